@@ -1,0 +1,37 @@
+# The two commands of the README are `run` and `test`; each sets up what it needs and says so before it does.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+FAULT ?= partition
+BACKEND ?= zk
+
+help: ## what there is to make
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 10
+
+build: ## the release binary, target/release/harness
+	cargo build --release --locked
+
+run: build ## a real ZooKeeper (BACKEND=etcd, redis) under partitions (FAULT=...), and the verdict
+	@scripts/provide $(BACKEND)
+	target/release/harness run --backend $(BACKEND) --fault $(FAULT) $(ARGS)
+
+servers: ## programs and, where Docker runs, images for all three backends
+	@scripts/provide --all zk etcd redis
+
+images: ## server images from Debian packages, for machines that reach no registry
+	@images/build.sh
+
+test: servers ## every test, on real servers of all three backends, on every runtime that this machine has
+	@scripts/test
+
+bench: ## what things cost: proxy, recording, checkers; beside a peer or a limit
+	@scripts/provide redis
+	@scripts/bench
+
+fmt: ## formats the code
+	cargo fmt --all
+
+lint: ## what `test` wants of the code's form
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+
+.PHONY: help build run servers images test bench fmt lint

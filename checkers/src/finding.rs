@@ -1,0 +1,155 @@
+//! What a checker answers: a verdict for each property, and for a violation the few events that prove it.
+//!
+//! Plain data, serialised as it is into `verdict.json`; every screen and report is a rendering of it.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// The properties, by the ids that users type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Property {
+    Hl001,
+    Hl002,
+    Hl003,
+    Hl004,
+    Hl005,
+    Hl006,
+    Hl007,
+    Hl008,
+    Hl009,
+}
+
+impl Property {
+    pub const ALL: [Self; 9] = [
+        Self::Hl001,
+        Self::Hl002,
+        Self::Hl003,
+        Self::Hl004,
+        Self::Hl005,
+        Self::Hl006,
+        Self::Hl007,
+        Self::Hl008,
+        Self::Hl009,
+    ];
+
+    /// `HL001`, as it is typed and printed.
+    pub fn id(self) -> &'static str {
+        match self {
+            Self::Hl001 => "HL001",
+            Self::Hl002 => "HL002",
+            Self::Hl003 => "HL003",
+            Self::Hl004 => "HL004",
+            Self::Hl005 => "HL005",
+            Self::Hl006 => "HL006",
+            Self::Hl007 => "HL007",
+            Self::Hl008 => "HL008",
+            Self::Hl009 => "HL009",
+        }
+    }
+
+    /// The property in words, as tables print it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Hl001 => "mutual exclusion",
+            Self::Hl002 => "linearizable",
+            Self::Hl003 => "fencing tokens",
+            Self::Hl004 => "herd",
+            Self::Hl005 => "progress",
+            Self::Hl006 => "fairness",
+            Self::Hl007 => "phantom grant",
+            Self::Hl008 => "lost update",
+            Self::Hl009 => "silent loss",
+        }
+    }
+}
+
+/// The four answers. A checker that runs out of budget is inconclusive, never a pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    Holds,
+    Violated,
+    Inconclusive,
+    NotApplicable,
+}
+
+/// One checker's answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Finding {
+    pub property: Property,
+    pub verdict: Verdict,
+    /// One line for a person: "11,042 holds, no two overlap"; the reason when inconclusive or not applicable.
+    pub evidence: String,
+    /// The violations that are described, worst first; at most `limits::MAX_VIOLATIONS`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub violations: Vec<Violation>,
+    /// How many there are in all, described or not.
+    #[serde(default)]
+    pub violation_count: u64,
+    /// Numbers for reports and for `--json`, by name with the unit in it (`woken_max`, `longest_wait_ms`).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub figures: BTreeMap<String, f64>,
+    /// Time that the decision took, in microseconds.
+    #[serde(default)]
+    pub check_us: u64,
+}
+
+/// One violation with its proof.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Violation {
+    /// `HL001-1`: stable within a history.
+    pub id: String,
+    /// The kind of violation within its property: `granted-twice`, `stale-holder`, `foreign-release`, `ghost`, …
+    pub class: String,
+    pub lock: String,
+    /// The processes it is about, in the order of the story.
+    pub processes: Vec<u32>,
+    /// The clients of those processes, in the same order.
+    pub clients: Vec<u32>,
+    /// When it became certain, in nanoseconds of the history.
+    pub at_ns: u64,
+    /// The certain overlap, where there is one: both held from `.0` to `.1`. Open ends are the end of the history.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overlap_ns: Option<(u64, u64)>,
+    /// The fault window in which it fell (the last one that started before it).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<u32>,
+    /// The headline, in words: "two clients held `l0` at the same time, for at least 1.84s".
+    pub summary: String,
+    /// The smallest set of events that is still a violation, in the order of the history.
+    pub events: Vec<Step>,
+    /// The because-chain: at most four sentences, each one cause, each about events of the history.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub because: Vec<Because>,
+    /// A guess at the cause, marked as one wherever it is shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub likely: Option<String>,
+    /// The id of the violation this one follows from, when it is not a root.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub follows: Option<String>,
+    /// Numbers of this violation, by name with the unit in it (`woken`, `waiters`, `lost_updates`).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub figures: BTreeMap<String, f64>,
+}
+
+/// One event of a proof and the part it plays.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Step {
+    /// The event's `index` in the history; its line is found by it.
+    pub index: u64,
+    pub time_ns: u64,
+    /// `None` for the server and the nemesis.
+    pub process: Option<u32>,
+    /// What it is in the proof: "got the lock", "release call", "woken", "write of 42", …
+    pub role: String,
+}
+
+/// One sentence of the because-chain with the events it rests on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Because {
+    pub text: String,
+    /// Indices of the events that it is about.
+    pub events: Vec<u64>,
+}

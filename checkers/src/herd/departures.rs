@@ -1,0 +1,148 @@
+//! What besides a release may have woken a waiter: everybody else who left the queue, and when they may have left.
+//!
+//! Every rule errs on the side of explaining a wake, so that a recipe that wakes only the next is never blamed.
+
+use crate::check::Context;
+use crate::history::event::Kind;
+use crate::history::names::FastSet;
+use crate::history::{Event, F};
+use crate::holds::Ended;
+use crate::limits;
+
+/// Spans in which somebody may have left the queue of one lock, by their two ends.
+#[derive(Debug, Default)]
+pub(super) struct Departures {
+    from: Vec<u64>,
+    to: Vec<u64>,
+}
+
+impl Departures {
+    /// Those of every lock.
+    pub(super) fn of(context: &Context<'_>) -> Vec<Self> {
+        let mut all: Vec<Self> = context.history.locks.iter().map(|_| Self::default()).collect();
+        for (lock, departures) in all.iter_mut().enumerate() {
+            departures.taken_away(context, lock);
+        }
+        gave_up(context, &mut all);
+        for departures in &mut all {
+            departures.from.sort_unstable();
+            departures.to.sort_unstable();
+        }
+        all
+    }
+
+    /// How many may have left in `from_ns..to_ns`.
+    pub(super) fn between(&self, from_ns: u64, to_ns: u64) -> u64 {
+        let begun = self.from.partition_point(|from| *from < to_ns);
+        let over = self.to.partition_point(|to| *to < from_ns);
+        begun.saturating_sub(over) as u64
+    }
+
+    fn add(&mut self, from: u64, to: u64) {
+        self.from.push(from);
+        self.to.push(to);
+    }
+
+    /// Grants that the server removed although their holder did not release, and those nobody is known to have held.
+    fn taken_away(&mut self, context: &Context<'_>, lock: usize) {
+        let history = context.history;
+        let mut released: FastSet<u32> = FastSet::default();
+        for hold in context.holds.by_lock[lock]
+            .iter()
+            .filter(|hold| hold.ended == Ended::Released)
+        {
+            // a grant that ended before its holder asked for it was taken away all the same
+            let grant = context.grants.of_hold(history, hold).filter(|grant| {
+                let ended = grant.revoked_ns(history).unwrap_or(u64::MAX);
+                ended.saturating_add(limits::OBSERVER_LAG_NS) >= history.ns(hold.to)
+            });
+            released.extend(grant.map(|grant| grant.revoked));
+        }
+        for grant in context
+            .grants
+            .of_lock(lock)
+            .filter(|grant| !released.contains(&grant.revoked))
+        {
+            if let Some(ns) = grant.revoked_ns(history) {
+                self.add(ns.saturating_sub(limits::OBSERVER_LAG_NS), ns + limits::OBSERVER_LAG_NS);
+            }
+        }
+    }
+
+    fn attempt(&mut self, context: &Context<'_>, call: &Event, expiry: u64) {
+        let history = context.history;
+        let reply = history.events.get(call.mate as usize);
+        if reply.is_some_and(|reply| reply.kind == Kind::Ok) {
+            return;
+        }
+        let until = reply.map_or(u64::MAX, |reply| reply.time);
+        let touched = context
+            .windows
+            .iter()
+            .any(|window| window.touches(call.time.saturating_sub(expiry), until));
+        let known = reply.filter(|reply| reply.kind == Kind::Fail && !touched);
+        match known {
+            Some(reply) => self.add(
+                reply.time.saturating_sub(limits::LEAVE_NS),
+                reply.time + limits::LEAVE_NS,
+            ),
+            None if reply.is_some() || touched => self.add(call.time, until.saturating_add(expiry)),
+            None => {}
+        }
+    }
+}
+
+/// Acquires that did not end in a grant, processes that died or lost their session.
+fn gave_up(context: &Context<'_>, all: &mut [Departures]) {
+    let history = context.history;
+    let expiry = 2 * context.lease_ns + limits::AFTERMATH_NS;
+    // The locks that each process ever asked for: few, so a list does.
+    let mut asked: Vec<Vec<u32>> = vec![Vec::new(); history.processes.len()];
+    for event in &history.events {
+        let lock = history.lock_number(event);
+        match (event.f, lock) {
+            (F::Acquire, Some(lock)) if event.kind == Kind::Invoke => {
+                let asked = &mut asked[event.process as usize];
+                if asked.last() != Some(&(lock as u32)) && !asked.contains(&(lock as u32)) {
+                    asked.push(lock as u32);
+                }
+                all[lock].attempt(context, event, expiry);
+            }
+            (F::Lost | F::Died, _) => {
+                for asked in asked[event.process as usize].iter().map(|asked| *asked as usize) {
+                    if lock.is_none_or(|lock| lock == asked) {
+                        all[asked].add(event.time.saturating_sub(expiry), event.time.saturating_add(expiry));
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The spans in which faults were on, with their aftermath, merged.
+#[derive(Debug, Default)]
+pub(super) struct Disturbed(Vec<(u64, u64)>);
+
+impl Disturbed {
+    pub(super) fn of(context: &Context<'_>) -> Self {
+        let after = 2 * context.lease_ns + limits::AFTERMATH_NS;
+        let mut spans: Vec<(u64, u64)> = Vec::new();
+        for window in &context.windows {
+            let to = window.heal_ns.map_or(u64::MAX, |heal| heal.saturating_add(after));
+            match spans.last_mut() {
+                Some(last) if window.start_ns <= last.1 => last.1 = last.1.max(to),
+                _ => spans.push((window.start_ns, to)),
+            }
+        }
+        Self(spans)
+    }
+
+    /// The beginning of the disturbance that an interval falls into, if it does.
+    pub(super) fn since(&self, from_ns: u64, to_ns: u64) -> Option<u64> {
+        self.0
+            .iter()
+            .find(|(start, end)| *start < to_ns && *end >= from_ns)
+            .map(|(start, _)| *start)
+    }
+}

@@ -1,0 +1,159 @@
+//! What reports read from a history: its events, its clients, its counts.
+
+use std::collections::BTreeSet;
+
+use super::entry::{Entry, Event, F, NEMESIS, SERVER};
+use super::event::{Header, Kind, Process};
+use super::names::NONE;
+use super::{History, Symbol};
+
+/// How much of everything there is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Counts {
+    pub events: u64,
+    /// Calls of acquire and release.
+    pub operations: u64,
+    pub acquires_ok: u64,
+    pub acquires_fail: u64,
+    pub acquires_info: u64,
+    pub releases_ok: u64,
+    pub reads: u64,
+    pub writes: u64,
+    /// Compare-and-sets that succeeded.
+    pub compared: u64,
+    pub granted: u64,
+    pub revoked: u64,
+    pub woken: u64,
+    pub lost: u64,
+    pub died: u64,
+}
+
+impl History {
+    /// Line 1.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// Number of events.
+    pub fn len(&self) -> usize {
+        self.events.len()
+    }
+
+    /// Whether nothing was recorded.
+    pub fn is_empty(&self) -> bool {
+        self.events.is_empty()
+    }
+
+    /// All events in the order of the file.
+    pub fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
+        (0..self.events.len()).map(|position| self.entry(position))
+    }
+
+    /// The event at a position, from 0 to [`Self::len`].
+    ///
+    /// # Panics
+    /// When there is no such event.
+    pub fn entry(&self, position: usize) -> Entry<'_> {
+        let event = &self.events[position];
+        let rare = self.rare(event);
+        let line = if event.process == NEMESIS {
+            self.nemesis_at(position as u32)
+        } else {
+            None
+        };
+        Entry {
+            index: event.index,
+            time_ns: event.time,
+            process: self.process(event),
+            client: self
+                .clients
+                .get(event.process as usize)
+                .map(|_| self.client_of(event.process)),
+            kind: event.kind,
+            f: event.f,
+            lock: self.name(event.lock),
+            token: event.token(),
+            owner: self.name(event.owner),
+            value: rare.value,
+            expected: rare.expected,
+            fenced: rare.fenced,
+            mode: event.mode,
+            permits: Some(rare.permits).filter(|permits| *permits != NONE),
+            wait_ms: Some(rare.wait_ms).filter(|ms| *ms != NONE).map(u64::from),
+            cause: self.name(rare.cause),
+            error: self.name(rare.error),
+            name: line.map(|line| line.name.as_str()),
+            raw: line.map(|line| line.raw.as_str()),
+        }
+    }
+
+    /// Why the history is not whole, when it is not: a torn last line, a run that was stopped.
+    pub fn partial(&self) -> Option<&str> {
+        self.partial.as_deref()
+    }
+
+    /// Numbers of all clients, ascending.
+    pub fn clients(&self) -> Vec<u32> {
+        let numbers: BTreeSet<u32> = (0..self.processes.len()).map(|at| self.client_of(at as u32)).collect();
+        numbers.into_iter().collect()
+    }
+
+    /// Number of processes that ever acted.
+    pub fn process_count(&self) -> usize {
+        self.processes.len()
+    }
+
+    /// Names of all locks, in the order in which they appear.
+    pub fn locks(&self) -> impl Iterator<Item = &str> {
+        self.locks.iter().map(|name| self.names.get(*name))
+    }
+
+    /// How much of everything there is.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// The latest time of any event, in nanoseconds.
+    pub fn end_ns(&self) -> u64 {
+        self.end_ns
+    }
+
+    /// Lines of the recorder (not signals) with a time before that of a line above them.
+    pub fn time_inversions(&self) -> u64 {
+        self.inversions
+    }
+
+    pub(crate) fn name(&self, symbol: Symbol) -> Option<&str> {
+        (symbol != NONE).then(|| self.names.get(symbol))
+    }
+
+    pub(crate) fn process(&self, event: &Event) -> Process {
+        match event.process {
+            SERVER => Process::Server,
+            NEMESIS => Process::Nemesis,
+            dense => Process::Client(self.processes[dense as usize]),
+        }
+    }
+
+    pub(crate) fn count(&mut self, entry: &Entry<'_>) {
+        let counts = &mut self.counts;
+        counts.events += 1;
+        let slot = match (entry.f, entry.kind) {
+            (F::Acquire | F::Release, Kind::Invoke) => &mut counts.operations,
+            (F::Acquire, Kind::Ok) => &mut counts.acquires_ok,
+            (F::Acquire, Kind::Fail) => &mut counts.acquires_fail,
+            (F::Acquire, _) => &mut counts.acquires_info,
+            (F::Release, Kind::Ok) => &mut counts.releases_ok,
+            (F::Read, Kind::Ok) => &mut counts.reads,
+            (F::Write, Kind::Ok) => &mut counts.writes,
+            (F::Cas, Kind::Ok) => &mut counts.compared,
+            (F::Granted, _) => &mut counts.granted,
+            (F::Revoked, _) => &mut counts.revoked,
+            (F::Woken, _) => &mut counts.woken,
+            (F::Lost, _) => &mut counts.lost,
+            (F::Died, _) => &mut counts.died,
+            _ => return,
+        };
+        *slot += 1;
+    }
+}

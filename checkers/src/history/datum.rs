@@ -1,0 +1,283 @@
+//! Values of EDN and JSON, read one at a time from a stream, so that a vector of gigabytes is never in memory.
+//!
+//! Only what Jepsen's histories need is kept apart: words (keywords, symbols, strings), whole numbers, lists and maps.
+
+use std::io::BufRead;
+
+use super::error::ReadError;
+
+/// Nesting that a value may have, so that no input can exhaust the stack.
+const MAX_DEPTH: u32 = 64;
+/// Bytes that one word may have.
+const MAX_WORD: usize = 1 << 20;
+
+/// One value.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Datum {
+    Nil,
+    Int(i64),
+    /// A keyword without its colon, a symbol, or a string.
+    Word(String),
+    List(Vec<Datum>),
+    Map(Vec<(Datum, Datum)>),
+    /// A fraction, a truth value, a character: nothing that a lock history rests on.
+    Other,
+}
+
+impl Datum {
+    /// The value of a field, by the name of its key.
+    pub(super) fn get(&self, key: &str) -> Option<&Datum> {
+        let Self::Map(fields) = self else { return None };
+        fields
+            .iter()
+            .find(|(name, _)| matches!(name, Self::Word(name) if name == key))
+            .map(|(_, value)| value)
+    }
+
+    pub(super) fn word(&self) -> Option<&str> {
+        if let Self::Word(word) = self { Some(word) } else { None }
+    }
+
+    pub(super) fn number(&self) -> Option<u64> {
+        if let Self::Int(number) = self {
+            u64::try_from(*number).ok()
+        } else {
+            None
+        }
+    }
+}
+
+/// Why a value could not be read.
+pub(super) enum Stop {
+    /// The input ended in the midst of it.
+    End,
+    Wrong(ReadError),
+}
+
+impl From<std::io::Error> for Stop {
+    fn from(error: std::io::Error) -> Self {
+        Self::Wrong(error.into())
+    }
+}
+
+/// A stream of values.
+pub(super) struct Data<R> {
+    input: R,
+    json: bool,
+    pub line: u64,
+    column: usize,
+}
+
+impl<R: BufRead> Data<R> {
+    pub(super) fn new(input: R, json: bool) -> Self {
+        Self {
+            input,
+            json,
+            line: 1,
+            column: 1,
+        }
+    }
+
+    /// The next byte that is not blank; commas are blank in EDN, and between values they may be in JSON.
+    pub(super) fn next_visible(&mut self) -> Result<Option<u8>, Stop> {
+        loop {
+            match self.peek()? {
+                Some(b' ' | b'\t' | b'\r' | b'\n' | b',') => self.skip(),
+                Some(b';') if !self.json => self.skip_comment()?,
+                other => return Ok(other),
+            }
+        }
+    }
+
+    pub(super) fn skip(&mut self) {
+        // Called after a peek, so there is a byte.
+        if let Ok(buffer) = self.input.fill_buf()
+            && let Some(byte) = buffer.first()
+        {
+            (self.line, self.column) = if *byte == b'\n' {
+                (self.line + 1, 1)
+            } else {
+                (self.line, self.column + 1)
+            };
+            self.input.consume(1);
+        }
+    }
+
+    /// The value that begins here.
+    pub(super) fn value(&mut self, depth: u32) -> Result<Datum, Stop> {
+        let Some(byte) = self.next_visible()? else {
+            return Err(Stop::End);
+        };
+        match byte {
+            _ if depth > MAX_DEPTH => Err(self.wrong("fewer nested values")),
+            b'"' => self.string(),
+            b'{' => self.map(depth),
+            b'[' | b'(' => self.list(depth),
+            b'#' if !self.json => self.dispatch(depth),
+            b'\\' if !self.json => self.atom().map(|_| Datum::Other),
+            b']' | b')' | b'}' => Err(self.wrong("a value")),
+            b'^' | b'\'' | b'@' | b'`' | b'~' => Err(self.wrong("a value of EDN")),
+            _ => self.atom(),
+        }
+    }
+
+    pub(super) fn wrong(&mut self, expected: &str) -> Stop {
+        let found = match self.input.fill_buf() {
+            Ok([]) => "the end".to_owned(),
+            Ok(rest) => format!("`{}`", String::from_utf8_lossy(&rest[..rest.len().min(24)])),
+            Err(error) => return Stop::Wrong(ReadError::Io(error)),
+        };
+        let (line, column) = (self.line, self.column);
+        Stop::Wrong(ReadError::Syntax {
+            line,
+            column,
+            found,
+            expected: expected.to_owned(),
+        })
+    }
+
+    fn peek(&mut self) -> Result<Option<u8>, Stop> {
+        Ok(self.input.fill_buf()?.first().copied())
+    }
+
+    fn skip_comment(&mut self) -> Result<(), Stop> {
+        while self.peek()?.is_some_and(|byte| byte != b'\n') {
+            self.skip();
+        }
+        Ok(())
+    }
+
+    /// After `#`: a set, a discarded value, or a tag, which says nothing here beyond its value.
+    fn dispatch(&mut self, depth: u32) -> Result<Datum, Stop> {
+        self.skip();
+        match self.peek()? {
+            Some(b'{') => {
+                self.skip();
+                self.until(b'}', depth).map(Datum::List)
+            }
+            Some(b'_') => {
+                self.skip();
+                self.value(depth + 1)?;
+                self.value(depth + 1)
+            }
+            Some(b'#') => {
+                self.skip();
+                self.atom()?;
+                Ok(Datum::Other)
+            }
+            Some(b'"') => self.string(),
+            Some(_) => {
+                self.atom()?;
+                self.value(depth + 1)
+            }
+            None => Err(Stop::End),
+        }
+    }
+
+    fn list(&mut self, depth: u32) -> Result<Datum, Stop> {
+        let close = if self.peek()? == Some(b'(') { b')' } else { b']' };
+        self.skip();
+        self.until(close, depth).map(Datum::List)
+    }
+
+    fn until(&mut self, close: u8, depth: u32) -> Result<Vec<Datum>, Stop> {
+        let mut items = Vec::new();
+        loop {
+            match self.next_visible()? {
+                None => return Err(Stop::End),
+                Some(byte) if byte == close => {
+                    self.skip();
+                    return Ok(items);
+                }
+                Some(_) => items.push(self.value(depth + 1)?),
+            }
+        }
+    }
+
+    fn map(&mut self, depth: u32) -> Result<Datum, Stop> {
+        self.skip();
+        let mut fields = Vec::new();
+        loop {
+            match self.next_visible()? {
+                None => return Err(Stop::End),
+                Some(b'}') => {
+                    self.skip();
+                    return Ok(Datum::Map(fields));
+                }
+                Some(_) => {
+                    let key = self.value(depth + 1)?;
+                    if self.json {
+                        match self.next_visible()? {
+                            Some(b':') => self.skip(),
+                            None => return Err(Stop::End),
+                            Some(_) => return Err(self.wrong("`:` after the field name")),
+                        }
+                    }
+                    if self.next_visible()? == Some(b'}') {
+                        return Err(self.wrong("a value for the last key"));
+                    }
+                    fields.push((key, self.value(depth + 1)?));
+                }
+            }
+        }
+    }
+
+    fn string(&mut self) -> Result<Datum, Stop> {
+        self.skip();
+        let mut text = Vec::new();
+        loop {
+            let Some(byte) = self.peek()? else {
+                return Err(Stop::End);
+            };
+            self.skip();
+            match byte {
+                b'"' => return Ok(Datum::Word(String::from_utf8_lossy(&text).into_owned())),
+                b'\\' => {
+                    let escaped = self.peek()?.ok_or(Stop::End)?;
+                    self.skip();
+                    text.push(match escaped {
+                        b'n' => b'\n',
+                        b't' => b'\t',
+                        b'r' => b'\r',
+                        other => other,
+                    });
+                }
+                _ if text.len() >= MAX_WORD => return Err(self.wrong("a shorter string")),
+                _ => text.push(byte),
+            }
+        }
+    }
+
+    fn atom(&mut self) -> Result<Datum, Stop> {
+        let mut text = Vec::new();
+        while let Some(byte) = self.peek()? {
+            let ends = byte.is_ascii_whitespace()
+                || matches!(byte, b',' | b'[' | b']' | b'(' | b')' | b'{' | b'}' | b'"' | b';');
+            if ends || (self.json && byte == b':') {
+                break;
+            }
+            if text.len() >= MAX_WORD {
+                return Err(self.wrong("a shorter word"));
+            }
+            text.push(byte);
+            self.skip();
+        }
+        if text.is_empty() {
+            return Err(if self.peek()?.is_none() {
+                Stop::End
+            } else {
+                self.wrong("a value")
+            });
+        }
+        let text = String::from_utf8_lossy(&text).into_owned();
+        if text.starts_with(|first: char| first.is_ascii_digit() || first == '-' || first == '+') {
+            let digits = text.trim_end_matches(['N', 'M']).trim_start_matches('+');
+            return Ok(digits.parse().map_or(Datum::Other, Datum::Int));
+        }
+        Ok(match text.as_str() {
+            "nil" | "null" => Datum::Nil,
+            "true" | "false" => Datum::Other,
+            _ => Datum::Word(text.strip_prefix(':').unwrap_or(&text).to_owned()),
+        })
+    }
+}

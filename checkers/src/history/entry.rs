@@ -1,0 +1,254 @@
+//! One event as it goes into a history and as it comes out again, and the 48 bytes it is kept in.
+//!
+//! [`Entry`] is what callers see; `Event` and `Rare` are how a million of them fit into memory. Start at [`Entry`].
+
+use super::event::{Fenced, Kind, Process};
+use super::names::{NONE, Symbol};
+
+/// What a line is about: the value of `f`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum F {
+    Acquire,
+    Release,
+    Read,
+    Write,
+    /// Compare and set, of register histories only.
+    Cas,
+    Lost,
+    Woken,
+    Died,
+    Granted,
+    Revoked,
+    /// A fault or a phase of the run; its name is [`Entry::name`].
+    Nemesis,
+}
+
+impl F {
+    /// The word that stands in the history; `nemesis` lines stand under their own name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Acquire => "acquire",
+            Self::Release => "release",
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Cas => "cas",
+            Self::Lost => "lost",
+            Self::Woken => "woken",
+            Self::Died => "died",
+            Self::Granted => "granted",
+            Self::Revoked => "revoked",
+            Self::Nemesis => "nemesis",
+        }
+    }
+
+    /// The operation or signal of that name.
+    pub fn parse(name: &str) -> Option<Self> {
+        Some(match name {
+            "acquire" => Self::Acquire,
+            "release" => Self::Release,
+            "read" => Self::Read,
+            "write" => Self::Write,
+            "cas" => Self::Cas,
+            "lost" => Self::Lost,
+            "woken" => Self::Woken,
+            "died" => Self::Died,
+            "granted" => Self::Granted,
+            "revoked" => Self::Revoked,
+            _ => return None,
+        })
+    }
+
+    /// Whether lines of it come as a call and a reply.
+    pub fn is_operation(self) -> bool {
+        matches!(
+            self,
+            Self::Acquire | Self::Release | Self::Read | Self::Write | Self::Cas
+        )
+    }
+}
+
+/// Whether a hold excludes everybody or only writers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[repr(u8)]
+pub enum Mode {
+    #[default]
+    Write,
+    Read,
+}
+
+impl Mode {
+    /// The mode of that name: `read` and `shared` share, everything else excludes.
+    pub fn parse(name: &str) -> Self {
+        if matches!(name, "read" | "shared") {
+            Self::Read
+        } else {
+            Self::Write
+        }
+    }
+}
+
+/// One event of a history, borrowed.
+///
+/// Give `lock`, `token` and the rest where the line has them; [`Entry::new`] fills in nothing but the essentials.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Entry<'a> {
+    /// The event's `index`: its line is found by it.
+    pub index: u64,
+    /// Nanoseconds since the recorder started.
+    pub time_ns: u64,
+    pub process: Process,
+    /// The client that the process is an incarnation of; the process's own number when nobody said.
+    pub client: Option<u32>,
+    pub kind: Kind,
+    pub f: F,
+    pub lock: Option<&'a str>,
+    pub token: Option<u64>,
+    pub owner: Option<&'a str>,
+    /// What a register was read to be, or was set to.
+    pub value: Option<u64>,
+    /// What a compare-and-set expected.
+    pub expected: Option<u64>,
+    pub fenced: Option<Fenced>,
+    pub mode: Mode,
+    pub permits: Option<u32>,
+    pub wait_ms: Option<u64>,
+    pub cause: Option<&'a str>,
+    pub error: Option<&'a str>,
+    /// The fault's name, or `phase`, on lines of the nemesis.
+    pub name: Option<&'a str>,
+    /// The whole line as it was written, on lines of the nemesis.
+    pub raw: Option<&'a str>,
+}
+
+impl Entry<'_> {
+    /// An event with nothing said beyond who, what and when.
+    pub fn new(index: u64, time_ns: u64, process: Process, kind: Kind, f: F) -> Self {
+        Self {
+            index,
+            time_ns,
+            process,
+            client: None,
+            kind,
+            f,
+            lock: None,
+            token: None,
+            owner: None,
+            value: None,
+            expected: None,
+            fenced: None,
+            mode: Mode::Write,
+            permits: None,
+            wait_ms: None,
+            cause: None,
+            error: None,
+            name: None,
+            raw: None,
+        }
+    }
+
+    /// The process's number, where the line is a client's.
+    pub fn process_number(&self) -> Option<u32> {
+        match self.process {
+            Process::Client(number) => Some(number),
+            Process::Server | Process::Nemesis => None,
+        }
+    }
+}
+
+/// The dense process number of server lines.
+pub(crate) const SERVER: u32 = NONE - 1;
+/// The dense process number of nemesis lines.
+pub(crate) const NEMESIS: u32 = NONE - 2;
+
+/// What every event has, packed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Event {
+    pub time: u64,
+    pub index: u64,
+    /// Meaningful when `has_token`.
+    pub token: u64,
+    /// Dense, see `History::processes`; or [`SERVER`] or [`NEMESIS`].
+    pub process: u32,
+    /// The position of the reply to this call, or of the call of this reply.
+    pub mate: u32,
+    pub lock: Symbol,
+    pub owner: Symbol,
+    /// Where the rest is, in `History::rare`.
+    pub rare: u32,
+    pub kind: Kind,
+    pub f: F,
+    pub mode: Mode,
+    pub has_token: bool,
+}
+
+impl Event {
+    pub(crate) fn token(&self) -> Option<u64> {
+        self.has_token.then_some(self.token)
+    }
+
+    /// Whether it is the `f` of a client answered `ok`.
+    pub(crate) fn is_ok(&self, f: F) -> bool {
+        self.f == f && self.kind == Kind::Ok
+    }
+
+    pub(crate) fn is_call(&self, f: F) -> bool {
+        self.f == f && self.kind == Kind::Invoke
+    }
+}
+
+/// What few events have.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Rare {
+    pub value: Option<u64>,
+    pub expected: Option<u64>,
+    pub wait_ms: u32,
+    pub permits: u32,
+    pub cause: Symbol,
+    pub error: Symbol,
+    pub fenced: Option<Fenced>,
+}
+
+impl Default for Rare {
+    fn default() -> Self {
+        Self {
+            value: None,
+            expected: None,
+            wait_ms: NONE,
+            permits: NONE,
+            cause: NONE,
+            error: NONE,
+            fenced: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_million_operations_are_under_a_hundred_megabytes() {
+        assert!(size_of::<Event>() <= 48, "{}", size_of::<Event>());
+        assert!(size_of::<Rare>() <= 56, "{}", size_of::<Rare>());
+    }
+
+    #[test]
+    fn names_and_words_are_one() {
+        for f in [
+            F::Acquire,
+            F::Release,
+            F::Read,
+            F::Write,
+            F::Cas,
+            F::Lost,
+            F::Woken,
+            F::Died,
+            F::Granted,
+            F::Revoked,
+        ] {
+            assert_eq!(F::parse(f.name()), Some(f));
+        }
+        assert_eq!(F::parse("nemesis"), None);
+    }
+}

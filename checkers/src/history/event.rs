@@ -1,0 +1,175 @@
+//! The vocabulary of a history: what one line says. Jepsen's words, and `signal`, our one addition.
+//!
+//! Both directions live here: the recorder serialises these types, the reader parses them. No line is interpreted
+//! here; what a sequence of lines means is decided in `holds` and the properties.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// The value of `format` in a header.
+pub const FORMAT: &str = "harness-history";
+/// The one version this crate writes and reads.
+pub const VERSION: u32 = 1;
+
+/// Line 1 of a history: what was recorded, and what the lock promised. Unknown fields are kept in `extra`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Header {
+    pub format: String,
+    pub version: u32,
+    /// The run's name, `<yyyymmdd-hhmm>-<backend>-<fault>-<seed4>`.
+    #[serde(default)]
+    pub run: String,
+    /// The lock model, by the name that `--model` takes.
+    #[serde(default = "default_model")]
+    pub model: String,
+    #[serde(default)]
+    pub locks: Vec<String>,
+    /// Session timeout or time to live that the clients asked for, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recipe: Option<String>,
+    #[serde(default)]
+    pub promises: Promises,
+    #[serde(default)]
+    pub bounds: Bounds,
+    #[serde(flatten)]
+    pub extra: Map<String, Value>,
+}
+
+fn default_model() -> String {
+    "mutex".to_owned()
+}
+
+/// What the recipe says of itself, so that a stored history can be judged without knowing the recipe.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Promises {
+    /// How waiters learn of a release; `None` when nobody said (a foreign client, an imported history).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wakes: Option<Wakes>,
+    /// Whether tokens order the grants in the order of asking, so that HL006 is a promise and not a statistic.
+    #[serde(default)]
+    pub fifo: bool,
+    /// Whether an acquire that was answered `ok` carries a fencing token.
+    #[serde(default)]
+    pub tokens: bool,
+}
+
+/// How waiters learn of a release.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Wakes {
+    /// The server notifies them: `woken` signals are expected.
+    Notified,
+    /// They ask again and again, nobody is woken, and HL004 does not apply.
+    Polls,
+}
+
+/// The limits that verdicts refer to. `None` leaves the checker's default.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Bounds {
+    /// HL004: waiters that one release may wake.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub herd: Option<u32>,
+    /// HL005: milliseconds after the last heal within which a free lock must be acquired by a live waiter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress_ms: Option<u64>,
+    /// HL009: milliseconds that a holder may go on believing after the server revoked its lock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub silent_ms: Option<u64>,
+    /// HL006: times that a waiter may be passed over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub passed_over: Option<u32>,
+}
+
+/// Who a line speaks of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Process {
+    /// One incarnation of a client.
+    Client(u32),
+    /// The server, as the observer saw it.
+    Server,
+    /// The fault schedule.
+    Nemesis,
+}
+
+impl Serialize for Process {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Client(number) => serializer.serialize_u32(*number),
+            Self::Server => serializer.serialize_str("server"),
+            Self::Nemesis => serializer.serialize_str("nemesis"),
+        }
+    }
+}
+
+/// The `type` of a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    Invoke,
+    /// It happened.
+    Ok,
+    /// It surely did not happen.
+    Fail,
+    /// Nobody can know.
+    Info,
+    Signal,
+}
+
+/// The guarded register that checks tokens: what it did with the write of a holder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Fenced {
+    Accepted,
+    Refused,
+}
+
+/// One line of a history as it is written. Fields that do not apply are left out of the line.
+///
+/// `f` is one of `acquire`, `release`, `read`, `write` for operations; `lost`, `woken`, `died`, `granted`, `revoked` for
+/// signals; and for the nemesis the name of a fault, or `phase`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Line<'a> {
+    pub index: u64,
+    /// Nanoseconds since the recorder started, by `CLOCK_MONOTONIC`.
+    pub time: u64,
+    pub process: Process,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client: Option<u32>,
+    #[serde(rename = "type")]
+    pub kind: Kind,
+    pub f: &'a str,
+    #[serde(flatten)]
+    pub fields: Fields<'a>,
+    /// Whatever else belongs to the line: a window's number, phase, targets and evidence.
+    #[serde(flatten)]
+    pub extra: Map<String, Value>,
+}
+
+/// The fields that operations and signals carry.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Fields<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lock: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token: Option<u64>,
+    /// The server's name for the owner: a session, a lease, a random value.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub owner: Option<&'a str>,
+    /// What the guarded register was read to be, or was set to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fenced: Option<Fenced>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub permits: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wait_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cause: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<&'a str>,
+}

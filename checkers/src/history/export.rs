@@ -1,0 +1,128 @@
+//! A history as Jepsen's tools read it: EDN, one map a line.
+//!
+//! Signals have no place in that world; they go out as lines of the nemesis, which its checkers leave alone and our
+//! reader takes back.
+
+use std::io::{self, Write};
+
+use super::History;
+use super::entry::{Entry, F, Mode};
+use super::event::{Kind, Process};
+
+/// Writes a history as EDN.
+///
+/// # Errors
+/// When writing fails.
+pub fn write_edn(history: &History, out: &mut impl Write) -> io::Result<()> {
+    for entry in history.entries() {
+        write_entry(&entry, out)?;
+    }
+    Ok(())
+}
+
+fn write_entry(entry: &Entry<'_>, out: &mut impl Write) -> io::Result<()> {
+    let (index, time) = (entry.index, entry.time_ns);
+    write!(out, "{{:index {index}, :time {time}, ")?;
+    let Process::Client(process) = entry.process else {
+        write!(
+            out,
+            ":process :nemesis, :type :info, :f :{}",
+            entry.name.map_or(entry.f.name().to_owned(), keyword)
+        )?;
+        if entry.f == F::Nemesis {
+            write_fault(entry, out)?;
+        } else {
+            write_signal(entry, out)?;
+        }
+        return writeln!(out, "}}");
+    };
+    if entry.kind == Kind::Signal {
+        write!(out, ":process :nemesis, :type :info, :f :{}", entry.f.name())?;
+        write_signal(entry, out)?;
+        return writeln!(out, "}}");
+    }
+    let kind = match entry.kind {
+        Kind::Invoke => "invoke",
+        Kind::Ok => "ok",
+        Kind::Fail => "fail",
+        Kind::Info | Kind::Signal => "info",
+    };
+    write!(out, ":process {process}, :type :{kind}, :f :{}", entry.f.name())?;
+    write_value(entry, out)?;
+    for (name, number) in [
+        ("token", entry.token),
+        ("permits", entry.permits.map(u64::from)),
+        ("client", entry.client.map(u64::from)),
+    ] {
+        if let Some(number) = number {
+            write!(out, ", :{name} {number}")?;
+        }
+    }
+    if entry.mode == Mode::Read {
+        write!(out, ", :mode :read")?;
+    }
+    if let Some(owner) = entry.owner {
+        write!(out, ", :owner {}", quoted(owner))?;
+    }
+    if let Some(error) = entry.error {
+        write!(out, ", :error {}", quoted(error))?;
+    }
+    writeln!(out, "}}")
+}
+
+/// Locks are named by the value; registers are independent keys.
+fn write_value(entry: &Entry<'_>, out: &mut impl Write) -> io::Result<()> {
+    let lock = quoted(entry.lock.unwrap_or("lock"));
+    let number = |value: Option<u64>| value.map_or("nil".to_owned(), |value| value.to_string());
+    match entry.f {
+        F::Read | F::Write => write!(out, ", :value [{lock} {}]", number(entry.value)),
+        F::Cas => write!(
+            out,
+            ", :value [{lock} [{} {}]]",
+            number(entry.expected),
+            number(entry.value)
+        ),
+        _ => write!(out, ", :value {lock}"),
+    }
+}
+
+fn write_signal(entry: &Entry<'_>, out: &mut impl Write) -> io::Result<()> {
+    write!(out, ", :value {{")?;
+    if let Some(process) = entry.process_number() {
+        write!(out, ":process {process} ")?;
+    }
+    for (name, text) in [("lock", entry.lock), ("owner", entry.owner), ("cause", entry.cause)] {
+        if let Some(text) = text {
+            write!(out, ":{name} {} ", quoted(text))?;
+        }
+    }
+    if let Some(token) = entry.token {
+        write!(out, ":token {token}")?;
+    }
+    write!(out, "}}")
+}
+
+fn write_fault(entry: &Entry<'_>, out: &mut impl Write) -> io::Result<()> {
+    write!(out, ", :value {}", quoted(entry.raw.unwrap_or("")))
+}
+
+fn keyword(name: &str) -> String {
+    name.chars()
+        .map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' })
+        .collect()
+}
+
+fn quoted(text: &str) -> String {
+    let mut quoted = String::from('"');
+    for letter in text.chars() {
+        match letter {
+            '"' | '\\' => quoted.extend(['\\', letter]),
+            '\n' => quoted.push_str("\\n"),
+            '\t' => quoted.push_str("\\t"),
+            '\r' => quoted.push_str("\\r"),
+            _ => quoted.push(letter),
+        }
+    }
+    quoted.push('"');
+    quoted
+}

@@ -1,0 +1,76 @@
+//! What a process may do next, and who may say what: the rules of a well-formed history that need no history.
+
+use super::entry::{Entry, F};
+use super::error::FormError;
+use super::event::{Kind, Process};
+use super::names::NONE;
+
+/// Where one process stands; positions of events.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ProcessState {
+    /// The position of the call without a reply.
+    pub open: u32,
+    /// The position of the process's last line that was stamped by the recorder.
+    pub last: u32,
+    /// The position of the outcome nobody knows.
+    pub unknown: u32,
+    pub died: u32,
+}
+
+pub(super) const NEW: ProcessState = ProcessState {
+    open: NONE,
+    last: NONE,
+    unknown: NONE,
+    died: NONE,
+};
+
+impl ProcessState {
+    pub(super) fn step(&mut self, entry: &Entry<'_>, position: u32) {
+        match (entry.kind, entry.f) {
+            (Kind::Signal, F::Died) => self.died = position,
+            (Kind::Signal, _) => return,
+            (Kind::Invoke, _) => self.open = position,
+            (Kind::Info, _) => (self.open, self.unknown) = (NONE, position),
+            (Kind::Ok | Kind::Fail, _) => self.open = NONE,
+        }
+        self.last = if entry.kind == Kind::Signal {
+            self.last
+        } else {
+            position
+        };
+    }
+}
+
+/// Who may say what.
+pub(super) fn allowed(entry: &Entry<'_>) -> Result<(), FormError> {
+    let (who, fits) = match entry.process {
+        Process::Client(_) => (
+            "a client",
+            match entry.kind {
+                Kind::Signal => matches!(entry.f, F::Lost | F::Woken | F::Died),
+                _ => entry.f.is_operation(),
+            },
+        ),
+        Process::Server => (
+            "the server",
+            entry.kind == Kind::Signal && matches!(entry.f, F::Granted | F::Revoked),
+        ),
+        Process::Nemesis => ("the nemesis", entry.f == F::Nemesis),
+    };
+    let kind = match entry.kind {
+        Kind::Invoke => "invoke",
+        Kind::Ok => "ok",
+        Kind::Fail => "fail",
+        Kind::Info => "info",
+        Kind::Signal => "signal",
+    };
+    if fits {
+        Ok(())
+    } else {
+        Err(FormError::NotTheirs {
+            who,
+            kind,
+            f: entry.f.name(),
+        })
+    }
+}

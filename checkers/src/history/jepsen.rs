@@ -1,0 +1,266 @@
+//! Jepsen's histories, EDN or JSON: a vector of maps, or one map after the other.
+//!
+//! The order of the file is the order of events. A lock is named by the value (a word, or the key of an independent
+//! pair), by a field that the caller names, or there is one lock for all; whatever else a value says of a lock is left.
+
+use std::collections::BTreeMap;
+use std::io::BufRead;
+
+use super::History;
+use super::builder::HistoryBuilder;
+use super::datum::{Data, Datum, Stop};
+use super::entry::{Entry, F, Mode};
+use super::error::ReadError;
+use super::event::{Bounds, FORMAT, Header, Kind, Process, Promises, VERSION};
+use super::read::ReadOptions;
+
+/// The lock of histories that name none.
+const THE_LOCK: &str = "lock";
+const OPERATIONS: &str = "one of :acquire, :release, :lock, :unlock, :read, :write, :cas";
+
+/// Reads a whole history.
+pub(super) fn read(input: impl BufRead, json: bool, options: &ReadOptions) -> Result<History, ReadError> {
+    let mut data = Data::new(input, json);
+    let mut reading = Reading {
+        builder: HistoryBuilder::new(header()).in_order_of_position(),
+        options,
+        open: BTreeMap::new(),
+        fault: None,
+        locks: false,
+    };
+    let stopped = reading.all(&mut data);
+    match stopped {
+        Ok(()) => {}
+        Err(Stop::End) => reading
+            .builder
+            .partial(format!("the last operation, in line {}, is torn", data.line)),
+        Err(Stop::Wrong(error)) => return Err(error),
+    }
+    let locks = reading.locks;
+    let mut history = reading.builder.finish();
+    if !locks && history.counts.reads + history.counts.writes + history.counts.compared > 0 {
+        history.header.model = "cas-register".to_owned();
+    }
+    Ok(history)
+}
+
+fn header() -> Header {
+    Header {
+        format: FORMAT.to_owned(),
+        version: VERSION,
+        run: String::new(),
+        model: "mutex".to_owned(),
+        locks: vec![THE_LOCK.to_owned()],
+        lease_ms: None,
+        recipe: None,
+        promises: Promises::default(),
+        bounds: Bounds::default(),
+        extra: serde_json::Map::new(),
+    }
+}
+
+struct Reading<'a> {
+    builder: HistoryBuilder,
+    options: &'a ReadOptions,
+    /// The lock and mode of each process's open call: replies need not name them again.
+    open: BTreeMap<u32, (String, Mode)>,
+    /// The fault that is on.
+    fault: Option<String>,
+    locks: bool,
+}
+
+impl Reading<'_> {
+    fn all<R: BufRead>(&mut self, data: &mut Data<R>) -> Result<(), Stop> {
+        let close = match data.next_visible()? {
+            Some(b'[') => Some(b']'),
+            Some(b'(') => Some(b')'),
+            None => return Err(Stop::Wrong(ReadError::Empty)),
+            Some(_) => None,
+        };
+        if close.is_some() {
+            data.skip();
+        }
+        loop {
+            match data.next_visible()? {
+                None if close.is_some() => return Err(Stop::End),
+                None => return Ok(()),
+                Some(byte) if Some(byte) == close => return Ok(()),
+                Some(_) => {
+                    let line = data.line;
+                    let operation = data.value(0)?;
+                    self.one(&operation, line).map_err(Stop::Wrong)?;
+                }
+            }
+        }
+    }
+
+    fn one(&mut self, operation: &Datum, line: u64) -> Result<(), ReadError> {
+        let wrong = |found: String, expected: &str| ReadError::Meaning {
+            line,
+            found,
+            expected: expected.to_owned(),
+        };
+        if !matches!(operation, Datum::Map(_)) {
+            return Err(wrong(
+                "a value that is no map".into(),
+                "a map with :type, :f and :process",
+            ));
+        }
+        let name = operation.get("f").and_then(Datum::word);
+        let name = name.ok_or_else(|| wrong("no `:f`".into(), OPERATIONS))?;
+        let kind = match operation.get("type").and_then(Datum::word) {
+            Some("invoke") => Kind::Invoke,
+            Some("ok") => Kind::Ok,
+            Some("fail") => Kind::Fail,
+            Some("info") => Kind::Info,
+            _ => return Err(wrong("no such `:type`".into(), "one of :invoke, :ok, :fail, :info")),
+        };
+        let index = operation
+            .get("index")
+            .and_then(Datum::number)
+            .unwrap_or(self.builder.len() as u64);
+        let time = operation.get("time").and_then(Datum::number).unwrap_or(index);
+        match operation.get("process") {
+            Some(Datum::Int(number)) => {
+                let process = u32::try_from(*number);
+                let process = process.map_err(|_| wrong(format!("the process {number}"), "a process below 2^32"))?;
+                let f = operation_of(name).ok_or_else(|| wrong(format!("the f `{name}`"), OPERATIONS))?;
+                let entry = Entry::new(index, time, Process::Client(process), kind, f);
+                self.operation(operation, entry, process, line)
+            }
+            Some(Datum::Word(_)) => self.nemesis(operation, name, (index, time), line),
+            _ => Err(wrong("no `:process`".into(), "a number or :nemesis")),
+        }
+    }
+
+    fn operation(&mut self, map: &Datum, entry: Entry<'_>, process: u32, line: u64) -> Result<(), ReadError> {
+        // The entry borrows from here on, too.
+        let mut entry = entry;
+        self.locks |= matches!(entry.f, F::Acquire | F::Release);
+        let value = map.get("value").unwrap_or(&Datum::Nil);
+        let (key, value) = split(value, entry.f);
+        let named = match self.options.lock_key.as_deref() {
+            Some("value") | None => key.and_then(text).or_else(|| {
+                let by_value = matches!(entry.f, F::Acquire | F::Release)
+                    && (self.options.lock_key.is_some() || value.word().is_some());
+                by_value.then(|| text(value)).flatten()
+            }),
+            Some(other) => map.get(other).and_then(text),
+        };
+        let mode = map.get("mode").and_then(Datum::word).map(Mode::parse);
+        if entry.kind == Kind::Invoke {
+            let lock = named.unwrap_or_else(|| THE_LOCK.to_owned());
+            self.open.insert(process, (lock, mode.unwrap_or_default()));
+        }
+        let open = self.open.get(&process);
+        entry.lock = open.map(|(lock, _)| lock.as_str());
+        entry.mode = open.map(|(_, mode)| *mode).unwrap_or_default();
+        let field = |name: &str| map.get(name).or_else(|| value.get(name)).and_then(Datum::number);
+        entry.token = field("token").or_else(|| field("fence"));
+        entry.permits = field("permits").and_then(|permits| u32::try_from(permits).ok());
+        entry.client = field("client").and_then(|client| u32::try_from(client).ok());
+        match (entry.f, value) {
+            (F::Read | F::Write, value) => entry.value = value.number(),
+            (F::Cas, Datum::List(both)) => {
+                entry.expected = both.first().and_then(Datum::number);
+                entry.value = both.get(1).and_then(Datum::number);
+            }
+            _ => {}
+        }
+        entry.error = map.get("error").and_then(|error| match error {
+            Datum::List(words) => words.first()?.word(),
+            error => error.word(),
+        });
+        entry.owner = map.get("owner").and_then(Datum::word);
+        self.builder
+            .push(&entry)
+            .map_err(|fault| ReadError::NotWellFormed { line, fault })
+    }
+
+    /// Signals and lines of our own that were exported come back; everything else of the nemesis is a fault that starts or
+    /// stops.
+    fn nemesis(&mut self, map: &Datum, name: &str, at: (u64, u64), line: u64) -> Result<(), ReadError> {
+        let value = map.get("value").unwrap_or(&Datum::Nil);
+        let signal = F::parse(name).filter(|f| !f.is_operation() && matches!(value, Datum::Map(_)));
+        let raw;
+        let mut entry = Entry::new(at.0, at.1, Process::Nemesis, Kind::Info, F::Nemesis);
+        if let Some(f) = signal {
+            let number = |name: &str| value.get(name).and_then(Datum::number);
+            let process = number("process").and_then(|number| u32::try_from(number).ok());
+            entry.process = process.map_or(Process::Server, Process::Client);
+            (entry.kind, entry.f) = (Kind::Signal, f);
+            entry.token = number("token");
+            entry.lock = value.get("lock").and_then(Datum::word);
+            entry.owner = value.get("owner").and_then(Datum::word);
+            entry.cause = value.get("cause").and_then(Datum::word);
+        } else if let Some(own) = value.word().filter(|text| is_line_of(text, name)) {
+            entry.raw = Some(own);
+            entry.name = Some(name);
+        } else {
+            let (fault, phase) = self.phase(name);
+            raw = serde_json::json!({ "f": fault, "phase": phase }).to_string();
+            entry.raw = Some(&raw);
+            entry.name = Some(&fault);
+            return self
+                .builder
+                .push(&entry)
+                .map_err(|fault| ReadError::NotWellFormed { line, fault });
+        }
+        self.builder
+            .push(&entry)
+            .map_err(|fault| ReadError::NotWellFormed { line, fault })
+    }
+
+    /// Jepsen writes each action of the nemesis twice, as it begins and as it ends, with one type: the first counts.
+    fn phase(&mut self, name: &str) -> (String, &'static str) {
+        let starts = name.strip_prefix("start").map(|rest| rest.trim_start_matches('-'));
+        let stops = ["stop", "heal", "resume", "recover"]
+            .iter()
+            .any(|word| name.starts_with(word));
+        match (starts, self.fault.clone()) {
+            (Some(_), Some(fault)) => (fault, "note"),
+            (Some(rest), None) => {
+                let fault = if rest.is_empty() { "fault" } else { rest }.to_owned();
+                self.fault = Some(fault.clone());
+                (fault, "start")
+            }
+            (None, Some(fault)) if stops => {
+                self.fault = None;
+                (fault, "heal")
+            }
+            _ => (name.to_owned(), "note"),
+        }
+    }
+}
+
+/// Whether a value is a whole line of our own nemesis, as the export writes it.
+fn is_line_of(text: &str, name: &str) -> bool {
+    let fields: Result<serde_json::Map<String, serde_json::Value>, _> = serde_json::from_str(text);
+    fields.is_ok_and(|fields| fields.get("f").and_then(|f| f.as_str()) == Some(name))
+}
+
+fn operation_of(name: &str) -> Option<F> {
+    match name {
+        "lock" => Some(F::Acquire),
+        "unlock" => Some(F::Release),
+        _ => F::parse(name).filter(|f| f.is_operation()),
+    }
+}
+
+/// An independent pair into its key and its value. The two values of a compare-and-set are no such pair.
+fn split(value: &Datum, f: F) -> (Option<&Datum>, &Datum) {
+    match value {
+        Datum::List(pair) if pair.len() == 2 && (f != F::Cas || matches!(pair[1], Datum::List(_))) => {
+            (Some(&pair[0]), &pair[1])
+        }
+        _ => (None, value),
+    }
+}
+
+fn text(value: &Datum) -> Option<String> {
+    match value {
+        Datum::Word(word) => Some(word.clone()),
+        Datum::Int(number) => Some(number.to_string()),
+        _ => None,
+    }
+}

@@ -1,0 +1,166 @@
+//! What the nemesis wrote: fault windows and phases, with their raw fields for reports.
+
+use serde_json::{Map, Value};
+
+use super::History;
+use super::event::Kind;
+
+/// The name of nemesis lines that begin a phase of the run.
+const PHASE: &str = "phase";
+/// The last phase: a history that has phases and not this one was cut short.
+const END: &str = "end";
+
+/// One fault window, from its start to its heal.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Window {
+    /// As the plan numbers it; 0 when the line has no number.
+    pub number: u32,
+    /// The fault's name: `partition`, `pause-holder`, …
+    pub fault: String,
+    pub start_ns: u64,
+    pub start_index: u64,
+    /// `None` when the history ends before the heal.
+    pub heal_ns: Option<u64>,
+    pub heal_index: Option<u64>,
+    /// The line of the start, all its fields.
+    pub start: Map<String, Value>,
+    /// The line of the heal, all its fields; empty without one.
+    pub heal: Map<String, Value>,
+}
+
+impl Window {
+    /// Whether the window names this client (`c3`, alone or in a link such as `c3->n1`).
+    pub fn names_client(&self, client: u32) -> bool {
+        let name = format!("c{client}");
+        self.start
+            .iter()
+            .filter(|(key, _)| !matches!(key.as_str(), "f" | "phase" | "type" | "process"))
+            .any(|(key, value)| (key == "client" && value.as_u64() == Some(client.into())) || mentions(value, &name))
+    }
+
+    /// Whether it was on at some instant of `from_ns..=to_ns`.
+    pub fn touches(&self, from_ns: u64, to_ns: u64) -> bool {
+        self.start_ns <= to_ns && self.heal_ns.is_none_or(|heal| heal >= from_ns)
+    }
+}
+
+fn mentions(value: &Value, name: &str) -> bool {
+    match value {
+        Value::String(text) => text
+            .split(|letter: char| !letter.is_alphanumeric())
+            .any(|word| word == name),
+        Value::Array(items) => items.iter().any(|item| mentions(item, name)),
+        Value::Object(fields) => fields.values().any(|field| mentions(field, name)),
+        _ => false,
+    }
+}
+
+/// The beginning of a phase of the run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Phase {
+    /// `control`, `warm-up`, `faults`, `calm` or `end`.
+    pub name: String,
+    pub start_ns: u64,
+    pub index: u64,
+}
+
+/// One line of the nemesis as it was written.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Nemesis {
+    pub index: u64,
+    pub time_ns: u64,
+    /// The fault's name, or `phase`.
+    pub name: String,
+    /// `start` or `heal` of a fault; the name of a phase.
+    pub phase: Option<String>,
+    pub window: Option<u32>,
+    /// All fields of the line, the known ones, too.
+    pub fields: Map<String, Value>,
+}
+
+impl History {
+    /// All lines of the nemesis, parsed.
+    pub fn nemesis(&self) -> Vec<Nemesis> {
+        self.nemesis.iter().map(|line| self.parse(line)).collect()
+    }
+
+    /// The fault windows, by start.
+    pub fn windows(&self) -> Vec<Window> {
+        let mut windows: Vec<Window> = Vec::new();
+        for line in self.nemesis().into_iter().filter(|line| line.name != PHASE) {
+            if line.phase.as_deref() == Some("heal") {
+                let open = windows.iter_mut().rev().find(|window| {
+                    window.heal_ns.is_none()
+                        && window.fault == line.name
+                        && line.window.is_none_or(|number| number == window.number)
+                });
+                if let Some(window) = open {
+                    window.heal_ns = Some(line.time_ns);
+                    window.heal_index = Some(line.index);
+                    window.heal = line.fields;
+                }
+            } else if line.phase.as_deref().is_none_or(|phase| phase == "start") {
+                windows.push(Window {
+                    number: line.window.unwrap_or(0),
+                    fault: line.name,
+                    start_ns: line.time_ns,
+                    start_index: line.index,
+                    heal_ns: None,
+                    heal_index: None,
+                    start: line.fields,
+                    heal: Map::new(),
+                });
+            }
+        }
+        windows
+    }
+
+    /// The phases of the run, in order.
+    pub fn phases(&self) -> Vec<Phase> {
+        let phases = self.nemesis().into_iter().filter(|line| line.name == PHASE);
+        phases
+            .filter_map(|line| {
+                Some(Phase {
+                    name: line.phase?,
+                    start_ns: line.time_ns,
+                    index: line.index,
+                })
+            })
+            .collect()
+    }
+
+    pub(super) fn nemesis_at(&self, position: u32) -> Option<&super::NemesisLine> {
+        let at = self
+            .nemesis
+            .binary_search_by_key(&position, |line| line.position)
+            .ok()?;
+        Some(&self.nemesis[at])
+    }
+
+    /// Marks a history that has phases and no end.
+    pub(super) fn see_phases(&mut self) {
+        let phases = self.phases();
+        if !phases.is_empty() && phases.iter().all(|phase| phase.name != END) {
+            self.partial
+                .get_or_insert_with(|| "the run was stopped before its end".to_owned());
+        }
+    }
+
+    fn parse(&self, line: &super::NemesisLine) -> Nemesis {
+        let event = &self.events[line.position as usize];
+        debug_assert_ne!(event.kind, Kind::Signal, "the nemesis raises no signals");
+        let fields: Map<String, Value> = serde_json::from_str(&line.raw).unwrap_or_default();
+        let window = fields
+            .get("window")
+            .and_then(Value::as_u64)
+            .and_then(|number| u32::try_from(number).ok());
+        Nemesis {
+            index: event.index,
+            time_ns: event.time,
+            name: line.name.clone(),
+            phase: fields.get("phase").and_then(Value::as_str).map(str::to_owned),
+            window,
+            fields,
+        }
+    }
+}

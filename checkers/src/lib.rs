@@ -1,0 +1,37 @@
+//! Histories in, findings out: decides whether a distributed lock did what a lock must do.
+//!
+//! [`History::open`] reads a recorded history, [`check`] decides about it: nine properties, each with a verdict and, when
+//! it is violated, the few events that prove it. No clock but the one in [`Options`], no I/O but reading, no threads.
+
+mod check;
+mod exclusion;
+mod fairness;
+mod fencing;
+pub mod finding;
+mod grants;
+mod herd;
+pub mod history;
+mod holds;
+pub mod limits;
+pub mod linearizability;
+mod lost_update;
+mod model;
+mod options;
+mod phantom;
+mod progress;
+pub mod shrink;
+mod silent_loss;
+mod story;
+mod sweep;
+mod tickets;
+
+pub use check::{Findings, check};
+pub use finding::*;
+pub use history::{
+    Counts, Entry, F, FormError, History, HistoryBuilder, Mode, Nemesis, Phase, ReadError, ReadOptions, Window,
+    write_edn,
+};
+pub use holds::{CertainHold, Ended};
+pub use linearizability::certificate::Certificate;
+pub use model::{MODEL_NAMES, Model, UnknownModel};
+pub use options::{Budget, Clock, Options};

@@ -1,0 +1,33 @@
+//! Every bound and margin of the checkers, with its reason. Times in nanoseconds unless the name says otherwise.
+
+/// Violations of one property that are described; the rest are counted. A page can show no more with profit.
+pub const MAX_VIOLATIONS: usize = 20;
+/// Waiters that one release may wake.
+pub const HERD: u32 = 1;
+/// Time within which a free lock must be acquired by a live waiter.
+pub const PROGRESS_MS: u64 = 10_000;
+/// The lease when the history does not say: what most clients ask for.
+pub const LEASE_MS: u64 = 2_000;
+/// How much later than it happened the observer may have seen something. Server lines prove nothing finer.
+pub const OBSERVER_LAG_NS: u64 = 250_000_000;
+/// How far away the observer's own lines may be for it to count as having been live in between.
+pub const OBSERVER_GAP_NS: u64 = 5_000_000_000;
+/// Pauses between two attempts of one waiter that still count as one wait.
+pub const RETRY_GAP_NS: u64 = 1_000_000_000;
+/// How long before and after a reply of "not acquired" the waiter's node may have gone away.
+pub const LEAVE_NS: u64 = 500_000_000;
+/// Time after the heal of a fault in which late messages may still arrive.
+pub const AFTERMATH_NS: u64 = 2_000_000_000;
+/// Share of the lease after which an expiry is a plausible reason, in percent: clocks and renewals are not exact.
+pub const LEASE_SHARE_PERCENT: u64 = 90;
+/// Rows of the table of waiters and woken.
+pub const HERD_ROWS: usize = 64;
+/// One millisecond.
+pub const MS: u64 = 1_000_000;
+/// The latest time that an event may have: 36 years. Sums of a few such times still fit into 64 bits.
+pub const MAX_TIME_NS: u64 = 1 << 60;
+
+/// Milliseconds as nanoseconds, no more than any event's time.
+pub(crate) fn ns(ms: u64) -> u64 {
+    ms.saturating_mul(MS).min(MAX_TIME_NS)
+}

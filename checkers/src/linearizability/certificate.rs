@@ -1,0 +1,98 @@
+//! The order that proves that a history is linearizable, for a validator that knows nothing of how it was found.
+
+use serde::{Deserialize, Serialize};
+
+use super::operations::{self, Operations};
+use super::register::Register;
+use super::spec::{Operation, Spec, validate};
+use super::specs::{LockOp, ManyOwners, OneOwner};
+use super::{Searched, anonymous, search};
+use crate::check::Context;
+use crate::model::Model;
+use crate::options::{Budget, Clock};
+
+/// One lock's operations in an order that is legal for the model.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Certificate {
+    pub lock: String,
+    /// Indices of the calls; of a lost signal where a hold ended by it. Operations that are missing did not happen.
+    pub order: Vec<u64>,
+}
+
+/// A certificate for each lock whose order was found again and stood the validator's test.
+pub(crate) fn all(context: &Context<'_>) -> Vec<Certificate> {
+    let (model, options) = (context.model, context.options);
+    let (budget, clock) = (options.budget, options.clock);
+    if !model.is_lock() {
+        let all = operations::registers(context.history);
+        return collect(context, &all, |operations| {
+            ordered(&Register, operations, budget, clock)
+        });
+    }
+    let all = operations::locks(context.history, &model);
+    collect(context, &all, |operations| lock(&model, operations, budget, clock))
+}
+
+/// An order of a lock's operations, validated; `None` when there is none or the budget ended.
+pub(crate) fn lock(model: &Model, all: &[Operation<LockOp>], budget: Budget, clock: Clock) -> Option<Vec<usize>> {
+    match model {
+        Model::Mutex => {
+            let order: Vec<usize> = anonymous::decide(all, 1)
+                .ok()?
+                .into_iter()
+                .map(|place| place as usize)
+                .collect();
+            validate(&OneOwner::new(*model), all, &order).is_ok().then_some(order)
+        }
+        Model::ReadWrite | Model::Semaphore { .. } => {
+            let spec = ManyOwners::new(*model);
+            latest(&spec, all).or_else(|| ordered(&spec, all, budget, clock))
+        }
+        _ => {
+            let spec = OneOwner::new(*model);
+            latest(&spec, all).or_else(|| ordered(&spec, all, budget, clock))
+        }
+    }
+}
+
+/// The order that the sweeps have in mind: every acquire at its reply, every release at its call. It is one for all
+/// histories without answers that only observe; for those, and for downgrades, the search finds another.
+fn latest<S: Spec<Op = LockOp>>(spec: &S, operations: &[Operation<LockOp>]) -> Option<Vec<usize>> {
+    let point = |operation: &Operation<LockOp>| match operation.op {
+        LockOp::Release { .. } | LockOp::Lose { .. } => Some((operation.call, false)),
+        _ => operation.reply.map(|reply| (reply, true)),
+    };
+    let points = operations
+        .iter()
+        .enumerate()
+        .filter_map(|(place, operation)| Some((point(operation)?, place)));
+    let mut points: Vec<((u64, bool), usize)> = points.collect();
+    points.sort_unstable();
+    let order: Vec<usize> = points.into_iter().map(|(_, place)| place).collect();
+    validate(spec, operations, &order).is_ok().then_some(order)
+}
+
+fn ordered<S: Spec>(spec: &S, operations: &[Operation<S::Op>], budget: Budget, clock: Clock) -> Option<Vec<usize>> {
+    let Searched::Order(order) = search(spec, operations, budget, clock) else {
+        return None;
+    };
+    validate(spec, operations, &order).is_ok().then_some(order)
+}
+
+fn collect<O>(
+    context: &Context<'_>,
+    all: &[Operations<O>],
+    order: impl Fn(&[Operation<O>]) -> Option<Vec<usize>>,
+) -> Vec<Certificate> {
+    let history = context.history;
+    let index = |operations: &Operations<O>, place: &usize| history.events[operations.calls[*place] as usize].index;
+    let certified = all.iter().enumerate().filter_map(|(lock, operations)| {
+        let order = order(&operations.operations)?;
+        let order = order.iter().map(|place| index(operations, place)).collect();
+        Some(Certificate {
+            lock: history.lock_name(lock).to_owned(),
+            order,
+        })
+    });
+    certified.collect()
+}

@@ -1,0 +1,44 @@
+//! Why a history is not linearizable: the few events that prove it. Positions, not words; see `explain` for those.
+
+/// The proof that one lock's operations have no legal order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// Two acquires were answered, and the first was not released before the second's answer.
+    Overlap { first: u32, second: u32 },
+    /// More permits than there are; those who had them, and the newcomer.
+    Crowd { there: Vec<u32>, second: u32 },
+    /// An owner acquired again what cannot be acquired twice.
+    AlreadyHeld { first: u32, second: u32 },
+    /// An owner acquired more often than the limit.
+    TooDeep { first: u32, second: u32 },
+    /// A release was answered ok for somebody who did not hold.
+    NotHolder { release: u32 },
+    /// A release was answered "not held" for somebody who did.
+    FalseNotHeld { got: u32, release: u32 },
+    /// A later grant has a token that is not larger.
+    TokenBack { first: u32, second: u32 },
+    /// A nested acquire has another token than the outermost.
+    TokenChanged { first: u32, second: u32 },
+    /// Busy in a time in which the lock was certainly free: who freed it, the answer, the next acquire's call.
+    SpuriousBusy { freed_by: u32, busy: u32, next: u32 },
+    /// Found by search: these operations, by the positions of their calls, have no legal order.
+    NoOrder { calls: Vec<u32> },
+}
+
+impl Fault {
+    /// The positions of the events that prove it.
+    pub(crate) fn positions(&self) -> Vec<u32> {
+        match self {
+            Self::Overlap { first, second }
+            | Self::AlreadyHeld { first, second }
+            | Self::TooDeep { first, second }
+            | Self::TokenBack { first, second }
+            | Self::TokenChanged { first, second } => vec![*first, *second],
+            Self::Crowd { there, second } => there.iter().chain([second]).copied().collect(),
+            Self::NotHolder { release } => vec![*release],
+            Self::FalseNotHeld { got, release } => vec![*got, *release],
+            Self::SpuriousBusy { freed_by, busy, next } => vec![*freed_by, *busy, *next],
+            Self::NoOrder { calls } => calls.clone(),
+        }
+    }
+}

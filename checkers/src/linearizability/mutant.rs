@@ -1,0 +1,52 @@
+//! Ways in which a sweep could be wrong, so that the tests can prove that they would notice. All off outside tests.
+
+/// One wrong sweep.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(not(test), expect(dead_code, reason = "mutants are switched on by tests only"))]
+pub(super) enum Mutant {
+    None,
+    /// A hold ends at the reply of its release.
+    ReplyEnds,
+    /// A release of unknown outcome had no effect.
+    UnknownReleaseKeeps,
+    FailedReleaseKeeps,
+    LostIgnored,
+    UnknownAcquireNeverHolds,
+    /// Any release's reply frees the lock for certain.
+    FreeTooSoon,
+    OnlyWritersExclude,
+    OnePermitMore,
+    DepthIsOne,
+    EqualTokens,
+}
+
+#[cfg(not(test))]
+pub(super) const fn mutated(_: Mutant) -> bool {
+    false
+}
+
+#[cfg(test)]
+pub(super) use switch::{mutated, with};
+
+#[cfg(test)]
+mod switch {
+    use std::cell::Cell;
+
+    use super::Mutant;
+
+    thread_local! {
+        static CURRENT: Cell<Mutant> = const { Cell::new(Mutant::None) };
+    }
+
+    pub(in super::super) fn mutated(mutant: Mutant) -> bool {
+        CURRENT.get() == mutant
+    }
+
+    /// Runs something with one mutant in place of the right sweep.
+    pub(in super::super) fn with<T>(mutant: Mutant, run: impl FnOnce() -> T) -> T {
+        CURRENT.set(mutant);
+        let result = run();
+        CURRENT.set(Mutant::None);
+        result
+    }
+}

@@ -1,0 +1,281 @@
+//! From the events of a history to the operations of a specification: what each answer proves, and what it does not.
+
+use super::order::EventOrder;
+use super::register::RegisterOp;
+use super::spec::Operation;
+use super::specs::LockOp;
+use super::sweep::{is_busy, is_not_held};
+use crate::history::event::Kind;
+use crate::history::names::FastMap;
+use crate::history::{Event, F, History};
+use crate::model::Model;
+
+/// The operations on one lock, and the position of the call of each.
+#[derive(Debug, Clone)]
+pub(crate) struct Operations<O> {
+    pub operations: Vec<Operation<O>>,
+    pub calls: Vec<u32>,
+}
+
+impl<O> Default for Operations<O> {
+    fn default() -> Self {
+        Self {
+            operations: Vec::new(),
+            calls: Vec::new(),
+        }
+    }
+}
+
+impl<O> Operations<O> {
+    fn add(&mut self, op: O, call: u64, reply: Option<u64>, position: u32) {
+        self.operations.push(Operation { op, call, reply });
+        self.calls.push(position);
+    }
+}
+
+/// Operations on registers, lock by lock. Failures without a meaning are left out.
+pub(crate) fn registers(history: &History) -> Vec<Operations<RegisterOp>> {
+    let mut all: Vec<Operations<RegisterOp>> = (0..history.locks.len()).map(|_| Operations::default()).collect();
+    EventOrder::of(history).walk(history, |instant, position| {
+        let call = &history.events[position as usize];
+        let reply = history.events.get(call.mate as usize);
+        if call.kind == Kind::Invoke
+            && let Some(lock) = history.lock_number(call)
+            && let Some(op) = register_op(history, call, reply)
+        {
+            let known = reply.is_some_and(|reply| matches!(reply.kind, Kind::Ok | Kind::Fail));
+            all[lock].add(op, instant, known.then(|| history.instant(call.mate)), position);
+        }
+        true
+    });
+    all
+}
+
+fn register_op(history: &History, call: &Event, reply: Option<&Event>) -> Option<RegisterOp> {
+    let kind = reply.map_or(Kind::Info, |reply| reply.kind);
+    let (asked, answered) = (
+        history.rare(call),
+        reply.map(|reply| history.rare(reply)).unwrap_or_default(),
+    );
+    match (call.f, kind) {
+        (F::Read, Kind::Ok) => Some(RegisterOp::Read(answered.value)),
+        (F::Write, Kind::Ok | Kind::Info) => asked.value.map(RegisterOp::Write),
+        (F::Cas, Kind::Ok | Kind::Info) => Some(RegisterOp::Cas {
+            expected: asked.expected?,
+            new: asked.value?,
+        }),
+        // Without an error, a failed compare-and-set has compared.
+        (F::Cas, Kind::Fail) if history.name(answered.error).is_none() => Some(RegisterOp::CasFailed {
+            expected: asked.expected?,
+        }),
+        _ => None,
+    }
+}
+
+/// Operations on locks, lock by lock, as the model reads them.
+pub(crate) fn locks(history: &History, model: &Model) -> Vec<Operations<LockOp>> {
+    let mut reading = Reading {
+        history,
+        model,
+        all: (0..history.locks.len()).map(|_| Operations::default()).collect(),
+        held: FastMap::default(),
+    };
+    EventOrder::of(history).walk(history, |instant, position| {
+        reading.see(instant, position);
+        true
+    });
+    reading.all
+}
+
+/// One process's own view of one lock.
+#[derive(Debug, Clone, Copy, Default)]
+struct Own {
+    depth: u32,
+    permits: u64,
+    lapsed: bool,
+    /// When it got what it holds.
+    got: u64,
+    /// One more than the place of the operation that ended the last hold in a way that nobody answered ok.
+    ending: usize,
+}
+
+/// A process that never holds: the release of somebody who does not hold is not legal by anybody's hold.
+const NOBODY: u32 = u32::MAX - 1;
+
+struct Reading<'a> {
+    history: &'a History,
+    model: &'a Model,
+    all: Vec<Operations<LockOp>>,
+    held: FastMap<(u32, u32), Own>,
+}
+
+impl Reading<'_> {
+    fn see(&mut self, instant: u64, position: u32) {
+        let event = &self.history.events[position as usize];
+        if matches!(event.f, F::Lost | F::Died) && (event.process as usize) < self.history.processes.len() {
+            return self.lost(event, instant, position);
+        }
+        let Some(lock) = self.history.lock_number(event) else {
+            return;
+        };
+        match (event.f, event.kind) {
+            (F::Acquire, Kind::Invoke) => self.acquire(lock, event, instant, position),
+            (F::Acquire, Kind::Ok) => self.got(lock, event, instant),
+            (F::Release, Kind::Invoke) => self.release(lock, event, instant, position),
+            _ => {}
+        }
+    }
+
+    fn acquire(&mut self, lock: usize, event: &Event, instant: u64, position: u32) {
+        let history = self.history;
+        let process = event.process;
+        let reply = history.events.get(event.mate as usize);
+        let replied = history
+            .events
+            .get(event.mate as usize)
+            .map(|_| history.instant(event.mate));
+        let token = reply.and_then(Event::token);
+        let permits = history.permits(reply.unwrap_or(event));
+        let op = LockOp::Acquire {
+            process,
+            mode: event.mode,
+            permits,
+            token,
+        };
+        match reply.map_or(Kind::Info, |reply| reply.kind) {
+            Kind::Ok => self.all[lock].add(op, instant, replied, position),
+            Kind::Fail => {
+                let busy = reply
+                    .and_then(|reply| history.name(history.rare(reply).error))
+                    .is_some_and(is_busy);
+                if busy && *self.model == Model::TryLock {
+                    self.all[lock].add(LockOp::Busy { process }, instant, replied, position);
+                }
+            }
+            _ => self.all[lock].add(op, instant, None, position),
+        }
+    }
+
+    fn got(&mut self, lock: usize, event: &Event, instant: u64) {
+        let permits = u64::from(self.history.permits(event));
+        let own = self.held.entry((lock as u32, event.process)).or_default();
+        if own.depth == 0 {
+            own.got = instant;
+        }
+        if let Some(place) = std::mem::take(&mut own.ending).checked_sub(1) {
+            // Whatever ended the hold before has ended it before this one, though a busy answer may still go by it.
+            let ending = &mut self.all[lock].operations[place];
+            ending.reply = Some(instant.max(ending.call));
+        }
+        let again = !(*self.model == Model::ReadWrite && own.depth > 0);
+        *own = Own {
+            depth: own.depth + u32::from(again),
+            permits: own.permits + permits,
+            lapsed: false,
+            ..*own
+        };
+    }
+
+    fn release(&mut self, lock: usize, event: &Event, instant: u64, position: u32) {
+        let history = self.history;
+        let process = event.process;
+        let reply = history.events.get(event.mate as usize);
+        let kind = reply.map_or(Kind::Info, |reply| reply.kind);
+        let replied = reply.filter(|_| kind == Kind::Ok).map(|_| history.instant(event.mate));
+        let permits = history.permits(event);
+        let op = LockOp::Release { process, permits };
+        let own = self.held.entry((lock as u32, process)).or_default();
+        if *self.model == Model::Mutex {
+            // Nobody in particular holds it: a failed release had no effect, one after a loss may have had none.
+            match kind {
+                Kind::Ok if own.lapsed => self.all[lock].add(op, instant, None, position),
+                Kind::Ok | Kind::Info => self.all[lock].add(op, instant, replied, position),
+                _ => {}
+            }
+            *own = Own {
+                depth: 0,
+                permits: 0,
+                lapsed: false,
+                ..*own
+            };
+            return;
+        }
+        if own.depth == 0 {
+            if kind == Kind::Ok && !own.lapsed {
+                let op = LockOp::Release {
+                    process: NOBODY,
+                    permits,
+                };
+                self.all[lock].add(op, instant, replied, position);
+            }
+            own.lapsed = false;
+            return;
+        }
+        let error = reply
+            .filter(|_| kind == Kind::Fail)
+            .and_then(|reply| history.name(history.rare(reply).error));
+        if error.is_some_and(is_not_held) && history.header.lease_ms.is_none() {
+            self.all[lock].add(
+                LockOp::NotHeld { process },
+                instant,
+                Some(history.instant(event.mate)),
+                position,
+            );
+            return;
+        }
+        if matches!(self.model, Model::Semaphore { .. }) && u64::from(permits) > own.permits && kind != Kind::Ok {
+            return;
+        }
+        own.permits = own.permits.saturating_sub(u64::from(permits));
+        own.depth -= 1;
+        if matches!(self.model, Model::Semaphore { .. }) {
+            own.depth = u32::from(own.permits > 0);
+        }
+        let given_up = reply
+            .filter(|_| kind == Kind::Fail)
+            .map(|_| history.instant(event.mate));
+        let given_up = given_up.filter(|_| *self.model != Model::TryLock);
+        self.all[lock].add(op, instant, replied.or(given_up), position);
+        if kind == Kind::Fail && given_up.is_none() {
+            own.ending = self.all[lock].operations.len();
+        }
+    }
+
+    fn lost(&mut self, event: &Event, instant: u64, position: u32) {
+        let one = self.history.lock_number(event).filter(|_| event.f == F::Lost);
+        let locks = one.map_or(0..self.all.len(), |lock| lock..lock + 1);
+        for lock in locks {
+            let Some(own) = self.held.get_mut(&(lock as u32, event.process)) else {
+                continue;
+            };
+            if own.depth == 0 {
+                continue;
+            }
+            if *self.model == Model::Mutex {
+                // The server may have released it at any time since it was given.
+                let op = LockOp::Release {
+                    process: event.process,
+                    permits: 1,
+                };
+                self.all[lock].add(op, own.got, None, position);
+            } else {
+                // A busy answer may go by a hold that is lost until somebody holds again.
+                let at = instant.max(own.got);
+                let reply = Some(at).filter(|_| *self.model != Model::TryLock);
+                self.all[lock].add(LockOp::Lose { process: event.process }, at, reply, position);
+            }
+            let ending = if *self.model == Model::TryLock {
+                self.all[lock].operations.len()
+            } else {
+                0
+            };
+            *own = Own {
+                depth: 0,
+                permits: 0,
+                lapsed: true,
+                ending,
+                ..*own
+            };
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! What the search may know before it starts: calls and replies in order, a slot for each operation in flight, and what
+//! the hints of the specification allow for each.
+
+use super::spec::{Operation, Polarity, Spec};
+use crate::history::names::{FastMap, NONE};
+
+/// No such operation.
+pub(super) const NEVER: u32 = NONE;
+
+/// A call or a reply; the number is the operation's place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Happening {
+    Call(u32),
+    Reply(u32),
+}
+
+/// What is known of one operation.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct OpPlan {
+    pub slot: u32,
+    /// The order of replies, from 2; operations without one come after all, by call.
+    pub deadline: u32,
+    /// The next older operation without a reply of the same class.
+    pub older: u32,
+    /// To be taken as soon as it is legal.
+    pub eager: bool,
+    /// May be taken on behalf of another's reply.
+    pub choice: bool,
+    pub crashed: bool,
+}
+
+/// The whole plan of one search.
+pub(super) struct Plan {
+    pub happenings: Vec<Happening>,
+    pub ops: Vec<OpPlan>,
+    /// Slots needed at once.
+    pub width: usize,
+}
+
+impl Plan {
+    pub(super) fn of<S: Spec>(spec: &S, operations: &[Operation<S::Op>]) -> Self {
+        let opposed = Opposed::of(spec, operations);
+        let mut ops: Vec<OpPlan> = operations
+            .iter()
+            .map(|operation| hints(spec, operation, &opposed))
+            .collect();
+        let dropped = |op: &OpPlan| op.crashed && !op.eager && !op.choice;
+        let mut happenings: Vec<(u64, bool, u32)> = Vec::with_capacity(operations.len() * 2);
+        for (place, operation) in operations
+            .iter()
+            .enumerate()
+            .filter(|(place, _)| !dropped(&ops[*place]))
+        {
+            happenings.push((operation.call, false, place as u32));
+            if let Some(reply) = operation.reply {
+                happenings.push((reply.max(operation.call), true, place as u32));
+            }
+        }
+        if !happenings.is_sorted() {
+            happenings.sort_unstable();
+        }
+        let width = assign(&mut ops, &happenings);
+        line_up(spec, operations, &mut ops, &happenings);
+        let as_happening = |(_, reply, place): &(u64, bool, u32)| {
+            if *reply {
+                Happening::Reply(*place)
+            } else {
+                Happening::Call(*place)
+            }
+        };
+        Self {
+            happenings: happenings.iter().map(as_happening).collect(),
+            ops,
+            width,
+        }
+    }
+}
+
+fn hints<S: Spec>(spec: &S, operation: &Operation<S::Op>, opposed: &Opposed) -> OpPlan {
+    let crashed = operation.reply.is_none();
+    let observer = spec.is_observer(&operation.op);
+    let polarity = match spec.polarity(&operation.op) {
+        Polarity::Neutral => Polarity::Neutral,
+        _ if opposed.overlap(operation.call, operation.reply.unwrap_or(u64::MAX)) => Polarity::Neutral,
+        polarity => polarity,
+    };
+    // An observer that nobody waits for need not happen.
+    let eager = (observer && !crashed) || (!observer && polarity == Polarity::Early);
+    let choice = !observer && polarity == Polarity::Neutral;
+    OpPlan {
+        slot: 0,
+        deadline: 0,
+        older: NEVER,
+        eager,
+        choice,
+        crashed,
+    }
+}
+
+/// When observers were in flight.
+struct Opposed {
+    calls: Vec<u64>,
+    replies: Vec<u64>,
+}
+
+impl Opposed {
+    fn of<S: Spec>(spec: &S, operations: &[Operation<S::Op>]) -> Self {
+        let mut opposed = Self {
+            calls: Vec::new(),
+            replies: Vec::new(),
+        };
+        for operation in operations.iter().filter(|operation| spec.is_observer(&operation.op)) {
+            if let Some(reply) = operation.reply {
+                opposed.calls.push(operation.call);
+                opposed.replies.push(reply);
+            }
+        }
+        opposed.calls.sort_unstable();
+        opposed.replies.sort_unstable();
+        opposed
+    }
+
+    fn overlap(&self, call: u64, reply: u64) -> bool {
+        let begun = self.calls.partition_point(|other| *other <= reply);
+        begun > self.replies.partition_point(|other| *other < call)
+    }
+}
+
+/// Gives each operation a slot that is free from its call to its reply. Those without a reply keep theirs.
+fn assign(ops: &mut [OpPlan], happenings: &[(u64, bool, u32)]) -> usize {
+    let (mut free, mut width, mut replies) = (Vec::new(), 0, 2);
+    for (_, reply, place) in happenings {
+        let op = &mut ops[*place as usize];
+        if *reply {
+            free.push(op.slot);
+            op.deadline = replies;
+            replies += 1;
+        } else {
+            op.slot = free.pop().unwrap_or_else(|| {
+                width += 1;
+                width as u32 - 1
+            });
+        }
+    }
+    for (_, _, place) in happenings {
+        let op = &mut ops[*place as usize];
+        if op.crashed {
+            op.deadline = replies;
+            replies += 1;
+        }
+    }
+    width
+}
+
+/// Links operations without a reply and of one class, so that only the oldest is ever tried.
+fn line_up<S: Spec>(spec: &S, operations: &[Operation<S::Op>], ops: &mut [OpPlan], happenings: &[(u64, bool, u32)]) {
+    let mut last: FastMap<u64, u32> = FastMap::default();
+    for (_, _, place) in happenings
+        .iter()
+        .filter(|(_, _, place)| operations[*place as usize].reply.is_none())
+    {
+        if let Some(class) = spec.class(&operations[*place as usize].op) {
+            ops[*place as usize].older = last.insert(class, *place).unwrap_or(NEVER);
+        }
+    }
+}

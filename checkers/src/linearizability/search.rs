@@ -1,0 +1,286 @@
+//! The general search: Wing and Gong's, made lazy as Lowe's, with memory as wide as the concurrency.
+//!
+//! Walks the calls and replies in order. A reply that arrives before its operation has taken effect forces it: it, or
+//! first some other operation in flight, takes effect now. A configuration is the place in the history, the set of live
+//! operations that took effect, and the state; those that failed are remembered, and an operation without a reply that
+//! one of them did *not* spend never helps to spend now.
+
+use super::failed::Failed;
+use super::mask::Mask;
+use super::plan::{Happening, NEVER, Plan};
+use super::spec::{Operation, Spec};
+use crate::options::{Budget, Clock};
+
+/// What a search found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Searched {
+    /// There is a legal order: places of the operations in it. Those without a reply that are not in it did not happen.
+    Order(Vec<usize>),
+    /// There is none; the history up to the reply of this operation has none already, and no shorter one.
+    NoOrder { blocked: usize },
+    /// The budget ended first.
+    Unknown { reason: &'static str, configurations: u64 },
+}
+
+/// Configurations looked at between two looks at the clock.
+const CLOCK_EVERY: u64 = 4096;
+
+/// Looks for an order of the operations that their specification allows.
+///
+/// Operations may come in any order. Needs memory for the operations that are in flight at once, for one frame at each
+/// choice, and for remembered failures up to the budget.
+pub fn search<S: Spec>(spec: &S, operations: &[Operation<S::Op>], budget: Budget, clock: Clock) -> Searched {
+    let plan = Plan::of(spec, operations);
+    match plan.width {
+        0..=64 => Search::<S, 1>::new(spec, operations, &plan).run(budget, clock),
+        65..=128 => Search::<S, 2>::new(spec, operations, &plan).run(budget, clock),
+        129..=256 => Search::<S, 4>::new(spec, operations, &plan).run(budget, clock),
+        257..=1024 => Search::<S, 16>::new(spec, operations, &plan).run(budget, clock),
+        1025..=4096 => Search::<S, 64>::new(spec, operations, &plan).run(budget, clock),
+        _ => Searched::Unknown {
+            reason: "more than 4,096 operations in flight at once",
+            configurations: 0,
+        },
+    }
+}
+
+/// A choice: at this reply, with these in effect, in this state.
+struct Frame<T, const W: usize> {
+    state: T,
+    taken: Mask<W>,
+    at: u32,
+    ordered: u32,
+    /// The deadline of the last candidate tried; 0 before the first.
+    cursor: u32,
+}
+
+struct Search<'a, S: Spec, const W: usize> {
+    spec: &'a S,
+    operations: &'a [Operation<S::Op>],
+    plan: &'a Plan,
+    at: u32,
+    state: S::State,
+    taken: Mask<W>,
+    /// The operation in each slot, and sets of slots in use: all, those to take at once, those to branch on, crashed.
+    slots: Vec<u32>,
+    eager: Mask<W>,
+    choice: Mask<W>,
+    crashed: Mask<W>,
+    order: Vec<u32>,
+    frames: Vec<Frame<S::State, W>>,
+    failed: Failed<S::State, W>,
+    deepest: u32,
+    configurations: u64,
+}
+
+impl<'a, S: Spec, const W: usize> Search<'a, S, W> {
+    fn new(spec: &'a S, operations: &'a [Operation<S::Op>], plan: &'a Plan) -> Self {
+        Self {
+            spec,
+            operations,
+            plan,
+            at: 0,
+            state: spec.initial(),
+            taken: Mask::EMPTY,
+            slots: vec![0; plan.width],
+            eager: Mask::EMPTY,
+            choice: Mask::EMPTY,
+            crashed: Mask::EMPTY,
+            order: Vec::new(),
+            frames: Vec::new(),
+            failed: Failed::default(),
+            deepest: 0,
+            configurations: 0,
+        }
+    }
+
+    fn run(mut self, budget: Budget, clock: Clock) -> Searched {
+        let started = clock.now_ns();
+        loop {
+            let Some(&happening) = self.plan.happenings.get(self.at as usize) else {
+                return Searched::Order(self.order.iter().map(|place| *place as usize).collect());
+            };
+            let forward = match happening {
+                Happening::Call(op) => {
+                    self.enter(op);
+                    self.take_eager();
+                    self.at += 1;
+                    true
+                }
+                Happening::Reply(op) if self.taken.has(self.plan.ops[op as usize].slot) => {
+                    self.taken.clear(self.plan.ops[op as usize].slot);
+                    self.leave(op);
+                    self.at += 1;
+                    true
+                }
+                Happening::Reply(op) => self.force(op),
+            };
+            if !forward && !self.backtrack() {
+                let (Happening::Reply(op) | Happening::Call(op)) = self.plan.happenings[self.deepest as usize];
+                return Searched::NoOrder { blocked: op as usize };
+            }
+            if self.configurations % CLOCK_EVERY == CLOCK_EVERY - 1 {
+                self.configurations += 1;
+                self.failed.keep_within(budget.memory);
+                if clock.now_ns() - started > budget.time.as_nanos() as u64 {
+                    let configurations = self.configurations;
+                    return Searched::Unknown {
+                        reason: "the time budget ended",
+                        configurations,
+                    };
+                }
+                if self.frames.len() * size_of::<Frame<S::State, W>>() > budget.memory {
+                    let configurations = self.configurations;
+                    return Searched::Unknown {
+                        reason: "the memory budget ended",
+                        configurations,
+                    };
+                }
+            }
+        }
+    }
+
+    /// Something must take effect before this reply can pass. False when nothing can.
+    fn force(&mut self, op: u32) -> bool {
+        self.configurations += 1;
+        self.deepest = self.deepest.max(self.at);
+        let slot = self.plan.ops[op as usize].slot;
+        let mut others = self.choice.without(&self.taken);
+        others.clear(slot);
+        if others.is_empty() {
+            return self.take(op);
+        }
+        let free = self.taken.without(&self.crashed);
+        if self
+            .failed
+            .covers(self.at, self.state, free, self.taken.and(&self.crashed))
+        {
+            return false;
+        }
+        let ordered = self.order.len() as u32;
+        self.frames.push(Frame {
+            state: self.state,
+            taken: self.taken,
+            at: self.at,
+            ordered,
+            cursor: 0,
+        });
+        self.next_candidate()
+    }
+
+    /// Tries the next candidate of the topmost frame, dropping frames that have none left.
+    fn next_candidate(&mut self) -> bool {
+        let Some(frame) = self.frames.last() else { return false };
+        let Happening::Reply(forced) = self.plan.happenings[frame.at as usize] else {
+            return false;
+        };
+        if frame.cursor == 0 {
+            let own = self.plan.ops[forced as usize].slot;
+            self.frames.last_mut().expect("the frame is there").cursor = 1;
+            if !self.taken.has(own) && self.take(forced) {
+                return true;
+            }
+        }
+        while let Some((op, deadline)) = self.candidate(forced) {
+            self.frames.last_mut().expect("the frame is there").cursor = deadline;
+            if self.take(op) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// The operation to branch on with the earliest deadline after the cursor.
+    fn candidate(&self, forced: u32) -> Option<(u32, u32)> {
+        let cursor = self.frames.last()?.cursor;
+        let in_flight = self
+            .choice
+            .without(&self.taken)
+            .slots()
+            .map(|slot| self.slots[slot as usize]);
+        let next = in_flight.filter(|op| {
+            let plan = &self.plan.ops[*op as usize];
+            // Of those without a reply and of one class, the oldest goes first.
+            let older = plan.older;
+            let in_turn = older == NEVER || self.taken.has(self.plan.ops[older as usize].slot);
+            *op != forced && plan.deadline > cursor && in_turn
+        });
+        next.map(|op| (op, self.plan.ops[op as usize].deadline))
+            .min_by_key(|(_, deadline)| *deadline)
+    }
+
+    fn take(&mut self, op: u32) -> bool {
+        let Some(state) = self.spec.step(self.state, &self.operations[op as usize].op) else {
+            return false;
+        };
+        self.state = state;
+        self.taken.set(self.plan.ops[op as usize].slot);
+        self.order.push(op);
+        self.take_eager();
+        true
+    }
+
+    /// Observers, and what only gives to others: as soon as they are legal, until none is.
+    fn take_eager(&mut self) {
+        let mut waiting = self.eager.without(&self.taken);
+        while !waiting.is_empty() {
+            let before = self.state;
+            for slot in waiting.slots() {
+                let op = self.slots[slot as usize];
+                if let Some(state) = self.spec.step(self.state, &self.operations[op as usize].op) {
+                    self.state = state;
+                    self.taken.set(slot);
+                    self.order.push(op);
+                }
+            }
+            if self.state == before {
+                return;
+            }
+            waiting = self.eager.without(&self.taken);
+        }
+    }
+
+    fn enter(&mut self, op: u32) {
+        let plan = &self.plan.ops[op as usize];
+        self.slots[plan.slot as usize] = op;
+        if plan.eager {
+            self.eager.set(plan.slot);
+        }
+        if plan.choice {
+            self.choice.set(plan.slot);
+        }
+        if plan.crashed {
+            self.crashed.set(plan.slot);
+        }
+    }
+
+    fn leave(&mut self, op: u32) {
+        let slot = self.plan.ops[op as usize].slot;
+        for mask in [&mut self.eager, &mut self.choice, &mut self.crashed] {
+            mask.clear(slot);
+        }
+    }
+
+    /// Back to the latest choice that has a candidate left. False when there is none.
+    fn backtrack(&mut self) -> bool {
+        while let Some(frame) = self.frames.last() {
+            let (at, state, taken, ordered) = (frame.at, frame.state, frame.taken, frame.ordered);
+            while self.at > at {
+                self.at -= 1;
+                match self.plan.happenings[self.at as usize] {
+                    Happening::Call(op) => self.leave(op),
+                    Happening::Reply(op) => self.enter(op),
+                }
+            }
+            (self.state, self.taken) = (state, taken);
+            self.order.truncate(ordered as usize);
+            if self.next_candidate() {
+                return true;
+            }
+            self.frames.pop();
+            self.failed
+                .insert(at, state, taken.without(&self.crashed), taken.and(&self.crashed));
+        }
+        false
+    }
+}

@@ -1,0 +1,317 @@
+//! The exact answer for locks whose attempts have owners, in one pass and without a search.
+//!
+//! Every acquire takes effect at the last instant before its reply, every release at the first after its call. That is
+//! the least that anybody can be holding at any instant, so the history is linearizable exactly when this is legal
+//! throughout, and each process's own order makes sense. `busy` answers are explained by stretching holds: only the
+//! instants between a release's reply and the next acquire's call are certainly free.
+
+use super::fault::Fault;
+use super::lock::{Active, Lock};
+use super::mutant::{Mutant, mutated};
+use super::order::EventOrder;
+use crate::history::event::Kind;
+use crate::history::{Event, F, History, Mode};
+use crate::model::Model;
+
+/// Decides every lock of a history by one of the owner-aware models: the first fault of each, by dense lock number.
+pub(crate) fn sweep(history: &History, model: &Model) -> Vec<Option<Fault>> {
+    let mut sweep = Sweep {
+        history,
+        model,
+        locks: vec![Lock::new(); history.locks.len()],
+        leased: history.header.lease_ms.is_some(),
+    };
+    EventOrder::of(history).walk(history, |instant, position| {
+        sweep.see(instant, position);
+        true
+    });
+    sweep.locks.into_iter().map(Lock::finish).collect()
+}
+
+struct Sweep<'a> {
+    history: &'a History,
+    model: &'a Model,
+    locks: Vec<Lock>,
+    /// The server may take a lock back.
+    leased: bool,
+}
+
+impl Sweep<'_> {
+    fn see(&mut self, instant: u64, position: u32) {
+        let event = &self.history.events[position as usize];
+        if matches!(event.f, F::Lost | F::Died) {
+            return self.lost(event);
+        }
+        if !matches!(event.f, F::Acquire | F::Release) {
+            return;
+        }
+        let Some(lock) = self.history.lock_number(event) else {
+            return;
+        };
+        if self.locks[lock].fault.is_some() {
+            return;
+        }
+        let fault = match (event.f, event.kind) {
+            (F::Acquire, Kind::Ok) => self.got(lock, event, position),
+            (F::Acquire, Kind::Invoke) => {
+                self.asked(lock, event, instant);
+                None
+            }
+            (F::Acquire, Kind::Fail) => {
+                self.refused(lock, event, instant, position);
+                None
+            }
+            (F::Release, Kind::Invoke) => self.release(lock, event, position),
+            (F::Release, Kind::Ok) => {
+                self.released(lock, event, instant, position);
+                None
+            }
+            _ => None,
+        };
+        self.locks[lock].fault = fault;
+    }
+
+    fn asked(&mut self, lock: usize, event: &Event, instant: u64) {
+        let state = &mut self.locks[lock];
+        let kind = self
+            .history
+            .events
+            .get(event.mate as usize)
+            .map_or(Kind::Info, |reply| reply.kind);
+        if kind == Kind::Info {
+            state.unknown_call = state.unknown_call.min(instant);
+        }
+        // A downgrade that may have happened is the weaker mode from its call on.
+        if *self.model == Model::ReadWrite
+            && event.mode == Mode::Read
+            && kind != Kind::Fail
+            && let Some(place) = state.own(event.process)
+        {
+            state.active[place].mode = Mode::Read;
+        }
+    }
+
+    fn got(&mut self, lock: usize, event: &Event, position: u32) -> Option<Fault> {
+        let permits = u64::from(self.history.permits(event));
+        let called = self.history.instant(event.mate);
+        let state = &mut self.locks[lock];
+        state.lapsed.retain(|process| *process != event.process);
+        if let Some(fault) = state.unexplained(called, event.mate, self.leased) {
+            return Some(fault);
+        }
+        let own = state.own(event.process);
+        if let Some(place) = own
+            && !matches!(self.model, Model::Semaphore { .. })
+        {
+            return self.again(lock, place, event, position);
+        }
+        let rival = state.active.iter().find(|active| match self.model {
+            Model::Semaphore { .. } => false,
+            Model::ReadWrite if mutated(Mutant::OnlyWritersExclude) => active.mode == event.mode,
+            Model::ReadWrite => active.mode == Mode::Write || event.mode == Mode::Write,
+            _ => true,
+        });
+        if let Some(rival) = rival {
+            return Some(Fault::Overlap {
+                first: rival.got,
+                second: position,
+            });
+        }
+        if matches!(self.model, Model::Semaphore { .. })
+            && state.taken + permits > self.model.capacity() + u64::from(mutated(Mutant::OnePermitMore))
+        {
+            let there = state.active.iter().map(|active| active.got).collect();
+            return Some(Fault::Crowd {
+                there,
+                second: position,
+            });
+        }
+        let fault = self.token(lock, event, position);
+        let state = &mut self.locks[lock];
+        state.taken += permits;
+        match own {
+            Some(place) => state.active[place].permits += permits,
+            None => {
+                let (process, mode, token) = (event.process, event.mode, event.token());
+                let active = Active {
+                    process,
+                    depth: 1,
+                    permits,
+                    mode,
+                    token,
+                    got: position,
+                };
+                state.active.push(active);
+            }
+        }
+        fault
+    }
+
+    /// A second acquire of somebody who holds already.
+    fn again(&mut self, lock: usize, place: usize, event: &Event, position: u32) -> Option<Fault> {
+        let state = &mut self.locks[lock];
+        let alone = state.active.len() == 1;
+        let active = &mut state.active[place];
+        match *self.model {
+            Model::Reentrant { limit } | Model::ReentrantFenced { limit } => {
+                if active.depth >= limit {
+                    return Some(Fault::TooDeep {
+                        first: active.got,
+                        second: position,
+                    });
+                }
+                active.depth += u32::from(!mutated(Mutant::DepthIsOne));
+                let fenced = matches!(self.model, Model::ReentrantFenced { .. });
+                let token = event.token().filter(|_| fenced)?;
+                match active.token.replace(token) {
+                    Some(outer) if outer == token => None,
+                    Some(_) => Some(Fault::TokenChanged {
+                        first: active.got,
+                        second: position,
+                    }),
+                    // The first to tell the token of this hold.
+                    None => self.token(lock, event, position),
+                }
+            }
+            // The sweep has seen the call of a downgrade already, so an equal mode may be one that is just answered.
+            Model::ReadWrite
+                if event.mode == Mode::Read && self.history.events[active.got as usize].mode == Mode::Write =>
+            {
+                active.got = position;
+                None
+            }
+            Model::ReadWrite if event.mode == Mode::Write && active.mode == Mode::Read => {
+                if alone {
+                    (active.mode, active.got) = (Mode::Write, position);
+                    return None;
+                }
+                let rival = state.active.iter().find(|active| active.process != event.process);
+                rival.map(|rival| Fault::Overlap {
+                    first: rival.got,
+                    second: position,
+                })
+            }
+            _ => Some(Fault::AlreadyHeld {
+                first: active.got,
+                second: position,
+            }),
+        }
+    }
+
+    fn token(&mut self, lock: usize, event: &Event, position: u32) -> Option<Fault> {
+        let fenced = matches!(self.model, Model::Fenced | Model::ReentrantFenced { .. });
+        let token = event.token().filter(|_| fenced)?;
+        let last = self.locks[lock].last_token.replace((token, position))?;
+        (token < last.0 || token == last.0 && !mutated(Mutant::EqualTokens)).then_some(Fault::TokenBack {
+            first: last.1,
+            second: position,
+        })
+    }
+
+    fn release(&mut self, lock: usize, event: &Event, position: u32) -> Option<Fault> {
+        let reply = self.history.events.get(event.mate as usize);
+        let permits = u64::from(self.history.permits(event));
+        let state = &mut self.locks[lock];
+        let Some(place) = state.own(event.process) else {
+            let lapsed = state.lapsed.iter().position(|process| *process == event.process);
+            if let Some(place) = lapsed {
+                state.lapsed.swap_remove(place);
+                return None;
+            }
+            let ok = reply.is_some_and(|reply| reply.kind == Kind::Ok);
+            return ok.then_some(Fault::NotHolder { release: position });
+        };
+        let active = state.active[place];
+        // Expiry is a legal release by the server, and a session's lease may be older than its hold.
+        if !self.leased && reply.is_some_and(|reply| self.denies(reply)) {
+            return Some(Fault::FalseNotHeld {
+                got: active.got,
+                release: position,
+            });
+        }
+        let state = &mut self.locks[lock];
+        match self.model {
+            // More than it has: impossible when answered ok, without effect otherwise.
+            Model::Semaphore { .. } if permits > active.permits => {
+                let ok = reply.is_some_and(|reply| reply.kind == Kind::Ok);
+                return ok.then_some(Fault::NotHolder { release: position });
+            }
+            Model::Semaphore { .. } if permits < active.permits => {
+                state.active[place].permits -= permits;
+                state.taken -= permits;
+                return None;
+            }
+            _ if mutated(Mutant::ReplyEnds) && reply.is_some_and(|reply| reply.kind == Kind::Ok) => {}
+            _ if mutated(Mutant::UnknownReleaseKeeps) && reply.is_none_or(|reply| reply.kind == Kind::Info) => {}
+            _ if mutated(Mutant::FailedReleaseKeeps) && reply.is_some_and(|reply| reply.kind == Kind::Fail) => {}
+            _ if active.depth > 1 => state.active[place].depth -= 1,
+            _ => {
+                state.end(place);
+                state.last_release = position;
+            }
+        }
+        None
+    }
+
+    /// Whether a reply says that its process did not hold the lock.
+    fn denies(&self, reply: &Event) -> bool {
+        reply.kind == Kind::Fail
+            && self
+                .history
+                .name(self.history.rare(reply).error)
+                .is_some_and(is_not_held)
+    }
+
+    fn released(&mut self, lock: usize, event: &Event, instant: u64, position: u32) {
+        let state = &mut self.locks[lock];
+        if mutated(Mutant::ReplyEnds)
+            && let Some(place) = state.own(event.process)
+        {
+            state.end(place);
+        }
+        if state.active.is_empty() && (state.last_release == event.mate || mutated(Mutant::FreeTooSoon)) {
+            state.free_after = Some(instant + 1);
+            state.freed_by = position;
+            state.parked = None;
+        }
+    }
+
+    /// A `busy` answer in a time in which the lock was free is kept until it is known when that time ended.
+    fn refused(&mut self, lock: usize, event: &Event, instant: u64, position: u32) {
+        let busy = self.history.name(self.history.rare(event).error).is_some_and(is_busy);
+        let called = self.history.instant(event.mate);
+        let state = &mut self.locks[lock];
+        let free = state.active.is_empty() && state.free_after.is_some_and(|after| called + 1 > after);
+        if *self.model == Model::TryLock && busy && free && state.parked.is_none_or(|(parked, _)| instant < parked) {
+            state.parked = Some((instant, position));
+        }
+    }
+
+    fn lost(&mut self, event: &Event) {
+        if mutated(Mutant::LostIgnored) {
+            return;
+        }
+        let one = self.history.lock_number(event).filter(|_| event.f == F::Lost);
+        let locks = match one {
+            Some(lock) => &mut self.locks[lock..=lock],
+            None => &mut self.locks[..],
+        };
+        for lock in locks {
+            if let Some(place) = lock.own(event.process) {
+                lock.end(place);
+                lock.free_after = None;
+                lock.lapsed.push(event.process);
+            }
+        }
+    }
+}
+
+/// Whether an error says that somebody else had the lock at some instant of the call.
+pub(crate) fn is_busy(error: &str) -> bool {
+    matches!(error, "busy" | ":busy" | "locked" | "already-locked")
+}
+
+/// Whether an error says that the caller did not hold the lock.
+pub(crate) fn is_not_held(error: &str) -> bool {
+    matches!(error, "not-held" | ":not-held" | "not-owner" | "not-locked")
+}

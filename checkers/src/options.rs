@@ -1,0 +1,62 @@
+//! What a caller may ask for: the model, the budget, other bounds.
+
+use std::time::{Duration, Instant};
+
+use crate::history::event::Bounds;
+use crate::model::Model;
+
+/// How to check a history. The default takes everything from the history's header.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Judge by this model and not by the one that the header names.
+    pub model: Option<Model>,
+    /// For the general search; the fast paths need neither.
+    pub budget: Budget,
+    /// Bounds that win over those of the header.
+    pub bounds: Bounds,
+    /// Add to the verdict on linearizability the order that proves it.
+    pub certificate: bool,
+    /// Where `check_us` and the time budget come from.
+    pub clock: Clock,
+}
+
+/// What the general search may use up before it answers "inconclusive".
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Budget {
+    pub time: Duration,
+    /// Bytes of remembered configurations.
+    pub memory: usize,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self {
+            time: Duration::from_secs(60),
+            memory: 1 << 30,
+        }
+    }
+}
+
+/// A monotonic clock: nanoseconds since some fixed instant. [`Clock::still`] makes two checks equal to the last bit.
+#[derive(Debug, Clone, Copy)]
+pub struct Clock(pub fn() -> u64);
+
+impl Clock {
+    /// A clock that stands still: no time passes, no time budget ends.
+    pub fn still() -> Self {
+        Self(|| 0)
+    }
+
+    pub(crate) fn now_ns(self) -> u64 {
+        (self.0)()
+    }
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        Self(|| {
+            static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
+            START.get_or_init(Instant::now).elapsed().as_nanos() as u64
+        })
+    }
+}

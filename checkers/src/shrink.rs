@@ -1,0 +1,69 @@
+//! Fewer events, same violation: delta debugging over units that may be removed together.
+
+/// Checks that shrinking may spend before it settles for what it has.
+const MAX_CHECKS: usize = 600;
+
+/// Removes units as long as what is left is still a violation, and returns the places of the items that remain.
+///
+/// `units` are sets of places in `0..items` that go together; places in no unit always stay. `violates` decides about
+/// the places that remain, in order; it must hold for all of them. The result is 1-minimal in units unless the number
+/// of checks runs out: without any one more unit it would no longer be a violation.
+pub fn shrink(items: usize, units: &[Vec<usize>], mut violates: impl FnMut(&[usize]) -> bool) -> Vec<usize> {
+    let mut kept: Vec<&Vec<usize>> = units.iter().collect();
+    let mut in_unit = vec![false; items];
+    units.iter().flatten().for_each(|place| in_unit[*place] = true);
+    let remaining = |kept: &[&Vec<usize>]| {
+        let fixed = (0..items).filter(|place| !in_unit[*place]);
+        let mut places: Vec<usize> = fixed.chain(kept.iter().flat_map(|unit| unit.iter().copied())).collect();
+        places.sort_unstable();
+        places
+    };
+    let mut checks = 0;
+    let mut chunk = kept.len().div_ceil(2);
+    while chunk > 0 && checks < MAX_CHECKS {
+        let before = kept.len();
+        let mut start = 0;
+        while start < kept.len() && checks < MAX_CHECKS {
+            let end = (start + chunk).min(kept.len());
+            let fewer: Vec<&Vec<usize>> = kept[..start].iter().chain(&kept[end..]).copied().collect();
+            checks += 1;
+            if violates(&remaining(&fewer)) {
+                kept = fewer;
+            } else {
+                start = end;
+            }
+        }
+        chunk = match chunk {
+            1 if kept.len() < before => 1,
+            _ => chunk / 2,
+        };
+    }
+    remaining(&kept)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_needed_remains() {
+        let units: Vec<Vec<usize>> = (0..50).map(|unit| vec![2 * unit, 2 * unit + 1]).collect();
+        let needs = |places: &[usize]| [14, 15, 70, 100].iter().all(|needed| places.contains(needed));
+        assert_eq!(shrink(101, &units, needs), [14, 15, 70, 71, 100]);
+    }
+
+    #[test]
+    fn shrinking_keeps_the_violation_and_is_minimal() {
+        // Any two units of the same remainder by seven are a violation.
+        let units: Vec<Vec<usize>> = (0..40).map(|place| vec![place]).collect();
+        let violates = |places: &[usize]| {
+            places
+                .iter()
+                .enumerate()
+                .any(|(at, a)| places[at + 1..].iter().any(|b| a % 7 == b % 7))
+        };
+        let left = shrink(40, &units, violates);
+        assert!(violates(&left));
+        assert_eq!(left.len(), 2);
+    }
+}

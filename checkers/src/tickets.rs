@@ -1,0 +1,133 @@
+//! The order of tokens against the order of grants: what fencing and fairness both look at.
+//!
+//! Three rules, each sound by itself. *Asked after*: whoever asked after another one's reply was granted later. *Server*:
+//! the observer is one reader of one sequence. *Ended before*: a hold that had ended was granted before one that began
+//! after; used only where nobody watched the server, because a reply can be late.
+
+use crate::check::Context;
+use crate::grants::Grant;
+use crate::history::names::{FastMap, FastSet};
+use crate::holds::{Ended, Hold};
+use crate::model::Model;
+
+/// A later grant whose token does not exceed that of an earlier one.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Break {
+    pub earlier: Side,
+    pub later: Side,
+}
+
+/// One grant with its token, as a client or as the server told it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Side {
+    pub token: u64,
+    /// The position of the event that says so: the reply, or the granted line.
+    pub position: u32,
+    /// The client's hold, where it is known.
+    pub hold: Option<Hold>,
+}
+
+impl Side {
+    fn of(hold: &Hold) -> Self {
+        Self {
+            token: hold.token,
+            position: hold.got,
+            hold: Some(*hold),
+        }
+    }
+}
+
+/// All breaks on one lock, each later grant once, in the order of the later one's event.
+pub(crate) fn breaks(context: &Context<'_>, lock: usize) -> Vec<Break> {
+    let holds: Vec<&Hold> = context.holds.by_lock[lock]
+        .iter()
+        .filter(|hold| hold.has_token && hold.ended != Ended::Changed)
+        .collect();
+    let mut found = asked_after(context, &holds);
+    let observed = context.grants.of_lock(lock).any(|grant| grant.token.is_some());
+    if observed && one_at_a_time(&context.model) {
+        found.extend(by_the_server(context, lock, &holds));
+    } else if !observed && one_at_a_time(&context.model) {
+        found.extend(ended_before(&holds));
+    }
+    found.sort_by_key(|broken| broken.later.position);
+    // Two rules may tell of one grant; a token that was given out again is a break each time.
+    let mut seen: FastSet<u32> = FastSet::default();
+    found.retain(|broken| seen.insert(broken.later.hold.map_or(broken.later.position, |hold| hold.got)));
+    found
+}
+
+fn one_at_a_time(model: &Model) -> bool {
+    !matches!(model, Model::ReadWrite | Model::Semaphore { .. })
+}
+
+fn asked_after(context: &Context<'_>, holds: &[&Hold]) -> Vec<Break> {
+    let call = |hold: &Hold| context.history.instant(hold.call);
+    let mut by_call: Vec<&Hold> = holds.to_vec();
+    by_call.sort_by_key(|hold| call(hold));
+    let mut found = Vec::new();
+    let mut highest: Option<&Hold> = None;
+    let mut returned = holds.iter().peekable();
+    for later in by_call {
+        while let Some(earlier) = returned.next_if(|earlier| earlier.from < call(later)) {
+            if highest.is_none_or(|highest| earlier.token > highest.token) {
+                highest = Some(earlier);
+            }
+        }
+        if let Some(earlier) = highest.filter(|earlier| later.token <= earlier.token) {
+            found.push(Break {
+                earlier: Side::of(earlier),
+                later: Side::of(later),
+            });
+        }
+    }
+    found
+}
+
+fn ended_before(holds: &[&Hold]) -> Vec<Break> {
+    let mut by_end: Vec<&Hold> = holds.to_vec();
+    by_end.sort_by_key(|hold| hold.to);
+    let mut found = Vec::new();
+    let mut highest: Option<&Hold> = None;
+    let mut ended = by_end.iter().peekable();
+    for later in holds {
+        while let Some(earlier) = ended.next_if(|earlier| earlier.to <= later.from && earlier.got != later.got) {
+            if highest.is_none_or(|highest| earlier.token > highest.token) {
+                highest = Some(earlier);
+            }
+        }
+        if let Some(earlier) = highest.filter(|earlier| later.token <= earlier.token && earlier.got != later.got) {
+            found.push(Break {
+                earlier: Side::of(earlier),
+                later: Side::of(later),
+            });
+        }
+    }
+    found
+}
+
+fn by_the_server(context: &Context<'_>, lock: usize, holds: &[&Hold]) -> Vec<Break> {
+    let by_token: FastMap<u64, &Hold> = holds.iter().map(|hold| (hold.token, *hold)).collect();
+    let side = |grant: &Grant, token: u64| Side {
+        token,
+        position: grant.granted,
+        hold: by_token.get(&token).map(|hold| **hold),
+    };
+    let mut found = Vec::new();
+    let mut highest: Option<(&Grant, u64)> = None;
+    for grant in context.grants.of_lock(lock).filter(|grant| grant.granted != u32::MAX) {
+        let Some(token) = grant.token else { continue };
+        match highest {
+            // The observer lost sight of an owner and found it again.
+            Some((last, highest)) if token == highest && last.owner == grant.owner => {}
+            Some((last, highest)) if token <= highest => {
+                found.push(Break {
+                    earlier: side(last, highest),
+                    later: side(grant, token),
+                });
+            }
+            _ => highest = Some((grant, token)),
+        }
+    }
+    found
+}

@@ -1,0 +1,188 @@
+//! Golden histories: each names in line 1 what every property must answer, and no other property may be violated.
+
+use std::path::PathBuf;
+
+use harness_checkers::{Clock, Finding, Findings, History, Options, Property, ReadOptions, Verdict, check};
+
+fn golden() -> Vec<(String, History)> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    let mut found: Vec<PathBuf> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    found.retain(|path| path.extension().is_some_and(|extension| extension == "jsonl"));
+    found.sort();
+    let open = |path: PathBuf| {
+        let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+        let history = History::open(&path, &ReadOptions::default()).unwrap_or_else(|error| panic!("{name}: {error}"));
+        (name, history)
+    };
+    found.into_iter().map(open).collect()
+}
+
+fn findings(history: &History) -> Findings {
+    check(
+        history,
+        &Options {
+            clock: Clock::still(),
+            ..Options::default()
+        },
+    )
+}
+
+fn word(verdict: Verdict) -> String {
+    serde_json::to_value(verdict).unwrap().as_str().unwrap().to_owned()
+}
+
+/// `violated stale-holder` or `holds`, as line 1 has it.
+fn answer(finding: &Finding) -> String {
+    match finding.violations.first() {
+        Some(violation) => format!("violated {}", violation.class),
+        None => word(finding.verdict),
+    }
+}
+
+#[test]
+fn every_golden_history_is_judged_as_its_first_line_says() {
+    let mut wrong = Vec::new();
+    for (name, history) in golden() {
+        let found = findings(&history);
+        let expected = history.header().extra["expected"]
+            .as_object()
+            .expect("line 1 says what is expected");
+        for property in Property::ALL {
+            let (finding, answer) = (found.of(property), answer(found.of(property)));
+            let right = match expected.get(property.id()).and_then(|expected| expected.as_str()) {
+                Some("violated") => finding.verdict == Verdict::Violated,
+                Some(expected) => expected == answer,
+                None => finding.verdict != Verdict::Violated,
+            };
+            if !right {
+                let expected = expected.get(property.id());
+                wrong.push(format!(
+                    "{name} {}: {answer}, expected {expected:?}: {}",
+                    property.id(),
+                    finding.evidence
+                ));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_property_has_a_history_that_holds_and_one_that_is_violated() {
+    for property in Property::ALL {
+        for verdict in [Verdict::Holds, Verdict::Violated] {
+            let has = golden()
+                .iter()
+                .any(|(_, history)| findings(history).of(property).verdict == verdict);
+            assert!(has, "no golden history in which {} is {verdict:?}", property.id());
+        }
+    }
+}
+
+#[test]
+fn every_violation_names_its_events_and_tells_its_story() {
+    for (name, history) in golden() {
+        for finding in &findings(&history).findings {
+            for (number, violation) in finding.violations.iter().enumerate() {
+                let id = format!("{name} {}", violation.id);
+                assert_eq!(
+                    violation.id,
+                    format!("{}-{}", finding.property.id(), number + 1),
+                    "{name}"
+                );
+                assert!(
+                    !violation.events.is_empty() && violation.events.is_sorted_by_key(|step| step.index),
+                    "{id}"
+                );
+                assert!(
+                    (1..=4).contains(&violation.because.len()),
+                    "{id}: {:?}",
+                    violation.because
+                );
+                assert!(
+                    violation.because.iter().all(|because| because.text.ends_with('.')),
+                    "{id}"
+                );
+                assert!(!violation.summary.is_empty() && !violation.clients.is_empty(), "{id}");
+                for step in &violation.events {
+                    assert_eq!(history.entry(step.index as usize - 1).time_ns, step.time_ns, "{id}");
+                }
+                if let Some(root) = &violation.follows {
+                    let known = findings(&history)
+                        .findings
+                        .iter()
+                        .any(|f| f.violations.iter().any(|v| v.id == *root));
+                    assert!(known, "{id} follows {root}, which is not there");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_golden_history_that_is_linearizable_has_a_certificate() {
+    let mut operations = 0;
+    for (name, history) in golden() {
+        let options = Options {
+            clock: Clock::still(),
+            certificate: true,
+            ..Options::default()
+        };
+        let found = check(&history, &options);
+        let holds = found.of(Property::Hl002).verdict == Verdict::Holds;
+        assert_eq!(
+            found.certificates.len(),
+            if holds { history.locks().count() } else { 0 },
+            "{name}"
+        );
+        operations += found
+            .certificates
+            .iter()
+            .map(|certificate| certificate.order.len())
+            .sum::<usize>();
+    }
+    assert!(operations > 100, "certificates order operations");
+}
+
+#[test]
+fn an_overlap_is_proven_by_three_events() {
+    for (name, history) in golden() {
+        for violation in &findings(&history).of(Property::Hl001).violations {
+            assert!(violation.events.len() <= 3, "{name}: {:?}", violation.events);
+            let (from, to) = violation.overlap_ns.expect("an overlap has a length");
+            assert!(from < to && violation.at_ns == from, "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_token_that_is_given_out_again_is_a_break_each_time() {
+    let (_, history) = golden()
+        .into_iter()
+        .find(|(name, _)| name == "hl003_token_twice")
+        .expect("it is there");
+    assert_eq!(findings(&history).of(Property::Hl003).violation_count, 3);
+}
+
+#[test]
+fn overlaps_of_one_holder_that_went_on_are_one_violation() {
+    let (_, history) = golden()
+        .into_iter()
+        .find(|(name, _)| name == "hl001_one_holder_against_three")
+        .expect("it is among the golden ones");
+    let found = findings(&history);
+    let exclusion = found.of(Property::Hl001);
+    assert_eq!(exclusion.violation_count, 1);
+    assert_eq!(exclusion.violations[0].figures["overlaps"], 3.0);
+    assert!(
+        exclusion.violations[0]
+            .summary
+            .ends_with("for at least 749ms in 3 overlaps"),
+        "{}",
+        exclusion.violations[0].summary
+    );
+    assert_eq!(exclusion.figures["overlaps"], 3.0);
+}

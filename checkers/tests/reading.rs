@@ -1,0 +1,352 @@
+//! What a reader must take, what it must refuse, and how it says so.
+
+use harness_checkers::history::event::{Kind, Process};
+use harness_checkers::{Entry, F, History, Model, Options, Property, ReadOptions, Verdict, check, write_edn};
+
+const HEADER: &str = r#"{"format":"harness-history","version":1,"locks":["l0"],"new":{"field":[1]}}"#;
+
+fn own(lines: &[&str]) -> Result<History, String> {
+    let text = format!("{HEADER}\n{}\n", lines.join("\n"));
+    read(&text)
+}
+
+fn read(text: &str) -> Result<History, String> {
+    History::read(text.as_bytes(), &ReadOptions::default()).map_err(|error| error.to_string())
+}
+
+/// A line of the vocabulary, short.
+fn line(time: u64, process: u32, kind: &str, f: &str) -> String {
+    format!(
+        r#"{{"index":{time},"time":{time},"process":{process},"type":"{kind}","f":"{f}","lock":"l0","later":null}}"#
+    )
+}
+
+fn lines(of: &[(u64, u32, &str, &str)]) -> Result<History, String> {
+    let lines: Vec<String> = of
+        .iter()
+        .map(|(time, process, kind, f)| line(*time, *process, kind, f))
+        .collect();
+    own(&lines.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+fn refuses(of: &[(u64, u32, &str, &str)], part: &str) {
+    let error = lines(of).expect_err("the history is not well formed");
+    let number = of.len() + 1;
+    assert!(
+        error.starts_with(&format!("line {number}: the history is not well formed")),
+        "{error}"
+    );
+    assert!(error.contains(part), "{error}");
+}
+
+#[test]
+fn two_open_operations_of_one_process_are_refused() {
+    refuses(
+        &[(1, 3, "invoke", "acquire"), (2, 3, "invoke", "release")],
+        "its acquire of event 1 has no reply",
+    );
+}
+
+#[test]
+fn a_reply_without_a_call_is_refused() {
+    refuses(&[(1, 3, "ok", "acquire")], "reply to acquire without a call");
+    refuses(
+        &[(1, 3, "invoke", "acquire"), (2, 3, "ok", "release")],
+        "while acquire of event 1 is what it called",
+    );
+}
+
+#[test]
+fn time_that_goes_backwards_in_a_process_is_refused() {
+    refuses(
+        &[(5, 3, "invoke", "acquire"), (4, 3, "ok", "acquire")],
+        "time goes backwards for process 3",
+    );
+}
+
+#[test]
+fn time_that_goes_backwards_between_processes_is_counted() {
+    let history = lines(&[(5, 3, "invoke", "acquire"), (4, 4, "invoke", "acquire")]).unwrap();
+    assert_eq!(history.time_inversions(), 1);
+}
+
+#[test]
+fn a_process_that_acts_after_an_unknown_outcome_is_refused() {
+    let of = [
+        (1, 3, "invoke", "acquire"),
+        (2, 3, "info", "acquire"),
+        (3, 3, "invoke", "acquire"),
+    ];
+    refuses(&of, "acts after the unknown outcome of event 2");
+}
+
+#[test]
+fn a_dead_process_that_acts_is_refused() {
+    refuses(
+        &[(1, 3, "signal", "died"), (2, 3, "invoke", "acquire")],
+        "acts after it died",
+    );
+}
+
+#[test]
+fn a_signal_may_be_older_than_the_lines_above_it() {
+    let of = [
+        (1, 3, "invoke", "acquire"),
+        (5, 3, "ok", "acquire"),
+        (9, 4, "invoke", "acquire"),
+        (7, 3, "signal", "lost"),
+    ];
+    let history = lines(&of).unwrap();
+    assert_eq!(history.time_inversions(), 0);
+    let holds = history.certain_holds();
+    assert_eq!((holds[0].from_ns, holds[0].to_ns), (5, 7));
+}
+
+#[test]
+fn a_signal_older_than_the_hold_it_ends_leaves_no_certain_hold() {
+    let of = [
+        (1, 3, "invoke", "acquire"),
+        (5, 3, "ok", "acquire"),
+        (4, 3, "signal", "lost"),
+        (6, 4, "invoke", "acquire"),
+        (7, 4, "ok", "acquire"),
+    ];
+    let found = check(&lines(&of).unwrap(), &Options::default());
+    assert_eq!(found.of(Property::Hl001).verdict, Verdict::Holds);
+    assert_eq!(found.of(Property::Hl002).verdict, Verdict::Holds);
+}
+
+#[test]
+fn a_torn_last_line_makes_a_partial_history_at_every_length() {
+    let last = line(2, 3, "ok", "acquire");
+    let first = line(1, 3, "invoke", "acquire");
+    for cut in 1..last.len() {
+        let history = read(&format!("{HEADER}\n{first}\n{}", &last[..cut])).unwrap();
+        assert_eq!((history.len(), history.partial().is_some()), (1, true), "cut at {cut}");
+    }
+    let whole = read(&format!("{HEADER}\n{first}\n{last}")).unwrap();
+    assert_eq!((whole.len(), whole.partial()), (2, None));
+}
+
+#[test]
+fn a_broken_line_in_the_midst_names_itself() {
+    let error = own(&[
+        &line(1, 3, "invoke", "acquire"),
+        r#"{"index":2,"time" 5}"#,
+        &line(3, 3, "ok", "acquire"),
+    ]);
+    let error = error.expect_err("line 3 is broken");
+    assert!(error.starts_with("line 3, column 19: found `5}`"), "{error}");
+    assert!(error.contains("expected `:`"), "{error}");
+}
+
+#[test]
+fn an_unknown_word_names_its_line_and_what_is_known() {
+    let error = own(&[&line(1, 3, "invoke", "grab")]).expect_err("no such f");
+    assert!(
+        error.starts_with("line 2: found the f `grab`, expected one of acquire, release"),
+        "{error}"
+    );
+    let error = own(&[&line(1, 3, "maybe", "acquire")]).expect_err("no such type");
+    assert!(error.contains("the type `maybe`"), "{error}");
+    let error = read("{\"format\":\"harness-history\",\"version\":2}\n").expect_err("no such version");
+    assert!(error.contains("version 2, expected version 1"), "{error}");
+    assert!(read("").expect_err("nothing").contains("empty"));
+}
+
+#[test]
+fn a_history_with_phases_and_no_end_is_partial() {
+    let phase = |name: &str| {
+        format!(r#"{{"index":1,"time":1,"process":"nemesis","type":"info","f":"phase","phase":"{name}"}}"#)
+    };
+    assert!(own(&[&phase("control")]).unwrap().partial().is_some());
+    let whole = own(&[&phase("control"), &phase("end")]).unwrap();
+    assert_eq!(whole.partial(), None);
+    assert_eq!(whole.phases().len(), 2);
+}
+
+#[test]
+fn fault_windows_keep_their_raw_fields() {
+    let start = r#"{"index":1,"time":5,"process":"nemesis","type":"info","f":"partition","window":1,"phase":"start","cut":["c3->n1"]}"#;
+    let heal = r#"{"index":2,"time":9,"process":"nemesis","type":"info","f":"partition","window":1,"phase":"heal","evidence":{"bytes_held":7}}"#;
+    let history = own(&[start, heal]).unwrap();
+    let windows = history.windows();
+    assert_eq!(windows.len(), 1);
+    assert_eq!(
+        (windows[0].number, windows[0].start_ns, windows[0].heal_ns),
+        (1, 5, Some(9))
+    );
+    assert!(windows[0].names_client(3) && !windows[0].names_client(33));
+    assert_eq!(windows[0].heal["evidence"]["bytes_held"], 7);
+}
+
+const EDN: &str = r#"
+{:type :info, :f :start, :process :nemesis, :value nil, :time 1}
+{:type :invoke, :f :acquire, :value nil, :process 0, :time 5, :index 1, :unknown #{1 2}}
+#jepsen.history.Op{:type :ok, :f :acquire, :value nil, :process 0, :time 6, :index 2}
+{:type :invoke, :f :acquire, :process 1, :time 4, :index 3} ; time goes back
+{:type :info, :f :acquire, :process 1, :time 8, :index 4, :error :timeout}
+{:type :invoke, :f :release, :process 0, :time 9, :index 5}
+{:type :fail, :f :release, :process 0, :time 9, :index 6, :error [:not-held "x"]}
+"#;
+
+#[test]
+fn a_history_of_jepsens_is_read_one_map_a_line() {
+    let history = read(EDN).unwrap();
+    assert_eq!(
+        (history.len(), history.counts().operations, history.time_inversions()),
+        (7, 3, 1)
+    );
+    assert_eq!(history.entry(6).error, Some("not-held"));
+    assert_eq!(history.windows().len(), 1);
+}
+
+#[test]
+fn a_vector_of_maps_is_the_same_history() {
+    let vector = read(&format!("[{EDN}]")).unwrap();
+    let lines = read(EDN).unwrap();
+    assert!(vector.entries().eq(lines.entries()));
+    assert_eq!(vector.partial(), None);
+    assert!(read(&format!("[{EDN}")).unwrap().partial().is_some());
+}
+
+#[test]
+fn json_of_jepsens_is_read_as_well() {
+    let json = r#"[{"type":"invoke","f":"acquire","process":0,"time":5,"value":null},
+        {"type":"ok","f":"acquire","process":0,"time":6,"value":null},
+        {"type":"info","f":"start","process":"nemesis"}]"#;
+    let history = read(json).unwrap();
+    assert_eq!((history.len(), history.counts().acquires_ok), (3, 1));
+    let line = r#"{"process":0,"type":"invoke","f":"acquire"}"#;
+    assert_eq!(read(line).unwrap().len(), 1);
+}
+
+#[test]
+fn independent_keys_and_named_fields_name_the_lock() {
+    let keyed = "{:type :invoke, :f :acquire, :process 0, :value [7 nil]}\n{:type :invoke, :f :acquire, :process 1, :value [:b nil]}";
+    let names = |history: &History| history.locks().map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(names(&read(keyed).unwrap()), ["7", "b"]);
+    let field = "{:type :invoke, :f :acquire, :process 0, :name \"m\", :value 3}";
+    let options = ReadOptions {
+        lock_key: Some("name".into()),
+    };
+    assert_eq!(names(&History::read(field.as_bytes(), &options).unwrap()), ["m"]);
+    let options = ReadOptions {
+        lock_key: Some("value".into()),
+    };
+    assert_eq!(names(&History::read(field.as_bytes(), &options).unwrap()), ["3"]);
+}
+
+#[test]
+fn a_malformed_map_names_its_line() {
+    let error =
+        read("{:type :invoke, :f :acquire, :process 0}\n{:type :invoke, :f :acquire, :process}\n").expect_err("odd");
+    assert!(error.starts_with("line 2, column"), "{error}");
+    let error = read("{:type :invoke, :f :explode, :process 0}").expect_err("no such f");
+    assert!(
+        error.starts_with("line 1: found the f `explode`, expected one of :acquire"),
+        "{error}"
+    );
+}
+
+#[test]
+fn jepsens_register_histories_are_searched() {
+    let good = "{:type :invoke, :f :write, :process 0, :value 3}\n{:type :invoke, :f :cas, :process 1, :value [3 4]}\n\
+        {:type :ok, :f :cas, :process 1, :value [3 4]}\n{:type :info, :f :write, :process 0, :value 3}\n\
+        {:type :invoke, :f :read, :process 2, :value nil}\n{:type :ok, :f :read, :process 2, :value 4}\n";
+    let answer = |text: &str| {
+        check(&read(text).unwrap(), &Options::default())
+            .of(Property::Hl002)
+            .clone()
+    };
+    assert_eq!(answer(good).verdict, Verdict::Holds);
+    let bad = answer(&good.replace(":value 4}\n", ":value 5}\n"));
+    assert_eq!(bad.verdict, Verdict::Violated);
+    assert_eq!(
+        bad.violations[0].events.len(),
+        2,
+        "the read alone proves it: {:?}",
+        bad.violations[0].events
+    );
+}
+
+#[test]
+fn what_is_exported_is_read_again_with_the_same_answers() {
+    for name in [
+        "hl001_stale_holder",
+        "hl004_herd",
+        "hl005_ghost",
+        "hl007_foreign_release",
+    ] {
+        let path = format!("{}/tests/golden/{name}.jsonl", env!("CARGO_MANIFEST_DIR"));
+        let history = History::open(path.as_ref(), &ReadOptions::default()).unwrap();
+        let mut edn = Vec::new();
+        write_edn(&history, &mut edn).unwrap();
+        let again =
+            History::read(edn.as_slice(), &ReadOptions::default()).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let plain = |entry: Entry<'_>| {
+            (
+                entry.index,
+                entry.time_ns,
+                entry.process,
+                entry.kind,
+                entry.f,
+                entry.token,
+            )
+        };
+        assert!(again.entries().map(plain).eq(history.entries().map(plain)), "{name}");
+        assert_eq!(again.windows(), history.windows(), "{name}");
+        assert_eq!(again.partial(), history.partial(), "{name}");
+        for property in [Property::Hl001, Property::Hl002, Property::Hl007] {
+            let verdict = |history| check(history, &Options::default()).of(property).verdict;
+            assert_eq!(verdict(&again), verdict(&history), "{name} {}", property.id());
+        }
+    }
+}
+
+#[test]
+fn both_readings_of_a_failed_release_are_decided_and_named() {
+    let of = [
+        (1, 3, "invoke", "acquire"),
+        (2, 3, "ok", "acquire"),
+        (3, 3, "invoke", "release"),
+        (4, 3, "fail", "release"),
+        (5, 4, "invoke", "acquire"),
+        (6, 4, "ok", "acquire"),
+    ];
+    let history = lines(&of).unwrap();
+    let ours = check(&history, &Options::default());
+    assert_eq!(ours.of(Property::Hl002).verdict, Verdict::Holds);
+    let note = ours
+        .notes
+        .iter()
+        .find(|note| note.contains("two readings"))
+        .expect("the difference is named");
+    assert!(note.contains("events 4"), "{note}");
+    let strict = check(
+        &history,
+        &Options {
+            model: Some(Model::Mutex),
+            ..Options::default()
+        },
+    );
+    assert_eq!(strict.of(Property::Hl002).verdict, Verdict::Violated);
+}
+
+#[test]
+fn entries_come_back_as_they_were_given() {
+    let header = serde_json::from_str(HEADER).unwrap();
+    let mut builder = harness_checkers::HistoryBuilder::new(header);
+    let mut call = Entry::new(1, 10, Process::Client(3), Kind::Invoke, F::Acquire);
+    (call.lock, call.wait_ms, call.owner, call.client) = (Some("l0"), Some(5000), Some("s"), Some(3));
+    let mut reply = Entry::new(2, 20, Process::Client(3), Kind::Ok, F::Acquire);
+    (reply.lock, reply.token, reply.client) = (Some("l0"), Some(u64::MAX), Some(3));
+    let mut write = Entry::new(3, 30, Process::Client(3), Kind::Invoke, F::Write);
+    (write.lock, write.value, write.client) = (Some("l0"), Some(0), Some(3));
+    for entry in [&call, &reply, &write] {
+        builder.push(entry).unwrap();
+    }
+    assert!(builder.push(&write).is_err());
+    let history = builder.finish();
+    assert_eq!(history.entries().collect::<Vec<_>>(), [call, reply, write]);
+}

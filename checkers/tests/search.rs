@@ -1,0 +1,158 @@
+//! The general search on objects that this crate knows nothing of, and at the ends of its budgets.
+
+use std::time::Duration;
+
+use harness_checkers::linearizability::{
+    LockOp, OneOwner, Operation, Register, RegisterOp, Searched, Spec, search, validate,
+};
+use harness_checkers::{Budget, Clock, Mode, Model};
+
+fn done<O>(op: O, call: u64, reply: u64) -> Operation<O> {
+    Operation {
+        op,
+        call,
+        reply: Some(reply),
+    }
+}
+
+/// Writes of different values that all overlap, and then a read of something else.
+fn hard(writes: u64) -> Vec<Operation<RegisterOp>> {
+    let mut operations: Vec<_> = (0..writes)
+        .map(|value| done(RegisterOp::Write(value), value, 100))
+        .collect();
+    operations.push(done(RegisterOp::Read(Some(1_000)), 50, 99));
+    operations
+}
+
+#[test]
+fn a_time_budget_that_ends_is_unknown_and_never_a_pass() {
+    let budget = Budget {
+        time: Duration::ZERO,
+        ..Budget::default()
+    };
+    let found = search(&Register, &hard(20), budget, Clock::default());
+    assert!(
+        matches!(found, Searched::Unknown { reason: "the time budget ended", configurations } if configurations > 0)
+    );
+}
+
+#[test]
+fn forgetting_failures_costs_time_and_no_verdict() {
+    let small = Budget {
+        memory: 100_000,
+        ..Budget::default()
+    };
+    assert_eq!(
+        search(&Register, &hard(10), small, Clock::still()),
+        Searched::NoOrder { blocked: 10 }
+    );
+}
+
+#[test]
+fn thousands_of_operations_in_flight_are_searched_and_more_are_unknown() {
+    let reads = |count: u64| -> Vec<_> { (0..count).map(|at| done(RegisterOp::Read(None), at, 100_000)).collect() };
+    let budget = Budget::default();
+    for count in [64, 65, 129, 257, 1_025, 4_096] {
+        let operations = reads(count);
+        let Searched::Order(order) = search(&Register, &operations, budget, Clock::still()) else {
+            panic!("{count} reads have an order");
+        };
+        assert_eq!(validate(&Register, &operations, &order), Ok(()));
+    }
+    assert!(matches!(
+        search(&Register, &reads(4_097), budget, Clock::still()),
+        Searched::Unknown { .. }
+    ));
+}
+
+#[test]
+fn forty_unknown_operations_do_not_slow_the_search_down() {
+    let acquire = |process| LockOp::Acquire {
+        process,
+        mode: Mode::Write,
+        permits: 1,
+        token: None,
+    };
+    for model in [Model::Mutex, Model::OwnerMutex] {
+        let mut operations: Vec<Operation<LockOp>> = Vec::new();
+        for process in 0..40 {
+            operations.push(Operation {
+                op: acquire(100 + process),
+                call: u64::from(process),
+                reply: None,
+            });
+        }
+        for round in 0..200u64 {
+            let at = 100 + round * 10;
+            operations.push(done(acquire(1), at, at + 1));
+            operations.push(done(LockOp::Release { process: 1, permits: 1 }, at + 2, at + 3));
+        }
+        operations.push(done(acquire(2), 5_000, 5_001));
+        let legal = search(&OneOwner::new(model), &operations, Budget::default(), Clock::still());
+        assert!(matches!(legal, Searched::Order(_)), "{model}");
+        operations.push(done(acquire(3), 5_002, 5_003));
+        let double = search(&OneOwner::new(model), &operations, Budget::default(), Clock::still());
+        assert_eq!(
+            double,
+            Searched::NoOrder {
+                blocked: operations.len() - 1
+            },
+            "{model}"
+        );
+    }
+}
+
+/// A queue of numbers: nothing of ours, and without hints.
+struct Queue;
+
+#[derive(Debug)]
+enum QueueOp {
+    Push(u8),
+    Pop(Option<u8>),
+}
+
+impl Spec for Queue {
+    type Op = QueueOp;
+    /// Up to seven items, and how many there are.
+    type State = ([u8; 7], usize);
+
+    fn initial(&self) -> Self::State {
+        ([0; 7], 0)
+    }
+
+    fn step(&self, (mut items, count): Self::State, op: &QueueOp) -> Option<Self::State> {
+        match op {
+            QueueOp::Push(item) => {
+                *items.get_mut(count)? = *item;
+                Some((items, count + 1))
+            }
+            QueueOp::Pop(None) => (count == 0).then_some((items, 0)),
+            QueueOp::Pop(Some(item)) => (count > 0 && items[0] == *item).then(|| {
+                items.rotate_left(1);
+                items[6] = 0;
+                (items, count - 1)
+            }),
+        }
+    }
+}
+
+#[test]
+fn an_object_of_ones_own_needs_no_hints() {
+    let mut operations = vec![
+        done(QueueOp::Push(1), 0, 10),
+        done(QueueOp::Push(2), 1, 9),
+        done(QueueOp::Pop(Some(2)), 11, 20),
+        done(QueueOp::Pop(Some(1)), 12, 21),
+        done(QueueOp::Pop(None), 22, 23),
+    ];
+    let Searched::Order(order) = search(&Queue, &operations, Budget::default(), Clock::still()) else {
+        panic!("two overlapping pushes have either order");
+    };
+    assert_eq!(validate(&Queue, &operations, &order), Ok(()));
+    operations[1].call = 11;
+    operations[1].reply = Some(12);
+    operations[2].call = 13;
+    operations[3].call = 21;
+    let ordered = search(&Queue, &operations, Budget::default(), Clock::still());
+    assert_eq!(ordered, Searched::NoOrder { blocked: 2 });
+}

@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# Builds images/{zk,etcd,redis} from Debian packages, for machines that reach no registry of images. The images take the
+# same environment and arguments as the official ones. Idempotent: what is there is left alone.
+#
+#   images/build.sh [zk|etcd|redis ...]      SUITE=trixie JRE=21 by default
+set -euo pipefail
+cd "$(dirname "$0")"
+
+suite=${SUITE:-trixie}
+jre=${JRE:-21}
+base=harness-debian:$suite
+wanted=("$@")
+[ ${#wanted[@]} -gt 0 ] || wanted=(zk etcd redis)
+
+missing=()
+for name in "${wanted[@]}"; do
+  docker image inspect "harness-$name:debian" >/dev/null 2>&1 || missing+=("$name")
+done
+if [ ${#missing[@]} -eq 0 ]; then
+  echo "images: harness-{${wanted[*]}}:debian are there"
+  exit 0
+fi
+
+if ! docker image inspect "$base" >/dev/null 2>&1; then
+  if ! command -v mmdebstrap >/dev/null; then
+    echo "images: installing mmdebstrap (apt-get), which unpacks Debian packages into a file system"
+    ../scripts/apt-install mmdebstrap uidmap debian-archive-keyring
+  fi
+  echo "images: unpacking etcd, redis and zookeeper from Debian $suite; takes about half a minute"
+  arch=$(dpkg --print-architecture)
+  # no maintainer scripts run and nothing of it is installed here: the packages are only unpacked
+  mmdebstrap --quiet --variant=extract --components=main \
+    --include="redis-server,etcd-server,libzookeeper-java,openjdk-$jre-jre-headless,libslf4j-java,base-files,dash,coreutils,libc-bin" \
+    "$suite" - |
+    mmtarfilter --path-exclude='/usr/share/doc/*' --path-exclude='/usr/share/man/*' \
+      --path-exclude='/usr/share/locale/*' --path-exclude='/usr/share/maven-repo/*' \
+      --path-exclude='/usr/share/perl*' --path-exclude='/var/cache/*' --path-exclude='/var/lib/apt/*' |
+    docker import \
+      -c "ENV PATH=/usr/local/bin:/usr/lib/jvm/java-$jre-openjdk-$arch/bin:/usr/sbin:/usr/bin:/sbin:/bin" \
+      - "$base" >/dev/null
+fi
+
+for name in "${missing[@]}"; do
+  DOCKER_BUILDKIT=0 docker build --quiet --build-arg "BASE=$base" --tag "harness-$name:debian" "$name" >/dev/null 2>&1 ||
+    DOCKER_BUILDKIT=0 docker build --build-arg "BASE=$base" --tag "harness-$name:debian" "$name"
+  echo "images: built harness-$name:debian"
+done

@@ -1,0 +1,81 @@
+//! `harness check`: decides from a stored history. A live run ends by calling this, so the two cannot disagree.
+
+use std::time::Instant;
+
+use harness_checkers::{Certificate, History, Options, ReadError, ReadOptions, check as decide};
+
+use super::args::CheckArgs;
+use super::complain;
+use super::stdout::{print, print_json};
+use crate::exit::Exit;
+use crate::report::terminal::{Look, render};
+use crate::report::{Diagnosis, diagnose, diagnosis::Known};
+use crate::store::{self, Stored, write_json};
+
+pub fn check(args: &CheckArgs, look: Look) -> Exit {
+    let stored = match store::find(&args.results, &args.wanted) {
+        Ok(stored) => stored,
+        Err(error) => return complain(Exit::Usage, error),
+    };
+    let read = ReadOptions {
+        lock_key: args.read.lock_key.clone(),
+    };
+    let options = Options {
+        model: args.model,
+        certificate: args.certificate.is_some(),
+        ..Options::default()
+    };
+    let examined = match examine(&stored, &read, &options) {
+        Ok(examined) => examined,
+        Err(error) => return complain(Exit::Usage, format!("{}: {error}", stored.history.display())),
+    };
+    show(&examined.diagnosis, args.json, look);
+    match args
+        .certificate
+        .as_ref()
+        .map(|path| write_json(path, &examined.certificates))
+    {
+        Some(Err(error)) => complain(exit_of(&examined.diagnosis).and(Exit::Environment), error),
+        _ => exit_of(&examined.diagnosis),
+    }
+}
+
+/// What was decided, and its proof where one was asked for.
+pub struct Examined {
+    pub diagnosis: Diagnosis,
+    pub certificates: Vec<Certificate>,
+}
+
+/// Reads a history and decides.
+pub fn examine(stored: &Stored, read: &ReadOptions, options: &Options) -> Result<Examined, ReadError> {
+    let started = Instant::now();
+    let history = History::open(&stored.history, read)?;
+    let mut findings = decide(&history, options);
+    let certificates = std::mem::take(&mut findings.certificates);
+    let path = stored.folder.as_ref().unwrap_or(&stored.history).display().to_string();
+    let known = Known {
+        info: stored.info.clone(),
+        path,
+        check_ns: started.elapsed().as_nanos() as u64,
+    };
+    Ok(Examined {
+        diagnosis: diagnose(&history, findings, known),
+        certificates,
+    })
+}
+
+/// Prints a diagnosis on stdout.
+pub fn show(diagnosis: &Diagnosis, json: bool, look: Look) {
+    if json {
+        print_json(diagnosis);
+    } else {
+        print(&render(diagnosis, look));
+    }
+}
+
+pub fn exit_of(diagnosis: &Diagnosis) -> Exit {
+    Exit::ALL
+        .into_iter()
+        .find(|exit| exit.code() == diagnosis.exit)
+        .expect("a diagnosis ends with one of the codes")
+}

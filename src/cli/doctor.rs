@@ -1,0 +1,79 @@
+//! `harness doctor`: what this machine has for running servers, and what earlier runs left behind.
+
+use serde_json::json;
+
+use super::stdout::{print, print_json};
+use crate::cluster::leftovers::{self, Leftover};
+use crate::cluster::{SERVERS, Server, image_present};
+use crate::exit::Exit;
+
+pub fn doctor(clean: bool, json: bool) -> Exit {
+    let runtime = super::runtime();
+    let exit = runtime.block_on(examine(clean, json));
+    runtime.shutdown_background();
+    exit
+}
+
+async fn examine(clean: bool, json: bool) -> Exit {
+    let mut found = leftovers::all().await;
+    let mut stuck = Vec::new();
+    if clean {
+        for leftover in std::mem::take(&mut found) {
+            match leftovers::remove(&leftover).await {
+                Ok(()) if !json => print(&format!("removed  {leftover}\n")),
+                Ok(()) => {}
+                Err(error) => stuck.push((leftover, error)),
+            }
+        }
+    }
+    let exit = if stuck.is_empty() {
+        Exit::Holds
+    } else {
+        Exit::Environment
+    };
+    if json {
+        let servers = SERVERS
+            .iter()
+            .map(|server| json!({ "backend": server.backend(), "missing": server.missing() }));
+        let stuck = stuck
+            .iter()
+            .map(|(leftover, error)| json!({ "leftover": leftover, "error": error }));
+        print_json(&json!({
+            "servers": servers.collect::<Vec<_>>(), "leftovers": found, "stuck": stuck.collect::<Vec<_>>(),
+        }));
+        return exit;
+    }
+    for (leftover, error) in &stuck {
+        print(&format!("stuck    {leftover}: {error}\n"));
+    }
+    for server in SERVERS {
+        print(&about(*server).await);
+    }
+    print(&about_leftovers(&found));
+    exit
+}
+
+async fn about(server: &dyn Server) -> String {
+    let missing = server.missing();
+    let local = if missing.is_empty() {
+        "installed".to_owned()
+    } else {
+        format!("no: {} not found; {}", missing.join(" and "), server.install_hint())
+    };
+    let docker = match image_present(server).await {
+        Ok(image) => format!("image {image} is there"),
+        Err(why) => format!("no: {why}"),
+    };
+    format!("{:<6} local   {local}\n       docker  {docker}\n", server.backend())
+}
+
+fn about_leftovers(found: &[Leftover]) -> String {
+    if found.is_empty() {
+        return "nothing is left behind by earlier runs\n".to_owned();
+    }
+    let lines: String = found.iter().map(|leftover| format!("left     {leftover}\n")).collect();
+    format!(
+        "{lines}hint: `harness doctor --clean` removes {}\n",
+        if found.len() == 1 { "it" } else { "them" }
+    )
+}

@@ -1,0 +1,367 @@
+//! `harness run`: one experiment after the other, and the verdict of each.
+
+use std::hash::{BuildHasher, Hasher};
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::process::exit;
+use std::time::Duration;
+
+use harness_checkers::{Options, ReadOptions};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use super::args::{ColorWhen, RunArgs, Until};
+use super::check::{examine, exit_of, show};
+use super::stdout::{print, print_json};
+use super::{complain, look};
+use crate::cluster::{Choice, Chosen, choose, server_of};
+use crate::config::Config;
+use crate::event::{Event, Progress};
+use crate::exit::Exit;
+use crate::experiment::{self, Ended, ExperimentError, Folder, Setting};
+use crate::plan::{Plan, plan};
+use crate::store::{self, RUN_SCHEMA, RunInfo, Status, Stored};
+use crate::ui::{self, Show};
+
+/// How long the screen may take to end once the run has.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+pub fn run(args: &RunArgs, color: ColorWhen) -> Exit {
+    let first = args.seed.unwrap_or_else(fresh_seed);
+    let runtime = super::runtime();
+    let interrupt = runtime.block_on(async { interrupted() });
+    let exit = repeat(args, first, color, &runtime, &interrupt);
+    runtime.shutdown_background();
+    exit
+}
+
+fn repeat(args: &RunArgs, first: u64, color: ColorWhen, runtime: &Runtime, interrupt: &watch::Receiver<bool>) -> Exit {
+    let mut worst = Exit::Holds;
+    let mut fails = 0;
+    for (number, seed) in seeds(first, args.repeat).enumerate() {
+        let exit = one(args, seed, color, runtime, interrupt);
+        worst = worst.and(exit);
+        fails += u32::from(exit == Exit::Violated);
+        if args.repeat > 1 {
+            eprintln!(
+                "run {} of {}: exit {} ({} violated so far)",
+                number + 1,
+                args.repeat,
+                exit.code(),
+                fails
+            );
+        }
+        let enough = match args.until {
+            Some(Until::Fail) => exit == Exit::Violated,
+            Some(Until::Pass) => exit == Exit::Holds,
+            None => false,
+        };
+        if enough
+            || *interrupt.borrow()
+            || matches!(exit, Exit::Interrupted | Exit::Environment | Exit::Usage | Exit::Bug)
+        {
+            if args.repeat > 1 {
+                eprintln!("hit rate: {fails} of {} runs violated a property", number + 1);
+            }
+            return worst;
+        }
+    }
+    if args.repeat > 1 {
+        eprintln!("hit rate: {fails} of {} runs violated a property", args.repeat);
+    }
+    worst
+}
+
+/// Seeds are short enough to be typed again.
+fn fresh_seed() -> u64 {
+    u64::from(std::hash::RandomState::new().build_hasher().finish() as u32)
+}
+
+/// The first seed as it is, then as many others as are asked for, drawn from it.
+fn seeds(first: u64, count: u32) -> impl Iterator<Item = u64> {
+    let mut rng = ChaCha8Rng::seed_from_u64(first);
+    (0..count).map(move |number| {
+        if number == 0 {
+            first
+        } else {
+            u64::from(rng.random::<u32>())
+        }
+    })
+}
+
+fn one(args: &RunArgs, seed: u64, color: ColorWhen, runtime: &Runtime, interrupt: &watch::Receiver<bool>) -> Exit {
+    let config = match args.config(seed) {
+        Ok(config) => config,
+        Err(sentence) => return complain(Exit::Usage, sentence),
+    };
+    let plan = match plan(&config) {
+        Ok(plan) => plan,
+        Err(error) => return complain(Exit::Usage, error),
+    };
+    if args.dry_run {
+        dry_run(args, &config, &plan);
+        return Exit::Holds;
+    }
+    let exit = runtime.block_on(real(args, &config, &plan, color, interrupt.clone()));
+    // it may have come while the verdict was being made
+    if *interrupt.borrow() {
+        exit.and(Exit::Interrupted)
+    } else {
+        exit
+    }
+}
+
+fn dry_run(args: &RunArgs, config: &Config, plan: &Plan) {
+    if args.json {
+        return print_json(plan);
+    }
+    print(&format!(
+        "{}\n{}\n",
+        title(config, None, None),
+        plan_in_words(config, plan)
+    ));
+    for window in &plan.windows {
+        let (start, end) = (window.start.as_secs_f64(), (window.start + window.length).as_secs_f64());
+        let heal = match window.strike.heal() {
+            "reset" => ", reset on heal",
+            _ => "",
+        };
+        print(&format!(
+            "  window {}   faults +{start:.1}s to +{end:.1}s   {}: {}{heal}\n",
+            window.number, window.fault, window.strike.title
+        ));
+    }
+}
+
+fn title(config: &Config, version: Option<&str>, choice: Option<&Choice>) -> String {
+    let attitude = config
+        .attitude()
+        .map(|attitude| format!(" {attitude}"))
+        .unwrap_or_default();
+    let runtime = choice
+        .map(|choice| format!(" {}", choice.chosen.name()))
+        .unwrap_or_default();
+    let version = version.map(|version| format!(" {version}")).unwrap_or_default();
+    format!(
+        "harness {}   {}{version} ×{}{runtime}   recipe {}{attitude}   fault {}   seed {}",
+        env!("CARGO_PKG_VERSION"),
+        config.backend,
+        config.nodes,
+        config.recipe_name(),
+        config.fault_text(),
+        config.seed_text()
+    )
+}
+
+fn plan_in_words(config: &Config, plan: &Plan) -> String {
+    let seconds = |time: Duration| format!("{:.0}s", time.as_secs_f64());
+    if let Some(each) = config.each {
+        return format!(
+            "plan  {} clients, {each} acquires each, at most {}",
+            config.clients,
+            seconds(config.time)
+        );
+    }
+    format!(
+        "plan  {} = control {}, warm-up {}, faults {} ({} windows), calm {}",
+        seconds(config.time),
+        seconds(plan.phases.control),
+        seconds(plan.phases.warm_up),
+        seconds(plan.phases.faults),
+        plan.windows.len(),
+        seconds(plan.phases.calm)
+    )
+}
+
+/// One experiment on real servers, from the choice of a runtime to the verdict.
+async fn real(
+    args: &RunArgs,
+    config: &Config,
+    plan: &Plan,
+    color: ColorWhen,
+    mut interrupt: watch::Receiver<bool>,
+) -> Exit {
+    let server = server_of(config.backend.name()).expect("every backend has servers");
+    let choosing = choose(config.runtime, server, config.image.as_deref());
+    let chosen = tokio::select! {
+        _ = interrupt.wait_for(|wanted| *wanted) => return Exit::Interrupted,
+        chosen = choosing => chosen,
+    };
+    let choice = match chosen {
+        Ok(choice) => choice,
+        Err(error) => return complain(Exit::Environment, error),
+    };
+    let (run, folder, mut info) = match begin(args, config, plan, &choice) {
+        Ok(begun) => begun,
+        Err(error) => return complain(Exit::Environment, error),
+    };
+    let (progress, events) = Progress::channel();
+    let terminal = std::io::stderr().is_terminal();
+    let how = match (args.quiet, terminal && std::env::var_os("CI").is_none()) {
+        (true, _) => Show::Nothing,
+        (false, true) => Show::Live,
+        (false, false) => Show::Plain,
+    };
+    let showing = tokio::spawn(ui::show(events, how, look(color, terminal)));
+    progress.send(Event::Begin {
+        title: title(config, None, Some(&choice)),
+        plan: plan_in_words(config, plan),
+    });
+    progress.send(Event::Chosen {
+        name: choice.chosen.name(),
+        why: choice.why.clone(),
+    });
+    let folder = Folder(folder);
+    let setting = Setting {
+        config,
+        plan,
+        run: &run,
+        folder: &folder,
+        choice: &choice,
+        progress: progress.clone(),
+        interrupt,
+    };
+    let Ended {
+        version,
+        interrupted,
+        error,
+        teardown,
+    } = experiment::run(setting).await;
+    progress.send(Event::End);
+    // a terminal that takes no more must not keep the verdict back
+    let _ = timeout(LAST_WORDS, showing).await;
+    info.version = version;
+    info.status = match (&error, interrupted) {
+        (Some(_), _) => Status::Failed,
+        (None, true) => Status::Interrupted,
+        (None, false) => Status::Complete,
+    };
+    info.error = error.as_ref().map(ToString::to_string);
+    let exit = judge(&folder, info, args, color);
+    teardown.run().await;
+    match error {
+        Some(error) => complain(exit.and(exit_of_error(&error)), error),
+        None => exit,
+    }
+}
+
+fn exit_of_error(error: &ExperimentError) -> Exit {
+    match error {
+        ExperimentError::Stopped => Exit::Interrupted,
+        ExperimentError::Cluster(_)
+        | ExperimentError::Clients(_)
+        | ExperimentError::Control { .. }
+        | ExperimentError::Write { .. }
+        | ExperimentError::Link(_) => Exit::Environment,
+    }
+}
+
+/// Makes the run's folder, and writes down what it will be before anything is started.
+fn begin(
+    args: &RunArgs,
+    config: &Config,
+    plan: &Plan,
+    choice: &Choice,
+) -> Result<(String, PathBuf, RunInfo), store::StoreError> {
+    let seed4: String = config.seed_text().chars().take(4).collect();
+    let name = format!(
+        "{}-{}-{}-{seed4}",
+        store::minute_now(),
+        config.backend,
+        config.fault_slug()
+    );
+    let (run, folder) = store::create(&config.results, &name)?;
+    let info = RunInfo {
+        schema: RUN_SCHEMA.to_owned(),
+        run: run.clone(),
+        status: Status::Running,
+        harness: env!("CARGO_PKG_VERSION").to_owned(),
+        started: store::minute_now(),
+        backend: config.backend.to_string(),
+        product: server_of(config.backend.name())
+            .map_or("", |server| server.product())
+            .to_owned(),
+        version: None,
+        nodes: config.nodes,
+        runtime: choice.chosen.name().to_owned(),
+        runtime_why: choice.why.clone(),
+        image: match &choice.chosen {
+            Chosen::Docker { image } => Some(image.clone()),
+            Chosen::Local => None,
+        },
+        recipe: config.recipe_name().to_owned(),
+        attitude: config.attitude().map(str::to_owned),
+        fault: config.fault_text(),
+        seed: config.seed_text(),
+        clients: config.clients,
+        locks: config.locks,
+        lease_ms: config.lease.as_millis() as u64,
+        time_ms: config.time.as_millis() as u64,
+        windows: plan.windows.len() as u32,
+        each: config.each,
+        again: args.again(config),
+        error: None,
+    };
+    store::write_info(&folder, &info)?;
+    store::write_json(&folder.join("plan.json"), plan)?;
+    store::point_latest(&config.results, &run)?;
+    Ok((run, folder, info))
+}
+
+/// Exactly what `harness check` does, on the file that was just written.
+fn judge(folder: &Folder, info: RunInfo, args: &RunArgs, color: ColorWhen) -> Exit {
+    let told = match store::write_info(&folder.0, &info) {
+        Ok(()) => Exit::Holds,
+        Err(error) => complain(Exit::Environment, error),
+    };
+    if !folder.history().is_file() {
+        return if info.status == Status::Interrupted {
+            Exit::Interrupted
+        } else {
+            Exit::Environment
+        };
+    }
+    let stored = Stored {
+        folder: Some(folder.0.clone()),
+        history: folder.history(),
+        info: Some(info),
+    };
+    let diagnosis = match examine(&stored, &ReadOptions::default(), &Options::default()) {
+        Ok(examined) => examined.diagnosis,
+        Err(error) => return complain(Exit::Bug, format!("{}: {error}", stored.history.display())),
+    };
+    let written = store::write_json(&folder.0.join("verdict.json"), &diagnosis);
+    show(&diagnosis, args.json, look(color, std::io::stdout().is_terminal()));
+    match written {
+        Ok(()) => exit_of(&diagnosis).and(told),
+        Err(error) => complain(exit_of(&diagnosis).and(Exit::Environment), error),
+    }
+}
+
+/// Turns `true` at the first Ctrl-C, SIGTERM or closed terminal; a second one ends the process at once.
+fn interrupted() -> watch::Receiver<bool> {
+    let (sender, receiver) = watch::channel(false);
+    tokio::spawn(async move {
+        let handler = |kind| signal(kind).expect("a handler for a signal can be installed");
+        let mut terminate = handler(SignalKind::terminate());
+        let mut hang_up = handler(SignalKind::hangup());
+        for wanted in 1.. {
+            tokio::select! {
+                _ = tokio::signal::ctrl_c() => {}
+                _ = terminate.recv() => {}
+                _ = hang_up.recv() => {}
+            }
+            if wanted > 1 {
+                eprintln!("killed; `harness doctor --clean` removes what may be left");
+                exit(i32::from(Exit::Interrupted.code()));
+            }
+            eprintln!("interrupted: healing, stopping, and checking what there is; once more to kill");
+            sender.send_replace(true);
+        }
+    });
+    receiver
+}

@@ -1,0 +1,339 @@
+//! The docker runtime: containers through testcontainers, on a network of the run's own.
+//!
+//! testcontainers has no reaper, so every container and network carries a label that names its run and its harness;
+//! what a killed harness left is found by it. Addresses are the containers' own: mapped ports change on every restart.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Mutex;
+
+use testcontainers::bollard::Docker;
+use testcontainers::bollard::models::NetworkCreateRequest;
+use testcontainers::bollard::query_parameters::{
+    KillContainerOptionsBuilder, ListContainersOptionsBuilder, ListNetworksOptionsBuilder,
+    RemoveContainerOptionsBuilder,
+};
+use testcontainers::core::client::docker_client_instance;
+use testcontainers::core::logs::LogFrame;
+use testcontainers::runners::AsyncRunner;
+use testcontainers::{ContainerAsync, GenericImage, ImageExt, TestcontainersError};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::leftovers::{Identity, Leftover, OWNER_LABEL, RUN_LABEL};
+use super::server::{Member, Setup};
+use super::{ClusterError, Node, Spec};
+use crate::limits::{ENGINE, IMAGE_PULL};
+
+type Container = ContainerAsync<GenericImage>;
+
+/// The containers of a run, in the order of their nodes, and their network.
+pub struct Containers {
+    containers: Vec<Container>,
+    /// The port that clients reach, the same in every container.
+    port: u16,
+    network: Network,
+}
+
+/// Starts every server of `spec` at the same time, since a quorum needs them all.
+pub async fn start(spec: &Spec, image: &str) -> Result<(Vec<Node>, Containers), ClusterError> {
+    let network = Network::create(spec).await?;
+    let members = members(spec, &network.name);
+    let mut starting = JoinSet::new();
+    for me in 0..members.len() {
+        let setup = Setup {
+            members: members.clone(),
+            me,
+            bind: "0.0.0.0".into(),
+            data: PathBuf::from("/data"),
+            lease: spec.lease,
+        };
+        starting.spawn(start_one(spec.clone(), setup, image.to_owned(), network.name.clone()));
+    }
+    let mut started = Vec::new();
+    let mut failed = None;
+    while let Some(one) = starting.join_next().await {
+        match one.expect("starting a container does not panic") {
+            Ok(one) => started.push(one),
+            Err(error) => failed = Some(error),
+        }
+    }
+    started.sort_by(|(one, _), (other, _)| one.name.cmp(&other.name));
+    let (nodes, containers) = started.into_iter().unzip();
+    let port = spec.server.container_ports()[0];
+    let containers = Containers {
+        containers,
+        port,
+        network,
+    };
+    match failed {
+        None => Ok((nodes, containers)),
+        Some(error) => {
+            containers.stop().await;
+            Err(error)
+        }
+    }
+}
+
+async fn start_one(
+    spec: Spec,
+    setup: Setup,
+    image: String,
+    network: String,
+) -> Result<(Node, Container), ClusterError> {
+    let node = setup.me().name.clone();
+    let failed = |why: String| ClusterError::Start {
+        product: spec.server.product(),
+        node: node.clone(),
+        why,
+    };
+    let log = spec.logs.join(&node).join("server.log");
+    let output = log_file(&log)?;
+    let given = spec.server.container(&setup);
+    let (name, tag) = image.rsplit_once(':').unwrap_or((&image, "latest"));
+    let mut request = GenericImage::new(name, tag)
+        .with_container_name(&setup.me().host)
+        .with_network(&network)
+        .with_label(RUN_LABEL, &spec.run)
+        .with_label(OWNER_LABEL, Identity::own().label())
+        .with_host_config_modifier(|host| host.publish_all_ports = Some(false))
+        .with_log_consumer(move |frame: &LogFrame| {
+            let _ = output.lock().map(|mut file| file.write_all(frame.bytes()));
+        });
+    for (name, value) in given.env {
+        request = request.with_env_var(name, value);
+    }
+    if !given.command.is_empty() {
+        request = request.with_cmd(given.command);
+    }
+    let container = match request.start().await {
+        Ok(container) => container,
+        Err(error) => {
+            // a container that was made and could not be started is not testcontainers' to remove
+            let _ = remove_container(&setup.me().host).await;
+            return Err(failed(error.to_string()));
+        }
+    };
+    let address = container
+        .get_bridge_ip_address()
+        .await
+        .map_err(|error| failed(error.to_string()))?;
+    Ok((
+        Node {
+            name: node,
+            address: SocketAddr::new(address, setup.me().ports[0]),
+            log,
+        },
+        container,
+    ))
+}
+
+fn log_file(path: &PathBuf) -> Result<Mutex<File>, ClusterError> {
+    let failed = |source| ClusterError::Write {
+        path: path.clone(),
+        source,
+    };
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).map_err(failed)?;
+    }
+    File::create(path).map(Mutex::new).map_err(failed)
+}
+
+fn members(spec: &Spec, network: &str) -> Vec<Member> {
+    let member = |number| Member {
+        name: format!("n{number}"),
+        number,
+        host: format!("{network}-n{number}"),
+        ports: spec.server.container_ports(),
+    };
+    (1..=spec.nodes).map(member).collect()
+}
+
+impl Containers {
+    /// How a server ended, if it did.
+    pub async fn ended(&self, node: usize) -> Option<String> {
+        let container = self.containers.get(node)?;
+        match container.is_running().await {
+            Ok(true) => None,
+            Ok(false) => {
+                let code = container.exit_code().await.ok().flatten();
+                Some(code.map_or("its container stopped".into(), |code| format!("exit status {code}")))
+            }
+            Err(error) => Some(error.to_string()),
+        }
+    }
+
+    pub async fn kill(&self, node: usize) -> Result<(), ClusterError> {
+        let options = KillContainerOptionsBuilder::new().signal("SIGKILL").build();
+        let killed = engine().await?.kill_container(self.id(node), Some(options)).await;
+        killed.map_err(|error| ClusterError::Engine(error.to_string()))
+    }
+
+    /// Starts a container again; the engine may give it another address.
+    pub async fn start(&self, node: usize) -> Result<SocketAddr, ClusterError> {
+        let failed = |error: TestcontainersError| ClusterError::Engine(error.to_string());
+        self.containers[node].start().await.map_err(failed)?;
+        let address = self.containers[node].get_bridge_ip_address().await.map_err(failed)?;
+        Ok(SocketAddr::new(address, self.port))
+    }
+
+    pub async fn pause(&self, node: usize) -> Result<(), ClusterError> {
+        let paused = self.containers[node].pause().await;
+        paused.map_err(|error| ClusterError::Engine(error.to_string()))
+    }
+
+    pub async fn resume(&self, node: usize) -> Result<(), ClusterError> {
+        let resumed = self.containers[node].unpause().await;
+        resumed.map_err(|error| ClusterError::Engine(error.to_string()))
+    }
+
+    fn id(&self, node: usize) -> &str {
+        self.containers[node].id()
+    }
+
+    /// Removes the containers, all at once, and then their network.
+    pub async fn stop(self) {
+        let mut removing = JoinSet::new();
+        for container in self.containers {
+            removing.spawn(container.rm());
+        }
+        while removing.join_next().await.is_some() {}
+        self.network.remove().await;
+    }
+}
+
+/// A run's name as the engine takes it in names of its own.
+fn plain(run: &str) -> String {
+    let letter = |letter: char| match letter {
+        'a'..='z' | 'A'..='Z' | '0'..='9' | '-' => letter,
+        _ => '-',
+    };
+    run.chars().map(letter).collect()
+}
+
+struct Network {
+    name: String,
+    removed: bool,
+}
+
+impl Network {
+    async fn create(spec: &Spec) -> Result<Self, ClusterError> {
+        let name = format!("harness-{}-{}", plain(&spec.run), std::process::id());
+        let labels = [
+            (RUN_LABEL.to_owned(), spec.run.clone()),
+            (OWNER_LABEL.to_owned(), Identity::own().label()),
+        ]
+        .into();
+        let request = NetworkCreateRequest {
+            name: name.clone(),
+            labels: Some(labels),
+            ..Default::default()
+        };
+        engine()
+            .await?
+            .create_network(request)
+            .await
+            .map_err(|error| ClusterError::Engine(error.to_string()))?;
+        Ok(Self { name, removed: false })
+    }
+
+    async fn remove(mut self) {
+        if let Ok(engine) = engine().await {
+            let _ = engine.remove_network(&self.name).await;
+        }
+        self.removed = true;
+    }
+}
+
+impl Drop for Network {
+    /// Reached when a run unwinds: the containers' own drops came first, or will; what stays has its label.
+    fn drop(&mut self) {
+        if self.removed {
+            return;
+        }
+        let name = self.name.clone();
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move {
+                if let Ok(engine) = engine().await {
+                    let _ = engine.remove_network(&name).await;
+                }
+            });
+        }
+    }
+}
+
+/// The engine's client, if an engine answers.
+pub async fn engine() -> Result<Docker, ClusterError> {
+    let asked = async {
+        let engine = docker_client_instance().await.map_err(|error| error.to_string())?;
+        engine.ping().await.map_err(|error| error.to_string())?;
+        Ok(engine)
+    };
+    timeout(ENGINE, asked)
+        .await
+        .unwrap_or_else(|_| Err(format!("no answer within {}s", ENGINE.as_secs())))
+        .map_err(ClusterError::Engine)
+}
+
+pub async fn has_image(image: &str) -> bool {
+    match engine().await {
+        Ok(engine) => engine.inspect_image(image).await.is_ok(),
+        Err(_) => false,
+    }
+}
+
+/// Pulls an image. The error says why it could not.
+pub async fn pull(image: &str) -> Result<(), String> {
+    let (name, tag) = image.rsplit_once(':').unwrap_or((image, "latest"));
+    match timeout(IMAGE_PULL, GenericImage::new(name, tag).pull_image()).await {
+        Ok(pulled) => pulled.map(|_| ()).map_err(|error| error.to_string()),
+        Err(_) => Err(format!("not there after {}s", IMAGE_PULL.as_secs())),
+    }
+}
+
+/// Containers and networks of runs whose harness is gone.
+pub async fn leftovers() -> Vec<Leftover> {
+    let Ok(engine) = engine().await else { return Vec::new() };
+    let filters: HashMap<String, Vec<String>> = [("label".to_owned(), vec![OWNER_LABEL.to_owned()])].into();
+    let options = ListContainersOptionsBuilder::new().all(true).filters(&filters).build();
+    let containers = engine.list_containers(Some(options)).await.unwrap_or_default();
+    let options = ListNetworksOptionsBuilder::new().filters(&filters).build();
+    let networks = engine.list_networks(Some(options)).await.unwrap_or_default();
+    let containers = containers.into_iter().filter_map(|container| {
+        orphaned(container.labels.as_ref()?).map(|run| Leftover::Container {
+            run,
+            id: container.id.unwrap_or_default(),
+        })
+    });
+    let networks = networks.into_iter().filter_map(|network| {
+        orphaned(network.labels.as_ref()?).map(|run| Leftover::Network {
+            run,
+            id: network.id.unwrap_or_default(),
+        })
+    });
+    // a network goes only after the containers on it
+    containers.chain(networks).collect()
+}
+
+/// The run of something whose harness is gone.
+fn orphaned(labels: &HashMap<String, String>) -> Option<String> {
+    let owner = Identity::from_label(labels.get(OWNER_LABEL)?)?;
+    (!owner.is_alive()).then(|| labels.get(RUN_LABEL).cloned().unwrap_or_default())
+}
+
+pub async fn remove_container(id: &str) -> Result<(), String> {
+    let engine = engine().await.map_err(|error| error.to_string())?;
+    let options = RemoveContainerOptionsBuilder::new().force(true).v(true).build();
+    engine
+        .remove_container(id, Some(options))
+        .await
+        .map_err(|error| error.to_string())
+}
+
+pub async fn remove_network(id: &str) -> Result<(), String> {
+    let engine = engine().await.map_err(|error| error.to_string())?;
+    engine.remove_network(id).await.map_err(|error| error.to_string())
+}

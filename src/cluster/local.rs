@@ -1,0 +1,232 @@
+//! The local runtime: the machine's own programs as child processes on loopback, data in a temporary folder.
+
+use std::fs::{self, File};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use nix::sys::signal::Signal;
+use tokio::process::{Child, Command};
+
+use super::leftovers::Claim;
+use super::server::{Member, Setup};
+use super::{ClusterError, Node, Spec};
+use crate::limits::SERVER_PORTS;
+use crate::process;
+
+/// Server processes, in the order of their nodes.
+pub struct Processes {
+    spec: Spec,
+    children: Vec<Child>,
+    /// By node: how it is set up, and its log.
+    setups: Vec<(Setup, PathBuf)>,
+    /// Removes the temporary folder when it goes.
+    claim: Claim,
+}
+
+/// Starts every server of `spec` and returns at once; they may not serve yet.
+pub async fn start(spec: &Spec) -> Result<(Vec<Node>, Processes), ClusterError> {
+    let claim = Claim::make(&spec.run).map_err(|(path, source)| ClusterError::Write { path, source })?;
+    let members = members(spec)?;
+    let mut nodes = Vec::new();
+    let mut children = Vec::new();
+    let mut setups = Vec::new();
+    for (me, member) in members.iter().enumerate() {
+        let setup = Setup {
+            members: members.clone(),
+            me,
+            bind: Ipv4Addr::LOCALHOST.to_string(),
+            data: claim.folder().join(&member.name),
+            lease: spec.lease,
+        };
+        let log = spec.logs.join(&member.name).join("server.log");
+        children.push(start_one(spec, &setup, &log).await?);
+        nodes.push(Node {
+            name: member.name.clone(),
+            address: (Ipv4Addr::LOCALHOST, member.ports[0]).into(),
+            log: log.clone(),
+        });
+        setups.push((setup, log));
+    }
+    claim
+        .note_servers(children.iter().filter_map(Child::id))
+        .map_err(|(path, source)| ClusterError::Write { path, source })?;
+    Ok((
+        nodes,
+        Processes {
+            spec: spec.clone(),
+            children,
+            setups,
+            claim,
+        },
+    ))
+}
+
+async fn start_one(spec: &Spec, setup: &Setup, log: &Path) -> Result<Child, ClusterError> {
+    let launch = spec.server.launch(setup);
+    for (name, contents) in &launch.files {
+        let path = setup.data.join(name);
+        write(&path, contents)?;
+        if let (Some(folder), Some(file)) = (log.parent(), Path::new(name).file_name()) {
+            write(&folder.join(file), contents)?;
+        }
+    }
+    write(log, "")?;
+    fs::create_dir_all(&setup.data).map_err(|source| ClusterError::Write {
+        path: setup.data.clone(),
+        source,
+    })?;
+    run(spec, setup, log).await
+}
+
+/// Starts a server whose files are there.
+async fn run(spec: &Spec, setup: &Setup, log: &Path) -> Result<Child, ClusterError> {
+    let failed = |why: String| ClusterError::Start {
+        product: spec.server.product(),
+        node: setup.me().name.clone(),
+        why,
+    };
+    let launch = spec.server.launch(setup);
+    let output = File::options()
+        .append(true)
+        .open(log)
+        .map_err(|error| failed(error.to_string()))?;
+    let errors = output.try_clone().map_err(|error| failed(error.to_string()))?;
+    let mut command = Command::new(&launch.program);
+    command.args(&launch.args).envs(launch.env).current_dir(&setup.data);
+    command.stdin(Stdio::null()).stdout(output).stderr(errors);
+    process::spawn(command)
+        .await
+        .map_err(|error| failed(format!("{}: {error}", launch.program.display())))
+}
+
+fn write(path: &Path, contents: &str) -> Result<(), ClusterError> {
+    let failed = |source| ClusterError::Write {
+        path: path.to_owned(),
+        source,
+    };
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).map_err(failed)?;
+    }
+    fs::write(path, contents).map_err(failed)
+}
+
+fn members(spec: &Spec) -> Result<Vec<Member>, ClusterError> {
+    let per_node = spec.server.ports();
+    let wanted = per_node * spec.nodes as usize;
+    let ports = match spec.port_base {
+        Some(base) => fixed_ports(base, wanted, per_node)?,
+        None => free_ports(wanted).ok_or(ClusterError::NoPorts {
+            wanted: spec.nodes as usize,
+            range: SERVER_PORTS,
+        })?,
+    };
+    let member = |(number, ports): (usize, &[u16])| Member {
+        name: format!("n{}", number + 1),
+        number: number as u32 + 1,
+        host: Ipv4Addr::LOCALHOST.to_string(),
+        ports: ports.to_vec(),
+    };
+    Ok(ports.chunks(per_node).enumerate().map(member).collect())
+}
+
+fn fixed_ports(base: u16, wanted: usize, per_node: usize) -> Result<Vec<u16>, ClusterError> {
+    let ports: Vec<u16> = (0..wanted).map(|offset| base.saturating_add(offset as u16)).collect();
+    for (position, port) in ports.iter().enumerate() {
+        if let Err(error) = bind(*port) {
+            let node = format!("n{}", position / per_node + 1);
+            return Err(ClusterError::PortTaken {
+                port: *port,
+                node,
+                why: error.to_string(),
+            });
+        }
+    }
+    Ok(ports)
+}
+
+/// Ports that nobody listens on, found by listening. Runs that start at the same time look in different places.
+fn free_ports(wanted: usize) -> Option<Vec<u16>> {
+    let span = usize::from(SERVER_PORTS.end - SERVER_PORTS.start);
+    let start = std::process::id() as usize * 61 % span;
+    let candidates = (0..span).map(|offset| SERVER_PORTS.start + ((start + offset) % span) as u16);
+    let found: Vec<u16> = candidates.filter(|port| bind(*port).is_ok()).take(wanted).collect();
+    (found.len() == wanted).then_some(found)
+}
+
+fn bind(port: u16) -> std::io::Result<TcpListener> {
+    TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
+}
+
+impl Processes {
+    /// How a server ended, if it did.
+    pub fn ended(&mut self, node: usize) -> Option<String> {
+        self.children[node]
+            .try_wait()
+            .ok()
+            .flatten()
+            .map(|status| status.to_string())
+    }
+
+    pub async fn kill(&mut self, node: usize) {
+        let _ = self.children[node].kill().await;
+    }
+
+    /// Starts a server again, on the data that it left.
+    pub async fn start(&mut self, node: usize) -> Result<(), ClusterError> {
+        let (setup, log) = &self.setups[node];
+        self.children[node] = run(&self.spec, setup, log).await?;
+        self.claim
+            .note_servers(self.children.iter().filter_map(Child::id))
+            .map_err(|(path, source)| ClusterError::Write { path, source })
+    }
+
+    pub fn pause(&self, node: usize) -> Result<(), ClusterError> {
+        if process::signal(&self.children[node], Signal::SIGSTOP) {
+            return Ok(());
+        }
+        let node = self.setups[node].0.me().name.clone();
+        Err(ClusterError::Gone { node })
+    }
+
+    pub fn resume(&self, node: usize) {
+        process::signal(&self.children[node], Signal::SIGCONT);
+    }
+
+    /// Kills every server; the temporary folder goes with the claim.
+    pub async fn stop(mut self) {
+        for child in &mut self.children {
+            let _ = child.start_kill();
+        }
+        for child in &mut self.children {
+            let _ = child.wait().await;
+        }
+    }
+}
+
+/// Where temporary folders of runs are.
+pub fn temporary_folder() -> PathBuf {
+    std::env::temp_dir()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_that_is_taken_is_named_with_its_server() {
+        let taken = free_ports(1).unwrap()[0];
+        let _listener = bind(taken).unwrap();
+        let error = fixed_ports(taken - 1, 3, 1).unwrap_err().to_string();
+        assert!(error.contains(&format!("port {taken}")), "{error}");
+        assert!(error.contains("in use"), "{error}");
+    }
+
+    #[test]
+    fn free_ports_are_distinct_and_below_the_range_of_outgoing_connections() {
+        let mut ports = free_ports(9).unwrap();
+        ports.dedup();
+        assert_eq!(ports.len(), 9);
+        assert!(ports.iter().all(|port| SERVER_PORTS.contains(port)));
+    }
+}

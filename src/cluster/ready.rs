@@ -1,0 +1,127 @@
+//! Waiting for servers to serve: asking them, not counting seconds or reading logs.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::server::{Answer, Server, Serving};
+use super::{ClusterError, Node, Running};
+use crate::limits::{LOG_TAIL_LINES, PROBE, READY_POLL};
+
+/// Waits until every node serves; returns the version they run.
+pub async fn wait(
+    server: &dyn Server,
+    nodes: &[Node],
+    running: &mut Running,
+    within: Duration,
+) -> Result<String, ClusterError> {
+    let deadline = Instant::now() + within;
+    let mut version = String::new();
+    for (number, node) in nodes.iter().enumerate() {
+        loop {
+            match ask(server, node.address).await {
+                Ok(serving) => {
+                    version = serving.version;
+                    break;
+                }
+                Err(why) => {
+                    for (other, started) in nodes.iter().enumerate() {
+                        if let Some(end) = running.ended(other).await {
+                            return Err(ended(server, started, &end));
+                        }
+                    }
+                    if Instant::now() >= deadline {
+                        return Err(not_ready(server, &nodes[number], &why, within));
+                    }
+                }
+            }
+            sleep(READY_POLL).await;
+        }
+    }
+    Ok(version)
+}
+
+/// Asks one server whether it serves. The error says why not.
+pub async fn ask(server: &dyn Server, address: SocketAddr) -> Result<Serving, String> {
+    timeout(PROBE, converse(server, address))
+        .await
+        .unwrap_or_else(|_| Err("it does not answer".into()))
+}
+
+async fn converse(server: &dyn Server, address: SocketAddr) -> Result<Serving, String> {
+    let mut stream = TcpStream::connect(address).await.map_err(|error| error.to_string())?;
+    stream
+        .write_all(&server.question(&address.to_string()))
+        .await
+        .map_err(|error| error.to_string())?;
+    let mut bytes = Vec::new();
+    loop {
+        let read = stream.read_buf(&mut bytes).await.map_err(|error| error.to_string())?;
+        match server.answer(&bytes, read == 0) {
+            Answer::Serving(serving) => return Ok(serving),
+            Answer::NotYet(why) => return Err(why),
+            Answer::Unfinished if read == 0 => return Err("its answer ended in the middle".into()),
+            Answer::Unfinished => {}
+        }
+    }
+}
+
+fn not_ready(server: &dyn Server, node: &Node, why: &str, after: Duration) -> ClusterError {
+    let log = log_tail(&node.log)
+        .map(|tail| format!("\n  {tail}"))
+        .unwrap_or_default();
+    let why = format!("{why}   ({}){log}", node.log.display());
+    ClusterError::NotReady {
+        product: server.product(),
+        node: node.name.clone(),
+        why,
+        after,
+    }
+}
+
+fn ended(server: &dyn Server, node: &Node, how: &str) -> ClusterError {
+    let why = log_tail(&node.log).unwrap_or_else(|| how.to_owned());
+    ClusterError::Ended {
+        product: server.product(),
+        node: node.name.clone(),
+        why,
+        log: node.log.clone(),
+    }
+}
+
+/// What a server's log ends with: the line that speaks of a taken address if there is one, else the last lines.
+pub fn log_tail(path: &Path) -> Option<String> {
+    let text = String::from_utf8_lossy(&std::fs::read(path).ok()?).into_owned();
+    if let Some(line) = text
+        .lines()
+        .find(|line| line.to_lowercase().contains("address already in use"))
+    {
+        return Some(line.trim().to_owned());
+    }
+    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    let tail = &lines[lines.len().saturating_sub(LOG_TAIL_LINES)..];
+    (!tail.is_empty()).then(|| tail.join("\n  "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_that_names_a_taken_port_is_found_in_a_log() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("server.log");
+        std::fs::write(
+            &log,
+            "start\nbind: Address already in use (port 2181)\n\tat x\n\tat y\n\tat z\n",
+        )
+        .unwrap();
+        assert_eq!(log_tail(&log).unwrap(), "bind: Address already in use (port 2181)");
+        std::fs::write(&log, "a\nb\nc\nd\n").unwrap();
+        assert_eq!(log_tail(&log).unwrap(), "b\n  c\n  d");
+    }
+}

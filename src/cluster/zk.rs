@@ -1,0 +1,218 @@
+//! ZooKeeper: its configuration, its command line, and its four-letter word `srvr`.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::server::{Answer, Container, Launch, Server, Serving, Setup, find_program};
+
+pub struct ZooKeeper;
+
+/// Where distributions put ZooKeeper's jars: Debian's package, and a release unpacked under `ZOOKEEPER_HOME`.
+const DEBIAN_JAR: &str = "/usr/share/java/zookeeper.jar";
+/// Without a logging backend on the class path ZooKeeper is silent.
+const DEBIAN_LOGGER: &str = "/usr/share/java/slf4j-simple.jar";
+/// A test server is small and must start quickly.
+const JVM_FLAGS: &[&str] = &[
+    "-Xms16m",
+    "-Xmx128m",
+    "-Xss512k",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-XX:-UsePerfData",
+    "-Xshare:auto",
+    "-Dzookeeper.cnxTimeout=1000",
+    "-Dzookeeper.fastleader.maxNotificationInterval=1000",
+];
+/// In ticks: how long a follower may take to join.
+const INIT_LIMIT: u32 = 20;
+/// In ticks: how far a follower may fall behind.
+const SYNC_LIMIT: u32 = 10;
+
+/// The server grants no session shorter than two ticks and rounds to ticks, so a tick is a tenth of the lease.
+fn tick_ms(lease: Duration) -> u128 {
+    (lease.as_millis() / 10).clamp(100, 2000)
+}
+
+/// The server grants no session longer than this: room for the clients' own and the observer's.
+fn max_session_ms(lease: Duration) -> u128 {
+    lease.as_millis().max(60_000)
+}
+
+impl Server for ZooKeeper {
+    fn backend(&self) -> &'static str {
+        "zk"
+    }
+
+    fn product(&self) -> &'static str {
+        "ZooKeeper"
+    }
+
+    fn nodes(&self) -> u32 {
+        3
+    }
+
+    fn ports(&self) -> usize {
+        3
+    }
+
+    fn container_ports(&self) -> Vec<u16> {
+        vec![2181, 2888, 3888]
+    }
+
+    fn missing(&self) -> Vec<String> {
+        let mut missing = Vec::new();
+        if find_program("java").is_none() {
+            missing.push("java".to_owned());
+        }
+        if class_path().is_none() {
+            missing.push("zookeeper.jar".to_owned());
+        }
+        missing
+    }
+
+    fn install_hint(&self) -> &'static str {
+        "apt-get install default-jre-headless libzookeeper-java libslf4j-java (or set ZOOKEEPER_HOME to an unpacked release)"
+    }
+
+    fn launch(&self, setup: &Setup) -> Launch {
+        let mut args: Vec<String> = JVM_FLAGS.iter().map(ToString::to_string).collect();
+        args.push("-Dorg.slf4j.simpleLogger.showDateTime=true".into());
+        args.push("-cp".into());
+        args.push(class_path().unwrap_or_default());
+        args.push("org.apache.zookeeper.server.quorum.QuorumPeerMain".into());
+        args.push(setup.data.join("zoo.cfg").display().to_string());
+        Launch {
+            program: find_program("java").unwrap_or_else(|| "java".into()),
+            args,
+            env: Vec::new(),
+            files: vec![
+                ("zoo.cfg".into(), configuration(setup)),
+                ("data/myid".into(), format!("{}\n", setup.me().number)),
+            ],
+        }
+    }
+
+    fn image(&self) -> &'static str {
+        "zookeeper:3.9"
+    }
+
+    fn container(&self, setup: &Setup) -> Container {
+        let servers: Vec<String> = setup
+            .members
+            .iter()
+            .map(|m| {
+                format!(
+                    "server.{}={}:{}:{};{}",
+                    m.number, m.host, m.ports[1], m.ports[2], m.ports[0]
+                )
+            })
+            .collect();
+        let env = [
+            ("ZOO_MY_ID", setup.me().number.to_string()),
+            ("ZOO_SERVERS", servers.join(" ")),
+            ("ZOO_TICK_TIME", tick_ms(setup.lease).to_string()),
+            ("ZOO_INIT_LIMIT", INIT_LIMIT.to_string()),
+            ("ZOO_SYNC_LIMIT", SYNC_LIMIT.to_string()),
+            ("ZOO_MAX_CLIENT_CNXNS", "0".into()),
+            ("ZOO_STANDALONE_ENABLED", "false".into()),
+            ("ZOO_ADMINSERVER_ENABLED", "false".into()),
+            ("ZOO_4LW_COMMANDS_WHITELIST", "*".into()),
+            (
+                "ZOO_CFG_EXTRA",
+                format!("forceSync=no maxSessionTimeout={}", max_session_ms(setup.lease)),
+            ),
+            ("JVMFLAGS", JVM_FLAGS.join(" ")),
+        ];
+        Container {
+            env: env.map(|(name, value)| (name.to_owned(), value)).into(),
+            command: Vec::new(),
+        }
+    }
+
+    fn question(&self, _: &str) -> Vec<u8> {
+        b"srvr".to_vec()
+    }
+
+    fn answer(&self, bytes: &[u8], closed: bool) -> Answer {
+        if !closed {
+            return Answer::Unfinished;
+        }
+        let text = String::from_utf8_lossy(bytes);
+        let after = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
+        match (after("Mode:"), after("Zookeeper version:")) {
+            (Some(role), version) => Answer::Serving(Serving {
+                role: role.to_owned(),
+                version: version
+                    .unwrap_or("?")
+                    .split(['-', ','])
+                    .next()
+                    .unwrap_or("?")
+                    .to_owned(),
+            }),
+            (None, _) if text.is_empty() => Answer::NotYet("it closed the connection".into()),
+            (None, _) => Answer::NotYet(text.lines().next().unwrap_or_default().to_owned()),
+        }
+    }
+}
+
+fn configuration(setup: &Setup) -> String {
+    let me = setup.me();
+    let servers: String = setup
+        .members
+        .iter()
+        .map(|m| format!("server.{}={}:{}:{}\n", m.number, m.host, m.ports[1], m.ports[2]))
+        .collect();
+    format!(
+        "tickTime={tick}\ninitLimit={INIT_LIMIT}\nsyncLimit={SYNC_LIMIT}\ndataDir={data}\nclientPort={port}\n\
+         clientPortAddress={bind}\nadmin.enableServer=false\n4lw.commands.whitelist=*\nmaxClientCnxns=0\n\
+         standaloneEnabled=false\nforceSync=no\nmaxSessionTimeout={max}\n{servers}",
+        max = max_session_ms(setup.lease),
+        tick = tick_ms(setup.lease),
+        data = setup.data.join("data").display(),
+        port = me.ports[0],
+        bind = setup.bind,
+    )
+}
+
+fn class_path() -> Option<String> {
+    if let Some(home) = std::env::var_os("ZOOKEEPER_HOME").map(PathBuf::from)
+        && home.join("lib").is_dir()
+    {
+        return Some(format!("{0}/lib/*:{0}/*", home.display()));
+    }
+    let logger = if Path::new(DEBIAN_LOGGER).is_file() {
+        format!(":{DEBIAN_LOGGER}")
+    } else {
+        String::new()
+    };
+    Path::new(DEBIAN_JAR).is_file().then(|| format!("{DEBIAN_JAR}{logger}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_without_quorum_is_not_serving() {
+        let text = b"This ZooKeeper instance is not currently serving requests\n";
+        assert!(matches!(ZooKeeper.answer(text, true), Answer::NotYet(why) if why.contains("not currently serving")));
+    }
+
+    #[test]
+    fn a_leader_tells_its_role_and_version() {
+        let text = b"Zookeeper version: 3.8.0-5a02a05eddb59aee6ac762f7ea82e92a68eb9c0f, built on 2022\nMode: leader\n";
+        let serving = Serving {
+            role: "leader".into(),
+            version: "3.8.0".into(),
+        };
+        assert_eq!(ZooKeeper.answer(text, true), Answer::Serving(serving));
+        assert_eq!(ZooKeeper.answer(b"Zookeeper ver", false), Answer::Unfinished);
+    }
+
+    #[test]
+    fn the_shortest_session_is_well_below_the_lease() {
+        for lease_ms in [1000, 2000, 30_000] {
+            assert!(2 * tick_ms(Duration::from_millis(lease_ms)) * 2 <= u128::from(lease_ms));
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! What a fault did, in numbers: counted by links, written into the history, read again by reports.
+
+use serde::{Deserialize, Serialize};
+
+/// A reading of the counters, and the difference of two.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// Bytes that passed, both ways.
+    pub bytes: u64,
+    /// Bytes that were held back by a stall.
+    pub held_bytes: u64,
+    /// Bytes that were delayed, slowed or sliced.
+    pub delayed_bytes: u64,
+    /// Connections that were made.
+    pub connections: u64,
+    /// Connections that were left unanswered.
+    pub held_connects: u64,
+    /// Connections that the server did not take.
+    pub refused: u64,
+    /// Connections that the link reset.
+    pub resets: u64,
+}
+
+/// What a window did. What is not about links is written only where it happened.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Evidence {
+    pub links: u64,
+    #[serde(flatten)]
+    pub counts: Counts,
+    /// Client processes that were stopped.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub clients_stopped: u64,
+    /// How long each of them, or each server that was paused, surely stood still.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub stopped_ms: u64,
+    /// Client processes that were killed.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub clients_killed: u64,
+    /// How many of the struck clients held a lock.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub holders: u64,
+    /// Servers that were paused.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub servers_paused: u64,
+    /// Servers that were killed.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub servers_killed: u64,
+    /// Servers that served again after that, by the heal.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub servers_back: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the serializer gives a reference")]
+fn is_none(count: &u64) -> bool {
+    *count == 0
+}
+
+impl Counts {
+    /// What happened between `earlier` and this reading.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Self {
+        self.zip(earlier, u64::saturating_sub)
+    }
+
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        self.zip(other, u64::saturating_add)
+    }
+
+    /// Whether a fault left a trace here.
+    pub fn touched(&self) -> bool {
+        self.held_bytes + self.delayed_bytes + self.held_connects + self.refused + self.resets > 0
+    }
+
+    fn zip(self, other: Self, op: impl Fn(u64, u64) -> u64) -> Self {
+        Self {
+            bytes: op(self.bytes, other.bytes),
+            held_bytes: op(self.held_bytes, other.held_bytes),
+            delayed_bytes: op(self.delayed_bytes, other.delayed_bytes),
+            connections: op(self.connections, other.connections),
+            held_connects: op(self.held_connects, other.held_connects),
+            refused: op(self.refused, other.refused),
+            resets: op(self.resets, other.resets),
+        }
+    }
+}
+
+impl Evidence {
+    /// Whether the fault left a trace.
+    pub fn touched(&self) -> bool {
+        let paused = self.clients_stopped + self.servers_paused > 0 && self.stopped_ms > 0;
+        self.counts.touched() || paused || self.clients_killed + self.servers_killed > 0
+    }
+
+    /// `3 links, 310 KiB held back, 2 connections reset`
+    pub fn in_words(&self) -> String {
+        let counts = &self.counts;
+        let parts = [
+            (self.links, "links"),
+            (counts.held_connects, "connects unanswered"),
+            (counts.refused, "connects refused"),
+            (counts.resets, "connections reset"),
+            (self.clients_stopped, "client processes stopped"),
+            (self.servers_paused, "servers paused"),
+            (self.stopped_ms, "ms stopped"),
+            (self.clients_killed, "client processes killed"),
+            (self.holders, "of the struck held a lock"),
+            (self.servers_killed, "servers killed"),
+            (self.servers_back, "servers back"),
+        ];
+        let mut words: Vec<String> = parts
+            .iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, what)| format!("{count} {what}"))
+            .collect();
+        for (bytes, what) in [(counts.held_bytes, "held back"), (counts.delayed_bytes, "delayed")] {
+            if bytes > 0 {
+                words.push(format!("{} {what}", bytes_in_words(bytes)));
+            }
+        }
+        words.join(", ")
+    }
+}
+
+/// `310 KiB`
+pub fn bytes_in_words(bytes: u64) -> String {
+    match bytes {
+        0..1024 => format!("{bytes} B"),
+        1024..1_048_576 => format!("{:.0} KiB", bytes as f64 / 1024.0),
+        _ => format!("{:.1} MiB", bytes as f64 / 1_048_576.0),
+    }
+}

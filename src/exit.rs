@@ -1,0 +1,80 @@
+//! How the process ends: one enum, one order of precedence.
+
+use serde::Serialize;
+
+/// The exit codes, from the one that wins to the one that yields when several apply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Exit {
+    /// A property is violated.
+    Violated,
+    /// A bug in harness itself.
+    Bug,
+    /// The environment is wrong: servers did not start, the control phase failed, the disk is full.
+    Environment,
+    /// Ctrl-C.
+    Interrupted,
+    /// Bad arguments or configuration.
+    Usage,
+    /// Nothing was violated, and nothing was proved.
+    Inconclusive,
+    /// Every property that applies holds.
+    Holds,
+}
+
+impl Exit {
+    pub const ALL: [Self; 7] = [
+        Self::Holds,
+        Self::Violated,
+        Self::Usage,
+        Self::Inconclusive,
+        Self::Environment,
+        Self::Bug,
+        Self::Interrupted,
+    ];
+
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Holds => 0,
+            Self::Violated => 1,
+            Self::Usage => 2,
+            Self::Inconclusive => 3,
+            Self::Environment => 4,
+            Self::Bug => 70,
+            Self::Interrupted => 130,
+        }
+    }
+
+    pub fn meaning(self) -> &'static str {
+        match self {
+            Self::Holds => "every property that applies holds, and the faults bit",
+            Self::Violated => "a property is violated",
+            Self::Usage => "bad arguments or configuration",
+            Self::Inconclusive => "inconclusive: nothing violated, and nothing proved",
+            Self::Environment => "the environment: servers did not start, or the control phase failed",
+            Self::Bug => "a bug in harness",
+            Self::Interrupted => "interrupted",
+        }
+    }
+
+    /// The one that wins when both apply.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        self.min(other)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_violation_outranks_everything_and_holding_yields_to_everything() {
+        for other in Exit::ALL {
+            assert_eq!(Exit::Violated.and(other), Exit::Violated);
+            assert_eq!(Exit::Holds.and(other), other);
+        }
+        assert_eq!(Exit::Interrupted.and(Exit::Environment), Exit::Environment);
+        assert_eq!(Exit::Interrupted.and(Exit::Inconclusive), Exit::Interrupted);
+    }
+}

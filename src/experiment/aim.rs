@@ -1,0 +1,62 @@
+//! Taking aim when a window opens: who holds, who waits and who leads is known only then.
+
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use super::stage::Stage;
+use crate::faults::{Strike, Target};
+use crate::limits::AIM;
+
+/// A strike that knows whom it strikes.
+pub struct Aimed {
+    pub target: Target,
+    /// The client that held a lock, when the strike was meant for the holder.
+    pub holder: Option<u32>,
+    pub title: String,
+}
+
+/// Takes aim; the error says whom there was none of. A holder that is aimed at works for `works` more.
+pub async fn aim(
+    strike: &Strike,
+    works: Duration,
+    stage: &Stage,
+    leader: impl Future<Output = Option<u32>>,
+) -> Result<Aimed, &'static str> {
+    let aimed = match strike.target {
+        Target::Holder => {
+            let (client, holding) = timeout(AIM, stage.holders.aim(works))
+                .await
+                .map_err(|_| "nobody held a lock")?;
+            Aimed {
+                target: Target::Clients(vec![client]),
+                holder: Some(client),
+                title: format!("c{client} (holder of {}): {}", holding.lock, strike.title),
+            }
+        }
+        Target::Waiter => {
+            let (client, lock) = timeout(AIM, stage.holders.waiter())
+                .await
+                .map_err(|_| "nobody waited for a lock")?;
+            Aimed {
+                target: Target::Clients(vec![client]),
+                holder: None,
+                title: format!("c{client} (waiting for {lock}): {}", strike.title),
+            }
+        }
+        Target::Leader => {
+            let server = leader.await.ok_or("no server leads")?;
+            Aimed {
+                target: Target::Server(server),
+                holder: None,
+                title: format!("n{} (leader): {}", server + 1, strike.title),
+            }
+        }
+        ref target => Aimed {
+            target: target.clone(),
+            holder: None,
+            title: strike.title.clone(),
+        },
+    };
+    Ok(aimed)
+}

@@ -1,0 +1,373 @@
+//! A lock client's child process: requests in, replies and signals out, and every way in which it can lie.
+//!
+//! Nothing that a child prints is trusted: a line that is not of the protocol, a reply that nobody asked for, a line
+//! without end each give one sentence that names the client and the line, and the child is not listened to again.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+
+use harness_workloads::protocol::{self, Message, Op, Request};
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::process::{Child as Process, ChildStdin, ChildStdout, Command};
+use tokio::sync::{Mutex as AsyncMutex, oneshot};
+use tokio::time::timeout;
+
+use crate::clock::monotonic_ns;
+use crate::limits::{CLIENT_CLOSE, CLIENT_LINE, QUOTED_LINE};
+use crate::process;
+
+/// Why a child cannot be used (any more).
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ChildError {
+    #[error("could not start `{command}`: {why}")]
+    Spawn { command: String, why: String },
+    #[error("{who} printed a line that is not of the client protocol: `{line}` ({why})")]
+    Garbage { who: String, line: String, why: String },
+    #[error("{who} answered twice, or answered what nobody asked: `{line}`")]
+    Unasked { who: String, line: String },
+    #[error("{who} printed more than {} KiB without an end of line", CLIENT_LINE >> 10)]
+    Endless { who: String },
+    #[error("{who} ended ({how}){}", tail.as_ref().map(|tail| format!(": {tail}")).unwrap_or_default())]
+    Ended {
+        who: String,
+        how: String,
+        tail: Option<String>,
+    },
+}
+
+impl ChildError {
+    /// Whether the child broke the protocol, as opposed to ending.
+    pub fn is_lie(&self) -> bool {
+        !matches!(self, Self::Ended { .. })
+    }
+}
+
+/// What a child says by itself.
+#[derive(Debug)]
+pub enum News {
+    Signal(protocol::Signal),
+    /// It is of no use any more since `at`, by `CLOCK_MONOTONIC`; whoever still waits for a reply hears of it next.
+    Over {
+        error: ChildError,
+        at: u64,
+    },
+}
+
+/// Called with news as they are read, in the order in which the child gave them, and never blocking.
+pub type OnNews = Arc<dyn Fn(News) + Send + Sync>;
+
+type Pending = Arc<Mutex<HashMap<u64, oneshot::Sender<Message>>>>;
+
+/// A running child. Dropping it kills it.
+pub struct Child {
+    stdin: AsyncMutex<Option<ChildStdin>>,
+    pending: Pending,
+    next_id: AtomicU64,
+    process: Mutex<Option<Process>>,
+    /// How many want it stopped.
+    stops: Mutex<u32>,
+    group: Pid,
+}
+
+/// How a child is started.
+#[derive(Debug, Clone)]
+pub struct Start {
+    pub program: String,
+    pub args: Vec<String>,
+}
+
+impl Child {
+    /// Starts a child. `who` names it in errors; what it prints on stderr goes to `log`.
+    pub async fn start(start: &Start, who: String, log: &Path, on_news: OnNews) -> Result<Arc<Self>, ChildError> {
+        let failed = |why: String| ChildError::Spawn {
+            command: start.program.clone(),
+            why,
+        };
+        let errors = File::options()
+            .create(true)
+            .append(true)
+            .open(log)
+            .map_err(|e| failed(e.to_string()))?;
+        let mut command = Command::new(&start.program);
+        command
+            .args(&start.args)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(errors);
+        let mut process = process::spawn(command)
+            .await
+            .map_err(|error| failed(error.to_string()))?;
+        let group = Pid::from_raw(process.id().unwrap_or_default() as i32);
+        let stdin = process.stdin.take().expect("stdin is piped");
+        let stdout = process.stdout.take().expect("stdout is piped");
+        let child = Arc::new(Self {
+            stdin: AsyncMutex::new(Some(stdin)),
+            pending: Pending::default(),
+            next_id: AtomicU64::new(1),
+            group,
+            process: Mutex::new(Some(process)),
+            stops: Mutex::new(0),
+        });
+        let reading = Reading {
+            who,
+            pending: Arc::clone(&child.pending),
+            on_news,
+            log: log.to_owned(),
+        };
+        tokio::spawn(reading.run(stdout, Arc::downgrade(&child)));
+        Ok(child)
+    }
+
+    /// Sends a request and waits for its reply. `None`: the child ended or broke the protocol before it answered.
+    pub async fn ask(&self, client: u32, op: Op) -> Option<Message> {
+        let id = self.next_id.fetch_add(1, Relaxed);
+        let (sender, reply) = oneshot::channel();
+        self.pending
+            .lock()
+            .expect("no one panics while holding the pending requests")
+            .insert(id, sender);
+        let mut line = serde_json::to_vec(&Request { id, client, op }).expect("a request is plain data");
+        line.push(b'\n');
+        if self.write(&line).await.is_none() {
+            self.pending
+                .lock()
+                .expect("no one panics while holding the pending requests")
+                .remove(&id);
+            return None;
+        }
+        reply.await.ok()
+    }
+
+    async fn write(&self, line: &[u8]) -> Option<()> {
+        self.stdin.lock().await.as_mut()?.write_all(line).await.ok()
+    }
+
+    /// Ends the child's input and waits a while for it to leave; then kills it.
+    pub async fn end(&self) {
+        self.stdin.lock().await.take();
+        let process = self.process.lock().expect("no one panics while holding a child").take();
+        if let Some(mut process) = process {
+            let _ = timeout(CLIENT_CLOSE, process.wait()).await;
+        }
+        self.kill();
+    }
+
+    /// Kills the child at once, and whatever it started: it leads a process group of its own.
+    pub fn kill(&self) {
+        let _ = killpg(self.group, Signal::SIGKILL);
+    }
+
+    /// Sends a signal to the child and to whatever it started. Returns whether it was there.
+    pub fn signal(&self, signal: Signal) -> bool {
+        let process = self.process.lock().expect("no one panics while holding a child");
+        process.as_ref().is_some_and(|process| process::signal(process, signal))
+    }
+
+    /// Stops the child until [`Child::go_on`] was called as often. Returns whether there is a child to stop.
+    pub fn stop(&self) -> bool {
+        let mut stops = self.stops.lock().expect("no one panics while counting stops");
+        if *stops == 0 && !self.signal(Signal::SIGSTOP) {
+            return false;
+        }
+        *stops += 1;
+        true
+    }
+
+    pub fn go_on(&self) {
+        let mut stops = self.stops.lock().expect("no one panics while counting stops");
+        *stops = stops.saturating_sub(1);
+        if *stops == 0 {
+            self.signal(Signal::SIGCONT);
+        }
+    }
+
+    pub fn is_stopped(&self) -> bool {
+        let process = self.process.lock().expect("no one panics while holding a child");
+        let pid = process.as_ref().and_then(Process::id);
+        pid.is_some_and(process::is_stopped)
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+struct Reading {
+    who: String,
+    pending: Pending,
+    on_news: OnNews,
+    log: std::path::PathBuf,
+}
+
+impl Reading {
+    async fn run(self, mut stdout: ChildStdout, child: std::sync::Weak<Child>) {
+        let read = self.lines(&mut stdout).await;
+        let at = monotonic_ns();
+        let error = match read {
+            Err(error) => error,
+            Ok(()) => self.ended(child.upgrade()).await,
+        };
+        (self.on_news)(News::Over { error, at });
+        self.pending
+            .lock()
+            .expect("no one panics while holding the pending requests")
+            .clear();
+    }
+
+    /// Reads until the output ends (`Ok`) or breaks the protocol.
+    async fn lines(&self, stdout: &mut ChildStdout) -> Result<(), ChildError> {
+        let mut bytes: Vec<u8> = Vec::with_capacity(CLIENT_LINE);
+        loop {
+            if !matches!(stdout.read_buf(&mut bytes).await, Ok(1..)) {
+                return Ok(());
+            }
+            let mut taken = 0;
+            while let Some(length) = bytes[taken..].iter().position(|byte| *byte == b'\n') {
+                self.line(&bytes[taken..taken + length])?;
+                taken += length + 1;
+            }
+            bytes.drain(..taken);
+            if bytes.len() > CLIENT_LINE {
+                return Err(ChildError::Endless { who: self.who.clone() });
+            }
+        }
+    }
+
+    fn line(&self, line: &[u8]) -> Result<(), ChildError> {
+        let message = serde_json::from_slice(line).map_err(|error| ChildError::Garbage {
+            who: self.who.clone(),
+            line: quote(line),
+            why: error.to_string(),
+        })?;
+        let id = match &message {
+            Message::Signal(signal) => {
+                (self.on_news)(News::Signal(signal.clone()));
+                return Ok(());
+            }
+            Message::Ok { id, .. } | Message::Fail { id, .. } | Message::Info { id, .. } => *id,
+        };
+        let asked = self
+            .pending
+            .lock()
+            .expect("no one panics while holding the pending requests")
+            .remove(&id);
+        let asked = asked.ok_or_else(|| ChildError::Unasked {
+            who: self.who.clone(),
+            line: quote(line),
+        })?;
+        // whoever asked may have stopped waiting; the answer is then of no interest
+        let _ = asked.send(message);
+        Ok(())
+    }
+
+    async fn ended(&self, child: Option<Arc<Child>>) -> ChildError {
+        let process = child.and_then(|child| {
+            child
+                .process
+                .lock()
+                .expect("no one panics while holding a child")
+                .take()
+        });
+        let how = match process {
+            Some(mut process) => match timeout(CLIENT_CLOSE, process.wait()).await {
+                Ok(Ok(status)) => status.to_string(),
+                _ => "it closed its output".into(),
+            },
+            None => "it was told to".into(),
+        };
+        let text = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let tail = text
+            .lines()
+            .rev()
+            .find(|line| !line.trim().is_empty())
+            .map(|line| quote(line.as_bytes()));
+        ChildError::Ended {
+            who: self.who.clone(),
+            how,
+            tail,
+        }
+    }
+}
+
+/// A line as an error repeats it: short, and with nothing in it that could disturb a terminal.
+fn quote(line: &[u8]) -> String {
+    let text: String = String::from_utf8_lossy(line)
+        .chars()
+        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
+        .collect();
+    match text.char_indices().nth(QUOTED_LINE) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn lie(script: &str) -> (Option<Message>, ChildError) {
+        let folder = tempfile::tempdir().unwrap();
+        let start = Start {
+            program: "sh".into(),
+            args: vec!["-c".into(), script.into()],
+        };
+        let (over, mut ended) = tokio::sync::mpsc::unbounded_channel();
+        let on_news: OnNews = Arc::new(move |news| {
+            if let News::Over { error, .. } = news {
+                over.send(error).unwrap();
+            }
+        });
+        let child = Child::start(&start, "c3".into(), &folder.path().join("c3.log"), on_news)
+            .await
+            .unwrap();
+        let reply = child.ask(3, Op::Close).await;
+        (reply, ended.recv().await.expect("every child is over some time"))
+    }
+
+    #[tokio::test]
+    async fn a_child_that_prints_garbage_is_named_with_its_line() {
+        let (reply, error) = lie("read x; echo 'connecting to the server...'").await;
+        assert_eq!(reply, None);
+        let text = error.to_string();
+        assert!(
+            text.contains("c3") && text.contains("`connecting to the server...`"),
+            "{text}"
+        );
+        assert!(error.is_lie());
+    }
+
+    #[tokio::test]
+    async fn a_child_that_answers_twice_is_caught_by_the_second_answer() {
+        let (reply, error) = lie(r#"read x; echo '{"type":"ok","id":1}'; echo '{"type":"ok","id":1}'; cat"#).await;
+        assert!(matches!(reply, Some(Message::Ok { id: 1, .. })));
+        assert!(matches!(error, ChildError::Unasked { .. }), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_child_that_dies_says_its_last_words() {
+        let (reply, error) = lie("read x; echo 'no such module: redis' >&2; exit 3").await;
+        assert_eq!(reply, None);
+        assert_eq!(error.to_string(), "c3 ended (exit status: 3): no such module: redis");
+        assert!(!error.is_lie());
+    }
+
+    #[tokio::test]
+    async fn a_line_without_end_does_not_fill_the_memory() {
+        let (_, error) = lie("read x; head -c 200000 /dev/zero | tr '\\0' x; cat").await;
+        assert!(matches!(error, ChildError::Endless { .. }), "{error}");
+    }
+
+    #[test]
+    fn a_quoted_line_is_short_and_harmless() {
+        assert_eq!(quote(b"a\x1b[31mb"), "a\u{fffd}[31mb");
+        assert!(quote(&[b'x'; 5000]).chars().count() <= QUOTED_LINE + 1);
+    }
+}

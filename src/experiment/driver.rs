@@ -1,0 +1,346 @@
+//! The life of one client: acquire, work on the guarded register, release, again; and every call and reply recorded.
+//!
+//! The harness is the application here. It decides how long a lock is held, stops at once when the client's library says
+//! that the lock is lost, and otherwise believes what an application would believe.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use harness_checkers::history::event::{Fields, Kind, Process};
+use harness_workloads::protocol::{Acquire, Message, Op};
+use rand::RngExt;
+use rand_chacha::ChaCha8Rng;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+use super::crew::{Client, Crew, Fate, Seat};
+use super::stage::Stage;
+
+/// A longer piece of work is done in rounds of at most this long, each a read, a wait and a write.
+const ROUND: Duration = Duration::from_millis(400);
+/// Pause after an acquire that failed at once, so that a client that is refused does not spin.
+const AFTER_REFUSAL: Duration = Duration::from_millis(2);
+/// Pause before a dead client is started again.
+const AFTER_DEATH: Duration = Duration::from_millis(200);
+
+/// What a client is to do.
+#[derive(Debug, Clone)]
+pub struct Work {
+    pub locks: Vec<String>,
+    pub hold: Duration,
+    pub wait: Duration,
+    /// How long a client may take for any answer beyond the wait it was given.
+    pub patience: Duration,
+    pub each: Option<u32>,
+}
+
+pub struct Driver {
+    pub client: Arc<Client>,
+    pub seat: Arc<Seat>,
+    pub crew: Arc<Crew>,
+    pub stage: Arc<Stage>,
+    pub work: Arc<Work>,
+    pub rng: ChaCha8Rng,
+}
+
+/// A reply, or why there is none.
+enum Answer {
+    Message(Message),
+    /// The child ended, or broke the protocol.
+    Gone,
+    /// It did not answer in time.
+    Silent,
+}
+
+struct Grant {
+    token: Option<u64>,
+    owner: Option<String>,
+}
+
+impl Driver {
+    /// Goes on until the stage stops, or every turn was had.
+    pub async fn run(mut self) {
+        let stop = self.stage.stopping();
+        let mut turns = 0;
+        while !*stop.borrow() && self.work.each.is_none_or(|each| turns < each) {
+            let lock = self.work.locks[self.rng.random_range(0..self.work.locks.len())].clone();
+            if self.turn(&lock).await {
+                turns += 1;
+            }
+        }
+    }
+
+    /// One acquire and what follows from it. Returns whether the lock was held.
+    async fn turn(&mut self, lock: &str) -> bool {
+        let mut fate = self.client.fate();
+        let before = *fate.borrow_and_update();
+        if before.died_at.is_some() {
+            self.bury(None).await;
+            return false;
+        }
+        let Some(grant) = self.acquire(lock).await else {
+            return false;
+        };
+        self.hold(lock, &grant, &mut fate).await;
+        let now = *fate.borrow();
+        if now.died_at.is_some() {
+            self.bury(Some(lock)).await;
+        } else {
+            self.release(lock, &grant, now.losses > before.losses).await;
+        }
+        true
+    }
+
+    async fn acquire(&mut self, lock: &str) -> Option<Grant> {
+        let called = Instant::now();
+        let wait_ms = self.work.wait.as_millis() as u64;
+        self.call(
+            "acquire",
+            Fields {
+                lock: Some(lock),
+                wait_ms: Some(wait_ms),
+                ..Fields::default()
+            },
+        );
+        let op = Op::Acquire(Acquire {
+            lock: lock.to_owned(),
+            wait_ms,
+            ..Acquire::default()
+        });
+        self.stage.tally.waiting.fetch_add(1, Relaxed);
+        self.stage.holders.wait(self.client.number, lock);
+        let answer = self.ask(op, self.work.wait + self.work.patience).await;
+        self.stage.holders.waited(self.client.number);
+        self.stage.tally.waiting.fetch_sub(1, Relaxed);
+        match answer {
+            Answer::Message(Message::Ok { token, owner, .. }) => {
+                let fields = Fields {
+                    lock: Some(lock),
+                    token,
+                    owner: owner.as_deref(),
+                    ..Fields::default()
+                };
+                self.reply(Kind::Ok, "acquire", fields);
+                self.stage.tally.acquired(called.elapsed());
+                self.client.acquired.fetch_add(1, Relaxed);
+                Some(Grant { token, owner })
+            }
+            Answer::Message(Message::Fail { error, .. }) => {
+                self.stage.tally.refused.fetch_add(1, Relaxed);
+                self.stage.tally.said(&error);
+                self.reply(
+                    Kind::Fail,
+                    "acquire",
+                    Fields {
+                        lock: Some(lock),
+                        error: Some(&error),
+                        ..Fields::default()
+                    },
+                );
+                sleep(AFTER_REFUSAL).await;
+                None
+            }
+            unknown => {
+                self.unknown("acquire", lock, unknown).await;
+                None
+            }
+        }
+    }
+
+    /// Works while it may: until its work is done, the lock is lost, or the client died.
+    async fn hold(&mut self, lock: &str, grant: &Grant, fate: &mut watch::Receiver<Fate>) {
+        if fate.has_changed().unwrap_or(true) {
+            // its word of the loss was read, and written down, before the reply that it follows
+            let fields = Fields {
+                lock: Some(lock),
+                cause: Some("told with the reply"),
+                ..Fields::default()
+            };
+            self.stage.recorder.signal(
+                Process::Client(self.client.process()),
+                Some(self.client.number),
+                "lost",
+                fields,
+                None,
+            );
+            return;
+        }
+        let work = self.work.hold.mul_f64(self.rng.random_range(0.5..1.5));
+        self.stage.holders.begin(self.client.number, lock, grant.token, work);
+        let mut until = Some(Instant::now() + work);
+        let mut stop = self.stage.stopping();
+        while let Some(end) = until {
+            if fate.has_changed().unwrap_or(true) || *stop.borrow() {
+                break;
+            }
+            let value = self.read(lock, grant);
+            tokio::select! {
+                biased;
+                _ = fate.changed() => break,
+                _ = stop.changed() => {}
+                () = pause(end.min(Instant::now() + ROUND)) => {}
+            }
+            self.write(lock, grant, value + 1);
+            until = self.stage.holders.works_until(self.client.number);
+        }
+        self.stage.holders.abandon(self.client.number);
+    }
+
+    fn read(&self, lock: &str, grant: &Grant) -> u64 {
+        let fields = Fields {
+            lock: Some(lock),
+            token: grant.token,
+            ..Fields::default()
+        };
+        self.call("read", fields.clone());
+        let value = self.stage.register.read(lock);
+        self.reply(
+            Kind::Ok,
+            "read",
+            Fields {
+                value: Some(value),
+                ..fields
+            },
+        );
+        value
+    }
+
+    fn write(&self, lock: &str, grant: &Grant, value: u64) {
+        let fields = Fields {
+            lock: Some(lock),
+            token: grant.token,
+            value: Some(value),
+            ..Fields::default()
+        };
+        self.call("write", fields.clone());
+        let fenced = self.stage.register.write(lock, value, grant.token);
+        self.reply(Kind::Ok, "write", Fields { fenced, ..fields });
+    }
+
+    /// Gives the lock back. One that is lost already is not ended by this: the server says itself how it ended.
+    async fn release(&mut self, lock: &str, grant: &Grant, lost: bool) {
+        if !lost {
+            self.stage.holders.release(lock, grant.token, grant.owner.as_deref());
+        }
+        self.call(
+            "release",
+            Fields {
+                lock: Some(lock),
+                ..Fields::default()
+            },
+        );
+        match self
+            .ask(Op::Release { lock: lock.to_owned() }, self.work.patience)
+            .await
+        {
+            Answer::Message(Message::Ok { .. }) => {
+                self.reply(
+                    Kind::Ok,
+                    "release",
+                    Fields {
+                        lock: Some(lock),
+                        ..Fields::default()
+                    },
+                );
+            }
+            Answer::Message(Message::Fail { error, .. }) => {
+                let fields = Fields {
+                    lock: Some(lock),
+                    error: Some(&error),
+                    ..Fields::default()
+                };
+                self.reply(Kind::Fail, "release", fields);
+            }
+            unknown => self.unknown("release", lock, unknown).await,
+        }
+    }
+
+    /// Nobody can know how an operation ended: its process never acts again.
+    async fn unknown(&mut self, f: &str, lock: &str, answer: Answer) {
+        self.stage.tally.unknown.fetch_add(1, Relaxed);
+        let error = match &answer {
+            Answer::Message(Message::Info { error, .. }) => error.clone(),
+            Answer::Gone => "the client ended".to_owned(),
+            _ => "the client did not answer".to_owned(),
+        };
+        self.stage.tally.said(&error);
+        self.reply(
+            Kind::Info,
+            f,
+            Fields {
+                lock: Some(lock),
+                error: Some(&error),
+                ..Fields::default()
+            },
+        );
+        if matches!(answer, Answer::Message(_)) {
+            self.crew.retire(&self.client);
+            sleep(AFTER_REFUSAL).await;
+            return;
+        }
+        if matches!(answer, Answer::Silent) {
+            self.seat.kill();
+        }
+        self.bury(Some(lock)).await;
+    }
+
+    /// Records a death and brings the client back as another process.
+    async fn bury(&mut self, lock: Option<&str>) {
+        let mut fate = self.client.fate();
+        let died_at = fate.wait_for(|fate| fate.died_at.is_some());
+        let died_at = timeout(self.work.patience, died_at)
+            .await
+            .ok()
+            .and_then(|fate| fate.ok()?.died_at);
+        let fields = Fields {
+            lock,
+            ..Fields::default()
+        };
+        self.stage.recorder.signal(
+            Process::Client(self.client.process()),
+            Some(self.client.number),
+            "died",
+            fields,
+            died_at,
+        );
+        self.crew.retire(&self.client);
+        let stop = self.stage.stopping();
+        while !*stop.borrow() {
+            sleep(AFTER_DEATH).await;
+            if self.seat.revive(&self.stage).await {
+                return;
+            }
+        }
+    }
+
+    async fn ask(&self, op: Op, within: Duration) -> Answer {
+        let Some(child) = self.seat.child() else {
+            return Answer::Gone;
+        };
+        match timeout(within, child.ask(self.client.number, op)).await {
+            Ok(Some(message)) => Answer::Message(message),
+            Ok(None) => Answer::Gone,
+            Err(_) => Answer::Silent,
+        }
+    }
+
+    fn call(&self, f: &str, fields: Fields<'_>) {
+        self.stage
+            .recorder
+            .operation(self.client.process(), self.client.number, Kind::Invoke, f, fields);
+    }
+
+    fn reply(&self, kind: Kind, f: &str, fields: Fields<'_>) {
+        self.stage
+            .recorder
+            .operation(self.client.process(), self.client.number, kind, f, fields);
+    }
+}
+
+/// Waits, and not at all for nothing: the timer's own step is a millisecond.
+async fn pause(until: Instant) {
+    if until > Instant::now() {
+        sleep_until(until).await;
+    }
+}

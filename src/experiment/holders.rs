@@ -1,0 +1,231 @@
+//! Who holds what right now, as the harness that hands out the work knows it: what faults aim at.
+//!
+//! A strike at a holder makes that holder's work last: it goes on until the time given, unless it learns that the lock
+//! is lost. Deciding to stop and being struck exclude each other here, so a struck holder surely still holds.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// A hold that is going on.
+#[derive(Debug, Clone)]
+pub struct Holding {
+    pub lock: String,
+    pub token: Option<u64>,
+    pub since: Instant,
+    works_until: Instant,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    /// By client.
+    now: BTreeMap<u32, Holding>,
+    /// Who asked for which lock, and when, by client.
+    waiting: BTreeMap<u32, (String, Instant)>,
+    /// Holds that began while another client held the same lock.
+    overlaps: u64,
+    /// Grants whose holder has asked to release, by lock and the server's name for them.
+    released: HashSet<(String, Grant)>,
+}
+
+/// The server's name for a grant.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Grant {
+    Token(u64),
+    Owner(String),
+}
+
+#[derive(Debug, Default)]
+pub struct Holders {
+    table: Mutex<Table>,
+    someone: Notify,
+}
+
+impl Holders {
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table
+            .lock()
+            .expect("no one panics while holding the table of holders")
+    }
+
+    /// A client asks for a lock.
+    pub fn wait(&self, client: u32, lock: &str) {
+        self.table().waiting.insert(client, (lock.to_owned(), Instant::now()));
+        self.someone.notify_waiters();
+    }
+
+    /// A client has its answer, whatever it is.
+    pub fn waited(&self, client: u32) {
+        self.table().waiting.remove(&client);
+    }
+
+    /// A client that waits for a lock that somebody else holds: of them the one that asked last, which is likely to wait
+    /// the longest. Where nobody is known to hold, anybody who asks will do, since the work may be over in no time.
+    pub async fn waiter(&self) -> (u32, String) {
+        loop {
+            let came = self.someone.notified();
+            if let Some(waiter) = self.last_to_ask() {
+                return waiter;
+            }
+            came.await;
+        }
+    }
+
+    fn last_to_ask(&self) -> Option<(u32, String)> {
+        let table = self.table();
+        let (client, (lock, _)) = table.waiting.iter().max_by_key(|(_, (lock, since))| {
+            let taken = table.now.values().any(|holding| holding.lock == *lock);
+            (taken, *since)
+        })?;
+        Some((*client, lock.clone()))
+    }
+
+    /// A client got a lock and means to work for `work`.
+    pub fn begin(&self, client: u32, lock: &str, token: Option<u64>, work: Duration) {
+        let now = Instant::now();
+        let holding = Holding {
+            lock: lock.to_owned(),
+            token,
+            since: now,
+            works_until: now + work,
+        };
+        let mut table = self.table();
+        let taken = table
+            .now
+            .iter()
+            .any(|(other, holding)| *other != client && holding.lock == lock);
+        table.overlaps += u64::from(taken);
+        table.now.insert(client, holding);
+        drop(table);
+        self.someone.notify_waiters();
+    }
+
+    /// Until when a holder works; `None` when its work is over, and from then on it is no holder.
+    pub fn works_until(&self, client: u32) -> Option<Instant> {
+        let mut table = self.table();
+        let until = table.now.get(&client)?.works_until;
+        if until > Instant::now() {
+            return Some(until);
+        }
+        table.now.remove(&client);
+        None
+    }
+
+    /// A holder stops at once: it learned that its lock is lost, or the run ends.
+    pub fn abandon(&self, client: u32) {
+        self.table().now.remove(&client);
+    }
+
+    /// The holder of a grant asks to release it.
+    pub fn release(&self, lock: &str, token: Option<u64>, owner: Option<&str>) {
+        let mut table = self.table();
+        let grants = token
+            .map(Grant::Token)
+            .into_iter()
+            .chain(owner.map(|owner| Grant::Owner(owner.to_owned())));
+        for grant in grants {
+            table.released.insert((lock.to_owned(), grant));
+        }
+    }
+
+    /// Whether the holder of a grant has asked to release it; forgets it, since a grant ends once.
+    pub fn was_released(&self, lock: &str, grant: &Grant) -> bool {
+        self.table().released.remove(&(lock.to_owned(), grant.clone()))
+    }
+
+    /// Picks the client that has held a lock for the shortest time, and makes it work until `works` from now.
+    pub async fn aim(&self, works: Duration) -> (u32, Holding) {
+        loop {
+            let came = self.someone.notified();
+            if let Some(aimed) = self.take_aim(works) {
+                return aimed;
+            }
+            came.await;
+        }
+    }
+
+    fn take_aim(&self, works: Duration) -> Option<(u32, Holding)> {
+        let mut table = self.table();
+        let (client, holding) = table.now.iter_mut().max_by_key(|(_, holding)| holding.since)?;
+        holding.works_until = holding.works_until.max(Instant::now() + works);
+        Some((*client, holding.clone()))
+    }
+
+    /// How often a client got a lock that another one held: for the eyes, the history decides.
+    pub fn overlaps(&self) -> u64 {
+        self.table().overlaps
+    }
+
+    /// Everyone who holds, by client.
+    pub fn all(&self) -> Vec<(u32, Holding)> {
+        self.table()
+            .now
+            .iter()
+            .map(|(client, holding)| (*client, holding.clone()))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_struck_holder_goes_on_working_and_others_do_not() {
+        let holders = Holders::default();
+        holders.begin(1, "l0", None, Duration::from_millis(10));
+        holders.begin(2, "l1", None, Duration::from_millis(10));
+        tokio::time::advance(Duration::from_millis(5)).await;
+        let (struck, _) = holders.aim(Duration::from_secs(5)).await;
+        tokio::time::advance(Duration::from_millis(10)).await;
+        assert!(holders.works_until(struck).is_some());
+        assert!(holders.works_until(3 - struck).is_none());
+        tokio::time::advance(Duration::from_secs(5)).await;
+        assert!(holders.works_until(struck).is_none());
+    }
+
+    #[test]
+    fn two_holders_of_one_lock_are_seen_and_of_two_locks_are_not() {
+        let holders = Holders::default();
+        let work = Duration::from_secs(1);
+        holders.begin(1, "l0", None, work);
+        holders.begin(2, "l1", None, work);
+        assert_eq!(holders.overlaps(), 0);
+        holders.begin(3, "l0", None, work);
+        assert_eq!(holders.overlaps(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_waiter_waits_for_a_lock_that_is_taken_and_was_the_last_to_ask() {
+        let holders = Holders::default();
+        holders.begin(0, "l0", None, Duration::from_secs(1));
+        for (client, lock) in [(1, "l0"), (2, "l0"), (3, "l1")] {
+            holders.wait(client, lock);
+        }
+        assert_eq!(holders.waiter().await, (2, "l0".into()));
+        holders.waited(2);
+        assert_eq!(holders.waiter().await, (1, "l0".into()));
+    }
+
+    #[tokio::test]
+    async fn aiming_waits_for_somebody_to_hold() {
+        let holders = Holders::default();
+        let (aimed, ()) = tokio::join!(holders.aim(Duration::from_secs(1)), async {
+            tokio::task::yield_now().await;
+            holders.begin(7, "l0", Some(3), Duration::from_secs(1));
+        });
+        assert_eq!(aimed.0, 7);
+    }
+
+    #[test]
+    fn a_released_grant_is_known_once() {
+        let holders = Holders::default();
+        holders.release("l0", Some(4), Some("0x1"));
+        assert!(holders.was_released("l0", &Grant::Token(4)));
+        assert!(!holders.was_released("l0", &Grant::Token(4)));
+        assert!(holders.was_released("l0", &Grant::Owner("0x1".into())));
+    }
+}

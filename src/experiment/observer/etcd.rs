@@ -1,0 +1,165 @@
+//! Observes etcd: a watch on the locks' prefix, which misses nothing, and the lease of a contender that went unasked.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use harness_workloads::etcd::owner_name;
+use harness_workloads::etcd::prefix_end;
+use harness_workloads::etcd::wire::etcdserverpb::event::EventType;
+use harness_workloads::etcd::wire::etcdserverpb::lease_client::LeaseClient;
+use harness_workloads::etcd::wire::etcdserverpb::watch_client::WatchClient;
+use harness_workloads::etcd::wire::etcdserverpb::watch_request::RequestUnion;
+use harness_workloads::etcd::wire::etcdserverpb::{
+    Event, LeaseTimeToLiveRequest, WatchCreateRequest, WatchRequest, WatchResponse,
+};
+use tokio_stream::StreamExt;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Status, Streaming};
+
+use super::queue::{Contender, Queues};
+use super::{Addresses, Sight, Unasked};
+use crate::limits::PROBE;
+
+/// What the keys of every lock begin with.
+const LOCKS_PREFIX: &str = "harness/";
+
+pub struct Etcd {
+    addresses: Addresses,
+    channel: Channel,
+    events: Streaming<WatchResponse>,
+    /// The first revision that was not seen yet; etcd's own first one is 1.
+    next_revision: i64,
+    /// The lease behind each key, and where it stands in its queue.
+    keys: HashMap<Vec<u8>, (i64, u64)>,
+}
+
+impl Etcd {
+    pub async fn connect(addresses: Addresses) -> Result<Self, String> {
+        let channel = channel(&addresses);
+        let events = watch(&channel, 1)
+            .await
+            .map_err(|error| format!("the observer: {}", error.message()))?;
+        Ok(Self {
+            addresses,
+            channel,
+            events,
+            next_revision: 1,
+            keys: HashMap::new(),
+        })
+    }
+
+    pub async fn run(mut self, sight: Sight) {
+        let mut queues = Queues::default();
+        loop {
+            while let Ok(Some(response)) = self.events.message().await {
+                for event in response.events {
+                    self.saw(event, &mut queues, &sight).await;
+                }
+            }
+            loop {
+                sight.lost_its_connection().await;
+                self.channel = channel(&self.addresses);
+                if let Ok(events) = watch(&self.channel, self.next_revision).await {
+                    self.events = events;
+                    break;
+                }
+            }
+        }
+    }
+
+    async fn saw(&mut self, event: Event, queues: &mut Queues, sight: &Sight) {
+        let kind = event.r#type();
+        let Some(kv) = event.kv else { return };
+        self.next_revision = self.next_revision.max(kv.mod_revision + 1);
+        let Some(lock) = lock_of(&kv.key) else { return };
+        match kind {
+            EventType::Put if kv.create_revision == kv.mod_revision => {
+                let place = kv.create_revision as u64;
+                let contender = Contender {
+                    owner: Some(owner_name(kv.lease)),
+                    token: Some(place),
+                };
+                self.keys.insert(kv.key.clone(), (kv.lease, place));
+                sight
+                    .record(&lock, queues.add(&lock, place, contender), |_| async {
+                        Unasked::Unknown
+                    })
+                    .await;
+            }
+            EventType::Put => {}
+            EventType::Delete => {
+                let Some((lease, place)) = self.keys.remove(&kv.key) else {
+                    return;
+                };
+                let changes = queues.remove(&lock, place);
+                sight.record(&lock, changes, |_| self.why(lease)).await;
+            }
+        }
+    }
+
+    /// Why a key went that its owner did not delete: its lease is gone, or it is not.
+    async fn why(&self, lease: i64) -> Unasked {
+        let mut leases = LeaseClient::new(self.channel.clone());
+        let asked = leases.lease_time_to_live(LeaseTimeToLiveRequest { id: lease, keys: false });
+        match tokio::time::timeout(PROBE, asked).await {
+            Ok(Ok(answer)) if answer.get_ref().ttl < 0 => Unasked::Expired,
+            Ok(Ok(_)) => Unasked::Deleted,
+            _ => Unasked::Unknown,
+        }
+    }
+}
+
+/// To whichever servers answer, where they are now. One that is silent is left.
+fn channel(addresses: &Addresses) -> Channel {
+    let endpoint = |address: &SocketAddr| {
+        let endpoint = Endpoint::from_shared(format!("http://{address}")).expect("an address makes an endpoint");
+        endpoint
+            .connect_timeout(PROBE)
+            .tcp_nodelay(true)
+            .keep_alive_while_idle(true)
+            .http2_keep_alive_interval(PROBE)
+            .keep_alive_timeout(PROBE)
+    };
+    Channel::balance_list(addresses.borrow().iter().map(endpoint))
+}
+
+async fn watch(channel: &Channel, start_revision: i64) -> Result<Streaming<WatchResponse>, Status> {
+    let create = WatchCreateRequest {
+        key: LOCKS_PREFIX.as_bytes().to_vec(),
+        range_end: prefix_end(LOCKS_PREFIX),
+        start_revision,
+        ..WatchCreateRequest::default()
+    };
+    let request = WatchRequest {
+        request_union: Some(RequestUnion::CreateRequest(create)),
+    };
+    // the stream of requests stays open: its end would end the watch
+    let requests = tokio_stream::once(request).chain(tokio_stream::pending());
+    let mut client = WatchClient::new(channel.clone());
+    let asked = client.watch(requests);
+    let limit = Duration::from_secs(5);
+    let answer = tokio::time::timeout(limit, asked)
+        .await
+        .map_err(|_| Status::deadline_exceeded("no answer to a watch"))?;
+    Ok(answer?.into_inner())
+}
+
+/// `harness/l0/…`
+fn lock_of(key: &[u8]) -> Option<String> {
+    let key = std::str::from_utf8(key).ok()?;
+    let rest = key.strip_prefix(LOCKS_PREFIX)?;
+    Some(rest.split_once('/').map_or(rest, |(lock, _)| lock).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_lock_is_below_the_watched_prefix() {
+        assert!(harness_workloads::etcd::lock_prefix("l0").starts_with(LOCKS_PREFIX));
+        assert_eq!(lock_of(b"harness/l0/694d"), Some("l0".into()));
+        assert_eq!(lock_of(b"other"), None);
+    }
+}

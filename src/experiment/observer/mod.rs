@@ -1,0 +1,152 @@
+//! The observer: its own unproxied connection to the servers, and what they show of who owns which lock.
+//!
+//! It is the independent witness: without it a phantom grant, a ghost and a silent loss cannot be told apart. Its lines
+//! are stamped when it reads them, so they trail what they tell of, and never lead it.
+
+mod etcd;
+mod queue;
+mod redis;
+mod resp;
+mod zk;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use harness_checkers::history::event::{Fields, Process};
+use harness_workloads::Backend;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+use super::holders::Grant;
+use super::stage::Stage;
+use queue::{Change, Contender};
+
+/// Pause before a lost connection is made again: short, since what happens meanwhile is not seen.
+const RECONNECT: Duration = Duration::from_millis(20);
+
+/// Where the servers serve now; one that was started again may serve elsewhere.
+type Addresses = watch::Receiver<Vec<SocketAddr>>;
+
+/// A running observer; it stops when this is dropped.
+pub struct Observer(JoinHandle<()>);
+
+impl Drop for Observer {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Connects and starts to observe; the error says why it cannot.
+pub async fn start(backend: Backend, addresses: Addresses, stage: Arc<Stage>) -> Result<Observer, String> {
+    let sight = Sight { stage };
+    let running = match backend {
+        Backend::Zk => {
+            let observer = zk::Zk::connect(addresses).await?;
+            tokio::spawn(observer.run(sight))
+        }
+        Backend::Etcd => {
+            let observer = etcd::Etcd::connect(addresses).await?;
+            tokio::spawn(observer.run(sight))
+        }
+        Backend::Redis => {
+            let observer = redis::Redis::connect(addresses).await?;
+            tokio::spawn(observer.run(sight))
+        }
+    };
+    Ok(Observer(running))
+}
+
+/// Where an observer puts what it sees.
+struct Sight {
+    stage: Arc<Stage>,
+}
+
+/// Why a grant ended when its holder did not ask for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Unasked {
+    /// The session, lease or key ran out.
+    Expired,
+    /// Somebody removed it while its owner lived.
+    Deleted,
+    /// The server does not say.
+    Unknown,
+}
+
+impl Sight {
+    fn granted(&self, lock: &str, contender: &Contender) {
+        self.stage
+            .recorder
+            .signal(Process::Server, None, "granted", fields(lock, contender, None), None);
+    }
+
+    fn revoked(&self, lock: &str, contender: &Contender, cause: Option<&str>) {
+        self.stage
+            .recorder
+            .signal(Process::Server, None, "revoked", fields(lock, contender, cause), None);
+    }
+
+    /// Records that a grant is out of sight since `at`, a reading of `CLOCK_MONOTONIC`: nobody can know how it ends.
+    fn lost_sight(&self, lock: &str, contender: &Contender, at: u64) {
+        self.stage.recorder.signal(
+            Process::Server,
+            None,
+            "revoked",
+            fields(lock, contender, Some("out of sight")),
+            Some(at),
+        );
+    }
+
+    /// Whether the owner asked for the end of its grant.
+    fn was_released(&self, lock: &str, contender: &Contender) -> bool {
+        let by_token = contender.token.map(Grant::Token);
+        let by_owner = contender.owner.clone().map(Grant::Owner);
+        // each is asked for, since asking forgets
+        let asked: Vec<bool> = by_token
+            .into_iter()
+            .chain(by_owner)
+            .map(|grant| self.stage.holders.was_released(lock, &grant))
+            .collect();
+        asked.contains(&true)
+    }
+
+    /// Records `changes`; for a grant that ended unasked, `why` finds out.
+    async fn record<F: Future<Output = Unasked>>(
+        &self,
+        lock: &str,
+        changes: Vec<Change>,
+        why: impl Fn(Contender) -> F,
+    ) {
+        for change in changes {
+            match change {
+                Change::Granted(contender) => self.granted(lock, &contender),
+                Change::Revoked(contender) if self.was_released(lock, &contender) => {
+                    self.revoked(lock, &contender, Some("released"));
+                }
+                Change::Revoked(contender) => {
+                    let cause = match why(contender.clone()).await {
+                        Unasked::Expired => Some("expired"),
+                        Unasked::Deleted => Some("deleted"),
+                        Unasked::Unknown => None,
+                    };
+                    self.revoked(lock, &contender, cause);
+                }
+            }
+        }
+    }
+
+    async fn lost_its_connection(&self) {
+        sleep(RECONNECT).await;
+    }
+}
+
+fn fields<'a>(lock: &'a str, contender: &'a Contender, cause: Option<&'a str>) -> Fields<'a> {
+    Fields {
+        lock: Some(lock),
+        owner: contender.owner.as_deref(),
+        token: contender.token,
+        cause,
+        ..Fields::default()
+    }
+}

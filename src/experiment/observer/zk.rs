@@ -1,0 +1,210 @@
+//! Observes ZooKeeper: a persistent recursive watch on the locks, the contenders' creation and session, and the
+//! leader's list of living sessions where a contender went unasked.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use harness_workloads::zk::{owner_name, sequence_of};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::{sleep, timeout};
+use zookeeper_client::{Acls, AddWatchMode, Client, CreateMode, EventType, PersistentWatcher, Stat};
+
+use super::queue::{Contender, Queues};
+use super::{Addresses, Sight, Unasked};
+use crate::clock::monotonic_ns;
+use crate::limits::PROBE;
+
+/// The parent of every lock's node.
+const LOCKS_PATH: &str = "/harness";
+/// The observer's session outlives any fault.
+const SESSION: Duration = Duration::from_secs(30);
+/// How often the server is asked whether it is there, and how long it may take for the answer.
+const BEAT: Duration = Duration::from_millis(50);
+/// How long a new connection may take before another one is tried.
+const REOPEN: Duration = Duration::from_secs(2);
+const SILENCE: Duration = Duration::from_millis(150);
+
+pub struct Zk {
+    addresses: Addresses,
+    client: Client,
+    watcher: PersistentWatcher,
+}
+
+impl Zk {
+    pub async fn connect(addresses: Addresses) -> Result<Self, String> {
+        let (client, watcher) = open(&addresses)
+            .await
+            .map_err(|error| format!("the observer: {error}"))?;
+        Ok(Self {
+            addresses,
+            client,
+            watcher,
+        })
+    }
+
+    pub async fn run(mut self, sight: Sight) {
+        let mut queues = Queues::default();
+        loop {
+            self.catch_up(&mut queues, &sight).await;
+            self.watch(&mut queues, &sight).await;
+            (self.client, self.watcher) = loop {
+                match timeout(REOPEN, open(&self.addresses)).await {
+                    Ok(Ok(opened)) => break opened,
+                    _ => sight.lost_its_connection().await,
+                }
+            };
+        }
+    }
+
+    /// Records what happens until the connection is away for a moment. Events of that moment are never told, and a watch
+    /// does not always survive it, so everything known is out of sight since the server was last heard.
+    async fn watch(&mut self, queues: &mut Queues, sight: &Sight) {
+        let mut heard = monotonic_ns();
+        loop {
+            let there = tokio::select! {
+                event = self.next() => match event {
+                    None => false,
+                    Some((kind, path)) => {
+                        self.saw(kind, &path, queues, sight).await;
+                        true
+                    }
+                },
+                () = sleep(BEAT) => self.answers().await,
+            };
+            if !there {
+                break;
+            }
+            heard = monotonic_ns();
+        }
+        for (lock, contender) in queues.forget() {
+            sight.lost_sight(&lock, &contender, heard);
+        }
+    }
+
+    async fn answers(&self) -> bool {
+        matches!(timeout(SILENCE, self.client.check_stat(LOCKS_PATH)).await, Ok(Ok(_)))
+    }
+
+    /// The next event of a node; `None` when the connection went away, or the session is over.
+    async fn next(&mut self) -> Option<(EventType, String)> {
+        let event = self.watcher.changed().await;
+        match event.event_type {
+            EventType::Session => None,
+            kind => Some((kind, event.path)),
+        }
+    }
+
+    /// Reads what is there, after a connection was made.
+    async fn catch_up(&self, queues: &mut Queues, sight: &Sight) {
+        let mut there = Vec::new();
+        for lock in self.client.list_children(LOCKS_PATH).await.unwrap_or_default() {
+            let path = format!("{LOCKS_PATH}/{lock}");
+            let mut names = self.client.list_children(&path).await.unwrap_or_default();
+            // the first of them owns the lock
+            names.sort_by_key(|name| place(name));
+            for name in names {
+                there.push((lock.clone(), place(&name)));
+                self.came(&lock, &name, queues, sight).await;
+            }
+        }
+        for (lock, place) in queues.places().into_iter().filter(|known| !there.contains(known)) {
+            sight
+                .record(&lock, queues.remove(&lock, place), |_| async { Unasked::Unknown })
+                .await;
+        }
+    }
+
+    async fn saw(&self, kind: EventType, path: &str, queues: &mut Queues, sight: &Sight) {
+        let Some((lock, name)) = path
+            .strip_prefix(LOCKS_PATH)
+            .and_then(|rest| rest.strip_prefix('/')?.split_once('/'))
+        else {
+            return;
+        };
+        match kind {
+            EventType::NodeCreated => self.came(lock, name, queues, sight).await,
+            EventType::NodeDeleted => {
+                let changes = queues.remove(lock, place(name));
+                sight.record(lock, changes, |contender| self.why(contender)).await;
+            }
+            _ => {}
+        }
+    }
+
+    async fn came(&self, lock: &str, name: &str, queues: &mut Queues, sight: &Sight) {
+        if queues.contains(lock, place(name)) {
+            return;
+        }
+        let stat = self
+            .client
+            .check_stat(&format!("{LOCKS_PATH}/{lock}/{name}"))
+            .await
+            .ok()
+            .flatten();
+        let changes = queues.add(lock, place(name), contender(stat));
+        sight.record(lock, changes, |_| async { Unasked::Unknown }).await;
+    }
+
+    /// Why a node went that its owner did not delete: its session is gone, or it is not.
+    async fn why(&self, contender: Contender) -> Unasked {
+        let Some(session) = contender.owner else {
+            return Unasked::Unknown;
+        };
+        let addresses = self.addresses.borrow().clone();
+        for address in addresses {
+            let Ok(Ok(dump)) = timeout(PROBE, four_letters(address, "dump")).await else {
+                continue;
+            };
+            // only the leader knows every session
+            if dump.contains("Session Sets") {
+                let alive = dump.lines().any(|line| line.trim() == session);
+                return if alive { Unasked::Deleted } else { Unasked::Expired };
+            }
+        }
+        Unasked::Unknown
+    }
+}
+
+async fn open(addresses: &Addresses) -> Result<(Client, PersistentWatcher), zookeeper_client::Error> {
+    let cluster: Vec<String> = addresses.borrow().iter().map(ToString::to_string).collect();
+    let client = Client::connector()
+        .with_session_timeout(SESSION)
+        .with_connection_timeout(PROBE)
+        .connect(&cluster.join(","))
+        .await?;
+    let persistent = CreateMode::Persistent.with_acls(Acls::anyone_all());
+    client.mkdir(LOCKS_PATH, &persistent).await?;
+    let watcher = client.watch(LOCKS_PATH, AddWatchMode::PersistentRecursive).await?;
+    Ok((client, watcher))
+}
+
+async fn four_letters(address: SocketAddr, word: &str) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect(address).await?;
+    stream.write_all(word.as_bytes()).await?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text).await?;
+    Ok(text)
+}
+
+/// A node without a sequence is alone.
+fn place(name: &str) -> u64 {
+    sequence_of(name).map_or(0, |sequence| sequence as u64)
+}
+
+fn contender(stat: Option<Stat>) -> Contender {
+    stat.map_or_else(Contender::default, |stat| Contender {
+        owner: Some(owner_name(stat.ephemeral_owner)),
+        token: Some(stat.czxid as u64),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_lock_is_below_the_watched_node() {
+        assert_eq!(harness_workloads::zk::lock_path("l0"), format!("{LOCKS_PATH}/l0"));
+    }
+}

@@ -1,0 +1,104 @@
+//! What an experiment begins with, made from its configuration: links, what clients are told, how they are started, and
+//! the header of the history.
+
+use harness_checkers::history::event::{Bounds, FORMAT, Header, Promises, VERSION, Wakes};
+use harness_workloads::protocol::Open;
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use serde_json::Map;
+
+use super::child::Start;
+use super::{ExperimentError, Setting};
+use crate::cluster::Cluster;
+use crate::config::{Clients, Config};
+use crate::faults::Links;
+use crate::network::Proxy;
+
+pub fn links(config: &Config, cluster: &Cluster) -> Result<(Proxy, Links), ExperimentError> {
+    let proxy = Proxy::start().map_err(ExperimentError::Link)?;
+    let mut seeds = ChaCha8Rng::seed_from_u64(config.seed ^ 0x11_4b5);
+    let mut links = Links::new();
+    for client in 0..config.clients {
+        for (server, node) in cluster.nodes.iter().enumerate() {
+            let name = format!("c{client}->{}", node.name);
+            let link = proxy
+                .link(name, node.address, seeds.random())
+                .map_err(ExperimentError::Link)?;
+            links.insert((client, server as u32), link);
+        }
+    }
+    Ok((proxy, links))
+}
+
+/// What each client is told: its own links, beginning with another server each, so that the load spreads.
+pub fn opens(config: &Config, links: &Links) -> Vec<Open> {
+    let endpoints = |client: u32| {
+        let server = |offset| (client + offset) % config.nodes;
+        (0..config.nodes)
+            .map(|offset| links[&(client, server(offset))].listen().to_string())
+            .collect()
+    };
+    let lease_ms = config.lease.as_millis() as u64;
+    let open = |client| Open {
+        backend: config.backend.name().to_owned(),
+        endpoints: endpoints(client),
+        lease_ms,
+    };
+    (0..config.clients).map(open).collect()
+}
+
+/// The command line of a child process.
+pub fn start(config: &Config) -> Start {
+    match &config.who {
+        Clients::Foreign(command) => Start {
+            program: "sh".into(),
+            args: vec!["-c".into(), command.clone()],
+        },
+        Clients::Recipe(options) => {
+            let own = std::env::current_exe().map_or_else(|_| "harness".into(), |path| path.display().to_string());
+            let mut args = vec!["client".to_owned()];
+            args.extend(["--recipe".to_owned(), options.recipe.name.to_owned()]);
+            args.extend(["--holder".to_owned(), options.holder.to_string()]);
+            args.extend(["--guid".to_owned(), if options.guid { "on" } else { "off" }.to_owned()]);
+            args.extend(["--interval".to_owned(), format!("{}us", options.interval.as_micros())]);
+            if options.reentrant {
+                args.push("--reentrant".to_owned());
+            }
+            Start { program: own, args }
+        }
+    }
+}
+
+pub fn header(setting: &Setting<'_>) -> Header {
+    let config = setting.config;
+    let promises = match &config.who {
+        Clients::Foreign(_) => Promises::default(),
+        Clients::Recipe(options) => Promises {
+            wakes: match options.recipe.wakes {
+                harness_workloads::Wakes::Notified => Some(Wakes::Notified),
+                harness_workloads::Wakes::Polls => Some(Wakes::Polls),
+                harness_workloads::Wakes::Unsaid => None,
+            },
+            fifo: options.recipe.fifo,
+            tokens: options.recipe.tokens,
+        },
+    };
+    let bounds = Bounds {
+        herd: Some(config.herd_limit),
+        progress_ms: Some(config.progress_bound.as_millis() as u64),
+        silent_ms: Some(config.lease.as_millis() as u64),
+        passed_over: None,
+    };
+    Header {
+        format: FORMAT.to_owned(),
+        version: VERSION,
+        run: setting.run.to_owned(),
+        model: "mutex".to_owned(),
+        locks: config.lock_names(),
+        lease_ms: Some(config.lease.as_millis() as u64),
+        recipe: Some(config.recipe_name().to_owned()),
+        promises,
+        bounds,
+        extra: Map::new(),
+    }
+}

@@ -1,0 +1,279 @@
+//! The recorder: one clock, one writer, and a history that reaches the disk as it grows.
+//!
+//! A line is stamped and numbered under one lock, so the order of the file is the order of the stamps. Writing to disk is
+//! a thread's work of its own and holds nobody back, until more waits than `limits::RECORDER_BUFFER`.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use harness_checkers::history::event::{Fields, Header, Kind, Line, Process};
+use serde_json::{Map, Value};
+
+use crate::clock::{Origin, monotonic_ns};
+use crate::limits::{RECORDER_BUFFER, RECORDER_FLUSH};
+
+/// How often a run asks whether the disk still takes its history.
+const FAILURE_LOOK: Duration = Duration::from_millis(100);
+
+#[derive(Default)]
+struct Buffer {
+    bytes: Vec<u8>,
+    lines: u64,
+    closed: bool,
+    failed: Option<io::Error>,
+}
+
+struct Shared {
+    buffer: Mutex<Buffer>,
+    /// Told when bytes were taken from the buffer, and when the recorder closes.
+    moved: Condvar,
+}
+
+/// Writes the history of one run. Clones write to the same one.
+#[derive(Clone)]
+pub struct Recorder {
+    shared: Arc<Shared>,
+    origin: Origin,
+}
+
+/// The writer's end: closing it puts everything on disk.
+pub struct Closer {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Starts a history at `path` with its header as line 1.
+pub fn start(path: &Path, header: &Header) -> io::Result<(Recorder, Closer)> {
+    let file = File::create(path)?;
+    let mut bytes = serde_json::to_vec(header)?;
+    bytes.push(b'\n');
+    let shared = Arc::new(Shared {
+        buffer: Mutex::new(Buffer {
+            bytes,
+            ..Buffer::default()
+        }),
+        moved: Condvar::new(),
+    });
+    let writing = Arc::clone(&shared);
+    let thread = std::thread::Builder::new()
+        .name("recorder".into())
+        .spawn(move || write(&writing, file))?;
+    let closer = Closer {
+        shared: Arc::clone(&shared),
+        thread: Some(thread),
+    };
+    Ok((
+        Recorder {
+            shared,
+            origin: Origin::now(),
+        },
+        closer,
+    ))
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Buffer> {
+        self.buffer.lock().expect("no one panics while recording a line")
+    }
+}
+
+fn write(shared: &Shared, mut file: File) {
+    let mut taken = Vec::new();
+    loop {
+        let mut buffer = shared.lock();
+        if buffer.bytes.is_empty() && !buffer.closed {
+            buffer = shared
+                .moved
+                .wait_timeout(buffer, RECORDER_FLUSH)
+                .expect("no one panics while recording a line")
+                .0;
+        }
+        std::mem::swap(&mut taken, &mut buffer.bytes);
+        let closed = buffer.closed;
+        drop(buffer);
+        shared.moved.notify_all();
+        if let Err(error) = file.write_all(&taken) {
+            // nothing more is kept: whoever waits for room must go on, and the run ends
+            let mut buffer = shared.lock();
+            buffer.failed.get_or_insert(error);
+            buffer.bytes = Vec::new();
+            drop(buffer);
+            shared.moved.notify_all();
+            return;
+        }
+        let idle = taken.is_empty();
+        taken.clear();
+        if closed && idle {
+            return;
+        }
+        if !closed {
+            std::thread::sleep(RECORDER_FLUSH);
+        }
+    }
+}
+
+impl Recorder {
+    /// Records an operation's call or reply, stamped now. Returns its time.
+    pub fn operation(&self, process: u32, client: u32, kind: Kind, f: &str, fields: Fields<'_>) -> u64 {
+        self.line(
+            Process::Client(process),
+            Some(client),
+            kind,
+            f,
+            fields,
+            Map::new(),
+            None,
+        )
+    }
+
+    /// Records a signal; `at` is a reading of `CLOCK_MONOTONIC` by whoever raised it.
+    pub fn signal(&self, process: Process, client: Option<u32>, f: &str, fields: Fields<'_>, at: Option<u64>) -> u64 {
+        self.line(process, client, Kind::Signal, f, fields, Map::new(), at)
+    }
+
+    /// Records what the fault schedule did.
+    pub fn nemesis(&self, f: &str, extra: Map<String, Value>) -> u64 {
+        self.line(Process::Nemesis, None, Kind::Info, f, Fields::default(), extra, None)
+    }
+
+    /// Waits until the disk takes no more, and tells why.
+    pub async fn failed(&self) -> String {
+        loop {
+            if let Some(error) = &self.shared.lock().failed {
+                return error.to_string();
+            }
+            tokio::time::sleep(FAILURE_LOOK).await;
+        }
+    }
+
+    /// Whether a reading of `CLOCK_MONOTONIC` can be of this run.
+    pub fn is_of_this_run(&self, reading: u64) -> bool {
+        self.origin.since_ns(reading) > 0 && reading <= monotonic_ns()
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the columns of a line")]
+    fn line(
+        &self,
+        process: Process,
+        client: Option<u32>,
+        kind: Kind,
+        f: &str,
+        fields: Fields<'_>,
+        extra: Map<String, Value>,
+        at: Option<u64>,
+    ) -> u64 {
+        let mut buffer = self.shared.lock();
+        while buffer.bytes.len() > RECORDER_BUFFER && buffer.failed.is_none() {
+            buffer = self
+                .shared
+                .moved
+                .wait(buffer)
+                .expect("no one panics while recording a line");
+        }
+        if buffer.failed.is_some() {
+            return self.origin.elapsed_ns();
+        }
+        buffer.lines += 1;
+        let now = self.origin.elapsed_ns();
+        let time = at.map_or(now, |at| self.origin.since_ns(at).min(now));
+        let line = Line {
+            index: buffer.lines,
+            time,
+            process,
+            client,
+            kind,
+            f,
+            fields,
+            extra,
+        };
+        serde_json::to_writer(&mut buffer.bytes, &line).expect("a line is plain data");
+        buffer.bytes.push(b'\n');
+        time
+    }
+}
+
+impl Closer {
+    /// Puts everything that was recorded on disk. The error is the first one that the disk gave.
+    pub fn close(mut self) -> io::Result<()> {
+        self.finish();
+        match self.shared.lock().failed.take() {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    fn finish(&mut self) {
+        self.shared.lock().closed = true;
+        self.shared.moved.notify_all();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Closer {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header() -> Header {
+        serde_json::from_str(r#"{"format":"harness-history","version":1}"#).unwrap()
+    }
+
+    #[test]
+    fn lines_are_numbered_in_the_order_of_their_stamps_whoever_writes_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("history.jsonl");
+        let (recorder, closer) = start(&path, &header()).unwrap();
+        std::thread::scope(|scope| {
+            for process in 0..4 {
+                let recorder = recorder.clone();
+                scope.spawn(move || {
+                    for _ in 0..500 {
+                        recorder.operation(process, process, Kind::Invoke, "acquire", Fields::default());
+                    }
+                });
+            }
+        });
+        closer.close().unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let lines: Vec<Value> = text
+            .lines()
+            .skip(1)
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        assert_eq!(lines.len(), 2000);
+        for (position, line) in lines.iter().enumerate() {
+            assert_eq!(line["index"], position as u64 + 1);
+        }
+        let times: Vec<u64> = lines.iter().map(|line| line["time"].as_u64().unwrap()).collect();
+        assert!(times.is_sorted());
+    }
+
+    #[test]
+    fn a_signal_keeps_the_reading_of_the_clock_that_it_came_with() {
+        let folder = tempfile::tempdir().unwrap();
+        let (recorder, _closer) = start(&folder.path().join("h"), &header()).unwrap();
+        let raised = monotonic_ns();
+        let between = recorder.operation(1, 1, Kind::Invoke, "release", Fields::default());
+        let time = recorder.signal(Process::Client(1), Some(1), "lost", Fields::default(), Some(raised));
+        assert!(time <= between);
+    }
+
+    #[test]
+    fn a_full_disk_is_an_error_and_not_a_shorter_history() {
+        let (recorder, closer) = start(Path::new("/dev/full"), &header()).unwrap();
+        recorder.operation(1, 1, Kind::Invoke, "acquire", Fields::default());
+        let error = closer.close().unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+    }
+}

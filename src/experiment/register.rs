@@ -1,0 +1,65 @@
+//! The guarded register: what an application keeps behind its lock. It lives here, not in a server, so it tells exactly
+//! what the lock let through.
+//!
+//! There are two side by side. The plain one takes every write; the fenced one takes a write only if no higher token
+//! wrote before, and so shows whether checking tokens would have saved the data.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+
+use harness_checkers::history::event::Fenced;
+
+#[derive(Debug, Default, Clone, Copy)]
+struct Cell {
+    plain: u64,
+    highest_token: u64,
+}
+
+#[derive(Debug, Default)]
+pub struct Register {
+    cells: Mutex<HashMap<String, Cell>>,
+}
+
+impl Register {
+    /// The plain value.
+    pub fn read(&self, lock: &str) -> u64 {
+        self.with(lock, |cell| cell.plain)
+    }
+
+    /// Writes both; returns what the fenced one did, if the writer has a token.
+    pub fn write(&self, lock: &str, value: u64, token: Option<u64>) -> Option<Fenced> {
+        self.with(lock, |cell| {
+            cell.plain = value;
+            let token = token?;
+            if token < cell.highest_token {
+                return Some(Fenced::Refused);
+            }
+            cell.highest_token = token;
+            Some(Fenced::Accepted)
+        })
+    }
+
+    fn with<T>(&self, lock: &str, then: impl FnOnce(&mut Cell) -> T) -> T {
+        let mut cells = self.cells.lock().expect("no one panics while holding the register");
+        match cells.get_mut(lock) {
+            Some(cell) => then(cell),
+            None => then(cells.entry(lock.to_owned()).or_default()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stale_token_is_refused_by_the_fenced_register_and_taken_by_the_plain_one() {
+        let register = Register::default();
+        assert_eq!(register.write("l0", 1, Some(41)), Some(Fenced::Accepted));
+        assert_eq!(register.write("l0", 2, Some(42)), Some(Fenced::Accepted));
+        assert_eq!(register.write("l0", 2, Some(41)), Some(Fenced::Refused));
+        assert_eq!(register.write("l0", 3, None), None);
+        assert_eq!(register.read("l0"), 3);
+        assert_eq!(register.read("l1"), 0);
+    }
+}

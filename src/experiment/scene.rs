@@ -1,0 +1,210 @@
+//! The phases of an experiment: control, warm-up, faults, calm, end; with servers, links and clients in place.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use serde_json::{Map, json};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::crew::Crew;
+use super::driver::{Driver, Work};
+use super::stage::Stage;
+use super::{ExperimentError, Setting, observer, pulse, schedule};
+use crate::cluster::Census;
+use crate::event::Event;
+use crate::faults::Field;
+use crate::limits::CLIENT_OPEN;
+
+/// How often the calm phase looks whether everybody had their turn.
+const LOOK: Duration = Duration::from_millis(50);
+/// How long a run that was stopped may take to heal.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// The phases, with everything in place.
+pub struct Scene<'a> {
+    pub setting: &'a Setting<'a>,
+    pub stage: Arc<Stage>,
+    pub crew: Arc<Crew>,
+    pub field: Arc<Field>,
+    pub census: Census,
+}
+
+impl Scene<'_> {
+    /// Plays all phases, with the observer watching.
+    pub async fn play(
+        &self,
+        addresses: watch::Receiver<Vec<std::net::SocketAddr>>,
+        interrupted: &mut bool,
+    ) -> Result<(), ExperimentError> {
+        let starting = observer::start(self.setting.config.backend, addresses, Arc::clone(&self.stage));
+        let late = || format!("the observer did not connect within {}s", CLIENT_OPEN.as_secs());
+        let started = timeout(CLIENT_OPEN, starting).await.unwrap_or_else(|_| Err(late()));
+        let _observer = started.map_err(ExperimentError::Clients)?;
+        let _pulse = pulse::start(self.setting.plan, Arc::clone(&self.stage), self.census.clone());
+        let mut interrupt = self.setting.interrupt.clone();
+        let phases = async {
+            self.crew.open(&self.stage).await.map_err(ExperimentError::Clients)?;
+            self.phases().await
+        };
+        let mut phases = std::pin::pin!(phases);
+        let outcome = tokio::select! {
+            biased;
+            _ = interrupt.wait_for(|wanted| *wanted) => {
+                *interrupted = true;
+                Ok(())
+            }
+            why = self.stage.failed() => Err(ExperimentError::Clients(why)),
+            why = self.stage.recorder.failed() => {
+                Err(ExperimentError::Write { path: self.setting.folder.history(), why })
+            }
+            outcome = &mut phases => return outcome,
+        };
+        self.stage.stop();
+        // windows that are open heal and say so, and clients give back what they hold
+        let _ = timeout(GRACE, phases).await;
+        outcome
+    }
+
+    async fn phases(&self) -> Result<(), ExperimentError> {
+        self.phase("control", json!({ "each": self.setting.config.each }));
+        let drivers = self.drivers();
+        let (weathered, drivers) = match self.setting.config.each {
+            Some(each) => (self.turns(each).await, drivers),
+            None => (self.weather().await, drivers),
+        };
+        let stopped = *self.stage.stopping().borrow();
+        self.stage.stop();
+        // clients give back what they hold
+        let patience = self.setting.config.lease * 2 + Duration::from_secs(1);
+        let _ = timeout(patience, schedule::all(drivers)).await;
+        let unfinished = weathered?;
+        if stopped {
+            return Err(ExperimentError::Stopped);
+        }
+        self.phase("end", json!({ "unfinished": unfinished }));
+        Ok(())
+    }
+
+    /// Every client has its turns, within the time. Returns those who had not.
+    async fn turns(&self, each: u32) -> Result<Vec<String>, ExperimentError> {
+        let end = Instant::now() + self.setting.plan.phases.control;
+        loop {
+            self.elapse(LOOK).await?;
+            let waiting = self.below(std::iter::repeat(u64::from(each)));
+            let holding = !self.stage.holders.all().is_empty();
+            if (waiting.is_empty() && !holding) || Instant::now() >= end {
+                return Ok(waiting);
+            }
+        }
+    }
+
+    /// Control, warm-up, faults, calm. Returns the clients that did not acquire in the calm.
+    async fn weather(&self) -> Result<Vec<String>, ExperimentError> {
+        let plan = self.setting.plan;
+        self.elapse(plan.phases.control).await?;
+        let acquired = self.acquired();
+        if acquired == 0 {
+            let said = self.stage.tally.last_error();
+            return Err(ExperimentError::Control {
+                after: plan.phases.control,
+                said,
+            });
+        }
+        self.phase("warm-up", json!({ "control_acquires": acquired }));
+        self.elapse(plan.phases.warm_up).await?;
+        self.phase("faults", json!({ "windows": plan.windows.len() }));
+        let faults_end = Instant::now() + plan.phases.faults;
+        schedule::run(plan, &self.field, &self.stage).await;
+        self.elapse(faults_end.saturating_duration_since(Instant::now()))
+            .await?;
+        self.calm().await
+    }
+
+    /// Fair weather, until its time is over and everybody acquired, or until the bound for that. Returns those who did not.
+    async fn calm(&self) -> Result<Vec<String>, ExperimentError> {
+        let config = self.setting.config;
+        self.phase("calm", json!({}));
+        let before: Vec<u64> = self
+            .crew
+            .clients()
+            .map(|(_, client)| client.acquired.load(Relaxed))
+            .collect();
+        let started = Instant::now();
+        let planned = self.setting.plan.phases.calm;
+        // somebody may have begun to wait just before the calm
+        let at_most = planned.max(config.progress_bound + config.wait);
+        loop {
+            self.elapse(LOOK).await?;
+            let waiting = self.below(before.iter().map(|before| before + 1));
+            if started.elapsed() >= at_most || (waiting.is_empty() && started.elapsed() >= planned) {
+                return Ok(waiting);
+            }
+        }
+    }
+
+    /// The clients that acquired less often than they should have, in the order of the clients.
+    fn below(&self, wanted: impl Iterator<Item = u64>) -> Vec<String> {
+        let short = self
+            .crew
+            .clients()
+            .zip(wanted)
+            .filter(|((_, client), wanted)| client.acquired.load(Relaxed) < *wanted);
+        short.map(|((_, client), _)| format!("c{}", client.number)).collect()
+    }
+
+    fn drivers(&self) -> JoinSet<()> {
+        let config = self.setting.config;
+        let work = Arc::new(Work {
+            locks: config.lock_names(),
+            hold: config.hold,
+            wait: config.wait,
+            patience: config.lease * 2 + Duration::from_secs(5),
+            each: config.each,
+        });
+        let mut seeds = ChaCha8Rng::seed_from_u64(config.seed);
+        let mut drivers = JoinSet::new();
+        for (seat, client) in self.crew.clients() {
+            let driver = Driver {
+                client: Arc::clone(client),
+                seat: Arc::clone(seat),
+                crew: Arc::clone(&self.crew),
+                stage: Arc::clone(&self.stage),
+                work: Arc::clone(&work),
+                rng: ChaCha8Rng::seed_from_u64(seeds.random()),
+            };
+            drivers.spawn(driver.run());
+        }
+        drivers
+    }
+
+    fn acquired(&self) -> u64 {
+        self.stage.tally.acquires.load(Relaxed)
+    }
+
+    /// Lets time pass; ends early with the reason when the run cannot go on, or was stopped.
+    async fn elapse(&self, time: Duration) -> Result<(), ExperimentError> {
+        let mut stop = self.stage.stopping();
+        tokio::select! {
+            _ = stop.wait_for(|stop| *stop) => Err(ExperimentError::Stopped),
+            () = sleep(time) => Ok(()),
+        }
+    }
+
+    fn phase(&self, name: &'static str, facts: serde_json::Value) {
+        let mut extra = Map::new();
+        extra.insert("phase".into(), name.into());
+        extra.extend(facts.as_object().cloned().unwrap_or_default());
+        self.stage.recorder.nemesis("phase", extra);
+        let text = match name {
+            "warm-up" => format!("control passed, {} acquires", self.acquired()),
+            "calm" => "faults over; calm, until everybody acquired".to_owned(),
+            other => other.to_owned(),
+        };
+        self.stage.progress.send(Event::Phase { name, text });
+    }
+}

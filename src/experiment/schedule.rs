@@ -1,0 +1,182 @@
+//! The fault windows: opened on time, aimed when they open, healed whatever happens, and written down with what they did.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
+
+use super::aim::{Aimed, aim};
+use super::stage::Stage;
+use crate::event::Event;
+use crate::evidence::Evidence;
+use crate::faults::{Field, Means, Open};
+use crate::plan::{Plan, Window};
+
+/// Runs every window of the plan, from now. Windows that overlap run side by side.
+pub async fn run(plan: &Plan, field: &Arc<Field>, stage: &Arc<Stage>) {
+    let start = Instant::now();
+    let mut running = JoinSet::new();
+    for window in &plan.windows {
+        let strike = One {
+            window: window.clone(),
+            works: plan.struck_holder_works,
+            field: Arc::clone(field),
+            stage: Arc::clone(stage),
+        };
+        running.spawn(strike.run(start));
+    }
+    all(running).await;
+}
+
+/// Waits for every task. A panic in one is a bug of ours and goes on here.
+pub async fn all(mut tasks: JoinSet<()>) {
+    while let Some(ended) = tasks.join_next().await {
+        if let Err(error) = ended
+            && error.is_panic()
+        {
+            std::panic::resume_unwind(error.into_panic());
+        }
+    }
+}
+
+struct One {
+    window: Window,
+    works: Duration,
+    field: Arc<Field>,
+    stage: Arc<Stage>,
+}
+
+impl One {
+    async fn run(self, start: Instant) {
+        if self.stopped_before(start + self.window.start).await {
+            return;
+        }
+        let aimed = match aim(
+            &self.window.strike,
+            self.works,
+            &self.stage,
+            self.field.servers.leader(),
+        )
+        .await
+        {
+            Ok(aimed) => aimed,
+            Err(why) => return self.missed(why),
+        };
+        let opened = Instant::now();
+        let before = Seen::now(&self.stage);
+        let holding: Vec<u32> = self.stage.holders.all().into_iter().map(|(client, _)| client).collect();
+        let mut open = self
+            .window
+            .strike
+            .open(self.window.number, &self.field, &aimed.target)
+            .await;
+        if open.is_empty() {
+            return self.missed("its process was not running");
+        }
+        self.write_start(&open, &aimed);
+        let struck = open.clients.clone();
+        let stopped = self.last(&mut open, opened + self.window.length).await;
+        let mut evidence = open.heal(opened.elapsed(), !stopped).await;
+        if matches!(self.window.strike.means, Means::Clients(_)) {
+            evidence.holders = struck.iter().filter(|client| holding.contains(client)).count() as u64;
+        }
+        self.write_heal(evidence, before, &aimed.title, opened.elapsed());
+    }
+
+    /// Lets a window last until it is `due` and has done what it does; returns whether the run stops.
+    async fn last(&self, open: &mut Open, due: Instant) -> bool {
+        let mut stop = self.stage.stopping();
+        tokio::select! {
+            _ = stop.wait_for(|stop| *stop) => true,
+            _ = async { tokio::join!(open.act(), sleep_until(due)) } => false,
+        }
+    }
+
+    /// Waits; returns at once, and says so, when the run stops.
+    async fn stopped_before(&self, due: Instant) -> bool {
+        let mut stop = self.stage.stopping();
+        tokio::select! {
+            _ = stop.wait_for(|stop| *stop) => true,
+            () = sleep_until(due) => false,
+        }
+    }
+
+    fn missed(&self, why: &str) {
+        let start = object(json!({
+            "window": self.window.number, "phase": "start", "title": self.window.strike.title, "targets": [],
+        }));
+        self.stage.recorder.nemesis(self.window.fault, start);
+        let mut heal = object(json!({ "window": self.window.number, "phase": "heal", "missed": why }));
+        heal.insert("evidence".into(), json!(Evidence::default()));
+        self.stage.recorder.nemesis(self.window.fault, heal);
+        let text = format!("window {}: {why}, so there was nobody to strike", self.window.number);
+        self.stage.progress.send(Event::Note(text));
+    }
+
+    fn write_start(&self, open: &Open, aimed: &Aimed) {
+        let title = &aimed.title;
+        let mut start = object(json!({
+            "window": self.window.number, "phase": "start", "title": title, "targets": open.targets(), "cut": open.links(),
+        }));
+        if let Some(holder) = aimed.holder {
+            start.insert("holder".into(), json!(format!("c{holder}")));
+            start.insert("holder_works_ms".into(), json!(self.works.as_millis() as u64));
+        }
+        self.stage.recorder.nemesis(self.window.fault, start);
+        self.stage.progress.send(Event::WindowOpened {
+            number: self.window.number,
+            title: self.headline(title),
+        });
+    }
+
+    fn write_heal(&self, evidence: Evidence, before: Seen, title: &str, lasted: Duration) {
+        let after = Seen::now(&self.stage);
+        let mut facts = object(json!(evidence));
+        facts.insert("locks_lost".into(), json!(after.lost - before.lost));
+        facts.insert("acquires".into(), json!(after.acquires - before.acquires));
+        facts.insert("unknown".into(), json!(after.unknown - before.unknown));
+        let mut heal = object(json!({ "window": self.window.number, "phase": "heal", "evidence": facts }));
+        if let Some(demand) = self.window.strike.demand {
+            heal.insert("demand".into(), json!(demand));
+        }
+        self.stage.recorder.nemesis(self.window.fault, heal);
+        self.stage.progress.send(Event::WindowHealed {
+            number: self.window.number,
+            title: self.headline(title),
+            lasted,
+            evidence: evidence.in_words(),
+        });
+    }
+
+    fn headline(&self, title: &str) -> String {
+        format!("{} {}   {title}", self.window.fault, self.window.number)
+    }
+}
+
+/// What the clients had seen at some moment.
+#[derive(Clone, Copy)]
+struct Seen {
+    lost: u64,
+    acquires: u64,
+    unknown: u64,
+}
+
+impl Seen {
+    fn now(stage: &Stage) -> Self {
+        use std::sync::atomic::Ordering::Relaxed;
+        Self {
+            lost: stage.tally.lost.load(Relaxed),
+            acquires: stage.tally.acquires.load(Relaxed),
+            unknown: stage.tally.unknown.load(Relaxed),
+        }
+    }
+}
+
+fn object(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(map) => map,
+        _ => unreachable!("only objects are made here"),
+    }
+}

@@ -1,0 +1,128 @@
+//! What everybody in an experiment shares: the recorder, the register, who holds, what to show, and the way to stop.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use super::holders::Holders;
+use super::recorder::Recorder;
+use super::register::Register;
+use crate::event::Progress;
+
+/// Latencies that the live view looks back on.
+const RECENT: usize = 2000;
+
+pub struct Stage {
+    pub recorder: Recorder,
+    pub register: Register,
+    pub holders: Holders,
+    pub tally: Tally,
+    pub progress: Progress,
+    stop: watch::Sender<bool>,
+    /// Why the run cannot go on, once it cannot.
+    fatal: watch::Sender<Option<String>>,
+}
+
+/// Counters for the eyes; verdicts come from the history.
+#[derive(Debug, Default)]
+pub struct Tally {
+    pub acquires: AtomicU64,
+    pub unknown: AtomicU64,
+    pub refused: AtomicU64,
+    pub waiting: AtomicI64,
+    pub lost: AtomicU64,
+    recent: Mutex<VecDeque<Duration>>,
+    /// The last thing a client said when it could not acquire.
+    last_error: Mutex<Option<String>>,
+}
+
+impl Stage {
+    pub fn new(recorder: Recorder, progress: Progress) -> Self {
+        Self {
+            recorder,
+            register: Register::default(),
+            holders: Holders::default(),
+            tally: Tally::default(),
+            progress,
+            stop: watch::channel(false).0,
+            fatal: watch::channel(None).0,
+        }
+    }
+
+    /// Turns `true` when clients should finish what they hold and start nothing new.
+    pub fn stopping(&self) -> watch::Receiver<bool> {
+        self.stop.subscribe()
+    }
+
+    pub fn stop(&self) {
+        self.stop.send_replace(true);
+    }
+
+    /// The run cannot go on. The first reason is the one that is told.
+    pub fn fail(&self, why: String) {
+        self.fatal.send_if_modified(|fatal| {
+            let first = fatal.is_none();
+            fatal.get_or_insert(why);
+            first
+        });
+        self.stop();
+    }
+
+    /// Waits until the run cannot go on, and tells why.
+    pub async fn failed(&self) -> String {
+        let mut fatal = self.fatal.subscribe();
+        let why = fatal
+            .wait_for(Option::is_some)
+            .await
+            .expect("the stage holds the sender");
+        why.clone().unwrap_or_default()
+    }
+
+    pub fn failure(&self) -> Option<String> {
+        self.fatal.borrow().clone()
+    }
+}
+
+impl Tally {
+    pub fn acquired(&self, after: Duration) {
+        self.acquires.fetch_add(1, Relaxed);
+        let mut recent = self.recent.lock().expect("no one panics while holding the latencies");
+        if recent.len() == RECENT {
+            recent.pop_front();
+        }
+        recent.push_back(after);
+    }
+
+    pub fn said(&self, error: &str) {
+        *self.last_error.lock().expect("no one panics while holding an error") = Some(error.to_owned());
+    }
+
+    pub fn last_error(&self) -> Option<String> {
+        self.last_error
+            .lock()
+            .expect("no one panics while holding an error")
+            .clone()
+    }
+
+    /// The median and the 99th percentile of the recent latencies.
+    pub fn percentiles(&self) -> (Duration, Duration) {
+        let mut recent: Vec<Duration> = self
+            .recent
+            .lock()
+            .expect("no one panics while holding the latencies")
+            .iter()
+            .copied()
+            .collect();
+        recent.sort_unstable();
+        let at = |share: f64| {
+            recent
+                .get((recent.len() as f64 * share) as usize)
+                .copied()
+                .unwrap_or_default()
+        };
+        (at(0.5), at(0.99))
+    }
+}

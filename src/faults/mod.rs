@@ -1,0 +1,161 @@
+//! Faults: each is planned purely from the cluster's shape and the seed, and heals when its guard is dropped.
+//!
+//! One file a fault. To add one, write its file and its line in [`FAULTS`]: the flag, the list, the help and the plan
+//! follow from it. A strike acts on links, on the processes of clients or on servers: its [`Means`] say which and how.
+
+mod field;
+mod flaky;
+mod kill;
+mod latency;
+mod open;
+mod partition;
+mod pause;
+mod reset;
+mod server;
+mod servers;
+mod slow;
+mod strike;
+
+pub use field::{ClientProcess, Field, Hosts, Links};
+pub use open::Open;
+pub use strike::{ClientBlow, Demand, Means, OnLinks, ServerBlow, Strike, Target};
+
+use std::time::Duration;
+
+use rand_chacha::ChaCha8Rng;
+
+use crate::network::Behaviour;
+
+/// What can be struck.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shape {
+    pub clients: u32,
+    pub servers: u32,
+    pub lease: Duration,
+}
+
+pub trait Fault: Sync {
+    /// As it is typed.
+    fn name(&self) -> &'static str;
+
+    /// One line for lists and help.
+    fn summary(&self) -> &'static str;
+
+    /// What may stand behind `=`, for help; empty when nothing may.
+    fn argument(&self) -> &'static str;
+
+    /// Draws one strike. The same seed, shape and number give the same strike. `number` counts this fault's windows from
+    /// 0, so that a fault can go through its kinds. The error says what the argument should have been.
+    fn plan(&self, argument: Option<&str>, number: u32, shape: &Shape, rng: &mut ChaCha8Rng) -> Result<Strike, String>;
+}
+
+/// Every fault, in the order in which lists show them.
+pub const FAULTS: &[&dyn Fault] = &[
+    &partition::Partition,
+    &latency::Latency,
+    &slow::Slow,
+    &reset::Reset,
+    &flaky::Flaky,
+    &pause::PauseHolder,
+    &pause::PauseWaiter,
+    &pause::Pause,
+    &kill::KillHolder,
+    &kill::Kill,
+    &server::ServerKill,
+    &server::ServerPause,
+    &server::ServerRestart,
+];
+
+pub fn fault_named(name: &str) -> Option<&'static dyn Fault> {
+    FAULTS.iter().copied().find(|fault| fault.name() == name)
+}
+
+/// Reads `200ms`, `1.5s`, `2m`; a bare number is refused, since nobody can know its unit.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    let split = text
+        .find(|letter: char| letter.is_ascii_alphabetic())
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let seconds = match unit {
+        "us" => 1e-6,
+        "ms" => 1e-3,
+        "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3600.0,
+        _ => return Err(format!("`{text}` is not a duration such as 200ms, 1.5s or 2m")),
+    };
+    let number: f64 = number
+        .parse()
+        .map_err(|_| format!("`{text}` is not a duration such as 200ms, 1.5s or 2m"))?;
+    let longest = Duration::from_secs(365 * 24 * 3600);
+    match Duration::try_from_secs_f64(number * seconds) {
+        Ok(duration) if duration <= longest => Ok(duration),
+        _ => Err(format!("`{text}` is not a duration from 0 to a year")),
+    }
+}
+
+/// Every client's every link, with one behaviour.
+fn everywhere(behaviour: Behaviour, title: String) -> Strike {
+    Strike::on_links(Target::Everyone, behaviour, title)
+}
+
+/// Refuses an argument where none is taken.
+fn no_argument(fault: &str, argument: Option<&str>) -> Result<(), String> {
+    match argument {
+        None => Ok(()),
+        Some(argument) => Err(format!("{fault}={argument}: {fault} takes no argument")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::SeedableRng;
+
+    const SHAPE: Shape = Shape {
+        clients: 5,
+        servers: 3,
+        lease: Duration::from_secs(2),
+    };
+
+    #[test]
+    fn every_fault_plans_a_strike_that_does_something_and_the_same_seed_the_same() {
+        for fault in FAULTS {
+            for number in 0..8 {
+                let draw = |seed| {
+                    fault
+                        .plan(None, number, &SHAPE, &mut ChaCha8Rng::seed_from_u64(seed))
+                        .unwrap()
+                };
+                let strike = draw(3);
+                assert_eq!(strike, draw(3), "{}", fault.name());
+                if let Means::Links(links) = strike.means {
+                    assert!(
+                        links.reset_first || links.behaviour != Behaviour::default(),
+                        "{}",
+                        fault.name()
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_wrong_argument_is_refused_with_what_it_should_have_been() {
+        for fault in FAULTS {
+            let refused = fault
+                .plan(Some("nonsense"), 0, &SHAPE, &mut ChaCha8Rng::seed_from_u64(1))
+                .unwrap_err();
+            assert!(refused.contains("nonsense"), "{}: {refused}", fault.name());
+        }
+    }
+
+    #[test]
+    fn durations_need_a_unit() {
+        assert_eq!(parse_duration("1.5s"), Ok(Duration::from_millis(1500)));
+        assert_eq!(parse_duration("250us"), Ok(Duration::from_micros(250)));
+        assert!(parse_duration("5").unwrap_err().contains("`5`"));
+        assert!(parse_duration("-1s").is_err());
+        assert!(parse_duration("9000000000000000000s").is_err());
+    }
+}

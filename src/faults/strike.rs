@@ -1,0 +1,127 @@
+//! A planned strike: whom it is meant for, and by which means.
+
+use std::time::Duration;
+
+use serde::{Serialize, Serializer};
+
+use super::field::Field;
+use super::open::Open;
+use crate::network::Behaviour;
+
+/// Whom a strike is meant for. `Holder`, `Waiter` and `Leader` are resolved when the window opens.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Target {
+    Clients(Vec<u32>),
+    /// These servers, from 0; of links, every client's link to them.
+    Servers(Vec<u32>),
+    /// Every client's link to this server, from 0.
+    Server(u32),
+    /// Whichever client holds a lock when the window opens.
+    Holder,
+    /// Whichever client waits for a lock then.
+    Waiter,
+    /// Whichever server leads then.
+    Leader,
+    Everyone,
+}
+
+/// What is done to the target. Every means heals when the guard that it becomes is dropped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Means {
+    /// The target's links behave differently.
+    Links(OnLinks),
+    /// The target's processes are struck.
+    Clients(ClientBlow),
+    /// The target itself is struck, a server or several.
+    Servers(ServerBlow),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OnLinks {
+    pub behaviour: Behaviour,
+    /// Reset the connections there are when the window opens.
+    pub reset_first: bool,
+    /// Reset them when it heals, instead of letting them go on.
+    pub reset_on_heal: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClientBlow {
+    /// Stopped (SIGSTOP), and continued when the window heals.
+    Stop,
+    /// Killed (SIGKILL); its clients come back by themselves, as new processes of the history.
+    Kill,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ServerBlow {
+    /// Killed (SIGKILL), and started again on its data when the window heals.
+    Kill,
+    /// Stopped, and continued when the window heals.
+    Pause,
+    /// Killed and started again at once, one after the other, each when the one before it serves.
+    Restart,
+}
+
+/// What a strike must achieve for a pass to mean anything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Demand {
+    /// Whoever it struck must have been stopped for this long.
+    #[serde(rename = "stopped_ms", serialize_with = "milliseconds")]
+    pub stopped_for: Duration,
+    /// The property that no lock with a lease can keep under such a strike: where it holds, the strike missed.
+    pub breaks: &'static str,
+}
+
+/// What one window does, as planned.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Strike {
+    pub target: Target,
+    pub means: Means,
+    pub demand: Option<Demand>,
+    /// What it is, in words, without the fault's name: "holder | every server".
+    pub title: String,
+}
+
+impl Strike {
+    /// A strike on links.
+    pub fn on_links(target: Target, behaviour: Behaviour, title: String) -> Self {
+        let on_links = OnLinks {
+            behaviour,
+            reset_first: false,
+            reset_on_heal: false,
+        };
+        Self::of(target, Means::Links(on_links), title)
+    }
+
+    pub fn of(target: Target, means: Means, title: String) -> Self {
+        Self {
+            target,
+            means,
+            demand: None,
+            title,
+        }
+    }
+
+    /// Opens the window numbered `number` on `target`: the strike's own, or what it was resolved to.
+    pub async fn open(&self, number: u32, field: &Field, target: &Target) -> Open {
+        Open::new(&self.means, number, field, target).await
+    }
+
+    /// What the heal does, in one word.
+    pub fn heal(&self) -> &'static str {
+        match &self.means {
+            Means::Links(links) if links.reset_on_heal => "reset",
+            Means::Links(_) => "resume",
+            Means::Clients(ClientBlow::Stop) => "continue",
+            Means::Clients(ClientBlow::Kill) => "revive",
+            Means::Servers(ServerBlow::Kill | ServerBlow::Restart) => "start",
+            Means::Servers(ServerBlow::Pause) => "continue",
+        }
+    }
+}
+
+fn milliseconds<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u64(duration.as_millis() as u64)
+}

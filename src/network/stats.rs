@@ -1,0 +1,36 @@
+//! What a link did, counted: the evidence that a fault bit.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crate::evidence::Counts;
+
+/// Counters of one link, written by its connections and read by whoever opens and heals a fault.
+#[derive(Debug, Default)]
+pub struct Stats {
+    pub bytes: AtomicU64,
+    pub held_bytes: AtomicU64,
+    pub delayed_bytes: AtomicU64,
+    pub connections: AtomicU64,
+    pub held_connects: AtomicU64,
+    pub refused: AtomicU64,
+    pub resets: AtomicU64,
+}
+
+impl Stats {
+    pub fn read(&self) -> Counts {
+        Counts {
+            bytes: self.bytes.load(Relaxed),
+            held_bytes: self.held_bytes.load(Relaxed),
+            delayed_bytes: self.delayed_bytes.load(Relaxed),
+            connections: self.connections.load(Relaxed),
+            held_connects: self.held_connects.load(Relaxed),
+            refused: self.refused.load(Relaxed),
+            resets: self.resets.load(Relaxed),
+        }
+    }
+}
+
+/// Counts one more.
+pub fn count(counter: &AtomicU64, by: u64) {
+    counter.fetch_add(by, Relaxed);
+}

@@ -1,0 +1,262 @@
+//! The plan of an experiment: phases and fault windows, drawn from the configuration and the seed alone.
+//!
+//! The same configuration and seed give the same plan on every machine. Nothing here looks at a clock or a cluster.
+
+use std::time::Duration;
+
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use serde::{Serialize, Serializer};
+
+use crate::config::{Config, FaultRequest};
+use crate::faults::{Shape, Strike, fault_named};
+
+/// How long each phase lasts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Phases {
+    /// Fair weather, to see that the lock works here at all.
+    #[serde(serialize_with = "milliseconds", rename = "control_ms")]
+    pub control: Duration,
+    /// Fair weather, so that the first fault meets a running system.
+    #[serde(serialize_with = "milliseconds", rename = "warm_up_ms")]
+    pub warm_up: Duration,
+    /// Fault windows open and heal.
+    #[serde(serialize_with = "milliseconds", rename = "faults_ms")]
+    pub faults: Duration,
+    /// Fair weather again: every client must acquire.
+    #[serde(serialize_with = "milliseconds", rename = "calm_ms")]
+    pub calm: Duration,
+}
+
+/// One fault window.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Window {
+    /// From 1, in the order of their starts.
+    pub number: u32,
+    pub fault: &'static str,
+    /// From the start of the faults phase.
+    #[serde(serialize_with = "milliseconds", rename = "start_ms")]
+    pub start: Duration,
+    #[serde(serialize_with = "milliseconds", rename = "length_ms")]
+    pub length: Duration,
+    #[serde(serialize_with = "in_words")]
+    pub strike: Strike,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Plan {
+    pub seed: String,
+    pub phases: Phases,
+    pub windows: Vec<Window>,
+    /// For how long after a strike at the holder that holder goes on working, unless it learns that the lock is lost.
+    #[serde(serialize_with = "milliseconds", rename = "struck_holder_works_ms")]
+    pub struck_holder_works: Duration,
+}
+
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    #[error("{}s is too short for a fault window of {}s after the control phase and before the calm one\nhint: use --time {}s or more, or a shorter --lease or --window", time.as_secs_f32(), window.as_secs_f32(), needed.as_secs())]
+    TooShort {
+        time: Duration,
+        window: Duration,
+        needed: Duration,
+    },
+    #[error("{0}")]
+    Argument(String),
+}
+
+fn milliseconds<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u64(duration.as_millis() as u64)
+}
+
+fn in_words<S: Serializer>(strike: &Strike, serializer: S) -> Result<S::Ok, S::Error> {
+    serde_json::json!({ "target": strike.target, "title": strike.title, "heal": strike.heal() }).serialize(serializer)
+}
+
+/// Draws the plan of `config`.
+pub fn plan(config: &Config) -> Result<Plan, PlanError> {
+    let struck_holder_works = config.lease * 2 + Duration::from_secs(1);
+    let mut rng = ChaCha8Rng::seed_from_u64(config.seed);
+    let mut phases = phases(config);
+    let windows = if config.faults.is_empty() {
+        Vec::new()
+    } else {
+        windows(config, &phases, &mut rng)?
+    };
+    if windows.is_empty() {
+        phases.faults = config
+            .time
+            .saturating_sub(phases.control + phases.warm_up + phases.calm);
+    }
+    Ok(Plan {
+        seed: config.seed_text(),
+        phases,
+        windows,
+        struck_holder_works,
+    })
+}
+
+fn phases(config: &Config) -> Phases {
+    let seconds = Duration::from_secs;
+    if config.each.is_some() {
+        // no phases: the run ends when every client has had its turns
+        return Phases {
+            control: config.time,
+            warm_up: Duration::ZERO,
+            faults: Duration::ZERO,
+            calm: Duration::ZERO,
+        };
+    }
+    let control = (config.time / 12).clamp(Duration::from_millis(1500), seconds(5));
+    let calm = (config.time / 4).clamp(config.lease * 2 + seconds(1), (config.lease * 3).max(seconds(15)));
+    let faults = config.time.saturating_sub(control * 2 + calm);
+    Phases {
+        control,
+        warm_up: control,
+        faults,
+        calm,
+    }
+}
+
+/// How long a window lasts: longer than the lease, and than a struck holder works, so that it hurts.
+fn draw_length(config: &Config, rng: &mut ChaCha8Rng) -> Duration {
+    let drawn = rng.random_range(2.0..2.5);
+    config
+        .window
+        .unwrap_or_else(|| config.lease.mul_f64(drawn) + Duration::from_millis(500))
+}
+
+fn draw_gap(config: &Config, rng: &mut ChaCha8Rng) -> Duration {
+    config.lease.mul_f64(rng.random_range(0.5..1.0))
+}
+
+fn windows(config: &Config, phases: &Phases, rng: &mut ChaCha8Rng) -> Result<Vec<Window>, PlanError> {
+    let shape = Shape {
+        clients: config.clients,
+        servers: config.nodes,
+        lease: config.lease,
+    };
+    let mut windows = Vec::new();
+    let mut start = Duration::ZERO;
+    for slot in 0.. {
+        let length = draw_length(config, rng);
+        if start + length > phases.faults {
+            break;
+        }
+        for request in &config.faults {
+            windows.push(window(
+                request,
+                slot,
+                windows.len() as u32 + 1,
+                (start, length),
+                &shape,
+                rng,
+            )?);
+        }
+        start += length + draw_gap(config, rng);
+    }
+    if windows.is_empty() {
+        let window = config
+            .window
+            .unwrap_or(config.lease.mul_f64(2.5) + Duration::from_millis(500));
+        let others = config.time.saturating_sub(phases.faults);
+        let needed = (others + window).max(window * 3 / 2) + Duration::from_secs(1);
+        return Err(PlanError::TooShort {
+            time: config.time,
+            window,
+            needed,
+        });
+    }
+    Ok(windows)
+}
+
+fn window(
+    request: &FaultRequest,
+    slot: u32,
+    number: u32,
+    (start, length): (Duration, Duration),
+    shape: &Shape,
+    rng: &mut ChaCha8Rng,
+) -> Result<Window, PlanError> {
+    let fault =
+        fault_named(&request.name).ok_or_else(|| PlanError::Argument(format!("no fault `{}`", request.name)))?;
+    let strike = fault
+        .plan(request.argument.as_deref(), slot, shape, rng)
+        .map_err(PlanError::Argument)?;
+    Ok(Window {
+        number,
+        fault: fault.name(),
+        start,
+        length,
+        strike,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn config(seed: u64, seconds: u64, lease_ms: u64, faults: &[&str]) -> Config {
+        let mut config = Config::example();
+        config.seed = seed;
+        config.time = Duration::from_secs(seconds);
+        config.lease = Duration::from_millis(lease_ms);
+        config.faults = faults
+            .iter()
+            .map(|name| FaultRequest {
+                name: (*name).into(),
+                argument: None,
+            })
+            .collect();
+        config
+    }
+
+    proptest! {
+        #[test]
+        fn the_same_seed_gives_the_same_plan(seed: u64, seconds in 30u64..300, lease_ms in 500u64..4000) {
+            let config = config(seed, seconds, lease_ms, &["partition", "latency"]);
+            prop_assert_eq!(plan(&config), plan(&config));
+        }
+
+        #[test]
+        fn every_window_is_longer_than_the_lease_and_heals_before_the_calm(
+            seed: u64, seconds in 30u64..300, lease_ms in 500u64..4000,
+        ) {
+            let config = config(seed, seconds, lease_ms, &["partition"]);
+            let plan = plan(&config).unwrap();
+            prop_assert!(!plan.windows.is_empty());
+            for window in &plan.windows {
+                prop_assert!(window.length > config.lease);
+                prop_assert!(window.start + window.length <= plan.phases.faults);
+            }
+            for pair in plan.windows.windows(2) {
+                prop_assert!(pair[0].start + pair[0].length < pair[1].start);
+            }
+            let phases = plan.phases;
+            prop_assert_eq!(phases.control + phases.warm_up + phases.faults + phases.calm, config.time);
+        }
+    }
+
+    #[test]
+    fn the_first_partition_strikes_the_holder() {
+        for seed in 0..20 {
+            let plan = plan(&config(seed, 60, 2000, &["partition"])).unwrap();
+            assert_eq!(plan.windows[0].strike.target, crate::faults::Target::Holder);
+        }
+    }
+
+    #[test]
+    fn a_run_too_short_for_a_window_is_refused_and_the_hint_is_enough() {
+        let short = config(1, 8, 2000, &["partition"]);
+        let Err(PlanError::TooShort { needed, .. }) = plan(&short) else {
+            panic!("8s must be too short")
+        };
+        assert!(plan(&Config { time: needed, ..short }).is_ok());
+    }
+
+    #[test]
+    fn no_fault_plans_no_window() {
+        assert_eq!(plan(&config(1, 20, 2000, &[])).unwrap().windows, []);
+    }
+}

@@ -1,0 +1,229 @@
+//! The diagnosis: everything that is known of a run, in the one form that all outputs render.
+
+use std::collections::BTreeMap;
+
+use harness_checkers::{Counts, F, Finding, Findings, History, Verdict};
+use serde::{Deserialize, Serialize};
+
+use super::bite::{Bite, bite, unbroken};
+use super::drawing::{Drawing, draw};
+use crate::exit::Exit;
+use crate::store::{RunInfo, Status};
+
+pub const SCHEMA: &str = "harness-diagnosis/1";
+
+/// The answer in one word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Outcome {
+    Pass,
+    Fail,
+    Unsure,
+    Error,
+}
+
+impl Outcome {
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Pass => "PASS",
+            Self::Fail => "FAIL",
+            Self::Unsure => "UNSURE",
+            Self::Error => "ERROR",
+        }
+    }
+}
+
+/// How long acquires took that were answered `ok`, in nanoseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Latency {
+    pub p50_ns: u64,
+    pub p99_ns: u64,
+    pub max_ns: u64,
+    /// The window in which the slowest one was answered.
+    pub max_window: Option<u32>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Diagnosis {
+    pub schema: String,
+    pub outcome: Outcome,
+    pub exit: u8,
+    /// What the run was; `None` for a history that came from elsewhere.
+    pub run: Option<RunInfo>,
+    /// The folder or file to look into.
+    pub path: String,
+    pub model: String,
+    pub findings: Vec<Finding>,
+    /// Drawings of violations, by their id.
+    pub drawings: BTreeMap<String, Drawing>,
+    pub bite: Bite,
+    /// Why this is neither a pass nor a failure.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unsure: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partial: Option<String>,
+    /// Clients that did not acquire as often as they were to: each time they were asked to, or once in the calm phase.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unfinished: Vec<String>,
+    pub notes: Vec<String>,
+    pub events: u64,
+    pub operations: u64,
+    pub acquires: u64,
+    pub clients: u64,
+    pub locks: Vec<String>,
+    pub latency: Latency,
+    pub length_ns: u64,
+    pub check_ns: u64,
+}
+
+/// What is known beside the history.
+pub struct Known {
+    pub info: Option<RunInfo>,
+    pub path: String,
+    pub check_ns: u64,
+}
+
+/// Puts it all together.
+pub fn diagnose(history: &History, findings: Findings, known: Known) -> Diagnosis {
+    let planned = known.info.as_ref().map_or(0, |info| info.windows);
+    let bite = bite(history, planned);
+    let unfinished = unfinished(history);
+    let unsure = unsure(history, &findings, &bite, &unfinished);
+    let exit = exit(&findings, &unsure, known.info.as_ref());
+    // said by `partial` already
+    let notes = findings
+        .notes
+        .into_iter()
+        .filter(|note| !note.starts_with("the history is partial"))
+        .collect();
+    let holds = history.certain_holds();
+    let violations = findings.findings.iter().flat_map(|finding| &finding.violations);
+    let drawings = violations
+        .filter_map(|v| Some((v.id.clone(), draw(v, &holds, &bite.windows)?)))
+        .collect();
+    let Counts {
+        events,
+        operations,
+        acquires_ok,
+        ..
+    } = history.counts();
+    Diagnosis {
+        schema: SCHEMA.to_owned(),
+        outcome: outcome(exit),
+        exit: exit.code(),
+        run: known.info,
+        path: known.path,
+        latency: latency(history, &bite),
+        drawings,
+        partial: history.partial().map(str::to_owned),
+        unfinished,
+        unsure,
+        bite,
+        events,
+        operations,
+        acquires: acquires_ok,
+        clients: history.clients().len() as u64,
+        locks: history.locks().map(str::to_owned).collect(),
+        length_ns: history.end_ns(),
+        check_ns: known.check_ns,
+        model: findings.model,
+        findings: findings.findings,
+        notes,
+    }
+}
+
+fn exit(findings: &Findings, unsure: &[String], info: Option<&RunInfo>) -> Exit {
+    let mut exit = match findings.verdict() {
+        Verdict::Violated => Exit::Violated,
+        _ if unsure.is_empty() => Exit::Holds,
+        _ => Exit::Inconclusive,
+    };
+    match info.map(|info| info.status) {
+        Some(Status::Interrupted) => exit = exit.and(Exit::Interrupted),
+        Some(Status::Failed) => exit = exit.and(Exit::Environment),
+        _ => {}
+    }
+    exit
+}
+
+fn outcome(exit: Exit) -> Outcome {
+    match exit {
+        Exit::Violated => Outcome::Fail,
+        Exit::Holds => Outcome::Pass,
+        Exit::Inconclusive | Exit::Interrupted => Outcome::Unsure,
+        Exit::Environment | Exit::Usage | Exit::Bug => Outcome::Error,
+    }
+}
+
+fn unsure(history: &History, findings: &Findings, bite: &Bite, unfinished: &[String]) -> Vec<String> {
+    let mut reasons = Vec::new();
+    if let Some(partial) = history.partial() {
+        reasons.push(format!("the history is partial: {partial}"));
+    }
+    if !unfinished.is_empty() {
+        reasons.push(format!("{} had too few turns in fair weather", unfinished.join(" ")));
+    }
+    reasons.extend(bite.too_little.clone());
+    reasons.extend(unbroken(bite, findings));
+    let open = findings
+        .findings
+        .iter()
+        .filter(|finding| finding.verdict == Verdict::Inconclusive);
+    reasons.extend(open.map(|finding| format!("{}: {}", finding.property.name(), finding.evidence)));
+    reasons
+}
+
+fn unfinished(history: &History) -> Vec<String> {
+    let ends = history
+        .nemesis()
+        .into_iter()
+        .filter(|line| line.phase.as_deref() == Some("end"));
+    let names = ends.flat_map(|line| {
+        line.fields
+            .get("unfinished")
+            .and_then(|names| names.as_array())
+            .cloned()
+    });
+    names
+        .flatten()
+        .filter_map(|name| name.as_str().map(str::to_owned))
+        .collect()
+}
+
+fn latency(history: &History, bite: &Bite) -> Latency {
+    let mut called: BTreeMap<u32, u64> = BTreeMap::new();
+    let mut took: Vec<(u64, u64)> = Vec::new();
+    for entry in history.entries().filter(|entry| entry.f == F::Acquire) {
+        let Some(process) = entry.process_number() else {
+            continue;
+        };
+        match entry.kind {
+            harness_checkers::history::event::Kind::Invoke => {
+                called.insert(process, entry.time_ns);
+            }
+            harness_checkers::history::event::Kind::Ok => {
+                if let Some(called) = called.remove(&process) {
+                    took.push((entry.time_ns.saturating_sub(called), entry.time_ns));
+                }
+            }
+            _ => {}
+        }
+    }
+    took.sort_unstable();
+    let at = |share: f64| took.get(((took.len() as f64 * share) as usize).min(took.len().saturating_sub(1)));
+    let Some((max_ns, answered)) = took.last().copied() else {
+        return Latency::default();
+    };
+    let on = |window: &&super::bite::Bitten| {
+        window.start_ns <= answered
+            && window
+                .heal_ns
+                .is_none_or(|heal| answered.saturating_sub(max_ns) <= heal)
+    };
+    Latency {
+        p50_ns: at(0.5).map_or(0, |(took, _)| *took),
+        p99_ns: at(0.99).map_or(0, |(took, _)| *took),
+        max_ns,
+        max_window: bite.windows.iter().find(on).map(|window| window.number),
+    }
+}

@@ -1,0 +1,107 @@
+//! Numbers, times and text as people read them.
+
+use std::time::Duration;
+
+/// `11,042`
+pub fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (position, digit) in digits.chars().enumerate() {
+        if position > 0 && (digits.len() - position).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// `1 client`, `11,042 acquires`
+pub fn many(count: u64, what: &str) -> String {
+    format!("{} {what}{}", thousands(count), if count == 1 { "" } else { "s" })
+}
+
+/// `1.84s`, `3.1ms`, `41µs`: three digits that matter.
+pub fn span(nanoseconds: u64) -> String {
+    let seconds = Duration::from_nanos(nanoseconds).as_secs_f64();
+    match nanoseconds {
+        0..1_000_000 => format!("{:.0}µs", seconds * 1e6),
+        1_000_000..10_000_000 => format!("{:.1}ms", seconds * 1e3),
+        10_000_000..1_000_000_000 => format!("{:.0}ms", seconds * 1e3),
+        1_000_000_000..10_000_000_000 => format!("{seconds:.2}s"),
+        _ => format!("{seconds:.1}s"),
+    }
+}
+
+/// `13.90s`: a moment of the run.
+pub fn moment(nanoseconds: u64) -> String {
+    format!("{:.2}s", Duration::from_nanos(nanoseconds).as_secs_f64())
+}
+
+/// Breaks text into lines of at most `width` characters, at spaces.
+pub fn wrap(text: &str, width: usize) -> Vec<String> {
+    wrap_words(text.split_whitespace(), width)
+}
+
+/// Puts words into lines of at most `width` characters; no word is broken, whatever is in it.
+pub fn wrap_words<'a>(words: impl Iterator<Item = &'a str>, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in words {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+/// A word as a shell takes it.
+pub fn quoted(word: &str) -> String {
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_=./:,+@%".contains(letter);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_grouped() {
+        assert_eq!(
+            (thousands(0), thousands(999), thousands(11042)),
+            ("0".into(), "999".into(), "11,042".into())
+        );
+    }
+
+    #[test]
+    fn spans_keep_what_matters() {
+        let spans = [41_000, 3_100_000, 44_000_000, 1_840_000_000, 10_200_000_000].map(span);
+        assert_eq!(spans, ["41µs", "3.1ms", "44ms", "1.84s", "10.2s"]);
+    }
+
+    #[test]
+    fn text_is_wrapped_at_spaces_and_a_long_word_stands_alone() {
+        assert_eq!(wrap("a bb ccc dddddddd e", 6), ["a bb", "ccc", "dddddddd", "e"]);
+    }
+
+    #[test]
+    fn a_quoted_word_is_never_broken() {
+        let words = ["--client", "'python3 my lock.py'", "--seed"];
+        assert_eq!(
+            wrap_words(words.into_iter(), 12),
+            ["--client", "'python3 my lock.py'", "--seed"]
+        );
+    }
+
+    #[test]
+    fn a_word_with_a_space_is_quoted_for_the_shell() {
+        assert_eq!(quoted("python3 my_lock.py"), "'python3 my_lock.py'");
+        assert_eq!(quoted("--seed=8f"), "--seed=8f");
+    }
+}

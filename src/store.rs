@@ -1,0 +1,270 @@
+//! `results/`: one folder a run, written first and kept. Names, `latest`, and finding a run by what a user types.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use time::OffsetDateTime;
+use time::macros::format_description;
+
+/// The file that says what a run is; a folder with it is a run.
+const RUN_FILE: &str = "run.json";
+const HISTORY_FILE: &str = "history.jsonl";
+const LATEST: &str = "latest";
+
+/// How far a run came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Status {
+    /// It goes on, or its harness was killed.
+    Running,
+    Complete,
+    Interrupted,
+    /// It could not be made or go on; `error` says why.
+    Failed,
+}
+
+/// `run.json`: everything about a run that its history does not say.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunInfo {
+    pub schema: String,
+    pub run: String,
+    pub status: Status,
+    pub harness: String,
+    pub started: String,
+    pub backend: String,
+    pub product: String,
+    /// The servers' version, once they told it.
+    pub version: Option<String>,
+    pub nodes: u32,
+    pub runtime: String,
+    pub runtime_why: String,
+    pub image: Option<String>,
+    pub recipe: String,
+    pub attitude: Option<String>,
+    pub fault: String,
+    pub seed: String,
+    pub clients: u32,
+    pub locks: u32,
+    pub lease_ms: u64,
+    pub time_ms: u64,
+    /// Fault windows that were planned.
+    pub windows: u32,
+    /// Each client was to acquire so many times.
+    pub each: Option<u32>,
+    /// The words that make the same plan again.
+    pub again: Vec<String>,
+    pub error: Option<String>,
+}
+
+pub const RUN_SCHEMA: &str = "harness-run/1";
+
+/// A run on disk.
+#[derive(Debug, Clone)]
+pub struct Stored {
+    pub folder: Option<PathBuf>,
+    pub history: PathBuf,
+    pub info: Option<RunInfo>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    #[error("could not write {}: {source}", path.display())]
+    Write { path: PathBuf, source: io::Error },
+    #[error("there is no run or history `{wanted}`{}", if known.is_empty() { String::new() } else { format!("\nhint: the latest runs are\n  {}", known.join("\n  ")) })]
+    Unknown { wanted: String, known: Vec<String> },
+    #[error("`{wanted}` is the beginning of {} runs:\n  {}", names.len(), names.join("\n  "))]
+    Ambiguous { wanted: String, names: Vec<String> },
+    #[error("{} is not what harness writes: {why}", path.display())]
+    Broken { path: PathBuf, why: String },
+}
+
+/// Now, as names of runs begin: `20261121-0645`, in UTC.
+pub fn minute_now() -> String {
+    OffsetDateTime::now_utc()
+        .format(format_description!("[year][month][day]-[hour][minute]"))
+        .expect("every time has these parts")
+}
+
+/// Makes the folder of a new run; a second run of the same name gets a number.
+pub fn create(results: &Path, name: &str) -> Result<(String, PathBuf), StoreError> {
+    let failed = |path: &Path, source| StoreError::Write {
+        path: path.to_owned(),
+        source,
+    };
+    fs::create_dir_all(results).map_err(|error| failed(results, error))?;
+    for number in 1.. {
+        let run = if number == 1 {
+            name.to_owned()
+        } else {
+            format!("{name}-{number}")
+        };
+        let folder = results.join(&run);
+        match fs::create_dir(&folder) {
+            Ok(()) => return Ok((run, folder)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(failed(&folder, error)),
+        }
+    }
+    unreachable!("some number is free")
+}
+
+/// Points `results/latest` at a run.
+pub fn point_latest(results: &Path, run: &str) -> Result<(), StoreError> {
+    let latest = results.join(LATEST);
+    let failed = |source| StoreError::Write {
+        path: latest.clone(),
+        source,
+    };
+    let fresh = results.join(format!(".latest-{}", std::process::id()));
+    let _ = fs::remove_file(&fresh);
+    std::os::unix::fs::symlink(run, &fresh).map_err(failed)?;
+    fs::rename(&fresh, &latest).map_err(failed)
+}
+
+/// Writes a file as JSON: whole or not at all.
+pub fn write_json(path: &Path, value: &impl Serialize) -> Result<(), StoreError> {
+    let failed = |source| StoreError::Write {
+        path: path.to_owned(),
+        source,
+    };
+    let mut text = serde_json::to_string_pretty(value).expect("what is stored is plain data");
+    text.push('\n');
+    let fresh = path.with_extension("json.new");
+    fs::write(&fresh, text).map_err(failed)?;
+    fs::rename(&fresh, path).map_err(failed)
+}
+
+pub fn write_info(folder: &Path, info: &RunInfo) -> Result<(), StoreError> {
+    write_json(&folder.join(RUN_FILE), info)
+}
+
+/// Finds a run by a path, by `latest`, or by the beginning of its name; or a history by its path.
+pub fn find(results: &Path, wanted: &str) -> Result<Stored, StoreError> {
+    let path = Path::new(wanted);
+    if path.is_dir() {
+        return open(path);
+    }
+    if path.is_file() {
+        let folder = path
+            .parent()
+            .filter(|folder| folder.join(RUN_FILE).is_file() && path.ends_with(HISTORY_FILE));
+        let info = folder.map(read_info).transpose()?;
+        return Ok(Stored {
+            folder: folder.map(Path::to_owned),
+            history: path.to_owned(),
+            info,
+        });
+    }
+    if wanted == LATEST {
+        return match runs(results).last() {
+            Some(_) if results.join(LATEST).is_dir() => open(&results.join(LATEST)),
+            _ => Err(StoreError::Unknown {
+                wanted: wanted.to_owned(),
+                known: Vec::new(),
+            }),
+        };
+    }
+    let all = runs(results);
+    let mut names: Vec<String> = all.iter().filter(|name| name.starts_with(wanted)).cloned().collect();
+    match names.len() {
+        0 => Err(StoreError::Unknown {
+            wanted: wanted.to_owned(),
+            known: all.into_iter().rev().take(5).collect(),
+        }),
+        1 => open(&results.join(names.remove(0))),
+        _ if names.iter().any(|name| name == wanted) => open(&results.join(wanted)),
+        _ => Err(StoreError::Ambiguous {
+            wanted: wanted.to_owned(),
+            names,
+        }),
+    }
+}
+
+/// The names of all runs, oldest first.
+pub fn runs(results: &Path) -> Vec<String> {
+    let entries = fs::read_dir(results).into_iter().flatten().flatten();
+    let mut names: Vec<String> = entries
+        .filter(|entry| entry.path().join(RUN_FILE).is_file() && entry.file_name() != LATEST)
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+fn open(folder: &Path) -> Result<Stored, StoreError> {
+    // `latest` is shown as the run that it is
+    let folder = match fs::read_link(folder) {
+        Ok(run) => folder.parent().unwrap_or(Path::new("")).join(run),
+        Err(_) => folder.to_owned(),
+    };
+    let history = folder.join(HISTORY_FILE);
+    if !folder.join(RUN_FILE).is_file() {
+        // somebody's own folder with a history in it
+        return if history.is_file() {
+            Ok(Stored {
+                folder: None,
+                history,
+                info: None,
+            })
+        } else {
+            Err(StoreError::Unknown {
+                wanted: folder.display().to_string(),
+                known: Vec::new(),
+            })
+        };
+    }
+    Ok(Stored {
+        info: Some(read_info(&folder)?),
+        history,
+        folder: Some(folder),
+    })
+}
+
+pub fn read_info(folder: &Path) -> Result<RunInfo, StoreError> {
+    let path = folder.join(RUN_FILE);
+    let broken = |why: String| StoreError::Broken {
+        path: path.clone(),
+        why,
+    };
+    let text = fs::read(&path).map_err(|error| broken(error.to_string()))?;
+    serde_json::from_slice(&text).map_err(|error| broken(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn a_run(results: &Path, name: &str) {
+        let (_, folder) = create(results, name).unwrap();
+        let info = serde_json::json!({
+            "schema": RUN_SCHEMA, "run": name, "status": "complete", "harness": "0", "started": "", "backend": "zk",
+            "product": "ZooKeeper", "version": null, "nodes": 3, "runtime": "local", "runtime_why": "", "image": null,
+            "recipe": "r", "attitude": null, "fault": "none", "seed": "1", "clients": 1, "locks": 1, "lease_ms": 1,
+            "time_ms": 1, "windows": 0, "each": null, "again": [], "error": null,
+        });
+        write_info(&folder, &serde_json::from_value(info).unwrap()).unwrap();
+    }
+
+    #[test]
+    fn a_run_is_found_by_a_unique_beginning_and_by_latest() {
+        let folder = tempfile::tempdir().unwrap();
+        a_run(folder.path(), "20261121-0645-zk-none-aaaa");
+        a_run(folder.path(), "20261122-0645-zk-none-bbbb");
+        point_latest(folder.path(), "20261121-0645-zk-none-aaaa").unwrap();
+        let name = |wanted: &str| find(folder.path(), wanted).map(|stored| stored.info.unwrap().run);
+        assert_eq!(name("20261122").unwrap(), "20261122-0645-zk-none-bbbb");
+        assert_eq!(name("latest").unwrap(), "20261121-0645-zk-none-aaaa");
+        assert!(matches!(name("2026"), Err(StoreError::Ambiguous { names, .. }) if names.len() == 2));
+        let unknown = name("1999").unwrap_err().to_string();
+        assert!(unknown.contains("20261122-0645-zk-none-bbbb"), "{unknown}");
+    }
+
+    #[test]
+    fn two_runs_of_one_name_get_two_folders() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(create(folder.path(), "r").unwrap().0, "r");
+        assert_eq!(create(folder.path(), "r").unwrap().0, "r-2");
+    }
+}

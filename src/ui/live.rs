@@ -1,0 +1,118 @@
+//! For a terminal: facts scroll, and a block of six lines below them is redrawn in place and vanishes at the end.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+
+use super::{View, fact};
+use crate::event::{Event, Pulse};
+use crate::report::terminal::Look;
+
+const BAR: usize = 30;
+
+pub struct Live {
+    look: Look,
+    screen: MultiProgress,
+    block: ProgressBar,
+    /// Open windows: title and when they opened.
+    open: BTreeMap<u32, (String, Instant)>,
+}
+
+impl Live {
+    pub fn new(look: Look) -> Self {
+        let screen = MultiProgress::new();
+        let block = screen.add(ProgressBar::new_spinner());
+        block.set_style(ProgressStyle::with_template("{msg}").expect("a template without fields of its own"));
+        Self {
+            look,
+            screen,
+            block,
+            open: BTreeMap::new(),
+        }
+    }
+
+    fn draw(&self, pulse: &Pulse, at: Instant) -> String {
+        let share = (pulse.elapsed.as_secs_f64() / pulse.total.as_secs_f64().max(0.1)).min(1.0);
+        let filled = (share * BAR as f64) as usize;
+        let bar = format!("{}>{}", "=".repeat(filled), ".".repeat(BAR - filled));
+        let clock = |time: Duration| format!("{:02}:{:02}", time.as_secs() / 60, time.as_secs() % 60);
+        let fault = if self.open.is_empty() {
+            "none".to_owned()
+        } else {
+            let open = self.open.values().map(|(title, since)| {
+                format!(
+                    "{title}   active {:.1}s",
+                    at.saturating_duration_since(*since).as_secs_f64()
+                )
+            });
+            open.collect::<Vec<_>>().join("\n           ")
+        };
+        let holders = if pulse.holders.is_empty() {
+            "nobody".to_owned()
+        } else {
+            pulse.holders.join("  ")
+        };
+        let milliseconds = |time: Duration| format!("{:.1}ms", time.as_secs_f64() * 1e3);
+        let rows = [
+            (
+                "run",
+                format!("[{bar}]  {} / {}", clock(pulse.elapsed), clock(pulse.total)),
+            ),
+            ("fault", fault),
+            ("nodes", pulse.nodes.join("   ")),
+            ("holder", format!("{holders}      {} waiting", pulse.waiting)),
+            (
+                "acquire",
+                format!(
+                    "{}/s   p50 {}   p99 {}   unknown {}   refused {}",
+                    pulse.acquires_per_second,
+                    milliseconds(pulse.p50),
+                    milliseconds(pulse.p99),
+                    pulse.unknown,
+                    pulse.refused
+                ),
+            ),
+            ("so far", so_far(pulse)),
+        ];
+        let lines = rows
+            .iter()
+            .map(|(name, text)| format!(" {} {text}", self.look.dim(&format!("{name:<9}"))));
+        format!("\n{}", lines.collect::<Vec<_>>().join("\n"))
+    }
+}
+
+fn so_far(pulse: &Pulse) -> String {
+    let seen = match pulse.overlaps {
+        0 => "no overlap seen".to_owned(),
+        1 => "1 overlap seen".to_owned(),
+        more => format!("{more} overlaps seen"),
+    };
+    format!("{} acquires, {seen}; the verdict comes at the end", pulse.acquires)
+}
+
+impl View for Live {
+    fn see(&mut self, since_start: Duration, event: &Event, at: Instant) {
+        match event {
+            Event::Pulse(pulse) => {
+                self.block.set_message(self.draw(pulse, at));
+                self.block.tick();
+            }
+            Event::WindowOpened { number, title } => {
+                self.open.insert(*number, (title.clone(), at));
+            }
+            Event::WindowHealed { number, .. } => {
+                self.open.remove(number);
+            }
+            _ => {}
+        }
+        if let Some(line) = fact(since_start, event, self.look) {
+            let _ = self.screen.println(line);
+        }
+    }
+
+    fn end(&mut self) {
+        self.block.finish_and_clear();
+        let _ = self.screen.clear();
+    }
+}

@@ -1,0 +1,76 @@
+//! What people see while a run goes on: folds over its events, on stderr. Nothing here knows how a run is made.
+
+mod live;
+mod plain;
+
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc::Receiver;
+
+use crate::event::{Event, Timed};
+use crate::report::terminal::Look;
+
+/// How progress is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Show {
+    /// Facts scroll, and a block is redrawn below them.
+    Live,
+    /// One line a fact, and a heartbeat.
+    Plain,
+    Nothing,
+}
+
+/// Shows events until the run ends.
+pub async fn show(mut events: Receiver<Timed>, how: Show, look: Look) {
+    let mut view: Box<dyn View + Send> = match how {
+        Show::Live => Box::new(live::Live::new(look)),
+        Show::Plain => Box::new(plain::Plain::new(look)),
+        Show::Nothing => Box::new(Silent),
+    };
+    let mut start = None;
+    while let Some((at, event)) = events.recv().await {
+        let start = *start.get_or_insert(at);
+        if matches!(event, Event::End) {
+            break;
+        }
+        view.see(at.saturating_duration_since(start), &event, at);
+    }
+    view.end();
+}
+
+trait View {
+    fn see(&mut self, since_start: Duration, event: &Event, at: Instant);
+    fn end(&mut self);
+}
+
+struct Silent;
+
+impl View for Silent {
+    fn see(&mut self, _: Duration, _: &Event, _: Instant) {}
+    fn end(&mut self) {}
+}
+
+/// One fact as a line, or nothing for what is no fact.
+fn fact(since_start: Duration, event: &Event, look: Look) -> Option<String> {
+    let seconds = since_start.as_secs_f64();
+    let clock = format!("{:02}:{:04.1}", (seconds / 60.0) as u64, seconds % 60.0);
+    let text = match event {
+        Event::Begin { title, plan } => return Some(format!("{}\n{}\n", look.bold(title), look.dim(plan))),
+        Event::Chosen { name, why } => format!("runtime {name}: {why}"),
+        Event::Note(text) => text.clone(),
+        Event::ClusterReady { took, summary } => format!("cluster ready in {:.1}s   {summary}", took.as_secs_f64()),
+        Event::Phase { text, .. } => text.clone(),
+        Event::WindowOpened { title, .. } => look.bold(title),
+        Event::WindowHealed {
+            number,
+            lasted,
+            evidence,
+            ..
+        } => {
+            format!("healed {number}   {:.1}s, {evidence}", lasted.as_secs_f64())
+        }
+        Event::Lost { client, cause } => format!("c{client} lost its lock: {cause}"),
+        Event::Pulse(_) | Event::End => return None,
+    };
+    Some(format!(" {}  {text}", look.dim(&clock)))
+}

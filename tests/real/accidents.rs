@@ -1,0 +1,172 @@
+//! What happens to runs: interrupted, killed, a full disk, a taken port, nothing installed. One sentence that names the
+//! thing, the right exit code, and nothing left behind.
+
+use std::net::TcpListener;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::command::{Answer, Harness, processes_of};
+
+const LONG: &str = "run --runtime local --backend zk --fault partition --lease 1s --time 60s --results results";
+
+fn signal(pid: u32, name: &str) {
+    assert!(
+        Command::new("kill")
+            .args([format!("-{name}"), pid.to_string()])
+            .status()
+            .unwrap()
+            .success()
+    );
+}
+
+/// Waits until `done`, or fails.
+fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < Duration::from_secs(40), "{what} takes too long");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Starts a long run and waits until it has acquired and struck.
+fn in_the_middle(harness: &Harness) -> std::process::Child {
+    let child = harness
+        .command(LONG)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let history = harness.results().join("latest/history.jsonl");
+    until("the first fault", || {
+        std::fs::read_to_string(&history).is_ok_and(|text| text.contains(r#""f":"partition""#))
+    });
+    child
+}
+
+#[test]
+fn an_interrupted_run_heals_stops_and_gives_a_partial_verdict() {
+    let harness = Harness::new();
+    let child = in_the_middle(&harness);
+    signal(child.id(), "INT");
+    let output = child.wait_with_output().unwrap();
+    let screen = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(130), "{screen}");
+    assert!(screen.contains("partial"), "{screen}");
+    assert!(screen.contains("mutual exclusion   holds"), "{screen}");
+    let history = std::fs::read_to_string(harness.results().join("latest/history.jsonl")).unwrap();
+    assert!(history.contains(r#""phase":"heal""#), "the open window was healed");
+    assert_eq!(processes_of(harness.folder.path()), Vec::<String>::new());
+}
+
+#[test]
+fn a_killed_run_leaves_a_history_that_can_be_checked_and_nothing_that_runs() {
+    let harness = Harness::new();
+    let mut child = in_the_middle(&harness);
+    signal(child.id(), "KILL");
+    child.wait().unwrap();
+    until("the children's end", || processes_of(harness.folder.path()).is_empty());
+    let checked = Answer::of(harness.output("check latest --json"));
+    checked.assert_exit(3);
+    assert!(checked.diagnosis["partial"].is_string());
+    assert_eq!(checked.verdict("HL001"), "holds");
+    let run = checked.diagnosis["run"]["run"].as_str().unwrap().to_owned();
+    let found = String::from_utf8(harness.output("doctor").stdout).unwrap();
+    assert!(found.contains(&run), "the temporary folder is a leftover: {found}");
+    let cleaned = String::from_utf8(harness.output("doctor --clean").stdout).unwrap();
+    assert!(cleaned.contains("removed"), "{cleaned}");
+    let found = String::from_utf8(harness.output("doctor").stdout).unwrap();
+    assert!(!found.contains(&run), "{found}");
+}
+
+#[test]
+fn a_port_that_is_taken_is_named() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let words = format!("run --runtime local --backend redis --time 10s --port-base {port}");
+    let output = Harness::new().output(&words);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(4), "{stderr}");
+    assert!(stderr.contains(&format!("port {port} for n1 is taken")), "{stderr}");
+}
+
+#[test]
+fn with_neither_docker_nor_programs_it_says_what_to_install() {
+    let harness = Harness::new();
+    for backend in ["zk", "etcd", "redis"] {
+        let mut command = harness.command(&format!("run --backend {backend} --time 10s"));
+        let output = command
+            .env("PATH", harness.folder.path())
+            .env("DOCKER_HOST", "unix:///nowhere/docker.sock")
+            .output()
+            .unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(4), "{stderr}");
+        assert!(stderr.contains("apt-get install"), "{stderr}");
+        assert!(stderr.contains("no docker"), "{stderr}");
+    }
+}
+
+#[test]
+fn a_broken_line_of_a_history_is_named_by_its_number() {
+    let harness = Harness::new();
+    let run = harness.run("--runtime local --backend redis --fault none --lease 1s --time 7s");
+    run.assert_exit(0);
+    let path = harness.results().join("latest/history.jsonl");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let mut lines: Vec<&str> = text.lines().collect();
+    assert!(lines.len() > 800);
+    lines[699] = "{\"index\":699,\"time\":12,\"proc";
+    let broken = harness.folder.path().join("broken.jsonl");
+    std::fs::write(&broken, lines.join("\n")).unwrap();
+    let output = harness.output(&format!("check {}", broken.display()));
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("line 700"), "{stderr}");
+    assert_eq!(stderr.trim().lines().count(), 1, "one sentence: {stderr}");
+}
+
+#[test]
+fn a_stored_run_is_decided_again_as_it_was_decided_live() {
+    let harness = Harness::new();
+    let words =
+        "--backend redis --recipe redis-set-px-del --holder naive --fault partition=holder --lease 1s --time 14s";
+    let live = harness.run(&format!("--runtime local {words}"));
+    live.assert_exit(1);
+    let again = Answer::of(harness.output("check latest --json"));
+    again.assert_exit(1);
+    for property in ["HL001", "HL002", "HL005", "HL007", "HL008", "HL009"] {
+        assert_eq!(
+            live.finding(property)["violations"],
+            again.finding(property)["violations"],
+            "{property}"
+        );
+    }
+}
+
+#[test]
+fn a_full_disk_ends_the_run_with_the_name_of_the_file() {
+    let harness = Harness::new();
+    let mount = harness.folder.path().join("small");
+    std::fs::create_dir(&mount).unwrap();
+    let mounted = Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=300k", "none"])
+        .arg(&mount)
+        .status();
+    assert!(
+        mounted.is_ok_and(|status| status.success()),
+        "this test needs the right to mount a small file system"
+    );
+    let words = format!(
+        "run --runtime local --backend redis --fault none --hold 0ms --time 20s --results {}",
+        mount.display()
+    );
+    let output = harness.output(&words);
+    let unmounted = Command::new("umount").arg("-l").arg(&mount).status();
+    assert!(unmounted.is_ok_and(|status| status.success()));
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(4), "{stderr}");
+    assert!(
+        stderr.contains("history.jsonl") && stderr.contains("No space left"),
+        "{stderr}"
+    );
+}

@@ -1,0 +1,112 @@
+//! Runs `harness` and reads its diagnosis.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// `harness` with a results folder of its own.
+pub struct Harness {
+    pub folder: TempDir,
+}
+
+/// What a run answered.
+pub struct Answer {
+    pub exit: i32,
+    pub diagnosis: Value,
+    pub stderr: String,
+}
+
+impl Harness {
+    pub fn new() -> Self {
+        Self {
+            folder: TempDir::new().expect("a temporary folder"),
+        }
+    }
+
+    pub fn results(&self) -> std::path::PathBuf {
+        self.folder.path().join("results")
+    }
+
+    /// `harness <words>`, keeping its runs to itself.
+    pub fn command(&self, words: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_harness"));
+        command
+            .args(words.split_whitespace())
+            .current_dir(self.folder.path())
+            .env_remove("CI");
+        command
+    }
+
+    pub fn output(&self, words: &str) -> Output {
+        self.command(words).output().expect("harness can be started")
+    }
+
+    /// `harness run <words> --json`, and its diagnosis.
+    pub fn run(&self, words: &str) -> Answer {
+        Answer::of(self.output(&format!("run --json {words}")))
+    }
+}
+
+impl Answer {
+    pub fn of(output: Output) -> Self {
+        Self {
+            exit: output.status.code().unwrap_or(-1),
+            diagnosis: serde_json::from_slice(&output.stdout).unwrap_or(Value::Null),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+
+    pub fn finding(&self, property: &str) -> &Value {
+        let findings = self.diagnosis["findings"]
+            .as_array()
+            .unwrap_or_else(|| panic!("no findings: {}", self.stderr));
+        findings
+            .iter()
+            .find(|finding| finding["property"] == property)
+            .expect("every property is decided")
+    }
+
+    pub fn verdict(&self, property: &str) -> &str {
+        self.finding(property)["verdict"]
+            .as_str()
+            .expect("a finding has a verdict")
+    }
+
+    /// The windows that left a trace, and all of them.
+    pub fn bitten(&self) -> (usize, usize) {
+        let windows = self.diagnosis["bite"]["windows"].as_array().expect("a run has windows");
+        (
+            windows.iter().filter(|window| window["bit"] == true).count(),
+            windows.len(),
+        )
+    }
+
+    pub fn window_sum(&self, counter: &str) -> u64 {
+        let windows = self.diagnosis["bite"]["windows"].as_array().expect("a run has windows");
+        windows
+            .iter()
+            .map(|window| window["evidence"][counter].as_u64().unwrap_or(0))
+            .sum()
+    }
+
+    /// Everything that is needed to understand a test that failed.
+    pub fn assert_exit(&self, expected: i32) -> &Self {
+        assert_eq!(self.exit, expected, "{}\n{:#}", self.stderr, self.diagnosis);
+        self
+    }
+}
+
+/// The processes that run in `folder` or name it on their command line.
+pub fn processes_of(folder: &Path) -> Vec<String> {
+    let folder = folder.display().to_string();
+    let entries = std::fs::read_dir("/proc").expect("Linux has /proc").flatten();
+    let commands = entries.filter_map(|entry| {
+        let text = std::fs::read(entry.path().join("cmdline")).ok()?;
+        let own = std::fs::read_link(entry.path().join("cwd")).ok()?.starts_with(&folder);
+        let line = String::from_utf8_lossy(&text).replace('\0', " ");
+        (own && !line.is_empty()).then_some(line)
+    });
+    commands.collect()
+}

@@ -1,0 +1,76 @@
+//! Every fault, biting: it leaves its own trace in the evidence, and a lock that is careful stands it.
+
+use crate::command::{Answer, Harness};
+
+/// What a fault must have counted to have bitten.
+fn bites(backend: &str, fault: &str, counter: &str) -> Answer {
+    let words = format!("--runtime local --backend {backend} --fault {fault} --lease 1s --time 14s --seed b17e");
+    let answer = Harness::new().run(&words);
+    answer.assert_exit(0);
+    assert!(
+        answer.window_sum(counter) > 0,
+        "{fault} on {backend}: {:#}",
+        answer.diagnosis["bite"]
+    );
+    answer
+}
+
+#[test]
+fn latency_delays() {
+    let answer = bites("redis", "latency=40ms+10ms", "delayed_bytes");
+    let slowest = answer.diagnosis["latency"]["max_ns"].as_u64().unwrap();
+    assert!(
+        slowest > 60_000_000,
+        "a round trip takes two delays, less the jitter: {slowest} ns"
+    );
+}
+
+#[test]
+fn slow_delays() {
+    bites("redis", "slow=2k", "delayed_bytes");
+}
+
+#[test]
+fn reset_resets() {
+    bites("zk", "reset", "resets");
+}
+
+#[test]
+fn flaky_cuts_connections_in_the_middle() {
+    bites("redis", "flaky=2000", "resets");
+}
+
+#[test]
+fn latency_and_reset_together_heal_one_by_one() {
+    let answer = bites("redis", "latency=20ms,reset=500ms", "resets");
+    let windows = answer.diagnosis["bite"]["windows"].as_array().unwrap();
+    assert!(
+        windows
+            .iter()
+            .all(|window| window["heal_ns"].is_u64() && window["bit"] == true),
+        "{windows:#?}"
+    );
+}
+
+#[test]
+fn every_kind_of_partition_holds_bytes_or_connects_back() {
+    for kind in ["client", "server", "half", "to-server", "to-client"] {
+        // so many that some surely speak to the server that is cut off
+        let clients = if kind == "server" { 20 } else { 5 };
+        let words = format!(
+            "--runtime local --backend zk --fault partition={kind} --lease 1s --time 12s --seed b17e --clients {clients}"
+        );
+        let answer = Harness::new().run(&words);
+        answer.assert_exit(0);
+        let (bit, all) = answer.bitten();
+        assert!(bit == all && bit > 0, "partition={kind}: {bit} of {all} bit");
+    }
+}
+
+#[test]
+fn no_fault_is_a_choice_and_leaves_no_trace() {
+    let answer = Harness::new().run("--runtime local --backend redis --fault none --lease 1s --time 7s");
+    answer.assert_exit(0);
+    assert_eq!(answer.diagnosis["bite"]["windows"].as_array().map(Vec::len), Some(0));
+    assert!(answer.diagnosis["acquires"].as_u64() > Some(50));
+}

@@ -1,0 +1,131 @@
+//! Locks that hold and locks that break, under the same plan, on every runtime.
+
+use crate::command::Harness;
+
+/// One lease of a second keeps these short; every run still has a window longer than the lease, and a calm end.
+const SHORT: &str = "--lease 1s --time 14s --seed 5eed";
+
+/// etcd grants no shorter lease.
+const ETCD: &str = "--lease 2s --time 20s --seed 5eed";
+
+fn careful_holds_while_its_holder_is_cut_off(runtime: &str, backend: &str) {
+    let plan = if backend == "etcd" { ETCD } else { SHORT };
+    let answer = Harness::new().run(&format!(
+        "--runtime {runtime} --backend {backend} --fault partition=holder {plan}"
+    ));
+    answer.assert_exit(0);
+    assert_eq!(answer.verdict("HL001"), "holds");
+    assert_eq!(answer.verdict("HL008"), "holds");
+    assert_eq!(answer.verdict("HL007"), "holds");
+    let (bit, all) = answer.bitten();
+    assert!(bit == all && bit > 0, "{bit} of {all} windows bit");
+    assert!(answer.window_sum("held_bytes") > 0);
+    assert_eq!(answer.diagnosis["run"]["runtime"], runtime);
+}
+
+fn naive_is_caught(runtime: &str, backend: &str, recipe: &str) -> crate::command::Answer {
+    let words = format!("--backend {backend} --recipe {recipe} --holder naive --fault partition=holder");
+    let answer = Harness::new().run(&format!("--runtime {runtime} {words} {SHORT}"));
+    answer.assert_exit(1);
+    let violation = &answer.finding("HL001")["violations"][0];
+    assert_eq!(violation["class"], "stale-holder");
+    assert!(violation["window"].is_u64(), "{violation:#}");
+    let overlap = &violation["overlap_ns"];
+    assert!(overlap[1].as_u64() > overlap[0].as_u64());
+    assert!(violation["figures"]["overlap_ms"].as_f64() > Some(0.0));
+    assert!(
+        violation["because"]
+            .as_array()
+            .is_some_and(|because| because.len() >= 3)
+    );
+    assert_eq!(answer.verdict("HL008"), "violated", "two holders cost updates");
+    assert!(
+        answer.finding("HL008")["violations"][0]["follows"]
+            .as_str()
+            .is_some_and(|root| root.starts_with("HL001"))
+    );
+    answer
+}
+
+macro_rules! on_every_runtime {
+    ($($name:ident => $test:expr;)*) => {
+        mod local {
+            use super::*;
+            $(#[test] fn $name() { let test: fn(&str) = $test; test("local"); })*
+        }
+        mod docker {
+            use super::*;
+            $(#[test] fn $name() { let test: fn(&str) = $test; test("docker"); })*
+        }
+    };
+}
+
+on_every_runtime! {
+    a_careful_zookeeper_queue_holds_while_its_holder_is_cut_off =>
+        |runtime| careful_holds_while_its_holder_is_cut_off(runtime, "zk");
+    a_careful_etcd_mutex_holds_while_its_holder_is_cut_off =>
+        |runtime| careful_holds_while_its_holder_is_cut_off(runtime, "etcd");
+    a_careful_redis_lock_holds_while_its_holder_is_cut_off =>
+        |runtime| careful_holds_while_its_holder_is_cut_off(runtime, "redis");
+    a_naive_zookeeper_holder_is_caught_and_tokens_would_have_saved_it => |runtime| {
+        let answer = naive_is_caught(runtime, "zk", "zk-predecessor-watch");
+        assert_eq!(answer.verdict("HL003"), "holds");
+        assert!(answer.finding("HL003")["figures"]["stale_writes_refused"].as_f64() > Some(0.0));
+        assert_eq!(answer.verdict("HL009"), "violated", "nobody told the holder");
+    };
+    a_naive_redis_holder_is_caught_and_frees_its_successors_lock => |runtime| {
+        let answer = naive_is_caught(runtime, "redis", "redis-set-px-del");
+        assert_eq!(answer.verdict("HL003"), "not-applicable");
+        assert_eq!(answer.verdict("HL007"), "violated");
+    };
+}
+
+#[test]
+fn a_watch_on_the_parent_wakes_the_herd() {
+    let words = "--runtime local --backend zk --recipe zk-parent-watch --clients 12 --fault none --lease 1s --time 8s";
+    let answer = Harness::new().run(words);
+    answer.assert_exit(1);
+    assert_eq!(answer.verdict("HL001"), "holds", "a herd is no danger to safety");
+    let herd = answer.finding("HL004");
+    assert_eq!(herd["verdict"], "violated");
+    assert_eq!(herd["figures"]["woken_max"], 11.0, "as many as wait: {herd:#}");
+}
+
+#[test]
+fn a_watch_on_the_predecessor_wakes_one() {
+    let words =
+        "--runtime local --backend zk --recipe zk-predecessor-watch --clients 12 --fault none --lease 1s --time 8s";
+    let answer = Harness::new().run(words);
+    answer.assert_exit(0);
+    assert_eq!(answer.finding("HL004")["figures"]["woken_max"], 1.0);
+}
+
+#[test]
+fn everybody_gets_a_turn_one_at_a_time() {
+    for recipe in ["zk-polling", "zk-parent-watch", "zk-predecessor-watch"] {
+        let words =
+            format!("--runtime local --backend zk --recipe {recipe} --clients 8 --each 1 --hold 300ms --time 60s");
+        let answer = Harness::new().run(&format!("{words} --interval 100ms --herd-limit 8"));
+        answer.assert_exit(0);
+        assert_eq!(answer.diagnosis["acquires"], 8, "{recipe}");
+        assert_eq!(answer.verdict("HL001"), "holds", "{recipe}");
+        assert_eq!(answer.diagnosis["unfinished"], serde_json::Value::Null, "{recipe}");
+    }
+}
+
+#[test]
+fn a_run_that_ends_before_everybody_had_a_turn_is_no_pass() {
+    let words = "--runtime local --backend redis --clients 8 --each 1 --hold 1500ms --lease 4s --time 4s";
+    let answer = Harness::new().run(words);
+    answer.assert_exit(3);
+    assert!(!answer.diagnosis["unfinished"].as_array().unwrap().is_empty());
+    assert_eq!(answer.verdict("HL001"), "holds");
+}
+
+#[test]
+fn clients_of_one_process_are_clients() {
+    let words = "--runtime local --backend redis --clients 6 --per-process 3 --fault none --lease 1s --time 7s";
+    let answer = Harness::new().run(words);
+    answer.assert_exit(0);
+    assert_eq!(answer.diagnosis["clients"], 6);
+}

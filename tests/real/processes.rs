@@ -1,0 +1,193 @@
+//! Faults that strike processes: clients stopped past their lease or killed, servers killed, paused and restarted; and
+//! what that does to locks.
+
+use crate::command::{Answer, Harness, processes_of};
+
+/// Short enough for a test; every window is longer than the lease.
+const SHORT: &str = "--lease 1s --time 14s --seed 5eed";
+/// etcd grants no shorter lease.
+const ETCD: &str = "--lease 2s --time 20s --seed 5eed";
+
+fn run(words: &str) -> Answer {
+    Harness::new().run(&format!("--runtime local {words}"))
+}
+
+fn assert_every_window_bit(answer: &Answer) {
+    let (bit, all) = answer.bitten();
+    assert!(
+        bit == all && bit > 0,
+        "{bit} of {all} bit: {:#}",
+        answer.diagnosis["bite"]
+    );
+}
+
+#[test]
+fn a_paused_holder_believes_too_long_and_tokens_save_the_data() {
+    let answer = run(&format!(
+        "--backend zk --recipe zk-predecessor-watch --fault pause-holder {SHORT}"
+    ));
+    answer.assert_exit(1);
+    assert_eq!(answer.finding("HL001")["violations"][0]["class"], "stale-holder");
+    assert_eq!(answer.verdict("HL003"), "holds");
+    assert!(answer.finding("HL003")["figures"]["stale_writes_refused"].as_f64() > Some(0.0));
+    assert_every_window_bit(&answer);
+    assert!(answer.window_sum("stopped_ms") > 1000);
+    assert!(answer.window_sum("holders") > 0);
+}
+
+#[test]
+fn a_holder_that_is_not_paused_past_its_lease_proves_nothing() {
+    let answer = run("--backend zk --fault pause-holder --lease 2s --window 500ms --time 16s --seed 5eed");
+    answer.assert_exit(3);
+    assert_eq!(answer.verdict("HL001"), "holds");
+    assert_eq!(answer.bitten().0, 0, "{:#}", answer.diagnosis["bite"]);
+}
+
+#[test]
+fn a_lock_that_stands_a_paused_holder_was_missed_or_has_no_lease() {
+    let answer = run(&format!(
+        "--backend redis --recipe redis-setnx --fault pause-holder {SHORT}"
+    ));
+    answer.assert_exit(3);
+    assert_every_window_bit(&answer);
+    let reasons = answer.diagnosis["unsure"].to_string();
+    assert!(reasons.contains("pause-holder breaks HL001"), "{reasons}");
+}
+
+#[test]
+fn a_paused_waiter_does_no_harm_to_a_queue() {
+    let answer = run(&format!("--backend zk --fault pause-waiter {SHORT}"));
+    answer.assert_exit(0);
+    assert_every_window_bit(&answer);
+    assert!(answer.window_sum("clients_stopped") > 0);
+}
+
+#[test]
+fn a_dead_holder_is_replaced_where_the_lock_has_a_lease() {
+    let answer = run(&format!(
+        "--backend zk --recipe zk-predecessor-watch --fault kill-holder {SHORT}"
+    ));
+    answer.assert_exit(0);
+    assert_every_window_bit(&answer);
+    let windows = answer.diagnosis["bite"]["windows"].as_array().unwrap();
+    assert_eq!(answer.window_sum("clients_killed"), windows.len() as u64);
+    assert_eq!(answer.window_sum("holders"), windows.len() as u64);
+}
+
+#[test]
+fn a_dead_holder_without_a_lease_is_never_replaced() {
+    let answer = run("--backend redis --recipe redis-setnx --fault kill-holder --lease 1s --time 14s --seed 5eed");
+    answer.assert_exit(1);
+    assert_eq!(answer.verdict("HL005"), "violated");
+    assert_eq!(answer.verdict("HL001"), "holds");
+}
+
+#[test]
+fn whoever_lives_in_a_struck_process_is_struck_and_comes_back() {
+    let harness = Harness::new();
+    let words = "--backend redis --clients 6 --per-process 3 --fault kill --lease 1s --time 14s --seed 5eed";
+    let answer = harness.run(&format!("--runtime local {words}"));
+    answer.assert_exit(0);
+    assert_every_window_bit(&answer);
+    let windows = answer.diagnosis["bite"]["windows"].as_array().unwrap();
+    assert!(
+        windows
+            .iter()
+            .all(|window| window["targets"].as_array().map(Vec::len) == Some(3))
+    );
+    assert_eq!(answer.diagnosis["clients"], 6);
+    let history = std::fs::read_to_string(harness.results().join("latest/history.jsonl")).unwrap();
+    assert!(history.matches(r#""f":"died""#).count() >= 3, "each of the three died");
+    assert_eq!(processes_of(harness.folder.path()), Vec::<String>::new());
+}
+
+fn a_queue_stands_the_end_of_its_leader(runtime: &str, backend: &str) {
+    let plan = if backend == "etcd" { ETCD } else { SHORT };
+    let words = format!("--runtime {runtime} --backend {backend} --fault server-kill=leader {plan}");
+    let answer = Harness::new().run(&words);
+    answer.assert_exit(0);
+    assert_every_window_bit(&answer);
+    let killed = answer.window_sum("servers_killed");
+    assert!(killed > 0);
+    assert_eq!(answer.window_sum("servers_back"), killed, "who was killed came back");
+    assert_eq!(
+        answer.verdict("HL007"),
+        "holds",
+        "the observer stands it, too: {:#}",
+        answer.finding("HL007")
+    );
+    let windows = answer.diagnosis["bite"]["windows"].as_array().unwrap();
+    assert!(windows.iter().all(|window| {
+        let title = window["title"].as_str().unwrap_or_default();
+        title.contains("(leader)") && window["targets"].as_array().map(Vec::len) == Some(1)
+    }));
+}
+
+#[test]
+fn a_zookeeper_queue_stands_the_end_of_its_leader() {
+    a_queue_stands_the_end_of_its_leader("local", "zk");
+}
+
+#[test]
+fn an_etcd_mutex_stands_the_end_of_its_leader() {
+    a_queue_stands_the_end_of_its_leader("local", "etcd");
+}
+
+#[test]
+fn a_paused_leader_is_another_leaders_chance() {
+    let answer = run(&format!("--backend zk --fault server-pause=leader {SHORT}"));
+    answer.assert_exit(0);
+    assert_every_window_bit(&answer);
+    assert!(answer.window_sum("servers_paused") > 0);
+}
+
+#[test]
+fn servers_restarted_one_by_one_all_come_back() {
+    let answer = run(&format!("--backend etcd --fault server-restart {ETCD}"));
+    answer.assert_exit(0);
+    assert_every_window_bit(&answer);
+    assert!(answer.window_sum("servers_killed") >= 3);
+    assert_eq!(answer.window_sum("servers_back"), answer.window_sum("servers_killed"));
+}
+
+/// A server without persistence forgets the lock that its holder still believes in.
+#[test]
+fn a_redis_that_comes_back_empty_has_two_holders() {
+    let answer = run(&format!(
+        "--backend redis --fault server-restart --hold 600ms --clients 3 {SHORT}"
+    ));
+    answer.assert_exit(1);
+    assert_eq!(answer.verdict("HL001"), "violated");
+    assert_eq!(answer.verdict("HL007"), "holds", "{:#}", answer.finding("HL007"));
+    assert_every_window_bit(&answer);
+}
+
+mod docker {
+    use super::*;
+
+    #[test]
+    fn a_zookeeper_queue_stands_the_end_of_its_leader() {
+        a_queue_stands_the_end_of_its_leader("docker", "zk");
+    }
+
+    #[test]
+    fn a_restarted_container_serves_again() {
+        let answer = Harness::new().run(&format!(
+            "--runtime docker --backend redis --fault server-restart {SHORT}"
+        ));
+        assert_every_window_bit(&answer);
+        assert_eq!(answer.verdict("HL007"), "holds", "{:#}", answer.finding("HL007"));
+        assert_eq!(answer.verdict("HL005"), "holds", "{:#}", answer.finding("HL005"));
+        let killed = answer.window_sum("servers_killed");
+        assert_eq!(answer.window_sum("servers_back"), killed);
+    }
+
+    #[test]
+    fn paused_containers_go_on_and_several_faults_fit_a_run() {
+        let words = format!("--runtime docker --backend redis --fault server-pause,kill {SHORT}");
+        let answer = Harness::new().run(&words);
+        answer.assert_exit(0);
+        assert_every_window_bit(&answer);
+        assert!(answer.window_sum("servers_paused") > 0);
+    }
+}

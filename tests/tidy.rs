@@ -1,0 +1,297 @@
+//! The house rules that a machine can check, each with the way out.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What stands on what in `src/`: a module may import only from those named behind it.
+const LAYERS: &[(&str, &[&str])] = &[
+    ("limits", &[]),
+    ("clock", &[]),
+    ("exit", &[]),
+    ("evidence", &[]),
+    ("process", &[]),
+    ("event", &["limits"]),
+    ("config", &[]),
+    ("network", &["limits", "evidence"]),
+    ("cluster", &["config", "limits", "process"]),
+    ("faults", &["network", "cluster", "evidence", "limits"]),
+    ("plan", &["faults", "config"]),
+    (
+        "experiment",
+        &[
+            "plan", "faults", "network", "cluster", "config", "event", "evidence", "clock", "limits", "process",
+        ],
+    ),
+    ("store", &[]),
+    ("report", &["store", "exit", "evidence"]),
+    ("ui", &["event", "report"]),
+    (
+        "cli",
+        &[
+            "experiment",
+            "plan",
+            "faults",
+            "cluster",
+            "config",
+            "event",
+            "exit",
+            "limits",
+            "store",
+            "report",
+            "ui",
+        ],
+    ),
+];
+
+/// Modules that take no clock, draw no chance of their own and touch no files.
+const PURE: &[&str] = &[
+    "src/plan.rs",
+    "src/report",
+    "src/faults",
+    "src/evidence.rs",
+    "src/network/behaviour.rs",
+    "src/config.rs",
+];
+const IMPURE: &[&str] = &[
+    "Instant::now",
+    "SystemTime",
+    "std::fs",
+    "std::net",
+    "rand::rng(",
+    "std::env",
+];
+
+const MAX_FILE_LINES: usize = 500;
+const MAX_FUNCTION_LINES: usize = 70;
+
+struct Source {
+    path: PathBuf,
+    text: String,
+}
+
+impl Source {
+    fn name(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    /// What stands before the unit tests.
+    fn code(&self) -> &str {
+        self.text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default()
+    }
+}
+
+fn sources() -> Vec<Source> {
+    let mut found = Vec::new();
+    let roots = [
+        "src",
+        "checkers/src",
+        "workloads/src",
+        "tests",
+        "benches",
+        "checkers/tests",
+        "workloads/tests",
+    ];
+    for root in roots {
+        walk(Path::new(root), &mut found);
+    }
+    assert!(found.len() > 60, "the tree is somewhere else");
+    found
+}
+
+fn walk(path: &Path, found: &mut Vec<Source>) {
+    let Ok(entries) = fs::read_dir(path) else { return };
+    for entry in entries.flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            walk(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(Source {
+                text: fs::read_to_string(&path).unwrap(),
+                path,
+            });
+        }
+    }
+}
+
+fn is_test(source: &Source) -> bool {
+    source.path.components().any(|part| part.as_os_str() == "tests") || source.name().ends_with("testing.rs")
+}
+
+fn assert_none(complaints: Vec<String>) {
+    assert!(complaints.is_empty(), "\n{}", complaints.join("\n"));
+}
+
+#[test]
+fn every_file_says_first_what_lives_in_it() {
+    let silent = sources().into_iter().filter(|source| !source.text.starts_with("//! "));
+    assert_none(
+        silent
+            .map(|source| format!("{}: begin with `//! what lives here`", source.name()))
+            .collect(),
+    );
+}
+
+#[test]
+fn no_file_and_no_function_is_too_long_to_read() {
+    let mut complaints = Vec::new();
+    for source in sources().iter().filter(|source| !is_test(source)) {
+        let length = source.code().lines().count();
+        if length > MAX_FILE_LINES {
+            complaints.push(format!("{}: {length} lines; split it by what it does", source.name()));
+        }
+        complaints.extend(long_functions(source));
+    }
+    assert_none(complaints);
+}
+
+/// Functions by the formatter's indentation: from `fn` to the brace that closes at the same column.
+fn long_functions(source: &Source) -> Vec<String> {
+    let mut complaints = Vec::new();
+    let lines: Vec<&str> = source.code().lines().collect();
+    for (start, line) in lines.iter().enumerate() {
+        let indent = line.len() - line.trim_start().len();
+        let is_function = [
+            "fn ",
+            "pub fn ",
+            "async fn ",
+            "pub async fn ",
+            "pub(crate) fn ",
+            "pub(super) fn ",
+        ]
+        .iter()
+        .any(|word| line.trim_start().starts_with(word));
+        if !is_function || line.trim_end().ends_with(';') {
+            continue;
+        }
+        let closing = format!("{}}}", " ".repeat(indent));
+        if let Some(length) = lines[start..].iter().position(|line| *line == closing)
+            && length > MAX_FUNCTION_LINES
+        {
+            complaints.push(format!(
+                "{}:{}: a function of {length} lines; name its parts",
+                source.name(),
+                start + 1
+            ));
+        }
+    }
+    complaints
+}
+
+#[test]
+fn nothing_unfinished_and_nothing_forbidden_stays() {
+    // written in two halves, so that this file does not complain of itself
+    let banned = [
+        (concat!("todo", "!("), "write it"),
+        (concat!("unimplemented", "!("), "write it"),
+        (concat!("dbg", "!("), "take it out"),
+        (concat!("#[", "allow("), "#[expect(…, reason = \"…\")]"),
+        (concat!("#[", "ignore"), "a test runs, or is not there"),
+        (concat!("FIX", "ME"), "mend it"),
+        (concat!("struct ", "Manager"), "a noun that says what it is"),
+        (concat!("mod ", "util"), "a name that says what lives there"),
+        (concat!("mod ", "helper"), "a name that says what lives there"),
+    ];
+    let mut complaints = Vec::new();
+    for source in sources() {
+        for (number, line) in source.text.lines().enumerate() {
+            for (word, instead) in banned {
+                if line.contains(word) {
+                    complaints.push(format!("{}:{}: `{word}`: {instead}", source.name(), number + 1));
+                }
+            }
+        }
+    }
+    assert_none(complaints);
+}
+
+#[test]
+fn a_module_imports_only_what_stands_below_it() {
+    let mut complaints = Vec::new();
+    for source in sources().iter().filter(|source| source.path.starts_with("src")) {
+        let Some(module) = module_of(&source.path) else {
+            continue;
+        };
+        let (_, below) = LAYERS
+            .iter()
+            .find(|(name, _)| *name == module)
+            .unwrap_or_else(|| panic!("src/{module} has no layer: give it one in {}", file!()));
+        for (number, line) in source.code().lines().enumerate() {
+            for imported in imports(line) {
+                let known = LAYERS.iter().any(|(name, _)| *name == imported);
+                if known && imported != module && !below.contains(&imported) {
+                    complaints.push(format!(
+                        "{}:{}: `{module}` may not know `{imported}`",
+                        source.name(),
+                        number + 1
+                    ));
+                }
+            }
+        }
+    }
+    assert_none(complaints);
+}
+
+fn module_of(path: &Path) -> Option<String> {
+    let part = path.components().nth(1)?.as_os_str().to_string_lossy().into_owned();
+    let module = part.trim_end_matches(".rs").to_owned();
+    (module != "lib" && module != "main").then_some(module)
+}
+
+/// The modules that a line names behind `crate::`.
+fn imports(line: &str) -> Vec<&str> {
+    let after = line.match_indices("crate::").map(|(at, word)| &line[at + word.len()..]);
+    after
+        .filter_map(|rest| {
+            rest.split(|letter: char| !letter.is_alphanumeric() && letter != '_')
+                .next()
+        })
+        .collect()
+}
+
+#[test]
+fn pure_modules_take_no_clock_no_chance_and_no_files() {
+    let mut complaints = Vec::new();
+    for source in sources()
+        .iter()
+        .filter(|source| PURE.iter().any(|pure| source.path.starts_with(pure)))
+    {
+        for (number, line) in source.code().lines().enumerate() {
+            complaints.extend(IMPURE.iter().filter(|word| line.contains(**word)).map(|word| {
+                format!(
+                    "{}:{}: `{word}` in a pure module: take it as a parameter",
+                    source.name(),
+                    number + 1
+                )
+            }));
+        }
+    }
+    assert_none(complaints);
+}
+
+#[test]
+fn the_crates_form_a_star() {
+    let manifest = |name: &str| fs::read_to_string(format!("{name}/Cargo.toml")).unwrap();
+    for (name, others) in [
+        ("checkers", ["harness-workloads", "tokio"]),
+        ("workloads", ["harness-checkers", "testcontainers"]),
+    ] {
+        for other in others {
+            assert!(!manifest(name).contains(other), "{name} must not know {other}");
+        }
+    }
+}
+
+#[test]
+fn the_rules_bite() {
+    let long = format!("fn f() {{\n{}}}\n", "    let _ = 1;\n".repeat(MAX_FUNCTION_LINES + 1));
+    let source = Source {
+        path: "src/x.rs".into(),
+        text: long,
+    };
+    assert_eq!(long_functions(&source).len(), 1);
+    assert_eq!(
+        imports("use crate::experiment::Ended; // crate::plan"),
+        ["experiment", "plan"]
+    );
+    assert_eq!(module_of(Path::new("src/cluster/zk.rs")).as_deref(), Some("cluster"));
+}

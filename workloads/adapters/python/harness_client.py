@@ -1,0 +1,100 @@
+"""The client protocol of harness for locks written in Python: JSON lines over stdin and stdout.
+
+Write a class with `open`, `acquire`, `release` and `close` like those of `Lock` below, and call `serve(YourLock)`.
+Raise `Fail` for what surely did not happen; any other exception means that nobody can know, and becomes `info`.
+Each client gets a thread of its own, so several can be hosted by one process.
+"""
+
+import json
+import queue
+import sys
+import threading
+import time
+
+
+class Fail(Exception):
+    """It surely did not happen: busy, timeout, not held."""
+
+
+class Lock:
+    """One client. `self.lost(lock, cause)` and `self.woken(lock, cause)` raise the signals."""
+
+    def open(self, endpoints, lease_ms):
+        """Connects; may return the owner's name."""
+
+    def acquire(self, lock, wait_ms):
+        """Returns (token, owner), either of which may be None."""
+
+    def release(self, lock):
+        pass
+
+    def close(self):
+        pass
+
+    def lost(self, lock, cause):
+        self._signal("lost", lock, cause)
+
+    def woken(self, lock, cause):
+        self._signal("woken", lock, cause)
+
+    def _signal(self, f, lock, cause):
+        at = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+        _say({"type": "signal", "client": self.client, "f": f, "lock": lock, "at": at, "cause": cause})
+
+
+_out = threading.Lock()
+
+
+def _say(message):
+    line = json.dumps(message)
+    with _out:
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+
+
+def _perform(client, request):
+    op = request["op"]
+    token = owner = None
+    if op == "open":
+        owner = client.open(request["endpoints"], request["lease_ms"])
+    elif op == "acquire":
+        token, owner = client.acquire(request["lock"], request["wait_ms"])
+    elif op == "release":
+        client.release(request["lock"])
+    else:
+        client.close()
+    reply = {"type": "ok", "token": token, "owner": owner}
+    return {key: value for key, value in reply.items() if value is not None}
+
+
+def _run(client, requests):
+    while (request := requests.get()) is not None:
+        try:
+            reply = _perform(client, request)
+        except Fail as error:
+            reply = {"type": "fail", "error": str(error)}
+        except Exception as error:  # nobody can know
+            reply = {"type": "info", "error": f"{type(error).__name__}: {error}"}
+        _say({"id": request["id"], **reply})
+        if request["op"] == "close":
+            return
+    client.close()
+
+
+def serve(make):
+    """Serves until stdin ends."""
+    hosted = {}
+    for line in sys.stdin:
+        request = json.loads(line)
+        number = request["client"]
+        if request["op"] == "open":
+            client, requests = make(), queue.Queue()
+            client.client = number
+            thread = threading.Thread(target=_run, args=(client, requests), daemon=True)
+            thread.start()
+            hosted[number] = requests, thread
+        hosted[number][0].put(request)
+    for requests, thread in hosted.values():
+        requests.put(None)
+    for _, thread in hosted.values():
+        thread.join(5)

@@ -1,0 +1,297 @@
+//! A fake cluster for tests: keys and leases in memory, and faults on demand.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::future::pending;
+use std::rc::Rc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::broadcast;
+use tokio::time::Instant;
+
+use super::session::{Created, EtcdConnect, EtcdSession, EtcdWatch, Key, KeyEvent, Leader, Lease, Listing};
+use crate::session::SessionError;
+
+/// What happens to the next call of a name.
+#[derive(Clone, Copy)]
+pub(super) enum Fault {
+    /// It is done, and the reply is lost.
+    LoseReply,
+    /// It never arrives.
+    LoseRequest,
+}
+
+#[derive(Clone)]
+pub(super) struct FakeEtcd(Rc<Cluster>);
+
+struct Cluster {
+    store: RefCell<Store>,
+    faults: RefCell<VecDeque<(&'static str, Fault)>>,
+    /// Calls of these names are never answered.
+    silent: RefCell<Vec<&'static str>>,
+    deletions: broadcast::Sender<String>,
+}
+
+#[derive(Default)]
+struct Store {
+    keys: BTreeMap<String, Key>,
+    leases: BTreeMap<i64, (Instant, Duration)>,
+    revision: i64,
+}
+
+impl FakeEtcd {
+    pub(super) fn new() -> Self {
+        FakeEtcd(Rc::new(Cluster {
+            store: RefCell::default(),
+            faults: RefCell::default(),
+            silent: RefCell::default(),
+            deletions: broadcast::channel(64).0,
+        }))
+    }
+
+    pub(super) fn shared(&self) -> Rc<dyn EtcdConnect> {
+        Rc::new(self.clone())
+    }
+
+    pub(super) fn fail(&self, call: &'static str, fault: Fault) {
+        self.0.faults.borrow_mut().push_back((call, fault));
+    }
+
+    pub(super) fn silence(&self, call: &'static str) {
+        self.0.silent.borrow_mut().push(call);
+    }
+
+    pub(super) fn keys(&self) -> Vec<String> {
+        self.0.store.borrow().keys.keys().cloned().collect()
+    }
+
+    pub(super) fn remove(&self, key: &str) -> bool {
+        let mut store = self.0.store.borrow_mut();
+        let removed = store.keys.remove(key).is_some();
+        store.revision += i64::from(removed);
+        drop(store);
+        if removed {
+            let _ = self.0.deletions.send(key.to_owned());
+        }
+        removed
+    }
+
+    /// Ends a lease as its server does.
+    pub(super) fn end_lease(&self, lease: i64) -> bool {
+        let of_lease = |key: &&Key| key.lease == lease;
+        let keys: Vec<_> = self
+            .0
+            .store
+            .borrow()
+            .keys
+            .values()
+            .filter(of_lease)
+            .map(|key| key.name.clone())
+            .collect();
+        for key in keys {
+            self.remove(&key);
+        }
+        self.0.store.borrow_mut().leases.remove(&lease).is_some()
+    }
+
+    fn end_old_leases(&self) {
+        let now = Instant::now();
+        let over = |(lease, (since, ttl)): (&i64, &(Instant, Duration))| (*since + *ttl <= now).then_some(*lease);
+        let over: Vec<_> = self.0.store.borrow().leases.iter().filter_map(over).collect();
+        for lease in over {
+            self.end_lease(lease);
+        }
+    }
+
+    fn put(&self, name: &str, lease: i64) -> Created {
+        let mut store = self.0.store.borrow_mut();
+        let created = !store.keys.contains_key(name);
+        store.revision += i64::from(created);
+        let revision = store.revision;
+        let new = Key {
+            name: name.into(),
+            create_revision: revision,
+            mod_revision: revision,
+            lease,
+            ..Key::default()
+        };
+        let key = store.keys.entry(name.to_owned()).or_insert(new).clone();
+        Created { created, key, revision }
+    }
+
+    async fn call<T>(&self, name: &'static str, work: impl FnOnce() -> T) -> Result<T, SessionError> {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        if self.0.silent.borrow().contains(&name) {
+            return pending().await;
+        }
+        self.end_old_leases();
+        let next = {
+            let mut faults = self.0.faults.borrow_mut();
+            let place = faults.iter().position(|(call, _)| *call == name);
+            place.and_then(|place| faults.remove(place))
+        };
+        match next.map(|(_, fault)| fault) {
+            Some(Fault::LoseReply) => {
+                work();
+                Err(SessionError::Indefinite(format!("{name}: reply lost")))
+            }
+            Some(Fault::LoseRequest) => Err(SessionError::Indefinite(format!("{name}: request lost"))),
+            None => Ok(work()),
+        }
+    }
+}
+
+#[async_trait(?Send)]
+impl EtcdConnect for FakeEtcd {
+    async fn connect(&self) -> Result<Rc<dyn EtcdSession>, SessionError> {
+        Ok(Rc::new(self.clone()))
+    }
+}
+
+#[async_trait(?Send)]
+impl EtcdSession for FakeEtcd {
+    async fn grant_lease(&self, ttl: Duration) -> Result<Lease, SessionError> {
+        let grant = || {
+            let mut store = self.0.store.borrow_mut();
+            let id = 0xa0 + i64::try_from(store.leases.len()).unwrap() + store.revision * 16;
+            store.leases.insert(id, (Instant::now(), ttl));
+            Lease { id, ttl }
+        };
+        self.call("grant", grant).await
+    }
+
+    async fn keep_alive(&self, lease: i64) -> Result<Option<Duration>, SessionError> {
+        let renew = || {
+            let mut store = self.0.store.borrow_mut();
+            let lease = store.leases.get_mut(&lease)?;
+            lease.0 = Instant::now();
+            Some(lease.1)
+        };
+        self.call("keep-alive", renew).await
+    }
+
+    async fn revoke_lease(&self, lease: i64) -> Result<bool, SessionError> {
+        self.call("revoke", || self.end_lease(lease)).await
+    }
+
+    async fn create(&self, key: &str, _value: &str, lease: i64) -> Result<Created, SessionError> {
+        if !self.0.store.borrow().leases.contains_key(&lease) {
+            return Err(SessionError::Definite("requested lease not found".into()));
+        }
+        self.call("create", || self.put(key, lease)).await
+    }
+
+    async fn get(&self, key: &str) -> Result<Option<Key>, SessionError> {
+        self.call("get", || self.0.store.borrow().keys.get(key).cloned()).await
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Listing, SessionError> {
+        let list = || {
+            let store = self.0.store.borrow();
+            let mut keys: Vec<_> = store
+                .keys
+                .values()
+                .filter(|key| key.name.starts_with(prefix))
+                .cloned()
+                .collect();
+            keys.sort_by_key(|key| key.create_revision);
+            Listing {
+                keys,
+                revision: store.revision,
+            }
+        };
+        self.call("list", list).await
+    }
+
+    async fn delete(&self, key: &str) -> Result<bool, SessionError> {
+        self.call("delete", || self.remove(key)).await
+    }
+
+    async fn delete_owned(&self, key: &str, lease: i64) -> Result<bool, SessionError> {
+        let owned = || {
+            self.0
+                .store
+                .borrow()
+                .keys
+                .get(key)
+                .is_some_and(|key| key.lease == lease)
+        };
+        self.call("delete", || owned() && self.remove(key)).await
+    }
+
+    async fn watch(&self, key: &str, _from_revision: i64) -> Result<Box<dyn EtcdWatch>, SessionError> {
+        let gone = !self.0.store.borrow().keys.contains_key(key);
+        Ok(Box::new(FakeWatch {
+            key: key.to_owned(),
+            gone,
+            deletions: self.0.deletions.subscribe(),
+        }))
+    }
+
+    async fn lock(&self, name: &str, lease: i64, wait: Duration) -> Result<String, SessionError> {
+        let key = format!("{name}/{lease:x}");
+        self.put(&key, lease);
+        // as servers do that have the phantom grant: one's own key is not looked at again
+        let older = || {
+            self.keys()
+                .into_iter()
+                .filter(|other| *other != key && other.starts_with(name))
+                .count()
+        };
+        let end = Instant::now() + wait;
+        while older() > 0 {
+            if Instant::now() >= end {
+                return Err(SessionError::Indefinite("lock: no answer".into()));
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            self.end_old_leases();
+        }
+        Ok(key)
+    }
+
+    async fn unlock(&self, key: &str) -> Result<(), SessionError> {
+        self.call("unlock", || self.remove(key)).await.map(|_| ())
+    }
+
+    async fn campaign(&self, name: &str, _value: &str, lease: i64, wait: Duration) -> Result<Leader, SessionError> {
+        let key = self.lock(name, lease, wait).await?;
+        let revision = self
+            .0
+            .store
+            .borrow()
+            .keys
+            .get(&key)
+            .map_or(0, |key| key.create_revision);
+        Ok(Leader {
+            name: name.to_owned(),
+            key,
+            revision,
+            lease,
+        })
+    }
+
+    async fn resign(&self, leader: &Leader) -> Result<(), SessionError> {
+        self.call("resign", || self.remove(&leader.key)).await.map(|_| ())
+    }
+}
+
+struct FakeWatch {
+    key: String,
+    gone: bool,
+    deletions: broadcast::Receiver<String>,
+}
+
+#[async_trait(?Send)]
+impl EtcdWatch for FakeWatch {
+    async fn next(&mut self) -> Result<Vec<KeyEvent>, SessionError> {
+        while !self.gone {
+            let deleted = self.deletions.recv().await;
+            self.gone = deleted.map_err(|error| SessionError::Lost(error.to_string()))? == self.key;
+        }
+        Ok(vec![KeyEvent {
+            key: self.key.clone(),
+            deleted: true,
+        }])
+    }
+}

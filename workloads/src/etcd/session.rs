@@ -1,0 +1,112 @@
+//! What a recipe needs of etcd, and nothing more.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::session::SessionError;
+
+/// A way to a cluster.
+#[async_trait(?Send)]
+pub trait EtcdConnect {
+    /// A session: here no more than a set of connections. Leases are the recipe's own affair.
+    async fn connect(&self) -> Result<Rc<dyn EtcdSession>, SessionError>;
+}
+
+/// Calls to whichever server of the cluster answers. Every call answers within a part of the lease; one that does not
+/// is [`SessionError::Indefinite`], and the next call goes to another server. No call is ever sent twice.
+#[async_trait(?Send)]
+pub trait EtcdSession {
+    async fn grant_lease(&self, ttl: Duration) -> Result<Lease, SessionError>;
+
+    /// Renews a lease once. `None`: the server has no such lease (any more).
+    async fn keep_alive(&self, lease: i64) -> Result<Option<Duration>, SessionError>;
+
+    /// Ends a lease and deletes its keys. `false`: there was none.
+    async fn revoke_lease(&self, lease: i64) -> Result<bool, SessionError>;
+
+    /// Creates the key under the lease unless it exists, in one transaction, and answers the key as it then is.
+    async fn create(&self, key: &str, value: &str, lease: i64) -> Result<Created, SessionError>;
+
+    /// The key, if it exists.
+    async fn get(&self, key: &str) -> Result<Option<Key>, SessionError>;
+
+    /// The keys that begin with `prefix`, in the order of their creation, and the revision of the store they were
+    /// seen at.
+    async fn list(&self, prefix: &str) -> Result<Listing, SessionError>;
+
+    /// Deletes the key. `false`: there was none.
+    async fn delete(&self, key: &str) -> Result<bool, SessionError>;
+
+    /// Deletes the key if it belongs to the lease, in one transaction. `false`: there was no such key.
+    async fn delete_owned(&self, key: &str, lease: i64) -> Result<bool, SessionError>;
+
+    /// Watches one key from a revision on.
+    async fn watch(&self, key: &str, from_revision: i64) -> Result<Box<dyn EtcdWatch>, SessionError>;
+
+    /// The server's own lock: answers when it is held, with the name of the key that stands for it. `wait` bounds the
+    /// call.
+    async fn lock(&self, name: &str, lease: i64, wait: Duration) -> Result<String, SessionError>;
+
+    /// Gives the server's own lock back.
+    async fn unlock(&self, key: &str) -> Result<(), SessionError>;
+
+    /// The server's own election: answers when elected. `wait` bounds the call.
+    async fn campaign(&self, name: &str, value: &str, lease: i64, wait: Duration) -> Result<Leader, SessionError>;
+
+    /// Steps down. The server answers the same when there was nothing to resign.
+    async fn resign(&self, leader: &Leader) -> Result<(), SessionError>;
+}
+
+#[async_trait(?Send)]
+pub trait EtcdWatch {
+    /// The next events, in order. An error ends the watch: it is not resumed.
+    async fn next(&mut self) -> Result<Vec<KeyEvent>, SessionError>;
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lease {
+    pub id: i64,
+    /// What the server gave, which may be more than was asked for.
+    pub ttl: Duration,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Key {
+    pub name: String,
+    pub value: String,
+    pub create_revision: i64,
+    pub mod_revision: i64,
+    pub lease: i64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Created {
+    /// Whether this call created it.
+    pub created: bool,
+    pub key: Key,
+    /// The revision of the store at the time.
+    pub revision: i64,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Listing {
+    pub keys: Vec<Key>,
+    pub revision: i64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyEvent {
+    pub key: String,
+    pub deleted: bool,
+}
+
+/// An election that was won, as the server wants it named to resign.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Leader {
+    pub name: String,
+    pub key: String,
+    pub revision: i64,
+    pub lease: i64,
+}

@@ -1,0 +1,193 @@
+//! The etcd recipes against a fake cluster, in virtual time.
+
+use std::rc::Rc;
+
+use super::fake::{FakeEtcd, Fault};
+use super::*;
+use crate::client::{LockClient, NotOk};
+use crate::host::Host;
+use crate::protocol::SignalKind;
+use crate::recipe::{Backend, Holder, Open, RECIPES};
+use crate::testing::{Heard, LEASE, client, in_virtual_time, options, sleep, start, wait};
+
+fn seated(recipe: &str, holder: Holder, etcd: &FakeEtcd, host: &Rc<dyn Host>) -> (Box<dyn LockClient>, Heard) {
+    let options = options(recipe, holder);
+    let Open::Etcd(make) = options.recipe.open else {
+        panic!("not an etcd recipe")
+    };
+    client(options, make, etcd.shared(), host)
+}
+
+fn careful(recipe: &str, etcd: &FakeEtcd, host: &Rc<dyn Host>) -> (Box<dyn LockClient>, Heard) {
+    seated(recipe, Holder::Careful, etcd, host)
+}
+
+#[test]
+fn a_prefix_ends_before_its_successor() {
+    assert_eq!(prefix_end("harness/l0/"), b"harness/l00");
+}
+
+#[test]
+fn every_recipe_excludes_and_hands_over() {
+    for recipe in RECIPES.iter().filter(|recipe| recipe.backend == Backend::Etcd) {
+        in_virtual_time(async |host| {
+            let etcd = FakeEtcd::new();
+            let (mut one, heard) = careful(recipe.name, &etcd, &host);
+            let (mut two, _) = careful(recipe.name, &etcd, &host);
+            let first = one.acquire(&wait(0)).await.unwrap();
+            assert_eq!(two.acquire(&wait(0)).await, Err(NotOk::busy()), "{}", recipe.name);
+            let waiting = start(two, wait(1_000));
+            sleep(100).await;
+            one.release("l").await.unwrap();
+            let second = waiting.await.unwrap().1.unwrap();
+            assert!(first.token < second.token, "{}: {first:?} {second:?}", recipe.name);
+            assert!(heard.lost().is_empty() && heard.woken().is_empty());
+        });
+    }
+}
+
+#[test]
+fn a_lost_create_finds_its_own_key() {
+    in_virtual_time(async |host| {
+        let etcd = FakeEtcd::new();
+        let (mut lock, _) = careful("etcd-mutex", &etcd, &host);
+        etcd.fail("create", Fault::LoseReply);
+        lock.acquire(&wait(500)).await.unwrap();
+        assert_eq!(etcd.keys().len(), 1);
+    });
+}
+
+#[test]
+fn a_waiter_whose_key_went_with_its_lease_is_refused_by_the_mutex_and_granted_by_an_old_server() {
+    for (recipe, granted) in [("etcd-mutex", false), ("etcd-lock-rpc", true)] {
+        in_virtual_time(async |host| {
+            let etcd = FakeEtcd::new();
+            let (mut holder, _) = careful(recipe, &etcd, &host);
+            holder.acquire(&wait(0)).await.unwrap();
+            let held = etcd.keys();
+            let waiting = start(careful(recipe, &etcd, &host).0, wait(60_000));
+            sleep(100).await;
+            let own = etcd.keys().into_iter().find(|key| !held.contains(key)).unwrap();
+            etcd.remove(&own);
+            holder.release("l").await.unwrap();
+            let outcome = waiting.await.unwrap().1;
+            assert_eq!(outcome.is_ok(), granted, "{recipe}: {outcome:?}");
+            assert!(
+                outcome.is_err() || outcome.unwrap().token.is_none(),
+                "a phantom has no token"
+            );
+        });
+    }
+}
+
+#[test]
+fn a_careful_holder_that_cannot_renew_stops_before_the_lease_is_over_and_a_naive_one_does_not() {
+    for (holder, told) in [(Holder::Careful, 1), (Holder::Naive, 0)] {
+        in_virtual_time(async |host| {
+            let etcd = FakeEtcd::new();
+            let (mut lock, heard) = seated("etcd-mutex", holder, &etcd, &host);
+            lock.acquire(&wait(0)).await.unwrap();
+            sleep(3_000).await;
+            assert!(heard.lost().is_empty(), "it is renewed");
+            let cut = host.now();
+            etcd.silence("keep-alive");
+            sleep(10_000).await;
+            let lost = heard.of(SignalKind::Lost);
+            assert_eq!(lost.len(), told, "{holder}");
+            assert!(
+                lost.iter()
+                    .all(|(at, cause)| *at < cut + LEASE && cause == "lease ran out"),
+                "{lost:?}"
+            );
+        });
+    }
+}
+
+#[test]
+fn a_careful_holder_is_told_when_the_server_ends_its_lease() {
+    in_virtual_time(async |host| {
+        let etcd = FakeEtcd::new();
+        let (mut lock, heard) = careful("etcd-mutex", &etcd, &host);
+        let owner = lock.acquire(&wait(0)).await.unwrap().owner.unwrap();
+        etcd.end_lease(i64::from_str_radix(owner.trim_start_matches("0x"), 16).unwrap());
+        sleep(1_000).await;
+        assert_eq!(heard.lost().len(), 1);
+        assert!(matches!(lock.release("l").await, Err(NotOk::Fail(_))));
+        lock.acquire(&wait(0)).await.unwrap();
+    });
+}
+
+#[test]
+fn a_delete_that_stays_unknown_is_repeated_before_the_next_acquire() {
+    in_virtual_time(async |host| {
+        let etcd = FakeEtcd::new();
+        let (mut lock, _) = careful("etcd-mutex", &etcd, &host);
+        lock.acquire(&wait(0)).await.unwrap();
+        for _ in 0..100 {
+            etcd.fail("delete", Fault::LoseRequest);
+        }
+        assert!(matches!(lock.release("l").await, Err(NotOk::Info(_))));
+        assert_eq!(etcd.keys().len(), 1);
+        while lock.acquire(&wait(0)).await.is_err() {}
+        assert_eq!(etcd.keys().len(), 1);
+        lock.release("l").await.unwrap();
+        assert!(etcd.keys().is_empty());
+    });
+}
+
+#[test]
+fn one_release_wakes_one_waiter_of_a_mutex_and_one_a_process_of_a_queue() {
+    for recipe in ["etcd-mutex", "etcd-queue"] {
+        in_virtual_time(async |host| {
+            let etcd = FakeEtcd::new();
+            // the holder queues elsewhere: its process is not that of the waiters
+            etcd.grant_lease(LEASE * 100).await.unwrap();
+            let foreign = if recipe == "etcd-queue" {
+                "harness/l/lock"
+            } else {
+                "harness/l/foreign"
+            };
+            etcd.create(foreign, "", 0xa0).await.unwrap();
+            let mut heards = Vec::new();
+            for _ in 0..5 {
+                let (waiter, heard) = careful(recipe, &etcd, &host);
+                drop(start(waiter, wait(60_000)));
+                heards.push(heard);
+                sleep(10).await;
+            }
+            etcd.remove(foreign);
+            sleep(100).await;
+            assert_eq!(
+                heards.iter().map(|heard| heard.woken().len()).sum::<usize>(),
+                1,
+                "{recipe}"
+            );
+        });
+    }
+}
+
+#[test]
+fn a_queue_does_not_delete_the_key_of_its_successor() {
+    in_virtual_time(async |host| {
+        let etcd = FakeEtcd::new();
+        let (mut lock, _) = seated("etcd-queue", Holder::Naive, &etcd, &host);
+        lock.acquire(&wait(0)).await.unwrap();
+        etcd.remove("harness/l/lock");
+        let successor = etcd.grant_lease(LEASE * 10).await.unwrap();
+        etcd.create("harness/l/lock", "", successor.id).await.unwrap();
+        assert!(matches!(lock.release("l").await, Err(NotOk::Fail(_))));
+        assert_eq!(etcd.keys(), ["harness/l/lock"]);
+    });
+}
+
+#[test]
+fn a_hold_of_the_queue_ends_by_itself_when_it_lasts_too_long() {
+    in_virtual_time(async |host| {
+        let etcd = FakeEtcd::new();
+        let (mut lock, heard) = careful("etcd-queue", &etcd, &host);
+        lock.acquire(&wait(0)).await.unwrap();
+        sleep(100_000).await;
+        assert_eq!(heard.lost()[0], "held too long");
+        assert!(etcd.keys().is_empty());
+    });
+}

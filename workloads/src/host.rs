@@ -1,0 +1,114 @@
+//! What a recipe may ask of the machine it runs on: the time, timers, tasks and chance.
+//!
+//! Recipes use nothing else of the kind, so that a simulation can put its own clock and dice under them.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use nix::time::{ClockId, clock_gettime};
+use tokio::sync::Semaphore;
+
+/// A machine with a clock, timers, tasks and chance.
+pub trait Host {
+    /// The monotonic clock, as the time since its zero. On a real host it is `CLOCK_MONOTONIC`.
+    fn now(&self) -> Duration;
+
+    /// The wall clock, as the time since 1970. It may jump, and differ from machine to machine.
+    fn wall_clock(&self) -> Duration;
+
+    fn sleep(&self, time: Duration) -> Pin<Box<dyn Future<Output = ()>>>;
+
+    /// Starts a task, which ends when it is done or when its handle is dropped.
+    fn spawn(&self, task: Pin<Box<dyn Future<Output = ()>>>) -> Task;
+
+    fn random(&self) -> u64;
+
+    /// Where clients of the same process that want the same lock meet, for recipes that queue inside the process: one
+    /// permit, given first come first.
+    fn line(&self, lock: &str) -> Arc<Semaphore>;
+}
+
+/// A running task; dropping it ends the task.
+#[must_use = "a dropped task is ended"]
+pub struct Task(Option<Box<dyn FnOnce()>>);
+
+impl Task {
+    pub fn new(abort: impl FnOnce() + 'static) -> Self {
+        Task(Some(Box::new(abort)))
+    }
+
+    /// Lets the task run on without a handle.
+    pub fn detach(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        if let Some(abort) = self.0.take() {
+            abort();
+        }
+    }
+}
+
+/// The answer of `work` if it comes within `time`.
+pub async fn within<T>(host: &dyn Host, time: Duration, work: impl Future<Output = T>) -> Option<T> {
+    tokio::select! {
+        biased;
+        answer = work => Some(answer),
+        () = host.sleep(time) => None,
+    }
+}
+
+/// The real machine, under a current-thread tokio runtime with a `LocalSet`.
+#[derive(Default)]
+pub struct TokioHost {
+    lines: RefCell<BTreeMap<String, Arc<Semaphore>>>,
+}
+
+impl TokioHost {
+    /// One for a process.
+    pub fn shared() -> Rc<dyn Host> {
+        Rc::new(TokioHost::default())
+    }
+}
+
+impl Host for TokioHost {
+    fn now(&self) -> Duration {
+        clock_gettime(ClockId::CLOCK_MONOTONIC)
+            .expect("every Linux has CLOCK_MONOTONIC")
+            .into()
+    }
+
+    fn wall_clock(&self) -> Duration {
+        clock_gettime(ClockId::CLOCK_REALTIME)
+            .expect("every Linux has CLOCK_REALTIME")
+            .into()
+    }
+
+    fn sleep(&self, time: Duration) -> Pin<Box<dyn Future<Output = ()>>> {
+        Box::pin(tokio::time::sleep(time))
+    }
+
+    fn spawn(&self, task: Pin<Box<dyn Future<Output = ()>>>) -> Task {
+        let running = tokio::task::spawn_local(task);
+        Task::new(move || running.abort())
+    }
+
+    fn random(&self) -> u64 {
+        rand::random()
+    }
+
+    fn line(&self, lock: &str) -> Arc<Semaphore> {
+        let mut lines = self.lines.borrow_mut();
+        lines
+            .entry(lock.to_owned())
+            .or_insert_with(|| Arc::new(Semaphore::new(1)))
+            .clone()
+    }
+}

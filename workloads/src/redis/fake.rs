@@ -1,0 +1,231 @@
+//! Fake Redis servers for tests: keys with a time to live in memory, and faults on demand.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::broadcast;
+use tokio::time::Instant;
+
+use super::session::{RedisConnect, RedisSession, Subscription};
+use crate::session::SessionError;
+
+/// What happens to the next command of a name.
+#[derive(Clone, Copy)]
+pub(super) enum Fault {
+    /// It is done, and the reply is lost with the connection.
+    LoseReply,
+    /// It never arrives, and the connection is lost.
+    LoseRequest,
+    /// It is done now, and answered so much later.
+    LateReply(Duration),
+}
+
+/// Any number of servers, independent of each other.
+#[derive(Clone)]
+pub(super) struct FakeRedis(Rc<Vec<Server>>);
+
+struct Server {
+    keys: RefCell<BTreeMap<String, (String, Option<Instant>)>>,
+    faults: RefCell<VecDeque<(&'static str, Fault)>>,
+    down: Cell<bool>,
+    commands: RefCell<Vec<&'static str>>,
+    channel: broadcast::Sender<String>,
+}
+
+impl FakeRedis {
+    pub(super) fn new(servers: usize) -> Self {
+        let server = |_| Server {
+            keys: RefCell::default(),
+            faults: RefCell::default(),
+            down: Cell::new(false),
+            commands: RefCell::default(),
+            channel: broadcast::channel(16).0,
+        };
+        FakeRedis(Rc::new((0..servers).map(server).collect()))
+    }
+
+    pub(super) fn shared(&self) -> Rc<dyn RedisConnect> {
+        Rc::new(self.clone())
+    }
+
+    pub(super) fn fail(&self, command: &'static str, fault: Fault) {
+        self.0[0].faults.borrow_mut().push_back((command, fault));
+    }
+
+    pub(super) fn set_down(&self, server: usize, down: bool) {
+        self.0[server].down.set(down);
+    }
+
+    /// The value of the lock `l` on the first server.
+    pub(super) fn value(&self) -> Option<String> {
+        self.0[0].get("harness:l")
+    }
+
+    pub(super) fn set(&self, value: &str) {
+        self.0[0]
+            .keys
+            .borrow_mut()
+            .insert("harness:l".into(), (value.into(), None));
+    }
+
+    pub(super) fn commands(&self) -> Vec<&'static str> {
+        self.0[0].commands.take()
+    }
+}
+
+impl Server {
+    fn get(&self, key: &str) -> Option<String> {
+        let mut keys = self.keys.borrow_mut();
+        keys.retain(|_, (_, end)| end.is_none_or(|end| end > Instant::now()));
+        keys.get(key).map(|(value, _)| value.clone())
+    }
+
+    fn set(&self, key: &str, value: &str, ttl: Option<Duration>) {
+        let end = ttl.map(|ttl| Instant::now() + ttl);
+        self.keys.borrow_mut().insert(key.to_owned(), (value.to_owned(), end));
+    }
+
+    fn expire(&self, key: &str, ttl: Duration) -> bool {
+        let value = self.get(key);
+        value.map(|value| self.set(key, &value, Some(ttl))).is_some()
+    }
+
+    fn del(&self, key: &str) -> bool {
+        self.get(key).is_some() && self.keys.borrow_mut().remove(key).is_some()
+    }
+}
+
+#[async_trait(?Send)]
+impl RedisConnect for FakeRedis {
+    fn servers(&self) -> usize {
+        self.0.len()
+    }
+
+    async fn connect(&self, server: usize) -> Result<Rc<dyn RedisSession>, SessionError> {
+        if self.0[server].down.get() {
+            return Err(SessionError::Definite("connection refused".into()));
+        }
+        Ok(Rc::new(FakeSession {
+            redis: self.clone(),
+            server,
+            broken: Cell::new(false),
+        }))
+    }
+}
+
+struct FakeSession {
+    redis: FakeRedis,
+    server: usize,
+    broken: Cell<bool>,
+}
+
+impl FakeSession {
+    async fn call<T>(&self, name: &'static str, work: impl FnOnce(&Server) -> T) -> Result<T, SessionError> {
+        let server = &self.redis.0[self.server];
+        server.commands.borrow_mut().push(name);
+        let next = {
+            let mut faults = server.faults.borrow_mut();
+            let place = faults.iter().position(|(command, _)| *command == name);
+            place.and_then(|place| faults.remove(place))
+        };
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        let lost = || {
+            self.broken.set(true);
+            Err(SessionError::Indefinite(format!("{name}: reply lost")))
+        };
+        match next.map(|(_, fault)| fault) {
+            _ if server.down.get() || self.broken.get() => lost(),
+            Some(Fault::LoseRequest) => lost(),
+            Some(Fault::LoseReply) => {
+                work(server);
+                lost()
+            }
+            Some(Fault::LateReply(late)) => {
+                let answer = work(server);
+                tokio::time::sleep(late).await;
+                Ok(answer)
+            }
+            None => Ok(work(server)),
+        }
+    }
+}
+
+#[async_trait(?Send)]
+impl RedisSession for FakeSession {
+    fn is_broken(&self) -> bool {
+        self.broken.get()
+    }
+
+    async fn set_nx(&self, key: &str, value: &str, ttl: Option<Duration>) -> Result<bool, SessionError> {
+        let set = |server: &Server| {
+            let free = server.get(key).is_none();
+            if free {
+                server.set(key, value, ttl);
+            }
+            free
+        };
+        self.call("SET", set).await
+    }
+
+    async fn get(&self, key: &str) -> Result<Option<String>, SessionError> {
+        self.call("GET", |server| server.get(key)).await
+    }
+
+    async fn get_set(&self, key: &str, value: &str) -> Result<Option<String>, SessionError> {
+        let get_set = |server: &Server| {
+            let before = server.get(key);
+            server.set(key, value, None);
+            before
+        };
+        self.call("GETSET", get_set).await
+    }
+
+    async fn expire(&self, key: &str, ttl: Duration) -> Result<bool, SessionError> {
+        self.call("PEXPIRE", |server| server.expire(key, ttl)).await
+    }
+
+    async fn del(&self, key: &str) -> Result<bool, SessionError> {
+        self.call("DEL", |server| server.del(key)).await
+    }
+
+    async fn del_if(&self, key: &str, value: &str) -> Result<bool, SessionError> {
+        self.call("EVALSHA", |server| {
+            server.get(key).as_deref() == Some(value) && server.del(key)
+        })
+        .await
+    }
+
+    async fn del_if_and_publish(&self, key: &str, value: &str, _channel: &str) -> Result<bool, SessionError> {
+        let release = |server: &Server| {
+            let deleted = server.get(key).as_deref() == Some(value) && server.del(key);
+            if deleted {
+                let _ = server.channel.send(value.to_owned());
+            }
+            deleted
+        };
+        self.call("EVALSHA", release).await
+    }
+
+    async fn expire_if(&self, key: &str, value: &str, ttl: Duration) -> Result<bool, SessionError> {
+        let renew = |server: &Server| server.get(key).as_deref() == Some(value) && server.expire(key, ttl);
+        self.call("RENEW", renew).await
+    }
+
+    async fn subscribe(&self, _channel: &str) -> Result<Box<dyn Subscription>, SessionError> {
+        Ok(Box::new(FakeSubscription(
+            self.redis.0[self.server].channel.subscribe(),
+        )))
+    }
+}
+
+struct FakeSubscription(broadcast::Receiver<String>);
+
+#[async_trait(?Send)]
+impl Subscription for FakeSubscription {
+    async fn next(&mut self) -> Option<String> {
+        self.0.recv().await.ok()
+    }
+}

@@ -1,0 +1,59 @@
+//! What a recipe needs of Redis, and nothing more.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::session::SessionError;
+
+/// A way to one or several servers.
+#[async_trait(?Send)]
+pub trait RedisConnect {
+    /// How many servers there are. All but one may be replicas; for `redlock` they are masters of their own.
+    fn servers(&self) -> usize;
+
+    /// One connection to the server of this number. Answers within a part of the lease.
+    async fn connect(&self, server: usize) -> Result<Rc<dyn RedisSession>, SessionError>;
+}
+
+/// One connection. Every call answers within a part of the lease; one that does not is
+/// [`SessionError::Indefinite`]. No call is ever sent twice. Once [`SessionError::Lost`] was answered the connection is
+/// of no more use, and what was lost is the connection: keys outlive it.
+#[async_trait(?Send)]
+pub trait RedisSession {
+    /// Whether the connection is known to be dead.
+    fn is_broken(&self) -> bool;
+
+    /// `SET key value NX [PX ttl]`. Whether the key was set.
+    async fn set_nx(&self, key: &str, value: &str, ttl: Option<Duration>) -> Result<bool, SessionError>;
+
+    async fn get(&self, key: &str) -> Result<Option<String>, SessionError>;
+
+    /// `GETSET key value`: the value before.
+    async fn get_set(&self, key: &str, value: &str) -> Result<Option<String>, SessionError>;
+
+    /// `PEXPIRE key ttl`. `false`: there is no such key.
+    async fn expire(&self, key: &str, ttl: Duration) -> Result<bool, SessionError>;
+
+    /// `DEL key`. `false`: there was none.
+    async fn del(&self, key: &str) -> Result<bool, SessionError>;
+
+    /// Deletes the key if it has this value, in one script. `false`: it had not.
+    async fn del_if(&self, key: &str, value: &str) -> Result<bool, SessionError>;
+
+    /// The same, and publishes on `channel` if it was deleted, in one script.
+    async fn del_if_and_publish(&self, key: &str, value: &str, channel: &str) -> Result<bool, SessionError>;
+
+    /// Gives the key a new time to live if it has this value, in one script. `false`: it had not.
+    async fn expire_if(&self, key: &str, value: &str, ttl: Duration) -> Result<bool, SessionError>;
+
+    /// The messages of a channel, on a connection of their own.
+    async fn subscribe(&self, channel: &str) -> Result<Box<dyn Subscription>, SessionError>;
+}
+
+#[async_trait(?Send)]
+pub trait Subscription {
+    /// The next message. `None`: the connection is gone.
+    async fn next(&mut self) -> Option<String>;
+}

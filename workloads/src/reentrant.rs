@@ -1,0 +1,81 @@
+//! Reentrancy for any lock: a count on the client's side, as lock libraries do it.
+//!
+//! 1. the first acquire is the lock's own; while it is held, further ones only count, and answer the same grant;
+//! 2. a release counts down, and the last one is the lock's own;
+//! 3. when the client learns that the lock is lost, the count is void.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+
+use crate::client::{Grant, LockClient, Outcome, Signals};
+use crate::protocol::Acquire;
+
+pub(crate) struct Reentrant {
+    inner: Box<dyn LockClient>,
+    signals: Signals,
+    held: BTreeMap<String, Hold>,
+}
+
+struct Hold {
+    grant: Grant,
+    count: u32,
+    /// The number of losses before this hold; one more, and it is void.
+    losses: u64,
+}
+
+impl Reentrant {
+    pub(crate) fn new(inner: Box<dyn LockClient>, signals: Signals) -> Self {
+        Reentrant {
+            inner,
+            signals,
+            held: BTreeMap::new(),
+        }
+    }
+
+    fn believed(&mut self, lock: &str) -> Option<&mut Hold> {
+        let losses = self.signals.losses(lock);
+        self.held.get_mut(lock).filter(|hold| hold.losses == losses)
+    }
+}
+
+#[async_trait(?Send)]
+impl LockClient for Reentrant {
+    async fn open(&mut self) -> Outcome<Grant> {
+        self.inner.open().await
+    }
+
+    async fn acquire(&mut self, request: &Acquire) -> Outcome<Grant> {
+        if let Some(hold) = self.believed(&request.lock) {
+            hold.count += 1;
+            return Ok(hold.grant.clone());
+        }
+        self.held.remove(&request.lock);
+        let grant = self.inner.acquire(request).await?;
+        let losses = self.signals.losses(&request.lock);
+        self.held.insert(
+            request.lock.clone(),
+            Hold {
+                grant: grant.clone(),
+                count: 1,
+                losses,
+            },
+        );
+        Ok(grant)
+    }
+
+    async fn release(&mut self, lock: &str) -> Outcome<()> {
+        if let Some(hold) = self.believed(lock)
+            && hold.count > 1
+        {
+            hold.count -= 1;
+            return Ok(());
+        }
+        self.held.remove(lock);
+        self.inner.release(lock).await
+    }
+
+    async fn close(&mut self) {
+        self.inner.close().await;
+    }
+}

@@ -1,0 +1,203 @@
+//! A lock client behind the client protocol: requests in, replies and signals out, one JSON object a line.
+//!
+//! One process may host several clients: their requests run side by side, those of one client one after another. The
+//! end of the input closes all of them. What must never be written to the output is anything but protocol lines.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::net::unix::pipe;
+use tokio::sync::mpsc;
+use tokio::task::{JoinHandle, LocalSet};
+
+use crate::client::{Grant, LockClient, NotOk, Outcome, Signals};
+use crate::host::{Host, TokioHost};
+use crate::protocol::{Message, Op, Open, Request};
+use crate::recipe::RecipeOptions;
+
+/// How long the clients may take to close when the input has ended.
+const CLOSE_LIMIT: Duration = Duration::from_secs(5);
+
+/// Why serving ended before its input did.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    #[error("reading a request: {cause} in the line {line}")]
+    Malformed { line: String, cause: serde_json::Error },
+    #[error("reading a request: {0}")]
+    OutOfTurn(String),
+    #[error("speaking to the harness: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// Makes the client that an `open` asks for, or says why it cannot.
+pub type Maker<'a> = &'a dyn Fn(&Open, Signals) -> Result<Box<dyn LockClient>, String>;
+
+/// Serves one recipe. Wants a current-thread runtime inside a `LocalSet`; see [`serve_process`].
+pub async fn serve(
+    options: RecipeOptions,
+    stdin: impl AsyncRead + Unpin,
+    stdout: impl AsyncWrite + Unpin,
+) -> Result<(), ServeError> {
+    serve_with(&move |open, signals| options.client(open, signals), stdin, stdout).await
+}
+
+/// Serves whatever `maker` makes.
+pub async fn serve_with(
+    maker: Maker<'_>,
+    stdin: impl AsyncRead + Unpin,
+    stdout: impl AsyncWrite + Unpin,
+) -> Result<(), ServeError> {
+    let (out, messages) = mpsc::unbounded_channel();
+    tokio::try_join!(read_requests(maker, stdin, out), write_messages(messages, stdout))?;
+    Ok(())
+}
+
+/// Serves one recipe over this process's own stdin and stdout, on a runtime of its own, until the input ends.
+pub fn serve_process(options: RecipeOptions) -> Result<(), ServeError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let served = LocalSet::new().block_on(&runtime, async move {
+        match pipes() {
+            Ok((stdin, stdout)) => serve(options, stdin, stdout).await,
+            Err(_) => serve(options, tokio::io::stdin(), tokio::io::stdout()).await,
+        }
+    });
+    runtime.shutdown_background();
+    served
+}
+
+/// Stdin and stdout without a thread in between, which they allow when they are pipes.
+fn pipes() -> io::Result<(pipe::Receiver, pipe::Sender)> {
+    let stdin = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let stdout = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+    let stdout = pipe::Sender::from_file(stdout)?;
+    Ok((pipe::Receiver::from_file(stdin)?, stdout))
+}
+
+/// One hosted client: where its requests go, and the task that serves them.
+struct Hosted {
+    requests: mpsc::Sender<Request>,
+    task: JoinHandle<()>,
+}
+
+async fn read_requests(
+    maker: Maker<'_>,
+    stdin: impl AsyncRead + Unpin,
+    out: mpsc::UnboundedSender<Message>,
+) -> Result<(), ServeError> {
+    let mut lines = BufReader::new(stdin).lines();
+    let machine = TokioHost::shared();
+    let mut clients: BTreeMap<u32, Hosted> = BTreeMap::new();
+    while let Some(line) = lines.next_line().await? {
+        if line.trim().is_empty() {
+            continue;
+        }
+        let request: Request = serde_json::from_str(&line).map_err(|cause| ServeError::Malformed {
+            line: line.clone(),
+            cause,
+        })?;
+        dispatch(maker, &machine, request, &mut clients, &out)?;
+    }
+    let tasks: Vec<_> = clients.into_values().map(|client| client.task).collect();
+    let closed = async {
+        for task in tasks {
+            // a client that panicked has said so on stderr
+            let _ = task.await;
+        }
+    };
+    let _ = tokio::time::timeout(CLOSE_LIMIT, closed).await;
+    Ok(())
+}
+
+fn dispatch(
+    maker: Maker<'_>,
+    machine: &Rc<dyn Host>,
+    request: Request,
+    clients: &mut BTreeMap<u32, Hosted>,
+    out: &mpsc::UnboundedSender<Message>,
+) -> Result<(), ServeError> {
+    let (client, id) = (request.client, request.id);
+    clients.retain(|_, hosted| !hosted.task.is_finished());
+    if let Op::Open(open) = &request.op {
+        if clients.contains_key(&client) {
+            return Err(ServeError::OutOfTurn(format!("client {client} is open already")));
+        }
+        let signals_out = out.clone();
+        // the other end may be gone: then nobody wants the signal
+        let send = Rc::new(move |signal| drop(signals_out.send(Message::Signal(signal))));
+        match maker(open, Signals::new(client, machine.clone(), send)) {
+            Ok(lock) => drop(clients.insert(client, host(lock, out.clone()))),
+            Err(error) => {
+                let _ = out.send(Message::Fail { id, error });
+                return Ok(());
+            }
+        }
+    }
+    let Some(hosted) = clients.get(&client) else {
+        return Err(ServeError::OutOfTurn(format!("client {client} is not open")));
+    };
+    hosted
+        .requests
+        .try_send(request)
+        .map_err(|_| ServeError::OutOfTurn(format!("client {client} has a request open already")))
+}
+
+fn host(mut lock: Box<dyn LockClient>, out: mpsc::UnboundedSender<Message>) -> Hosted {
+    let (requests, mut inbox) = mpsc::channel::<Request>(1);
+    let task = tokio::task::spawn_local(async move {
+        while let Some(request) = inbox.recv().await {
+            let last = request.op == Op::Close;
+            let outcome = perform(&mut *lock, &request.op).await;
+            let _ = out.send(reply(request.id, outcome));
+            if last {
+                return;
+            }
+        }
+        lock.close().await;
+    });
+    Hosted { requests, task }
+}
+
+async fn perform(lock: &mut dyn LockClient, op: &Op) -> Outcome<Grant> {
+    match op {
+        Op::Open(_) => lock.open().await,
+        Op::Acquire(acquire) => lock.acquire(acquire).await,
+        Op::Release { lock: name } => lock.release(name).await.map(|()| Grant::default()),
+        Op::Close => {
+            lock.close().await;
+            Ok(Grant::default())
+        }
+    }
+}
+
+fn reply(id: u64, outcome: Outcome<Grant>) -> Message {
+    match outcome {
+        Ok(Grant { token, owner }) => Message::Ok { id, token, owner },
+        Err(NotOk::Fail(error)) => Message::Fail { id, error },
+        Err(NotOk::Info(error)) => Message::Info { id, error },
+    }
+}
+
+/// Writes every message that is ready in one go, and flushes.
+async fn write_messages(
+    mut messages: mpsc::UnboundedReceiver<Message>,
+    mut stdout: impl AsyncWrite + Unpin,
+) -> Result<(), ServeError> {
+    let mut text = Vec::new();
+    while let Some(message) = messages.recv().await {
+        text.clear();
+        let mut next = Some(message);
+        while let Some(message) = next {
+            serde_json::to_writer(&mut text, &message).expect("a message is plain data");
+            text.push(b'\n');
+            next = messages.try_recv().ok();
+        }
+        stdout.write_all(&text).await?;
+        stdout.flush().await?;
+    }
+    Ok(())
+}

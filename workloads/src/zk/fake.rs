@@ -1,0 +1,277 @@
+//! A fake ensemble for tests: nodes, sessions and watches in memory, and faults on demand.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::future::pending;
+use std::rc::Rc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::{oneshot, watch};
+
+use super::session::{Link, LinkState, Node, Watch, WatchEvent, ZkConnect, ZkSession};
+use crate::session::SessionError;
+use crate::testing::LEASE;
+
+/// What happens to the next call of a name.
+pub(super) enum Fault {
+    /// It is done, the reply is lost, and the connection breaks and comes back.
+    LoseReply,
+    /// It never arrives, and the connection breaks and comes back.
+    LoseRequest,
+    /// It is never answered.
+    Silence,
+    /// The session is over, and its connection does not know yet.
+    Over,
+    /// Another does this first.
+    First(Box<dyn FnOnce(&FakeZk)>),
+}
+
+#[derive(Clone, Default)]
+pub(super) struct FakeZk(Rc<RefCell<Ensemble>>);
+
+#[derive(Default)]
+struct Ensemble {
+    nodes: BTreeMap<String, Node>,
+    sequence: i32,
+    zxid: i64,
+    watches: Vec<FakeWatch>,
+    links: Vec<watch::Sender<Link>>,
+    faults: VecDeque<(&'static str, Fault)>,
+}
+
+struct FakeWatch {
+    session: i64,
+    path: String,
+    on: &'static str,
+    sender: oneshot::Sender<WatchEvent>,
+}
+
+impl FakeZk {
+    pub(super) fn shared(&self) -> Rc<dyn ZkConnect> {
+        Rc::new(self.clone())
+    }
+
+    pub(super) fn fail(&self, call: &'static str, fault: Fault) {
+        self.0.borrow_mut().faults.push_back((call, fault));
+    }
+
+    /// No more faults.
+    pub(super) fn forgive(&self) {
+        self.0.borrow_mut().faults.clear();
+    }
+
+    /// The names of the contenders for the lock `l`, in the order of their creation.
+    pub(super) fn contenders(&self) -> Vec<String> {
+        let mut nodes: Vec<_> = self.0.borrow().nodes.values().cloned().collect();
+        nodes.sort_by_key(|node| node.czxid);
+        nodes.into_iter().map(|node| node.path).collect()
+    }
+
+    pub(super) fn add(&self, path: &str, owner: i64) -> Node {
+        let mut ensemble = self.0.borrow_mut();
+        ensemble.zxid += 1;
+        ensemble.sequence += 1;
+        let node = Node {
+            path: path.to_owned(),
+            czxid: ensemble.zxid,
+            owner,
+        };
+        ensemble.nodes.insert(path.to_owned(), node.clone());
+        drop(ensemble);
+        self.fire(path, "NodeCreated");
+        node
+    }
+
+    pub(super) fn remove(&self, path: &str) -> bool {
+        let removed = self.0.borrow_mut().nodes.remove(path).is_some();
+        if removed {
+            self.fire(path, "NodeDeleted");
+        }
+        removed
+    }
+
+    fn fire(&self, path: &str, kind: &'static str) {
+        let parent = path.rsplit_once('/').unwrap().0;
+        let watches = std::mem::take(&mut self.0.borrow_mut().watches);
+        for watch in watches {
+            if watch.on == "exists" && watch.path == path {
+                let _ = watch.sender.send(WatchEvent::Fired { kind, path: watch.path });
+            } else if watch.on == "children" && watch.path == parent {
+                let _ = watch.sender.send(WatchEvent::Fired {
+                    kind: "NodeChildrenChanged",
+                    path: watch.path,
+                });
+            } else {
+                self.0.borrow_mut().watches.push(watch);
+            }
+        }
+    }
+
+    /// Sets the state of a session's connection; sessions are numbered from 1.
+    pub(super) fn link(&self, session: i64, state: LinkState) {
+        let ensemble = self.0.borrow();
+        ensemble.links[usize::try_from(session).unwrap() - 1].send_modify(|link| {
+            let broke = state != LinkState::Connected;
+            *link = Link {
+                state,
+                breaks: link.breaks + u64::from(broke),
+            };
+        });
+    }
+
+    /// Ends a session as a server does: its nodes go.
+    pub(super) fn expire(&self, session: i64) {
+        let own = |node: &&Node| node.owner == session;
+        let paths: Vec<_> = self
+            .0
+            .borrow()
+            .nodes
+            .values()
+            .filter(own)
+            .map(|node| node.path.clone())
+            .collect();
+        for path in paths {
+            self.remove(&path);
+        }
+        self.0.borrow_mut().watches.retain(|watch| watch.session != session);
+        self.link(session, LinkState::Expired);
+    }
+}
+
+#[async_trait(?Send)]
+impl ZkConnect for FakeZk {
+    async fn connect(&self) -> Result<Rc<dyn ZkSession>, SessionError> {
+        let (link, linked) = watch::channel(Link::default());
+        let mut ensemble = self.0.borrow_mut();
+        ensemble.links.push(link);
+        let id = i64::try_from(ensemble.links.len()).unwrap();
+        Ok(Rc::new(FakeSession {
+            id,
+            zk: self.clone(),
+            link: linked,
+        }))
+    }
+}
+
+struct FakeSession {
+    id: i64,
+    zk: FakeZk,
+    link: watch::Receiver<Link>,
+}
+
+impl FakeSession {
+    async fn call<T>(&self, name: &'static str, work: impl FnOnce() -> T) -> Result<T, SessionError> {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        if self.link.borrow().state == LinkState::Expired {
+            return Err(SessionError::Lost("session expired".into()));
+        }
+        let next = {
+            let faults = &mut self.zk.0.borrow_mut().faults;
+            let place = faults.iter().position(|(call, _)| *call == name);
+            place.and_then(|place| faults.remove(place))
+        };
+        let lost = || {
+            self.zk.link(self.id, LinkState::Disconnected);
+            self.zk.link(self.id, LinkState::Connected);
+            Err(SessionError::Indefinite(format!("{name}: reply lost")))
+        };
+        match next.map(|(_, fault)| fault) {
+            Some(Fault::LoseReply) => {
+                work();
+                lost()
+            }
+            Some(Fault::LoseRequest) => lost(),
+            Some(Fault::Silence) => pending().await,
+            Some(Fault::Over) => Err(SessionError::Lost("session expired".into())),
+            Some(Fault::First(other)) => {
+                other(&self.zk);
+                Ok(work())
+            }
+            None => Ok(work()),
+        }
+    }
+
+    fn watch(&self, path: &str, on: &'static str) -> Watch {
+        let (sender, fired) = oneshot::channel();
+        let watch = FakeWatch {
+            session: self.id,
+            path: path.to_owned(),
+            on,
+            sender,
+        };
+        self.zk.0.borrow_mut().watches.push(watch);
+        Box::pin(async move { fired.await.unwrap_or(WatchEvent::SessionOver) })
+    }
+
+    fn node(&self, path: &str) -> Option<Node> {
+        self.zk.0.borrow().nodes.get(path).cloned()
+    }
+
+    fn names(&self, path: &str) -> Vec<String> {
+        let ensemble = self.zk.0.borrow();
+        let below = |name: &String| name.strip_prefix(path)?.strip_prefix('/').map(str::to_owned);
+        ensemble.nodes.keys().filter_map(below).collect()
+    }
+}
+
+#[async_trait(?Send)]
+impl ZkSession for FakeSession {
+    fn id(&self) -> i64 {
+        self.id
+    }
+
+    fn timeout(&self) -> Duration {
+        LEASE
+    }
+
+    fn link(&self) -> watch::Receiver<Link> {
+        self.link.clone()
+    }
+
+    async fn create_sequential(&self, prefix: &str) -> Result<Node, SessionError> {
+        let create = || {
+            let sequence = self.zk.0.borrow().sequence;
+            self.zk.add(&format!("{prefix}{sequence:010}"), self.id)
+        };
+        self.call("create", create).await
+    }
+
+    async fn create(&self, path: &str) -> Result<Option<Node>, SessionError> {
+        let create = || {
+            let free = self.node(path).is_none();
+            free.then(|| self.zk.add(path, self.id))
+        };
+        self.call("create", create).await
+    }
+
+    async fn children(&self, path: &str) -> Result<Vec<String>, SessionError> {
+        self.call("list", || self.names(path)).await
+    }
+
+    async fn watch_children(&self, path: &str) -> Result<(Vec<String>, Watch), SessionError> {
+        self.call("list", || (self.names(path), self.watch(path, "children")))
+            .await
+    }
+
+    async fn exists(&self, path: &str) -> Result<Option<Node>, SessionError> {
+        self.call("exists", || self.node(path)).await
+    }
+
+    async fn watch_exists(&self, path: &str) -> Result<(Option<Node>, Watch), SessionError> {
+        self.call("exists", || (self.node(path), self.watch(path, "exists")))
+            .await
+    }
+
+    async fn delete(&self, path: &str) -> Result<bool, SessionError> {
+        self.call("delete", || self.zk.remove(path)).await
+    }
+
+    async fn library_lock(&self, _parent: &str, _wait: Duration) -> Result<Option<String>, SessionError> {
+        Err(SessionError::Definite("a fake has no library".into()))
+    }
+
+    async fn close(&self) {
+        self.zk.expire(self.id);
+    }
+}

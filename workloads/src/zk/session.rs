@@ -1,0 +1,98 @@
+//! What a recipe needs of ZooKeeper, and nothing more.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::watch;
+
+use crate::session::SessionError;
+
+/// A way to an ensemble.
+#[async_trait(?Send)]
+pub trait ZkConnect {
+    /// A new session. Answers within about one lease.
+    async fn connect(&self) -> Result<Rc<dyn ZkSession>, SessionError>;
+}
+
+/// One session. Every call answers within a part of the session's timeout; one that does not is
+/// [`SessionError::Indefinite`].
+#[async_trait(?Send)]
+pub trait ZkSession {
+    fn id(&self) -> i64;
+
+    /// The session timeout that the server agreed to.
+    fn timeout(&self) -> Duration;
+
+    /// The state of the connection, now and as it changes.
+    fn link(&self) -> watch::Receiver<Link>;
+
+    /// Creates an ephemeral node at `prefix` and a sequence number, and its parents if they are missing.
+    async fn create_sequential(&self, prefix: &str) -> Result<Node, SessionError>;
+
+    /// Creates an ephemeral node at `path`, and its parents if they are missing. `None`: there is one already.
+    async fn create(&self, path: &str) -> Result<Option<Node>, SessionError>;
+
+    /// The names of the node's children, in no order; none if there is no such node.
+    async fn children(&self, path: &str) -> Result<Vec<String>, SessionError>;
+
+    /// The same, and a watch for the next change of them.
+    async fn watch_children(&self, path: &str) -> Result<(Vec<String>, Watch), SessionError>;
+
+    /// The node at `path`, if there is one.
+    async fn exists(&self, path: &str) -> Result<Option<Node>, SessionError>;
+
+    /// The same, and a watch for its creation, change or deletion.
+    async fn watch_exists(&self, path: &str) -> Result<(Option<Node>, Watch), SessionError>;
+
+    /// Deletes the node. `false`: there was none.
+    async fn delete(&self, path: &str) -> Result<bool, SessionError>;
+
+    /// The lock that comes with the client library, under `parent`: its own node's path once it is held. `None`:
+    /// the wait was over, and the library has surely deleted its node.
+    async fn library_lock(&self, parent: &str, wait: Duration) -> Result<Option<String>, SessionError>;
+
+    /// Ends the session, and deletes its nodes with it, as far as the server can be reached.
+    async fn close(&self);
+}
+
+/// The connection under a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Link {
+    pub state: LinkState,
+    /// How often the connection was seen broken so far: it grows even when it came back before anyone looked.
+    pub breaks: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LinkState {
+    #[default]
+    Connected,
+    /// The session may or may not be alive.
+    Disconnected,
+    /// The session is over.
+    Expired,
+}
+
+/// A node as it was when it was seen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Node {
+    pub path: String,
+    /// The transaction that created it: larger for every later node of the ensemble, whatever its name.
+    pub czxid: i64,
+    /// The session it belongs to, 0 if it is not ephemeral.
+    pub owner: i64,
+}
+
+/// Ready once, when the server has told of a change.
+pub type Watch = Pin<Box<dyn Future<Output = WatchEvent>>>;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WatchEvent {
+    /// The server's notification: what happened, and to which path.
+    Fired { kind: &'static str, path: String },
+    /// No notification: the session ended.
+    SessionOver,
+}

@@ -1,0 +1,405 @@
+//! The ZooKeeper recipes against a fake ensemble, in virtual time.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::fake::{FakeZk, Fault};
+use super::session::LinkState;
+use super::*;
+use crate::client::{LockClient, NotOk};
+use crate::host::Host;
+use crate::protocol::{Acquire, SignalKind};
+use crate::recipe::{Holder, Open, RecipeOptions};
+use crate::testing::{Heard, LEASE, client, in_virtual_time, options, sleep, start, wait};
+
+fn seated(options: RecipeOptions, zk: &FakeZk, host: &Rc<dyn Host>) -> (Box<dyn LockClient>, Heard) {
+    let Open::Zk(make) = options.recipe.open else {
+        panic!("not a zk recipe")
+    };
+    client(options, make, zk.shared(), host)
+}
+
+fn careful(recipe: &str, zk: &FakeZk, host: &Rc<dyn Host>) -> (Box<dyn LockClient>, Heard) {
+    seated(options(recipe, Holder::Careful), zk, host)
+}
+
+const QUEUE: &str = "zk-predecessor-watch";
+
+#[test]
+fn a_sequence_is_the_number_at_the_end() {
+    assert_eq!(sequence_of("lock-0000000003"), Some(3));
+    assert_eq!(sequence_of("5f2c9a-lock-0000000042"), Some(42));
+    assert_eq!(sequence_of("lock--2147483647"), Some(-2147483647));
+    assert_eq!(sequence_of("n_0000000007"), Some(7));
+    assert_eq!(sequence_of("lock-"), None);
+    assert_eq!(sequence_of("lock-3"), None);
+}
+
+#[test]
+fn an_owner_is_named_like_an_ephemeral_owner() {
+    assert_eq!(owner_name(0x100_0a1b_2c3d_0001), "0x1000a1b2c3d0001");
+}
+
+#[test]
+fn order_is_by_sequence_and_never_by_guid() {
+    let names = [
+        "aaaa-lock-0000000007",
+        "ffff-lock-0000000002",
+        "lock-0000000005",
+        "other",
+    ]
+    .map(str::to_owned);
+    let ahead = queue::ahead_of("aaaa-lock-0000000007", names.to_vec()).unwrap();
+    assert_eq!(ahead, ["ffff-lock-0000000002", "lock-0000000005"]);
+    assert_eq!(queue::ahead_of("gone-lock-0000000001", names.to_vec()), None);
+}
+
+#[test]
+fn a_create_whose_reply_was_lost_is_found_by_its_guid() {
+    in_virtual_time(async |host| {
+        let zk = FakeZk::default();
+        let (mut lock, _) = careful(QUEUE, &zk, &host);
+        zk.fail("create", Fault::LoseReply);
+        let grant = lock.acquire(&wait(500)).await.unwrap();
+        assert_eq!(grant.token, Some(1), "the one node there is was adopted");
+        assert_eq!(zk.contenders().len(), 1);
+        lock.release("l").await.unwrap();
+        assert!(zk.contenders().is_empty());
+    });
+}
+
+#[test]
+fn a_create_whose_request_was_lost_is_sent_again() {
+    in_virtual_time(async |host| {
+        let zk = FakeZk::default();
+        let (mut lock, _) = careful(QUEUE, &zk, &host);
+        zk.fail("create", Fault::LoseRequest);
+        lock.acquire(&wait(500)).await.unwrap();
+        assert_eq!(zk.contenders().len(), 1);
+    });
+}
+
+#[test]
+fn without_a_guid_the_orphan_stays_and_one_queues_behind_oneself() {
+    in_virtual_time(async |host| {
+        let zk = FakeZk::default();
+        let (mut lock, _) = seated(
+            RecipeOptions {
+                guid: false,
+                ..options(QUEUE, Holder::Careful)
+            },
+            &zk,
+            &host,
+        );
+        zk.fail("create", Fault::LoseReply);
+        assert!(matches!(lock.acquire(&wait(500)).await, Err(NotOk::Info(_))));
+        assert_eq!(lock.acquire(&wait(500)).await, Err(NotOk::timeout()));
+        assert_eq!(
+            zk.contenders(),
+            ["/harness/l/lock-0000000000"],
+            "the orphan holds the lock for nobody"
+        );
+    });
+}
+
+#[test]
+fn a_predecessor_that_is_gone_already_means_to_list_again() {
+    in_virtual_time(async |host| {
+        let zk = FakeZk::default();
+        zk.add("/harness/l/lock-0000000000", 99);
+        let (mut lock, heard) = careful(QUEUE, &zk, &host);
+        assert_eq!(lock.acquire(&wait(0)).await, Err(NotOk::busy()));
+        zk.fail(
+            "exists",
+            Fault::First(Box::new(|zk| assert!(zk.remove("/harness/l/lock-0000000000")))),
+        );
+        lock.acquire(&wait(500)).await.unwrap();
+        assert!(heard.woken().is_empty(), "nothing was waited for");
+    });
+}
+
+#[test]
+fn a_predecessor_that_died_waiting_wakes_and_does_not_give_the_lock() {
+    in_virtual_time(async |host| {
+        let zk = FakeZk::default();
+        let (mut holder, _) = careful(QUEUE, &zk, &host);
+        holder.acquire(&wait(0)).await.unwrap();
+        let dying = start(careful(QUEUE, &zk, &host).0, wait(60_000));
+        sleep(10).await;
+        let (third, heard) = careful(QUEUE, &zk, &host);
+        let third = start(third, wait(5_000));
+        sleep(10).await;
+        zk.expire(2);
+        sleep(10).await;
+        assert_eq!(heard.woken().len(), 1);
+        assert!(!third.is_finished(), "it was woken, and waits on");
+        assert!(dying.await.unwrap().1.is_err());
+        holder.release("l").await.unwrap();
+        assert!(third.await.unwrap().1.is_ok());
+        assert_eq!(heard.woken().len(), 2);
+    });
+}
+
+#[test]
+fn one_release_wakes_one_waiter_of_a_predecessor_watch_and_all_of_a_parent_watch() {
+    for (recipe, woken) in [
+        (QUEUE, 1),
+        ("zk-parent-watch", 5),
+        ("zk-single-node", 5),
+        ("zk-polling", 0),
+    ] {
+        in_virtual_time(async |host| {
+            let zk = FakeZk::default();
+            let (mut holder, _) = careful(recipe, &zk, &host);
+            holder.acquire(&wait(0)).await.unwrap();
+            let mut heards = Vec::new();
+            for _ in 0..5 {
+                let (waiter, heard) = careful(recipe, &zk, &host);
+                drop(start(waiter, wait(60_000)));
+                sleep(10).await;
+                heards.push(heard);
+            }
+            let count = || heards.iter().map(|heard| heard.woken().len()).sum::<usize>();
+            let before = count();
+            holder.release("l").await.unwrap();
+            sleep(100).await;
+            assert_eq!(count() - before, woken, "{recipe}");
+        });
+    }
+}
+
+#[test]
+fn a_careful_holder_is_told_of_a_disconnection_and_a_naive_one_is_not() {
+    for (holder, told) in [
+        (Holder::Careful, vec!["Disconnected".to_owned()]),
+        (Holder::Naive, vec![]),
+    ] {
+        in_virtual_time(async |host| {
+            let zk = FakeZk::default();
+            let (mut lock, heard) = seated(options(QUEUE, holder), &zk, &host);
+            lock.acquire(&wait(0)).await.unwrap();
+            zk.link(1, LinkState::Disconnected);
+            sleep(1).await;
+            assert_eq!(heard.lost(), told, "{holder}");
+        });
+    }
+}
+
+#[test]
+fn a_disconnection_that_is_over_before_anyone_looks_is_told_as_well() {
+    in_virtual_time(async |host| {
+        let zk = FakeZk::default();
+        let (mut lock, heard) = careful(QUEUE, &zk, &host);
+        lock.acquire(&wait(0)).await.unwrap();
+        zk.link(1, LinkState::Disconnected);
+        zk.link(1, LinkState::Connected);
+        sleep(1).await;
+        assert_eq!(heard.lost(), ["Disconnected"]);
+        // the node is there still: it is no hold any more, and must not be in the way
+        lock.acquire(&wait(500)).await.unwrap();
+        assert_eq!(zk.contenders().len(), 1);
+    });
+}
+
+#[test]
+fn a_careful_holder_without_proof_of_life_stops_before_the_session_can_end() {
+    in_virtual_time(async |host| {
+        let zk = FakeZk::default();
+        let (mut lock, heard) = careful(QUEUE, &zk, &host);
+        lock.acquire(&wait(0)).await.unwrap();
+        let held = host.now();
+        zk.fail("exists", Fault::Silence);
+        sleep(10_000).await;
+        let lost = heard.of(SignalKind::Lost);
+        assert_eq!(lost.len(), 1);
+        assert!(lost[0].1.starts_with("no proof of life"), "{}", lost[0].1);
+        assert!(
+            lost[0].0 - held < LEASE * 7 / 10 && lost[0].0 - held > LEASE / 2,
+            "{:?}",
+            lost[0].0 - held
+        );
+    });
+}
+
+#[test]
+fn an_idle_hold_lasts_as_long_as_the_session_is_proven_alive() {
+    in_virtual_time(async |host| {
+        let zk = FakeZk::default();
+        let (mut lock, heard) = careful(QUEUE, &zk, &host);
+        lock.acquire(&wait(0)).await.unwrap();
+        sleep(60_000).await;
+        assert!(heard.lost().is_empty());
+        lock.release("l").await.unwrap();
+        sleep(60_000).await;
+        assert!(heard.lost().is_empty(), "nothing is lost after a release");
+    });
+}
+
+#[test]
+fn a_grant_that_came_with_a_disconnection_is_looked_at_again() {
+    in_virtual_time(async |host| {
+        let zk = FakeZk::default();
+        let (mut lock, heard) = careful(QUEUE, &zk, &host);
+        zk.fail(
+            "list",
+            Fault::First(Box::new(|zk| {
+                zk.link(1, LinkState::Disconnected);
+                zk.link(1, LinkState::Connected);
+            })),
+        );
+        lock.acquire(&wait(500)).await.unwrap();
+        sleep(100).await;
+        assert!(heard.lost().is_empty(), "the break was before the grant, not in it");
+    });
+}
+
+#[test]
+fn a_delete_whose_reply_was_lost_is_a_release() {
+    in_virtual_time(async |host| {
+        let zk = FakeZk::default();
+        let (mut lock, _) = careful(QUEUE, &zk, &host);
+        lock.acquire(&wait(0)).await.unwrap();
+        zk.fail("delete", Fault::LoseReply);
+        assert_eq!(lock.release("l").await, Ok(()));
+    });
+}
+
+#[test]
+fn a_node_that_could_not_be_deleted_is_deleted_before_the_next_acquire() {
+    in_virtual_time(async |host| {
+        let zk = FakeZk::default();
+        let (mut lock, _) = careful(QUEUE, &zk, &host);
+        lock.acquire(&wait(0)).await.unwrap();
+        zk.fail("delete", Fault::LoseRequest);
+        zk.fail(
+            "exists",
+            Fault::First(Box::new(|zk| zk.link(1, LinkState::Disconnected))),
+        );
+        for _ in 0..200 {
+            zk.fail("delete", Fault::LoseRequest);
+            zk.fail("exists", Fault::LoseRequest);
+        }
+        assert!(matches!(lock.release("l").await, Err(NotOk::Info(_))));
+        zk.forgive();
+        assert_eq!(zk.contenders().len(), 1);
+        lock.acquire(&wait(0)).await.unwrap();
+        assert_eq!(zk.contenders().len(), 1, "only the new one");
+    });
+}
+
+#[test]
+fn a_holder_whose_session_expired_does_not_release_and_comes_back_with_a_new_one() {
+    in_virtual_time(async |host| {
+        let zk = FakeZk::default();
+        let (mut lock, heard) = careful(QUEUE, &zk, &host);
+        lock.acquire(&wait(0)).await.unwrap();
+        zk.expire(1);
+        assert!(matches!(lock.release("l").await, Err(NotOk::Fail(error)) if error.starts_with("not held")));
+        let grant = lock.acquire(&wait(0)).await.unwrap();
+        assert_eq!(grant.owner.as_deref(), Some("0x2"));
+        assert!(heard.lost().len() <= 1);
+    });
+}
+
+#[test]
+fn a_session_that_is_over_before_its_connection_says_so_is_replaced() {
+    in_virtual_time(async |host| {
+        let zk = FakeZk::default();
+        let (mut lock, _) = careful(QUEUE, &zk, &host);
+        lock.open().await.unwrap();
+        zk.fail("create", Fault::Over);
+        assert!(lock.acquire(&wait(0)).await.is_err());
+        assert_eq!(lock.acquire(&wait(0)).await.unwrap().owner.as_deref(), Some("0x2"));
+    });
+}
+
+#[test]
+fn a_waiter_that_gives_up_leaves_no_node() {
+    in_virtual_time(async |host| {
+        let zk = FakeZk::default();
+        let (mut holder, _) = careful(QUEUE, &zk, &host);
+        holder.acquire(&wait(0)).await.unwrap();
+        let (mut waiter, _) = careful(QUEUE, &zk, &host);
+        let called = host.now();
+        assert_eq!(waiter.acquire(&wait(300)).await, Err(NotOk::timeout()));
+        assert!(host.now() - called < Duration::from_millis(310));
+        assert_eq!(zk.contenders().len(), 1);
+    });
+}
+
+#[test]
+fn readers_hold_together_and_a_writer_waits_for_all_of_them() {
+    in_virtual_time(async |host| {
+        let zk = FakeZk::default();
+        let mode = |mode: &str, ms| Acquire {
+            mode: Some(mode.into()),
+            ..wait(ms)
+        };
+        let (mut one, _) = careful("zk-read-write", &zk, &host);
+        let (mut two, _) = careful("zk-read-write", &zk, &host);
+        one.acquire(&mode("read", 0)).await.unwrap();
+        two.acquire(&mode("read", 0)).await.unwrap();
+        let writer = start(careful("zk-read-write", &zk, &host).0, mode("write", 5_000));
+        sleep(10).await;
+        let (mut late, _) = careful("zk-read-write", &zk, &host);
+        assert_eq!(
+            late.acquire(&mode("read", 0)).await,
+            Err(NotOk::busy()),
+            "a writer is ahead"
+        );
+        one.release("l").await.unwrap();
+        sleep(10).await;
+        assert!(!writer.is_finished());
+        two.release("l").await.unwrap();
+        assert!(writer.await.unwrap().1.is_ok());
+    });
+}
+
+#[test]
+fn a_single_node_of_ones_own_is_adopted_after_a_lost_reply() {
+    in_virtual_time(async |host| {
+        let zk = FakeZk::default();
+        let (mut lock, _) = careful("zk-single-node", &zk, &host);
+        zk.fail("create", Fault::LoseReply);
+        lock.acquire(&wait(500)).await.unwrap();
+        assert_eq!(zk.contenders(), ["/harness/l/lock"]);
+    });
+}
+
+#[test]
+fn a_repeated_release_of_a_single_node_spares_the_successors() {
+    in_virtual_time(async |host| {
+        let zk = FakeZk::default();
+        let (mut lock, _) = careful("zk-single-node", &zk, &host);
+        lock.acquire(&wait(0)).await.unwrap();
+        zk.fail("delete", Fault::LoseReply);
+        zk.fail(
+            "exists",
+            Fault::First(Box::new(|zk| drop(zk.add("/harness/l/lock", 99)))),
+        );
+        assert_eq!(lock.release("l").await, Ok(()));
+        assert_eq!(zk.contenders(), ["/harness/l/lock"], "the successor's");
+    });
+}
+
+#[test]
+fn a_reentrant_lock_is_released_with_its_last_count() {
+    in_virtual_time(async |host| {
+        let zk = FakeZk::default();
+        let (mut lock, _) = seated(
+            RecipeOptions {
+                reentrant: true,
+                ..options(QUEUE, Holder::Careful)
+            },
+            &zk,
+            &host,
+        );
+        let first = lock.acquire(&wait(0)).await.unwrap();
+        assert_eq!(lock.acquire(&wait(0)).await.unwrap(), first);
+        lock.release("l").await.unwrap();
+        assert_eq!(zk.contenders().len(), 1);
+        lock.release("l").await.unwrap();
+        assert!(zk.contenders().is_empty());
+        assert_eq!(lock.release("l").await, Err(NotOk::not_held()));
+    });
+}

@@ -1,0 +1,303 @@
+//! The client protocol as the harness meets it: what comes in, what goes out, and what a harness that errs is told.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use harness_workloads::protocol::{Acquire, Message, Op, Open, Request, SignalKind};
+use harness_workloads::{Grant, LockClient, NotOk, Outcome, RecipeOptions, ServeError, Signals, serve, serve_with};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf, duplex, split};
+use tokio::task::LocalSet;
+
+/// A lock that does what its name says.
+struct Scripted {
+    signals: Signals,
+    closed: Rc<RefCell<u32>>,
+}
+
+#[async_trait(?Send)]
+impl LockClient for Scripted {
+    async fn open(&mut self) -> Outcome<Grant> {
+        Ok(Grant {
+            token: None,
+            owner: Some("0x1".into()),
+        })
+    }
+
+    async fn acquire(&mut self, request: &Acquire) -> Outcome<Grant> {
+        match request.lock.as_str() {
+            "busy" => Err(NotOk::Fail("busy".into())),
+            "unknown" => Err(NotOk::Info("no answer".into())),
+            "slow" => {
+                tokio::time::sleep(Duration::from_millis(request.wait_ms)).await;
+                self.signals.woken("slow", "NodeDeleted lock-0000000003");
+                Ok(Grant {
+                    token: Some(2),
+                    owner: None,
+                })
+            }
+            _ => Ok(Grant {
+                token: Some(1),
+                owner: Some("0x1".into()),
+            }),
+        }
+    }
+
+    async fn release(&mut self, lock: &str) -> Outcome<()> {
+        self.signals.lost(lock, "Disconnected");
+        Err(NotOk::Fail("not held".into()))
+    }
+
+    async fn close(&mut self) {
+        *self.closed.borrow_mut() += 1;
+    }
+}
+
+/// The harness's end of the pipes.
+struct Harness {
+    lines: Lines<BufReader<ReadHalf<DuplexStream>>>,
+    input: WriteHalf<DuplexStream>,
+    next: u64,
+}
+
+impl Harness {
+    async fn send(&mut self, client: u32, op: Op) -> u64 {
+        self.next += 1;
+        let request = Request {
+            id: self.next,
+            client,
+            op,
+        };
+        self.say(&serde_json::to_string(&request).unwrap()).await;
+        self.next
+    }
+
+    async fn say(&mut self, line: &str) {
+        self.input.write_all(format!("{line}\n").as_bytes()).await.unwrap();
+    }
+
+    async fn hear(&mut self) -> Message {
+        serde_json::from_str(&self.lines.next_line().await.unwrap().unwrap()).unwrap()
+    }
+
+    async fn open(&mut self, client: u32) {
+        let id = self.send(client, Op::Open(open("zk"))).await;
+        assert_eq!(
+            self.hear().await,
+            Message::Ok {
+                id,
+                token: None,
+                owner: Some("0x1".into())
+            }
+        );
+    }
+}
+
+fn open(backend: &str) -> Open {
+    Open {
+        backend: backend.into(),
+        endpoints: vec!["127.0.0.1:1".into()],
+        lease_ms: 1000,
+    }
+}
+
+fn acquire(lock: &str, wait_ms: u64) -> Op {
+    Op::Acquire(Acquire {
+        lock: lock.into(),
+        wait_ms,
+        ..Acquire::default()
+    })
+}
+
+/// Serves scripted locks to a harness; answers how serving ended, and how many clients were closed.
+fn served(script: impl AsyncFnOnce(&mut Harness)) -> (Result<(), ServeError>, u32) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    LocalSet::new().block_on(&runtime, async {
+        let (near, far) = duplex(1 << 16);
+        let (stdin, stdout) = split(far);
+        let (output, input) = split(near);
+        let closed = Rc::new(RefCell::new(0));
+        let count = closed.clone();
+        let serving = tokio::task::spawn_local(async move {
+            let maker = move |_: &Open, signals| {
+                Ok(Box::new(Scripted {
+                    signals,
+                    closed: count.clone(),
+                }) as Box<dyn LockClient>)
+            };
+            serve_with(&maker, stdin, stdout).await
+        });
+        let mut harness = Harness {
+            lines: BufReader::new(output).lines(),
+            input,
+            next: 0,
+        };
+        script(&mut harness).await;
+        harness.input.shutdown().await.unwrap();
+        let ended = serving.await.unwrap();
+        let closed = *closed.borrow();
+        (ended, closed)
+    })
+}
+
+#[test]
+fn each_outcome_has_its_reply() {
+    let (ended, _) = served(async |harness| {
+        harness.open(3).await;
+        let id = harness.send(3, acquire("l", 0)).await;
+        assert_eq!(
+            harness.hear().await,
+            Message::Ok {
+                id,
+                token: Some(1),
+                owner: Some("0x1".into())
+            }
+        );
+        let id = harness.send(3, acquire("busy", 0)).await;
+        assert_eq!(
+            harness.hear().await,
+            Message::Fail {
+                id,
+                error: "busy".into()
+            }
+        );
+        let id = harness.send(3, acquire("unknown", 0)).await;
+        assert_eq!(
+            harness.hear().await,
+            Message::Info {
+                id,
+                error: "no answer".into()
+            }
+        );
+    });
+    ended.unwrap();
+}
+
+#[test]
+fn a_signal_carries_its_client_and_the_monotonic_clock_and_comes_before_the_reply_it_led_to() {
+    let (ended, _) = served(async |harness| {
+        harness.open(7).await;
+        let clock = || nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC).unwrap();
+        let before = Duration::from(clock());
+        let id = harness.send(7, Op::Release { lock: "l".into() }).await;
+        let Message::Signal(signal) = harness.hear().await else {
+            panic!("no signal")
+        };
+        assert_eq!(
+            (signal.client, signal.f, signal.cause.as_str()),
+            (7, SignalKind::Lost, "Disconnected")
+        );
+        let at = Duration::from_nanos(signal.at);
+        assert!(before <= at && at <= Duration::from(clock()));
+        assert_eq!(
+            harness.hear().await,
+            Message::Fail {
+                id,
+                error: "not held".into()
+            }
+        );
+    });
+    ended.unwrap();
+}
+
+#[test]
+fn clients_of_one_process_do_not_wait_for_each_other() {
+    let (ended, closed) = served(async |harness| {
+        harness.open(1).await;
+        harness.open(2).await;
+        let slow = harness.send(1, acquire("slow", 100)).await;
+        let quick = harness.send(2, acquire("l", 0)).await;
+        assert!(matches!(harness.hear().await, Message::Ok { id, .. } if id == quick));
+        assert!(matches!(harness.hear().await, Message::Signal(signal) if signal.f == SignalKind::Woken));
+        assert!(matches!(harness.hear().await, Message::Ok { id, .. } if id == slow));
+    });
+    ended.unwrap();
+    assert_eq!(closed, 2, "the end of the input closes all");
+}
+
+#[test]
+fn a_closed_client_may_be_opened_again() {
+    let (ended, closed) = served(async |harness| {
+        harness.open(1).await;
+        let id = harness.send(1, Op::Close).await;
+        assert_eq!(
+            harness.hear().await,
+            Message::Ok {
+                id,
+                token: None,
+                owner: None
+            }
+        );
+        harness.open(1).await;
+    });
+    ended.unwrap();
+    assert_eq!(closed, 2);
+}
+
+#[test]
+fn a_line_that_is_no_request_ends_serving_and_is_quoted() {
+    for line in ["nonsense", r#"{"id":1}"#, r#"{"id":1,"client":1,"op":"juggle"}"#] {
+        let (ended, _) = served(async |harness| harness.say(line).await);
+        let error = ended.unwrap_err().to_string();
+        assert!(
+            error.starts_with("reading a request: ") && error.ends_with(line),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn a_harness_that_speaks_out_of_turn_is_told_so() {
+    let (ended, _) = served(async |harness| assert_eq!(harness.send(4, acquire("l", 0)).await, 1));
+    assert_eq!(
+        ended.unwrap_err().to_string(),
+        "reading a request: client 4 is not open"
+    );
+    let (ended, _) = served(async |harness| {
+        harness.open(4).await;
+        harness.send(4, Op::Open(open("zk"))).await;
+    });
+    assert_eq!(
+        ended.unwrap_err().to_string(),
+        "reading a request: client 4 is open already"
+    );
+    let (ended, _) = served(async |harness| {
+        harness.open(4).await;
+        for _ in 0..3 {
+            harness.send(4, acquire("slow", 50)).await;
+        }
+    });
+    assert_eq!(
+        ended.unwrap_err().to_string(),
+        "reading a request: client 4 has a request open already"
+    );
+}
+
+#[test]
+fn a_recipe_refuses_another_backend_with_a_sentence() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    LocalSet::new().block_on(&runtime, async {
+        let (near, far) = duplex(1 << 16);
+        let (stdin, stdout) = split(far);
+        let (output, input) = split(near);
+        let options = RecipeOptions::named("etcd-mutex").unwrap();
+        let serving = tokio::task::spawn_local(serve(options, stdin, stdout));
+        let mut harness = Harness {
+            lines: BufReader::new(output).lines(),
+            input,
+            next: 0,
+        };
+        let id = harness.send(1, Op::Open(open("zk"))).await;
+        let error = "etcd-mutex is a recipe for etcd, not for zk".to_owned();
+        assert_eq!(harness.hear().await, Message::Fail { id, error });
+        harness.input.shutdown().await.unwrap();
+        serving.await.unwrap().unwrap();
+    });
+}

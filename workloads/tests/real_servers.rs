@@ -1,0 +1,209 @@
+//! Every recipe on real servers, which the tests start themselves: it excludes, hands over, and a careful holder that is
+//! cut off is told in time.
+
+mod servers;
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+use harness_workloads::protocol::{Acquire, Open, Signal, SignalKind};
+use harness_workloads::{Backend, Holder, Host, LockClient, NotOk, RECIPES, RecipeOptions, Signals, TokioHost};
+use servers::{Links, Servers};
+use tokio::task::LocalSet;
+
+const LEASE: Duration = Duration::from_millis(2000);
+/// Clients that contend for one lock, and how often each holds it.
+const CLIENTS: u32 = 4;
+const HOLDS: u32 = 10;
+
+struct Machine {
+    host: Rc<dyn Host>,
+    servers: Servers,
+}
+
+impl Machine {
+    fn client(
+        &self,
+        options: RecipeOptions,
+        endpoints: &[String],
+        heard: &Rc<RefCell<Vec<Signal>>>,
+    ) -> Box<dyn LockClient> {
+        let heard = heard.clone();
+        let out = Rc::new(move |signal| heard.borrow_mut().push(signal));
+        let open = Open {
+            backend: options.recipe.backend.name().into(),
+            endpoints: endpoints.to_vec(),
+            lease_ms: LEASE.as_millis().try_into().unwrap(),
+        };
+        options.client(&open, Signals::new(1, self.host.clone(), out)).unwrap()
+    }
+}
+
+fn on(servers: Servers, test: impl AsyncFnOnce(&Machine)) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    LocalSet::new().block_on(&runtime, async {
+        test(&Machine {
+            host: TokioHost::shared(),
+            servers,
+        })
+        .await;
+    });
+    runtime.shutdown_background();
+}
+
+fn wait(lock: &str, wait_ms: u64) -> Acquire {
+    Acquire {
+        lock: lock.into(),
+        wait_ms,
+        ..Acquire::default()
+    }
+}
+
+fn recipes(backend: Backend) -> impl Iterator<Item = RecipeOptions> {
+    let of_backend = RECIPES.iter().filter(move |recipe| recipe.backend == backend);
+    of_backend.map(|recipe| RecipeOptions {
+        interval: Duration::from_millis(20),
+        ..RecipeOptions::of(recipe)
+    })
+}
+
+/// Clients take turns: never two inside, tokens that grow, and nobody told of a loss.
+async fn excludes(machine: &Machine, options: RecipeOptions) {
+    let name = options.recipe.name;
+    let heard = Rc::default();
+    let (inside, last_token, grants) = (Cell::new(0), Cell::new(0), Cell::new(0));
+    let turns = async |number: u32| {
+        let mut lock = machine.client(options, &machine.servers.endpoints, &heard);
+        lock.open().await.unwrap();
+        for hold in 0..HOLDS {
+            let grant = lock
+                .acquire(&wait(name, 20_000))
+                .await
+                .unwrap_or_else(|error| panic!("{name}: {error:?}"));
+            assert_eq!(inside.replace(inside.get() + 1), 0, "{name}: two inside");
+            assert_eq!(grant.token.is_some(), options.recipe.tokens, "{name}");
+            let token = grant.token.unwrap_or(last_token.get() + 1);
+            assert!(last_token.replace(token) < token, "{name}: tokens grow");
+            tokio::time::sleep(Duration::from_millis(u64::from((number + hold) % 3))).await;
+            inside.set(inside.get() - 1);
+            grants.set(grants.get() + 1);
+            lock.release(name)
+                .await
+                .unwrap_or_else(|error| panic!("{name}: {error:?}"));
+        }
+        assert_eq!(lock.release(name).await, Err(NotOk::Fail("not held".into())), "{name}");
+        lock.close().await;
+    };
+    tokio::join!(turns(0), turns(1), turns(2), turns(3));
+    assert_eq!(grants.get(), CLIENTS * HOLDS);
+    assert!(
+        heard.borrow().iter().all(|signal| signal.f == SignalKind::Woken),
+        "{name}: {:?}",
+        heard.borrow()
+    );
+}
+
+/// A try-lock and a wait both end without the lock while it is held, and a freed lock is had at once.
+async fn gives_up(machine: &Machine, options: RecipeOptions) {
+    let (name, lock) = (options.recipe.name, format!("{}-held", options.recipe.name));
+    let heard = Rc::default();
+    let mut holder = machine.client(options, &machine.servers.endpoints, &heard);
+    let mut other = machine.client(options, &machine.servers.endpoints, &heard);
+    holder.acquire(&wait(&lock, 0)).await.unwrap();
+    assert_eq!(
+        other.acquire(&wait(&lock, 0)).await,
+        Err(NotOk::Fail("busy".into())),
+        "{name}"
+    );
+    assert_eq!(
+        other.acquire(&wait(&lock, 100)).await,
+        Err(NotOk::Fail("timeout".into())),
+        "{name}"
+    );
+    holder.release(&lock).await.unwrap();
+    other.acquire(&wait(&lock, 1000)).await.unwrap();
+    other.release(&lock).await.unwrap();
+    holder.close().await;
+    other.close().await;
+}
+
+/// A holder behind stalled links is told before its lease is over, if it is careful; and it works again after the heal.
+async fn tells_of_a_partition(machine: &Machine, options: RecipeOptions) {
+    let (name, lock) = (options.recipe.name, format!("{}-cut", options.recipe.name));
+    let links = Links::to(&machine.servers).await;
+    let heard: Rc<RefCell<Vec<Signal>>> = Rc::default();
+    let mut holder = machine.client(options, &links.endpoints, &heard);
+    holder.acquire(&wait(&lock, 0)).await.unwrap();
+    let cut = machine.host.now();
+    links.stall(true);
+    tokio::time::sleep(LEASE * 3 / 2).await;
+    let lost = heard.borrow().clone();
+    if options.holder == Holder::Naive {
+        assert!(lost.is_empty(), "{name}: {lost:?}");
+    } else {
+        assert_eq!(lost.len(), 1, "{name}: {lost:?}");
+        assert!(
+            Duration::from_nanos(lost[0].at) < cut + LEASE * 95 / 100,
+            "{name}: {lost:?}"
+        );
+    }
+    links.stall(false);
+    let _ = holder.release(&lock).await;
+    let began = machine.host.now();
+    while holder.acquire(&wait(&lock, 1000)).await.is_err() {
+        assert!(
+            machine.host.now() - began < LEASE * 5,
+            "{name} does not come back after the heal"
+        );
+    }
+    holder.release(&lock).await.unwrap();
+    holder.close().await;
+}
+
+async fn works(machine: &Machine, backend: Backend) {
+    for options in recipes(backend) {
+        excludes(machine, options).await;
+        gives_up(machine, options).await;
+    }
+}
+
+#[test]
+fn every_zookeeper_recipe_excludes_on_a_real_ensemble() {
+    on(servers::zookeeper(), async |machine| works(machine, Backend::Zk).await);
+}
+
+#[test]
+fn every_etcd_recipe_excludes_on_a_real_cluster() {
+    on(servers::etcd(), async |machine| works(machine, Backend::Etcd).await);
+}
+
+#[test]
+fn every_redis_recipe_excludes_on_real_servers() {
+    on(servers::redis(5), async |machine| works(machine, Backend::Redis).await);
+}
+
+#[test]
+fn a_careful_holder_that_is_cut_off_is_told_in_time_and_a_naive_one_is_not() {
+    for (start, recipe) in [
+        (servers::zookeeper as fn() -> Servers, "zk-predecessor-watch"),
+        (servers::etcd, "etcd-mutex"),
+        (|| servers::redis(1), "redis-set-px-lua"),
+    ] {
+        on(start(), async |machine| {
+            let careful = RecipeOptions::named(recipe).unwrap();
+            tells_of_a_partition(machine, careful).await;
+            tells_of_a_partition(
+                machine,
+                RecipeOptions {
+                    holder: Holder::Naive,
+                    ..careful
+                },
+            )
+            .await;
+        });
+    }
+}

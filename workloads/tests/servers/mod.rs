@@ -1,0 +1,253 @@
+//! Real servers on loopback for the tests, and links to them that can be stalled. What was started ends with its handle.
+
+use std::cell::Cell;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener as StdListener, TcpStream as StdStream};
+use std::process::{Child, Command, Stdio};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+/// How long a cluster may take to come up on a loaded machine.
+const READY_LIMIT: Duration = Duration::from_secs(40);
+
+/// A running cluster.
+pub struct Servers {
+    pub endpoints: Vec<String>,
+    children: Vec<Child>,
+    _data: TempDir,
+}
+
+impl Drop for Servers {
+    fn drop(&mut self) {
+        for child in &mut self.children {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Free ports, below those that outgoing connections take, each given to one cluster only.
+fn ports(count: usize) -> Vec<u16> {
+    static GIVEN: AtomicU16 = AtomicU16::new(0);
+    let first = 21_000 + u16::try_from(std::process::id() % 800).unwrap();
+    let free = |port: &u16| StdListener::bind(("127.0.0.1", *port)).is_ok();
+    let fresh = std::iter::repeat_with(|| first + GIVEN.fetch_add(1, Ordering::Relaxed));
+    fresh
+        .take_while(|port| *port < 22_000)
+        .filter(free)
+        .take(count)
+        .collect()
+}
+
+fn start(program: &str, hint: &str, args: &[String], data: &TempDir) -> Child {
+    let log = fs::File::create(data.path().join(format!("{}.log", args.len()))).unwrap();
+    let mut command = Command::new(program);
+    command
+        .args(args)
+        .stdin(Stdio::null())
+        .stdout(log.try_clone().unwrap())
+        .stderr(log);
+    command
+        .spawn()
+        .unwrap_or_else(|error| panic!("{program} is needed for this test: {error}; install it with `{hint}`"))
+}
+
+fn until_ready(servers: &Servers, is_ready: impl Fn(&str) -> bool) {
+    let began = Instant::now();
+    while !servers.endpoints.iter().all(|endpoint| is_ready(endpoint)) {
+        assert!(
+            began.elapsed() < READY_LIMIT,
+            "the servers {:?} did not come up",
+            servers.endpoints
+        );
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Sends a question to a server, and reads until it closes or is silent.
+fn ask(endpoint: &str, question: &str) -> String {
+    let Ok(mut stream) = StdStream::connect(endpoint) else {
+        return String::new();
+    };
+    stream.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+    let mut answer = Vec::new();
+    let _ = stream.write_all(question.as_bytes());
+    let _ = stream.read_to_end(&mut answer);
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+fn endpoints(ports: &[u16]) -> Vec<String> {
+    ports.iter().map(|port| format!("127.0.0.1:{port}")).collect()
+}
+
+pub fn redis(count: usize) -> Servers {
+    let data = TempDir::new().unwrap();
+    let ports = ports(count);
+    let run = |port: &u16| {
+        let args = format!("--port {port} --bind 127.0.0.1 --appendonly no --protected-mode no --loglevel warning");
+        let mut args: Vec<String> = args.split(' ').map(str::to_owned).collect();
+        args.extend([
+            "--save".into(),
+            String::new(),
+            "--dir".into(),
+            data.path().display().to_string(),
+        ]);
+        start("redis-server", "apt-get install redis-server", &args, &data)
+    };
+    let children = ports.iter().map(run).collect();
+    let servers = Servers {
+        endpoints: endpoints(&ports),
+        children,
+        _data: data,
+    };
+    until_ready(&servers, |endpoint| ask(endpoint, "PING\r\nQUIT\r\n").contains("PONG"));
+    servers
+}
+
+pub fn etcd() -> Servers {
+    let data = TempDir::new().unwrap();
+    let ports = ports(6);
+    let (clients, peers) = ports.split_at(3);
+    let url = |port: &u16| format!("http://127.0.0.1:{port}");
+    let members: Vec<_> = peers
+        .iter()
+        .enumerate()
+        .map(|(i, port)| format!("e{i}={}", url(port)))
+        .collect();
+    let run = |i: usize| {
+        let (client, peer) = (url(&clients[i]), url(&peers[i]));
+        let args = format!(
+            "--name e{i} --data-dir {} --listen-client-urls {client} --advertise-client-urls {client} \
+             --listen-peer-urls {peer} --initial-advertise-peer-urls {peer} --initial-cluster {} \
+             --initial-cluster-state new --heartbeat-interval 100 --election-timeout 1000 --log-level warn",
+            data.path().join(format!("e{i}")).display(),
+            members.join(","),
+        );
+        let args: Vec<String> = args.split_whitespace().map(str::to_owned).collect();
+        start("etcd", "apt-get install etcd-server", &args, &data)
+    };
+    let children = (0..3).map(run).collect();
+    let servers = Servers {
+        endpoints: endpoints(clients),
+        children,
+        _data: data,
+    };
+    let status = "POST /v3/maintenance/status HTTP/1.0\r\nContent-Length: 2\r\n\r\n{}";
+    until_ready(&servers, |endpoint| ask(endpoint, status).contains("\"leader\""));
+    servers
+}
+
+pub fn zookeeper() -> Servers {
+    let data = TempDir::new().unwrap();
+    let ports = ports(9);
+    let members: Vec<_> = (0..3)
+        .map(|i| format!("server.{}=127.0.0.1:{}:{}", i + 1, ports[3 + i], ports[6 + i]))
+        .collect();
+    let run = |i: usize| {
+        let home = data.path().join(format!("z{i}"));
+        fs::create_dir_all(home.join("data")).unwrap();
+        fs::write(home.join("data/myid"), (i + 1).to_string()).unwrap();
+        let config = format!(
+            "tickTime=200\ninitLimit=20\nsyncLimit=5\ndataDir={}\nclientPort={}\nclientPortAddress=127.0.0.1\n\
+             admin.enableServer=false\n4lw.commands.whitelist=*\nstandaloneEnabled=false\nforceSync=no\n{}\n",
+            home.join("data").display(),
+            ports[i],
+            members.join("\n"),
+        );
+        fs::write(home.join("zoo.cfg"), config).unwrap();
+        let args = format!(
+            "-Xms16m -Xmx64m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Dzookeeper.cnxTimeout=1000 \
+             -cp /usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar \
+             org.apache.zookeeper.server.quorum.QuorumPeerMain {}",
+            home.join("zoo.cfg").display(),
+        );
+        let args: Vec<String> = args.split_whitespace().map(str::to_owned).collect();
+        start(
+            "java",
+            "apt-get install libzookeeper-java libslf4j-java default-jre-headless",
+            &args,
+            &data,
+        )
+    };
+    let jar = "/usr/share/java/zookeeper.jar";
+    assert!(
+        fs::exists(jar).unwrap(),
+        "{jar} is needed for this test; install it with `apt-get install libzookeeper-java`"
+    );
+    let children = (0..3).map(run).collect();
+    let servers = Servers {
+        endpoints: endpoints(&ports[..3]),
+        children,
+        _data: data,
+    };
+    until_ready(&servers, |endpoint| ask(endpoint, "srvr").contains("Mode: "));
+    servers
+}
+
+/// A link to a server that forwards bytes, or holds them back.
+#[derive(Clone)]
+pub struct Links {
+    pub endpoints: Vec<String>,
+    stalled: Rc<Cell<bool>>,
+}
+
+impl Links {
+    /// One link a server. Wants a `LocalSet`.
+    pub async fn to(servers: &Servers) -> Self {
+        let stalled = Rc::new(Cell::new(false));
+        let mut endpoints = Vec::new();
+        for server in &servers.endpoints {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            endpoints.push(listener.local_addr().unwrap().to_string());
+            tokio::task::spawn_local(accept(listener, server.clone(), stalled.clone()));
+        }
+        Links { endpoints, stalled }
+    }
+
+    pub fn stall(&self, stalled: bool) {
+        self.stalled.set(stalled);
+    }
+}
+
+async fn flow(stalled: &Cell<bool>) {
+    while stalled.get() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+async fn accept(listener: TcpListener, server: String, stalled: Rc<Cell<bool>>) {
+    while let Ok((client, _)) = listener.accept().await {
+        let (server, stalled) = (server.clone(), stalled.clone());
+        tokio::task::spawn_local(async move {
+            flow(&stalled).await;
+            let Ok(upstream) = TcpStream::connect(server).await else {
+                return;
+            };
+            client.set_nodelay(true).unwrap();
+            upstream.set_nodelay(true).unwrap();
+            let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), upstream.into_split());
+            tokio::join!(
+                pump(from_client, to_server, &stalled),
+                pump(from_server, to_client, &stalled)
+            );
+        });
+    }
+}
+
+async fn pump(mut from: impl AsyncReadExt + Unpin, mut to: impl AsyncWriteExt + Unpin, stalled: &Cell<bool>) {
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        let read = from.read(&mut buffer).await.unwrap_or(0);
+        flow(stalled).await;
+        if read == 0 || to.write_all(&buffer[..read]).await.is_err() {
+            let _ = to.shutdown().await;
+            return;
+        }
+    }
+}

@@ -47,3 +47,4 @@ pub mod process;
 pub mod report;
 pub mod store;
 pub mod ui;
+pub mod wall_clock;

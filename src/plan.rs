@@ -4,12 +4,13 @@
 
 use std::time::Duration;
 
+use harness_workloads::Backend;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::{Serialize, Serializer};
 
 use crate::config::{Config, FaultRequest};
-use crate::faults::{Shape, Strike, fault_named};
+use crate::faults::{Means, Shape, Strike, Target, fault_named};
 
 /// How long each phase lasts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -63,6 +64,14 @@ pub enum PlanError {
     },
     #[error("{0}")]
     Argument(String),
+}
+
+impl Plan {
+    /// Whether any window steps a wall clock, so that processes must be given clocks that can be.
+    pub fn steps_clocks(&self) -> bool {
+        let mut windows = self.windows.iter();
+        windows.any(|window| matches!(window.strike.means, Means::Clock(_)))
+    }
 }
 
 fn milliseconds<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
@@ -155,6 +164,7 @@ fn windows(config: &Config, phases: &Phases, rng: &mut ChaCha8Rng) -> Result<Vec
         }
         start += length + draw_gap(config, rng);
     }
+    refuse_clocks(config, &windows)?;
     if windows.is_empty() {
         let window = config
             .window
@@ -168,6 +178,21 @@ fn windows(config: &Config, phases: &Phases, rng: &mut ChaCha8Rng) -> Result<Vec
         });
     }
     Ok(windows)
+}
+
+/// Wall clocks that cannot be stepped.
+fn refuse_clocks(config: &Config, windows: &[Window]) -> Result<(), PlanError> {
+    let mut stepped = windows
+        .iter()
+        .filter(|window| matches!(window.strike.means, Means::Clock(_)));
+    let of_a_server = stepped.any(|window| matches!(window.strike.target, Target::Server(_)));
+    if of_a_server && config.backend != Backend::Redis {
+        return Err(PlanError::Argument(format!(
+            "clock=server: the servers of {} count by no wall clock that can be stepped; those of redis do",
+            config.backend
+        )));
+    }
+    Ok(())
 }
 
 fn window(
@@ -242,7 +267,7 @@ mod tests {
     fn the_first_partition_strikes_the_holder() {
         for seed in 0..20 {
             let plan = plan(&config(seed, 60, 2000, &["partition"])).unwrap();
-            assert_eq!(plan.windows[0].strike.target, crate::faults::Target::Holder);
+            assert_eq!(plan.windows[0].strike.target, Target::Holder);
         }
     }
 
@@ -253,6 +278,16 @@ mod tests {
             panic!("8s must be too short")
         };
         assert!(plan(&Config { time: needed, ..short }).is_ok());
+    }
+
+    #[test]
+    fn only_the_clock_of_a_redis_server_can_be_stepped() {
+        let mut config = config(1, 60, 2000, &["clock"]);
+        assert!(plan(&config).unwrap().steps_clocks());
+        config.faults[0].argument = Some("server".into());
+        assert!(plan(&config).unwrap_err().to_string().contains("redis"));
+        config.backend = Backend::Redis;
+        assert!(plan(&config).is_ok());
     }
 
     #[test]

@@ -69,12 +69,23 @@ pub fn bite(history: &History, planned_windows: u32) -> Bite {
     } else if let [first, ..] = toothless(&bite.windows)[..] {
         let of_it = bite.windows.iter().filter(|window| window.fault == first).count() as u64;
         bite.too_little = Some(format!("0 of {} of {first} touched anything", many(of_it, "window")));
-        bite.hint = Some("raise contention: --clients 12 --locks 1; or lengthen the windows: --window 10s".to_owned());
+        bite.hint = Some(hint_for(first, &bite.windows));
     } else if harness_run && planned_windows > 0 && bite.windows.is_empty() {
         bite.too_little = Some("no fault window was opened".to_owned());
         bite.hint = Some("let it run to its end".to_owned());
     }
     bite
+}
+
+/// What a user can do about a fault that struck nothing.
+fn hint_for(fault: &str, windows: &[Bitten]) -> String {
+    let mut of_it = windows.iter().filter(|window| window.fault == fault);
+    if of_it.any(|window| window.evidence.clocks_stepped > 0) {
+        return "the struck process read no wall clock, or not through a C library that it is linked to: this lock \
+                is none for this fault"
+            .to_owned();
+    }
+    "raise contention: --clients 12 --locks 1; or lengthen the windows: --window 10s".to_owned()
 }
 
 /// Why a fault that breaks what it hits must have missed: it struck as it should, and the property holds all the same.
@@ -192,6 +203,11 @@ fn in_words(windows: &[Bitten]) -> String {
         (sum(|window| window.evidence.clients_killed), "client", " killed"),
         (sum(|window| window.evidence.servers_paused), "server", " paused"),
         (sum(|window| window.evidence.servers_killed), "server", " killed"),
+        (
+            sum(|window| window.evidence.clock_readings),
+            "reading",
+            " of a stepped clock",
+        ),
         (sum(|window| window.expired), "grant", " expired on the servers"),
         (sum(|window| window.locks_lost), "holder", " told of a loss"),
         (sum(|window| window.acquires), "acquire", " while a fault was on"),

@@ -45,5 +45,8 @@ pub mod network;
 pub mod plan;
 pub mod process;
 pub mod report;
+pub mod settings;
 pub mod store;
+pub mod suite;
+pub mod tables;
 pub mod ui;

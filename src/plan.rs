@@ -82,9 +82,15 @@ fn in_words<S: Serializer>(strike: &Strike, serializer: S) -> Result<S::Ok, S::E
     serde_json::json!({ "target": strike.target, "title": strike.title, "heal": strike.heal() }).serialize(serializer)
 }
 
+/// Long enough that its lease runs out, that another gets the lock, and that one who goes on for a whole lease after that
+/// is told from one who was just about to stop.
+fn struck_holder_works(config: &Config) -> Duration {
+    config.lease * 2 + Duration::from_secs(1)
+}
+
 /// Draws the plan of `config`.
 pub fn plan(config: &Config) -> Result<Plan, PlanError> {
-    let struck_holder_works = config.lease * 2 + Duration::from_secs(1);
+    let struck_holder_works = struck_holder_works(config);
     let mut rng = ChaCha8Rng::seed_from_u64(config.seed);
     let mut phases = phases(config);
     let windows = if config.faults.is_empty() {
@@ -127,12 +133,15 @@ fn phases(config: &Config) -> Phases {
     }
 }
 
-/// How long a window lasts: longer than the lease, and than a struck holder works, so that it hurts.
+/// How long a window lasts: longer than the lease, and than a struck holder works, so that its release is struck too. A lock
+/// that speaks to its store only to take and to give back would else never meet the fault.
 fn draw_length(config: &Config, rng: &mut ChaCha8Rng) -> Duration {
-    let drawn = rng.random_range(2.0..2.5);
-    config
-        .window
-        .unwrap_or_else(|| config.lease.mul_f64(drawn) + Duration::from_millis(500))
+    let drawn = config.lease.mul_f64(rng.random_range(0.0..0.5));
+    config.window.unwrap_or_else(|| shortest_window(config) + drawn)
+}
+
+fn shortest_window(config: &Config) -> Duration {
+    struck_holder_works(config) + Duration::from_millis(500)
 }
 
 fn draw_gap(config: &Config, rng: &mut ChaCha8Rng) -> Duration {
@@ -166,9 +175,7 @@ fn windows(config: &Config, phases: &Phases, rng: &mut ChaCha8Rng) -> Result<Vec
     }
     refuse_clocks(config, &windows)?;
     if windows.is_empty() {
-        let window = config
-            .window
-            .unwrap_or(config.lease.mul_f64(2.5) + Duration::from_millis(500));
+        let window = config.window.unwrap_or(shortest_window(config) + config.lease / 2);
         let others = config.time.saturating_sub(phases.faults);
         let needed = (others + window).max(window * 3 / 2) + Duration::from_secs(1);
         return Err(PlanError::TooShort {
@@ -253,6 +260,7 @@ mod tests {
             prop_assert!(!plan.windows.is_empty());
             for window in &plan.windows {
                 prop_assert!(window.length > config.lease);
+                prop_assert!(window.length >= plan.struck_holder_works + Duration::from_millis(500));
                 prop_assert!(window.start + window.length <= plan.phases.faults);
             }
             for pair in plan.windows.windows(2) {

@@ -36,6 +36,9 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("store", &[]),
     ("report", &["store", "exit", "evidence"]),
     ("ui", &["event", "report"]),
+    ("tables", &[]),
+    ("settings", &["tables"]),
+    ("suite", &["settings", "tables", "report", "exit"]),
     (
         "cli",
         &[
@@ -50,6 +53,10 @@ const LAYERS: &[(&str, &[&str])] = &[
             "store",
             "report",
             "ui",
+            "process",
+            "settings",
+            "suite",
+            "tables",
         ],
     ),
 ];
@@ -62,6 +69,9 @@ const PURE: &[&str] = &[
     "src/evidence.rs",
     "src/network/behaviour.rs",
     "src/config.rs",
+    "src/suite",
+    "src/settings.rs",
+    "src/tables.rs",
 ];
 const IMPURE: &[&str] = &[
     "Instant::now",

@@ -3,19 +3,18 @@
 use std::hash::{BuildHasher, Hasher};
 use std::io::IsTerminal;
 use std::path::PathBuf;
-use std::process::exit;
 use std::time::Duration;
 
 use harness_checkers::{Options, ReadOptions};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use tokio::runtime::Runtime;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::args::{ColorWhen, RunArgs, Until};
 use super::check::{examine, exit_of, show};
+use super::interrupt::interrupted;
 use super::stdout::{print, print_json};
 use super::{complain, look};
 use crate::cluster::{Choice, Chosen, choose, server_of};
@@ -340,28 +339,4 @@ fn judge(folder: &Folder, info: RunInfo, args: &RunArgs, color: ColorWhen) -> Ex
         Ok(()) => exit_of(&diagnosis).and(told),
         Err(error) => complain(exit_of(&diagnosis).and(Exit::Environment), error),
     }
-}
-
-/// Turns `true` at the first Ctrl-C, SIGTERM or closed terminal; a second one ends the process at once.
-fn interrupted() -> watch::Receiver<bool> {
-    let (sender, receiver) = watch::channel(false);
-    tokio::spawn(async move {
-        let handler = |kind| signal(kind).expect("a handler for a signal can be installed");
-        let mut terminate = handler(SignalKind::terminate());
-        let mut hang_up = handler(SignalKind::hangup());
-        for wanted in 1.. {
-            tokio::select! {
-                _ = tokio::signal::ctrl_c() => {}
-                _ = terminate.recv() => {}
-                _ = hang_up.recv() => {}
-            }
-            if wanted > 1 {
-                eprintln!("killed; `harness doctor --clean` removes what may be left");
-                exit(i32::from(Exit::Interrupted.code()));
-            }
-            eprintln!("interrupted: healing, stopping, and checking what there is; once more to kill");
-            sender.send_replace(true);
-        }
-    });
-    receiver
 }

@@ -127,6 +127,7 @@ pub fn header(setting: &Setting<'_>) -> Header {
             },
             fifo: options.recipe.fifo,
             tokens: options.recipe.tokens,
+            lease: Some(options.recipe.lease),
         },
     };
     let bounds = Bounds {

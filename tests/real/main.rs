@@ -8,3 +8,5 @@ mod faults;
 mod foreign;
 mod locks;
 mod processes;
+mod settings;
+mod suite;

@@ -3,10 +3,13 @@
 pub mod args;
 mod check;
 mod client;
+mod compare;
 mod doctor;
 mod explain;
 mod export;
+mod github;
 mod list;
+mod report;
 mod resolve;
 mod run;
 mod stdout;
@@ -24,6 +27,8 @@ pub fn dispatch(cli: Cli) -> Exit {
     match cli.command {
         Command::Run(args) => run::run(&args, color),
         Command::Check(args) => check::check(&args, look(color, std::io::stdout().is_terminal())),
+        Command::Report(args) => report::report(&args),
+        Command::Compare(args) => compare::compare(&args),
         Command::Export(args) => export::export(&args),
         Command::List(args) => list::list(&args),
         Command::Explain { property } => explain::explain(&property),

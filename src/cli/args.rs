@@ -3,12 +3,14 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use harness_checkers::Model;
 use harness_workloads::{Backend, Holder};
 
 use crate::config::{FaultRequest, NO_FAULT};
 use crate::faults::{FAULTS, parse_duration};
+use crate::report::FORMATS;
 use crate::suite::Shard;
 
 /// Chaos and linearizability tests for distributed locks.
@@ -40,9 +42,13 @@ pub enum Command {
     Suite(SuiteArgs),
     /// Decides again from a stored run, or from a history of anybody's.
     Check(CheckArgs),
+    /// Tells a stored run again: as a page, for CI servers, for job summaries, as JSON, on the terminal.
+    Report(ReportArgs),
+    /// What is new in a run, what is still there, and what is gone, beside another one.
+    Compare(CompareArgs),
     /// Writes a history for other tools.
     Export(ExportArgs),
-    /// Lists backends, recipes, faults, checkers or runs.
+    /// Lists backends, recipes, faults, checkers, report formats or runs.
     List(ListArgs),
     /// What a property means, why it breaks, how to tell the causes apart and how to mend them.
     Explain {
@@ -126,6 +132,40 @@ pub struct CheckArgs {
 }
 
 #[derive(Debug, Args)]
+pub struct ReportArgs {
+    /// A run (`latest`, its folder, or the beginning of its name), or the path of a history.
+    #[arg(required_unless_present = "schema")]
+    pub wanted: Option<String>,
+    /// Print it in this format. [default: write the files of all formats into the run's folder]
+    #[arg(long, value_parser = PossibleValuesParser::new(FORMATS.iter().map(|format| format.name)))]
+    pub format: Option<String>,
+    /// Where to write. [default: stdout]
+    #[arg(long, short, requires = "format")]
+    pub output: Option<PathBuf>,
+    /// Print the JSON schema of `verdict.json` and of everything that `--json` prints.
+    #[arg(long, conflicts_with_all = ["wanted", "format"])]
+    pub schema: bool,
+    #[command(flatten)]
+    pub read: ReadArgs,
+    /// Where runs are kept.
+    #[arg(long, default_value = "results")]
+    pub results: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub struct CompareArgs {
+    /// The earlier run: `latest`, its folder, or the beginning of its name.
+    pub before: String,
+    /// The later one.
+    pub after: String,
+    #[arg(long)]
+    pub json: bool,
+    /// Where runs are kept.
+    #[arg(long, default_value = "results")]
+    pub results: PathBuf,
+}
+
+#[derive(Debug, Args)]
 pub struct ReadArgs {
     /// Jepsen histories: the field that names the lock, `value` where locks are independent keys.
     #[arg(long, value_name = "FIELD")]
@@ -171,6 +211,7 @@ pub enum ListWhat {
     Recipes,
     Faults,
     Checkers,
+    Reports,
     Exits,
     Runs,
 }
@@ -289,6 +330,9 @@ pub struct RunArgs {
     /// Whether anything was taken from a configuration file or the environment.
     #[arg(skip)]
     pub layered: bool,
+    /// Passing runs that are kept in the results folder; older ones are removed. Runs that did not pass all stay.
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+    pub keep: u32,
     /// Print the plan and do nothing.
     #[arg(long)]
     pub dry_run: bool,

@@ -3,14 +3,17 @@
 pub mod args;
 mod check;
 mod client;
+mod compare;
 mod doctor;
 mod explain;
 mod export;
+mod github;
 mod interrupt;
 pub mod layers;
 mod list;
 mod options;
 mod pages;
+mod report;
 mod resolve;
 mod rows;
 mod run;
@@ -67,6 +70,8 @@ fn dispatch(cli: Cli) -> Exit {
         Command::Run(args) => run::run(&args, color),
         Command::Suite(args) => suite::suite(&args, color),
         Command::Check(args) => check::check(&args, look(color, std::io::stdout().is_terminal())),
+        Command::Report(args) => report::report(&args),
+        Command::Compare(args) => compare::compare(&args),
         Command::Export(args) => export::export(&args),
         Command::List(args) => list::list(&args),
         Command::Explain { property } => explain::explain(&property),

@@ -295,6 +295,13 @@ pub async fn has_image(image: &str) -> bool {
     }
 }
 
+/// What an image's name means now: the digest under which a registry has it, or the image's own where none does.
+pub async fn digest(image: &str) -> Option<String> {
+    let found = engine().await.ok()?.inspect_image(image).await.ok()?;
+    let in_registry = found.repo_digests.unwrap_or_default().into_iter().next();
+    in_registry.or(found.id)
+}
+
 /// Pulls an image. The error says why it could not.
 pub async fn pull(image: &str) -> Result<(), String> {
     let (name, tag) = image.rsplit_once(':').unwrap_or((image, "latest"));

@@ -35,6 +35,19 @@ pub struct Bitten {
     pub missed: Option<String>,
 }
 
+impl Bitten {
+    /// Why it struck nobody, or not hard enough, in a sentence.
+    pub fn missed_in_words(&self) -> Option<String> {
+        let how = if self.targets.is_empty() {
+            "struck nobody"
+        } else {
+            "missed"
+        };
+        let missed = self.missed.as_ref()?;
+        Some(format!("window {} {how}: {missed}", self.number))
+    }
+}
+
 /// All windows of a run.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Bite {

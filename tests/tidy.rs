@@ -36,6 +36,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "event",
             "exit",
             "limits",
+            "network",
             "store",
             "report",
             "ui",
@@ -50,6 +51,8 @@ const PURE: &[&str] = &[
     "src/faults",
     "src/evidence.rs",
     "src/network/behaviour.rs",
+    "src/network/toxic.rs",
+    "src/network/translate.rs",
     "src/config.rs",
 ];
 const IMPURE: &[&str] = &[

@@ -7,6 +7,7 @@ mod doctor;
 mod explain;
 mod export;
 mod list;
+mod proxy;
 mod resolve;
 mod run;
 mod stdout;
@@ -28,6 +29,7 @@ pub fn dispatch(cli: Cli) -> Exit {
         Command::List(args) => list::list(&args),
         Command::Explain { property } => explain::explain(&property),
         Command::Doctor { clean, json } => doctor::doctor(clean, json),
+        Command::Proxy { listen, seed } => proxy::proxy(listen, seed),
         Command::Client(args) => client::client(&args),
     }
 }

@@ -51,7 +51,9 @@ impl Far {
 
 /// Waits for the answer to an order, for a bounded time.
 pub async fn answer(remote: &dyn Remote, reply: Reply) -> Result<(), String> {
-    within(REMOTE, reply).await.map_err(|why| format!("{}: {why}", remote.name()))
+    within(REMOTE, reply)
+        .await
+        .map_err(|why| format!("{}: {why}", remote.name()))
 }
 
 /// Waits for an answer. No answer, and a thread that is gone, are errors.

@@ -193,7 +193,9 @@ impl<'a> Lane<'a> {
         match read {
             Ok(0) => self.end().await.map(|()| true),
             Ok(length) => {
-                self.shared.meter.read(self.direction, length, &self.state, self.shared.stats);
+                self.shared
+                    .meter
+                    .read(self.direction, length, &self.state, self.shared.stats);
                 self.write(&buffer[..length]).await.map(|()| false)
             }
             Err(_) => Err(Broken::Peer),
@@ -282,13 +284,19 @@ impl<'a> Lane<'a> {
         let passing = &bytes[..bytes.len().min(left)];
         self.passed += passing.len() as u64;
         self.write_all(passing).await?;
-        if self.passed >= limit { Err(Broken::Closed) } else { Ok(()) }
+        if self.passed >= limit {
+            Err(Broken::Closed)
+        } else {
+            Ok(())
+        }
     }
 
     async fn write_all(&mut self, bytes: &[u8]) -> Result<(), Broken> {
         let [_, to] = self.direction.ends();
         let written = self.to.write_all(bytes).await;
-        written.inspect_err(|_| self.shared.meter.gone(to)).map_err(|_| Broken::Peer)?;
+        written
+            .inspect_err(|_| self.shared.meter.gone(to))
+            .map_err(|_| Broken::Peer)?;
         if self.shared.meter.counts_passed(self.direction) {
             count(&self.shared.stats.bytes, bytes.len() as u64);
         }
@@ -328,7 +336,9 @@ fn piece_length(flow: Flow, rng: &mut ChaCha8Rng) -> usize {
     let by_slice = flow.slice.map_or(CHUNK, |slice| {
         let drawn = match slice.variation {
             0 => u64::from(slice.size),
-            variation => u64::from(slice.size - variation.min(slice.size)) + rng.random_range(0..=2 * u64::from(variation)),
+            variation => {
+                u64::from(slice.size - variation.min(slice.size)) + rng.random_range(0..=2 * u64::from(variation))
+            }
         };
         drawn.clamp(1, CHUNK as u64) as usize
     });

@@ -94,12 +94,7 @@ impl Link {
     }
 
     /// A link on one side of somebody else's proxy: it counts what that does, and obeys nothing itself.
-    pub(super) fn meter(
-        name: String,
-        ways: (SocketAddr, SocketAddr),
-        side: Side,
-        on: &Handle,
-    ) -> io::Result<Self> {
+    pub(super) fn meter(name: String, ways: (SocketAddr, SocketAddr), side: Side, on: &Handle) -> io::Result<Self> {
         let link = Self::closed(name, ways, 0, side, on);
         link.admit()?;
         Ok(link)

@@ -81,7 +81,10 @@ impl Proxy {
         }
         // a name goes into paths of URLs
         let there = |name: &str| format!("{run}-{}", name.replace("->", "-"));
-        let proxies = wanted.iter().zip(&backs).map(|((name, _), back)| (there(name), back.listen()));
+        let proxies = wanted
+            .iter()
+            .zip(&backs)
+            .map(|((name, _), back)| (there(name), back.listen()));
         let listens = toxiproxy.open(proxies.collect()).await?;
         let mut links = Vec::new();
         for (((name, _), back), through) in wanted.iter().zip(backs).zip(listens) {

@@ -288,11 +288,20 @@ mod tests {
             "attributes": { "latency": 5, "jitter": 0 },
         });
         assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), expected);
-        assert_eq!(Kind::parse("slow_close", &Value::Null), Ok(Kind::SlowClose { delay: 0 }));
+        assert_eq!(
+            Kind::parse("slow_close", &Value::Null),
+            Ok(Kind::SlowClose { delay: 0 })
+        );
         assert_eq!(Kind::parse("packet_loss", &Value::Null), Err(Unfit::Type));
-        assert!(matches!(Kind::parse("latency", &json!({ "latency": "5" })), Err(Unfit::Attributes(_))));
+        assert!(matches!(
+            Kind::parse("latency", &json!({ "latency": "5" })),
+            Err(Unfit::Attributes(_))
+        ));
         assert!(matches!(Kind::parse("slicer", &json!({})), Err(Unfit::Attributes(_))));
-        assert_eq!(Kind::parse("latency", &json!({ "latency": -5 })).unwrap().flow(), Flow::PASS);
+        assert_eq!(
+            Kind::parse("latency", &json!({ "latency": -5 })).unwrap().flow(),
+            Flow::PASS
+        );
     }
 
     #[test]

@@ -44,12 +44,17 @@ pub fn in_words(toxics: &[Toxic]) -> String {
         let given: String = given.map(|(name, value)| format!(" {name}={value}")).collect();
         format!("{}{given}", toxic.kind.name())
     };
+    let remark = |toxic: &Toxic| match toxic.kind {
+        Kind::Timeout { .. } => " (what is sent is lost, and the heal closes connections)",
+        Kind::ResetPeer { .. } => " (answers are lost, then the connection goes)",
+        _ => "",
+    };
     let both = |toxic: &Toxic| toxics.iter().filter(|other| other.kind == toxic.kind).count() == 2;
     let mut words: Vec<String> = toxics
         .iter()
         .map(|toxic| {
             let streams = if both(toxic) { "both ways" } else { toxic.stream.name() };
-            format!("{} {streams}", word(toxic))
+            format!("{} {streams}{}", word(toxic), remark(toxic))
         })
         .collect();
     let mut seen = Vec::new();
@@ -124,7 +129,10 @@ mod tests {
     #[test]
     fn a_partition_that_resumes_loses_nothing_and_one_that_resets_does() {
         assert_eq!(words(Behaviour::STALL, false), "bandwidth rate=0 both ways");
-        assert_eq!(words(Behaviour::STALL, true), "timeout timeout=0 both ways");
+        assert_eq!(
+            words(Behaviour::STALL, true),
+            "timeout timeout=0 both ways (what is sent is lost, and the heal closes connections)"
+        );
         let one_way = Behaviour {
             to_client: Flow::STALL,
             ..Behaviour::default()

@@ -5,6 +5,7 @@
 pub mod bite;
 pub mod diagnosis;
 pub mod drawing;
+mod pokes;
 pub mod terminal;
 mod words;
 

@@ -93,7 +93,10 @@ impl Proxies {
 
     pub async fn all(&self) -> BTreeMap<String, Shown> {
         let entries = self.entries.lock().await;
-        entries.iter().map(|(name, entry)| (name.clone(), entry.show())).collect()
+        entries
+            .iter()
+            .map(|(name, entry)| (name.clone(), entry.show()))
+            .collect()
     }
 
     pub async fn one(&self, name: &str) -> Result<Shown, Refusal> {
@@ -126,7 +129,9 @@ impl Proxies {
         enabled: bool,
     ) -> Result<Shown, Refusal> {
         let ways = (resolve(&listen).await?, resolve(&upstream).await?);
-        let digest = name.bytes().fold(self.seed, |seed, byte| seed.rotate_left(7) ^ u64::from(byte));
+        let digest = name
+            .bytes()
+            .fold(self.seed, |seed, byte| seed.rotate_left(7) ^ u64::from(byte));
         let seed = ChaCha8Rng::seed_from_u64(digest).random();
         let link = Link::closed(name.clone(), ways, seed, Side::Own, &self.on);
         if enabled {
@@ -245,7 +250,11 @@ impl Proxies {
     pub async fn toxic(&self, proxy: &str, name: &str) -> Result<Toxic, Refusal> {
         let entries = self.entries.lock().await;
         let toxics = find(&entries, proxy)?.link.toxics();
-        toxics.iter().find(|toxic| toxic.name == name).cloned().ok_or_else(no_toxic)
+        toxics
+            .iter()
+            .find(|toxic| toxic.name == name)
+            .cloned()
+            .ok_or_else(no_toxic)
     }
 
     pub async fn add_toxic(&self, proxy: &str, body: &[u8]) -> Result<Toxic, Refusal> {
@@ -264,7 +273,10 @@ impl Proxies {
         let entries = self.changing().await?;
         let link = &find(&entries, proxy)?.link;
         let mut toxics = link.toxics().to_vec();
-        let toxic = toxics.iter_mut().find(|toxic| toxic.name == name).ok_or_else(no_toxic)?;
+        let toxic = toxics
+            .iter_mut()
+            .find(|toxic| toxic.name == name)
+            .ok_or_else(no_toxic)?;
         let wanted: WantedToxic = parse(body)?;
         let mut attributes = toxic.kind.attributes();
         if let (Some(there), Some(given)) = (attributes.as_object_mut(), wanted.attributes.as_object()) {
@@ -281,7 +293,8 @@ impl Proxies {
     pub async fn delete_toxic(&self, proxy: &str, name: &str) -> Result<(), Refusal> {
         let entries = self.changing().await?;
         let link = &find(&entries, proxy)?.link;
-        let (gone, stay): (Vec<Toxic>, Vec<Toxic>) = link.toxics().iter().cloned().partition(|toxic| toxic.name == name);
+        let (gone, stay): (Vec<Toxic>, Vec<Toxic>) =
+            link.toxics().iter().cloned().partition(|toxic| toxic.name == name);
         let gone = gone.first().ok_or_else(no_toxic)?;
         link.poison(stay);
         self.tell(proxy, "toxic taken away", Some(gone));
@@ -291,7 +304,10 @@ impl Proxies {
     async fn changing(&self) -> Result<MutexGuard<'_, Entries>, Refusal> {
         let entries = self.entries.lock().await;
         if self.calm.load(Relaxed) {
-            return Err(Refusal::new(409, "the faults of this run are over: it is left in peace until it ends"));
+            return Err(Refusal::new(
+                409,
+                "the faults of this run are over: it is left in peace until it ends",
+            ));
         }
         Ok(entries)
     }
@@ -352,8 +368,7 @@ fn unfit(unfit: Unfit) -> Refusal {
 
 fn toxic_of(wanted: WantedToxic, there: &[Toxic]) -> Result<Toxic, Refusal> {
     let stream = Stream::named(wanted.stream.as_deref().unwrap_or("downstream"));
-    let stream =
-        stream.ok_or_else(|| Refusal::new(400, "stream was invalid, can be either upstream or downstream"))?;
+    let stream = stream.ok_or_else(|| Refusal::new(400, "stream was invalid, can be either upstream or downstream"))?;
     let kind = wanted.r#type.unwrap_or_default();
     let parsed = Kind::parse(&kind, &wanted.attributes);
     if parsed == Err(Unfit::Type) {

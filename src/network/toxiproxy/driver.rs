@@ -96,7 +96,10 @@ impl Driver {
             self.proxies.clear();
             let words = panic.downcast_ref::<String>().map(String::as_str);
             let words = words.or_else(|| panic.downcast_ref::<&str>().copied());
-            Err(format!("toxiproxy_rust panicked: {}", words.unwrap_or("without a word")))
+            Err(format!(
+                "toxiproxy_rust panicked: {}",
+                words.unwrap_or("without a word")
+            ))
         })
     }
 
@@ -121,7 +124,11 @@ impl Driver {
 
     fn open(&mut self, wanted: &[(String, SocketAddr)], listen: IpAddr) -> Result<Vec<u16>, String> {
         let pack = |(name, upstream): &(String, SocketAddr)| {
-            ProxyPack::new(name.clone(), SocketAddr::new(listen, 0).to_string(), upstream.to_string())
+            ProxyPack::new(
+                name.clone(),
+                SocketAddr::new(listen, 0).to_string(),
+                upstream.to_string(),
+            )
         };
         let (client, http) = self.tools()?;
         let made = match client.populate(wanted.iter().map(pack).collect()) {
@@ -132,9 +139,13 @@ impl Driver {
                 return Err(http.post(&["populate"], &packs).err().unwrap_or(why));
             }
         };
-        self.proxies.extend(made.into_iter().map(|proxy| (proxy.proxy_pack.name.clone(), proxy)));
+        self.proxies
+            .extend(made.into_iter().map(|proxy| (proxy.proxy_pack.name.clone(), proxy)));
         let seen = self.read_back()?;
-        wanted.iter().map(|(name, upstream)| port_of(&seen[name], name, *upstream)).collect()
+        wanted
+            .iter()
+            .map(|(name, upstream)| port_of(&seen[name], name, *upstream))
+            .collect()
     }
 
     fn put(&mut self, layer: Layer, proxies: &[String], toxics: &[Toxic]) -> Result<(), String> {
@@ -184,7 +195,9 @@ impl Driver {
             }
         }
         let seen = self.read_back()?;
-        let stays = gone.iter().find(|(name, toxic)| on(&seen[*name]).any(|found| found["name"] == toxic.name.as_str()));
+        let stays = gone
+            .iter()
+            .find(|(name, toxic)| on(&seen[*name]).any(|found| found["name"] == toxic.name.as_str()));
         match stays {
             Some((name, toxic)) => Err(format!("{name} still has {}", in_json(toxic))),
             None => proxies.iter().try_for_each(|name| self.compare(&seen, name)),
@@ -210,9 +223,15 @@ impl Driver {
             return Err(format!("{name} is not there, or somebody turned it off"));
         }
         let wanted = self.toxics.get(name).map(Vec::as_slice).unwrap_or_default();
-        let missing = wanted.iter().find(|(_, toxic)| !on(proxy).any(|found| is(found, toxic)));
+        let missing = wanted
+            .iter()
+            .find(|(_, toxic)| !on(proxy).any(|found| is(found, toxic)));
         match missing {
-            Some((_, toxic)) => Err(format!("{name} should have {} and has {}", in_json(toxic), proxy["toxics"])),
+            Some((_, toxic)) => Err(format!(
+                "{name} should have {} and has {}",
+                in_json(toxic),
+                proxy["toxics"]
+            )),
             None => Ok(()),
         }
     }
@@ -234,7 +253,9 @@ fn port_of(seen: &Value, name: &str, upstream: SocketAddr) -> Result<u16, String
 
 /// Whether what was read back is this toxic.
 fn is(found: &Value, toxic: &Toxic) -> bool {
-    let toxicity = found["toxicity"].as_f64().is_some_and(|share| (share - f64::from(toxic.toxicity)).abs() < 1e-6);
+    let toxicity = found["toxicity"]
+        .as_f64()
+        .is_some_and(|share| (share - f64::from(toxic.toxicity)).abs() < 1e-6);
     found["name"] == toxic.name.as_str()
         && found["type"] == toxic.kind.name().as_str()
         && found["stream"] == toxic.stream.name()
@@ -260,7 +281,13 @@ fn by_crate(proxy: &Proxy, toxic: &Toxic) -> bool {
             average_size,
             size_variation,
             delay,
-        } => proxy.with_slicer(stream, number(average_size), number(size_variation), number(delay), share),
+        } => proxy.with_slicer(
+            stream,
+            number(average_size),
+            number(size_variation),
+            number(delay),
+            share,
+        ),
         Kind::LimitData { bytes } => proxy.with_limit_data(stream, number(bytes), share),
         Kind::ResetPeer { .. } | Kind::Noop {} => return false,
     };

@@ -37,11 +37,20 @@ impl Http {
         self.send(Method::DELETE, path, None::<&()>, &[204, 404]).map(drop)
     }
 
-    fn send(&self, method: Method, path: &[&str], body: Option<&impl Serialize>, good: &[u16]) -> Result<Value, String> {
+    fn send(
+        &self,
+        method: Method,
+        path: &[&str],
+        body: Option<&impl Serialize>,
+        good: &[u16],
+    ) -> Result<Value, String> {
         let said = format!("{method} /{}", path.join("/"));
         let failed = |why: String| format!("{said}: {why}");
         let mut url = reqwest::Url::parse(&format!("http://{}/", self.address)).expect("an address makes a URL");
-        url.path_segments_mut().expect("it has a path").pop_if_empty().extend(path);
+        url.path_segments_mut()
+            .expect("it has a path")
+            .pop_if_empty()
+            .extend(path);
         let mut request = self.client.request(method, url);
         if let Some(body) = body {
             request = request.json(body);

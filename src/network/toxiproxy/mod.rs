@@ -43,7 +43,10 @@ impl Toxiproxy {
         let address = *found.first().ok_or_else(|| failed("the name has no address".into()))?;
         let stream = timeout(DIAL, TcpStream::connect(address)).await;
         let stream = stream.map_err(|_| failed(format!("no answer within {}s", DIAL.as_secs())))?;
-        let own = stream.and_then(|stream| stream.local_addr()).map_err(|error| failed(error.to_string()))?.ip();
+        let own = stream
+            .and_then(|stream| stream.local_addr())
+            .map_err(|error| failed(error.to_string()))?
+            .ip();
         let (orders, taken) = mpsc::channel();
         let (ending, over) = mpsc::channel();
         let started = thread::Builder::new().name(driver::THREAD.into()).spawn(move || {
@@ -84,17 +87,27 @@ impl Toxiproxy {
             _ => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
         };
         let opened = self.ask(|reply| Order::Open { proxies, listen, reply });
-        let ports = within(REMOTE, opened).await.map_err(|why| format!("{}: {why}", self.name()))?;
-        Ok(ports.into_iter().map(|port| SocketAddr::new(self.address.ip(), port)).collect())
+        let ports = within(REMOTE, opened)
+            .await
+            .map_err(|why| format!("{}: {why}", self.name()))?;
+        Ok(ports
+            .into_iter()
+            .map(|port| SocketAddr::new(self.address.ip(), port))
+            .collect())
     }
 
     /// Deletes what was made there.
     pub async fn close(&self) -> Result<(), String> {
         let closed = self.ask(|reply| Order::Close { reply });
-        within(REMOTE_GOODBYE, closed).await.map_err(|why| format!("{}: {why}", self.name()))
+        within(REMOTE_GOODBYE, closed)
+            .await
+            .map_err(|why| format!("{}: {why}", self.name()))
     }
 
-    fn ask<T>(&self, order: impl FnOnce(oneshot::Sender<Result<T, String>>) -> Order) -> oneshot::Receiver<Result<T, String>> {
+    fn ask<T>(
+        &self,
+        order: impl FnOnce(oneshot::Sender<Result<T, String>>) -> Order,
+    ) -> oneshot::Receiver<Result<T, String>> {
         let (reply, answer) = oneshot::channel();
         if let Some(orders) = &self.orders {
             // where the driver is gone, the reply is dropped and the answer says so

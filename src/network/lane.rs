@@ -292,14 +292,15 @@ impl<'a> Lane<'a> {
     }
 
     async fn write_all(&mut self, bytes: &[u8]) -> Result<(), Broken> {
+        if self.shared.meter.counts_passed(self.direction) {
+            // counted first: who has received a byte finds it counted
+            count(&self.shared.stats.bytes, bytes.len() as u64);
+        }
         let [_, to] = self.direction.ends();
         let written = self.to.write_all(bytes).await;
         written
             .inspect_err(|_| self.shared.meter.gone(to))
             .map_err(|_| Broken::Peer)?;
-        if self.shared.meter.counts_passed(self.direction) {
-            count(&self.shared.stats.bytes, bytes.len() as u64);
-        }
         let budget = self.shared.budget.load(Relaxed);
         if budget == u64::MAX {
             return Ok(());

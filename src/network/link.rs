@@ -330,9 +330,7 @@ impl Connection {
         }
         let budget = AtomicU64::new(u64::MAX);
         let mut rng = ChaCha8Rng::seed_from_u64(self.seed);
-        if self.carry(client, server, (epoch, meter), &budget, &mut rng).await {
-            count(&self.stats.resets, 1);
-        }
+        self.carry(client, server, (epoch, meter), &budget, &mut rng).await;
     }
 
     /// Waits until a connect can get through and makes it. `None`: refused by the server, or reset by the link meanwhile.
@@ -360,7 +358,7 @@ impl Connection {
         }
     }
 
-    /// Carries both directions until they end. Returns whether the link itself broke the connection.
+    /// Carries both directions until they end.
     async fn carry(
         &mut self,
         mut client: TcpStream,
@@ -368,7 +366,7 @@ impl Connection {
         (epoch, meter): (u64, Meter),
         budget: &AtomicU64,
         rng: &mut ChaCha8Rng,
-    ) -> bool {
+    ) {
         let shared = Shared {
             stats: &self.stats,
             budget,
@@ -402,12 +400,15 @@ impl Connection {
                 broken = cut(self.state.clone(), (epoch, self.seed), budget, rng) => Err(broken),
             }
         };
+        shared.meter.ended(&self.state.borrow().shadow, &self.stats);
+        if matches!(ended, Err(Broken::Cut | Broken::Closed)) {
+            // before the sockets close: who sees the reset finds it counted
+            count(&self.stats.resets, 1);
+        }
         if matches!(ended, Err(Broken::Cut | Broken::Peer)) {
             reset(&client);
             reset(&server);
         }
-        shared.meter.ended(&self.state.borrow().shadow, &self.stats);
-        matches!(ended, Err(Broken::Cut | Broken::Closed))
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a run needs to know, complete and checked. What was typed is `cli::args`; everything below sees only this.
 
-use std::net::SocketAddr;
+use core::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 

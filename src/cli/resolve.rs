@@ -222,6 +222,18 @@ impl RunArgs {
         if let Some(base) = config.port_base {
             option("port-base", base.to_string());
         }
+        self.again_proxy(config, &mut option);
+        if self.results != Path::new("results") {
+            option("results", self.results.display().to_string());
+        }
+        option("seed", config.seed_text());
+        if self.recipe.reentrant {
+            words.push("--reentrant".into());
+        }
+        words
+    }
+
+    fn again_proxy(&self, config: &Config, option: &mut impl FnMut(&str, String)) {
         if config.proxy.is_toxiproxy() {
             option("proxy", config.proxy.text());
         }
@@ -231,14 +243,6 @@ impl RunArgs {
         if let Some(address) = config.proxy_api {
             option("proxy-api", address.to_string());
         }
-        if self.results != Path::new("results") {
-            option("results", self.results.display().to_string());
-        }
-        option("seed", config.seed_text());
-        if self.recipe.reentrant {
-            words.push("--reentrant".into());
-        }
-        words
     }
 
     fn again_recipe(&self, option: &mut impl FnMut(&str, String)) {

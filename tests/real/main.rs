@@ -7,3 +7,5 @@ mod faults;
 mod foreign;
 mod locks;
 mod processes;
+#[cfg(feature = "toxiproxy")]
+mod proxies;

@@ -82,22 +82,19 @@ impl Proxied {
             .iter()
             .map(|(_, name, address)| (name.clone(), *address))
             .collect();
-        let links = self.proxy.links_through(&toxiproxy, setting.run, &named).await?;
+        // runs of one name can meet there: each has a results folder of its own
+        let run = format!("{}-{}", setting.run, std::process::id());
+        let links = self.proxy.links_through(&toxiproxy, &run, &named).await?;
         self.links = wanted.into_iter().map(|(ends, ..)| ends).zip(links).collect();
         Ok(())
     }
 
     #[cfg(not(feature = "toxiproxy"))]
-    #[expect(clippy::unused_async, reason = "it waits in the other build")]
     async fn through(&mut self, _: &ProxyChoice, _: &Setting<'_>, _: &Cluster) -> Result<(), String> {
         Err("this harness was built without toxiproxy".into())
     }
 
     #[cfg(feature = "toxiproxy")]
-    #[cfg_attr(
-        not(feature = "docker"),
-        expect(clippy::unused_async, reason = "it waits in the other build")
-    )]
     async fn toxiproxy_at(&mut self, choice: &ProxyChoice, run: &str) -> Result<String, String> {
         match choice {
             ProxyChoice::ToxiproxyAt(at) => Ok(at.clone()),

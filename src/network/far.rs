@@ -3,12 +3,14 @@
 use std::fmt::Debug;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::link::{Layer, Link};
+use super::stats::Stats;
 use super::toxic::Toxic;
 use crate::evidence::Counts;
 use crate::limits::REMOTE;
@@ -41,6 +43,16 @@ pub struct Far {
 impl Far {
     pub fn counts(&self, front: Counts) -> Counts {
         front.plus(self.back.counts())
+    }
+
+    /// Bytes that are inside the remote now, or were lost there, by what both meters saw; those apart that came over
+    /// connections which began in a partition. Only differences mean something.
+    pub fn inside(&self, front: &Stats) -> i64 {
+        let at = |stats: &Stats| {
+            let read = |counter: &AtomicU64| counter.load(Relaxed) as i64;
+            read(&stats.entered) - read(&stats.bytes) - read(&stats.unanswered)
+        };
+        at(front) + at(self.back.stats())
     }
 
     /// The remote dials the meter, whatever becomes of the server behind it.

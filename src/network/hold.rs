@@ -13,7 +13,7 @@ use crate::evidence::Counts;
 /// The built-in proxy obeys at once. A remote one is told at once and obeys when [`Hold::settle`] or [`Hold::lift`] says so.
 #[derive(Debug)]
 pub struct Hold {
-    links: Vec<(Arc<Link>, Counts)>,
+    links: Vec<(Arc<Link>, Before)>,
     layer: Layer,
     behaviour: Behaviour,
     reset_on_heal: bool,
@@ -24,12 +24,28 @@ pub struct Hold {
     lifted: bool,
 }
 
+/// What a link had counted when the layer was put on.
+#[derive(Debug, Clone, Copy)]
+struct Before {
+    counts: Counts,
+    inside: i64,
+}
+
+impl Before {
+    fn now(link: &Link) -> Self {
+        Self {
+            counts: link.counts(),
+            inside: link.far().map_or(0, |far| far.inside(link.stats())),
+        }
+    }
+}
+
 impl Hold {
     /// Puts `behaviour` on every one of `links`. With `reset_on_heal`, lifting it resets the connections as well.
     pub fn put(links: Vec<Arc<Link>>, layer: Layer, behaviour: Behaviour, reset_on_heal: bool) -> Self {
         let links: Vec<_> = links
             .into_iter()
-            .map(|link| (Arc::clone(&link), link.counts()))
+            .map(|link| (Arc::clone(&link), Before::now(&link)))
             .collect();
         for (link, _) in links.iter().filter(|(link, _)| link.far().is_none()) {
             link.put(layer, behaviour);
@@ -115,8 +131,14 @@ impl Hold {
 
     /// What the links counted since the layer was put on.
     pub fn counts(&self) -> Counts {
+        let stalls = self.behaviour.holds_connects();
         self.links.iter().fold(Counts::default(), |sum, (link, before)| {
-            sum.plus(link.counts().since(*before))
+            let now = Before::now(link);
+            let mut counts = now.counts.since(before.counts);
+            if stalls && link.far().is_some() {
+                counts.held_bytes = u64::try_from(now.inside - before.inside).unwrap_or(0);
+            }
+            sum.plus(counts)
         })
     }
 

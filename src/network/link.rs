@@ -203,6 +203,10 @@ impl Link {
         }
     }
 
+    pub(super) fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
     /// The toxics on it, in the order in which they came.
     pub fn toxics(&self) -> Arc<[Toxic]> {
         Arc::clone(&self.state.borrow().toxics)

@@ -1,8 +1,8 @@
 //! Meters: links that carry bytes as they come and count what somebody else's proxy, on their other side, does to them.
 //!
 //! A Toxiproxy tells nothing of what it holds back. So each of its proxies stands between two meters, one that the client
-//! talks to and one that talks to the server: what enters on one side while a fault is on was held back there. They count
-//! by the same rules as the built-in proxy: a connection that begins in a partition counts as a connect that was left
+//! talks to and one that talks to the server: what went in on one side and did not come out on the other is held back. They
+//! count by the same rules as the built-in proxy: a connection that begins in a partition counts as a connect that was left
 //! unanswered, and what it sends until the heal counts as nothing more.
 
 use std::sync::OnceLock;
@@ -71,12 +71,16 @@ impl Meter {
         if self.side == Side::Own || self.counts_passed(direction) {
             return;
         }
+        count(&stats.entered, bytes as u64);
         let shadow = state.borrow().shadow;
         if !shadow.holds_connects() {
             self.unanswered.store(false, Relaxed);
         }
-        if !self.unanswered.load(Relaxed) {
-            stats.obeyed(direction.of(&shadow), bytes);
+        let flow = direction.of(&shadow);
+        if self.unanswered.load(Relaxed) {
+            count(&stats.unanswered, bytes as u64);
+        } else if !flow.stall && flow.delays() {
+            count(&stats.delayed_bytes, bytes as u64);
         }
     }
 

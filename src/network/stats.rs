@@ -15,6 +15,10 @@ pub struct Stats {
     pub held_connects: AtomicU64,
     pub refused: AtomicU64,
     pub resets: AtomicU64,
+    /// Of a meter: bytes that went into the proxy on its other side.
+    pub entered: AtomicU64,
+    /// Of a meter: those among them that came over connections which began in a partition.
+    pub unanswered: AtomicU64,
 }
 
 impl Stats {

@@ -8,5 +8,7 @@ mod faults;
 mod foreign;
 mod locks;
 mod processes;
+#[cfg(feature = "toxiproxy")]
+mod proxies;
 mod settings;
 mod suite;

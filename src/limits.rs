@@ -62,3 +62,7 @@ pub const REMOTE_GOODBYE: Duration = Duration::from_secs(3);
 pub const API_BODY: usize = 4 << 20;
 /// Time for a request to the API to arrive.
 pub const API_REQUEST: Duration = Duration::from_secs(15);
+/// Time for a row of a suite to end beyond its own: servers start and stop, a long history is checked.
+pub const ROW_OVERTIME: Duration = Duration::from_secs(240);
+/// Lines of a row's log that the suite repeats when it has nothing better to say.
+pub const SUITE_LOG_TAIL: usize = 3;

@@ -2,6 +2,7 @@
 //! seen biting. Tests below `docker` need an engine with the images; `make test` provides both and says so if it cannot.
 
 mod accidents;
+mod clocks;
 mod command;
 mod faults;
 mod foreign;
@@ -9,3 +10,5 @@ mod locks;
 mod processes;
 #[cfg(feature = "toxiproxy")]
 mod proxies;
+mod settings;
+mod suite;

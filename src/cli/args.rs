@@ -64,6 +64,15 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// The built-in proxy alone, told what to do through Toxiproxy's HTTP API.
+    Proxy {
+        /// Where the API is served.
+        #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8474")]
+        listen: SocketAddr,
+        /// The seed of jitter and toxicity, in hexadecimal. [default: 0]
+        #[arg(long, value_parser = parse_seed, default_value = "0")]
+        seed: u64,
+    },
     /// Completions for a shell, on stdout.
     Completions { shell: clap_complete::Shell },
     /// Manual pages: one on stdout, or all into a folder.
@@ -73,15 +82,6 @@ pub enum Command {
         /// Write the pages of all commands into this folder.
         #[arg(long, value_name = "DIR", conflicts_with = "command")]
         output: Option<PathBuf>,
-    },
-    /// The built-in proxy alone, told what to do through Toxiproxy's HTTP API.
-    Proxy {
-        /// Where the API is served.
-        #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8474")]
-        listen: SocketAddr,
-        /// The seed of jitter and toxicity, in hexadecimal. [default: 0]
-        #[arg(long, value_parser = parse_seed, default_value = "0")]
-        seed: u64,
     },
     /// A lock client behind the client protocol, on stdin and stdout. `run` starts these itself.
     #[command(hide = true)]

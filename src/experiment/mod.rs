@@ -105,8 +105,8 @@ pub struct Ended {
 pub struct Teardown {
     crew: Option<Arc<Crew>>,
     cluster: Option<Cluster>,
-    clocks: Option<Clocks>,
     proxied: Option<Proxied>,
+    clocks: Option<Clocks>,
 }
 
 impl std::fmt::Debug for Teardown {

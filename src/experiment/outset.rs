@@ -8,9 +8,8 @@ use harness_workloads::Backend;
 use harness_workloads::protocol::Open;
 use serde_json::Map;
 
-use super::ExperimentError;
-use super::Setting;
 use super::child::Start;
+use super::{ExperimentError, Setting};
 use crate::config::{Clients, Config};
 use crate::faults::Links;
 use crate::wall_clock::{Clocks, WallClock};

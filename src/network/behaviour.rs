@@ -1,7 +1,7 @@
 //! What a link does with bytes: pure descriptions, and how several faults on one link add up.
 //!
 //! A stream never loses or reorders bytes. What can be decided is when a chunk goes on (now, later, never until the
-//! heal) and whether the connection lives.
+//! heal) and whether the connection lives; a flow that throws bytes away takes the connection with it.
 
 use std::time::Duration;
 

@@ -41,8 +41,9 @@ pub fn in_words(toxics: &[Toxic]) -> String {
     let word = |toxic: &Toxic| {
         let attributes = toxic.kind.attributes();
         let given = attributes.as_object().into_iter().flatten();
-        let given: String = given.map(|(name, value)| format!(" {name}={value}")).collect();
-        format!("{}{given}", toxic.kind.name())
+        let mut given: Vec<String> = given.map(|(name, value)| format!(" {name}={value}")).collect();
+        given.sort_unstable();
+        format!("{}{}", toxic.kind.name(), given.concat())
     };
     let remark = |toxic: &Toxic| match toxic.kind {
         Kind::Timeout { .. } => " (what is sent is lost, and the heal closes connections)",

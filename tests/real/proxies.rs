@@ -137,3 +137,35 @@ fn a_run_that_is_poked_says_so_and_is_calm_at_its_end() {
         "{notes}"
     );
 }
+
+mod docker {
+    use std::process::Command;
+
+    use crate::command::Harness;
+
+    fn docker(words: &str) -> (bool, String) {
+        let output = Command::new("docker").args(words.split_whitespace()).output();
+        let output = output.expect("docker can be started");
+        (
+            output.status.success(),
+            String::from_utf8_lossy(&output.stdout).into_owned(),
+        )
+    }
+
+    #[test]
+    fn a_container_that_is_no_toxiproxy_is_the_environment_and_leaves_nothing() {
+        let there = |image: &&str| docker(&format!("image inspect {image}")).0;
+        let image = ["redis:7", "harness-redis:debian"].into_iter().find(there);
+        let image = image.expect("`make test` provides an image of redis");
+        let words = "--runtime local --backend redis --fault none --time 10s --proxy toxiproxy";
+        let answer = Harness::new().run(&format!("{words} --proxy-image {image}"));
+        answer.assert_exit(4);
+        assert!(
+            answer.stderr.contains("could not start a Toxiproxy"),
+            "{}",
+            answer.stderr
+        );
+        let (_, left) = docker("ps --all --filter name=-toxiproxy --format {{.Names}}");
+        assert_eq!(left.trim(), "", "its container is removed");
+    }
+}

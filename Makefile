@@ -21,6 +21,7 @@ images: ## server images from Debian packages, for machines that reach no regist
 	@images/build.sh
 
 test: servers ## every test, on real servers of all three backends, on every runtime that this machine has
+	@scripts/provide-browser
 	@scripts/test
 
 bench: ## what things cost: proxy, recording, checkers; beside a peer or a limit

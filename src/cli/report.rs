@@ -43,12 +43,16 @@ pub fn report(args: &ReportArgs) -> Exit {
         Ok(examined) => examined,
         Err(error) => return complain(Exit::Usage, format!("{}: {error}", stored.history.display())),
     };
-    let format = args.format.as_ref().and_then(|name| FORMATS.iter().find(|format| format.name == name));
+    let format = args
+        .format
+        .as_ref()
+        .and_then(|name| FORMATS.iter().find(|format| format.name == name));
     let done = match (format, &stored.folder) {
         (Some(format), _) => one(format, &stored, &examined, args.output.as_ref()),
         (None, Some(_)) => all(&stored, &mut examined),
         (None, None) => {
-            let why = "a history without a run has no folder for its reports\nhint: name a --format, and perhaps an --output";
+            let why =
+                "a history without a run has no folder for its reports\nhint: name a --format, and perhaps an --output";
             return complain(Exit::Usage, why);
         }
     };
@@ -56,7 +60,9 @@ pub fn report(args: &ReportArgs) -> Exit {
 }
 
 fn one(format: &Format, stored: &Stored, examined: &Examined, output: Option<&PathBuf>) -> Result<(), StoreError> {
-    let text = with_report(stored, &examined.diagnosis, &examined.history, |report| (format.render)(report));
+    let text = with_report(stored, &examined.diagnosis, &examined.history, |report| {
+        (format.render)(report)
+    });
     match output {
         Some(path) => store::write_text(path, &text),
         None => {
@@ -69,7 +75,7 @@ fn one(format: &Format, stored: &Stored, examined: &Examined, output: Option<&Pa
 fn all(stored: &Stored, examined: &mut Examined) -> Result<(), StoreError> {
     let mut written = write(stored, examined)?;
     if let Some(results) = stored.folder.as_ref().and_then(|folder| folder.parent()) {
-        written.push(write_index(results)?);
+        written.extend(write_index(results)?);
     }
     for path in written {
         print(&format!("{}\n", path.display()));
@@ -85,7 +91,9 @@ pub fn write(stored: &Stored, examined: &mut Examined) -> Result<Vec<PathBuf>, S
     examined.diagnosis.page = Some(folder.join(PAGE).display().to_string());
     let (diagnosis, history) = (&examined.diagnosis, &examined.history);
     let written = with_report(stored, diagnosis, history, |report| {
-        let files = FORMATS.iter().filter_map(|format| Some((format, folder.join(format.file?))));
+        let files = FORMATS
+            .iter()
+            .filter_map(|format| Some((format, folder.join(format.file?))));
         let written = files.map(|(format, path)| {
             store::write_text(&path, &(format.render)(report))?;
             Ok(path)
@@ -106,7 +114,10 @@ fn with_report<T>(stored: &Stored, diagnosis: &Diagnosis, history: &History, the
     } else {
         BTreeMap::new()
     };
-    let plan = stored.folder.as_ref().and_then(|folder| std::fs::read(folder.join("plan.json")).ok());
+    let plan = stored
+        .folder
+        .as_ref()
+        .and_then(|folder| std::fs::read(folder.join("plan.json")).ok());
     let plan: Option<Value> = plan.and_then(|text| serde_json::from_slice(&text).ok());
     then(&Report {
         diagnosis,
@@ -135,13 +146,21 @@ pub fn tidy_up(results: &Path, keep: u32) -> Result<(), StoreError> {
     write_index(results).map(|_| ())
 }
 
-fn write_index(results: &Path) -> Result<PathBuf, StoreError> {
+/// Writes the index, unless somebody's own file stands in its place.
+fn write_index(results: &Path) -> Result<Option<PathBuf>, StoreError> {
+    let path = results.join(INDEX);
+    if std::fs::read(&path).is_ok_and(|page| !String::from_utf8_lossy(&page).contains(index::TITLE)) {
+        return Ok(None);
+    }
     let names = store::runs(results);
     let left_out = names.len().saturating_sub(LISTED);
-    let listed: Vec<Listed> = names.into_iter().skip(left_out).map(|name| listed(results, name)).collect();
-    let path = results.join(INDEX);
+    let listed: Vec<Listed> = names
+        .into_iter()
+        .skip(left_out)
+        .map(|name| listed(results, name))
+        .collect();
     store::write_text(&path, &index::render(&listed, left_out))?;
-    Ok(path)
+    Ok(Some(path))
 }
 
 fn listed(results: &Path, name: String) -> Listed {
@@ -150,7 +169,10 @@ fn listed(results: &Path, name: String) -> Listed {
     let status = store::read_info(&folder).map(|info| info.status);
     Listed {
         gist: verdict.and_then(|text| serde_json::from_slice(&text).ok()),
-        status: status.map_or_else(|_| "unreadable".to_owned(), |status| format!("{status:?}").to_lowercase()),
+        status: status.map_or_else(
+            |_| "unreadable".to_owned(),
+            |status| format!("{status:?}").to_lowercase(),
+        ),
         page: folder.join(PAGE).is_file(),
         name,
     }

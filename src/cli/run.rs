@@ -16,8 +16,8 @@ use tokio::time::timeout;
 
 use super::args::{ColorWhen, RunArgs, Until};
 use super::check::{examine, exit_of, show};
-use super::stdout::{print, print_json};
 use super::github::Github;
+use super::stdout::{print, print_json};
 use super::{complain, look, report};
 use crate::cluster::{Choice, Chosen, choose, server_of};
 use crate::config::Config;

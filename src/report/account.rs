@@ -84,7 +84,10 @@ pub fn remarks(diagnosis: &Diagnosis, finding: &Finding, violation: &Violation) 
         remarks.push(("likely", format!("{likely}   (a guess; `harness explain {id}`)")));
     }
     if finding.property == Property::Hl004 && verdict_of(diagnosis, Property::Hl001) == Verdict::Holds {
-        remarks.push(("safe?", "yes: mutual exclusion holds. This is a load defect.".to_owned()));
+        remarks.push((
+            "safe?",
+            "yes: mutual exclusion holds. This is a load defect.".to_owned(),
+        ));
     }
     remarks
 }

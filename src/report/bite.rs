@@ -37,7 +37,11 @@ pub struct Bitten {
 impl Bitten {
     /// Why it struck nobody, or not hard enough, in a sentence.
     pub fn missed_in_words(&self) -> Option<String> {
-        let how = if self.targets.is_empty() { "struck nobody" } else { "missed" };
+        let how = if self.targets.is_empty() {
+            "struck nobody"
+        } else {
+            "missed"
+        };
         let missed = self.missed.as_ref()?;
         Some(format!("window {} {how}: {missed}", self.number))
     }

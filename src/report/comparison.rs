@@ -32,6 +32,17 @@ impl Gist {
         Some([&run.backend, &run.recipe, attitude, &run.fault])
     }
 
+    /// The worst violation of each property that stands for itself.
+    pub fn broken(&self) -> impl Iterator<Item = (&Finding, &Violation)> {
+        self.findings.iter().filter_map(|finding| {
+            let root = finding
+                .violations
+                .iter()
+                .find(|violation| violation.follows.is_none())?;
+            Some((finding, root))
+        })
+    }
+
     fn kinds(&self) -> BTreeMap<(Property, &str), (u64, &Violation)> {
         let mut kinds = BTreeMap::new();
         for finding in &self.findings {
@@ -87,7 +98,10 @@ pub fn compare(before: &Gist, after: &Gist) -> Comparison {
     keys.dedup();
     for key in keys {
         let count = |kinds: &BTreeMap<_, (u64, &Violation)>| kinds.get(key).map_or(0, |(count, _)| *count);
-        let (_, shown) = young.get(key).or_else(|| old.get(key)).expect("the key is from one of them");
+        let (_, shown) = young
+            .get(key)
+            .or_else(|| old.get(key))
+            .expect("the key is from one of them");
         let kind = KindOf {
             property: key.0,
             class: key.1.to_owned(),
@@ -109,8 +123,15 @@ pub fn compare(before: &Gist, after: &Gist) -> Comparison {
 pub fn render(comparison: &Comparison, (before, after): (&Gist, &Gist)) -> String {
     let mut lines = Vec::new();
     for (label, gist) in [("before", before), ("after", after)] {
-        let run = gist.run.as_ref().map(|run| format!("{}   {} / {}", run.run, run.recipe, run.fault));
-        lines.push(format!("{label:<8}{:<7} {}", gist.outcome.word(), run.unwrap_or_default()));
+        let run = gist
+            .run
+            .as_ref()
+            .map(|run| format!("{}   {} / {}", run.run, run.recipe, run.fault));
+        lines.push(format!(
+            "{label:<8}{:<7} {}",
+            gist.outcome.word(),
+            run.unwrap_or_default()
+        ));
     }
     if !comparison.same_row {
         lines.push("note    they did not try the same lock under the same fault".to_owned());
@@ -158,7 +179,8 @@ mod tests {
             }]})
         };
         let findings: Vec<_> = kinds.iter().map(finding).collect();
-        let gist = json!({ "outcome": "FAIL", "run": null, "findings": findings, "length_ns": 1, "more": "is passed over" });
+        let gist =
+            json!({ "outcome": "FAIL", "run": null, "findings": findings, "length_ns": 1, "more": "is passed over" });
         serde_json::from_value(gist).unwrap()
     }
 

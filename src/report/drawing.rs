@@ -155,7 +155,10 @@ impl<'a> Scenery<'a> {
             return None;
         }
         let mut clients = violation.clients.clone();
-        clients.extend(told.clone().filter_map(|(_, label)| label.strip_prefix('c')?.parse::<u32>().ok()));
+        clients.extend(
+            told.clone()
+                .filter_map(|(_, label)| label.strip_prefix('c')?.parse::<u32>().ok()),
+        );
         let mut seen = Vec::new();
         clients.retain(|client| !seen.contains(client) && (seen.push(*client), true).1);
         let mut lanes = self.faults(from_ns, to_ns);

@@ -26,8 +26,16 @@ pub fn annotations(diagnosis: &Diagnosis) -> Vec<String> {
                 command("error", &format!("{} {title}", violation.id), &text)
             })
             .collect(),
-        Outcome::Unsure => vec![command("warning", &format!("UNSURE {title}"), &account::sentence(diagnosis))],
-        Outcome::Error => vec![command("error", &format!("ERROR {title}"), &account::sentence(diagnosis))],
+        Outcome::Unsure => vec![command(
+            "warning",
+            &format!("UNSURE {title}"),
+            &account::sentence(diagnosis),
+        )],
+        Outcome::Error => vec![command(
+            "error",
+            &format!("ERROR {title}"),
+            &account::sentence(diagnosis),
+        )],
     };
     lines.into_iter().take(MAX_ANNOTATIONS).collect()
 }

@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use harness_checkers::{Finding, Verdict, Violation};
+
 use super::account::verdict_word;
 use super::comparison::{Comparison, Gist, KindOf, compare};
 use super::diagnosis::Outcome;
@@ -13,6 +15,9 @@ use super::words::{span, thousands};
 
 const STYLE: &str = concat!(include_str!("page/page.css"), include_str!("page/index.css"));
 const SCRIPT: &str = concat!("\"use strict\";(() => {\n", include_str!("page/index.js"), "})();\n");
+
+/// By this the page is known as ours.
+pub const TITLE: &str = "<title>harness: all runs</title>";
 
 /// One run as the index lists it.
 pub struct Listed {
@@ -28,7 +33,11 @@ pub struct Listed {
 /// The page; `left_out` older runs are not listed.
 pub fn render(runs: &[Listed], left_out: usize) -> String {
     let since = since_last_time(runs);
-    let count = |outcome: Outcome| runs.iter().filter(|run| run.gist.as_ref().is_some_and(|gist| gist.outcome == outcome)).count();
+    let count = |outcome: Outcome| {
+        runs.iter()
+            .filter(|run| run.gist.as_ref().is_some_and(|gist| gist.outcome == outcome))
+            .count()
+    };
     let outcomes = [Outcome::Fail, Outcome::Error, Outcome::Unsure, Outcome::Pass];
     let boxes: String = outcomes
         .into_iter()
@@ -41,16 +50,24 @@ pub fn render(runs: &[Listed], left_out: usize) -> String {
             )
         })
         .collect();
-    let rows: String = runs.iter().rev().map(|run| row(run, since.get(run.name.as_str()))).collect();
+    let rows: String = runs
+        .iter()
+        .rev()
+        .map(|run| row(run, since.get(run.name.as_str())))
+        .collect();
     let left_out = match left_out {
         0 => String::new(),
-        more => format!(r#"<p class="left-out">{} older runs are not listed.</p>"#, thousands(more as u64)),
+        more => format!(
+            r#"<p class="left-out">{} older runs are not listed.</p>"#,
+            thousands(more as u64)
+        ),
     };
     let news = news(runs, &since);
     let (policy, many) = (policy(SCRIPT), thousands(runs.len() as u64));
     fill(
         include_str!("page/index.html"),
         &[
+            ("title", TITLE),
             ("policy", &policy),
             ("style", STYLE),
             ("count", &many),
@@ -90,7 +107,9 @@ fn news(runs: &[Listed], since: &BTreeMap<&str, Comparison>) -> String {
     }
     let mut items = String::new();
     for run in newest.values() {
-        let Some(comparison) = since.get(run.name.as_str()) else { continue };
+        let Some(comparison) = since.get(run.name.as_str()) else {
+            continue;
+        };
         for kind in &comparison.new {
             let _ = write!(
                 items,
@@ -152,11 +171,9 @@ fn row(run: &Listed, since: Option<&Comparison>) -> String {
 /// What is violated, or why it is not sure.
 fn broken(run: &Listed) -> String {
     let Some(gist) = &run.gist else { return String::new() };
-    let roots = gist.findings.iter().filter_map(|finding| {
-        let first = finding.violations.iter().find(|violation| violation.follows.is_none())?;
-        Some(format!("<b>{}</b> {}", finding.property.id(), prose(&first.summary)))
-    });
-    let roots: Vec<String> = roots.collect();
+    let told =
+        |(finding, root): (&Finding, &Violation)| format!("<b>{}</b> {}", finding.property.id(), prose(&root.summary));
+    let roots: Vec<String> = gist.broken().map(told).collect();
     if !roots.is_empty() {
         return roots.join("<br>");
     }
@@ -165,8 +182,8 @@ fn broken(run: &Listed) -> String {
         (Outcome::Error, Some(error), _) => text(error.lines().next().unwrap_or_default()),
         (Outcome::Unsure, _, Some(reason)) => prose(reason),
         _ => {
-            let holds = gist.findings.iter().filter(|finding| finding.verdict == harness_checkers::Verdict::Holds);
-            format!("{} {}", holds.count(), verdict_word(harness_checkers::Verdict::Holds))
+            let holds = gist.findings.iter().filter(|finding| finding.verdict == Verdict::Holds);
+            format!("{} {}", holds.count(), verdict_word(Verdict::Holds))
         }
     }
 }
@@ -175,7 +192,13 @@ fn changes(since: Option<&Comparison>) -> String {
     let Some(comparison) = since else {
         return r#"<span class="quiet">first of its row</span>"#.to_owned();
     };
-    let names = |kinds: &[KindOf]| kinds.iter().map(|kind| text(&kind.name())).collect::<Vec<_>>().join(", ");
+    let names = |kinds: &[KindOf]| {
+        kinds
+            .iter()
+            .map(|kind| text(&kind.name()))
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
     let mut parts = Vec::new();
     for (word, class, kinds) in [
         ("new", "fail", &comparison.new),

@@ -12,8 +12,15 @@ use super::diagnosis::{Diagnosis, Outcome};
 const CONCLUSIVE: &str = "the run proves something";
 
 pub fn render(diagnosis: &Diagnosis) -> String {
-    let class = xml(&format!("harness.{}", account::title(diagnosis).replace(" / ", ".").replace(' ', "-")));
-    let mut cases: Vec<String> = diagnosis.findings.iter().map(|finding| case(diagnosis, finding, &class)).collect();
+    let class = xml(&format!(
+        "harness.{}",
+        account::title(diagnosis).replace(" / ", ".").replace(' ', "-")
+    ));
+    let mut cases: Vec<String> = diagnosis
+        .findings
+        .iter()
+        .map(|finding| case(diagnosis, finding, &class))
+        .collect();
     cases.push(whole(diagnosis, &class));
     let count = |part: &str| cases.iter().filter(|case| case.contains(part)).count();
     let counts = format!(
@@ -60,7 +67,9 @@ fn timestamp(diagnosis: &Diagnosis) -> String {
 }
 
 fn properties(diagnosis: &Diagnosis) -> String {
-    let Some(run) = &diagnosis.run else { return String::new() };
+    let Some(run) = &diagnosis.run else {
+        return String::new();
+    };
     let version = run.version.clone().unwrap_or_default();
     let facts = [
         ("run", &run.run),
@@ -83,7 +92,10 @@ fn case(diagnosis: &Diagnosis, finding: &Finding, class: &str) -> String {
         Verdict::Violated => failure(diagnosis, finding),
     };
     let time = seconds(finding.check_us * 1000);
-    format!("<testcase classname=\"{class}\" name=\"{}\" time=\"{time}\">{inside}</testcase>\n", xml(&name))
+    format!(
+        "<testcase classname=\"{class}\" name=\"{}\" time=\"{time}\">{inside}</testcase>\n",
+        xml(&name)
+    )
 }
 
 fn failure(diagnosis: &Diagnosis, finding: &Finding) -> String {
@@ -111,7 +123,10 @@ fn whole(diagnosis: &Diagnosis, class: &str) -> String {
         Outcome::Pass | Outcome::Fail => String::new(),
         Outcome::Unsure | Outcome::Error => {
             let reasons = account::reasons(diagnosis);
-            let text: Vec<String> = reasons.iter().map(|(label, reason)| format!("{label}: {reason}")).collect();
+            let text: Vec<String> = reasons
+                .iter()
+                .map(|(label, reason)| format!("{label}: {reason}"))
+                .collect();
             format!(
                 "<error type=\"{}\" message=\"{}\">{}</error>",
                 diagnosis.outcome.word().to_lowercase(),
@@ -153,6 +168,9 @@ mod tests {
 
     #[test]
     fn nothing_of_a_name_is_markup_and_nothing_is_forbidden() {
-        assert_eq!(xml("<a b=\"&\">\u{0}\u{1b}\n"), "&lt;a b=&quot;&amp;&quot;&gt;\u{fffd}\u{fffd}&#10;");
+        assert_eq!(
+            xml("<a b=\"&\">\u{0}\u{1b}\n"),
+            "&lt;a b=&quot;&amp;&quot;&gt;\u{fffd}\u{fffd}&#10;"
+        );
     }
 }

@@ -41,14 +41,23 @@ pub fn render(diagnosis: &Diagnosis) -> String {
         let _ = writeln!(text, "{}\n", plain(&more));
     }
     if let Some(again) = account::again(diagnosis) {
-        let _ = writeln!(text, "```sh\n{}\n```\nThe same plan, not the same timing.\n", fenced(&again.join(" ")));
+        let _ = writeln!(
+            text,
+            "```sh\n{}\n```\nThe same plan, not the same timing.\n",
+            fenced(&again.join(" "))
+        );
     }
     table(diagnosis, &mut text);
     for (label, reason) in account::reasons(diagnosis) {
         let _ = writeln!(text, "- {label}: {}", prose(reason));
     }
     let _ = writeln!(text, "- did it bite? {}", plain(&diagnosis.bite.evidence));
-    for missed in diagnosis.bite.windows.iter().filter_map(super::bite::Bitten::missed_in_words) {
+    for missed in diagnosis
+        .bite
+        .windows
+        .iter()
+        .filter_map(super::bite::Bitten::missed_in_words)
+    {
         let _ = writeln!(text, "- {}", plain(&missed));
     }
     if let Some(latency) = account::latency(diagnosis) {
@@ -182,6 +191,10 @@ mod tests {
         let long = format!("a\n```\n{}", "0123456789\n".repeat(10_000));
         let kept = cut(long);
         assert!(kept.len() <= MAX_SUMMARY);
-        assert!(kept.ends_with(&format!("0123456789\n```\n{CUT}")), "{}", &kept[kept.len() - 80..]);
+        assert!(
+            kept.ends_with(&format!("0123456789\n```\n{CUT}")),
+            "{}",
+            &kept[kept.len() - 80..]
+        );
     }
 }

@@ -67,7 +67,9 @@ pub fn only_ours(folder: &Path) -> Option<Vec<PathBuf>> {
     for (name, path, kind) in entries(folder)? {
         match name.as_str() {
             "clients" if kind.is_dir() => {
-                inner.extend(files_of(&path, |name| name.starts_with('c') && name.ends_with(CLIENT_LOG))?);
+                inner.extend(files_of(&path, |name| {
+                    name.starts_with('c') && name.ends_with(CLIENT_LOG)
+                })?);
                 inner.push(path);
             }
             "nodes" if kind.is_dir() => {
@@ -102,7 +104,11 @@ fn entries(folder: &Path) -> Option<Vec<(String, PathBuf, fs::FileType)>> {
     entries
         .map(|entry| {
             let entry = entry.ok()?;
-            Some((entry.file_name().into_string().ok()?, entry.path(), entry.file_type().ok()?))
+            Some((
+                entry.file_name().into_string().ok()?,
+                entry.path(),
+                entry.file_type().ok()?,
+            ))
         })
         .collect()
 }
@@ -135,8 +141,16 @@ mod tests {
     fn a_judged_run(results: &Path, name: &str, outcome: &str) {
         a_run(results, name);
         let folder = results.join(name);
-        write_json(&folder.join("verdict.json"), &serde_json::json!({ "outcome": outcome, "more": 1 })).unwrap();
-        for (inner, file) in [("clients", "c0.log"), ("nodes/n1", "server.log"), ("nodes/n1", "zoo.cfg")] {
+        write_json(
+            &folder.join("verdict.json"),
+            &serde_json::json!({ "outcome": outcome, "more": 1 }),
+        )
+        .unwrap();
+        for (inner, file) in [
+            ("clients", "c0.log"),
+            ("nodes/n1", "server.log"),
+            ("nodes/n1", "zoo.cfg"),
+        ] {
             fs::create_dir_all(folder.join(inner)).unwrap();
             fs::write(folder.join(inner).join(file), "").unwrap();
         }
@@ -146,7 +160,13 @@ mod tests {
     #[test]
     fn the_last_passes_and_all_failures_stay() {
         let folder = tempfile::tempdir().unwrap();
-        for (name, outcome) in [("1", "PASS"), ("2", "FAIL"), ("3", "PASS"), ("4", "UNSURE"), ("5", "PASS")] {
+        for (name, outcome) in [
+            ("1", "PASS"),
+            ("2", "FAIL"),
+            ("3", "PASS"),
+            ("4", "UNSURE"),
+            ("5", "PASS"),
+        ] {
             a_judged_run(folder.path(), name, outcome);
         }
         assert_eq!(prune(folder.path(), 2).unwrap(), ["1"]);
@@ -157,7 +177,11 @@ mod tests {
     #[test]
     fn a_run_with_something_that_harness_did_not_write_stays_whole() {
         let folder = tempfile::tempdir().unwrap();
-        for (name, foreign) in [("1", "notes.txt"), ("2", "nodes/n1/heap.hprof"), ("3", "clients/c0.log.bak")] {
+        for (name, foreign) in [
+            ("1", "notes.txt"),
+            ("2", "nodes/n1/heap.hprof"),
+            ("3", "clients/c0.log.bak"),
+        ] {
             a_judged_run(folder.path(), name, "PASS");
             fs::write(folder.path().join(name).join(foreign), "mine").unwrap();
         }

@@ -27,7 +27,11 @@ pub fn latency(diagnosis: &Diagnosis, timeline: &Timeline) -> String {
         .iter()
         .filter_map(|turn| {
             let answered = turn.answered?;
-            Some((answered.ns, answered.ns.saturating_sub(turn.asked.ns).max(1000), turn.answer))
+            Some((
+                answered.ns,
+                answered.ns.saturating_sub(turn.asked.ns).max(1000),
+                turn.answer,
+            ))
         })
         .collect();
     let (Some(least), Some(most)) = (dots.iter().map(|dot| dot.1).min(), dots.iter().map(|dot| dot.1).max()) else {
@@ -55,15 +59,31 @@ pub fn latency(diagnosis: &Diagnosis, timeline: &Timeline) -> String {
             r#"<span class="key {class}">{}</span>"#,
             text(&format!("{word} {}", thousands(of_it.len() as u64)))
         );
-        let _ = write!(plot, r#"<path class="dots {class}" d="{}"/>"#, raster(&of_it, timeline.end_ns / 1000));
+        let _ = write!(
+            plot,
+            r#"<path class="dots {class}" d="{}"/>"#,
+            raster(&of_it, timeline.end_ns / 1000)
+        );
     }
     let decades = (bottom..=top).map(|power| {
         let ns = 10_u64.pow(power);
-        (height(ns) / TALL * 100.0, span(ns).replace(".0ms", "ms").replace(".00s", "s").replace(".0s", "s"))
+        (
+            height(ns) / TALL * 100.0,
+            span(ns).replace(".0ms", "ms").replace(".00s", "s").replace(".0s", "s"),
+        )
     });
     let rows: Vec<(f64, String)> = decades.collect();
-    let legend = format!("{legend} <span class=\"quiet\">by the time of the answer; dots that would lie on one another are drawn once</span>");
-    chart("latency", "Time from the call of an acquire to its answer", diagnosis, timeline, (&plot, &rows, 190), &legend)
+    let legend = format!(
+        "{legend} <span class=\"quiet\">by the time of the answer; dots that would lie on one another are drawn once</span>"
+    );
+    chart(
+        "latency",
+        "Time from the call of an acquire to its answer",
+        diagnosis,
+        timeline,
+        (&plot, &rows, 190),
+        &legend,
+    )
 }
 
 /// One dot in each cell of a raster, exact in its place.
@@ -112,7 +132,14 @@ pub fn queue(diagnosis: &Diagnosis, timeline: &Timeline) -> String {
     let rows = [(0.0, thousands(most)), (100.0, "0".to_owned())];
     let plot = format!(r#"<path class="area" d="{path}"/>"#);
     let legend = text(&format!("at most {} at once, on all locks", many(most, "waiter")));
-    chart("queue", "Clients that waited for a lock", diagnosis, timeline, (&plot, &rows, 90), &legend)
+    chart(
+        "queue",
+        "Clients that waited for a lock",
+        diagnosis,
+        timeline,
+        (&plot, &rows, 90),
+        &legend,
+    )
 }
 
 /// A plot over the run's time: labels of rows, bands of faults, ticks, and a window that scripts move.
@@ -130,7 +157,10 @@ fn chart(
     let mut lines = String::new();
     for (y, label) in rows {
         let _ = write!(labels, r#"<span style="top:{y:.1}%">{}</span>"#, text(label));
-        let _ = write!(lines, r#"<line class="tick" x1="0" x2="100%" y1="{y:.1}%" y2="{y:.1}%"/>"#);
+        let _ = write!(
+            lines,
+            r#"<line class="tick" x1="0" x2="100%" y1="{y:.1}%" y2="{y:.1}%"/>"#
+        );
     }
     for window in &diagnosis.bite.windows {
         let (from, to) = (window.start_ns, window.heal_ns.unwrap_or(end_ns));
@@ -157,7 +187,10 @@ fn chart(
 
 /// How many were woken by one release, by how many waited.
 pub fn herd(diagnosis: &Diagnosis) -> String {
-    let found = diagnosis.findings.iter().find(|finding| finding.property == Property::Hl004);
+    let found = diagnosis
+        .findings
+        .iter()
+        .find(|finding| finding.property == Property::Hl004);
     let Some(finding) = found else { return String::new() };
     let rows: Vec<(u64, u64)> = finding
         .figures

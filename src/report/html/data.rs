@@ -44,7 +44,11 @@ fn pack(report: &Report<'_>, shown: &Shown) -> String {
         if !packed.is_empty() {
             packed.push(',');
         }
-        let _ = write!(packed, r#"{{"lock":{},"client":{client},"turns":["#, json!(clipped(lock)));
+        let _ = write!(
+            packed,
+            r#"{{"lock":{},"client":{client},"turns":["#,
+            json!(clipped(lock))
+        );
         let mut before = (0, 0);
         for (place, one) in turns.iter().enumerate() {
             if place > 0 {
@@ -159,7 +163,13 @@ fn signals(timeline: &Timeline, shown: &Shown) -> Vec<Value> {
             SignalKind::Lost => "lost",
             SignalKind::Died => "died",
         };
-        json!([signal.lane, signal.at.ns / 1000, kind, signal.at.index, clipped(&signal.cause)])
+        json!([
+            signal.lane,
+            signal.at.ns / 1000,
+            kind,
+            signal.at.index,
+            clipped(&signal.cause)
+        ])
     };
     signals.map(signal).collect()
 }

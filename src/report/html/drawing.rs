@@ -29,7 +29,10 @@ pub fn figure(drawing: &Drawing, summary: &str) -> String {
     }
     overlap_words(drawing, height, &mut svg);
     svg.push_str("</svg>");
-    let labels = drawing.lanes.iter().map(|lane| format!("<span>{}</span>", text(&lane.label)));
+    let labels = drawing
+        .lanes
+        .iter()
+        .map(|lane| format!("<span>{}</span>", text(&lane.label)));
     format!(
         r#"<figure class="lanes"><div class="labels" aria-hidden="true">{}</div>{svg}</figure>"#,
         labels.collect::<String>()
@@ -71,9 +74,7 @@ pub fn axis(from_ns: u64, to_ns: u64, count: u64) -> Vec<(u64, String)> {
     let first = from_ns.div_ceil(step);
     let last = to_ns / step;
     let ticks = (first..=last).map(|number| number * step);
-    ticks
-        .map(|at| (at, format!("{:.digits$}s", at as f64 / 1e9)))
-        .collect()
+    ticks.map(|at| (at, format!("{:.digits$}s", at as f64 / 1e9))).collect()
 }
 
 /// Overlaps that would touch on the screen are one.
@@ -109,8 +110,8 @@ fn overlap_words(drawing: &Drawing, height: usize, svg: &mut String) {
     };
     let words = format!("both hold: {} to {}{times}", moment(first.0), moment(last));
     let x = percent(drawing, first.0);
-    // words that begin in the right half end where they would begin
-    let (x, anchor) = if x > 50.0 {
+    // words are longer than most overlaps: they begin or end where there is more room
+    let (x, anchor) = if percent(drawing, last) > 55.0 {
         (percent(drawing, last), "end")
     } else {
         (x, "start")
@@ -189,9 +190,15 @@ mod tests {
 
     #[test]
     fn an_axis_has_whole_steps_inside_its_stretch() {
-        let labels: Vec<String> = axis(11_400_000_000, 16_200_000_000, 6).into_iter().map(|tick| tick.1).collect();
+        let labels: Vec<String> = axis(11_400_000_000, 16_200_000_000, 6)
+            .into_iter()
+            .map(|tick| tick.1)
+            .collect();
         assert_eq!(labels, ["12s", "13s", "14s", "15s", "16s"]);
-        let labels: Vec<String> = axis(1_000_000_000, 1_300_000_000, 6).into_iter().map(|tick| tick.1).collect();
+        let labels: Vec<String> = axis(1_000_000_000, 1_300_000_000, 6)
+            .into_iter()
+            .map(|tick| tick.1)
+            .collect();
         assert_eq!(labels, ["1.00s", "1.05s", "1.10s", "1.15s", "1.20s", "1.25s", "1.30s"]);
     }
 }

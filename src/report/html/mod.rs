@@ -43,11 +43,17 @@ pub fn render(report: &Report<'_>) -> String {
         include_str!("../page/timeline.html").to_owned()
     };
     let parts = [
-        ("title", text(&format!("{} {}", diagnosis.outcome.word(), account::title(diagnosis)))),
+        (
+            "title",
+            text(&format!("{} {}", diagnosis.outcome.word(), account::title(diagnosis))),
+        ),
         ("policy", policy(SCRIPT)),
         ("style", STYLE.to_owned()),
         ("outcome", diagnosis.outcome.word().to_lowercase()),
-        ("badge", format!("{} {}", sign(diagnosis.outcome), diagnosis.outcome.word())),
+        (
+            "badge",
+            format!("{} {}", sign(diagnosis.outcome), diagnosis.outcome.word()),
+        ),
         ("sentence", prose(&account::sentence(diagnosis))),
         ("what", sections::what(diagnosis)),
         ("again", sections::again(diagnosis)),

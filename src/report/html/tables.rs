@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::text::{prose, text};
 use crate::report::bite::Bitten;
 use crate::report::diagnosis::Diagnosis;
-use crate::report::words::{moment, span};
+use crate::report::words::{moment, quoted, span};
 use crate::report::{Report, account};
 
 /// A sign beside the word, for eyes that do not tell colours apart.
@@ -57,7 +57,11 @@ pub fn bite(report: &Report<'_>) -> String {
 }
 
 fn row(report: &Report<'_>, window: &Bitten) -> String {
-    let (class, bit) = if window.bit { ("pass", "✓ bit") } else { ("unsure", "✕ missed") };
+    let (class, bit) = if window.bit {
+        ("pass", "✓ bit")
+    } else {
+        ("unsure", "✕ missed")
+    };
     let healed = window.heal_ns.map_or_else(|| "the end".to_owned(), moment);
     let mut did = vec![window.evidence.in_words()];
     for (count, what) in [
@@ -65,7 +69,11 @@ fn row(report: &Report<'_>, window: &Bitten) -> String {
         (window.locks_lost, "told of a loss"),
         (window.acquires, "acquires meanwhile"),
     ] {
-        did.push(if count > 0 { format!("{count} {what}") } else { String::new() });
+        did.push(if count > 0 {
+            format!("{count} {what}")
+        } else {
+            String::new()
+        });
     }
     did.extend(window.missed_in_words());
     did.retain(|part| !part.is_empty());
@@ -94,7 +102,9 @@ fn link(window: &Bitten) -> String {
 fn planned(report: &Report<'_>, window: &Bitten) -> Option<String> {
     let phase = report.diagnosis.phases.iter().find(|phase| phase.name == "faults")?;
     let windows = report.plan?.get("windows")?.as_array()?;
-    let planned = windows.iter().find(|planned| planned["number"].as_u64() == Some(window.number.into()))?;
+    let planned = windows
+        .iter()
+        .find(|planned| planned["number"].as_u64() == Some(window.number.into()))?;
     let start = phase.start_ns + planned.get("start_ms")?.as_u64()? * 1_000_000;
     let heal = start + planned.get("length_ms")?.as_u64()? * 1_000_000;
     Some(format!("{} to {}", moment(start), moment(heal)))
@@ -110,12 +120,21 @@ pub fn reproduce(report: &Report<'_>) -> String {
     if let Some(exact) = account::exact(diagnosis) {
         commands.push(("exactly this decision, from the stored history", exact));
     }
+    if let Some(run) = &diagnosis.run {
+        let beside = format!("harness compare EARLIER-RUN {}", quoted(&run.run));
+        commands.push(("what is new, still there and gone beside another run", beside));
+    }
     let commands = commands
         .iter()
         .map(|(what, command)| format!("<dt>{what}</dt><dd><code>{}</code></dd>", text(command)));
     let commands = format!(r#"<dl class="commands">{}</dl>"#, commands.collect::<String>());
-    let facts = diagnosis.run.as_ref().map(|run| serde_json::to_value(run).expect("it is plain data"));
-    let facts = facts.as_ref().map_or_else(String::new, |run| folded("the run, as run.json has it", run));
+    let facts = diagnosis
+        .run
+        .as_ref()
+        .map(|run| serde_json::to_value(run).expect("it is plain data"));
+    let facts = facts
+        .as_ref()
+        .map_or_else(String::new, |run| folded("the run, as run.json has it", run));
     let plan = report.plan.map_or_else(String::new, |plan| folded("the plan", plan));
     let told = [account::latency(diagnosis), Some(account::amount(diagnosis))];
     let told = told.iter().flatten().map(|line| format!("<p>{}</p>", text(line)));
@@ -124,7 +143,11 @@ pub fn reproduce(report: &Report<'_>) -> String {
 
 /// An object as a table, nested ones as JSON.
 fn folded(title: &str, value: &Value) -> String {
-    let rows = value.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
+    let rows = value
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter(|(_, value)| !value.is_null());
     let rows = rows.map(|(key, value)| {
         let shown = match value {
             Value::String(plain) => text(plain),

@@ -6,7 +6,6 @@ use std::fmt::Write;
 
 use harness_checkers::{Finding, Verdict, Violation};
 
-use super::account::verdict_word;
 use super::comparison::{Comparison, Gist, KindOf, compare};
 use super::diagnosis::Outcome;
 use super::html::text::{fill, prose, text};
@@ -157,7 +156,7 @@ fn row(run: &Listed, since: Option<&Comparison>) -> String {
     });
     let length = run.gist.as_ref().map(|gist| span(gist.length_ns));
     format!(
-        r#"<tr data-outcome="{outcome}"><td class="{class}">{badge}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td class="number">{}</td></tr>"#,
+        r#"<tr data-outcome="{outcome}"><td class="head {class}">{badge}</td><td class="head">{}</td><td class="head">{}</td><td class="head">{}</td><td class="head">{}</td><td>{}</td><td>{}</td><td class="number">{}</td></tr>"#,
         link(run, &run.name),
         text(info.map_or("", |info| &info.backend)),
         text(lock.unwrap_or_default().trim()),
@@ -183,7 +182,7 @@ fn broken(run: &Listed) -> String {
         (Outcome::Unsure, _, Some(reason)) => prose(reason),
         _ => {
             let holds = gist.findings.iter().filter(|finding| finding.verdict == Verdict::Holds);
-            format!("{} {}", holds.count(), verdict_word(Verdict::Holds))
+            format!("nothing: {} properties hold", holds.count())
         }
     }
 }

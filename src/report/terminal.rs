@@ -233,7 +233,8 @@ fn draw_lane(lane: &Lane, drawing: &Drawing, column: impl Fn(u64) -> usize) -> S
         cells[column(mark.at_ns)] = char::from_digit(mark.sentence, 10).unwrap_or('*');
     }
     let label = format!("   {:<width$}", lane.label, width = MARGIN - 3);
-    format!("{label}{}", cells.into_iter().collect::<String>().trim_end())
+    let line = format!("{label}{}", cells.into_iter().collect::<String>());
+    line.trim_end().to_owned()
 }
 
 fn herd(violation: &Violation) -> Vec<String> {

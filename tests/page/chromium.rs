@@ -245,7 +245,9 @@ impl Page {
             "Page.loadEventFired" => self.loads += 1,
             "Runtime.exceptionThrown" => self.complaints.push(params["exceptionDetails"].to_string()),
             "Runtime.consoleAPICalled" => self.complaints.push(params["args"].to_string()),
-            "Log.entryAdded" => self.complaints.push(params["entry"].to_string()),
+            "Log.entryAdded" if params["entry"]["level"] == "error" => {
+                self.complaints.push(params["entry"].to_string())
+            }
             "Network.requestWillBeSent" => {
                 let address = params["request"]["url"].as_str().unwrap_or_default();
                 if address != "about:blank" {

@@ -29,7 +29,7 @@ pub fn properties(diagnosis: &Diagnosis) -> String {
             None => id.to_owned(),
         };
         format!(
-            r#"<tr><td>{id}</td><td>{}</td><td class="{class}">{sign} {}</td><td>{}</td><td class="number">{}</td></tr>"#,
+            r#"<tr><td class="head">{id}</td><td class="head">{}</td><td class="head {class}">{sign} {}</td><td>{}</td><td class="number" data-label="checked in">{}</td></tr>"#,
             finding.property.name(),
             account::verdict_word(finding.verdict),
             prose(&account::evidence(finding)),
@@ -78,7 +78,7 @@ fn row(report: &Report<'_>, window: &Bitten) -> String {
     did.extend(window.missed_in_words());
     did.retain(|part| !part.is_empty());
     format!(
-        r#"<tr><td class="number">{}</td><td><b>{}</b> {}</td><td class="{class}">{bit}</td><td>{}</td><td><a href="{}">{} to {healed}</a></td><td>{}</td><td>{}</td></tr>"#,
+        r#"<tr><td class="head number">{}</td><td class="head"><b>{}</b> {}</td><td class="head {class}">{bit}</td><td data-label="planned">{}</td><td data-label="real"><a href="{}">{} to {healed}</a></td><td data-label="touched">{}</td><td>{}</td></tr>"#,
         window.number,
         text(&window.fault),
         text(&window.title),

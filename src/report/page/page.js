@@ -162,7 +162,7 @@ function listenToTimeline() {
   });
   dragged(overview, (event, start) => {
     const box = overview.getBoundingClientRect();
-    const us = (x) => (x - box.left) / box.width * end;
+    const us = (x) => (x - box.left - GUTTER) / (box.width - GUTTER) * end;
     if (Math.abs(event.clientX - start.x) > 3) show(Math.min(us(start.x), us(event.clientX)), Math.max(us(start.x), us(event.clientX)));
   });
   findIn(byId("find"), byId("found"));
@@ -186,7 +186,7 @@ function findIn(input, output) {
     const { lane, turn } = found[place];
     const to = turn.until >= 0 ? turn.until : turn.answered >= 0 ? turn.answered : end;
     view.found = { lane, from: turn.asked, to };
-    const margin = Math.max((to - turn.asked) * 2, 50000);
+    const margin = Math.max((to - turn.asked) * .5, 50000);
     output.textContent = `${place + 1} of ${found.length}`;
     scroller.scrollTop = Math.max(0, rows.find((row) => row.lane === lane).y - 120);
     show(turn.asked - margin, to + margin);

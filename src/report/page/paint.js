@@ -55,7 +55,7 @@ function hatch(pen, color) {
 function paintOverview() {
   const width = overview.clientWidth, height = overview.clientHeight;
   const pen = sized(overview, width, height);
-  const x = (us) => us / end * width;
+  const x = (us) => GUTTER + us / end * (width - GUTTER);
   for (const window of data.windows) {
     pen.fillStyle = hatch(pen, colors.fault);
     pen.fillRect(x(window.from), 0, Math.max(2, x(window.to) - x(window.from)), height);
@@ -81,11 +81,15 @@ function paintOverview() {
   }
   pen.fillStyle = colors.ground;
   pen.globalAlpha = .72;
-  pen.fillRect(0, 0, x(view.from), height);
+  pen.fillRect(GUTTER, 0, x(view.from) - GUTTER, height);
   pen.fillRect(x(view.to), 0, width - x(view.to), height);
   pen.globalAlpha = 1;
   pen.strokeStyle = colors.text;
   pen.strokeRect(x(view.from) + .5, .5, Math.max(3, x(view.to) - x(view.from)) - 1, height - 1);
+  pen.fillStyle = colors.quiet;
+  pen.font = "12px system-ui, sans-serif";
+  pen.textBaseline = "middle";
+  pen.fillText("whole run", 8, height / 2);
 }
 
 // Whole steps of time, or of rank, about one each 90 pixels.
@@ -256,6 +260,6 @@ function paintLabel(pen, row, width, current) {
     pen.fillRect(0, row.y, width, 1);
     pen.fillStyle = colors.quiet;
     pen.font = "bold 12px system-ui, sans-serif";
-    pen.fillText(row.lock, 8, row.y + LOCK / 2 + 1, GUTTER - 14);
+    pen.fillText(row.lock.length > 12 ? row.lock.slice(0, 11) + "…" : row.lock, 8, row.y + LOCK / 2 + 1);
   }
 }

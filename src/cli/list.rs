@@ -82,6 +82,7 @@ fn recipes() -> Vec<Row> {
             },
             "tokens": recipe.tokens,
             "fifo": recipe.fifo,
+            "lease": recipe.lease,
         }),
     };
     RECIPES.iter().map(row).collect()

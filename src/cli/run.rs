@@ -3,14 +3,12 @@
 use std::hash::{BuildHasher, Hasher};
 use std::io::IsTerminal;
 use std::path::PathBuf;
-use std::process::exit;
 use std::time::Duration;
 
 use harness_checkers::{Options, ReadOptions};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use tokio::runtime::Runtime;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -18,6 +16,7 @@ use tokio::time::timeout;
 use super::args::{ColorWhen, RunArgs, Until};
 use super::check::{examine, exit_of, show};
 use super::github::Github;
+use super::interrupt::interrupted;
 use super::stdout::{print, print_json};
 use super::{complain, look, report};
 use crate::cluster::{Choice, Chosen, choose, server_of};
@@ -394,28 +393,4 @@ fn judge(
         Ok(()) => exit.and(told),
         Err(error) => complain(exit.and(Exit::Environment), error),
     }
-}
-
-/// Turns `true` at the first Ctrl-C, SIGTERM or closed terminal; a second one ends the process at once.
-fn interrupted() -> watch::Receiver<bool> {
-    let (sender, receiver) = watch::channel(false);
-    tokio::spawn(async move {
-        let handler = |kind| signal(kind).expect("a handler for a signal can be installed");
-        let mut terminate = handler(SignalKind::terminate());
-        let mut hang_up = handler(SignalKind::hangup());
-        for wanted in 1.. {
-            tokio::select! {
-                _ = tokio::signal::ctrl_c() => {}
-                _ = terminate.recv() => {}
-                _ = hang_up.recv() => {}
-            }
-            if wanted > 1 {
-                eprintln!("killed; `harness doctor --clean` removes what may be left");
-                exit(i32::from(Exit::Interrupted.code()));
-            }
-            eprintln!("interrupted: healing, stopping, and checking what there is; once more to kill");
-            sender.send_replace(true);
-        }
-    });
-    receiver
 }

@@ -187,7 +187,7 @@ fn unsure(history: &History, findings: &Findings, bite: &Bite, unfinished: &[Str
         reasons.push(format!("{} had too few turns in fair weather", unfinished.join(" ")));
     }
     reasons.extend(bite.too_little.clone());
-    reasons.extend(unbroken(bite, findings));
+    reasons.extend(unbroken(bite, findings, history));
     let open = findings
         .findings
         .iter()

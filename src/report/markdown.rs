@@ -138,7 +138,7 @@ fn plain(raw: &str) -> String {
 /// A sentence of ours: what stands between backticks is code.
 fn prose(raw: &str) -> String {
     let parts: Vec<&str> = raw.split('`').collect();
-    if parts.len() % 2 == 0 {
+    if parts.len().is_multiple_of(2) {
         return plain(raw);
     }
     let marked = parts.iter().enumerate().map(|(place, part)| {

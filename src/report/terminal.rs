@@ -24,7 +24,8 @@ pub struct Look {
 }
 
 impl Look {
-    fn paint(self, code: &str, text: &str) -> String {
+    /// Text in a colour, by its code.
+    pub fn paint(self, code: &str, text: &str) -> String {
         if self.color {
             format!("\x1b[{code}m{text}\x1b[0m")
         } else {

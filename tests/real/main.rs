@@ -6,9 +6,12 @@ mod accidents;
 #[path = "../page/chromium.rs"]
 #[expect(dead_code, reason = "the tests of the page itself use the rest")]
 mod chromium;
+mod clocks;
 mod command;
 mod faults;
 mod foreign;
 mod locks;
 mod processes;
+mod settings;
+mod suite;
 mod told;

@@ -27,7 +27,7 @@ fn is_odd(letter: char) -> bool {
 pub fn prose(raw: &str) -> String {
     let escaped = text(raw);
     let parts: Vec<&str> = escaped.split('`').collect();
-    if parts.len() % 2 == 0 {
+    if parts.len().is_multiple_of(2) {
         return escaped;
     }
     let marked = parts.iter().enumerate().map(|(place, part)| {

@@ -374,7 +374,10 @@ fn judge(
     } else {
         report::examine_nothing(&stored)
     };
-    let written = report::write(&stored, &mut examined).and_then(|_| report::tidy_up(&args.results, args.keep));
+    let written = report::write(&stored, &mut examined);
+    if let Err(error) = report::tidy_up(&args.results, args.keep) {
+        eprintln!("warning: {error}");
+    }
     let diagnosis = examined.diagnosis;
     log.verdict(&diagnosis);
     if let Some(github) = github {
@@ -390,7 +393,7 @@ fn judge(
         show(&diagnosis, args.json, look(color, std::io::stdout().is_terminal()));
     }
     match written {
-        Ok(()) => exit.and(told),
+        Ok(_) => exit.and(told),
         Err(error) => complain(exit.and(Exit::Environment), error),
     }
 }

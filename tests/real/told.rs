@@ -99,7 +99,7 @@ fn a_run_that_could_not_be_made_leaves_a_page_that_says_why() {
 #[test]
 fn passing_runs_beyond_those_to_keep_are_removed() {
     let harness = Harness::new();
-    let words = "run --runtime local --backend redis --fault none --lease 1s --time 6s --results results --keep 1";
+    let words = "run --runtime local --backend redis --fault none --lease 1s --time 7s --results results --keep 1";
     for seed in ["a", "b"] {
         let output = harness.output(&format!("{words} --seed {seed}"));
         assert_eq!(

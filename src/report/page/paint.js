@@ -15,8 +15,15 @@ function readColors() {
 
 // Where each lane stands: below its lock's name.
 const rows = [];
-let tall = AXIS + (data.windows.length ? BAND : 0);
-const top0 = tall;
+// Faults that are on at the same time stand below one another.
+const levels = [];
+for (const window of data.windows) {
+  const free = levels.findIndex((until) => until <= window.from);
+  window.level = Math.min(free < 0 ? levels.length : free, 3);
+  levels[window.level] = Math.max(levels[window.level] || 0, window.to);
+}
+const top0 = AXIS + BAND * levels.length;
+let tall = top0;
 lanes.forEach((lane, place) => {
   if (place === 0 || lanes[place - 1].lock !== lane.lock) {
     rows.push({ lock: lane.lock, y: tall });
@@ -140,7 +147,7 @@ function paint() {
   paintLabels(pen, height);
   within(pen, 0, top0, width, height - top0, () => {
     pen.translate(0, -offset);
-    for (const row of seen) paintLabel(pen, row, width, current);
+    seen.forEach((row, place) => paintLabel(pen, row, width, current, place === 0));
   });
 }
 
@@ -157,17 +164,17 @@ function within(pen, x, y, width, height, draw) {
 function paintWindow(pen, window, x, height) {
   const [from, to] = [x(window.from), x(window.to)];
   if (to < GUTTER || from > canvas.clientWidth) return;
-  const left = Math.max(from, GUTTER - 20);
+  const left = Math.max(from, GUTTER - 20), width = Math.max(2, to - left), top = AXIS + BAND * window.level;
   pen.globalAlpha = .28;
   pen.fillStyle = hatch(pen, colors.fault);
-  pen.fillRect(left, AXIS, Math.max(2, to - left), height);
+  pen.fillRect(left, top, width, height);
   pen.globalAlpha = 1;
   pen.fillStyle = colors["fault-ground"];
-  pen.fillRect(left, AXIS, Math.max(2, to - left), BAND - 2);
-  within(pen, left, AXIS, to - left, BAND - 2, () => {
+  pen.fillRect(left, top, width, BAND - 2);
+  within(pen, left, top, width, BAND - 2, () => {
     const words = `${window.fault} ${window.number}  ${window.title}${window.bit ? "" : "  (missed)"}`;
     pen.fillStyle = colors["on-fault"];
-    pen.fillText(words, Math.max(left, GUTTER) + 6, AXIS + BAND / 2 - 1);
+    pen.fillText(words, Math.max(left, GUTTER) + 6, top + BAND / 2 - 1);
   });
 }
 
@@ -249,17 +256,21 @@ function paintLabels(pen, height) {
   pen.fillText(view.order ? "event order" : "time", 8, AXIS / 2);
 }
 
-function paintLabel(pen, row, width, current) {
+const short = (name) => name.length > 12 ? name.slice(0, 11) + "…" : name;
+
+function paintLabel(pen, row, width, current, first) {
   if (row.lane) {
     const about = current && current.lock === row.lane.lock && current.clients.includes(row.lane.client);
     pen.fillStyle = about ? colors.violation : colors.text;
     pen.font = `${about ? "bold " : ""}12px system-ui, sans-serif`;
-    pen.fillText((about ? "▸ " : "  ") + row.lane.name, 20, row.y + LANE / 2);
+    // where its lock's own line is scrolled away, the first lane names it
+    const name = first ? `${short(row.lane.lock)} ${row.lane.name}` : row.lane.name;
+    pen.fillText((about ? "▸ " : "  ") + name, first ? 6 : 20, row.y + LANE / 2);
   } else {
     pen.fillStyle = colors.line;
     pen.fillRect(0, row.y, width, 1);
     pen.fillStyle = colors.quiet;
     pen.font = "bold 12px system-ui, sans-serif";
-    pen.fillText(row.lock.length > 12 ? row.lock.slice(0, 11) + "…" : row.lock, 8, row.y + LOCK / 2 + 1);
+    pen.fillText(short(row.lock), 8, row.y + LOCK / 2 + 1);
   }
 }

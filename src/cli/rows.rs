@@ -254,7 +254,7 @@ fn command(job: &Job, place: &Place<'_>) -> Result<Command, String> {
     let own = std::env::current_exe().map_err(|error| format!("where harness is could not be found: {error}"))?;
     let mut command = Command::new(own);
     // a suite is the same on every machine, whatever files lie about there
-    command.args(["run", "--json", "--quiet", "--no-config", "--color=never"]);
+    command.args(["run", "--json", "--quiet", "--no-config", "--color=never", "--keep=all"]);
     command
         .arg("--results")
         .arg(place.suite.join(&place.runs))

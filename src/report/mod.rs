@@ -13,6 +13,7 @@ mod html;
 pub mod index;
 pub mod junit;
 pub mod markdown;
+mod pokes;
 pub mod terminal;
 mod thin;
 pub mod timeline;

@@ -22,6 +22,7 @@ images: ## server images from Debian packages, for machines that reach no regist
 	@images/build.sh
 
 test: servers ## every test, on real servers of all three backends, on every runtime that this machine has
+	@scripts/provide-browser
 	@scripts/test
 
 nightly: build servers ## the truth table, every lock under every fault (half an hour; ARGS="--jobs 2", "--filter redis")

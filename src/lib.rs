@@ -10,7 +10,7 @@
 //!                  Recorder ◄── clients, observer, schedule
 //!                     │  history.jsonl, on disk before anything is decided
 //!                     ▼
-//!        harness_checkers::check ─► Findings ─► Diagnosis ─► terminal, JSON ─► exit code
+//!        harness_checkers::check ─► Findings ─► Diagnosis ─► terminal · html · json · junit · markdown ─► exit code
 //! ```
 //!
 //! Every arrow is one function, and nothing flows back. Two streams leave a run: the **history**, which is the truth, and

@@ -349,8 +349,8 @@ pub struct RunArgs {
     /// Whether anything was taken from a configuration file or the environment.
     #[arg(skip)]
     pub layered: bool,
-    /// Passing runs that are kept in the results folder; older ones are removed. Runs that did not pass all stay.
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+    /// Passing runs that are kept in the results folder, or `all`; older ones are removed. Runs that did not pass all stay.
+    #[arg(long, value_name = "N", default_value = "20", value_parser = parse_keep)]
     pub keep: u32,
     /// Print the plan and do nothing.
     #[arg(long)]
@@ -408,6 +408,17 @@ fn parse_proxy(text: &str) -> Result<ProxyChoice, String> {
             "`{text}` is not a proxy; there are builtin, toxiproxy and toxiproxy=HOST:PORT"
         )),
     }
+}
+
+fn parse_keep(text: &str) -> Result<u32, String> {
+    let number = if text == "all" {
+        Some(u32::MAX)
+    } else {
+        text.parse().ok()
+    };
+    number
+        .filter(|keep| *keep > 0)
+        .ok_or_else(|| format!("`{text}` is not a number from 1 on, nor `all`"))
 }
 
 fn parse_seed(text: &str) -> Result<u64, String> {

@@ -11,7 +11,7 @@ pub mod drawing;
 pub mod github;
 mod html;
 pub mod index;
-mod junit;
+pub mod junit;
 pub mod markdown;
 mod pokes;
 pub mod terminal;

@@ -27,6 +27,12 @@ pub struct Evidence {
     pub links: u64,
     #[serde(flatten)]
     pub counts: Counts,
+    /// Messages that never arrived.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub messages_dropped: u64,
+    /// Messages that arrived late.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub messages_delayed: u64,
     /// Client processes that were stopped.
     #[serde(default, skip_serializing_if = "is_none")]
     pub clients_stopped: u64,
@@ -89,7 +95,8 @@ impl Evidence {
     /// Whether the fault left a trace.
     pub fn touched(&self) -> bool {
         let paused = self.clients_stopped + self.servers_paused > 0 && self.stopped_ms > 0;
-        self.counts.touched() || paused || self.clients_killed + self.servers_killed > 0
+        let messages = self.messages_dropped + self.messages_delayed;
+        self.counts.touched() || paused || messages + self.clients_killed + self.servers_killed > 0
     }
 
     /// `3 links, 310 KiB held back, 2 connections reset`
@@ -97,6 +104,8 @@ impl Evidence {
         let counts = &self.counts;
         let parts = [
             (self.links, "links"),
+            (self.messages_dropped, "messages dropped"),
+            (self.messages_delayed, "messages delayed"),
             (counts.held_connects, "connects unanswered"),
             (counts.refused, "connects refused"),
             (counts.resets, "connections reset"),

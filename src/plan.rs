@@ -9,7 +9,7 @@ use rand_chacha::ChaCha8Rng;
 use serde::{Serialize, Serializer};
 
 use crate::config::{Config, FaultRequest};
-use crate::faults::{Shape, Strike, fault_named};
+use crate::faults::{Protocol, Shape, Strike, fault_named};
 
 /// How long each phase lasts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -135,6 +135,7 @@ fn windows(config: &Config, phases: &Phases, rng: &mut ChaCha8Rng) -> Result<Vec
         clients: config.clients,
         servers: config.nodes,
         lease: config.lease,
+        protocol: Protocol::of(config.backend.name()).expect("every backend speaks a protocol that is known"),
     };
     let mut windows = Vec::new();
     let mut start = Duration::ZERO;

@@ -9,13 +9,16 @@ use harness::report::{Diagnosis, diagnose};
 use harness::store::{RUN_SCHEMA, RunInfo, Status};
 use harness_checkers::{Clock, History, Options, ReadOptions, check};
 
-const HISTORIES: [&str; 12] = [
+const HISTORIES: [&str; 15] = [
     "hl001_granted_twice",
     "hl001_holds",
     "hl001_stale_holder",
     "hl003_token_goes_back",
     "hl004_herd",
     "hl004_polls",
+    "hl004_polls_too_often",
+    "hl004_wire_against_the_signals",
+    "hl004_wire_shows_the_herd",
     "hl005_free",
     "hl005_ghost",
     "hl005_too_short",

@@ -12,7 +12,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("process", &[]),
     ("event", &["limits"]),
     ("config", &[]),
-    ("network", &["limits", "evidence"]),
+    ("network", &["limits", "evidence", "clock"]),
     ("cluster", &["config", "limits", "process"]),
     ("faults", &["network", "cluster", "evidence", "limits"]),
     ("plan", &["faults", "config"]),

@@ -16,6 +16,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::crew::{Client, Crew, Fate, Seat};
 use super::stage::Stage;
+use crate::network::Role;
 
 /// A longer piece of work is done in rounds of at most this long, each a read, a wait and a write.
 const ROUND: Duration = Duration::from_millis(400);
@@ -89,6 +90,7 @@ impl Driver {
         } else {
             self.release(lock, &grant, now.losses > before.losses).await;
         }
+        self.is(Role::Idle);
         true
     }
 
@@ -110,7 +112,10 @@ impl Driver {
         });
         self.stage.tally.waiting.fetch_add(1, Relaxed);
         self.stage.holders.wait(self.client.number, lock);
+        self.is(Role::Waits);
         let answer = self.ask(op, self.work.wait + self.work.patience).await;
+        let granted = matches!(answer, Answer::Message(Message::Ok { .. }));
+        self.is(if granted { Role::Works } else { Role::Idle });
         self.stage.holders.waited(self.client.number);
         self.stage.tally.waiting.fetch_sub(1, Relaxed);
         match answer {
@@ -223,10 +228,12 @@ impl Driver {
         if !lost {
             self.stage.holders.release(lock, grant.token, grant.owner.as_deref());
         }
+        self.is(Role::Releases);
         self.call(
             "release",
             Fields {
                 lock: Some(lock),
+                wire: Some(self.stage.exchange.traffic().columns()),
                 ..Fields::default()
             },
         );
@@ -323,6 +330,11 @@ impl Driver {
             Ok(None) => Answer::Gone,
             Err(_) => Answer::Silent,
         }
+    }
+
+    /// What the client does from now on, for whoever looks at its messages.
+    fn is(&self, role: Role) {
+        self.stage.exchange.roles.set(self.client.number, role);
     }
 
     fn call(&self, f: &str, fields: Fields<'_>) {

@@ -16,6 +16,7 @@ mod register;
 mod scene;
 mod schedule;
 mod stage;
+mod taps;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -189,7 +190,8 @@ async fn prepare(setting: &Setting<'_>) -> Result<Cluster, ExperimentError> {
 
 async fn with_cluster(setting: &Setting<'_>, cluster: &Cluster, ended: &mut Ended) -> Result<(), ExperimentError> {
     let config = setting.config;
-    let (proxy, links) = outset::links(config, cluster)?;
+    let (exchange, notices) = outset::exchange(config);
+    let (proxy, links) = outset::links(config, cluster, &exchange)?;
     let opens = outset::opens(config, &links);
     ended.teardown.proxy = Some((links.clone(), proxy));
     let path = setting.folder.history();
@@ -199,7 +201,7 @@ async fn with_cluster(setting: &Setting<'_>, cluster: &Cluster, ended: &mut Ende
     };
     std::fs::create_dir_all(setting.folder.clients()).map_err(failed)?;
     let (recorder, closer) = recorder::start(&path, &outset::header(setting)).map_err(failed)?;
-    let stage = Arc::new(Stage::new(recorder, setting.progress.clone()));
+    let stage = Arc::new(Stage::new(recorder, setting.progress.clone(), exchange));
     let muster = Muster {
         start: outset::start(config),
         per_process: config.per_process,
@@ -208,6 +210,7 @@ async fn with_cluster(setting: &Setting<'_>, cluster: &Cluster, ended: &mut Ende
     };
     let crew = Arc::new(Crew::new(muster));
     ended.teardown.crew = Some(Arc::clone(&crew));
+    let _listening = taps::start(notices, config.lock_names(), &crew, Arc::clone(&stage));
     let field = Field {
         links,
         clients: crew.clone(),

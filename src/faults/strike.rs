@@ -6,7 +6,7 @@ use serde::{Serialize, Serializer};
 
 use super::field::Field;
 use super::open::Open;
-use crate::network::Behaviour;
+use crate::network::{Behaviour, Meant};
 
 /// Whom a strike is meant for. `Holder`, `Waiter` and `Leader` are resolved when the window opens.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -31,6 +31,8 @@ pub enum Target {
 pub enum Means {
     /// The target's links behave differently.
     Links(OnLinks),
+    /// One message, whoever of the target sends it.
+    Message(Meant),
     /// The target's processes are struck.
     Clients(ClientBlow),
     /// The target itself is struck, a server or several.
@@ -113,7 +115,7 @@ impl Strike {
     pub fn heal(&self) -> &'static str {
         match &self.means {
             Means::Links(links) if links.reset_on_heal => "reset",
-            Means::Links(_) => "resume",
+            Means::Links(_) | Means::Message(_) => "resume",
             Means::Clients(ClientBlow::Stop) => "continue",
             Means::Clients(ClientBlow::Kill) => "revive",
             Means::Servers(ServerBlow::Kill | ServerBlow::Restart) => "start",

@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -18,7 +19,10 @@ use tokio::time::{Instant, sleep_until};
 
 use super::behaviour::Flow;
 use super::link::State;
+use super::rule::Rule;
 use super::stats::{Stats, count};
+use super::tap::Side;
+use super::wire::{Ear, Halt, Then};
 use crate::limits::{CHUNK, LINK_BUFFER};
 
 /// Slices are this far apart, so that the receiver reads them one by one.
@@ -40,6 +44,14 @@ impl Direction {
             Self::ToClient => state.behaviour.to_client,
         }
     }
+
+    /// Who sends what the lane carries.
+    fn sender(self) -> Side {
+        match self {
+            Self::ToServer => Side::Client,
+            Self::ToClient => Side::Server,
+        }
+    }
 }
 
 /// How a lane ended when it did not end with the end of its stream.
@@ -47,12 +59,20 @@ impl Direction {
 pub(super) enum Broken {
     /// One of the two peers reset or is gone: the other one must hear of it as a reset.
     Peer,
-    /// The link's byte budget is used up.
+    /// The link's byte budget is used up, or a rule ends the connection.
     Cut,
 }
 
 enum Piece {
-    Bytes { due: Instant, bytes: Bytes },
+    Bytes {
+        due: Instant,
+        bytes: Bytes,
+    },
+    /// What stands behind it waits until then, or until the rule is lifted.
+    Gate {
+        due: Instant,
+        rule: Arc<Rule>,
+    },
     End(Result<(), Broken>),
 }
 
@@ -61,6 +81,8 @@ pub(super) struct Shared<'a> {
     pub stats: &'a Stats,
     /// Bytes that may still pass before the link cuts the connection; `u64::MAX` is no limit.
     pub budget: &'a AtomicU64,
+    /// Reads along, where the link has a tap.
+    pub ear: Option<Ear>,
 }
 
 pub(super) struct Lane<'a> {
@@ -130,8 +152,42 @@ impl<'a> Lane<'a> {
         };
         match read {
             Ok(0) => self.end().await.map(|()| true),
-            Ok(length) => self.write(&buffer[..length]).await.map(|()| false),
+            Ok(length) => match self.hear(&buffer[..length]) {
+                None => self.write(&buffer[..length]).await.map(|()| false),
+                Some(Halt { at, then }) => {
+                    self.write(&buffer[..at]).await?;
+                    self.halt(Flow::default(), then, &buffer[at..length]);
+                    Ok(false)
+                }
+            },
             Err(_) => Err(Broken::Peer),
+        }
+    }
+
+    /// Lets the tap read a chunk before any of it is passed on.
+    fn hear(&self, chunk: &[u8]) -> Option<Halt> {
+        self.shared.ear.as_ref()?.hear(self.direction.sender(), chunk)
+    }
+
+    /// Holds back what stands at a rule's message and behind it; or ends the stream there.
+    fn halt(&mut self, flow: Flow, then: Then, rest: &[u8]) {
+        match then {
+            Then::End(rule) => {
+                self.done(&rule);
+                self.push_end(Err(Broken::Cut));
+            }
+            Then::Wait(rule, time) => {
+                count(&self.shared.stats.delayed_bytes, rest.len() as u64);
+                let due = Instant::now() + time;
+                self.queue.push_back(Piece::Gate { due, rule });
+                self.push(flow, Bytes::copy_from_slice(rest));
+            }
+        }
+    }
+
+    fn done(&self, rule: &Rule) {
+        if let Some(ear) = &self.shared.ear {
+            ear.done(rule);
         }
     }
 
@@ -140,6 +196,7 @@ impl<'a> Lane<'a> {
         let now = Instant::now();
         let head_due = match self.queue.front() {
             Some(Piece::Bytes { due, .. }) if !flow.is_pass() => *due,
+            Some(Piece::Gate { due, rule }) if !rule.is_lifted() => *due,
             _ => now,
         };
         let may_send = !flow.stall && !self.queue.is_empty();
@@ -166,7 +223,13 @@ impl<'a> Lane<'a> {
                     &self.shared.stats.delayed_bytes
                 };
                 count(counter, chunk.len() as u64);
-                self.push(flow, Bytes::copy_from_slice(chunk));
+                match self.hear(chunk) {
+                    None => self.push(flow, Bytes::copy_from_slice(chunk)),
+                    Some(Halt { at, then }) => {
+                        self.push(flow, Bytes::copy_from_slice(&chunk[..at]));
+                        self.halt(flow, then, &chunk[at..]);
+                    }
+                }
             }
         }
     }
@@ -204,6 +267,10 @@ impl<'a> Lane<'a> {
             Some(Piece::Bytes { bytes, .. }) => {
                 self.queued_bytes -= bytes.len();
                 self.write(&bytes).await.map(|()| false)
+            }
+            Some(Piece::Gate { rule, .. }) => {
+                self.done(&rule);
+                Ok(false)
             }
             Some(Piece::End(Ok(()))) => self.end().await.map(|()| true),
             Some(Piece::End(Err(broken))) => Err(broken),

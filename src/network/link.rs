@@ -20,7 +20,9 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::behaviour::{Behaviour, Cut};
 use super::lane::{Broken, Direction, Lane, Shared};
+use super::rule::Rule;
 use super::stats::{Stats, count};
+use super::wire::{Ear, Wire};
 use crate::evidence::Counts;
 use crate::limits::DIAL;
 
@@ -44,13 +46,23 @@ pub struct Link {
     state: watch::Sender<State>,
     layers: Mutex<BTreeMap<Layer, Behaviour>>,
     stats: Arc<Stats>,
+    /// The messages that pass, where there is a tap.
+    wire: Option<Arc<Wire>>,
     accepting: JoinHandle<()>,
 }
 
 impl Link {
     /// Listens on a free port of the loopback address `listen` (port 0) and carries to `upstream`, on the runtime `on`.
     /// `seed` decides jitter and cuts; the same seed gives the same draws in the same order of connections.
-    pub fn open(name: String, listen: Ipv4Addr, upstream: SocketAddr, seed: u64, on: &Handle) -> io::Result<Self> {
+    /// With a `wire`, a tap reads along.
+    pub fn open(
+        name: String,
+        listen: Ipv4Addr,
+        upstream: SocketAddr,
+        seed: u64,
+        wire: Option<Arc<Wire>>,
+        on: &Handle,
+    ) -> io::Result<Self> {
         let listener = std::net::TcpListener::bind((listen, 0))?;
         listener.set_nonblocking(true)?;
         let listen = listener.local_addr()?;
@@ -63,7 +75,7 @@ impl Link {
         let accepting = on.spawn(accept(
             listener,
             states,
-            Arc::clone(&stats),
+            (Arc::clone(&stats), wire.clone()),
             ChaCha8Rng::seed_from_u64(seed),
         ));
         Ok(Self {
@@ -72,6 +84,7 @@ impl Link {
             state,
             layers: Mutex::default(),
             stats,
+            wire,
             accepting,
         })
     }
@@ -112,6 +125,26 @@ impl Link {
         });
     }
 
+    /// The messages that pass, where there is a tap.
+    pub fn wire(&self) -> Option<&Wire> {
+        self.wire.as_deref()
+    }
+
+    /// Puts a rule on; on a link without a tap it never strikes.
+    pub(super) fn arm(&self, layer: Layer, rule: &Arc<Rule>) {
+        if let Some(wire) = &self.wire {
+            wire.arm(layer, Arc::clone(rule));
+        }
+    }
+
+    /// Takes a rule away; what it held back goes on.
+    pub(super) fn disarm(&self, layer: Layer) {
+        if let Some(wire) = &self.wire {
+            wire.disarm(layer);
+        }
+        self.state.send_modify(|_| {});
+    }
+
     /// Resets every connection there is, both ends. New ones are taken.
     pub fn reset_connections(&self) {
         self.state.send_modify(|state| state.epoch += 1);
@@ -143,7 +176,7 @@ impl Drop for Link {
 async fn accept(
     listener: std::net::TcpListener,
     state: watch::Receiver<State>,
-    stats: Arc<Stats>,
+    (stats, wire): (Arc<Stats>, Option<Arc<Wire>>),
     mut seeds: ChaCha8Rng,
 ) {
     let listener = TcpListener::from_std(listener).expect("a bound, non-blocking listener inside a runtime");
@@ -153,6 +186,7 @@ async fn accept(
                 let connection = Connection {
                     state: state.clone(),
                     stats: Arc::clone(&stats),
+                    wire: wire.clone(),
                     seed: seeds.random(),
                 };
                 tokio::spawn(connection.run(client));
@@ -166,12 +200,18 @@ async fn accept(
 struct Connection {
     state: watch::Receiver<State>,
     stats: Arc<Stats>,
+    wire: Option<Arc<Wire>>,
     seed: u64,
 }
 
 impl Connection {
     async fn run(mut self, client: TcpStream) {
         let _ = client.set_nodelay(true);
+        if self.wire.as_ref().is_some_and(|wire| wire.refuses()) {
+            count(&self.stats.refused, 1);
+            reset(&client);
+            return;
+        }
         let epoch = self.state.borrow().epoch;
         let Some(server) = self.connect(epoch).await else {
             reset(&client);
@@ -222,6 +262,7 @@ impl Connection {
         let shared = Shared {
             stats: &self.stats,
             budget,
+            ear: self.wire.as_ref().map(Ear::new),
         };
         let seeds = [rng.random(), rng.random()];
         let ended = {

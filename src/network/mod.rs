@@ -6,10 +6,17 @@
 mod behaviour;
 mod lane;
 mod link;
+mod role;
+mod rule;
 mod stats;
+pub mod tap;
+mod wire;
 
 pub use behaviour::{Behaviour, Cut, Flow};
 pub use link::{Layer, Link};
+pub use role::{Role, Roles};
+pub use rule::{Fate, Meant, Rule, Struck, Whose};
+pub use wire::{Exchange, Notice, Traffic, Wire};
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -45,7 +52,12 @@ impl Proxy {
 
     /// Opens a link to `upstream`; see [`Link::open`].
     pub fn link(&self, name: String, upstream: SocketAddr, seed: u64) -> io::Result<Arc<Link>> {
-        Link::open(name, Ipv4Addr::LOCALHOST, upstream, seed, &self.on).map(Arc::new)
+        Link::open(name, Ipv4Addr::LOCALHOST, upstream, seed, None, &self.on).map(Arc::new)
+    }
+
+    /// The same, with a tap on every connection of it.
+    pub fn tapped(&self, name: String, upstream: SocketAddr, seed: u64, wire: Arc<Wire>) -> io::Result<Arc<Link>> {
+        Link::open(name, Ipv4Addr::LOCALHOST, upstream, seed, Some(wire), &self.on).map(Arc::new)
     }
 }
 
@@ -111,6 +123,38 @@ impl Drop for Hold {
             } else {
                 link.lift(self.layer);
             }
+        }
+    }
+}
+
+/// A rule that lies on some links, and is lifted when this is dropped.
+#[derive(Debug)]
+pub struct Armed {
+    links: Vec<Arc<Link>>,
+    layer: Layer,
+    rule: Arc<Rule>,
+}
+
+impl Armed {
+    /// Puts `rule` on every one of `links`, which all have taps.
+    pub fn put(links: Vec<Arc<Link>>, layer: Layer, rule: Rule) -> Self {
+        let rule = Arc::new(rule);
+        for link in &links {
+            link.arm(layer, &rule);
+        }
+        Self { links, layer, rule }
+    }
+
+    pub fn rule(&self) -> &Rule {
+        &self.rule
+    }
+}
+
+impl Drop for Armed {
+    fn drop(&mut self) {
+        self.rule.lift();
+        for link in &self.links {
+            link.disarm(self.layer);
         }
     }
 }

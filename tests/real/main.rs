@@ -6,4 +6,5 @@ mod command;
 mod faults;
 mod foreign;
 mod locks;
+mod messages;
 mod processes;

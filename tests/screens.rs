@@ -9,16 +9,13 @@ use harness::report::{Diagnosis, diagnose};
 use harness::store::{RUN_SCHEMA, RunInfo, Status};
 use harness_checkers::{Clock, History, Options, ReadOptions, check};
 
-const HISTORIES: [&str; 15] = [
+const HISTORIES: [&str; 12] = [
     "hl001_granted_twice",
     "hl001_holds",
     "hl001_stale_holder",
     "hl003_token_goes_back",
     "hl004_herd",
     "hl004_polls",
-    "hl004_polls_too_often",
-    "hl004_wire_against_the_signals",
-    "hl004_wire_shows_the_herd",
     "hl005_free",
     "hl005_ghost",
     "hl005_too_short",
@@ -42,6 +39,8 @@ fn info() -> RunInfo {
         runtime: "docker".into(),
         runtime_why: "an engine answers and the image is there".into(),
         image: Some("zookeeper:3.9".into()),
+        image_digest: Some("sha256:0e1f".into()),
+        machine: "linux x86_64, 2 cores".into(),
         recipe: "zk-predecessor-watch".into(),
         attitude: Some("naive".into()),
         fault: "partition".into(),
@@ -53,6 +52,7 @@ fn info() -> RunInfo {
         windows: 0,
         each: None,
         again: words.split(' ').map(str::to_owned).collect(),
+        argv: words.split(' ').map(str::to_owned).collect(),
         error: None,
     }
 }
@@ -73,6 +73,7 @@ fn diagnosis(name: &str, info: Option<RunInfo>) -> Diagnosis {
         Known {
             info,
             path: format!("results/{name}"),
+            page: None,
             check_ns: 4_000_000,
         },
     )

@@ -28,6 +28,7 @@ use tokio::sync::{Mutex as AsyncMutex, watch};
 use tokio::task::JoinHandle;
 
 use crate::limits::CLUSTER_READY;
+use crate::wall_clock::WallClock;
 
 /// What to start.
 #[derive(Clone)]
@@ -42,6 +43,8 @@ pub struct Spec {
     pub logs: PathBuf,
     /// The first port of local servers; free ports are looked for when it is not given.
     pub port_base: Option<u16>,
+    /// By server: the wall clock it is to have; empty where they all have the machine's.
+    pub clocks: Vec<Arc<WallClock>>,
 }
 
 /// A server that was started.

@@ -31,7 +31,9 @@ use crate::event::{Event, Progress};
 use crate::faults::{Field, Links};
 use crate::network::Proxy;
 use crate::plan::Plan;
+use crate::wall_clock::{Clocks, WallClock};
 use crew::{Crew, Muster};
+use outset::WallClocks;
 use scene::Scene;
 use stage::Stage;
 
@@ -68,6 +70,11 @@ impl Folder {
     pub fn clients(&self) -> PathBuf {
         self.0.join("clients")
     }
+
+    /// Where wall clocks lie while the run lasts, if the plan steps any.
+    fn clocks(&self) -> PathBuf {
+        self.0.join("clocks")
+    }
 }
 
 /// What an experiment needs beside its plan.
@@ -99,6 +106,7 @@ pub struct Teardown {
     crew: Option<Arc<Crew>>,
     cluster: Option<Cluster>,
     proxy: Option<(Links, Proxy)>,
+    clocks: Option<Clocks>,
 }
 
 impl std::fmt::Debug for Teardown {
@@ -116,7 +124,7 @@ impl Teardown {
         if let Some(cluster) = self.cluster {
             cluster.stop().await;
         }
-        drop(self.proxy);
+        drop((self.proxy, self.clocks));
     }
 }
 
@@ -128,8 +136,15 @@ pub async fn run(setting: Setting<'_>) -> Ended {
         error: None,
         teardown: Teardown::default(),
     };
+    let clocks = match outset::wall_clocks(&setting) {
+        Ok(clocks) => clocks,
+        Err(error) => {
+            ended.error = Some(error);
+            return ended;
+        }
+    };
     let mut interrupt = setting.interrupt.clone();
-    let mut preparing = std::pin::pin!(prepare(&setting));
+    let mut preparing = std::pin::pin!(prepare(&setting, &clocks.servers));
     let made = tokio::select! {
         made = &mut preparing => made,
         _ = interrupt.wait_for(|wanted| *wanted) => {
@@ -143,15 +158,16 @@ pub async fn run(setting: Setting<'_>) -> Ended {
         Ok(cluster) => {
             ended.version = Some(cluster.version.clone());
             if !ended.interrupted {
-                ended.error = with_cluster(&setting, &cluster, &mut ended).await.err();
+                ended.error = with_cluster(&setting, &cluster, &clocks, &mut ended).await.err();
             }
             ended.teardown.cluster = Some(cluster);
         }
     }
+    ended.teardown.clocks = clocks.folder;
     ended
 }
 
-async fn prepare(setting: &Setting<'_>) -> Result<Cluster, ExperimentError> {
+async fn prepare(setting: &Setting<'_>, clocks: &[Arc<WallClock>]) -> Result<Cluster, ExperimentError> {
     let config = setting.config;
     let server = server_of(config.backend.name()).expect("every backend has servers");
     let spec = Spec {
@@ -161,6 +177,7 @@ async fn prepare(setting: &Setting<'_>) -> Result<Cluster, ExperimentError> {
         run: setting.run.to_owned(),
         logs: setting.folder.nodes(),
         port_base: config.port_base,
+        clocks: clocks.to_vec(),
     };
     let started = Instant::now();
     let cluster = Cluster::start(&spec, &setting.choice.chosen).await?;
@@ -188,7 +205,12 @@ async fn prepare(setting: &Setting<'_>) -> Result<Cluster, ExperimentError> {
     Ok(cluster)
 }
 
-async fn with_cluster(setting: &Setting<'_>, cluster: &Cluster, ended: &mut Ended) -> Result<(), ExperimentError> {
+async fn with_cluster(
+    setting: &Setting<'_>,
+    cluster: &Cluster,
+    clocks: &WallClocks,
+    ended: &mut Ended,
+) -> Result<(), ExperimentError> {
     let config = setting.config;
     let (exchange, notices) = outset::exchange(config);
     let (proxy, links) = outset::links(config, cluster, &exchange)?;
@@ -207,6 +229,7 @@ async fn with_cluster(setting: &Setting<'_>, cluster: &Cluster, ended: &mut Ende
         per_process: config.per_process,
         logs: setting.folder.clients(),
         opens,
+        clocks: clocks.clients.clone(),
     };
     let crew = Arc::new(Crew::new(muster));
     ended.teardown.crew = Some(Arc::clone(&crew));
@@ -215,6 +238,7 @@ async fn with_cluster(setting: &Setting<'_>, cluster: &Cluster, ended: &mut Ende
         links,
         clients: crew.clone(),
         servers: cluster.hand(),
+        server_clocks: clocks.servers.clone(),
     };
     let scene = Scene {
         setting,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::cluster::Hand;
 use crate::network::Link;
+use crate::wall_clock::WallClock;
 
 /// The proxied links of a run: `clients × servers`, by client and then by server.
 pub type Links = BTreeMap<(u32, u32), Arc<Link>>;
@@ -16,6 +17,8 @@ pub struct Field {
     pub links: Links,
     pub clients: Arc<dyn Hosts>,
     pub servers: Hand,
+    /// By server: its wall clock, where the plan steps clocks.
+    pub server_clocks: Vec<Arc<WallClock>>,
 }
 
 /// Whoever knows in which process a client lives.
@@ -37,6 +40,9 @@ pub trait ClientProcess: Send + Sync {
 
     /// Ends one stop. It does not wait, and does nothing to a process that is gone.
     fn go_on(&self);
+
+    /// Its wall clock, where the plan steps clocks.
+    fn wall_clock(&self) -> Option<Arc<WallClock>>;
 
     /// Kills it. Returns whether there was a process to kill.
     fn kill(&self) -> bool;

@@ -3,6 +3,7 @@
 //! One file a fault. To add one, write its file and its line in [`FAULTS`]: the flag, the list, the help and the plan
 //! follow from it. A strike acts on links, on one message, on the processes of clients or on servers: its [`Means`] say which and how.
 
+mod clock;
 mod field;
 mod flaky;
 mod kill;
@@ -17,6 +18,7 @@ mod servers;
 mod slow;
 mod strike;
 
+pub use clock::Step;
 pub use field::{ClientProcess, Field, Hosts, Links};
 pub use open::Open;
 pub use strike::{ClientBlow, Demand, Means, OnLinks, ServerBlow, Strike, Target};
@@ -72,6 +74,7 @@ pub const FAULTS: &[&dyn Fault] = &[
     &server::ServerKill,
     &server::ServerPause,
     &server::ServerRestart,
+    &clock::Clock,
 ];
 
 pub fn fault_named(name: &str) -> Option<&'static dyn Fault> {

@@ -4,11 +4,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::clock::Step;
 use super::field::{ClientProcess, Field, Hosts};
 use super::servers::Struck;
 use super::strike::{ClientBlow, Means, OnLinks, ServerBlow, Target};
 use crate::evidence::Evidence;
 use crate::network::{Armed, Fate, Hold, Meant, Rule, Struck as StruckMessage};
+use crate::wall_clock::WallClock;
 
 pub struct Open {
     guard: Guard,
@@ -24,6 +26,7 @@ enum Guard {
     Stopped(Stopped),
     Killed(u64),
     Servers(Struck),
+    Clocks(Stepped),
 }
 
 impl Open {
@@ -33,6 +36,7 @@ impl Open {
             Means::Message(meant) => message(*meant, number, field),
             Means::Clients(blow) => clients(*blow, &*field.clients, target),
             Means::Servers(blow) => servers(*blow, field, target).await,
+            Means::Clock(step) => clocks(*step, field, target),
         }
     }
 
@@ -70,6 +74,7 @@ impl Open {
                 ..Evidence::default()
             },
             Guard::Servers(struck) => struck.evidence(lasted),
+            Guard::Clocks(stepped) => stepped.evidence(),
         }
     }
 
@@ -222,6 +227,65 @@ async fn servers(blow: ServerBlow, field: &Field, target: &Target) -> Open {
     }
 }
 
+fn clocks(step: Step, field: &Field, target: &Target) -> Open {
+    let (mut clients, mut servers, mut clocks) = (Vec::new(), Vec::new(), Vec::new());
+    match target {
+        Target::Server(server) => {
+            servers.push(*server);
+            clocks.extend(field.server_clocks.get(*server as usize).cloned());
+        }
+        Target::Clients(aimed) => {
+            for process in aimed.iter().filter_map(|client| field.clients.process_of(*client)) {
+                clients.extend(process.clients());
+                clocks.extend(process.wall_clock());
+            }
+        }
+        _ => unreachable!("a clock is that of a client or of a server"),
+    }
+    Open {
+        guard: Guard::Clocks(Stepped::step(step, clocks)),
+        clients,
+        servers,
+    }
+}
+
+/// Clocks that are stepped until this is dropped.
+struct Stepped {
+    step: Step,
+    /// With the readings before the step.
+    clocks: Vec<(Arc<WallClock>, u64)>,
+}
+
+impl Stepped {
+    fn step(step: Step, clocks: Vec<Arc<WallClock>>) -> Self {
+        let with_readings = |clock: Arc<WallClock>| {
+            let before = clock.shifted_readings();
+            clock.step(step.nanoseconds()).ok().map(|()| (clock, before))
+        };
+        Self {
+            step,
+            clocks: clocks.into_iter().filter_map(with_readings).collect(),
+        }
+    }
+
+    fn evidence(&self) -> Evidence {
+        let since = |(clock, before): &(Arc<WallClock>, u64)| clock.shifted_readings() - before;
+        Evidence {
+            clocks_stepped: self.clocks.len() as u64,
+            clock_readings: self.clocks.iter().map(since).sum(),
+            ..Evidence::default()
+        }
+    }
+}
+
+impl Drop for Stepped {
+    fn drop(&mut self) {
+        for (clock, _) in &self.clocks {
+            let _ = clock.step(-self.step.nanoseconds());
+        }
+    }
+}
+
 /// Processes that stand still until this is dropped.
 struct Stopped(Vec<Arc<dyn ClientProcess>>);
 
@@ -292,6 +356,10 @@ mod tests {
             self.note("go on");
         }
 
+        fn wall_clock(&self) -> Option<Arc<WallClock>> {
+            None
+        }
+
         fn kill(&self) -> bool {
             self.note("kill");
             true
@@ -340,5 +408,21 @@ mod tests {
         let nobody = kill(vec![7]);
         assert!(nobody.is_empty() && !nobody.evidence(Duration::ZERO).touched());
         assert_eq!(pair.done(), ["kill"]);
+    }
+
+    #[test]
+    fn a_stepped_clock_is_stepped_back_when_its_window_is_dropped() {
+        let folder = tempfile::tempdir().unwrap();
+        let clocks = crate::wall_clock::Clocks::lay_out(folder.path().join("clocks")).unwrap();
+        let clock = clocks.clock("c0").unwrap();
+        let step = Step {
+            back: true,
+            by: Duration::from_secs(7),
+        };
+        let stepped = Stepped::step(step, vec![Arc::clone(&clock)]);
+        assert_eq!(clock.offset_nanoseconds(), -7_000_000_000);
+        assert!(!stepped.evidence().touched(), "nobody looked at the clock");
+        drop(stepped);
+        assert_eq!(clock.offset_nanoseconds(), 0);
     }
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
+use super::clock::Step;
 use super::field::Field;
 use super::open::Open;
 use crate::network::{Behaviour, Meant};
@@ -37,6 +38,8 @@ pub enum Means {
     Clients(ClientBlow),
     /// The target itself is struck, a server or several.
     Servers(ServerBlow),
+    /// The wall clock of the target's process, of one client or one server, is stepped.
+    Clock(Step),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,6 +123,7 @@ impl Strike {
             Means::Clients(ClientBlow::Kill) => "revive",
             Means::Servers(ServerBlow::Kill | ServerBlow::Restart) => "start",
             Means::Servers(ServerBlow::Pause) => "continue",
+            Means::Clock(_) => "step back",
         }
     }
 }

@@ -220,9 +220,7 @@ impl Connection {
         count(&self.stats.connections, 1);
         let budget = AtomicU64::new(u64::MAX);
         let mut rng = ChaCha8Rng::seed_from_u64(self.seed);
-        if self.carry(client, server, epoch, &budget, &mut rng).await {
-            count(&self.stats.resets, 1);
-        }
+        self.carry(client, server, epoch, &budget, &mut rng).await;
     }
 
     /// Waits until a connect can get through and makes it. `None`: refused by the server, or reset by the link meanwhile.
@@ -250,7 +248,7 @@ impl Connection {
         }
     }
 
-    /// Carries both directions until they end. Returns whether the link itself broke the connection.
+    /// Carries both directions until they end.
     async fn carry(
         &mut self,
         mut client: TcpStream,
@@ -258,7 +256,7 @@ impl Connection {
         epoch: u64,
         budget: &AtomicU64,
         rng: &mut ChaCha8Rng,
-    ) -> bool {
+    ) {
         let shared = Shared {
             stats: &self.stats,
             budget,
@@ -291,11 +289,14 @@ impl Connection {
                 () = cut(self.state.clone(), epoch, budget, rng) => Err(Broken::Cut),
             }
         };
+        if matches!(ended, Err(Broken::Cut)) {
+            // before the sockets close: who sees the reset finds it counted
+            count(&self.stats.resets, 1);
+        }
         if ended.is_err() {
             reset(&client);
             reset(&server);
         }
-        matches!(ended, Err(Broken::Cut))
     }
 }
 

@@ -93,8 +93,8 @@ fn a_late_delete_frees_the_successors_lock() {
 #[test]
 fn a_renewal_that_is_asked_again_survives_one_error() {
     for words in [
-        "--backend redis --recipe redis-watchdog --lease 1s --hold 1500ms --fault drop-request=EVAL:1:worker",
-        "--backend etcd --lease 2s --hold 1500ms --time 24s --fault drop-request=LeaseKeepAlive:1:anyone",
+        "--backend redis --recipe redis-watchdog --lease 1s --hold 1200ms --clients 2 --fault drop-request=EVAL:1:worker",
+        "--backend etcd --lease 2s --hold 1200ms --clients 3 --time 20s --fault drop-request=LeaseKeepAlive:1:anyone",
     ] {
         stands(words);
     }

@@ -104,6 +104,8 @@ pub struct Recipe {
     pub tokens: bool,
     /// Whether waiters are promised their turn in the order they came.
     pub fifo: bool,
+    /// Whether the lock runs out by itself when its holder says nothing for a lease.
+    pub lease: bool,
     /// How long a waiter waits before it asks again, where it polls.
     pub interval: Duration,
     pub open: Open,

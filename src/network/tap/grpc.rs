@@ -1,32 +1,19 @@
 //! gRPC over HTTP/2 without TLS: a method is the path of a stream, a message is what stands behind its length in the
-//! stream's data. Of the messages of a watch the events are counted, by a walk over the outermost fields.
+//! stream's data.
 
 use std::collections::HashMap;
 
+use super::frames::{CONTINUATION, DATA, END_HEADERS, END_STREAM, FRAME_HEAD, Frames, HEADERS, RST_STREAM};
 use super::hpack::Decoder;
+use super::walk::Walk;
 use super::{Heard, Lost, Name, Print, What};
 
 /// What a client sends first.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-const FRAME_HEAD: usize = 9;
 /// Streams that are open at once.
 const MAX_STREAMS: usize = 8192;
-/// The longest header block.
-const LONGEST_BLOCK: usize = 64 << 10;
 /// Flag and length before a message.
 const MESSAGE_HEAD: usize = 5;
-/// Bytes of a message that are kept for what it is about.
-const KEPT: usize = 256;
-
-const DATA: u8 = 0;
-const HEADERS: u8 = 1;
-const RST_STREAM: u8 = 3;
-const CONTINUATION: u8 = 9;
-
-const END_STREAM: u8 = 0x1;
-const END_HEADERS: u8 = 0x4;
-const PADDED: u8 = 0x8;
-const PRIORITY: u8 = 0x20;
 
 pub(super) struct Grpc {
     preface: usize,
@@ -45,89 +32,6 @@ impl Default for Grpc {
             decoder: Decoder::new(),
             streams: HashMap::new(),
         }
-    }
-}
-
-/// One side's frames, read in pieces.
-#[derive(Default)]
-struct Frames {
-    head: [u8; FRAME_HEAD],
-    have: usize,
-    /// Bytes of the payload still to come.
-    left: usize,
-    /// Bytes of padding at its end; `None` until that is known.
-    padding: Option<usize>,
-    /// Bytes before a header block that are no part of it.
-    skip: usize,
-    /// A header block, over as many frames as it takes.
-    block: Vec<u8>,
-    /// The flags of the frame that began the block.
-    began: u8,
-}
-
-impl Frames {
-    fn kind(&self) -> u8 {
-        self.head[3]
-    }
-
-    fn flags(&self) -> u8 {
-        self.head[4]
-    }
-
-    fn stream(&self) -> u32 {
-        u32::from_be_bytes([self.head[5], self.head[6], self.head[7], self.head[8]]) & 0x7fff_ffff
-    }
-
-    /// Takes the next byte of a frame's head.
-    fn begin(&mut self, byte: u8) {
-        self.head[self.have] = byte;
-        self.have += 1;
-        if self.have < FRAME_HEAD {
-            return;
-        }
-        self.left = usize::from(self.head[0]) << 16 | usize::from(self.head[1]) << 8 | usize::from(self.head[2]);
-        let padded = matches!(self.kind(), DATA | HEADERS) && self.flags() & PADDED != 0;
-        self.padding = if padded { None } else { Some(0) };
-        self.skip = if self.kind() == HEADERS && self.flags() & PRIORITY != 0 {
-            5
-        } else {
-            0
-        };
-        if self.kind() == HEADERS {
-            self.block.clear();
-            self.began = self.flags();
-        }
-    }
-
-    /// Takes a part of the payload from `chunk`: what of it is neither padding nor its length, how far that went, and
-    /// whether the frame is over.
-    fn payload<'a>(&mut self, chunk: &'a [u8]) -> (&'a [u8], usize, bool) {
-        let mut part = &chunk[..chunk.len().min(self.left)];
-        let length = part.len();
-        self.left -= length;
-        if self.padding.is_none()
-            && let Some((padding, rest)) = part.split_first()
-        {
-            self.padding = Some(usize::from(*padding));
-            part = rest;
-        }
-        let over = self.left == 0;
-        let padding = self.padding.unwrap_or(0).saturating_sub(self.left).min(part.len());
-        part = &part[..part.len() - padding];
-        if over {
-            self.have = 0;
-        }
-        (part, length, over)
-    }
-
-    fn add_to_block(&mut self, part: &[u8]) -> Result<(), Lost> {
-        let skipped = part.len().min(self.skip);
-        self.skip -= skipped;
-        if self.block.len() + part.len() > LONGEST_BLOCK {
-            return Err(Lost("a header block that is too long"));
-        }
-        self.block.extend_from_slice(&part[skipped..]);
-        Ok(())
     }
 }
 
@@ -389,130 +293,4 @@ impl Stream {
 /// A request's number on its connection: its stream, and which of the stream's it is.
 fn number(stream: u32, place: u32) -> u64 {
     u64::from(stream) << 32 | u64::from(place)
-}
-
-/// A walk over the outermost fields of a `WatchResponse`: events are counted, and the beginning of the first is kept.
-#[derive(Default)]
-struct Walk {
-    at: Field,
-    number: u64,
-    shift: u32,
-    tag: u64,
-    events: u64,
-    first: Vec<u8>,
-}
-
-/// The field of a `WatchResponse` that holds an event.
-const EVENT: u64 = 11;
-
-#[derive(Default, Clone, Copy, PartialEq)]
-enum Field {
-    #[default]
-    Tag,
-    Number,
-    Length,
-    Skip(u64),
-    /// Not a message that can be walked over.
-    Astray,
-}
-
-impl Walk {
-    fn over(&mut self, body: &[u8]) {
-        let mut rest = body;
-        while let Some((byte, others)) = rest.split_first() {
-            if let Field::Skip(left) = self.at {
-                let part = rest.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-                if self.tag >> 3 == EVENT && self.events == 1 {
-                    let room = KEPT.saturating_sub(self.first.len());
-                    self.first.extend_from_slice(&rest[..part.min(room)]);
-                }
-                let left = left - part as u64;
-                self.at = if left > 0 { Field::Skip(left) } else { Field::Tag };
-                rest = &rest[part..];
-                continue;
-            }
-            if self.at == Field::Astray {
-                return;
-            }
-            rest = others;
-            if self.digit(*byte) {
-                self.value();
-            }
-        }
-    }
-
-    /// Takes a byte of a number; answers whether the number is whole.
-    fn digit(&mut self, byte: u8) -> bool {
-        if self.shift >= 64 {
-            self.at = Field::Astray;
-            return false;
-        }
-        self.number |= u64::from(byte & 0x7f) << self.shift;
-        self.shift += 7;
-        byte & 0x80 == 0
-    }
-
-    /// A number is whole: a tag, a value, or a length.
-    fn value(&mut self) {
-        let number = std::mem::take(&mut self.number);
-        self.shift = 0;
-        self.at = match self.at {
-            Field::Tag => {
-                self.tag = number;
-                match number & 7 {
-                    0 => Field::Number,
-                    1 => Field::Skip(8),
-                    2 => Field::Length,
-                    5 => Field::Skip(4),
-                    _ => Field::Astray,
-                }
-            }
-            Field::Length => {
-                self.events += u64::from(self.tag >> 3 == EVENT);
-                if number > 0 { Field::Skip(number) } else { Field::Tag }
-            }
-            _ => Field::Tag,
-        };
-    }
-
-    /// The key of the first event: field 1 of its field 2.
-    fn subject(&self) -> String {
-        let pair = field(&self.first, 2).unwrap_or_default();
-        String::from_utf8_lossy(field(pair, 1).unwrap_or_default()).into_owned()
-    }
-}
-
-/// The first field of that number with a length, in a message that may be cut short.
-fn field(mut message: &[u8], wanted: u64) -> Option<&[u8]> {
-    while !message.is_empty() {
-        let tag = varint(&mut message)?;
-        match tag & 7 {
-            0 => {
-                varint(&mut message)?;
-            }
-            2 => {
-                let length = usize::try_from(varint(&mut message)?).ok()?.min(message.len());
-                let (value, rest) = message.split_at(length);
-                if tag >> 3 == wanted {
-                    return Some(value);
-                }
-                message = rest;
-            }
-            _ => return None,
-        }
-    }
-    None
-}
-
-fn varint(message: &mut &[u8]) -> Option<u64> {
-    let mut value = 0_u64;
-    for shift in (0..64).step_by(7) {
-        let (byte, rest) = message.split_first()?;
-        *message = rest;
-        value |= u64::from(byte & 0x7f) << shift;
-        if byte & 0x80 == 0 {
-            return Some(value);
-        }
-    }
-    None
 }

@@ -1,13 +1,19 @@
-//! Wire taps: they read along what passes a connection, name its messages and count; one file a protocol.
+//! Wire taps: they read along what passes a connection, name its messages and count. Each protocol is one file (`zk`,
+//! `resp`, `grpc`), with the grammar of its pieces beside it.
 //!
 //! A tap never alters what it reads. It keeps a bounded part of what it has seen, answers the same whatever pieces a stream
 //! comes in, and panics on nothing. When a stream is not what its protocol says, the tap has lost its place: it says so
 //! once, and reads no further. Start at [`Tap`]; what its findings are used for is in `wire`.
 
+mod answers;
+mod commands;
+mod frames;
 mod grpc;
 mod hpack;
+mod lines;
 mod names;
 mod resp;
+mod walk;
 mod zk;
 
 pub use names::{Protocol, Spoken};

@@ -14,6 +14,7 @@ const ZK: Recipe = Recipe {
     wakes: Wakes::Notified,
     tokens: true,
     fifo: true,
+    lease: true,
     interval: Duration::ZERO,
     open: Open::Zk(zk::predecessor_watch::open),
 };
@@ -117,6 +118,7 @@ pub const RECIPES: &[Recipe] = &[
         name: "redis-setnx",
         summary: "SETNX without a time to live; DEL",
         attitudes: false,
+        lease: false,
         open: Open::Redis(redis::setnx::open),
         ..REDIS
     },

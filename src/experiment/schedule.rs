@@ -73,6 +73,9 @@ impl One {
             .strike
             .open(self.window.number, &self.field, &aimed.target)
             .await;
+        if let Some(why) = open.trouble.take() {
+            return self.broken("could not be opened", &why);
+        }
         if open.is_empty() {
             return self.missed("its process was not running");
         }
@@ -80,7 +83,7 @@ impl One {
         let struck = open.clients.clone();
         let stopped = self.last(&mut open, opened + self.window.length).await;
         let (message, no_message) = (open.message(), open.why_no_message());
-        let mut evidence = open.heal(opened.elapsed(), !stopped).await;
+        let (mut evidence, trouble) = open.heal(opened.elapsed(), !stopped).await;
         if matches!(self.window.strike.means, Means::Clients(_)) {
             evidence.holders = struck.iter().filter(|client| holding.contains(client)).count() as u64;
         }
@@ -91,6 +94,9 @@ impl One {
             no_message,
         };
         self.write_heal(about, &aimed.title, opened.elapsed());
+        if let Some(why) = trouble {
+            self.broken("could not be healed", &why);
+        }
     }
 
     /// Lets a window last until it is `due` and has done what it does; returns whether the run stops.
@@ -109,6 +115,12 @@ impl One {
             _ = stop.wait_for(|stop| *stop) => true,
             () = sleep_until(due) => false,
         }
+    }
+
+    /// The network is not as the plan has it, so nothing that follows would mean anything.
+    fn broken(&self, how: &str, why: &str) {
+        let window = format!("window {}, {},", self.window.number, self.window.fault);
+        self.stage.fail(format!("{window} {how}: {why}"));
     }
 
     fn missed(&self, why: &str) {

@@ -18,6 +18,8 @@ pub struct Open {
     pub clients: Vec<u32>,
     /// The servers that it struck, from 0.
     pub servers: Vec<u32>,
+    /// Why the fault is not on as it should be, if so.
+    pub trouble: Option<String>,
 }
 
 enum Guard {
@@ -32,7 +34,7 @@ enum Guard {
 impl Open {
     pub(super) async fn new(means: &Means, number: u32, field: &Field, target: &Target) -> Self {
         match means {
-            Means::Links(on_links) => links(*on_links, number, field, target),
+            Means::Links(on_links) => links(*on_links, number, field, target).await,
             Means::Message(meant) => message(*meant, number, field),
             Means::Clients(blow) => clients(*blow, &*field.clients, target),
             Means::Servers(blow) => servers(*blow, field, target).await,
@@ -48,11 +50,17 @@ impl Open {
     }
 
     /// Heals, and tells what it did; it has been open for `lasted`. A `patient` heal waits until servers serve again.
-    pub async fn heal(mut self, lasted: Duration, patient: bool) -> Evidence {
+    /// Beside it stands what went wrong, if something did.
+    pub async fn heal(mut self, lasted: Duration, patient: bool) -> (Evidence, Option<String>) {
         if let Guard::Servers(struck) = &mut self.guard {
             struck.heal(patient).await;
         }
-        self.evidence(lasted)
+        let evidence = self.evidence(lasted);
+        let lifted = match &mut self.guard {
+            Guard::Links(hold) => hold.lift().await,
+            _ => Ok(()),
+        };
+        (evidence, lifted.err())
     }
 
     /// What it did so far; it has been open for `lasted`.
@@ -128,7 +136,7 @@ impl Open {
     }
 }
 
-fn links(on_links: OnLinks, number: u32, field: &Field, target: &Target) -> Open {
+async fn links(on_links: OnLinks, number: u32, field: &Field, target: &Target) -> Open {
     let struck = |client: u32, server: u32| match target {
         Target::Clients(clients) => clients.contains(&client),
         Target::Servers(servers) => servers.contains(&server),
@@ -144,14 +152,16 @@ fn links(on_links: OnLinks, number: u32, field: &Field, target: &Target) -> Open
         }
     }
     clients.dedup();
-    let hold = Hold::put(links, number, on_links.behaviour, on_links.reset_on_heal);
+    let mut hold = Hold::put(links, number, on_links.behaviour, on_links.reset_on_heal);
     if on_links.reset_first {
         hold.reset_connections();
     }
+    let trouble = hold.settle().await.err();
     Open {
         guard: Guard::Links(hold),
         clients,
         servers: Vec::new(),
+        trouble,
     }
 }
 
@@ -162,6 +172,7 @@ fn message(meant: Meant, number: u32, field: &Field) -> Open {
         guard: Guard::Message(Armed::put(links, number, Rule::new(meant))),
         clients: Vec::new(),
         servers: Vec::new(),
+        trouble: None,
     }
 }
 
@@ -210,6 +221,7 @@ fn clients(blow: ClientBlow, hosts: &dyn Hosts, target: &Target) -> Open {
         guard,
         clients,
         servers: Vec::new(),
+        trouble: None,
     }
 }
 
@@ -224,6 +236,7 @@ async fn servers(blow: ServerBlow, field: &Field, target: &Target) -> Open {
         guard: Guard::Servers(struck),
         clients: Vec::new(),
         servers,
+        trouble: None,
     }
 }
 
@@ -246,6 +259,7 @@ fn clocks(step: Step, field: &Field, target: &Target) -> Open {
         guard: Guard::Clocks(Stepped::step(step, clocks)),
         clients,
         servers,
+        trouble: None,
     }
 }
 

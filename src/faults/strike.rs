@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 use super::clock::Step;
 use super::field::Field;
 use super::open::Open;
-use crate::network::{Behaviour, Meant};
+use crate::network::{Behaviour, Meant, in_words, toxics_for};
 
 /// Whom a strike is meant for. `Holder`, `Waiter` and `Leader` are resolved when the window opens.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -107,6 +107,20 @@ impl Strike {
             demand: None,
             title,
         }
+    }
+
+    /// The same strike where a Toxiproxy does it: its title says with which toxics. The error says why there are none.
+    pub fn through_toxiproxy(mut self, fault: &str) -> Result<Self, String> {
+        let needed = |why| format!("{fault} needs the built-in proxy: {why}\nhint: --proxy builtin");
+        match &self.means {
+            Means::Links(links) => {
+                let toxics = toxics_for(&links.behaviour, links.reset_on_heal).map_err(needed)?;
+                self.title = format!("{} | {}", self.title, in_words(&toxics));
+            }
+            Means::Message(_) => return Err(needed("Toxiproxy does not read messages, so it cannot name one".into())),
+            Means::Clients(_) | Means::Servers(_) | Means::Clock(_) => {}
+        }
+        Ok(self)
     }
 
     /// Opens the window numbered `number` on `target`: the strike's own, or what it was resolved to.

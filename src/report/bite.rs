@@ -105,7 +105,7 @@ fn hint_for(fault: &str, windows: &[Bitten]) -> String {
 /// Why a fault that breaks what it hits must have missed: it struck as it should, and the property holds all the same.
 /// A lock that never runs out is not broken by it.
 pub fn unbroken(bite: &Bite, findings: &Findings, history: &History) -> Option<String> {
-    if history.promises().lease == Some(false) {
+    if history.header().promises.lease == Some(false) {
         return None;
     }
     let holds = |id: &str| {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::entry::{Entry, Event, F, NEMESIS, SERVER};
-use super::event::{Header, Kind, Process, Promises};
+use super::event::{Header, Kind, Process};
 use super::names::NONE;
 use super::{History, Symbol};
 
@@ -117,11 +117,6 @@ impl History {
             .binary_search_by_key(&position, |(position, _)| *position)
             .ok()?;
         Some(self.wire[at].1)
-    }
-
-    /// What the lock promised, as the header has it.
-    pub fn promises(&self) -> &Promises {
-        &self.header.promises
     }
 
     /// How much of everything there is.

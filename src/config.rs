@@ -106,6 +106,8 @@ pub struct Config {
     pub results: PathBuf,
     /// Waiters that one release may wake.
     pub herd_limit: u32,
+    /// Requests that a hand-over may cost where waiters poll; `None` is no limit.
+    pub requests_limit: Option<u32>,
     /// Within this time after the last heal a free lock must be acquired.
     pub progress_bound: Duration,
 }
@@ -136,6 +138,7 @@ impl Config {
             seed: 1,
             results: PathBuf::from("results"),
             herd_limit: 1,
+            requests_limit: None,
             progress_bound: Duration::from_secs(10),
         }
     }

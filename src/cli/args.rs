@@ -328,9 +328,12 @@ pub struct RunArgs {
     /// The seed of the plan, in hexadecimal. [default: a new one]
     #[arg(long, value_parser = parse_seed)]
     pub seed: Option<u64>,
-    /// Waiters that one release may wake.
+    /// Waiters that one release may wake; of each process, where several clients share one.
     #[arg(long, default_value_t = 1)]
     pub herd_limit: u32,
+    /// Requests that one hand-over may cost where waiters poll. [default: shown, and not judged]
+    #[arg(long, value_name = "N")]
+    pub requests_limit: Option<u32>,
     /// Time after the last heal within which a free lock must be acquired.
     #[arg(long, default_value = "10s", value_parser = parse_duration)]
     pub progress_bound: Duration,

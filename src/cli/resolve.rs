@@ -80,6 +80,7 @@ impl RunArgs {
             seed,
             results: self.results.clone(),
             herd_limit: self.herd_limit,
+            requests_limit: self.requests_limit,
             progress_bound: self.progress_bound,
         };
         self.reject(&config)?;
@@ -221,6 +222,9 @@ impl RunArgs {
         if let Some(each) = config.each {
             option("each", each.to_string());
         }
+        if let Some(limit) = config.requests_limit {
+            option("requests-limit", limit.to_string());
+        }
         if let Some(nodes) = self.nodes {
             option("nodes", nodes.to_string());
         }
@@ -361,6 +365,7 @@ mod tests {
             "harness run --backend zk --recipe zk-read-write --reads 80",
             "harness run --backend redis --tries 30",
             "harness run --backend etcd --clients 20 --locks 4 --hold 2s --each 1 --time 90s --herd-limit 3 --nodes 5",
+            "harness run --backend zk --fault drop-reply=create:2:waiter:refuse=2s,delay-request=delete:1s --requests-limit 20",
         ];
         for line in lines {
             let args = typed(line);

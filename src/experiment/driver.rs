@@ -17,6 +17,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use super::crew::{Client, Crew, Fate, Seat};
 use super::stage::Stage;
 use crate::config::Mix;
+use crate::network::Role;
 
 /// A longer piece of work is done in rounds of at most this long, each a read, a wait and a write.
 const ROUND: Duration = Duration::from_millis(400);
@@ -111,6 +112,7 @@ impl Driver {
             self.stage.holders.release(lock, grant.token, grant.owner.as_deref());
         }
         self.give_back(lock).await;
+        self.is(Role::Idle);
         true
     }
 
@@ -147,7 +149,10 @@ impl Driver {
         });
         self.stage.tally.waiting.fetch_add(1, Relaxed);
         self.stage.holders.wait(self.client.number, lock);
+        self.is(Role::Waits);
         let answer = self.ask(op, wish.wait + self.work.patience).await;
+        let granted = matches!(answer, Answer::Message(Message::Ok { .. }));
+        self.is(if granted { Role::Works } else { Role::Idle });
         self.stage.holders.waited(self.client.number);
         self.stage.tally.waiting.fetch_sub(1, Relaxed);
         match answer {
@@ -262,10 +267,12 @@ impl Driver {
 
     /// Gives the lock back, once.
     async fn give_back(&mut self, lock: &str) {
+        self.is(Role::Releases);
         self.call(
             "release",
             Fields {
                 lock: Some(lock),
+                wire: Some(self.stage.exchange.traffic().columns()),
                 ..Fields::default()
             },
         );
@@ -362,6 +369,11 @@ impl Driver {
             Ok(None) => Answer::Gone,
             Err(_) => Answer::Silent,
         }
+    }
+
+    /// What the client does from now on, for whoever looks at its messages.
+    fn is(&self, role: Role) {
+        self.stage.exchange.roles.set(self.client.number, role);
     }
 
     fn call(&self, f: &str, fields: Fields<'_>) {

@@ -9,6 +9,7 @@ mod driver;
 mod holders;
 mod hosted;
 mod observer;
+mod outlets;
 mod outset;
 mod pulse;
 mod recorder;
@@ -97,7 +98,7 @@ pub struct Ended {
 pub struct Teardown {
     crew: Option<Arc<Crew>>,
     cluster: Option<Cluster>,
-    proxy: Option<(Links, Proxy)>,
+    proxy: Option<(Links, Arc<Proxy>)>,
 }
 
 impl std::fmt::Debug for Teardown {
@@ -160,6 +161,7 @@ async fn prepare(setting: &Setting<'_>) -> Result<Cluster, ExperimentError> {
         run: setting.run.to_owned(),
         logs: setting.folder.nodes(),
         port_base: config.port_base,
+        outlets: None,
     };
     let started = Instant::now();
     let cluster = Cluster::start(&spec, &setting.choice.chosen).await?;
@@ -210,6 +212,7 @@ async fn with_cluster(setting: &Setting<'_>, cluster: &Cluster, ended: &mut Ende
     ended.teardown.crew = Some(Arc::clone(&crew));
     let field = Field {
         links,
+        between,
         clients: crew.clone(),
         servers: cluster.hand(),
     };
@@ -220,7 +223,7 @@ async fn with_cluster(setting: &Setting<'_>, cluster: &Cluster, ended: &mut Ende
         field: Arc::new(field),
         census: cluster.census(),
     };
-    let outcome = scene.play(cluster.addresses(), &mut ended.interrupted).await;
+    let outcome = scene.play(cluster.places(), &mut ended.interrupted).await;
     let written = closer.close().map_err(failed);
     outcome.and(written)
 }

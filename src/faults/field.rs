@@ -7,13 +7,15 @@ use std::sync::Arc;
 use crate::cluster::Hand;
 use crate::network::Link;
 
-/// The proxied links of a run: `clients × servers`, by client and then by server.
+/// Proxied links, by who dials and who is dialled: `clients × servers`, or `servers × servers`.
 pub type Links = BTreeMap<(u32, u32), Arc<Link>>;
 
 /// Everything that can be struck.
 #[derive(Clone)]
 pub struct Field {
     pub links: Links,
+    /// The links between servers, by the one that dials and the one that is dialled; empty where they are direct.
+    pub between: Links,
     pub clients: Arc<dyn Hosts>,
     pub servers: Hand,
 }

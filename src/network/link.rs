@@ -2,10 +2,11 @@
 //!
 //! Faults are layers on a link. Each is put on and lifted by its own guard, so windows that overlap heal one by one.
 //! Accepting, dialling and carrying happen on the proxy's own thread; whoever puts a layer on never waits for them.
+//! A link between servers has no listener of its own: its connections come through an [`Egress`](super::Egress).
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -36,7 +37,7 @@ pub(super) struct State {
 /// The name of a layer: the number of the fault window that put it on.
 pub type Layer = u32;
 
-/// One proxied way from a client to a server.
+/// One proxied way, from a client to a server or from a server to a server.
 #[derive(Debug)]
 pub struct Link {
     name: String,
@@ -44,39 +45,53 @@ pub struct Link {
     state: watch::Sender<State>,
     layers: Mutex<BTreeMap<Layer, Behaviour>>,
     stats: Arc<Stats>,
-    accepting: JoinHandle<()>,
+    /// Seeds of the connections to come, where they are handed to it.
+    seeds: Mutex<ChaCha8Rng>,
+    accepting: Option<JoinHandle<()>>,
 }
 
 impl Link {
-    /// Listens on a free port of the loopback address `listen` (port 0) and carries to `upstream`, on the runtime `on`.
+    /// Listens on a free port of the address `listen` and carries to `upstream`, on the runtime `on`.
     /// `seed` decides jitter and cuts; the same seed gives the same draws in the same order of connections.
-    pub fn open(name: String, listen: Ipv4Addr, upstream: SocketAddr, seed: u64, on: &Handle) -> io::Result<Self> {
+    pub fn open(name: String, listen: IpAddr, upstream: SocketAddr, seed: u64, on: &Handle) -> io::Result<Self> {
         let listener = std::net::TcpListener::bind((listen, 0))?;
         listener.set_nonblocking(true)?;
-        let listen = listener.local_addr()?;
-        let (state, states) = watch::channel(State {
+        let mut link = Self::behind(name, listener.local_addr()?, upstream, seed);
+        let accepting = on.spawn(accept(
+            listener,
+            link.state.subscribe(),
+            Arc::clone(&link.stats),
+            ChaCha8Rng::seed_from_u64(seed),
+        ));
+        link.accepting = Some(accepting);
+        Ok(link)
+    }
+
+    /// A link whose connections are accepted by somebody else, at `listen`.
+    pub(super) fn behind(name: String, listen: SocketAddr, upstream: SocketAddr, seed: u64) -> Self {
+        let state = State {
             behaviour: Behaviour::default(),
             upstream,
             epoch: 0,
-        });
-        let stats = Arc::new(Stats::default());
-        let accepting = on.spawn(accept(
-            listener,
-            states,
-            Arc::clone(&stats),
-            ChaCha8Rng::seed_from_u64(seed),
-        ));
-        Ok(Self {
+        };
+        Self {
             name,
             listen,
-            state,
+            state: watch::channel(state).0,
             layers: Mutex::default(),
-            stats,
-            accepting,
-        })
+            stats: Arc::default(),
+            seeds: Mutex::new(ChaCha8Rng::seed_from_u64(seed)),
+            accepting: None,
+        }
     }
 
-    /// `c3->n1`.
+    /// The next connection of a link that does not accept its own.
+    pub(super) fn connection(&self) -> Connection {
+        let mut seeds = self.seeds.lock().expect("no one panics while drawing a seed");
+        Connection::new(self.state.subscribe(), Arc::clone(&self.stats), seeds.random())
+    }
+
+    /// `c3->n1`, `n1->n2`.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -135,7 +150,9 @@ impl Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        self.accepting.abort();
+        if let Some(accepting) = &self.accepting {
+            accepting.abort();
+        }
         self.reset_connections();
     }
 }
@@ -150,11 +167,7 @@ async fn accept(
     loop {
         match listener.accept().await {
             Ok((client, _)) => {
-                let connection = Connection {
-                    state: state.clone(),
-                    stats: Arc::clone(&stats),
-                    seed: seeds.random(),
-                };
+                let connection = Connection::new(state.clone(), Arc::clone(&stats), seeds.random());
                 tokio::spawn(connection.run(client));
             }
             // out of file descriptors, or the peer is gone already: neither ends the link
@@ -163,51 +176,86 @@ async fn accept(
     }
 }
 
-struct Connection {
+/// Why a connection was not made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NoWay {
+    /// The link reset it while it waited.
+    Reset,
+    /// The server does not take it.
+    Refused,
+    /// Nobody answers there.
+    Silent,
+}
+
+/// One connection through a link, from before it is made.
+pub(super) struct Connection {
     state: watch::Receiver<State>,
     stats: Arc<Stats>,
     seed: u64,
+    /// The epoch that it belongs to; in a later one it is reset.
+    epoch: u64,
 }
 
 impl Connection {
+    fn new(state: watch::Receiver<State>, stats: Arc<Stats>, seed: u64) -> Self {
+        let epoch = state.borrow().epoch;
+        Self {
+            state,
+            stats,
+            seed,
+            epoch,
+        }
+    }
+
     async fn run(mut self, client: TcpStream) {
         let _ = client.set_nodelay(true);
-        let epoch = self.state.borrow().epoch;
-        let Some(server) = self.connect(epoch).await else {
-            reset(&client);
-            return;
-        };
+        match self.connect().await {
+            Ok(server) => self.pass(client, server).await,
+            Err(_) => reset(&client),
+        }
+    }
+
+    /// Carries a connection that was made, until it ends.
+    pub(super) async fn pass(mut self, client: TcpStream, server: TcpStream) {
         count(&self.stats.connections, 1);
         let budget = AtomicU64::new(u64::MAX);
         let mut rng = ChaCha8Rng::seed_from_u64(self.seed);
-        if self.carry(client, server, epoch, &budget, &mut rng).await {
+        if self.carry(client, server, self.epoch, &budget, &mut rng).await {
             count(&self.stats.resets, 1);
         }
     }
 
-    /// Waits until a connect can get through and makes it. `None`: refused by the server, or reset by the link meanwhile.
-    async fn connect(&mut self, epoch: u64) -> Option<TcpStream> {
+    /// Waits until a connect can get through, and makes it to where the link leads.
+    async fn connect(&mut self) -> Result<TcpStream, NoWay> {
+        self.open_way().await?;
+        let upstream = self.state.borrow().upstream;
+        self.dial(upstream).await
+    }
+
+    /// Waits until bytes can travel both ways.
+    pub(super) async fn open_way(&mut self) -> Result<(), NoWay> {
         if self.state.borrow().behaviour.holds_connects() {
             count(&self.stats.held_connects, 1);
         }
-        let state = *self
-            .state
-            .wait_for(|state| state.epoch != epoch || !state.behaviour.holds_connects())
-            .await
-            .ok()?;
-        if state.epoch != epoch {
-            return None;
+        let epoch = self.epoch;
+        let ready = |state: &State| state.epoch != epoch || !state.behaviour.holds_connects();
+        match self.state.wait_for(ready).await {
+            Ok(state) if state.epoch == epoch => Ok(()),
+            _ => Err(NoWay::Reset),
         }
-        match timeout(DIAL, TcpStream::connect(state.upstream)).await {
+    }
+
+    pub(super) async fn dial(&self, upstream: SocketAddr) -> Result<TcpStream, NoWay> {
+        let no_way = match timeout(DIAL, TcpStream::connect(upstream)).await {
             Ok(Ok(server)) => {
                 let _ = server.set_nodelay(true);
-                Some(server)
+                return Ok(server);
             }
-            _ => {
-                count(&self.stats.refused, 1);
-                None
-            }
-        }
+            Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => NoWay::Refused,
+            _ => NoWay::Silent,
+        };
+        count(&self.stats.refused, 1);
+        Err(no_way)
     }
 
     /// Carries both directions until they end. Returns whether the link itself broke the connection.
@@ -286,6 +334,6 @@ async fn cut(mut state: watch::Receiver<State>, epoch: u64, budget: &AtomicU64, 
 }
 
 /// Makes the close of this socket a reset instead of an end of stream.
-fn reset(stream: &TcpStream) {
+pub(super) fn reset(stream: &TcpStream) {
     let _ = socket2::SockRef::from(stream).set_linger(Some(Duration::ZERO));
 }

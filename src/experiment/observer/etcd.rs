@@ -121,7 +121,7 @@ fn channel(addresses: &Addresses) -> Channel {
             .http2_keep_alive_interval(PROBE)
             .keep_alive_timeout(PROBE)
     };
-    Channel::balance_list(addresses.borrow().iter().map(endpoint))
+    Channel::balance_list(addresses.borrow().served().iter().map(endpoint))
 }
 
 async fn watch(channel: &Channel, start_revision: i64) -> Result<Streaming<WatchResponse>, Status> {

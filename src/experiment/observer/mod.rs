@@ -9,7 +9,6 @@ mod redis;
 mod resp;
 mod zk;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,13 +20,14 @@ use tokio::time::sleep;
 
 use super::holders::Grant;
 use super::stage::Stage;
+use crate::cluster::Places;
 use queue::{Change, Contender};
 
 /// Pause before a lost connection is made again: short, since what happens meanwhile is not seen.
 const RECONNECT: Duration = Duration::from_millis(20);
 
 /// Where the servers serve now; one that was started again may serve elsewhere.
-type Addresses = watch::Receiver<Vec<SocketAddr>>;
+type Addresses = watch::Receiver<Places>;
 
 /// A running observer; it stops when this is dropped.
 pub struct Observer(JoinHandle<()>);

@@ -123,7 +123,7 @@ impl Redis {
 
 /// A plain lock lives on the first server.
 fn first(addresses: &Addresses) -> SocketAddr {
-    addresses.borrow()[0]
+    addresses.borrow().served()[0]
 }
 
 /// One connection, read in order.

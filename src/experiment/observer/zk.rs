@@ -151,7 +151,7 @@ impl Zk {
         let Some(session) = contender.owner else {
             return Unasked::Unknown;
         };
-        let addresses = self.addresses.borrow().clone();
+        let addresses = self.addresses.borrow().served();
         for address in addresses {
             let Ok(Ok(dump)) = timeout(PROBE, four_letters(address, "dump")).await else {
                 continue;
@@ -167,7 +167,7 @@ impl Zk {
 }
 
 async fn open(addresses: &Addresses) -> Result<(Client, PersistentWatcher), zookeeper_client::Error> {
-    let cluster: Vec<String> = addresses.borrow().iter().map(ToString::to_string).collect();
+    let cluster: Vec<String> = addresses.borrow().served().iter().map(ToString::to_string).collect();
     let client = Client::connector()
         .with_session_timeout(SESSION)
         .with_connection_timeout(PROBE)

@@ -45,6 +45,9 @@ pub struct Evidence {
     /// Servers that were killed.
     #[serde(default, skip_serializing_if = "is_none")]
     pub servers_killed: u64,
+    /// Replicas that took the place of their master.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub servers_promoted: u64,
     /// Servers that served again after that, by the heal.
     #[serde(default, skip_serializing_if = "is_none")]
     pub servers_back: u64,
@@ -89,7 +92,7 @@ impl Evidence {
     /// Whether the fault left a trace.
     pub fn touched(&self) -> bool {
         let paused = self.clients_stopped + self.servers_paused > 0 && self.stopped_ms > 0;
-        self.counts.touched() || paused || self.clients_killed + self.servers_killed > 0
+        self.counts.touched() || paused || self.clients_killed + self.servers_killed + self.servers_promoted > 0
     }
 
     /// `3 links, 310 KiB held back, 2 connections reset`
@@ -106,6 +109,7 @@ impl Evidence {
             (self.clients_killed, "client processes killed"),
             (self.holders, "of the struck held a lock"),
             (self.servers_killed, "servers killed"),
+            (self.servers_promoted, "replica promoted"),
             (self.servers_back, "servers back"),
         ];
         let mut words: Vec<String> = parts

@@ -9,7 +9,7 @@ use rand_chacha::ChaCha8Rng;
 use serde::{Serialize, Serializer};
 
 use crate::config::{Config, FaultRequest};
-use crate::faults::{Shape, Strike, fault_named};
+use crate::faults::{Means, Shape, Strike, fault_named};
 
 /// How long each phase lasts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -51,6 +51,10 @@ pub struct Plan {
     /// For how long after a strike at the holder that holder goes on working, unless it learns that the lock is lost.
     #[serde(serialize_with = "milliseconds", rename = "struck_holder_works_ms")]
     pub struck_holder_works: Duration,
+    /// Servers reach each other through the proxy, since a window strikes there; else they dial each other themselves.
+    pub servers_through_proxy: bool,
+    /// Servers beside those that clients know, for a failover.
+    pub replicas: u32,
 }
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -88,7 +92,11 @@ pub fn plan(config: &Config) -> Result<Plan, PlanError> {
             .time
             .saturating_sub(phases.control + phases.warm_up + phases.calm);
     }
+    let any = |is: fn(&Means) -> bool| windows.iter().any(|window| is(&window.strike.means));
+    let fails_over = any(|means| matches!(means, Means::Failover { .. }));
     Ok(Plan {
+        servers_through_proxy: fails_over || any(|means| matches!(means, Means::Between(_))),
+        replicas: u32::from(fails_over),
         seed: config.seed_text(),
         phases,
         windows,
@@ -132,6 +140,7 @@ fn draw_gap(config: &Config, rng: &mut ChaCha8Rng) -> Duration {
 
 fn windows(config: &Config, phases: &Phases, rng: &mut ChaCha8Rng) -> Result<Vec<Window>, PlanError> {
     let shape = Shape {
+        backend: config.backend,
         clients: config.clients,
         servers: config.nodes,
         lease: config.lease,

@@ -179,7 +179,7 @@ pub struct RunArgs {
     /// The server image, in place of the official one (docker).
     #[arg(long)]
     pub image: Option<String>,
-    /// Servers. [default: 3; redis 1]
+    /// Servers. [default: 3; redis 1, redlock 5]
     #[arg(long)]
     pub nodes: Option<u32>,
     /// The first port of the servers (local). [default: free ports are looked for]

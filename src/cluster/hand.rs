@@ -84,8 +84,19 @@ impl Hand {
         serving.ok().map(|serving| serving.role)
     }
 
-    /// The server that leads now, from 0.
-    pub async fn leader(&self) -> Option<u32> {
+    /// The server that leads now, from 0; waits for an election that is going on.
+    pub async fn leader(&self, within: Duration) -> Option<u32> {
+        let deadline = Instant::now() + within;
+        loop {
+            let leader = self.look_for_leader().await;
+            if leader.is_some() || Instant::now() >= deadline {
+                return leader;
+            }
+            sleep(READY_POLL).await;
+        }
+    }
+
+    async fn look_for_leader(&self) -> Option<u32> {
         if let Some(front) = self.places.borrow().front() {
             return Some(front);
         }

@@ -13,6 +13,7 @@ mod outlets;
 mod places;
 mod ready;
 mod redis;
+mod replica;
 mod runtime;
 mod server;
 mod zk;

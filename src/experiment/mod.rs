@@ -25,13 +25,14 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::cluster::{Choice, Cluster, ClusterError, Spec, server_of};
+use crate::cluster::{Choice, Cluster, ClusterError, Outlets, Spec, server_of};
 use crate::config::Config;
 use crate::event::{Event, Progress};
 use crate::faults::{Field, Links};
 use crate::network::Proxy;
 use crate::plan::Plan;
 use crew::{Crew, Muster};
+pub use outlets::Ways;
 use scene::Scene;
 use stage::Stage;
 
@@ -98,7 +99,8 @@ pub struct Ended {
 pub struct Teardown {
     crew: Option<Arc<Crew>>,
     cluster: Option<Cluster>,
-    proxy: Option<(Links, Arc<Proxy>)>,
+    links: Links,
+    proxy: Option<Arc<Proxy>>,
 }
 
 impl std::fmt::Debug for Teardown {
@@ -116,7 +118,7 @@ impl Teardown {
         if let Some(cluster) = self.cluster {
             cluster.stop().await;
         }
-        drop(self.proxy);
+        drop((self.links, self.proxy));
     }
 }
 
@@ -140,10 +142,13 @@ pub async fn run(setting: Setting<'_>) -> Ended {
     };
     match made {
         Err(error) => ended.error = Some(error),
-        Ok(cluster) => {
+        Ok(Ground { proxy, ways, cluster }) => {
             ended.version = Some(cluster.version.clone());
+            ended.teardown.proxy = Some(Arc::clone(&proxy));
             if !ended.interrupted {
-                ended.error = with_cluster(&setting, &cluster, &mut ended).await.err();
+                let between = ways.map(|ways| ways.links()).unwrap_or_default();
+                let outcome = with_cluster(&setting, &cluster, (&proxy, between), &mut ended).await;
+                ended.error = outcome.err();
             }
             ended.teardown.cluster = Some(cluster);
         }
@@ -151,17 +156,34 @@ pub async fn run(setting: Setting<'_>) -> Ended {
     ended
 }
 
-async fn prepare(setting: &Setting<'_>) -> Result<Cluster, ExperimentError> {
+/// What an experiment stands on.
+struct Ground {
+    proxy: Arc<Proxy>,
+    /// Between the servers, where the plan strikes there.
+    ways: Option<Arc<Ways>>,
+    cluster: Cluster,
+}
+
+async fn prepare(setting: &Setting<'_>) -> Result<Ground, ExperimentError> {
     let config = setting.config;
+    let proxy = Arc::new(Proxy::start().map_err(ExperimentError::Link)?);
+    let ways = setting
+        .plan
+        .servers_through_proxy
+        .then(|| Ways::new(Arc::clone(&proxy), config.seed ^ 0xbe_7ee4));
     let server = server_of(config.backend.name()).expect("every backend has servers");
+    if ways.is_some() {
+        let text = "the servers reach each other through the proxy, since windows strike between them";
+        setting.progress.send(Event::Note(text.into()));
+    }
     let spec = Spec {
         server,
-        nodes: config.nodes,
+        nodes: config.nodes + setting.plan.replicas,
         lease: config.lease,
         run: setting.run.to_owned(),
         logs: setting.folder.nodes(),
         port_base: config.port_base,
-        outlets: None,
+        outlets: ways.clone().map(|ways| ways as Arc<dyn Outlets>),
     };
     let started = Instant::now();
     let cluster = Cluster::start(&spec, &setting.choice.chosen).await?;
@@ -179,21 +201,26 @@ async fn prepare(setting: &Setting<'_>) -> Result<Cluster, ExperimentError> {
         "{} {} ×{}, leader {}",
         server.product(),
         cluster.version,
-        config.nodes,
+        spec.nodes,
         leaders.join(" ")
     );
     setting.progress.send(Event::ClusterReady {
         took: started.elapsed(),
         summary,
     });
-    Ok(cluster)
+    Ok(Ground { proxy, ways, cluster })
 }
 
-async fn with_cluster(setting: &Setting<'_>, cluster: &Cluster, ended: &mut Ended) -> Result<(), ExperimentError> {
+async fn with_cluster(
+    setting: &Setting<'_>,
+    cluster: &Cluster,
+    (proxy, between): (&Proxy, Links),
+    ended: &mut Ended,
+) -> Result<(), ExperimentError> {
     let config = setting.config;
-    let (proxy, links) = outset::links(config, cluster)?;
+    let links = outset::links(config, cluster, proxy)?;
     let opens = outset::opens(config, &links);
-    ended.teardown.proxy = Some((links.clone(), proxy));
+    ended.teardown.links = links.clone();
     let path = setting.folder.history();
     let failed = |error: std::io::Error| ExperimentError::Write {
         path: path.clone(),
@@ -215,6 +242,7 @@ async fn with_cluster(setting: &Setting<'_>, cluster: &Cluster, ended: &mut Ende
         between,
         clients: crew.clone(),
         servers: cluster.hand(),
+        observed: stage.observed.subscribe(),
     };
     let scene = Scene {
         setting,

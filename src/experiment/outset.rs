@@ -14,20 +14,20 @@ use crate::config::{Clients, Config};
 use crate::faults::Links;
 use crate::network::Proxy;
 
-pub fn links(config: &Config, cluster: &Cluster) -> Result<(Proxy, Links), ExperimentError> {
-    let proxy = Proxy::start().map_err(ExperimentError::Link)?;
+/// The links of every client, to every server that clients are led to.
+pub fn links(config: &Config, cluster: &Cluster, proxy: &Proxy) -> Result<Links, ExperimentError> {
     let mut seeds = ChaCha8Rng::seed_from_u64(config.seed ^ 0x11_4b5);
     let mut links = Links::new();
     for client in 0..config.clients {
-        for (server, node) in cluster.nodes.iter().enumerate() {
-            let name = format!("c{client}->{}", node.name);
+        for (server, address) in cluster.places().borrow().served().into_iter().enumerate() {
+            let name = format!("c{client}->n{}", server + 1);
             let link = proxy
-                .link(name, node.address, seeds.random())
+                .link(name, address, seeds.random())
                 .map_err(ExperimentError::Link)?;
             links.insert((client, server as u32), link);
         }
     }
-    Ok((proxy, links))
+    Ok(links)
 }
 
 /// What each client is told: its own links, beginning with another server each, so that the load spreads.

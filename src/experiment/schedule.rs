@@ -12,6 +12,7 @@ use super::stage::Stage;
 use crate::event::Event;
 use crate::evidence::Evidence;
 use crate::faults::{Field, Means, Open};
+use crate::limits::AIM;
 use crate::plan::{Plan, Window};
 
 /// Runs every window of the plan, from now. Windows that overlap run side by side.
@@ -53,14 +54,13 @@ impl One {
         if self.stopped_before(start + self.window.start).await {
             return;
         }
-        let aimed = match aim(
-            &self.window.strike,
-            self.works,
-            &self.stage,
-            self.field.servers.leader(),
-        )
-        .await
-        {
+        let prelude = match self.window.strike.prelude(self.window.number, &self.field).await {
+            Ok(prelude) => prelude,
+            Err(why) => return self.missed(why),
+        };
+        let since = prelude.is_some().then(Instant::now);
+        let leader = self.field.servers.leader(AIM);
+        let aimed = match aim(&self.window.strike, self.works, since, &self.stage, leader).await {
             Ok(aimed) => aimed,
             Err(why) => return self.missed(why),
         };
@@ -70,10 +70,13 @@ impl One {
         let mut open = self
             .window
             .strike
-            .open(self.window.number, &self.field, &aimed.target)
+            .open(self.window.number, &self.field, &aimed.target, prelude)
             .await;
         if open.is_empty() {
-            return self.missed("its process was not running");
+            return self.missed(match self.window.strike.means {
+                Means::Failover { .. } => "the replica was not promoted",
+                _ => "its process was not running",
+            });
         }
         self.write_start(&open, &aimed);
         let struck = open.clients.clone();

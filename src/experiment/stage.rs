@@ -1,6 +1,7 @@
 //! What everybody in an experiment shares: the recorder, the register, who holds, what to show, and the way to stop.
 
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -21,6 +22,8 @@ pub struct Stage {
     pub holders: Holders,
     pub tally: Tally,
     pub progress: Progress,
+    /// The server that the observer watches, where it watches one of several.
+    pub observed: watch::Sender<Option<SocketAddr>>,
     stop: watch::Sender<bool>,
     /// Why the run cannot go on, once it cannot.
     fatal: watch::Sender<Option<String>>,
@@ -47,6 +50,7 @@ impl Stage {
             holders: Holders::default(),
             tally: Tally::default(),
             progress,
+            observed: watch::channel(None).0,
             stop: watch::channel(false).0,
             fatal: watch::channel(None).0,
         }

@@ -2,7 +2,10 @@
 //! will do. Whoever runs an experiment lays the field out; a fault never learns who that is.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
+
+use tokio::sync::watch;
 
 use crate::cluster::Hand;
 use crate::network::Link;
@@ -18,6 +21,8 @@ pub struct Field {
     pub between: Links,
     pub clients: Arc<dyn Hosts>,
     pub servers: Hand,
+    /// The server that the observer watches, where it watches one of several.
+    pub observed: watch::Receiver<Option<SocketAddr>>,
 }
 
 /// Whoever knows in which process a client lives.

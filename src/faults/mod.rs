@@ -3,6 +3,7 @@
 //! One file a fault. To add one, write its file and its line in [`FAULTS`]: the flag, the list, the help and the plan
 //! follow from it. A strike acts on links, on the processes of clients or on servers: its [`Means`] say which and how.
 
+mod failover;
 mod field;
 mod flaky;
 mod kill;
@@ -10,18 +11,22 @@ mod latency;
 mod open;
 mod partition;
 mod pause;
+mod promotion;
 mod reset;
 mod server;
+mod rift;
 mod servers;
 mod slow;
 mod strike;
 
 pub use field::{ClientProcess, Field, Hosts, Links};
 pub use open::Open;
-pub use strike::{ClientBlow, Demand, Means, OnLinks, ServerBlow, Strike, Target};
+pub use promotion::Prelude;
+pub use strike::{ClientBlow, Demand, Means, OnLinks, Rift, ServerBlow, Split, Strike, Target};
 
 use std::time::Duration;
 
+use harness_workloads::Backend;
 use rand_chacha::ChaCha8Rng;
 
 use crate::network::Behaviour;
@@ -29,6 +34,7 @@ use crate::network::Behaviour;
 /// What can be struck.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
+    pub backend: Backend,
     pub clients: u32,
     pub servers: u32,
     pub lease: Duration,
@@ -64,6 +70,7 @@ pub const FAULTS: &[&dyn Fault] = &[
     &server::ServerKill,
     &server::ServerPause,
     &server::ServerRestart,
+    &failover::Failover,
 ];
 
 pub fn fault_named(name: &str) -> Option<&'static dyn Fault> {
@@ -113,18 +120,33 @@ mod tests {
     use rand::SeedableRng;
 
     const SHAPE: Shape = Shape {
+        backend: Backend::Zk,
         clients: 5,
         servers: 3,
         lease: Duration::from_secs(2),
     };
 
+    /// A cluster that can have this fault.
+    fn shape_for(fault: &dyn Fault) -> Shape {
+        let (backend, servers) = match fault.name() {
+            "failover" => (Backend::Redis, 1),
+            _ => (Backend::Zk, 3),
+        };
+        Shape {
+            backend,
+            servers,
+            ..SHAPE
+        }
+    }
+
     #[test]
     fn every_fault_plans_a_strike_that_does_something_and_the_same_seed_the_same() {
         for fault in FAULTS {
             for number in 0..8 {
+                let shape = shape_for(*fault);
                 let draw = |seed| {
                     fault
-                        .plan(None, number, &SHAPE, &mut ChaCha8Rng::seed_from_u64(seed))
+                        .plan(None, number, &shape, &mut ChaCha8Rng::seed_from_u64(seed))
                         .unwrap()
                 };
                 let strike = draw(3);

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use super::field::{ClientProcess, Field, Hosts};
 use super::servers::Struck;
-use super::strike::{ClientBlow, Means, OnLinks, ServerBlow, Target};
+use super::promotion::{Prelude, Promotion};
+use super::rift;
+use super::strike::{ClientBlow, Means, OnLinks, Rift, ServerBlow, Target};
 use crate::evidence::Evidence;
 use crate::network::Hold;
 
@@ -23,14 +25,31 @@ enum Guard {
     Stopped(Stopped),
     Killed(u64),
     Servers(Struck),
+    Promoted(Promotion),
 }
 
 impl Open {
-    pub(super) async fn new(means: &Means, number: u32, field: &Field, target: &Target) -> Self {
+    pub(super) async fn new(
+        means: &Means,
+        number: u32,
+        field: &Field,
+        target: &Target,
+        prelude: Option<Prelude>,
+    ) -> Self {
         match means {
             Means::Links(on_links) => links(*on_links, number, field, target),
             Means::Clients(blow) => clients(*blow, &*field.clients, target),
             Means::Servers(blow) => servers(*blow, field, target).await,
+            Means::Failover { .. } => {
+                let prelude = prelude.expect("a failover is prepared before it is aimed");
+                let promotion = Promotion::strike(prelude, number, field).await;
+                Self {
+                    clients: Vec::new(),
+                    servers: promotion.servers(),
+                    guard: Guard::Promoted(promotion),
+                }
+            }
+            Means::Between(rift) => between(rift, number, field, target),
         }
     }
 
@@ -43,8 +62,10 @@ impl Open {
 
     /// Heals, and tells what it did; it has been open for `lasted`. A `patient` heal waits until servers serve again.
     pub async fn heal(mut self, lasted: Duration, patient: bool) -> Evidence {
-        if let Guard::Servers(struck) = &mut self.guard {
-            struck.heal(patient).await;
+        match &mut self.guard {
+            Guard::Servers(struck) => struck.heal(patient).await,
+            Guard::Promoted(promotion) => promotion.heal(patient).await,
+            _ => {}
         }
         self.evidence(lasted)
     }
@@ -67,6 +88,7 @@ impl Open {
                 ..Evidence::default()
             },
             Guard::Servers(struck) => struck.evidence(lasted),
+            Guard::Promoted(promotion) => promotion.evidence(),
         }
     }
 
@@ -74,6 +96,7 @@ impl Open {
     pub fn links(&self) -> Vec<String> {
         match &self.guard {
             Guard::Links(hold) => hold.names(),
+            Guard::Promoted(promotion) => promotion.links(),
             _ => Vec::new(),
         }
     }
@@ -158,6 +181,20 @@ async fn servers(blow: ServerBlow, field: &Field, target: &Target) -> Open {
     let struck = Struck::strike(blow, field.clone(), servers.clone()).await;
     Open {
         guard: Guard::Servers(struck),
+        clients: Vec::new(),
+        servers,
+    }
+}
+
+fn between(rift: &Rift, number: u32, field: &Field, target: &Target) -> Open {
+    let servers = match target {
+        Target::Server(server) => vec![*server],
+        Target::Servers(servers) => servers.clone(),
+        _ => unreachable!("a rift is around servers"),
+    };
+    let layers = rift::layers(rift, &servers, field);
+    Open {
+        guard: Guard::Links(Hold::put_each(layers, number, rift.reset_on_heal)),
         clients: Vec::new(),
         servers,
     }

@@ -100,9 +100,11 @@ impl Struck {
         self.servers.iter().map(order).collect()
     }
 
-    /// Leads the links to where the server serves now: a container may come back with another address.
-    fn redirect(&self, server: u32) {
-        let address = self.field.servers.address(server);
+    /// Leads the links to where the node serves now, if clients are led to it: a container may come back with another
+    /// address.
+    fn redirect(&self, node: u32) {
+        let Some(server) = self.field.servers.places().server_of(node) else { return };
+        let address = self.field.servers.address(node);
         for (_, link) in self.field.links.iter().filter(|((_, to), _)| *to == server) {
             link.redirect(address);
         }

@@ -212,8 +212,9 @@ impl<'a> Lane<'a> {
     }
 
     async fn write(&mut self, bytes: &[u8]) -> Result<(), Broken> {
-        self.to.write_all(bytes).await.map_err(|_| Broken::Peer)?;
+        // counted first: who has received a byte finds it counted
         count(&self.shared.stats.bytes, bytes.len() as u64);
+        self.to.write_all(bytes).await.map_err(|_| Broken::Peer)?;
         let budget = self.shared.budget.load(Relaxed);
         if budget == u64::MAX {
             return Ok(());

@@ -217,12 +217,9 @@ impl Connection {
 
     /// Carries a connection that was made, until it ends.
     pub(super) async fn pass(mut self, client: TcpStream, server: TcpStream) {
-        count(&self.stats.connections, 1);
         let budget = AtomicU64::new(u64::MAX);
         let mut rng = ChaCha8Rng::seed_from_u64(self.seed);
-        if self.carry(client, server, self.epoch, &budget, &mut rng).await {
-            count(&self.stats.resets, 1);
-        }
+        self.carry(client, server, self.epoch, &budget, &mut rng).await;
     }
 
     /// Waits until a connect can get through, and makes it to where the link leads.
@@ -249,6 +246,8 @@ impl Connection {
         let no_way = match timeout(DIAL, TcpStream::connect(upstream)).await {
             Ok(Ok(server)) => {
                 let _ = server.set_nodelay(true);
+                // before anybody is told
+                count(&self.stats.connections, 1);
                 return Ok(server);
             }
             Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => NoWay::Refused,
@@ -258,7 +257,7 @@ impl Connection {
         Err(no_way)
     }
 
-    /// Carries both directions until they end. Returns whether the link itself broke the connection.
+    /// Carries both directions until they end.
     async fn carry(
         &mut self,
         mut client: TcpStream,
@@ -266,7 +265,7 @@ impl Connection {
         epoch: u64,
         budget: &AtomicU64,
         rng: &mut ChaCha8Rng,
-    ) -> bool {
+    ) {
         let shared = Shared {
             stats: &self.stats,
             budget,
@@ -298,11 +297,14 @@ impl Connection {
                 () = cut(self.state.clone(), epoch, budget, rng) => Err(Broken::Cut),
             }
         };
+        if matches!(ended, Err(Broken::Cut)) {
+            // before the sockets close: who sees the reset finds it counted
+            count(&self.stats.resets, 1);
+        }
         if ended.is_err() {
             reset(&client);
             reset(&server);
         }
-        matches!(ended, Err(Broken::Cut))
     }
 }
 

@@ -149,6 +149,7 @@ fn left_its_trace(fault: &str, evidence: &Evidence) -> bool {
         "partition" => counts.held_bytes + counts.held_connects > 0,
         "latency" | "slow" => counts.delayed_bytes > 0,
         "reset" | "flaky" => counts.resets > 0,
+        "failover" => evidence.servers_promoted > 0,
         _ => evidence.touched(),
     }
 }
@@ -192,6 +193,7 @@ fn in_words(windows: &[Bitten]) -> String {
         (sum(|window| window.evidence.clients_killed), "client", " killed"),
         (sum(|window| window.evidence.servers_paused), "server", " paused"),
         (sum(|window| window.evidence.servers_killed), "server", " killed"),
+        (sum(|window| window.evidence.servers_promoted), "replica", " promoted"),
         (sum(|window| window.expired), "grant", " expired on the servers"),
         (sum(|window| window.locks_lost), "holder", " told of a loss"),
         (sum(|window| window.acquires), "acquire", " while a fault was on"),

@@ -7,3 +7,4 @@ mod faults;
 mod foreign;
 mod locks;
 mod processes;
+mod rifts;

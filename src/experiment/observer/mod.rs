@@ -5,10 +5,13 @@
 
 mod etcd;
 mod queue;
+mod quorum;
 mod redis;
 mod resp;
+mod wire;
 mod zk;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -48,6 +51,10 @@ pub async fn start(backend: Backend, addresses: Addresses, stage: Arc<Stage>) ->
         }
         Backend::Etcd => {
             let observer = etcd::Etcd::connect(addresses).await?;
+            tokio::spawn(observer.run(sight))
+        }
+        Backend::Redis if addresses.borrow().served().len() > 1 => {
+            let observer = quorum::Quorum::connect(addresses).await?;
             tokio::spawn(observer.run(sight))
         }
         Backend::Redis => {
@@ -134,6 +141,11 @@ impl Sight {
                 }
             }
         }
+    }
+
+    /// The observer watches the server at this address from now on.
+    fn looks_at(&self, address: SocketAddr) {
+        self.stage.observed.send_replace(Some(address));
     }
 
     async fn lost_its_connection(&self) {

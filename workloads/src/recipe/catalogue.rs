@@ -14,6 +14,7 @@ const ZK: Recipe = Recipe {
     wakes: Wakes::Notified,
     tokens: true,
     fifo: true,
+    servers: None,
     interval: Duration::ZERO,
     open: Open::Zk(zk::predecessor_watch::open),
 };
@@ -166,6 +167,7 @@ pub const RECIPES: &[Recipe] = &[
     Recipe {
         name: "redlock",
         summary: "SET NX PX on a majority of independent masters",
+        servers: Some(redis::redlock::MASTERS),
         open: Open::Redis(redis::redlock::open),
         ..REDIS
     },

@@ -23,6 +23,9 @@ images: ## server images from Debian packages, for machines that reach no regist
 test: servers ## every test, on real servers of all three backends, on every runtime that this machine has
 	@scripts/test
 
+nightly: build servers ## the truth table, every lock under every fault (half an hour; ARGS="--jobs 2", "--filter redis")
+	target/release/harness suite tests/suites/truth-table.toml $(ARGS)
+
 bench: ## what things cost: proxy, recording, checkers; beside a peer or a limit
 	@scripts/provide redis
 	@scripts/bench
@@ -34,4 +37,4 @@ lint: ## what `test` wants of the code's form
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 
-.PHONY: help build run servers images test bench fmt lint
+.PHONY: help build run servers images test nightly bench fmt lint

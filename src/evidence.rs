@@ -51,6 +51,12 @@ pub struct Evidence {
     /// Servers that served again after that, by the heal.
     #[serde(default, skip_serializing_if = "is_none")]
     pub servers_back: u64,
+    /// Wall clocks that were stepped.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub clocks_stepped: u64,
+    /// How often somebody read such a clock meanwhile.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub clock_readings: u64,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the serializer gives a reference")]
@@ -92,7 +98,8 @@ impl Evidence {
     /// Whether the fault left a trace.
     pub fn touched(&self) -> bool {
         let paused = self.clients_stopped + self.servers_paused > 0 && self.stopped_ms > 0;
-        self.counts.touched() || paused || self.clients_killed + self.servers_killed + self.servers_promoted > 0
+        let killed = self.clients_killed + self.servers_killed + self.servers_promoted > 0;
+        self.counts.touched() || paused || killed || self.clock_readings > 0
     }
 
     /// `3 links, 310 KiB held back, 2 connections reset`
@@ -111,6 +118,8 @@ impl Evidence {
             (self.servers_killed, "servers killed"),
             (self.servers_promoted, "replica promoted"),
             (self.servers_back, "servers back"),
+            (self.clocks_stepped, "clocks stepped"),
+            (self.clock_readings, "readings of a stepped clock"),
         ];
         let mut words: Vec<String> = parts
             .iter()

@@ -54,3 +54,7 @@ pub const MIN_LEASE: Duration = Duration::from_millis(500);
 pub const MAX_LEASE: Duration = Duration::from_secs(600);
 /// Longer runs are made of several.
 pub const MAX_TIME: Duration = Duration::from_secs(24 * 3600);
+/// Time for a row of a suite to end beyond its own: servers start and stop, a long history is checked.
+pub const ROW_OVERTIME: Duration = Duration::from_secs(240);
+/// Lines of a row's log that the suite repeats when it has nothing better to say.
+pub const SUITE_LOG_TAIL: usize = 3;

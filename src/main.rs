@@ -2,13 +2,11 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
-use harness::cli::{self, args::Cli};
+use harness::cli;
 use harness::exit::Exit;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    let exit = std::panic::catch_unwind(|| cli::dispatch(cli)).unwrap_or_else(|_| {
+    let exit = std::panic::catch_unwind(cli::main).unwrap_or_else(|_| {
         eprintln!("this is a bug in harness: please report the lines above");
         Exit::Bug
     });

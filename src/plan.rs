@@ -4,12 +4,13 @@
 
 use std::time::Duration;
 
+use harness_workloads::Backend;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::{Serialize, Serializer};
 
 use crate::config::{Config, FaultRequest};
-use crate::faults::{Means, Shape, Strike, fault_named};
+use crate::faults::{Means, Shape, Strike, Target, fault_named};
 
 /// How long each phase lasts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -69,6 +70,14 @@ pub enum PlanError {
     Argument(String),
 }
 
+impl Plan {
+    /// Whether any window steps a wall clock, so that processes must be given clocks that can be.
+    pub fn steps_clocks(&self) -> bool {
+        let mut windows = self.windows.iter();
+        windows.any(|window| matches!(window.strike.means, Means::Clock(_)))
+    }
+}
+
 fn milliseconds<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_u64(duration.as_millis() as u64)
 }
@@ -77,9 +86,15 @@ fn in_words<S: Serializer>(strike: &Strike, serializer: S) -> Result<S::Ok, S::E
     serde_json::json!({ "target": strike.target, "title": strike.title, "heal": strike.heal() }).serialize(serializer)
 }
 
+/// Long enough that its lease runs out, that another gets the lock, and that one who goes on for a whole lease after that
+/// is told from one who was just about to stop.
+fn struck_holder_works(config: &Config) -> Duration {
+    config.lease * 2 + Duration::from_secs(1)
+}
+
 /// Draws the plan of `config`.
 pub fn plan(config: &Config) -> Result<Plan, PlanError> {
-    let struck_holder_works = config.lease * 2 + Duration::from_secs(1);
+    let struck_holder_works = struck_holder_works(config);
     let mut rng = ChaCha8Rng::seed_from_u64(config.seed);
     let mut phases = phases(config);
     let windows = if config.faults.is_empty() {
@@ -126,12 +141,15 @@ fn phases(config: &Config) -> Phases {
     }
 }
 
-/// How long a window lasts: longer than the lease, and than a struck holder works, so that it hurts.
+/// How long a window lasts: longer than the lease, and than a struck holder works, so that its release is struck too. A lock
+/// that speaks to its store only to take and to give back would else never meet the fault.
 fn draw_length(config: &Config, rng: &mut ChaCha8Rng) -> Duration {
-    let drawn = rng.random_range(2.0..2.5);
-    config
-        .window
-        .unwrap_or_else(|| config.lease.mul_f64(drawn) + Duration::from_millis(500))
+    let drawn = config.lease.mul_f64(rng.random_range(0.0..0.5));
+    config.window.unwrap_or_else(|| shortest_window(config) + drawn)
+}
+
+fn shortest_window(config: &Config) -> Duration {
+    struck_holder_works(config) + Duration::from_millis(500)
 }
 
 fn draw_gap(config: &Config, rng: &mut ChaCha8Rng) -> Duration {
@@ -164,10 +182,9 @@ fn windows(config: &Config, phases: &Phases, rng: &mut ChaCha8Rng) -> Result<Vec
         }
         start += length + draw_gap(config, rng);
     }
+    refuse_clocks(config, &windows)?;
     if windows.is_empty() {
-        let window = config
-            .window
-            .unwrap_or(config.lease.mul_f64(2.5) + Duration::from_millis(500));
+        let window = config.window.unwrap_or(shortest_window(config) + config.lease / 2);
         let others = config.time.saturating_sub(phases.faults);
         let needed = (others + window).max(window * 3 / 2) + Duration::from_secs(1);
         return Err(PlanError::TooShort {
@@ -177,6 +194,21 @@ fn windows(config: &Config, phases: &Phases, rng: &mut ChaCha8Rng) -> Result<Vec
         });
     }
     Ok(windows)
+}
+
+/// Wall clocks that cannot be stepped.
+fn refuse_clocks(config: &Config, windows: &[Window]) -> Result<(), PlanError> {
+    let mut stepped = windows
+        .iter()
+        .filter(|window| matches!(window.strike.means, Means::Clock(_)));
+    let of_a_server = stepped.any(|window| matches!(window.strike.target, Target::Server(_)));
+    if of_a_server && config.backend != Backend::Redis {
+        return Err(PlanError::Argument(format!(
+            "clock=server: the servers of {} count by no wall clock that can be stepped; those of redis do",
+            config.backend
+        )));
+    }
+    Ok(())
 }
 
 fn window(
@@ -237,6 +269,7 @@ mod tests {
             prop_assert!(!plan.windows.is_empty());
             for window in &plan.windows {
                 prop_assert!(window.length > config.lease);
+                prop_assert!(window.length >= plan.struck_holder_works + Duration::from_millis(500));
                 prop_assert!(window.start + window.length <= plan.phases.faults);
             }
             for pair in plan.windows.windows(2) {
@@ -251,7 +284,7 @@ mod tests {
     fn the_first_partition_strikes_the_holder() {
         for seed in 0..20 {
             let plan = plan(&config(seed, 60, 2000, &["partition"])).unwrap();
-            assert_eq!(plan.windows[0].strike.target, crate::faults::Target::Holder);
+            assert_eq!(plan.windows[0].strike.target, Target::Holder);
         }
     }
 
@@ -262,6 +295,16 @@ mod tests {
             panic!("8s must be too short")
         };
         assert!(plan(&Config { time: needed, ..short }).is_ok());
+    }
+
+    #[test]
+    fn only_the_clock_of_a_redis_server_can_be_stepped() {
+        let mut config = config(1, 60, 2000, &["clock"]);
+        assert!(plan(&config).unwrap().steps_clocks());
+        config.faults[0].argument = Some("server".into());
+        assert!(plan(&config).unwrap_err().to_string().contains("redis"));
+        config.backend = Backend::Redis;
+        assert!(plan(&config).is_ok());
     }
 
     #[test]

@@ -1,12 +1,17 @@
 //! `results/`: one folder a run, written first and kept. Names, `latest`, and finding a run by what a user types.
 
+mod retention;
+
+use std::collections::BTreeMap;
 use std::fs;
-use std::io;
+use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 use time::macros::format_description;
+
+pub use retention::{only_ours, prune};
 
 /// The file that says what a run is; a folder with it is a run.
 const RUN_FILE: &str = "run.json";
@@ -41,6 +46,12 @@ pub struct RunInfo {
     pub runtime: String,
     pub runtime_why: String,
     pub image: Option<String>,
+    /// What the image's name meant when the run was made: its digest.
+    #[serde(default)]
+    pub image_digest: Option<String>,
+    /// The machine: `linux x86_64, 2 cores`.
+    #[serde(default)]
+    pub machine: String,
     pub recipe: String,
     pub attitude: Option<String>,
     pub fault: String,
@@ -55,6 +66,9 @@ pub struct RunInfo {
     pub each: Option<u32>,
     /// The words that make the same plan again.
     pub again: Vec<String>,
+    /// The words that were typed.
+    #[serde(default)]
+    pub argv: Vec<String>,
     pub error: Option<String>,
 }
 
@@ -72,6 +86,8 @@ pub struct Stored {
 pub enum StoreError {
     #[error("could not write {}: {source}", path.display())]
     Write { path: PathBuf, source: io::Error },
+    #[error("could not remove {}: {source}", path.display())]
+    Remove { path: PathBuf, source: io::Error },
     #[error("there is no run or history `{wanted}`{}", if known.is_empty() { String::new() } else { format!("\nhint: the latest runs are\n  {}", known.join("\n  ")) })]
     Unknown { wanted: String, known: Vec<String> },
     #[error("`{wanted}` is the beginning of {} runs:\n  {}", names.len(), names.join("\n  "))]
@@ -125,15 +141,40 @@ pub fn point_latest(results: &Path, run: &str) -> Result<(), StoreError> {
 
 /// Writes a file as JSON: whole or not at all.
 pub fn write_json(path: &Path, value: &impl Serialize) -> Result<(), StoreError> {
+    let text = serde_json::to_string_pretty(value).expect("what is stored is plain data");
+    write_text(path, &(text + "\n"))
+}
+
+/// Writes a file: whole or not at all.
+pub fn write_text(path: &Path, text: &str) -> Result<(), StoreError> {
     let failed = |source| StoreError::Write {
         path: path.to_owned(),
         source,
     };
-    let mut text = serde_json::to_string_pretty(value).expect("what is stored is plain data");
-    text.push('\n');
-    let fresh = path.with_extension("json.new");
+    let mut fresh = path.as_os_str().to_owned();
+    fresh.push(".new");
     fs::write(&fresh, text).map_err(failed)?;
     fs::rename(&fresh, path).map_err(failed)
+}
+
+/// The lines of a history of ours by the index of their event, for the wanted indices, which ascend. An event of index `i`
+/// stands on line `i + 1`; a file in which it does not is somebody else's, and has no such lines.
+pub fn lines(history: &Path, wanted: &[u64]) -> BTreeMap<u64, String> {
+    let Ok(file) = fs::File::open(history) else {
+        return BTreeMap::new();
+    };
+    let mut wanted = wanted.iter().copied().peekable();
+    let mut found = BTreeMap::new();
+    for (index, line) in (0_u64..).zip(BufReader::new(file).lines()) {
+        let Ok(line) = line else { break };
+        if wanted.peek().is_none() {
+            break;
+        }
+        if wanted.next_if_eq(&index).is_some() && line.contains(&format!("\"index\":{index},")) {
+            found.insert(index, line);
+        }
+    }
+    found
 }
 
 pub fn write_info(folder: &Path, info: &RunInfo) -> Result<(), StoreError> {
@@ -236,7 +277,8 @@ pub fn read_info(folder: &Path) -> Result<RunInfo, StoreError> {
 mod tests {
     use super::*;
 
-    fn a_run(results: &Path, name: &str) {
+    /// A run that came to its end.
+    pub(super) fn a_run(results: &Path, name: &str) {
         let (_, folder) = create(results, name).unwrap();
         let info = serde_json::json!({
             "schema": RUN_SCHEMA, "run": name, "status": "complete", "harness": "0", "started": "", "backend": "zk",

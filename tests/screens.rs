@@ -39,6 +39,8 @@ fn info() -> RunInfo {
         runtime: "docker".into(),
         runtime_why: "an engine answers and the image is there".into(),
         image: Some("zookeeper:3.9".into()),
+        image_digest: Some("sha256:0e1f".into()),
+        machine: "linux x86_64, 2 cores".into(),
         recipe: "zk-predecessor-watch".into(),
         attitude: Some("naive".into()),
         fault: "partition".into(),
@@ -50,6 +52,7 @@ fn info() -> RunInfo {
         windows: 0,
         each: None,
         again: words.split(' ').map(str::to_owned).collect(),
+        argv: words.split(' ').map(str::to_owned).collect(),
         error: None,
     }
 }
@@ -70,6 +73,7 @@ fn diagnosis(name: &str, info: Option<RunInfo>) -> Diagnosis {
         Known {
             info,
             path: format!("results/{name}"),
+            page: None,
             check_ns: 4_000_000,
         },
     )

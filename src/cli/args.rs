@@ -3,12 +3,15 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use harness_checkers::Model;
 use harness_workloads::{Backend, Holder};
 
 use crate::config::{FaultRequest, NO_FAULT};
 use crate::faults::{FAULTS, parse_duration};
+use crate::report::FORMATS;
+use crate::suite::Shard;
 
 /// Chaos and linearizability tests for distributed locks.
 #[derive(Debug, Parser)]
@@ -35,11 +38,17 @@ pub enum ColorWhen {
 pub enum Command {
     /// One experiment on real servers, and its verdict.
     Run(Box<RunArgs>),
+    /// Experiments in rows, each with the verdict to expect; one table and one exit code.
+    Suite(SuiteArgs),
     /// Decides again from a stored run, or from a history of anybody's.
     Check(CheckArgs),
+    /// Tells a stored run again: as a page, for CI servers, for job summaries, as JSON, on the terminal.
+    Report(ReportArgs),
+    /// What is new in a run, what is still there, and what is gone, beside another one.
+    Compare(CompareArgs),
     /// Writes a history for other tools.
     Export(ExportArgs),
-    /// Lists backends, recipes, faults, checkers or runs.
+    /// Lists backends, recipes, faults, checkers, report formats or runs.
     List(ListArgs),
     /// What a property means, why it breaks, how to tell the causes apart and how to mend them.
     Explain {
@@ -54,9 +63,53 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Completions for a shell, on stdout.
+    Completions { shell: clap_complete::Shell },
+    /// Manual pages: one on stdout, or all into a folder.
+    Man {
+        /// The command whose page is wanted. [default: harness itself]
+        command: Option<String>,
+        /// Write the pages of all commands into this folder.
+        #[arg(long, value_name = "DIR", conflicts_with = "command")]
+        output: Option<PathBuf>,
+    },
     /// A lock client behind the client protocol, on stdin and stdout. `run` starts these itself.
     #[command(hide = true)]
     Client(ClientArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct SuiteArgs {
+    /// The suite: a TOML file of rows.
+    #[arg(required_unless_present = "merge")]
+    pub file: Option<PathBuf>,
+    /// Only this part of the rows: `1/3` to `3/3`. Which rows that are depends on their names alone.
+    #[arg(long, value_name = "M/N", value_parser = Shard::read)]
+    pub shard: Option<Shard>,
+    /// Joins the records of shards, found in these folders or below them, into one.
+    #[arg(long, value_name = "DIR", num_args = 1.., conflicts_with_all = ["file", "shard", "filter", "set", "jobs", "retries", "dry_run"])]
+    pub merge: Vec<PathBuf>,
+    /// Only rows whose name has this text in it; several are alternatives.
+    #[arg(long, value_name = "TEXT")]
+    pub filter: Vec<String>,
+    /// Sets an option of `harness run` in every row: `--set runtime=docker`.
+    #[arg(long, value_name = "OPTION=VALUE")]
+    pub set: Vec<String>,
+    /// Rows that run at the same time.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub jobs: u32,
+    /// How often a run that proves nothing is made again, in place of what the file says.
+    #[arg(long, value_name = "N")]
+    pub retries: Option<u32>,
+    /// Print the rows and do nothing.
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Print the record as JSON on stdout.
+    #[arg(long)]
+    pub json: bool,
+    /// Where runs are kept.
+    #[arg(long, default_value = "results")]
+    pub results: PathBuf,
 }
 
 #[derive(Debug, Args)]
@@ -73,6 +126,40 @@ pub struct CheckArgs {
     /// Write the order that proves a linearizable history to this file, as JSON.
     #[arg(long, value_name = "FILE")]
     pub certificate: Option<PathBuf>,
+    /// Where runs are kept.
+    #[arg(long, default_value = "results")]
+    pub results: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub struct ReportArgs {
+    /// A run (`latest`, its folder, or the beginning of its name), or the path of a history.
+    #[arg(required_unless_present = "schema")]
+    pub wanted: Option<String>,
+    /// Print it in this format. [default: write the files of all formats into the run's folder]
+    #[arg(long, value_parser = PossibleValuesParser::new(FORMATS.iter().map(|format| format.name)))]
+    pub format: Option<String>,
+    /// Where to write. [default: stdout]
+    #[arg(long, short, requires = "format")]
+    pub output: Option<PathBuf>,
+    /// Print the JSON schema of `verdict.json` and of everything that `--json` prints.
+    #[arg(long, conflicts_with_all = ["wanted", "format"])]
+    pub schema: bool,
+    #[command(flatten)]
+    pub read: ReadArgs,
+    /// Where runs are kept.
+    #[arg(long, default_value = "results")]
+    pub results: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub struct CompareArgs {
+    /// The earlier run: `latest`, its folder, or the beginning of its name.
+    pub before: String,
+    /// The later one.
+    pub after: String,
+    #[arg(long)]
+    pub json: bool,
     /// Where runs are kept.
     #[arg(long, default_value = "results")]
     pub results: PathBuf,
@@ -124,6 +211,7 @@ pub enum ListWhat {
     Recipes,
     Faults,
     Checkers,
+    Reports,
     Exits,
     Runs,
 }
@@ -227,6 +315,24 @@ pub struct RunArgs {
     /// Stop repeating as soon as a run ends like this.
     #[arg(long, value_enum)]
     pub until: Option<Until>,
+    /// Take also what this profile of the configuration file sets.
+    #[arg(long, value_name = "NAME")]
+    pub profile: Option<String>,
+    /// The configuration file. [default: `harness.toml` of this folder, or of the nearest above that has one]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Take nothing from a configuration file or the environment.
+    #[arg(long, conflicts_with_all = ["profile", "config"])]
+    pub no_config: bool,
+    /// Print every option with its value and where that comes from, and do nothing.
+    #[arg(long)]
+    pub show_config: bool,
+    /// Whether anything was taken from a configuration file or the environment.
+    #[arg(skip)]
+    pub layered: bool,
+    /// Passing runs that are kept in the results folder; older ones are removed. Runs that did not pass all stay.
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+    pub keep: u32,
     /// Print the plan and do nothing.
     #[arg(long)]
     pub dry_run: bool,

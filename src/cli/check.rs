@@ -43,6 +43,7 @@ pub fn check(args: &CheckArgs, look: Look) -> Exit {
 /// What was decided, and its proof where one was asked for.
 pub struct Examined {
     pub diagnosis: Diagnosis,
+    pub history: History,
     pub certificates: Vec<Certificate>,
 }
 
@@ -50,18 +51,25 @@ pub struct Examined {
 pub fn examine(stored: &Stored, read: &ReadOptions, options: &Options) -> Result<Examined, ReadError> {
     let started = Instant::now();
     let history = History::open(&stored.history, read)?;
+    Ok(examine_this(stored, history, options, started))
+}
+
+/// Decides from a history that was read since `started`.
+pub fn examine_this(stored: &Stored, history: History, options: &Options, started: Instant) -> Examined {
     let mut findings = decide(&history, options);
     let certificates = std::mem::take(&mut findings.certificates);
     let path = stored.folder.as_ref().unwrap_or(&stored.history).display().to_string();
     let known = Known {
         info: stored.info.clone(),
+        page: super::report::page_of(stored),
         path,
         check_ns: started.elapsed().as_nanos() as u64,
     };
-    Ok(Examined {
+    Examined {
         diagnosis: diagnose(&history, findings, known),
+        history,
         certificates,
-    })
+    }
 }
 
 /// Prints a diagnosis on stdout.

@@ -10,6 +10,7 @@ use crate::cluster::SERVERS;
 use crate::config::NO_FAULT;
 use crate::exit::Exit;
 use crate::faults::FAULTS;
+use crate::report::{FORMATS, Format};
 use crate::store;
 
 /// One thing: its name, one line about it, and what a program wants to know.
@@ -25,6 +26,7 @@ pub fn list(args: &ListArgs) -> Exit {
         ListWhat::Recipes => recipes(),
         ListWhat::Faults => faults(),
         ListWhat::Checkers => checkers(),
+        ListWhat::Reports => reports(),
         ListWhat::Exits => exits(),
         ListWhat::Runs => runs(args),
     };
@@ -79,6 +81,7 @@ fn recipes() -> Vec<Row> {
             },
             "tokens": recipe.tokens,
             "fifo": recipe.fifo,
+            "lease": recipe.lease,
         }),
     };
     RECIPES.iter().map(row).collect()
@@ -108,6 +111,18 @@ fn checkers() -> Vec<Row> {
         facts: json!({ "property": property.name() }),
     };
     Property::ALL.into_iter().map(row).collect()
+}
+
+fn reports() -> Vec<Row> {
+    let row = |format: &Format| Row {
+        name: format.name.to_owned(),
+        about: match format.file {
+            Some(file) => format!("{}; {file}", format.about),
+            None => format.about.to_owned(),
+        },
+        facts: json!({ "file": format.file }),
+    };
+    FORMATS.iter().map(row).collect()
 }
 
 fn exits() -> Vec<Row> {

@@ -210,6 +210,10 @@ impl RunArgs {
         if self.recipe.reentrant {
             words.push("--reentrant".into());
         }
+        if self.layered || self.no_config {
+            // the words are all of it, whatever stands in files by then
+            words.push("--no-config".into());
+        }
         words
     }
 

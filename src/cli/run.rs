@@ -3,21 +3,21 @@
 use std::hash::{BuildHasher, Hasher};
 use std::io::IsTerminal;
 use std::path::PathBuf;
-use std::process::exit;
 use std::time::Duration;
 
 use harness_checkers::{Options, ReadOptions};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use tokio::runtime::Runtime;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::args::{ColorWhen, RunArgs, Until};
 use super::check::{examine, exit_of, show};
+use super::github::Github;
+use super::interrupt::interrupted;
 use super::stdout::{print, print_json};
-use super::{complain, look};
+use super::{complain, look, report};
 use crate::cluster::{Choice, Chosen, choose, server_of};
 use crate::config::Config;
 use crate::event::{Event, Progress};
@@ -201,7 +201,8 @@ async fn real(
         Ok(choice) => choice,
         Err(error) => return complain(Exit::Environment, error),
     };
-    let (run, folder, mut info) = match begin(args, config, plan, &choice) {
+    let digest = choice.chosen.digest().await;
+    let (run, folder, mut info) = match begin(args, config, plan, &choice, digest) {
         Ok(begun) => begun,
         Err(error) => return complain(Exit::Environment, error),
     };
@@ -212,16 +213,22 @@ async fn real(
         (false, true) => Show::Live,
         (false, false) => Show::Plain,
     };
-    let showing = tokio::spawn(ui::show(events, how, look(color, terminal)));
+    let folder = Folder(folder);
+    let github = Github::noticed();
+    let title = title(config, None, Some(&choice));
+    if let Some(github) = github.as_ref().filter(|_| !args.quiet) {
+        github.begin(&title);
+    }
+    let log = report::Log::of(&folder.0);
+    let showing = tokio::spawn(ui::show(events, how, look(color, terminal), log.clone()));
     progress.send(Event::Begin {
-        title: title(config, None, Some(&choice)),
+        title,
         plan: plan_in_words(config, plan),
     });
     progress.send(Event::Chosen {
         name: choice.chosen.name(),
         why: choice.why.clone(),
     });
-    let folder = Folder(folder);
     let setting = Setting {
         config,
         plan,
@@ -240,6 +247,9 @@ async fn real(
     progress.send(Event::End);
     // a terminal that takes no more must not keep the verdict back
     let _ = timeout(LAST_WORDS, showing).await;
+    if let Some(github) = github.as_ref().filter(|_| !args.quiet) {
+        github.end();
+    }
     info.version = version;
     info.status = match (&error, interrupted) {
         (Some(_), _) => Status::Failed,
@@ -247,7 +257,7 @@ async fn real(
         (None, false) => Status::Complete,
     };
     info.error = error.as_ref().map(ToString::to_string);
-    let exit = judge(&folder, info, args, color);
+    let exit = judge(&folder, info, args, color, log, github.as_ref());
     teardown.run().await;
     match error {
         Some(error) => complain(exit.and(exit_of_error(&error)), error),
@@ -272,6 +282,7 @@ fn begin(
     config: &Config,
     plan: &Plan,
     choice: &Choice,
+    image_digest: Option<String>,
 ) -> Result<(String, PathBuf, RunInfo), store::StoreError> {
     let seed4: String = config.seed_text().chars().take(4).collect();
     let name = format!(
@@ -299,6 +310,8 @@ fn begin(
             Chosen::Docker { image } => Some(image.clone()),
             Chosen::Local => None,
         },
+        image_digest,
+        machine: machine(),
         recipe: config.recipe_name().to_owned(),
         attitude: config.attitude().map(str::to_owned),
         fault: config.fault_text(),
@@ -310,6 +323,7 @@ fn begin(
         windows: plan.windows.len() as u32,
         each: config.each,
         again: args.again(config),
+        argv: std::env::args().collect(),
         error: None,
     };
     store::write_info(&folder, &info)?;
@@ -318,56 +332,58 @@ fn begin(
     Ok((run, folder, info))
 }
 
-/// Exactly what `harness check` does, on the file that was just written.
-fn judge(folder: &Folder, info: RunInfo, args: &RunArgs, color: ColorWhen) -> Exit {
+/// The machine, as far as it matters to timing.
+fn machine() -> String {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let (system, kind) = (std::env::consts::OS, std::env::consts::ARCH);
+    format!("{system} {kind}, {cores} core{}", if cores == 1 { "" } else { "s" })
+}
+
+/// Exactly what `harness check` does, on the file that was just written; and the files that tell of it.
+fn judge(
+    folder: &Folder,
+    info: RunInfo,
+    args: &RunArgs,
+    color: ColorWhen,
+    mut log: report::Log,
+    github: Option<&Github>,
+) -> Exit {
     let told = match store::write_info(&folder.0, &info) {
         Ok(()) => Exit::Holds,
         Err(error) => complain(Exit::Environment, error),
     };
-    if !folder.history().is_file() {
-        return if info.status == Status::Interrupted {
-            Exit::Interrupted
-        } else {
-            Exit::Environment
-        };
-    }
+    let interrupted = info.status == Status::Interrupted;
     let stored = Stored {
         folder: Some(folder.0.clone()),
         history: folder.history(),
         info: Some(info),
     };
-    let diagnosis = match examine(&stored, &ReadOptions::default(), &Options::default()) {
-        Ok(examined) => examined.diagnosis,
-        Err(error) => return complain(Exit::Bug, format!("{}: {error}", stored.history.display())),
-    };
-    let written = store::write_json(&folder.0.join("verdict.json"), &diagnosis);
-    show(&diagnosis, args.json, look(color, std::io::stdout().is_terminal()));
-    match written {
-        Ok(()) => exit_of(&diagnosis).and(told),
-        Err(error) => complain(exit_of(&diagnosis).and(Exit::Environment), error),
-    }
-}
-
-/// Turns `true` at the first Ctrl-C, SIGTERM or closed terminal; a second one ends the process at once.
-fn interrupted() -> watch::Receiver<bool> {
-    let (sender, receiver) = watch::channel(false);
-    tokio::spawn(async move {
-        let handler = |kind| signal(kind).expect("a handler for a signal can be installed");
-        let mut terminate = handler(SignalKind::terminate());
-        let mut hang_up = handler(SignalKind::hangup());
-        for wanted in 1.. {
-            tokio::select! {
-                _ = tokio::signal::ctrl_c() => {}
-                _ = terminate.recv() => {}
-                _ = hang_up.recv() => {}
-            }
-            if wanted > 1 {
-                eprintln!("killed; `harness doctor --clean` removes what may be left");
-                exit(i32::from(Exit::Interrupted.code()));
-            }
-            eprintln!("interrupted: healing, stopping, and checking what there is; once more to kill");
-            sender.send_replace(true);
+    let began = stored.history.is_file();
+    let mut examined = if began {
+        match examine(&stored, &ReadOptions::default(), &Options::default()) {
+            Ok(examined) => examined,
+            Err(error) => return complain(Exit::Bug, format!("{}: {error}", stored.history.display())),
         }
-    });
-    receiver
+    } else {
+        report::examine_nothing(&stored)
+    };
+    let written = report::write(&stored, &mut examined).and_then(|_| report::tidy_up(&args.results, args.keep));
+    let diagnosis = examined.diagnosis;
+    log.verdict(&diagnosis);
+    if let Some(github) = github {
+        github.tell(&diagnosis);
+    }
+    let exit = match (began, interrupted) {
+        (true, _) => exit_of(&diagnosis),
+        (false, true) => Exit::Interrupted,
+        (false, false) => Exit::Environment,
+    };
+    // a run that never began has nothing to show but its error, which the caller says
+    if began {
+        show(&diagnosis, args.json, look(color, std::io::stdout().is_terminal()));
+    }
+    match written {
+        Ok(()) => exit.and(told),
+        Err(error) => complain(exit.and(Exit::Environment), error),
+    }
 }

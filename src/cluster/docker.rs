@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use testcontainers::bollard::Docker;
@@ -16,6 +16,7 @@ use testcontainers::bollard::query_parameters::{
     KillContainerOptionsBuilder, ListContainersOptionsBuilder, ListNetworksOptionsBuilder,
     RemoveContainerOptionsBuilder,
 };
+use testcontainers::core::Mount;
 use testcontainers::core::client::docker_client_instance;
 use testcontainers::core::logs::LogFrame;
 use testcontainers::runners::AsyncRunner;
@@ -27,6 +28,9 @@ use super::leftovers::{Identity, Leftover, OWNER_LABEL, RUN_LABEL};
 use super::server::{Member, Setup};
 use super::{ClusterError, Node, Spec};
 use crate::limits::{ENGINE, IMAGE_PULL};
+
+/// Where a container finds its wall clock.
+const CLOCKS: &str = "/harness-clocks";
 
 type Container = ContainerAsync<GenericImage>;
 
@@ -113,6 +117,12 @@ async fn start_one(
         });
     for (name, value) in given.env {
         request = request.with_env_var(name, value);
+    }
+    if let Some(clock) = spec.clocks.get(setup.me) {
+        request = request.with_mount(Mount::bind_mount(clock.folder().display().to_string(), CLOCKS));
+        for (name, value) in clock.environment(Path::new(CLOCKS)) {
+            request = request.with_env_var(name, value);
+        }
     }
     if !given.command.is_empty() {
         request = request.with_cmd(given.command);
@@ -306,6 +316,13 @@ pub async fn has_image(image: &str) -> bool {
         Ok(engine) => engine.inspect_image(image).await.is_ok(),
         Err(_) => false,
     }
+}
+
+/// What an image's name means now: the digest under which a registry has it, or the image's own where none does.
+pub async fn digest(image: &str) -> Option<String> {
+    let found = engine().await.ok()?.inspect_image(image).await.ok()?;
+    let in_registry = found.repo_digests.unwrap_or_default().into_iter().next();
+    in_registry.or(found.id)
 }
 
 /// Pulls an image. The error says why it could not.

@@ -98,6 +98,9 @@ async fn run(spec: &Spec, setup: &Setup, log: &Path) -> Result<Child, ClusterErr
     let errors = output.try_clone().map_err(|error| failed(error.to_string()))?;
     let mut command = Command::new(&launch.program);
     command.args(&launch.args).envs(launch.env).current_dir(&setup.data);
+    if let Some(clock) = spec.clocks.get(setup.me) {
+        command.envs(clock.environment(clock.folder()));
+    }
     command.stdin(Stdio::null()).stdout(output).stderr(errors);
     process::spawn(command)
         .await

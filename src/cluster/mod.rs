@@ -33,6 +33,7 @@ use tokio::sync::{Mutex as AsyncMutex, watch};
 use tokio::task::JoinHandle;
 
 use crate::limits::CLUSTER_READY;
+use crate::wall_clock::WallClock;
 
 /// What to start.
 #[derive(Clone)]
@@ -47,6 +48,8 @@ pub struct Spec {
     pub logs: PathBuf,
     /// The first port of local servers; free ports are looked for when it is not given.
     pub port_base: Option<u16>,
+    /// By server: the wall clock it is to have; empty where they all have the machine's.
+    pub clocks: Vec<Arc<WallClock>>,
     /// Leads what the servers send to each other through a proxy. With none, they dial each other themselves. Servers of
     /// a product that replicates are a master and its replicas with it, and strangers without.
     pub outlets: Option<Arc<dyn Outlets>>,

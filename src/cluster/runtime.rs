@@ -20,6 +20,22 @@ impl Chosen {
     }
 }
 
+impl Chosen {
+    /// What the image's name means now; images change under their names.
+    #[cfg(feature = "docker")]
+    pub async fn digest(&self) -> Option<String> {
+        match self {
+            Self::Docker { image } => super::docker::digest(image).await,
+            Self::Local => None,
+        }
+    }
+
+    #[cfg(not(feature = "docker"))]
+    pub async fn digest(&self) -> Option<String> {
+        None
+    }
+}
+
 /// The choice and its reason, in words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Choice {

@@ -80,6 +80,8 @@ pub struct Child {
 pub struct Start {
     pub program: String,
     pub args: Vec<String>,
+    /// Beside the environment that harness has.
+    pub env: Vec<(String, String)>,
 }
 
 impl Child {
@@ -97,6 +99,7 @@ impl Child {
         let mut command = Command::new(&start.program);
         command
             .args(&start.args)
+            .envs(start.env.iter().cloned())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(errors);
@@ -318,6 +321,7 @@ mod tests {
         let start = Start {
             program: "sh".into(),
             args: vec!["-c".into(), script.into()],
+            env: Vec::new(),
         };
         let (over, mut ended) = tokio::sync::mpsc::unbounded_channel();
         let on_news: OnNews = Arc::new(move |news| {

@@ -14,6 +14,7 @@ use super::child::{Child, ChildError, News, OnNews, Start};
 use super::stage::Stage;
 use crate::event::Event;
 use crate::limits::{CLIENT_CLOSE, CLIENT_OPEN, MAX_RESTARTS};
+use crate::wall_clock::WallClock;
 
 /// What a client must notice while it holds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -47,6 +48,7 @@ pub struct Seat {
     over: AtomicBool,
     /// Whether a fault killed its child: that is not the child's own doing.
     was_struck: AtomicBool,
+    wall_clock: Option<Arc<WallClock>>,
 }
 
 /// All clients of a run.
@@ -62,6 +64,8 @@ pub struct Muster {
     pub logs: PathBuf,
     /// By client: what it is told when it opens.
     pub opens: Vec<Open>,
+    /// By client: the wall clock that its process is to have; empty where they all have the machine's.
+    pub clocks: Vec<Arc<WallClock>>,
 }
 
 impl Crew {
@@ -76,8 +80,13 @@ impl Crew {
         let seat = |members: &[Arc<Client>]| {
             let who = format!("client c{}", members[0].number);
             let log = muster.logs.join(format!("c{}.log", members[0].number));
+            let wall_clock = muster.clocks.get(members[0].number as usize).cloned();
+            let mut start = muster.start.clone();
+            if let Some(clock) = &wall_clock {
+                start.env.extend(clock.environment(clock.folder()));
+            }
             Arc::new(Seat {
-                start: muster.start.clone(),
+                start,
                 log,
                 who,
                 members: members.to_vec(),
@@ -85,6 +94,7 @@ impl Crew {
                 restarts: AsyncMutex::new(0),
                 over: AtomicBool::new(false),
                 was_struck: AtomicBool::new(false),
+                wall_clock,
             })
         };
         Self {
@@ -168,6 +178,10 @@ impl Seat {
 
     pub fn hosts(&self, client: u32) -> bool {
         self.members.iter().any(|member| member.number == client)
+    }
+
+    pub fn wall_clock(&self) -> Option<Arc<WallClock>> {
+        self.wall_clock.clone()
     }
 
     /// A fault kills the child: its next start is not held against it.

@@ -7,6 +7,7 @@ use nix::sys::signal::Signal;
 use super::child::Child;
 use super::crew::{Crew, Seat};
 use crate::faults::{ClientProcess, Hosts};
+use crate::wall_clock::WallClock;
 
 /// The child that a seat had when it was aimed at; a later one is another process.
 struct Hosted {
@@ -40,6 +41,10 @@ impl ClientProcess for Hosted {
         self.child.go_on();
     }
 
+    fn wall_clock(&self) -> Option<Arc<WallClock>> {
+        self.seat.wall_clock()
+    }
+
     fn kill(&self) -> bool {
         self.seat.struck();
         self.child.signal(Signal::SIGKILL)
@@ -56,6 +61,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let start = Start {
             program: "sh".into(),
+            env: Vec::new(),
             args: vec!["-c".into(), r#"read x; echo '{"type":"ok","id":1}'; cat"#.into()],
         };
         let deaf: OnNews = Arc::new(|_: News| {});

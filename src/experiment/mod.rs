@@ -31,8 +31,10 @@ use crate::event::{Event, Progress};
 use crate::faults::{Field, Links};
 use crate::network::Proxy;
 use crate::plan::Plan;
+use crate::wall_clock::{Clocks, WallClock};
 use crew::{Crew, Muster};
 pub use outlets::Ways;
+use outset::WallClocks;
 use scene::Scene;
 use stage::Stage;
 
@@ -69,6 +71,11 @@ impl Folder {
     pub fn clients(&self) -> PathBuf {
         self.0.join("clients")
     }
+
+    /// Where wall clocks lie while the run lasts, if the plan steps any.
+    fn clocks(&self) -> PathBuf {
+        self.0.join("clocks")
+    }
 }
 
 /// What an experiment needs beside its plan.
@@ -101,6 +108,7 @@ pub struct Teardown {
     cluster: Option<Cluster>,
     links: Links,
     proxy: Option<Arc<Proxy>>,
+    clocks: Option<Clocks>,
 }
 
 impl std::fmt::Debug for Teardown {
@@ -118,7 +126,7 @@ impl Teardown {
         if let Some(cluster) = self.cluster {
             cluster.stop().await;
         }
-        drop((self.links, self.proxy));
+        drop((self.links, self.proxy, self.clocks));
     }
 }
 
@@ -130,8 +138,15 @@ pub async fn run(setting: Setting<'_>) -> Ended {
         error: None,
         teardown: Teardown::default(),
     };
+    let clocks = match outset::wall_clocks(&setting) {
+        Ok(clocks) => clocks,
+        Err(error) => {
+            ended.error = Some(error);
+            return ended;
+        }
+    };
     let mut interrupt = setting.interrupt.clone();
-    let mut preparing = std::pin::pin!(prepare(&setting));
+    let mut preparing = std::pin::pin!(prepare(&setting, &clocks.servers));
     let made = tokio::select! {
         made = &mut preparing => made,
         _ = interrupt.wait_for(|wanted| *wanted) => {
@@ -147,12 +162,13 @@ pub async fn run(setting: Setting<'_>) -> Ended {
             ended.teardown.proxy = Some(Arc::clone(&proxy));
             if !ended.interrupted {
                 let between = ways.map(|ways| ways.links()).unwrap_or_default();
-                let outcome = with_cluster(&setting, &cluster, (&proxy, between), &mut ended).await;
+                let outcome = with_cluster(&setting, &cluster, (&proxy, between), &clocks, &mut ended).await;
                 ended.error = outcome.err();
             }
             ended.teardown.cluster = Some(cluster);
         }
     }
+    ended.teardown.clocks = clocks.folder;
     ended
 }
 
@@ -164,7 +180,7 @@ struct Ground {
     cluster: Cluster,
 }
 
-async fn prepare(setting: &Setting<'_>) -> Result<Ground, ExperimentError> {
+async fn prepare(setting: &Setting<'_>, clocks: &[Arc<WallClock>]) -> Result<Ground, ExperimentError> {
     let config = setting.config;
     let proxy = Arc::new(Proxy::start().map_err(ExperimentError::Link)?);
     let ways = setting
@@ -184,6 +200,7 @@ async fn prepare(setting: &Setting<'_>) -> Result<Ground, ExperimentError> {
         logs: setting.folder.nodes(),
         port_base: config.port_base,
         outlets: ways.clone().map(|ways| ways as Arc<dyn Outlets>),
+        clocks: clocks.to_vec(),
     };
     let started = Instant::now();
     let cluster = Cluster::start(&spec, &setting.choice.chosen).await?;
@@ -215,6 +232,7 @@ async fn with_cluster(
     setting: &Setting<'_>,
     cluster: &Cluster,
     (proxy, between): (&Proxy, Links),
+    clocks: &WallClocks,
     ended: &mut Ended,
 ) -> Result<(), ExperimentError> {
     let config = setting.config;
@@ -234,6 +252,7 @@ async fn with_cluster(
         per_process: config.per_process,
         logs: setting.folder.clients(),
         opens,
+        clocks: clocks.clients.clone(),
     };
     let crew = Arc::new(Crew::new(muster));
     ended.teardown.crew = Some(Arc::clone(&crew));
@@ -243,6 +262,7 @@ async fn with_cluster(
         clients: crew.clone(),
         servers: cluster.hand(),
         observed: stage.observed.subscribe(),
+        server_clocks: clocks.servers.clone(),
     };
     let scene = Scene {
         setting,

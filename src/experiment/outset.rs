@@ -1,7 +1,10 @@
 //! What an experiment begins with, made from its configuration: links, what clients are told, how they are started, and
 //! the header of the history.
 
+use std::sync::Arc;
+
 use harness_checkers::history::event::{Bounds, FORMAT, Header, Promises, VERSION, Wakes};
+use harness_workloads::Backend;
 use harness_workloads::protocol::Open;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -13,6 +16,44 @@ use crate::cluster::Cluster;
 use crate::config::{Clients, Config};
 use crate::faults::Links;
 use crate::network::Proxy;
+use crate::wall_clock::{Clocks, WallClock};
+
+/// The wall clocks of a run whose plan steps some.
+#[derive(Default)]
+pub struct WallClocks {
+    /// Their folder, which goes with this.
+    pub folder: Option<Clocks>,
+    /// By client; those of one process share the first one's.
+    pub clients: Vec<Arc<WallClock>>,
+    pub servers: Vec<Arc<WallClock>>,
+}
+
+pub fn wall_clocks(setting: &Setting<'_>) -> Result<WallClocks, ExperimentError> {
+    if !setting.plan.steps_clocks() {
+        return Ok(WallClocks::default());
+    }
+    let path = setting.folder.clocks();
+    let failed = |error: std::io::Error| ExperimentError::Write {
+        path: path.clone(),
+        why: error.to_string(),
+    };
+    let folder = Clocks::lay_out(path.clone()).map_err(failed)?;
+    let make = |letter: char, number: u32| folder.clock(&format!("{letter}{number}"));
+    let clients: Result<Vec<_>, _> = (0..setting.config.clients).map(|number| make('c', number)).collect();
+    let clients = clients.map_err(failed)?;
+    // nobody else's servers can be given one
+    let reachable = match setting.config.backend {
+        Backend::Redis => setting.config.nodes + setting.plan.replicas,
+        _ => 0,
+    };
+    let servers: Result<Vec<_>, _> = (1..=reachable).map(|number| make('n', number)).collect();
+    let servers = servers.map_err(failed)?;
+    Ok(WallClocks {
+        folder: Some(folder),
+        clients,
+        servers,
+    })
+}
 
 /// The links of every client, to every server that clients are led to.
 pub fn links(config: &Config, cluster: &Cluster, proxy: &Proxy) -> Result<Links, ExperimentError> {
@@ -53,6 +94,7 @@ pub fn start(config: &Config) -> Start {
         Clients::Foreign(command) => Start {
             program: "sh".into(),
             args: vec!["-c".into(), command.clone()],
+            env: Vec::new(),
         },
         Clients::Recipe(options) => {
             let own = std::env::current_exe().map_or_else(|_| "harness".into(), |path| path.display().to_string());
@@ -64,7 +106,11 @@ pub fn start(config: &Config) -> Start {
             if options.reentrant {
                 args.push("--reentrant".to_owned());
             }
-            Start { program: own, args }
+            Start {
+                program: own,
+                args,
+                env: Vec::new(),
+            }
         }
     }
 }
@@ -81,6 +127,7 @@ pub fn header(setting: &Setting<'_>) -> Header {
             },
             fifo: options.recipe.fifo,
             tokens: options.recipe.tokens,
+            lease: Some(options.recipe.lease),
         },
     };
     let bounds = Bounds {

@@ -9,6 +9,7 @@ use tokio::sync::watch;
 
 use crate::cluster::Hand;
 use crate::network::Link;
+use crate::wall_clock::WallClock;
 
 /// Proxied links, by who dials and who is dialled: `clients × servers`, or `servers × servers`.
 pub type Links = BTreeMap<(u32, u32), Arc<Link>>;
@@ -23,6 +24,8 @@ pub struct Field {
     pub servers: Hand,
     /// The server that the observer watches, where it watches one of several.
     pub observed: watch::Receiver<Option<SocketAddr>>,
+    /// By server: its wall clock, where the plan steps clocks.
+    pub server_clocks: Vec<Arc<WallClock>>,
 }
 
 /// Whoever knows in which process a client lives.
@@ -44,6 +47,9 @@ pub trait ClientProcess: Send + Sync {
 
     /// Ends one stop. It does not wait, and does nothing to a process that is gone.
     fn go_on(&self);
+
+    /// Its wall clock, where the plan steps clocks.
+    fn wall_clock(&self) -> Option<Arc<WallClock>>;
 
     /// Kills it. Returns whether there was a process to kill.
     fn kill(&self) -> bool;

@@ -3,6 +3,7 @@
 //! One file a fault. To add one, write its file and its line in [`FAULTS`]: the flag, the list, the help and the plan
 //! follow from it. A strike acts on links, on the processes of clients or on servers: its [`Means`] say which and how.
 
+mod clock;
 mod failover;
 mod field;
 mod flaky;
@@ -19,6 +20,7 @@ mod servers;
 mod slow;
 mod strike;
 
+pub use clock::Step;
 pub use field::{ClientProcess, Field, Hosts, Links};
 pub use open::Open;
 pub use promotion::Prelude;
@@ -71,6 +73,7 @@ pub const FAULTS: &[&dyn Fault] = &[
     &server::ServerPause,
     &server::ServerRestart,
     &failover::Failover,
+    &clock::Clock,
 ];
 
 pub fn fault_named(name: &str) -> Option<&'static dyn Fault> {

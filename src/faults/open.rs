@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::clock::Step;
 use super::field::{ClientProcess, Field, Hosts};
 use super::servers::Struck;
 use super::promotion::{Prelude, Promotion};
@@ -11,6 +12,7 @@ use super::rift;
 use super::strike::{ClientBlow, Means, OnLinks, Rift, ServerBlow, Target};
 use crate::evidence::Evidence;
 use crate::network::Hold;
+use crate::wall_clock::WallClock;
 
 pub struct Open {
     guard: Guard,
@@ -26,6 +28,7 @@ enum Guard {
     Killed(u64),
     Servers(Struck),
     Promoted(Promotion),
+    Clocks(Stepped),
 }
 
 impl Open {
@@ -50,6 +53,7 @@ impl Open {
                 }
             }
             Means::Between(rift) => between(rift, number, field, target),
+            Means::Clock(step) => clocks(*step, field, target),
         }
     }
 
@@ -89,6 +93,7 @@ impl Open {
             },
             Guard::Servers(struck) => struck.evidence(lasted),
             Guard::Promoted(promotion) => promotion.evidence(),
+            Guard::Clocks(stepped) => stepped.evidence(),
         }
     }
 
@@ -200,6 +205,65 @@ fn between(rift: &Rift, number: u32, field: &Field, target: &Target) -> Open {
     }
 }
 
+fn clocks(step: Step, field: &Field, target: &Target) -> Open {
+    let (mut clients, mut servers, mut clocks) = (Vec::new(), Vec::new(), Vec::new());
+    match target {
+        Target::Server(server) => {
+            servers.push(*server);
+            clocks.extend(field.server_clocks.get(*server as usize).cloned());
+        }
+        Target::Clients(aimed) => {
+            for process in aimed.iter().filter_map(|client| field.clients.process_of(*client)) {
+                clients.extend(process.clients());
+                clocks.extend(process.wall_clock());
+            }
+        }
+        _ => unreachable!("a clock is that of a client or of a server"),
+    }
+    Open {
+        guard: Guard::Clocks(Stepped::step(step, clocks)),
+        clients,
+        servers,
+    }
+}
+
+/// Clocks that are stepped until this is dropped.
+struct Stepped {
+    step: Step,
+    /// With the readings before the step.
+    clocks: Vec<(Arc<WallClock>, u64)>,
+}
+
+impl Stepped {
+    fn step(step: Step, clocks: Vec<Arc<WallClock>>) -> Self {
+        let with_readings = |clock: Arc<WallClock>| {
+            let before = clock.shifted_readings();
+            clock.step(step.nanoseconds()).ok().map(|()| (clock, before))
+        };
+        Self {
+            step,
+            clocks: clocks.into_iter().filter_map(with_readings).collect(),
+        }
+    }
+
+    fn evidence(&self) -> Evidence {
+        let since = |(clock, before): &(Arc<WallClock>, u64)| clock.shifted_readings() - before;
+        Evidence {
+            clocks_stepped: self.clocks.len() as u64,
+            clock_readings: self.clocks.iter().map(since).sum(),
+            ..Evidence::default()
+        }
+    }
+}
+
+impl Drop for Stepped {
+    fn drop(&mut self) {
+        for (clock, _) in &self.clocks {
+            let _ = clock.step(-self.step.nanoseconds());
+        }
+    }
+}
+
 /// Processes that stand still until this is dropped.
 struct Stopped(Vec<Arc<dyn ClientProcess>>);
 
@@ -270,6 +334,10 @@ mod tests {
             self.note("go on");
         }
 
+        fn wall_clock(&self) -> Option<Arc<WallClock>> {
+            None
+        }
+
         fn kill(&self) -> bool {
             self.note("kill");
             true
@@ -318,5 +386,21 @@ mod tests {
         let nobody = kill(vec![7]);
         assert!(nobody.is_empty() && !nobody.evidence(Duration::ZERO).touched());
         assert_eq!(pair.done(), ["kill"]);
+    }
+
+    #[test]
+    fn a_stepped_clock_is_stepped_back_when_its_window_is_dropped() {
+        let folder = tempfile::tempdir().unwrap();
+        let clocks = crate::wall_clock::Clocks::lay_out(folder.path().join("clocks")).unwrap();
+        let clock = clocks.clock("c0").unwrap();
+        let step = Step {
+            back: true,
+            by: Duration::from_secs(7),
+        };
+        let stepped = Stepped::step(step, vec![Arc::clone(&clock)]);
+        assert_eq!(clock.offset_nanoseconds(), -7_000_000_000);
+        assert!(!stepped.evidence().touched(), "nobody looked at the clock");
+        drop(stepped);
+        assert_eq!(clock.offset_nanoseconds(), 0);
     }
 }

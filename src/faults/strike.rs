@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
+use super::clock::Step;
 use super::field::Field;
 use super::open::Open;
 use super::promotion::Prelude;
@@ -36,6 +37,8 @@ pub enum Means {
     Clients(ClientBlow),
     /// The target itself is struck, a server or several.
     Servers(ServerBlow),
+    /// The wall clock of the target's process, of one client or one server, is stepped.
+    Clock(Step),
     /// Servers are cut off from each other.
     Between(Rift),
     /// A replica takes the place of its master, `held_back` if it is to lack what the master wrote last.
@@ -151,6 +154,7 @@ impl Strike {
             Means::Servers(ServerBlow::Kill | ServerBlow::Restart) => "start",
             Means::Servers(ServerBlow::Pause) => "continue",
             Means::Failover { .. } => "follow",
+            Means::Clock(_) => "step back",
         }
     }
 }

@@ -26,12 +26,26 @@ pub struct Bitten {
     pub expired: u64,
     /// Whether it left a trace.
     pub bit: bool,
-    /// The property that no lock with a lease keeps under this fault: where it holds, the fault missed.
+    /// The property that no lock with a lease keeps under this fault: where it holds although the lock runs out, the
+    /// fault missed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub breaks: Option<String>,
     /// Why it struck nobody, or not hard enough, if so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missed: Option<String>,
+}
+
+impl Bitten {
+    /// Why it struck nobody, or not hard enough, in a sentence.
+    pub fn missed_in_words(&self) -> Option<String> {
+        let how = if self.targets.is_empty() {
+            "struck nobody"
+        } else {
+            "missed"
+        };
+        let missed = self.missed.as_ref()?;
+        Some(format!("window {} {how}: {missed}", self.number))
+    }
 }
 
 /// All windows of a run.
@@ -69,7 +83,7 @@ pub fn bite(history: &History, planned_windows: u32) -> Bite {
     } else if let [first, ..] = toothless(&bite.windows)[..] {
         let of_it = bite.windows.iter().filter(|window| window.fault == first).count() as u64;
         bite.too_little = Some(format!("0 of {} of {first} touched anything", many(of_it, "window")));
-        bite.hint = Some("raise contention: --clients 12 --locks 1; or lengthen the windows: --window 10s".to_owned());
+        bite.hint = Some(hint_for(first, &bite.windows));
     } else if harness_run && planned_windows > 0 && bite.windows.is_empty() {
         bite.too_little = Some("no fault window was opened".to_owned());
         bite.hint = Some("let it run to its end".to_owned());
@@ -77,8 +91,23 @@ pub fn bite(history: &History, planned_windows: u32) -> Bite {
     bite
 }
 
+/// What a user can do about a fault that struck nothing.
+fn hint_for(fault: &str, windows: &[Bitten]) -> String {
+    let mut of_it = windows.iter().filter(|window| window.fault == fault);
+    if of_it.any(|window| window.evidence.clocks_stepped > 0) {
+        return "the struck process read no wall clock, or not through a C library that it is linked to: this lock \
+                is none for this fault"
+            .to_owned();
+    }
+    "raise contention: --clients 12 --locks 1; or lengthen the windows: --window 10s".to_owned()
+}
+
 /// Why a fault that breaks what it hits must have missed: it struck as it should, and the property holds all the same.
-pub fn unbroken(bite: &Bite, findings: &Findings) -> Option<String> {
+/// A lock that never runs out is not broken by it.
+pub fn unbroken(bite: &Bite, findings: &Findings, history: &History) -> Option<String> {
+    if history.promises().lease == Some(false) {
+        return None;
+    }
     let holds = |id: &str| {
         let mut found = findings.findings.iter().filter(|finding| finding.property.id() == id);
         found.any(|finding| finding.verdict == Verdict::Holds)
@@ -194,6 +223,11 @@ fn in_words(windows: &[Bitten]) -> String {
         (sum(|window| window.evidence.servers_paused), "server", " paused"),
         (sum(|window| window.evidence.servers_killed), "server", " killed"),
         (sum(|window| window.evidence.servers_promoted), "replica", " promoted"),
+        (
+            sum(|window| window.evidence.clock_readings),
+            "reading",
+            " of a stepped clock",
+        ),
         (sum(|window| window.expired), "grant", " expired on the servers"),
         (sum(|window| window.locks_lost), "holder", " told of a loss"),
         (sum(|window| window.acquires), "acquire", " while a fault was on"),
@@ -241,6 +275,29 @@ mod tests {
         let both = bite(&history(&[("partition", delayed), ("latency", delayed)]), 2);
         assert!(both.too_little.is_some_and(|why| why.contains("partition")));
         assert!(bite(&history(&[("latency", delayed)]), 1).too_little.is_none());
+    }
+
+    fn paused_holder(promises: &str) -> History {
+        let lines = [
+            format!(r#"{{"format":"harness-history","version":1,"locks":["l0"],"promises":{{{promises}}}}}"#),
+            r#"{"index":1,"time":1,"process":0,"type":"invoke","f":"acquire","lock":"l0"}"#.to_owned(),
+            r#"{"index":2,"time":2,"process":0,"type":"ok","f":"acquire","lock":"l0"}"#.to_owned(),
+            r#"{"index":3,"time":3,"process":"nemesis","type":"info","f":"pause-holder","window":1,"phase":"start","targets":["c0"]}"#.to_owned(),
+            r#"{"index":4,"time":4,"process":"nemesis","type":"info","f":"pause-holder","window":1,"phase":"heal","demand":{"stopped_ms":1,"breaks":"HL001"},"evidence":{"clients_stopped":1,"stopped_ms":9}}"#.to_owned(),
+        ];
+        History::read(lines.join("\n").as_bytes(), &ReadOptions::default()).unwrap()
+    }
+
+    #[test]
+    fn a_pause_that_breaks_nothing_missed_unless_the_lock_never_runs_out() {
+        let missed = |promises| {
+            let history = paused_holder(promises);
+            let findings = harness_checkers::check(&history, &harness_checkers::Options::default());
+            unbroken(&bite(&history, 1), &findings, &history)
+        };
+        assert!(missed(r#""lease":true"#).is_some_and(|why| why.contains("HL001")));
+        assert!(missed("").is_some(), "nobody said that it has no lease");
+        assert_eq!(missed(r#""lease":false"#), None);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use harness_checkers::{Counts, F, Finding, Findings, History, Verdict};
 use serde::{Deserialize, Serialize};
 
 use super::bite::{Bite, bite, unbroken};
-use super::drawing::{Drawing, draw};
+use super::drawing::{Drawing, Scenery};
 use crate::exit::Exit;
 use crate::store::{RunInfo, Status};
 
@@ -43,6 +43,13 @@ pub struct Latency {
     pub max_window: Option<u32>,
 }
 
+/// The beginning of a phase: `control`, `warm-up`, `faults`, `calm` or `end`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Phase {
+    pub name: String,
+    pub start_ns: u64,
+}
+
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Diagnosis {
     pub schema: String,
@@ -52,10 +59,16 @@ pub struct Diagnosis {
     pub run: Option<RunInfo>,
     /// The folder or file to look into.
     pub path: String,
+    /// The run's page, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub page: Option<String>,
     pub model: String,
     pub findings: Vec<Finding>,
     /// Drawings of violations, by their id.
     pub drawings: BTreeMap<String, Drawing>,
+    /// The phases of the run, by beginning.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub phases: Vec<Phase>,
     pub bite: Bite,
     /// Why this is neither a pass nor a failure.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -80,6 +93,7 @@ pub struct Diagnosis {
 pub struct Known {
     pub info: Option<RunInfo>,
     pub path: String,
+    pub page: Option<String>,
     pub check_ns: u64,
 }
 
@@ -96,11 +110,10 @@ pub fn diagnose(history: &History, findings: Findings, known: Known) -> Diagnosi
         .into_iter()
         .filter(|note| !note.starts_with("the history is partial"))
         .collect();
-    let holds = history.certain_holds();
-    let violations = findings.findings.iter().flat_map(|finding| &finding.violations);
-    let drawings = violations
-        .filter_map(|v| Some((v.id.clone(), draw(v, &holds, &bite.windows)?)))
-        .collect();
+    let violations = || findings.findings.iter().flat_map(|finding| &finding.violations);
+    let scenery = Scenery::of(history, &bite.windows, violations());
+    let drawings = violations().filter_map(|v| Some((v.id.clone(), scenery.draw(v)?)));
+    let drawings = drawings.collect();
     let Counts {
         events,
         operations,
@@ -113,6 +126,8 @@ pub fn diagnose(history: &History, findings: Findings, known: Known) -> Diagnosi
         exit: exit.code(),
         run: known.info,
         path: known.path,
+        page: known.page,
+        phases: phases(history),
         latency: latency(history, &bite),
         drawings,
         partial: history.partial().map(str::to_owned),
@@ -130,6 +145,14 @@ pub fn diagnose(history: &History, findings: Findings, known: Known) -> Diagnosi
         findings: findings.findings,
         notes,
     }
+}
+
+fn phases(history: &History) -> Vec<Phase> {
+    let phases = history.phases().into_iter().map(|phase| Phase {
+        name: phase.name,
+        start_ns: phase.start_ns,
+    });
+    phases.collect()
 }
 
 fn exit(findings: &Findings, unsure: &[String], info: Option<&RunInfo>) -> Exit {
@@ -164,7 +187,7 @@ fn unsure(history: &History, findings: &Findings, bite: &Bite, unfinished: &[Str
         reasons.push(format!("{} had too few turns in fair weather", unfinished.join(" ")));
     }
     reasons.extend(bite.too_little.clone());
-    reasons.extend(unbroken(bite, findings));
+    reasons.extend(unbroken(bite, findings, history));
     let open = findings
         .findings
         .iter()

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use harness_checkers::{CertainHold, Ended, Violation};
+use harness_checkers::history::event::Process;
+use harness_checkers::{CertainHold, Ended, History, Property, Violation};
 use serde::{Deserialize, Serialize};
 
 use super::bite::Bitten;
@@ -11,6 +12,8 @@ use super::bite::Bitten;
 const MAX_LANES: usize = 5;
 /// Bars of one lane.
 const MAX_BARS: usize = 200;
+/// The lane of what the server did.
+const SERVER: &str = "server";
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Drawing {
@@ -25,6 +28,9 @@ pub struct Drawing {
 pub struct Lane {
     pub label: String,
     pub bars: Vec<Bar>,
+    /// What the sentences of the because-chain are about, by time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub marks: Vec<Mark>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -42,42 +48,144 @@ pub enum BarKind {
     Hold,
 }
 
-/// Draws an overlap: the faults that were on, the hold that went on, and what others held meanwhile. `None` when nobody's
-/// hold went on.
-pub fn draw(violation: &Violation, holds: &[CertainHold<'_>], windows: &[Bitten]) -> Option<Drawing> {
-    let worst = violation.overlap_ns?;
-    let of_lock = || holds.iter().filter(|hold| hold.lock == violation.lock);
-    let went_on = |hold: &&CertainHold<'_>| {
-        violation.processes.first() == Some(&hold.process) && hold.from_ns < worst.1 && hold.to_ns > worst.0
-    };
-    let first = of_lock().find(went_on)?;
-    let meanwhile = |hold: &&CertainHold<'_>| {
-        hold.got_index != first.got_index && hold.from_ns < first.to_ns && hold.to_ns > first.from_ns
-    };
-    let others: Vec<&CertainHold<'_>> = of_lock().filter(meanwhile).collect();
-    let shared = |hold: &&CertainHold<'_>| (hold.from_ns.max(first.from_ns), hold.to_ns.min(first.to_ns));
-    let mut overlaps_ns: Vec<(u64, u64)> = others.iter().map(shared).collect();
-    overlaps_ns.sort_unstable();
-    let last = others.iter().map(|hold| hold.to_ns).chain([first.to_ns]).max()?;
-    let margin = (last - first.from_ns) / 12 + 1;
-    let (from_ns, to_ns) = (first.from_ns.saturating_sub(margin), last + margin);
-    let on = |window: &&Bitten| window.start_ns < to_ns && window.heal_ns.is_none_or(|heal| heal > from_ns);
-    let mut lanes: Vec<Lane> = windows
-        .iter()
-        .filter(on)
-        .map(|window| fault_lane(window, to_ns))
-        .collect();
-    lanes.push(Lane {
-        label: format!("c{}", first.client),
-        bars: vec![hold_bar(first)],
-    });
-    lanes.extend(lanes_of(&others));
-    Some(Drawing {
-        from_ns,
-        to_ns,
-        lanes,
-        overlaps_ns,
-    })
+/// The moment of an event and the number of the sentence that is about it, from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mark {
+    pub sentence: u32,
+    pub at_ns: u64,
+}
+
+/// What drawings are made of: who held what, what was broken, and the events that sentences are about.
+pub struct Scenery<'a> {
+    holds: Vec<CertainHold<'a>>,
+    windows: &'a [Bitten],
+    /// Time and lane of the events that sentences are about, by index.
+    events: BTreeMap<u64, (u64, String)>,
+}
+
+impl<'a> Scenery<'a> {
+    pub fn of<'v>(
+        history: &'a History,
+        windows: &'a [Bitten],
+        violations: impl Iterator<Item = &'v Violation>,
+    ) -> Self {
+        let sentences = violations.flat_map(|violation| &violation.because);
+        let mut wanted: Vec<u64> = sentences.flat_map(|because| because.events.iter().copied()).collect();
+        wanted.sort_unstable();
+        let told = history
+            .entries()
+            .filter(|entry| wanted.binary_search(&entry.index).is_ok());
+        let events = told.filter_map(|entry| {
+            let lane = match entry.process {
+                Process::Client(process) => format!("c{}", entry.client.unwrap_or(process)),
+                Process::Server => SERVER.to_owned(),
+                Process::Nemesis => return None,
+            };
+            Some((entry.index, (entry.time_ns, lane)))
+        });
+        Self {
+            events: events.collect(),
+            holds: history.certain_holds(),
+            windows,
+        }
+    }
+
+    /// Draws a violation, if a drawing says more than its sentences do.
+    pub fn draw(&self, violation: &Violation) -> Option<Drawing> {
+        let mut drawing = match violation.overlap_ns {
+            Some(worst) => self.overlap(violation, worst)?,
+            None if violation.id.starts_with(Property::Hl004.id()) => return None,
+            None => self.scene(violation)?,
+        };
+        for (sentence, because) in (1..).zip(&violation.because) {
+            let events = because.events.iter().filter_map(|index| self.events.get(index));
+            for (at_ns, label) in events.filter(|(at, _)| (drawing.from_ns..=drawing.to_ns).contains(at)) {
+                let mark = Mark {
+                    sentence,
+                    at_ns: *at_ns,
+                };
+                match drawing.lanes.iter_mut().find(|lane| lane.label == *label) {
+                    Some(lane) => lane.marks.push(mark),
+                    None if label == SERVER => drawing.lanes.push(Lane {
+                        label: label.clone(),
+                        bars: Vec::new(),
+                        marks: vec![mark],
+                    }),
+                    None => {}
+                }
+            }
+        }
+        Some(drawing)
+    }
+
+    /// The faults that were on, the hold that went on, and what others held meanwhile. `None` when nobody's hold went on.
+    fn overlap(&self, violation: &Violation, worst: (u64, u64)) -> Option<Drawing> {
+        let of_lock = || self.holds.iter().filter(|hold| hold.lock == violation.lock);
+        let went_on = |hold: &&CertainHold<'_>| {
+            violation.processes.first() == Some(&hold.process) && hold.from_ns < worst.1 && hold.to_ns > worst.0
+        };
+        let first = of_lock().find(went_on)?;
+        let meanwhile = |hold: &&CertainHold<'_>| {
+            hold.got_index != first.got_index && hold.from_ns < first.to_ns && hold.to_ns > first.from_ns
+        };
+        let others: Vec<&CertainHold<'_>> = of_lock().filter(meanwhile).collect();
+        let shared = |hold: &&CertainHold<'_>| (hold.from_ns.max(first.from_ns), hold.to_ns.min(first.to_ns));
+        let mut overlaps_ns: Vec<(u64, u64)> = others.iter().map(shared).collect();
+        overlaps_ns.sort_unstable();
+        let last = others.iter().map(|hold| hold.to_ns).chain([first.to_ns]).max()?;
+        let (from_ns, to_ns) = with_margin(first.from_ns, last);
+        let mut lanes = self.faults(from_ns, to_ns);
+        lanes.push(lane(first.client, vec![hold_bar(first)]));
+        lanes.extend(lanes_of(&others));
+        Some(Drawing {
+            from_ns,
+            to_ns,
+            lanes,
+            overlaps_ns,
+        })
+    }
+
+    /// What the clients of a violation held while the events of its sentences happened.
+    fn scene(&self, violation: &Violation) -> Option<Drawing> {
+        let sentences = violation.because.iter().flat_map(|because| &because.events);
+        let told = sentences.filter_map(|index| self.events.get(index));
+        let times = || told.clone().map(|(at_ns, _)| *at_ns);
+        let (from_ns, to_ns) = with_margin(times().min()?, times().max()?);
+        if times().min() == times().max() {
+            return None;
+        }
+        let mut clients = violation.clients.clone();
+        clients.extend(
+            told.clone()
+                .filter_map(|(_, label)| label.strip_prefix('c')?.parse::<u32>().ok()),
+        );
+        let mut seen = Vec::new();
+        clients.retain(|client| !seen.contains(client) && (seen.push(*client), true).1);
+        let mut lanes = self.faults(from_ns, to_ns);
+        lanes.extend(clients.into_iter().take(MAX_LANES).map(|client| {
+            let own = self.holds.iter().filter(|hold| {
+                hold.client == client && hold.lock == violation.lock && hold.from_ns < to_ns && hold.to_ns > from_ns
+            });
+            lane(client, own.take(MAX_BARS).map(hold_bar).collect())
+        }));
+        Some(Drawing {
+            from_ns,
+            to_ns,
+            lanes,
+            overlaps_ns: Vec::new(),
+        })
+    }
+
+    fn faults(&self, from_ns: u64, to_ns: u64) -> Vec<Lane> {
+        let on = |window: &&Bitten| window.start_ns < to_ns && window.heal_ns.is_none_or(|heal| heal > from_ns);
+        let windows = self.windows.iter().filter(on);
+        windows.map(|window| fault_lane(window, to_ns)).collect()
+    }
+}
+
+fn with_margin(from_ns: u64, to_ns: u64) -> (u64, u64) {
+    let margin = (to_ns - from_ns) / 12 + 1;
+    (from_ns.saturating_sub(margin), to_ns + margin)
 }
 
 /// A lane for each client, those that held longest first, as many as a drawing shows.
@@ -93,12 +201,15 @@ fn lanes_of(holds: &[&CertainHold<'_>]) -> Vec<Lane> {
     let mut lanes: Vec<_> = by_client.into_iter().collect();
     lanes.sort_by_key(|(client, (held, _))| (std::cmp::Reverse(*held), *client));
     let shown = lanes.into_iter().take(MAX_LANES - 1);
-    shown
-        .map(|(client, (_, bars))| Lane {
-            label: format!("c{client}"),
-            bars,
-        })
-        .collect()
+    shown.map(|(client, (_, bars))| lane(client, bars)).collect()
+}
+
+fn lane(client: u32, bars: Vec<Bar>) -> Lane {
+    Lane {
+        label: format!("c{client}"),
+        bars,
+        marks: Vec::new(),
+    }
 }
 
 fn fault_lane(window: &Bitten, to_ns: u64) -> Lane {
@@ -112,6 +223,7 @@ fn fault_lane(window: &Bitten, to_ns: u64) -> Lane {
             to_ns: to,
             text,
         }],
+        marks: Vec::new(),
     }
 }
 

@@ -1,11 +1,100 @@
 //! What is told of a run: one [`Diagnosis`], made from the history and its findings, and its renderings.
 //!
-//! Pure: no clock, no I/O. Every screen and file is a rendering of the one diagnosis, so no two can disagree.
+//! Pure: no clock, no I/O. Every screen and file is a rendering of the one diagnosis, so no two can disagree. A format is one
+//! file and one line in [`FORMATS`].
 
+pub mod account;
 pub mod bite;
+pub mod comparison;
 pub mod diagnosis;
 pub mod drawing;
+pub mod github;
+mod html;
+pub mod index;
+mod junit;
+pub mod markdown;
 pub mod terminal;
+mod thin;
+pub mod timeline;
 mod words;
 
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
 pub use diagnosis::{Diagnosis, diagnose};
+pub use timeline::Timeline;
+
+/// The published schema of [`Diagnosis`] as it is written into `verdict.json`.
+pub const SCHEMA: &str = include_str!("schema.json");
+
+/// What renderings are made from: the diagnosis, and for pages that show more than it the run's own records.
+#[derive(Clone, Copy)]
+pub struct Report<'a> {
+    pub diagnosis: &'a Diagnosis,
+    pub timeline: &'a Timeline,
+    /// `plan.json`, where there is one.
+    pub plan: Option<&'a Value>,
+    /// Lines of the history by the index of their event: those that proofs name.
+    pub lines: &'a BTreeMap<u64, String>,
+}
+
+/// One way to tell it.
+pub struct Format {
+    /// What `--format` takes.
+    pub name: &'static str,
+    /// The file of it in a run's folder, if there is one.
+    pub file: Option<&'static str>,
+    pub about: &'static str,
+    pub render: fn(&Report<'_>) -> String,
+}
+
+/// All of them.
+pub const FORMATS: &[Format] = &[
+    Format {
+        name: "html",
+        file: Some("report.html"),
+        about: "one offline page: proof, tables, timeline",
+        render: html::render,
+    },
+    Format {
+        name: "junit",
+        file: Some("junit.xml"),
+        about: "one test case a property, for CI servers",
+        render: |report| junit::render(report.diagnosis),
+    },
+    Format {
+        name: "markdown",
+        file: Some("summary.md"),
+        about: "a summary of at most 64 KiB, for job summaries and issues",
+        render: |report| markdown::render(report.diagnosis),
+    },
+    Format {
+        name: "json",
+        file: Some("verdict.json"),
+        about: "the whole diagnosis; `harness report --schema` prints its schema",
+        render: |report| json(report.diagnosis),
+    },
+    Format {
+        name: "terminal",
+        file: None,
+        about: "the screen that `harness run` ends with",
+        render: |report| terminal::render(report.diagnosis, terminal::Look { color: false }),
+    },
+];
+
+/// The diagnosis as `verdict.json` has it.
+pub fn json(diagnosis: &Diagnosis) -> String {
+    serde_json::to_string_pretty(diagnosis).expect("a diagnosis is plain data") + "\n"
+}
+
+/// The indices of the events that proofs name: their lines are worth reading again.
+pub fn proven(diagnosis: &Diagnosis) -> Vec<u64> {
+    let violations = diagnosis.findings.iter().flat_map(|finding| &finding.violations);
+    let mut indices: Vec<u64> = violations
+        .flat_map(|violation| violation.events.iter().map(|step| step.index))
+        .collect();
+    indices.sort_unstable();
+    indices.dedup();
+    indices
+}

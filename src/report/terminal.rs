@@ -2,9 +2,11 @@
 
 use harness_checkers::{Finding, Property, Verdict, Violation};
 
+use super::account;
+use super::bite::Bitten;
 use super::diagnosis::{Diagnosis, Outcome};
 use super::drawing::{BarKind, Drawing, Lane};
-use super::words::{many, moment, quoted, span, thousands, wrap, wrap_words};
+use super::words::{moment, span, wrap, wrap_words};
 
 /// Columns of text.
 const WIDTH: usize = 92;
@@ -14,8 +16,6 @@ const AXIS: usize = 62;
 const MARGIN: usize = 12;
 /// Columns from which on a bar has ends.
 const WIDE: usize = 4;
-/// Violations that are told in full; the rest is counted.
-const TOLD: usize = 3;
 
 /// How things look.
 #[derive(Debug, Clone, Copy)]
@@ -24,7 +24,8 @@ pub struct Look {
 }
 
 impl Look {
-    fn paint(self, code: &str, text: &str) -> String {
+    /// Text in a colour, by its code.
+    pub fn paint(self, code: &str, text: &str) -> String {
         if self.color {
             format!("\x1b[{code}m{text}\x1b[0m")
         } else {
@@ -50,21 +51,20 @@ impl Look {
     }
 
     fn verdict(self, verdict: Verdict) -> String {
-        let (word, code) = match verdict {
-            Verdict::Holds => ("holds", "32"),
-            Verdict::Violated => ("violated", "1;31"),
-            Verdict::Inconclusive => ("inconclusive", "33"),
-            Verdict::NotApplicable => ("n/a", "2"),
+        let code = match verdict {
+            Verdict::Holds => "32",
+            Verdict::Violated => "1;31",
+            Verdict::Inconclusive => "33",
+            Verdict::NotApplicable => "2",
         };
-        self.paint(code, &format!("{word:<13}"))
+        self.paint(code, &format!("{:<13}", account::verdict_word(verdict)))
     }
 }
 
 /// The whole screen of a finished run.
 pub fn render(diagnosis: &Diagnosis, look: Look) -> String {
     let mut lines = vec![headline(diagnosis, look), String::new()];
-    let told = told(diagnosis);
-    for (finding, violation) in &told {
+    for (finding, violation) in account::told(diagnosis) {
         lines.extend(story(diagnosis, finding, violation, look));
         lines.push(String::new());
     }
@@ -76,23 +76,12 @@ pub fn render(diagnosis: &Diagnosis, look: Look) -> String {
     }
     lines.extend(reasons(diagnosis));
     lines.push(String::new());
-    lines.extend(pointers(diagnosis, told.len() as u64));
+    lines.extend(pointers(diagnosis));
     lines.push(String::new());
     lines.join("\n")
 }
 
 fn headline(diagnosis: &Diagnosis, look: Look) -> String {
-    let what = match &diagnosis.run {
-        Some(run) => {
-            let attitude = run
-                .attitude
-                .as_ref()
-                .map(|attitude| format!(" {attitude}"))
-                .unwrap_or_default();
-            format!("{} / {}{attitude} / {}", run.backend, run.recipe, run.fault)
-        }
-        None => diagnosis.path.clone(),
-    };
     let runtime = diagnosis
         .run
         .as_ref()
@@ -106,24 +95,9 @@ fn headline(diagnosis: &Diagnosis, look: Look) -> String {
     format!(
         "{}  {}   {}",
         look.outcome(diagnosis.outcome),
-        look.bold(&what),
+        look.bold(&account::title(diagnosis)),
         look.dim(&times)
     )
-}
-
-/// The violations that are told in full: of each property the first that stands for itself, the gravest property first.
-fn told(diagnosis: &Diagnosis) -> Vec<(&Finding, &Violation)> {
-    let root = |finding: &'_ Finding| {
-        finding
-            .violations
-            .iter()
-            .position(|violation| violation.follows.is_none())
-    };
-    let roots = diagnosis
-        .findings
-        .iter()
-        .filter_map(|finding| Some((finding, &finding.violations[root(finding)?])));
-    roots.take(TOLD).collect()
 }
 
 fn story(diagnosis: &Diagnosis, finding: &Finding, violation: &Violation, look: Look) -> Vec<String> {
@@ -144,23 +118,8 @@ fn story(diagnosis: &Diagnosis, finding: &Finding, violation: &Violation, look: 
     for (number, because) in violation.because.iter().enumerate() {
         lines.extend(labelled(&format!("{}", number + 1), 4, &because.text));
     }
-    let damage = damage(diagnosis, violation);
-    if !damage.is_empty() {
-        lines.extend(labelled("damage", 9, &damage));
-    }
-    if let Some(likely) = &violation.likely {
-        lines.extend(labelled(
-            "likely",
-            9,
-            &format!("{likely}   (a guess; `harness explain {}`)", finding.property.id()),
-        ));
-    }
-    if finding.property == Property::Hl004 && verdict_of(diagnosis, Property::Hl001) == Verdict::Holds {
-        lines.extend(labelled(
-            "safe?",
-            9,
-            "yes: mutual exclusion holds. This is a load defect.",
-        ));
+    for (label, remark) in account::remarks(diagnosis, finding, violation) {
+        lines.extend(labelled(label, 9, &remark));
     }
     lines
 }
@@ -177,33 +136,9 @@ fn labelled(label: &str, width: usize, text: &str) -> Vec<String> {
     wrapped.iter().enumerate().map(line).collect()
 }
 
-fn verdict_of(diagnosis: &Diagnosis, property: Property) -> Verdict {
-    let found = diagnosis.findings.iter().find(|finding| finding.property == property);
-    found.map_or(Verdict::NotApplicable, |finding| finding.verdict)
-}
-
-/// What follows from a violation, in the numbers of the guarded register.
-fn damage(diagnosis: &Diagnosis, violation: &Violation) -> String {
-    if !violation.id.starts_with(Property::Hl001.id()) {
-        return String::new();
-    }
-    let mut parts = Vec::new();
-    for property in [Property::Hl008, Property::Hl003] {
-        let Some(finding) = diagnosis.findings.iter().find(|finding| finding.property == property) else {
-            continue;
-        };
-        let worth_telling = match property {
-            Property::Hl008 => finding.verdict == Verdict::Violated,
-            _ => finding
-                .figures
-                .get("stale_writes_refused")
-                .is_some_and(|refused| *refused > 0.0),
-        };
-        if worth_telling {
-            parts.push(finding.evidence.clone());
-        }
-    }
-    parts.join("; ")
+/// A drawing alone, without colours, as other texts show it.
+pub fn picture(drawing: &Drawing) -> String {
+    draw(drawing, Look { color: false }).join("\n")
 }
 
 fn draw(drawing: &Drawing, look: Look) -> Vec<String> {
@@ -213,6 +148,9 @@ fn draw(drawing: &Drawing, look: Look) -> Vec<String> {
     };
     let mut lines = vec![look.dim(&axis(drawing, column))];
     lines.extend(drawing.lanes.iter().map(|lane| draw_lane(lane, drawing, column)));
+    if drawing.overlaps_ns.is_empty() {
+        return lines;
+    }
     let mut marks = vec![' '; AXIS];
     for (from, to) in &drawing.overlaps_ns {
         marks[column(*from)..=column(*to)].fill('^');
@@ -286,6 +224,10 @@ fn draw_lane(lane: &Lane, drawing: &Drawing, column: impl Fn(u64) -> usize) -> S
             cells[to] = ']';
         }
     }
+    // an overlap shows for itself what its sentences say
+    for mark in lane.marks.iter().filter(|_| drawing.overlaps_ns.is_empty()) {
+        cells[column(mark.at_ns)] = char::from_digit(mark.sentence, 10).unwrap_or('*');
+    }
     let label = format!("   {:<width$}", lane.label, width = MARGIN - 3);
     format!("{label}{}", cells.into_iter().collect::<String>().trim_end())
 }
@@ -310,14 +252,7 @@ fn table(diagnosis: &Diagnosis, look: Look) -> Vec<String> {
     for finding in &diagnosis.findings {
         let verdict = look.verdict(finding.verdict);
         let width = 2 + 19 + 13;
-        let mut evidence = finding.evidence.clone();
-        if finding.verdict == Verdict::Violated && finding.violations.iter().all(|v| v.follows.is_some()) {
-            evidence += &format!(
-                "   (follows {})",
-                finding.violations[0].follows.as_deref().unwrap_or_default()
-            );
-        }
-        let wrapped = wrap(&evidence, WIDTH.saturating_sub(width) + 16);
+        let wrapped = wrap(&account::evidence(finding), WIDTH.saturating_sub(width) + 16);
         for (number, line) in wrapped.iter().enumerate() {
             if number == 0 {
                 lines.push(format!("  {:<19}{verdict}{line}", finding.property.name()));
@@ -333,38 +268,14 @@ fn bite(diagnosis: &Diagnosis) -> Vec<String> {
     let mut lines = Vec::new();
     if !diagnosis.bite.windows.is_empty() || diagnosis.run.is_some() {
         lines.extend(labelled_flush("did it bite?", &diagnosis.bite.evidence));
-        for window in diagnosis.bite.windows.iter().filter(|window| window.missed.is_some()) {
-            let missed = window.missed.as_deref().unwrap_or_default();
-            let how = if window.targets.is_empty() {
-                "struck nobody"
-            } else {
-                "missed"
-            };
-            lines.extend(labelled_flush("", &format!("window {} {how}: {missed}", window.number)));
+        for missed in diagnosis.bite.windows.iter().filter_map(Bitten::missed_in_words) {
+            lines.extend(labelled_flush("", &missed));
         }
     }
-    let latency = diagnosis.latency;
-    if latency.max_ns > 0 {
-        let slowest = latency
-            .max_window
-            .map(|window| format!(" (window {window})"))
-            .unwrap_or_default();
-        let text = format!(
-            "acquire p50 {}  p99 {}  max {}{slowest}",
-            span(latency.p50_ns),
-            span(latency.p99_ns),
-            span(latency.max_ns)
-        );
-        lines.extend(labelled_flush("latency", &text));
+    if let Some(latency) = account::latency(diagnosis) {
+        lines.extend(labelled_flush("latency", &latency));
     }
-    let amount = format!(
-        "{}, {} by {} on {}",
-        many(diagnosis.operations, "operation"),
-        many(diagnosis.acquires, "acquire"),
-        many(diagnosis.clients, "client"),
-        many(diagnosis.locks.len() as u64, "lock"),
-    );
-    lines.extend(labelled_flush("recorded", &amount));
+    lines.extend(labelled_flush("recorded", &account::amount(diagnosis)));
     lines
 }
 
@@ -374,43 +285,31 @@ fn labelled_flush(label: &str, text: &str) -> Vec<String> {
     wrapped.iter().enumerate().map(line).collect()
 }
 
+/// A label stands at the first of the lines that it is for.
 fn reasons(diagnosis: &Diagnosis) -> Vec<String> {
     let mut lines = Vec::new();
-    // what is violated is sure, whatever else is not
-    let is_sure = matches!(diagnosis.outcome, Outcome::Fail | Outcome::Error);
-    if let Some(error) = diagnosis.run.as_ref().and_then(|run| run.error.as_ref()) {
-        lines.extend(labelled_flush("error", error));
-    }
-    for (number, reason) in diagnosis.unsure.iter().filter(|_| !is_sure).enumerate() {
-        lines.extend(labelled_flush(if number == 0 { "unsure" } else { "" }, reason));
-    }
-    if let Some(hint) = diagnosis.bite.hint.as_ref().filter(|_| !is_sure) {
-        lines.extend(labelled_flush("hint", hint));
-    }
-    for (number, note) in diagnosis.notes.iter().enumerate() {
-        lines.extend(labelled_flush(if number == 0 { "note" } else { "" }, note));
+    let mut before = "";
+    for (label, text) in account::reasons(diagnosis) {
+        lines.extend(labelled_flush(if label == before { "" } else { label }, text));
+        before = label;
     }
     lines
 }
 
 /// Where to look, and what to type.
-fn pointers(diagnosis: &Diagnosis, told: u64) -> Vec<String> {
+fn pointers(diagnosis: &Diagnosis) -> Vec<String> {
     let mut lines = Vec::new();
-    let all: u64 = diagnosis.findings.iter().map(|finding| finding.violation_count).sum();
-    if all > told {
-        let more = format!(
-            "{} more, like these or following from them: --json lists them",
-            thousands(all - told)
-        );
+    if let Some(more) = account::more(diagnosis) {
         lines.extend(labelled_flush("more", &more));
     }
-    lines.push(format!("  {:<14}{}", "history", history_path(diagnosis)));
-    if let Some(run) = &diagnosis.run {
-        lines.push(format!("  {:<14}harness check {}", "exact", diagnosis.path));
-        let mut again: Vec<String> = run.again.iter().map(|word| quoted(word)).collect();
-        if diagnosis.outcome == Outcome::Fail {
-            again.extend(["--repeat", "20", "--until", "fail"].map(str::to_owned));
-        }
+    match account::page(diagnosis) {
+        Some(page) => lines.push(format!("  {:<14}{page}", "report")),
+        None => lines.push(format!("  {:<14}{}", "history", history_path(diagnosis))),
+    }
+    if let Some(exact) = account::exact(diagnosis) {
+        lines.push(format!("  {:<14}{exact}", "exact"));
+    }
+    if let Some(again) = account::again(diagnosis) {
         let wrapped = wrap_words(again.iter().map(String::as_str), WIDTH - 20);
         let last = wrapped.len().saturating_sub(1);
         for (number, line) in wrapped.iter().enumerate() {

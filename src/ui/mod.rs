@@ -3,6 +3,7 @@
 mod live;
 mod plain;
 
+use std::io::Write;
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::Receiver;
@@ -20,22 +21,28 @@ pub enum Show {
     Nothing,
 }
 
-/// Shows events until the run ends.
-pub async fn show(mut events: Receiver<Timed>, how: Show, look: Look) {
-    let mut view: Box<dyn View + Send> = match how {
+/// Shows events until the run ends, and keeps them as lines of a log.
+pub async fn show(mut events: Receiver<Timed>, how: Show, look: Look, log: impl Write + Send + 'static) {
+    let on_screen: Box<dyn View + Send> = match how {
         Show::Live => Box::new(live::Live::new(look)),
-        Show::Plain => Box::new(plain::Plain::new(look)),
+        Show::Plain => Box::new(plain::Plain::new(look, Box::new(std::io::stderr()))),
         Show::Nothing => Box::new(Silent),
     };
+    let kept = plain::Plain::new(Look { color: false }, Box::new(log));
+    let mut views = [on_screen, Box::new(kept)];
     let mut start = None;
     while let Some((at, event)) = events.recv().await {
         let start = *start.get_or_insert(at);
         if matches!(event, Event::End) {
             break;
         }
-        view.see(at.saturating_duration_since(start), &event, at);
+        for view in &mut views {
+            view.see(at.saturating_duration_since(start), &event, at);
+        }
     }
-    view.end();
+    for view in &mut views {
+        view.end();
+    }
 }
 
 trait View {

@@ -1,5 +1,6 @@
 //! For logs: one line a phase and a fault, a heartbeat now and then, nothing is redrawn.
 
+use std::io::Write;
 use std::time::{Duration, Instant};
 
 use super::{View, fact};
@@ -12,16 +13,25 @@ const LOSSES_SHOWN: u32 = 3;
 
 pub struct Plain {
     look: Look,
+    out: Box<dyn Write + Send>,
     last_beat: Duration,
     losses: u32,
 }
 
 impl Plain {
-    pub fn new(look: Look) -> Self {
+    pub fn new(look: Look, out: Box<dyn Write + Send>) -> Self {
         Self {
             look,
+            out,
             last_beat: Duration::ZERO,
             losses: 0,
+        }
+    }
+
+    /// Progress is for the eyes: where it cannot be written, the run goes on.
+    fn say(&mut self, since_start: Duration, event: &Event) {
+        if let Some(line) = fact(since_start, event, self.look) {
+            let _ = writeln!(self.out, "{line}");
         }
     }
 }
@@ -35,10 +45,7 @@ impl View for Plain {
                     "{} acquires, {}/s, {} unknown, {} refused",
                     pulse.acquires, pulse.acquires_per_second, pulse.unknown, pulse.refused
                 );
-                if let Some(line) = fact(since_start, &Event::Note(text), self.look) {
-                    eprintln!("{line}");
-                }
-                return;
+                return self.say(since_start, &Event::Note(text));
             }
             Event::Lost { .. } => self.losses += 1,
             Event::WindowOpened { .. } => self.losses = 0,
@@ -47,9 +54,7 @@ impl View for Plain {
         if self.losses > LOSSES_SHOWN && matches!(event, Event::Lost { .. }) {
             return;
         }
-        if let Some(line) = fact(since_start, event, self.look) {
-            eprintln!("{line}");
-        }
+        self.say(since_start, event);
     }
 
     fn end(&mut self) {}

@@ -107,6 +107,8 @@ pub struct Recipe {
     /// How many servers it takes unless told otherwise, where that is not what the backend has: masters that know nothing
     /// of each other.
     pub servers: Option<u32>,
+    /// Whether the lock runs out by itself when its holder says nothing for a lease.
+    pub lease: bool,
     /// How long a waiter waits before it asks again, where it polls.
     pub interval: Duration,
     pub open: Open,

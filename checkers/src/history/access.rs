@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::entry::{Entry, Event, F, NEMESIS, SERVER};
-use super::event::{Header, Kind, Process};
+use super::event::{Header, Kind, Process, Promises};
 use super::names::NONE;
 use super::{History, Symbol};
 
@@ -106,6 +106,11 @@ impl History {
     /// Names of all locks, in the order in which they appear.
     pub fn locks(&self) -> impl Iterator<Item = &str> {
         self.locks.iter().map(|name| self.names.get(*name))
+    }
+
+    /// What the lock promised, as the header has it.
+    pub fn promises(&self) -> &Promises {
+        &self.header.promises
     }
 
     /// How much of everything there is.

@@ -53,6 +53,10 @@ pub struct Promises {
     /// Whether an acquire that was answered `ok` carries a fencing token.
     #[serde(default)]
     pub tokens: bool,
+    /// Whether the store takes the lock back by itself from a holder that says nothing for a lease; `None` when nobody
+    /// said. A lock without a lease is not broken by a pause of its holder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease: Option<bool>,
 }
 
 /// How waiters learn of a release.

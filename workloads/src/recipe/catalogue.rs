@@ -15,6 +15,7 @@ const ZK: Recipe = Recipe {
     tokens: true,
     fifo: true,
     servers: None,
+    lease: true,
     interval: Duration::ZERO,
     open: Open::Zk(zk::predecessor_watch::open),
 };
@@ -118,6 +119,7 @@ pub const RECIPES: &[Recipe] = &[
         name: "redis-setnx",
         summary: "SETNX without a time to live; DEL",
         attitudes: false,
+        lease: false,
         open: Open::Redis(redis::setnx::open),
         ..REDIS
     },

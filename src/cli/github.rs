@@ -1,0 +1,50 @@
+//! GitHub's runner, noticed by itself: its variables say that it is there and where the job's summary goes.
+//!
+//! Commands go to stderr, which the runner reads as well: stdout is data.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::PathBuf;
+
+use super::complain;
+use crate::exit::Exit;
+use crate::report::{Diagnosis, github, markdown};
+
+pub struct Github {
+    summary: Option<PathBuf>,
+}
+
+impl Github {
+    pub fn noticed() -> Option<Self> {
+        let is_there = std::env::var_os("GITHUB_ACTIONS").is_some_and(|value| value == "true");
+        let summary = std::env::var_os("GITHUB_STEP_SUMMARY").filter(|path| !path.is_empty());
+        is_there.then(|| Self {
+            summary: summary.map(PathBuf::from),
+        })
+    }
+
+    /// Folds what follows, until [`Self::end`].
+    pub fn begin(&self, title: &str) {
+        eprintln!("{}", github::group(title));
+    }
+
+    pub fn end(&self) {
+        eprintln!("{}", github::END_GROUP);
+    }
+
+    /// Annotates the job, and adds to its summary.
+    pub fn tell(&self, diagnosis: &Diagnosis) {
+        for line in github::annotations(diagnosis) {
+            eprintln!("{line}");
+        }
+        let Some(path) = &self.summary else { return };
+        let added = OpenOptions::new().append(true).create(true).open(path);
+        let added = added.and_then(|mut file| writeln!(file, "{}", markdown::render(diagnosis)));
+        if let Err(error) = added {
+            complain(
+                Exit::Environment,
+                format!("could not add to the job's summary, {}: {error}", path.display()),
+            );
+        }
+    }
+}

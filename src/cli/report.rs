@@ -1,0 +1,203 @@
+//! `harness report`: tells a stored run again, in any format. `harness run` ends by writing the same files.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use harness_checkers::{History, Options, ReadOptions};
+use serde_json::Value;
+
+use super::args::ReportArgs;
+use super::check::{Examined, examine, examine_this};
+use super::complain;
+use super::stdout::print;
+use crate::exit::Exit;
+use crate::report::index::{self, Listed};
+use crate::report::terminal::{Look, render};
+use crate::report::{Diagnosis, FORMATS, Format, Report, SCHEMA, Timeline, proven};
+use crate::store::{self, StoreError, Stored};
+
+/// The page of a run, which others point to.
+const PAGE: &str = "report.html";
+/// The page of all runs.
+const INDEX: &str = "index.html";
+/// Runs that the index lists; reading more verdicts after every run would be slow.
+const LISTED: usize = 500;
+
+pub fn report(args: &ReportArgs) -> Exit {
+    let Some(wanted) = args.wanted.as_ref().filter(|_| !args.schema) else {
+        print(SCHEMA);
+        return Exit::Holds;
+    };
+    let stored = match store::find(&args.results, wanted) {
+        Ok(stored) => stored,
+        Err(error) => return complain(Exit::Usage, error),
+    };
+    let read = ReadOptions {
+        lock_key: args.read.lock_key.clone(),
+    };
+    let mut examined = match examine(&stored, &read, &Options::default()) {
+        Ok(examined) => examined,
+        Err(error) => return complain(Exit::Usage, format!("{}: {error}", stored.history.display())),
+    };
+    let format = args
+        .format
+        .as_ref()
+        .and_then(|name| FORMATS.iter().find(|format| format.name == name));
+    let done = match (format, &stored.folder) {
+        (Some(format), _) => one(format, &stored, &examined, args.output.as_ref()),
+        (None, Some(_)) => all(&stored, &mut examined),
+        (None, None) => {
+            let why =
+                "a history without a run has no folder for its reports\nhint: name a --format, and perhaps an --output";
+            return complain(Exit::Usage, why);
+        }
+    };
+    done.map_or_else(|error| complain(Exit::Environment, error), |()| Exit::Holds)
+}
+
+fn one(format: &Format, stored: &Stored, examined: &Examined, output: Option<&PathBuf>) -> Result<(), StoreError> {
+    let text = with_report(stored, &examined.diagnosis, &examined.history, |report| {
+        (format.render)(report)
+    });
+    match output {
+        Some(path) => store::write_text(path, &text),
+        None => {
+            print(&text);
+            Ok(())
+        }
+    }
+}
+
+fn all(stored: &Stored, examined: &mut Examined) -> Result<(), StoreError> {
+    let mut written = write(stored, examined)?;
+    if let Some(results) = stored.folder.as_ref().and_then(|folder| folder.parent()) {
+        written.push(write_index(results)?);
+    }
+    for path in written {
+        print(&format!("{}\n", path.display()));
+    }
+    Ok(())
+}
+
+/// Writes the file of every format that has one into the run's folder. The diagnosis points to the page from then on.
+pub fn write(stored: &Stored, examined: &mut Examined) -> Result<Vec<PathBuf>, StoreError> {
+    let Some(folder) = &stored.folder else {
+        return Ok(Vec::new());
+    };
+    examined.diagnosis.page = Some(folder.join(PAGE).display().to_string());
+    let (diagnosis, history) = (&examined.diagnosis, &examined.history);
+    let written = with_report(stored, diagnosis, history, |report| {
+        let files = FORMATS
+            .iter()
+            .filter_map(|format| Some((format, folder.join(format.file?))));
+        let written = files.map(|(format, path)| {
+            store::write_text(&path, &(format.render)(report))?;
+            Ok(path)
+        });
+        written.collect::<Result<Vec<PathBuf>, StoreError>>()
+    });
+    if written.is_err() {
+        examined.diagnosis.page = page_of(stored);
+    }
+    written
+}
+
+/// Makes what renderings are made from.
+fn with_report<T>(stored: &Stored, diagnosis: &Diagnosis, history: &History, then: impl FnOnce(&Report<'_>) -> T) -> T {
+    let timeline = Timeline::of(history);
+    let lines = if timeline.numbered {
+        store::lines(&stored.history, &proven(diagnosis))
+    } else {
+        BTreeMap::new()
+    };
+    let plan = stored
+        .folder
+        .as_ref()
+        .and_then(|folder| std::fs::read(folder.join("plan.json")).ok());
+    let plan: Option<Value> = plan.and_then(|text| serde_json::from_slice(&text).ok());
+    then(&Report {
+        diagnosis,
+        timeline: &timeline,
+        plan: plan.as_ref(),
+        lines: &lines,
+    })
+}
+
+/// Where a run's page is, if it has been written.
+pub fn page_of(stored: &Stored) -> Option<String> {
+    let page = stored.folder.as_ref()?.join(PAGE);
+    page.is_file().then(|| page.display().to_string())
+}
+
+/// What there is to say of a run that recorded nothing: it could not be made.
+pub fn examine_nothing(stored: &Stored) -> Examined {
+    const HEADER: &str = r#"{"format":"harness-history","version":1}"#;
+    let history = History::read(HEADER.as_bytes(), &ReadOptions::default()).expect("a header is a history");
+    examine_this(stored, history, &Options::default(), Instant::now())
+}
+
+/// Removes passing runs beyond the newest `keep`, and writes the index of what there is.
+pub fn tidy_up(results: &Path, keep: u32) -> Result<(), StoreError> {
+    store::prune(results, keep as usize)?;
+    write_index(results).map(|_| ())
+}
+
+fn write_index(results: &Path) -> Result<PathBuf, StoreError> {
+    let names = store::runs(results);
+    let left_out = names.len().saturating_sub(LISTED);
+    let listed: Vec<Listed> = names
+        .into_iter()
+        .skip(left_out)
+        .map(|name| listed(results, name))
+        .collect();
+    let path = results.join(INDEX);
+    store::write_text(&path, &index::render(&listed, left_out))?;
+    Ok(path)
+}
+
+fn listed(results: &Path, name: String) -> Listed {
+    let folder = results.join(&name);
+    let verdict = std::fs::read(folder.join("verdict.json")).ok();
+    let status = store::read_info(&folder).map(|info| info.status);
+    Listed {
+        gist: verdict.and_then(|text| serde_json::from_slice(&text).ok()),
+        status: status.map_or_else(
+            |_| "unreadable".to_owned(),
+            |status| format!("{status:?}").to_lowercase(),
+        ),
+        page: folder.join(PAGE).is_file(),
+        name,
+    }
+}
+
+/// `harness.log`: what was told while a run went on, and its verdict. It is for eyes: a run does not end for want of it.
+#[derive(Clone)]
+pub struct Log(Option<Arc<Mutex<File>>>);
+
+impl Log {
+    pub fn of(folder: &Path) -> Self {
+        let file = File::create(folder.join("harness.log"));
+        Self(file.ok().map(|file| Arc::new(Mutex::new(file))))
+    }
+
+    pub fn verdict(&mut self, diagnosis: &Diagnosis) {
+        let _ = write!(self, "\n{}", render(diagnosis, Look { color: false }));
+    }
+}
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &self.0 {
+            Some(file) => file.lock().expect("no one panics while writing").write(bytes),
+            None => Ok(bytes.len()),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,250 @@
+//! The rows of a suite, run: each as a process of its own, so that what one row does wrong (a panic, a hang, memory, a
+//! server that it leaves) ends with that row, and so that what ran is what a user types.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use tokio::io::AsyncReadExt;
+use tokio::process::{Child, Command};
+use tokio::sync::{mpsc, watch};
+use tokio::time::timeout;
+
+use super::check::exit_of;
+use super::interrupt::interrupted;
+use super::suite::RUNS;
+use crate::exit::Exit;
+use crate::limits::{ROW_OVERTIME, SUITE_LOG_TAIL};
+use crate::process;
+use crate::report::Diagnosis;
+use crate::report::terminal::Look;
+use crate::suite::Row;
+use crate::suite::judge::{Judged, Judgement, judge, judge_canary};
+use crate::suite::record::{Attempt, Record, RowRecord};
+use crate::suite::render::{Place, progress};
+
+/// A row and the time it was given.
+pub struct Job {
+    pub row: Row,
+    pub time: Duration,
+}
+
+/// A suite that can be run.
+pub struct Ready {
+    pub record: Record,
+    pub jobs: Vec<Job>,
+}
+
+/// What a row took beside its own time, before any row has told: servers start, clients open, all stops.
+const OVERHEAD: Duration = Duration::from_secs(3);
+
+/// Runs all rows, `at_once` at a time; `keep` is called whenever one is done.
+pub async fn run<E>(
+    ready: Ready,
+    folder: &Path,
+    at_once: u32,
+    look: Look,
+    keep: &impl Fn(&Record) -> Result<(), E>,
+) -> Result<Record, E> {
+    let Ready { mut record, jobs } = ready;
+    let started = Instant::now();
+    let stop = interrupted();
+    let times: Vec<Duration> = jobs.iter().map(|job| job.time + OVERHEAD).collect();
+    let queue: VecDeque<(usize, Job)> = jobs.into_iter().enumerate().collect();
+    let queue = Arc::new(Mutex::new(queue));
+    let (sender, mut done) = mpsc::unbounded_channel();
+    for _ in 0..at_once {
+        tokio::spawn(work(queue.clone(), folder.to_owned(), stop.clone(), sender.clone()));
+    }
+    drop(sender);
+    let (mut count, mut planned) = (0, Duration::ZERO);
+    while let Some((index, row)) = done.recv().await {
+        record.rows[index] = row;
+        count += 1;
+        planned += times[index];
+        let all: Duration = times.iter().sum();
+        let pace = started.elapsed().as_secs_f64() / planned.as_secs_f64();
+        let left_ms = (all - planned).mul_f64(pace).as_millis() as u64;
+        let place = Place {
+            done: count,
+            of: times.len(),
+            left_ms,
+        };
+        eprint!("{}", progress(&record.rows[index], &place, look));
+        record.took_ms = started.elapsed().as_millis() as u64;
+        record.exit = record.exit().code();
+        keep(&record)?;
+    }
+    if *stop.borrow() {
+        for row in record.rows.iter_mut().filter(|row| row.judged == Judged::NotRun) {
+            row.judged = Judged::Interrupted;
+        }
+        record.exit = record.exit().code();
+    }
+    Ok(record)
+}
+
+type Queue = Arc<Mutex<VecDeque<(usize, Job)>>>;
+
+/// Takes row after row, until there is none or the user has had enough.
+async fn work(
+    queue: Queue,
+    folder: PathBuf,
+    stop: watch::Receiver<bool>,
+    done: mpsc::UnboundedSender<(usize, RowRecord)>,
+) {
+    loop {
+        let next = queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+        let Some((index, job)) = next.filter(|_| !*stop.borrow()) else {
+            return;
+        };
+        let record = row(&job, index, &folder, &stop).await;
+        if done.send((index, record)).is_err() {
+            return;
+        }
+    }
+}
+
+/// Runs a row, and again while that proves nothing and it may.
+async fn row(job: &Job, index: usize, folder: &Path, stop: &watch::Receiver<bool>) -> RowRecord {
+    let mut record = RowRecord::of(&job.row);
+    for number in 0..=job.row.retries {
+        let log = folder.join("logs").join(format!("{:03}-{}.log", index + 1, number + 1));
+        record.add(attempt(job, folder, &log, stop.clone()).await);
+        if !record.judged.proves_nothing() || *stop.borrow() {
+            break;
+        }
+    }
+    record
+}
+
+/// One run of a row.
+async fn attempt(job: &Job, folder: &Path, log: &Path, stop: watch::Receiver<bool>) -> Attempt {
+    let started = Instant::now();
+    let ran = ran(job, folder, log, stop).await;
+    let took_ms = started.elapsed().as_millis() as u64;
+    let (code, printed) = match ran {
+        Ok(ran) => ran,
+        Err(sentence) => return failed(Judged::Bug, sentence, took_ms),
+    };
+    let diagnosis: Option<Diagnosis> = serde_json::from_slice(&printed).ok();
+    let exit = code.and_then(|code| Exit::ALL.into_iter().find(|exit| i32::from(exit.code()) == code));
+    let mut judgement = judge(&job.row.expect, exit, diagnosis.as_ref());
+    if job.row.canary {
+        judgement = judge_canary(judgement);
+    }
+    let Judgement { judged, mut why } = judgement;
+    if why.is_empty() && judged != Judged::AsExpected {
+        why.extend(last_words(log));
+    }
+    Attempt {
+        judged,
+        why,
+        exit: code.and_then(|code| u8::try_from(code).ok()),
+        took_ms,
+        ..told(diagnosis)
+    }
+}
+
+/// What an attempt takes over from the diagnosis.
+fn told(diagnosis: Option<Diagnosis>) -> Attempt {
+    let nothing = failed(Judged::NotRun, String::new(), 0);
+    let Some(diagnosis) = diagnosis else { return nothing };
+    let findings = diagnosis.findings.iter();
+    Attempt {
+        exit: Some(exit_of(&diagnosis).code()),
+        outcome: Some(diagnosis.outcome),
+        verdicts: findings.map(|finding| (finding.property, finding.verdict)).collect(),
+        bite: diagnosis.bite.evidence,
+        run: diagnosis.run.as_ref().map(|run| format!("{RUNS}/{}", run.run)),
+        again: diagnosis.run.map(|run| run.again).unwrap_or_default(),
+        ..nothing
+    }
+}
+
+fn failed(judged: Judged, sentence: String, took_ms: u64) -> Attempt {
+    Attempt {
+        judged,
+        why: vec![sentence],
+        exit: None,
+        outcome: None,
+        verdicts: Default::default(),
+        bite: String::new(),
+        took_ms,
+        run: None,
+        again: Vec::new(),
+    }
+}
+
+/// The end of what a run printed on stderr.
+fn last_words(log: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(log).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    lines[lines.len().saturating_sub(SUITE_LOG_TAIL)..]
+        .iter()
+        .map(|line| (*line).to_owned())
+        .collect()
+}
+
+/// Runs `harness run` with a row's words to its end. Answers its exit code and what it printed on stdout.
+async fn ran(
+    job: &Job,
+    folder: &Path,
+    log: &Path,
+    mut stop: watch::Receiver<bool>,
+) -> Result<(Option<i32>, Vec<u8>), String> {
+    let mut child = process::spawn(command(job, folder, log)?)
+        .await
+        .map_err(|error| format!("harness could not be started: {error}"))?;
+    let mut stdout = child.stdout.take().expect("its output is a pipe");
+    let mut printed = Vec::new();
+    let limit = job.time + ROW_OVERTIME;
+    let to_its_end = async {
+        let reading = timeout(limit, stdout.read_to_end(&mut printed));
+        tokio::pin!(reading);
+        // what it answers must not be kept while the child is waited for
+        let enough = async { drop(stop.wait_for(|wanted| *wanted).await) };
+        tokio::select! {
+            ended = &mut reading => ended.is_ok(),
+            () = enough => {
+                // it heals, stops its servers, and says what it has seen so far
+                process::signal(&child, Signal::SIGINT);
+                reading.await.is_ok()
+            }
+        }
+    };
+    if !to_its_end.await {
+        return Err(over_time(&mut child, limit).await);
+    }
+    let status = child
+        .wait()
+        .await
+        .map_err(|error| format!("its end could not be waited for: {error}"))?;
+    Ok((status.code(), printed))
+}
+
+async fn over_time(child: &mut Child, limit: Duration) -> String {
+    let _ = child.kill().await;
+    format!("it had not ended after {}s, and was killed", limit.as_secs())
+}
+
+fn command(job: &Job, folder: &Path, log: &Path) -> Result<Command, String> {
+    let failed = |error: std::io::Error| format!("could not write {}: {error}", log.display());
+    log.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(failed)?;
+    let own = std::env::current_exe().map_err(|error| format!("where harness is could not be found: {error}"))?;
+    let mut command = Command::new(own);
+    // a suite is the same on every machine, whatever files lie about there
+    command.args(["run", "--json", "--quiet", "--no-config", "--color=never"]);
+    command.arg("--results").arg(folder.join(RUNS)).args(job.row.words());
+    // the suite speaks to the CI system, its rows do not
+    command.env_remove("GITHUB_ACTIONS").env_remove("GITHUB_STEP_SUMMARY");
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(File::create(log).map_err(failed)?);
+    Ok(command)
+}

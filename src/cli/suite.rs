@@ -1,0 +1,368 @@
+//! `harness suite`: reads a suite, refuses what cannot be before anything is started, has its rows run, and tells of it
+//! in one table with one exit code; and joins the records of several machines.
+
+use std::fs;
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Parser;
+
+use super::args::{Cli, ColorWhen, Command, SuiteArgs};
+use super::options::run_options;
+use super::rows::{self, Job, Ready};
+use super::stdout::{print, print_json};
+use super::{complain, look};
+use crate::exit::Exit;
+use crate::plan::plan;
+use crate::settings::{Known, Setting, over, settings};
+use crate::store;
+use crate::suite::record::{self, Record, RowRecord};
+use crate::suite::{Row, Suite, file, junit, render};
+use crate::tables;
+
+/// The file that says what became of a suite; a folder with it is a suite's.
+const RECORD: &str = "suite.json";
+/// Where the runs of a suite's rows are kept, in its folder.
+pub const RUNS: &str = "runs";
+/// Options of `harness run` that are the suite's to decide.
+const NOT_A_ROWS: [&str; 10] = [
+    "results",
+    "json",
+    "quiet",
+    "repeat",
+    "until",
+    "dry-run",
+    "profile",
+    "config",
+    "no-config",
+    "show-config",
+];
+/// Folders below a folder that is joined, at most: an artifact in an artifact, not a whole disk.
+const MERGE_DEPTH: usize = 4;
+
+pub fn suite(args: &SuiteArgs, color: ColorWhen) -> Exit {
+    let result = if args.merge.is_empty() {
+        ready(args).and_then(|ready| run(args, ready, color))
+    } else {
+        merge(args, color)
+    };
+    result.unwrap_or_else(|(exit, sentence)| complain(exit, sentence))
+}
+
+type Refused = (Exit, String);
+
+fn usage(sentence: impl std::fmt::Display) -> Refused {
+    (Exit::Usage, sentence.to_string())
+}
+
+fn environment(error: impl std::fmt::Display) -> Refused {
+    (Exit::Environment, error.to_string())
+}
+
+/// Reads the suite, and sees that every row of it could be run.
+fn ready(args: &SuiteArgs) -> Result<Ready, Refused> {
+    let path = args
+        .file
+        .as_ref()
+        .expect("clap asks for a file unless --merge is there");
+    let text =
+        fs::read_to_string(path).map_err(|error| usage(format!("could not read {}: {error}", path.display())))?;
+    let name = path
+        .file_stem()
+        .map_or_else(|| "suite".into(), |stem| stem.to_string_lossy());
+    let options: Vec<Known> = run_options()
+        .into_iter()
+        .filter(|option| !NOT_A_ROWS.contains(&option.name.as_str()))
+        .collect();
+    let in_file = |error| usage(format!("{}: {error}", path.display()));
+    let mut suite = file::read(&text, &name, &options).map_err(in_file)?;
+    let set = set(&args.set, &options)?;
+    for row in &mut suite.rows {
+        row.settings = over(&set, &row.settings);
+        row.retries = args.retries.unwrap_or(row.retries);
+    }
+    let is_wanted = |row: &Row| args.filter.is_empty() || args.filter.iter().any(|text| row.name.contains(text));
+    let mut jobs = Vec::new();
+    for row in suite.rows.iter().filter(|row| is_wanted(row)) {
+        let time = check(row).map_err(|sentence| {
+            usage(format!(
+                "{}: line {}: row `{}`: {sentence}",
+                path.display(),
+                row.line,
+                row.name
+            ))
+        })?;
+        jobs.push(Job { row: row.clone(), time });
+    }
+    let wanted: Vec<String> = jobs.iter().map(|job| job.row.name.clone()).collect();
+    if wanted.is_empty() {
+        return Err(usage(format!(
+            "{} has no row{}",
+            path.display(),
+            if args.filter.is_empty() {
+                ""
+            } else {
+                " with such a name"
+            }
+        )));
+    }
+    jobs.retain(|job| args.shard.is_none_or(|shard| shard.takes(&job.row.name)));
+    Ok(Ready {
+        record: record(args, &suite, wanted, &jobs),
+        jobs,
+    })
+}
+
+/// The settings of `--set`, read as a file's would be.
+fn set(given: &[String], options: &[Known]) -> Result<Vec<Setting>, Refused> {
+    let mut all = Vec::new();
+    for given in given {
+        let (key, value) = given
+            .split_once('=')
+            .ok_or_else(|| usage(format!("--set {given}: OPTION=VALUE is wanted")))?;
+        let is_switch = options.iter().any(|option| option.name == key && option.switch);
+        let quoted = if is_switch {
+            value.to_owned()
+        } else {
+            format!("{:?}", value)
+        };
+        let refused = |error: tables::TableError| usage(format!("--set {given}: {}", error.sentence));
+        let table = tables::read(&format!("{key:?} = {quoted}")).map_err(refused)?;
+        tables::refuse_unknown(&table, options.iter().map(|option| option.name.as_str())).map_err(refused)?;
+        all.extend(settings(&table, options).map_err(refused)?);
+    }
+    Ok(all)
+}
+
+/// How long a row takes, if it can be run at all: exactly what `harness run` would say of its words.
+fn check(row: &Row) -> Result<Duration, String> {
+    let words = ["harness", "run"].map(str::to_owned).into_iter().chain(row.words());
+    let cli = Cli::try_parse_from(words).map_err(|error| {
+        let text = error.to_string();
+        text.trim_start_matches("error: ")
+            .split("\n\n")
+            .next()
+            .unwrap_or_default()
+            .to_owned()
+    })?;
+    let Command::Run(run) = cli.command else {
+        return Err("it is no run".into());
+    };
+    let config = run.config(0)?;
+    plan(&config).map_err(|error| error.to_string())?;
+    Ok(config.time)
+}
+
+fn record(args: &SuiteArgs, suite: &Suite, wanted: Vec<String>, jobs: &[Job]) -> Record {
+    let mut record = Record {
+        schema: record::SCHEMA.to_owned(),
+        suite: suite.name.clone(),
+        digest: suite.digest.clone(),
+        harness: env!("CARGO_PKG_VERSION").to_owned(),
+        started: store::minute_now(),
+        shard: args.shard,
+        wanted,
+        took_ms: 0,
+        rows: jobs.iter().map(|job| RowRecord::of(&job.row)).collect(),
+        exit: 0,
+    };
+    record.exit = record.exit().code();
+    record
+}
+
+fn run(args: &SuiteArgs, ready: Ready, color: ColorWhen) -> Result<Exit, Refused> {
+    if args.dry_run {
+        return Ok(dry_run(args, &ready));
+    }
+    let folder = folder(args, &ready.record)?;
+    let runtime = super::runtime();
+    let seeing = look(color, io::stderr().is_terminal());
+    let keep = |record: &Record| store::write_json(&folder.join(RECORD), record).map_err(environment);
+    keep(&ready.record)?;
+    let record = runtime.block_on(rows::run(ready, &folder, args.jobs, seeing, &keep))?;
+    runtime.shutdown_background();
+    tell(args, &record, &folder, color)
+}
+
+fn dry_run(args: &SuiteArgs, ready: &Ready) -> Exit {
+    if args.json {
+        print_json(&ready.record);
+        return Exit::Holds;
+    }
+    let width = ready.jobs.iter().map(|job| job.row.name.len()).max().unwrap_or(0);
+    let line = |job: &Job| format!("{:<width$}  {}\n", job.row.name, job.row.words().join(" "));
+    let time: Duration = ready.jobs.iter().map(|job| job.time).sum();
+    let rows: String = ready.jobs.iter().map(line).collect();
+    print(&format!(
+        "{rows}{} rows, {}s of experiments\n",
+        ready.jobs.len(),
+        time.as_secs()
+    ));
+    Exit::Holds
+}
+
+/// `results/20261121-0645-suite-nightly-2of3`
+fn folder(args: &SuiteArgs, record: &Record) -> Result<PathBuf, Refused> {
+    let shard = record
+        .shard
+        .map(|shard| format!("-{}of{}", shard.number, shard.of))
+        .unwrap_or_default();
+    let plain = |letter: char| {
+        if letter.is_ascii_alphanumeric() || "-_.".contains(letter) {
+            letter
+        } else {
+            '-'
+        }
+    };
+    let suite: String = record.suite.chars().map(plain).collect();
+    let name = format!("{}-suite-{suite}{shard}", store::minute_now());
+    let (_, folder) = store::create(&args.results, &name).map_err(environment)?;
+    Ok(folder)
+}
+
+/// Writes everything there is to read of it, and prints the table.
+fn tell(args: &SuiteArgs, record: &Record, folder: &Path, color: ColorWhen) -> Result<Exit, Refused> {
+    store::write_json(&folder.join(RECORD), record).map_err(environment)?;
+    let summary = render::markdown(record);
+    for (name, text) in [("junit.xml", &junit::junit(record)), ("summary.md", &summary)] {
+        let path = folder.join(name);
+        fs::write(&path, text).map_err(|error| environment(format!("could not write {}: {error}", path.display())))?;
+    }
+    if let Some(path) = std::env::var_os("GITHUB_STEP_SUMMARY") {
+        let appended = fs::OpenOptions::new().append(true).create(true).open(&path);
+        if let Err(error) = appended.and_then(|mut file| file.write_all(summary.as_bytes())) {
+            eprintln!("warning: could not append to {}: {error}", path.display());
+        }
+    }
+    if args.json {
+        print_json(record);
+    } else {
+        let table = render::table(
+            record,
+            &folder.display().to_string(),
+            look(color, io::stdout().is_terminal()),
+        );
+        print(&table);
+    }
+    Ok(record.exit())
+}
+
+fn merge(args: &SuiteArgs, color: ColorWhen) -> Result<Exit, Refused> {
+    let mut found = Vec::new();
+    for place in &args.merge {
+        let before = found.len();
+        records_below(place, MERGE_DEPTH, &mut found);
+        if found.len() == before {
+            return Err(usage(format!("there is no {RECORD} in or below {}", place.display())));
+        }
+    }
+    let mut records = Vec::new();
+    for path in &found {
+        let text =
+            fs::read(path).map_err(|error| environment(format!("could not read {}: {error}", path.display())))?;
+        let mut record: Record = serde_json::from_slice(&text)
+            .map_err(|error| usage(format!("{} is not a suite's record: {error}", path.display())))?;
+        let from = path.parent().unwrap_or(Path::new("")).to_owned();
+        let from = fs::canonicalize(&from).unwrap_or(from);
+        let attempts = record.rows.iter_mut().flat_map(|row| &mut row.attempts);
+        for run in attempts.filter_map(|attempt| attempt.run.as_mut()) {
+            *run = from.join(&*run).display().to_string();
+        }
+        records.push(record);
+    }
+    if records.iter().any(|record| record.shard.is_some()) {
+        // what was joined of them before lies beside them
+        records.retain(|record| record.shard.is_some());
+    }
+    let joined = record::merge(records).map_err(usage)?;
+    let folder = folder(args, &joined)?;
+    tell(args, &joined, &folder, color)
+}
+
+/// The records in `place` and in its folders; not in the runs of a suite, nor in what a link leads to.
+fn records_below(place: &Path, depth: usize, found: &mut Vec<PathBuf>) {
+    let record = place.join(RECORD);
+    if record.is_file() {
+        found.push(record);
+        return;
+    }
+    let entries = fs::read_dir(place).into_iter().flatten().flatten();
+    let mut folders: Vec<PathBuf> = entries
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+        .map(|entry| entry.path())
+        .collect();
+    folders.sort();
+    if depth > 0 {
+        folders
+            .iter()
+            .for_each(|folder| records_below(folder, depth - 1, found));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ready_from(text: &str, words: &[&str]) -> Result<Ready, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("nightly.toml");
+        fs::write(&path, text).unwrap();
+        let words = ["harness", "suite", path.to_str().unwrap()]
+            .into_iter()
+            .chain(words.iter().copied());
+        let Command::Suite(args) = Cli::try_parse_from(words).unwrap().command else {
+            panic!("it is a suite")
+        };
+        ready(&args).map_err(|(_, sentence)| sentence)
+    }
+
+    const TWO: &str = "[[group]]\nbackend = \"zk\"\nrows = [{ recipe = \"zk-polling\" }, { recipe = \"zk-election\", time = \"30s\" }]";
+
+    #[test]
+    fn a_row_that_run_would_refuse_is_refused_before_anything_starts() {
+        let wrong = [
+            ("[[row]]\nname = \"a\"", "--backend"),
+            ("[[row]]\nbackend = \"zk\"\nrecipe = \"zk-poling\"", "zk-polling"),
+            (
+                "[[row]]\nbackend = \"zk\"\nrecipe = \"zk-polling\"\ntime = \"3\"",
+                "not a duration",
+            ),
+            (
+                "[[row]]\nbackend = \"zk\"\nrecipe = \"zk-polling\"\nfault = \"partition\"\ntime = \"5s\"",
+                "too short",
+            ),
+            (
+                "[[row]]\nbackend = \"zk\"\nrecipe = \"zk-polling\"\nresults = \"x\"",
+                "no key `results`",
+            ),
+            ("name = \"nothing\"", "no row"),
+        ];
+        for (text, words) in wrong {
+            let sentence = ready_from(text, &[]).err().unwrap_or_default();
+            assert!(sentence.contains(words), "{text}: {sentence}");
+        }
+    }
+
+    #[test]
+    fn rows_are_chosen_by_name_and_by_shard_and_all_are_remembered() {
+        let names = |ready: &Ready| ready.jobs.iter().map(|job| job.row.name.clone()).collect::<Vec<_>>();
+        let all = ready_from(TWO, &[]).unwrap();
+        assert_eq!(names(&all).len(), 2);
+        assert_eq!(all.jobs[1].time, Duration::from_secs(30));
+        let one = ready_from(TWO, &["--filter", "election"]).unwrap();
+        assert_eq!(names(&one), ["zk-election / none"]);
+        assert!(ready_from(TWO, &["--filter", "nobody"]).is_err());
+        let shards = ["1/2", "2/2"].map(|shard| ready_from(TWO, &["--shard", shard]).unwrap());
+        assert_eq!(shards.iter().map(|shard| shard.jobs.len()).sum::<usize>(), 2);
+        assert!(shards.iter().all(|shard| shard.record.wanted == names(&all)));
+    }
+
+    #[test]
+    fn set_wins_over_every_row_and_its_key_is_checked() {
+        let set = ready_from(TWO, &["--set", "time=9s", "--set", "reentrant=true"]).unwrap();
+        assert!(set.jobs.iter().all(|job| job.time == Duration::from_secs(9)));
+        assert!(set.jobs[0].row.words().contains(&"--reentrant".into()));
+        assert!(ready_from(TWO, &["--set", "tyme=9s"]).err().unwrap().contains("`time`"));
+    }
+}

@@ -1,0 +1,194 @@
+//! Two runs beside one another: which kinds of violation are new, which are still there, which are gone.
+//!
+//! Violations of two runs are the same when they are of one property and one class: times and clients never repeat.
+
+use std::collections::BTreeMap;
+
+use harness_checkers::{Finding, Property, Violation};
+use serde::{Deserialize, Serialize};
+
+use super::diagnosis::Outcome;
+use super::words::many;
+use crate::store::RunInfo;
+
+pub const SCHEMA: &str = "harness-comparison/1";
+
+/// What of a diagnosis is needed to compare it and to list it. Reads `verdict.json` and passes over the rest.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Gist {
+    pub outcome: Outcome,
+    pub run: Option<RunInfo>,
+    pub findings: Vec<Finding>,
+    #[serde(default)]
+    pub unsure: Vec<String>,
+    pub length_ns: u64,
+}
+
+impl Gist {
+    /// What was tried: runs of one row can be compared.
+    pub fn row(&self) -> Option<[&str; 4]> {
+        let run = self.run.as_ref()?;
+        let attitude = run.attitude.as_deref().unwrap_or_default();
+        Some([&run.backend, &run.recipe, attitude, &run.fault])
+    }
+
+    fn kinds(&self) -> BTreeMap<(Property, &str), (u64, &Violation)> {
+        let mut kinds = BTreeMap::new();
+        for finding in &self.findings {
+            for violation in &finding.violations {
+                let key = (finding.property, violation.class.as_str());
+                kinds.entry(key).or_insert((0, violation)).0 += 1;
+            }
+        }
+        kinds
+    }
+}
+
+/// One kind of violation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct KindOf {
+    pub property: Property,
+    pub class: String,
+    /// The worst of them, in words.
+    pub summary: String,
+    pub before: u64,
+    pub after: u64,
+}
+
+impl KindOf {
+    /// `HL001 stale-holder`
+    pub fn name(&self) -> String {
+        format!("{} {}", self.property.id(), self.class)
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Comparison {
+    pub schema: &'static str,
+    /// Whether both runs tried the same: what is new may otherwise just be another test.
+    pub same_row: bool,
+    pub new: Vec<KindOf>,
+    pub still: Vec<KindOf>,
+    pub gone: Vec<KindOf>,
+}
+
+/// What changed from one run to the next.
+pub fn compare(before: &Gist, after: &Gist) -> Comparison {
+    let (old, young) = (before.kinds(), after.kinds());
+    let mut comparison = Comparison {
+        schema: SCHEMA,
+        same_row: before.row() == after.row(),
+        new: Vec::new(),
+        still: Vec::new(),
+        gone: Vec::new(),
+    };
+    let mut keys: Vec<_> = old.keys().chain(young.keys()).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    for key in keys {
+        let count = |kinds: &BTreeMap<_, (u64, &Violation)>| kinds.get(key).map_or(0, |(count, _)| *count);
+        let (_, shown) = young
+            .get(key)
+            .or_else(|| old.get(key))
+            .expect("the key is from one of them");
+        let kind = KindOf {
+            property: key.0,
+            class: key.1.to_owned(),
+            summary: shown.summary.clone(),
+            before: count(&old),
+            after: count(&young),
+        };
+        let list = match (kind.before, kind.after) {
+            (0, _) => &mut comparison.new,
+            (_, 0) => &mut comparison.gone,
+            _ => &mut comparison.still,
+        };
+        list.push(kind);
+    }
+    comparison
+}
+
+/// The comparison as lines for a terminal.
+pub fn render(comparison: &Comparison, (before, after): (&Gist, &Gist)) -> String {
+    let mut lines = Vec::new();
+    for (label, gist) in [("before", before), ("after", after)] {
+        let run = gist
+            .run
+            .as_ref()
+            .map(|run| format!("{}   {} / {}", run.run, run.recipe, run.fault));
+        lines.push(format!(
+            "{label:<8}{:<7} {}",
+            gist.outcome.word(),
+            run.unwrap_or_default()
+        ));
+    }
+    if !comparison.same_row {
+        lines.push("note    they did not try the same lock under the same fault".to_owned());
+    }
+    lines.push(String::new());
+    for (label, kinds) in [
+        ("new", &comparison.new),
+        ("still", &comparison.still),
+        ("gone", &comparison.gone),
+    ] {
+        for kind in kinds {
+            let counts = match (kind.before, kind.after) {
+                (0, after) => format!("{after}"),
+                (before, 0) => format!("{before}"),
+                (before, after) => format!("{before}, now {after}"),
+            };
+            lines.push(format!("{label:<8}{:<28} {}   ({counts})", kind.name(), kind.summary));
+        }
+    }
+    if comparison.new.len() + comparison.still.len() + comparison.gone.len() == 0 {
+        lines.push("nothing is violated in either".to_owned());
+    } else {
+        lines.push(String::new());
+        lines.push(format!(
+            "{} new, {} still there, {} gone",
+            many(comparison.new.len() as u64, "kind"),
+            comparison.still.len(),
+            comparison.gone.len()
+        ));
+    }
+    lines.push(String::new());
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn gist(kinds: &[(&str, &str)]) -> Gist {
+        let finding = |(property, class): &(&str, &str)| {
+            json!({ "property": property, "verdict": "violated", "evidence": "", "violations": [{
+                "id": format!("{property}-1"), "class": class, "lock": "l0", "processes": [], "clients": [], "at_ns": 1,
+                "summary": "it broke", "events": [],
+            }]})
+        };
+        let findings: Vec<_> = kinds.iter().map(finding).collect();
+        let gist =
+            json!({ "outcome": "FAIL", "run": null, "findings": findings, "length_ns": 1, "more": "is passed over" });
+        serde_json::from_value(gist).unwrap()
+    }
+
+    #[test]
+    fn new_still_there_and_gone_are_told_apart_by_property_and_class() {
+        let before = gist(&[("HL001", "stale-holder"), ("HL008", "lost-update")]);
+        let after = gist(&[("HL001", "granted-twice"), ("HL008", "lost-update")]);
+        let comparison = compare(&before, &after);
+        let names = |kinds: &[KindOf]| kinds.iter().map(KindOf::name).collect::<Vec<_>>();
+        assert_eq!(names(&comparison.new), ["HL001 granted-twice"]);
+        assert_eq!(names(&comparison.still), ["HL008 lost-update"]);
+        assert_eq!(names(&comparison.gone), ["HL001 stale-holder"]);
+    }
+
+    #[test]
+    fn a_run_beside_itself_has_nothing_new() {
+        let run = gist(&[("HL001", "stale-holder")]);
+        let comparison = compare(&run, &run);
+        assert!(comparison.new.is_empty() && comparison.gone.is_empty());
+        assert_eq!(comparison.still.len(), 1);
+    }
+}

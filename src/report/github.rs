@@ -1,0 +1,68 @@
+//! What GitHub's runner understands: commands on a line of their own, which become annotations and folded groups.
+
+use super::account;
+use super::diagnosis::{Diagnosis, Outcome};
+
+/// Annotations of one run; the page of a job shows ten in all.
+const MAX_ANNOTATIONS: usize = 5;
+
+/// One line for each violation that stands for itself, or one that says why the run is no pass.
+pub fn annotations(diagnosis: &Diagnosis) -> Vec<String> {
+    let title = account::title(diagnosis);
+    let told = account::roots(diagnosis);
+    let lines: Vec<String> = match diagnosis.outcome {
+        Outcome::Pass => Vec::new(),
+        Outcome::Fail => told
+            .iter()
+            .map(|(_, violation)| {
+                let mut text = violation.summary.clone();
+                for because in &violation.because {
+                    text += "\n";
+                    text += &because.text;
+                }
+                if let Some(again) = account::again(diagnosis) {
+                    text += &format!("\nagain: {}", again.join(" "));
+                }
+                command("error", &format!("{} {title}", violation.id), &text)
+            })
+            .collect(),
+        Outcome::Unsure => vec![command(
+            "warning",
+            &format!("UNSURE {title}"),
+            &account::sentence(diagnosis),
+        )],
+        Outcome::Error => vec![command(
+            "error",
+            &format!("ERROR {title}"),
+            &account::sentence(diagnosis),
+        )],
+    };
+    lines.into_iter().take(MAX_ANNOTATIONS).collect()
+}
+
+/// The line that begins a folded group; [`END_GROUP`] ends it.
+pub fn group(title: &str) -> String {
+    format!("::group::{}", data(title))
+}
+
+pub const END_GROUP: &str = "::endgroup::";
+
+fn command(name: &str, title: &str, text: &str) -> String {
+    let title = data(title).replace(':', "%3A").replace(',', "%2C");
+    format!("::{name} title={title}::{}", data(text))
+}
+
+fn data(text: &str) -> String {
+    text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_in_a_text_ends_its_command() {
+        let line = command("error", "a: b, c", "50%\n::warning::x");
+        assert_eq!(line, "::error title=a%3A b%2C c::50%25%0A::warning::x");
+    }
+}

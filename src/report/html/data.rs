@@ -1,0 +1,179 @@
+//! What the page's scripts draw from: the timeline, packed. `page/data.js` unpacks it; the two are one format.
+//!
+//! Times are microseconds. A lane's turns are one flat list of [`FIELDS`] numbers each, see [`turn`].
+
+use std::fmt::Write;
+
+use harness_checkers::Ended;
+use serde_json::{Value, json};
+
+use super::text::json as escaped;
+use crate::report::Report;
+use crate::report::account;
+use crate::report::thin::{Shown, thin};
+use crate::report::timeline::{Answer, SignalKind, Timeline, Turn};
+
+/// Bytes that one turn may take; how many turns fit is reckoned from it.
+const TURN_BYTES: usize = 56;
+/// Letters of a cause or a title that are shown.
+const LONGEST: usize = 200;
+
+/// The data in at most about `room` bytes, and what was left out, in a sentence.
+pub fn data(report: &Report<'_>, room: usize) -> (String, Option<String>) {
+    let mut turns = room / TURN_BYTES;
+    loop {
+        let shown = thin(report.timeline, report.diagnosis, turns);
+        let data = escaped(&pack(report, &shown));
+        if data.len() <= room || turns == 0 {
+            return (data, shown.said);
+        }
+        turns = turns * room / data.len() * 9 / 10;
+    }
+}
+
+fn pack(report: &Report<'_>, shown: &Shown) -> String {
+    let timeline = report.timeline;
+    let base = tokens(timeline);
+    let mut lanes: Vec<Vec<&Turn>> = vec![Vec::new(); timeline.lanes.len()];
+    for place in &shown.turns {
+        let turn = &timeline.turns[*place];
+        lanes[turn.lane].push(turn);
+    }
+    let mut packed = String::new();
+    for (turns, (lock, client)) in lanes.iter().zip(&timeline.lanes) {
+        if !packed.is_empty() {
+            packed.push(',');
+        }
+        let _ = write!(
+            packed,
+            r#"{{"lock":{},"client":{client},"turns":["#,
+            json!(clipped(lock))
+        );
+        let mut before = (0, 0);
+        for (place, one) in turns.iter().enumerate() {
+            if place > 0 {
+                packed.push(',');
+            }
+            turn(one, &mut before, base, &mut packed);
+        }
+        packed.push_str("]}");
+    }
+    let head = json!({
+        "end": timeline.end_ns / 1000,
+        "numbered": timeline.numbered,
+        "base": base.map(|base| base.to_string()),
+        "windows": windows(report),
+        "phases": report.diagnosis.phases.iter().map(|phase| json!([phase.name, phase.start_ns / 1000])).collect::<Vec<_>>(),
+        "violations": violations(report),
+        "signals": signals(timeline, shown),
+        "again": account::again(report.diagnosis).map(|words| words.join(" ")),
+    });
+    let mut head = head.to_string();
+    head.pop();
+    format!(r#"{head},"lanes":[{packed}]}}"#)
+}
+
+/// Since the call before, to the answer, answer, of the hold, its end, token, process, lines: of the call since the one
+/// before, of the answer and of the end since the call. 0 is "none" for tokens, lines and ends, -1 for times.
+fn turn(turn: &Turn, before: &mut (u64, u64), base: Option<u64>, packed: &mut String) {
+    let asked = turn.asked.ns / 1000;
+    let answered = turn.answered.map(|at| at.ns / 1000);
+    let wait = answered.map_or(-1, |at| at.saturating_sub(asked) as i64);
+    let answer = match turn.answer {
+        Answer::Ok => 0,
+        Answer::No => 1,
+        Answer::Unknown => 2,
+        Answer::None => 3,
+    };
+    let (hold, ended, end_index) = turn.held.map_or((-1, 0, 0), |(end, ended)| {
+        let ended = match ended {
+            Ended::Open => 0,
+            Ended::Released => 1,
+            Ended::Lost => 2,
+            Ended::Died => 3,
+            Ended::Changed => 4,
+        };
+        let since = end.ns / 1000;
+        (since.saturating_sub(answered.unwrap_or(asked)) as i64, ended, end.index)
+    });
+    let token = match (turn.token, base) {
+        (None, _) => "0".to_owned(),
+        (Some(token), Some(base)) => (token - base + 1).to_string(),
+        (Some(token), None) => format!("\"{token}\""),
+    };
+    let line = turn.asked.index;
+    let since = |index: u64| index.saturating_sub(line);
+    let _ = write!(
+        packed,
+        "{},{wait},{answer},{hold},{ended},{token},{},{},{},{}",
+        asked.saturating_sub(before.0),
+        turn.process,
+        line.saturating_sub(before.1),
+        turn.answered.map_or(0, |at| since(at.index)),
+        since(end_index),
+    );
+    *before = (asked, line);
+}
+
+/// The smallest token, from which all are counted; `None` when they are too far apart for a script's numbers.
+fn tokens(timeline: &Timeline) -> Option<u64> {
+    let tokens = || timeline.turns.iter().filter_map(|turn| turn.token);
+    let (least, most) = (tokens().min().unwrap_or(0), tokens().max().unwrap_or(0));
+    (most - least < 1 << 52).then_some(least)
+}
+
+fn windows(report: &Report<'_>) -> Vec<Value> {
+    let windows = report.diagnosis.bite.windows.iter();
+    let window = |window: &crate::report::bite::Bitten| {
+        json!({
+            "number": window.number, "fault": window.fault, "title": clipped(&window.title), "from": window.start_ns / 1000,
+            "to": window.heal_ns.unwrap_or(report.timeline.end_ns) / 1000, "bit": window.bit,
+        })
+    };
+    windows.map(window).collect()
+}
+
+fn violations(report: &Report<'_>) -> Vec<Value> {
+    let violations = report.diagnosis.findings.iter().flat_map(|finding| &finding.violations);
+    let violation = |violation: &harness_checkers::Violation| {
+        let drawing = report.diagnosis.drawings.get(&violation.id);
+        let times = violation.events.iter().map(|step| step.time_ns);
+        let (from, to) = match drawing {
+            Some(drawing) => (drawing.from_ns, drawing.to_ns),
+            None => (
+                times.clone().min().unwrap_or(violation.at_ns),
+                times.max().unwrap_or(violation.at_ns),
+            ),
+        };
+        json!({
+            "id": violation.id, "lock": violation.lock, "clients": violation.clients, "at": violation.at_ns / 1000,
+            "from": from / 1000, "to": to / 1000, "root": violation.follows.is_none(),
+            "overlap": violation.overlap_ns.map(|(from, to)| [from / 1000, to / 1000]),
+        })
+    };
+    violations.map(violation).collect()
+}
+
+/// Lane, microseconds, kind, line, cause.
+fn signals(timeline: &Timeline, shown: &Shown) -> Vec<Value> {
+    let signals = shown.signals.iter().map(|place| &timeline.signals[*place]);
+    let signal = |signal: &crate::report::timeline::Signal| {
+        let kind = match signal.kind {
+            SignalKind::Woken => "woken",
+            SignalKind::Lost => "lost",
+            SignalKind::Died => "died",
+        };
+        json!([
+            signal.lane,
+            signal.at.ns / 1000,
+            kind,
+            signal.at.index,
+            clipped(&signal.cause)
+        ])
+    };
+    signals.map(signal).collect()
+}
+
+fn clipped(text: &str) -> String {
+    text.chars().take(LONGEST).collect()
+}

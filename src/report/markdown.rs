@@ -1,0 +1,200 @@
+//! `summary.md`: the diagnosis for job summaries, issues and chats. Never longer than what GitHub takes for one step's part.
+
+use std::fmt::Write;
+
+use harness_checkers::{Finding, Verdict, Violation};
+
+use super::account;
+use super::diagnosis::{Diagnosis, Outcome};
+use super::terminal::picture;
+use super::words::span;
+
+/// Bytes of a summary.
+pub const MAX_SUMMARY: usize = 64 << 10;
+const CUT: &str = "\n\n… cut here: the run's `report.html` has it all.\n";
+
+pub fn render(diagnosis: &Diagnosis) -> String {
+    let mut text = format!(
+        "## {} {}: {}\n\n**{}**\n\n",
+        sign(diagnosis.outcome),
+        diagnosis.outcome.word(),
+        plain(&account::title(diagnosis)),
+        prose(&account::sentence(diagnosis))
+    );
+    if let Some(run) = &diagnosis.run {
+        let version = run.version.as_deref().unwrap_or_default();
+        let _ = writeln!(
+            text,
+            "{} {} ×{} on {}, seed `{}`, {} run\n",
+            plain(&run.product),
+            plain(version),
+            run.nodes,
+            plain(&run.runtime),
+            run.seed,
+            span(diagnosis.length_ns)
+        );
+    }
+    for (finding, violation) in account::told(diagnosis) {
+        story(diagnosis, finding, violation, &mut text);
+    }
+    if let Some(more) = account::more(diagnosis) {
+        let _ = writeln!(text, "{}\n", plain(&more));
+    }
+    if let Some(again) = account::again(diagnosis) {
+        let _ = writeln!(
+            text,
+            "```sh\n{}\n```\nThe same plan, not the same timing.\n",
+            fenced(&again.join(" "))
+        );
+    }
+    table(diagnosis, &mut text);
+    for (label, reason) in account::reasons(diagnosis) {
+        let _ = writeln!(text, "- {label}: {}", prose(reason));
+    }
+    let _ = writeln!(text, "- did it bite? {}", plain(&diagnosis.bite.evidence));
+    for missed in diagnosis
+        .bite
+        .windows
+        .iter()
+        .filter_map(super::bite::Bitten::missed_in_words)
+    {
+        let _ = writeln!(text, "- {}", plain(&missed));
+    }
+    if let Some(latency) = account::latency(diagnosis) {
+        let _ = writeln!(text, "- {latency}");
+    }
+    let _ = writeln!(text, "- {}", account::amount(diagnosis));
+    if let Some(page) = account::page(diagnosis) {
+        let _ = writeln!(text, "- report: `{}`", fenced(&page));
+    }
+    cut(text)
+}
+
+fn sign(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Pass => "✅",
+        Outcome::Fail => "❌",
+        Outcome::Unsure => "❔",
+        Outcome::Error => "❗",
+    }
+}
+
+fn story(diagnosis: &Diagnosis, finding: &Finding, violation: &Violation, text: &mut String) {
+    let _ = writeln!(text, "### {}: {}\n", plain(&violation.id), prose(&violation.summary));
+    if let Some(drawing) = diagnosis.drawings.get(&violation.id) {
+        let _ = writeln!(text, "```text\n{}\n```\n", fenced(&picture(drawing)));
+    }
+    for (number, because) in (1..).zip(&violation.because) {
+        let _ = writeln!(text, "{number}. {}", prose(&because.text));
+    }
+    text.push('\n');
+    for (label, remark) in account::remarks(diagnosis, finding, violation) {
+        let _ = writeln!(text, "- {label}: {}", prose(&remark));
+    }
+    text.push('\n');
+}
+
+fn table(diagnosis: &Diagnosis, text: &mut String) {
+    text.push_str("| | property | verdict | evidence |\n| --- | --- | --- | --- |\n");
+    for finding in &diagnosis.findings {
+        let sign = match finding.verdict {
+            Verdict::Holds => "✅",
+            Verdict::Violated => "❌",
+            Verdict::Inconclusive => "❔",
+            Verdict::NotApplicable => "–",
+        };
+        let _ = writeln!(
+            text,
+            "| {} | {} | {sign} {} | {} |",
+            finding.property.id(),
+            finding.property.name(),
+            account::verdict_word(finding.verdict),
+            prose(&account::evidence(finding))
+        );
+    }
+    text.push('\n');
+}
+
+/// Text in which nothing means anything to Markdown or HTML, on one line.
+fn plain(raw: &str) -> String {
+    let mut escaped = String::with_capacity(raw.len());
+    for letter in raw.chars() {
+        match letter {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '\\' | '`' | '*' | '_' | '[' | ']' | '|' | '#' | '~' | '@' => {
+                escaped.push('\\');
+                escaped.push(letter);
+            }
+            '\n' | '\r' => escaped.push(' '),
+            letter if letter.is_control() => escaped.push('\u{fffd}'),
+            letter => escaped.push(letter),
+        }
+    }
+    escaped
+}
+
+/// A sentence of ours: what stands between backticks is code.
+fn prose(raw: &str) -> String {
+    let parts: Vec<&str> = raw.split('`').collect();
+    if parts.len().is_multiple_of(2) {
+        return plain(raw);
+    }
+    let marked = parts.iter().enumerate().map(|(place, part)| {
+        if place % 2 == 1 && !part.is_empty() {
+            format!("`{}`", part.replace(['\n', '|'], " "))
+        } else {
+            plain(part)
+        }
+    });
+    marked.collect()
+}
+
+/// Text inside a fence or a code span: nothing in it ends that.
+fn fenced(raw: &str) -> String {
+    raw.replace('`', "'")
+}
+
+/// At most as long as a summary may be, whole lines, no fence left open.
+fn cut(text: String) -> String {
+    if text.len() <= MAX_SUMMARY {
+        return text;
+    }
+    let mut kept = String::new();
+    let mut open = false;
+    for line in text.split_inclusive('\n') {
+        if kept.len() + line.len() + CUT.len() + 8 > MAX_SUMMARY {
+            break;
+        }
+        open ^= line.starts_with("```");
+        kept.push_str(line);
+    }
+    if open {
+        kept.push_str("```\n");
+    }
+    kept + CUT
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_of_a_name_is_markup() {
+        assert_eq!(plain("<b>|*a*\n@x"), "&lt;b&gt;\\|\\*a\\* \\@x");
+        assert_eq!(prose("held `l0|<b>` twice"), "held `l0 <b>` twice");
+    }
+
+    #[test]
+    fn what_is_too_long_is_cut_at_a_line_with_no_fence_left_open() {
+        let long = format!("a\n```\n{}", "0123456789\n".repeat(10_000));
+        let kept = cut(long);
+        assert!(kept.len() <= MAX_SUMMARY);
+        assert!(
+            kept.ends_with(&format!("0123456789\n```\n{CUT}")),
+            "{}",
+            &kept[kept.len() - 80..]
+        );
+    }
+}

@@ -1,0 +1,74 @@
+// What lies under the pointer, and finding: both end in a turn of a lane.
+const tip = document.getElementById("tip");
+
+// The time at a place of the canvas, and the lane there.
+function at(event) {
+  const box = canvas.getBoundingClientRect();
+  const [a, b] = [toAxis(view.from), toAxis(view.to)];
+  const x = event.clientX - box.left, y = event.clientY - box.top;
+  const us = fromAxis(a + (x - GUTTER) / (box.width - GUTTER) * (b - a));
+  const row = rows.find((row) => row.lane && y >= row.y && y < row.y + LANE);
+  return { x, y, us, lane: row && row.lane, slack: (view.to - view.from) / box.width * 5 };
+}
+
+function underneath({ lane, us, slack }) {
+  if (!lane) return null;
+  for (const signal of lane.signals) if (Math.abs(signal.at - us) < slack) return { signal };
+  let nearest = null, best = slack;
+  for (const turn of lane.turns) {
+    if (turn.asked > us + slack) break;
+    const stop = turn.until >= 0 ? turn.until : turn.answered >= 0 ? turn.answered : end;
+    const distance = us < turn.asked ? turn.asked - us : us > stop ? us - stop : 0;
+    if (distance < best || (distance === 0 && best === 0)) { best = distance; nearest = turn; }
+  }
+  return nearest && { turn: nearest };
+}
+
+function words(lane, hit) {
+  if (hit.signal) {
+    const { kind, at, line, cause } = hit.signal;
+    const what = { woken: "was woken", lost: "was told that the lock is lost", died: "died" }[kind];
+    return `${lane.name} ${what} at ${seconds(at)}${cause ? `: ${cause}` : ""}\n${lineOf(line)}`;
+  }
+  const turn = hit.turn;
+  const text = [`${lane.name} on ${lane.lock}, process ${turn.process}`, `call    ${seconds(turn.asked)}   ${lineOf(turn.line)}`];
+  if (turn.answered >= 0) {
+    text.push(`reply   ${seconds(turn.answered)}   ${lineOf(turn.lineAnswered)}   after ${span(turn.answered - turn.asked)}: ${ANSWERS[turn.answer]}`);
+  } else {
+    text.push(ANSWERS[turn.answer]);
+  }
+  if (turn.token) text.push(`token   ${turn.token}`);
+  if (turn.until >= 0) {
+    const line = turn.lineEnded ? `   ${lineOf(turn.lineEnded)}` : "";
+    text.push(`held    ${span(turn.until - turn.answered)}, until ${seconds(turn.until)}${line}: ${ENDED[turn.ended]}`);
+  }
+  return text.join("\n");
+}
+
+function hover(event) {
+  const place = at(event);
+  const hit = place.x > GUTTER && underneath(place);
+  tip.hidden = !hit;
+  if (!hit) return;
+  tip.textContent = words(place.lane, hit);
+  const box = board.getBoundingClientRect();
+  tip.style.left = Math.max(0, Math.min(event.clientX - box.left + 14, box.width - tip.offsetWidth - 4)) + "px";
+  tip.style.top = event.clientY - box.top + 16 + "px";
+}
+
+// All turns that a query means: a client, a lock, a token or a line.
+function matches(query) {
+  const wanted = query.trim().toLowerCase();
+  const line = /^(?:line|l\.|:)\s*(\d+)$/.exec(wanted);
+  const found = [];
+  if (wanted === "") return found;
+  for (const lane of lanes) {
+    const whole = lane.name === wanted || lane.lock.toLowerCase() === wanted;
+    for (const turn of lane.turns) {
+      const lines = [turn.line, turn.lineAnswered, turn.lineEnded];
+      const index = line && Number(line[1]) - (data.numbered ? 1 : 0);
+      if (whole || turn.token === wanted || (line && lines.includes(index))) found.push({ lane, turn });
+    }
+  }
+  return found.sort((one, other) => one.turn.asked - other.turn.asked);
+}

@@ -1,0 +1,243 @@
+// Draws the timeline: an overview of the whole run, and the chosen stretch with a lane for each lock and client.
+const board = document.getElementById("board");
+const overview = document.getElementById("overview");
+const canvas = document.getElementById("canvas");
+const scroller = document.getElementById("lanes");
+const GUTTER = 92, AXIS = 24, BAND = 20, LANE = 22, LOCK = 20;
+let colors = {};
+
+function readColors() {
+  const style = getComputedStyle(document.documentElement);
+  for (const name of ["ground", "raised", "line", "text", "quiet", "hold", "on-hold", "wait", "fault", "fault-ground", "on-fault", "violation", "woken", "lost", "died"]) {
+    colors[name] = style.getPropertyValue("--" + name).trim();
+  }
+}
+
+// Where each lane stands: below its lock's name.
+const rows = [];
+let tall = AXIS + (data.windows.length ? BAND : 0);
+const top0 = tall;
+lanes.forEach((lane, place) => {
+  if (place === 0 || lanes[place - 1].lock !== lane.lock) {
+    rows.push({ lock: lane.lock, y: tall });
+    tall += LOCK;
+  }
+  rows.push({ lane, place, y: tall });
+  tall += LANE;
+});
+
+// A context in CSS pixels, sharp on every screen.
+function sized(element, width, height) {
+  const ratio = window.devicePixelRatio || 1;
+  const [w, h] = [Math.round(width * ratio), Math.round(height * ratio)];
+  if (element.width !== w || element.height !== h) { element.width = w; element.height = h; }
+  const pen = element.getContext("2d");
+  pen.setTransform(ratio, 0, 0, ratio, 0, 0);
+  pen.clearRect(0, 0, width, height);
+  return pen;
+}
+
+const hatches = {};
+function hatch(pen, color) {
+  const key = color + (window.devicePixelRatio || 1);
+  if (!hatches[key]) {
+    const tile = document.createElement("canvas");
+    tile.width = tile.height = 8;
+    const ink = tile.getContext("2d");
+    ink.strokeStyle = color;
+    ink.lineWidth = 2;
+    for (const shift of [-8, 0, 8]) { ink.beginPath(); ink.moveTo(shift, 8); ink.lineTo(shift + 8, 0); ink.stroke(); }
+    hatches[key] = tile;
+  }
+  return pen.createPattern(hatches[key], "repeat");
+}
+
+function paintOverview() {
+  const width = overview.clientWidth, height = overview.clientHeight;
+  const pen = sized(overview, width, height);
+  const x = (us) => us / end * width;
+  for (const window of data.windows) {
+    pen.fillStyle = hatch(pen, colors.fault);
+    pen.fillRect(x(window.from), 0, Math.max(2, x(window.to) - x(window.from)), height);
+  }
+  // how much was held, per pixel
+  const held = new Float64Array(Math.ceil(width) + 1);
+  for (const lane of lanes) for (const turn of lane.turns) {
+    if (turn.until < 0) continue;
+    for (let at = Math.floor(x(turn.answered)); at <= x(turn.until) && at < held.length; at++) held[at]++;
+  }
+  const most = Math.max(1, held.reduce((a, b) => Math.max(a, b), 0));
+  pen.fillStyle = colors.hold;
+  for (let at = 0; at < held.length; at++) {
+    const bar = Math.sqrt(held[at] / most) * (height - 18);
+    pen.fillRect(at, height - bar, 1, bar);
+  }
+  pen.fillStyle = colors.violation;
+  for (const violation of data.violations) {
+    pen.beginPath();
+    pen.moveTo(x(violation.at) - 5, 0); pen.lineTo(x(violation.at) + 5, 0); pen.lineTo(x(violation.at), 9);
+    pen.fill();
+    pen.fillRect(x(violation.at) - .75, 0, 1.5, height);
+  }
+  pen.fillStyle = colors.ground;
+  pen.globalAlpha = .72;
+  pen.fillRect(0, 0, x(view.from), height);
+  pen.fillRect(x(view.to), 0, width - x(view.to), height);
+  pen.globalAlpha = 1;
+  pen.strokeStyle = colors.text;
+  pen.strokeRect(x(view.from) + .5, .5, Math.max(3, x(view.to) - x(view.from)) - 1, height - 1);
+}
+
+// Whole steps of time, or of rank, about one each 90 pixels.
+function steps(width) {
+  const [a, b] = [toAxis(view.from), toAxis(view.to)];
+  const rough = (b - a) / Math.max(2, width / 90);
+  const power = 10 ** Math.floor(Math.log10(Math.max(rough, 1)));
+  const step = [1, 2, 5, 10].map((by) => by * power).find((by) => by >= rough);
+  const ticks = [];
+  for (let at = Math.ceil(a / step) * step; at <= b; at += step) ticks.push(at);
+  const digits = view.order ? 3 : step >= 1e6 ? 0 : step >= 1e5 ? 1 : step >= 1e4 ? 2 : step >= 1000 ? 3 : 6;
+  return ticks.map((at) => ({ at, label: seconds(fromAxis(at), digits) }));
+}
+
+// The chosen stretch.
+function paint() {
+  paintOverview();
+  const width = scroller.clientWidth;
+  canvas.style.height = tall + "px";
+  const pen = sized(canvas, width, tall);
+  const [a, b] = [toAxis(view.from), toAxis(view.to)];
+  const plot = width - GUTTER;
+  const x = (us) => GUTTER + (toAxis(us) - a) / (b - a) * plot;
+  pen.font = "12px system-ui, sans-serif";
+  pen.textBaseline = "middle";
+  pen.save();
+  pen.beginPath(); pen.rect(GUTTER, 0, plot, tall); pen.clip();
+  for (const { at, label } of steps(plot)) {
+    const place = GUTTER + (at - a) / (b - a) * plot;
+    pen.fillStyle = colors.line;
+    pen.fillRect(place, 0, 1, tall);
+    pen.fillStyle = colors.quiet;
+    pen.fillText(label, place + 4, AXIS / 2);
+  }
+  for (const window of data.windows) paintWindow(pen, window, x);
+  const current = data.violations[view.current];
+  for (const row of rows) if (row.lane) paintLane(pen, row, x, current);
+  for (const violation of data.violations) {
+    pen.fillStyle = colors.violation;
+    pen.fillRect(x(violation.at) - 1, AXIS - 6, 2, violation === current ? tall : 12);
+  }
+  pen.restore();
+  paintLabels(pen, width, current);
+}
+
+function paintWindow(pen, window, x) {
+  const [from, to] = [x(window.from), x(window.to)];
+  if (to < GUTTER || from > canvas.clientWidth) return;
+  const left = Math.max(from, GUTTER - 20);
+  pen.globalAlpha = .28;
+  pen.fillStyle = hatch(pen, colors.fault);
+  pen.fillRect(left, AXIS, Math.max(2, to - left), tall);
+  pen.globalAlpha = 1;
+  pen.fillStyle = colors["fault-ground"];
+  pen.fillRect(left, AXIS, Math.max(2, to - left), BAND - 2);
+  pen.save();
+  pen.beginPath(); pen.rect(left, AXIS, to - left, BAND - 2); pen.clip();
+  pen.fillStyle = colors["on-fault"];
+  pen.fillText(`${window.fault} ${window.number}  ${window.title}${window.bit ? "" : "  (missed)"}`, Math.max(left, GUTTER) + 6, AXIS + BAND / 2 - 1);
+  pen.restore();
+}
+
+function paintLane(pen, { lane, y }, x, current) {
+  const middle = y + LANE / 2;
+  const about = current && current.lock === lane.lock && current.clients.includes(lane.client);
+  if (about) { pen.fillStyle = colors.raised; pen.globalAlpha = .8; pen.fillRect(GUTTER, y, 1e5, LANE); pen.globalAlpha = 1; }
+  // neighbours that would fall on one pixel are drawn once
+  let drawn = -1, waited = -1;
+  const last = canvas.clientWidth;
+  for (const turn of lane.turns) {
+    if (turn.asked > view.to) break;
+    const stop = turn.until >= 0 ? turn.until : turn.answered >= 0 ? turn.answered : end;
+    if (stop < view.from) continue;
+    const asked = x(turn.asked), answered = turn.answered < 0 ? last : x(turn.answered);
+    if (answered > waited + 1) {
+      pen.fillStyle = turn.answer === UNKNOWN ? colors.fault : colors.wait;
+      pen.fillRect(Math.max(asked, waited), middle - 1.5, Math.max(1, answered - Math.max(asked, waited)), 3);
+      waited = answered;
+    }
+    if (turn.answer === OK && turn.until >= 0) {
+      const until = x(turn.until);
+      if (until > drawn + .7) {
+        pen.fillStyle = colors.hold;
+        pen.fillRect(Math.max(answered, drawn), y + 3, Math.max(1, until - Math.max(answered, drawn)), LANE - 6);
+        drawn = until;
+        if (until - answered > 70) wordsIn(pen, turn, Math.max(answered, GUTTER), until, middle);
+      }
+    } else if (turn.answer !== OK) {
+      outcome(pen, turn, Math.min(answered, last - 6), middle);
+    }
+  }
+  for (const signal of lane.signals) if (signal.at >= view.from && signal.at <= view.to) sign(pen, signal, x(signal.at), y);
+  if (view.found && view.found.lane === lane) {
+    pen.strokeStyle = colors.violation;
+    pen.lineWidth = 2;
+    const from = x(view.found.from), to = x(view.found.to);
+    pen.strokeRect(from - 3, y + 1, Math.max(6, to - from + 6), LANE - 2);
+    pen.lineWidth = 1;
+  }
+}
+
+function wordsIn(pen, turn, from, to, middle) {
+  pen.save();
+  pen.beginPath(); pen.rect(from, middle - LANE, to - from - 4, LANE * 2); pen.clip();
+  pen.fillStyle = colors["on-hold"];
+  pen.fillText(turn.token ? `holds, token ${turn.token}` : "holds", from + 6, middle);
+  pen.restore();
+}
+
+// "~" for what nobody can know, a cross for what surely was not.
+function outcome(pen, turn, x, middle) {
+  if (turn.answer === NO) {
+    pen.strokeStyle = colors.violation;
+    pen.beginPath();
+    pen.moveTo(x - 3, middle - 3); pen.lineTo(x + 3, middle + 3); pen.moveTo(x + 3, middle - 3); pen.lineTo(x - 3, middle + 3);
+    pen.stroke();
+  } else {
+    pen.fillStyle = colors.fault;
+    pen.fillRect(x - 4, middle - 4, 8, 8);
+    pen.fillStyle = colors["on-fault"];
+    pen.fillText("~", x - 4, middle);
+  }
+}
+
+function sign(pen, signal, x, y) {
+  const text = { woken: "▴", lost: "◆", died: "†" }[signal.kind];
+  pen.fillStyle = colors[signal.kind];
+  pen.fillText(text, x - 4, signal.kind === "woken" ? y + LANE - 5 : y + LANE / 2);
+}
+
+// Names stay at the left, whatever is behind them.
+function paintLabels(pen, width, current) {
+  pen.fillStyle = colors.ground;
+  pen.fillRect(0, 0, GUTTER, tall);
+  pen.fillStyle = colors.line;
+  pen.fillRect(GUTTER - 1, 0, 1, tall);
+  pen.fillStyle = colors.quiet;
+  if (top0 > AXIS) pen.fillText("fault", 8, AXIS + BAND / 2 - 1);
+  pen.fillText(view.order ? "event order" : "time", 8, AXIS / 2);
+  for (const row of rows) {
+    if (row.lane) {
+      const about = current && current.lock === row.lane.lock && current.clients.includes(row.lane.client);
+      pen.fillStyle = about ? colors.violation : colors.text;
+      pen.font = `${about ? "bold " : ""}12px system-ui, sans-serif`;
+      pen.fillText((about ? "▸ " : "  ") + row.lane.name, 20, row.y + LANE / 2);
+    } else {
+      pen.fillStyle = colors.line;
+      pen.fillRect(0, row.y, width, 1);
+      pen.fillStyle = colors.quiet;
+      pen.font = "bold 12px system-ui, sans-serif";
+      pen.fillText(row.lock, 8, row.y + LOCK / 2 + 1, GUTTER - 14);
+    }
+  }
+  pen.font = "12px system-ui, sans-serif";
+}

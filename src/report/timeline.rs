@@ -1,0 +1,219 @@
+//! What happened on the locks, turn by turn: what the page's timeline, latencies and queue are drawn from.
+//!
+//! A turn is one acquire and what came of it. Taken from the history as it is; nothing is decided here.
+
+use std::collections::{BTreeMap, HashMap};
+
+use harness_checkers::history::event::Kind;
+use harness_checkers::{CertainHold, Ended, Entry, F, History};
+
+/// One acquire: asked, answered or not, held until something ended it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Turn {
+    /// Into [`Timeline::lanes`].
+    pub lane: usize,
+    pub process: u32,
+    pub asked: Moment,
+    pub answer: Answer,
+    pub answered: Option<Moment>,
+    pub token: Option<u64>,
+    pub held: Option<(Moment, Ended)>,
+}
+
+/// When something happened, and the `index` of the event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Moment {
+    pub ns: u64,
+    pub index: u64,
+}
+
+/// What an acquire was answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    Ok,
+    /// Surely not acquired.
+    No,
+    /// Nobody can know.
+    Unknown,
+    /// Never, as far as the history goes.
+    None,
+}
+
+/// Something that was said or seen and is no operation.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Signal {
+    pub lane: usize,
+    pub at: Moment,
+    pub kind: SignalKind,
+    pub cause: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SignalKind {
+    Woken,
+    Lost,
+    Died,
+}
+
+/// Everything that happened on the locks, by time.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Timeline {
+    /// Lock and client, by lock in the order of the header, then by client.
+    pub lanes: Vec<(String, u32)>,
+    pub turns: Vec<Turn>,
+    pub signals: Vec<Signal>,
+    pub end_ns: u64,
+    /// Whether an event of index `i` is line `i + 1` of the file.
+    pub numbered: bool,
+}
+
+impl Timeline {
+    pub fn of(history: &History) -> Self {
+        let mut reading = Reading {
+            lanes: lanes(history),
+            ..Reading::default()
+        };
+        for hold in history.certain_holds() {
+            reading.holds.insert(hold.got_index, end_of(&hold));
+        }
+        for entry in history.entries() {
+            reading.see(&entry);
+        }
+        reading.turns.sort_by_key(|turn| turn.asked.ns);
+        let mut lanes: Vec<_> = reading.lanes.into_iter().collect();
+        lanes.sort_by_key(|(_, lane)| *lane);
+        Self {
+            lanes: lanes.into_iter().map(|(key, _)| key).collect(),
+            turns: reading.turns,
+            signals: reading.signals,
+            end_ns: history.end_ns(),
+            numbered: history.header().format == harness_checkers::history::event::FORMAT,
+        }
+    }
+
+    /// How many clients waited, whenever that changed: time in nanoseconds and number.
+    pub fn queue(&self) -> Vec<(u64, u64)> {
+        let mut changes: Vec<(u64, i64)> = Vec::new();
+        for turn in &self.turns {
+            changes.push((turn.asked.ns, 1));
+            if let Some(answered) = turn.answered {
+                changes.push((answered.ns, -1));
+            }
+        }
+        changes.sort_unstable();
+        let mut waiting = 0_i64;
+        let step = |(ns, change)| {
+            waiting += change;
+            (ns, waiting.max(0) as u64)
+        };
+        changes.into_iter().map(step).collect()
+    }
+}
+
+fn end_of(hold: &CertainHold<'_>) -> (Moment, Ended) {
+    let at = Moment {
+        ns: hold.to_ns,
+        index: hold.end_index.unwrap_or(0),
+    };
+    (at, hold.ended)
+}
+
+/// A lane for each lock and client that ever asked for it.
+fn lanes(history: &History) -> BTreeMap<(String, u32), usize> {
+    let order: HashMap<&str, usize> = history.locks().enumerate().map(|(place, lock)| (lock, place)).collect();
+    let asked = history.entries().filter(|entry| entry.f == F::Acquire);
+    let mut keys: Vec<(usize, u32, &str)> = asked
+        .filter_map(|entry| {
+            let lock = entry.lock?;
+            Some((*order.get(lock)?, client_of(&entry)?, lock))
+        })
+        .collect();
+    keys.sort_unstable();
+    keys.dedup();
+    let numbered = keys.into_iter().enumerate();
+    numbered
+        .map(|(lane, (_, client, lock))| ((lock.to_owned(), client), lane))
+        .collect()
+}
+
+fn client_of(entry: &Entry<'_>) -> Option<u32> {
+    entry.client.or_else(|| entry.process_number())
+}
+
+#[derive(Default)]
+struct Reading {
+    lanes: BTreeMap<(String, u32), usize>,
+    holds: HashMap<u64, (Moment, Ended)>,
+    turns: Vec<Turn>,
+    signals: Vec<Signal>,
+    /// The turn that a process waits in.
+    open: HashMap<u32, usize>,
+}
+
+impl Reading {
+    fn see(&mut self, entry: &Entry<'_>) {
+        let Some(process) = entry.process_number() else { return };
+        let at = Moment {
+            ns: entry.time_ns,
+            index: entry.index,
+        };
+        match (entry.f, entry.kind) {
+            (F::Acquire, Kind::Invoke) => self.ask(entry, process, at),
+            (F::Acquire, _) => self.answer(entry, process, at),
+            (F::Woken, _) => self.signal(entry, at, SignalKind::Woken),
+            (F::Lost, _) => self.signal(entry, at, SignalKind::Lost),
+            (F::Died, _) => self.signal(entry, at, SignalKind::Died),
+            _ => {}
+        }
+    }
+
+    fn ask(&mut self, entry: &Entry<'_>, process: u32, asked: Moment) {
+        let Some(lane) = self.lane_of(entry) else { return };
+        self.open.insert(process, self.turns.len());
+        self.turns.push(Turn {
+            lane,
+            process,
+            asked,
+            answer: Answer::None,
+            answered: None,
+            token: None,
+            held: None,
+        });
+    }
+
+    fn answer(&mut self, entry: &Entry<'_>, process: u32, at: Moment) {
+        let Some(turn) = self.open.remove(&process).and_then(|turn| self.turns.get_mut(turn)) else {
+            return;
+        };
+        turn.answered = Some(at);
+        turn.token = entry.token;
+        turn.answer = match entry.kind {
+            Kind::Ok => Answer::Ok,
+            Kind::Fail => Answer::No,
+            _ => Answer::Unknown,
+        };
+        turn.held = self.holds.get(&entry.index).copied();
+    }
+
+    fn signal(&mut self, entry: &Entry<'_>, at: Moment, kind: SignalKind) {
+        // a signal without a lock is about all that the client has; one lane is enough to show it
+        let client = client_of(entry);
+        let lane = self.lane_of(entry).or_else(|| {
+            let own = self.lanes.iter().find(|((_, of), _)| Some(*of) == client);
+            own.map(|(_, lane)| *lane)
+        });
+        if let Some(lane) = lane {
+            self.signals.push(Signal {
+                lane,
+                at,
+                kind,
+                cause: entry.cause.unwrap_or_default().to_owned(),
+            });
+        }
+    }
+
+    fn lane_of(&self, entry: &Entry<'_>) -> Option<usize> {
+        let key = (entry.lock?.to_owned(), client_of(entry)?);
+        self.lanes.get(&key).copied()
+    }
+}

@@ -1,0 +1,285 @@
+//! A suite's file: defaults, groups of rows that share settings, and rows. Everything that can be wrong with it is said
+//! with its line.
+//!
+//! ```toml
+//! [defaults]
+//! lease = "1s"
+//!
+//! [[group]]
+//! backend = "zk"
+//! rows = [
+//!   { recipe = "zk-polling", fault = "pause-holder", expect = { HL001 = "violated", HL003 = "holds" } },
+//! ]
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use harness_checkers::Property;
+
+use super::{Expectation, Expected, Row, Suite, stable_hash};
+use crate::report::diagnosis::Outcome;
+use crate::settings::{Known, Setting, over, settings};
+use crate::tables::{At, Table, TableError, Value, read as read_table, refuse_unknown, unknown_word};
+
+/// Keys of a row beside the options of `harness run`.
+const ROW_KEYS: [&str; 5] = ["name", "expect", "outcome", "canary", "retries"];
+/// Keys that defaults, groups and rows share beside those options.
+const RETRIES: &str = "retries";
+
+/// What holds unless a row says otherwise.
+#[derive(Clone, Default)]
+struct Common {
+    settings: Vec<Setting>,
+    retries: u32,
+}
+
+impl Common {
+    fn with(&self, table: &Table, options: &[Known]) -> Result<Self, TableError> {
+        let retries = table.get(RETRIES).map(|at| at.count(RETRIES)).transpose()?;
+        Ok(Self {
+            settings: over(&settings(table, options)?, &self.settings),
+            retries: retries.unwrap_or(self.retries),
+        })
+    }
+}
+
+/// Reads a suite; `name` is the file's, which it has unless it says otherwise.
+pub fn read(text: &str, name: &str, options: &[Known]) -> Result<Suite, TableError> {
+    let top = read_table(text)?;
+    refuse_unknown(&top, ["name", "defaults", "group", "row"])?;
+    let name = top.get("name").map_or(Ok(name), |at| at.text("name"))?.to_owned();
+    let common = match top.get("defaults") {
+        None => Common::default(),
+        Some(at) => {
+            let table = at.table("defaults")?;
+            refuse_unknown(table, names(options).chain([RETRIES]))?;
+            Common::default().with(table, options)?
+        }
+    };
+    let mut rows = Vec::new();
+    for group in items(&top, "group")? {
+        let table = group.table("group")?;
+        refuse_unknown(table, names(options).chain([RETRIES, "rows"]))?;
+        let common = common.with(table, options)?;
+        for row in items(table, "rows")? {
+            rows.push(self::row(row, &common, options)?);
+        }
+    }
+    for row in items(&top, "row")? {
+        rows.push(self::row(row, &common, options)?);
+    }
+    unique(&rows)?;
+    Ok(Suite {
+        name,
+        digest: format!("{:016x}", stable_hash(text.as_bytes())),
+        rows,
+    })
+}
+
+fn names(options: &[Known]) -> impl Iterator<Item = &str> {
+    options.iter().map(|option| option.name.as_str())
+}
+
+fn items<'a>(table: &'a Table, key: &str) -> Result<&'a [At<Value>], TableError> {
+    table.get(key).map_or(Ok(&[]), |at| at.list(key))
+}
+
+fn row(at: &At<Value>, common: &Common, options: &[Known]) -> Result<Row, TableError> {
+    let table = at.table("row")?;
+    refuse_unknown(table, names(options).chain(ROW_KEYS))?;
+    let Common { settings, retries } = common.with(table, options)?;
+    let canary = table.get("canary").map_or(Ok(false), |at| at.switch("canary"))?;
+    let expect = expectation(table)?;
+    let violated = expect.outcome == Outcome::Fail;
+    if canary && violated {
+        let sentence = "a canary expects what its lock cannot keep: the row is in order when that expectation fails";
+        return Err(TableError::at(at.line, sentence));
+    }
+    let name = match table.get("name") {
+        Some(at) => at.text("name")?.to_owned(),
+        None => name_of(&settings).ok_or_else(|| TableError::at(at.line, "a row without a recipe needs a name"))?,
+    };
+    Ok(Row {
+        name,
+        line: at.line,
+        settings,
+        expect,
+        canary,
+        retries,
+    })
+}
+
+/// `zk-polling naive / partition=holder`
+fn name_of(settings: &[Setting]) -> Option<String> {
+    let of = |option: &str| {
+        let mut found = settings.iter().filter(|setting| setting.option == option);
+        found.next().map(|setting| setting.shown.as_str())
+    };
+    let attitude = of("holder").filter(|holder| *holder != "careful");
+    let attitude = attitude.map(|holder| format!(" {holder}")).unwrap_or_default();
+    Some(format!(
+        "{}{attitude} / {}",
+        of("recipe")?,
+        of("fault").unwrap_or("none")
+    ))
+}
+
+fn expectation(row: &Table) -> Result<Expectation, TableError> {
+    let mut verdicts = BTreeMap::new();
+    if let Some(at) = row.get("expect") {
+        for (id, at) in at.table("expect")? {
+            let property = Property::ALL.into_iter().find(|property| property.id() == id);
+            let ids = Property::ALL.map(Property::id);
+            let property = property.ok_or_else(|| TableError::at(at.line, unknown_word("property", id, &ids)))?;
+            verdicts.insert(property, expected(id, at)?);
+        }
+    }
+    let violated = verdicts.values().any(|expected| *expected == Expected::Violated);
+    let follows = if violated { Outcome::Fail } else { Outcome::Pass };
+    let Some(at) = row.get("outcome") else {
+        return Ok(Expectation {
+            outcome: follows,
+            verdicts,
+        });
+    };
+    let outcome = match at.text("outcome")? {
+        "pass" => Outcome::Pass,
+        "fail" => Outcome::Fail,
+        "unsure" => Outcome::Unsure,
+        other => {
+            return Err(TableError::at(
+                at.line,
+                unknown_word("outcome", other, &["pass", "fail", "unsure"]),
+            ));
+        }
+    };
+    if (outcome == Outcome::Fail) != violated {
+        let sentence = "a row fails exactly when `expect` has a property that is \"violated\"";
+        return Err(TableError::at(at.line, sentence));
+    }
+    Ok(Expectation { outcome, verdicts })
+}
+
+fn expected(id: &str, at: &At<Value>) -> Result<Expected, TableError> {
+    let typed = at.text(id)?;
+    let words = Expected::ALL.map(Expected::word);
+    let known = Expected::ALL.into_iter().find(|expected| expected.word() == typed);
+    known.ok_or_else(|| TableError::at(at.line, unknown_word("verdict", typed, &words)))
+}
+
+/// Two rows of one name would be one case for whoever compares two nights.
+fn unique(rows: &[Row]) -> Result<(), TableError> {
+    let mut seen = BTreeSet::new();
+    match rows.iter().find(|row| !seen.insert(row.name.as_str())) {
+        None => Ok(()),
+        Some(row) => Err(TableError::at(
+            row.line,
+            format!(
+                "there is a row `{}` already; give this one a `name` of its own",
+                row.name
+            ),
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options() -> Vec<Known> {
+        let names = ["backend", "recipe", "holder", "fault", "lease", "clients"];
+        names
+            .map(|name| Known {
+                name: name.into(),
+                switch: false,
+            })
+            .to_vec()
+    }
+
+    fn suite(text: &str) -> Result<Suite, String> {
+        read(text, "nightly", &options()).map_err(|error| error.to_string())
+    }
+
+    const GOOD: &str = r#"
+[defaults]
+lease = "1s"
+retries = 1
+
+[[group]]
+backend = "zk"
+fault = "none"
+rows = [
+  { recipe = "zk-polling" },
+  { recipe = "zk-polling", holder = "naive", fault = "partition=holder", lease = "2s", expect = { HL001 = "violated", HL003 = "holds" } },
+]
+
+[[row]]
+name = "canary"
+backend = "redis"
+canary = true
+retries = 0
+"#;
+
+    #[test]
+    fn a_row_has_what_its_group_and_the_defaults_say_and_its_own_word_wins() {
+        let suite = suite(GOOD).unwrap();
+        let names: Vec<&str> = suite.rows.iter().map(|row| row.name.as_str()).collect();
+        assert_eq!(
+            names,
+            ["zk-polling / none", "zk-polling naive / partition=holder", "canary"]
+        );
+        let words = suite.rows[1].words();
+        assert!(
+            words.contains(&"--lease=2s".into()) && words.contains(&"--backend=zk".into()),
+            "{words:?}"
+        );
+        assert_eq!(words.len(), 5);
+        assert_eq!(suite.rows[1].expect.outcome, Outcome::Fail);
+        assert_eq!(suite.rows[1].expect.verdicts[&Property::Hl003], Expected::Holds);
+        assert_eq!((suite.rows[0].retries, suite.rows[2].retries), (1, 0));
+        assert!(suite.rows[2].canary);
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_file_is_said_with_its_line() {
+        let wrong = [
+            (
+                "[[row]]\nrecipe = \"a\"\nleese = \"1s\"",
+                "line 3",
+                "did you mean `lease`",
+            ),
+            ("[[rows]]\nrecipe = \"a\"", "line 1", "did you mean `row`"),
+            ("[defaults]\nname = \"a\"", "line 2", "no key `name`"),
+            (
+                "[[row]]\nrecipe = \"a\"\nexpect = { HL01 = \"holds\" }",
+                "line 3",
+                "no property `HL01`",
+            ),
+            (
+                "[[row]]\nrecipe = \"a\"\nexpect = { HL001 = \"hold\" }",
+                "line 3",
+                "did you mean `holds`",
+            ),
+            ("[[row]]\nrecipe = \"a\"\noutcome = \"fail\"", "line 3", "violated"),
+            ("[[row]]\nclients = 3", "line 1", "needs a name"),
+            ("[[row]]\nrecipe = \"a\"\n[[row]]\nrecipe = \"a\"", "line 3", "already"),
+            (
+                "[[row]]\nrecipe = \"a\"\ncanary = true\nexpect = { HL001 = \"violated\" }",
+                "line 1",
+                "canary",
+            ),
+        ];
+        for (text, line, words) in wrong {
+            let error = suite(text).unwrap_err();
+            assert!(error.starts_with(line) && error.contains(words), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn two_versions_of_a_file_have_two_digests() {
+        assert_ne!(
+            suite(GOOD).unwrap().digest,
+            suite(&GOOD.replace("1s", "3s")).unwrap().digest
+        );
+    }
+}

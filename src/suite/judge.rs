@@ -1,0 +1,373 @@
+//! Is a run what its row expected? One [`Judgement`] of one run, from its diagnosis alone.
+
+use harness_checkers::{Finding, Property, Verdict};
+use serde::{Deserialize, Serialize};
+
+use super::{Expectation, Expected};
+use crate::exit::Exit;
+use crate::report::Diagnosis;
+use crate::report::diagnosis::Outcome;
+
+/// What became of a run's expectation, from the one that wins to the one that yields.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Judged {
+    /// A property is violated that should not be.
+    Unexpected,
+    /// A property has another verdict than it should: above all, a violation that must be found was not.
+    Missing,
+    /// A canary that did not sing: what must fail did not.
+    Silent,
+    /// A bug in harness.
+    Bug,
+    /// Servers did not start, or the control phase failed.
+    Environment,
+    Interrupted,
+    /// Its row was never run.
+    NotRun,
+    /// It proves nothing: a fault that did not bite, a checker out of budget.
+    Unsure,
+    AsExpected,
+}
+
+impl Judged {
+    pub fn exit(self) -> Exit {
+        match self {
+            Self::Unexpected | Self::Missing | Self::Silent => Exit::Violated,
+            Self::Bug => Exit::Bug,
+            Self::Environment | Self::NotRun => Exit::Environment,
+            Self::Interrupted => Exit::Interrupted,
+            Self::Unsure => Exit::Inconclusive,
+            Self::AsExpected => Exit::Holds,
+        }
+    }
+
+    /// As tables show it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Unexpected => "VIOLATED",
+            Self::Missing => "NOT FOUND",
+            Self::Silent => "SILENT",
+            Self::Bug => "BUG",
+            Self::Environment => "ERROR",
+            Self::Interrupted => "interrupted",
+            Self::NotRun => "not run",
+            Self::Unsure => "UNSURE",
+            Self::AsExpected => "ok",
+        }
+    }
+
+    /// Whether a second run may be made in place of this one. A run that found a verdict is never made again, whatever
+    /// the verdict: that would be asking until the answer pleases.
+    pub fn proves_nothing(self) -> bool {
+        matches!(self, Self::Unsure | Self::Environment)
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Judgement {
+    pub judged: Judged,
+    /// Why it is not as expected, a sentence each.
+    pub why: Vec<String>,
+}
+
+impl Judgement {
+    fn of(judged: Judged, why: impl Into<Vec<String>>) -> Self {
+        Self {
+            judged,
+            why: why.into(),
+        }
+    }
+}
+
+/// Judges a run by its exit code and its diagnosis, if it came to one.
+pub fn judge(expect: &Expectation, exit: Option<Exit>, diagnosis: Option<&Diagnosis>) -> Judgement {
+    let Some(diagnosis) = diagnosis else {
+        return match exit {
+            Some(Exit::Interrupted) => Judgement::of(Judged::Interrupted, []),
+            Some(Exit::Environment) => Judgement::of(Judged::Environment, []),
+            Some(exit) => Judgement::of(Judged::Bug, [format!("exit {} without a verdict", exit.code())]),
+            None => Judgement::of(Judged::Bug, ["it ended without an exit code".to_owned()]),
+        };
+    };
+    let unexpected = unexpected(expect, diagnosis);
+    if !unexpected.is_empty() {
+        return Judgement::of(Judged::Unexpected, unexpected);
+    }
+    match exit {
+        Some(Exit::Bug) | None => return Judgement::of(Judged::Bug, []),
+        Some(Exit::Interrupted) => return Judgement::of(Judged::Interrupted, []),
+        _ if diagnosis.outcome == Outcome::Error => return Judgement::of(Judged::Environment, []),
+        _ => {}
+    }
+    // a fault that touched nothing says nothing, whatever else was found
+    if let Some(why) = diagnosis
+        .bite
+        .too_little
+        .as_ref()
+        .filter(|_| expect.outcome != Outcome::Unsure)
+    {
+        return Judgement::of(Judged::Unsure, [format!("the fault did not bite: {why}")]);
+    }
+    other_than_expected(expect, diagnosis)
+}
+
+/// The violations that nobody expected. What follows from an expected one is expected with it.
+fn unexpected(expect: &Expectation, diagnosis: &Diagnosis) -> Vec<String> {
+    let is = |property: Property, expected: Expected| expect.verdicts.get(&property) == Some(&expected);
+    let root_expected = |finding: &Finding| {
+        let roots = finding.violations.iter().map(|violation| violation.follows.as_deref());
+        let expected_root = |root: Option<&str>| {
+            let found = Property::ALL
+                .into_iter()
+                .find(|property| root.is_some_and(|root| root.starts_with(property.id())));
+            found.is_some_and(|root| is(root, Expected::Violated))
+        };
+        !finding.violations.is_empty() && roots.into_iter().all(expected_root)
+    };
+    let violated = diagnosis
+        .findings
+        .iter()
+        .filter(|finding| finding.verdict == Verdict::Violated);
+    let nobody_expected = violated.filter(|finding| match expect.verdicts.get(&finding.property) {
+        Some(Expected::Violated | Expected::Any) => false,
+        Some(_) => true,
+        None => !root_expected(finding),
+    });
+    nobody_expected
+        .map(|finding| {
+            let what = finding
+                .violations
+                .first()
+                .map_or(finding.evidence.as_str(), |violation| &violation.summary);
+            format!("{} is violated: {what}", finding.property.id())
+        })
+        .collect()
+}
+
+/// Verdicts and the outcome, when no violation is out of place.
+fn other_than_expected(expect: &Expectation, diagnosis: &Diagnosis) -> Judgement {
+    let mut judged = Judged::AsExpected;
+    let mut why = Vec::new();
+    for (property, expected) in &expect.verdicts {
+        let finding = diagnosis.findings.iter().find(|finding| finding.property == *property);
+        let verdict = finding.map_or(Verdict::NotApplicable, |finding| finding.verdict);
+        if expected.is(verdict) {
+            continue;
+        }
+        let evidence = finding.map_or("", |finding| &finding.evidence);
+        why.push(format!(
+            "{} should be {} and is {}: {evidence}",
+            property.id(),
+            expected.word(),
+            word(verdict)
+        ));
+        judged = judged.min(if verdict == Verdict::Inconclusive {
+            Judged::Unsure
+        } else {
+            Judged::Missing
+        });
+    }
+    // a pause that broke nothing missed, says the diagnosis: then the violation was not there to be found
+    if diagnosis.outcome == Outcome::Unsure && expect.outcome != Outcome::Unsure {
+        why.extend(diagnosis.unsure.iter().cloned());
+        judged = Judged::Unsure;
+    } else if diagnosis.outcome != expect.outcome && judged == Judged::AsExpected {
+        let (wanted, got) = (expect.outcome.word(), diagnosis.outcome.word());
+        why.push(format!("it should be {wanted} and is {got}"));
+        judged = Judged::Missing;
+    }
+    Judgement { judged, why }
+}
+
+pub fn word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Holds => "holds",
+        Verdict::Violated => "violated",
+        Verdict::Inconclusive => "inconclusive",
+        Verdict::NotApplicable => "n/a",
+    }
+}
+
+/// The same of a canary, which is in order when its alarm goes off.
+pub fn judge_canary(judgement: Judgement) -> Judgement {
+    match judgement.judged {
+        Judged::Unexpected => Judgement::of(Judged::AsExpected, judgement.why),
+        Judged::AsExpected | Judged::Missing => Judgement::of(
+            Judged::Silent,
+            ["a lock that is known to be broken was not caught".to_owned()],
+        ),
+        _ => judgement,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use serde_json::json;
+
+    use super::*;
+
+    /// A diagnosis with these findings: (property, verdict, what its violation follows).
+    pub fn diagnosis(outcome: &str, findings: &[(&str, &str, Option<&str>)], too_little: Option<&str>) -> Diagnosis {
+        let findings: Vec<_> = findings
+            .iter()
+            .map(|(property, verdict, follows)| {
+                let violation = json!({
+                    "id": format!("{property}-1"), "class": "c", "lock": "l0", "processes": [], "clients": [], "at_ns": 1,
+                    "summary": "two clients held it", "events": [], "follows": follows,
+                });
+                let violations = if *verdict == "violated" { vec![violation] } else { Vec::new() };
+                json!({ "property": property, "verdict": verdict, "evidence": "as seen", "violations": violations })
+            })
+            .collect();
+        serde_json::from_value(json!({
+            "schema": "harness-diagnosis/1", "outcome": outcome, "exit": 0, "run": null, "path": "p", "model": "mutex",
+            "findings": findings, "drawings": {}, "bite": { "windows": [], "evidence": "", "too_little": too_little },
+            "notes": [], "events": 1, "operations": 1, "acquires": 1, "clients": 1, "locks": ["l0"],
+            "latency": { "p50_ns": 0, "p99_ns": 0, "max_ns": 0, "max_window": null }, "length_ns": 1, "check_ns": 1,
+        }))
+        .unwrap()
+    }
+
+    fn expect(outcome: Outcome, verdicts: &[(Property, Expected)]) -> Expectation {
+        Expectation {
+            outcome,
+            verdicts: verdicts.iter().copied().collect::<BTreeMap<_, _>>(),
+        }
+    }
+
+    fn judged(expect: &Expectation, exit: Exit, diagnosis: &Diagnosis) -> Judged {
+        judge(expect, Some(exit), Some(diagnosis)).judged
+    }
+
+    fn broken() -> Expectation {
+        expect(
+            Outcome::Fail,
+            &[
+                (Property::Hl001, Expected::Violated),
+                (Property::Hl003, Expected::Holds),
+            ],
+        )
+    }
+
+    #[test]
+    fn an_expected_violation_is_in_order_and_so_is_what_follows_from_it() {
+        let found = [
+            ("HL001", "violated", None),
+            ("HL003", "holds", None),
+            ("HL008", "violated", Some("HL001-1")),
+        ];
+        assert_eq!(
+            judged(&broken(), Exit::Violated, &diagnosis("FAIL", &found, None)),
+            Judged::AsExpected
+        );
+    }
+
+    #[test]
+    fn an_expected_violation_that_is_not_found_fails_the_row() {
+        let found = [("HL001", "holds", None), ("HL003", "holds", None)];
+        let judgement = judge(&broken(), Some(Exit::Holds), Some(&diagnosis("PASS", &found, None)));
+        assert_eq!(judgement.judged, Judged::Missing);
+        assert!(
+            judgement.why[0].contains("HL001 should be violated and is holds"),
+            "{:?}",
+            judgement.why
+        );
+    }
+
+    #[test]
+    fn an_unexpected_violation_fails_the_row_whatever_else_is_as_expected() {
+        let hold = expect(Outcome::Pass, &[(Property::Hl001, Expected::Holds)]);
+        let found = [("HL001", "violated", None)];
+        assert_eq!(
+            judged(&hold, Exit::Violated, &diagnosis("FAIL", &found, None)),
+            Judged::Unexpected
+        );
+        let root_of_its_own = [
+            ("HL001", "violated", None),
+            ("HL003", "holds", None),
+            ("HL007", "violated", None),
+        ];
+        assert_eq!(
+            judged(&broken(), Exit::Violated, &diagnosis("FAIL", &root_of_its_own, None)),
+            Judged::Unexpected
+        );
+        let follows_another = [
+            ("HL001", "violated", None),
+            ("HL003", "holds", None),
+            ("HL008", "violated", Some("HL007-1")),
+        ];
+        assert_eq!(
+            judged(&broken(), Exit::Violated, &diagnosis("FAIL", &follows_another, None)),
+            Judged::Unexpected
+        );
+    }
+
+    #[test]
+    fn a_violation_counts_also_where_the_run_was_interrupted_or_its_fault_did_not_bite() {
+        let hold = expect(Outcome::Pass, &[]);
+        let found = diagnosis("FAIL", &[("HL001", "violated", None)], Some("0 of 1 window"));
+        for exit in [Exit::Violated, Exit::Interrupted, Exit::Environment] {
+            assert_eq!(judged(&hold, exit, &found), Judged::Unexpected);
+        }
+    }
+
+    #[test]
+    fn a_fault_that_did_not_bite_fails_the_row_whatever_was_found() {
+        let found = [("HL001", "violated", None), ("HL003", "holds", None)];
+        let judgement = judge(
+            &broken(),
+            Some(Exit::Violated),
+            Some(&diagnosis("FAIL", &found, Some("0 of 2 windows"))),
+        );
+        assert_eq!(judgement.judged, Judged::Unsure);
+        assert!(judgement.why[0].contains("did not bite"));
+    }
+
+    #[test]
+    fn a_run_that_proves_nothing_is_unsure_and_only_such_a_run_is_made_again() {
+        let unsure = diagnosis("UNSURE", &[("HL001", "holds", None), ("HL003", "holds", None)], None);
+        assert_eq!(judged(&broken(), Exit::Inconclusive, &unsure), Judged::Unsure);
+        assert!(Judged::Unsure.proves_nothing() && Judged::Environment.proves_nothing());
+        for found in [
+            Judged::Unexpected,
+            Judged::Missing,
+            Judged::Silent,
+            Judged::Bug,
+            Judged::AsExpected,
+        ] {
+            assert!(!found.proves_nothing(), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn a_verdict_that_is_not_the_expected_one_fails_the_row() {
+        let tokens = expect(Outcome::Pass, &[(Property::Hl003, Expected::Holds)]);
+        let none = diagnosis("PASS", &[("HL003", "not-applicable", None)], None);
+        assert_eq!(judged(&tokens, Exit::Holds, &none), Judged::Missing);
+        let any = expect(Outcome::Pass, &[(Property::Hl003, Expected::Any)]);
+        assert_eq!(judged(&any, Exit::Holds, &none), Judged::AsExpected);
+    }
+
+    #[test]
+    fn a_canary_is_in_order_only_when_its_alarm_goes_off() {
+        let hold = expect(Outcome::Pass, &[(Property::Hl001, Expected::Holds)]);
+        let canary = |exit, diagnosis: &Diagnosis| judge_canary(judge(&hold, Some(exit), Some(diagnosis))).judged;
+        let sings = diagnosis("FAIL", &[("HL001", "violated", None)], None);
+        assert_eq!(canary(Exit::Violated, &sings), Judged::AsExpected);
+        let silent = diagnosis("PASS", &[("HL001", "holds", None)], None);
+        assert_eq!(canary(Exit::Holds, &silent), Judged::Silent);
+        let unsure = diagnosis("UNSURE", &[("HL001", "holds", None)], Some("0 of 1 window"));
+        assert_eq!(
+            canary(Exit::Inconclusive, &unsure),
+            Judged::Unsure,
+            "no song, and no silence either"
+        );
+        assert_eq!(
+            judge_canary(judge(&hold, Some(Exit::Environment), None)).judged,
+            Judged::Environment
+        );
+    }
+}

@@ -1,0 +1,293 @@
+//! What became of a suite: one record of one shard or of all of them, as `suite.json` has it, and how shards are joined.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use harness_checkers::{Property, Verdict};
+use serde::{Deserialize, Serialize};
+
+use super::judge::Judged;
+use super::{Expectation, Row, Shard};
+use crate::exit::Exit;
+use crate::report::diagnosis::Outcome;
+
+pub const SCHEMA: &str = "harness-suite/1";
+
+/// One run of a row.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Attempt {
+    pub judged: Judged,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub why: Vec<String>,
+    pub exit: Option<u8>,
+    pub outcome: Option<Outcome>,
+    pub verdicts: BTreeMap<Property, Verdict>,
+    /// What the faults did, in one line.
+    pub bite: String,
+    pub took_ms: u64,
+    /// The run's folder, from the folder of the record.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<String>,
+    /// The words that make the same plan again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub again: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RowRecord {
+    pub name: String,
+    /// What was run: the words behind `harness run`.
+    pub words: Vec<String>,
+    pub expect: Expectation,
+    pub canary: bool,
+    /// Of the last attempt; the row's verdict.
+    pub judged: Judged,
+    /// In order; all but the last proved nothing.
+    pub attempts: Vec<Attempt>,
+}
+
+impl RowRecord {
+    /// A row that has not been run.
+    pub fn of(row: &Row) -> Self {
+        Self {
+            name: row.name.clone(),
+            words: row.words(),
+            expect: row.expect.clone(),
+            canary: row.canary,
+            judged: Judged::NotRun,
+            attempts: Vec::new(),
+        }
+    }
+
+    /// Adds a run.
+    pub fn add(&mut self, attempt: Attempt) {
+        self.judged = attempt.judged;
+        self.attempts.push(attempt);
+    }
+
+    pub fn retries(&self) -> usize {
+        self.attempts.len().saturating_sub(1)
+    }
+
+    pub fn took_ms(&self) -> u64 {
+        self.attempts.iter().map(|attempt| attempt.took_ms).sum()
+    }
+
+    pub fn last(&self) -> Option<&Attempt> {
+        self.attempts.last()
+    }
+}
+
+/// A suite's record: of one shard, or of all joined.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    pub schema: String,
+    pub suite: String,
+    /// Tells two versions of the suite's file apart.
+    pub digest: String,
+    pub harness: String,
+    pub started: String,
+    pub shard: Option<Shard>,
+    /// The rows that all shards have together.
+    pub wanted: Vec<String>,
+    pub took_ms: u64,
+    pub rows: Vec<RowRecord>,
+    pub exit: u8,
+}
+
+impl Record {
+    /// The one exit code: that of the row that went worst.
+    pub fn exit(&self) -> Exit {
+        self.rows
+            .iter()
+            .map(|row| row.judged.exit())
+            .fold(Exit::Holds, Exit::and)
+    }
+
+    pub fn retries(&self) -> usize {
+        self.rows.iter().map(RowRecord::retries).sum()
+    }
+
+    /// Rows that came out so.
+    pub fn count(&self, wanted: impl Fn(Judged) -> bool) -> usize {
+        self.rows.iter().filter(|row| wanted(row.judged)).count()
+    }
+}
+
+/// Joins the records of shards into one, in the order of the suite's file. A row that no shard has run is in it as not
+/// run, so that a machine that died cannot make a night green.
+pub fn merge(records: Vec<Record>) -> Result<Record, String> {
+    let Some(first) = records.first() else {
+        return Err("there is nothing to join".into());
+    };
+    let name = |record: &Record| match record.shard {
+        Some(shard) => format!("shard {shard} of `{}`", record.suite),
+        None => format!("`{}`", record.suite),
+    };
+    if let Some(other) = records
+        .iter()
+        .find(|other| (&other.suite, &other.digest) != (&first.suite, &first.digest))
+    {
+        return Err(format!(
+            "{} and {} are not of the same suite, or of two versions of it",
+            name(first),
+            name(other)
+        ));
+    }
+    if let Some(other) = records.iter().find(|other| other.wanted != first.wanted) {
+        return Err(format!("{} and {} were filtered differently", name(first), name(other)));
+    }
+    let mut rows: BTreeMap<String, RowRecord> = BTreeMap::new();
+    for row in records.iter().flat_map(|record| &record.rows) {
+        if rows.insert(row.name.clone(), row.clone()).is_some() {
+            return Err(format!(
+                "row `{}` is in two of the records: is one of them there twice?",
+                row.name
+            ));
+        }
+    }
+    let known: BTreeSet<&String> = first.wanted.iter().collect();
+    if let Some(stranger) = rows.keys().find(|row| !known.contains(row)) {
+        return Err(format!("row `{stranger}` is not in the suite"));
+    }
+    let in_order = first
+        .wanted
+        .iter()
+        .map(|name| rows.remove(name).unwrap_or_else(|| missing(name)));
+    let mut joined = Record {
+        shard: None,
+        rows: in_order.collect(),
+        took_ms: records.iter().map(|record| record.took_ms).max().unwrap_or(0),
+        started: records
+            .iter()
+            .map(|record| record.started.clone())
+            .min()
+            .unwrap_or_default(),
+        exit: 0,
+        ..first.clone()
+    };
+    joined.exit = joined.exit().code();
+    Ok(joined)
+}
+
+fn missing(name: &str) -> RowRecord {
+    RowRecord {
+        name: name.to_owned(),
+        words: Vec::new(),
+        expect: Expectation {
+            outcome: Outcome::Pass,
+            verdicts: BTreeMap::new(),
+        },
+        canary: false,
+        judged: Judged::NotRun,
+        attempts: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+
+    pub fn attempt(judged: Judged, took_ms: u64) -> Attempt {
+        let violated = judged == Judged::Unexpected;
+        let (outcome, verdict) = if violated {
+            (Outcome::Fail, Verdict::Violated)
+        } else {
+            (Outcome::Pass, Verdict::Holds)
+        };
+        Attempt {
+            judged,
+            why: if judged == Judged::AsExpected {
+                Vec::new()
+            } else {
+                vec![format!("a reason <{}>", judged.word())]
+            },
+            exit: Some(judged.exit().code()),
+            outcome: Some(outcome),
+            verdicts: [(Property::Hl001, verdict)].into(),
+            bite: "2 of 2 fault windows: 3 KiB held back".into(),
+            took_ms,
+            run: Some("runs/20261121-0645-zk-none-5eed".into()),
+            again: ["harness", "run", "--backend", "zk", "--client", "python3 my lock.py"]
+                .map(str::to_owned)
+                .to_vec(),
+        }
+    }
+
+    /// A record of rows that came out so, run one by one.
+    pub fn record(shard: Option<&str>, wanted: &[&str], rows: &[(&str, &[Judged])]) -> Record {
+        let row = |(name, judged): &(&str, &[Judged])| {
+            let mut row = missing(name);
+            row.canary = name.contains("canary");
+            row.expect
+                .verdicts
+                .insert(Property::Hl001, super::super::Expected::Holds);
+            judged.iter().for_each(|judged| row.add(attempt(*judged, 11_400)));
+            row
+        };
+        let mut record = Record {
+            schema: SCHEMA.into(),
+            suite: "nightly".into(),
+            digest: "d1".into(),
+            harness: "0.1.0".into(),
+            started: "20261121-0645".into(),
+            shard: shard.map(|text| Shard::read(text).unwrap()),
+            wanted: wanted.iter().map(|name| (*name).to_owned()).collect(),
+            took_ms: 61_000,
+            rows: rows.iter().map(row).collect(),
+            exit: 0,
+        };
+        record.exit = record.exit().code();
+        record
+    }
+
+    const OK: &[Judged] = &[Judged::AsExpected];
+
+    #[test]
+    fn shards_join_to_the_suite_in_the_order_of_its_file() {
+        let all = ["a", "b", "c"];
+        let one = record(Some("1/2"), &all, &[("c", OK)]);
+        let two = record(Some("2/2"), &all, &[("a", OK), ("b", OK)]);
+        let joined = merge(vec![one, two]).unwrap();
+        let names: Vec<&str> = joined.rows.iter().map(|row| row.name.as_str()).collect();
+        assert_eq!(names, all);
+        assert_eq!((joined.shard, joined.exit()), (None, Exit::Holds));
+    }
+
+    #[test]
+    fn a_shard_that_never_came_makes_the_suite_an_error() {
+        let joined = merge(vec![record(Some("1/2"), &["a", "b"], &[("a", OK)])]).unwrap();
+        assert_eq!(joined.rows[1].judged, Judged::NotRun);
+        assert_eq!(joined.exit(), Exit::Environment);
+    }
+
+    #[test]
+    fn records_that_do_not_belong_together_are_refused() {
+        let one = || record(Some("1/2"), &["a", "b"], &[("a", OK)]);
+        let of = |change: fn(&mut Record)| {
+            let mut other = record(Some("2/2"), &["a", "b"], &[("b", OK)]);
+            change(&mut other);
+            merge(vec![one(), other])
+        };
+        assert!(of(|_| {}).is_ok());
+        assert!(of(|other| other.digest = "d2".into()).unwrap_err().contains("versions"));
+        assert!(of(|other| drop(other.wanted.pop())).unwrap_err().contains("filtered"));
+        assert!(merge(vec![one(), one()]).unwrap_err().contains("twice"));
+        assert!(merge(Vec::new()).is_err());
+    }
+
+    #[test]
+    fn the_worst_row_is_the_exit_code_and_a_retry_is_counted() {
+        let rows: &[(&str, &[Judged])] = &[
+            ("a", &[Judged::Unsure, Judged::AsExpected]),
+            ("b", &[Judged::Unsure, Judged::Unsure]),
+        ];
+        let unsure = record(None, &["a", "b"], rows);
+        assert_eq!((unsure.exit(), unsure.retries()), (Exit::Inconclusive, 2));
+        let rows: &[(&str, &[Judged])] = &[
+            ("a", &[Judged::Unsure]),
+            ("b", &[Judged::Environment]),
+            ("c", &[Judged::Missing]),
+        ];
+        assert_eq!(record(None, &["a", "b", "c"], rows).exit(), Exit::Violated);
+    }
+}

@@ -1,0 +1,327 @@
+//! A suite's record as people see it: a line a row while it runs, one table at its end, and the same as Markdown.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use harness_checkers::{Property, Verdict};
+
+use super::judge::{Judged, word};
+use super::record::{Attempt, Record, RowRecord};
+use super::{Expectation, Expected};
+use crate::report::diagnosis::Outcome;
+use crate::report::terminal::Look;
+
+/// Columns of a row's name from which on it is wrapped no more.
+const NAME: usize = 52;
+
+/// What a line of progress says of the suite beside its row.
+pub struct Place {
+    /// Rows that are done, this one among them, and all of them.
+    pub done: usize,
+    pub of: usize,
+    /// What the rest will take, as far as the rows before tell.
+    pub left_ms: u64,
+}
+
+/// One line for a row that is done.
+pub fn progress(row: &RowRecord, place: &Place, look: Look) -> String {
+    let width = place.of.to_string().len();
+    let left = if place.done == place.of {
+        String::new()
+    } else {
+        format!("   {} left", clock(place.left_ms))
+    };
+    let mut line = format!(
+        "[{:>width$}/{}] {}  {:<NAME$} {:>6.1}s{}{left}",
+        place.done,
+        place.of,
+        judged(row, look),
+        row.name,
+        row.took_ms() as f64 / 1000.0,
+        retried(row),
+    );
+    if row.judged != Judged::AsExpected {
+        for why in row.last().into_iter().flat_map(|attempt| &attempt.why) {
+            let _ = write!(line, "\n        {}", why.replace('\n', "\n        "));
+        }
+    }
+    line.push('\n');
+    line
+}
+
+/// The table, and one line that sums it up.
+pub fn table(record: &Record, folder: &str, look: Look) -> String {
+    let width = record
+        .rows
+        .iter()
+        .map(|row| row.name.chars().count())
+        .max()
+        .unwrap_or(0);
+    let mut text = format!("{}\n\n", headline(record, look));
+    for row in &record.rows {
+        let _ = writeln!(
+            text,
+            "  {}  {:<width$}  {}{}",
+            judged(row, look),
+            row.name,
+            verdicts(row),
+            retried(row)
+        );
+    }
+    let wrong = record.rows.iter().filter(|row| row.judged != Judged::AsExpected);
+    for row in wrong {
+        let _ = writeln!(text, "\n{} {}", look.bold("x"), look.bold(&row.name));
+        for line in details(row, folder) {
+            let _ = writeln!(text, "    {}", line.replace('\n', "\n    "));
+        }
+    }
+    let _ = writeln!(text, "\n{}\n  results  {folder}", sum(record));
+    text
+}
+
+/// The same for a job summary.
+pub fn markdown(record: &Record) -> String {
+    let mut text = format!("## {}\n\n{}\n\n", headline(record, Look { color: false }), sum(record));
+    text.push_str("| | row | verdicts | runs | time |\n|---|---|---|---|---|\n");
+    for row in &record.rows {
+        let cell = |text: &str| text.replace('|', "\\|").replace('<', "&lt;");
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {} | {:.0}s |",
+            row.judged.word(),
+            cell(&row.name),
+            cell(&verdicts(row)),
+            row.attempts.len(),
+            row.took_ms() as f64 / 1000.0
+        );
+    }
+    for row in record.rows.iter().filter(|row| row.judged != Judged::AsExpected) {
+        let _ = write!(
+            text,
+            "\n**{}**\n\n```\n{}\n```\n",
+            row.name,
+            details(row, "").join("\n").replace("```", "'''")
+        );
+    }
+    text
+}
+
+fn headline(record: &Record, look: Look) -> String {
+    let exit = record.exit();
+    let outcome = match exit.code() {
+        0 => Outcome::Pass,
+        1 => Outcome::Fail,
+        3 | 130 => Outcome::Unsure,
+        _ => Outcome::Error,
+    };
+    let shard = record.shard.map(|shard| format!(" shard {shard}")).unwrap_or_default();
+    format!("{}  suite {}{shard}", look.outcome(outcome), look.bold(&record.suite))
+}
+
+fn sum(record: &Record) -> String {
+    let of = |judged: Judged| record.count(|other| other == judged);
+    let counts = [
+        (of(Judged::AsExpected), "as expected"),
+        (of(Judged::Unexpected), "violated against expectation"),
+        (of(Judged::Missing), "with another verdict than expected"),
+        (of(Judged::Silent), "silent canaries"),
+        (of(Judged::Unsure), "unsure"),
+        (of(Judged::Environment), "errors of the environment"),
+        (of(Judged::Bug), "bugs in harness"),
+        (of(Judged::Interrupted), "interrupted"),
+        (of(Judged::NotRun), "not run"),
+        (record.count(|_| true), "rows"),
+    ];
+    let told = counts
+        .iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, what)| format!("{count} {what}"));
+    let retries = match record.retries() {
+        0 => "no retry".to_owned(),
+        1 => "1 retry".to_owned(),
+        many => format!("{many} retries"),
+    };
+    format!(
+        "{}, {retries}, {}",
+        told.collect::<Vec<_>>().join(", "),
+        clock(record.took_ms)
+    )
+}
+
+fn judged(row: &RowRecord, look: Look) -> String {
+    let word = format!("{:<9}", row.judged.word());
+    match row.judged {
+        Judged::AsExpected => look.paint("32", &word),
+        Judged::Unsure | Judged::Interrupted | Judged::NotRun => look.paint("33", &word),
+        _ => look.paint("1;31", &word),
+    }
+}
+
+fn retried(row: &RowRecord) -> String {
+    match row.attempts.len() {
+        0 | 1 => String::new(),
+        runs => format!("   ({runs} runs)"),
+    }
+}
+
+/// What was found, and what was expected where that differs: `HL001 violated, HL003 holds`.
+fn verdicts(row: &RowRecord) -> String {
+    let Some(attempt) = row.last() else {
+        return String::new();
+    };
+    let Some(outcome) = attempt.outcome else {
+        return "no verdict".into();
+    };
+    let named = Property::ALL.into_iter().filter_map(|property| {
+        let verdict = *attempt.verdicts.get(&property)?;
+        let told = row.expect.verdicts.contains_key(&property) || verdict == Verdict::Violated;
+        told.then(|| {
+            format!(
+                "{} {}{}",
+                property.id(),
+                word(verdict),
+                otherwise(&row.expect, property, verdict)
+            )
+        })
+    });
+    let named: Vec<String> = named.collect();
+    let canary = if row.canary { "canary: " } else { "" };
+    format!("{canary}{:<6}  {}", outcome.word(), named.join(", "))
+}
+
+fn otherwise(expect: &Expectation, property: Property, verdict: Verdict) -> String {
+    match expect.verdicts.get(&property) {
+        Some(expected) if *expected != Expected::Any && !expected.is(verdict) => format!(" (not {})", expected.word()),
+        _ => String::new(),
+    }
+}
+
+/// Why a row is not as expected, and what to type to see more; runs are found from `folder`.
+fn details(row: &RowRecord, folder: &str) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (number, attempt) in row.attempts.iter().enumerate() {
+        let which = if row.attempts.len() > 1 {
+            format!("run {}: ", number + 1)
+        } else {
+            String::new()
+        };
+        lines.extend(attempt.why.iter().map(|why| format!("{which}{why}")));
+        lines.extend(
+            attempt
+                .run
+                .as_ref()
+                .map(|run| format!("{which}harness check {}", Path::new(folder).join(run).display())),
+        );
+    }
+    lines.extend(row.last().map(again).filter(|again| !again.is_empty()));
+    lines
+}
+
+/// What a shell makes the same plan of.
+fn again(attempt: &Attempt) -> String {
+    let plain = |word: &str| {
+        word.chars()
+            .all(|letter| letter.is_ascii_alphanumeric() || "-_=.,/:+".contains(letter))
+    };
+    let quoted = |word: &String| {
+        if plain(word) {
+            word.clone()
+        } else {
+            format!("'{}'", word.replace('\'', "'\\''"))
+        }
+    };
+    attempt.again.iter().map(quoted).collect::<Vec<_>>().join(" ")
+}
+
+/// `1m 05s`
+fn clock(ms: u64) -> String {
+    let seconds = ms.div_ceil(1000);
+    match seconds / 60 {
+        0 => format!("{seconds}s"),
+        minutes => format!("{minutes}m {:02}s", seconds % 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::suite::record::tests::record;
+
+    const LOOK: Look = Look { color: false };
+
+    fn mixed() -> Record {
+        let names = [
+            "zk-polling / none",
+            "redis-setnx / kill",
+            "canary",
+            "etcd-mutex / none",
+            "gone",
+        ];
+        record(
+            Some("1/2"),
+            &names,
+            &[
+                ("zk-polling / none", &[Judged::Unsure, Judged::AsExpected]),
+                ("redis-setnx / kill", &[Judged::Unexpected]),
+                ("canary", &[Judged::Silent]),
+                ("gone", &[]),
+            ],
+        )
+    }
+
+    #[test]
+    fn the_table_has_a_line_a_row_its_reasons_and_one_sum() {
+        let text = table(&mixed(), "results/suite", LOOK);
+        assert!(text.starts_with("FAIL  suite nightly shard 1/2\n"), "{text}");
+        assert!(
+            text.contains("  ok         zk-polling / none   PASS    HL001 holds   (2 runs)\n"),
+            "{text}"
+        );
+        assert!(text.contains("HL001 violated (not holds)"), "{text}");
+        assert!(
+            text.contains("x redis-setnx / kill\n    a reason <VIOLATED>\n"),
+            "{text}"
+        );
+        assert!(text.contains("harness check results/suite/runs/2026"), "{text}");
+        assert!(text.contains("--client 'python3 my lock.py'"), "{text}");
+        assert!(
+            text.contains(
+                "1 as expected, 1 violated against expectation, 1 silent canaries, 1 not run, 4 rows, 1 retry, 1m 01s"
+            ),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn progress_has_the_place_the_time_and_what_is_left() {
+        let place = Place {
+            done: 2,
+            of: 12,
+            left_ms: 75_000,
+        };
+        let line = progress(&mixed().rows[0], &place, LOOK);
+        assert!(line.starts_with("[ 2/12] ok "), "{line}");
+        assert!(line.ends_with("22.8s   (2 runs)   1m 15s left\n"), "{line}");
+        let last = progress(
+            &mixed().rows[1],
+            &Place {
+                done: 12,
+                of: 12,
+                left_ms: 0,
+            },
+            LOOK,
+        );
+        assert!(last.contains("a reason") && !last.contains("left"), "{last}");
+    }
+
+    #[test]
+    fn markdown_escapes_what_would_break_its_table() {
+        let mut mixed = mixed();
+        mixed.rows[0].name = "a | b <i>".into();
+        assert!(
+            markdown(&mixed).contains("| ok | a \\| b &lt;i> |"),
+            "{}",
+            markdown(&mixed)
+        );
+    }
+}

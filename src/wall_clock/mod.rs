@@ -1,0 +1,184 @@
+//! A wall clock that can be stepped for one process alone; its monotonic clocks are untouched.
+//!
+//! A small library (`preload.rs`, made by `build.rs` and carried in the binary) is loaded into the process ahead of its
+//! C library and adds an offset to every reading of the wall clock. The offset lies in a file of two numbers that the
+//! process shares with harness; the other number counts the readings that were given an offset, so that it is known
+//! whether anybody looked at the clock at all. A process that does not read its clock through a C library (a static
+//! binary, a Go program) is not reached, and its count stays at nothing.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+static LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/wall_clock.so"));
+
+const LIBRARY_NAME: &str = "wall_clock.so";
+/// The size of a clock's file: the offset and the count, in a page of memory.
+const PAGE: u64 = 4096;
+
+/// Whether this harness carries the library.
+pub fn is_available() -> bool {
+    !LIBRARY.is_empty()
+}
+
+/// The folder with the library and the clocks of a run; it goes with this.
+#[derive(Debug)]
+pub struct Clocks {
+    folder: PathBuf,
+}
+
+impl Clocks {
+    /// Makes the folder and puts the library there.
+    pub fn lay_out(folder: PathBuf) -> io::Result<Self> {
+        std::fs::create_dir_all(&folder)?;
+        let folder = folder.canonicalize()?;
+        std::fs::write(folder.join(LIBRARY_NAME), LIBRARY)?;
+        Ok(Self { folder })
+    }
+
+    /// Makes a clock that shows the true time until it is stepped.
+    pub fn clock(&self, name: &str) -> io::Result<Arc<WallClock>> {
+        let path = self.folder.join(name);
+        let page = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(&path)?;
+        page.set_len(PAGE)?;
+        // a server in a container is another user
+        page.set_permissions(std::fs::Permissions::from_mode(0o666))?;
+        Ok(Arc::new(WallClock {
+            folder: self.folder.clone(),
+            name: name.to_owned(),
+            page,
+            stepping: Mutex::default(),
+        }))
+    }
+}
+
+impl Drop for Clocks {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// The wall clock of one process, and of whatever that starts.
+#[derive(Debug)]
+pub struct WallClock {
+    folder: PathBuf,
+    name: String,
+    page: File,
+    stepping: Mutex<()>,
+}
+
+impl WallClock {
+    /// The folder that the process must be able to reach.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The environment of a process that is to have this clock, and that finds [`WallClock::folder`] at `folder`.
+    pub fn environment(&self, folder: &Path) -> [(String, String); 2] {
+        let path = |name: &str| folder.join(name).display().to_string();
+        [
+            ("LD_PRELOAD".to_owned(), path(LIBRARY_NAME)),
+            ("HARNESS_WALL_CLOCK".to_owned(), path(&self.name)),
+        ]
+    }
+
+    /// Moves the clock by `nanoseconds`, forward or back, for good. Steps add up.
+    pub fn step(&self, nanoseconds: i64) -> io::Result<()> {
+        let _alone = self.stepping.lock().expect("no one panics while stepping a clock");
+        let offset = i64::from_ne_bytes(self.number(0)?).saturating_add(nanoseconds);
+        self.page.write_all_at(&offset.to_ne_bytes(), 0)
+    }
+
+    /// How far the clock is from the true time.
+    pub fn offset_nanoseconds(&self) -> i64 {
+        self.number(0).map_or(0, i64::from_ne_bytes)
+    }
+
+    /// How often the process read a time that was not the true one.
+    pub fn shifted_readings(&self) -> u64 {
+        self.number(8).map_or(0, u64::from_ne_bytes)
+    }
+
+    fn number(&self, at: u64) -> io::Result<[u8; 8]> {
+        let mut bytes = [0; 8];
+        self.page.read_exact_at(&mut bytes, at)?;
+        Ok(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+    use std::time::{SystemTime, UNIX_EPOCH};
+
+    use super::*;
+
+    /// The wall clock and the uptime that a process of its own reads, in seconds.
+    fn read_by_a_process(clock: &WallClock) -> u64 {
+        let date = Command::new("date")
+            .arg("+%s")
+            .envs(clock.environment(clock.folder()))
+            .output()
+            .unwrap();
+        assert!(date.stderr.is_empty(), "{}", String::from_utf8_lossy(&date.stderr));
+        String::from_utf8(date.stdout).unwrap().trim().parse().unwrap()
+    }
+
+    fn now() -> u64 {
+        SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
+    }
+
+    #[test]
+    fn a_stepped_clock_tells_another_time_and_counts_who_looked() {
+        let folder = tempfile::tempdir().unwrap();
+        let clocks = Clocks::lay_out(folder.path().join("clocks")).unwrap();
+        let clock = clocks.clock("c0").unwrap();
+        let hours = 3600 * 1_000_000_000;
+        assert!(read_by_a_process(&clock).abs_diff(now()) < 1000);
+        assert_eq!(clock.shifted_readings(), 0);
+        clock.step(5 * hours).unwrap();
+        assert!(read_by_a_process(&clock).abs_diff(now() + 5 * 3600) < 1000);
+        let looked = clock.shifted_readings();
+        assert!(looked > 0);
+        clock.step(-7 * hours).unwrap();
+        assert!(read_by_a_process(&clock).abs_diff(now() - 2 * 3600) < 1000);
+        clock.step(2 * hours).unwrap();
+        let before = clock.shifted_readings();
+        assert!(read_by_a_process(&clock).abs_diff(now()) < 1000);
+        assert_eq!(clock.shifted_readings(), before, "the true time is nobody's shift");
+    }
+
+    #[test]
+    fn a_fraction_of_a_second_is_carried_both_ways() {
+        let folder = tempfile::tempdir().unwrap();
+        let clocks = Clocks::lay_out(folder.path().join("clocks")).unwrap();
+        let clock = clocks.clock("c0").unwrap();
+        for step in [999_999_999, -1_999_999_998] {
+            clock.step(step).unwrap();
+            let out = Command::new("date")
+                .arg("+%N")
+                .envs(clock.environment(clock.folder()))
+                .output()
+                .unwrap();
+            let nanoseconds: u64 = String::from_utf8(out.stdout).unwrap().trim().parse().unwrap();
+            assert!(nanoseconds < 1_000_000_000);
+        }
+    }
+
+    #[test]
+    fn the_clocks_go_with_the_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("clocks");
+        let clocks = Clocks::lay_out(path.clone()).unwrap();
+        assert!(path.exists());
+        drop(clocks);
+        assert!(!path.exists());
+    }
+}

@@ -1,0 +1,97 @@
+//! What a configuration file and the environment set reaches a run, and the words that make it again need neither.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::command::{Answer, Harness};
+
+fn with_file(text: &str) -> Harness {
+    let harness = Harness::new();
+    fs::write(harness.folder.path().join("harness.toml"), text).expect("a file can be written");
+    harness
+}
+
+const TOML: &str =
+    "backend = \"redis\"\nruntime = \"local\"\nlease = \"1s\"\n\n[profile.short]\ntime = \"7s\"\nclients = 3\n";
+
+#[test]
+fn every_value_is_shown_with_where_it_comes_from() {
+    let harness = with_file(TOML);
+    let mut command = harness.command("run --show-config --json --profile short --clients 4");
+    let output = command
+        .env("HARNESS_HOLD", "25ms")
+        .output()
+        .expect("harness can be started");
+    let options: Value = serde_json::from_slice(&output.stdout).expect("it prints JSON");
+    let of = |name: &str| {
+        let mut found = options
+            .as_array()
+            .expect("a list")
+            .iter()
+            .filter(|option| option["option"] == name);
+        found
+            .next()
+            .map(|option| format!("{} {}", option["value"], option["from"]))
+            .expect("every option is shown")
+    };
+    assert_eq!(of("clients"), "\"4\" \"flag\"");
+    assert_eq!(of("time"), "\"7s\" \"profile\"");
+    assert_eq!(of("backend"), "\"redis\" \"file\"");
+    assert_eq!(of("hold"), "\"25ms\" \"environment\"");
+    assert_eq!(of("locks"), "\"1\" \"default\"");
+}
+
+#[test]
+fn a_run_takes_what_the_file_says_and_its_words_make_it_again_without_the_file() {
+    let harness = with_file(TOML);
+    let answer = harness.run("--profile short");
+    answer.assert_exit(0);
+    let run = &answer.diagnosis["run"];
+    assert_eq!(
+        (&run["clients"], &run["time_ms"], &run["lease_ms"]),
+        (&3.into(), &7000.into(), &1000.into())
+    );
+    let again: Vec<String> = serde_json::from_value(run["again"].clone()).expect("words");
+    assert!(again.contains(&"--no-config".to_owned()), "{again:?}");
+    let again = Answer::of(Harness::new().output(&format!("{} --dry-run --json", again[1..].join(" "))));
+    let first = Answer::of(harness.output(&format!(
+        "run --profile short --dry-run --json --seed {}",
+        run["seed"].as_str().unwrap()
+    )));
+    assert_eq!(again.diagnosis, first.diagnosis, "the same plan");
+}
+
+#[test]
+fn a_word_typed_wrong_in_the_file_is_refused_with_the_nearest() {
+    let harness = with_file("backend = \"redis\"\nleese = \"1s\"\n");
+    let answer = harness.run("");
+    answer.assert_exit(2);
+    assert!(
+        answer
+            .stderr
+            .contains("line 2: there is no key `leese`; did you mean `lease`?"),
+        "{}",
+        answer.stderr
+    );
+    let ignored = Answer::of(harness.output("run --no-config --backend redis --dry-run --json"));
+    ignored.assert_exit(0);
+}
+
+#[test]
+fn completions_and_pages_are_made_for_every_command() {
+    let harness = Harness::new();
+    for shell in ["bash", "zsh", "fish"] {
+        let script = harness.output(&format!("completions {shell}"));
+        assert!(
+            String::from_utf8_lossy(&script.stdout).contains("herd-limit"),
+            "{shell}"
+        );
+    }
+    let pages = harness.output("man --output pages");
+    assert!(pages.status.success(), "{}", String::from_utf8_lossy(&pages.stderr));
+    for page in ["harness.1", "harness-run.1", "harness-suite.1"] {
+        let text = fs::read_to_string(harness.folder.path().join("pages").join(page)).expect(page);
+        assert!(text.contains(".TH"), "{page}");
+    }
+}

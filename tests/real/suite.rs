@@ -1,0 +1,128 @@
+//! Suites on real servers: a chosen dozen of the truth table's cells come out as written, shards join to a whole, and what
+//! must fail a suite fails it.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::command::Harness;
+
+/// `harness suite <words> --json`: its exit code, its record, and what it said meanwhile.
+fn suite(harness: &Harness, words: &[&str]) -> (i32, Value, String) {
+    let mut command = harness.command("suite --json");
+    let output = command.args(words).output().expect("harness can be started");
+    let record = serde_json::from_slice(&output.stdout).unwrap_or(Value::Null);
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status.code().unwrap_or(-1), record, stderr)
+}
+
+/// Rows of the truth table, by their whole names, come out as written.
+fn come_out_as_written(names: &[&str]) {
+    let harness = Harness::new();
+    let table = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/suites/truth-table.toml");
+    let mut words = vec![table.to_str().expect("a path of letters"), "--jobs", "2"];
+    words.extend(names.iter().flat_map(|name| ["--filter", name]));
+    let (exit, record, stderr) = suite(&harness, &words);
+    assert_eq!(exit, 0, "{stderr}");
+    let rows = record["rows"].as_array().expect("a record has rows");
+    let ran: Vec<&str> = rows.iter().filter_map(|row| row["name"].as_str()).collect();
+    for name in names {
+        assert!(ran.contains(name), "there is no row `{name}`: {ran:?}");
+    }
+}
+
+#[test]
+fn the_truth_table_comes_out_as_written_on_zookeeper() {
+    come_out_as_written(&[
+        "zk-predecessor-watch / partition=holder",
+        "zk-predecessor-watch naive / partition=holder",
+        "zk-predecessor-watch / pause-holder",
+        "zk-single-node / herd",
+    ]);
+}
+
+#[test]
+fn the_truth_table_comes_out_as_written_on_etcd() {
+    come_out_as_written(&[
+        "etcd-mutex / pause-holder",
+        "etcd-mutex / pause-waiter",
+        "etcd-mutex / server-kill=leader",
+        "etcd-lock-rpc naive / partition=holder",
+    ]);
+}
+
+#[test]
+fn the_truth_table_comes_out_as_written_on_redis() {
+    come_out_as_written(&[
+        "redis-setnx / pause-holder",
+        "redis-setnx / kill-holder",
+        "redis-set-px-lua / server-restart",
+        "redis-watchdog / partition=holder",
+        "canary: two holders",
+    ]);
+}
+
+/// A lock on Redis that holds, and one that does not; `expected` is what is written for the second.
+fn two_rows(harness: &Harness, expected: &str) -> String {
+    let path = harness.folder.path().join("two.toml");
+    let text = format!(
+        "[defaults]\nbackend = \"redis\"\nruntime = \"local\"\nlease = \"1s\"\ntime = \"7s\"\n\
+         [[row]]\nname = \"holds\"\n\
+         [[row]]\nname = \"herd\"\nrecipe = \"redis-pubsub\"\n{expected}\n"
+    );
+    std::fs::write(&path, text).expect("a suite can be written");
+    path.display().to_string()
+}
+
+#[test]
+fn a_violation_that_is_not_expected_fails_the_suite_and_a_canary_that_sings_does_not() {
+    let harness = Harness::new();
+    let file = two_rows(&harness, "expect = { HL004 = \"holds\" }\nretries = 3");
+    let (exit, record, stderr) = suite(&harness, &[&file, "--jobs", "2"]);
+    assert_eq!(exit, 1, "{stderr}");
+    assert_eq!(record["rows"][0]["judged"], "as-expected", "{stderr}");
+    let herd = &record["rows"][1];
+    assert_eq!(herd["judged"], "unexpected");
+    assert_eq!(
+        herd["attempts"].as_array().map(Vec::len),
+        Some(1),
+        "a violation is never tried away"
+    );
+    assert!(stderr.contains("HL004 is violated"), "{stderr}");
+
+    let file = two_rows(&harness, "expect = { HL004 = \"holds\" }\ncanary = true");
+    let (exit, _, stderr) = suite(&harness, &[&file, "--filter", "herd"]);
+    assert_eq!(exit, 0, "{stderr}");
+}
+
+#[test]
+fn shards_run_apart_join_to_the_suite_and_a_missing_one_is_no_pass() {
+    let harness = Harness::new();
+    let file = two_rows(&harness, "expect = { HL004 = \"violated\" }");
+    for shard in ["1/2", "2/2"] {
+        let results = format!("shard-{}", &shard[..1]);
+        let (exit, _, stderr) = suite(&harness, &[&file, "--shard", shard, "--results", &results]);
+        assert_eq!(exit, 0, "{stderr}");
+    }
+    let (exit, joined, stderr) = suite(&harness, &["--merge", "shard-1", "shard-2"]);
+    assert_eq!(exit, 0, "{stderr}");
+    let names: Vec<&str> = joined["rows"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|row| row["name"].as_str())
+        .collect();
+    assert_eq!(names, ["holds", "herd"], "in the order of the file");
+    let run = joined["rows"][1]["attempts"][0]["run"]
+        .as_str()
+        .expect("a row knows its run");
+    assert!(Path::new(run).join("history.jsonl").is_file(), "{run}");
+
+    // one of the two has rows, unless chance put both into the other
+    let alone = ["shard-1", "shard-2"].map(|shard| suite(&harness, &["--merge", shard]));
+    for (exit, joined, stderr) in alone {
+        let rows = joined["rows"].as_array().unwrap();
+        let missing = rows.iter().any(|row| row["judged"] == "not-run");
+        assert_eq!(exit == 4, missing, "{stderr}");
+    }
+}

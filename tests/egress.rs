@@ -89,7 +89,10 @@ async fn reply(stream: &mut TcpStream) -> u8 {
 
 async fn is_silent(stream: &mut TcpStream) {
     let mut byte = [0];
-    assert!(timeout(NOT_YET, stream.read(&mut byte)).await.is_err(), "nothing may arrive, not even an end");
+    assert!(
+        timeout(NOT_YET, stream.read(&mut byte)).await.is_err(),
+        "nothing may arrive, not even an end"
+    );
 }
 
 async fn arrives(stream: &mut TcpStream, expected: &[u8]) {
@@ -119,7 +122,10 @@ async fn a_server_reaches_its_peer_by_name_and_bytes_pass_both_ways() {
     arrives(&mut from, b"ack").await;
     from.shutdown().await.unwrap();
     let mut rest = Vec::new();
-    timeout(SOON, to.read_to_end(&mut rest)).await.expect("the end arrives").unwrap();
+    timeout(SOON, to.read_to_end(&mut rest))
+        .await
+        .expect("the end arrives")
+        .unwrap();
     let counts = rig.link.counts();
     assert_eq!((counts.bytes, counts.connections), (7, 1));
     assert!(!counts.touched());
@@ -150,7 +156,10 @@ async fn whoever_gives_up_a_held_connect_is_not_dialled_for_at_the_heal() {
     // the close of the first one came long before the second one's connect; give the proxy its turn to see it
     tokio::time::sleep(NOT_YET).await;
     drop(hold);
-    timeout(SOON, rig.peer.accept()).await.expect("the one that stayed").unwrap();
+    timeout(SOON, rig.peer.accept())
+        .await
+        .expect("the one that stayed")
+        .unwrap();
     assert_eq!(reply(&mut stays).await, 0);
     assert_eq!(rig.link.counts().connections, 1);
 }
@@ -171,7 +180,10 @@ async fn a_one_way_cut_holds_bytes_and_the_end_back_in_that_direction_only() {
     is_silent(&mut from).await;
     drop(hold);
     let mut rest = Vec::new();
-    timeout(SOON, from.read_to_end(&mut rest)).await.expect("healed").unwrap();
+    timeout(SOON, from.read_to_end(&mut rest))
+        .await
+        .expect("healed")
+        .unwrap();
     assert_eq!(rest, b"pong");
 }
 

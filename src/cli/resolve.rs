@@ -116,7 +116,10 @@ impl RunArgs {
         vec![
             (
                 config.backend == Backend::Redis && config.nodes != 1 && lives_on_one(config),
-                format!("{} lives on one server: --nodes 1, or --recipe redlock", config.recipe_name()),
+                format!(
+                    "{} lives on one server: --nodes 1, or --recipe redlock",
+                    config.recipe_name()
+                ),
             ),
             (
                 config.backend == Backend::Etcd && config.lease < Duration::from_secs(2),

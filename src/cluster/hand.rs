@@ -108,6 +108,18 @@ impl Hand {
         Some(at as u32)
     }
 
+    /// Waits until a server has this role; returns whether it does.
+    pub async fn becomes(&self, node: u32, role: &str, within: Duration) -> bool {
+        let deadline = Instant::now() + within;
+        while self.role(node).await.as_deref() != Some(role) {
+            if Instant::now() >= deadline {
+                return false;
+            }
+            sleep(READY_POLL).await;
+        }
+        true
+    }
+
     /// Waits until a server serves again; returns whether it does.
     pub async fn serves(&self, node: u32, within: Duration) -> bool {
         let deadline = Instant::now() + within;
@@ -218,12 +230,7 @@ impl Keeper {
     }
 }
 impl Running {
-    async fn obey(
-        &mut self,
-        node: usize,
-        act: Act,
-        places: &watch::Sender<Places>,
-    ) -> Result<(), ClusterError> {
+    async fn obey(&mut self, node: usize, act: Act, places: &watch::Sender<Places>) -> Result<(), ClusterError> {
         match act {
             Act::Kill => self.kill(node).await,
             Act::Pause => self.pause(node).await,

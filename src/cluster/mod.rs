@@ -20,7 +20,7 @@ mod zk;
 
 pub use hand::{Act, Done, Hand};
 pub use outlets::{Outlets, Peering};
-pub use places::Places;
+pub use places::{Places, Witness};
 pub use runtime::{Choice, Chosen, choose, image_present};
 pub use server::{Member, SERVERS, Server, Serving, server_of};
 
@@ -58,7 +58,9 @@ pub struct Spec {
 impl Spec {
     /// Opens an outlet for each of `members`, if there are to be any.
     fn outlets(&self, listen: IpAddr, members: &[Member]) -> Result<Vec<SocketAddr>, ClusterError> {
-        let Some(outlets) = &self.outlets else { return Ok(Vec::new()) };
+        let Some(outlets) = &self.outlets else {
+            return Ok(Vec::new());
+        };
         let opened = outlets.open(self.server.peering(), listen, members);
         opened.map_err(|why| ClusterError::Outlets { listen, why })
     }

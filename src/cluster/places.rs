@@ -2,6 +2,11 @@
 
 use std::net::SocketAddr;
 
+use tokio::sync::watch;
+
+/// The server that an observer watches, where it watches one of several.
+pub type Witness = watch::Receiver<Option<SocketAddr>>;
+
 /// Where servers serve now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Places {
@@ -65,7 +70,10 @@ mod tests {
         let mut places = Places::new(nodes.clone(), Some(0));
         places.lead_to(1);
         assert_eq!(places.served(), [nodes[1]]);
-        assert_eq!((places.node_of(0), places.server_of(1), places.server_of(0)), (1, Some(0), None));
+        assert_eq!(
+            (places.node_of(0), places.server_of(1), places.server_of(0)),
+            (1, Some(0), None)
+        );
         let strangers = Places::new(nodes.clone(), None);
         assert_eq!((strangers.served(), strangers.node_of(1)), (nodes, 1));
     }

@@ -107,6 +107,8 @@ fn arguments(setup: &Setup, bind: &str) -> Vec<String> {
         ("--daemonize", "no".into()),
         ("--protected-mode", "no".into()),
         ("--notify-keyspace-events", "Kg$x".into()),
+        // a replica is in step at once, not after five seconds
+        ("--repl-diskless-sync-delay", "0".into()),
         ("--loglevel", "notice".into()),
     ];
     let mut arguments: Vec<String> = settings

@@ -28,7 +28,11 @@ impl Hand {
         let deadline = Instant::now() + within;
         let written = self.offset(master, "master_repl_offset:").await;
         let Some(written) = written else { return false };
-        while self.offset(replica, "slave_repl_offset:").await.is_none_or(|read| read < written) {
+        while self
+            .offset(replica, "slave_repl_offset:")
+            .await
+            .is_none_or(|read| read < written)
+        {
             if Instant::now() >= deadline {
                 return false;
             }
@@ -39,7 +43,12 @@ impl Hand {
 
     async fn offset(&self, node: u32, which: &str) -> Option<u64> {
         let answer = self.ask(node, "INFO replication").await?;
-        answer.lines().find_map(|line| line.strip_prefix(which))?.trim().parse().ok()
+        answer
+            .lines()
+            .find_map(|line| line.strip_prefix(which))?
+            .trim()
+            .parse()
+            .ok()
     }
 
     async fn ask(&self, node: u32, question: &str) -> Option<String> {

@@ -21,18 +21,21 @@ pub struct Aimed {
 const ROUND_TRIP: Duration = Duration::from_millis(100);
 
 /// Takes aim; the error says whom there was none of. A holder that is aimed at works for `works` more; with `since`, it
-/// asked for its lock after that.
+/// asked for its lock after that, and its lock is none of these keys.
 pub async fn aim(
     strike: &Strike,
     works: Duration,
-    since: Option<Instant>,
+    since: Option<(Instant, Vec<String>)>,
     stage: &Stage,
     leader: impl Future<Output = Option<u32>>,
 ) -> Result<Aimed, &'static str> {
     let aimed = match strike.target {
         Target::Holder => {
-            let since = since.map(|since| since + ROUND_TRIP);
-            let fresh = |holding: &Holding| since.is_none_or(|since| holding.since > since);
+            let fresh = |holding: &Holding| {
+                since.as_ref().is_none_or(|(since, keys)| {
+                    holding.since > *since + ROUND_TRIP && !keys.iter().any(|key| key.contains(&holding.lock))
+                })
+            };
             let (client, holding) = timeout(AIM, stage.holders.aim(works, fresh))
                 .await
                 .map_err(|_| "nobody held a lock")?;

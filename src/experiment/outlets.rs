@@ -65,7 +65,12 @@ impl Ways {
     }
 
     /// A listener for the first and the second server each, in front of the other one.
-    fn replica(&self, listen: IpAddr, members: &[Member], seed: &mut impl FnMut() -> u64) -> io::Result<Vec<SocketAddr>> {
+    fn replica(
+        &self,
+        listen: IpAddr,
+        members: &[Member],
+        seed: &mut impl FnMut() -> u64,
+    ) -> io::Result<Vec<SocketAddr>> {
         let mut opened = self.opened();
         for (from, to) in [(0, 1), (1, 0)] {
             let name = format!("{}->{}", members[from].name, members[to].name);

@@ -15,11 +15,18 @@ use crate::faults::{Field, Means, Open};
 use crate::limits::AIM;
 use crate::plan::{Plan, Window};
 
-/// Runs every window of the plan, from now. Windows that overlap run side by side.
+/// Runs every window of the plan, from now. Windows that start together run side by side; the next ones wait until these
+/// have healed, which may take longer than planned: servers that were killed come back in their own time.
 pub async fn run(plan: &Plan, field: &Arc<Field>, stage: &Arc<Stage>) {
     let start = Instant::now();
+    for slot in plan.windows.chunk_by(|one, other| one.start == other.start) {
+        side_by_side(slot, start, plan, field, stage).await;
+    }
+}
+
+async fn side_by_side(windows: &[Window], start: Instant, plan: &Plan, field: &Arc<Field>, stage: &Arc<Stage>) {
     let mut running = JoinSet::new();
-    for window in &plan.windows {
+    for window in windows {
         let strike = One {
             window: window.clone(),
             works: plan.struck_holder_works,
@@ -58,7 +65,7 @@ impl One {
             Ok(prelude) => prelude,
             Err(why) => return self.missed(why),
         };
-        let since = prelude.is_some().then(Instant::now);
+        let since = prelude.as_ref().map(|prelude| (Instant::now(), prelude.keys.clone()));
         let leader = self.field.servers.leader(AIM);
         let aimed = match aim(&self.window.strike, self.works, since, &self.stage, leader).await {
             Ok(aimed) => aimed,

@@ -30,7 +30,10 @@ impl Fault for Failover {
     fn plan(&self, argument: Option<&str>, _: u32, shape: &Shape, _: &mut ChaCha8Rng) -> Result<Strike, String> {
         let kind = argument.unwrap_or(KINDS[0]);
         if !KINDS.contains(&kind) {
-            return Err(format!("failover has no kind `{kind}`; it takes one of {}", KINDS.join(", ")));
+            return Err(format!(
+                "failover has no kind `{kind}`; it takes one of {}",
+                KINDS.join(", ")
+            ));
         }
         if shape.backend != Backend::Redis {
             let hint = "hint: --fault server-kill=leader or --fault partition=leader";
@@ -40,7 +43,9 @@ impl Fault for Failover {
             ));
         }
         if shape.servers != 1 {
-            return Err("failover is of one Redis master to its replica, and these masters have none: --nodes 1".into());
+            return Err(
+                "failover is of one Redis master to its replica, and these masters have none: --nodes 1".into(),
+            );
         }
         let held_back = kind == "held-back";
         let title = if held_back {

@@ -2,12 +2,9 @@
 //! will do. Whoever runs an experiment lays the field out; a fault never learns who that is.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
-use tokio::sync::watch;
-
-use crate::cluster::Hand;
+use crate::cluster::{Hand, Witness};
 use crate::network::Link;
 use crate::wall_clock::WallClock;
 
@@ -23,7 +20,7 @@ pub struct Field {
     pub clients: Arc<dyn Hosts>,
     pub servers: Hand,
     /// The server that the observer watches, where it watches one of several.
-    pub observed: watch::Receiver<Option<SocketAddr>>,
+    pub observed: Witness,
     /// By server: its wall clock, where the plan steps clocks.
     pub server_clocks: Vec<Arc<WallClock>>,
 }

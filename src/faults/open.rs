@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use super::clock::Step;
 use super::field::{ClientProcess, Field, Hosts};
-use super::servers::Struck;
 use super::promotion::{Prelude, Promotion};
 use super::rift;
+use super::servers::Struck;
 use super::strike::{ClientBlow, Means, OnLinks, Rift, ServerBlow, Target};
 use crate::evidence::Evidence;
 use crate::network::Hold;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::field::Field;
 use crate::cluster::Act;
 use crate::evidence::Evidence;
-use crate::limits::{AIM, PROBE, READY_POLL, SERVER_BACK};
+use crate::limits::{AIM, PROBE, SERVER_BACK};
 use crate::network::{Behaviour, Hold, Layer};
 
 /// A replication link that is held back.
@@ -26,7 +26,7 @@ impl Prelude {
     /// The error says what is missing.
     pub async fn play(held_back: bool, layer: Layer, field: &Field) -> Result<Self, &'static str> {
         let replica = field.servers.replica().ok_or("there is no replica")?;
-        if field.servers.role(replica).await.as_deref() != Some("replica") {
+        if field.servers.role(replica).await.as_deref() != Some(REPLICA) {
             return Err("the replica was not in step with its master");
         }
         let mut prelude = Self {
@@ -38,24 +38,23 @@ impl Prelude {
             let master = field.servers.places().front().ok_or("there is no master")?;
             let link = field.between.get(&(replica, master)).ok_or("its link is not proxied")?;
             for _ in 0..AIM.as_millis() / TRY.as_millis() {
-                // the one before is lifted when it is replaced
+                // the one before is lifted first
+                prelude.hold = None;
+                tokio::time::sleep(TRY).await;
                 prelude.hold = Some(Hold::put(vec![Arc::clone(link)], layer, Behaviour::STALL, false));
                 tokio::time::sleep(IN_FLIGHT).await;
                 prelude.keys = field.servers.keys(replica).await.ok_or("the replica does not answer")?;
                 if prelude.keys.is_empty() {
                     break;
                 }
-                prelude.hold = None;
-                tokio::time::sleep(TRY).await;
-            }
-            if prelude.hold.is_none() {
-                return Err("the replica was never without a lock");
             }
         }
         Ok(prelude)
     }
 }
 
+/// The role of a server that is in step with its master.
+const REPLICA: &str = "replica";
 /// What was on its way to the replica when its link was held back has arrived after this.
 const IN_FLIGHT: Duration = Duration::from_millis(5);
 /// Between two tries to find the replica without a lock.
@@ -110,7 +109,11 @@ impl Promotion {
 
     /// The one that was struck: the old master.
     pub fn servers(&self) -> Vec<u32> {
-        if self.promoted { vec![self.old, self.new] } else { Vec::new() }
+        if self.promoted {
+            vec![self.old, self.new]
+        } else {
+            Vec::new()
+        }
     }
 
     pub fn links(&self) -> Vec<String> {
@@ -121,11 +124,7 @@ impl Promotion {
     pub async fn heal(&mut self, patient: bool) {
         if !std::mem::replace(&mut self.follows, true) {
             let _ = self.field.servers.order(self.old, Act::Follow).await;
-            let deadline = tokio::time::Instant::now() + SERVER_BACK;
-            while patient && !self.in_step && tokio::time::Instant::now() < deadline {
-                self.in_step = self.field.servers.role(self.old).await.as_deref() == Some("replica");
-                tokio::time::sleep(READY_POLL).await;
-            }
+            self.in_step = patient && self.field.servers.becomes(self.old, REPLICA, SERVER_BACK).await;
         }
     }
 

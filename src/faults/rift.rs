@@ -61,10 +61,16 @@ fn refuse(kind: &str, shape: &Shape) -> Result<(), String> {
             "partition={kind} parts servers that depend on each other, and Redis masters do not\nhint: --fault failover holds back what a master sends to its replica"
         ));
     }
-    let least = if ["minority", "ring", "bridge"].contains(&kind) { 3 } else { 2 };
+    let least = if ["minority", "ring", "bridge"].contains(&kind) {
+        3
+    } else {
+        2
+    };
     if shape.servers < least {
         let there_are = shape.servers;
-        return Err(format!("partition={kind} takes {least} servers or more, and there are {there_are}: --nodes 3"));
+        return Err(format!(
+            "partition={kind} takes {least} servers or more, and there are {there_are}: --nodes 3"
+        ));
     }
     Ok(())
 }
@@ -118,7 +124,11 @@ fn ring(shape: &Shape, rng: &mut ChaCha8Rng) -> (Target, Split, String) {
         let hears: Vec<u32> = (1..majority).map(next).collect();
         heard.push(format!("n{} hears {}", server + 1, names(&hears)));
     }
-    (Target::Servers((0..shape.servers).collect()), Split::Pairs(cut), heard.join(", "))
+    (
+        Target::Servers((0..shape.servers).collect()),
+        Split::Pairs(cut),
+        heard.join(", "),
+    )
 }
 
 /// Two sides that cannot reach each other, and one server that reaches both.
@@ -131,7 +141,11 @@ fn bridge(shape: &Shape, rng: &mut ChaCha8Rng) -> (Target, Split, String) {
     let pairs = one.iter().flat_map(|from| other.iter().map(|to| (*from, *to)));
     let title = format!("{} | {}, and n{} reaches both", names(one), names(other), bridge + 1);
     let struck = sides.to_vec();
-    (Target::Servers(struck), Split::Pairs(pairs.flat_map(both_ways).collect()), title)
+    (
+        Target::Servers(struck),
+        Split::Pairs(pairs.flat_map(both_ways).collect()),
+        title,
+    )
 }
 
 fn some(shape: &Shape, size: usize, rng: &mut ChaCha8Rng) -> Vec<u32> {
@@ -164,8 +178,13 @@ pub fn layers(rift: &Rift, target: &[u32], field: &Field) -> Vec<(Arc<Link>, Beh
             found.insert((dialler, dialled), behaviour);
         }
     }
-    let between = found.into_iter().map(|(pair, behaviour)| (Arc::clone(&field.between[&pair]), behaviour));
-    let clients = field.links.iter().filter(|((_, server), _)| rift.clients_too && target.contains(server));
+    let between = found
+        .into_iter()
+        .map(|(pair, behaviour)| (Arc::clone(&field.between[&pair]), behaviour));
+    let clients = field
+        .links
+        .iter()
+        .filter(|((_, server), _)| rift.clients_too && target.contains(server));
     let clients = clients.map(|(_, link)| (Arc::clone(link), Behaviour::STALL));
     between.chain(clients).collect()
 }
@@ -210,7 +229,8 @@ mod tests {
             panic!("a rift is between servers")
         };
         let all = (0..servers).flat_map(|from| (0..servers).map(move |to| (from, to)));
-        all.filter(|(from, to)| from != to && is_cut(&rift.split, &target, *from, *to)).collect()
+        all.filter(|(from, to)| from != to && is_cut(&rift.split, &target, *from, *to))
+            .collect()
     }
 
     #[test]
@@ -226,7 +246,10 @@ mod tests {
     fn a_minority_is_less_than_half_and_cut_off_both_ways() {
         for seed in 0..20 {
             let cut = cut("minority", 5, seed);
-            assert!([2 * 4, 2 * 6].contains(&cut.len()), "one against four, or two against three: {cut:?}");
+            assert!(
+                [2 * 4, 2 * 6].contains(&cut.len()),
+                "one against four, or two against three: {cut:?}"
+            );
             assert!(cut.iter().all(|(from, to)| cut.contains(&(*to, *from))));
         }
     }
@@ -265,7 +288,15 @@ mod tests {
             ..shape(1)
         };
         assert!(plan("leader", &redis, &mut rng).unwrap_err().contains("failover"));
-        assert!(plan("ring", &shape(2), &mut rng).unwrap_err().contains("3 servers or more"));
-        assert!(plan("leader", &shape(1), &mut rng).unwrap_err().contains("2 servers or more"));
+        assert!(
+            plan("ring", &shape(2), &mut rng)
+                .unwrap_err()
+                .contains("3 servers or more")
+        );
+        assert!(
+            plan("leader", &shape(1), &mut rng)
+                .unwrap_err()
+                .contains("2 servers or more")
+        );
     }
 }

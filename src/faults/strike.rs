@@ -94,7 +94,11 @@ pub enum ServerBlow {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Demand {
     /// Whoever it struck must have been stopped for this long, where it stops somebody.
-    #[serde(rename = "stopped_ms", serialize_with = "milliseconds", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        rename = "stopped_ms",
+        serialize_with = "milliseconds",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub stopped_for: Option<Duration>,
     /// The property that no lock with a lease can keep under such a strike: where it holds, the strike missed.
     pub breaks: &'static str,
@@ -159,7 +163,8 @@ impl Strike {
     }
 }
 
-#[expect(clippy::ref_option, reason = "the serializer gives a reference")]
 fn milliseconds<S: Serializer>(duration: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
-    duration.map(|duration| duration.as_millis() as u64).serialize(serializer)
+    duration
+        .map(|duration| duration.as_millis() as u64)
+        .serialize(serializer)
 }

@@ -50,17 +50,23 @@ impl Directory {
 
     /// A peer is at this address from now on.
     pub fn found(&self, peer: usize, address: IpAddr) {
-        self.addresses.write().expect("no one panics while holding the directory")[peer] = Some(address);
+        self.addresses
+            .write()
+            .expect("no one panics while holding the directory")[peer] = Some(address);
     }
 
     /// Which peer is asked for, and where it is now. Where peers share one address the port tells them apart.
     fn find(&self, wanted: &Wanted) -> Option<(usize, SocketAddr)> {
-        let addresses = self.addresses.read().expect("no one panics while holding the directory");
+        let addresses = self
+            .addresses
+            .read()
+            .expect("no one panics while holding the directory");
         let named = |peer: usize| match &wanted.host {
             Host::Name(name) => [&self.peers[peer].name, &self.peers[peer].host].contains(&name),
             Host::Address(address) => addresses[peer] == Some(*address),
         };
-        let mut there = (0..self.peers.len()).filter(|peer| self.peers[*peer].ports.contains(&wanted.port) && named(*peer));
+        let mut there =
+            (0..self.peers.len()).filter(|peer| self.peers[*peer].ports.contains(&wanted.port) && named(*peer));
         let peer = there.next()?;
         Some((peer, SocketAddr::new(addresses[peer]?, wanted.port)))
     }

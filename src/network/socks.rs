@@ -106,7 +106,10 @@ fn host(kind: u8, bytes: &[u8]) -> Result<Option<(Host, &[u8])>, Malformed> {
             };
             match std::str::from_utf8(name) {
                 // some send an address as a name
-                Ok(name) => Ok(Some((name.parse().map_or_else(|_| Host::Name(name.to_owned()), Host::Address), after))),
+                Ok(name) => Ok(Some((
+                    name.parse().map_or_else(|_| Host::Name(name.to_owned()), Host::Address),
+                    after,
+                ))),
                 Err(_) => Err(Malformed::Refused(Reply::HostUnreachable)),
             }
         }
@@ -143,7 +146,10 @@ mod tests {
         let four = Host::Address(IpAddr::from([172, 18, 0, 3]));
         assert_eq!(wanted(&asked(1, &[172, 18, 0, 3])), Wanted { host: four, port });
         let six = Host::Address(Ipv6Addr::LOCALHOST.into());
-        assert_eq!(wanted(&asked(4, &Ipv6Addr::LOCALHOST.octets())), Wanted { host: six, port });
+        assert_eq!(
+            wanted(&asked(4, &Ipv6Addr::LOCALHOST.octets())),
+            Wanted { host: six, port }
+        );
         let name = Host::Name("etcd2".into());
         assert_eq!(wanted(&asked(3, b"\x05etcd2")), Wanted { host: name, port });
     }
@@ -152,7 +158,10 @@ mod tests {
     fn an_address_is_the_same_however_it_is_written() {
         let loopback = Host::Address(Ipv4Addr::LOCALHOST.into());
         assert_eq!(wanted(&asked(3, b"\x09127.0.0.1")).host, loopback);
-        assert_eq!(wanted(&asked(4, &Ipv4Addr::LOCALHOST.to_ipv6_mapped().octets())).host, loopback);
+        assert_eq!(
+            wanted(&asked(4, &Ipv4Addr::LOCALHOST.to_ipv6_mapped().octets())).host,
+            loopback
+        );
     }
 
     #[test]

@@ -14,7 +14,10 @@ fn stands(runtime: &str, backend: &str, kind: &str) -> Answer {
     assert!(windows.iter().any(|window| window["bit"] == true), "{windows:#?}");
     let held = answer.window_sum("held_bytes") + answer.window_sum("held_connects");
     assert!(held > 0, "{:#}", answer.diagnosis["bite"]);
-    assert!(answer.window_sum("links") >= 4, "one server and the two others, both ways");
+    assert!(
+        answer.window_sum("links") >= 4,
+        "one server and the two others, both ways"
+    );
     answer
 }
 
@@ -22,14 +25,21 @@ fn stands(runtime: &str, backend: &str, kind: &str) -> Answer {
 fn a_zookeeper_queue_stands_a_leader_that_is_cut_off_from_the_other_servers() {
     let answer = stands("local", "zk", "leader");
     let windows = answer.diagnosis["bite"]["windows"].as_array().unwrap();
-    assert!(windows[0]["title"].as_str().unwrap().contains("(leader)"), "{windows:#?}");
+    assert!(
+        windows[0]["title"].as_str().unwrap().contains("(leader)"),
+        "{windows:#?}"
+    );
     assert!(answer.window_sum("acquires") > 0, "another one leads: {windows:#?}");
 }
 
 #[test]
 fn an_etcd_mutex_stands_a_leader_that_is_cut_off_from_the_other_servers() {
     let answer = stands("local", "etcd", "leader");
-    assert!(answer.window_sum("acquires") > 0, "another one leads: {:#}", answer.diagnosis["bite"]);
+    assert!(
+        answer.window_sum("acquires") > 0,
+        "another one leads: {:#}",
+        answer.diagnosis["bite"]
+    );
 }
 
 #[test]
@@ -73,7 +83,12 @@ fn a_redlock_stands_the_end_of_one_master_of_five() {
     let answer = Harness::new().run(&format!("--runtime local {words}"));
     answer.assert_exit(0);
     assert_eq!(answer.diagnosis["run"]["nodes"], 5);
-    assert_eq!(answer.verdict("HL007"), "holds", "a majority is seen: {:#}", answer.finding("HL007"));
+    assert_eq!(
+        answer.verdict("HL007"),
+        "holds",
+        "a majority is seen: {:#}",
+        answer.finding("HL007")
+    );
     assert!(answer.window_sum("acquires") > 0, "four masters are enough");
 }
 

@@ -140,7 +140,9 @@ async fn watch(channel: &Channel, start_revision: i64) -> Result<Streaming<Watch
     let mut client = WatchClient::new(channel.clone());
     let mut requests = Request::new(requests);
     // a member that has lost its leader ends the watch, instead of falling behind in silence
-    requests.metadata_mut().insert("hasleader", MetadataValue::from_static("true"));
+    requests
+        .metadata_mut()
+        .insert("hasleader", MetadataValue::from_static("true"));
     let asked = client.watch(requests);
     let limit = Duration::from_secs(5);
     let answer = tokio::time::timeout(limit, asked)

@@ -34,7 +34,11 @@ impl Quorum {
         let masters = addresses.borrow().served();
         let mut wires = Vec::new();
         for address in masters {
-            wires.push(Wire::open(address).await.map_err(|error| format!("the observer: {error}"))?);
+            wires.push(
+                Wire::open(address)
+                    .await
+                    .map_err(|error| format!("the observer: {error}"))?,
+            );
         }
         Ok(Self { addresses, wires })
     }
@@ -118,7 +122,10 @@ impl Tally {
             Seen::Set(lock, owner) => self.vote(master, &lock, owner, Unasked::Deleted),
             Seen::Gone(lock, why) => self.vote(master, &lock, None, why),
             Seen::All(held) => {
-                let known = self.votes.keys().filter(|lock| !held.iter().any(|(other, _)| other == *lock));
+                let known = self
+                    .votes
+                    .keys()
+                    .filter(|lock| !held.iter().any(|(other, _)| other == *lock));
                 let gone: Vec<String> = known.cloned().collect();
                 let mut counted = Vec::new();
                 for lock in gone {
@@ -134,7 +141,10 @@ impl Tally {
 
     /// A master has the lock for `owner` now, or for nobody that is known; `why` says how the one before went.
     fn vote(&mut self, master: usize, lock: &str, owner: Option<String>, why: Unasked) -> Vec<Counted> {
-        let votes = self.votes.entry(lock.to_owned()).or_insert_with(|| vec![None; self.masters]);
+        let votes = self
+            .votes
+            .entry(lock.to_owned())
+            .or_insert_with(|| vec![None; self.masters]);
         votes[master].clone_from(&owner);
         let majority = |owner: &String| votes.iter().flatten().filter(|vote| *vote == owner).count() > self.masters / 2;
         let contender = |owner: String| Contender {
@@ -194,6 +204,9 @@ mod tests {
         assert_eq!(set(&mut tally, 1, "x"), ["+x"]);
         assert_eq!(in_words(tally.count(1, Seen::All(Vec::new()))), ["-x"]);
         set(&mut tally, 2, "y");
-        assert_eq!(in_words(tally.count(1, Seen::All(vec![("l0".into(), "y".into())]))), ["+y"]);
+        assert_eq!(
+            in_words(tally.count(1, Seen::All(vec![("l0".into(), "y".into())]))),
+            ["+y"]
+        );
     }
 }

@@ -40,15 +40,16 @@ impl Redis {
             for (lock, owner) in keys.drain() {
                 sight.revoked(&lock, &Contender { owner, token: None }, cause);
             }
+            if cause.is_none() {
+                sight.lost_its_connection().await;
+            }
             loop {
-                if cause.is_none() {
-                    sight.lost_its_connection().await;
-                }
                 self.at = first(&self.addresses);
                 if let Ok(Ok(wire)) = timeout(REOPEN, Wire::open(self.at)).await {
                     self.wire = wire;
                     break;
                 }
+                sight.lost_its_connection().await;
             }
             // the next error is met by the next event
             let _ = self.catch_up(&mut keys, &sight).await;

@@ -8,6 +8,7 @@ help: ## what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 10
 
 build: ## the release binary, target/release/harness
+	@scripts/provide --build
 	cargo build --release --locked
 
 run: build ## a real ZooKeeper (BACKEND=etcd, redis) under partitions (FAULT=...), and the verdict
@@ -21,6 +22,7 @@ images: ## server images from Debian packages, for machines that reach no regist
 	@images/build.sh
 
 test: servers ## every test, on real servers of all three backends, on every runtime that this machine has
+	@scripts/provide-browser
 	@scripts/test
 
 nightly: build servers ## the truth table, every lock under every fault (half an hour; ARGS="--jobs 2", "--filter redis")

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use harness::cluster::{Act, Chosen, Cluster, Outlets, Spec, server_of};
 use harness::experiment::Ways;
-use harness::network::{Behaviour, Hold, Proxy};
+use harness::network::{Behaviour, Hold};
 
 const ROUNDS: usize = 8;
 /// What the proxy may cost, as a multiple.
@@ -35,8 +35,7 @@ fn main() {
 
 async fn measure(backend: &str) {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let proxy = Arc::new(Proxy::start().expect("a proxy"));
-    let ways = Ways::new(proxy, 1);
+    let ways = Ways::new(1).expect("a proxy");
     let direct = Ensemble::start(backend, folder.path(), None).await;
     let proxied = Ensemble::start(backend, folder.path(), Some(ways)).await;
     let (mut stopped, mut cut_off) = (Vec::new(), Vec::new());

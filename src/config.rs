@@ -1,5 +1,6 @@
 //! What a run needs to know, complete and checked. What was typed is `cli::args`; everything below sees only this.
 
+use core::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -16,6 +17,34 @@ pub enum RuntimeKind {
     Auto,
     Docker,
     Local,
+}
+
+/// What `--proxy` takes.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum ProxyChoice {
+    /// In process.
+    #[default]
+    BuiltIn,
+    /// A container of its own, from this image where one was named.
+    Toxiproxy { image: Option<String> },
+    /// One that runs already, at `HOST:PORT`.
+    ToxiproxyAt(String),
+}
+
+impl ProxyChoice {
+    /// As it is typed.
+    pub fn text(&self) -> String {
+        match self {
+            Self::BuiltIn => "builtin".to_owned(),
+            Self::Toxiproxy { .. } => "toxiproxy".to_owned(),
+            Self::ToxiproxyAt(at) => format!("toxiproxy={at}"),
+        }
+    }
+
+    /// Whether faults on links go through a Toxiproxy.
+    pub fn is_toxiproxy(&self) -> bool {
+        *self != Self::BuiltIn
+    }
 }
 
 /// A fault as it was asked for: `partition=holder`.
@@ -43,6 +72,9 @@ pub struct Config {
     pub image: Option<String>,
     pub nodes: u32,
     pub port_base: Option<u16>,
+    pub proxy: ProxyChoice,
+    /// Where the built-in proxy serves Toxiproxy's API, if it does.
+    pub proxy_api: Option<SocketAddr>,
     /// Empty: fair weather, by choice.
     pub faults: Vec<FaultRequest>,
     pub clients: u32,
@@ -78,6 +110,8 @@ impl Config {
             image: None,
             nodes: 3,
             port_base: None,
+            proxy: ProxyChoice::BuiltIn,
+            proxy_api: None,
             faults: Vec::new(),
             clients: 5,
             per_process: 1,

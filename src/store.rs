@@ -17,6 +17,8 @@ pub use retention::{only_ours, prune};
 const RUN_FILE: &str = "run.json";
 const HISTORY_FILE: &str = "history.jsonl";
 const LATEST: &str = "latest";
+/// What stands between the name of a file that is being written and the number of the process that writes it.
+const UNFINISHED: &str = ".new-";
 
 /// How far a run came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -152,7 +154,8 @@ pub fn write_text(path: &Path, text: &str) -> Result<(), StoreError> {
         source,
     };
     let mut fresh = path.as_os_str().to_owned();
-    fresh.push(".new");
+    // another harness may write the same file, the index of all runs, at the same time
+    fresh.push(format!("{UNFINISHED}{}", std::process::id()));
     fs::write(&fresh, text).map_err(failed)?;
     fs::rename(&fresh, path).map_err(failed)
 }

@@ -1,11 +1,12 @@
-//! The terminal's screen of stored histories, letter by letter. `HARNESS_BLESS=1 cargo nextest run screens` writes them anew;
-//! look at the difference before you commit it.
+//! Every rendering of stored histories, letter by letter. `HARNESS_BLESS=1 cargo nextest run screens` writes them anew; look at
+//! the difference before you commit it. What a browser makes of the pages is in `page/`.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
-use harness::report::diagnosis::Known;
+use harness::report::diagnosis::{Known, Outcome};
 use harness::report::terminal::{Look, render};
-use harness::report::{Diagnosis, diagnose};
+use harness::report::{Diagnosis, FORMATS, Report, SCHEMA, Timeline, diagnose, github, json, markdown};
 use harness::store::{RUN_SCHEMA, RunInfo, Status};
 use harness_checkers::{Clock, History, Options, ReadOptions, check};
 
@@ -57,34 +58,44 @@ fn info() -> RunInfo {
     }
 }
 
-fn diagnosis(name: &str, info: Option<RunInfo>) -> Diagnosis {
+fn history(name: &str) -> History {
     let path = format!("checkers/tests/golden/{name}.jsonl");
-    let history = History::open(Path::new(&path), &ReadOptions::default()).unwrap();
+    History::open(Path::new(&path), &ReadOptions::default()).unwrap()
+}
+
+fn diagnosis(name: &str, info: Option<RunInfo>) -> Diagnosis {
+    diagnosis_of(name, &history(name), info)
+}
+
+fn diagnosis_of(name: &str, history: &History, info: Option<RunInfo>) -> Diagnosis {
     let findings = check(
-        &history,
+        history,
         &Options {
             clock: Clock::still(),
             ..Options::default()
         },
     );
     diagnose(
-        &history,
+        history,
         findings,
         Known {
+            page: info.is_some().then(|| format!("results/{name}/report.html")),
             info,
             path: format!("results/{name}"),
-            page: None,
             check_ns: 4_000_000,
         },
     )
 }
 
 fn compare(name: &str, screen: &str) -> Option<String> {
-    let path = format!("tests/screens/{name}.txt");
+    compare_file(&format!("tests/screens/{name}.txt"), screen)
+}
+
+fn compare_file(path: &str, screen: &str) -> Option<String> {
     if std::env::var_os("HARNESS_BLESS").is_some() {
-        std::fs::write(&path, screen).unwrap();
+        std::fs::write(path, screen).unwrap();
     }
-    let expected = std::fs::read_to_string(&path).unwrap_or_default();
+    let expected = std::fs::read_to_string(path).unwrap_or_default();
     (expected != screen).then(|| format!("{path} differs; now it is\n{screen}"))
 }
 
@@ -134,5 +145,144 @@ fn no_line_is_wider_than_a_terminal() {
         let screen = render(&diagnosis(name, Some(info())), Look { color: false });
         let wide: Vec<&str> = screen.lines().filter(|line| line.chars().count() > 112).collect();
         assert!(wide.is_empty(), "{name}: {wide:#?}");
+    }
+}
+
+/// What a page says; styles and scripts have tests of their own.
+fn body(page: &str) -> String {
+    let (_, rest) = page.split_once("</defs></svg>").expect("a page has a body");
+    let (body, _) = rest.split_once("<script").expect("a page has data");
+    body.replace("><", ">\n<")
+}
+
+#[test]
+fn every_format_of_every_sample_is_as_it_was() {
+    let mut changed = Vec::new();
+    for name in HISTORIES {
+        let history = history(name);
+        let (diagnosis, timeline) = (diagnosis_of(name, &history, Some(info())), Timeline::of(&history));
+        let report = Report {
+            diagnosis: &diagnosis,
+            timeline: &timeline,
+            plan: None,
+            lines: &BTreeMap::new(),
+        };
+        for (format, ending) in FORMATS.iter().zip(["html", "xml", "md", "json", "txt"]) {
+            let mut text = (format.render)(&report);
+            if format.name == "html" {
+                text = body(&text);
+            }
+            changed.extend(compare_file(&format!("tests/screens/formats/{name}.{ending}"), &text));
+        }
+    }
+    assert!(changed.is_empty(), "{}", changed.join("\n"));
+}
+
+/// The published schema with nothing more allowed than what it describes, but where it says that there may be more.
+fn strict(schema: &mut serde_json::Value) {
+    match schema {
+        serde_json::Value::Object(fields) => {
+            if fields.contains_key("properties") && !fields.contains_key("additionalProperties") {
+                fields.insert("additionalProperties".into(), false.into());
+            }
+            fields.values_mut().for_each(strict);
+        }
+        serde_json::Value::Array(items) => items.iter_mut().for_each(strict),
+        _ => {}
+    }
+}
+
+#[test]
+fn the_published_schema_describes_every_field_of_every_sample() {
+    let published: serde_json::Value = serde_json::from_str(SCHEMA).unwrap();
+    let mut strictly = published.clone();
+    strict(&mut strictly);
+    let mut schemas = boon::Schemas::new();
+    let mut compiler = boon::Compiler::new();
+    let mut compile = |name: &str, schema: serde_json::Value| {
+        compiler.add_resource(name, schema).unwrap();
+        compiler.compile(name, &mut schemas).unwrap()
+    };
+    let (published, strictly) = (
+        compile("http://localhost/published", published),
+        compile("http://localhost/strictly", strictly),
+    );
+    for name in HISTORIES {
+        for info in [None, Some(info())] {
+            let mut value: serde_json::Value = serde_json::from_str(&json(&diagnosis(name, info))).unwrap();
+            if let Err(wrong) = schemas.validate(&value, strictly) {
+                panic!("{name}: {wrong:#}");
+            }
+            value["field_of_tomorrow"] = 1.into();
+            assert!(schemas.validate(&value, published).is_ok() && schemas.validate(&value, strictly).is_err());
+            value["findings"][0]["verdict"] = "perhaps".into();
+            assert!(schemas.validate(&value, published).is_err());
+        }
+    }
+}
+
+#[test]
+fn a_ci_server_sees_a_case_for_each_property_and_never_green_for_what_proves_nothing() {
+    for name in HISTORIES {
+        let diagnosis = diagnosis(name, Some(info()));
+        let history = history(name);
+        let junit = FORMATS.iter().find(|format| format.name == "junit").unwrap();
+        let text = (junit.render)(&Report {
+            diagnosis: &diagnosis,
+            timeline: &Timeline::of(&history),
+            plan: None,
+            lines: &BTreeMap::new(),
+        });
+        let document = roxmltree::Document::parse(&text).unwrap_or_else(|error| panic!("{name}: {error}\n{text}"));
+        let suite = document
+            .descendants()
+            .find(|node| node.has_tag_name("testsuite"))
+            .unwrap();
+        let cases: Vec<_> = suite.children().filter(|node| node.has_tag_name("testcase")).collect();
+        assert_eq!(cases.len(), 10, "nine properties and the run itself");
+        let with = |tag: &str| {
+            cases
+                .iter()
+                .filter(|case| case.children().any(|child| child.has_tag_name(tag)))
+                .count()
+        };
+        for (attribute, count) in [
+            ("tests", cases.len()),
+            ("failures", with("failure")),
+            ("errors", with("error")),
+            ("skipped", with("skipped")),
+        ] {
+            assert_eq!(
+                suite.attribute(attribute),
+                Some(count.to_string().as_str()),
+                "{name}: {attribute}"
+            );
+        }
+        assert!(
+            cases
+                .iter()
+                .all(|case| case.attribute("name").is_some() && case.attribute("classname").is_some())
+        );
+        assert_eq!(
+            with("failure") + with("error") > 0,
+            diagnosis.outcome != Outcome::Pass,
+            "{name}"
+        );
+        let output = suite.children().find(|node| node.has_tag_name("system-out")).unwrap();
+        let attached = format!("[[ATTACHMENT|results/{name}/report.html]]");
+        assert!(output.text().is_some_and(|text| text.contains(&attached)), "{name}");
+    }
+}
+
+#[test]
+fn github_gets_few_annotations_of_one_line_each_and_a_short_summary() {
+    for name in HISTORIES {
+        let diagnosis = diagnosis(name, Some(info()));
+        let lines = github::annotations(&diagnosis);
+        assert!(lines.len() <= 5, "{name}: {lines:#?}");
+        assert_eq!(lines.is_empty(), diagnosis.outcome == Outcome::Pass, "{name}");
+        let one = |line: &String| line.starts_with("::") && !line.contains('\n');
+        assert!(lines.iter().all(one), "{name}: {lines:#?}");
+        assert!(markdown::render(&diagnosis).len() <= markdown::MAX_SUMMARY);
     }
 }

@@ -1,5 +1,6 @@
 //! What was typed, and nothing else. `resolve` turns it into what is needed.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use harness_checkers::Model;
 use harness_workloads::{Backend, Holder};
 
-use crate::config::{FaultRequest, NO_FAULT};
+use crate::config::{FaultRequest, NO_FAULT, ProxyChoice};
 use crate::faults::{FAULTS, parse_duration};
 use crate::report::FORMATS;
 use crate::suite::Shard;
@@ -62,6 +63,15 @@ pub enum Command {
         clean: bool,
         #[arg(long)]
         json: bool,
+    },
+    /// The built-in proxy alone, told what to do through Toxiproxy's HTTP API.
+    Proxy {
+        /// Where the API is served.
+        #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8474")]
+        listen: SocketAddr,
+        /// The seed of jitter and toxicity, in hexadecimal. [default: 0]
+        #[arg(long, value_parser = parse_seed, default_value = "0")]
+        seed: u64,
     },
     /// Completions for a shell, on stdout.
     Completions { shell: clap_complete::Shell },
@@ -267,6 +277,15 @@ pub struct RunArgs {
     /// The server image, in place of the official one (docker).
     #[arg(long)]
     pub image: Option<String>,
+    /// What stands between clients and servers: `builtin`, `toxiproxy` (starts its container) or `toxiproxy=HOST:PORT`.
+    #[arg(long, value_name = "PROXY", default_value = "builtin", value_parser = parse_proxy)]
+    pub proxy: ProxyChoice,
+    /// The image of Toxiproxy, in place of the official one.
+    #[arg(long, value_name = "IMAGE")]
+    pub proxy_image: Option<String>,
+    /// Serve Toxiproxy's HTTP API here, such as 127.0.0.1:8474, so that its clients can watch and poke the run.
+    #[arg(long, value_name = "ADDRESS")]
+    pub proxy_api: Option<SocketAddr>,
     /// Servers. [default: 3; redis 1, redlock 5]
     #[arg(long)]
     pub nodes: Option<u32>,
@@ -330,8 +349,8 @@ pub struct RunArgs {
     /// Whether anything was taken from a configuration file or the environment.
     #[arg(skip)]
     pub layered: bool,
-    /// Passing runs that are kept in the results folder; older ones are removed. Runs that did not pass all stay.
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+    /// Passing runs that are kept in the results folder, or `all`; older ones are removed. Runs that did not pass all stay.
+    #[arg(long, value_name = "N", default_value = "20", value_parser = parse_keep)]
     pub keep: u32,
     /// Print the plan and do nothing.
     #[arg(long)]
@@ -378,6 +397,28 @@ fn parse_fault(text: &str) -> Result<FaultRequest, String> {
         name: name.to_owned(),
         argument,
     })
+}
+
+fn parse_proxy(text: &str) -> Result<ProxyChoice, String> {
+    match text.split_once('=') {
+        None if text == "builtin" => Ok(ProxyChoice::BuiltIn),
+        None if text == "toxiproxy" => Ok(ProxyChoice::Toxiproxy { image: None }),
+        Some(("toxiproxy", at)) if at.contains(':') => Ok(ProxyChoice::ToxiproxyAt(at.to_owned())),
+        _ => Err(format!(
+            "`{text}` is not a proxy; there are builtin, toxiproxy and toxiproxy=HOST:PORT"
+        )),
+    }
+}
+
+fn parse_keep(text: &str) -> Result<u32, String> {
+    let number = if text == "all" {
+        Some(u32::MAX)
+    } else {
+        text.parse().ok()
+    };
+    number
+        .filter(|keep| *keep > 0)
+        .ok_or_else(|| format!("`{text}` is not a number from 1 on, nor `all`"))
 }
 
 fn parse_seed(text: &str) -> Result<u64, String> {

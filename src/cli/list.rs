@@ -10,6 +10,7 @@ use crate::cluster::SERVERS;
 use crate::config::NO_FAULT;
 use crate::exit::Exit;
 use crate::faults::FAULTS;
+use crate::report::comparison::Gist;
 use crate::report::{FORMATS, Format};
 use crate::store;
 
@@ -139,19 +140,26 @@ fn runs(args: &ListArgs) -> Vec<Row> {
         let folder = args.results.join(&name);
         let info = store::read_info(&folder).ok();
         let verdict = std::fs::read(folder.join("verdict.json")).ok();
-        let verdict: Option<Value> = verdict.and_then(|text| serde_json::from_slice(&text).ok());
-        let outcome = verdict
-            .as_ref()
-            .and_then(|verdict| verdict["outcome"].as_str())
-            .unwrap_or("no verdict")
-            .to_owned();
-        let what = info
-            .as_ref()
-            .map(|info| format!("{} / {}", info.recipe, info.fault))
-            .unwrap_or_default();
+        let gist: Option<Gist> = verdict.and_then(|text| serde_json::from_slice(&text).ok());
+        let outcome = gist.as_ref().map_or("no verdict", |gist| gist.outcome.word());
+        let what = info.as_ref().map(|info| format!("{} / {}", info.recipe, info.fault));
+        let broken: Vec<&str> = gist
+            .iter()
+            .flat_map(Gist::broken)
+            .map(|(_, worst)| worst.summary.as_str())
+            .collect();
+        let more = match broken.len() {
+            0 | 1 => String::new(),
+            all => format!(", and {} more", all - 1),
+        };
+        let first = broken.first().map(|summary| format!(": {summary}{more}"));
         Row {
-            about: format!("{outcome:<11} {what}"),
-            facts: json!({ "outcome": outcome, "info": info }),
+            about: format!(
+                "{outcome:<11} {}{}",
+                what.unwrap_or_default(),
+                first.unwrap_or_default()
+            ),
+            facts: json!({ "outcome": outcome, "broken": broken, "info": info }),
             name,
         }
     };

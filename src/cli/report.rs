@@ -75,7 +75,7 @@ fn one(format: &Format, stored: &Stored, examined: &Examined, output: Option<&Pa
 fn all(stored: &Stored, examined: &mut Examined) -> Result<(), StoreError> {
     let mut written = write(stored, examined)?;
     if let Some(results) = stored.folder.as_ref().and_then(|folder| folder.parent()) {
-        written.push(write_index(results)?);
+        written.extend(write_index(results)?);
     }
     for path in written {
         print(&format!("{}\n", path.display()));
@@ -146,7 +146,12 @@ pub fn tidy_up(results: &Path, keep: u32) -> Result<(), StoreError> {
     write_index(results).map(|_| ())
 }
 
-fn write_index(results: &Path) -> Result<PathBuf, StoreError> {
+/// Writes the index, unless somebody's own file stands in its place.
+fn write_index(results: &Path) -> Result<Option<PathBuf>, StoreError> {
+    let path = results.join(INDEX);
+    if std::fs::read(&path).is_ok_and(|page| !String::from_utf8_lossy(&page).contains(index::TITLE)) {
+        return Ok(None);
+    }
     let names = store::runs(results);
     let left_out = names.len().saturating_sub(LISTED);
     let listed: Vec<Listed> = names
@@ -154,9 +159,8 @@ fn write_index(results: &Path) -> Result<PathBuf, StoreError> {
         .skip(left_out)
         .map(|name| listed(results, name))
         .collect();
-    let path = results.join(INDEX);
     store::write_text(&path, &index::render(&listed, left_out))?;
-    Ok(path)
+    Ok(Some(path))
 }
 
 fn listed(results: &Path, name: String) -> Listed {

@@ -8,7 +8,7 @@ use harness_workloads::{Backend, Holder, RecipeOptions, default_recipe, find_rec
 
 use super::args::{OnOff, RecipeArgs, RunArgs, Runtime};
 use crate::cluster::server_of;
-use crate::config::{Clients, Config, NO_FAULT, RuntimeKind};
+use crate::config::{Clients, Config, NO_FAULT, ProxyChoice, RuntimeKind};
 use crate::limits::{MAX_CLIENTS, MAX_LEASE, MAX_LOCKS, MAX_TIME, MIN_LEASE};
 
 impl RecipeArgs {
@@ -51,6 +51,13 @@ impl RunArgs {
             image: self.image.clone(),
             nodes: self.nodes.or(servers).unwrap_or_else(|| server.nodes()),
             port_base: self.port_base,
+            proxy: match &self.proxy {
+                ProxyChoice::Toxiproxy { .. } => ProxyChoice::Toxiproxy {
+                    image: self.proxy_image.clone(),
+                },
+                other => other.clone(),
+            },
+            proxy_api: self.proxy_api,
             faults: self
                 .fault
                 .iter()
@@ -146,6 +153,22 @@ impl RunArgs {
                 docker && config.port_base.is_some(),
                 "--port-base is for local servers: containers have addresses of their own".into(),
             ),
+            (
+                self.proxy_image.is_some() && !matches!(config.proxy, ProxyChoice::Toxiproxy { .. }),
+                "--proxy-image is for a container: it goes with --proxy toxiproxy".into(),
+            ),
+            (
+                self.proxy_api.is_some() && config.proxy.is_toxiproxy(),
+                "--proxy-api serves the API of the built-in proxy; a Toxiproxy serves its own".into(),
+            ),
+            (
+                config.proxy.is_toxiproxy() && !cfg!(feature = "toxiproxy"),
+                "this harness was built without toxiproxy\nhint: --proxy builtin, or build with --features toxiproxy".into(),
+            ),
+            (
+                matches!(config.proxy, ProxyChoice::Toxiproxy { .. }) && !cfg!(feature = "docker"),
+                "this harness was built without docker, so it cannot start a Toxiproxy\nhint: --proxy toxiproxy=HOST:PORT".into(),
+            ),
             (!room, format!("--port-base leaves no room for {ports} ports")),
         ]
     }
@@ -206,6 +229,7 @@ impl RunArgs {
         if let Some(base) = config.port_base {
             option("port-base", base.to_string());
         }
+        self.again_proxy(config, &mut option);
         if self.results != Path::new("results") {
             option("results", self.results.display().to_string());
         }
@@ -218,6 +242,18 @@ impl RunArgs {
             words.push("--no-config".into());
         }
         words
+    }
+
+    fn again_proxy(&self, config: &Config, option: &mut impl FnMut(&str, String)) {
+        if config.proxy.is_toxiproxy() {
+            option("proxy", config.proxy.text());
+        }
+        if let Some(image) = &self.proxy_image {
+            option("proxy-image", image.clone());
+        }
+        if let Some(address) = config.proxy_api {
+            option("proxy-api", address.to_string());
+        }
     }
 
     fn again_recipe(&self, option: &mut impl FnMut(&str, String)) {
@@ -316,6 +352,9 @@ mod tests {
             "harness run --backend zk",
             "harness run --backend zk --recipe zk-polling --holder naive --guid off --interval 20ms --reentrant",
             "harness run --backend redis --runtime local --port-base 21000 --results r --window 3s --fault reset=300ms,slow",
+            "harness run --backend zk --proxy toxiproxy --proxy-image toxi:1",
+            "harness run --backend zk --proxy toxiproxy=localhost:8474",
+            "harness run --backend zk --proxy-api 127.0.0.1:8474",
             "harness run --backend etcd --clients 20 --locks 4 --hold 2s --each 1 --time 90s --herd-limit 3 --nodes 5",
         ];
         for line in lines {
@@ -341,6 +380,11 @@ mod tests {
             ("--backend zk --port-base 65530", "--port-base"),
             ("--backend zk --each 1 --fault partition", "--each"),
             ("--backend zk --until fail", "--repeat"),
+            ("--backend zk --proxy-image x", "--proxy toxiproxy"),
+            (
+                "--backend zk --proxy toxiproxy=h:1 --proxy-api 127.0.0.1:8474",
+                "--proxy-api",
+            ),
         ];
         for (words, named) in refused {
             let sentence = typed(&format!("harness run {words}")).config(1).unwrap_err();

@@ -238,7 +238,7 @@ fn command(job: &Job, folder: &Path, log: &Path) -> Result<Command, String> {
     let own = std::env::current_exe().map_err(|error| format!("where harness is could not be found: {error}"))?;
     let mut command = Command::new(own);
     // a suite is the same on every machine, whatever files lie about there
-    command.args(["run", "--json", "--quiet", "--no-config", "--color=never"]);
+    command.args(["run", "--json", "--quiet", "--no-config", "--color=never", "--keep=all"]);
     command.arg("--results").arg(folder.join(RUNS)).args(job.row.words());
     // the suite speaks to the CI system, its rows do not
     command.env_remove("GITHUB_ACTIONS").env_remove("GITHUB_STEP_SUMMARY");

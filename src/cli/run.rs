@@ -10,6 +10,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::args::{ColorWhen, RunArgs, Until};
@@ -202,25 +203,14 @@ async fn real(
         Err(error) => return complain(Exit::Environment, error),
     };
     let digest = choice.chosen.digest().await;
-    let (run, folder, mut info) = match begin(args, config, plan, &choice, digest) {
+    let (run, folder, info) = match begin(args, config, plan, &choice, digest) {
         Ok(begun) => begun,
         Err(error) => return complain(Exit::Environment, error),
     };
-    let (progress, events) = Progress::channel();
-    let terminal = std::io::stderr().is_terminal();
-    let how = match (args.quiet, terminal && std::env::var_os("CI").is_none()) {
-        (true, _) => Show::Nothing,
-        (false, true) => Show::Live,
-        (false, false) => Show::Plain,
-    };
-    let folder = Folder(folder);
+    let (folder, title) = (Folder(folder), title(config, None, Some(&choice)));
     let github = Github::noticed();
-    let title = title(config, None, Some(&choice));
-    if let Some(github) = github.as_ref().filter(|_| !args.quiet) {
-        github.begin(&title);
-    }
     let log = report::Log::of(&folder.0);
-    let showing = tokio::spawn(ui::show(events, how, look(color, terminal), log.clone()));
+    let (progress, showing) = show_progress(args, color, github.as_ref(), (&title, &log));
     progress.send(Event::Begin {
         title,
         plan: plan_in_words(config, plan),
@@ -238,30 +228,53 @@ async fn real(
         progress: progress.clone(),
         interrupt,
     };
-    let Ended {
-        version,
-        interrupted,
-        error,
-        teardown,
-    } = experiment::run(setting).await;
+    let ended = experiment::run(setting).await;
     progress.send(Event::End);
     // a terminal that takes no more must not keep the verdict back
     let _ = timeout(LAST_WORDS, showing).await;
     if let Some(github) = github.as_ref().filter(|_| !args.quiet) {
         github.end();
     }
-    info.version = version;
-    info.status = match (&error, interrupted) {
-        (Some(_), _) => Status::Failed,
-        (None, true) => Status::Interrupted,
-        (None, false) => Status::Complete,
-    };
-    info.error = error.as_ref().map(ToString::to_string);
-    let exit = judge(&folder, info, args, color, log, github.as_ref());
-    teardown.run().await;
-    match error {
+    let exit = judge(&folder, outcome_of(&ended, info), args, color, log, github.as_ref());
+    ended.teardown.run().await;
+    match ended.error {
         Some(error) => complain(exit.and(exit_of_error(&error)), error),
         None => exit,
+    }
+}
+
+/// Begins to show progress, folded into a group where GitHub reads it.
+fn show_progress(
+    args: &RunArgs,
+    color: ColorWhen,
+    github: Option<&Github>,
+    (title, log): (&str, &report::Log),
+) -> (Progress, JoinHandle<()>) {
+    let (progress, events) = Progress::channel();
+    let terminal = std::io::stderr().is_terminal();
+    let how = match (args.quiet, terminal && std::env::var_os("CI").is_none()) {
+        (true, _) => Show::Nothing,
+        (false, true) => Show::Live,
+        (false, false) => Show::Plain,
+    };
+    if let Some(github) = github.filter(|_| !args.quiet) {
+        github.begin(title);
+    }
+    let showing = tokio::spawn(ui::show(events, how, look(color, terminal), log.clone()));
+    (progress, showing)
+}
+
+/// How it ended, as `run.json` has it.
+fn outcome_of(ended: &Ended, info: RunInfo) -> RunInfo {
+    RunInfo {
+        version: ended.version.clone(),
+        status: match (&ended.error, ended.interrupted) {
+            (Some(_), _) => Status::Failed,
+            (None, true) => Status::Interrupted,
+            (None, false) => Status::Complete,
+        },
+        error: ended.error.as_ref().map(ToString::to_string),
+        ..info
     }
 }
 
@@ -272,7 +285,7 @@ fn exit_of_error(error: &ExperimentError) -> Exit {
         | ExperimentError::Clients(_)
         | ExperimentError::Control { .. }
         | ExperimentError::Write { .. }
-        | ExperimentError::Link(_) => Exit::Environment,
+        | ExperimentError::Proxy(_) => Exit::Environment,
     }
 }
 
@@ -367,7 +380,10 @@ fn judge(
     } else {
         report::examine_nothing(&stored)
     };
-    let written = report::write(&stored, &mut examined).and_then(|_| report::tidy_up(&args.results, args.keep));
+    let written = report::write(&stored, &mut examined);
+    if let Err(error) = report::tidy_up(&args.results, args.keep) {
+        eprintln!("warning: {error}");
+    }
     let diagnosis = examined.diagnosis;
     log.verdict(&diagnosis);
     if let Some(github) = github {
@@ -383,7 +399,7 @@ fn judge(
         show(&diagnosis, args.json, look(color, std::io::stdout().is_terminal()));
     }
     match written {
-        Ok(()) => exit.and(told),
+        Ok(_) => exit.and(told),
         Err(error) => complain(exit.and(Exit::Environment), error),
     }
 }

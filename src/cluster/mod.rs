@@ -16,6 +16,8 @@ mod redis;
 mod replica;
 mod runtime;
 mod server;
+#[cfg(feature = "docker")]
+mod sidecar;
 mod zk;
 
 pub use hand::{Act, Done, Hand};
@@ -23,6 +25,8 @@ pub use outlets::{Outlets, Peering};
 pub use places::{Places, Witness};
 pub use runtime::{Choice, Chosen, choose, image_present};
 pub use server::{Member, SERVERS, Server, Serving, server_of};
+#[cfg(feature = "docker")]
+pub use sidecar::Sidecar;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;

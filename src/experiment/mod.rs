@@ -11,6 +11,7 @@ mod hosted;
 mod observer;
 mod outlets;
 mod outset;
+mod proxied;
 mod pulse;
 mod recorder;
 mod register;
@@ -29,12 +30,12 @@ use crate::cluster::{Choice, Cluster, ClusterError, Outlets, Spec, server_of};
 use crate::config::Config;
 use crate::event::{Event, Progress};
 use crate::faults::{Field, Links};
-use crate::network::Proxy;
 use crate::plan::Plan;
 use crate::wall_clock::{Clocks, WallClock};
 use crew::{Crew, Muster};
 pub use outlets::Ways;
 use outset::WallClocks;
+use proxied::Proxied;
 use scene::Scene;
 use stage::Stage;
 
@@ -51,8 +52,8 @@ pub enum ExperimentError {
     Write { path: PathBuf, why: String },
     #[error("it was stopped")]
     Stopped,
-    #[error("could not open a link for the proxy: {0}")]
-    Link(std::io::Error),
+    #[error("{0}")]
+    Proxy(String),
 }
 
 /// Where an experiment puts its files.
@@ -106,8 +107,8 @@ pub struct Ended {
 pub struct Teardown {
     crew: Option<Arc<Crew>>,
     cluster: Option<Cluster>,
-    links: Links,
-    proxy: Option<Arc<Proxy>>,
+    proxied: Option<Proxied>,
+    ways: Option<Arc<Ways>>,
     clocks: Option<Clocks>,
 }
 
@@ -126,7 +127,10 @@ impl Teardown {
         if let Some(cluster) = self.cluster {
             cluster.stop().await;
         }
-        drop((self.links, self.proxy, self.clocks));
+        if let Some(proxied) = self.proxied {
+            proxied.close().await;
+        }
+        drop((self.ways, self.clocks));
     }
 }
 
@@ -157,14 +161,14 @@ pub async fn run(setting: Setting<'_>) -> Ended {
     };
     match made {
         Err(error) => ended.error = Some(error),
-        Ok(Ground { proxy, ways, cluster }) => {
+        Ok((ways, cluster)) => {
             ended.version = Some(cluster.version.clone());
-            ended.teardown.proxy = Some(Arc::clone(&proxy));
             if !ended.interrupted {
-                let between = ways.map(|ways| ways.links()).unwrap_or_default();
-                let outcome = with_cluster(&setting, &cluster, (&proxy, between), &clocks, &mut ended).await;
+                let between = ways.as_ref().map(|ways| ways.links()).unwrap_or_default();
+                let outcome = with_cluster(&setting, &cluster, between, &clocks, &mut ended).await;
                 ended.error = outcome.err();
             }
+            ended.teardown.ways = ways;
             ended.teardown.cluster = Some(cluster);
         }
     }
@@ -172,22 +176,17 @@ pub async fn run(setting: Setting<'_>) -> Ended {
     ended
 }
 
-/// What an experiment stands on.
-struct Ground {
-    proxy: Arc<Proxy>,
-    /// Between the servers, where the plan strikes there.
-    ways: Option<Arc<Ways>>,
-    cluster: Cluster,
-}
+/// The servers, and the ways between them where the plan strikes there.
+type Ground = (Option<Arc<Ways>>, Cluster);
 
 async fn prepare(setting: &Setting<'_>, clocks: &[Arc<WallClock>]) -> Result<Ground, ExperimentError> {
     let config = setting.config;
-    let proxy = Arc::new(Proxy::start().map_err(ExperimentError::Link)?);
-    let ways = setting
-        .plan
-        .servers_through_proxy
-        .then(|| Ways::new(Arc::clone(&proxy), config.seed ^ 0xbe_7ee4));
-    let server = server_of(config.backend.name()).expect("every backend has servers");
+    let ways = if setting.plan.servers_through_proxy {
+        let ways = Ways::new(config.seed ^ 0xbe_7ee4);
+        Some(ways.map_err(|error| ExperimentError::Proxy(format!("no thread for the proxy between servers: {error}")))?)
+    } else {
+        None
+    };
     if ways.is_some() {
         let text = "the servers reach each other through the proxy, since windows strike between them";
         setting.progress.send(Event::Note(text.into()));
@@ -225,20 +224,20 @@ async fn prepare(setting: &Setting<'_>, clocks: &[Arc<WallClock>]) -> Result<Gro
         took: started.elapsed(),
         summary,
     });
-    Ok(Ground { proxy, ways, cluster })
+    Ok((ways, cluster))
 }
 
 async fn with_cluster(
     setting: &Setting<'_>,
     cluster: &Cluster,
-    (proxy, between): (&Proxy, Links),
+    between: Links,
     clocks: &WallClocks,
     ended: &mut Ended,
 ) -> Result<(), ExperimentError> {
     let config = setting.config;
-    let links = outset::links(config, cluster, proxy)?;
+    let proxied = ended.teardown.proxied.insert(Proxied::open(setting, cluster).await?);
+    let links = proxied.links.clone();
     let opens = outset::opens(config, &links);
-    ended.teardown.links = links.clone();
     let path = setting.folder.history();
     let failed = |error: std::io::Error| ExperimentError::Write {
         path: path.clone(),
@@ -247,6 +246,7 @@ async fn with_cluster(
     std::fs::create_dir_all(setting.folder.clients()).map_err(failed)?;
     let (recorder, closer) = recorder::start(&path, &outset::header(setting)).map_err(failed)?;
     let stage = Arc::new(Stage::new(recorder, setting.progress.clone()));
+    let api = proxied.serve_api(config, &stage)?;
     let muster = Muster {
         start: outset::start(config),
         per_process: config.per_process,
@@ -270,6 +270,7 @@ async fn with_cluster(
         crew,
         field: Arc::new(field),
         census: cluster.census(),
+        api,
     };
     let outcome = scene.play(cluster.places(), &mut ended.interrupted).await;
     let written = closer.close().map_err(failed);

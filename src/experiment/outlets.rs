@@ -13,7 +13,7 @@ use crate::network::{Directory, Egress, Peer, Proxy};
 
 /// Ways between servers on a proxy. They last as long as this does.
 pub struct Ways {
-    proxy: Arc<Proxy>,
+    proxy: Proxy,
     opened: Mutex<Opened>,
     seed: u64,
 }
@@ -27,12 +27,13 @@ struct Opened {
 }
 
 impl Ways {
-    pub fn new(proxy: Arc<Proxy>, seed: u64) -> Arc<Self> {
-        Arc::new(Self {
-            proxy,
+    /// On a proxy of their own; `seed` decides what its links draw.
+    pub fn new(seed: u64) -> io::Result<Arc<Self>> {
+        Ok(Arc::new(Self {
+            proxy: Proxy::start()?,
             opened: Mutex::default(),
             seed,
-        })
+        }))
     }
 
     /// The links there are, by the server that dials and the one that is dialled.

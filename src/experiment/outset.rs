@@ -1,4 +1,4 @@
-//! What an experiment begins with, made from its configuration: links, what clients are told, how they are started, and
+//! What an experiment begins with, made from its configuration: what clients are told, how they are started, and
 //! the header of the history.
 
 use std::sync::Arc;
@@ -6,16 +6,12 @@ use std::sync::Arc;
 use harness_checkers::history::event::{Bounds, FORMAT, Header, Promises, VERSION, Wakes};
 use harness_workloads::Backend;
 use harness_workloads::protocol::Open;
-use rand::{RngExt, SeedableRng};
-use rand_chacha::ChaCha8Rng;
 use serde_json::Map;
 
 use super::child::Start;
 use super::{ExperimentError, Setting};
-use crate::cluster::Cluster;
 use crate::config::{Clients, Config};
 use crate::faults::Links;
-use crate::network::Proxy;
 use crate::wall_clock::{Clocks, WallClock};
 
 /// The wall clocks of a run whose plan steps some.
@@ -53,22 +49,6 @@ pub fn wall_clocks(setting: &Setting<'_>) -> Result<WallClocks, ExperimentError>
         clients,
         servers,
     })
-}
-
-/// The links of every client, to every server that clients are led to.
-pub fn links(config: &Config, cluster: &Cluster, proxy: &Proxy) -> Result<Links, ExperimentError> {
-    let mut seeds = ChaCha8Rng::seed_from_u64(config.seed ^ 0x11_4b5);
-    let mut links = Links::new();
-    for client in 0..config.clients {
-        for (server, address) in cluster.places().borrow().served().into_iter().enumerate() {
-            let name = format!("c{client}->n{}", server + 1);
-            let link = proxy
-                .link(name, address, seeds.random())
-                .map_err(ExperimentError::Link)?;
-            links.insert((client, server as u32), link);
-        }
-    }
-    Ok(links)
 }
 
 /// What each client is told: its own links, beginning with another server each, so that the load spreads.

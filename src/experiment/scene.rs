@@ -19,6 +19,7 @@ use crate::cluster::{Census, Places};
 use crate::event::Event;
 use crate::faults::Field;
 use crate::limits::CLIENT_OPEN;
+use crate::network::api::Api;
 
 /// How often the calm phase looks whether everybody had their turn.
 const LOOK: Duration = Duration::from_millis(50);
@@ -32,6 +33,8 @@ pub struct Scene<'a> {
     pub crew: Arc<Crew>,
     pub field: Arc<Field>,
     pub census: Census,
+    /// Toxiproxy's API, where it is served.
+    pub api: Option<Api>,
 }
 
 impl Scene<'_> {
@@ -128,6 +131,10 @@ impl Scene<'_> {
     /// Fair weather, until its time is over and everybody acquired, or until the bound for that. Returns those who did not.
     async fn calm(&self) -> Result<Vec<String>, ExperimentError> {
         let config = self.setting.config;
+        if let Some(api) = &self.api {
+            // whoever poked must not be taken for a lock that makes no progress
+            api.calm().await.map_err(ExperimentError::Proxy)?;
+        }
         self.phase("calm", json!({}));
         let before: Vec<u64> = self
             .crew

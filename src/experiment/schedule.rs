@@ -79,6 +79,9 @@ impl One {
             .strike
             .open(self.window.number, &self.field, &aimed.target, prelude)
             .await;
+        if let Some(why) = open.trouble.take() {
+            return self.broken("could not be opened", &why);
+        }
         if open.is_empty() {
             return self.missed(match self.window.strike.means {
                 Means::Failover { .. } => "the replica was not promoted",
@@ -88,11 +91,14 @@ impl One {
         self.write_start(&open, &aimed);
         let struck = open.clients.clone();
         let stopped = self.last(&mut open, opened + self.window.length).await;
-        let mut evidence = open.heal(opened.elapsed(), !stopped).await;
+        let (mut evidence, trouble) = open.heal(opened.elapsed(), !stopped).await;
         if matches!(self.window.strike.means, Means::Clients(_)) {
             evidence.holders = struck.iter().filter(|client| holding.contains(client)).count() as u64;
         }
         self.write_heal(evidence, before, &aimed.title, opened.elapsed());
+        if let Some(why) = trouble {
+            self.broken("could not be healed", &why);
+        }
     }
 
     /// Lets a window last until it is `due` and has done what it does; returns whether the run stops.
@@ -111,6 +117,12 @@ impl One {
             _ = stop.wait_for(|stop| *stop) => true,
             () = sleep_until(due) => false,
         }
+    }
+
+    /// The network is not as the plan has it, so nothing that follows would mean anything.
+    fn broken(&self, how: &str, why: &str) {
+        let window = format!("window {}, {},", self.window.number, self.window.fault);
+        self.stage.fail(format!("{window} {how}: {why}"));
     }
 
     fn missed(&self, why: &str) {

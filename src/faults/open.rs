@@ -20,6 +20,8 @@ pub struct Open {
     pub clients: Vec<u32>,
     /// The servers that it struck, from 0.
     pub servers: Vec<u32>,
+    /// Why the fault is not on as it should be, if so.
+    pub trouble: Option<String>,
 }
 
 enum Guard {
@@ -40,7 +42,7 @@ impl Open {
         prelude: Option<Prelude>,
     ) -> Self {
         match means {
-            Means::Links(on_links) => links(*on_links, number, field, target),
+            Means::Links(on_links) => links(*on_links, number, field, target).await,
             Means::Clients(blow) => clients(*blow, &*field.clients, target),
             Means::Servers(blow) => servers(*blow, field, target).await,
             Means::Failover { .. } => {
@@ -50,6 +52,7 @@ impl Open {
                     clients: Vec::new(),
                     servers: promotion.servers(),
                     guard: Guard::Promoted(promotion),
+                    trouble: None,
                 }
             }
             Means::Between(rift) => between(rift, number, field, target),
@@ -65,13 +68,19 @@ impl Open {
     }
 
     /// Heals, and tells what it did; it has been open for `lasted`. A `patient` heal waits until servers serve again.
-    pub async fn heal(mut self, lasted: Duration, patient: bool) -> Evidence {
+    /// Beside it stands what went wrong, if something did.
+    pub async fn heal(mut self, lasted: Duration, patient: bool) -> (Evidence, Option<String>) {
         match &mut self.guard {
             Guard::Servers(struck) => struck.heal(patient).await,
             Guard::Promoted(promotion) => promotion.heal(patient).await,
             _ => {}
         }
-        self.evidence(lasted)
+        let evidence = self.evidence(lasted);
+        let lifted = match &mut self.guard {
+            Guard::Links(hold) => hold.lift().await,
+            _ => Ok(()),
+        };
+        (evidence, lifted.err())
     }
 
     /// What it did so far; it has been open for `lasted`.
@@ -119,7 +128,7 @@ impl Open {
     }
 }
 
-fn links(on_links: OnLinks, number: u32, field: &Field, target: &Target) -> Open {
+async fn links(on_links: OnLinks, number: u32, field: &Field, target: &Target) -> Open {
     let struck = |client: u32, server: u32| match target {
         Target::Clients(clients) => clients.contains(&client),
         Target::Servers(servers) => servers.contains(&server),
@@ -135,14 +144,16 @@ fn links(on_links: OnLinks, number: u32, field: &Field, target: &Target) -> Open
         }
     }
     clients.dedup();
-    let hold = Hold::put(links, number, on_links.behaviour, on_links.reset_on_heal);
+    let mut hold = Hold::put(links, number, on_links.behaviour, on_links.reset_on_heal);
     if on_links.reset_first {
         hold.reset_connections();
     }
+    let trouble = hold.settle().await.err();
     Open {
         guard: Guard::Links(hold),
         clients,
         servers: Vec::new(),
+        trouble,
     }
 }
 
@@ -174,6 +185,7 @@ fn clients(blow: ClientBlow, hosts: &dyn Hosts, target: &Target) -> Open {
         guard,
         clients,
         servers: Vec::new(),
+        trouble: None,
     }
 }
 
@@ -188,6 +200,7 @@ async fn servers(blow: ServerBlow, field: &Field, target: &Target) -> Open {
         guard: Guard::Servers(struck),
         clients: Vec::new(),
         servers,
+        trouble: None,
     }
 }
 
@@ -202,6 +215,7 @@ fn between(rift: &Rift, number: u32, field: &Field, target: &Target) -> Open {
         guard: Guard::Links(Hold::put_each(layers, number, rift.reset_on_heal)),
         clients: Vec::new(),
         servers,
+        trouble: None,
     }
 }
 
@@ -224,6 +238,7 @@ fn clocks(step: Step, field: &Field, target: &Target) -> Open {
         guard: Guard::Clocks(Stepped::step(step, clocks)),
         clients,
         servers,
+        trouble: None,
     }
 }
 

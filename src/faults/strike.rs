@@ -8,7 +8,7 @@ use super::clock::Step;
 use super::field::Field;
 use super::open::Open;
 use super::promotion::Prelude;
-use crate::network::Behaviour;
+use crate::network::{Behaviour, in_words, toxics_for};
 
 /// Whom a strike is meant for. `Holder`, `Waiter` and `Leader` are resolved when the window opens.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -140,6 +140,23 @@ impl Strike {
             Means::Failover { held_back } => Prelude::play(held_back, number, field).await.map(Some),
             _ => Ok(None),
         }
+    }
+
+    /// The same strike where a Toxiproxy does it: its title says with which toxics. The error says why there are none.
+    pub fn through_toxiproxy(mut self, fault: &str) -> Result<Self, String> {
+        let needed = |why| format!("{fault} needs the built-in proxy: {why}\nhint: --proxy builtin");
+        match &self.means {
+            Means::Links(links) => {
+                let toxics = toxics_for(&links.behaviour, links.reset_on_heal).map_err(needed)?;
+                self.title = format!("{} | {}", self.title, in_words(&toxics));
+            }
+            Means::Between(rift) if rift.clients_too => {
+                return Err(needed("it holds back links of two kinds at once".into()));
+            }
+            Means::Failover { .. } => return Err(needed("it leads clients to another server".into())),
+            Means::Clients(_) | Means::Servers(_) | Means::Between(_) | Means::Clock(_) => {}
+        }
+        Ok(self)
     }
 
     /// Opens the window numbered `number` on `target`: the strike's own, or what it was resolved to.

@@ -144,8 +144,9 @@ async fn serve(mut from: TcpStream, way: Arc<Way>) {
     let mut connection = link.connection();
     match connect(&mut connection, &from, upstream).await {
         Some(Ok(to)) => {
+            let meter = connection.meter();
             if from.write_all(&Reply::Connected.bytes()).await.is_ok() {
-                connection.pass(from, to).await;
+                connection.pass(from, to, meter).await;
             }
         }
         Some(Err(NoWay::Refused)) => drop(from.write_all(&Reply::Refused.bytes()).await),

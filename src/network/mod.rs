@@ -1,28 +1,42 @@
-//! The built-in proxy: one [`Link`] for each client and server, on a thread of its own. Where servers are to be parted
-//! from each other, each dials through an [`Egress`], and there is a link for each ordered pair of them.
+//! The network between clients and servers: one [`Link`] for each of both, through one of two proxies. Where servers are to
+//! be parted from each other, each dials through an [`Egress`], and there is a link for each ordered pair of them.
 //!
-//! What a link does is a [`Behaviour`], put on as a layer and lifted when the [`Hold`] on it is dropped. The control
-//! plane never waits for a data path: putting a layer on is a store that the connections notice.
+//! What a link does is a [`Behaviour`], put on as a layer and lifted when the [`Hold`] on it ends. The built-in proxy obeys
+//! in process, on a thread of its own; its control plane never waits for a data path: putting a layer on is a store that
+//! the connections notice. The other proxy is somebody else's, a [`Remote`]: a Toxiproxy that is told in toxics.
 
+pub mod api;
 mod behaviour;
 mod egress;
+mod far;
+mod hold;
 mod lane;
 mod link;
+mod meter;
 mod socks;
 mod stats;
+mod toxic;
+#[cfg(feature = "toxiproxy")]
+mod toxiproxy;
+mod translate;
 
-pub use behaviour::{Behaviour, Cut, Flow};
+pub use behaviour::{Behaviour, Cut, Flow, Slice};
 pub use egress::{Directory, Egress, Peer};
+pub use far::{Remote, Reply};
+pub use hold::Hold;
 pub use link::{Layer, Link};
+pub use toxic::{Kind, Stream, Toxic};
+#[cfg(feature = "toxiproxy")]
+pub use toxiproxy::Toxiproxy;
+pub use translate::{in_words, toxics_for};
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
+use meter::Side;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
-
-use crate::evidence::Counts;
 
 /// The thread that carries bytes. Dropping it ends every connection.
 #[derive(Debug)]
@@ -54,7 +68,7 @@ impl Proxy {
 
     /// The same, on another address of this machine.
     pub fn link_at(&self, listen: IpAddr, name: String, upstream: SocketAddr, seed: u64) -> io::Result<Arc<Link>> {
-        Link::open(name, listen, upstream, seed, &self.on).map(Arc::new)
+        Link::open(name, SocketAddr::new(listen, 0), upstream, seed, &self.on).map(Arc::new)
     }
 
     /// Opens the way out of the server `name` at the address `listen`. Returns it with its links to the peers of
@@ -70,11 +84,48 @@ impl Proxy {
         let links = |listen| {
             let to = |peer: String| {
                 let seed = seed();
-                (peer != name).then(|| Arc::new(Link::behind(format!("{name}->{peer}"), listen, listen, seed)))
+                let link = || Link::closed(format!("{name}->{peer}"), (listen, listen), seed, Side::Own, &self.on);
+                (peer != name).then(|| Arc::new(link()))
             };
             names.into_iter().map(to).collect()
         };
         Egress::open(listen, Arc::clone(directory), links, &self.on)
+    }
+
+    /// Opens links through a Toxiproxy, each between two meters; `run` goes into their names there.
+    #[cfg(feature = "toxiproxy")]
+    pub async fn links_through(
+        &self,
+        toxiproxy: &Arc<Toxiproxy>,
+        run: &str,
+        wanted: &[(String, SocketAddr)],
+    ) -> Result<Vec<Arc<Link>>, String> {
+        use far::Far;
+        let failed = |error: io::Error| format!("no meter beside {}: {error}", toxiproxy.name());
+        let meter = |name: &str, ways, side| Link::meter(name.to_owned(), ways, side, &self.on).map_err(failed);
+        let mut backs = Vec::new();
+        for (name, upstream) in wanted {
+            let listen = SocketAddr::new(toxiproxy.own(), 0);
+            backs.push(Arc::new(meter(name, (listen, *upstream), Side::Back)?));
+        }
+        // a name goes into paths of URLs
+        let there = |name: &str| format!("{run}-{}", name.replace("->", "-"));
+        let proxies = wanted
+            .iter()
+            .zip(&backs)
+            .map(|((name, _), back)| (there(name), back.listen()));
+        let listens = toxiproxy.open(proxies.collect()).await?;
+        let mut links = Vec::new();
+        for (((name, _), back), through) in wanted.iter().zip(backs).zip(listens) {
+            let here = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+            let far = Far {
+                remote: Arc::clone(toxiproxy) as Arc<dyn Remote>,
+                proxy: there(name),
+                back,
+            };
+            links.push(Arc::new(meter(name, (here, through), Side::Front)?.with_far(far)));
+        }
+        Ok(links)
     }
 }
 
@@ -83,67 +134,6 @@ impl Drop for Proxy {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
-        }
-    }
-}
-
-/// A layer that lies on some links, not necessarily with the same behaviour, and is lifted when this is dropped.
-#[derive(Debug)]
-pub struct Hold {
-    links: Vec<(Arc<Link>, Counts)>,
-    layer: Layer,
-    reset_on_heal: bool,
-}
-
-impl Hold {
-    /// Puts `behaviour` on every one of `links`. With `reset_on_heal`, lifting it resets the connections as well.
-    pub fn put(links: Vec<Arc<Link>>, layer: Layer, behaviour: Behaviour, reset_on_heal: bool) -> Self {
-        let links = links.into_iter().map(|link| (link, behaviour)).collect();
-        Self::put_each(links, layer, reset_on_heal)
-    }
-
-    /// Puts a behaviour of its own on every one of `links`.
-    pub fn put_each(links: Vec<(Arc<Link>, Behaviour)>, layer: Layer, reset_on_heal: bool) -> Self {
-        let before: Vec<Counts> = links.iter().map(|(link, _)| link.counts()).collect();
-        for (link, behaviour) in &links {
-            link.put(layer, *behaviour);
-        }
-        let links = links.into_iter().map(|(link, _)| link).zip(before).collect();
-        Self {
-            links,
-            layer,
-            reset_on_heal,
-        }
-    }
-
-    /// What the links counted since the layer was put on.
-    pub fn counts(&self) -> Counts {
-        self.links.iter().fold(Counts::default(), |sum, (link, before)| {
-            sum.plus(link.counts().since(*before))
-        })
-    }
-
-    /// The names of the links it lies on.
-    pub fn names(&self) -> Vec<String> {
-        self.links.iter().map(|(link, _)| link.name().to_owned()).collect()
-    }
-
-    /// Resets the connections that run through these links now.
-    pub fn reset_connections(&self) {
-        for (link, _) in &self.links {
-            link.reset_connections();
-        }
-    }
-}
-
-impl Drop for Hold {
-    fn drop(&mut self) {
-        for (link, _) in &self.links {
-            if self.reset_on_heal {
-                link.lift_and_reset(self.layer);
-            } else {
-                link.lift(self.layer);
-            }
         }
     }
 }

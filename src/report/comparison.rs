@@ -32,6 +32,17 @@ impl Gist {
         Some([&run.backend, &run.recipe, attitude, &run.fault])
     }
 
+    /// The worst violation of each property that stands for itself.
+    pub fn broken(&self) -> impl Iterator<Item = (&Finding, &Violation)> {
+        self.findings.iter().filter_map(|finding| {
+            let root = finding
+                .violations
+                .iter()
+                .find(|violation| violation.follows.is_none())?;
+            Some((finding, root))
+        })
+    }
+
     fn kinds(&self) -> BTreeMap<(Property, &str), (u64, &Violation)> {
         let mut kinds = BTreeMap::new();
         for finding in &self.findings {

@@ -1,6 +1,6 @@
 //! The drawing of a violation as data: a few lanes with bars over a stretch of time. Terminal and page draw the same.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use harness_checkers::history::event::Process;
 use harness_checkers::{CertainHold, Ended, History, Property, Violation};
@@ -159,8 +159,8 @@ impl<'a> Scenery<'a> {
             told.clone()
                 .filter_map(|(_, label)| label.strip_prefix('c')?.parse::<u32>().ok()),
         );
-        let mut seen = Vec::new();
-        clients.retain(|client| !seen.contains(client) && (seen.push(*client), true).1);
+        let mut seen = BTreeSet::new();
+        clients.retain(|client| seen.insert(*client));
         let mut lanes = self.faults(from_ns, to_ns);
         lanes.extend(clients.into_iter().take(MAX_LANES).map(|client| {
             let own = self.holds.iter().filter(|hold| {

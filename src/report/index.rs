@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::account::verdict_word;
+use harness_checkers::{Finding, Verdict, Violation};
+
 use super::comparison::{Comparison, Gist, KindOf, compare};
 use super::diagnosis::Outcome;
 use super::html::text::{fill, prose, text};
@@ -13,6 +14,9 @@ use super::words::{span, thousands};
 
 const STYLE: &str = concat!(include_str!("page/page.css"), include_str!("page/index.css"));
 const SCRIPT: &str = concat!("\"use strict\";(() => {\n", include_str!("page/index.js"), "})();\n");
+
+/// By this the page is known as ours.
+pub const TITLE: &str = "<title>harness: all runs</title>";
 
 /// One run as the index lists it.
 pub struct Listed {
@@ -62,6 +66,7 @@ pub fn render(runs: &[Listed], left_out: usize) -> String {
     fill(
         include_str!("page/index.html"),
         &[
+            ("title", TITLE),
             ("policy", &policy),
             ("style", STYLE),
             ("count", &many),
@@ -151,7 +156,7 @@ fn row(run: &Listed, since: Option<&Comparison>) -> String {
     });
     let length = run.gist.as_ref().map(|gist| span(gist.length_ns));
     format!(
-        r#"<tr data-outcome="{outcome}"><td class="{class}">{badge}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td class="number">{}</td></tr>"#,
+        r#"<tr data-outcome="{outcome}"><td class="head {class}">{badge}</td><td class="head">{}</td><td class="head">{}</td><td class="head">{}</td><td class="head">{}</td><td>{}</td><td>{}</td><td class="number">{}</td></tr>"#,
         link(run, &run.name),
         text(info.map_or("", |info| &info.backend)),
         text(lock.unwrap_or_default().trim()),
@@ -165,14 +170,9 @@ fn row(run: &Listed, since: Option<&Comparison>) -> String {
 /// What is violated, or why it is not sure.
 fn broken(run: &Listed) -> String {
     let Some(gist) = &run.gist else { return String::new() };
-    let roots = gist.findings.iter().filter_map(|finding| {
-        let first = finding
-            .violations
-            .iter()
-            .find(|violation| violation.follows.is_none())?;
-        Some(format!("<b>{}</b> {}", finding.property.id(), prose(&first.summary)))
-    });
-    let roots: Vec<String> = roots.collect();
+    let told =
+        |(finding, root): (&Finding, &Violation)| format!("<b>{}</b> {}", finding.property.id(), prose(&root.summary));
+    let roots: Vec<String> = gist.broken().map(told).collect();
     if !roots.is_empty() {
         return roots.join("<br>");
     }
@@ -181,11 +181,8 @@ fn broken(run: &Listed) -> String {
         (Outcome::Error, Some(error), _) => text(error.lines().next().unwrap_or_default()),
         (Outcome::Unsure, _, Some(reason)) => prose(reason),
         _ => {
-            let holds = gist
-                .findings
-                .iter()
-                .filter(|finding| finding.verdict == harness_checkers::Verdict::Holds);
-            format!("{} {}", holds.count(), verdict_word(harness_checkers::Verdict::Holds))
+            let holds = gist.findings.iter().filter(|finding| finding.verdict == Verdict::Holds);
+            format!("nothing: {} properties hold", holds.count())
         }
     }
 }

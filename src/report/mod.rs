@@ -13,6 +13,7 @@ mod html;
 pub mod index;
 mod junit;
 pub mod markdown;
+mod pokes;
 pub mod terminal;
 mod thin;
 pub mod timeline;

@@ -147,7 +147,12 @@ fn draw(drawing: &Drawing, look: Look) -> Vec<String> {
         (((ns as f64 - from) / (to - from).max(1.0)).clamp(0.0, 1.0) * (AXIS - 1) as f64).round() as usize
     };
     let mut lines = vec![look.dim(&axis(drawing, column))];
-    lines.extend(drawing.lanes.iter().map(|lane| draw_lane(lane, drawing, column)));
+    // a lane of marks alone says nothing where marks are not drawn
+    let lanes = drawing
+        .lanes
+        .iter()
+        .filter(|lane| drawing.overlaps_ns.is_empty() || !lane.bars.is_empty());
+    lines.extend(lanes.map(|lane| draw_lane(lane, drawing, column)));
     if drawing.overlaps_ns.is_empty() {
         return lines;
     }
@@ -229,7 +234,8 @@ fn draw_lane(lane: &Lane, drawing: &Drawing, column: impl Fn(u64) -> usize) -> S
         cells[column(mark.at_ns)] = char::from_digit(mark.sentence, 10).unwrap_or('*');
     }
     let label = format!("   {:<width$}", lane.label, width = MARGIN - 3);
-    format!("{label}{}", cells.into_iter().collect::<String>().trim_end())
+    let line = format!("{label}{}", cells.into_iter().collect::<String>());
+    line.trim_end().to_owned()
 }
 
 fn herd(violation: &Violation) -> Vec<String> {

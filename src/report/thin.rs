@@ -18,6 +18,9 @@ const NEAR_NS: [u64; 6] = [
 /// The share of the room that is kept for what is far from everything, so that no stretch is empty: one in ten.
 const FAR_SHARE: usize = 10;
 
+/// Signals may be as many as this part of the turns: they are seen in passing, and a herd has very many.
+const SIGNAL_SHARE: usize = 2;
+
 /// What is shown: places in [`Timeline::turns`] and [`Timeline::signals`].
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Shown {
@@ -53,23 +56,37 @@ pub fn thin(timeline: &Timeline, diagnosis: &Diagnosis, room: usize) -> Shown {
         })
         .collect();
     let (shown_turns, near_ns) = choose(&turns, room);
-    let (shown_signals, _) = choose(&signals, room);
-    let said = (shown_turns.len() < turns.len()).then(|| {
-        let within = match near_ns {
-            Some(ns) => format!("all within {} of violations and of the edges of faults, and ", span(ns)),
-            None => String::new(),
-        };
-        format!(
-            "Shown are {} of {} acquires: {within}the rest thinned evenly. history.jsonl has them all.",
-            thousands(shown_turns.len() as u64),
-            thousands(turns.len() as u64)
-        )
-    });
+    let (shown_signals, _) = choose(&signals, room / SIGNAL_SHARE);
+    let counts = [
+        (shown_turns.len(), turns.len(), "acquires"),
+        (shown_signals.len(), signals.len(), "signals"),
+    ];
     Shown {
+        said: said(&counts, near_ns),
         turns: shown_turns,
         signals: shown_signals,
-        said,
     }
+}
+
+/// What is left out, in a sentence; `None` when nothing is.
+fn said(counts: &[(usize, usize, &str)], near_ns: Option<u64>) -> Option<String> {
+    let thinned = counts.iter().filter(|(shown, all, _)| shown < all);
+    let parts: Vec<String> = thinned
+        .map(|(shown, all, what)| format!("{} of {} {what}", thousands(*shown as u64), thousands(*all as u64)))
+        .collect();
+    let within = match near_ns {
+        Some(ns) => format!(
+            "all acquires within {} of violations and of the edges of faults, and ",
+            span(ns)
+        ),
+        None => String::new(),
+    };
+    (!parts.is_empty()).then(|| {
+        format!(
+            "The timeline shows {}: {within}the rest thinned evenly. history.jsonl has them all.",
+            parts.join(" and ")
+        )
+    })
 }
 
 struct Candidate {

@@ -120,7 +120,11 @@ fn end_of(hold: &CertainHold<'_>) -> (Moment, Ended) {
 
 /// A lane for each lock and client that ever asked for it.
 fn lanes(history: &History) -> BTreeMap<(String, u32), usize> {
-    let order: HashMap<&str, usize> = history.locks().enumerate().map(|(place, lock)| (lock, place)).collect();
+    let mut order: HashMap<&str, usize> = HashMap::new();
+    for lock in history.header().locks.iter().map(String::as_str).chain(history.locks()) {
+        let next = order.len();
+        order.entry(lock).or_insert(next);
+    }
     let asked = history.entries().filter(|entry| entry.f == F::Acquire);
     let mut keys: Vec<(usize, u32, &str)> = asked
         .filter_map(|entry| {

@@ -7,17 +7,16 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::{LATEST, RUN_SCHEMA, Status, StoreError, read_info, runs};
+use super::{LATEST, RUN_SCHEMA, Status, StoreError, UNFINISHED, read_info, runs};
 
 /// What harness writes into a run's folder, in the order in which it is removed: last what says that it is a run.
-const FILES: [&str; 9] = [
+const FILES: [&str; 8] = [
     "history.jsonl",
     "plan.json",
     "report.html",
     "junit.xml",
     "summary.md",
     "harness.log",
-    "verdict.json.new",
     "verdict.json",
     "run.json",
 ];
@@ -82,13 +81,23 @@ pub fn only_ours(folder: &Path) -> Option<Vec<PathBuf>> {
                 }
                 inner.push(path);
             }
-            _ if kind.is_file() => files.push((FILES.iter().position(|file| *file == name)?, path)),
+            _ if kind.is_file() => files.push((place_of(&name)?, path)),
             _ => return None,
         }
     }
     files.sort();
     inner.extend(files.into_iter().map(|(_, path)| path));
     Some(inner)
+}
+
+/// Where a file stands in [`FILES`]; one that a killed harness was writing stands before all.
+fn place_of(name: &str) -> Option<usize> {
+    let (whole, unfinished) = match name.split_once(UNFINISHED) {
+        Some((whole, by)) if by.parse::<u32>().is_ok() => (whole, true),
+        _ => (name, false),
+    };
+    let place = FILES.iter().position(|file| *file == whole)?;
+    Some(if unfinished { 0 } else { place + 1 })
 }
 
 fn files_of(folder: &Path, is_ours: impl Fn(&str) -> bool) -> Option<Vec<PathBuf>> {
@@ -155,6 +164,7 @@ mod tests {
             fs::write(folder.join(inner).join(file), "").unwrap();
         }
         fs::write(folder.join("history.jsonl"), "").unwrap();
+        fs::write(folder.join("report.html.new-4711"), "").unwrap();
     }
 
     #[test]

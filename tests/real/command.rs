@@ -35,7 +35,8 @@ impl Harness {
         command
             .args(words.split_whitespace())
             .current_dir(self.folder.path())
-            .env_remove("CI");
+            .env_remove("CI")
+            .env_remove("GITHUB_ACTIONS");
         command
     }
 

@@ -1,13 +1,20 @@
 //! The command as users type it, on real servers: what must be caught is caught, what must hold holds, and every fault is
-//! seen biting. Tests below `docker` need an engine with the images; `make test` provides both and says so if it cannot.
+//! seen biting. Tests below `docker` need an engine with the images, those below `browser` a Chromium; `make test` provides
+//! both and says so if it cannot.
 
 mod accidents;
+#[path = "../page/chromium.rs"]
+#[expect(dead_code, reason = "the tests of the page itself use the rest")]
+mod chromium;
 mod clocks;
 mod command;
 mod faults;
 mod foreign;
 mod locks;
 mod processes;
+#[cfg(feature = "toxiproxy")]
+mod proxies;
 mod rifts;
 mod settings;
 mod suite;
+mod told;

@@ -110,8 +110,8 @@ fn overlap_words(drawing: &Drawing, height: usize, svg: &mut String) {
     };
     let words = format!("both hold: {} to {}{times}", moment(first.0), moment(last));
     let x = percent(drawing, first.0);
-    // words that begin in the right half end where they would begin
-    let (x, anchor) = if x > 50.0 {
+    // words are longer than most overlaps: they begin or end where there is more room
+    let (x, anchor) = if percent(drawing, last) > 55.0 {
         (percent(drawing, last), "end")
     } else {
         (x, "start")

@@ -25,10 +25,19 @@ pub fn what(diagnosis: &Diagnosis) -> String {
         format!("fault {}", run.fault),
         format!("seed {}", run.seed),
         span(diagnosis.length_ns),
-        format!("{} UTC", run.started),
+        date(&run.started),
     ];
     let parts = parts.iter().map(|part| format!("<span>{}</span>", text(part.trim())));
     parts.collect::<Vec<_>>().join(" · ")
+}
+
+/// `2026-11-21 13:02 UTC` of `20261121-1302`.
+fn date(started: &str) -> String {
+    let digits: String = started.chars().filter(char::is_ascii_digit).collect();
+    match digits.get(..12) {
+        Some(d) => format!("{}-{}-{} {}:{} UTC", &d[..4], &d[4..6], &d[6..8], &d[8..10], &d[10..12]),
+        None => started.to_owned(),
+    }
 }
 
 /// The line that runs it again.
@@ -79,7 +88,7 @@ pub fn violations(report: &Report<'_>) -> String {
     }
     let _ = write!(
         html,
-        r#"<section class="rest"><h2>{}</h2>"#,
+        r#"<details class="rest"><summary>{}</summary>"#,
         text(&untold(diagnosis, &rest))
     );
     for (finding, violation) in rest {
@@ -95,7 +104,7 @@ pub fn violations(report: &Report<'_>) -> String {
             body(report, finding, violation),
         );
     }
-    html + "</section>"
+    html + "</details>"
 }
 
 fn untold(diagnosis: &Diagnosis, rest: &[(&Finding, &Violation)]) -> String {
@@ -139,7 +148,7 @@ fn herd(violation: &Violation) -> String {
     let most = figure("woken").max(figure("waiters")).max(1.0);
     let bars = [("woken", "over"), ("useful", "within"), ("waiters", "plain")].map(|(name, class)| {
         format!(
-            r#"<tr><th>{name}</th><td><span class="meter {class}" style="width:{:.1}%"></span><b>{}</b></td></tr>"#,
+            r#"<tr><th>{name}</th><td class="wide"><span class="meter {class}" style="width:{:.1}%"></span><b>{}</b></td></tr>"#,
             figure(name) / most * 90.0,
             figure(name)
         )

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::text::{prose, text};
 use crate::report::bite::Bitten;
 use crate::report::diagnosis::Diagnosis;
-use crate::report::words::{moment, span};
+use crate::report::words::{moment, quoted, span};
 use crate::report::{Report, account};
 
 /// A sign beside the word, for eyes that do not tell colours apart.
@@ -29,7 +29,7 @@ pub fn properties(diagnosis: &Diagnosis) -> String {
             None => id.to_owned(),
         };
         format!(
-            r#"<tr><td>{id}</td><td>{}</td><td class="{class}">{sign} {}</td><td>{}</td><td class="number">{}</td></tr>"#,
+            r#"<tr><td class="head">{id}</td><td class="head">{}</td><td class="head {class}">{sign} {}</td><td>{}</td><td class="number" data-label="checked in">{}</td></tr>"#,
             finding.property.name(),
             account::verdict_word(finding.verdict),
             prose(&account::evidence(finding)),
@@ -78,7 +78,7 @@ fn row(report: &Report<'_>, window: &Bitten) -> String {
     did.extend(window.missed_in_words());
     did.retain(|part| !part.is_empty());
     format!(
-        r#"<tr><td class="number">{}</td><td><b>{}</b> {}</td><td class="{class}">{bit}</td><td>{}</td><td><a href="{}">{} to {healed}</a></td><td>{}</td><td>{}</td></tr>"#,
+        r#"<tr><td class="head number">{}</td><td class="head"><b>{}</b> {}</td><td class="head {class}">{bit}</td><td data-label="planned">{}</td><td data-label="real"><a href="{}">{} to {healed}</a></td><td data-label="touched">{}</td><td>{}</td></tr>"#,
         window.number,
         text(&window.fault),
         text(&window.title),
@@ -119,6 +119,10 @@ pub fn reproduce(report: &Report<'_>) -> String {
     }
     if let Some(exact) = account::exact(diagnosis) {
         commands.push(("exactly this decision, from the stored history", exact));
+    }
+    if let Some(run) = &diagnosis.run {
+        let beside = format!("harness compare EARLIER-RUN {}", quoted(&run.run));
+        commands.push(("what is new, still there and gone beside another run", beside));
     }
     let commands = commands
         .iter()

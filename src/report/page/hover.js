@@ -5,7 +5,8 @@ const tip = document.getElementById("tip");
 function at(event) {
   const box = canvas.getBoundingClientRect();
   const [a, b] = [toAxis(view.from), toAxis(view.to)];
-  const x = event.clientX - box.left, y = event.clientY - box.top;
+  const x = event.clientX - box.left;
+  const y = event.clientY - box.top < top0 ? 0 : event.clientY - box.top + scroller.scrollTop;
   const us = fromAxis(a + (x - GUTTER) / (box.width - GUTTER) * (b - a));
   const row = rows.find((row) => row.lane && y >= row.y && y < row.y + LANE);
   return { x, y, us, lane: row && row.lane, slack: (view.to - view.from) / box.width * 5 };

@@ -4,15 +4,16 @@ const ids = data.violations.map((violation) => violation.id);
 const timeline = byId("timeline");
 
 // Violations in the order of the page: what n and p go through.
-const stops = [...document.querySelectorAll(".violation")].map((element) => element.id);
+const stops = [...document.querySelectorAll("main section.violation, main details.violation")].map((element) => element.id);
 
 function go(id, link = true) {
   const element = byId(id);
   if (!element) return;
-  document.querySelectorAll(".violation.current").forEach((other) => other.classList.remove("current"));
+  document.querySelectorAll(".current").forEach((other) => other.classList.remove("current"));
   element.classList.add("current");
-  if (element.tagName === "DETAILS") element.open = true;
-  element.scrollIntoView({ block: "start" });
+  for (let fold = element.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
+  // the first one stands below the answer: both are seen
+  (id === stops[0] ? document.body : element).scrollIntoView({ block: "start" });
   element.focus({ preventScroll: true });
   view.current = ids.indexOf(id);
   const violation = data.violations[view.current];
@@ -100,7 +101,7 @@ function retime() {
 }
 
 // Each sentence and its number in the drawing light one another.
-for (const violation of document.querySelectorAll(".violation")) {
+for (const violation of stops.map(byId)) {
   violation.querySelectorAll("ol > li").forEach((sentence, place) => {
     const marks = violation.querySelectorAll(`.mark.s${place + 1}`);
     const light = (on) => [sentence, ...marks].forEach((one) => one.classList.toggle("lit", on));
@@ -139,6 +140,7 @@ function listenToTimeline() {
   const soon = () => { cancelAnimationFrame(raf); raf = requestAnimationFrame(() => { readColors(); paint(); }); };
   watchers.push(soon);
   new ResizeObserver(soon).observe(board);
+  scroller.addEventListener("scroll", soon, { passive: true });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", soon);
   byId("order").addEventListener("click", reorder);
   byId("in").addEventListener("click", () => zoom(.5));
@@ -160,7 +162,7 @@ function listenToTimeline() {
   });
   dragged(overview, (event, start) => {
     const box = overview.getBoundingClientRect();
-    const us = (x) => (x - box.left) / box.width * end;
+    const us = (x) => (x - box.left - GUTTER) / (box.width - GUTTER) * end;
     if (Math.abs(event.clientX - start.x) > 3) show(Math.min(us(start.x), us(event.clientX)), Math.max(us(start.x), us(event.clientX)));
   });
   findIn(byId("find"), byId("found"));
@@ -184,7 +186,7 @@ function findIn(input, output) {
     const { lane, turn } = found[place];
     const to = turn.until >= 0 ? turn.until : turn.answered >= 0 ? turn.answered : end;
     view.found = { lane, from: turn.asked, to };
-    const margin = Math.max((to - turn.asked) * 2, 50000);
+    const margin = Math.max((to - turn.asked) * .5, 50000);
     output.textContent = `${place + 1} of ${found.length}`;
     scroller.scrollTop = Math.max(0, rows.find((row) => row.lane === lane).y - 120);
     show(turn.asked - margin, to + margin);

@@ -3,7 +3,7 @@ const board = document.getElementById("board");
 const overview = document.getElementById("overview");
 const canvas = document.getElementById("canvas");
 const scroller = document.getElementById("lanes");
-const GUTTER = 92, AXIS = 24, BAND = 20, LANE = 22, LOCK = 20;
+const GUTTER = 92, AXIS = 24, BAND = 20, LANE = 22, LOCK = 20, TALLEST = 560;
 let colors = {};
 
 function readColors() {
@@ -15,8 +15,15 @@ function readColors() {
 
 // Where each lane stands: below its lock's name.
 const rows = [];
-let tall = AXIS + (data.windows.length ? BAND : 0);
-const top0 = tall;
+// Faults that are on at the same time stand below one another.
+const levels = [];
+for (const window of data.windows) {
+  const free = levels.findIndex((until) => until <= window.from);
+  window.level = Math.min(free < 0 ? levels.length : free, 3);
+  levels[window.level] = Math.max(levels[window.level] || 0, window.to);
+}
+const top0 = AXIS + BAND * levels.length;
+let tall = top0;
 lanes.forEach((lane, place) => {
   if (place === 0 || lanes[place - 1].lock !== lane.lock) {
     rows.push({ lock: lane.lock, y: tall });
@@ -55,7 +62,7 @@ function hatch(pen, color) {
 function paintOverview() {
   const width = overview.clientWidth, height = overview.clientHeight;
   const pen = sized(overview, width, height);
-  const x = (us) => us / end * width;
+  const x = (us) => GUTTER + us / end * (width - GUTTER);
   for (const window of data.windows) {
     pen.fillStyle = hatch(pen, colors.fault);
     pen.fillRect(x(window.from), 0, Math.max(2, x(window.to) - x(window.from)), height);
@@ -73,7 +80,7 @@ function paintOverview() {
     pen.fillRect(at, height - bar, 1, bar);
   }
   pen.fillStyle = colors.violation;
-  for (const violation of data.violations) {
+  for (const violation of data.violations.filter((violation) => violation.root)) {
     pen.beginPath();
     pen.moveTo(x(violation.at) - 5, 0); pen.lineTo(x(violation.at) + 5, 0); pen.lineTo(x(violation.at), 9);
     pen.fill();
@@ -81,11 +88,15 @@ function paintOverview() {
   }
   pen.fillStyle = colors.ground;
   pen.globalAlpha = .72;
-  pen.fillRect(0, 0, x(view.from), height);
+  pen.fillRect(GUTTER, 0, x(view.from) - GUTTER, height);
   pen.fillRect(x(view.to), 0, width - x(view.to), height);
   pen.globalAlpha = 1;
   pen.strokeStyle = colors.text;
   pen.strokeRect(x(view.from) + .5, .5, Math.max(3, x(view.to) - x(view.from)) - 1, height - 1);
+  pen.fillStyle = colors.quiet;
+  pen.font = "12px system-ui, sans-serif";
+  pen.textBaseline = "middle";
+  pen.fillText("whole run", 8, height / 2);
 }
 
 // Whole steps of time, or of rank, about one each 90 pixels.
@@ -100,52 +111,71 @@ function steps(width) {
   return ticks.map((at) => ({ at, label: seconds(fromAxis(at), digits) }));
 }
 
-// The chosen stretch.
+// The chosen stretch. The axis and the faults stay where they are; lanes that are scrolled away are not drawn.
 function paint() {
   paintOverview();
-  const width = scroller.clientWidth;
-  canvas.style.height = tall + "px";
-  const pen = sized(canvas, width, tall);
+  const width = scroller.clientWidth, height = Math.min(tall, TALLEST), offset = scroller.scrollTop;
+  document.getElementById("tall").style.height = tall + "px";
+  canvas.style.height = height + "px";
+  const pen = sized(canvas, width, height);
   const [a, b] = [toAxis(view.from), toAxis(view.to)];
   const plot = width - GUTTER;
   const x = (us) => GUTTER + (toAxis(us) - a) / (b - a) * plot;
+  const current = data.violations[view.current];
+  const seen = rows.filter((row) => row.y + LANE > offset + top0 && row.y < offset + height);
   pen.font = "12px system-ui, sans-serif";
   pen.textBaseline = "middle";
-  pen.save();
-  pen.beginPath(); pen.rect(GUTTER, 0, plot, tall); pen.clip();
-  for (const { at, label } of steps(plot)) {
-    const place = GUTTER + (at - a) / (b - a) * plot;
-    pen.fillStyle = colors.line;
-    pen.fillRect(place, 0, 1, tall);
-    pen.fillStyle = colors.quiet;
-    pen.fillText(label, place + 4, AXIS / 2);
-  }
-  for (const window of data.windows) paintWindow(pen, window, x);
-  const current = data.violations[view.current];
-  for (const row of rows) if (row.lane) paintLane(pen, row, x, current);
-  for (const violation of data.violations) {
-    pen.fillStyle = colors.violation;
-    pen.fillRect(x(violation.at) - 1, AXIS - 6, 2, violation === current ? tall : 12);
-  }
-  pen.restore();
-  paintLabels(pen, width, current);
+  within(pen, GUTTER, 0, plot, height, () => {
+    for (const { at, label } of steps(plot)) {
+      const place = GUTTER + (at - a) / (b - a) * plot;
+      pen.fillStyle = colors.line;
+      pen.fillRect(place, 0, 1, height);
+      pen.fillStyle = colors.quiet;
+      pen.fillText(label, place + 4, AXIS / 2);
+    }
+    for (const window of data.windows) paintWindow(pen, window, x, height);
+    within(pen, GUTTER, top0, plot, height - top0, () => {
+      pen.translate(0, -offset);
+      for (const row of seen) if (row.lane) paintLane(pen, row, x, current);
+    });
+    for (const violation of data.violations) {
+      if (!violation.root && violation !== current) continue;
+      pen.fillStyle = colors.violation;
+      pen.fillRect(x(violation.at) - 1, AXIS - 6, 2, violation === current ? height : 12);
+    }
+  });
+  paintLabels(pen, height);
+  within(pen, 0, top0, width, height - top0, () => {
+    pen.translate(0, -offset);
+    seen.forEach((row, place) => paintLabel(pen, row, width, current, place === 0));
+  });
 }
 
-function paintWindow(pen, window, x) {
+// Draws inside a rectangle only.
+function within(pen, x, y, width, height, draw) {
+  pen.save();
+  pen.beginPath();
+  pen.rect(x, y, width, height);
+  pen.clip();
+  draw();
+  pen.restore();
+}
+
+function paintWindow(pen, window, x, height) {
   const [from, to] = [x(window.from), x(window.to)];
   if (to < GUTTER || from > canvas.clientWidth) return;
-  const left = Math.max(from, GUTTER - 20);
+  const left = Math.max(from, GUTTER - 20), width = Math.max(2, to - left), top = AXIS + BAND * window.level;
   pen.globalAlpha = .28;
   pen.fillStyle = hatch(pen, colors.fault);
-  pen.fillRect(left, AXIS, Math.max(2, to - left), tall);
+  pen.fillRect(left, top, width, height);
   pen.globalAlpha = 1;
   pen.fillStyle = colors["fault-ground"];
-  pen.fillRect(left, AXIS, Math.max(2, to - left), BAND - 2);
-  pen.save();
-  pen.beginPath(); pen.rect(left, AXIS, to - left, BAND - 2); pen.clip();
-  pen.fillStyle = colors["on-fault"];
-  pen.fillText(`${window.fault} ${window.number}  ${window.title}${window.bit ? "" : "  (missed)"}`, Math.max(left, GUTTER) + 6, AXIS + BAND / 2 - 1);
-  pen.restore();
+  pen.fillRect(left, top, width, BAND - 2);
+  within(pen, left, top, width, BAND - 2, () => {
+    const words = `${window.fault} ${window.number}  ${window.title}${window.bit ? "" : "  (missed)"}`;
+    pen.fillStyle = colors["on-fault"];
+    pen.fillText(words, Math.max(left, GUTTER) + 6, top + BAND / 2 - 1);
+  });
 }
 
 function paintLane(pen, { lane, y }, x, current) {
@@ -188,11 +218,10 @@ function paintLane(pen, { lane, y }, x, current) {
 }
 
 function wordsIn(pen, turn, from, to, middle) {
-  pen.save();
-  pen.beginPath(); pen.rect(from, middle - LANE, to - from - 4, LANE * 2); pen.clip();
-  pen.fillStyle = colors["on-hold"];
-  pen.fillText(turn.token ? `holds, token ${turn.token}` : "holds", from + 6, middle);
-  pen.restore();
+  within(pen, from, middle - LANE, to - from - 4, LANE * 2, () => {
+    pen.fillStyle = colors["on-hold"];
+    pen.fillText(turn.token ? `holds, token ${turn.token}` : "holds", from + 6, middle);
+  });
 }
 
 // "~" for what nobody can know, a cross for what surely was not.
@@ -217,27 +246,31 @@ function sign(pen, signal, x, y) {
 }
 
 // Names stay at the left, whatever is behind them.
-function paintLabels(pen, width, current) {
+function paintLabels(pen, height) {
   pen.fillStyle = colors.ground;
-  pen.fillRect(0, 0, GUTTER, tall);
+  pen.fillRect(0, 0, GUTTER, height);
   pen.fillStyle = colors.line;
-  pen.fillRect(GUTTER - 1, 0, 1, tall);
+  pen.fillRect(GUTTER - 1, 0, 1, height);
   pen.fillStyle = colors.quiet;
   if (top0 > AXIS) pen.fillText("fault", 8, AXIS + BAND / 2 - 1);
   pen.fillText(view.order ? "event order" : "time", 8, AXIS / 2);
-  for (const row of rows) {
-    if (row.lane) {
-      const about = current && current.lock === row.lane.lock && current.clients.includes(row.lane.client);
-      pen.fillStyle = about ? colors.violation : colors.text;
-      pen.font = `${about ? "bold " : ""}12px system-ui, sans-serif`;
-      pen.fillText((about ? "▸ " : "  ") + row.lane.name, 20, row.y + LANE / 2);
-    } else {
-      pen.fillStyle = colors.line;
-      pen.fillRect(0, row.y, width, 1);
-      pen.fillStyle = colors.quiet;
-      pen.font = "bold 12px system-ui, sans-serif";
-      pen.fillText(row.lock, 8, row.y + LOCK / 2 + 1, GUTTER - 14);
-    }
+}
+
+const short = (name) => name.length > 12 ? name.slice(0, 11) + "…" : name;
+
+function paintLabel(pen, row, width, current, first) {
+  if (row.lane) {
+    const about = current && current.lock === row.lane.lock && current.clients.includes(row.lane.client);
+    pen.fillStyle = about ? colors.violation : colors.text;
+    pen.font = `${about ? "bold " : ""}12px system-ui, sans-serif`;
+    // where its lock's own line is scrolled away, the first lane names it
+    const name = first ? `${short(row.lane.lock)} ${row.lane.name}` : row.lane.name;
+    pen.fillText((about ? "▸ " : "  ") + name, first ? 6 : 20, row.y + LANE / 2);
+  } else {
+    pen.fillStyle = colors.line;
+    pen.fillRect(0, row.y, width, 1);
+    pen.fillStyle = colors.quiet;
+    pen.font = "bold 12px system-ui, sans-serif";
+    pen.fillText(short(row.lock), 8, row.y + LOCK / 2 + 1);
   }
-  pen.font = "12px system-ui, sans-serif";
 }

@@ -1,0 +1,267 @@
+//! What a reader with a browser can do.
+
+use serde_json::json;
+
+use crate::chromium::Page;
+use crate::sample::{Sample, hostile, long};
+
+const HISTORIES: [&str; 12] = [
+    "hl001_granted_twice",
+    "hl001_holds",
+    "hl001_stale_holder",
+    "hl003_token_goes_back",
+    "hl004_herd",
+    "hl004_polls",
+    "hl005_free",
+    "hl005_ghost",
+    "hl005_too_short",
+    "hl007_foreign_release",
+    "hl008_holds_after_loss",
+    "recorded_zk_parent_watch",
+];
+
+/// Whether the script drew something on the timeline.
+const DRAWN: &str = "(() => { const c = document.getElementById('canvas'); if (!c || !c.width || !c.height) return false; \
+    const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data; return d.some((v) => v > 0); })()";
+
+#[test]
+fn every_page_is_drawn_without_a_complaint_and_asks_for_nothing() {
+    let mut page = Page::new();
+    for name in HISTORIES {
+        let file = page.file(&format!("{name}.html"), &Sample::golden(name).page());
+        page.open(&file, "");
+        page.wait(DRAWN);
+        page.shoot(name);
+        page.assert_quiet();
+    }
+}
+
+#[test]
+fn the_policy_lets_nothing_out() {
+    let mut page = Page::new();
+    let file = page.file("page.html", &Sample::golden("hl001_stale_holder").page());
+    page.open(&file, "");
+    page.assert_quiet();
+    let asked = "new Promise((done) => { const i = new Image(); i.onload = i.onerror = (e) => done(e.type); i.src = 'http://127.0.0.1:9/x.png'; })";
+    assert_eq!(page.value(asked), "error");
+    let fetched = "fetch('http://127.0.0.1:9/').then(() => 'sent', () => 'refused')";
+    assert_eq!(page.value(fetched), "refused");
+    page.value("1");
+    assert!(page.complaints.len() >= 2, "{:#?}", page.complaints);
+    assert!(
+        page.complaints
+            .iter()
+            .all(|said| said.contains("Content Security Policy"))
+    );
+}
+
+#[test]
+fn keys_go_through_violations_and_move_the_timeline() {
+    let mut page = Page::new();
+    let file = page.file("page.html", &Sample::golden("hl001_stale_holder").page());
+    page.open(&file, "");
+    page.wait(DRAWN);
+    page.press("n");
+    page.wait("location.hash === '#HL001-1' && document.querySelector('.current').id === 'HL001-1'");
+    page.press("n");
+    page.wait("document.querySelector('.current').id === 'HL002-1' && document.getElementById('HL002-1').open");
+    assert_eq!(
+        page.value("document.getElementById('HL002-1').offsetHeight > 0"),
+        true,
+        "what it is folded in is open"
+    );
+    page.press("p");
+    page.wait("location.hash === '#HL001-1'");
+    page.press("f");
+    page.wait("location.hash === ''");
+    page.press("+");
+    page.wait("location.hash.startsWith('#t=')");
+    let zoomed = page.value("location.hash");
+    page.press("ArrowRight");
+    page.wait(&format!("location.hash !== {zoomed}"));
+    page.press("ArrowLeft");
+    page.wait(&format!("location.hash === {zoomed}"));
+    page.press("-");
+    page.wait("location.hash === ''");
+    page.press("?");
+    page.wait("document.getElementById('help').open");
+    page.press("?");
+    page.wait("!document.getElementById('help').open");
+    page.press("/");
+    page.wait("document.activeElement.id === 'find'");
+    page.press("4");
+    page.press("2");
+    page.wait("document.getElementById('found').textContent === '1 found'");
+    page.press("Enter");
+    page.wait("document.getElementById('found').textContent === '1 of 1' && location.hash.startsWith('#t=')");
+    page.assert_quiet();
+}
+
+#[test]
+fn links_lead_to_a_violation_and_to_a_stretch_of_time() {
+    let mut page = Page::new();
+    let file = page.file("page.html", &Sample::golden("hl001_stale_holder").page());
+    page.open(&file, "#HL002-1");
+    page.wait("document.querySelector('.current').id === 'HL002-1' && document.getElementById('HL002-1').open");
+    page.open(&file, "#t=12.0-16.0");
+    page.wait(DRAWN);
+    // the charts keep to the stretch
+    page.wait("document.querySelector('svg.window').getAttribute('viewBox').startsWith('12000000 0 4000000 ')");
+    page.value("location.hash = '#HL001-1'");
+    page.wait("document.querySelector('.current').id === 'HL001-1'");
+    page.assert_quiet();
+}
+
+#[test]
+fn the_pointer_is_told_call_reply_token_and_line() {
+    let mut page = Page::new();
+    let file = page.file("page.html", &Sample::golden("hl001_stale_holder").page());
+    page.open(&file, "#HL001-1");
+    page.wait(DRAWN);
+    // over the hold of c3, lane by lane until it is met
+    let hover = "(() => { const c = document.getElementById('canvas'), b = c.getBoundingClientRect(); \
+        for (let y = 30; y < b.height; y += 6) { \
+          c.dispatchEvent(new MouseEvent('mousemove', { clientX: b.left + b.width * .45, clientY: b.top + y, bubbles: true })); \
+          if (document.getElementById('tip').textContent.includes('token   41')) return true; } return false; })()";
+    page.wait(hover);
+    let told = page.value("document.getElementById('tip').textContent");
+    let told = told.as_str().unwrap();
+    for part in ["c3 on l0", "call    ", "reply   11.620s", "line ", "its release call"] {
+        assert!(told.contains(part), "{part} is not in {told}");
+    }
+}
+
+#[test]
+fn without_scripts_the_answer_its_proof_and_the_tables_are_there() {
+    let mut page = Page::new();
+    page.without_scripts();
+    let file = page.file("page.html", &Sample::golden("hl001_stale_holder").page());
+    page.open(&file, "");
+    let text = page.value("document.body.innerText");
+    let text = text.as_str().unwrap();
+    for part in [
+        "FAIL",
+        "two clients held l0 at the same time, for at least 1.84s",
+        "The server took it from c3 at 13.88s",
+        "both hold: 13.90s to 15.74s",
+        "holds, token 41",
+        "mutual exclusion",
+        "1 update lost of 2 increments",
+        "The timeline is drawn by a script",
+    ] {
+        assert!(text.contains(part), "{part} is not in\n{text}");
+    }
+    assert_eq!(
+        page.value("document.querySelectorAll('#HL001-1 svg rect.hold').length > 1"),
+        true
+    );
+    assert_eq!(
+        page.value("document.getElementById('board').offsetHeight"),
+        0,
+        "no empty board is left standing"
+    );
+    page.assert_quiet();
+}
+
+#[test]
+fn a_page_fits_a_phone_and_a_desk_in_light_and_dark() {
+    let mut page = Page::new();
+    for name in ["hl001_stale_holder", "recorded_zk_parent_watch", "hl001_holds"] {
+        let file = page.file("page.html", &Sample::golden(name).page());
+        let mut grounds = Vec::new();
+        for (width, scheme) in [(1280, "light"), (1280, "dark"), (400, "light"), (400, "dark")] {
+            page.resize(width, 900);
+            page.prefer(scheme);
+            page.open(&file, "");
+            page.wait(DRAWN);
+            page.shoot(&format!("{name}-{width}-{scheme}"));
+            let overflow = page.value("document.documentElement.scrollWidth - document.documentElement.clientWidth");
+            assert_eq!(overflow, 0, "{name} at {width} px is wider than its window");
+            grounds.push(page.value("getComputedStyle(document.body).backgroundColor"));
+        }
+        assert_ne!(grounds[0], grounds[1]);
+        page.assert_quiet();
+    }
+}
+
+#[test]
+fn a_long_run_fits_and_says_what_it_leaves_out() {
+    let mut page = Page::new();
+    let whole = long(25_000).page();
+    assert!(whole.len() <= 2 << 20, "{} bytes", whole.len());
+    let longer = long(100_000).page();
+    assert!(longer.len() <= 2 << 20, "{} bytes", longer.len());
+    let file = page.file("page.html", &longer);
+    page.open(&file, "");
+    page.wait(DRAWN);
+    page.shoot("long");
+    let said = page.value("document.querySelector('.left-out').innerText");
+    let said = said.as_str().unwrap();
+    assert!(said.contains("of 100,000 acquires: all acquires within "), "{said}");
+    // what the proof is about is there: the last two tokens
+    page.press("/");
+    page.wait("document.activeElement.id === 'find'");
+    for key in "100999".chars() {
+        page.press(&key.to_string());
+    }
+    page.wait("document.getElementById('found').textContent === '1 found'");
+    page.assert_quiet();
+}
+
+#[test]
+fn nothing_in_a_name_becomes_markup() {
+    let mut page = Page::new();
+    let file = page.file("page.html", &hostile().page());
+    page.open(&file, "");
+    page.wait(DRAWN);
+    assert_eq!(page.value("document.querySelectorAll('img, #owned').length"), 0);
+    assert_eq!(page.value("document.title.includes('owned')"), false);
+    assert_eq!(page.value("document.querySelectorAll('script').length"), 2);
+    page.shoot("hostile");
+    page.assert_quiet();
+}
+
+#[test]
+fn the_index_filters_runs_and_needs_no_script_to_list_them() {
+    use harness::report::index::{Listed, render};
+    let listed = |name: &str, sample: &str| {
+        let diagnosis = Sample::golden(sample).diagnosis;
+        Listed {
+            name: name.into(),
+            gist: serde_json::from_value(json!(diagnosis)).unwrap(),
+            status: "complete".into(),
+            page: true,
+        }
+    };
+    let runs = [
+        listed("20261121-0645-zk-partition-8f3a", "hl001_holds"),
+        listed("20261121-0652-zk-partition-8f3a", "hl001_stale_holder"),
+        listed("20261121-0700-zk-none-1234", "hl004_herd"),
+    ];
+    let mut page = Page::new();
+    let file = page.file("index.html", &render(&runs, 7));
+    page.open(&file, "");
+    page.shoot("index");
+    assert_eq!(page.value("document.querySelectorAll('#runs tbody tr').length"), 3);
+    let shown = "[...document.querySelectorAll('#runs tbody tr')].filter((row) => !row.hidden).length";
+    let change = |what: &str| {
+        format!("(() => {{ const i = {what}; i.dispatchEvent(new Event('input', {{ bubbles: true }})); }})()")
+    };
+    page.value(&change(
+        "Object.assign(document.getElementById('query'), { value: 'none waiters' })",
+    ));
+    assert_eq!(page.value(shown), 1);
+    assert_eq!(page.value("document.getElementById('shown').textContent"), "1 of 3");
+    page.value(&change(
+        "Object.assign(document.getElementById('query'), { value: '' })",
+    ));
+    page.value(&change(
+        "Object.assign(document.querySelector('input[value=FAIL]'), { checked: false })",
+    ));
+    assert_eq!(page.value(shown), 1);
+    assert_eq!(
+        page.value("document.querySelector('.left-out').innerText.startsWith('7 older runs')"),
+        true
+    );
+    page.assert_quiet();
+}

@@ -1,0 +1,267 @@
+//! A headless Chromium, driven through its debugging pipe: one JSON message after the other, each ended by a zero byte.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// Programs that are a Chromium, the smallest first.
+const PROGRAMS: [&str; 5] = [
+    "chromium-headless-shell",
+    "chromium",
+    "chromium-browser",
+    "google-chrome",
+    "google-chrome-stable",
+];
+/// How long anything may take: machines that run tests may be slow, and none of this is about time.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// Its own: `HARNESS_CHROMIUM`, or what is on the path.
+fn program() -> PathBuf {
+    if let Some(own) = std::env::var_os("HARNESS_CHROMIUM") {
+        return own.into();
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = PROGRAMS.iter().find_map(|program| {
+        std::env::split_paths(&path)
+            .map(|folder| folder.join(program))
+            .find(|file| file.is_file())
+    });
+    found.unwrap_or_else(|| panic!("no Chromium: none of {} is installed", PROGRAMS.join(", ")))
+}
+
+/// One page in a browser of its own.
+pub struct Page {
+    browser: Child,
+    pipe: ChildStdin,
+    messages: Receiver<Value>,
+    session: Option<String>,
+    number: u64,
+    /// Whatever the browser complained of.
+    pub complaints: Vec<String>,
+    /// The addresses that were asked for.
+    pub requests: Vec<String>,
+    loads: usize,
+    folder: TempDir,
+}
+
+impl Page {
+    pub fn new() -> Self {
+        let folder = TempDir::new().expect("a temporary folder");
+        // the pipe's ends are the descriptors 3 and 4
+        let mut browser = Command::new("sh")
+            .args(["-c", r#"exec "$0" "$@" 3<&0 4>&1 0</dev/null 1>/dev/null 2>/dev/null"#])
+            .arg(program())
+            .args([
+                "--headless",
+                "--remote-debugging-pipe",
+                "--no-sandbox",
+                "--disable-gpu",
+                "--no-first-run",
+            ])
+            .args([
+                "--disable-dev-shm-usage",
+                "--disable-extensions",
+                "--disable-background-networking",
+            ])
+            .arg(format!("--user-data-dir={}", folder.path().join("profile").display()))
+            .arg("about:blank")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("a shell can be started");
+        let (sender, messages) = channel();
+        let output = browser.stdout.take().expect("it is piped");
+        std::thread::spawn(move || {
+            for message in BufReader::new(output).split(0).map_while(Result::ok) {
+                let _ = serde_json::from_slice(&message).map(|message| sender.send(message));
+            }
+        });
+        let pipe = browser.stdin.take().expect("it is piped");
+        let mut page = Self {
+            browser,
+            pipe,
+            messages,
+            session: None,
+            number: 0,
+            complaints: Vec::new(),
+            requests: Vec::new(),
+            loads: 0,
+            folder,
+        };
+        let target = page.call("Target.createTarget", json!({ "url": "about:blank" }));
+        let attach = json!({ "targetId": target["targetId"], "flatten": true });
+        page.session = page.call("Target.attachToTarget", attach)["sessionId"]
+            .as_str()
+            .map(str::to_owned);
+        for domain in ["Page", "Runtime", "Log", "Network"] {
+            page.call(&format!("{domain}.enable"), json!({}));
+        }
+        page.resize(1280, 900);
+        page
+    }
+
+    /// Writes a page to a file.
+    pub fn file(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.folder.path().join(name);
+        std::fs::write(&path, text).expect("a page can be written");
+        path
+    }
+
+    /// Opens a file, at a place in it, and waits until it is loaded.
+    pub fn open(&mut self, path: &Path, place: &str) {
+        // from elsewhere, so that a place in the same file is loaded, too
+        let before = self.loads;
+        self.call("Page.navigate", json!({ "url": "about:blank" }));
+        self.until("an empty page", |page| page.loads > before);
+        let before = self.loads;
+        self.requests.clear();
+        self.call(
+            "Page.navigate",
+            json!({ "url": format!("file://{}{place}", path.display()) }),
+        );
+        self.until("the page", |page| page.loads > before);
+    }
+
+    fn until(&mut self, what: &str, done: impl Fn(&Self) -> bool) {
+        let start = Instant::now();
+        while !done(self) {
+            assert!(
+                start.elapsed() < PATIENCE,
+                "{what} is not loaded: {:?}",
+                self.complaints
+            );
+            if let Ok(message) = self.messages.recv_timeout(Duration::from_millis(100)) {
+                self.note(&message);
+            }
+        }
+    }
+
+    pub fn resize(&mut self, width: u32, height: u32) {
+        let size = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
+        self.call("Emulation.setDeviceMetricsOverride", size);
+    }
+
+    pub fn prefer(&mut self, scheme: &str) {
+        let features = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
+        self.call("Emulation.setEmulatedMedia", features);
+    }
+
+    pub fn without_scripts(&mut self) {
+        self.call("Emulation.setScriptExecutionDisabled", json!({ "value": true }));
+    }
+
+    /// What an expression is on the page.
+    pub fn value(&mut self, expression: &str) -> Value {
+        let question = json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
+        let mut answer = self.call("Runtime.evaluate", question);
+        assert!(answer["exceptionDetails"].is_null(), "{expression}: {answer:#}");
+        answer["result"]["value"].take()
+    }
+
+    /// Waits until an expression is true on the page.
+    pub fn wait(&mut self, expression: &str) {
+        let start = Instant::now();
+        while self.value(expression) != json!(true) {
+            assert!(
+                start.elapsed() < PATIENCE,
+                "never true: {expression}\n{:?}",
+                self.complaints
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    pub fn press(&mut self, key: &str) {
+        let text = if key.chars().count() == 1 { key } else { "" };
+        for kind in ["keyDown", "keyUp"] {
+            let text = if kind == "keyDown" { text } else { "" };
+            self.call(
+                "Input.dispatchKeyEvent",
+                json!({ "type": kind, "key": key, "text": text }),
+            );
+        }
+    }
+
+    /// A picture of the page, for eyes: written where `HARNESS_SHOTS` names a folder.
+    pub fn shoot(&mut self, name: &str) {
+        let Some(folder) = std::env::var_os("HARNESS_SHOTS") else {
+            return;
+        };
+        let shot = self.call("Page.captureScreenshot", json!({ "captureBeyondViewport": true }));
+        let command = format!("base64 -d > {}/{name}.png", Path::new(&folder).display());
+        let mut decode = Command::new("sh")
+            .args(["-c", &command])
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut input = decode.stdin.take().unwrap();
+        input
+            .write_all(shot["data"].as_str().unwrap_or_default().as_bytes())
+            .unwrap();
+        drop(input);
+        decode.wait().unwrap();
+    }
+
+    /// Nothing was complained of, and nothing but the file itself was asked for.
+    pub fn assert_quiet(&mut self) {
+        // what it has to say is said before the answer to this
+        self.value("1");
+        assert!(self.complaints.is_empty(), "{:#?}", self.complaints);
+        assert!(
+            self.requests.len() == 1 && self.requests[0].starts_with("file://"),
+            "asked for {:#?}",
+            self.requests
+        );
+    }
+
+    fn call(&mut self, method: &str, params: Value) -> Value {
+        self.number += 1;
+        let mut message = json!({ "id": self.number, "method": method, "params": params });
+        if let Some(session) = &self.session {
+            message["sessionId"] = json!(session);
+        }
+        let mut bytes = message.to_string().into_bytes();
+        bytes.push(0);
+        self.pipe.write_all(&bytes).expect("the browser listens");
+        loop {
+            let message = self.messages.recv_timeout(PATIENCE);
+            let mut message = message.unwrap_or_else(|_| panic!("{method}: the browser does not answer"));
+            if message["id"] == self.number {
+                assert!(message["error"].is_null(), "{method}: {message:#}");
+                return message["result"].take();
+            }
+            self.note(&message);
+        }
+    }
+
+    fn note(&mut self, message: &Value) {
+        let params = &message["params"];
+        match message["method"].as_str().unwrap_or_default() {
+            "Page.loadEventFired" => self.loads += 1,
+            "Runtime.exceptionThrown" => self.complaints.push(params["exceptionDetails"].to_string()),
+            "Runtime.consoleAPICalled" => self.complaints.push(params["args"].to_string()),
+            "Log.entryAdded" if params["entry"]["level"] == "error" => {
+                self.complaints.push(params["entry"].to_string())
+            }
+            "Network.requestWillBeSent" => {
+                let address = params["request"]["url"].as_str().unwrap_or_default();
+                if address != "about:blank" {
+                    self.requests.push(address.to_owned());
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        let _ = self.browser.kill();
+        let _ = self.browser.wait();
+    }
+}

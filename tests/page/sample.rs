@@ -1,0 +1,127 @@
+//! Pages of stored histories, and of large and of hostile ones that are made here.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::Path;
+
+use harness::report::diagnosis::Known;
+use harness::report::{Diagnosis, FORMATS, Report, Timeline, diagnose};
+use harness_checkers::{Clock, History, Options, ReadOptions, check};
+
+pub struct Sample {
+    pub history: History,
+    pub diagnosis: Diagnosis,
+}
+
+impl Sample {
+    /// A stored history of the checkers.
+    pub fn golden(name: &str) -> Self {
+        let path = format!("checkers/tests/golden/{name}.jsonl");
+        Self::of(History::open(Path::new(&path), &ReadOptions::default()).unwrap())
+    }
+
+    pub fn of(history: History) -> Self {
+        let options = Options {
+            clock: Clock::still(),
+            ..Options::default()
+        };
+        let findings = check(&history, &options);
+        let known = Known {
+            info: None,
+            path: "results/sample".into(),
+            page: None,
+            check_ns: 4_000_000,
+        };
+        Self {
+            diagnosis: diagnose(&history, findings, known),
+            history,
+        }
+    }
+
+    pub fn page(&self) -> String {
+        let timeline = Timeline::of(&self.history);
+        let html = FORMATS.iter().find(|format| format.name == "html").unwrap();
+        (html.render)(&Report {
+            diagnosis: &self.diagnosis,
+            timeline: &timeline,
+            plan: None,
+            lines: &BTreeMap::new(),
+        })
+    }
+}
+
+/// `turns` acquires and as many releases by five clients one after the other over 100 s, with a partition in the middle;
+/// in the end two clients hold at once.
+pub fn long(turns: u64) -> Sample {
+    let mut lines = vec![r#"{"format":"harness-history","version":1,"locks":["l0"],"model":"mutex"}"#.to_owned()];
+    let step = 100_000_000_000 / turns;
+    for turn in 0..turns {
+        let (client, at) = (turn % 5, turn * step);
+        if turn == turns / 2 || turn == turns / 2 + turns / 100 {
+            let phase = if turn == turns / 2 { "start" } else { "heal" };
+            push(
+                &mut lines,
+                at,
+                &format!(r#""process":"nemesis","type":"info","f":"partition","window":1,"phase":"{phase}""#),
+            );
+        }
+        let token = 1000 + turn;
+        // the last one but one does not let go before the last one has it
+        let (got, end) = if turn + 1 == turns {
+            (at - step / 2, at + step)
+        } else {
+            (at + step / 4, at + step * 3 / 4)
+        };
+        if turn + 1 == turns {
+            lines.pop();
+            lines.pop();
+        }
+        for (time, kind, f, token) in [
+            (got - 100, "invoke", "acquire", None),
+            (got, "ok", "acquire", Some(token)),
+            (end, "invoke", "release", None),
+            (end + 100, "ok", "release", None),
+        ] {
+            let token = token.map(|token| format!(r#","token":{token}"#)).unwrap_or_default();
+            push(
+                &mut lines,
+                time,
+                &format!(r#""process":{client},"type":"{kind}","f":"{f}","lock":"l0"{token}"#),
+            );
+        }
+    }
+    Sample::of(History::read(lines.join("\n").as_bytes(), &ReadOptions::default()).unwrap())
+}
+
+fn push(lines: &mut Vec<String>, time: u64, rest: &str) {
+    let index = lines.len();
+    let mut line = String::new();
+    let _ = write!(line, r#"{{"index":{index},"time":{time},{rest}}}"#);
+    lines.push(line);
+}
+
+/// Names and causes that try to be markup, in every place where a history has text.
+pub fn hostile() -> Sample {
+    let evil = r#"</script><img src=x onerror=\"document.title='owned'\"><b id=owned>"#;
+    let mut lines = vec![format!(
+        r#"{{"format":"harness-history","version":1,"locks":["{evil}"],"recipe":"{evil}"}}"#
+    )];
+    for (client, from) in [(1, 1_000), (2, 1_500)] {
+        for (time, kind, f) in [(from, "invoke", "acquire"), (from + 10, "ok", "acquire")] {
+            push(
+                &mut lines,
+                time * 1_000_000,
+                &format!(r#""process":{client},"type":"{kind}","f":"{f}","lock":"{evil}""#),
+            );
+        }
+    }
+    for process in [1, 2] {
+        let rest = format!(r#""process":{process},"type":"signal","f":"lost","lock":"{evil}","cause":"{evil}""#);
+        push(&mut lines, 3_000_000_000, &rest);
+    }
+    let title = format!(
+        r#""process":"nemesis","type":"info","f":"partition","window":1,"phase":"start","title":"{evil}","targets":["{evil}"]"#
+    );
+    push(&mut lines, 3_100_000_000, &title);
+    Sample::of(History::read(lines.join("\n").as_bytes(), &ReadOptions::default()).unwrap())
+}

@@ -1,0 +1,201 @@
+//! What can be done with stored runs, without any server: told again in every format, compared, listed, kept or removed.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+struct Results(TempDir);
+
+impl Results {
+    fn new() -> Self {
+        Self(TempDir::new().unwrap())
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.0.path().join("results")
+    }
+
+    /// A run with a stored history of the checkers.
+    fn add(&self, name: &str, history: &str) -> PathBuf {
+        let folder = self.folder().join(name);
+        std::fs::create_dir_all(&folder).unwrap();
+        let info = json!({
+            "schema": "harness-run/1", "run": name, "status": "complete", "harness": "0.1.0", "started": &name[..13],
+            "backend": "zk", "product": "ZooKeeper", "version": "3.9.3", "nodes": 3, "runtime": "local", "runtime_why": "",
+            "image": null, "recipe": "zk-predecessor-watch", "attitude": null, "fault": "partition", "seed": "8f3a21c4",
+            "clients": 2, "locks": 1, "lease_ms": 2000, "time_ms": 60000, "windows": 0, "each": null,
+            "again": ["harness", "run", "--backend", "zk"], "error": null,
+        });
+        std::fs::write(folder.join("run.json"), info.to_string()).unwrap();
+        let golden = format!("{}/checkers/tests/golden/{history}.jsonl", env!("CARGO_MANIFEST_DIR"));
+        std::fs::copy(golden, folder.join("history.jsonl")).unwrap();
+        folder
+    }
+
+    fn harness(&self, words: &str) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_harness"));
+        command.args(words.split_whitespace()).current_dir(self.0.path());
+        command.output().expect("harness can be started")
+    }
+
+    /// What it printed; it must have ended well.
+    fn told(&self, words: &str) -> String {
+        let output = self.harness(words);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{words}: {stderr}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+}
+
+fn read(folder: &Path, name: &str) -> String {
+    std::fs::read_to_string(folder.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+const FIRST: &str = "20261121-0645-zk-partition-8f3a";
+const SECOND: &str = "20261122-0645-zk-partition-8f3a";
+
+#[test]
+fn a_report_writes_every_file_into_the_folder_of_its_run() {
+    let results = Results::new();
+    let folder = results.add(FIRST, "hl001_stale_holder");
+    let written = results.told("report 20261121");
+    for file in ["report.html", "junit.xml", "summary.md", "verdict.json"] {
+        assert!(written.contains(&format!("results/{FIRST}/{file}\n")), "{written}");
+        assert!(!read(&folder, file).is_empty());
+    }
+    assert!(written.contains("results/index.html\n"), "{written}");
+    assert!(read(&results.folder(), "index.html").contains(FIRST));
+    let page = read(&folder, "report.html");
+    assert!(page.contains("HL001-1") && page.contains("harness run --backend zk"));
+    assert!(
+        page.contains("line 14"),
+        "lines of the history are quoted with their numbers"
+    );
+    let verdict: Value = serde_json::from_str(&read(&folder, "verdict.json")).unwrap();
+    assert_eq!(verdict["page"], format!("results/{FIRST}/report.html"));
+}
+
+#[test]
+fn the_screen_points_to_the_page_once_there_is_one() {
+    let results = Results::new();
+    results.add(FIRST, "hl001_stale_holder");
+    let screen = |results: &Results| String::from_utf8(results.harness("check 20261121").stdout).unwrap();
+    assert!(screen(&results).contains(&format!("history       results/{FIRST}/history.jsonl")));
+    results.told("report 20261121");
+    assert!(screen(&results).contains(&format!("report        results/{FIRST}/report.html#HL001-1")));
+}
+
+#[test]
+fn a_single_format_goes_to_stdout_or_to_a_file_and_changes_nothing_else() {
+    let results = Results::new();
+    let folder = results.add(FIRST, "hl001_stale_holder");
+    assert!(
+        results
+            .told(&format!("report {FIRST} --format html"))
+            .starts_with("<!doctype html>")
+    );
+    assert!(
+        results
+            .told(&format!("report {FIRST} --format junit"))
+            .starts_with("<?xml ")
+    );
+    assert!(
+        results
+            .told(&format!("report {FIRST} --format markdown"))
+            .starts_with("## ❌ FAIL: zk / ")
+    );
+    assert!(
+        results
+            .told(&format!("report {FIRST} --format terminal"))
+            .starts_with("FAIL  zk / ")
+    );
+    let verdict: Value = serde_json::from_str(&results.told(&format!("report {FIRST} --format json"))).unwrap();
+    assert_eq!(verdict["outcome"], "FAIL");
+    assert_eq!(results.told(&format!("report {FIRST} --format markdown -o s.md")), "");
+    assert!(read(results.0.path(), "s.md").starts_with("## ❌"));
+    assert!(!folder.join("report.html").exists());
+}
+
+#[test]
+fn a_history_of_anybodys_is_told_as_well() {
+    let results = Results::new();
+    let folder = results.add(FIRST, "hl004_herd");
+    std::fs::remove_file(folder.join("run.json")).unwrap();
+    let path = format!("results/{FIRST}/history.jsonl");
+    assert!(
+        results
+            .told(&format!("report {path} --format html"))
+            .contains("one release woke")
+    );
+    let output = results.harness(&format!("report {path}"));
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("hint: name a --format"));
+}
+
+#[test]
+fn the_schema_is_printed_and_the_formats_are_listed() {
+    let results = Results::new();
+    let schema: Value = serde_json::from_str(&results.told("report --schema")).unwrap();
+    assert_eq!(schema["properties"]["schema"]["const"], "harness-diagnosis/1");
+    let formats: Value = serde_json::from_str(&results.told("list reports --json")).unwrap();
+    let names: Vec<&str> = formats
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|format| format["name"].as_str())
+        .collect();
+    assert_eq!(names, ["html", "junit", "markdown", "json", "terminal"]);
+}
+
+#[test]
+fn what_is_new_still_there_and_gone_is_told_and_ends_as_a_violation_does() {
+    let results = Results::new();
+    results.add(FIRST, "hl001_holds");
+    results.add(SECOND, "hl001_stale_holder");
+    let worse = results.harness("compare 20261121 20261122");
+    let text = String::from_utf8(worse.stdout).unwrap();
+    assert_eq!(worse.status.code(), Some(1), "{text}");
+    assert!(text.contains("new     HL001 stale-holder"), "{text}");
+    let better = results.told("compare 20261122 20261121");
+    assert!(better.contains("gone    HL001 stale-holder"), "{better}");
+    let same: Value = serde_json::from_str(&results.told("compare 20261122 20261122 --json")).unwrap();
+    assert_eq!(same["new"], json!([]));
+    assert_eq!(same["still"][0]["property"], "HL001");
+    assert_eq!(same["after"], SECOND);
+}
+
+#[test]
+fn the_index_says_what_is_new_since_the_time_before() {
+    let results = Results::new();
+    results.add(FIRST, "hl001_holds");
+    results.add(SECOND, "hl001_stale_holder");
+    results.told("report 20261121");
+    results.told("report 20261122");
+    let index = read(&results.folder(), "index.html");
+    let (news, rows) = index.split_once("<form").unwrap();
+    assert!(news.contains("HL001 stale-holder") && news.contains(SECOND), "{news}");
+    let newest = rows.find(SECOND).unwrap();
+    assert!(newest < rows.find(FIRST).unwrap(), "newest first");
+    assert!(rows.contains(&format!("href=\"{SECOND}/report.html\"")));
+}
+
+#[test]
+fn somebodys_own_index_is_left_alone() {
+    let results = Results::new();
+    results.add(FIRST, "hl001_holds");
+    std::fs::write(results.folder().join("index.html"), "mine").unwrap();
+    assert!(!results.told("report 20261121").contains("index.html"));
+    assert_eq!(read(&results.folder(), "index.html"), "mine");
+}
+
+#[test]
+fn runs_are_listed_with_what_came_out() {
+    let results = Results::new();
+    results.add(FIRST, "hl001_stale_holder");
+    results.told("report 20261121");
+    let list = results.told("list runs");
+    assert!(list.contains(FIRST) && list.contains("FAIL"), "{list}");
+    assert!(list.contains("two clients held"), "{list}");
+}

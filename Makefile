@@ -29,7 +29,7 @@ nightly: build servers ## the truth table, every lock under every fault (half an
 	target/release/harness suite tests/suites/truth-table.toml $(ARGS)
 
 bench: ## what things cost: proxy, recording, checkers; beside a peer or a limit
-	@scripts/provide redis
+	@scripts/provide --all zk etcd redis
 	@scripts/bench
 
 fmt: ## formats the code

@@ -51,6 +51,9 @@ pub struct Evidence {
     /// Servers that were killed.
     #[serde(default, skip_serializing_if = "is_none")]
     pub servers_killed: u64,
+    /// Replicas that took the place of their master.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub servers_promoted: u64,
     /// Servers that served again after that, by the heal.
     #[serde(default, skip_serializing_if = "is_none")]
     pub servers_back: u64,
@@ -101,7 +104,7 @@ impl Evidence {
     /// Whether the fault left a trace.
     pub fn touched(&self) -> bool {
         let paused = self.clients_stopped + self.servers_paused > 0 && self.stopped_ms > 0;
-        let killed = self.clients_killed + self.servers_killed > 0;
+        let killed = self.clients_killed + self.servers_killed + self.servers_promoted > 0;
         let messages = self.messages_dropped + self.messages_delayed > 0;
         self.counts.touched() || paused || killed || messages || self.clock_readings > 0
     }
@@ -122,6 +125,7 @@ impl Evidence {
             (self.clients_killed, "client processes killed"),
             (self.holders, "of the struck held a lock"),
             (self.servers_killed, "servers killed"),
+            (self.servers_promoted, "replica promoted"),
             (self.servers_back, "servers back"),
             (self.clocks_stepped, "clocks stepped"),
             (self.clock_readings, "readings of a stepped clock"),

@@ -16,6 +16,8 @@ pub const NOTICES: usize = 65_536;
 pub const CHUNK: usize = 16 << 10;
 /// Time for the proxy to reach a server. On loopback and bridges a connect is answered at once or never.
 pub const DIAL: Duration = Duration::from_secs(3);
+/// Time for a server to say whom its way out should lead to: it is a child of ours on the same machine.
+pub const SOCKS_HANDSHAKE: Duration = Duration::from_secs(10);
 /// Time for servers to form a cluster that serves. A three-server ensemble needs one to three seconds.
 pub const CLUSTER_READY: Duration = Duration::from_secs(40);
 /// Time for a server that was started again to serve; one of three needs about a second.

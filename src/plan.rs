@@ -52,6 +52,10 @@ pub struct Plan {
     /// For how long after a strike at the holder that holder goes on working, unless it learns that the lock is lost.
     #[serde(serialize_with = "milliseconds", rename = "struck_holder_works_ms")]
     pub struck_holder_works: Duration,
+    /// Servers reach each other through the proxy, since a window strikes there; else they dial each other themselves.
+    pub servers_through_proxy: bool,
+    /// Servers beside those that clients know, for a failover.
+    pub replicas: u32,
 }
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -103,7 +107,11 @@ pub fn plan(config: &Config) -> Result<Plan, PlanError> {
             .time
             .saturating_sub(phases.control + phases.warm_up + phases.calm);
     }
+    let any = |is: fn(&Means) -> bool| windows.iter().any(|window| is(&window.strike.means));
+    let fails_over = any(|means| matches!(means, Means::Failover { .. }));
     Ok(Plan {
+        servers_through_proxy: fails_over || any(|means| matches!(means, Means::Between(_))),
+        replicas: u32::from(fails_over),
         seed: config.seed_text(),
         phases,
         windows,
@@ -150,6 +158,7 @@ fn draw_gap(config: &Config, rng: &mut ChaCha8Rng) -> Duration {
 
 fn windows(config: &Config, phases: &Phases, rng: &mut ChaCha8Rng) -> Result<Vec<Window>, PlanError> {
     let shape = Shape {
+        backend: config.backend,
         clients: config.clients,
         servers: config.nodes,
         lease: config.lease,

@@ -125,11 +125,16 @@ fn covers(context: &Context<'_>, grant: &Grant, ns: u64) -> bool {
     before && grant.revoked_ns(history).unwrap_or(0) > ns + limits::OBSERVER_LAG_NS
 }
 
-/// Whether the observer wrote about this lock both shortly before and shortly after a time.
+/// Whether the observer wrote about this lock both shortly before and shortly after a time, and had not lost sight of it
+/// in between.
 fn observed_around<'a>(context: &Context<'_>, grants: &mut impl Iterator<Item = &'a Grant>, ns: u64) -> bool {
     let history = context.history;
     let (mut before, mut after) = (false, false);
+    let mut blind_since = None;
+    let mut last_seen = 0;
     for grant in grants {
+        let lost_sight = grant.revoked_ns(history).filter(|_| grant.is_out_of_sight(history));
+        blind_since = blind_since.max(lost_sight.filter(|at| *at <= ns));
         for seen in [grant.granted_ns(history), grant.revoked_ns(history)]
             .into_iter()
             .flatten()
@@ -137,9 +142,12 @@ fn observed_around<'a>(context: &Context<'_>, grants: &mut impl Iterator<Item = 
             let near = seen.abs_diff(ns) < limits::OBSERVER_GAP_NS;
             before |= near && seen + limits::OBSERVER_LAG_NS < ns;
             after |= near && seen > ns + limits::OBSERVER_LAG_NS;
+            if seen <= ns {
+                last_seen = last_seen.max(seen);
+            }
         }
     }
-    before && after
+    before && after && blind_since.is_none_or(|since| since < last_seen)
 }
 
 /// The lock was removed on request while its owner held it and had not asked for that.

@@ -286,7 +286,7 @@ pub struct RunArgs {
     /// Serve Toxiproxy's HTTP API here, such as 127.0.0.1:8474, so that its clients can watch and poke the run.
     #[arg(long, value_name = "ADDRESS")]
     pub proxy_api: Option<SocketAddr>,
-    /// Servers. [default: 3; redis 1]
+    /// Servers. [default: 3; redis 1, redlock 5]
     #[arg(long)]
     pub nodes: Option<u32>,
     /// The first port of the servers (local). [default: free ports are looked for]

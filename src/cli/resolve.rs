@@ -36,6 +36,10 @@ impl RunArgs {
             None => Clients::Recipe(self.recipe_for_backend()?),
         };
         let server = server_of(self.backend.name()).expect("every backend has servers");
+        let servers = match &who {
+            Clients::Recipe(options) => options.recipe.servers,
+            Clients::Foreign(_) => None,
+        };
         let config = Config {
             backend: self.backend,
             who,
@@ -45,7 +49,7 @@ impl RunArgs {
                 Runtime::Local => RuntimeKind::Local,
             },
             image: self.image.clone(),
-            nodes: self.nodes.unwrap_or_else(|| server.nodes()),
+            nodes: self.nodes.or(servers).unwrap_or_else(|| server.nodes()),
             port_base: self.port_base,
             proxy: match &self.proxy {
                 ProxyChoice::Toxiproxy { .. } => ProxyChoice::Toxiproxy {
@@ -123,8 +127,11 @@ impl RunArgs {
             .is_none_or(|base| usize::from(base) + ports <= usize::from(u16::MAX));
         vec![
             (
-                config.backend == Backend::Redis && config.nodes != 1,
-                "redis runs as one server: --nodes 1".into(),
+                config.backend == Backend::Redis && config.nodes != 1 && lives_on_one(config),
+                format!(
+                    "{} lives on one server: --nodes 1, or --recipe redlock",
+                    config.recipe_name()
+                ),
             ),
             (
                 config.backend == Backend::Etcd && config.lease < Duration::from_secs(2),
@@ -284,6 +291,14 @@ impl RunArgs {
         if let Some(interval) = self.recipe.interval {
             option("interval", in_words(interval));
         }
+    }
+}
+
+/// Whether the lock is on one server, and would not look at others. Of a foreign one nobody knows.
+fn lives_on_one(config: &Config) -> bool {
+    match &config.who {
+        Clients::Recipe(options) => options.recipe.servers.is_none(),
+        Clients::Foreign(_) => false,
     }
 }
 

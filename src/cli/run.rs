@@ -125,6 +125,12 @@ fn dry_run(args: &RunArgs, config: &Config, plan: &Plan) {
         title(config, None, None),
         plan_in_words(config, plan)
     ));
+    if plan.servers_through_proxy {
+        print("      the servers reach each other through the proxy, since windows strike between them\n");
+    }
+    if plan.replicas > 0 {
+        print("      n2 is the replica of n1; clients are led to whichever of them is the master\n");
+    }
     for window in &plan.windows {
         let (start, end) = (window.start.as_secs_f64(), (window.start + window.length).as_secs_f64());
         let heal = match window.strike.heal() {

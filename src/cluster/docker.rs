@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::Write;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
@@ -36,6 +36,7 @@ type Container = ContainerAsync<GenericImage>;
 
 /// The containers of a run, in the order of their nodes, and their network.
 pub struct Containers {
+    spec: Spec,
     containers: Vec<Container>,
     /// The port that clients reach, the same in every container.
     port: u16,
@@ -46,6 +47,11 @@ pub struct Containers {
 pub async fn start(spec: &Spec, image: &str) -> Result<(Vec<Node>, Containers), ClusterError> {
     let network = Network::create(spec).await?;
     let members = members(spec, &network.name);
+    let outlets = match spec.outlets {
+        None => Vec::new(),
+        // where containers find this machine
+        Some(_) => spec.outlets(network.gateway().await?, &members)?,
+    };
     let mut starting = JoinSet::new();
     for me in 0..members.len() {
         let setup = Setup {
@@ -54,6 +60,7 @@ pub async fn start(spec: &Spec, image: &str) -> Result<(Vec<Node>, Containers), 
             bind: "0.0.0.0".into(),
             data: PathBuf::from("/data"),
             lease: spec.lease,
+            outlet: outlets.get(me).copied(),
         };
         starting.spawn(start_one(spec.clone(), setup, image.to_owned(), network.name.clone()));
     }
@@ -69,6 +76,7 @@ pub async fn start(spec: &Spec, image: &str) -> Result<(Vec<Node>, Containers), 
     let (nodes, containers) = started.into_iter().unzip();
     let port = spec.server.container_ports()[0];
     let containers = Containers {
+        spec: spec.clone(),
         containers,
         port,
         network,
@@ -131,11 +139,14 @@ async fn start_one(
         .get_bridge_ip_address()
         .await
         .map_err(|error| failed(error.to_string()))?;
+    let address = SocketAddr::new(address, setup.me().ports[0]);
+    spec.found(setup.me, address);
     Ok((
         Node {
             name: node,
-            address: SocketAddr::new(address, setup.me().ports[0]),
+            address,
             log,
+            outlet: setup.outlet,
         },
         container,
     ))
@@ -187,7 +198,9 @@ impl Containers {
         let failed = |error: TestcontainersError| ClusterError::Engine(error.to_string());
         self.containers[node].start().await.map_err(failed)?;
         let address = self.containers[node].get_bridge_ip_address().await.map_err(failed)?;
-        Ok(SocketAddr::new(address, self.port))
+        let address = SocketAddr::new(address, self.port);
+        self.spec.found(node, address);
+        Ok(address)
     }
 
     pub async fn pause(&self, node: usize) -> Result<(), ClusterError> {
@@ -248,6 +261,16 @@ impl Network {
             .await
             .map_err(|error| ClusterError::Engine(error.to_string()))?;
         Ok(Self { name, removed: false })
+    }
+
+    /// This machine's address on it.
+    async fn gateway(&self) -> Result<IpAddr, ClusterError> {
+        let failed = |why: String| ClusterError::Engine(format!("the network {}: {why}", self.name));
+        let inspected = engine().await?.inspect_network(&self.name, None).await;
+        let network = inspected.map_err(|error| failed(error.to_string()))?;
+        let mut configs = network.ipam.and_then(|ipam| ipam.config).into_iter().flatten();
+        let gateway = configs.find_map(|config| config.gateway?.parse().ok());
+        gateway.ok_or_else(|| failed("it has no gateway, so servers in it cannot be led through a proxy".into()))
     }
 
     async fn remove(mut self) {

@@ -1,9 +1,11 @@
 //! etcd: its command line and its status page.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use serde::Deserialize;
 
+use super::outlets::Peering;
 use super::server::{Answer, Container, Launch, Member, Server, Serving, Setup, find_program};
 
 pub struct Etcd;
@@ -44,13 +46,19 @@ impl Server for Etcd {
         "apt-get install etcd-server (or put an etcd binary on PATH)"
     }
 
+    fn peering(&self) -> Peering {
+        Peering::Socks
+    }
+
     fn launch(&self, setup: &Setup) -> Launch {
+        // etcd refuses to run on processors it does not list; the flag is harmless elsewhere
+        let mut env = vec![("ETCD_UNSUPPORTED_ARCH".to_owned(), "arm64".to_owned())];
+        env.extend(way_out(setup));
         let data = setup.data.join("data").display().to_string();
         Launch {
             program: find_program("etcd").unwrap_or_else(|| "etcd".into()),
             args: arguments(setup, &setup.bind, &data),
-            // etcd refuses to run on processors it does not list; the flag is harmless elsewhere
-            env: vec![("ETCD_UNSUPPORTED_ARCH".into(), "arm64".into())],
+            env,
             files: Vec::new(),
         }
     }
@@ -63,7 +71,7 @@ impl Server for Etcd {
         let mut command = vec!["etcd".to_owned()];
         command.extend(arguments(setup, "0.0.0.0", "/tmp/etcd-data"));
         Container {
-            env: Vec::new(),
+            env: way_out(setup),
             command,
         }
     }
@@ -128,9 +136,30 @@ impl Status {
     }
 }
 
+/// The environment that leads what it sends to its peers through its outlet. Nothing else it does goes over plain HTTP.
+fn way_out(setup: &Setup) -> Vec<(String, String)> {
+    let Some(outlet) = setup.outlet else { return Vec::new() };
+    let variables = [
+        ("HTTP_PROXY", format!("socks5://{outlet}")),
+        // what this machine's user exempts would get out unseen
+        ("NO_PROXY", String::new()),
+        ("no_proxy", String::new()),
+    ];
+    variables.map(|(name, value)| (name.to_owned(), value)).into()
+}
+
+/// What its peers call a member. Loopback addresses are never led through a proxy, names are, and need not resolve.
+fn peer_host<'a>(setup: &Setup, member: &'a Member) -> &'a str {
+    if setup.outlet.is_some() && member.host.parse::<IpAddr>().is_ok() {
+        &member.name
+    } else {
+        &member.host
+    }
+}
+
 fn arguments(setup: &Setup, bind: &str, data: &str) -> Vec<String> {
     let me = setup.me();
-    let peer = |member: &Member| format!("http://{}:{}", member.host, member.ports[1]);
+    let peer = |member: &Member| format!("http://{}:{}", peer_host(setup, member), member.ports[1]);
     let cluster: Vec<String> = setup
         .members
         .iter()

@@ -28,6 +28,7 @@ pub struct Processes {
 pub async fn start(spec: &Spec) -> Result<(Vec<Node>, Processes), ClusterError> {
     let claim = Claim::make(&spec.run).map_err(|(path, source)| ClusterError::Write { path, source })?;
     let members = members(spec)?;
+    let outlets = spec.outlets(Ipv4Addr::LOCALHOST.into(), &members)?;
     let mut nodes = Vec::new();
     let mut children = Vec::new();
     let mut setups = Vec::new();
@@ -38,13 +39,16 @@ pub async fn start(spec: &Spec) -> Result<(Vec<Node>, Processes), ClusterError> 
             bind: Ipv4Addr::LOCALHOST.to_string(),
             data: claim.folder().join(&member.name),
             lease: spec.lease,
+            outlet: outlets.get(me).copied(),
         };
         let log = spec.logs.join(&member.name).join("server.log");
+        spec.found(me, (Ipv4Addr::LOCALHOST, member.ports[0]).into());
         children.push(start_one(spec, &setup, &log).await?);
         nodes.push(Node {
             name: member.name.clone(),
             address: (Ipv4Addr::LOCALHOST, member.ports[0]).into(),
             log: log.clone(),
+            outlet: setup.outlet,
         });
         setups.push((setup, log));
     }

@@ -9,8 +9,11 @@ mod etcd;
 mod hand;
 pub mod leftovers;
 mod local;
+mod outlets;
+mod places;
 mod ready;
 mod redis;
+mod replica;
 mod runtime;
 mod server;
 #[cfg(feature = "docker")]
@@ -18,12 +21,14 @@ mod sidecar;
 mod zk;
 
 pub use hand::{Act, Done, Hand};
+pub use outlets::{Outlets, Peering};
+pub use places::{Places, Witness};
 pub use runtime::{Choice, Chosen, choose, image_present};
-pub use server::{SERVERS, Server, Serving, server_of};
+pub use server::{Member, SERVERS, Server, Serving, server_of};
 #[cfg(feature = "docker")]
 pub use sidecar::Sidecar;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,6 +54,32 @@ pub struct Spec {
     pub port_base: Option<u16>,
     /// By server: the wall clock it is to have; empty where they all have the machine's.
     pub clocks: Vec<Arc<WallClock>>,
+    /// Leads what the servers send to each other through a proxy. With none, they dial each other themselves. Servers of
+    /// a product that replicates are a master and its replicas with it, and strangers without.
+    pub outlets: Option<Arc<dyn Outlets>>,
+}
+
+impl Spec {
+    /// Opens an outlet for each of `members`, if there are to be any.
+    fn outlets(&self, listen: IpAddr, members: &[Member]) -> Result<Vec<SocketAddr>, ClusterError> {
+        let Some(outlets) = &self.outlets else {
+            return Ok(Vec::new());
+        };
+        let opened = outlets.open(self.server.peering(), listen, members);
+        opened.map_err(|why| ClusterError::Outlets { listen, why })
+    }
+
+    /// A server was found at this address.
+    fn found(&self, node: usize, address: SocketAddr) {
+        if let Some(outlets) = &self.outlets {
+            outlets.found(node, address);
+        }
+    }
+
+    /// The server that stands for all of them, if it is not each for itself.
+    fn front(&self) -> Option<usize> {
+        (self.outlets.is_some() && self.server.peering() == Peering::Replica).then_some(0)
+    }
 }
 
 /// A server that was started.
@@ -59,6 +90,8 @@ pub struct Node {
     /// Where it serves clients.
     pub address: SocketAddr,
     pub log: PathBuf,
+    /// Where its way out to its peers is, if it has one.
+    pub outlet: Option<SocketAddr>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -89,6 +122,16 @@ pub enum ClusterError {
     PortTaken { port: u16, node: String, why: String },
     #[error("no free ports between {} and {} for {wanted} servers", range.start, range.end)]
     NoPorts { wanted: usize, range: std::ops::Range<u16> },
+    #[error(
+        "could not open a way out for the servers at {listen}: {why}\nhint: partitions between servers need an address of this machine that they can dial; --runtime local has one"
+    )]
+    Outlets { listen: IpAddr, why: std::io::Error },
+    #[error("{node} would not {what}: {why}")]
+    Disobeyed {
+        node: String,
+        what: &'static str,
+        why: String,
+    },
     #[error("could not write {}: {source}", path.display())]
     Write { path: PathBuf, source: std::io::Error },
     #[error("{node} does not run, so it cannot be paused")]
@@ -139,18 +182,20 @@ impl Cluster {
                 return Err(error);
             }
         };
-        Ok(Self::in_hand(spec.server, nodes, version, running))
+        Ok(Self::in_hand(spec, nodes, version, running))
     }
 
-    fn in_hand(server: &'static dyn Server, nodes: Vec<Node>, version: String, running: Running) -> Self {
-        let (sender, addresses) = watch::channel(nodes.iter().map(|node| node.address).collect());
+    fn in_hand(spec: &Spec, nodes: Vec<Node>, version: String, running: Running) -> Self {
+        let addresses = nodes.iter().map(|node| node.address).collect();
+        let (sender, places) = watch::channel(Places::new(addresses, spec.front()));
         let census = Census {
-            server,
+            server: spec.server,
             names: nodes.iter().map(|node| node.name.clone()).collect(),
-            addresses,
+            places,
         };
         let running = Arc::new(AsyncMutex::new(running));
-        let (hand, keeping) = hand::keep(&running, sender, census.clone());
+        let outlets = nodes.iter().map(|node| node.outlet).collect();
+        let (hand, keeping) = hand::keep(&running, sender, census.clone(), outlets);
         Self {
             nodes,
             version,
@@ -171,9 +216,9 @@ impl Cluster {
         self.hand.clone()
     }
 
-    /// Where its servers serve clients now, by node.
-    pub fn addresses(&self) -> watch::Receiver<Vec<SocketAddr>> {
-        self.census.addresses.clone()
+    /// Where its servers serve now.
+    pub fn places(&self) -> watch::Receiver<Places> {
+        self.census.places.clone()
     }
 
     /// Stops every server and removes what they left. Orders that were not carried out yet are of no use any more.
@@ -191,12 +236,12 @@ impl Cluster {
 pub struct Census {
     server: &'static dyn Server,
     names: Vec<String>,
-    addresses: watch::Receiver<Vec<SocketAddr>>,
+    places: watch::Receiver<Places>,
 }
 
 impl Census {
     fn addresses(&self) -> Vec<SocketAddr> {
-        self.addresses.borrow().clone()
+        self.places.borrow().nodes().to_vec()
     }
 
     /// Each server's role now, `None` for one that does not serve.

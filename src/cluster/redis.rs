@@ -1,5 +1,8 @@
 //! Redis: its command line and its `INFO`.
 
+use std::net::SocketAddr;
+
+use super::outlets::Peering;
 use super::server::{Answer, Container, Launch, Server, Serving, Setup, find_program};
 
 pub struct Redis;
@@ -37,6 +40,10 @@ impl Server for Redis {
         "apt-get install redis-server (or put a redis-server binary on PATH)"
     }
 
+    fn peering(&self) -> Peering {
+        Peering::Replica
+    }
+
     fn launch(&self, setup: &Setup) -> Launch {
         let mut args = arguments(setup, &setup.bind);
         args.extend(["--dir".to_owned(), setup.data.display().to_string()]);
@@ -72,6 +79,9 @@ impl Server for Redis {
         let after = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
         // the keyspace section is the last one
         match (after("role:"), after("redis_version:"), text.contains("# Keyspace")) {
+            (Some("slave"), _, true) if after("master_link_status:") != Some("up") => {
+                Answer::NotYet("it is not in step with its master".into())
+            }
             (Some("slave"), version, true) => serving("replica", version),
             (Some(role), version, true) => serving(role, version),
             _ if closed => Answer::NotYet("it closed the connection".into()),
@@ -97,12 +107,27 @@ fn arguments(setup: &Setup, bind: &str) -> Vec<String> {
         ("--daemonize", "no".into()),
         ("--protected-mode", "no".into()),
         ("--notify-keyspace-events", "Kg$x".into()),
+        // a replica is in step at once, not after five seconds
+        ("--repl-diskless-sync-delay", "0".into()),
         ("--loglevel", "notice".into()),
     ];
-    settings
+    let mut arguments: Vec<String> = settings
         .into_iter()
         .flat_map(|(flag, value)| [flag.to_owned(), value])
-        .collect()
+        .collect();
+    // where there are outlets, the first is the master of the others
+    if let Some(outlet) = setup.outlet.filter(|_| setup.me > 0) {
+        arguments.extend(["--replicaof".into(), outlet.ip().to_string(), outlet.port().to_string()]);
+    }
+    arguments
+}
+
+/// Makes a replica a master.
+pub const PROMOTE: &str = "REPLICAOF NO ONE\r\n";
+
+/// Makes a server the replica of whoever is behind `outlet`; what it has and its master has not is gone.
+pub fn follow(outlet: SocketAddr) -> String {
+    format!("REPLICAOF {} {}\r\n", outlet.ip(), outlet.port())
 }
 
 #[cfg(test)]
@@ -115,6 +140,8 @@ mod tests {
             Redis.answer(b"-LOADING Redis is loading\r\n", false),
             Answer::NotYet(_)
         ));
+        let late = b"$9\r\n# Server\r\nrole:slave\r\nmaster_link_status:down\r\n# Keyspace\r\n";
+        assert!(matches!(Redis.answer(late, false), Answer::NotYet(why) if why.contains("in step")));
         let info = b"$9\r\n# Server\r\nredis_version:7.0.15\r\nrole:master\r\n# Keyspace\r\n";
         assert_eq!(Redis.answer(info, false), serving("master", Some("7.0.15")));
         assert_eq!(Redis.answer(b"$9\r\n# Server\r\nrole:mas", false), Answer::Unfinished);

@@ -2,8 +2,11 @@
 //!
 //! One file a backend implements [`Server`]; all of it is pure text. Starting and asking is done by the runtimes.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
+
+use super::outlets::Peering;
 
 /// One server as its own and its peers' configuration name it.
 #[derive(Debug, Clone)]
@@ -30,6 +33,8 @@ pub struct Setup {
     pub data: PathBuf,
     /// The lease that clients will ask for; tick and timeout settings follow from it.
     pub lease: Duration,
+    /// Where its way out to its peers is, if it is not to dial them itself; see [`Server::peering`].
+    pub outlet: Option<SocketAddr>,
 }
 
 impl Setup {
@@ -94,6 +99,9 @@ pub trait Server: Sync {
 
     /// What to install when something is missing.
     fn install_hint(&self) -> &'static str;
+
+    /// How its servers reach each other, which is how they can be parted.
+    fn peering(&self) -> Peering;
 
     fn launch(&self, setup: &Setup) -> Launch;
 

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::outlets::Peering;
 use super::server::{Answer, Container, Launch, Server, Serving, Setup, find_program};
 
 pub struct ZooKeeper;
@@ -74,8 +75,12 @@ impl Server for ZooKeeper {
         "apt-get install default-jre-headless libzookeeper-java libslf4j-java (or set ZOOKEEPER_HOME to an unpacked release)"
     }
 
+    fn peering(&self) -> Peering {
+        Peering::Socks
+    }
+
     fn launch(&self, setup: &Setup) -> Launch {
-        let mut args: Vec<String> = JVM_FLAGS.iter().map(ToString::to_string).collect();
+        let mut args = jvm_flags(setup);
         args.push("-Dorg.slf4j.simpleLogger.showDateTime=true".into());
         args.push("-cp".into());
         args.push(class_path().unwrap_or_default());
@@ -121,7 +126,7 @@ impl Server for ZooKeeper {
                 "ZOO_CFG_EXTRA",
                 format!("forceSync=no maxSessionTimeout={}", max_session_ms(setup.lease)),
             ),
-            ("JVMFLAGS", JVM_FLAGS.join(" ")),
+            ("JVMFLAGS", jvm_flags(setup).join(" ")),
         ];
         Container {
             env: env.map(|(name, value)| (name.to_owned(), value)).into(),
@@ -153,6 +158,17 @@ impl Server for ZooKeeper {
             (None, _) => Answer::NotYet(text.lines().next().unwrap_or_default().to_owned()),
         }
     }
+}
+
+fn jvm_flags(setup: &Setup) -> Vec<String> {
+    let mut flags: Vec<String> = JVM_FLAGS.iter().map(ToString::to_string).collect();
+    if let Some(outlet) = setup.outlet {
+        flags.push(format!("-DsocksProxyHost={}", outlet.ip()));
+        flags.push(format!("-DsocksProxyPort={}", outlet.port()));
+        // unset, or with any value, it would add loopback to what is dialled directly
+        flags.push("-DsocksNonProxyHosts=".to_owned());
+    }
+    flags
 }
 
 fn configuration(setup: &Setup) -> String {

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
+use super::holders::Holding;
 use super::stage::Stage;
 use crate::faults::{Strike, Target};
 use crate::limits::AIM;
@@ -16,16 +17,26 @@ pub struct Aimed {
     pub title: String,
 }
 
-/// Takes aim; the error says whom there was none of. A holder that is aimed at works for `works` more.
+/// What was asked for so long after something is surely answered after it, too.
+const ROUND_TRIP: Duration = Duration::from_millis(100);
+
+/// Takes aim; the error says whom there was none of. A holder that is aimed at works for `works` more; with `since`, it
+/// asked for its lock after that, and its lock is none of these keys.
 pub async fn aim(
     strike: &Strike,
     works: Duration,
+    since: Option<(Instant, Vec<String>)>,
     stage: &Stage,
     leader: impl Future<Output = Option<u32>>,
 ) -> Result<Aimed, &'static str> {
     let aimed = match strike.target {
         Target::Holder => {
-            let (client, holding) = timeout(AIM, stage.holders.aim(works))
+            let fresh = |holding: &Holding| {
+                since.as_ref().is_none_or(|(since, keys)| {
+                    holding.since > *since + ROUND_TRIP && !keys.iter().any(|key| key.contains(&holding.lock))
+                })
+            };
+            let (client, holding) = timeout(AIM, stage.holders.aim(works, fresh))
                 .await
                 .map_err(|_| "nobody held a lock")?;
             Aimed {

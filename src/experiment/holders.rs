@@ -139,20 +139,21 @@ impl Holders {
         self.table().released.remove(&(lock.to_owned(), grant.clone()))
     }
 
-    /// Picks the client that has held a lock for the shortest time, and makes it work until `works` from now.
-    pub async fn aim(&self, works: Duration) -> (u32, Holding) {
+    /// Picks the client that has held a lock for the shortest time, if it `fits`, and makes it work until `works` from now.
+    pub async fn aim(&self, works: Duration, fits: impl Fn(&Holding) -> bool) -> (u32, Holding) {
         loop {
             let came = self.someone.notified();
-            if let Some(aimed) = self.take_aim(works) {
+            if let Some(aimed) = self.take_aim(works, &fits) {
                 return aimed;
             }
             came.await;
         }
     }
 
-    fn take_aim(&self, works: Duration) -> Option<(u32, Holding)> {
+    fn take_aim(&self, works: Duration, fits: impl Fn(&Holding) -> bool) -> Option<(u32, Holding)> {
         let mut table = self.table();
-        let (client, holding) = table.now.iter_mut().max_by_key(|(_, holding)| holding.since)?;
+        let fitting = table.now.iter_mut().filter(|(_, holding)| fits(holding));
+        let (client, holding) = fitting.max_by_key(|(_, holding)| holding.since)?;
         holding.works_until = holding.works_until.max(Instant::now() + works);
         Some((*client, holding.clone()))
     }
@@ -182,7 +183,7 @@ mod tests {
         holders.begin(1, "l0", None, Duration::from_millis(10), false);
         holders.begin(2, "l1", None, Duration::from_millis(10), false);
         tokio::time::advance(Duration::from_millis(5)).await;
-        let (struck, _) = holders.aim(Duration::from_secs(5)).await;
+        let (struck, _) = holders.aim(Duration::from_secs(5), |_| true).await;
         tokio::time::advance(Duration::from_millis(10)).await;
         assert!(holders.works_until(struck).is_some());
         assert!(holders.works_until(3 - struck).is_none());
@@ -221,7 +222,7 @@ mod tests {
     #[tokio::test]
     async fn aiming_waits_for_somebody_to_hold() {
         let holders = Holders::default();
-        let (aimed, ()) = tokio::join!(holders.aim(Duration::from_secs(1)), async {
+        let (aimed, ()) = tokio::join!(holders.aim(Duration::from_secs(1), |_| true), async {
             tokio::task::yield_now().await;
             holders.begin(7, "l0", Some(3), Duration::from_secs(1), false);
         });

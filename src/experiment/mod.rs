@@ -9,6 +9,7 @@ mod driver;
 mod holders;
 mod hosted;
 mod observer;
+mod outlets;
 mod outset;
 mod proxied;
 mod pulse;
@@ -26,13 +27,14 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::cluster::{Choice, Cluster, ClusterError, Spec, server_of};
+use crate::cluster::{Choice, Cluster, ClusterError, Outlets, Spec, server_of};
 use crate::config::Config;
 use crate::event::{Event, Progress};
-use crate::faults::Field;
+use crate::faults::{Field, Links};
 use crate::plan::Plan;
 use crate::wall_clock::{Clocks, WallClock};
 use crew::{Crew, Muster};
+pub use outlets::Ways;
 use outset::WallClocks;
 use proxied::Proxied;
 use scene::Scene;
@@ -107,6 +109,7 @@ pub struct Teardown {
     crew: Option<Arc<Crew>>,
     cluster: Option<Cluster>,
     proxied: Option<Proxied>,
+    ways: Option<Arc<Ways>>,
     clocks: Option<Clocks>,
 }
 
@@ -128,7 +131,7 @@ impl Teardown {
         if let Some(proxied) = self.proxied {
             proxied.close().await;
         }
-        drop(self.clocks);
+        drop((self.ways, self.clocks));
     }
 }
 
@@ -159,11 +162,14 @@ pub async fn run(setting: Setting<'_>) -> Ended {
     };
     match made {
         Err(error) => ended.error = Some(error),
-        Ok(cluster) => {
+        Ok((ways, cluster)) => {
             ended.version = Some(cluster.version.clone());
             if !ended.interrupted {
-                ended.error = with_cluster(&setting, &cluster, &clocks, &mut ended).await.err();
+                let between = ways.as_ref().map(|ways| ways.links()).unwrap_or_default();
+                let outcome = with_cluster(&setting, &cluster, between, &clocks, &mut ended).await;
+                ended.error = outcome.err();
             }
+            ended.teardown.ways = ways;
             ended.teardown.cluster = Some(cluster);
         }
     }
@@ -171,16 +177,29 @@ pub async fn run(setting: Setting<'_>) -> Ended {
     ended
 }
 
-async fn prepare(setting: &Setting<'_>, clocks: &[Arc<WallClock>]) -> Result<Cluster, ExperimentError> {
+/// The servers, and the ways between them where the plan strikes there.
+type Ground = (Option<Arc<Ways>>, Cluster);
+
+async fn prepare(setting: &Setting<'_>, clocks: &[Arc<WallClock>]) -> Result<Ground, ExperimentError> {
     let config = setting.config;
-    let server = server_of(config.backend.name()).expect("every backend has servers");
+    let ways = if setting.plan.servers_through_proxy {
+        let ways = Ways::new(config.seed ^ 0xbe_7ee4);
+        Some(ways.map_err(|error| ExperimentError::Proxy(format!("no thread for the proxy between servers: {error}")))?)
+    } else {
+        None
+    };
+    if ways.is_some() {
+        let text = "the servers reach each other through the proxy, since windows strike between them";
+        setting.progress.send(Event::Note(text.into()));
+    }
     let spec = Spec {
         server,
-        nodes: config.nodes,
+        nodes: config.nodes + setting.plan.replicas,
         lease: config.lease,
         run: setting.run.to_owned(),
         logs: setting.folder.nodes(),
         port_base: config.port_base,
+        outlets: ways.clone().map(|ways| ways as Arc<dyn Outlets>),
         clocks: clocks.to_vec(),
     };
     let started = Instant::now();
@@ -199,19 +218,20 @@ async fn prepare(setting: &Setting<'_>, clocks: &[Arc<WallClock>]) -> Result<Clu
         "{} {} ×{}, leader {}",
         server.product(),
         cluster.version,
-        config.nodes,
+        spec.nodes,
         leaders.join(" ")
     );
     setting.progress.send(Event::ClusterReady {
         took: started.elapsed(),
         summary,
     });
-    Ok(cluster)
+    Ok((ways, cluster))
 }
 
 async fn with_cluster(
     setting: &Setting<'_>,
     cluster: &Cluster,
+    between: Links,
     clocks: &WallClocks,
     ended: &mut Ended,
 ) -> Result<(), ExperimentError> {
@@ -242,8 +262,10 @@ async fn with_cluster(
     let _listening = taps::start(notices, config.lock_names(), &crew, Arc::clone(&stage));
     let field = Field {
         links,
+        between,
         clients: crew.clone(),
         servers: cluster.hand(),
+        observed: stage.observed.subscribe(),
         server_clocks: clocks.servers.clone(),
     };
     let scene = Scene {
@@ -254,7 +276,7 @@ async fn with_cluster(
         census: cluster.census(),
         api,
     };
-    let outcome = scene.play(cluster.addresses(), &mut ended.interrupted).await;
+    let outcome = scene.play(cluster.places(), &mut ended.interrupted).await;
     let written = closer.close().map_err(failed);
     outcome.and(written)
 }

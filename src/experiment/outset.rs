@@ -43,7 +43,7 @@ pub fn wall_clocks(setting: &Setting<'_>) -> Result<WallClocks, ExperimentError>
     let clients = clients.map_err(failed)?;
     // nobody else's servers can be given one
     let reachable = match setting.config.backend {
-        Backend::Redis => setting.config.nodes,
+        Backend::Redis => setting.config.nodes + setting.plan.replicas,
         _ => 0,
     };
     let servers: Result<Vec<_>, _> = (1..=reachable).map(|number| make('n', number)).collect();

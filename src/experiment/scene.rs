@@ -15,7 +15,7 @@ use super::crew::Crew;
 use super::driver::{Driver, Work};
 use super::stage::Stage;
 use super::{ExperimentError, Setting, observer, pulse, schedule, taps};
-use crate::cluster::Census;
+use crate::cluster::{Census, Places};
 use crate::event::Event;
 use crate::faults::Field;
 use crate::limits::CLIENT_OPEN;
@@ -41,7 +41,7 @@ impl Scene<'_> {
     /// Plays all phases, with the observer watching.
     pub async fn play(
         &self,
-        addresses: watch::Receiver<Vec<std::net::SocketAddr>>,
+        addresses: watch::Receiver<Places>,
         interrupted: &mut bool,
     ) -> Result<(), ExperimentError> {
         let starting = observer::start(self.setting.config.backend, addresses, Arc::clone(&self.stage));

@@ -12,14 +12,22 @@ use super::stage::Stage;
 use crate::event::Event;
 use crate::evidence::Evidence;
 use crate::faults::{Field, Means, Open};
+use crate::limits::AIM;
 use crate::network::Struck;
 use crate::plan::{Plan, Window};
 
-/// Runs every window of the plan, from now. Windows that overlap run side by side.
+/// Runs every window of the plan, from now. Windows that start together run side by side; the next ones wait until these
+/// have healed, which may take longer than planned: servers that were killed come back in their own time.
 pub async fn run(plan: &Plan, field: &Arc<Field>, stage: &Arc<Stage>) {
     let start = Instant::now();
+    for slot in plan.windows.chunk_by(|one, other| one.start == other.start) {
+        side_by_side(slot, start, plan, field, stage).await;
+    }
+}
+
+async fn side_by_side(windows: &[Window], start: Instant, plan: &Plan, field: &Arc<Field>, stage: &Arc<Stage>) {
     let mut running = JoinSet::new();
-    for window in &plan.windows {
+    for window in windows {
         let strike = One {
             window: window.clone(),
             works: plan.struck_holder_works,
@@ -54,14 +62,13 @@ impl One {
         if self.stopped_before(start + self.window.start).await {
             return;
         }
-        let aimed = match aim(
-            &self.window.strike,
-            self.works,
-            &self.stage,
-            self.field.servers.leader(),
-        )
-        .await
-        {
+        let prelude = match self.window.strike.prelude(self.window.number, &self.field).await {
+            Ok(prelude) => prelude,
+            Err(why) => return self.missed(why),
+        };
+        let since = prelude.as_ref().map(|prelude| (Instant::now(), prelude.keys.clone()));
+        let leader = self.field.servers.leader(AIM);
+        let aimed = match aim(&self.window.strike, self.works, since, &self.stage, leader).await {
             Ok(aimed) => aimed,
             Err(why) => return self.missed(why),
         };
@@ -71,13 +78,16 @@ impl One {
         let mut open = self
             .window
             .strike
-            .open(self.window.number, &self.field, &aimed.target)
+            .open(self.window.number, &self.field, &aimed.target, prelude)
             .await;
         if let Some(why) = open.trouble.take() {
             return self.broken("could not be opened", &why);
         }
         if open.is_empty() {
-            return self.missed("its process was not running");
+            return self.missed(match self.window.strike.means {
+                Means::Failover { .. } => "the replica was not promoted",
+                _ => "its process was not running",
+            });
         }
         self.write_start(&open, &aimed);
         let struck = open.clients.clone();

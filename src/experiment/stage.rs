@@ -1,6 +1,7 @@
 //! What everybody in an experiment shares: the recorder, the register, who holds, what to show, and the way to stop.
 
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -24,6 +25,8 @@ pub struct Stage {
     pub progress: Progress,
     /// What passes the links, and what each client does meanwhile.
     pub exchange: Arc<Exchange>,
+    /// The server that the observer watches, where it watches one of several.
+    pub observed: watch::Sender<Option<SocketAddr>>,
     stop: watch::Sender<bool>,
     /// Why the run cannot go on, once it cannot.
     fatal: watch::Sender<Option<String>>,
@@ -51,6 +54,7 @@ impl Stage {
             tally: Tally::default(),
             progress,
             exchange,
+            observed: watch::channel(None).0,
             stop: watch::channel(false).0,
             fatal: watch::channel(None).0,
         }

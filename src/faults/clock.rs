@@ -94,6 +94,7 @@ mod tests {
 
     fn planned(argument: &str) -> Result<Strike, String> {
         let shape = Shape {
+            backend: harness_workloads::Backend::Zk,
             clients: 3,
             servers: 1,
             lease: Duration::from_secs(2),

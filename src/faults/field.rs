@@ -4,19 +4,23 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::cluster::Hand;
+use crate::cluster::{Hand, Witness};
 use crate::network::Link;
 use crate::wall_clock::WallClock;
 
-/// The proxied links of a run: `clients × servers`, by client and then by server.
+/// Proxied links, by who dials and who is dialled: `clients × servers`, or `servers × servers`.
 pub type Links = BTreeMap<(u32, u32), Arc<Link>>;
 
 /// Everything that can be struck.
 #[derive(Clone)]
 pub struct Field {
     pub links: Links,
+    /// The links between servers, by the one that dials and the one that is dialled; empty where they are direct.
+    pub between: Links,
     pub clients: Arc<dyn Hosts>,
     pub servers: Hand,
+    /// The server that the observer watches, where it watches one of several.
+    pub observed: Witness,
     /// By server: its wall clock, where the plan steps clocks.
     pub server_clocks: Vec<Arc<WallClock>>,
 }

@@ -4,6 +4,7 @@
 //! follow from it. A strike acts on links, on one message, on the processes of clients or on servers: its [`Means`] say which and how.
 
 mod clock;
+mod failover;
 mod field;
 mod flaky;
 mod kill;
@@ -12,7 +13,9 @@ mod message;
 mod open;
 mod partition;
 mod pause;
+mod promotion;
 mod reset;
+mod rift;
 mod server;
 mod servers;
 mod slow;
@@ -21,10 +24,12 @@ mod strike;
 pub use clock::Step;
 pub use field::{ClientProcess, Field, Hosts, Links};
 pub use open::Open;
-pub use strike::{ClientBlow, Demand, Means, OnLinks, ServerBlow, Strike, Target};
+pub use promotion::Prelude;
+pub use strike::{ClientBlow, Demand, Means, OnLinks, Rift, ServerBlow, Split, Strike, Target};
 
 use std::time::Duration;
 
+use harness_workloads::Backend;
 use rand_chacha::ChaCha8Rng;
 
 use crate::network::Behaviour;
@@ -33,6 +38,7 @@ pub use crate::network::tap::Protocol;
 /// What can be struck.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
+    pub backend: Backend,
     pub clients: u32,
     pub servers: u32,
     pub lease: Duration,
@@ -74,6 +80,7 @@ pub const FAULTS: &[&dyn Fault] = &[
     &server::ServerKill,
     &server::ServerPause,
     &server::ServerRestart,
+    &failover::Failover,
     &clock::Clock,
 ];
 
@@ -124,19 +131,34 @@ mod tests {
     use rand::SeedableRng;
 
     const SHAPE: Shape = Shape {
+        backend: Backend::Zk,
         clients: 5,
         servers: 3,
         lease: Duration::from_secs(2),
         protocol: Protocol::Zk,
     };
 
+    /// A cluster that can have this fault.
+    fn shape_for(fault: &dyn Fault) -> Shape {
+        let (backend, servers) = match fault.name() {
+            "failover" => (Backend::Redis, 1),
+            _ => (Backend::Zk, 3),
+        };
+        Shape {
+            backend,
+            servers,
+            ..SHAPE
+        }
+    }
+
     #[test]
     fn every_fault_plans_a_strike_that_does_something_and_the_same_seed_the_same() {
         for fault in FAULTS {
             for number in 0..8 {
+                let shape = shape_for(*fault);
                 let draw = |seed| {
                     fault
-                        .plan(None, number, &SHAPE, &mut ChaCha8Rng::seed_from_u64(seed))
+                        .plan(None, number, &shape, &mut ChaCha8Rng::seed_from_u64(seed))
                         .unwrap()
                 };
                 let strike = draw(3);

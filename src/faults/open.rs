@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use super::clock::Step;
 use super::field::{ClientProcess, Field, Hosts};
+use super::promotion::{Prelude, Promotion};
+use super::rift;
 use super::servers::Struck;
-use super::strike::{ClientBlow, Means, OnLinks, ServerBlow, Target};
+use super::strike::{ClientBlow, Means, OnLinks, Rift, ServerBlow, Target};
 use crate::evidence::Evidence;
 use crate::network::{Armed, Fate, Hold, Meant, Rule, Struck as StruckMessage};
 use crate::wall_clock::WallClock;
@@ -28,16 +30,34 @@ enum Guard {
     Stopped(Stopped),
     Killed(u64),
     Servers(Struck),
+    Promoted(Promotion),
     Clocks(Stepped),
 }
 
 impl Open {
-    pub(super) async fn new(means: &Means, number: u32, field: &Field, target: &Target) -> Self {
+    pub(super) async fn new(
+        means: &Means,
+        number: u32,
+        field: &Field,
+        target: &Target,
+        prelude: Option<Prelude>,
+    ) -> Self {
         match means {
             Means::Links(on_links) => links(*on_links, number, field, target).await,
             Means::Message(meant) => message(*meant, number, field),
             Means::Clients(blow) => clients(*blow, &*field.clients, target),
             Means::Servers(blow) => servers(*blow, field, target).await,
+            Means::Failover { .. } => {
+                let prelude = prelude.expect("a failover is prepared before it is aimed");
+                let promotion = Promotion::strike(prelude, number, field).await;
+                Self {
+                    clients: Vec::new(),
+                    servers: promotion.servers(),
+                    guard: Guard::Promoted(promotion),
+                    trouble: None,
+                }
+            }
+            Means::Between(rift) => between(rift, number, field, target),
             Means::Clock(step) => clocks(*step, field, target),
         }
     }
@@ -52,8 +72,10 @@ impl Open {
     /// Heals, and tells what it did; it has been open for `lasted`. A `patient` heal waits until servers serve again.
     /// Beside it stands what went wrong, if something did.
     pub async fn heal(mut self, lasted: Duration, patient: bool) -> (Evidence, Option<String>) {
-        if let Guard::Servers(struck) = &mut self.guard {
-            struck.heal(patient).await;
+        match &mut self.guard {
+            Guard::Servers(struck) => struck.heal(patient).await,
+            Guard::Promoted(promotion) => promotion.heal(patient).await,
+            _ => {}
         }
         let evidence = self.evidence(lasted);
         let lifted = match &mut self.guard {
@@ -82,6 +104,7 @@ impl Open {
                 ..Evidence::default()
             },
             Guard::Servers(struck) => struck.evidence(lasted),
+            Guard::Promoted(promotion) => promotion.evidence(),
             Guard::Clocks(stepped) => stepped.evidence(),
         }
     }
@@ -90,6 +113,7 @@ impl Open {
     pub fn links(&self) -> Vec<String> {
         match &self.guard {
             Guard::Links(hold) => hold.names(),
+            Guard::Promoted(promotion) => promotion.links(),
             _ => Vec::new(),
         }
     }
@@ -234,6 +258,21 @@ async fn servers(blow: ServerBlow, field: &Field, target: &Target) -> Open {
     let struck = Struck::strike(blow, field.clone(), servers.clone()).await;
     Open {
         guard: Guard::Servers(struck),
+        clients: Vec::new(),
+        servers,
+        trouble: None,
+    }
+}
+
+fn between(rift: &Rift, number: u32, field: &Field, target: &Target) -> Open {
+    let servers = match target {
+        Target::Server(server) => vec![*server],
+        Target::Servers(servers) => servers.clone(),
+        _ => unreachable!("a rift is around servers"),
+    };
+    let layers = rift::layers(rift, &servers, field);
+    Open {
+        guard: Guard::Links(Hold::put_each(layers, number, rift.reset_on_heal)),
         clients: Vec::new(),
         servers,
         trouble: None,

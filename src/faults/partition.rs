@@ -1,15 +1,17 @@
-//! `partition`: links between clients and servers stand still, both ways or one way, and come back.
+//! `partition`: links stand still, both ways or one way, and come back: those between clients and servers, or those
+//! between servers (see [`rift`](super::rift)).
 
 use rand::RngExt;
 use rand::seq::IndexedRandom;
 use rand_chacha::ChaCha8Rng;
 
-use super::{Fault, Means, OnLinks, Shape, Strike, Target};
+use super::{Fault, Means, OnLinks, Shape, Strike, Target, rift};
 use crate::network::{Behaviour, Flow};
 
 pub struct Partition;
 
-/// The kinds, in the order in which a plan without an argument goes through them: the one that bites hardest first.
+/// The kinds between clients and servers, in the order in which a plan without an argument goes through them: the one
+/// that bites hardest first.
 const KINDS: [&str; 6] = ["holder", "client", "half", "to-server", "server", "to-client"];
 
 impl Fault for Partition {
@@ -22,17 +24,21 @@ impl Fault for Partition {
     }
 
     fn argument(&self) -> &'static str {
-        "holder | client | half | server | to-server | to-client (default: one after the other)"
+        "holder | client | half | server | to-server | to-client (default: these, one after the other); between servers: \
+         leader | leader-alone (its clients cut off, too) | leader-to-servers | servers-to-leader | minority | \
+         servers-halves | ring | bridge | between-servers (these, one after the other)"
     }
 
     fn plan(&self, argument: Option<&str>, number: u32, shape: &Shape, rng: &mut ChaCha8Rng) -> Result<Strike, String> {
+        let turn = |kinds: &[&'static str]| kinds[number as usize % kinds.len()];
         let kind = match argument {
-            None => KINDS[number as usize % KINDS.len()],
-            Some(kind) => KINDS
-                .into_iter()
-                .find(|known| *known == kind)
-                .ok_or_else(|| unknown(kind))?,
+            None => turn(&KINDS),
+            Some(rift::EVERY_KIND) => turn(&rift::KINDS),
+            Some(kind) => known().find(|known| *known == kind).ok_or_else(|| unknown(kind))?,
         };
+        if rift::KINDS.contains(&kind) {
+            return rift::plan(kind, shape, rng);
+        }
         let both = Behaviour::STALL;
         let (target, behaviour, title) = match kind {
             "client" => {
@@ -89,8 +95,13 @@ fn half(shape: &Shape, rng: &mut ChaCha8Rng) -> (Target, Behaviour, String) {
     )
 }
 
+fn known() -> impl Iterator<Item = &'static str> {
+    KINDS.into_iter().chain(rift::KINDS).chain([rift::EVERY_KIND])
+}
+
 fn unknown(kind: &str) -> String {
-    format!("partition has no kind `{kind}`; it takes one of {}", KINDS.join(", "))
+    let known: Vec<&str> = known().collect();
+    format!("partition has no kind `{kind}`; it takes one of {}", known.join(", "))
 }
 
 #[cfg(test)]
@@ -102,6 +113,7 @@ mod tests {
     #[test]
     fn half_of_the_clients_is_half_of_them_and_each_once() {
         let shape = Shape {
+            backend: harness_workloads::Backend::Zk,
             clients: 7,
             servers: 3,
             lease: Duration::from_secs(2),

@@ -33,7 +33,7 @@ impl Fault for PauseHolder {
         let strike = Strike::of(Target::Holder, STOP, "its process is stopped".into());
         Ok(Strike {
             demand: Some(Demand {
-                stopped_for: shape.lease,
+                stopped_for: Some(shape.lease),
                 breaks: "HL001",
             }),
             ..strike
@@ -92,6 +92,7 @@ mod tests {
     #[test]
     fn a_paused_holder_must_be_stopped_past_the_lease_and_break_mutual_exclusion() {
         let shape = Shape {
+            backend: harness_workloads::Backend::Zk,
             clients: 3,
             servers: 3,
             lease: Duration::from_secs(2),
@@ -101,7 +102,7 @@ mod tests {
             .plan(None, 0, &shape, &mut ChaCha8Rng::seed_from_u64(1))
             .unwrap();
         let demand = strike.demand.unwrap();
-        assert_eq!((demand.stopped_for, demand.breaks), (shape.lease, "HL001"));
+        assert_eq!((demand.stopped_for, demand.breaks), (Some(shape.lease), "HL001"));
         assert_eq!(
             serde_json::to_value(demand).unwrap(),
             serde_json::json!({ "stopped_ms": 2000, "breaks": "HL001" })

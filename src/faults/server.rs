@@ -116,6 +116,7 @@ mod tests {
 
     fn struck(fault: &dyn Fault, kind: &str, servers: u32, seed: u64) -> Strike {
         let shape = Shape {
+            backend: harness_workloads::Backend::Zk,
             clients: 5,
             servers,
             lease: Duration::from_secs(2),
@@ -148,6 +149,7 @@ mod tests {
     #[test]
     fn a_pause_of_all_servers_is_refused_since_nothing_would_be_left_to_see() {
         let shape = Shape {
+            backend: harness_workloads::Backend::Zk,
             clients: 5,
             servers: 3,
             lease: Duration::from_secs(2),

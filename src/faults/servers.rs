@@ -21,8 +21,10 @@ pub struct Struck {
 }
 
 impl Struck {
-    /// Strikes all `servers` at once; a restart strikes nothing yet.
+    /// Strikes the nodes behind all `servers` at once; a restart strikes nothing yet.
     pub async fn strike(blow: ServerBlow, field: Field, servers: Vec<u32>) -> Self {
+        let places = field.servers.places();
+        let servers = servers.into_iter().map(|server| places.node_of(server)).collect();
         // the guard is there before the first order is given
         let mut struck = Self {
             blow,
@@ -100,9 +102,13 @@ impl Struck {
         self.servers.iter().map(order).collect()
     }
 
-    /// Leads the links to where the server serves now: a container may come back with another address.
-    fn redirect(&self, server: u32) {
-        let address = self.field.servers.address(server);
+    /// Leads the links to where the node serves now, if clients are led to it: a container may come back with another
+    /// address.
+    fn redirect(&self, node: u32) {
+        let Some(server) = self.field.servers.places().server_of(node) else {
+            return;
+        };
+        let address = self.field.servers.address(node);
         for (_, link) in self.field.links.iter().filter(|((_, to), _)| *to == server) {
             link.redirect(address);
         }

@@ -68,6 +68,24 @@ impl Hold {
         hold
     }
 
+    /// Puts a behaviour of its own on every one of `links`, all of them of the built-in proxy.
+    pub fn put_each(links: Vec<(Arc<Link>, Behaviour)>, layer: Layer, reset_on_heal: bool) -> Self {
+        let before = |(link, _): &(Arc<Link>, Behaviour)| (Arc::clone(link), Before::now(link));
+        let hold = Self {
+            links: links.iter().map(before).collect(),
+            layer,
+            behaviour: Behaviour::default(),
+            reset_on_heal,
+            told: Vec::new(),
+            untold: None,
+            lifted: false,
+        };
+        for (link, behaviour) in links {
+            link.put(layer, behaviour);
+        }
+        hold
+    }
+
     /// Waits until the layer is on everywhere. The error says where it is not, or why nobody knows.
     pub async fn settle(&mut self) -> Result<(), String> {
         if let (Some(why), true) = (self.untold.take(), self.fars().next().is_some()) {

@@ -2,6 +2,7 @@
 //!
 //! Faults are layers on a link. Each is put on and lifted by its own guard, so windows that overlap heal one by one.
 //! Accepting, dialling and carrying happen on the proxy's own thread; whoever puts a layer on never waits for them.
+//! A link between servers does not take connections itself: they come through an [`Egress`](super::Egress).
 
 use std::collections::BTreeMap;
 use std::io;
@@ -64,7 +65,7 @@ impl Ending {
 /// The name of a layer: the number of the fault window that put it on.
 pub type Layer = u32;
 
-/// One proxied way from a client to a server.
+/// One proxied way, from a client to a server or from a server to a server.
 #[derive(Debug)]
 pub struct Link {
     name: String,
@@ -187,6 +188,12 @@ impl Link {
         Ok(())
     }
 
+    /// The next connection of a link that does not take its own.
+    pub(super) fn connection(&self) -> Connection {
+        let seed = self.door().seeds.random();
+        Connection::new(self.state.subscribe(), Arc::clone(&self.stats), None, seed, self.side)
+    }
+
     /// Whether it takes connections.
     pub fn is_open(&self) -> bool {
         self.door().accepting.is_some()
@@ -201,7 +208,7 @@ impl Link {
         self.door.lock().expect("no one panics while holding a link's door")
     }
 
-    /// `c3->n1`.
+    /// `c3->n1`, `n1->n2`.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -338,13 +345,7 @@ async fn accept(
     loop {
         match listener.accept().await {
             Ok((client, _)) => {
-                let connection = Connection {
-                    state: state.clone(),
-                    stats: Arc::clone(&stats),
-                    wire: wire.clone(),
-                    seed: seeds.random(),
-                    side,
-                };
+                let connection = Connection::new(state.clone(), Arc::clone(&stats), wire.clone(), seeds.random(), side);
                 tokio::spawn(connection.run(client));
             }
             // out of file descriptors, or the peer is gone already: neither ends the link
@@ -353,15 +354,47 @@ async fn accept(
     }
 }
 
-struct Connection {
+/// Why a connection was not made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NoWay {
+    /// The link ended it while it waited.
+    Reset,
+    /// The server does not take it.
+    Refused,
+    /// Nobody answers there.
+    Silent,
+}
+
+/// One connection through a link, from before it is made.
+pub(super) struct Connection {
     state: watch::Receiver<State>,
     stats: Arc<Stats>,
     wire: Option<Arc<Wire>>,
     seed: u64,
     side: Side,
+    /// The epoch that it belongs to; in a later one it is over.
+    epoch: u64,
 }
 
 impl Connection {
+    pub(super) fn new(
+        state: watch::Receiver<State>,
+        stats: Arc<Stats>,
+        wire: Option<Arc<Wire>>,
+        seed: u64,
+        side: Side,
+    ) -> Self {
+        let epoch = state.borrow().epoch;
+        Self {
+            state,
+            stats,
+            wire,
+            seed,
+            side,
+            epoch,
+        }
+    }
+
     async fn run(mut self, client: TcpStream) {
         let _ = client.set_nodelay(true);
         if self.wire.as_ref().is_some_and(|wire| wire.refuses()) {
@@ -369,45 +402,59 @@ impl Connection {
             reset(&client);
             return;
         }
-        let (epoch, meter) = {
-            let state = self.state.borrow();
-            (state.epoch, Meter::begin(self.side, &state.shadow, &self.stats))
-        };
-        let Some(server) = self.connect(epoch).await else {
-            reset(&client);
-            return;
-        };
-        if self.side != Side::Front {
-            count(&self.stats.connections, 1);
+        let meter = self.meter();
+        match self.connect().await {
+            Ok(server) => self.pass(client, server, meter).await,
+            Err(_) => reset(&client),
         }
-        let budget = AtomicU64::new(u64::MAX);
-        let mut rng = ChaCha8Rng::seed_from_u64(self.seed);
-        self.carry(client, server, (epoch, meter), &budget, &mut rng).await;
     }
 
-    /// Waits until a connect can get through and makes it. `None`: refused by the server, or reset by the link meanwhile.
-    async fn connect(&mut self, epoch: u64) -> Option<TcpStream> {
+    pub(super) fn meter(&self) -> Meter {
+        Meter::begin(self.side, &self.state.borrow().shadow, &self.stats)
+    }
+
+    /// Carries a connection that was made, until it ends.
+    pub(super) async fn pass(mut self, client: TcpStream, server: TcpStream, meter: Meter) {
+        let budget = AtomicU64::new(u64::MAX);
+        let mut rng = ChaCha8Rng::seed_from_u64(self.seed);
+        self.carry(client, server, (self.epoch, meter), &budget, &mut rng).await;
+    }
+
+    /// Waits until a connect can get through, and makes it to where the link leads.
+    async fn connect(&mut self) -> Result<TcpStream, NoWay> {
+        self.open_way().await?;
+        let upstream = self.state.borrow().upstream;
+        self.dial(upstream).await
+    }
+
+    /// Waits until bytes can travel both ways.
+    pub(super) async fn open_way(&mut self) -> Result<(), NoWay> {
         if self.state.borrow().behaviour.holds_connects() {
             count(&self.stats.held_connects, 1);
         }
-        let (now, upstream) = {
-            let ready = |state: &State| state.epoch != epoch || !state.behaviour.holds_connects();
-            let state = self.state.wait_for(ready).await.ok()?;
-            (state.epoch, state.upstream)
-        };
-        if now != epoch {
-            return None;
+        let epoch = self.epoch;
+        let ready = |state: &State| state.epoch != epoch || !state.behaviour.holds_connects();
+        match self.state.wait_for(ready).await {
+            Ok(state) if state.epoch == epoch => Ok(()),
+            _ => Err(NoWay::Reset),
         }
-        match timeout(DIAL, TcpStream::connect(upstream)).await {
+    }
+
+    pub(super) async fn dial(&self, upstream: SocketAddr) -> Result<TcpStream, NoWay> {
+        let no_way = match timeout(DIAL, TcpStream::connect(upstream)).await {
             Ok(Ok(server)) => {
                 let _ = server.set_nodelay(true);
-                Some(server)
+                // before anybody is told
+                if self.side != Side::Front {
+                    count(&self.stats.connections, 1);
+                }
+                return Ok(server);
             }
-            _ => {
-                count(&self.stats.refused, 1);
-                None
-            }
-        }
+            Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => NoWay::Refused,
+            _ => NoWay::Silent,
+        };
+        count(&self.stats.refused, 1);
+        Err(no_way)
     }
 
     /// Carries both directions until they end.
@@ -507,6 +554,6 @@ async fn cut(
 }
 
 /// Makes the close of this socket a reset instead of an end of stream.
-fn reset(stream: &TcpStream) {
+pub(super) fn reset(stream: &TcpStream) {
     let _ = socket2::SockRef::from(stream).set_linger(Some(Duration::ZERO));
 }

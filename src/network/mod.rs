@@ -1,4 +1,5 @@
-//! The network between clients and servers: one [`Link`] for each of both, through one of two proxies.
+//! The network between clients and servers: one [`Link`] for each of both, through one of two proxies. Where servers are to
+//! be parted from each other, each dials through an [`Egress`], and there is a link for each ordered pair of them.
 //!
 //! What a link does is a [`Behaviour`], put on as a layer and lifted when the [`Hold`] on it ends. The built-in proxy obeys
 //! in process, on a thread of its own; its control plane never waits for a data path: putting a layer on is a store that
@@ -6,6 +7,7 @@
 
 pub mod api;
 mod behaviour;
+mod egress;
 mod far;
 mod hold;
 mod lane;
@@ -13,6 +15,7 @@ mod link;
 mod meter;
 mod role;
 mod rule;
+mod socks;
 mod stats;
 pub mod tap;
 mod toxic;
@@ -22,6 +25,7 @@ mod translate;
 mod wire;
 
 pub use behaviour::{Behaviour, Cut, Flow, Slice};
+pub use egress::{Directory, Egress, Peer};
 pub use far::{Remote, Reply};
 pub use hold::Hold;
 pub use link::{Layer, Link};
@@ -34,9 +38,10 @@ pub use translate::{in_words, toxics_for};
 pub use wire::{Exchange, Notice, Traffic, Wire};
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
+use meter::Side;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
@@ -65,8 +70,33 @@ impl Proxy {
 
     /// Opens a link to `upstream`; see [`Link::open`].
     pub fn link(&self, name: String, upstream: SocketAddr, seed: u64) -> io::Result<Arc<Link>> {
-        let anywhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        Link::open(name, anywhere, upstream, seed, &self.on).map(Arc::new)
+        self.link_at(Ipv4Addr::LOCALHOST.into(), name, upstream, seed)
+    }
+
+    /// The same, on another address of this machine.
+    pub fn link_at(&self, listen: IpAddr, name: String, upstream: SocketAddr, seed: u64) -> io::Result<Arc<Link>> {
+        Link::open(name, SocketAddr::new(listen, 0), upstream, seed, &self.on).map(Arc::new)
+    }
+
+    /// Opens the way out of the server `name` at the address `listen`. Returns it with its links to the peers of
+    /// `directory`, in their order, none to itself; `seed` draws a seed for each.
+    pub fn egress(
+        &self,
+        listen: IpAddr,
+        name: &str,
+        directory: &Arc<Directory>,
+        mut seed: impl FnMut() -> u64,
+    ) -> io::Result<(Egress, Vec<Option<Arc<Link>>>)> {
+        let names: Vec<String> = directory.names().map(str::to_owned).collect();
+        let links = |listen| {
+            let to = |peer: String| {
+                let seed = seed();
+                let link = || Link::closed(format!("{name}->{peer}"), (listen, listen), seed, Side::Own, &self.on);
+                (peer != name).then(|| Arc::new(link()))
+            };
+            names.into_iter().map(to).collect()
+        };
+        Egress::open(listen, Arc::clone(directory), links, &self.on)
     }
 
     /// Opens links through a Toxiproxy, each between two meters; `run` goes into their names there.
@@ -78,7 +108,6 @@ impl Proxy {
         wanted: &[(String, SocketAddr)],
     ) -> Result<Vec<Arc<Link>>, String> {
         use far::Far;
-        use meter::Side;
         let failed = |error: io::Error| format!("no meter beside {}: {error}", toxiproxy.name());
         let meter = |name: &str, ways, side| Link::meter(name.to_owned(), ways, side, &self.on).map_err(failed);
         let mut backs = Vec::new();

@@ -103,11 +103,10 @@ fn hint_for(fault: &str, windows: &[Bitten]) -> String {
 }
 
 /// Why a fault that breaks what it hits must have missed: it struck as it should, and the property holds all the same.
-/// A lock that never runs out is not broken by it.
+/// A lock that never runs out is not broken by what outlasts a lease; a server that forgets it breaks that one, too.
 pub fn unbroken(bite: &Bite, findings: &Findings, history: &History) -> Option<String> {
-    if history.header().promises.lease == Some(false) {
-        return None;
-    }
+    let runs_out = history.promises().lease != Some(false);
+    let breaks_it = |window: &&Bitten| runs_out || window.evidence.servers_promoted > 0;
     let holds = |id: &str| {
         let mut found = findings.findings.iter().filter(|finding| finding.property.id() == id);
         found.any(|finding| finding.verdict == Verdict::Holds)
@@ -115,8 +114,15 @@ pub fn unbroken(bite: &Bite, findings: &Findings, history: &History) -> Option<S
     let window = bite
         .windows
         .iter()
+        .filter(breaks_it)
         .find(|window| window.breaks.as_deref().is_some_and(holds))?;
     let property = window.breaks.as_deref().unwrap_or_default();
+    if window.evidence.servers_promoted > 0 {
+        return Some(format!(
+            "{} breaks {property} in any lock that is on one server, and {property} holds: it missed",
+            window.fault
+        ));
+    }
     Some(format!(
         "{} breaks {property} in any lock with a lease, and {property} holds: it missed, or the lock never runs out",
         window.fault
@@ -180,6 +186,7 @@ fn left_its_trace(fault: &str, evidence: &Evidence) -> bool {
         "reset" | "flaky" => counts.resets > 0,
         "drop-request" | "drop-reply" => evidence.messages_dropped > 0,
         "delay-request" | "delay-reply" => evidence.messages_delayed > 0,
+        "failover" => evidence.servers_promoted > 0,
         _ => evidence.touched(),
     }
 }
@@ -225,6 +232,7 @@ fn in_words(windows: &[Bitten]) -> String {
         (sum(|window| window.evidence.clients_killed), "client", " killed"),
         (sum(|window| window.evidence.servers_paused), "server", " paused"),
         (sum(|window| window.evidence.servers_killed), "server", " killed"),
+        (sum(|window| window.evidence.servers_promoted), "replica", " promoted"),
         (
             sum(|window| window.evidence.clock_readings),
             "reading",

@@ -15,6 +15,7 @@ mod messages;
 mod processes;
 #[cfg(feature = "toxiproxy")]
 mod proxies;
+mod rifts;
 mod settings;
 mod suite;
 mod told;

@@ -106,6 +106,9 @@ pub struct Recipe {
     pub tokens: bool,
     /// Whether waiters are promised their turn in the order they came.
     pub fifo: bool,
+    /// How many servers it takes unless told otherwise, where that is not what the backend has: masters that know nothing
+    /// of each other.
+    pub servers: Option<u32>,
     /// Whether the lock runs out by itself when its holder says nothing for a lease.
     pub lease: bool,
     /// How long a waiter waits before it asks again, where it polls.

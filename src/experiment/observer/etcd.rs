@@ -14,8 +14,9 @@ use harness_workloads::etcd::wire::etcdserverpb::{
     Event, LeaseTimeToLiveRequest, WatchCreateRequest, WatchRequest, WatchResponse,
 };
 use tokio_stream::StreamExt;
+use tonic::metadata::MetadataValue;
 use tonic::transport::{Channel, Endpoint};
-use tonic::{Status, Streaming};
+use tonic::{Request, Status, Streaming};
 
 use super::queue::{Contender, Queues};
 use super::{Addresses, Sight, Unasked};
@@ -121,7 +122,7 @@ fn channel(addresses: &Addresses) -> Channel {
             .http2_keep_alive_interval(PROBE)
             .keep_alive_timeout(PROBE)
     };
-    Channel::balance_list(addresses.borrow().iter().map(endpoint))
+    Channel::balance_list(addresses.borrow().served().iter().map(endpoint))
 }
 
 async fn watch(channel: &Channel, start_revision: i64) -> Result<Streaming<WatchResponse>, Status> {
@@ -137,6 +138,11 @@ async fn watch(channel: &Channel, start_revision: i64) -> Result<Streaming<Watch
     // the stream of requests stays open: its end would end the watch
     let requests = tokio_stream::once(request).chain(tokio_stream::pending());
     let mut client = WatchClient::new(channel.clone());
+    let mut requests = Request::new(requests);
+    // a member that has lost its leader ends the watch, instead of falling behind in silence
+    requests
+        .metadata_mut()
+        .insert("hasleader", MetadataValue::from_static("true"));
     let asked = client.watch(requests);
     let limit = Duration::from_secs(5);
     let answer = tokio::time::timeout(limit, asked)

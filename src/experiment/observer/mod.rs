@@ -5,8 +5,10 @@
 
 mod etcd;
 mod queue;
+mod quorum;
 mod redis;
 mod resp;
+mod wire;
 mod zk;
 
 use std::net::SocketAddr;
@@ -21,13 +23,14 @@ use tokio::time::sleep;
 
 use super::holders::Grant;
 use super::stage::Stage;
+use crate::cluster::Places;
 use queue::{Change, Contender};
 
 /// Pause before a lost connection is made again: short, since what happens meanwhile is not seen.
 const RECONNECT: Duration = Duration::from_millis(20);
 
 /// Where the servers serve now; one that was started again may serve elsewhere.
-type Addresses = watch::Receiver<Vec<SocketAddr>>;
+type Addresses = watch::Receiver<Places>;
 
 /// A running observer; it stops when this is dropped.
 pub struct Observer(JoinHandle<()>);
@@ -48,6 +51,10 @@ pub async fn start(backend: Backend, addresses: Addresses, stage: Arc<Stage>) ->
         }
         Backend::Etcd => {
             let observer = etcd::Etcd::connect(addresses).await?;
+            tokio::spawn(observer.run(sight))
+        }
+        Backend::Redis if addresses.borrow().served().len() > 1 => {
+            let observer = quorum::Quorum::connect(addresses).await?;
             tokio::spawn(observer.run(sight))
         }
         Backend::Redis => {
@@ -134,6 +141,11 @@ impl Sight {
                 }
             }
         }
+    }
+
+    /// The observer watches the server at this address from now on.
+    fn looks_at(&self, address: SocketAddr) {
+        self.stage.observed.send_replace(Some(address));
     }
 
     async fn lost_its_connection(&self) {

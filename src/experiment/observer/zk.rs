@@ -7,7 +7,7 @@ use std::time::Duration;
 use harness_workloads::zk::{owner_name, sequence_of};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 use zookeeper_client::{Acls, AddWatchMode, Client, CreateMode, EventType, PersistentWatcher, Stat};
 
 use super::queue::{Contender, Queues};
@@ -17,13 +17,16 @@ use crate::limits::PROBE;
 
 /// The parent of every lock's node.
 const LOCKS_PATH: &str = "/harness";
+/// A node that is written again and again: only a majority takes a write, and whoever answers one has told of all before
+/// it. A read would be answered by a server that is cut off from the others, too.
+const PROOF_PATH: &str = "/harness-observer";
 /// The observer's session outlives any fault.
 const SESSION: Duration = Duration::from_secs(30);
 /// How often the server is asked whether it is there, and how long it may take for the answer.
 const BEAT: Duration = Duration::from_millis(50);
 /// How long a new connection may take before another one is tried.
 const REOPEN: Duration = Duration::from_secs(2);
-const SILENCE: Duration = Duration::from_millis(150);
+const SILENCE: Duration = Duration::from_millis(300);
 
 pub struct Zk {
     addresses: Addresses,
@@ -61,21 +64,30 @@ impl Zk {
     /// does not always survive it, so everything known is out of sight since the server was last heard.
     async fn watch(&mut self, queues: &mut Queues, sight: &Sight) {
         let mut heard = monotonic_ns();
+        let mut beat = Instant::now() + BEAT;
         loop {
             let there = tokio::select! {
+                biased;
+                () = sleep_until(beat) => {
+                    let asked = monotonic_ns();
+                    let proven = self.answers().await;
+                    // nothing from before it was asked is still to come
+                    heard = if proven { heard.max(asked) } else { heard };
+                    beat = Instant::now() + BEAT;
+                    proven
+                }
                 event = self.next() => match event {
                     None => false,
                     Some((kind, path)) => {
                         self.saw(kind, &path, queues, sight).await;
+                        heard = monotonic_ns();
                         true
                     }
                 },
-                () = sleep(BEAT) => self.answers().await,
             };
             if !there {
                 break;
             }
-            heard = monotonic_ns();
         }
         for (lock, contender) in queues.forget() {
             sight.lost_sight(&lock, &contender, heard);
@@ -83,7 +95,8 @@ impl Zk {
     }
 
     async fn answers(&self) -> bool {
-        matches!(timeout(SILENCE, self.client.check_stat(LOCKS_PATH)).await, Ok(Ok(_)))
+        let written = self.client.set_data(PROOF_PATH, b"", None);
+        matches!(timeout(SILENCE, written).await, Ok(Ok(_)))
     }
 
     /// The next event of a node; `None` when the connection went away, or the session is over.
@@ -151,7 +164,7 @@ impl Zk {
         let Some(session) = contender.owner else {
             return Unasked::Unknown;
         };
-        let addresses = self.addresses.borrow().clone();
+        let addresses = self.addresses.borrow().served();
         for address in addresses {
             let Ok(Ok(dump)) = timeout(PROBE, four_letters(address, "dump")).await else {
                 continue;
@@ -167,7 +180,7 @@ impl Zk {
 }
 
 async fn open(addresses: &Addresses) -> Result<(Client, PersistentWatcher), zookeeper_client::Error> {
-    let cluster: Vec<String> = addresses.borrow().iter().map(ToString::to_string).collect();
+    let cluster: Vec<String> = addresses.borrow().served().iter().map(ToString::to_string).collect();
     let client = Client::connector()
         .with_session_timeout(SESSION)
         .with_connection_timeout(PROBE)
@@ -175,6 +188,7 @@ async fn open(addresses: &Addresses) -> Result<(Client, PersistentWatcher), zook
         .await?;
     let persistent = CreateMode::Persistent.with_acls(Acls::anyone_all());
     client.mkdir(LOCKS_PATH, &persistent).await?;
+    client.mkdir(PROOF_PATH, &persistent).await?;
     let watcher = client.watch(LOCKS_PATH, AddWatchMode::PersistentRecursive).await?;
     Ok((client, watcher))
 }

@@ -15,6 +15,7 @@ const ZK: Recipe = Recipe {
     modes: false,
     tokens: true,
     fifo: true,
+    servers: None,
     lease: true,
     interval: Duration::ZERO,
     open: Open::Zk(zk::predecessor_watch::open),
@@ -170,6 +171,7 @@ pub const RECIPES: &[Recipe] = &[
     Recipe {
         name: "redlock",
         summary: "SET NX PX on a majority of independent masters",
+        servers: Some(redis::redlock::MASTERS),
         open: Open::Redis(redis::redlock::open),
         ..REDIS
     },

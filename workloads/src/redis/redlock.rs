@@ -28,6 +28,9 @@ use crate::protocol::Acquire;
 use crate::recipe::Seat;
 use crate::session::SessionError;
 
+/// As many as the source says.
+pub const MASTERS: u32 = 5;
+
 pub fn open(seat: Seat<dyn RedisConnect>) -> Box<dyn LockClient> {
     let masters = (0..seat.store.servers()).map(|server| {
         Rc::new(Master {

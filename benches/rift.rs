@@ -1,0 +1,139 @@
+//! How long an ensemble needs for a new leader when the old one is cut off by the proxy, beside what the same ensemble
+//! needs with no proxy at all, whose leader is stopped: to the others both are a leader that has fallen silent.
+//!
+//! Rounds alternate, so that a noisy machine disturbs both alike.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use harness::cluster::{Act, Chosen, Cluster, Outlets, Spec, server_of};
+use harness::experiment::Ways;
+use harness::network::{Behaviour, Hold};
+
+const ROUNDS: usize = 8;
+/// What the proxy may cost, as a multiple.
+const LIMIT: f64 = 2.0;
+const LEASE: Duration = Duration::from_secs(2);
+const POLL: Duration = Duration::from_millis(10);
+
+/// An ensemble, and the proxy between its servers if it has one.
+struct Ensemble {
+    cluster: Cluster,
+    ways: Option<Arc<Ways>>,
+}
+
+fn main() {
+    // `cargo test --benches` and nextest call this to list tests; there are none
+    if std::env::args().any(|word| word == "--list" || word == "--test") {
+        return;
+    }
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    for backend in ["zk", "etcd"] {
+        runtime.block_on(measure(backend));
+    }
+}
+
+async fn measure(backend: &str) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let ways = Ways::new(1).expect("a proxy");
+    let direct = Ensemble::start(backend, folder.path(), None).await;
+    let proxied = Ensemble::start(backend, folder.path(), Some(ways)).await;
+    let (mut stopped, mut cut_off) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        stopped.push(direct.round().await);
+        cut_off.push(proxied.round().await);
+    }
+    row(
+        &format!("{backend}, no proxy, leader stopped: new leader after"),
+        &stopped,
+    );
+    row(&format!("{backend}, proxy, leader cut off: new leader after"), &cut_off);
+    let times = median(&cut_off) / median(&stopped);
+    let word = if times <= LIMIT { "ok" } else { "OVER" };
+    println!(
+        "{:<52} {times:.2} ×   ≤ {LIMIT:.0} ×  {word}",
+        format!("{backend}, beside each other")
+    );
+    direct.cluster.stop().await;
+    proxied.cluster.stop().await;
+}
+
+impl Ensemble {
+    async fn start(backend: &str, folder: &std::path::Path, ways: Option<Arc<Ways>>) -> Self {
+        let server = server_of(backend).expect("it is a backend");
+        let run = format!("bench-{backend}-{}", if ways.is_some() { "proxied" } else { "direct" });
+        let spec = Spec {
+            server,
+            nodes: 3,
+            lease: LEASE,
+            logs: folder.join(&run),
+            run,
+            port_base: None,
+            clocks: Vec::new(),
+            outlets: ways.clone().map(|ways| ways as Arc<dyn Outlets>),
+        };
+        let cluster = Cluster::start(&spec, &Chosen::Local).await;
+        let cluster = cluster.unwrap_or_else(|error| panic!("{backend} does not start: {error}"));
+        Self { cluster, ways }
+    }
+
+    /// Silences the leader; how long until another one leads and serves. Then waits until all is well again.
+    async fn round(&self) -> f64 {
+        let hand = self.cluster.hand();
+        let old = hand.leader(Duration::from_secs(10)).await.expect("somebody leads");
+        let started = Instant::now();
+        let hold = match &self.ways {
+            None => {
+                let _ = hand.order(old, Act::Pause).await;
+                None
+            }
+            Some(ways) => {
+                let links = ways
+                    .links()
+                    .into_iter()
+                    .filter(|((from, to), _)| *from == old || *to == old);
+                Some(Hold::put(
+                    links.map(|(_, link)| link).collect(),
+                    1,
+                    Behaviour::STALL,
+                    false,
+                ))
+            }
+        };
+        let took = self.new_leader(old, started).await;
+        drop(hold);
+        if self.ways.is_none() {
+            let _ = hand.order(old, Act::Resume).await;
+        }
+        for node in 0..3 {
+            assert!(hand.serves(node, Duration::from_secs(30)).await, "everybody comes back");
+        }
+        // elections that the heal may have started are over
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        took
+    }
+
+    async fn new_leader(&self, old: u32, started: Instant) -> f64 {
+        let hand = self.cluster.hand();
+        loop {
+            for node in (0..3).filter(|node| *node != old) {
+                if hand.role(node).await.as_deref() == Some("leader") {
+                    return started.elapsed().as_secs_f64();
+                }
+            }
+            assert!(started.elapsed() < Duration::from_secs(60), "no new leader");
+            tokio::time::sleep(POLL).await;
+        }
+    }
+}
+
+fn row(what: &str, seconds: &[f64]) {
+    let all: Vec<String> = seconds.iter().map(|seconds| format!("{seconds:.2}")).collect();
+    println!("{what:<52} {:.2} s  ({})", median(seconds), all.join(" "));
+}
+
+fn median(seconds: &[f64]) -> f64 {
+    let mut sorted = seconds.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    f64::midpoint(sorted[(sorted.len() - 1) / 2], sorted[sorted.len() / 2])
+}

@@ -1,0 +1,95 @@
+//! `failover`: the replica of a Redis master is promoted, and clients are led to it, as a proxy in front of both would.
+//!
+//! Replication is asynchronous: a lock that was granted after the link to the replica was held back is unknown to the new
+//! master, which grants it again. The old master is fenced off: it lives, and no client reaches it any more. With the
+//! heal it becomes the replica of the new one and forgets what it granted.
+
+use harness_workloads::Backend;
+use rand_chacha::ChaCha8Rng;
+
+use super::strike::{Demand, Means};
+use super::{Fault, Shape, Strike, Target};
+
+pub struct Failover;
+
+const KINDS: [&str; 2] = ["held-back", "clean"];
+
+impl Fault for Failover {
+    fn name(&self) -> &'static str {
+        "failover"
+    }
+
+    fn summary(&self) -> &'static str {
+        "the replica of a Redis master is promoted without its last writes; a pass means that it missed"
+    }
+
+    fn argument(&self) -> &'static str {
+        "held-back | clean, when it has them all (default: held-back)"
+    }
+
+    fn plan(&self, argument: Option<&str>, _: u32, shape: &Shape, _: &mut ChaCha8Rng) -> Result<Strike, String> {
+        let kind = argument.unwrap_or(KINDS[0]);
+        if !KINDS.contains(&kind) {
+            return Err(format!(
+                "failover has no kind `{kind}`; it takes one of {}",
+                KINDS.join(", ")
+            ));
+        }
+        if shape.backend != Backend::Redis {
+            let hint = "hint: --fault server-kill=leader or --fault partition=leader";
+            return Err(format!(
+                "failover is of a Redis master to its replica; servers of {} elect a leader themselves\n{hint}",
+                shape.backend
+            ));
+        }
+        if shape.servers != 1 {
+            return Err(
+                "failover is of one Redis master to its replica, and these masters have none: --nodes 1".into(),
+            );
+        }
+        let held_back = kind == "held-back";
+        let title = if held_back {
+            "its master fails over to a replica that does not have the lock"
+        } else {
+            "its master fails over to a replica that has the lock"
+        };
+        let demand = held_back.then_some(Demand {
+            stopped_for: None,
+            breaks: "HL001",
+        });
+        let strike = Strike::of(Target::Holder, Means::Failover { held_back }, title.into());
+        Ok(Strike { demand, ..strike })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use rand::SeedableRng;
+
+    use super::*;
+
+    fn planned(backend: Backend, servers: u32, kind: Option<&str>) -> Result<Strike, String> {
+        let shape = Shape {
+            backend,
+            clients: 3,
+            servers,
+            lease: Duration::from_secs(2),
+        };
+        Failover.plan(kind, 0, &shape, &mut ChaCha8Rng::seed_from_u64(1))
+    }
+
+    #[test]
+    fn a_failover_without_the_last_writes_must_break_mutual_exclusion_and_a_clean_one_need_not() {
+        let demand = planned(Backend::Redis, 1, None).unwrap().demand;
+        assert_eq!(demand.map(|demand| demand.breaks), Some("HL001"));
+        assert_eq!(planned(Backend::Redis, 1, Some("clean")).unwrap().demand, None);
+    }
+
+    #[test]
+    fn only_a_single_redis_master_fails_over() {
+        assert!(planned(Backend::Zk, 3, None).unwrap_err().contains("zk"));
+        assert!(planned(Backend::Redis, 5, None).unwrap_err().contains("--nodes 1"));
+    }
+}

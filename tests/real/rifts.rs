@@ -1,0 +1,107 @@
+//! Servers parted from each other, a Redis that fails over, and a lock on several masters.
+
+use crate::command::{Answer, Harness};
+
+/// etcd grants no shorter lease than two seconds, and ZooKeeper needs half of that to notice.
+const SHORT: &str = "--lease 2s --time 16s --window 4s --seed 5eed";
+
+fn stands(runtime: &str, backend: &str, kind: &str) -> Answer {
+    let words = format!("--runtime {runtime} --backend {backend} --fault partition={kind} {SHORT}");
+    let answer = Harness::new().run(&words);
+    answer.assert_exit(0);
+    assert_eq!(answer.verdict("HL001"), "holds");
+    let windows = answer.diagnosis["bite"]["windows"].as_array().unwrap();
+    assert!(windows.iter().any(|window| window["bit"] == true), "{windows:#?}");
+    let held = answer.window_sum("held_bytes") + answer.window_sum("held_connects");
+    assert!(held > 0, "{:#}", answer.diagnosis["bite"]);
+    assert!(
+        answer.window_sum("links") >= 4,
+        "one server and the two others, both ways"
+    );
+    answer
+}
+
+#[test]
+fn a_zookeeper_queue_stands_a_leader_that_is_cut_off_from_the_other_servers() {
+    let answer = stands("local", "zk", "leader");
+    let windows = answer.diagnosis["bite"]["windows"].as_array().unwrap();
+    assert!(
+        windows[0]["title"].as_str().unwrap().contains("(leader)"),
+        "{windows:#?}"
+    );
+    assert!(answer.window_sum("acquires") > 0, "another one leads: {windows:#?}");
+}
+
+#[test]
+fn an_etcd_mutex_stands_a_leader_that_is_cut_off_from_the_other_servers() {
+    let answer = stands("local", "etcd", "leader");
+    assert!(
+        answer.window_sum("acquires") > 0,
+        "another one leads: {:#}",
+        answer.diagnosis["bite"]
+    );
+}
+
+#[test]
+fn redis_has_no_servers_to_part() {
+    let output = Harness::new().output("run --backend redis --fault partition=leader --dry-run");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("failover"), "{stderr}");
+}
+
+/// Every holder works on while its lock moves to a server that does not have it.
+fn a_failover_gives_one_lock_to_two(runtime: &str) {
+    let words = "--backend redis --fault failover --lease 1s --time 14s --seed 5eed";
+    let answer = Harness::new().run(&format!("--runtime {runtime} {words}"));
+    answer.assert_exit(1);
+    assert_eq!(answer.verdict("HL001"), "violated");
+    assert_ne!(answer.verdict("HL007"), "violated", "{:#}", answer.finding("HL007"));
+    let violation = &answer.finding("HL001")["violations"][0];
+    assert!(violation["window"].is_u64(), "{violation:#}");
+    assert!(answer.window_sum("servers_promoted") > 0);
+    assert!(answer.window_sum("held_bytes") > 0, "the replica missed something");
+    assert!(answer.window_sum("servers_back") > 0, "the old master follows");
+}
+
+#[test]
+fn a_redis_that_fails_over_without_its_last_writes_has_two_holders() {
+    a_failover_gives_one_lock_to_two("local");
+}
+
+#[test]
+fn a_redis_that_fails_over_with_all_its_writes_keeps_its_locks() {
+    let words = "--backend redis --fault failover=clean --lease 1s --time 14s --seed 5eed";
+    let answer = Harness::new().run(&format!("--runtime local {words}"));
+    answer.assert_exit(0);
+    assert!(answer.window_sum("servers_promoted") > 0);
+}
+
+#[test]
+fn a_redlock_stands_the_end_of_one_master_of_five() {
+    let words = "--backend redis --recipe redlock --fault server-pause=one --lease 1s --time 14s --seed 5eed";
+    let answer = Harness::new().run(&format!("--runtime local {words}"));
+    answer.assert_exit(0);
+    assert_eq!(answer.diagnosis["run"]["nodes"], 5);
+    assert_eq!(
+        answer.verdict("HL007"),
+        "holds",
+        "a majority is seen: {:#}",
+        answer.finding("HL007")
+    );
+    assert!(answer.window_sum("acquires") > 0, "four masters are enough");
+}
+
+mod docker {
+    use super::*;
+
+    #[test]
+    fn containers_can_be_parted_from_each_other() {
+        stands("docker", "etcd", "minority");
+    }
+
+    #[test]
+    fn a_failover_between_containers_has_two_holders() {
+        a_failover_gives_one_lock_to_two("docker");
+    }
+}

@@ -182,6 +182,7 @@ impl RunArgs {
             ("per-process", config.per_process, 1),
             ("locks", config.locks, 1),
             ("herd-limit", config.herd_limit, 1),
+            ("requests-limit", config.requests_limit.unwrap_or(u32::MAX), u32::MAX),
         ];
         for (name, value, default) in given {
             if value != default {
@@ -203,9 +204,6 @@ impl RunArgs {
         }
         if let Some(each) = config.each {
             option("each", each.to_string());
-        }
-        if let Some(limit) = config.requests_limit {
-            option("requests-limit", limit.to_string());
         }
         if let Some(nodes) = self.nodes {
             option("nodes", nodes.to_string());

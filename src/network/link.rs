@@ -71,7 +71,6 @@ pub struct Link {
     state: watch::Sender<State>,
     layers: Mutex<BTreeMap<Layer, Behaviour>>,
     stats: Arc<Stats>,
-    /// The messages that pass, where there is a tap.
     wire: Option<Arc<Wire>>,
     door: Mutex<Door>,
     on: Handle,

@@ -247,7 +247,7 @@ pub struct RecipeArgs {
     /// How often a waiter of a polling recipe asks. [default: the recipe's own]
     #[arg(long, value_parser = parse_duration)]
     pub interval: Option<Duration>,
-    /// Let a client take a lock again that it already holds.
+    /// Let a client take a lock again that it already holds; every other time it does.
     #[arg(long)]
     pub reentrant: bool,
 }
@@ -316,6 +316,12 @@ pub struct RunArgs {
     /// Each client acquires so many times and the run ends when all have; --time is then the limit.
     #[arg(long, value_name = "N")]
     pub each: Option<u32>,
+    /// Of a hundred acquires, so many are for reading (zk-read-write, or a client of your own).
+    #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=100))]
+    pub reads: u32,
+    /// Of a hundred acquires, so many do not wait for a taken lock.
+    #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=100))]
+    pub tries: u32,
     /// The length of every fault window. [default: drawn, longer than the lease]
     #[arg(long, value_parser = parse_duration)]
     pub window: Option<Duration>,

@@ -8,7 +8,7 @@ use harness_workloads::{Backend, Holder, RecipeOptions, default_recipe, find_rec
 
 use super::args::{OnOff, RecipeArgs, RunArgs, Runtime};
 use crate::cluster::server_of;
-use crate::config::{Clients, Config, NO_FAULT, ProxyChoice, RuntimeKind};
+use crate::config::{Clients, Config, Mix, NO_FAULT, ProxyChoice, RuntimeKind};
 use crate::limits::{MAX_CLIENTS, MAX_LEASE, MAX_LOCKS, MAX_TIME, MIN_LEASE};
 
 impl RecipeArgs {
@@ -72,6 +72,10 @@ impl RunArgs {
                 Duration::from_secs(10)
             }),
             each: self.each,
+            mix: Mix {
+                reads: self.reads,
+                tries: self.tries,
+            },
             window: self.window,
             seed,
             results: self.results.clone(),
@@ -98,7 +102,10 @@ impl RunArgs {
 
     /// What cannot be, said before anything is started.
     fn reject(&self, config: &Config) -> Result<(), String> {
-        let mut rules = sizes(config).into_iter().chain(self.combinations(config));
+        let mut rules = sizes(config)
+            .into_iter()
+            .chain(self.combinations(config))
+            .chain(self.proxies(config));
         match rules.find(|(broken, _)| *broken) {
             Some((_, sentence)) => Err(sentence),
             None => Ok(()),
@@ -138,6 +145,19 @@ impl RunArgs {
                 self.until.is_some() && self.repeat < 2,
                 "--until goes with --repeat N".into(),
             ),
+            (
+                config.mix.reads > 0 && matches!(&config.who, Clients::Recipe(options) if !options.recipe.modes),
+                "--reads is for locks that readers share: --recipe zk-read-write, or a --client of your own".into(),
+            ),
+            (
+                config.mix.tries > 0 && (config.model() == "read-write" || config.is_reentrant()),
+                "--tries needs a plain lock: no model decides `busy` answers of locks that are shared or reentrant"
+                    .into(),
+            ),
+            (
+                config.is_reentrant() && config.mix.reads > 0,
+                "--reentrant and --reads do not go together: no model decides both".into(),
+            ),
             (argument_of_none, "--fault none takes no argument".into()),
             (
                 local && config.image.is_some(),
@@ -147,6 +167,13 @@ impl RunArgs {
                 docker && config.port_base.is_some(),
                 "--port-base is for local servers: containers have addresses of their own".into(),
             ),
+            (!room, format!("--port-base leaves no room for {ports} ports")),
+        ]
+    }
+
+    /// Options of the proxy that do not go together, or that this build cannot keep.
+    fn proxies(&self, config: &Config) -> Vec<(bool, String)> {
+        vec![
             (
                 self.proxy_image.is_some() && !matches!(config.proxy, ProxyChoice::Toxiproxy { .. }),
                 "--proxy-image is for a container: it goes with --proxy toxiproxy".into(),
@@ -163,7 +190,6 @@ impl RunArgs {
                 matches!(config.proxy, ProxyChoice::Toxiproxy { .. }) && !cfg!(feature = "docker"),
                 "this harness was built without docker, so it cannot start a Toxiproxy\nhint: --proxy toxiproxy=HOST:PORT".into(),
             ),
-            (!room, format!("--port-base leaves no room for {ports} ports")),
         ]
     }
 
@@ -183,6 +209,9 @@ impl RunArgs {
             ("locks", config.locks, 1),
             ("herd-limit", config.herd_limit, 1),
             ("requests-limit", config.requests_limit.unwrap_or(u32::MAX), u32::MAX),
+            ("reads", config.mix.reads, 0),
+            ("tries", config.mix.tries, 0),
+            ("each", config.each.unwrap_or(0), 0),
         ];
         for (name, value, default) in given {
             if value != default {
@@ -201,9 +230,6 @@ impl RunArgs {
             if let Some(value) = value.filter(|value| *value != default) {
                 option(name, in_words(value));
             }
-        }
-        if let Some(each) = config.each {
-            option("each", each.to_string());
         }
         if let Some(nodes) = self.nodes {
             option("nodes", nodes.to_string());
@@ -342,6 +368,8 @@ mod tests {
             "harness run --backend zk --proxy toxiproxy --proxy-image toxi:1",
             "harness run --backend zk --proxy toxiproxy=localhost:8474",
             "harness run --backend zk --proxy-api 127.0.0.1:8474",
+            "harness run --backend zk --recipe zk-read-write --reads 80",
+            "harness run --backend redis --tries 30",
             "harness run --backend etcd --clients 20 --locks 4 --hold 2s --each 1 --time 90s --herd-limit 3 --nodes 5",
             "harness run --backend zk --fault drop-reply=create:2:waiter:refuse=2s,delay-request=delete:1s --requests-limit 20",
         ];
@@ -368,6 +396,12 @@ mod tests {
             ("--backend zk --port-base 65530", "--port-base"),
             ("--backend zk --each 1 --fault partition", "--each"),
             ("--backend zk --until fail", "--repeat"),
+            ("--backend zk --reads 50", "zk-read-write"),
+            ("--backend zk --tries 50 --reentrant", "--tries"),
+            (
+                "--backend zk --recipe zk-read-write --reads 50 --reentrant",
+                "--reentrant",
+            ),
             ("--backend zk --proxy-image x", "--proxy toxiproxy"),
             (
                 "--backend zk --proxy toxiproxy=h:1 --proxy-api 127.0.0.1:8474",

@@ -132,7 +132,7 @@ pub fn header(setting: &Setting<'_>) -> Header {
         format: FORMAT.to_owned(),
         version: VERSION,
         run: setting.run.to_owned(),
-        model: "mutex".to_owned(),
+        model: config.model().to_owned(),
         locks: config.lock_names(),
         lease_ms: Some(config.lease.as_millis() as u64),
         recipe: Some(config.recipe_name().to_owned()),

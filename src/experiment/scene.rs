@@ -173,6 +173,8 @@ impl Scene<'_> {
             wait: config.wait,
             patience: config.lease * 2 + Duration::from_secs(5),
             each: config.each,
+            mix: config.mix,
+            nested: config.is_reentrant(),
         });
         let mut seeds = ChaCha8Rng::seed_from_u64(config.seed);
         let mut drivers = JoinSet::new();

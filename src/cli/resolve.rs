@@ -106,7 +106,10 @@ impl RunArgs {
 
     /// What cannot be, said before anything is started.
     fn reject(&self, config: &Config) -> Result<(), String> {
-        let mut rules = sizes(config).into_iter().chain(self.combinations(config));
+        let mut rules = sizes(config)
+            .into_iter()
+            .chain(self.combinations(config))
+            .chain(self.proxies(config));
         match rules.find(|(broken, _)| *broken) {
             Some((_, sentence)) => Err(sentence),
             None => Ok(()),
@@ -155,7 +158,8 @@ impl RunArgs {
             ),
             (
                 config.mix.tries > 0 && (config.model() == "read-write" || config.is_reentrant()),
-                "--tries needs a plain lock: no model decides `busy` answers of locks that are shared or reentrant".into(),
+                "--tries needs a plain lock: no model decides `busy` answers of locks that are shared or reentrant"
+                    .into(),
             ),
             (
                 config.is_reentrant() && config.mix.reads > 0,
@@ -170,6 +174,13 @@ impl RunArgs {
                 docker && config.port_base.is_some(),
                 "--port-base is for local servers: containers have addresses of their own".into(),
             ),
+            (!room, format!("--port-base leaves no room for {ports} ports")),
+        ]
+    }
+
+    /// Options of the proxy that do not go together, or that this build cannot keep.
+    fn proxies(&self, config: &Config) -> Vec<(bool, String)> {
+        vec![
             (
                 self.proxy_image.is_some() && !matches!(config.proxy, ProxyChoice::Toxiproxy { .. }),
                 "--proxy-image is for a container: it goes with --proxy toxiproxy".into(),
@@ -186,7 +197,6 @@ impl RunArgs {
                 matches!(config.proxy, ProxyChoice::Toxiproxy { .. }) && !cfg!(feature = "docker"),
                 "this harness was built without docker, so it cannot start a Toxiproxy\nhint: --proxy toxiproxy=HOST:PORT".into(),
             ),
-            (!room, format!("--port-base leaves no room for {ports} ports")),
         ]
     }
 
@@ -205,8 +215,10 @@ impl RunArgs {
             ("per-process", config.per_process, 1),
             ("locks", config.locks, 1),
             ("herd-limit", config.herd_limit, 1),
+            ("requests-limit", config.requests_limit.unwrap_or(u32::MAX), u32::MAX),
             ("reads", config.mix.reads, 0),
             ("tries", config.mix.tries, 0),
+            ("each", config.each.unwrap_or(0), 0),
         ];
         for (name, value, default) in given {
             if value != default {
@@ -225,12 +237,6 @@ impl RunArgs {
             if let Some(value) = value.filter(|value| *value != default) {
                 option(name, in_words(value));
             }
-        }
-        if let Some(each) = config.each {
-            option("each", each.to_string());
-        }
-        if let Some(limit) = config.requests_limit {
-            option("requests-limit", limit.to_string());
         }
         if let Some(nodes) = self.nodes {
             option("nodes", nodes.to_string());

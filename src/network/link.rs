@@ -23,7 +23,6 @@ use super::behaviour::{Behaviour, Cut};
 use super::far::Far;
 use super::lane::{Broken, Direction, Lane, Shared};
 use super::meter::{Meter, Side};
-use super::rule::Rule;
 use super::stats::{Stats, count};
 use super::toxic::Toxic;
 use super::wire::{Ear, Wire};
@@ -73,7 +72,6 @@ pub struct Link {
     state: watch::Sender<State>,
     layers: Mutex<BTreeMap<Layer, Behaviour>>,
     stats: Arc<Stats>,
-    /// The messages that pass, where there is a tap.
     wire: Option<Arc<Wire>>,
     door: Mutex<Door>,
     on: Handle,
@@ -272,18 +270,8 @@ impl Link {
         self.wire.as_deref()
     }
 
-    /// Puts a rule on; on a link without a tap it never strikes.
-    pub(super) fn arm(&self, layer: Layer, rule: &Arc<Rule>) {
-        if let Some(wire) = &self.wire {
-            wire.arm(layer, Arc::clone(rule));
-        }
-    }
-
-    /// Takes a rule away; what it held back goes on.
-    pub(super) fn disarm(&self, layer: Layer) {
-        if let Some(wire) = &self.wire {
-            wire.disarm(layer);
-        }
+    /// Lets every connection look again at what it obeys.
+    pub(super) fn look_again(&self) {
         self.state.send_modify(|_| {});
     }
 

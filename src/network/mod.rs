@@ -164,7 +164,9 @@ impl Armed {
     pub fn put(links: Vec<Arc<Link>>, layer: Layer, rule: Rule) -> Self {
         let rule = Arc::new(rule);
         for link in &links {
-            link.arm(layer, &rule);
+            if let Some(wire) = link.wire() {
+                wire.arm(layer, Arc::clone(&rule));
+            }
         }
         Self { links, layer, rule }
     }
@@ -178,7 +180,11 @@ impl Drop for Armed {
     fn drop(&mut self) {
         self.rule.lift();
         for link in &self.links {
-            link.disarm(self.layer);
+            if let Some(wire) = link.wire() {
+                wire.disarm(self.layer);
+            }
+            // what the rule held back goes on
+            link.look_again();
         }
     }
 }

@@ -1,12 +1,16 @@
 //! What harness costs, each figure beside its limit or a peer, measured in one run: `make bench`.
 //!
-//! The proxy is measured beside a direct connection and beside a plain relay (tokio's own `copy_bidirectional`); rounds
-//! alternate, so that a noisy machine disturbs all three alike.
+//! The proxy is measured beside a direct connection, beside a plain relay (tokio's own `copy_bidirectional`) and, where there
+//! is one, beside a Toxiproxy; rounds alternate, so that a noisy machine disturbs them all alike.
 
+use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use harness::network::Proxy;
+use harness::faults::Protocol;
+use harness::network::api::Api;
+use harness::network::{Armed, Behaviour, Exchange, Fate, Hold, Link, Meant, Proxy, Rule, Whose, Wire};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -14,6 +18,13 @@ const ROUNDS: usize = 20;
 const PINGS: usize = 2_000;
 /// Added to the median round trip of a PING.
 const PROXY_LIMIT_US: f64 = 20.0;
+/// What a tap adds to that.
+const TAP_LIMIT_US: f64 = 5.0;
+/// Connections that ask at once, and what each asks.
+const CONNECTIONS: usize = 64;
+const PINGS_EACH: usize = 300;
+/// From the first to the last link of a partition.
+const PARTITION_LIMIT_MS: f64 = 5.0;
 /// Acquire–release pairs a second, 20 clients on one Redis.
 const PAIRS_LIMIT: f64 = 2_000.0;
 /// From the end of an experiment to its verdict, for 20,000 operations.
@@ -24,8 +35,10 @@ fn main() {
     if std::env::args().any(|word| word == "--list" || word == "--test") {
         return;
     }
-    println!("{:<46} {:>12} {:>12}  ", "what", "measured", "limit");
+    println!("{:<60} {:>12} {:>12}  ", "what", "measured", "limit");
     proxy();
+    tap();
+    partition();
     throughput();
     for (runtime, limit) in [("local", 10.0), ("docker", 20.0)] {
         first_acquire(runtime, limit);
@@ -84,59 +97,256 @@ impl Drop for Redis {
     }
 }
 
+/// The ways to one Redis that are measured beside each other; the first is what the others are measured against.
+struct Ways {
+    named: Vec<(&'static str, SocketAddr)>,
+    toxiproxy: Option<Toxiproxy>,
+    _redis: Redis,
+    _link: Arc<Link>,
+    _api: Api,
+    _proxy: Proxy,
+}
+
+impl Ways {
+    fn open() -> Self {
+        let redis = Redis::start();
+        let address = SocketAddr::from(([127, 0, 0, 1], redis.port));
+        let anywhere = SocketAddr::from(([127, 0, 0, 1], 0));
+        let proxy = Proxy::start().expect("a proxy");
+        let link = proxy.link("c0->n1".into(), address, 1).expect("a link");
+        let api = Api::serve(&proxy, Vec::new(), anywhere, 1, Box::new(|_| {})).expect("an API");
+        let mut named = vec![
+            ("direct", address),
+            ("plain relay", plain_relay(address)),
+            ("built-in proxy", link.listen()),
+            (
+                "built-in proxy, latency toxic of 0 ms",
+                made(api.address(), address, true),
+            ),
+        ];
+        let toxiproxy = Toxiproxy::start();
+        if let Some(toxiproxy) = &toxiproxy {
+            named.push(("Toxiproxy", made(toxiproxy.api, address, false)));
+            named.push(("Toxiproxy, latency toxic of 0 ms", made(toxiproxy.api, address, true)));
+        }
+        Self {
+            named,
+            toxiproxy,
+            _redis: redis,
+            _link: link,
+            _api: api,
+            _proxy: proxy,
+        }
+    }
+}
+
 fn proxy() {
+    let ways = Ways::open();
+    let count = ways.named.len();
+    let (mut medians, mut tails, mut rates) = (vec![vec![]; count], vec![vec![]; count], vec![vec![]; count]);
+    runtime().block_on(async {
+        for round in 0..ROUNDS {
+            for (way, (_, target)) in ways.named.iter().enumerate() {
+                let (p50, p99) = pings(*target).await;
+                medians[way].push(p50);
+                tails[way].push(p99);
+                if round % 4 == 0 {
+                    rates[way].push(many_pings(*target).await);
+                }
+            }
+        }
+    });
+    let medians: Vec<f64> = medians.into_iter().map(median).collect();
+    let tails: Vec<f64> = tails.into_iter().map(median).collect();
+    row("PING, direct: median round trip", medians[0], "µs", None);
+    for (way, (name, _)) in ways.named.iter().enumerate().skip(1) {
+        let limit = (*name == "built-in proxy").then_some((PROXY_LIMIT_US, true));
+        let (median, tail) = (medians[way] - medians[0], tails[way] - tails[0]);
+        row(&format!("PING, {name}: added to the median"), median, "µs", limit);
+        row(&format!("PING, {name}: added to the p99"), tail, "µs", None);
+    }
+    for (rate, (name, _)) in rates.into_iter().zip(&ways.named) {
+        row(
+            &format!("{CONNECTIONS} connections, {name}: PINGs"),
+            median(rate),
+            "/s",
+            None,
+        );
+    }
+    if ways.toxiproxy.is_none() {
+        println!("{:<60} {:>12}", "Toxiproxy (toxiproxy-server in the PATH)", "not here");
+    }
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_all().build().expect("a runtime")
+}
+
+/// A Toxiproxy of this machine.
+struct Toxiproxy {
+    child: Child,
+    api: SocketAddr,
+}
+
+impl Toxiproxy {
+    fn start() -> Option<Self> {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+        let api = free.expect("a free port");
+        let child = Command::new("toxiproxy-server")
+            .args(["-host", "127.0.0.1", "-port", &api.port().to_string()])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .ok()?;
+        while std::net::TcpStream::connect(api).is_err() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Some(Self { child, api })
+    }
+}
+
+impl Drop for Toxiproxy {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A proxy that is made through Toxiproxy's API, with a toxic that does nothing if that is wanted.
+fn made(api: SocketAddr, upstream: SocketAddr, poisoned: bool) -> SocketAddr {
+    let name = if poisoned { "poisoned" } else { "plain" };
+    let body = format!(r#"{{"name":"{name}","listen":"127.0.0.1:0","upstream":"{upstream}"}}"#);
+    let made = post(api, "/proxies", &body);
+    for stream in ["upstream", "downstream"].iter().filter(|_| poisoned) {
+        let toxic = format!(r#"{{"type":"latency","stream":"{stream}","attributes":{{"latency":0}}}}"#);
+        post(api, &format!("/proxies/{name}/toxics"), &toxic);
+    }
+    let listen = made["listen"].as_str().and_then(|listen| listen.parse().ok());
+    listen.expect("it listens")
+}
+
+fn post(api: SocketAddr, path: &str, body: &str) -> serde_json::Value {
+    use std::io::{Read, Write};
+    let mut stream = std::net::TcpStream::connect(api).expect("the API answers");
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(format!("{head}{body}").as_bytes()).expect("sent");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("answered");
+    let (_, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
+    serde_json::from_str(body).expect("JSON")
+}
+
+/// How long it takes until the last of all links of 100 clients and 5 servers stands still, each with a connection.
+fn partition() {
+    let took = runtime().block_on(async {
+        let proxy = Proxy::start().expect("a proxy");
+        let (mut links, mut streams) = (Vec::new(), Vec::new());
+        for server in 0..5 {
+            let address = echo().await;
+            for client in 0..100 {
+                let link = proxy.link(format!("c{client}->n{server}"), address, 1).expect("a link");
+                let mut stream = TcpStream::connect(link.listen()).await.expect("the link takes it");
+                stream.write_all(b"x").await.expect("sent");
+                stream.read_exact(&mut [0]).await.expect("echoed");
+                links.push(link);
+                streams.push(stream);
+            }
+        }
+        let mut took = Vec::new();
+        for layer in 0..20 {
+            let links = links.clone();
+            let put = Instant::now();
+            let hold = Hold::put(links, layer, Behaviour::STALL, false);
+            took.push(put.elapsed().as_secs_f64() * 1e3);
+            held(&hold, &mut streams).await;
+            drop(hold);
+            for stream in &mut streams {
+                stream.read_exact(&mut [0]).await.expect("healed");
+            }
+        }
+        took
+    });
+    let what = "partition of 100 clients and 5 servers: first to last link";
+    row(what, median(took), "ms", Some((PARTITION_LIMIT_MS, true)));
+}
+
+async fn echo() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let address = listener.local_addr().expect("bound");
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let (mut from, mut to) = stream.split();
+                let _ = tokio::io::copy(&mut from, &mut to).await;
+            });
+        }
+    });
+    address
+}
+
+/// Sees that every connection is held.
+async fn held(hold: &Hold, streams: &mut [TcpStream]) {
+    for stream in &mut *streams {
+        stream.write_all(b"y").await.expect("sent");
+    }
+    while hold.counts().held_bytes < streams.len() as u64 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(hold.counts().bytes, 0, "nothing passes a partition");
+}
+
+/// A link with a tap beside one without, and a rule on the former that never strikes.
+fn tap() {
     let redis = Redis::start();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .expect("a runtime");
     let address = std::net::SocketAddr::from(([127, 0, 0, 1], redis.port));
-    let built_in = Proxy::start().expect("a proxy");
-    let link = built_in.link("c0->n1".into(), address, 1).expect("a link");
-    let relay = plain_relay(address);
+    let proxy = Proxy::start().expect("a proxy");
+    let (notices, _heard) = tokio::sync::mpsc::channel(1);
+    let exchange = Exchange::new(Protocol::Resp, 1, notices);
+    let tapped = |name: &str| {
+        let wire = Wire::new(&exchange, 0, name.into());
+        proxy.tapped(name.into(), address, 1, wire).expect("a link")
+    };
+    let (plain, listening, ruled) = (
+        proxy.link("c0->n1".into(), address, 1),
+        tapped("c0->n2"),
+        tapped("c0->n3"),
+    );
+    let plain = plain.expect("a link");
+    let _armed = Armed::put(
+        vec![ruled.clone()],
+        1,
+        Rule::new(Meant {
+            message: Protocol::Resp.spoken("SET").expect("a command"),
+            occurrence: 1,
+            whose: Whose::Anyone,
+            fate: Fate::DropReply,
+            refuse: None,
+        }),
+    );
     let mut medians = [Vec::new(), Vec::new(), Vec::new()];
-    let mut tails = [Vec::new(), Vec::new(), Vec::new()];
     runtime.block_on(async {
         for _ in 0..ROUNDS {
-            for (way, target) in [address, relay, link.listen()].into_iter().enumerate() {
-                let (p50, p99) = pings(target).await;
-                medians[way].push(p50);
-                tails[way].push(p99);
+            for (way, link) in [&plain, &listening, &ruled].into_iter().enumerate() {
+                medians[way].push(pings(link.listen()).await.0);
             }
         }
     });
-    let [direct, plain, ours] = medians.map(median);
-    let [direct_tail, plain_tail, our_tail] = tails.map(median);
-    row("PING, direct: median round trip", direct, "µs", None);
-    row("PING, plain relay: added to the median", plain - direct, "µs", None);
-    row(
-        "PING, built-in proxy: added to the median",
-        ours - direct,
-        "µs",
-        Some((PROXY_LIMIT_US, true)),
-    );
-    row(
-        "PING, built-in proxy beside the plain relay",
-        (ours - direct) / (plain - direct),
-        "×",
-        None,
-    );
-    row(
-        "PING, plain relay: added to the p99",
-        plain_tail - direct_tail,
-        "µs",
-        None,
-    );
-    row(
-        "PING, built-in proxy: added to the p99",
-        our_tail - direct_tail,
-        "µs",
-        None,
-    );
+    let [without, with, struck] = medians.map(median);
+    let limit = Some((TAP_LIMIT_US, true));
+    row("PING, a tap: added to the proxy's median", with - without, "µs", limit);
+    row("PING, a tap and a rule: added to that", struck - without, "µs", limit);
 }
 
 /// The least that a relay can do, on a thread of its own as the proxy is.
-fn plain_relay(upstream: std::net::SocketAddr) -> std::net::SocketAddr {
+fn plain_relay(upstream: SocketAddr) -> SocketAddr {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     listener.set_nonblocking(true).expect("a socket option");
     let address = listener.local_addr().expect("bound");
@@ -160,7 +370,7 @@ fn plain_relay(upstream: std::net::SocketAddr) -> std::net::SocketAddr {
 }
 
 /// The median and the 99th percentile of many round trips, in microseconds.
-async fn pings(target: std::net::SocketAddr) -> (f64, f64) {
+async fn pings(target: SocketAddr) -> (f64, f64) {
     let mut stream = TcpStream::connect(target).await.expect("the target is up");
     stream.set_nodelay(true).expect("a socket option");
     let mut answer = [0; 7];
@@ -173,6 +383,24 @@ async fn pings(target: std::net::SocketAddr) -> (f64, f64) {
     }
     took.sort_by(f64::total_cmp);
     (took[PINGS / 2], took[PINGS * 99 / 100])
+}
+
+/// Round trips a second of many connections at once.
+async fn many_pings(target: SocketAddr) -> f64 {
+    let started = Instant::now();
+    let mut asking = tokio::task::JoinSet::new();
+    for _ in 0..CONNECTIONS {
+        asking.spawn(async move {
+            let mut stream = TcpStream::connect(target).await.expect("the target is up");
+            stream.set_nodelay(true).expect("a socket option");
+            for _ in 0..PINGS_EACH {
+                stream.write_all(b"PING\r\n").await.expect("sent");
+                stream.read_exact(&mut [0; 7]).await.expect("answered");
+            }
+        });
+    }
+    asking.join_all().await;
+    (CONNECTIONS * PINGS_EACH) as f64 / started.elapsed().as_secs_f64()
 }
 
 fn median(mut values: Vec<f64>) -> f64 {

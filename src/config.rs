@@ -1,5 +1,6 @@
 //! What a run needs to know, complete and checked. What was typed is `cli::args`; everything below sees only this.
 
+use core::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -18,6 +19,34 @@ pub enum RuntimeKind {
     Local,
 }
 
+/// What `--proxy` takes.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum ProxyChoice {
+    /// In process.
+    #[default]
+    BuiltIn,
+    /// A container of its own, from this image where one was named.
+    Toxiproxy { image: Option<String> },
+    /// One that runs already, at `HOST:PORT`.
+    ToxiproxyAt(String),
+}
+
+impl ProxyChoice {
+    /// As it is typed.
+    pub fn text(&self) -> String {
+        match self {
+            Self::BuiltIn => "builtin".to_owned(),
+            Self::Toxiproxy { .. } => "toxiproxy".to_owned(),
+            Self::ToxiproxyAt(at) => format!("toxiproxy={at}"),
+        }
+    }
+
+    /// Whether faults on links go through a Toxiproxy.
+    pub fn is_toxiproxy(&self) -> bool {
+        *self != Self::BuiltIn
+    }
+}
+
 /// A fault as it was asked for: `partition=holder`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FaultRequest {
@@ -34,6 +63,15 @@ pub enum Clients {
     Foreign(String),
 }
 
+/// What clients ask for, in shares of a hundred.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Mix {
+    /// Acquires that are for reading.
+    pub reads: u32,
+    /// Acquires that do not wait.
+    pub tries: u32,
+}
+
 #[derive(Debug, Clone)]
 pub struct Config {
     pub backend: Backend,
@@ -43,6 +81,9 @@ pub struct Config {
     pub image: Option<String>,
     pub nodes: u32,
     pub port_base: Option<u16>,
+    pub proxy: ProxyChoice,
+    /// Where the built-in proxy serves Toxiproxy's API, if it does.
+    pub proxy_api: Option<SocketAddr>,
     /// Empty: fair weather, by choice.
     pub faults: Vec<FaultRequest>,
     pub clients: u32,
@@ -57,6 +98,7 @@ pub struct Config {
     pub wait: Duration,
     /// Each client acquires so many times, and the run ends when all have; `time` is then the limit.
     pub each: Option<u32>,
+    pub mix: Mix,
     /// The length of fault windows, in place of a drawn one.
     pub window: Option<Duration>,
     pub seed: u64,
@@ -64,6 +106,8 @@ pub struct Config {
     pub results: PathBuf,
     /// Waiters that one release may wake.
     pub herd_limit: u32,
+    /// Requests that a hand-over may cost where waiters poll; `None` is no limit.
+    pub requests_limit: Option<u32>,
     /// Within this time after the last heal a free lock must be acquired.
     pub progress_bound: Duration,
 }
@@ -78,6 +122,8 @@ impl Config {
             image: None,
             nodes: 3,
             port_base: None,
+            proxy: ProxyChoice::BuiltIn,
+            proxy_api: None,
             faults: Vec::new(),
             clients: 5,
             per_process: 1,
@@ -87,11 +133,30 @@ impl Config {
             time: Duration::from_secs(60),
             wait: Duration::from_secs(10),
             each: None,
+            mix: Mix::default(),
             window: None,
             seed: 1,
             results: PathBuf::from("results"),
             herd_limit: 1,
+            requests_limit: None,
             progress_bound: Duration::from_secs(10),
+        }
+    }
+
+    /// Whether a client may take again what it holds.
+    pub fn is_reentrant(&self) -> bool {
+        matches!(&self.who, Clients::Recipe(options) if options.reentrant)
+    }
+
+    /// The model that the lock must follow, by the name that checkers know.
+    pub fn model(&self) -> &'static str {
+        let modes = matches!(&self.who, Clients::Recipe(options) if options.recipe.modes);
+        match self.mix {
+            _ if self.is_reentrant() => "reentrant",
+            Mix { reads: 1.., .. } => "read-write",
+            _ if modes => "read-write",
+            Mix { tries: 1.., .. } => "try-lock",
+            Mix { .. } => "mutex",
         }
     }
 

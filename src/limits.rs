@@ -10,6 +10,8 @@ pub const RECORDER_BUFFER: usize = 64 << 20;
 pub const RECORDER_FLUSH: Duration = Duration::from_millis(20);
 /// Bytes that one direction of one connection may hold back before the sender feels it as a full window.
 pub const LINK_BUFFER: usize = 1 << 20;
+/// Notifications that taps read and that wait to be recorded; more than these are said to be lost.
+pub const NOTICES: usize = 65_536;
 /// Bytes read from a socket at once.
 pub const CHUNK: usize = 16 << 10;
 /// Time for the proxy to reach a server. On loopback and bridges a connect is answered at once or never.
@@ -52,6 +54,16 @@ pub const MIN_LEASE: Duration = Duration::from_millis(500);
 pub const MAX_LEASE: Duration = Duration::from_secs(600);
 /// Longer runs are made of several.
 pub const MAX_TIME: Duration = Duration::from_secs(24 * 3600);
+/// Time for one call of a Toxiproxy's API; it gives up on its own handlers after 25 s.
+pub const REMOTE_CALL: Duration = Duration::from_secs(5);
+/// Time for a Toxiproxy to do all that an order says: some hundred calls of about a millisecond.
+pub const REMOTE: Duration = Duration::from_secs(20);
+/// Time for what was made on a Toxiproxy to be deleted again at the end.
+pub const REMOTE_GOODBYE: Duration = Duration::from_secs(3);
+/// Longest body of a request to the API of the built-in proxy: thousands of proxies, and not a memory full.
+pub const API_BODY: usize = 4 << 20;
+/// Time for a request to the API to arrive.
+pub const API_REQUEST: Duration = Duration::from_secs(15);
 /// Time for a row of a suite to end beyond its own: servers start and stop, a long history is checked.
 pub const ROW_OVERTIME: Duration = Duration::from_secs(240);
 /// Lines of a row's log that the suite repeats when it has nothing better to say.

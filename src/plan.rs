@@ -10,7 +10,7 @@ use rand_chacha::ChaCha8Rng;
 use serde::{Serialize, Serializer};
 
 use crate::config::{Config, FaultRequest};
-use crate::faults::{Means, Shape, Strike, Target, fault_named};
+use crate::faults::{Means, Protocol, Shape, Strike, Target, fault_named};
 
 /// How long each phase lasts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -153,6 +153,7 @@ fn windows(config: &Config, phases: &Phases, rng: &mut ChaCha8Rng) -> Result<Vec
         clients: config.clients,
         servers: config.nodes,
         lease: config.lease,
+        protocol: Protocol::of(config.backend.name()).expect("every backend speaks a protocol that is known"),
     };
     let mut windows = Vec::new();
     let mut start = Duration::ZERO;
@@ -162,14 +163,15 @@ fn windows(config: &Config, phases: &Phases, rng: &mut ChaCha8Rng) -> Result<Vec
             break;
         }
         for request in &config.faults {
-            windows.push(window(
-                request,
-                slot,
-                windows.len() as u32 + 1,
-                (start, length),
-                &shape,
-                rng,
-            )?);
+            let number = windows.len() as u32 + 1;
+            let mut window = window(request, slot, number, (start, length), &shape, rng)?;
+            if config.proxy.is_toxiproxy() {
+                window.strike = window
+                    .strike
+                    .through_toxiproxy(window.fault)
+                    .map_err(PlanError::Argument)?;
+            }
+            windows.push(window);
         }
         start += length + draw_gap(config, rng);
     }
@@ -227,6 +229,7 @@ fn window(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::ProxyChoice;
     use proptest::prelude::*;
 
     fn config(seed: u64, seconds: u64, lease_ms: u64, faults: &[&str]) -> Config {
@@ -286,6 +289,42 @@ mod tests {
             panic!("8s must be too short")
         };
         assert!(plan(&Config { time: needed, ..short }).is_ok());
+    }
+
+    #[test]
+    fn both_proxies_have_the_same_plan_and_a_toxiproxy_says_its_toxics() {
+        for seed in 0..20 {
+            let ours = config(seed, 60, 2000, &["partition", "latency", "pause-holder"]);
+            let toxiproxy = Config {
+                proxy: ProxyChoice::ToxiproxyAt("localhost:8474".into()),
+                ..ours.clone()
+            };
+            let (ours, theirs) = (plan(&ours).unwrap(), plan(&toxiproxy).unwrap());
+            for (one, other) in ours.windows.iter().zip(&theirs.windows) {
+                assert_eq!(
+                    (one.start, one.length, one.fault),
+                    (other.start, other.length, other.fault)
+                );
+                assert_eq!(one.strike.target, other.strike.target);
+                assert_eq!(one.strike.means, other.strike.means);
+                assert_eq!(one.fault == "pause-holder", one.strike.title == other.strike.title);
+            }
+        }
+    }
+
+    #[test]
+    fn a_fault_that_a_toxiproxy_cannot_do_is_refused_with_the_reason() {
+        let mut slow = config(1, 60, 2000, &["slow"]);
+        slow.faults[0].argument = Some("500".into());
+        assert!(plan(&slow).is_ok());
+        slow.proxy = ProxyChoice::Toxiproxy { image: None };
+        let Err(PlanError::Argument(why)) = plan(&slow) else {
+            panic!("it has no toxic for that")
+        };
+        assert!(
+            why.contains("slow") && why.contains("whole kB") && why.contains("--proxy builtin"),
+            "{why}"
+        );
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use harness::network::{Behaviour, Cut, Flow, Hold, Link, Proxy};
+use harness::network::{Behaviour, Cut, Flow, Hold, Link, Proxy, Slice};
 use proptest::prelude::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -321,7 +321,7 @@ async fn stream_through(chunks: Vec<usize>, weather: Vec<Weather>) {
                     ..Flow::default()
                 }),
                 Weather::Slice => Behaviour::both(Flow {
-                    slice: Some(4096),
+                    slice: Some(Slice::of(4096)),
                     ..Flow::default()
                 }),
             };

@@ -86,6 +86,15 @@ impl Grants {
             .is_some_and(|places| places.len() == 1)
     }
 
+    /// All grants of the hold's owner on its lock, in order.
+    pub(crate) fn of_owner(&self, hold: &Hold) -> impl Iterator<Item = &Grant> {
+        let places = self
+            .by_owner
+            .get(&(hold.lock, hold.owner))
+            .filter(|_| hold.owner != NONE);
+        places.into_iter().flatten().map(|place| &self.all[*place as usize])
+    }
+
     /// Grants of a lock, in order.
     pub(crate) fn of_lock(&self, lock: usize) -> impl DoubleEndedIterator<Item = &Grant> {
         self.by_lock

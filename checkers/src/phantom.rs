@@ -75,10 +75,17 @@ fn phantom(context: &Context<'_>, hold: &Hold) -> Option<Violation> {
         return None;
     }
     let from = history.ns(hold.from);
-    if let Some(grant) = context.grants.of_hold(history, hold) {
+    // A name that comes again proves nothing about which of its grants this was; unless the store gives a token with each,
+    // this answer came without one, and all of that name's grants had ended before it was asked for.
+    let sure = |grant: &Grant| grant.token.is_some() && hold.has_token || context.grants.is_single(hold);
+    let without_its_token = history.header.promises.tokens && !hold.has_token;
+    let meant = |grant: &&Grant| {
+        let mut all = context.grants.of_owner(hold);
+        sure(grant) || !without_its_token || all.any(|grant| !ended_before_the_call(context, grant, hold))
+    };
+    if let Some(grant) = context.grants.of_hold(history, hold).filter(meant) {
         let revoked = grant.revoked_ns(history)?;
-        // A name that comes again proves nothing about which of its grants this was.
-        let sure = grant.token.is_some() && hold.has_token || context.grants.is_single(hold);
+        let sure = sure(grant);
         let long_gone = revoked + limits::OBSERVER_LAG_NS < from;
         return (sure && long_gone && !grant.is_out_of_sight(history)).then(|| taken_back(context, hold, grant));
     }
@@ -94,6 +101,14 @@ fn phantom(context: &Context<'_>, hold: &Hold) -> Option<Violation> {
     let long = history.ns(hold.to) - from > limits::OBSERVER_LAG_NS;
     let live = long && observed_around(context, &mut others, from);
     (covering.is_some() || live).then(|| unknown(context, hold, covering))
+}
+
+/// Whether a grant was over when a hold was asked for. Lines of the observer come late and never early, so it was.
+fn ended_before_the_call(context: &Context<'_>, grant: &Grant, hold: &Hold) -> bool {
+    let history = context.history;
+    let seen_to_end = grant.revoked_ns(history).filter(|_| !grant.is_out_of_sight(history));
+    let called = history.events[hold.call as usize].time;
+    seen_to_end.is_some_and(|revoked| revoked + limits::OBSERVER_LAG_NS < called)
 }
 
 /// Whether the observer's lines say what this hold could be joined by.

@@ -1,5 +1,6 @@
 //! What was typed, and nothing else. `resolve` turns it into what is needed.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use harness_checkers::Model;
 use harness_workloads::{Backend, Holder};
 
-use crate::config::{FaultRequest, NO_FAULT};
+use crate::config::{FaultRequest, NO_FAULT, ProxyChoice};
 use crate::faults::{FAULTS, parse_duration};
 use crate::report::FORMATS;
 use crate::suite::Shard;
@@ -62,6 +63,15 @@ pub enum Command {
         clean: bool,
         #[arg(long)]
         json: bool,
+    },
+    /// The built-in proxy alone, told what to do through Toxiproxy's HTTP API.
+    Proxy {
+        /// Where the API is served.
+        #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8474")]
+        listen: SocketAddr,
+        /// The seed of jitter and toxicity, in hexadecimal. [default: 0]
+        #[arg(long, value_parser = parse_seed, default_value = "0")]
+        seed: u64,
     },
     /// Completions for a shell, on stdout.
     Completions { shell: clap_complete::Shell },
@@ -237,7 +247,7 @@ pub struct RecipeArgs {
     /// How often a waiter of a polling recipe asks. [default: the recipe's own]
     #[arg(long, value_parser = parse_duration)]
     pub interval: Option<Duration>,
-    /// Let a client take a lock again that it already holds.
+    /// Let a client take a lock again that it already holds; every other time it does.
     #[arg(long)]
     pub reentrant: bool,
 }
@@ -267,6 +277,15 @@ pub struct RunArgs {
     /// The server image, in place of the official one (docker).
     #[arg(long)]
     pub image: Option<String>,
+    /// What stands between clients and servers: `builtin`, `toxiproxy` (starts its container) or `toxiproxy=HOST:PORT`.
+    #[arg(long, value_name = "PROXY", default_value = "builtin", value_parser = parse_proxy)]
+    pub proxy: ProxyChoice,
+    /// The image of Toxiproxy, in place of the official one.
+    #[arg(long, value_name = "IMAGE")]
+    pub proxy_image: Option<String>,
+    /// Serve Toxiproxy's HTTP API here, such as 127.0.0.1:8474, so that its clients can watch and poke the run.
+    #[arg(long, value_name = "ADDRESS")]
+    pub proxy_api: Option<SocketAddr>,
     /// Servers. [default: 3; redis 1]
     #[arg(long)]
     pub nodes: Option<u32>,
@@ -297,15 +316,24 @@ pub struct RunArgs {
     /// Each client acquires so many times and the run ends when all have; --time is then the limit.
     #[arg(long, value_name = "N")]
     pub each: Option<u32>,
+    /// Of a hundred acquires, so many are for reading (zk-read-write, or a client of your own).
+    #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=100))]
+    pub reads: u32,
+    /// Of a hundred acquires, so many do not wait for a taken lock.
+    #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=100))]
+    pub tries: u32,
     /// The length of every fault window. [default: drawn, longer than the lease]
     #[arg(long, value_parser = parse_duration)]
     pub window: Option<Duration>,
     /// The seed of the plan, in hexadecimal. [default: a new one]
     #[arg(long, value_parser = parse_seed)]
     pub seed: Option<u64>,
-    /// Waiters that one release may wake.
+    /// Waiters that one release may wake; of each process, where several clients share one.
     #[arg(long, default_value_t = 1)]
     pub herd_limit: u32,
+    /// Requests that one hand-over may cost where waiters poll. [default: shown, and not judged]
+    #[arg(long, value_name = "N")]
+    pub requests_limit: Option<u32>,
     /// Time after the last heal within which a free lock must be acquired.
     #[arg(long, default_value = "10s", value_parser = parse_duration)]
     pub progress_bound: Duration,
@@ -378,6 +406,17 @@ fn parse_fault(text: &str) -> Result<FaultRequest, String> {
         name: name.to_owned(),
         argument,
     })
+}
+
+fn parse_proxy(text: &str) -> Result<ProxyChoice, String> {
+    match text.split_once('=') {
+        None if text == "builtin" => Ok(ProxyChoice::BuiltIn),
+        None if text == "toxiproxy" => Ok(ProxyChoice::Toxiproxy { image: None }),
+        Some(("toxiproxy", at)) if at.contains(':') => Ok(ProxyChoice::ToxiproxyAt(at.to_owned())),
+        _ => Err(format!(
+            "`{text}` is not a proxy; there are builtin, toxiproxy and toxiproxy=HOST:PORT"
+        )),
+    }
 }
 
 fn parse_keep(text: &str) -> Result<u32, String> {

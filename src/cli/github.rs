@@ -37,9 +37,14 @@ impl Github {
         for line in github::annotations(diagnosis) {
             eprintln!("{line}");
         }
+        self.summarise(&markdown::render(diagnosis));
+    }
+
+    /// Adds to the job's summary.
+    pub fn summarise(&self, text: &str) {
         let Some(path) = &self.summary else { return };
         let added = OpenOptions::new().append(true).create(true).open(path);
-        let added = added.and_then(|mut file| writeln!(file, "{}", markdown::render(diagnosis)));
+        let added = added.and_then(|mut file| writeln!(file, "{text}"));
         if let Err(error) = added {
             complain(
                 Exit::Environment,

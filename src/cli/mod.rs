@@ -13,6 +13,7 @@ pub mod layers;
 mod list;
 mod options;
 mod pages;
+mod proxy;
 mod report;
 mod resolve;
 mod rows;
@@ -76,6 +77,7 @@ fn dispatch(cli: Cli) -> Exit {
         Command::List(args) => list::list(&args),
         Command::Explain { property } => explain::explain(&property),
         Command::Doctor { clean, json } => doctor::doctor(clean, json),
+        Command::Proxy { listen, seed } => proxy::proxy(listen, seed),
         Command::Client(args) => client::client(&args),
     }
 }

@@ -8,7 +8,7 @@ use harness_workloads::{Backend, Holder, RecipeOptions, default_recipe, find_rec
 
 use super::args::{OnOff, RecipeArgs, RunArgs, Runtime};
 use crate::cluster::server_of;
-use crate::config::{Clients, Config, NO_FAULT, RuntimeKind};
+use crate::config::{Clients, Config, Mix, NO_FAULT, ProxyChoice, RuntimeKind};
 use crate::limits::{MAX_CLIENTS, MAX_LEASE, MAX_LOCKS, MAX_TIME, MIN_LEASE};
 
 impl RecipeArgs {
@@ -47,6 +47,13 @@ impl RunArgs {
             image: self.image.clone(),
             nodes: self.nodes.unwrap_or_else(|| server.nodes()),
             port_base: self.port_base,
+            proxy: match &self.proxy {
+                ProxyChoice::Toxiproxy { .. } => ProxyChoice::Toxiproxy {
+                    image: self.proxy_image.clone(),
+                },
+                other => other.clone(),
+            },
+            proxy_api: self.proxy_api,
             faults: self
                 .fault
                 .iter()
@@ -65,10 +72,15 @@ impl RunArgs {
                 Duration::from_secs(10)
             }),
             each: self.each,
+            mix: Mix {
+                reads: self.reads,
+                tries: self.tries,
+            },
             window: self.window,
             seed,
             results: self.results.clone(),
             herd_limit: self.herd_limit,
+            requests_limit: self.requests_limit,
             progress_bound: self.progress_bound,
         };
         self.reject(&config)?;
@@ -130,6 +142,18 @@ impl RunArgs {
                 self.until.is_some() && self.repeat < 2,
                 "--until goes with --repeat N".into(),
             ),
+            (
+                config.mix.reads > 0 && matches!(&config.who, Clients::Recipe(options) if !options.recipe.modes),
+                "--reads is for locks that readers share: --recipe zk-read-write, or a --client of your own".into(),
+            ),
+            (
+                config.mix.tries > 0 && (config.model() == "read-write" || config.is_reentrant()),
+                "--tries needs a plain lock: no model decides `busy` answers of locks that are shared or reentrant".into(),
+            ),
+            (
+                config.is_reentrant() && config.mix.reads > 0,
+                "--reentrant and --reads do not go together: no model decides both".into(),
+            ),
             (argument_of_none, "--fault none takes no argument".into()),
             (
                 local && config.image.is_some(),
@@ -138,6 +162,22 @@ impl RunArgs {
             (
                 docker && config.port_base.is_some(),
                 "--port-base is for local servers: containers have addresses of their own".into(),
+            ),
+            (
+                self.proxy_image.is_some() && !matches!(config.proxy, ProxyChoice::Toxiproxy { .. }),
+                "--proxy-image is for a container: it goes with --proxy toxiproxy".into(),
+            ),
+            (
+                self.proxy_api.is_some() && config.proxy.is_toxiproxy(),
+                "--proxy-api serves the API of the built-in proxy; a Toxiproxy serves its own".into(),
+            ),
+            (
+                config.proxy.is_toxiproxy() && !cfg!(feature = "toxiproxy"),
+                "this harness was built without toxiproxy\nhint: --proxy builtin, or build with --features toxiproxy".into(),
+            ),
+            (
+                matches!(config.proxy, ProxyChoice::Toxiproxy { .. }) && !cfg!(feature = "docker"),
+                "this harness was built without docker, so it cannot start a Toxiproxy\nhint: --proxy toxiproxy=HOST:PORT".into(),
             ),
             (!room, format!("--port-base leaves no room for {ports} ports")),
         ]
@@ -158,6 +198,8 @@ impl RunArgs {
             ("per-process", config.per_process, 1),
             ("locks", config.locks, 1),
             ("herd-limit", config.herd_limit, 1),
+            ("reads", config.mix.reads, 0),
+            ("tries", config.mix.tries, 0),
         ];
         for (name, value, default) in given {
             if value != default {
@@ -180,6 +222,9 @@ impl RunArgs {
         if let Some(each) = config.each {
             option("each", each.to_string());
         }
+        if let Some(limit) = config.requests_limit {
+            option("requests-limit", limit.to_string());
+        }
         if let Some(nodes) = self.nodes {
             option("nodes", nodes.to_string());
         }
@@ -199,6 +244,7 @@ impl RunArgs {
         if let Some(base) = config.port_base {
             option("port-base", base.to_string());
         }
+        self.again_proxy(config, &mut option);
         if self.results != Path::new("results") {
             option("results", self.results.display().to_string());
         }
@@ -211,6 +257,18 @@ impl RunArgs {
             words.push("--no-config".into());
         }
         words
+    }
+
+    fn again_proxy(&self, config: &Config, option: &mut impl FnMut(&str, String)) {
+        if config.proxy.is_toxiproxy() {
+            option("proxy", config.proxy.text());
+        }
+        if let Some(image) = &self.proxy_image {
+            option("proxy-image", image.clone());
+        }
+        if let Some(address) = config.proxy_api {
+            option("proxy-api", address.to_string());
+        }
     }
 
     fn again_recipe(&self, option: &mut impl FnMut(&str, String)) {
@@ -301,7 +359,13 @@ mod tests {
             "harness run --backend zk",
             "harness run --backend zk --recipe zk-polling --holder naive --guid off --interval 20ms --reentrant",
             "harness run --backend redis --runtime local --port-base 21000 --results r --window 3s --fault reset=300ms,slow",
+            "harness run --backend zk --proxy toxiproxy --proxy-image toxi:1",
+            "harness run --backend zk --proxy toxiproxy=localhost:8474",
+            "harness run --backend zk --proxy-api 127.0.0.1:8474",
+            "harness run --backend zk --recipe zk-read-write --reads 80",
+            "harness run --backend redis --tries 30",
             "harness run --backend etcd --clients 20 --locks 4 --hold 2s --each 1 --time 90s --herd-limit 3 --nodes 5",
+            "harness run --backend zk --fault drop-reply=create:2:waiter:refuse=2s,delay-request=delete:1s --requests-limit 20",
         ];
         for line in lines {
             let args = typed(line);
@@ -326,6 +390,17 @@ mod tests {
             ("--backend zk --port-base 65530", "--port-base"),
             ("--backend zk --each 1 --fault partition", "--each"),
             ("--backend zk --until fail", "--repeat"),
+            ("--backend zk --reads 50", "zk-read-write"),
+            ("--backend zk --tries 50 --reentrant", "--tries"),
+            (
+                "--backend zk --recipe zk-read-write --reads 50 --reentrant",
+                "--reentrant",
+            ),
+            ("--backend zk --proxy-image x", "--proxy toxiproxy"),
+            (
+                "--backend zk --proxy toxiproxy=h:1 --proxy-api 127.0.0.1:8474",
+                "--proxy-api",
+            ),
         ];
         for (words, named) in refused {
             let sentence = typed(&format!("harness run {words}")).config(1).unwrap_err();

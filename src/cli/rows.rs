@@ -16,7 +16,6 @@ use tokio::time::timeout;
 
 use super::check::exit_of;
 use super::interrupt::interrupted;
-use super::suite::RUNS;
 use crate::exit::Exit;
 use crate::limits::{ROW_OVERTIME, SUITE_LOG_TAIL};
 use crate::process;
@@ -25,12 +24,34 @@ use crate::report::terminal::Look;
 use crate::suite::Row;
 use crate::suite::judge::{Judged, Judgement, judge, judge_canary};
 use crate::suite::record::{Attempt, Record, RowRecord};
-use crate::suite::render::{Place, progress};
+use crate::suite::render::{self, progress};
+
+/// Where rows keep their runs, in the folder of the suite.
+const RUNS: &str = "runs";
 
 /// A row and the time it was given.
 pub struct Job {
     pub row: Row,
     pub time: Duration,
+}
+
+/// Where one row keeps what it leaves: a results folder of its own, so that rows that run side by side never meet in it.
+struct Place<'a> {
+    suite: &'a Path,
+    /// From the suite's folder: `runs/007`.
+    runs: String,
+    log: PathBuf,
+}
+
+impl<'a> Place<'a> {
+    fn of(suite: &'a Path, index: usize, attempt: u32) -> Self {
+        let number = format!("{:03}", index + 1);
+        Self {
+            suite,
+            log: suite.join("logs").join(format!("{number}-{}.log", attempt + 1)),
+            runs: format!("{RUNS}/{number}"),
+        }
+    }
 }
 
 /// A suite that can be run.
@@ -69,7 +90,7 @@ pub async fn run<E>(
         let all: Duration = times.iter().sum();
         let pace = started.elapsed().as_secs_f64() / planned.as_secs_f64();
         let left_ms = (all - planned).mul_f64(pace).as_millis() as u64;
-        let place = Place {
+        let place = render::Place {
             done: count,
             of: times.len(),
             left_ms,
@@ -113,8 +134,7 @@ async fn work(
 async fn row(job: &Job, index: usize, folder: &Path, stop: &watch::Receiver<bool>) -> RowRecord {
     let mut record = RowRecord::of(&job.row);
     for number in 0..=job.row.retries {
-        let log = folder.join("logs").join(format!("{:03}-{}.log", index + 1, number + 1));
-        record.add(attempt(job, folder, &log, stop.clone()).await);
+        record.add(attempt(job, &Place::of(folder, index, number), stop.clone()).await);
         if !record.judged.proves_nothing() || *stop.borrow() {
             break;
         }
@@ -123,9 +143,9 @@ async fn row(job: &Job, index: usize, folder: &Path, stop: &watch::Receiver<bool
 }
 
 /// One run of a row.
-async fn attempt(job: &Job, folder: &Path, log: &Path, stop: watch::Receiver<bool>) -> Attempt {
+async fn attempt(job: &Job, place: &Place<'_>, stop: watch::Receiver<bool>) -> Attempt {
     let started = Instant::now();
-    let ran = ran(job, folder, log, stop).await;
+    let ran = ran(job, place, stop).await;
     let took_ms = started.elapsed().as_millis() as u64;
     let (code, printed) = match ran {
         Ok(ran) => ran,
@@ -139,19 +159,19 @@ async fn attempt(job: &Job, folder: &Path, log: &Path, stop: watch::Receiver<boo
     }
     let Judgement { judged, mut why } = judgement;
     if why.is_empty() && judged != Judged::AsExpected {
-        why.extend(last_words(log));
+        why.extend(last_words(&place.log));
     }
     Attempt {
         judged,
         why,
         exit: code.and_then(|code| u8::try_from(code).ok()),
         took_ms,
-        ..told(diagnosis)
+        ..told(diagnosis, place)
     }
 }
 
 /// What an attempt takes over from the diagnosis.
-fn told(diagnosis: Option<Diagnosis>) -> Attempt {
+fn told(diagnosis: Option<Diagnosis>, place: &Place<'_>) -> Attempt {
     let nothing = failed(Judged::NotRun, String::new(), 0);
     let Some(diagnosis) = diagnosis else { return nothing };
     let findings = diagnosis.findings.iter();
@@ -160,7 +180,7 @@ fn told(diagnosis: Option<Diagnosis>) -> Attempt {
         outcome: Some(diagnosis.outcome),
         verdicts: findings.map(|finding| (finding.property, finding.verdict)).collect(),
         bite: diagnosis.bite.evidence,
-        run: diagnosis.run.as_ref().map(|run| format!("{RUNS}/{}", run.run)),
+        run: diagnosis.run.as_ref().map(|run| format!("{}/{}", place.runs, run.run)),
         again: diagnosis.run.map(|run| run.again).unwrap_or_default(),
         ..nothing
     }
@@ -191,13 +211,8 @@ fn last_words(log: &Path) -> Vec<String> {
 }
 
 /// Runs `harness run` with a row's words to its end. Answers its exit code and what it printed on stdout.
-async fn ran(
-    job: &Job,
-    folder: &Path,
-    log: &Path,
-    mut stop: watch::Receiver<bool>,
-) -> Result<(Option<i32>, Vec<u8>), String> {
-    let mut child = process::spawn(command(job, folder, log)?)
+async fn ran(job: &Job, place: &Place<'_>, mut stop: watch::Receiver<bool>) -> Result<(Option<i32>, Vec<u8>), String> {
+    let mut child = process::spawn(command(job, place)?)
         .await
         .map_err(|error| format!("harness could not be started: {error}"))?;
     let mut stdout = child.stdout.take().expect("its output is a pipe");
@@ -232,14 +247,18 @@ async fn over_time(child: &mut Child, limit: Duration) -> String {
     format!("it had not ended after {}s, and was killed", limit.as_secs())
 }
 
-fn command(job: &Job, folder: &Path, log: &Path) -> Result<Command, String> {
+fn command(job: &Job, place: &Place<'_>) -> Result<Command, String> {
+    let log = &place.log;
     let failed = |error: std::io::Error| format!("could not write {}: {error}", log.display());
     log.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(failed)?;
     let own = std::env::current_exe().map_err(|error| format!("where harness is could not be found: {error}"))?;
     let mut command = Command::new(own);
     // a suite is the same on every machine, whatever files lie about there
     command.args(["run", "--json", "--quiet", "--no-config", "--color=never", "--keep=all"]);
-    command.arg("--results").arg(folder.join(RUNS)).args(job.row.words());
+    command
+        .arg("--results")
+        .arg(place.suite.join(&place.runs))
+        .args(job.row.words());
     // the suite speaks to the CI system, its rows do not
     command.env_remove("GITHUB_ACTIONS").env_remove("GITHUB_STEP_SUMMARY");
     command

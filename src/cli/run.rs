@@ -279,7 +279,7 @@ fn exit_of_error(error: &ExperimentError) -> Exit {
         | ExperimentError::Clients(_)
         | ExperimentError::Control { .. }
         | ExperimentError::Write { .. }
-        | ExperimentError::Link(_) => Exit::Environment,
+        | ExperimentError::Proxy(_) => Exit::Environment,
     }
 }
 

@@ -2,13 +2,14 @@
 //! in one table with one exit code; and joins the records of several machines.
 
 use std::fs;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Parser;
 
 use super::args::{Cli, ColorWhen, Command, SuiteArgs};
+use super::github::Github;
 use super::options::run_options;
 use super::rows::{self, Job, Ready};
 use super::stdout::{print, print_json};
@@ -23,10 +24,8 @@ use crate::tables;
 
 /// The file that says what became of a suite; a folder with it is a suite's.
 const RECORD: &str = "suite.json";
-/// Where the runs of a suite's rows are kept, in its folder.
-pub const RUNS: &str = "runs";
 /// Options of `harness run` that are the suite's to decide.
-const NOT_A_ROWS: [&str; 10] = [
+const NOT_A_ROWS: [&str; 11] = [
     "results",
     "json",
     "quiet",
@@ -37,6 +36,7 @@ const NOT_A_ROWS: [&str; 10] = [
     "config",
     "no-config",
     "show-config",
+    "keep",
 ];
 /// Folders below a folder that is joined, at most: an artifact in an artifact, not a whole disk.
 const MERGE_DEPTH: usize = 4;
@@ -229,11 +229,8 @@ fn tell(args: &SuiteArgs, record: &Record, folder: &Path, color: ColorWhen) -> R
         let path = folder.join(name);
         fs::write(&path, text).map_err(|error| environment(format!("could not write {}: {error}", path.display())))?;
     }
-    if let Some(path) = std::env::var_os("GITHUB_STEP_SUMMARY") {
-        let appended = fs::OpenOptions::new().append(true).create(true).open(&path);
-        if let Err(error) = appended.and_then(|mut file| file.write_all(summary.as_bytes())) {
-            eprintln!("warning: could not append to {}: {error}", path.display());
-        }
+    if let Some(github) = Github::noticed() {
+        github.summarise(&summary);
     }
     if args.json {
         print_json(record);

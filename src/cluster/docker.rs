@@ -216,7 +216,7 @@ impl Containers {
 }
 
 /// A run's name as the engine takes it in names of its own.
-fn plain(run: &str) -> String {
+pub fn plain(run: &str) -> String {
     let letter = |letter: char| match letter {
         'a'..='z' | 'A'..='Z' | '0'..='9' | '-' => letter,
         _ => '-',

@@ -13,11 +13,15 @@ mod ready;
 mod redis;
 mod runtime;
 mod server;
+#[cfg(feature = "docker")]
+mod sidecar;
 mod zk;
 
 pub use hand::{Act, Done, Hand};
 pub use runtime::{Choice, Chosen, choose, image_present};
 pub use server::{SERVERS, Server, Serving, server_of};
+#[cfg(feature = "docker")]
+pub use sidecar::Sidecar;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -10,12 +10,14 @@ mod holders;
 mod hosted;
 mod observer;
 mod outset;
+mod proxied;
 mod pulse;
 mod recorder;
 mod register;
 mod scene;
 mod schedule;
 mod stage;
+mod taps;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -27,12 +29,12 @@ use tokio::time::Instant;
 use crate::cluster::{Choice, Cluster, ClusterError, Spec, server_of};
 use crate::config::Config;
 use crate::event::{Event, Progress};
-use crate::faults::{Field, Links};
-use crate::network::Proxy;
+use crate::faults::Field;
 use crate::plan::Plan;
 use crate::wall_clock::{Clocks, WallClock};
 use crew::{Crew, Muster};
 use outset::WallClocks;
+use proxied::Proxied;
 use scene::Scene;
 use stage::Stage;
 
@@ -49,8 +51,8 @@ pub enum ExperimentError {
     Write { path: PathBuf, why: String },
     #[error("it was stopped")]
     Stopped,
-    #[error("could not open a link for the proxy: {0}")]
-    Link(std::io::Error),
+    #[error("{0}")]
+    Proxy(String),
 }
 
 /// Where an experiment puts its files.
@@ -104,7 +106,7 @@ pub struct Ended {
 pub struct Teardown {
     crew: Option<Arc<Crew>>,
     cluster: Option<Cluster>,
-    proxy: Option<(Links, Proxy)>,
+    proxied: Option<Proxied>,
     clocks: Option<Clocks>,
 }
 
@@ -123,7 +125,10 @@ impl Teardown {
         if let Some(cluster) = self.cluster {
             cluster.stop().await;
         }
-        drop((self.proxy, self.clocks));
+        if let Some(proxied) = self.proxied {
+            proxied.close().await;
+        }
+        drop(self.clocks);
     }
 }
 
@@ -211,9 +216,11 @@ async fn with_cluster(
     ended: &mut Ended,
 ) -> Result<(), ExperimentError> {
     let config = setting.config;
-    let (proxy, links) = outset::links(config, cluster)?;
+    let (exchange, notices) = outset::exchange(config);
+    let opened = Proxied::open(setting, cluster, &exchange).await?;
+    let proxied = ended.teardown.proxied.insert(opened);
+    let links = proxied.links.clone();
     let opens = outset::opens(config, &links);
-    ended.teardown.proxy = Some((links.clone(), proxy));
     let path = setting.folder.history();
     let failed = |error: std::io::Error| ExperimentError::Write {
         path: path.clone(),
@@ -221,7 +228,8 @@ async fn with_cluster(
     };
     std::fs::create_dir_all(setting.folder.clients()).map_err(failed)?;
     let (recorder, closer) = recorder::start(&path, &outset::header(setting)).map_err(failed)?;
-    let stage = Arc::new(Stage::new(recorder, setting.progress.clone()));
+    let stage = Arc::new(Stage::new(recorder, setting.progress.clone(), exchange));
+    let api = proxied.serve_api(config, &stage)?;
     let muster = Muster {
         start: outset::start(config),
         per_process: config.per_process,
@@ -231,6 +239,7 @@ async fn with_cluster(
     };
     let crew = Arc::new(Crew::new(muster));
     ended.teardown.crew = Some(Arc::clone(&crew));
+    let _listening = taps::start(notices, config.lock_names(), &crew, Arc::clone(&stage));
     let field = Field {
         links,
         clients: crew.clone(),
@@ -243,6 +252,7 @@ async fn with_cluster(
         crew,
         field: Arc::new(field),
         census: cluster.census(),
+        api,
     };
     let outcome = scene.play(cluster.addresses(), &mut ended.interrupted).await;
     let written = closer.close().map_err(failed);

@@ -1,4 +1,4 @@
-//! What an experiment begins with, made from its configuration: links, what clients are told, how they are started, and
+//! What an experiment begins with, made from its configuration: what clients are told, how they are started, and
 //! the header of the history.
 
 use std::sync::Arc;
@@ -6,16 +6,16 @@ use std::sync::Arc;
 use harness_checkers::history::event::{Bounds, FORMAT, Header, Promises, VERSION, Wakes};
 use harness_workloads::Backend;
 use harness_workloads::protocol::Open;
-use rand::{RngExt, SeedableRng};
-use rand_chacha::ChaCha8Rng;
 use serde_json::Map;
+use tokio::sync::mpsc;
 
 use super::child::Start;
 use super::{ExperimentError, Setting};
-use crate::cluster::Cluster;
 use crate::config::{Clients, Config};
 use crate::faults::Links;
-use crate::network::Proxy;
+use crate::limits::NOTICES;
+use crate::network::tap::Protocol;
+use crate::network::{Exchange, Notice};
 use crate::wall_clock::{Clocks, WallClock};
 
 /// The wall clocks of a run whose plan steps some.
@@ -55,20 +55,11 @@ pub fn wall_clocks(setting: &Setting<'_>) -> Result<WallClocks, ExperimentError>
     })
 }
 
-pub fn links(config: &Config, cluster: &Cluster) -> Result<(Proxy, Links), ExperimentError> {
-    let proxy = Proxy::start().map_err(ExperimentError::Link)?;
-    let mut seeds = ChaCha8Rng::seed_from_u64(config.seed ^ 0x11_4b5);
-    let mut links = Links::new();
-    for client in 0..config.clients {
-        for (server, node) in cluster.nodes.iter().enumerate() {
-            let name = format!("c{client}->{}", node.name);
-            let link = proxy
-                .link(name, node.address, seeds.random())
-                .map_err(ExperimentError::Link)?;
-            links.insert((client, server as u32), link);
-        }
-    }
-    Ok((proxy, links))
+/// What the taps of all links share, and where they tell of notifications.
+pub fn exchange(config: &Config) -> (Arc<Exchange>, mpsc::Receiver<Notice>) {
+    let protocol = Protocol::of(config.backend.name()).expect("every backend speaks a protocol that is known");
+    let (sender, notices) = mpsc::channel(NOTICES);
+    (Exchange::new(protocol, config.clients, sender), notices)
 }
 
 /// What each client is told: its own links, beginning with another server each, so that the load spreads.
@@ -132,6 +123,7 @@ pub fn header(setting: &Setting<'_>) -> Header {
     };
     let bounds = Bounds {
         herd: Some(config.herd_limit),
+        requests: config.requests_limit,
         progress_ms: Some(config.progress_bound.as_millis() as u64),
         silent_ms: Some(config.lease.as_millis() as u64),
         passed_over: None,
@@ -140,10 +132,11 @@ pub fn header(setting: &Setting<'_>) -> Header {
         format: FORMAT.to_owned(),
         version: VERSION,
         run: setting.run.to_owned(),
-        model: "mutex".to_owned(),
+        model: config.model().to_owned(),
         locks: config.lock_names(),
         lease_ms: Some(config.lease.as_millis() as u64),
         recipe: Some(config.recipe_name().to_owned()),
+        per_process: Some(config.per_process).filter(|clients| *clients > 1),
         promises,
         bounds,
         extra: Map::new(),

@@ -14,11 +14,12 @@ use tokio::time::{Instant, sleep, timeout};
 use super::crew::Crew;
 use super::driver::{Driver, Work};
 use super::stage::Stage;
-use super::{ExperimentError, Setting, observer, pulse, schedule};
+use super::{ExperimentError, Setting, observer, pulse, schedule, taps};
 use crate::cluster::Census;
 use crate::event::Event;
 use crate::faults::Field;
 use crate::limits::CLIENT_OPEN;
+use crate::network::api::Api;
 
 /// How often the calm phase looks whether everybody had their turn.
 const LOOK: Duration = Duration::from_millis(50);
@@ -32,6 +33,8 @@ pub struct Scene<'a> {
     pub crew: Arc<Crew>,
     pub field: Arc<Field>,
     pub census: Census,
+    /// Toxiproxy's API, where it is served.
+    pub api: Option<Api>,
 }
 
 impl Scene<'_> {
@@ -86,7 +89,8 @@ impl Scene<'_> {
         if stopped {
             return Err(ExperimentError::Stopped);
         }
-        self.phase("end", json!({ "unfinished": unfinished }));
+        let wire = taps::summary(&self.field.links, &self.stage);
+        self.phase("end", json!({ "unfinished": unfinished, "wire": wire }));
         Ok(())
     }
 
@@ -128,6 +132,10 @@ impl Scene<'_> {
     /// Fair weather, until its time is over and everybody acquired, or until the bound for that. Returns those who did not.
     async fn calm(&self) -> Result<Vec<String>, ExperimentError> {
         let config = self.setting.config;
+        if let Some(api) = &self.api {
+            // whoever poked must not be taken for a lock that makes no progress
+            api.calm().await.map_err(ExperimentError::Proxy)?;
+        }
         self.phase("calm", json!({}));
         let before: Vec<u64> = self
             .crew
@@ -165,6 +173,8 @@ impl Scene<'_> {
             wait: config.wait,
             patience: config.lease * 2 + Duration::from_secs(5),
             each: config.each,
+            mix: config.mix,
+            nested: config.is_reentrant(),
         });
         let mut seeds = ChaCha8Rng::seed_from_u64(config.seed);
         let mut drivers = JoinSet::new();

@@ -4,7 +4,7 @@ use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
 use super::{Fault, Shape, Strike, everywhere};
-use crate::network::{Behaviour, Cut, Flow};
+use crate::network::{Behaviour, Cut, Flow, Slice};
 
 pub struct Flaky;
 
@@ -32,7 +32,7 @@ impl Fault for Flaky {
         };
         let slice = rng.random_range(8..64);
         let flow = Flow {
-            slice: Some(slice),
+            slice: Some(Slice::of(slice)),
             ..Flow::default()
         };
         let cut = Cut {

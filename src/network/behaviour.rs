@@ -1,7 +1,7 @@
 //! What a link does with bytes: pure descriptions, and how several faults on one link add up.
 //!
 //! A stream never loses or reorders bytes. What can be decided is when a chunk goes on (now, later, never until the
-//! heal) and whether the connection lives.
+//! heal) and whether the connection lives; a flow that throws bytes away takes the connection with it.
 
 use std::time::Duration;
 
@@ -15,8 +15,31 @@ pub struct Flow {
     pub jitter: Duration,
     /// Let at most this many bytes a second pass.
     pub bytes_per_second: Option<u32>,
-    /// Cut chunks into slices of at most this many bytes, each sent on its own.
-    pub slice: Option<u32>,
+    /// Cut chunks into slices of about this many bytes, each sent on its own.
+    pub slice: Option<Slice>,
+    /// Hold every chunk back until this is taken away; new connections and an end with nothing before it pass.
+    pub freeze: bool,
+    /// Hold the end of the stream back for so long.
+    pub end_delay: Duration,
+    /// Throw away what comes. The connection ends when this is taken away: what came next would not follow what arrived.
+    pub discard: bool,
+    /// End the connection when nothing came for so long.
+    pub close_after_silence: Option<Duration>,
+    /// Hold everything back, and reset the connection so long after this began.
+    pub reset_after: Option<Duration>,
+    /// End the connection when so many bytes have passed since this began.
+    pub limit: Option<u64>,
+}
+
+/// How chunks are cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Slice {
+    /// Bytes, at least 1.
+    pub size: u32,
+    /// The seed draws each slice's size from so many bytes less to so many more.
+    pub variation: u32,
+    /// Time between two slices.
+    pub gap: Duration,
 }
 
 /// When a connection is reset by the link itself.
@@ -37,26 +60,62 @@ pub struct Behaviour {
 }
 
 impl Flow {
-    pub const STALL: Self = Self {
-        stall: true,
+    /// Bytes go straight through.
+    pub const PASS: Self = Self {
+        stall: false,
         delay: Duration::ZERO,
         jitter: Duration::ZERO,
         bytes_per_second: None,
         slice: None,
+        freeze: false,
+        end_delay: Duration::ZERO,
+        discard: false,
+        close_after_silence: None,
+        reset_after: None,
+        limit: None,
+    };
+
+    pub const STALL: Self = Self {
+        stall: true,
+        ..Self::PASS
     };
 
     /// Whether bytes go straight through.
     pub fn is_pass(&self) -> bool {
-        *self == Self::default()
+        *self == Self::PASS
     }
 
-    fn join(self, other: Self) -> Self {
+    /// Whether bytes that pass come later, or in other pieces.
+    pub fn delays(&self) -> bool {
+        !self.delay.is_zero() || !self.jitter.is_zero() || self.bytes_per_second.is_some() || self.slice.is_some()
+    }
+
+    /// Both at once: see [`Behaviour::join`].
+    #[must_use]
+    pub fn join(self, other: Self) -> Self {
         Self {
             stall: self.stall || other.stall,
             delay: self.delay + other.delay,
             jitter: self.jitter + other.jitter,
             bytes_per_second: least(self.bytes_per_second, other.bytes_per_second),
             slice: least(self.slice, other.slice),
+            freeze: self.freeze || other.freeze,
+            end_delay: self.end_delay + other.end_delay,
+            discard: self.discard || other.discard,
+            close_after_silence: least(self.close_after_silence, other.close_after_silence),
+            reset_after: least(self.reset_after, other.reset_after),
+            limit: least(self.limit, other.limit),
+        }
+    }
+}
+
+impl Slice {
+    /// Slices of one size, far enough apart that the receiver reads them one by one.
+    pub const fn of(size: u32) -> Self {
+        Self {
+            size,
+            variation: 0,
+            gap: Duration::from_micros(500),
         }
     }
 }

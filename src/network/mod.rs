@@ -1,15 +1,37 @@
-//! The built-in proxy: one [`Link`] for each client and server, on a thread of its own.
+//! The network between clients and servers: one [`Link`] for each of both, through one of two proxies.
 //!
-//! What a link does is a [`Behaviour`], put on as a layer and lifted when the [`Hold`] on it is dropped. The control
-//! plane never waits for a data path: putting a layer on is a store that the connections notice.
+//! What a link does is a [`Behaviour`], put on as a layer and lifted when the [`Hold`] on it ends. The built-in proxy obeys
+//! in process, on a thread of its own; its control plane never waits for a data path: putting a layer on is a store that
+//! the connections notice. The other proxy is somebody else's, a [`Remote`]: a Toxiproxy that is told in toxics.
 
+pub mod api;
 mod behaviour;
+mod far;
+mod hold;
 mod lane;
 mod link;
+mod meter;
+mod role;
+mod rule;
 mod stats;
+pub mod tap;
+mod toxic;
+#[cfg(feature = "toxiproxy")]
+mod toxiproxy;
+mod translate;
+mod wire;
 
-pub use behaviour::{Behaviour, Cut, Flow};
+pub use behaviour::{Behaviour, Cut, Flow, Slice};
+pub use far::{Remote, Reply};
+pub use hold::Hold;
 pub use link::{Layer, Link};
+pub use role::{Role, Roles};
+pub use rule::{Fate, Meant, Rule, Struck, Whose};
+pub use toxic::{Kind, Stream, Toxic};
+#[cfg(feature = "toxiproxy")]
+pub use toxiproxy::Toxiproxy;
+pub use translate::{in_words, toxics_for};
+pub use wire::{Exchange, Notice, Traffic, Wire};
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -17,8 +39,6 @@ use std::sync::Arc;
 
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
-
-use crate::evidence::Counts;
 
 /// The thread that carries bytes. Dropping it ends every connection.
 #[derive(Debug)]
@@ -45,7 +65,51 @@ impl Proxy {
 
     /// Opens a link to `upstream`; see [`Link::open`].
     pub fn link(&self, name: String, upstream: SocketAddr, seed: u64) -> io::Result<Arc<Link>> {
-        Link::open(name, Ipv4Addr::LOCALHOST, upstream, seed, &self.on).map(Arc::new)
+        let anywhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        Link::open(name, anywhere, upstream, seed, &self.on).map(Arc::new)
+    }
+
+    /// Opens links through a Toxiproxy, each between two meters; `run` goes into their names there.
+    #[cfg(feature = "toxiproxy")]
+    pub async fn links_through(
+        &self,
+        toxiproxy: &Arc<Toxiproxy>,
+        run: &str,
+        wanted: &[(String, SocketAddr)],
+    ) -> Result<Vec<Arc<Link>>, String> {
+        use far::Far;
+        use meter::Side;
+        let failed = |error: io::Error| format!("no meter beside {}: {error}", toxiproxy.name());
+        let meter = |name: &str, ways, side| Link::meter(name.to_owned(), ways, side, &self.on).map_err(failed);
+        let mut backs = Vec::new();
+        for (name, upstream) in wanted {
+            let listen = SocketAddr::new(toxiproxy.own(), 0);
+            backs.push(Arc::new(meter(name, (listen, *upstream), Side::Back)?));
+        }
+        // a name goes into paths of URLs
+        let there = |name: &str| format!("{run}-{}", name.replace("->", "-"));
+        let proxies = wanted
+            .iter()
+            .zip(&backs)
+            .map(|((name, _), back)| (there(name), back.listen()));
+        let listens = toxiproxy.open(proxies.collect()).await?;
+        let mut links = Vec::new();
+        for (((name, _), back), through) in wanted.iter().zip(backs).zip(listens) {
+            let here = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+            let far = Far {
+                remote: Arc::clone(toxiproxy) as Arc<dyn Remote>,
+                proxy: there(name),
+                back,
+            };
+            links.push(Arc::new(meter(name, (here, through), Side::Front)?.with_far(far)));
+        }
+        Ok(links)
+    }
+
+    /// Opens a link with a tap on every connection of it.
+    pub fn tapped(&self, name: String, upstream: SocketAddr, seed: u64, wire: Arc<Wire>) -> io::Result<Arc<Link>> {
+        let anywhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        Link::tapped(name, (anywhere, upstream), seed, wire, &self.on).map(Arc::new)
     }
 }
 
@@ -58,59 +122,34 @@ impl Drop for Proxy {
     }
 }
 
-/// A layer that lies on some links, and is lifted when this is dropped.
+/// A rule that lies on some links, and is lifted when this is dropped.
 #[derive(Debug)]
-pub struct Hold {
-    links: Vec<(Arc<Link>, Counts)>,
+pub struct Armed {
+    links: Vec<Arc<Link>>,
     layer: Layer,
-    reset_on_heal: bool,
+    rule: Arc<Rule>,
 }
 
-impl Hold {
-    /// Puts `behaviour` on every one of `links`. With `reset_on_heal`, lifting it resets the connections as well.
-    pub fn put(links: Vec<Arc<Link>>, layer: Layer, behaviour: Behaviour, reset_on_heal: bool) -> Self {
-        let links: Vec<_> = links
-            .into_iter()
-            .map(|link| (Arc::clone(&link), link.counts()))
-            .collect();
-        for (link, _) in &links {
-            link.put(layer, behaviour);
+impl Armed {
+    /// Puts `rule` on every one of `links`, which all have taps.
+    pub fn put(links: Vec<Arc<Link>>, layer: Layer, rule: Rule) -> Self {
+        let rule = Arc::new(rule);
+        for link in &links {
+            link.arm(layer, &rule);
         }
-        Self {
-            links,
-            layer,
-            reset_on_heal,
-        }
+        Self { links, layer, rule }
     }
 
-    /// What the links counted since the layer was put on.
-    pub fn counts(&self) -> Counts {
-        self.links.iter().fold(Counts::default(), |sum, (link, before)| {
-            sum.plus(link.counts().since(*before))
-        })
-    }
-
-    /// The names of the links it lies on.
-    pub fn names(&self) -> Vec<String> {
-        self.links.iter().map(|(link, _)| link.name().to_owned()).collect()
-    }
-
-    /// Resets the connections that run through these links now.
-    pub fn reset_connections(&self) {
-        for (link, _) in &self.links {
-            link.reset_connections();
-        }
+    pub fn rule(&self) -> &Rule {
+        &self.rule
     }
 }
 
-impl Drop for Hold {
+impl Drop for Armed {
     fn drop(&mut self) {
-        for (link, _) in &self.links {
-            if self.reset_on_heal {
-                link.lift_and_reset(self.layer);
-            } else {
-                link.lift(self.layer);
-            }
+        self.rule.lift();
+        for link in &self.links {
+            link.disarm(self.layer);
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use super::behaviour::Flow;
 use crate::evidence::Counts;
 
 /// Counters of one link, written by its connections and read by whoever opens and heals a fault.
@@ -14,6 +15,10 @@ pub struct Stats {
     pub held_connects: AtomicU64,
     pub refused: AtomicU64,
     pub resets: AtomicU64,
+    /// Of a meter: bytes that went into the proxy on its other side.
+    pub entered: AtomicU64,
+    /// Of a meter: those among them that came over connections which began in a partition.
+    pub unanswered: AtomicU64,
 }
 
 impl Stats {
@@ -30,7 +35,18 @@ impl Stats {
     }
 }
 
-/// Counts one more.
+impl Stats {
+    /// Counts bytes that came while `flow` was on.
+    pub fn obeyed(&self, flow: Flow, bytes: usize) {
+        if flow.stall || flow.freeze || flow.discard || flow.reset_after.is_some() {
+            count(&self.held_bytes, bytes as u64);
+        } else if flow.delays() {
+            count(&self.delayed_bytes, bytes as u64);
+        }
+    }
+}
+
+/// Counts some more.
 pub fn count(counter: &AtomicU64, by: u64) {
     counter.fetch_add(by, Relaxed);
 }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::bite::{Bite, bite, unbroken};
 use super::drawing::{Drawing, Scenery};
+use super::pokes::pokes;
 use crate::exit::Exit;
 use crate::store::{RunInfo, Status};
 
@@ -109,6 +110,7 @@ pub fn diagnose(history: &History, findings: Findings, known: Known) -> Diagnosi
         .notes
         .into_iter()
         .filter(|note| !note.starts_with("the history is partial"))
+        .chain(pokes(history))
         .collect();
     let violations = || findings.findings.iter().flat_map(|finding| &finding.violations);
     let scenery = Scenery::of(history, &bite.windows, violations());

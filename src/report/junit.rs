@@ -144,7 +144,7 @@ fn seconds(ns: u64) -> String {
 }
 
 /// Text as XML 1.0 takes it: escaped, and without the characters that it has no place for.
-fn xml(raw: &str) -> String {
+pub fn xml(raw: &str) -> String {
     let mut escaped = String::with_capacity(raw.len());
     for letter in raw.chars() {
         match letter {

@@ -112,7 +112,7 @@ pub fn judge(expect: &Expectation, exit: Option<Exit>, diagnosis: Option<&Diagno
     other_than_expected(expect, diagnosis)
 }
 
-/// The violations that nobody expected. What follows from an expected one is expected with it.
+/// The violations that nobody expected. What follows from an expected one, or from one that may be, is expected with it.
 fn unexpected(expect: &Expectation, diagnosis: &Diagnosis) -> Vec<String> {
     let is = |property: Property, expected: Expected| expect.verdicts.get(&property) == Some(&expected);
     let root_expected = |finding: &Finding| {
@@ -121,7 +121,7 @@ fn unexpected(expect: &Expectation, diagnosis: &Diagnosis) -> Vec<String> {
             let found = Property::ALL
                 .into_iter()
                 .find(|property| root.is_some_and(|root| root.starts_with(property.id())));
-            found.is_some_and(|root| is(root, Expected::Violated))
+            found.is_some_and(|root| is(root, Expected::Violated) || is(root, Expected::Any))
         };
         !finding.violations.is_empty() && roots.into_iter().all(expected_root)
     };
@@ -172,9 +172,14 @@ fn other_than_expected(expect: &Expectation, diagnosis: &Diagnosis) -> Judgement
     if diagnosis.outcome == Outcome::Unsure && expect.outcome != Outcome::Unsure {
         why.extend(diagnosis.unsure.iter().cloned());
         judged = Judged::Unsure;
-    } else if diagnosis.outcome != expect.outcome && judged == Judged::AsExpected {
-        let (wanted, got) = (expect.outcome.word(), diagnosis.outcome.word());
-        why.push(format!("it should be {wanted} and is {got}"));
+    } else if expect.outcome == Outcome::Unsure && diagnosis.outcome != Outcome::Unsure && judged == Judged::AsExpected
+    {
+        // between pass and fail there is nothing left to compare: every violation that is there was expected or may be
+        why.push(format!(
+            "it should be {} and is {}",
+            expect.outcome.word(),
+            diagnosis.outcome.word()
+        ));
         judged = Judged::Missing;
     }
     Judgement { judged, why }
@@ -349,6 +354,38 @@ mod tests {
         assert_eq!(judged(&tokens, Exit::Holds, &none), Judged::Missing);
         let any = expect(Outcome::Pass, &[(Property::Hl003, Expected::Any)]);
         assert_eq!(judged(&any, Exit::Holds, &none), Judged::AsExpected);
+    }
+
+    #[test]
+    fn what_may_be_violated_may_and_so_may_what_follows_from_it() {
+        let may = expect(Outcome::Pass, &[(Property::Hl001, Expected::Any)]);
+        let found = [("HL001", "violated", None), ("HL008", "violated", Some("HL001-1"))];
+        assert_eq!(
+            judged(&may, Exit::Violated, &diagnosis("FAIL", &found, None)),
+            Judged::AsExpected
+        );
+        assert_eq!(
+            judged(&may, Exit::Holds, &diagnosis("PASS", &[("HL001", "holds", None)], None)),
+            Judged::AsExpected
+        );
+        let another = [("HL001", "violated", None), ("HL007", "violated", None)];
+        assert_eq!(
+            judged(&may, Exit::Violated, &diagnosis("FAIL", &another, None)),
+            Judged::Unexpected
+        );
+    }
+
+    #[test]
+    fn a_row_that_should_prove_nothing_fails_when_it_proves_something() {
+        let unsure = expect(Outcome::Unsure, &[]);
+        assert_eq!(
+            judged(&unsure, Exit::Inconclusive, &diagnosis("UNSURE", &[], Some("0 of 1"))),
+            Judged::AsExpected
+        );
+        assert_eq!(
+            judged(&unsure, Exit::Holds, &diagnosis("PASS", &[], None)),
+            Judged::Missing
+        );
     }
 
     #[test]

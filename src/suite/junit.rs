@@ -6,12 +6,13 @@ use std::fmt::Write;
 
 use super::judge::Judged;
 use super::record::{Record, RowRecord};
+use crate::report::junit::xml;
 
 pub fn junit(record: &Record) -> String {
     let is_failure = |judged: Judged| matches!(judged, Judged::Unexpected | Judged::Missing | Judged::Silent);
     let failures = record.count(is_failure);
     let errors = record.count(|judged| !is_failure(judged) && judged != Judged::AsExpected);
-    let name = escape(&record.suite);
+    let name = xml(&record.suite);
     let counts = format!(
         "tests=\"{}\" failures=\"{failures}\" errors=\"{errors}\"",
         record.rows.len()
@@ -30,7 +31,7 @@ pub fn junit(record: &Record) -> String {
 }
 
 fn case(text: &mut String, suite: &str, row: &RowRecord, is_failure: bool) {
-    let (name, time) = (escape(&row.name), seconds(row.took_ms()));
+    let (name, time) = (xml(&row.name), seconds(row.took_ms()));
     let _ = write!(
         text,
         "    <testcase classname=\"{suite}\" name=\"{name}\" time=\"{time}\""
@@ -44,7 +45,7 @@ fn case(text: &mut String, suite: &str, row: &RowRecord, is_failure: bool) {
     let attachment = row
         .last()
         .and_then(|attempt| attempt.run.as_deref())
-        .map(|run| format!("[[ATTACHMENT|{run}]]"));
+        .map(|run| format!("[[ATTACHMENT|{run}/report.html]]"));
     if row.judged == Judged::AsExpected && row.attempts.len() < 2 {
         text.push_str("/>\n");
         return;
@@ -53,11 +54,11 @@ fn case(text: &mut String, suite: &str, row: &RowRecord, is_failure: bool) {
     if row.judged != Judged::AsExpected {
         let kind = if is_failure { "failure" } else { "error" };
         let word = row.judged.word();
-        let message = escape(why.last().copied().unwrap_or(word));
+        let message = xml(why.last().copied().unwrap_or(word));
         let _ = writeln!(
             text,
             "      <{kind} type=\"{word}\" message=\"{message}\">{}</{kind}>",
-            escape(&why.join("\n"))
+            xml(&why.join("\n"))
         );
     }
     let mut out: Vec<String> = attachment.into_iter().collect();
@@ -74,30 +75,12 @@ fn case(text: &mut String, suite: &str, row: &RowRecord, is_failure: bool) {
     let _ = writeln!(
         text,
         "      <system-out>{}</system-out>\n    </testcase>",
-        escape(&out.join("\n"))
+        xml(&out.join("\n"))
     );
 }
 
 fn seconds(ms: u64) -> String {
     format!("{:.3}", ms as f64 / 1000.0)
-}
-
-/// Text as XML 1.0 can carry it: control characters have no place in it at all.
-fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\n' => out.push_str("&#10;"),
-            '\t' => out.push(letter),
-            control if control.is_control() => out.push('\u{fffd}'),
-            letter => out.push(letter),
-        }
-    }
-    out
 }
 
 #[cfg(test)]
@@ -117,21 +100,21 @@ mod tests {
                 ("d", &[]),
             ],
         );
-        let xml = junit(&record);
-        assert!(xml.contains("tests=\"4\" failures=\"1\" errors=\"2\""), "{xml}");
-        assert!(xml.contains("name=\"a\" time=\"11.400\"/>"), "{xml}");
-        assert!(xml.contains("name=\"b &quot;&amp;\u{fffd}\""), "{xml}");
+        let text = junit(&record);
+        assert!(text.contains("tests=\"4\" failures=\"1\" errors=\"2\""), "{text}");
+        assert!(text.contains("name=\"a\" time=\"11.400\"/>"), "{text}");
+        assert!(text.contains("name=\"b &quot;&amp;\u{fffd}\""), "{text}");
         assert!(
             xml.contains("<failure type=\"VIOLATED\" message=\"a reason &lt;VIOLATED&gt;\">"),
-            "{xml}"
+            "{text}"
         );
-        assert_eq!(xml.matches("<error ").count(), 2, "{xml}");
+        assert_eq!(text.matches("<error ").count(), 2, "{text}");
     }
 
     #[test]
     fn a_case_that_needed_two_runs_says_so_also_where_it_passed() {
-        let xml = junit(&record(None, &[], &[("a", &[Judged::Unsure, Judged::AsExpected])]));
-        assert!(xml.contains("2 runs"), "{xml}");
-        assert!(xml.contains("failures=\"0\" errors=\"0\""), "{xml}");
+        let text = junit(&record(None, &[], &[("a", &[Judged::Unsure, Judged::AsExpected])]));
+        assert!(text.contains("2 runs"), "{text}");
+        assert!(text.contains("failures=\"0\" errors=\"0\""), "{text}");
     }
 }

@@ -79,7 +79,10 @@ pub fn table(record: &Record, folder: &str, look: Look) -> String {
     text
 }
 
-/// The same for a job summary.
+/// What a job summary may have: GitHub takes 64 KiB of one step, and none of it when it is more.
+const SUMMARY_BYTES: usize = 60 << 10;
+
+/// The same for a job summary. When there is too much to tell, the reasons of the last rows are left out, and counted.
 pub fn markdown(record: &Record) -> String {
     let mut text = format!("## {}\n\n{}\n\n", headline(record, Look { color: false }), sum(record));
     text.push_str("| | row | verdicts | runs | time |\n|---|---|---|---|---|\n");
@@ -95,13 +98,18 @@ pub fn markdown(record: &Record) -> String {
             row.took_ms() as f64 / 1000.0
         );
     }
+    let mut left_out = 0;
     for row in record.rows.iter().filter(|row| row.judged != Judged::AsExpected) {
-        let _ = write!(
-            text,
-            "\n**{}**\n\n```\n{}\n```\n",
-            row.name,
-            details(row, "").join("\n").replace("```", "'''")
-        );
+        let why = details(row, "").join("\n").replace("```", "'''");
+        let told = format!("\n**{}**\n\n```\n{why}\n```\n", row.name);
+        if text.len() + told.len() > SUMMARY_BYTES {
+            left_out += 1;
+        } else {
+            text.push_str(&told);
+        }
+    }
+    if left_out > 0 {
+        let _ = writeln!(text, "\nThe reasons of {left_out} more rows are in `suite.json`.");
     }
     text
 }
@@ -312,6 +320,18 @@ mod tests {
             LOOK,
         );
         assert!(last.contains("a reason") && !last.contains("left"), "{last}");
+    }
+
+    #[test]
+    fn a_summary_stays_in_its_bound_and_says_what_it_leaves_out() {
+        let mut mixed = mixed();
+        mixed.rows[1].attempts[0].why = vec!["a reason ".repeat(SUMMARY_BYTES / 9)];
+        let text = markdown(&mixed);
+        assert!(
+            text.len() <= SUMMARY_BYTES && text.contains("reasons of 1 more rows"),
+            "{}",
+            text.len()
+        );
     }
 
     #[test]

@@ -11,7 +11,10 @@ mod command;
 mod faults;
 mod foreign;
 mod locks;
+mod messages;
 mod processes;
+#[cfg(feature = "toxiproxy")]
+mod proxies;
 mod settings;
 mod suite;
 mod told;

@@ -20,7 +20,7 @@ fn suite(harness: &Harness, words: &[&str]) -> (i32, Value, String) {
 fn come_out_as_written(names: &[&str]) {
     let harness = Harness::new();
     let table = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/suites/truth-table.toml");
-    let mut words = vec![table.to_str().expect("a path of letters"), "--jobs", "2"];
+    let mut words = vec![table.to_str().expect("a path of letters")];
     words.extend(names.iter().flat_map(|name| ["--filter", name]));
     let (exit, record, stderr) = suite(&harness, &words);
     assert_eq!(exit, 0, "{stderr}");

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::entry::{Entry, Event, F, NEMESIS, SERVER};
-use super::event::{Header, Kind, Process, Promises};
+use super::event::{Header, Kind, Process};
 use super::names::NONE;
 use super::{History, Symbol};
 
@@ -26,6 +26,7 @@ pub struct Counts {
     pub woken: u64,
     pub lost: u64,
     pub died: u64,
+    pub notified: u64,
 }
 
 impl History {
@@ -83,6 +84,7 @@ impl History {
             cause: self.name(rare.cause),
             error: self.name(rare.error),
             name: line.map(|line| line.name.as_str()),
+            wire: self.wire_at(position as u32),
             raw: line.map(|line| line.raw.as_str()),
         }
     }
@@ -108,9 +110,13 @@ impl History {
         self.locks.iter().map(|name| self.names.get(*name))
     }
 
-    /// What the lock promised, as the header has it.
-    pub fn promises(&self) -> &Promises {
-        &self.header.promises
+    /// What the taps had counted at an event, where they did.
+    pub(crate) fn wire_at(&self, position: u32) -> Option<[u64; 4]> {
+        let at = self
+            .wire
+            .binary_search_by_key(&position, |(position, _)| *position)
+            .ok()?;
+        Some(self.wire[at].1)
     }
 
     /// How much of everything there is.
@@ -157,6 +163,7 @@ impl History {
             (F::Woken, _) => &mut counts.woken,
             (F::Lost, _) => &mut counts.lost,
             (F::Died, _) => &mut counts.died,
+            (F::Notified, _) => &mut counts.notified,
             _ => return,
         };
         *slot += 1;

@@ -1,0 +1,117 @@
+//! A container beside the servers: Toxiproxy, on the host's network, so that it reaches servers of either runtime and
+//! clients reach it, all on loopback.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use testcontainers::runners::AsyncRunner;
+use testcontainers::{ContainerAsync, GenericImage, ImageExt};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep};
+
+use super::ClusterError;
+use super::docker::{engine, has_image, plain, pull, remove_container};
+use super::leftovers::{Identity, OWNER_LABEL, RUN_LABEL};
+use crate::limits::{CLUSTER_READY, LOG_TAIL_LINES, READY_POLL};
+
+/// Toxiproxy's official image.
+pub const TOXIPROXY_IMAGE: &str = "ghcr.io/shopify/toxiproxy:2.12.0";
+
+pub struct Sidecar {
+    container: ContainerAsync<GenericImage>,
+    address: SocketAddr,
+}
+
+impl Sidecar {
+    /// Starts a Toxiproxy from `image`, or from the official one, and waits until its API takes connections.
+    pub async fn toxiproxy(run: &str, image: Option<&str>) -> Result<Self, ClusterError> {
+        let image = image.unwrap_or(TOXIPROXY_IMAGE);
+        provide(image).await?;
+        let failed = |why: String| ClusterError::Engine(format!("could not start a Toxiproxy from {image}: {why}"));
+        let port = free_port().map_err(|error| failed(error.to_string()))?;
+        let (name, tag) = image.rsplit_once(':').unwrap_or((image, "latest"));
+        let container_name = format!("harness-{}-{}-toxiproxy", plain(run), std::process::id());
+        let request = GenericImage::new(name, tag)
+            .with_container_name(&container_name)
+            .with_network("host")
+            .with_label(RUN_LABEL, run)
+            .with_label(OWNER_LABEL, Identity::own().label())
+            .with_host_config_modifier(|host| host.publish_all_ports = Some(false))
+            .with_cmd([format!("-host={}", Ipv4Addr::LOCALHOST), format!("-port={port}")]);
+        let container = match request.start().await {
+            Ok(container) => container,
+            Err(error) => {
+                // a container that was made and could not be started is not testcontainers' to remove
+                let _ = remove_container(&container_name).await;
+                return Err(failed(error.to_string()));
+            }
+        };
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let sidecar = Self { container, address };
+        match sidecar.wait(CLUSTER_READY).await {
+            Ok(()) => Ok(sidecar),
+            Err(why) => {
+                sidecar.stop().await;
+                Err(failed(why))
+            }
+        }
+    }
+
+    /// Where its API is.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    async fn wait(&self, patience: Duration) -> Result<(), String> {
+        let end = Instant::now() + patience;
+        loop {
+            let Err(error) = TcpStream::connect(self.address).await else {
+                return Ok(());
+            };
+            if !matches!(self.container.is_running().await, Ok(true)) {
+                let mut said = self.container.stderr_to_vec().await.unwrap_or_default();
+                said.extend(self.container.stdout_to_vec().await.unwrap_or_default());
+                let said = String::from_utf8_lossy(&said).trim().to_owned();
+                return Err(format!("its container ended: {}", tail(&said)));
+            }
+            if Instant::now() >= end {
+                return Err(format!(
+                    "nothing answers at {} after {}s: {error}",
+                    self.address,
+                    patience.as_secs()
+                ));
+            }
+            sleep(READY_POLL).await;
+        }
+    }
+
+    pub async fn stop(self) {
+        let _ = self.container.rm().await;
+    }
+}
+
+async fn provide(image: &str) -> Result<(), ClusterError> {
+    engine().await?;
+    if has_image(image).await {
+        return Ok(());
+    }
+    pull(image).await.map_err(|why| {
+        let why = why.lines().next().unwrap_or_default().to_owned();
+        ClusterError::Nothing(format!(
+            "no image {image}: {why}\nhint: name one that is there with --proxy-image, or use one that runs: --proxy toxiproxy=HOST:PORT"
+        ))
+    })
+}
+
+/// The last lines of what a container said.
+fn tail(said: &str) -> String {
+    let lines: Vec<&str> = said.lines().collect();
+    lines[lines.len().saturating_sub(LOG_TAIL_LINES)..].join("\n  ")
+}
+
+/// A port that was free just now; the container is on the host's network, so nobody chooses one for it.
+fn free_port() -> std::io::Result<u16> {
+    std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?
+        .local_addr()
+        .map(|address| address.port())
+}

@@ -1,0 +1,187 @@
+//! The proxy of a run: the built-in one, or a Toxiproxy that runs already or is started for it; and the links through it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use serde_json::{Map, Value, json};
+
+use super::stage::Stage;
+use super::{ExperimentError, Setting};
+use crate::cluster::Cluster;
+#[cfg(feature = "docker")]
+use crate::cluster::Sidecar;
+use crate::config::{Config, ProxyChoice};
+use crate::event::Event;
+use crate::faults::Links;
+#[cfg(feature = "toxiproxy")]
+use crate::network::Toxiproxy;
+use crate::network::api::{Api, Poke};
+use crate::network::{Exchange, Proxy, Wire};
+
+/// Links, and whoever carries them; to be kept until the run is over.
+pub struct Proxied {
+    pub links: Links,
+    proxy: Proxy,
+    #[cfg(feature = "toxiproxy")]
+    toxiproxy: Option<Arc<Toxiproxy>>,
+    #[cfg(feature = "docker")]
+    sidecar: Option<Sidecar>,
+}
+
+impl Proxied {
+    /// One link for each client and server, in the order of both, with no fault on.
+    pub async fn open(
+        setting: &Setting<'_>,
+        cluster: &Cluster,
+        exchange: &Arc<Exchange>,
+    ) -> Result<Self, ExperimentError> {
+        let proxy =
+            Proxy::start().map_err(|error| ExperimentError::Proxy(format!("no thread for the proxy: {error}")))?;
+        let mut proxied = Self {
+            links: Links::new(),
+            proxy,
+            #[cfg(feature = "toxiproxy")]
+            toxiproxy: None,
+            #[cfg(feature = "docker")]
+            sidecar: None,
+        };
+        let opened = match &setting.config.proxy {
+            ProxyChoice::BuiltIn => proxied.built_in(setting.config, cluster, exchange),
+            other => proxied.through(other, setting, cluster).await,
+        };
+        match opened {
+            Ok(()) => Ok(proxied),
+            Err(why) => {
+                proxied.close().await;
+                Err(ExperimentError::Proxy(why))
+            }
+        }
+    }
+
+    fn built_in(&mut self, config: &Config, cluster: &Cluster, exchange: &Arc<Exchange>) -> Result<(), String> {
+        let mut seeds = ChaCha8Rng::seed_from_u64(config.seed ^ 0x11_4b5);
+        for (ends, name, address) in wanted(config, cluster) {
+            let wire = Wire::new(exchange, ends.0, name.clone());
+            let link = self.proxy.tapped(name.clone(), address, seeds.random(), wire);
+            let link = link.map_err(|error| format!("could not open the link {name}: {error}"))?;
+            self.links.insert(ends, link);
+        }
+        Ok(())
+    }
+
+    #[cfg(feature = "toxiproxy")]
+    async fn through(&mut self, choice: &ProxyChoice, setting: &Setting<'_>, cluster: &Cluster) -> Result<(), String> {
+        let at = self.toxiproxy_at(choice, setting.run).await?;
+        let toxiproxy = Toxiproxy::connect(&at).await?;
+        self.toxiproxy = Some(Arc::clone(&toxiproxy));
+        let text = format!(
+            "faults go through Toxiproxy {} at {}",
+            toxiproxy.version(),
+            toxiproxy.address()
+        );
+        setting.progress.send(Event::Note(text));
+        let wanted = wanted(setting.config, cluster);
+        let named: Vec<_> = wanted
+            .iter()
+            .map(|(_, name, address)| (name.clone(), *address))
+            .collect();
+        // runs of one name can meet there: each has a results folder of its own
+        let run = format!("{}-{}", setting.run, std::process::id());
+        let links = self.proxy.links_through(&toxiproxy, &run, &named).await?;
+        self.links = wanted.into_iter().map(|(ends, ..)| ends).zip(links).collect();
+        Ok(())
+    }
+
+    #[cfg(not(feature = "toxiproxy"))]
+    async fn through(&mut self, _: &ProxyChoice, _: &Setting<'_>, _: &Cluster) -> Result<(), String> {
+        Err("this harness was built without toxiproxy".into())
+    }
+
+    #[cfg(feature = "toxiproxy")]
+    async fn toxiproxy_at(&mut self, choice: &ProxyChoice, run: &str) -> Result<String, String> {
+        match choice {
+            ProxyChoice::ToxiproxyAt(at) => Ok(at.clone()),
+            #[cfg(feature = "docker")]
+            ProxyChoice::Toxiproxy { image } => {
+                let sidecar = Sidecar::toxiproxy(run, image.as_deref())
+                    .await
+                    .map_err(|error| error.to_string())?;
+                let at = sidecar.address().to_string();
+                self.sidecar = Some(sidecar);
+                Ok(at)
+            }
+            _ => Err(format!(
+                "this harness was built without docker, so it cannot start a Toxiproxy for {run}"
+            )),
+        }
+    }
+
+    /// Serves Toxiproxy's API, where that was asked for, and writes down what is done through it.
+    pub fn serve_api(&self, config: &Config, stage: &Arc<Stage>) -> Result<Option<Api>, ExperimentError> {
+        let Some(at) = config.proxy_api else { return Ok(None) };
+        let links = self.links.values().cloned().collect();
+        let hears = Arc::clone(stage);
+        let api = Api::serve(
+            &self.proxy,
+            links,
+            at,
+            config.seed,
+            Box::new(move |poke| write(&hears, &poke)),
+        )
+        .map_err(|error| ExperimentError::Proxy(format!("could not serve the API at {at}: {error}")))?;
+        let text = format!("Toxiproxy's API is at http://{}", api.address());
+        stage.progress.send(Event::Note(text));
+        Ok(Some(api))
+    }
+
+    /// Ends every link and takes away what was made for them.
+    pub async fn close(self) {
+        drop(self.links);
+        #[cfg(feature = "toxiproxy")]
+        if let Some(toxiproxy) = self.toxiproxy {
+            // where it does not answer, the run has said so already
+            let _ = toxiproxy.close().await;
+        }
+        #[cfg(feature = "docker")]
+        if let Some(sidecar) = self.sidecar {
+            sidecar.stop().await;
+        }
+        drop(self.proxy);
+    }
+}
+
+/// Every link: its ends, its name, and the address that it leads to.
+fn wanted(config: &Config, cluster: &Cluster) -> Vec<((u32, u32), String, SocketAddr)> {
+    let mut wanted = Vec::new();
+    for client in 0..config.clients {
+        for (server, node) in cluster.nodes.iter().enumerate() {
+            wanted.push((
+                (client, server as u32),
+                format!("c{client}->{}", node.name),
+                node.address,
+            ));
+        }
+    }
+    wanted
+}
+
+/// Somebody else's hand in the run: no window of the plan, and in the history all the same.
+fn write(stage: &Stage, poke: &Poke) {
+    let mut extra = Map::new();
+    extra.insert("phase".into(), json!("poke"));
+    if let Ok(Value::Object(facts)) = serde_json::to_value(poke) {
+        extra.extend(facts);
+    }
+    stage.recorder.nemesis("proxy-api", extra);
+    let toxic = poke
+        .toxic
+        .as_ref()
+        .map(|toxic| format!(" ({})", toxic.name))
+        .unwrap_or_default();
+    stage.progress.send(Event::Note(format!(
+        "through the API: {} {}{toxic}",
+        poke.proxy, poke.did
+    )));
+}

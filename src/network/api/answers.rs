@@ -1,0 +1,142 @@
+//! The routes of the API, and its answers: Toxiproxy's status codes and bodies.
+
+use hyper::header::HeaderValue;
+use hyper::{Method, StatusCode};
+use percent_encoding::percent_decode_str;
+use serde::{Deserialize, Serialize};
+
+use super::proxies::Proxies;
+
+pub struct Answer {
+    pub status: StatusCode,
+    pub body: String,
+    pub content: Option<HeaderValue>,
+}
+
+/// Why a request was not granted.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub struct Refusal {
+    pub error: String,
+    pub status: u16,
+}
+
+impl Answer {
+    pub fn text(status: u16, body: &str) -> Self {
+        Self::new(status, body.to_owned(), "text/plain; charset=utf-8")
+    }
+
+    pub fn json(status: u16, body: &impl Serialize) -> Self {
+        let body = serde_json::to_string(body).expect("answers are plain data");
+        Self::new(status, body, "application/json")
+    }
+
+    fn nothing() -> Self {
+        Self {
+            content: None,
+            ..Self::text(204, "")
+        }
+    }
+
+    fn new(status: u16, body: String, content: &'static str) -> Self {
+        Self {
+            status: StatusCode::from_u16(status).expect("a status of three digits"),
+            body,
+            content: Some(HeaderValue::from_static(content)),
+        }
+    }
+}
+
+impl From<Refusal> for Answer {
+    fn from(refusal: Refusal) -> Self {
+        Self::json(refusal.status, &refusal)
+    }
+}
+
+impl Refusal {
+    pub fn new(status: u16, error: impl Into<String>) -> Self {
+        Self {
+            error: error.into(),
+            status,
+        }
+    }
+
+    pub fn bad_body(why: impl std::fmt::Display) -> Self {
+        Self::new(400, format!("bad request body: {why}"))
+    }
+
+    pub fn missing(field: impl std::fmt::Display) -> Self {
+        Self::new(400, format!("missing required field: {field}"))
+    }
+}
+
+/// The first value of a body, as Toxiproxy reads it; what follows is nobody's.
+pub fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Refusal> {
+    let mut values = serde_json::Deserializer::from_slice(body).into_iter();
+    match values.next() {
+        Some(value) => value.map_err(Refusal::bad_body),
+        None => Err(Refusal::bad_body("EOF")),
+    }
+}
+
+/// Answers one request.
+pub async fn answer(proxies: &Proxies, method: &Method, path: &str, body: &[u8]) -> Answer {
+    let segments: Vec<String> = path
+        .split('/')
+        .skip(1)
+        .map(|segment| percent_decode_str(segment).decode_utf8_lossy().into_owned())
+        .collect();
+    let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
+    granted(proxies, method.as_str(), &segments, body)
+        .await
+        .unwrap_or_else(Answer::from)
+}
+
+async fn granted(proxies: &Proxies, method: &str, path: &[&str], body: &[u8]) -> Result<Answer, Refusal> {
+    Ok(match (path, method) {
+        (["version"], "GET") => Answer::json(200, &serde_json::json!({ "version": VERSION })),
+        (["reset"], "POST") => {
+            proxies.reset().await?;
+            Answer::nothing()
+        }
+        (["proxies"], "GET") => Answer::json(200, &proxies.all().await),
+        (["proxies"], "POST") => Answer::json(201, &proxies.create(body).await?),
+        (["populate"], "POST") => return Ok(populate(proxies, body).await),
+        (["proxies", proxy], "GET") => Answer::json(200, &proxies.one(proxy).await?),
+        (["proxies", proxy], "POST" | "PATCH") => Answer::json(200, &proxies.update(proxy, body).await?),
+        (["proxies", proxy], "DELETE") => {
+            proxies.delete(proxy).await?;
+            Answer::nothing()
+        }
+        (["proxies", proxy, "toxics"], "GET") => Answer::json(200, &proxies.one(proxy).await?.toxics),
+        // 200, where one would expect 201: that is how Toxiproxy has it
+        (["proxies", proxy, "toxics"], "POST") => Answer::json(200, &proxies.add_toxic(proxy, body).await?),
+        (["proxies", proxy, "toxics", toxic], "GET") => Answer::json(200, &proxies.toxic(proxy, toxic).await?),
+        (["proxies", proxy, "toxics", toxic], "POST" | "PATCH") => {
+            Answer::json(200, &proxies.update_toxic(proxy, toxic, body).await?)
+        }
+        (["proxies", proxy, "toxics", toxic], "DELETE") => {
+            proxies.delete_toxic(proxy, toxic).await?;
+            Answer::nothing()
+        }
+        (["version" | "reset" | "proxies" | "populate"] | ["proxies", _] | ["proxies", _, "toxics"], _)
+        | (["proxies", _, "toxics", _], _) => Answer::text(405, ""),
+        _ => Answer::text(404, "404 page not found\n"),
+    })
+}
+
+/// The version of the API, and who serves it.
+const VERSION: &str = concat!("2.12.0-harness-", env!("CARGO_PKG_VERSION"));
+
+/// Answers with what it made, even where it could not make all.
+async fn populate(proxies: &Proxies, body: &[u8]) -> Answer {
+    #[derive(Serialize)]
+    struct Populated<T> {
+        #[serde(flatten, skip_serializing_if = "Option::is_none")]
+        refusal: Option<Refusal>,
+        proxies: Option<Vec<T>>,
+    }
+    let (made, refusal) = proxies.populate(body).await;
+    let status = refusal.as_ref().map_or(201, |refusal| refusal.status);
+    let proxies = (!made.is_empty() || refusal.is_none()).then_some(made);
+    Answer::json(status, &Populated { refusal, proxies })
+}

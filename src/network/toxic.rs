@@ -1,0 +1,317 @@
+//! Toxics: what Toxiproxy's API puts on one direction of a link, with Toxiproxy's own names, defaults and meanings.
+//!
+//! Pure. What a toxic does is a [`Flow`]; which connections it is for is decided by their seeds and its toxicity alone, so
+//! that a toxic which comes or goes never changes the lot of another.
+
+use std::time::Duration;
+
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::behaviour::{Flow, Slice};
+
+/// A direction, in Toxiproxy's words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Stream {
+    /// From the client to the server.
+    Upstream,
+    /// From the server to the client.
+    Downstream,
+}
+
+impl Stream {
+    pub const BOTH: [Self; 2] = [Self::Upstream, Self::Downstream];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Upstream => "upstream",
+            Self::Downstream => "downstream",
+        }
+    }
+
+    pub fn named(name: &str) -> Option<Self> {
+        Self::BOTH.into_iter().find(|stream| stream.name() == name)
+    }
+}
+
+/// One toxic on one link.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Toxic {
+    /// Unique on its link, whatever the stream.
+    pub name: String,
+    #[serde(flatten)]
+    pub kind: Kind,
+    pub stream: Stream,
+    /// The share of connections that it is for, 0 to 1.
+    pub toxicity: f32,
+}
+
+/// What it does, with its attributes. What is not given is 0; what is below 0 counts as 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", content = "attributes", rename_all = "snake_case")]
+pub enum Kind {
+    /// Every chunk arrives `latency` ms later, give or take `jitter`. The end of the stream is not delayed.
+    Latency {
+        #[serde(default)]
+        latency: i64,
+        #[serde(default)]
+        jitter: i64,
+    },
+    /// At most `rate` KB a second; none at all, and nothing lost, at 0.
+    Bandwidth {
+        #[serde(default)]
+        rate: i64,
+    },
+    /// The end of the stream arrives `delay` ms later.
+    SlowClose {
+        #[serde(default)]
+        delay: i64,
+    },
+    /// Nothing gets through; the connection ends after `timeout` ms without a byte, or, at 0, when the toxic goes.
+    Timeout {
+        #[serde(default)]
+        timeout: i64,
+    },
+    /// Nothing gets through, and the connection is reset after `timeout` ms.
+    ResetPeer {
+        #[serde(default)]
+        timeout: i64,
+    },
+    /// Chunks come as slices of `average_size` bytes, give or take `size_variation`, `delay` µs apart.
+    Slicer {
+        #[serde(default)]
+        average_size: i64,
+        #[serde(default)]
+        size_variation: i64,
+        #[serde(default)]
+        delay: i64,
+    },
+    /// The connection ends when `bytes` have passed.
+    LimitData {
+        #[serde(default)]
+        bytes: i64,
+    },
+    /// Nothing at all.
+    Noop {},
+}
+
+/// Why a toxic is none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unfit {
+    Type,
+    Attributes(String),
+}
+
+impl Kind {
+    /// As Toxiproxy reads it: a type that it does not know is told from attributes that do not fit.
+    pub fn parse(name: &str, attributes: &Value) -> Result<Self, Unfit> {
+        const NAMES: [&str; 8] = [
+            "latency",
+            "bandwidth",
+            "slow_close",
+            "timeout",
+            "reset_peer",
+            "slicer",
+            "limit_data",
+            "noop",
+        ];
+        if !NAMES.contains(&name) {
+            return Err(Unfit::Type);
+        }
+        let given = match attributes {
+            Value::Null => Value::Object(serde_json::Map::new()),
+            given => given.clone(),
+        };
+        let whole = serde_json::json!({ "type": name, "attributes": given });
+        let kind = serde_json::from_value(whole).map_err(|error| Unfit::Attributes(error.to_string()))?;
+        match kind {
+            Self::Slicer { average_size, .. } if average_size <= 0 => {
+                Err(Unfit::Attributes("average_size must be above 0".into()))
+            }
+            kind => Ok(kind),
+        }
+    }
+
+    /// `latency`, as it is typed.
+    pub fn name(&self) -> String {
+        self.fields().0
+    }
+
+    pub fn attributes(&self) -> Value {
+        self.fields().1
+    }
+
+    fn fields(&self) -> (String, Value) {
+        let mut whole = serde_json::to_value(self).expect("a kind is plain data");
+        let name = whole["type"].as_str().unwrap_or_default().to_owned();
+        (name, whole["attributes"].take())
+    }
+
+    fn flow(&self) -> Flow {
+        let pass = Flow::PASS;
+        match *self {
+            Self::Latency { latency, jitter } => Flow {
+                delay: milliseconds(latency),
+                jitter: milliseconds(jitter),
+                ..pass
+            },
+            Self::Bandwidth { rate } if rate <= 0 => Flow { freeze: true, ..pass },
+            Self::Bandwidth { rate } => Flow {
+                bytes_per_second: Some(u32::try_from(rate.saturating_mul(1000)).unwrap_or(u32::MAX)),
+                ..pass
+            },
+            Self::SlowClose { delay } => Flow {
+                end_delay: milliseconds(delay),
+                ..pass
+            },
+            Self::Timeout { timeout } => Flow {
+                discard: true,
+                close_after_silence: (timeout > 0).then(|| milliseconds(timeout)),
+                ..pass
+            },
+            Self::ResetPeer { timeout } => Flow {
+                reset_after: Some(milliseconds(timeout)),
+                ..pass
+            },
+            Self::Slicer {
+                average_size,
+                size_variation,
+                delay,
+            } => Flow {
+                slice: Some(Slice {
+                    size: natural(average_size).clamp(1, u64::from(u32::MAX)) as u32,
+                    variation: natural(size_variation).min(natural(average_size)) as u32,
+                    gap: Duration::from_micros(natural(delay)),
+                }),
+                ..pass
+            },
+            Self::LimitData { bytes } => Flow {
+                limit: Some(natural(bytes)),
+                ..pass
+            },
+            Self::Noop {} => pass,
+        }
+    }
+}
+
+impl Toxic {
+    /// On every connection, with Toxiproxy's default name.
+    pub fn new(kind: Kind, stream: Stream) -> Self {
+        Self {
+            name: format!("{}_{}", kind.name(), stream.name()),
+            kind,
+            stream,
+            toxicity: 1.0,
+        }
+    }
+
+    /// Whether it is for the connection with this seed.
+    pub fn is_for(&self, connection: u64) -> bool {
+        if self.toxicity >= 1.0 {
+            return true;
+        }
+        let mut rng = ChaCha8Rng::seed_from_u64(connection ^ digest(&self.name));
+        rng.random::<f32>() < self.toxicity
+    }
+}
+
+/// What all toxics of one stream do to the connection with this seed, on top of `flow`.
+pub fn poisoned(flow: Flow, toxics: &[Toxic], stream: Stream, connection: u64) -> Flow {
+    let mine = toxics
+        .iter()
+        .filter(|toxic| toxic.stream == stream && toxic.is_for(connection));
+    mine.fold(flow, |flow, toxic| flow.join(toxic.kind.flow()))
+}
+
+/// FNV-1a: the same number for the same name on every machine, in every version.
+fn digest(name: &str) -> u64 {
+    name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+/// Longer than any run; what is above would overflow a clock.
+const LONGEST_MS: u64 = 365 * 24 * 3_600_000;
+
+fn milliseconds(number: i64) -> Duration {
+    Duration::from_millis(natural(number).min(LONGEST_MS))
+}
+
+fn natural(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn some(name: &str, toxicity: f32) -> Toxic {
+        Toxic {
+            name: name.into(),
+            toxicity,
+            ..Toxic::new(Kind::Timeout { timeout: 0 }, Stream::Upstream)
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_same_seed_decides_the_same_whatever_else_is_on_the_link(seed: u64, toxicity in 0f32..1.0, other in 0f32..1.0) {
+            let alone = [some("a", toxicity)];
+            let beside = [some("b", other), some("a", toxicity)];
+            prop_assert_eq!(alone[0].is_for(seed), alone[0].is_for(seed));
+            let lot = |toxics: &[Toxic]| toxics.iter().find(|toxic| toxic.name == "a").map(|toxic| toxic.is_for(seed));
+            prop_assert_eq!(lot(&alone), lot(&beside));
+        }
+    }
+
+    #[test]
+    fn toxicity_is_the_share_of_connections() {
+        for (toxicity, expected) in [(0.0, 0..=0), (0.5, 430..=570), (1.0, 1000..=1000)] {
+            let toxic = some("a", toxicity);
+            let hit = (0..1000).filter(|seed| toxic.is_for(*seed)).count();
+            assert!(expected.contains(&hit), "{hit} of 1000 at {toxicity}");
+        }
+    }
+
+    #[test]
+    fn a_toxic_reads_as_toxiproxy_writes_it() {
+        let toxic = Toxic::new(Kind::Latency { latency: 5, jitter: 0 }, Stream::Downstream);
+        let text = serde_json::to_string(&toxic).unwrap();
+        let expected = json!({
+            "name": "latency_downstream", "type": "latency", "stream": "downstream", "toxicity": 1.0,
+            "attributes": { "latency": 5, "jitter": 0 },
+        });
+        assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), expected);
+        assert_eq!(
+            Kind::parse("slow_close", &Value::Null),
+            Ok(Kind::SlowClose { delay: 0 })
+        );
+        assert_eq!(Kind::parse("packet_loss", &Value::Null), Err(Unfit::Type));
+        assert!(matches!(
+            Kind::parse("latency", &json!({ "latency": "5" })),
+            Err(Unfit::Attributes(_))
+        ));
+        assert!(matches!(Kind::parse("slicer", &json!({})), Err(Unfit::Attributes(_))));
+        assert_eq!(
+            Kind::parse("latency", &json!({ "latency": -5 })).unwrap().flow(),
+            Flow::PASS
+        );
+    }
+
+    #[test]
+    fn toxics_of_one_stream_add_up_and_leave_the_other_alone() {
+        let toxics = [
+            Toxic::new(Kind::Latency { latency: 5, jitter: 1 }, Stream::Upstream),
+            Toxic::new(Kind::LimitData { bytes: 10 }, Stream::Upstream),
+        ];
+        let up = poisoned(Flow::PASS, &toxics, Stream::Upstream, 1);
+        assert_eq!((up.delay, up.limit), (Duration::from_millis(5), Some(10)));
+        assert!(poisoned(Flow::PASS, &toxics, Stream::Downstream, 1).is_pass());
+    }
+}

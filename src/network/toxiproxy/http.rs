@@ -1,0 +1,69 @@
+//! Toxiproxy's HTTP API, for what `toxiproxy_rust` can't do: a status is looked at, one toxic is removed, a toxic has a name
+//! of its own or is a `reset_peer`, and what is there is read back whole.
+
+use std::net::SocketAddr;
+
+use reqwest::Method;
+use reqwest::blocking::Client;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::limits::REMOTE_CALL;
+
+pub struct Http {
+    client: Client,
+    address: SocketAddr,
+}
+
+impl Http {
+    /// Blocks: not to be made where a runtime runs.
+    pub fn new(address: SocketAddr) -> Result<Self, String> {
+        let client = Client::builder().timeout(REMOTE_CALL).no_proxy().build();
+        client
+            .map(|client| Self { client, address })
+            .map_err(|error| format!("no HTTP client: {error}"))
+    }
+
+    pub fn get(&self, path: &[&str]) -> Result<Value, String> {
+        self.send(Method::GET, path, None::<&()>, &[200])
+    }
+
+    pub fn post(&self, path: &[&str], body: &impl Serialize) -> Result<Value, String> {
+        self.send(Method::POST, path, Some(body), &[200, 201])
+    }
+
+    /// What is gone already is no error.
+    pub fn delete(&self, path: &[&str]) -> Result<(), String> {
+        self.send(Method::DELETE, path, None::<&()>, &[204, 404]).map(drop)
+    }
+
+    fn send(
+        &self,
+        method: Method,
+        path: &[&str],
+        body: Option<&impl Serialize>,
+        good: &[u16],
+    ) -> Result<Value, String> {
+        let said = format!("{method} /{}", path.join("/"));
+        let failed = |why: String| format!("{said}: {why}");
+        let mut url = reqwest::Url::parse(&format!("http://{}/", self.address)).expect("an address makes a URL");
+        url.path_segments_mut()
+            .expect("it has a path")
+            .pop_if_empty()
+            .extend(path);
+        let mut request = self.client.request(method, url);
+        if let Some(body) = body {
+            request = request.json(body);
+        }
+        let response = request.send().map_err(|error| failed(error.to_string()))?;
+        let status = response.status().as_u16();
+        let text = response.text().map_err(|error| failed(error.to_string()))?;
+        if !good.contains(&status) {
+            return Err(failed(format!("status {status}: {}", text.trim())));
+        }
+        if text.trim().is_empty() || status == 404 {
+            return Ok(Value::Null);
+        }
+        serde_json::from_str(&text).map_err(|error| failed(format!("no JSON: {error}")))
+    }
+}

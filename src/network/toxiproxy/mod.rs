@@ -1,0 +1,147 @@
+//! A Toxiproxy as the proxy of a run, driven with the `toxiproxy_rust` crate.
+//!
+//! The crate blocks, panics, and ignores what the server answers. So it lives on a thread of its own, where its panics
+//! become errors; whoever gives an order waits for a bounded time; and what was set is read back and compared. Each link is
+//! `client → meter → Toxiproxy → meter → server`: Toxiproxy tells nothing of what it holds back, the meters do.
+
+mod driver;
+mod http;
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
+
+use tokio::net::{TcpStream, lookup_host};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use super::far::{Remote, Reply, within};
+use super::link::Layer;
+use super::toxic::Toxic;
+use crate::limits::{DIAL, REMOTE, REMOTE_GOODBYE};
+use driver::{Driver, Order};
+
+/// A Toxiproxy that answers, and its driver. Dropping it deletes what it made there.
+#[derive(Debug)]
+pub struct Toxiproxy {
+    address: SocketAddr,
+    /// Our address, as it sees us.
+    own: IpAddr,
+    version: String,
+    orders: Option<mpsc::Sender<Order>>,
+    /// Ends when the driver has.
+    over: Mutex<mpsc::Receiver<()>>,
+}
+
+impl Toxiproxy {
+    /// Finds the Toxiproxy at `HOST:PORT` and asks for its version. The error says what was tried.
+    pub async fn connect(at: &str) -> Result<Arc<Self>, String> {
+        let failed = |why: String| format!("no Toxiproxy at {at}: {why}");
+        let found = lookup_host(at).await.map_err(|error| failed(error.to_string()))?;
+        let mut found: Vec<SocketAddr> = found.collect();
+        found.sort_by_key(SocketAddr::is_ipv6);
+        let address = *found.first().ok_or_else(|| failed("the name has no address".into()))?;
+        let stream = timeout(DIAL, TcpStream::connect(address)).await;
+        let stream = stream.map_err(|_| failed(format!("no answer within {}s", DIAL.as_secs())))?;
+        let own = stream
+            .and_then(|stream| stream.local_addr())
+            .map_err(|error| failed(error.to_string()))?
+            .ip();
+        let (orders, taken) = mpsc::channel();
+        let (ending, over) = mpsc::channel();
+        let started = thread::Builder::new().name(driver::THREAD.into()).spawn(move || {
+            Driver::new(address).run(&taken);
+            drop(ending);
+        });
+        started.map_err(|error| failed(error.to_string()))?;
+        let mut toxiproxy = Self {
+            address,
+            own,
+            version: String::new(),
+            orders: Some(orders),
+            over: Mutex::new(over),
+        };
+        let version = toxiproxy.ask(|reply| Order::Version { reply });
+        toxiproxy.version = within(REMOTE, version).await.map_err(failed)?;
+        Ok(Arc::new(toxiproxy))
+    }
+
+    /// `2.12.0`
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where meters behind it must listen for it to reach them.
+    pub(super) fn own(&self) -> IpAddr {
+        self.own
+    }
+
+    /// Makes a proxy to each of the named addresses. Returns where clients find them, in the same order.
+    pub(super) async fn open(&self, proxies: Vec<(String, SocketAddr)>) -> Result<Vec<SocketAddr>, String> {
+        let listen = match self.address.ip() {
+            ip if ip.is_loopback() => ip,
+            _ => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        };
+        let opened = self.ask(|reply| Order::Open { proxies, listen, reply });
+        let ports = within(REMOTE, opened)
+            .await
+            .map_err(|why| format!("{}: {why}", self.name()))?;
+        Ok(ports
+            .into_iter()
+            .map(|port| SocketAddr::new(self.address.ip(), port))
+            .collect())
+    }
+
+    /// Deletes what was made there.
+    pub async fn close(&self) -> Result<(), String> {
+        let closed = self.ask(|reply| Order::Close { reply });
+        within(REMOTE_GOODBYE, closed)
+            .await
+            .map_err(|why| format!("{}: {why}", self.name()))
+    }
+
+    fn ask<T>(
+        &self,
+        order: impl FnOnce(oneshot::Sender<Result<T, String>>) -> Order,
+    ) -> oneshot::Receiver<Result<T, String>> {
+        let (reply, answer) = oneshot::channel();
+        if let Some(orders) = &self.orders {
+            // where the driver is gone, the reply is dropped and the answer says so
+            let _ = orders.send(order(reply));
+        }
+        answer
+    }
+}
+
+impl Remote for Toxiproxy {
+    fn name(&self) -> String {
+        format!("toxiproxy at {}", self.address)
+    }
+
+    fn put(&self, layer: Layer, proxies: Vec<String>, toxics: Vec<Toxic>) -> Reply {
+        self.ask(|reply| Order::Put {
+            layer,
+            proxies,
+            toxics,
+            reply,
+        })
+    }
+
+    fn lift(&self, layer: Layer, proxies: Vec<String>) -> Reply {
+        self.ask(|reply| Order::Lift { layer, proxies, reply })
+    }
+}
+
+impl Drop for Toxiproxy {
+    fn drop(&mut self) {
+        drop(self.orders.take());
+        // a driver that is stuck in a call is left behind
+        if let Ok(over) = self.over.get_mut() {
+            let _ = over.recv_timeout(REMOTE_GOODBYE);
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! The other proxy, and the API: runs through a Toxiproxy give the verdicts that they give through the built-in one, and a
+//! run that somebody pokes says so. `harness proxy`, which speaks Toxiproxy's API, stands in for a Toxiproxy.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::command::{Answer, Harness};
+
+/// `harness proxy`, and where its API is.
+struct Toxiproxy {
+    child: Child,
+    api: SocketAddr,
+}
+
+impl Toxiproxy {
+    fn start(harness: &Harness) -> Self {
+        let mut command = harness.command("proxy --listen 127.0.0.1:0");
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+        let mut child = child.expect("harness can be started");
+        let mut line = String::new();
+        let stdout = child.stdout.take().expect("it is piped");
+        BufReader::new(stdout)
+            .read_line(&mut line)
+            .expect("it says where it is");
+        let api = line.trim().rsplit_once("http://").and_then(|(_, at)| at.parse().ok());
+        let api = api.unwrap_or_else(|| panic!("it says where it is: {line}"));
+        Self { child, api }
+    }
+}
+
+impl Drop for Toxiproxy {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn ask(api: SocketAddr, method: &str, path: &str, body: &str) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect(api)?;
+    let length = body.len();
+    let head = format!("{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n");
+    stream.write_all(format!("{head}{body}").as_bytes())?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer)
+}
+
+fn through_both(words: &str) -> [Answer; 2] {
+    let harness = Harness::new();
+    let toxiproxy = Toxiproxy::start(&harness);
+    let words = format!("--runtime local {words} --lease 1s --seed b17e");
+    let built_in = harness.run(&words);
+    let other = harness.run(&format!("{words} --proxy toxiproxy={}", toxiproxy.api));
+    let left = ask(toxiproxy.api, "GET", "/proxies", "").expect("it is still there");
+    assert!(left.ends_with("{}"), "nothing of a run stays on it: {left}");
+    [built_in, other]
+}
+
+#[test]
+fn both_proxies_catch_the_naive_holder() {
+    for answer in
+        through_both("--backend redis --recipe redis-set-px-del --holder naive --fault partition=holder --time 14s")
+    {
+        answer.assert_exit(1);
+        assert_eq!(answer.verdict("HL001"), "violated");
+        let (bit, all) = answer.bitten();
+        assert!(bit == all && bit > 0, "{bit} of {all} bit");
+    }
+}
+
+#[test]
+fn both_proxies_let_the_careful_holder_pass() {
+    for answer in through_both("--backend zk --fault partition=holder --time 14s") {
+        answer.assert_exit(0);
+        let (bit, all) = answer.bitten();
+        assert!(bit == all && bit > 0, "{bit} of {all} bit");
+    }
+}
+
+#[test]
+fn every_fault_of_the_network_bites_through_a_toxiproxy() {
+    let harness = Harness::new();
+    let toxiproxy = Toxiproxy::start(&harness);
+    for (fault, counter) in [
+        ("latency=40ms+10ms", "delayed_bytes"),
+        ("slow=2k", "delayed_bytes"),
+        ("reset", "resets"),
+        ("flaky=2000", "resets"),
+    ] {
+        let words = format!("--runtime local --backend redis --fault {fault} --lease 1s --time 14s --seed b17e");
+        let answer = harness.run(&format!("{words} --proxy toxiproxy={}", toxiproxy.api));
+        answer.assert_exit(0);
+        assert!(
+            answer.window_sum(counter) > 0,
+            "{fault}: {:#}",
+            answer.diagnosis["bite"]
+        );
+    }
+}
+
+#[test]
+fn what_a_toxiproxy_cannot_do_is_refused_and_one_that_is_not_there_is_the_environment() {
+    let harness = Harness::new();
+    let slow = harness.run("--backend redis --fault slow=500 --proxy toxiproxy=127.0.0.1:1");
+    slow.assert_exit(2);
+    assert!(slow.stderr.contains("whole kB"), "{}", slow.stderr);
+    let gone = harness.run("--runtime local --backend redis --fault none --time 10s --proxy toxiproxy=127.0.0.1:1");
+    gone.assert_exit(4);
+    assert!(gone.stderr.contains("no Toxiproxy at 127.0.0.1:1"), "{}", gone.stderr);
+}
+
+#[test]
+fn a_run_that_is_poked_says_so_and_is_calm_at_its_end() {
+    let harness = Harness::new();
+    let api = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+    let api = api.expect("a free port");
+    let words =
+        format!("run --json --runtime local --backend redis --fault none --lease 1s --time 14s --proxy-api {api}");
+    let mut command = harness.command(&words);
+    let running = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let running = running.expect("harness can be started");
+    let toxic = r#"{"type":"latency","attributes":{"latency":30}}"#;
+    let end = Instant::now() + Duration::from_secs(60);
+    // granted as soon as the run has its links
+    while !ask(api, "POST", "/proxies/c0-%3En1/toxics", toxic).is_ok_and(|answer| answer.contains(" 200 ")) {
+        assert!(Instant::now() < end, "the API never grants it");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let answer = Answer::of(running.wait_with_output().expect("it ends"));
+    answer.assert_exit(0);
+    let notes = answer.diagnosis["notes"].to_string();
+    assert!(notes.contains("2 changes came through the proxy's API"), "{notes}");
+    assert!(
+        notes.contains("latency_downstream") && notes.contains("reset"),
+        "{notes}"
+    );
+}
+
+mod docker {
+    use std::process::Command;
+
+    use crate::command::Harness;
+
+    fn docker(words: &str) -> (bool, String) {
+        let output = Command::new("docker").args(words.split_whitespace()).output();
+        let output = output.expect("docker can be started");
+        (
+            output.status.success(),
+            String::from_utf8_lossy(&output.stdout).into_owned(),
+        )
+    }
+
+    #[test]
+    fn a_container_that_is_no_toxiproxy_is_the_environment_and_leaves_nothing() {
+        let there = |image: &&str| docker(&format!("image inspect {image}")).0;
+        let image = ["redis:7", "harness-redis:debian"].into_iter().find(there);
+        let image = image.expect("`make test` provides an image of redis");
+        let words = "--runtime local --backend redis --fault none --time 10s --proxy toxiproxy";
+        let answer = Harness::new().run(&format!("{words} --proxy-image {image}"));
+        answer.assert_exit(4);
+        assert!(
+            answer.stderr.contains("could not start a Toxiproxy"),
+            "{}",
+            answer.stderr
+        );
+        let (_, left) = docker("ps --all --filter name=-toxiproxy --format {{.Names}}");
+        assert_eq!(left.trim(), "", "its container is removed");
+    }
+}

@@ -8,8 +8,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use harness::faults::Protocol;
 use harness::network::api::Api;
-use harness::network::{Behaviour, Hold, Link, Proxy};
+use harness::network::{Armed, Behaviour, Exchange, Fate, Hold, Link, Meant, Proxy, Rule, Whose, Wire};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -17,6 +18,8 @@ const ROUNDS: usize = 20;
 const PINGS: usize = 2_000;
 /// Added to the median round trip of a PING.
 const PROXY_LIMIT_US: f64 = 20.0;
+/// What a tap adds to that.
+const TAP_LIMIT_US: f64 = 5.0;
 /// Connections that ask at once, and what each asks.
 const CONNECTIONS: usize = 64;
 const PINGS_EACH: usize = 300;
@@ -34,6 +37,7 @@ fn main() {
     }
     println!("{:<60} {:>12} {:>12}  ", "what", "measured", "limit");
     proxy();
+    tap();
     partition();
     throughput();
     for (runtime, limit) in [("local", 10.0), ("docker", 20.0)] {
@@ -293,6 +297,52 @@ async fn held(hold: &Hold, streams: &mut [TcpStream]) {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     assert_eq!(hold.counts().bytes, 0, "nothing passes a partition");
+}
+
+/// A link with a tap beside one without, and a rule on the former that never strikes.
+fn tap() {
+    let redis = Redis::start();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    let address = std::net::SocketAddr::from(([127, 0, 0, 1], redis.port));
+    let proxy = Proxy::start().expect("a proxy");
+    let (notices, _heard) = tokio::sync::mpsc::channel(1);
+    let exchange = Exchange::new(Protocol::Resp, 1, notices);
+    let tapped = |name: &str| {
+        let wire = Wire::new(&exchange, 0, name.into());
+        proxy.tapped(name.into(), address, 1, wire).expect("a link")
+    };
+    let (plain, listening, ruled) = (
+        proxy.link("c0->n1".into(), address, 1),
+        tapped("c0->n2"),
+        tapped("c0->n3"),
+    );
+    let plain = plain.expect("a link");
+    let _armed = Armed::put(
+        vec![ruled.clone()],
+        1,
+        Rule::new(Meant {
+            message: Protocol::Resp.spoken("SET").expect("a command"),
+            occurrence: 1,
+            whose: Whose::Anyone,
+            fate: Fate::DropReply,
+            refuse: None,
+        }),
+    );
+    let mut medians = [Vec::new(), Vec::new(), Vec::new()];
+    runtime.block_on(async {
+        for _ in 0..ROUNDS {
+            for (way, link) in [&plain, &listening, &ruled].into_iter().enumerate() {
+                medians[way].push(pings(link.listen()).await.0);
+            }
+        }
+    });
+    let [without, with, struck] = medians.map(median);
+    let limit = Some((TAP_LIMIT_US, true));
+    row("PING, a tap: added to the proxy's median", with - without, "µs", limit);
+    row("PING, a tap and a rule: added to that", struck - without, "µs", limit);
 }
 
 /// The least that a relay can do, on a thread of its own as the proxy is.

@@ -63,6 +63,15 @@ pub enum Clients {
     Foreign(String),
 }
 
+/// What clients ask for, in shares of a hundred.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Mix {
+    /// Acquires that are for reading.
+    pub reads: u32,
+    /// Acquires that do not wait.
+    pub tries: u32,
+}
+
 #[derive(Debug, Clone)]
 pub struct Config {
     pub backend: Backend,
@@ -89,6 +98,7 @@ pub struct Config {
     pub wait: Duration,
     /// Each client acquires so many times, and the run ends when all have; `time` is then the limit.
     pub each: Option<u32>,
+    pub mix: Mix,
     /// The length of fault windows, in place of a drawn one.
     pub window: Option<Duration>,
     pub seed: u64,
@@ -96,6 +106,8 @@ pub struct Config {
     pub results: PathBuf,
     /// Waiters that one release may wake.
     pub herd_limit: u32,
+    /// Requests that a hand-over may cost where waiters poll; `None` is no limit.
+    pub requests_limit: Option<u32>,
     /// Within this time after the last heal a free lock must be acquired.
     pub progress_bound: Duration,
 }
@@ -121,11 +133,30 @@ impl Config {
             time: Duration::from_secs(60),
             wait: Duration::from_secs(10),
             each: None,
+            mix: Mix::default(),
             window: None,
             seed: 1,
             results: PathBuf::from("results"),
             herd_limit: 1,
+            requests_limit: None,
             progress_bound: Duration::from_secs(10),
+        }
+    }
+
+    /// Whether a client may take again what it holds.
+    pub fn is_reentrant(&self) -> bool {
+        matches!(&self.who, Clients::Recipe(options) if options.reentrant)
+    }
+
+    /// The model that the lock must follow, by the name that checkers know.
+    pub fn model(&self) -> &'static str {
+        let modes = matches!(&self.who, Clients::Recipe(options) if options.recipe.modes);
+        match self.mix {
+            _ if self.is_reentrant() => "reentrant",
+            Mix { reads: 1.., .. } => "read-write",
+            _ if modes => "read-write",
+            Mix { tries: 1.., .. } => "try-lock",
+            Mix { .. } => "mutex",
         }
     }
 

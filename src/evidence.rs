@@ -27,6 +27,12 @@ pub struct Evidence {
     pub links: u64,
     #[serde(flatten)]
     pub counts: Counts,
+    /// Messages that never arrived.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub messages_dropped: u64,
+    /// Messages that arrived late.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub messages_delayed: u64,
     /// Client processes that were stopped.
     #[serde(default, skip_serializing_if = "is_none")]
     pub clients_stopped: u64,
@@ -96,7 +102,8 @@ impl Evidence {
     pub fn touched(&self) -> bool {
         let paused = self.clients_stopped + self.servers_paused > 0 && self.stopped_ms > 0;
         let killed = self.clients_killed + self.servers_killed > 0;
-        self.counts.touched() || paused || killed || self.clock_readings > 0
+        let messages = self.messages_dropped + self.messages_delayed > 0;
+        self.counts.touched() || paused || killed || messages || self.clock_readings > 0
     }
 
     /// `3 links, 310 KiB held back, 2 connections reset`
@@ -104,6 +111,8 @@ impl Evidence {
         let counts = &self.counts;
         let parts = [
             (self.links, "links"),
+            (self.messages_dropped, "messages dropped"),
+            (self.messages_delayed, "messages delayed"),
             (counts.held_connects, "connects unanswered"),
             (counts.refused, "connects refused"),
             (counts.resets, "connections reset"),

@@ -7,7 +7,7 @@
 //!   cli::args       config                plan  ├─► Links     one proxied link for each client and server
 //!                                               ├─► Crew      lock clients, each a child process
 //!                                               └─► Schedule  fault windows, opened and healed
-//!                  Recorder ◄── clients, observer, schedule
+//!                  Recorder ◄── clients, observer, schedule, taps
 //!                     │  history.jsonl, on disk before anything is decided
 //!                     ▼
 //!        harness_checkers::check ─► Findings ─► Diagnosis ─► terminal · html · json · junit · markdown ─► exit code
@@ -23,6 +23,7 @@
 //!   and a signal carries the clock of the process that raised it ([`clock`]).
 //! - What arrives over a link is a prefix of what was sent: no byte is lost in the middle, none comes out of order. A fault
 //!   decides when bytes pass and whether the connection lives, nothing else ([`network`]).
+//!   A tap reads along and alters nothing; a message that is dropped takes its connection with it ([`network::tap`]).
 //! - A fault heals when its guard is dropped: at its time, on Ctrl-C, and when a panic unwinds ([`faults`]).
 //! - A process whose operation ended unknown never acts again; its client comes back under a new number.
 //! - Nothing outlives its run: child processes die with harness even when it is killed ([`process`]), and what cannot (a

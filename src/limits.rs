@@ -10,6 +10,8 @@ pub const RECORDER_BUFFER: usize = 64 << 20;
 pub const RECORDER_FLUSH: Duration = Duration::from_millis(20);
 /// Bytes that one direction of one connection may hold back before the sender feels it as a full window.
 pub const LINK_BUFFER: usize = 1 << 20;
+/// Notifications that taps read and that wait to be recorded; more than these are said to be lost.
+pub const NOTICES: usize = 65_536;
 /// Bytes read from a socket at once.
 pub const CHUNK: usize = 16 << 10;
 /// Time for the proxy to reach a server. On loopback and bridges a connect is answered at once or never.

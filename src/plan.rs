@@ -10,7 +10,7 @@ use rand_chacha::ChaCha8Rng;
 use serde::{Serialize, Serializer};
 
 use crate::config::{Config, FaultRequest};
-use crate::faults::{Means, Shape, Strike, Target, fault_named};
+use crate::faults::{Means, Protocol, Shape, Strike, Target, fault_named};
 
 /// How long each phase lasts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -153,6 +153,7 @@ fn windows(config: &Config, phases: &Phases, rng: &mut ChaCha8Rng) -> Result<Vec
         clients: config.clients,
         servers: config.nodes,
         lease: config.lease,
+        protocol: Protocol::of(config.backend.name()).expect("every backend speaks a protocol that is known"),
     };
     let mut windows = Vec::new();
     let mut start = Duration::ZERO;

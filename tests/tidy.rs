@@ -13,7 +13,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("wall_clock", &[]),
     ("event", &["limits"]),
     ("config", &[]),
-    ("network", &["limits", "evidence"]),
+    ("network", &["limits", "evidence", "clock"]),
     ("cluster", &["config", "limits", "process", "wall_clock"]),
     ("faults", &["network", "cluster", "evidence", "limits", "wall_clock"]),
     ("plan", &["faults", "config"]),

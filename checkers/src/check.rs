@@ -84,6 +84,7 @@ impl<'a> Context<'a> {
             overlapping: FastSet::default(),
             bounds: Bounds {
                 herd: asked.herd.or(header.herd),
+                requests: asked.requests.or(header.requests),
                 progress_ms: asked.progress_ms.or(header.progress_ms),
                 silent_ms: asked.silent_ms.or(header.silent_ms),
                 passed_over: asked.passed_over.or(header.passed_over),

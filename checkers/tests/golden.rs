@@ -71,6 +71,28 @@ fn every_golden_history_is_judged_as_its_first_line_says() {
 }
 
 #[test]
+fn signals_and_wire_that_disagree_are_both_told() {
+    let evidence = |wanted: &str| {
+        let (_, history) = golden().into_iter().find(|(name, _)| name == wanted).unwrap();
+        findings(&history).of(Property::Hl004).evidence.clone()
+    };
+    let disagree = evidence("hl004_wire_against_the_signals");
+    assert!(
+        disagree.contains("signals and wire disagree: the clients told of 7 wakes, and 28"),
+        "{disagree}"
+    );
+    let agree = evidence("hl004_wire_shows_a_watch_of_an_earlier_wait");
+    assert!(!agree.contains("disagree"), "{agree}");
+    let lost = evidence("hl004_wire_that_lost_its_place");
+    assert!(
+        lost.contains("the wire is no witness") && lost.contains("2 connections"),
+        "{lost}"
+    );
+    let cost = evidence("hl004_polls_within_the_limit");
+    assert!(cost.contains("12.0 requests per hand-over (limit 12)"), "{cost}");
+}
+
+#[test]
 fn every_property_has_a_history_that_holds_and_one_that_is_violated() {
     for property in Property::ALL {
         for verdict in [Verdict::Holds, Verdict::Violated] {

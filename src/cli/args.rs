@@ -247,7 +247,7 @@ pub struct RecipeArgs {
     /// How often a waiter of a polling recipe asks. [default: the recipe's own]
     #[arg(long, value_parser = parse_duration)]
     pub interval: Option<Duration>,
-    /// Let a client take a lock again that it already holds.
+    /// Let a client take a lock again that it already holds; every other time it does.
     #[arg(long)]
     pub reentrant: bool,
 }
@@ -316,15 +316,24 @@ pub struct RunArgs {
     /// Each client acquires so many times and the run ends when all have; --time is then the limit.
     #[arg(long, value_name = "N")]
     pub each: Option<u32>,
+    /// Of a hundred acquires, so many are for reading (zk-read-write, or a client of your own).
+    #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=100))]
+    pub reads: u32,
+    /// Of a hundred acquires, so many do not wait for a taken lock.
+    #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=100))]
+    pub tries: u32,
     /// The length of every fault window. [default: drawn, longer than the lease]
     #[arg(long, value_parser = parse_duration)]
     pub window: Option<Duration>,
     /// The seed of the plan, in hexadecimal. [default: a new one]
     #[arg(long, value_parser = parse_seed)]
     pub seed: Option<u64>,
-    /// Waiters that one release may wake.
+    /// Waiters that one release may wake; of each process, where several clients share one.
     #[arg(long, default_value_t = 1)]
     pub herd_limit: u32,
+    /// Requests that one hand-over may cost where waiters poll. [default: shown, and not judged]
+    #[arg(long, value_name = "N")]
+    pub requests_limit: Option<u32>,
     /// Time after the last heal within which a free lock must be acquired.
     #[arg(long, default_value = "10s", value_parser = parse_duration)]
     pub progress_bound: Duration,

@@ -8,7 +8,7 @@ use harness_workloads::{Backend, Holder, RecipeOptions, default_recipe, find_rec
 
 use super::args::{OnOff, RecipeArgs, RunArgs, Runtime};
 use crate::cluster::server_of;
-use crate::config::{Clients, Config, NO_FAULT, ProxyChoice, RuntimeKind};
+use crate::config::{Clients, Config, Mix, NO_FAULT, ProxyChoice, RuntimeKind};
 use crate::limits::{MAX_CLIENTS, MAX_LEASE, MAX_LOCKS, MAX_TIME, MIN_LEASE};
 
 impl RecipeArgs {
@@ -72,10 +72,15 @@ impl RunArgs {
                 Duration::from_secs(10)
             }),
             each: self.each,
+            mix: Mix {
+                reads: self.reads,
+                tries: self.tries,
+            },
             window: self.window,
             seed,
             results: self.results.clone(),
             herd_limit: self.herd_limit,
+            requests_limit: self.requests_limit,
             progress_bound: self.progress_bound,
         };
         self.reject(&config)?;
@@ -137,6 +142,18 @@ impl RunArgs {
                 self.until.is_some() && self.repeat < 2,
                 "--until goes with --repeat N".into(),
             ),
+            (
+                config.mix.reads > 0 && matches!(&config.who, Clients::Recipe(options) if !options.recipe.modes),
+                "--reads is for locks that readers share: --recipe zk-read-write, or a --client of your own".into(),
+            ),
+            (
+                config.mix.tries > 0 && (config.model() == "read-write" || config.is_reentrant()),
+                "--tries needs a plain lock: no model decides `busy` answers of locks that are shared or reentrant".into(),
+            ),
+            (
+                config.is_reentrant() && config.mix.reads > 0,
+                "--reentrant and --reads do not go together: no model decides both".into(),
+            ),
             (argument_of_none, "--fault none takes no argument".into()),
             (
                 local && config.image.is_some(),
@@ -181,6 +198,8 @@ impl RunArgs {
             ("per-process", config.per_process, 1),
             ("locks", config.locks, 1),
             ("herd-limit", config.herd_limit, 1),
+            ("reads", config.mix.reads, 0),
+            ("tries", config.mix.tries, 0),
         ];
         for (name, value, default) in given {
             if value != default {
@@ -202,6 +221,9 @@ impl RunArgs {
         }
         if let Some(each) = config.each {
             option("each", each.to_string());
+        }
+        if let Some(limit) = config.requests_limit {
+            option("requests-limit", limit.to_string());
         }
         if let Some(nodes) = self.nodes {
             option("nodes", nodes.to_string());
@@ -340,7 +362,10 @@ mod tests {
             "harness run --backend zk --proxy toxiproxy --proxy-image toxi:1",
             "harness run --backend zk --proxy toxiproxy=localhost:8474",
             "harness run --backend zk --proxy-api 127.0.0.1:8474",
+            "harness run --backend zk --recipe zk-read-write --reads 80",
+            "harness run --backend redis --tries 30",
             "harness run --backend etcd --clients 20 --locks 4 --hold 2s --each 1 --time 90s --herd-limit 3 --nodes 5",
+            "harness run --backend zk --fault drop-reply=create:2:waiter:refuse=2s,delay-request=delete:1s --requests-limit 20",
         ];
         for line in lines {
             let args = typed(line);
@@ -365,6 +390,12 @@ mod tests {
             ("--backend zk --port-base 65530", "--port-base"),
             ("--backend zk --each 1 --fault partition", "--each"),
             ("--backend zk --until fail", "--repeat"),
+            ("--backend zk --reads 50", "zk-read-write"),
+            ("--backend zk --tries 50 --reentrant", "--tries"),
+            (
+                "--backend zk --recipe zk-read-write --reads 50 --reentrant",
+                "--reentrant",
+            ),
             ("--backend zk --proxy-image x", "--proxy toxiproxy"),
             (
                 "--backend zk --proxy toxiproxy=h:1 --proxy-api 127.0.0.1:8474",

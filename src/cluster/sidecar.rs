@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 use super::ClusterError;
 use super::docker::{engine, has_image, plain, pull, remove_container};
 use super::leftovers::{Identity, OWNER_LABEL, RUN_LABEL};
-use crate::limits::{CLUSTER_READY, READY_POLL};
+use crate::limits::{CLUSTER_READY, LOG_TAIL_LINES, READY_POLL};
 
 /// Toxiproxy's official image.
 pub const TOXIPROXY_IMAGE: &str = "ghcr.io/shopify/toxiproxy:2.12.0";
@@ -69,11 +69,10 @@ impl Sidecar {
                 return Ok(());
             };
             if !matches!(self.container.is_running().await, Ok(true)) {
-                let said = self.container.stderr_to_vec().await.unwrap_or_default();
-                return Err(format!(
-                    "its container ended: {}",
-                    String::from_utf8_lossy(&said).trim()
-                ));
+                let mut said = self.container.stderr_to_vec().await.unwrap_or_default();
+                said.extend(self.container.stdout_to_vec().await.unwrap_or_default());
+                let said = String::from_utf8_lossy(&said).trim().to_owned();
+                return Err(format!("its container ended: {}", tail(&said)));
             }
             if Instant::now() >= end {
                 return Err(format!(
@@ -102,6 +101,12 @@ async fn provide(image: &str) -> Result<(), ClusterError> {
             "no image {image}: {why}\nhint: name one that is there with --proxy-image, or use one that runs: --proxy toxiproxy=HOST:PORT"
         ))
     })
+}
+
+/// The last lines of what a container said.
+fn tail(said: &str) -> String {
+    let lines: Vec<&str> = said.lines().collect();
+    lines[lines.len().saturating_sub(LOG_TAIL_LINES)..].join("\n  ")
 }
 
 /// A port that was free just now; the container is on the host's network, so nobody chooses one for it.

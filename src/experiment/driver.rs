@@ -16,6 +16,8 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::crew::{Client, Crew, Fate, Seat};
 use super::stage::Stage;
+use crate::config::Mix;
+use crate::network::Role;
 
 /// A longer piece of work is done in rounds of at most this long, each a read, a wait and a write.
 const ROUND: Duration = Duration::from_millis(400);
@@ -30,6 +32,9 @@ pub struct Work {
     pub locks: Vec<String>,
     pub hold: Duration,
     pub wait: Duration,
+    pub mix: Mix,
+    /// Whether a holder sometimes takes its lock a second time, and gives it back twice.
+    pub nested: bool,
     /// How long a client may take for any answer beyond the wait it was given.
     pub patience: Duration,
     pub each: Option<u32>,
@@ -53,6 +58,15 @@ enum Answer {
     Silent,
 }
 
+/// One acquire, as it is wanted.
+struct Wish<'a> {
+    lock: &'a str,
+    /// For reading, beside other readers.
+    read: bool,
+    /// Not at all for a try.
+    wait: Duration,
+}
+
 struct Grant {
     token: Option<u64>,
     owner: Option<String>,
@@ -73,44 +87,72 @@ impl Driver {
 
     /// One acquire and what follows from it. Returns whether the lock was held.
     async fn turn(&mut self, lock: &str) -> bool {
+        let wish = self.wish(lock);
         let mut fate = self.client.fate();
         let before = *fate.borrow_and_update();
         if before.died_at.is_some() {
             self.bury(None).await;
             return false;
         }
-        let Some(grant) = self.acquire(lock).await else {
+        let Some(grant) = self.acquire(&wish).await else {
             return false;
         };
-        self.hold(lock, &grant, &mut fate).await;
+        let again = self.work.nested && self.rng.random();
+        let nested = again && !fate.has_changed().unwrap_or(true) && self.acquire(&wish).await.is_some();
+        self.hold(&wish, &grant, &mut fate).await;
         let now = *fate.borrow();
         if now.died_at.is_some() {
             self.bury(Some(lock)).await;
-        } else {
-            self.release(lock, &grant, now.losses > before.losses).await;
+            return true;
         }
+        if nested {
+            self.give_back(lock).await;
+        }
+        if now.losses == before.losses {
+            self.stage.holders.release(lock, grant.token, grant.owner.as_deref());
+        }
+        self.give_back(lock).await;
+        self.is(Role::Idle);
         true
     }
 
-    async fn acquire(&mut self, lock: &str) -> Option<Grant> {
+    /// What the next acquire is for, drawn as the mix says.
+    fn wish<'a>(&mut self, lock: &'a str) -> Wish<'a> {
+        let mut drawn = |percent: u32| self.rng.random_range(0..100) < percent;
+        let (read, is_try) = (drawn(self.work.mix.reads), drawn(self.work.mix.tries));
+        Wish {
+            lock,
+            read,
+            wait: if is_try { Duration::ZERO } else { self.work.wait },
+        }
+    }
+
+    async fn acquire(&mut self, wish: &Wish<'_>) -> Option<Grant> {
+        let lock = wish.lock;
         let called = Instant::now();
-        let wait_ms = self.work.wait.as_millis() as u64;
+        let wait_ms = wish.wait.as_millis() as u64;
+        let mode = wish.read.then_some("read");
         self.call(
             "acquire",
             Fields {
                 lock: Some(lock),
                 wait_ms: Some(wait_ms),
+                mode,
                 ..Fields::default()
             },
         );
         let op = Op::Acquire(Acquire {
             lock: lock.to_owned(),
             wait_ms,
+            mode: mode.map(str::to_owned),
             ..Acquire::default()
         });
         self.stage.tally.waiting.fetch_add(1, Relaxed);
         self.stage.holders.wait(self.client.number, lock);
-        let answer = self.ask(op, self.work.wait + self.work.patience).await;
+        self.is(Role::Waits);
+        let answer = self.ask(op, wish.wait + self.work.patience).await;
+        let granted = matches!(answer, Answer::Message(Message::Ok { .. }));
+        self.is(if granted { Role::Works } else { Role::Idle });
         self.stage.holders.waited(self.client.number);
         self.stage.tally.waiting.fetch_sub(1, Relaxed);
         match answer {
@@ -149,7 +191,8 @@ impl Driver {
     }
 
     /// Works while it may: until its work is done, the lock is lost, or the client died.
-    async fn hold(&mut self, lock: &str, grant: &Grant, fate: &mut watch::Receiver<Fate>) {
+    async fn hold(&mut self, wish: &Wish<'_>, grant: &Grant, fate: &mut watch::Receiver<Fate>) {
+        let lock = wish.lock;
         if fate.has_changed().unwrap_or(true) {
             // its word of the loss was read, and written down, before the reply that it follows
             let fields = Fields {
@@ -167,7 +210,9 @@ impl Driver {
             return;
         }
         let work = self.work.hold.mul_f64(self.rng.random_range(0.5..1.5));
-        self.stage.holders.begin(self.client.number, lock, grant.token, work);
+        self.stage
+            .holders
+            .begin(self.client.number, lock, grant.token, work, wish.read);
         let mut until = Some(Instant::now() + work);
         let mut stop = self.stage.stopping();
         while let Some(end) = until {
@@ -181,7 +226,9 @@ impl Driver {
                 _ = stop.changed() => {}
                 () = pause(end.min(Instant::now() + ROUND)) => {}
             }
-            self.write(lock, grant, value + 1);
+            if !wish.read {
+                self.write(lock, grant, value + 1);
+            }
             until = self.stage.holders.works_until(self.client.number);
         }
         self.stage.holders.abandon(self.client.number);
@@ -218,15 +265,14 @@ impl Driver {
         self.reply(Kind::Ok, "write", Fields { fenced, ..fields });
     }
 
-    /// Gives the lock back. One that is lost already is not ended by this: the server says itself how it ended.
-    async fn release(&mut self, lock: &str, grant: &Grant, lost: bool) {
-        if !lost {
-            self.stage.holders.release(lock, grant.token, grant.owner.as_deref());
-        }
+    /// Gives the lock back, once.
+    async fn give_back(&mut self, lock: &str) {
+        self.is(Role::Releases);
         self.call(
             "release",
             Fields {
                 lock: Some(lock),
+                wire: Some(self.stage.exchange.traffic().columns()),
                 ..Fields::default()
             },
         );
@@ -323,6 +369,11 @@ impl Driver {
             Ok(None) => Answer::Gone,
             Err(_) => Answer::Silent,
         }
+    }
+
+    /// What the client does from now on, for whoever looks at its messages.
+    fn is(&self, role: Role) {
+        self.stage.exchange.roles.set(self.client.number, role);
     }
 
     fn call(&self, f: &str, fields: Fields<'_>) {

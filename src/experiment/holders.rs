@@ -16,6 +16,8 @@ pub struct Holding {
     pub lock: String,
     pub token: Option<u64>,
     pub since: Instant,
+    /// It is held for reading: others may read beside it.
+    shared: bool,
     works_until: Instant,
 }
 
@@ -83,20 +85,21 @@ impl Holders {
         Some((*client, lock.clone()))
     }
 
-    /// A client got a lock and means to work for `work`.
-    pub fn begin(&self, client: u32, lock: &str, token: Option<u64>, work: Duration) {
+    /// A client got a lock and means to work for `work`; `shared` with others that read.
+    pub fn begin(&self, client: u32, lock: &str, token: Option<u64>, work: Duration, shared: bool) {
         let now = Instant::now();
         let holding = Holding {
             lock: lock.to_owned(),
             token,
             since: now,
+            shared,
             works_until: now + work,
         };
         let mut table = self.table();
         let taken = table
             .now
             .iter()
-            .any(|(other, holding)| *other != client && holding.lock == lock);
+            .any(|(other, holding)| *other != client && holding.lock == lock && !(shared && holding.shared));
         table.overlaps += u64::from(taken);
         table.now.insert(client, holding);
         drop(table);
@@ -176,8 +179,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_struck_holder_goes_on_working_and_others_do_not() {
         let holders = Holders::default();
-        holders.begin(1, "l0", None, Duration::from_millis(10));
-        holders.begin(2, "l1", None, Duration::from_millis(10));
+        holders.begin(1, "l0", None, Duration::from_millis(10), false);
+        holders.begin(2, "l1", None, Duration::from_millis(10), false);
         tokio::time::advance(Duration::from_millis(5)).await;
         let (struck, _) = holders.aim(Duration::from_secs(5)).await;
         tokio::time::advance(Duration::from_millis(10)).await;
@@ -191,17 +194,22 @@ mod tests {
     fn two_holders_of_one_lock_are_seen_and_of_two_locks_are_not() {
         let holders = Holders::default();
         let work = Duration::from_secs(1);
-        holders.begin(1, "l0", None, work);
-        holders.begin(2, "l1", None, work);
+        holders.begin(1, "l0", None, work, false);
+        holders.begin(2, "l1", None, work, false);
         assert_eq!(holders.overlaps(), 0);
-        holders.begin(3, "l0", None, work);
+        holders.begin(3, "l0", None, work, false);
         assert_eq!(holders.overlaps(), 1);
+        holders.begin(4, "l2", None, work, true);
+        holders.begin(5, "l2", None, work, true);
+        assert_eq!(holders.overlaps(), 1, "readers may read together");
+        holders.begin(6, "l2", None, work, false);
+        assert_eq!(holders.overlaps(), 2);
     }
 
     #[tokio::test]
     async fn a_waiter_waits_for_a_lock_that_is_taken_and_was_the_last_to_ask() {
         let holders = Holders::default();
-        holders.begin(0, "l0", None, Duration::from_secs(1));
+        holders.begin(0, "l0", None, Duration::from_secs(1), false);
         for (client, lock) in [(1, "l0"), (2, "l0"), (3, "l1")] {
             holders.wait(client, lock);
         }
@@ -215,7 +223,7 @@ mod tests {
         let holders = Holders::default();
         let (aimed, ()) = tokio::join!(holders.aim(Duration::from_secs(1)), async {
             tokio::task::yield_now().await;
-            holders.begin(7, "l0", Some(3), Duration::from_secs(1));
+            holders.begin(7, "l0", Some(3), Duration::from_secs(1), false);
         });
         assert_eq!(aimed.0, 7);
     }

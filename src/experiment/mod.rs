@@ -17,6 +17,7 @@ mod register;
 mod scene;
 mod schedule;
 mod stage;
+mod taps;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -215,7 +216,9 @@ async fn with_cluster(
     ended: &mut Ended,
 ) -> Result<(), ExperimentError> {
     let config = setting.config;
-    let proxied = ended.teardown.proxied.insert(Proxied::open(setting, cluster).await?);
+    let (exchange, notices) = outset::exchange(config);
+    let opened = Proxied::open(setting, cluster, &exchange).await?;
+    let proxied = ended.teardown.proxied.insert(opened);
     let links = proxied.links.clone();
     let opens = outset::opens(config, &links);
     let path = setting.folder.history();
@@ -225,7 +228,7 @@ async fn with_cluster(
     };
     std::fs::create_dir_all(setting.folder.clients()).map_err(failed)?;
     let (recorder, closer) = recorder::start(&path, &outset::header(setting)).map_err(failed)?;
-    let stage = Arc::new(Stage::new(recorder, setting.progress.clone()));
+    let stage = Arc::new(Stage::new(recorder, setting.progress.clone(), exchange));
     let api = proxied.serve_api(config, &stage)?;
     let muster = Muster {
         start: outset::start(config),
@@ -236,6 +239,7 @@ async fn with_cluster(
     };
     let crew = Arc::new(Crew::new(muster));
     ended.teardown.crew = Some(Arc::clone(&crew));
+    let _listening = taps::start(notices, config.lock_names(), &crew, Arc::clone(&stage));
     let field = Field {
         links,
         clients: crew.clone(),

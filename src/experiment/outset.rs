@@ -7,11 +7,15 @@ use harness_checkers::history::event::{Bounds, FORMAT, Header, Promises, VERSION
 use harness_workloads::Backend;
 use harness_workloads::protocol::Open;
 use serde_json::Map;
+use tokio::sync::mpsc;
 
 use super::child::Start;
 use super::{ExperimentError, Setting};
 use crate::config::{Clients, Config};
 use crate::faults::Links;
+use crate::limits::NOTICES;
+use crate::network::tap::Protocol;
+use crate::network::{Exchange, Notice};
 use crate::wall_clock::{Clocks, WallClock};
 
 /// The wall clocks of a run whose plan steps some.
@@ -49,6 +53,13 @@ pub fn wall_clocks(setting: &Setting<'_>) -> Result<WallClocks, ExperimentError>
         clients,
         servers,
     })
+}
+
+/// What the taps of all links share, and where they tell of notifications.
+pub fn exchange(config: &Config) -> (Arc<Exchange>, mpsc::Receiver<Notice>) {
+    let protocol = Protocol::of(config.backend.name()).expect("every backend speaks a protocol that is known");
+    let (sender, notices) = mpsc::channel(NOTICES);
+    (Exchange::new(protocol, config.clients, sender), notices)
 }
 
 /// What each client is told: its own links, beginning with another server each, so that the load spreads.
@@ -112,6 +123,7 @@ pub fn header(setting: &Setting<'_>) -> Header {
     };
     let bounds = Bounds {
         herd: Some(config.herd_limit),
+        requests: config.requests_limit,
         progress_ms: Some(config.progress_bound.as_millis() as u64),
         silent_ms: Some(config.lease.as_millis() as u64),
         passed_over: None,
@@ -120,10 +132,11 @@ pub fn header(setting: &Setting<'_>) -> Header {
         format: FORMAT.to_owned(),
         version: VERSION,
         run: setting.run.to_owned(),
-        model: "mutex".to_owned(),
+        model: config.model().to_owned(),
         locks: config.lock_names(),
         lease_ms: Some(config.lease.as_millis() as u64),
         recipe: Some(config.recipe_name().to_owned()),
+        per_process: Some(config.per_process).filter(|clients| *clients > 1),
         promises,
         bounds,
         extra: Map::new(),

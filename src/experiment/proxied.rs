@@ -15,10 +15,10 @@ use crate::cluster::Sidecar;
 use crate::config::{Config, ProxyChoice};
 use crate::event::Event;
 use crate::faults::Links;
-use crate::network::Proxy;
 #[cfg(feature = "toxiproxy")]
 use crate::network::Toxiproxy;
 use crate::network::api::{Api, Poke};
+use crate::network::{Exchange, Proxy, Wire};
 
 /// Links, and whoever carries them; to be kept until the run is over.
 pub struct Proxied {
@@ -32,7 +32,11 @@ pub struct Proxied {
 
 impl Proxied {
     /// One link for each client and server, in the order of both, with no fault on.
-    pub async fn open(setting: &Setting<'_>, cluster: &Cluster) -> Result<Self, ExperimentError> {
+    pub async fn open(
+        setting: &Setting<'_>,
+        cluster: &Cluster,
+        exchange: &Arc<Exchange>,
+    ) -> Result<Self, ExperimentError> {
         let proxy =
             Proxy::start().map_err(|error| ExperimentError::Proxy(format!("no thread for the proxy: {error}")))?;
         let mut proxied = Self {
@@ -44,7 +48,7 @@ impl Proxied {
             sidecar: None,
         };
         let opened = match &setting.config.proxy {
-            ProxyChoice::BuiltIn => proxied.built_in(setting.config, cluster),
+            ProxyChoice::BuiltIn => proxied.built_in(setting.config, cluster, exchange),
             other => proxied.through(other, setting, cluster).await,
         };
         match opened {
@@ -56,10 +60,11 @@ impl Proxied {
         }
     }
 
-    fn built_in(&mut self, config: &Config, cluster: &Cluster) -> Result<(), String> {
+    fn built_in(&mut self, config: &Config, cluster: &Cluster, exchange: &Arc<Exchange>) -> Result<(), String> {
         let mut seeds = ChaCha8Rng::seed_from_u64(config.seed ^ 0x11_4b5);
         for (ends, name, address) in wanted(config, cluster) {
-            let link = self.proxy.link(name.clone(), address, seeds.random());
+            let wire = Wire::new(exchange, ends.0, name.clone());
+            let link = self.proxy.tapped(name.clone(), address, seeds.random(), wire);
             let link = link.map_err(|error| format!("could not open the link {name}: {error}"))?;
             self.links.insert(ends, link);
         }

@@ -150,6 +150,11 @@ impl Recorder {
         }
     }
 
+    /// The time in the history of a reading of `CLOCK_MONOTONIC`.
+    pub fn time_of(&self, reading: u64) -> u64 {
+        self.origin.since_ns(reading)
+    }
+
     /// Whether a reading of `CLOCK_MONOTONIC` can be of this run.
     pub fn is_of_this_run(&self, reading: u64) -> bool {
         self.origin.since_ns(reading) > 0 && reading <= monotonic_ns()

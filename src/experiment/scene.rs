@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::crew::Crew;
 use super::driver::{Driver, Work};
 use super::stage::Stage;
-use super::{ExperimentError, Setting, observer, pulse, schedule};
+use super::{ExperimentError, Setting, observer, pulse, schedule, taps};
 use crate::cluster::Census;
 use crate::event::Event;
 use crate::faults::Field;
@@ -89,7 +89,8 @@ impl Scene<'_> {
         if stopped {
             return Err(ExperimentError::Stopped);
         }
-        self.phase("end", json!({ "unfinished": unfinished }));
+        let wire = taps::summary(&self.field.links, &self.stage);
+        self.phase("end", json!({ "unfinished": unfinished, "wire": wire }));
         Ok(())
     }
 
@@ -172,6 +173,8 @@ impl Scene<'_> {
             wait: config.wait,
             patience: config.lease * 2 + Duration::from_secs(5),
             each: config.each,
+            mix: config.mix,
+            nested: config.is_reentrant(),
         });
         let mut seeds = ChaCha8Rng::seed_from_u64(config.seed);
         let mut drivers = JoinSet::new();

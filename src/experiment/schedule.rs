@@ -12,6 +12,7 @@ use super::stage::Stage;
 use crate::event::Event;
 use crate::evidence::Evidence;
 use crate::faults::{Field, Means, Open};
+use crate::network::Struck;
 use crate::plan::{Plan, Window};
 
 /// Runs every window of the plan, from now. Windows that overlap run side by side.
@@ -81,11 +82,18 @@ impl One {
         self.write_start(&open, &aimed);
         let struck = open.clients.clone();
         let stopped = self.last(&mut open, opened + self.window.length).await;
+        let (message, no_message) = (open.message(), open.why_no_message());
         let (mut evidence, trouble) = open.heal(opened.elapsed(), !stopped).await;
         if matches!(self.window.strike.means, Means::Clients(_)) {
             evidence.holders = struck.iter().filter(|client| holding.contains(client)).count() as u64;
         }
-        self.write_heal(evidence, before, &aimed.title, opened.elapsed());
+        let about = About {
+            evidence,
+            before,
+            message,
+            no_message,
+        };
+        self.write_heal(about, &aimed.title, opened.elapsed());
         if let Some(why) = trouble {
             self.broken("could not be healed", &why);
         }
@@ -143,7 +151,13 @@ impl One {
         });
     }
 
-    fn write_heal(&self, evidence: Evidence, before: Seen, title: &str, lasted: Duration) {
+    fn write_heal(&self, about: About, title: &str, lasted: Duration) {
+        let About {
+            evidence,
+            before,
+            message,
+            no_message,
+        } = about;
         let after = Seen::now(&self.stage);
         let mut facts = object(json!(evidence));
         facts.insert("locks_lost".into(), json!(after.lost - before.lost));
@@ -153,18 +167,47 @@ impl One {
         if let Some(demand) = self.window.strike.demand {
             heal.insert("demand".into(), json!(demand));
         }
+        let mut words = vec![evidence.in_words()];
+        if let Some(message) = message {
+            let time = self.stage.recorder.time_of(message.at);
+            words.push(format!(
+                "`{}` of {} ({}) at {:.3}s",
+                message.message,
+                message.client,
+                message.role,
+                Duration::from_nanos(time).as_secs_f64()
+            ));
+            let mut struck = object(json!(message));
+            struck.insert("time".into(), json!(time));
+            heal.insert("struck".into(), Value::Object(struck));
+        }
+        if let Some(why) = no_message {
+            words.push(why.clone());
+            heal.insert("missed".into(), json!(why));
+        }
+        words.retain(|word| !word.is_empty());
         self.stage.recorder.nemesis(self.window.fault, heal);
         self.stage.progress.send(Event::WindowHealed {
             number: self.window.number,
             title: self.headline(title),
             lasted,
-            evidence: evidence.in_words(),
+            evidence: words.join(", "),
         });
     }
 
     fn headline(&self, title: &str) -> String {
         format!("{} {}   {title}", self.window.fault, self.window.number)
     }
+}
+
+/// What a window did, as far as it is known when it heals.
+struct About {
+    evidence: Evidence,
+    before: Seen,
+    /// The message that it struck.
+    message: Option<Struck>,
+    /// Why it struck none, when it meant one.
+    no_message: Option<String>,
 }
 
 /// What the clients had seen at some moment.

@@ -1,8 +1,8 @@
 //! What everybody in an experiment shares: the recorder, the register, who holds, what to show, and the way to stop.
 
 use std::collections::VecDeque;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -11,6 +11,7 @@ use super::holders::Holders;
 use super::recorder::Recorder;
 use super::register::Register;
 use crate::event::Progress;
+use crate::network::Exchange;
 
 /// Latencies that the live view looks back on.
 const RECENT: usize = 2000;
@@ -21,6 +22,8 @@ pub struct Stage {
     pub holders: Holders,
     pub tally: Tally,
     pub progress: Progress,
+    /// What passes the links, and what each client does meanwhile.
+    pub exchange: Arc<Exchange>,
     stop: watch::Sender<bool>,
     /// Why the run cannot go on, once it cannot.
     fatal: watch::Sender<Option<String>>,
@@ -40,13 +43,14 @@ pub struct Tally {
 }
 
 impl Stage {
-    pub fn new(recorder: Recorder, progress: Progress) -> Self {
+    pub fn new(recorder: Recorder, progress: Progress, exchange: Arc<Exchange>) -> Self {
         Self {
             recorder,
             register: Register::default(),
             holders: Holders::default(),
             tally: Tally::default(),
             progress,
+            exchange,
             stop: watch::channel(false).0,
             fatal: watch::channel(None).0,
         }

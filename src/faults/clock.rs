@@ -97,6 +97,7 @@ mod tests {
             clients: 3,
             servers: 1,
             lease: Duration::from_secs(2),
+            protocol: crate::faults::Protocol::Resp,
         };
         Clock.plan(Some(argument), 0, &shape, &mut ChaCha8Rng::seed_from_u64(1))
     }

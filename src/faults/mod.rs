@@ -1,13 +1,14 @@
 //! Faults: each is planned purely from the cluster's shape and the seed, and heals when its guard is dropped.
 //!
 //! One file a fault. To add one, write its file and its line in [`FAULTS`]: the flag, the list, the help and the plan
-//! follow from it. A strike acts on links, on the processes of clients or on servers: its [`Means`] say which and how.
+//! follow from it. A strike acts on links, on one message, on the processes of clients or on servers: its [`Means`] say which and how.
 
 mod clock;
 mod field;
 mod flaky;
 mod kill;
 mod latency;
+mod message;
 mod open;
 mod partition;
 mod pause;
@@ -27,6 +28,7 @@ use std::time::Duration;
 use rand_chacha::ChaCha8Rng;
 
 use crate::network::Behaviour;
+pub use crate::network::tap::Protocol;
 
 /// What can be struck.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +36,8 @@ pub struct Shape {
     pub clients: u32,
     pub servers: u32,
     pub lease: Duration,
+    /// What is spoken on the links between clients and servers.
+    pub protocol: Protocol,
 }
 
 pub trait Fault: Sync {
@@ -58,6 +62,10 @@ pub const FAULTS: &[&dyn Fault] = &[
     &slow::Slow,
     &reset::Reset,
     &flaky::Flaky,
+    &message::OnMessage::DropRequest,
+    &message::OnMessage::DropReply,
+    &message::OnMessage::DelayRequest,
+    &message::OnMessage::DelayReply,
     &pause::PauseHolder,
     &pause::PauseWaiter,
     &pause::Pause,
@@ -119,6 +127,7 @@ mod tests {
         clients: 5,
         servers: 3,
         lease: Duration::from_secs(2),
+        protocol: Protocol::Zk,
     };
 
     #[test]

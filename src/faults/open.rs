@@ -9,7 +9,7 @@ use super::field::{ClientProcess, Field, Hosts};
 use super::servers::Struck;
 use super::strike::{ClientBlow, Means, OnLinks, ServerBlow, Target};
 use crate::evidence::Evidence;
-use crate::network::Hold;
+use crate::network::{Armed, Fate, Hold, Meant, Rule, Struck as StruckMessage};
 use crate::wall_clock::WallClock;
 
 pub struct Open {
@@ -24,6 +24,7 @@ pub struct Open {
 
 enum Guard {
     Links(Hold),
+    Message(Armed),
     Stopped(Stopped),
     Killed(u64),
     Servers(Struck),
@@ -34,6 +35,7 @@ impl Open {
     pub(super) async fn new(means: &Means, number: u32, field: &Field, target: &Target) -> Self {
         match means {
             Means::Links(on_links) => links(*on_links, number, field, target).await,
+            Means::Message(meant) => message(*meant, number, field),
             Means::Clients(blow) => clients(*blow, &*field.clients, target),
             Means::Servers(blow) => servers(*blow, field, target).await,
             Means::Clock(step) => clocks(*step, field, target),
@@ -69,6 +71,7 @@ impl Open {
                 counts: hold.counts(),
                 ..Evidence::default()
             },
+            Guard::Message(armed) => on_message(armed.rule()),
             Guard::Stopped(stopped) => Evidence {
                 clients_stopped: stopped.0.len() as u64,
                 stopped_ms: stopped.for_how_long(lasted).as_millis() as u64,
@@ -91,6 +94,33 @@ impl Open {
         }
     }
 
+    /// The message that it struck, if it meant one and found it.
+    pub fn message(&self) -> Option<StruckMessage> {
+        match &self.guard {
+            Guard::Message(armed) => armed.rule().struck(),
+            _ => None,
+        }
+    }
+
+    /// Why it found no message, when it meant one.
+    pub fn why_no_message(&self) -> Option<String> {
+        let Guard::Message(armed) = &self.guard else {
+            return None;
+        };
+        let rule = armed.rule();
+        let meant = rule.meant;
+        let whose = meant.whose.name();
+        match (rule.struck(), rule.passed()) {
+            (Some(struck), _) if struck.done || !drops(&meant) => None,
+            (Some(struck), _) => Some(format!("the reply to `{}` never came", struck.message)),
+            (None, passed) if passed.is_empty() => Some(format!("no message of {whose} passed")),
+            (None, passed) => Some(format!(
+                "too few `{}` of {whose} passed; what passed is {passed}",
+                meant.message.name()
+            )),
+        }
+    }
+
     /// The names of everybody it struck.
     pub fn targets(&self) -> Vec<String> {
         let clients = self.clients.iter().map(|client| format!("c{client}"));
@@ -100,7 +130,9 @@ impl Open {
 
     /// Whether there was nobody to strike.
     pub fn is_empty(&self) -> bool {
-        self.clients.is_empty() && self.servers.is_empty()
+        // whose message it will be is not known before it comes
+        let waits = matches!(self.guard, Guard::Message(_));
+        self.clients.is_empty() && self.servers.is_empty() && !waits
     }
 }
 
@@ -131,6 +163,34 @@ async fn links(on_links: OnLinks, number: u32, field: &Field, target: &Target) -
         servers: Vec::new(),
         trouble,
     }
+}
+
+/// A rule on every link: whoever sends the message is struck.
+fn message(meant: Meant, number: u32, field: &Field) -> Open {
+    let links = field.links.values().map(Arc::clone).collect();
+    Open {
+        guard: Guard::Message(Armed::put(links, number, Rule::new(meant))),
+        clients: Vec::new(),
+        servers: Vec::new(),
+        trouble: None,
+    }
+}
+
+fn drops(meant: &Meant) -> bool {
+    matches!(meant.fate, Fate::DropRequest | Fate::DropReply)
+}
+
+fn on_message(rule: &Rule) -> Evidence {
+    let struck = rule.struck();
+    let drops = drops(&rule.meant);
+    let mut evidence = Evidence {
+        links: u64::from(struck.is_some()),
+        messages_dropped: u64::from(drops && struck.as_ref().is_some_and(|struck| struck.done)),
+        messages_delayed: u64::from(!drops && struck.is_some()),
+        ..Evidence::default()
+    };
+    evidence.counts.refused = rule.refusals();
+    evidence
 }
 
 fn clients(blow: ClientBlow, hosts: &dyn Hosts, target: &Target) -> Open {

@@ -105,6 +105,7 @@ mod tests {
             clients: 7,
             servers: 3,
             lease: Duration::from_secs(2),
+            protocol: crate::faults::Protocol::Zk,
         };
         for seed in 0..50 {
             let strike = Partition

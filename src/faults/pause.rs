@@ -95,6 +95,7 @@ mod tests {
             clients: 3,
             servers: 3,
             lease: Duration::from_secs(2),
+            protocol: crate::faults::Protocol::Zk,
         };
         let strike = PauseHolder
             .plan(None, 0, &shape, &mut ChaCha8Rng::seed_from_u64(1))

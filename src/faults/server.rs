@@ -119,6 +119,7 @@ mod tests {
             clients: 5,
             servers,
             lease: Duration::from_secs(2),
+            protocol: crate::faults::Protocol::Zk,
         };
         fault
             .plan(Some(kind), 0, &shape, &mut ChaCha8Rng::seed_from_u64(seed))
@@ -150,6 +151,7 @@ mod tests {
             clients: 5,
             servers: 3,
             lease: Duration::from_secs(2),
+            protocol: crate::faults::Protocol::Zk,
         };
         let refused = ServerPause.plan(Some("all"), 0, &shape, &mut ChaCha8Rng::seed_from_u64(1));
         assert!(refused.unwrap_err().contains("one, leader, majority"));

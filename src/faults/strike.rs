@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 use super::clock::Step;
 use super::field::Field;
 use super::open::Open;
-use crate::network::{Behaviour, in_words, toxics_for};
+use crate::network::{Behaviour, Meant, in_words, toxics_for};
 
 /// Whom a strike is meant for. `Holder`, `Waiter` and `Leader` are resolved when the window opens.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -32,6 +32,8 @@ pub enum Target {
 pub enum Means {
     /// The target's links behave differently.
     Links(OnLinks),
+    /// One message, whoever of the target sends it.
+    Message(Meant),
     /// The target's processes are struck.
     Clients(ClientBlow),
     /// The target itself is struck, a server or several.
@@ -115,6 +117,7 @@ impl Strike {
                 let toxics = toxics_for(&links.behaviour, links.reset_on_heal).map_err(needed)?;
                 self.title = format!("{} | {}", self.title, in_words(&toxics));
             }
+            Means::Message(_) => return Err(needed("Toxiproxy does not read messages, so it cannot name one".into())),
             Means::Clients(_) | Means::Servers(_) | Means::Clock(_) => {}
         }
         Ok(self)
@@ -129,7 +132,7 @@ impl Strike {
     pub fn heal(&self) -> &'static str {
         match &self.means {
             Means::Links(links) if links.reset_on_heal => "reset",
-            Means::Links(_) => "resume",
+            Means::Links(_) | Means::Message(_) => "resume",
             Means::Clients(ClientBlow::Stop) => "continue",
             Means::Clients(ClientBlow::Kill) => "revive",
             Means::Servers(ServerBlow::Kill | ServerBlow::Restart) => "start",

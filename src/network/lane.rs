@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -20,8 +21,11 @@ use tokio::time::{Instant, sleep_until};
 use super::behaviour::{Behaviour, Flow};
 use super::link::State;
 use super::meter::{End, Meter};
+use super::rule::Rule;
 use super::stats::{Stats, count};
+use super::tap::Side;
 use super::toxic::{Stream, poisoned};
+use super::wire::{Ear, Halt, Then};
 use crate::limits::{CHUNK, LINK_BUFFER};
 
 /// A slowed flow sends this often; each piece is what the rate allows in that time.
@@ -42,6 +46,13 @@ impl Direction {
         }
     }
 
+    /// Who sends what the lane carries.
+    fn sender(self) -> Side {
+        match self {
+            Self::ToServer => Side::Client,
+            Self::ToClient => Side::Server,
+        }
+    }
     /// Where its bytes come from, and where they go.
     fn ends(self) -> [End; 2] {
         match self {
@@ -65,15 +76,26 @@ impl Direction {
 pub(super) enum Broken {
     /// One of the two peers reset or is gone: the other one must hear of it as a reset.
     Peer,
-    /// The link resets it: its byte budget is used up, or its time is over.
+    /// The link resets it: its byte budget is used up, its time is over, or a rule ends it.
     Cut,
     /// The link ends it as a peer would.
     Closed,
 }
 
 enum Piece {
-    Bytes { due: Instant, bytes: Bytes },
-    End { due: Instant, how: Result<(), Broken> },
+    Bytes {
+        due: Instant,
+        bytes: Bytes,
+    },
+    /// What stands behind it waits until then, or until the rule is lifted.
+    Gate {
+        due: Instant,
+        rule: Arc<Rule>,
+    },
+    End {
+        due: Instant,
+        how: Result<(), Broken>,
+    },
 }
 
 /// What both lanes of a connection share.
@@ -81,6 +103,8 @@ pub(super) struct Shared<'a> {
     pub stats: &'a Stats,
     /// Bytes that may still pass before the link cuts the connection; `u64::MAX` is no limit.
     pub budget: &'a AtomicU64,
+    /// Reads along, where the link has a tap.
+    pub ear: Option<Ear>,
     /// The seed of the connection: with it, toxics decide whether they are for it.
     pub seed: u64,
     /// What to count for somebody else, who does the work.
@@ -196,9 +220,41 @@ impl<'a> Lane<'a> {
                 self.shared
                     .meter
                     .read(self.direction, length, &self.state, self.shared.stats);
-                self.write(&buffer[..length]).await.map(|()| false)
+                let Some(Halt { at, then }) = self.hear(&buffer[..length]) else {
+                    return self.write(&buffer[..length]).await.map(|()| false);
+                };
+                self.write(&buffer[..at]).await?;
+                self.halt(Flow::default(), then, &buffer[at..length]);
+                Ok(false)
             }
             Err(_) => Err(Broken::Peer),
+        }
+    }
+
+    /// Lets the tap read a chunk before any of it is passed on.
+    fn hear(&self, chunk: &[u8]) -> Option<Halt> {
+        self.shared.ear.as_ref()?.hear(self.direction.sender(), chunk)
+    }
+
+    /// Holds back what stands at a rule's message and behind it; or ends the stream there.
+    fn halt(&mut self, flow: Flow, then: Then, rest: &[u8]) {
+        match then {
+            Then::End(rule) => {
+                self.done(&rule);
+                self.push_end(flow, Err(Broken::Cut));
+            }
+            Then::Wait(rule, time) => {
+                count(&self.shared.stats.delayed_bytes, rest.len() as u64);
+                let due = Instant::now() + time;
+                self.queue.push_back(Piece::Gate { due, rule });
+                self.push(flow, Bytes::copy_from_slice(rest));
+            }
+        }
+    }
+
+    fn done(&self, rule: &Rule) {
+        if let Some(ear) = &self.shared.ear {
+            ear.done(rule);
         }
     }
 
@@ -207,6 +263,7 @@ impl<'a> Lane<'a> {
         let head = self.queue.front();
         let due = match head {
             Some(Piece::Bytes { due, .. }) if !flow.is_pass() => *due,
+            Some(Piece::Gate { due, rule }) if !rule.is_lifted() => *due,
             Some(Piece::End { due, .. }) if !flow.end_delay.is_zero() => *due,
             _ => Instant::now(),
         };
@@ -233,8 +290,13 @@ impl<'a> Lane<'a> {
             Ok(chunk) => {
                 self.shared.stats.obeyed(flow, chunk.len());
                 self.silent_at = flow.close_after_silence.map(|silence| Instant::now() + silence);
+                let halt = self.hear(chunk);
                 if !flow.discard {
-                    self.push(flow, Bytes::copy_from_slice(chunk));
+                    let before = halt.as_ref().map_or(chunk.len(), |halt| halt.at);
+                    self.push(flow, Bytes::copy_from_slice(&chunk[..before]));
+                    if let Some(Halt { at, then }) = halt {
+                        self.halt(flow, then, &chunk[at..]);
+                    }
                 }
             }
         }
@@ -268,6 +330,10 @@ impl<'a> Lane<'a> {
             Some(Piece::Bytes { bytes, .. }) => {
                 self.queued_bytes -= bytes.len();
                 self.write(&bytes).await.map(|()| false)
+            }
+            Some(Piece::Gate { rule, .. }) => {
+                self.done(&rule);
+                Ok(false)
             }
             Some(Piece::End { how: Ok(()), .. }) => self.end().await.map(|()| true),
             Some(Piece::End { how: Err(broken), .. }) => Err(broken),

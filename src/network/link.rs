@@ -22,8 +22,10 @@ use super::behaviour::{Behaviour, Cut};
 use super::far::Far;
 use super::lane::{Broken, Direction, Lane, Shared};
 use super::meter::{Meter, Side};
+use super::rule::Rule;
 use super::stats::{Stats, count};
 use super::toxic::Toxic;
+use super::wire::{Ear, Wire};
 use crate::evidence::Counts;
 use crate::limits::DIAL;
 
@@ -70,6 +72,8 @@ pub struct Link {
     state: watch::Sender<State>,
     layers: Mutex<BTreeMap<Layer, Behaviour>>,
     stats: Arc<Stats>,
+    /// The messages that pass, where there is a tap.
+    wire: Option<Arc<Wire>>,
     door: Mutex<Door>,
     on: Handle,
     /// Who does what this link only counts.
@@ -89,6 +93,20 @@ impl Link {
     /// `seed` decides jitter, cuts and toxicity; the same seed gives the same draws in the same order of connections.
     pub fn open(name: String, listen: SocketAddr, upstream: SocketAddr, seed: u64, on: &Handle) -> io::Result<Self> {
         let link = Self::closed(name, (listen, upstream), seed, Side::Own, on);
+        link.admit()?;
+        Ok(link)
+    }
+
+    /// The same, and a tap reads along.
+    pub(super) fn tapped(
+        name: String,
+        ways: (SocketAddr, SocketAddr),
+        seed: u64,
+        wire: Arc<Wire>,
+        on: &Handle,
+    ) -> io::Result<Self> {
+        let mut link = Self::closed(name, ways, seed, Side::Own, on);
+        link.wire = Some(wire);
         link.admit()?;
         Ok(link)
     }
@@ -122,6 +140,7 @@ impl Link {
             state: watch::channel(state).0,
             layers: Mutex::default(),
             stats: Arc::default(),
+            wire: None,
             door: Mutex::new(Door {
                 listen,
                 seeds: ChaCha8Rng::seed_from_u64(seed),
@@ -163,7 +182,8 @@ impl Link {
         door.listen = listener.local_addr()?;
         let seeds = ChaCha8Rng::seed_from_u64(door.seeds.random());
         let (state, stats) = (self.state.subscribe(), Arc::clone(&self.stats));
-        door.accepting = Some(self.on.spawn(accept(listener, state, (stats, self.side), seeds)));
+        let accepting = accept(listener, state, (stats, self.side), self.wire.clone(), seeds);
+        door.accepting = Some(self.on.spawn(accepting));
         Ok(())
     }
 
@@ -240,6 +260,26 @@ impl Link {
         });
     }
 
+    /// The messages that pass, where there is a tap.
+    pub fn wire(&self) -> Option<&Wire> {
+        self.wire.as_deref()
+    }
+
+    /// Puts a rule on; on a link without a tap it never strikes.
+    pub(super) fn arm(&self, layer: Layer, rule: &Arc<Rule>) {
+        if let Some(wire) = &self.wire {
+            wire.arm(layer, Arc::clone(rule));
+        }
+    }
+
+    /// Takes a rule away; what it held back goes on.
+    pub(super) fn disarm(&self, layer: Layer) {
+        if let Some(wire) = &self.wire {
+            wire.disarm(layer);
+        }
+        self.state.send_modify(|_| {});
+    }
+
     /// Resets every connection there is, both ends. New ones are taken.
     pub fn reset_connections(&self) {
         self.end_connections(Ending::Reset);
@@ -291,6 +331,7 @@ async fn accept(
     listener: std::net::TcpListener,
     state: watch::Receiver<State>,
     (stats, side): (Arc<Stats>, Side),
+    wire: Option<Arc<Wire>>,
     mut seeds: ChaCha8Rng,
 ) {
     let listener = TcpListener::from_std(listener).expect("a bound, non-blocking listener inside a runtime");
@@ -300,6 +341,7 @@ async fn accept(
                 let connection = Connection {
                     state: state.clone(),
                     stats: Arc::clone(&stats),
+                    wire: wire.clone(),
                     seed: seeds.random(),
                     side,
                 };
@@ -314,6 +356,7 @@ async fn accept(
 struct Connection {
     state: watch::Receiver<State>,
     stats: Arc<Stats>,
+    wire: Option<Arc<Wire>>,
     seed: u64,
     side: Side,
 }
@@ -321,6 +364,11 @@ struct Connection {
 impl Connection {
     async fn run(mut self, client: TcpStream) {
         let _ = client.set_nodelay(true);
+        if self.wire.as_ref().is_some_and(|wire| wire.refuses()) {
+            count(&self.stats.refused, 1);
+            reset(&client);
+            return;
+        }
         let (epoch, meter) = {
             let state = self.state.borrow();
             (state.epoch, Meter::begin(self.side, &state.shadow, &self.stats))
@@ -374,6 +422,7 @@ impl Connection {
         let shared = Shared {
             stats: &self.stats,
             budget,
+            ear: self.wire.as_ref().map(Ear::new),
             seed: self.seed,
             meter,
         };

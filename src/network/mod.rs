@@ -11,20 +11,27 @@ mod hold;
 mod lane;
 mod link;
 mod meter;
+mod role;
+mod rule;
 mod stats;
+pub mod tap;
 mod toxic;
 #[cfg(feature = "toxiproxy")]
 mod toxiproxy;
 mod translate;
+mod wire;
 
 pub use behaviour::{Behaviour, Cut, Flow, Slice};
 pub use far::{Remote, Reply};
 pub use hold::Hold;
 pub use link::{Layer, Link};
+pub use role::{Role, Roles};
+pub use rule::{Fate, Meant, Rule, Struck, Whose};
 pub use toxic::{Kind, Stream, Toxic};
 #[cfg(feature = "toxiproxy")]
 pub use toxiproxy::Toxiproxy;
 pub use translate::{in_words, toxics_for};
+pub use wire::{Exchange, Notice, Traffic, Wire};
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -98,6 +105,12 @@ impl Proxy {
         }
         Ok(links)
     }
+
+    /// Opens a link with a tap on every connection of it.
+    pub fn tapped(&self, name: String, upstream: SocketAddr, seed: u64, wire: Arc<Wire>) -> io::Result<Arc<Link>> {
+        let anywhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        Link::tapped(name, (anywhere, upstream), seed, wire, &self.on).map(Arc::new)
+    }
 }
 
 impl Drop for Proxy {
@@ -105,6 +118,38 @@ impl Drop for Proxy {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
+        }
+    }
+}
+
+/// A rule that lies on some links, and is lifted when this is dropped.
+#[derive(Debug)]
+pub struct Armed {
+    links: Vec<Arc<Link>>,
+    layer: Layer,
+    rule: Arc<Rule>,
+}
+
+impl Armed {
+    /// Puts `rule` on every one of `links`, which all have taps.
+    pub fn put(links: Vec<Arc<Link>>, layer: Layer, rule: Rule) -> Self {
+        let rule = Arc::new(rule);
+        for link in &links {
+            link.arm(layer, &rule);
+        }
+        Self { links, layer, rule }
+    }
+
+    pub fn rule(&self) -> &Rule {
+        &self.rule
+    }
+}
+
+impl Drop for Armed {
+    fn drop(&mut self) {
+        self.rule.lift();
+        for link in &self.links {
+            link.disarm(self.layer);
         }
     }
 }

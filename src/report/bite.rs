@@ -178,6 +178,8 @@ fn left_its_trace(fault: &str, evidence: &Evidence) -> bool {
         "partition" => counts.held_bytes + counts.held_connects > 0,
         "latency" | "slow" => counts.delayed_bytes > 0,
         "reset" | "flaky" => counts.resets > 0,
+        "drop-request" | "drop-reply" => evidence.messages_dropped > 0,
+        "delay-request" | "delay-reply" => evidence.messages_delayed > 0,
         _ => evidence.touched(),
     }
 }
@@ -217,6 +219,8 @@ fn in_words(windows: &[Bitten]) -> String {
         ),
         (sum(|window| window.evidence.counts.refused), "connect", " refused"),
         (sum(|window| window.evidence.counts.resets), "connection", " reset"),
+        (sum(|window| window.evidence.messages_dropped), "message", " dropped"),
+        (sum(|window| window.evidence.messages_delayed), "message", " delayed"),
         (sum(|window| window.evidence.clients_stopped), "client", " stopped"),
         (sum(|window| window.evidence.clients_killed), "client", " killed"),
         (sum(|window| window.evidence.servers_paused), "server", " paused"),

@@ -250,6 +250,12 @@ fn herd(violation: &Violation) -> Vec<String> {
     if let Some(waiters) = figure("waiters") {
         lines.push(format!("   {:<9}{} {waiters}", "waiting", bar(waiters)));
     }
+    if let Some(messages) = violation.figures.get("messages_per_hand_over") {
+        let retries = violation.figures.get("retries_per_hand_over").copied().unwrap_or(0.0);
+        lines.push(format!(
+            "   on the wire   {messages:.0} messages per hand-over, {retries:.0} of them asked again"
+        ));
+    }
     lines
 }
 

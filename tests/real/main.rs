@@ -11,6 +11,7 @@ mod command;
 mod faults;
 mod foreign;
 mod locks;
+mod messages;
 mod processes;
 #[cfg(feature = "toxiproxy")]
 mod proxies;

@@ -100,6 +100,8 @@ pub struct Recipe {
     /// Whether `--guid off` means something.
     pub guid: bool,
     pub wakes: Wakes,
+    /// Whether it can be taken for reading, beside other readers.
+    pub modes: bool,
     /// Whether a grant comes with a fencing token.
     pub tokens: bool,
     /// Whether waiters are promised their turn in the order they came.

@@ -4,6 +4,8 @@
 //! meantime (a session that expired, a waiter that gave up) is allowed for. See [`departures`] for what that is.
 
 mod departures;
+mod polling;
+mod wire;
 
 use std::collections::BTreeMap;
 
@@ -15,6 +17,7 @@ use crate::limits;
 use crate::model::Model;
 use crate::story::{at, finding, many, violated};
 use departures::{Departures, Disturbed};
+use wire::PerHandOver;
 
 /// What happened on one lock, by time.
 #[derive(Debug, Default)]
@@ -27,7 +30,19 @@ pub(super) struct Traffic {
     answered: Vec<u64>,
 }
 
-/// One `woken` signal.
+impl Traffic {
+    /// The same hand-overs, and nobody woken yet.
+    fn without_wakes(&self) -> Self {
+        Self {
+            releases: self.releases.clone(),
+            wakes: Vec::new(),
+            asked: self.asked.clone(),
+            answered: self.answered.clone(),
+        }
+    }
+}
+
+/// One `woken` signal, or one notification on the wire.
 #[derive(Debug, Clone, Copy)]
 struct Wake {
     ns: u64,
@@ -49,14 +64,30 @@ struct HandOver {
     waiters: u64,
 }
 
+/// What is judged: every hand-over, and those that woke too many, the worst first.
+struct Judged {
+    hand_overs: Vec<HandOver>,
+    guilty: Vec<HandOver>,
+    /// Whether it is what the clients said, or what passed the wire.
+    by: Witness,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Witness {
+    Signals,
+    Wire,
+}
+
 /// The finding of HL004.
 pub(crate) fn check(context: &Context<'_>) -> Finding {
     let history = context.history;
     let promise = history.header.promises.wakes;
+    let per_hand_over = PerHandOver::of(context);
     if promise == Some(Wakes::Polls) {
-        return finding(Property::Hl004, Verdict::NotApplicable, "waiters poll, nobody is woken");
+        return polling::check(context, per_hand_over);
     }
-    if promise.is_none() && history.counts.woken == 0 {
+    let (woken, notified) = (history.counts.woken, history.counts.notified);
+    if promise.is_none() && woken + notified == 0 {
         return finding(
             Property::Hl004,
             Verdict::NotApplicable,
@@ -64,48 +95,111 @@ pub(crate) fn check(context: &Context<'_>) -> Finding {
         );
     }
     let limit = u64::from(context.bounds.herd.unwrap_or(limits::HERD));
-    let traffic = traffic(context);
-    let mut hand_overs = Vec::new();
-    let mut guilty = Vec::new();
-    let disturbed = Disturbed::of(context);
-    for (lock, (traffic, departures)) in traffic.iter().zip(Departures::of(context)).enumerate() {
-        let judged = judge(context, lock, traffic, limit, (&departures, &disturbed));
-        guilty.extend(
-            judged
-                .iter()
-                .filter(|(_, guilty)| *guilty)
-                .map(|(hand_over, _)| hand_over.clone()),
-        );
-        hand_overs.extend(judged.into_iter().map(|(hand_over, _)| hand_over));
-    }
-    guilty.sort_by_key(|hand_over: &HandOver| std::cmp::Reverse(hand_over.counted));
-    let mut answer = answer(context, &hand_overs, &guilty, limit);
-    answer.figures = figures(&hand_overs, limit);
+    let signals = traffic(context);
+    let lost = wire::lost(context);
+    let tapped = (notified > 0 && lost == 0).then(|| wire::notified(context, &signals));
+    let said = judge_all(context, &signals, limit, Witness::Signals);
+    let seen = tapped
+        .as_ref()
+        .map(|tapped| judge_all(context, tapped, limit, Witness::Wire));
+    let counts = tapped
+        .as_ref()
+        .map(|tapped| (wire::wakes(&signals), wire::wakes(tapped)));
+    let judged = match seen {
+        // what every hand-over shows is a herd, whatever the clients say; a single one may be a watch of an earlier wait
+        Some(seen) if woken == 0 || (said.guilty.is_empty() && seen.is_a_habit()) => seen,
+        _ => said,
+    };
+    let mut answer = answer(context, &judged, limit);
+    answer.figures = figures(&judged.hand_overs, limit);
+    beside(&mut answer, (counts, lost), per_hand_over, woken);
     answer
 }
 
-fn answer(context: &Context<'_>, hand_overs: &[HandOver], guilty: &[HandOver], limit: u64) -> Finding {
+impl Judged {
+    /// Whether a good part of the contended hand-overs woke too many.
+    fn is_a_habit(&self) -> bool {
+        let contended = self.hand_overs.iter().filter(|hand_over| hand_over.waiters > 0).count();
+        !self.guilty.is_empty() && self.guilty.len() * HABIT >= contended
+    }
+}
+
+/// One in so many contended hand-overs makes a habit.
+const HABIT: usize = 10;
+
+/// What the wire says beside the verdict: how much passed, and whether it agrees with the signals.
+fn beside(
+    answer: &mut Finding,
+    (counts, lost): (Option<(u64, u64)>, u64),
+    per_hand_over: Option<PerHandOver>,
+    woken: u64,
+) {
+    if lost > 0 {
+        answer.evidence += &format!(
+            "; the wire is no witness: taps lost their place on {}",
+            many(lost, "connection", "connections")
+        );
+    }
+    if let Some((said, seen)) = counts {
+        answer.figures.insert("notified".into(), seen as f64);
+        if woken > 0 && wire::disagree(said, seen) {
+            answer.evidence += &format!(
+                "; signals and wire disagree: the clients told of {}, and {} to waiters passed their links",
+                many(said, "wake", "wakes"),
+                many(seen, "notification", "notifications")
+            );
+        }
+    }
+    for (name, figure) in per_hand_over.into_iter().flat_map(PerHandOver::figures) {
+        answer.figures.insert(name.into(), figure);
+        for violation in &mut answer.violations {
+            violation.figures.insert(name.into(), figure);
+        }
+    }
+}
+
+fn judge_all(context: &Context<'_>, traffic: &[Traffic], limit: u64, by: Witness) -> Judged {
+    let (mut hand_overs, mut guilty) = (Vec::new(), Vec::new());
+    let disturbed = Disturbed::of(context);
+    for (lock, (traffic, departures)) in traffic.iter().zip(Departures::of(context)).enumerate() {
+        for (hand_over, is_guilty) in judge(context, lock, traffic, limit, (&departures, &disturbed)) {
+            if is_guilty {
+                guilty.push(hand_over.clone());
+            }
+            hand_overs.push(hand_over);
+        }
+    }
+    guilty.sort_by_key(|hand_over: &HandOver| std::cmp::Reverse(hand_over.counted));
+    Judged { hand_overs, guilty, by }
+}
+
+fn answer(context: &Context<'_>, judged: &Judged, limit: u64) -> Finding {
+    let Judged { hand_overs, guilty, by } = judged;
     let contended = hand_overs.iter().filter(|hand_over| hand_over.waiters > 0).count() as u64;
     let max = hand_overs.iter().map(|hand_over| hand_over.counted).max().unwrap_or(0);
     let unsure = |reason: &str| finding(Property::Hl004, Verdict::Inconclusive, reason);
+    let wire = if *by == Witness::Wire { " on the wire" } else { "" };
     if !guilty.is_empty() {
         let described = guilty.iter().take(limits::MAX_VIOLATIONS);
         let violations = described.map(|hand_over| describe(context, hand_over, limit)).collect();
         let of = many(contended, "contended release", "contended releases");
-        let evidence = format!("{} of {of} woke too many, one woke {max} (limit {limit})", guilty.len());
+        let evidence = format!(
+            "{} of {of} woke too many{wire}, one woke {max} (limit {limit})",
+            guilty.len()
+        );
         return violated(Property::Hl004, evidence, violations, guilty.len() as u64);
     }
     if contended == 0 {
         return unsure("no release while somebody waited");
     }
-    if context.history.counts.woken == 0 {
+    if context.history.counts.woken == 0 && *by == Witness::Signals {
         return unsure("waiters are notified, and no woken signal was recorded");
     }
     let most = many(max, "waiter", "waiters");
     let evidence = if max > limit {
-        format!("{most} woken at most, no more than left the queue (limit {limit} per release)")
+        format!("{most} woken{wire} at most, no more than left the queue (limit {limit} per release)")
     } else {
-        format!("{most} woken per release at most (limit {limit})")
+        format!("{most} woken{wire} per release at most (limit {limit})")
     };
     finding(Property::Hl004, Verdict::Holds, evidence)
 }
@@ -213,7 +307,7 @@ fn judge(
             &traffic.wakes[start.min(end)..end],
             traffic,
             *from_ns,
-            shared,
+            (shared, context.history.header.per_process),
         );
         let others = departures.between(*from_ns, to_ns);
         // a wake that got the lock was a hand-over of its own, whoever made way for it
@@ -224,7 +318,14 @@ fn judge(
     judged
 }
 
-fn hand_over(lock: usize, release: u32, wakes: &[Wake], traffic: &Traffic, ns: u64, shared: bool) -> HandOver {
+fn hand_over(
+    lock: usize,
+    release: u32,
+    wakes: &[Wake],
+    traffic: &Traffic,
+    ns: u64,
+    (shared, per_process): (bool, Option<u32>),
+) -> HandOver {
     let mut clients = BTreeMap::new();
     for wake in wakes.iter().rev() {
         clients.insert(wake.client, wake);
@@ -240,11 +341,23 @@ fn hand_over(lock: usize, release: u32, wakes: &[Wake], traffic: &Traffic, ns: u
     HandOver {
         lock,
         release,
-        counted: woken.len() as u64 - adjacent.saturating_sub(1),
+        counted: most_of_a_process(clients.keys(), per_process).saturating_sub(adjacent.saturating_sub(1)),
         useful: wakes.iter().filter(|wake| wake.useful).count() as u64,
         waiters: (waiting.saturating_sub(served) as u64).max(woken.len() as u64),
         woken,
     }
+}
+
+/// Where several clients share a process, that process may queue for them all: then each process counts by itself.
+fn most_of_a_process<'a>(clients: impl Iterator<Item = &'a u32>, per_process: Option<u32>) -> u64 {
+    let Some(per_process) = per_process.filter(|count| *count > 1) else {
+        return clients.count() as u64;
+    };
+    let mut by_process: BTreeMap<u32, u64> = BTreeMap::new();
+    for client in clients {
+        *by_process.entry(client / per_process).or_default() += 1;
+    }
+    by_process.into_values().max().unwrap_or(0)
 }
 
 /// Under a fault, messages are held back and sessions end unseen: then wakes must exceed, from the fault's start on, all

@@ -26,6 +26,7 @@ pub struct Counts {
     pub woken: u64,
     pub lost: u64,
     pub died: u64,
+    pub notified: u64,
 }
 
 impl History {
@@ -83,6 +84,7 @@ impl History {
             cause: self.name(rare.cause),
             error: self.name(rare.error),
             name: line.map(|line| line.name.as_str()),
+            wire: self.wire_at(position as u32),
             raw: line.map(|line| line.raw.as_str()),
         }
     }
@@ -106,6 +108,15 @@ impl History {
     /// Names of all locks, in the order in which they appear.
     pub fn locks(&self) -> impl Iterator<Item = &str> {
         self.locks.iter().map(|name| self.names.get(*name))
+    }
+
+    /// What the taps had counted at an event, where they did.
+    pub(crate) fn wire_at(&self, position: u32) -> Option<[u64; 4]> {
+        let at = self
+            .wire
+            .binary_search_by_key(&position, |(position, _)| *position)
+            .ok()?;
+        Some(self.wire[at].1)
     }
 
     /// How much of everything there is.
@@ -152,6 +163,7 @@ impl History {
             (F::Woken, _) => &mut counts.woken,
             (F::Lost, _) => &mut counts.lost,
             (F::Died, _) => &mut counts.died,
+            (F::Notified, _) => &mut counts.notified,
             _ => return,
         };
         *slot += 1;

@@ -246,6 +246,7 @@ impl HistoryBuilder {
         if mate != NONE {
             self.history.events[mate as usize].mate = position;
         }
+        self.history.wire.extend(entry.wire.map(|wire| (position, wire)));
         if entry.f == F::Nemesis {
             self.add_nemesis(entry, position);
         } else if let Some(state) = self.states.get_mut(process as usize) {

@@ -18,6 +18,8 @@ pub enum F {
     Lost,
     Woken,
     Died,
+    /// A notification that passed the client's link.
+    Notified,
     Granted,
     Revoked,
     /// A fault or a phase of the run; its name is [`Entry::name`].
@@ -36,6 +38,7 @@ impl F {
             Self::Lost => "lost",
             Self::Woken => "woken",
             Self::Died => "died",
+            Self::Notified => "notified",
             Self::Granted => "granted",
             Self::Revoked => "revoked",
             Self::Nemesis => "nemesis",
@@ -53,6 +56,7 @@ impl F {
             "lost" => Self::Lost,
             "woken" => Self::Woken,
             "died" => Self::Died,
+            "notified" => Self::Notified,
             "granted" => Self::Granted,
             "revoked" => Self::Revoked,
             _ => return None,
@@ -117,6 +121,8 @@ pub struct Entry<'a> {
     pub error: Option<&'a str>,
     /// The fault's name, or `phase`, on lines of the nemesis.
     pub name: Option<&'a str>,
+    /// Requests, replies, notifications and retries that had passed all links by then, on calls of release.
+    pub wire: Option<[u64; 4]>,
     /// The whole line as it was written, on lines of the nemesis.
     pub raw: Option<&'a str>,
 }
@@ -143,6 +149,7 @@ impl Entry<'_> {
             cause: None,
             error: None,
             name: None,
+            wire: None,
             raw: None,
         }
     }
@@ -244,6 +251,7 @@ mod tests {
             F::Lost,
             F::Woken,
             F::Died,
+            F::Notified,
             F::Granted,
             F::Revoked,
         ] {

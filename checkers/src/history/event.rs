@@ -29,6 +29,9 @@ pub struct Header {
     pub lease_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recipe: Option<String>,
+    /// Clients that share a process: client c is of process number c / `per_process`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub per_process: Option<u32>,
     #[serde(default)]
     pub promises: Promises,
     #[serde(default)]
@@ -75,6 +78,9 @@ pub struct Bounds {
     /// HL004: waiters that one release may wake.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub herd: Option<u32>,
+    /// HL004: requests that a hand-over may cost where waiters poll.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests: Option<u32>,
     /// HL005: milliseconds after the last heal within which a free lock must be acquired by a live waiter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress_ms: Option<u64>,
@@ -131,8 +137,8 @@ pub enum Fenced {
 
 /// One line of a history as it is written. Fields that do not apply are left out of the line.
 ///
-/// `f` is one of `acquire`, `release`, `read`, `write` for operations; `lost`, `woken`, `died`, `granted`, `revoked` for
-/// signals; and for the nemesis the name of a fault, or `phase`.
+/// `f` is one of `acquire`, `release`, `read`, `write` for operations; `lost`, `woken`, `died`, `notified`, `granted`,
+/// `revoked` for signals; and for the nemesis the name of a fault, or `phase`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Line<'a> {
     pub index: u64,
@@ -176,4 +182,7 @@ pub struct Fields<'a> {
     pub cause: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<&'a str>,
+    /// On the call of a release: requests, replies, notifications and retries that had passed all links by then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wire: Option<[u64; 4]>,
 }

@@ -47,7 +47,7 @@ pub(super) fn allowed(entry: &Entry<'_>) -> Result<(), FormError> {
         Process::Client(_) => (
             "a client",
             match entry.kind {
-                Kind::Signal => matches!(entry.f, F::Lost | F::Woken | F::Died),
+                Kind::Signal => matches!(entry.f, F::Lost | F::Woken | F::Died | F::Notified),
                 _ => entry.f.is_operation(),
             },
         ),

@@ -53,6 +53,7 @@ fn header() -> Header {
         locks: vec![THE_LOCK.to_owned()],
         lease_ms: None,
         recipe: None,
+        per_process: None,
         promises: Promises::default(),
         bounds: Bounds::default(),
         extra: serde_json::Map::new(),

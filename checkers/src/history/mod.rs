@@ -37,6 +37,8 @@ pub struct History {
     pub(crate) events: Vec<Event>,
     pub(crate) rare: Vec<Rare>,
     pub(crate) nemesis: Vec<NemesisLine>,
+    /// By position: requests, replies, notifications and retries that had passed all links by then.
+    pub(crate) wire: Vec<(u32, [u64; 4])>,
     pub(crate) names: Names,
     /// Numbers as recorded, by dense process number.
     pub(crate) processes: Vec<u32>,
@@ -77,6 +79,7 @@ impl History {
             events: Vec::new(),
             rare: Vec::new(),
             nemesis: Vec::new(),
+            wire: Vec::new(),
             names: Names::default(),
             processes: Vec::new(),
             clients: Vec::new(),

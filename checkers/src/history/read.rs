@@ -192,6 +192,7 @@ struct Raw<'a> {
     wait_ms: Option<u64>,
     cause: Option<Cow<'a, str>>,
     error: Option<Cow<'a, str>>,
+    wire: Option<[u64; 4]>,
     /// A field whose value is of the wrong sort, and what it should be.
     wrong: Option<(&'static str, &'static str)>,
 }
@@ -222,6 +223,7 @@ impl<'a> Raw<'a> {
             "wait_ms" => self.wait_ms = self.number("wait_ms", value),
             "cause" => self.cause = self.text("cause", value),
             "error" => self.error = self.text("error", value),
+            "wire" => self.wire = counts(&value),
             "mode" => self.mode = self.text("mode", value).map_or(Mode::Write, |mode| Mode::parse(&mode)),
             "fenced" => match self.text("fenced", value).as_deref() {
                 Some("accepted") => self.fenced = Some(Fenced::Accepted),
@@ -308,10 +310,22 @@ impl<'a> Raw<'a> {
         entry.wait_ms = self.wait_ms;
         entry.cause = self.cause.as_deref();
         entry.error = self.error.as_deref();
+        entry.wire = self.wire.filter(|_| f == F::Release);
         entry.name = (f == F::Nemesis).then_some(name);
         Ok(entry)
     }
 }
 
+/// Four numbers; anything else of that name is not ours.
+fn counts(value: &Value<'_>) -> Option<[u64; 4]> {
+    let Value::List(values) = value else { return None };
+    let number = |value: &Value<'_>| match value {
+        Value::Number(number) => Some(*number),
+        _ => None,
+    };
+    let numbers: Option<Vec<u64>> = values.iter().map(number).collect();
+    numbers?.try_into().ok()
+}
+
 const TYPES: &str = "one of invoke, ok, fail, info, signal";
-const OPERATIONS: &str = "one of acquire, release, read, write, cas, lost, woken, died, granted, revoked";
+const OPERATIONS: &str = "one of acquire, release, read, write, cas, lost, woken, died, notified, granted, revoked";

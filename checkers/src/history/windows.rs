@@ -29,13 +29,18 @@ pub struct Window {
 }
 
 impl Window {
-    /// Whether the window names this client (`c3`, alone or in a link such as `c3->n1`).
+    /// Whether the window names this client (`c3`, alone or in a link such as `c3->n1`), or struck a message of it.
     pub fn names_client(&self, client: u32) -> bool {
         let name = format!("c{client}");
-        self.start
-            .iter()
-            .filter(|(key, _)| !matches!(key.as_str(), "f" | "phase" | "type" | "process"))
-            .any(|(key, value)| (key == "client" && value.as_u64() == Some(client.into())) || mentions(value, &name))
+        let struck = self.heal.get("struck").is_some_and(|message| mentions(message, &name));
+        struck
+            || self
+                .start
+                .iter()
+                .filter(|(key, _)| !matches!(key.as_str(), "f" | "phase" | "type" | "process"))
+                .any(|(key, value)| {
+                    (key == "client" && value.as_u64() == Some(client.into())) || mentions(value, &name)
+                })
     }
 
     /// Whether it was on at some instant of `from_ns..=to_ns`.

@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -87,9 +87,14 @@ impl Redis {
                 if owner.is_some() && keys.get(lock) == Some(&owner) {
                     return Ok(());
                 }
+                let why = match overwrites(keys.get(lock), owner.as_deref(), since_1970()) {
+                    Overwrite::Nothing => return Ok(()),
+                    Overwrite::Expired => Unasked::Expired,
+                    Overwrite::Taken => Unasked::Deleted,
+                };
                 let replaced = keys.insert(lock.to_owned(), owner.clone());
                 if let Some(owner) = replaced {
-                    self.gone(lock, owner, Unasked::Deleted, sight).await;
+                    self.gone(lock, owner, why, sight).await;
                 }
                 sight.granted(lock, &Contender { owner, token: None });
             }
@@ -119,6 +124,41 @@ impl Redis {
             .record(lock, vec![Change::Revoked(contender)], |_| async move { why })
             .await;
     }
+}
+
+/// What it means that a key which is there is set again.
+#[derive(Debug, PartialEq, Eq)]
+enum Overwrite {
+    /// The owner stays: whoever overwrote it has lost, and knows.
+    Nothing,
+    /// The owner's time was over, and the new value is the next owner's.
+    Expired,
+    Taken,
+}
+
+/// Locks whose value is a deadline are taken over by GETSET. All who see that the deadline has passed overwrite it, and the
+/// first of them has the lock: those after it overwrite a deadline that has not passed.
+fn overwrites(known: Option<&Option<String>>, new: Option<&str>, now: Duration) -> Overwrite {
+    match (known, new.and_then(deadline)) {
+        (Some(Some(old)), Some(_)) => match deadline(old) {
+            Some(deadline) if deadline < now => Overwrite::Expired,
+            Some(_) => Overwrite::Nothing,
+            None => Overwrite::Taken,
+        },
+        // whose value it was is not known, so neither is whether its time was over
+        (Some(None), Some(_)) => Overwrite::Nothing,
+        _ => Overwrite::Taken,
+    }
+}
+
+/// The deadline in a value such as `1795263846123:5eed`, since 1970.
+fn deadline(value: &str) -> Option<Duration> {
+    let (digits, _) = value.split_once(':')?;
+    digits.parse().ok().map(Duration::from_millis)
+}
+
+fn since_1970() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 /// A plain lock lives on the first server.
@@ -234,6 +274,22 @@ mod tests {
     #[test]
     fn every_lock_is_a_key_with_the_observed_prefix() {
         assert_eq!(harness_workloads::redis::lock_key("l0"), format!("{KEY_PREFIX}l0"));
+    }
+
+    #[test]
+    fn only_the_first_to_overwrite_a_deadline_that_has_passed_owns_the_lock() {
+        let now = Duration::from_millis(5_000);
+        let known = |value: &str| Some(Some(value.to_owned()));
+        let of = |known: Option<Option<String>>, new| overwrites(known.as_ref(), Some(new), now);
+        assert_eq!(of(known("4000:a"), "7000:b"), Overwrite::Expired);
+        assert_eq!(of(known("7000:b"), "7001:c"), Overwrite::Nothing);
+        assert_eq!(of(Some(None), "7001:c"), Overwrite::Nothing);
+        assert_eq!(
+            of(known("5eed"), "beef"),
+            Overwrite::Taken,
+            "a plain value says nothing of time"
+        );
+        assert_eq!(of(None, "7000:b"), Overwrite::Taken, "nobody was there");
     }
 
     #[test]

@@ -12,8 +12,7 @@ function go(id, link = true) {
   document.querySelectorAll(".current").forEach((other) => other.classList.remove("current"));
   element.classList.add("current");
   for (let fold = element.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
-  // the first one stands below the answer: both are seen
-  (id === stops[0] ? document.body : element).scrollIntoView({ block: "start" });
+  element.scrollIntoView({ block: "start" });
   element.focus({ preventScroll: true });
   view.current = ids.indexOf(id);
   const violation = data.violations[view.current];

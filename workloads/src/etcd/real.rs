@@ -6,6 +6,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Response, Streaming};
 
 use super::channels::{Channels, with_leader};
@@ -212,17 +214,21 @@ impl EtcdSession for RealSession {
             let request = WatchRequest {
                 request_union: Some(watch_request::RequestUnion::CreateRequest(create)),
             };
-            // the request's end would be the watch's end
-            let requests = tokio_stream::StreamExt::chain(tokio_stream::once(request), tokio_stream::pending());
+            // the end of the requests is the watch's end: without it the server would go on to send what nobody reads
+            let (requests, sent) = mpsc::channel(1);
             async move {
-                WatchClient::new(channel)
-                    .watch(with_leader(requests))
-                    .await
-                    .map(Response::into_inner)
+                let _ = requests.send(request).await;
+                let answer = WatchClient::new(channel)
+                    .watch(with_leader(ReceiverStream::new(sent)))
+                    .await?;
+                Ok((answer.into_inner(), requests))
             }
         };
-        let stream = self.channels.call("watch", watch).await?;
-        Ok(Box::new(RealWatch { stream }))
+        let (stream, requests) = self.channels.call("watch", watch).await?;
+        Ok(Box::new(RealWatch {
+            stream,
+            _requests: requests,
+        }))
     }
 
     async fn lock(&self, name: &str, lease: i64, wait: Duration) -> Result<String, SessionError> {
@@ -347,6 +353,8 @@ fn delete_txn(name: &str, lease: i64) -> TxnRequest {
 
 struct RealWatch {
     stream: Streaming<WatchResponse>,
+    /// Ends the requests, and with them the watch, when it is dropped.
+    _requests: mpsc::Sender<WatchRequest>,
 }
 
 #[async_trait(?Send)]

@@ -12,6 +12,7 @@ const ZK: Recipe = Recipe {
     attitudes: true,
     guid: true,
     wakes: Wakes::Notified,
+    modes: false,
     tokens: true,
     fifo: true,
     lease: true,
@@ -70,6 +71,7 @@ pub const RECIPES: &[Recipe] = &[
     Recipe {
         name: "zk-read-write",
         summary: "queue of readers and writers; readers side by side hold together",
+        modes: true,
         open: Open::Zk(zk::read_write::open),
         ..ZK
     },

@@ -1,0 +1,144 @@
+//! The herd as taps saw it on the wire, beside what the clients said of themselves.
+//!
+//! A notification counts where its client had asked for the lock and had no answer yet. Counts of messages are of all
+//! links and all locks together, since a message does not say which hand-over it belongs to.
+
+use super::{Traffic, Wake};
+use crate::check::Context;
+use crate::history::event::Kind;
+use crate::history::names::FastMap;
+use crate::history::{F, Mode};
+
+/// Signals and wire may differ by so many wakes, or by this share of them in percent: a notification passes a link a
+/// moment before its client says so, and the end of a run may fall in between.
+const ALIKE: u64 = 2;
+const ALIKE_PERCENT: u64 = 10;
+
+/// What passed the links for each hand-over, on average.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct PerHandOver {
+    pub messages: f64,
+    pub requests: f64,
+    pub retries: f64,
+}
+
+impl PerHandOver {
+    /// `None` where no tap counted, or fewer than two releases were counted.
+    pub(super) fn of(context: &Context<'_>) -> Option<Self> {
+        let readings = &context.history.wire;
+        let ((_, first), (_, last)) = (readings.first()?, readings.last()?);
+        let hand_overs = readings.len().checked_sub(1).filter(|count| *count > 0)? as f64;
+        let each = |column: usize| last[column].saturating_sub(first[column]) as f64 / hand_overs;
+        Some(Self {
+            messages: each(0) + each(1) + each(2),
+            requests: each(0),
+            retries: each(3),
+        })
+    }
+
+    pub(super) fn figures(self) -> [(&'static str, f64); 3] {
+        [
+            ("messages_per_hand_over", self.messages),
+            ("requests_per_hand_over", self.requests),
+            ("retries_per_hand_over", self.retries),
+        ]
+    }
+}
+
+/// On how many connections a tap lost its place, by the run's own account.
+pub(super) fn lost(context: &Context<'_>) -> u64 {
+    let lines = context.history.nemesis();
+    let told = lines
+        .iter()
+        .filter_map(|line| line.fields.get("wire")?.get("lost")?.as_u64());
+    told.sum()
+}
+
+/// An acquire: when it was called and answered, and what came of it.
+struct Attempt {
+    lock: usize,
+    called: u64,
+    answered: u64,
+    got: bool,
+    reader: bool,
+    /// The place, among the lock's, of the last notification in it.
+    last: Option<usize>,
+}
+
+/// The traffic with the notifications of the wire in the place of the signals.
+pub(super) fn notified(context: &Context<'_>, signals: &[Traffic]) -> Vec<Traffic> {
+    let history = context.history;
+    let mut all: Vec<Traffic> = signals.iter().map(Traffic::without_wakes).collect();
+    let mut attempts = attempts(context);
+    for (position, event) in history
+        .events
+        .iter()
+        .enumerate()
+        .filter(|(_, event)| event.f == F::Notified)
+    {
+        let client = history.client_of(event.process);
+        let (Some(lock), Some(attempts)) = (history.lock_number(event), attempts.get_mut(&client)) else {
+            continue;
+        };
+        let place = attempts.partition_point(|attempt| attempt.called <= event.time);
+        let attempt = place.checked_sub(1).and_then(|place| attempts.get_mut(place));
+        let Some(attempt) = attempt.filter(|attempt| attempt.lock == lock && event.time <= attempt.answered) else {
+            continue;
+        };
+        attempt.last = Some(all[lock].wakes.len());
+        all[lock].wakes.push(Wake {
+            ns: event.time,
+            position: position as u32,
+            client,
+            useful: false,
+            reader: attempt.reader,
+        });
+    }
+    for attempt in attempts.values().flatten().filter(|attempt| attempt.got) {
+        if let Some(wake) = attempt.last.and_then(|last| all[attempt.lock].wakes.get_mut(last)) {
+            wake.useful = true;
+        }
+    }
+    for traffic in &mut all {
+        traffic.wakes.sort_by_key(|wake| wake.ns);
+    }
+    all
+}
+
+/// Every acquire by its client, in the order of the calls.
+fn attempts(context: &Context<'_>) -> FastMap<u32, Vec<Attempt>> {
+    let history = context.history;
+    let mut attempts: FastMap<u32, Vec<Attempt>> = FastMap::default();
+    for event in history.events.iter().filter(|event| event.is_call(F::Acquire)) {
+        let Some(lock) = history.lock_number(event) else {
+            continue;
+        };
+        let reply = history.events.get(event.mate as usize);
+        attempts
+            .entry(history.client_of(event.process))
+            .or_default()
+            .push(Attempt {
+                lock,
+                called: event.time,
+                answered: reply.map_or(u64::MAX, |reply| reply.time),
+                got: reply.is_some_and(|reply| reply.kind == Kind::Ok),
+                reader: event.mode == Mode::Read,
+                last: None,
+            });
+    }
+    for attempts in attempts.values_mut() {
+        attempts.sort_by_key(|attempt| attempt.called);
+    }
+    attempts
+}
+
+/// Wakes of all locks.
+pub(super) fn wakes(traffic: &[Traffic]) -> u64 {
+    traffic.iter().map(|traffic| traffic.wakes.len() as u64).sum()
+}
+
+/// Whether two counts of wakes are too far apart to be of the same run.
+pub(super) fn disagree(signals: u64, wire: u64) -> bool {
+    let most = signals.max(wire);
+    signals.abs_diff(wire) > ALIKE.max(most * ALIKE_PERCENT / 100)
+}

@@ -1,0 +1,86 @@
+//! What the taps tell, into the history: each notification that passed a link as a signal of its client, and at the end
+//! what passed each client's links.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use harness_checkers::history::event::{Fields, Process};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use super::crew::{Client, Crew};
+use super::stage::Stage;
+use crate::faults::Links;
+use crate::network::{Notice, Traffic};
+
+/// Writes notifications down until it is dropped.
+pub struct Listening(JoinHandle<()>);
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+pub fn start(mut notices: mpsc::Receiver<Notice>, locks: Vec<String>, crew: &Crew, stage: Arc<Stage>) -> Listening {
+    let clients: Vec<Arc<Client>> = crew.clients().map(|(_, client)| Arc::clone(client)).collect();
+    Listening(tokio::spawn(async move {
+        while let Some(notice) = notices.recv().await {
+            if let (Some(lock), Some(client)) = (lock_of(&notice.subject, &locks), clients.get(notice.client as usize))
+            {
+                let cause = format!("{} {}", notice.name, notice.subject);
+                let fields = Fields {
+                    lock: Some(lock),
+                    cause: Some(&cause),
+                    ..Fields::default()
+                };
+                let process = Process::Client(client.process());
+                stage
+                    .recorder
+                    .signal(process, Some(notice.client), "notified", fields, Some(notice.at));
+            }
+        }
+    }))
+}
+
+/// The lock whose name is a part of a path, key or channel; where there is but one lock, it is that one.
+fn lock_of<'a>(subject: &str, locks: &'a [String]) -> Option<&'a str> {
+    if let [only] = locks {
+        return Some(only);
+    }
+    let mut parts = subject.split(|letter: char| matches!(letter, '/' | ':' | '.' | '{' | '}'));
+    parts.find_map(|part| locks.iter().find(|lock| *lock == part).map(String::as_str))
+}
+
+/// What passed the links of each client, and whether every tap kept its place.
+pub fn summary(links: &Links, stage: &Stage) -> Value {
+    let mut clients: BTreeMap<String, Traffic> = BTreeMap::new();
+    for ((client, _), link) in links {
+        if let Some(wire) = link.wire() {
+            let sum = clients.entry(format!("c{client}")).or_default();
+            *sum = sum.plus(wire.traffic());
+        }
+    }
+    let (lost, why) = stage.exchange.lost();
+    json!({ "clients": clients, "lost": lost, "why": why })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_notification_is_about_the_lock_that_its_path_or_key_names() {
+        let locks = ["l1".to_owned(), "l10".to_owned()];
+        for (subject, lock) in [
+            ("/harness/l1/lock-0000000001", Some("l1")),
+            ("harness:l10", Some("l10")),
+            ("harness/l10/694d7", Some("l10")),
+            ("__keyspace@0__:other", None),
+        ] {
+            assert_eq!(lock_of(subject, &locks), lock, "{subject}");
+        }
+        assert_eq!(lock_of("anything", &locks[..1]), Some("l1"));
+    }
+}

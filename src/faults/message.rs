@@ -1,0 +1,243 @@
+//! `drop-request`, `drop-reply`, `delay-request`, `delay-reply`: one message, named by what it is, which one of them, and
+//! whose. What is dropped takes its connection with it, so a stream never has a hole.
+
+use std::time::Duration;
+
+use rand::RngExt;
+use rand_chacha::ChaCha8Rng;
+
+use super::{Fault, Means, Shape, Strike, Target, parse_duration};
+use crate::network::tap::Spoken;
+use crate::network::{Fate, Meant, Whose};
+
+/// What happens to the message; the fault's name.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum OnMessage {
+    DropRequest,
+    DropReply,
+    DelayRequest,
+    DelayReply,
+}
+
+/// Of which occurrences a plan takes its pick when none is named.
+const OCCURRENCES: std::ops::RangeInclusive<u32> = 1..=3;
+
+const DROP: &str = "MESSAGE[:K][:WHOSE][:refuse=TIME], such as create:2:waiter:refuse=2s: the K-th of them (drawn), of \
+                    anyone, holder, worker, releaser or waiter; then the connection ends, and the client is refused for \
+                    a time (default: not at all)";
+const DELAY: &str = "MESSAGE[:K][:WHOSE][:TIME], such as DEL:1:releaser:3s: the K-th of them (drawn), of anyone, \
+                     holder, worker, releaser or waiter, goes on so much later (default: a quarter more than the lease)";
+
+impl Fault for OnMessage {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::DropRequest => "drop-request",
+            Self::DropReply => "drop-reply",
+            Self::DelayRequest => "delay-request",
+            Self::DelayReply => "delay-reply",
+        }
+    }
+
+    fn summary(&self) -> &'static str {
+        match self {
+            Self::DropRequest => "one request never reaches its server, and its connection ends",
+            Self::DropReply => {
+                "one request is carried out, its reply never reaches the client, and the connection ends"
+            }
+            Self::DelayRequest => "one request reaches its server late, whatever became of its client",
+            Self::DelayReply => "one reply reaches its client late",
+        }
+    }
+
+    fn argument(&self) -> &'static str {
+        match self {
+            Self::DropRequest | Self::DropReply => DROP,
+            Self::DelayRequest | Self::DelayReply => DELAY,
+        }
+    }
+
+    fn plan(&self, argument: Option<&str>, number: u32, shape: &Shape, rng: &mut ChaCha8Rng) -> Result<Strike, String> {
+        let telling = shape.protocol.telling();
+        let argument = argument.unwrap_or(telling[number as usize % telling.len()]);
+        let wrong = |why: String| format!("{}={argument}: {why}", self.name());
+        let asked = self.parse(argument, shape).map_err(wrong)?;
+        // drawn whether it is needed or not, so that naming it changes nothing else of the plan
+        let drawn = rng.random_range(OCCURRENCES);
+        let meant = Meant {
+            message: asked.message,
+            occurrence: asked.occurrence.unwrap_or(drawn),
+            whose: asked.whose.unwrap_or(Whose::Anyone),
+            fate: self.fate(asked.time.unwrap_or(shape.lease * 5 / 4)),
+            refuse: asked.refuse,
+        };
+        Ok(Strike::of(Target::Everyone, Means::Message(meant), in_words(&meant)))
+    }
+}
+
+/// What an argument says.
+struct Asked {
+    message: Spoken,
+    occurrence: Option<u32>,
+    whose: Option<Whose>,
+    time: Option<Duration>,
+    refuse: Option<Duration>,
+}
+
+impl OnMessage {
+    fn drops(self) -> bool {
+        matches!(self, Self::DropRequest | Self::DropReply)
+    }
+
+    fn fate(self, time: Duration) -> Fate {
+        match self {
+            Self::DropRequest => Fate::DropRequest,
+            Self::DropReply => Fate::DropReply,
+            Self::DelayRequest => Fate::DelayRequest(time),
+            Self::DelayReply => Fate::DelayReply(time),
+        }
+    }
+
+    /// Reads `MESSAGE[:K][:WHOSE][:TIME or refuse=TIME]`; what follows the message may come in any order.
+    fn parse(self, argument: &str, shape: &Shape) -> Result<Asked, String> {
+        let mut parts = argument.split(':');
+        let name = parts.next().unwrap_or_default();
+        let message = shape.protocol.spoken(name).ok_or_else(|| {
+            let known = shape.protocol.names().join(", ");
+            format!("there is no message `{name}` here; there are {known}")
+        })?;
+        let mut asked = Asked {
+            message,
+            occurrence: None,
+            whose: None,
+            time: None,
+            refuse: None,
+        };
+        for part in parts {
+            let whose = Whose::ALL.into_iter().find(|whose| whose.name() == part);
+            if let Some(whose) = whose {
+                asked.whose = Some(whose);
+            } else if let Ok(occurrence) = part.parse::<u32>() {
+                asked.occurrence = Some(occurrence).filter(|first| *first > 0);
+                asked.occurrence.ok_or("the first occurrence is 1")?;
+            } else if let Some(time) = part.strip_prefix("refuse=").filter(|_| self.drops()) {
+                asked.refuse = Some(parse_duration(time)?);
+            } else if let Some(time) = parse_duration(part).ok().filter(|_| !self.drops()) {
+                asked.time = Some(time);
+            } else {
+                return Err(format!(
+                    "`{part}` says nothing here; what may stand there is {}",
+                    self.argument()
+                ));
+            }
+        }
+        Ok(asked)
+    }
+}
+
+fn in_words(meant: &Meant) -> String {
+    let Meant {
+        message,
+        occurrence,
+        whose,
+        ..
+    } = meant;
+    let of = match whose {
+        Whose::Anyone => "of anyone".to_owned(),
+        Whose::Holder => "of the holder".to_owned(),
+        other => format!("of a {}", other.name()),
+    };
+    let which = format!("{} `{}` {of}", ordinal(*occurrence), message.name());
+    let late = |time: &Duration| format!("{}ms late", time.as_millis());
+    let refused = meant
+        .refuse
+        .map(|time| format!(", and the client is refused for {}ms", time.as_millis()))
+        .unwrap_or_default();
+    match &meant.fate {
+        Fate::DropRequest => format!("{which} is lost before the server; its connection ends{refused}"),
+        Fate::DropReply => format!("{which} is carried out, its reply is lost; the connection ends{refused}"),
+        Fate::DelayRequest(time) => format!("{which} reaches the server {}", late(time)),
+        Fate::DelayReply(time) => format!("the reply to the {which} comes {}", late(time)),
+    }
+}
+
+fn ordinal(number: u32) -> String {
+    let ending = match (number % 10, number % 100) {
+        (_, 11..=13) => "th",
+        (1, _) => "st",
+        (2, _) => "nd",
+        (3, _) => "rd",
+        _ => "th",
+    };
+    format!("{number}{ending}")
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::SeedableRng;
+
+    use super::*;
+    use crate::network::tap::Protocol;
+
+    fn planned(fault: OnMessage, argument: Option<&str>, protocol: Protocol) -> Result<Meant, String> {
+        let shape = Shape {
+            clients: 5,
+            servers: 3,
+            lease: Duration::from_secs(2),
+            protocol,
+        };
+        let strike = fault.plan(argument, 0, &shape, &mut ChaCha8Rng::seed_from_u64(3))?;
+        match strike.means {
+            Means::Message(meant) => Ok(meant),
+            _ => panic!("it is about a message"),
+        }
+    }
+
+    #[test]
+    fn what_is_typed_is_what_is_meant_in_any_order() {
+        for argument in ["create:2:waiter:refuse=2s", "CREATE:refuse=2s:waiter:2"] {
+            let meant = planned(OnMessage::DropReply, Some(argument), Protocol::Zk).unwrap();
+            assert_eq!((meant.message.name(), meant.occurrence), ("create", 2));
+            assert_eq!((meant.whose, meant.fate), (Whose::Waiter, Fate::DropReply));
+            assert_eq!(meant.refuse, Some(Duration::from_secs(2)));
+        }
+        let meant = planned(OnMessage::DelayRequest, Some("DEL:3s"), Protocol::Resp).unwrap();
+        assert_eq!(meant.fate, Fate::DelayRequest(Duration::from_secs(3)));
+        assert!(OCCURRENCES.contains(&meant.occurrence), "drawn from the seed");
+    }
+
+    #[test]
+    fn an_unknown_message_is_refused_with_those_that_there_are_on_this_backend() {
+        let why = planned(OnMessage::DropReply, Some("SET"), Protocol::Zk).unwrap_err();
+        assert!(
+            why.contains("`SET`") && why.contains("getChildren") && !why.contains("EVALSHA"),
+            "{why}"
+        );
+    }
+
+    #[test]
+    fn what_says_nothing_is_refused() {
+        for (fault, argument) in [
+            (OnMessage::DropReply, "create:0"),
+            (OnMessage::DropReply, "create:2s"),
+            (OnMessage::DelayReply, "create:refuse=2s"),
+            (OnMessage::DelayReply, "create:owner"),
+        ] {
+            let why = planned(fault, Some(argument), Protocol::Zk).unwrap_err();
+            assert!(why.contains(argument), "{why}");
+        }
+    }
+
+    #[test]
+    fn a_plan_says_in_words_what_will_happen() {
+        let words = |fault, argument| in_words(&planned(fault, Some(argument), Protocol::Resp).unwrap());
+        assert_eq!(
+            words(OnMessage::DropReply, "SET:11:waiter:refuse=1s"),
+            "11th `SET` of a waiter is carried out, its reply is lost; the connection ends, and the client is refused for \
+             1000ms"
+        );
+        assert_eq!(
+            words(OnMessage::DelayRequest, "DEL:2"),
+            "2nd `DEL` of anyone reaches the server 2500ms late"
+        );
+    }
+}

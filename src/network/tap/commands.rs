@@ -1,0 +1,103 @@
+//! What a client sends to Redis: commands as arrays of strings, or on a line of their own.
+
+use super::lines::{KEPT, LINE, keep, line, number};
+use super::{Lost, Print};
+
+/// What the client's side is in the middle of.
+#[derive(Default)]
+pub(super) struct Commands {
+    pub(super) at: Command,
+    line: Vec<u8>,
+    /// Arguments still to come, the one being read included.
+    left: i64,
+    /// Arguments so far.
+    pub(super) count: usize,
+    /// The first two.
+    pub(super) words: [Vec<u8>; 2],
+    pub(super) print: Print,
+    pub(super) named: bool,
+}
+
+#[derive(Default, Clone, Copy, PartialEq)]
+pub(super) enum Command {
+    #[default]
+    Start,
+    Inline,
+    /// How many arguments.
+    Count,
+    /// How long the next one is.
+    Length,
+    /// Bytes of an argument still to come, its line end included.
+    Argument(usize),
+}
+
+impl Commands {
+    /// Takes one step into what is left of the chunk.
+    pub(super) fn step(&mut self, rest: &[u8]) -> Result<usize, Lost> {
+        let length = match self.at {
+            Command::Start => 0,
+            Command::Inline => {
+                let (length, whole) = line(&mut self.line, rest, KEPT)?;
+                self.print.add(&rest[..length]);
+                if whole {
+                    self.inline();
+                }
+                length
+            }
+            Command::Count => {
+                let (length, whole) = line(&mut self.line, rest, LINE)?;
+                if whole {
+                    self.left = number(&self.line)?;
+                    self.line.clear();
+                    self.at = if self.left > 0 { Command::Length } else { Command::Start };
+                }
+                length
+            }
+            Command::Length => {
+                let (length, whole) = line(&mut self.line, rest, LINE)?;
+                if whole {
+                    let text = self
+                        .line
+                        .strip_prefix(b"$")
+                        .ok_or(Lost("an argument without a length"))?;
+                    let argument = usize::try_from(number(text)?).map_err(|_| Lost("an argument that is none"))?;
+                    self.line.clear();
+                    self.at = Command::Argument(argument + 2);
+                }
+                length
+            }
+            Command::Argument(left) => {
+                let part = &rest[..rest.len().min(left)];
+                self.print.add(part);
+                if let Some(word) = self.words.get_mut(self.count) {
+                    let text = part.len().min(left.saturating_sub(2));
+                    keep(word, &part[..text]);
+                }
+                self.argument(left - part.len());
+                part.len()
+            }
+        };
+        Ok(length)
+    }
+
+    fn argument(&mut self, left: usize) {
+        if left > 0 {
+            self.at = Command::Argument(left);
+            return;
+        }
+        self.count += 1;
+        self.left -= 1;
+        self.at = if self.left > 0 { Command::Length } else { Command::Start };
+    }
+
+    /// A command on a line of its own, as people type them; an empty line is none.
+    fn inline(&mut self) {
+        let mut words = self.line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+        for word in &mut self.words {
+            *word = words.next().unwrap_or_default().to_vec();
+            self.count += usize::from(!word.is_empty());
+        }
+        self.count += words.count();
+        self.at = Command::Start;
+    }
+}

@@ -1,0 +1,296 @@
+//! gRPC over HTTP/2 without TLS: a method is the path of a stream, a message is what stands behind its length in the
+//! stream's data.
+
+use std::collections::HashMap;
+
+use super::frames::{CONTINUATION, DATA, END_HEADERS, END_STREAM, FRAME_HEAD, Frames, HEADERS, RST_STREAM};
+use super::hpack::Decoder;
+use super::walk::Walk;
+use super::{Heard, Lost, Name, Print, What};
+
+/// What a client sends first.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// Streams that are open at once.
+const MAX_STREAMS: usize = 8192;
+/// Flag and length before a message.
+const MESSAGE_HEAD: usize = 5;
+
+pub(super) struct Grpc {
+    preface: usize,
+    client: Frames,
+    server: Frames,
+    decoder: Decoder,
+    streams: HashMap<u32, Stream>,
+}
+
+impl Default for Grpc {
+    fn default() -> Self {
+        Self {
+            preface: 0,
+            client: Frames::default(),
+            server: Frames::default(),
+            decoder: Decoder::new(),
+            streams: HashMap::new(),
+        }
+    }
+}
+
+/// One call.
+struct Stream {
+    name: Name,
+    watches: bool,
+    requests: Messages,
+    answers: Messages,
+    asked: u32,
+    answered: u32,
+    /// Whether the answer's headers came.
+    answering: bool,
+}
+
+/// One side's messages of a stream, read in pieces.
+#[derive(Default)]
+struct Messages {
+    head: [u8; MESSAGE_HEAD],
+    have: usize,
+    left: usize,
+    print: Print,
+    walk: Walk,
+}
+
+/// What a piece of a message means.
+#[derive(Clone, Copy, PartialEq)]
+enum Step {
+    Nothing,
+    /// The head is whole, and with it the message if there is nothing in it.
+    Begun(bool),
+    Over,
+}
+
+impl Messages {
+    fn step(&mut self, part: &[u8], watches: bool) -> (usize, Step) {
+        if self.have < MESSAGE_HEAD {
+            self.head[self.have] = part[0];
+            self.have += 1;
+            if self.have < MESSAGE_HEAD {
+                return (1, Step::Nothing);
+            }
+            let [_, length @ ..] = self.head;
+            self.left = u32::from_be_bytes(length) as usize;
+            self.print = Print::default();
+            self.walk = Walk::default();
+            if self.left == 0 {
+                self.have = 0;
+            }
+            return (1, Step::Begun(self.left == 0));
+        }
+        let body = &part[..part.len().min(self.left)];
+        self.left -= body.len();
+        self.print.add(body);
+        // a compressed message cannot be walked over
+        if watches && self.head[0] == 0 {
+            self.walk.over(body);
+        }
+        if self.left > 0 {
+            return (body.len(), Step::Nothing);
+        }
+        self.have = 0;
+        (body.len(), Step::Over)
+    }
+}
+
+impl Grpc {
+    pub(super) fn client(&mut self, chunk: &[u8], heard: &mut Vec<Heard>) -> Result<(), Lost> {
+        let mut here = 0;
+        while self.preface < PREFACE.len() && here < chunk.len() {
+            if chunk[here] != PREFACE[self.preface] {
+                return Err(Lost("a client that does not speak HTTP/2 in the clear"));
+            }
+            self.preface += 1;
+            here += 1;
+        }
+        let mut start = here;
+        while here < chunk.len() {
+            if self.client.have < FRAME_HEAD {
+                start = if self.client.have == 0 { here } else { start.min(here) };
+                self.client.begin(chunk[here]);
+                here += 1;
+                if self.client.have < FRAME_HEAD || self.client.left > 0 {
+                    continue;
+                }
+            }
+            let (part, length, over) = self.client.payload(&chunk[here..]);
+            here += length;
+            let (kind, stream) = (self.client.kind(), self.client.stream());
+            match kind {
+                DATA => self.requests(stream, part, start, heard),
+                HEADERS | CONTINUATION => {
+                    self.client.add_to_block(part)?;
+                    if over && self.client.flags() & END_HEADERS != 0 {
+                        self.open(stream)?;
+                    }
+                }
+                RST_STREAM if over => {
+                    self.streams.remove(&stream);
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// A client's header block is whole: a new stream, or trailers.
+    fn open(&mut self, stream: u32) -> Result<(), Lost> {
+        let path = self.decoder.path(&self.client.block);
+        let path = path.map_err(|_| Lost("a header block that cannot be read"))?;
+        let Some(path) = path.filter(|_| !self.streams.contains_key(&stream)) else {
+            return Ok(());
+        };
+        if self.streams.len() >= MAX_STREAMS {
+            return Err(Lost("too many open streams"));
+        }
+        let method = path.rsplit(|letter| *letter == b'/').next().unwrap_or_default();
+        let stream_of = Stream {
+            name: Name::new(method),
+            watches: method == b"Watch",
+            requests: Messages::default(),
+            answers: Messages::default(),
+            asked: 0,
+            answered: 0,
+            answering: false,
+        };
+        self.streams.insert(stream, stream_of);
+        Ok(())
+    }
+
+    fn requests(&mut self, stream: u32, mut part: &[u8], at: usize, heard: &mut Vec<Heard>) {
+        let Some(call) = self.streams.get_mut(&stream) else {
+            return;
+        };
+        while !part.is_empty() {
+            let (length, step) = call.requests.step(part, false);
+            part = &part[length..];
+            if let Step::Begun(_) = step {
+                call.asked = call.asked.wrapping_add(1);
+                // the same bytes mean another thing to another method
+                call.requests.print.add(call.name.as_str().as_bytes());
+                let (number, name) = (number(stream, call.asked), call.name);
+                heard.push(Heard {
+                    at,
+                    what: What::Request { number, name },
+                });
+            }
+            if matches!(step, Step::Begun(true) | Step::Over) {
+                let (number, print) = (number(stream, call.asked), call.requests.print.state);
+                heard.push(Heard {
+                    at,
+                    what: What::Asked { number, print },
+                });
+            }
+        }
+    }
+
+    pub(super) fn server(&mut self, chunk: &[u8], heard: &mut Vec<Heard>) -> Result<(), Lost> {
+        let (mut here, mut start) = (0, 0);
+        while here < chunk.len() {
+            if self.server.have < FRAME_HEAD {
+                if self.server.have == 0 {
+                    start = here;
+                }
+                self.server.begin(chunk[here]);
+                here += 1;
+                if self.server.have < FRAME_HEAD {
+                    continue;
+                }
+                self.answering(start, heard);
+                if self.server.left > 0 {
+                    continue;
+                }
+            }
+            let (part, length, over) = self.server.payload(&chunk[here..]);
+            here += length;
+            let (kind, stream, flags) = (self.server.kind(), self.server.stream(), self.server.flags());
+            if kind == DATA {
+                self.answers(stream, part, start, heard);
+            }
+            let ended = matches!(kind, DATA | HEADERS) && flags & END_STREAM != 0;
+            if over && (ended || kind == RST_STREAM) {
+                self.streams.remove(&stream);
+            }
+        }
+        Ok(())
+    }
+
+    /// The head of a server's frame is whole. Headers that end a stream before any came are an answer without a message.
+    fn answering(&mut self, at: usize, heard: &mut Vec<Heard>) {
+        let (kind, stream, flags) = (self.server.kind(), self.server.stream(), self.server.flags());
+        if kind != HEADERS {
+            return;
+        }
+        let Some(call) = self.streams.get_mut(&stream) else {
+            return;
+        };
+        let first = !std::mem::replace(&mut call.answering, true);
+        let number = number(stream, call.answered.wrapping_add(1));
+        let name = call.name;
+        if first {
+            let what = if flags & END_STREAM != 0 {
+                What::Reply { number, name }
+            } else {
+                What::Answering { number }
+            };
+            heard.push(Heard { at, what });
+        }
+    }
+
+    fn answers(&mut self, stream: u32, mut part: &[u8], at: usize, heard: &mut Vec<Heard>) {
+        let Some(call) = self.streams.get_mut(&stream) else {
+            return;
+        };
+        while !part.is_empty() {
+            let (length, step) = call.answers.step(part, call.watches);
+            part = &part[length..];
+            let (begun, over) = match step {
+                Step::Nothing => (false, false),
+                Step::Begun(empty) => (true, empty),
+                Step::Over => (false, true),
+            };
+            if begun && !call.watches {
+                call.answered = call.answered.wrapping_add(1);
+                let (number, name) = (number(stream, call.answered), call.name);
+                heard.push(Heard {
+                    at,
+                    what: What::Reply { number, name },
+                });
+            } else if over && call.watches {
+                heard.push(Heard {
+                    at,
+                    what: call.watched(stream),
+                });
+            }
+        }
+    }
+}
+
+impl Stream {
+    /// What a message of a watch is: events, or the answer to a request.
+    fn watched(&mut self, stream: u32) -> What {
+        let walk = &self.answers.walk;
+        let compressed = self.answers.head[0] != 0;
+        if walk.events > 0 || compressed {
+            return What::Notification {
+                name: self.name,
+                subject: walk.subject().into(),
+            };
+        }
+        self.answered = self.answered.wrapping_add(1);
+        What::Reply {
+            number: number(stream, self.answered),
+            name: self.name,
+        }
+    }
+}
+
+/// A request's number on its connection: its stream, and which of the stream's it is.
+fn number(stream: u32, place: u32) -> u64 {
+    u64::from(stream) << 32 | u64::from(place)
+}

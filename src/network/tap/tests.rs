@@ -1,0 +1,290 @@
+//! Taps on conversations of each protocol: the names that come out, whole, in pieces, and damaged.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// What one side says at once.
+type Said = (Side, Vec<u8>);
+
+fn client(bytes: impl Into<Vec<u8>>) -> Said {
+    (Side::Client, bytes.into())
+}
+
+fn server(bytes: impl Into<Vec<u8>>) -> Said {
+    (Side::Server, bytes.into())
+}
+
+/// A record of ZooKeeper: numbers, then bytes.
+fn record(numbers: &[i32], rest: &[u8]) -> Vec<u8> {
+    let body: Vec<u8> = numbers
+        .iter()
+        .flat_map(|number| number.to_be_bytes())
+        .chain(rest.iter().copied())
+        .collect();
+    [&(body.len() as u32).to_be_bytes()[..], &body].concat()
+}
+
+fn zookeeper() -> Vec<Said> {
+    let reply = |xid| record(&[xid, 0, 7, 0], b"body");
+    let path = b"/harness/l0/lock-0000000003";
+    vec![
+        client(record(&[0, 0, 0, 2000], b"password")),
+        server(record(&[0, 2000, -1, 5], b"password")),
+        client([record(&[1, 15], b"/harness/l0/lock-"), record(&[2, 8], b"/harness/l0")].concat()),
+        server([reply(1), reply(2)].concat()),
+        client(record(&[-2, 11], b"")),
+        server(record(&[-1, -1, -1, 0, 2, 3, path.len() as i32], path)),
+        server(record(&[-2, 0, 7, 0], b"")),
+        client(record(&[3, 8], b"/harness/l0")),
+        server(reply(3)),
+        client(record(&[4, -11], b"")),
+        server(reply(4)),
+    ]
+}
+
+fn redis() -> Vec<Said> {
+    vec![
+        client("*2\r\n$5\r\nHELLO\r\n$1\r\n3\r\n"),
+        server("%2\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nmodules\r\n*0\r\n"),
+        client("*4\r\n$3\r\nset\r\n$10\r\nharness:l0\r\n$4\r\n\r\n*1\r\n$2\r\nNX\r\n*2\r\n$3\r\nGET\r\n$1\r\nk\r\n"),
+        server("+OK\r\n>2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n_\r\n"),
+        client("PING\r\n\r\n*2\r\n$9\r\nSUBSCRIBE\r\n$2\r\nch\r\n"),
+        server("+PONG\r\n>3\r\n$9\r\nsubscribe\r\n$2\r\nch\r\n:1\r\n"),
+        server(">3\r\n$7\r\nmessage\r\n$2\r\nch\r\n$4\r\nfree\r\n"),
+        client("*3\r\n$7\r\nEVALSHA\r\n$3\r\nabc\r\n$1\r\n0\r\n*1\r\n$5\r\nMULTI\r\n*1\r\n$4\r\nEXEC\r\n"),
+        server("-NOSCRIPT no such script\r\n+OK\r\n*2\r\n*1\r\n:1\r\n$-1\r\n"),
+    ]
+}
+
+fn redis_of_old() -> Vec<Said> {
+    vec![
+        client("*3\r\n$9\r\nSUBSCRIBE\r\n$1\r\na\r\n$1\r\nb\r\n"),
+        server("*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n*3\r\n$9\r\nsubscribe\r\n$1\r\nb\r\n:2\r\n"),
+        server("*3\r\n$7\r\nmessage\r\n$1\r\nb\r\n$1\r\nx\r\n"),
+        client("*1\r\n$4\r\nPING\r\n"),
+        server("*2\r\n$4\r\npong\r\n$0\r\n\r\n"),
+        client("*2\r\n$11\r\nUNSUBSCRIBE\r\n$1\r\na\r\n"),
+        server("*3\r\n$11\r\nunsubscribe\r\n$1\r\na\r\n:1\r\n"),
+    ]
+}
+
+/// A frame of HTTP/2.
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = (payload.len() as u32).to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+/// The headers of a call: its path as a literal.
+fn call(stream: u32, path: &str) -> Vec<u8> {
+    let block = [&[0x83, 0x04, path.len() as u8][..], path.as_bytes()].concat();
+    frame(1, 0x4, stream, &block)
+}
+
+fn message(stream: u32, end: bool, body: &[u8]) -> Vec<u8> {
+    let head = (body.len() as u32).to_be_bytes();
+    frame(0, u8::from(end), stream, &[&[0][..], &head, body].concat())
+}
+
+/// A watch's message: a header, then an event about a key.
+fn event(key: &str) -> Vec<u8> {
+    let field = |number: u8, body: &[u8]| [&[number << 3 | 2, body.len() as u8][..], body].concat();
+    let pair = field(2, &field(1, key.as_bytes()));
+    [
+        field(1, &[8, 1]),
+        vec![16, 7],
+        field(11, &[&[8, 1][..], &pair].concat()),
+    ]
+    .concat()
+}
+
+fn etcd() -> Vec<Said> {
+    let headers = |stream, flags: u8| frame(1, 0x4 | flags, stream, &[0x88]);
+    vec![
+        client([b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(), frame(4, 0, 0, &[])].concat()),
+        server(frame(4, 0, 0, &[0, 3, 0, 0, 0, 250])),
+        client([call(1, "/etcdserverpb.KV/Txn"), message(1, true, b"compare")].concat()),
+        server([headers(1, 0), message(1, false, b"done"), headers(1, 1)].concat()),
+        client([call(3, "/etcdserverpb.Watch/Watch"), message(3, false, b"create")].concat()),
+        server([headers(3, 0), message(3, false, &[10, 0, 24, 1])].concat()),
+        client(frame(6, 0, 0, &[1; 8])),
+        server([frame(6, 1, 0, &[1; 8]), message(3, false, &event("harness/l0/1"))].concat()),
+        client([call(5, "/etcdserverpb.Lease/LeaseKeepAlive"), message(5, false, b"id")].concat()),
+        server([headers(5, 0), message(5, false, b"ttl")].concat()),
+        client(message(5, false, b"id")),
+        server(message(5, false, b"ttl")),
+        client([call(7, "/v3lockpb.Lock/Unlock"), message(7, true, b"")].concat()),
+        server(frame(1, 0x5, 7, &[0x88])),
+    ]
+}
+
+const CONVERSATIONS: [(Protocol, fn() -> Vec<Said>); 4] = [
+    (Protocol::Zk, zookeeper),
+    (Protocol::Resp, redis),
+    (Protocol::Resp, redis_of_old),
+    (Protocol::Grpc, etcd),
+];
+
+fn listen(protocol: Protocol, said: &[Said]) -> (Vec<What>, Option<Lost>) {
+    let mut tap = Tap::new(protocol);
+    let mut whats = Vec::new();
+    for (side, bytes) in said {
+        for heard in tap.hear(*side, bytes) {
+            assert!(heard.at <= bytes.len(), "it stands in the chunk");
+            whats.push(heard.what.clone());
+        }
+    }
+    (whats, tap.lost())
+}
+
+/// The names in order: requests bare, replies behind `<`, notifications behind `!` with what they are about.
+fn names(protocol: Protocol, said: &[Said]) -> String {
+    let (whats, lost) = listen(protocol, said);
+    assert_eq!(lost, None);
+    let words = whats.iter().filter_map(|what| match what {
+        What::Request { name, .. } => Some(name.to_string()),
+        What::Reply { name, .. } => Some(format!("<{name}")),
+        What::Notification { name, subject } => Some(format!("!{name} {subject}")),
+        _ => None,
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn zookeeper_is_read_by_name_and_watches_by_their_path() {
+    assert_eq!(
+        names(Protocol::Zk, &zookeeper()),
+        "connect <connect create getChildren <create <getChildren ping !NodeDeleted /harness/l0/lock-0000000003 <ping \
+         getChildren <getChildren closeSession <closeSession"
+    );
+}
+
+#[test]
+fn redis_is_read_by_command_and_pushes_come_in_between() {
+    assert_eq!(
+        names(Protocol::Resp, &redis()),
+        "HELLO <HELLO SET GET <SET !invalidate k <GET PING SUBSCRIBE <PING <SUBSCRIBE !message ch EVALSHA MULTI EXEC \
+         <EVALSHA <MULTI <EXEC"
+    );
+    assert_eq!(
+        names(Protocol::Resp, &redis_of_old()),
+        "SUBSCRIBE <SUBSCRIBE <SUBSCRIBE !message b PING <PING UNSUBSCRIBE <UNSUBSCRIBE"
+    );
+}
+
+#[test]
+fn etcd_is_read_by_method_and_watches_by_their_key() {
+    assert_eq!(
+        names(Protocol::Grpc, &etcd()),
+        "Txn <Txn Watch <Watch !Watch harness/l0/1 LeaseKeepAlive <LeaseKeepAlive LeaseKeepAlive <LeaseKeepAlive Unlock \
+         <Unlock"
+    );
+}
+
+#[test]
+fn an_answer_has_the_number_of_its_request() {
+    for (protocol, conversation) in CONVERSATIONS {
+        let (whats, _) = listen(protocol, &conversation());
+        for what in &whats {
+            if let What::Reply { number, name } = what {
+                let asked = |other: &What| matches!(other, What::Request { number: asked, name: of } if asked == number && of == name);
+                assert!(whats.iter().any(asked), "{what:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_same_request_has_the_same_print_whatever_its_number() {
+    let (whats, _) = listen(Protocol::Zk, &zookeeper());
+    let prints: Vec<u64> = whats
+        .iter()
+        .filter_map(|what| match what {
+            What::Asked { print, .. } => Some(*print),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(prints[2], prints[4], "getChildren, twice");
+    assert_ne!(prints[1], prints[2]);
+}
+
+#[test]
+fn what_is_not_the_protocol_is_a_lost_place_and_says_so() {
+    for (protocol, said) in [
+        (Protocol::Zk, client("GET / HTTP/1.1\r\n")),
+        (Protocol::Zk, server(record(&[9, 0, 0, 0], b""))),
+        (Protocol::Resp, server("+OK\r\n")),
+        (Protocol::Resp, client("*1\r\n$7\r\nMONITOR\r\n")),
+        (Protocol::Resp, client(format!("*{}\r\n", "9".repeat(100)))),
+        (Protocol::Grpc, client([22, 3, 1, 2, 0])),
+    ] {
+        assert!(listen(protocol, &[said.clone()]).1.is_some(), "{said:?}");
+    }
+}
+
+/// Cuts each thing said into pieces, at places drawn from `cuts`.
+fn in_pieces(said: &[Said], cuts: &[u8]) -> Vec<Said> {
+    let mut cuts = cuts.iter().cycle();
+    let mut pieces = Vec::new();
+    for (side, bytes) in said {
+        let mut rest = &bytes[..];
+        while !rest.is_empty() {
+            let length = usize::from(*cuts.next().unwrap_or(&1)).clamp(1, rest.len());
+            pieces.push((*side, rest[..length].to_vec()));
+            rest = &rest[length..];
+        }
+    }
+    pieces
+}
+
+proptest! {
+    #[test]
+    fn pieces_of_any_size_give_the_same_messages(cuts in proptest::collection::vec(1_u8..40, 1..40)) {
+        for (protocol, conversation) in CONVERSATIONS {
+            let said = conversation();
+            prop_assert_eq!(listen(protocol, &in_pieces(&said, &cuts)), listen(protocol, &said));
+        }
+    }
+
+    #[test]
+    fn a_tap_panics_on_nothing(said in proptest::collection::vec((any::<bool>(), proptest::collection::vec(any::<u8>(), 0..200)), 0..20)) {
+        let said: Vec<Said> = said
+            .into_iter()
+            .map(|(from_client, bytes)| (if from_client { Side::Client } else { Side::Server }, bytes))
+            .collect();
+        for (protocol, conversation) in CONVERSATIONS {
+            listen(protocol, &said);
+            // and once it has begun to understand
+            listen(protocol, &[&conversation()[..6], &said].concat());
+        }
+    }
+
+    #[test]
+    fn a_tap_panics_on_no_damaged_conversation(
+        damage in proptest::collection::vec((any::<proptest::sample::Index>(), any::<proptest::sample::Index>(), any::<u8>()), 1..6),
+        cuts in proptest::collection::vec(1_u8..40, 1..10),
+    ) {
+        for (protocol, conversation) in CONVERSATIONS {
+            let mut said = conversation();
+            for (place, byte, value) in &damage {
+                let (_, bytes) = &mut said[place.index(conversation().len())];
+                let byte = byte.index(bytes.len());
+                bytes[byte] = *value;
+            }
+            listen(protocol, &in_pieces(&said, &cuts));
+        }
+    }
+}
+
+#[test]
+fn a_message_without_an_end_is_not_kept_whole() {
+    // a record, a string and a message of many megabytes, of which a tap keeps the beginning only
+    let mut zk = zk::Zk::default();
+    zk.client(&record(&[0; 4], b""), &mut Vec::new()).unwrap();
+    zk.client(&(50_u32 << 20).to_be_bytes(), &mut Vec::new()).unwrap();
+    zk.client(&[0, 0, 0, 1, 0, 0, 0, 5], &mut Vec::new()).unwrap();
+    for _ in 0..100 {
+        zk.client(&[0; 65_536], &mut Vec::new()).unwrap();
+    }
+    assert!(zk.kept() <= 1024);
+}

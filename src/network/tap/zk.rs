@@ -1,0 +1,234 @@
+//! ZooKeeper: records behind their length. Requests carry a number that their answers repeat; what carries −1 is the
+//! notification of a watch. The first record of each side has neither: it opens the session.
+
+use std::collections::VecDeque;
+
+use super::names::zk_request;
+use super::{Heard, Lost, Name, Print, What};
+
+/// The longest record. Servers take one megabyte unless told otherwise.
+const LONGEST: u32 = 64 << 20;
+/// Bytes of a record that are kept: the head, and of a notification the path.
+const KEPT: usize = 512;
+/// Requests without an answer yet.
+const MAX_UNANSWERED: usize = 16_384;
+
+/// The number and the kind of a request.
+const REQUEST_HEAD: usize = 8;
+/// The number of an answer.
+const REPLY_HEAD: usize = 4;
+/// The number of what no request asked for.
+const NOTIFICATION: i32 = -1;
+/// Number, transaction and error of an answer: what stands before the body.
+const REPLY_HEADER: usize = 16;
+
+#[derive(Default)]
+pub(super) struct Zk {
+    client: Records,
+    server: Records,
+    /// Requests without an answer: the number on the wire, the tap's own, the name.
+    unanswered: VecDeque<(i32, u64, Name)>,
+    /// Requests so far.
+    requests: u64,
+    opened: bool,
+    /// What the record is that the client is in the middle of.
+    print: Print,
+}
+
+/// One side's records, read in pieces.
+#[derive(Default)]
+struct Records {
+    length: [u8; 4],
+    /// How much of the length there is.
+    have: usize,
+    /// Bytes of the record that are still to come.
+    left: usize,
+    kept: Vec<u8>,
+    named: bool,
+}
+
+/// A step in a side's records.
+enum Step<'a> {
+    /// Nothing to tell yet.
+    Nothing,
+    /// More of the body, with what is kept of it so far; and whether that is all.
+    Body(&'a [u8], bool),
+}
+
+impl Records {
+    /// Takes one step into `chunk` and returns how far it went.
+    fn step<'a>(&mut self, chunk: &'a [u8]) -> Result<(usize, Step<'a>), Lost> {
+        if self.have < self.length.len() {
+            self.length[self.have] = chunk[0];
+            self.have += 1;
+            if self.have == self.length.len() {
+                let length = u32::from_be_bytes(self.length);
+                if length > LONGEST || (length as usize) < REPLY_HEAD {
+                    return Err(Lost("a record of impossible length"));
+                }
+                self.left = length as usize;
+                self.kept.clear();
+                self.named = false;
+            }
+            return Ok((1, Step::Nothing));
+        }
+        let body = &chunk[..chunk.len().min(self.left)];
+        self.left -= body.len();
+        let room = KEPT.saturating_sub(self.kept.len());
+        self.kept.extend_from_slice(&body[..body.len().min(room)]);
+        if self.left == 0 {
+            self.have = 0;
+        }
+        Ok((body.len(), Step::Body(body, self.left == 0)))
+    }
+
+    /// Whether a new record begins here.
+    fn at_start(&self) -> bool {
+        self.have == 0
+    }
+
+    fn number(&self, at: usize) -> Option<i32> {
+        let bytes = self.kept.get(at..at + 4)?;
+        Some(i32::from_be_bytes(bytes.try_into().ok()?))
+    }
+}
+
+impl Zk {
+    pub(super) fn client(&mut self, chunk: &[u8], heard: &mut Vec<Heard>) -> Result<(), Lost> {
+        let (mut here, mut start) = (0, 0);
+        while here < chunk.len() {
+            if self.client.at_start() {
+                start = here;
+                self.print = Print::default();
+            }
+            let (length, step) = self.client.step(&chunk[here..])?;
+            here += length;
+            let Step::Body(body, whole) = step else { continue };
+            let opens = !self.opened;
+            if !self.client.named && (opens || self.client.kept.len() >= REQUEST_HEAD) {
+                self.client.named = true;
+                self.asked(start, heard)?;
+            }
+            self.print_body(body, opens);
+            if whole {
+                if !self.client.named {
+                    return Err(Lost("a request without a head"));
+                }
+                self.opened = true;
+                let print = self.print.state;
+                heard.push(Heard {
+                    at: start,
+                    what: What::Asked {
+                        number: self.requests,
+                        print,
+                    },
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// The number of a request is no part of its print: it differs when the same is asked again.
+    fn print_body(&mut self, body: &[u8], opens: bool) {
+        let after = self.client.read() - body.len();
+        let number = if opens { 0 } else { 4_usize.saturating_sub(after) };
+        self.print.add(&body[number.min(body.len())..]);
+    }
+
+    fn asked(&mut self, at: usize, heard: &mut Vec<Heard>) -> Result<(), Lost> {
+        let (xid, name) = if self.opened {
+            let (Some(xid), Some(kind)) = (self.client.number(0), self.client.number(4)) else {
+                return Err(Lost("a request without a head"));
+            };
+            (xid, zk_request(kind).ok_or(Lost("a request of an unknown kind"))?)
+        } else {
+            (0, "connect")
+        };
+        if self.unanswered.len() >= MAX_UNANSWERED {
+            return Err(Lost("too many requests without an answer"));
+        }
+        self.requests += 1;
+        let (number, name) = (self.requests, Name::new(name.as_bytes()));
+        self.unanswered.push_back((xid, number, name));
+        heard.push(Heard {
+            at,
+            what: What::Request { number, name },
+        });
+        Ok(())
+    }
+
+    pub(super) fn server(&mut self, chunk: &[u8], heard: &mut Vec<Heard>) -> Result<(), Lost> {
+        let (mut here, mut start) = (0, 0);
+        while here < chunk.len() {
+            if self.server.at_start() {
+                start = here;
+            }
+            let (length, step) = self.server.step(&chunk[here..])?;
+            here += length;
+            let Step::Body(_, whole) = step else { continue };
+            if !self.server.named && self.server.kept.len() >= REPLY_HEAD {
+                let xid = self.server.number(0).unwrap_or_default();
+                // the answer that opens a session comes first, and begins with the version of the protocol
+                let opens = matches!(self.unanswered.front(), Some((_, 1, _)));
+                if opens || xid != NOTIFICATION {
+                    self.server.named = true;
+                    self.answered(if opens { 0 } else { xid }, start, heard)?;
+                }
+            }
+            if whole && !self.server.named {
+                heard.push(Heard {
+                    at: start,
+                    what: self.notification(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn answered(&mut self, xid: i32, at: usize, heard: &mut Vec<Heard>) -> Result<(), Lost> {
+        let place = self.unanswered.iter().position(|(asked, ..)| *asked == xid);
+        let (_, number, name) = place
+            .and_then(|place| self.unanswered.remove(place))
+            .ok_or(Lost("an answer to no request"))?;
+        heard.push(Heard {
+            at,
+            what: What::Reply { number, name },
+        });
+        Ok(())
+    }
+
+    /// Kind and state, then the path behind its length.
+    fn notification(&self) -> What {
+        let name = match self.server.number(REPLY_HEADER) {
+            Some(1) => "NodeCreated",
+            Some(2) => "NodeDeleted",
+            Some(3) => "NodeDataChanged",
+            Some(4) => "NodeChildrenChanged",
+            _ => "watch",
+        };
+        let path = REPLY_HEADER + 12;
+        let length = self.server.number(path - 4).unwrap_or(0).max(0) as usize;
+        let kept = &self.server.kept;
+        let end = path.saturating_add(length).min(kept.len());
+        let subject = String::from_utf8_lossy(kept.get(path..end).unwrap_or_default());
+        What::Notification {
+            name: Name::new(name.as_bytes()),
+            subject: subject.into(),
+        }
+    }
+}
+
+impl Records {
+    /// Bytes of the record so far.
+    fn read(&self) -> usize {
+        u32::from_be_bytes(self.length) as usize - self.left
+    }
+}
+
+#[cfg(test)]
+impl Zk {
+    /// Bytes that are kept of records that are not whole yet.
+    pub(super) fn kept(&self) -> usize {
+        self.client.kept.len() + self.server.kept.len()
+    }
+}

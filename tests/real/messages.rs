@@ -1,0 +1,206 @@
+//! What one lost or late message does to a lock: the classics, each caught, and the locks that stand it.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::command::{Answer, Harness};
+
+/// A run in which nobody waits long: a lock that is stuck is seen to be stuck soon.
+const SHORT: &str = "--runtime local --seed 5eed --progress-bound 4s";
+
+fn run(words: &str) -> Answer {
+    let time = if words.contains("--time") { "" } else { "--time 16s" };
+    Harness::new().run(&format!("{SHORT} --wait 3s {time} {words}"))
+}
+
+/// The message that the first window of a run in `results` struck, as the history has it.
+fn struck(results: &Path) -> Value {
+    let history = std::fs::read_to_string(results.join("latest/history.jsonl")).expect("a run has a history");
+    let heal = history.lines().find(|line| line.contains(r#""phase":"heal""#));
+    let heal: Value = serde_json::from_str(heal.expect("a window healed")).expect("JSON");
+    heal["struck"].clone()
+}
+
+fn is_stuck(answer: &Answer) -> &Value {
+    answer.assert_exit(1);
+    assert_eq!(answer.verdict("HL005"), "violated");
+    assert_eq!(answer.verdict("HL001"), "holds");
+    let (bit, _) = answer.bitten();
+    assert!(bit > 0, "{:#}", answer.diagnosis["bite"]);
+    &answer.finding("HL005")["violations"][0]
+}
+
+fn stands(words: &str) -> Answer {
+    let answer = run(words);
+    answer.assert_exit(0);
+    let (bit, all) = answer.bitten();
+    assert!(
+        bit == all && bit > 0,
+        "{bit} of {all} windows bit: {:#}",
+        answer.diagnosis["bite"]
+    );
+    answer
+}
+
+const LOST_CREATE: &str = "--backend zk --lease 2s --fault drop-reply=create:1:waiter";
+
+#[test]
+fn an_orphan_of_a_lost_create_reply_stops_everybody_while_its_session_lives() {
+    let answer = run(&format!("{LOST_CREATE} --guid off"));
+    assert_eq!(is_stuck(&answer)["class"], "ghost");
+}
+
+#[test]
+fn a_guid_finds_the_node_of_a_lost_create_reply_again() {
+    stands(LOST_CREATE);
+}
+
+#[test]
+fn a_client_whose_set_reply_was_lost_waits_for_its_own_ghost() {
+    let answer = run("--backend redis --recipe redis-setnx --clients 1 --fault drop-reply=SET:1:waiter");
+    assert_eq!(is_stuck(&answer)["class"], "ghost");
+}
+
+#[test]
+fn a_lock_whose_expiry_is_a_second_command_that_was_lost_stays_for_ever() {
+    let answer = run("--backend redis --recipe redis-setnx-expire --lease 1s --fault drop-request=EXPIRE:1:waiter");
+    assert_eq!(is_stuck(&answer)["class"], "ghost");
+}
+
+#[test]
+fn a_lost_unlock_of_a_lock_without_expiry_is_never_made_good() {
+    let answer = run("--backend redis --recipe redis-setnx --fault drop-request=DEL:1:releaser");
+    is_stuck(&answer);
+}
+
+#[test]
+fn a_lost_unlock_of_a_lock_that_asks_again_is_no_harm() {
+    stands("--backend zk --lease 1s --fault drop-request=delete:1:releaser");
+}
+
+#[test]
+fn a_late_delete_frees_the_successors_lock() {
+    let words = "--backend redis --recipe redis-set-px-get-del --lease 1s --hold 400ms";
+    let answer = run(&format!("{words} --fault delay-request=DEL:1:releaser:1500ms"));
+    answer.assert_exit(1);
+    assert_eq!(answer.verdict("HL007"), "violated");
+    let violation = &answer.finding("HL007")["violations"][0];
+    assert_eq!(violation["class"], "foreign-release");
+    assert!(answer.window_sum("messages_delayed") > 0);
+}
+
+#[test]
+fn a_renewal_that_is_asked_again_survives_one_error() {
+    for words in [
+        "--backend redis --recipe redis-watchdog --lease 1s --hold 1200ms --clients 2 --fault drop-request=EVAL:1:worker",
+        "--backend etcd --lease 2s --hold 1200ms --clients 3 --time 20s --fault drop-request=LeaseKeepAlive:1:anyone",
+    ] {
+        stands(words);
+    }
+}
+
+/// A lock on Redis whose renewal ends with the first error and tells nobody: a thread that dies, as in many libraries.
+const FRAIL: &str = r#"
+import json, socket, sys, threading, time, uuid
+
+class Redis:
+    def __init__(self, endpoint):
+        host, port = endpoint.rsplit(":", 1)
+        self.file = socket.create_connection((host, int(port))).makefile("rwb")
+    def ask(self, *words):
+        self.file.write(b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(w), w.encode()) for w in words))
+        self.file.flush()
+        line = self.file.readline()
+        if not line.endswith(b"\r\n"):
+            raise ConnectionError("the connection ended")
+        return line
+
+def renew(endpoint, key, lease, held):
+    redis = Redis(endpoint)
+    while held.is_set():
+        redis.ask("PEXPIRE", key, str(lease))
+        time.sleep(lease / 3000)
+
+for line in sys.stdin:
+    request = json.loads(line)
+    op, reply = request["op"], {"type": "ok"}
+    if op == "open":
+        endpoint, lease = request["endpoints"][0], request["lease_ms"]
+        redis = Redis(endpoint)
+    elif op == "acquire":
+        key, value, end = "harness:" + request["lock"], uuid.uuid4().hex, time.monotonic() + request["wait_ms"] / 1000
+        while not (taken := redis.ask("SET", key, value, "NX", "PX", str(lease)).startswith(b"+OK")) and time.monotonic() < end:
+            time.sleep(0.02)
+        if taken:
+            held, reply["owner"] = threading.Event(), value
+            held.set()
+            threading.Thread(target=renew, args=(endpoint, key, lease, held), daemon=True).start()
+        else:
+            reply = {"type": "fail", "error": "timeout"}
+    elif op == "release":
+        held.clear()
+        redis.ask("DEL", key)
+    print(json.dumps({"id": request["id"], **reply}), flush=True)
+"#;
+
+#[test]
+fn a_renewal_that_dies_of_one_error_is_caught_in_anybodys_client() {
+    let harness = Harness::new();
+    let script = harness.folder.path().join("frail.py");
+    std::fs::write(&script, FRAIL).unwrap();
+    let words = "--backend redis --lease 1s --hold 3s --wait 8s --clients 3 --fault drop-request=PEXPIRE:2:worker";
+    let mut command = harness.command(&format!("run --json {SHORT} --time 16s {words} --client"));
+    let output = command.arg(format!("python3 {}", script.display())).output().unwrap();
+    let answer = Answer::of(output);
+    answer.assert_exit(1);
+    assert_eq!(answer.verdict("HL001"), "violated");
+    assert_eq!(answer.finding("HL001")["violations"][0]["class"], "stale-holder");
+    assert!(answer.window_sum("messages_dropped") > 0);
+}
+
+#[test]
+fn a_history_says_what_was_struck_and_whose_it_was() {
+    let harness = Harness::new();
+    harness.run(&format!("{SHORT} --time 12s {LOST_CREATE}")).assert_exit(0);
+    let struck = struck(&harness.results());
+    assert_eq!(struck["message"], "create");
+    assert_eq!(struck["role"], "a waiter");
+    assert_eq!(struck["done"], true);
+    let (client, link) = (struck["client"].as_str().unwrap(), struck["link"].as_str().unwrap());
+    assert!(link.starts_with(&format!("{client}->n")), "{struck:#}");
+}
+
+#[test]
+fn a_message_that_never_comes_is_a_miss_with_what_came_instead() {
+    let answer = run("--backend redis --recipe redis-setnx --lease 1s --time 9s --fault drop-request=BLPOP:1");
+    answer.assert_exit(3);
+    let missed = answer.diagnosis["bite"]["windows"][0]["missed"].as_str().unwrap();
+    assert!(missed.contains("`BLPOP`") && missed.contains("SET ×"), "{missed}");
+}
+
+#[test]
+fn the_wire_counts_what_a_hand_over_costs() {
+    let herd = |recipe: &str| {
+        let words = format!("--backend zk --recipe {recipe} --clients 8 --fault none --lease 2s --time 8s");
+        let answer = Harness::new().run(&format!("--runtime local {words}"));
+        let finding = answer.finding("HL004").clone();
+        let figure = |name: &str| {
+            finding["figures"][name]
+                .as_f64()
+                .unwrap_or_else(|| panic!("{name}: {finding:#}"))
+        };
+        assert!(figure("notified") > 0.0 && figure("messages_per_hand_over") > 4.0);
+        let evidence = finding["evidence"].as_str().unwrap();
+        assert!(
+            !evidence.contains("disagree") && !evidence.contains("no witness"),
+            "{evidence}"
+        );
+        figure("messages_per_hand_over")
+    };
+    let (parent, predecessor) = (herd("zk-parent-watch"), herd("zk-predecessor-watch"));
+    assert!(
+        parent > 1.5 * predecessor,
+        "{parent} messages for everybody, {predecessor} for the next"
+    );
+}

@@ -9,7 +9,7 @@ mod explain;
 mod export;
 mod github;
 mod interrupt;
-pub mod layers;
+mod layers;
 mod list;
 mod options;
 mod pages;

@@ -105,7 +105,7 @@ mod tests {
         assert!(text.contains("name=\"a\" time=\"11.400\"/>"), "{text}");
         assert!(text.contains("name=\"b &quot;&amp;\u{fffd}\""), "{text}");
         assert!(
-            xml.contains("<failure type=\"VIOLATED\" message=\"a reason &lt;VIOLATED&gt;\">"),
+            text.contains("<failure type=\"VIOLATED\" message=\"a reason &lt;VIOLATED&gt;\">"),
             "{text}"
         );
         assert_eq!(text.matches("<error ").count(), 2, "{text}");

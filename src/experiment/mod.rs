@@ -182,6 +182,7 @@ type Ground = (Option<Arc<Ways>>, Cluster);
 
 async fn prepare(setting: &Setting<'_>, clocks: &[Arc<WallClock>]) -> Result<Ground, ExperimentError> {
     let config = setting.config;
+    let server = server_of(config.backend.name()).expect("every backend has servers");
     let ways = if setting.plan.servers_through_proxy {
         let ways = Ways::new(config.seed ^ 0xbe_7ee4);
         Some(ways.map_err(|error| ExperimentError::Proxy(format!("no thread for the proxy between servers: {error}")))?)

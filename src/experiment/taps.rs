@@ -49,7 +49,7 @@ fn lock_of<'a>(subject: &str, locks: &'a [String]) -> Option<&'a str> {
     if let [only] = locks {
         return Some(only);
     }
-    let mut parts = subject.split(|letter: char| matches!(letter, '/' | ':' | '.' | '{' | '}'));
+    let mut parts = subject.split(['/', ':', '.', '{', '}']);
     parts.find_map(|part| locks.iter().find(|lock| *lock == part).map(String::as_str))
 }
 

@@ -76,6 +76,7 @@ mod tests {
             clients: 3,
             servers,
             lease: Duration::from_secs(2),
+            protocol: Protocol::Resp,
         };
         Failover.plan(kind, 0, &shape, &mut ChaCha8Rng::seed_from_u64(1))
     }

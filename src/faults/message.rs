@@ -180,6 +180,7 @@ mod tests {
 
     fn planned(fault: OnMessage, argument: Option<&str>, protocol: Protocol) -> Result<Meant, String> {
         let shape = Shape {
+            backend: Backend::Redis,
             clients: 5,
             servers: 3,
             lease: Duration::from_secs(2),

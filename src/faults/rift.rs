@@ -214,6 +214,7 @@ mod tests {
             clients: 5,
             servers,
             lease: Duration::from_secs(2),
+            protocol: Protocol::ZooKeeper,
         }
     }
 

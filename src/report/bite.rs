@@ -105,7 +105,7 @@ fn hint_for(fault: &str, windows: &[Bitten]) -> String {
 /// Why a fault that breaks what it hits must have missed: it struck as it should, and the property holds all the same.
 /// A lock that never runs out is not broken by what outlasts a lease; a server that forgets it breaks that one, too.
 pub fn unbroken(bite: &Bite, findings: &Findings, history: &History) -> Option<String> {
-    let runs_out = history.promises().lease != Some(false);
+    let runs_out = history.header().promises.lease != Some(false);
     let breaks_it = |window: &&Bitten| runs_out || window.evidence.servers_promoted > 0;
     let holds = |id: &str| {
         let mut found = findings.findings.iter().filter(|finding| finding.property.id() == id);

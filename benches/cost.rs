@@ -306,7 +306,7 @@ fn tap() {
         .enable_all()
         .build()
         .expect("a runtime");
-    let address = std::net::SocketAddr::from(([127, 0, 0, 1], redis.port));
+    let address = SocketAddr::from(([127, 0, 0, 1], redis.port));
     let proxy = Proxy::start().expect("a proxy");
     let (notices, _heard) = tokio::sync::mpsc::channel(1);
     let exchange = Exchange::new(Protocol::Resp, 1, notices);

@@ -69,6 +69,7 @@ mod tests {
     use rand::SeedableRng;
 
     use super::*;
+    use crate::network::tap::Protocol;
 
     fn planned(backend: Backend, servers: u32, kind: Option<&str>) -> Result<Strike, String> {
         let shape = Shape {

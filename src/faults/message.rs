@@ -175,6 +175,8 @@ fn ordinal(number: u32) -> String {
 mod tests {
     use rand::SeedableRng;
 
+    use harness_workloads::Backend;
+
     use super::*;
     use crate::network::tap::Protocol;
 

@@ -207,6 +207,7 @@ mod tests {
     use rand::SeedableRng;
 
     use super::*;
+    use crate::network::tap::Protocol;
 
     fn shape(servers: u32) -> Shape {
         Shape {
@@ -214,7 +215,7 @@ mod tests {
             clients: 5,
             servers,
             lease: Duration::from_secs(2),
-            protocol: Protocol::ZooKeeper,
+            protocol: Protocol::Zk,
         }
     }
 

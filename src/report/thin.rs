@@ -173,8 +173,8 @@ mod tests {
     #[test]
     fn the_far_is_thinned_evenly_and_the_near_and_the_told_stay() {
         let mut all = far(1000);
-        for place in 500..550 {
-            all[place].distance = 4_000_000_000;
+        for far in &mut all[500..550] {
+            far.distance = 4_000_000_000;
         }
         all[7].told = true;
         let (shown, radius) = choose(&all, 100);

@@ -118,7 +118,9 @@ fn etcd() -> Vec<Said> {
     ]
 }
 
-const CONVERSATIONS: [(Protocol, fn() -> Vec<Said>); 4] = [
+type Conversation = fn() -> Vec<Said>;
+
+const CONVERSATIONS: [(Protocol, Conversation); 4] = [
     (Protocol::Zk, zookeeper),
     (Protocol::Resp, redis),
     (Protocol::Resp, redis_of_old),
@@ -218,7 +220,7 @@ fn what_is_not_the_protocol_is_a_lost_place_and_says_so() {
         (Protocol::Resp, client(format!("*{}\r\n", "9".repeat(100)))),
         (Protocol::Grpc, client([22, 3, 1, 2, 0])),
     ] {
-        assert!(listen(protocol, &[said.clone()]).1.is_some(), "{said:?}");
+        assert!(listen(protocol, std::slice::from_ref(&said)).1.is_some(), "{said:?}");
     }
 }
 

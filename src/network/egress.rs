@@ -15,7 +15,8 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::link::{Connection, Link, NoWay, reset};
+use super::connection::{Connection, NoWay, reset};
+use super::link::Link;
 use super::socks::{self, Host, Malformed, Reply, Wanted};
 use crate::limits::SOCKS_HANDSHAKE;
 

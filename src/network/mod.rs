@@ -7,6 +7,7 @@
 
 pub mod api;
 mod behaviour;
+mod connection;
 mod egress;
 mod far;
 mod hold;

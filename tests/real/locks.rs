@@ -23,9 +23,12 @@ fn careful_holds_while_its_holder_is_cut_off(runtime: &str, backend: &str) {
     assert_eq!(answer.diagnosis["run"]["runtime"], runtime);
 }
 
+/// With windows enough that something late meets a holder in one of them.
+const NAIVE: &str = "--lease 1s --time 20s --hold 300ms --seed 5eed";
+
 fn naive_is_caught(runtime: &str, backend: &str, recipe: &str) -> crate::command::Answer {
     let words = format!("--backend {backend} --recipe {recipe} --holder naive --fault partition=holder");
-    let answer = Harness::new().run(&format!("--runtime {runtime} {words} {SHORT}"));
+    let answer = Harness::new().run(&format!("--runtime {runtime} {words} {NAIVE}"));
     answer.assert_exit(1);
     let violation = &answer.finding("HL001")["violations"][0];
     assert_eq!(violation["class"], "stale-holder");

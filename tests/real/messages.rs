@@ -93,7 +93,7 @@ fn a_late_delete_frees_the_successors_lock() {
 #[test]
 fn a_renewal_that_is_asked_again_survives_one_error() {
     for words in [
-        "--backend redis --recipe redis-watchdog --lease 1s --hold 1200ms --clients 2 --fault drop-request=EVAL:1:worker",
+        "--backend redis --recipe redis-watchdog --lease 1s --hold 1200ms --clients 1 --fault drop-request=EVAL:1:worker",
         "--backend etcd --lease 2s --hold 1200ms --clients 3 --time 20s --fault drop-request=LeaseKeepAlive:1:anyone",
     ] {
         stands(words);
@@ -162,7 +162,7 @@ fn a_renewal_that_dies_of_one_error_is_caught_in_anybodys_client() {
 #[test]
 fn a_history_says_what_was_struck_and_whose_it_was() {
     let harness = Harness::new();
-    harness.run(&format!("{SHORT} --time 12s {LOST_CREATE}")).assert_exit(0);
+    harness.run(&format!("{SHORT} --time 16s {LOST_CREATE}")).assert_exit(0);
     let struck = struck(&harness.results());
     assert_eq!(struck["message"], "create");
     assert_eq!(struck["role"], "a waiter");
@@ -173,7 +173,7 @@ fn a_history_says_what_was_struck_and_whose_it_was() {
 
 #[test]
 fn a_message_that_never_comes_is_a_miss_with_what_came_instead() {
-    let answer = run("--backend redis --recipe redis-setnx --lease 1s --time 9s --fault drop-request=BLPOP:1");
+    let answer = run("--backend redis --recipe redis-setnx --lease 1s --time 14s --fault drop-request=BLPOP:1");
     answer.assert_exit(3);
     let missed = answer.diagnosis["bite"]["windows"][0]["missed"].as_str().unwrap();
     assert!(missed.contains("`BLPOP`") && missed.contains("SET ×"), "{missed}");

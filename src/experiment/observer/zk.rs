@@ -1,6 +1,7 @@
 //! Observes ZooKeeper: a persistent recursive watch on the locks, the contenders' creation and session, and the
 //! leader's list of living sessions where a contender went unasked.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use harness_workloads::zk::{owner_name, sequence_of};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until, timeout};
-use zookeeper_client::{Acls, AddWatchMode, Client, CreateMode, EventType, PersistentWatcher, Stat};
+use zookeeper_client::{Acls, AddWatchMode, Client, CreateMode, EventType, PersistentWatcher, Stat, WatchedEvent};
 
 use super::queue::{Contender, Queues};
 use super::{Addresses, Sight, Unasked};
@@ -32,7 +33,12 @@ pub struct Zk {
     addresses: Addresses,
     client: Client,
     watcher: PersistentWatcher,
+    /// Events that came while an answer was waited for; `None` is the end of the connection.
+    ahead: VecDeque<Option<Event>>,
 }
+
+/// What happened to which node.
+type Event = (EventType, String);
 
 impl Zk {
     pub async fn connect(addresses: Addresses) -> Result<Self, String> {
@@ -43,6 +49,7 @@ impl Zk {
             addresses,
             client,
             watcher,
+            ahead: VecDeque::new(),
         })
     }
 
@@ -51,6 +58,7 @@ impl Zk {
         loop {
             self.catch_up(&mut queues, &sight).await;
             self.watch(&mut queues, &sight).await;
+            self.ahead.clear();
             (self.client, self.watcher) = loop {
                 match timeout(REOPEN, open(&self.addresses)).await {
                     Ok(Ok(opened)) => break opened,
@@ -100,16 +108,27 @@ impl Zk {
     }
 
     /// The next event of a node; `None` when the connection went away, or the session is over.
-    async fn next(&mut self) -> Option<(EventType, String)> {
-        let event = self.watcher.changed().await;
-        match event.event_type {
-            EventType::Session => None,
-            kind => Some((kind, event.path)),
+    async fn next(&mut self) -> Option<Event> {
+        match self.ahead.pop_front() {
+            Some(event) => event,
+            None => told(self.watcher.changed().await),
+        }
+    }
+
+    /// Takes in the events that are there already.
+    async fn take_in(&mut self) {
+        loop {
+            let event = tokio::select! {
+                biased;
+                event = self.watcher.changed() => event,
+                () = std::future::ready(()) => return,
+            };
+            self.ahead.push_back(told(event));
         }
     }
 
     /// Reads what is there, after a connection was made.
-    async fn catch_up(&self, queues: &mut Queues, sight: &Sight) {
+    async fn catch_up(&mut self, queues: &mut Queues, sight: &Sight) {
         let mut there = Vec::new();
         for lock in self.client.list_children(LOCKS_PATH).await.unwrap_or_default() {
             let path = format!("{LOCKS_PATH}/{lock}");
@@ -128,7 +147,7 @@ impl Zk {
         }
     }
 
-    async fn saw(&self, kind: EventType, path: &str, queues: &mut Queues, sight: &Sight) {
+    async fn saw(&mut self, kind: EventType, path: &str, queues: &mut Queues, sight: &Sight) {
         let Some((lock, name)) = path
             .strip_prefix(LOCKS_PATH)
             .and_then(|rest| rest.strip_prefix('/')?.split_once('/'))
@@ -145,16 +164,21 @@ impl Zk {
         }
     }
 
-    async fn came(&self, lock: &str, name: &str, queues: &mut Queues, sight: &Sight) {
+    /// A node came, and is asked for whose it is. The server tells of every change before it shows it in an answer: if it
+    /// has told of the node's end by now, the answer may be of another node of that name, and the first stays unnamed.
+    async fn came(&mut self, lock: &str, name: &str, queues: &mut Queues, sight: &Sight) {
         if queues.contains(lock, place(name)) {
             return;
         }
-        let stat = self
-            .client
-            .check_stat(&format!("{LOCKS_PATH}/{lock}/{name}"))
-            .await
-            .ok()
-            .flatten();
+        let path = format!("{LOCKS_PATH}/{lock}/{name}");
+        let stat = self.client.check_stat(&path).await.ok().flatten();
+        self.take_in().await;
+        let went = self
+            .ahead
+            .iter()
+            .flatten()
+            .any(|(kind, of)| *kind == EventType::NodeDeleted && *of == path);
+        let stat = stat.filter(|_| !went);
         let changes = queues.add(lock, place(name), contender(stat));
         sight.record(lock, changes, |_| async { Unasked::Unknown }).await;
     }
@@ -176,6 +200,13 @@ impl Zk {
             }
         }
         Unasked::Unknown
+    }
+}
+
+fn told(event: WatchedEvent) -> Option<Event> {
+    match event.event_type {
+        EventType::Session => None,
+        kind => Some((kind, event.path)),
     }
 }
 

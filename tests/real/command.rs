@@ -92,6 +92,12 @@ impl Answer {
             .sum()
     }
 
+    /// Acquires that were answered while a fault was on.
+    pub fn acquires_under_faults(&self) -> u64 {
+        let windows = self.diagnosis["bite"]["windows"].as_array().expect("a run has windows");
+        windows.iter().filter_map(|window| window["acquires"].as_u64()).sum()
+    }
+
     /// Everything that is needed to understand a test that failed.
     pub fn assert_exit(&self, expected: i32) -> &Self {
         assert_eq!(self.exit, expected, "{}\n{:#}", self.stderr, self.diagnosis);

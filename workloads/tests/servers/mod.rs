@@ -32,14 +32,21 @@ impl Drop for Servers {
     }
 }
 
+/// Ports that the servers of one test process may take, and from where on: a block of its own for each, so that processes
+/// that start side by side do not see the same port free. Harness looks for its servers' ports above these.
+const BLOCK: u16 = 40;
+const FIRST: u16 = 12_000;
+const BLOCKS: u16 = 150;
+
 /// Free ports, below those that outgoing connections take, each given to one cluster only.
 fn ports(count: usize) -> Vec<u16> {
     static GIVEN: AtomicU16 = AtomicU16::new(0);
-    let first = 21_000 + u16::try_from(std::process::id() % 800).unwrap();
+    let block = u16::try_from(std::process::id() % u32::from(BLOCKS)).unwrap();
+    let first = FIRST + BLOCK * block;
     let free = |port: &u16| StdListener::bind(("127.0.0.1", *port)).is_ok();
     let fresh = std::iter::repeat_with(|| first + GIVEN.fetch_add(1, Ordering::Relaxed));
     fresh
-        .take_while(|port| *port < 22_000)
+        .take_while(|port| *port < first + BLOCK)
         .filter(free)
         .take(count)
         .collect()

@@ -28,6 +28,9 @@ test: servers ## every test, on real servers of all three backends, on every run
 nightly: build servers ## the truth table, every lock under every fault (half an hour; ARGS="--jobs 2", "--filter redis")
 	target/release/harness suite tests/suites/truth-table.toml $(ARGS)
 
+soak: build servers ## random combinations for an hour on each backend, and what they leave behind (ARGS="--minutes 5 redis")
+	@scripts/soak $(ARGS)
+
 bench: ## what things cost: proxy, recording, checkers; beside a peer or a limit
 	@scripts/provide --all zk etcd redis
 	@scripts/bench
@@ -39,4 +42,4 @@ lint: ## what `test` wants of the code's form
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 
-.PHONY: help build run servers images test nightly bench fmt lint
+.PHONY: help build run servers images test nightly soak bench fmt lint

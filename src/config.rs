@@ -99,6 +99,8 @@ pub struct Config {
     /// Each client acquires so many times, and the run ends when all have; `time` is then the limit.
     pub each: Option<u32>,
     pub mix: Mix,
+    /// Half of the locks are out of use, by turns of this length, and what is left of them is removed.
+    pub churn: Option<Duration>,
     /// The length of fault windows, in place of a drawn one.
     pub window: Option<Duration>,
     pub seed: u64,
@@ -134,6 +136,7 @@ impl Config {
             wait: Duration::from_secs(10),
             each: None,
             mix: Mix::default(),
+            churn: None,
             window: None,
             seed: 1,
             results: PathBuf::from("results"),

@@ -52,6 +52,8 @@ pub const MAX_LOCKS: u32 = 10_000;
 pub const MAX_RESTARTS: u32 = 50;
 /// Shorter leases run out by themselves on a loaded machine.
 pub const MIN_LEASE: Duration = Duration::from_millis(500);
+/// The shortest turn of locks that come and go: a few acquires long.
+pub const MIN_TURN: Duration = Duration::from_millis(10);
 /// Longer leases make windows that nobody waits for.
 pub const MAX_LEASE: Duration = Duration::from_secs(600);
 /// Longer runs are made of several.

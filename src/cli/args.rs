@@ -322,6 +322,9 @@ pub struct RunArgs {
     /// Of a hundred acquires, so many do not wait for a taken lock.
     #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=100))]
     pub tries: u32,
+    /// Locks come and go: in each turn of this length half of them are out of use, and what they leave behind is removed.
+    #[arg(long, value_name = "TURN", value_parser = parse_duration)]
+    pub churn: Option<Duration>,
     /// The length of every fault window. [default: drawn, longer than the lease]
     #[arg(long, value_parser = parse_duration)]
     pub window: Option<Duration>,

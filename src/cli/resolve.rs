@@ -9,7 +9,7 @@ use harness_workloads::{Backend, Holder, RecipeOptions, default_recipe, find_rec
 use super::args::{OnOff, RecipeArgs, RunArgs, Runtime};
 use crate::cluster::server_of;
 use crate::config::{Clients, Config, Mix, NO_FAULT, ProxyChoice, RuntimeKind};
-use crate::limits::{MAX_CLIENTS, MAX_LEASE, MAX_LOCKS, MAX_TIME, MIN_LEASE};
+use crate::limits::{MAX_CLIENTS, MAX_LEASE, MAX_LOCKS, MAX_TIME, MIN_LEASE, MIN_TURN};
 
 impl RecipeArgs {
     /// The recipe with its options; `fallback` is taken when none was named.
@@ -80,6 +80,7 @@ impl RunArgs {
                 reads: self.reads,
                 tries: self.tries,
             },
+            churn: self.churn,
             window: self.window,
             seed,
             results: self.results.clone(),
@@ -165,6 +166,14 @@ impl RunArgs {
                 config.is_reentrant() && config.mix.reads > 0,
                 "--reentrant and --reads do not go together: no model decides both".into(),
             ),
+            (
+                config.churn.is_some() && config.locks < 2,
+                "--churn needs locks to turn to: --locks 4".into(),
+            ),
+            (
+                config.churn.is_some() && config.each.is_some(),
+                "--churn and --each do not go together: a turn of a client may never find a lock in use".into(),
+            ),
             (argument_of_none, "--fault none takes no argument".into()),
             (
                 local && config.image.is_some(),
@@ -231,6 +240,7 @@ impl RunArgs {
             ("wait", self.wait, Duration::ZERO),
             ("time", Some(config.time), Duration::from_secs(60)),
             ("window", config.window, Duration::ZERO),
+            ("churn", config.churn, Duration::ZERO),
             ("progress-bound", Some(config.progress_bound), Duration::from_secs(10)),
         ];
         for (name, value, default) in durations {
@@ -353,6 +363,10 @@ fn sizes(config: &Config) -> Vec<(bool, String)> {
             config.window.is_some_and(|window| window.is_zero()),
             "--window is more than nothing".into(),
         ),
+        (
+            config.churn.is_some_and(|turn| turn < MIN_TURN),
+            "--churn is at least 10ms: shorter turns leave nobody the time to wait".into(),
+        ),
     ]
 }
 
@@ -385,6 +399,7 @@ mod tests {
             "harness run --backend zk --proxy-api 127.0.0.1:8474",
             "harness run --backend zk --recipe zk-read-write --reads 80",
             "harness run --backend redis --tries 30",
+            "harness run --backend zk --locks 6 --churn 1500ms",
             "harness run --backend etcd --clients 20 --locks 4 --hold 2s --each 1 --time 90s --herd-limit 3 --nodes 5",
             "harness run --backend zk --fault drop-reply=create:2:waiter:refuse=2s,delay-request=delete:1s --requests-limit 20",
         ];
@@ -417,6 +432,9 @@ mod tests {
                 "--backend zk --recipe zk-read-write --reads 50 --reentrant",
                 "--reentrant",
             ),
+            ("--backend zk --churn 1s", "--locks 4"),
+            ("--backend zk --churn 1ms --locks 4", "10ms"),
+            ("--backend zk --churn 1s --locks 4 --each 2", "--each"),
             ("--backend zk --proxy-image x", "--proxy toxiproxy"),
             (
                 "--backend zk --proxy toxiproxy=h:1 --proxy-api 127.0.0.1:8474",

@@ -1,19 +1,16 @@
-//! The lock clients of a run: their child processes, their process numbers, and what happens when one dies.
+//! The lock clients of a run, their process numbers, and the child processes that they live in.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use harness_checkers::history::event::{Fields, Process};
-use harness_workloads::protocol::{Message, Op, Open, SignalKind};
-use tokio::sync::{Mutex as AsyncMutex, watch};
+use harness_workloads::protocol::Open;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
 
-use super::child::{Child, ChildError, News, OnNews, Start};
+use super::child::Start;
+use super::seat::Seat;
 use super::stage::Stage;
-use crate::event::Event;
-use crate::limits::{CLIENT_CLOSE, CLIENT_OPEN, MAX_RESTARTS};
 use crate::wall_clock::WallClock;
 
 /// What a client must notice while it holds.
@@ -28,27 +25,12 @@ pub struct Fate {
 /// One lock client, through all its incarnations.
 pub struct Client {
     pub number: u32,
-    open: Open,
+    pub(super) open: Open,
     /// The incarnation: its process number in the history.
     process: AtomicU32,
-    fate: watch::Sender<Fate>,
+    pub(super) fate: watch::Sender<Fate>,
     /// How often it acquired.
     pub acquired: AtomicU64,
-}
-
-/// A child process and the clients in it.
-pub struct Seat {
-    start: Start,
-    log: PathBuf,
-    who: String,
-    members: Vec<Arc<Client>>,
-    child: RwLock<Option<Arc<Child>>>,
-    /// How often it was started again; held while somebody does.
-    restarts: AsyncMutex<u32>,
-    over: AtomicBool,
-    /// Whether a fault killed its child: that is not the child's own doing.
-    was_struck: AtomicBool,
-    wall_clock: Option<Arc<WallClock>>,
 }
 
 /// All clients of a run.
@@ -85,17 +67,7 @@ impl Crew {
             if let Some(clock) = &wall_clock {
                 start.env.extend(clock.environment(clock.folder()));
             }
-            Arc::new(Seat {
-                start,
-                log,
-                who,
-                members: members.to_vec(),
-                child: RwLock::default(),
-                restarts: AsyncMutex::new(0),
-                over: AtomicBool::new(false),
-                was_struck: AtomicBool::new(false),
-                wall_clock,
-            })
+            Arc::new(Seat::new(who, start, log, members.to_vec(), wall_clock))
         };
         Self {
             seats: clients.chunks(muster.per_process as usize).map(seat).collect(),
@@ -119,7 +91,7 @@ impl Crew {
     pub fn clients(&self) -> impl Iterator<Item = (&Arc<Seat>, &Arc<Client>)> {
         self.seats
             .iter()
-            .flat_map(|seat| seat.members.iter().map(move |client| (seat, client)))
+            .flat_map(|seat| seat.members().iter().map(move |client| (seat, client)))
     }
 
     /// Gives a client a new process number: its old one must never act again.
@@ -155,181 +127,5 @@ impl Client {
 
     pub fn fate(&self) -> watch::Receiver<Fate> {
         self.fate.subscribe()
-    }
-}
-
-impl Seat {
-    /// The child to talk to now.
-    pub fn child(&self) -> Option<Arc<Child>> {
-        self.child
-            .read()
-            .expect("no one panics while holding a seat's child")
-            .clone()
-    }
-
-    /// The child to talk to now, unless it is over.
-    pub fn living(&self) -> Option<Arc<Child>> {
-        self.child().filter(|_| !self.over.load(Relaxed))
-    }
-
-    pub fn clients(&self) -> Vec<u32> {
-        self.members.iter().map(|member| member.number).collect()
-    }
-
-    pub fn hosts(&self, client: u32) -> bool {
-        self.members.iter().any(|member| member.number == client)
-    }
-
-    pub fn wall_clock(&self) -> Option<Arc<WallClock>> {
-        self.wall_clock.clone()
-    }
-
-    /// A fault kills the child: its next start is not held against it.
-    pub fn struck(&self) {
-        self.was_struck.store(true, Relaxed);
-    }
-
-    /// Kills a child that does not answer any more.
-    pub fn kill(&self) {
-        if let Some(child) = self.child() {
-            child.kill();
-        }
-    }
-
-    async fn open(self: &Arc<Self>, stage: &Arc<Stage>) -> Result<(), String> {
-        self.over.store(false, Relaxed);
-        for member in &self.members {
-            member.fate.send_modify(|fate| fate.died_at = None);
-        }
-        let child = Child::start(&self.start, self.who.clone(), &self.log, self.on_news(stage))
-            .await
-            .map_err(|error| error.to_string())?;
-        *self.child.write().expect("no one panics while holding a seat's child") = Some(Arc::clone(&child));
-        for member in &self.members {
-            let asked = timeout(CLIENT_OPEN, child.ask(member.number, Op::Open(member.open.clone()))).await;
-            match asked {
-                Ok(Some(Message::Ok { .. })) => {}
-                Ok(Some(Message::Fail { error, .. } | Message::Info { error, .. })) => {
-                    return Err(format!("client c{} could not open its session: {error}", member.number));
-                }
-                Ok(Some(Message::Signal(_))) => unreachable!("a signal is never a reply"),
-                Ok(None) => return Err(self.why_it_ended(member, stage).await),
-                Err(_) => {
-                    return Err(format!(
-                        "client c{} did not open within {}s",
-                        member.number,
-                        CLIENT_OPEN.as_secs()
-                    ));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Why a child ended while it was opening: its last words come a moment after its end.
-    async fn why_it_ended(&self, member: &Client, stage: &Stage) -> String {
-        let mut fate = member.fate();
-        let _ = timeout(CLIENT_CLOSE * 2, fate.wait_for(|fate| fate.died_at.is_some())).await;
-        let said = stage.failure().or_else(|| stage.tally.last_error());
-        said.unwrap_or_else(|| {
-            format!(
-                "{} ended while it was opening (its log: {})",
-                self.who,
-                self.log.display()
-            )
-        })
-    }
-
-    /// Starts a new child in place of one that is over, unless another client of this seat already did. Returns whether
-    /// there is a child to talk to; a client that is cut off from every server cannot open, and tries again.
-    pub async fn revive(self: &Arc<Self>, stage: &Arc<Stage>) -> bool {
-        let mut restarts = self.restarts.lock().await;
-        if !self.over.load(Relaxed) {
-            return true;
-        }
-        if let Err(error) = self.open(stage).await {
-            stage.tally.said(&error);
-            self.kill();
-            self.over.store(true, Relaxed);
-            return false;
-        }
-        *restarts += u32::from(!self.was_struck.swap(false, Relaxed));
-        if *restarts > MAX_RESTARTS {
-            stage.fail(format!(
-                "{} ended {MAX_RESTARTS} times; see {}",
-                self.who,
-                self.log.display()
-            ));
-        }
-        true
-    }
-
-    async fn close(&self) {
-        let Some(child) = self.child() else { return };
-        for member in &self.members {
-            let _ = timeout(CLIENT_CLOSE, child.ask(member.number, Op::Close)).await;
-        }
-        child.end().await;
-    }
-
-    /// Called for everything that the child says by itself, in its order.
-    fn on_news(self: &Arc<Self>, stage: &Arc<Stage>) -> OnNews {
-        let (seat, stage) = (Arc::clone(self), Arc::clone(stage));
-        Arc::new(move |news| match news {
-            News::Signal(signal) => seat.heard(&signal, &stage),
-            News::Over { error, at } => seat.is_over(&error, at, &stage),
-        })
-    }
-
-    fn heard(&self, signal: &harness_workloads::protocol::Signal, stage: &Stage) {
-        let Some(client) = self.members.iter().find(|member| member.number == signal.client) else {
-            return stage.fail(format!(
-                "{} raised a signal for client {}, which it does not host",
-                self.who, signal.client
-            ));
-        };
-        if !stage.recorder.is_of_this_run(signal.at) {
-            return stage.fail(format!(
-                "client c{} raised a signal at {}, which is no CLOCK_MONOTONIC of this run in nanoseconds",
-                signal.client, signal.at
-            ));
-        }
-        let f = match signal.f {
-            SignalKind::Lost => "lost",
-            SignalKind::Woken => "woken",
-        };
-        let cause = Some(signal.cause.as_str()).filter(|cause| !cause.is_empty());
-        let fields = Fields {
-            lock: Some(&signal.lock),
-            cause,
-            ..Fields::default()
-        };
-        stage.recorder.signal(
-            Process::Client(client.process()),
-            Some(client.number),
-            f,
-            fields,
-            Some(signal.at),
-        );
-        if signal.f == SignalKind::Lost {
-            stage.tally.lost.fetch_add(1, Relaxed);
-            stage.progress.send(Event::Lost {
-                client: client.number,
-                cause: signal.cause.clone(),
-            });
-            client.fate.send_modify(|fate| fate.losses += 1);
-        }
-    }
-
-    fn is_over(&self, error: &ChildError, at: u64, stage: &Stage) {
-        self.over.store(true, Relaxed);
-        stage.tally.said(&error.to_string());
-        if error.is_lie() {
-            self.kill();
-            stage.fail(error.to_string());
-        }
-        for member in &self.members {
-            member.fate.send_modify(|fate| fate.died_at = Some(at));
-        }
     }
 }

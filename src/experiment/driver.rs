@@ -14,7 +14,9 @@ use rand_chacha::ChaCha8Rng;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::crew::{Client, Crew, Fate, Seat};
+use super::churn::Turns;
+use super::crew::{Client, Crew, Fate};
+use super::seat::Seat;
 use super::stage::Stage;
 use crate::config::Mix;
 use crate::network::Role;
@@ -29,7 +31,7 @@ const AFTER_DEATH: Duration = Duration::from_millis(200);
 /// What a client is to do.
 #[derive(Debug, Clone)]
 pub struct Work {
-    pub locks: Vec<String>,
+    pub locks: Turns,
     pub hold: Duration,
     pub wait: Duration,
     pub mix: Mix,
@@ -78,7 +80,7 @@ impl Driver {
         let stop = self.stage.stopping();
         let mut turns = 0;
         while !*stop.borrow() && self.work.each.is_none_or(|each| turns < each) {
-            let lock = self.work.locks[self.rng.random_range(0..self.work.locks.len())].clone();
+            let lock = self.work.locks.draw(&mut self.rng).to_owned();
             if self.turn(&lock).await {
                 turns += 1;
             }

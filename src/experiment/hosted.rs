@@ -5,7 +5,8 @@ use std::sync::Arc;
 use nix::sys::signal::Signal;
 
 use super::child::Child;
-use super::crew::{Crew, Seat};
+use super::crew::Crew;
+use super::seat::Seat;
 use crate::faults::{ClientProcess, Hosts};
 use crate::wall_clock::WallClock;
 

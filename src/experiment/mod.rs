@@ -4,6 +4,7 @@
 
 mod aim;
 mod child;
+mod churn;
 mod crew;
 mod driver;
 mod holders;
@@ -17,6 +18,7 @@ mod recorder;
 mod register;
 mod scene;
 mod schedule;
+mod seat;
 mod stage;
 mod taps;
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use harness_workloads::Backend;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::{Map, json};
@@ -11,6 +12,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
+use super::churn::{self, Turns};
 use super::crew::Crew;
 use super::driver::{Driver, Work};
 use super::stage::Stage;
@@ -44,7 +46,7 @@ impl Scene<'_> {
         addresses: watch::Receiver<Places>,
         interrupted: &mut bool,
     ) -> Result<(), ExperimentError> {
-        let starting = observer::start(self.setting.config.backend, addresses, Arc::clone(&self.stage));
+        let starting = observer::start(self.setting.config.backend, addresses.clone(), Arc::clone(&self.stage));
         let late = || format!("the observer did not connect within {}s", CLIENT_OPEN.as_secs());
         let started = timeout(CLIENT_OPEN, starting).await.unwrap_or_else(|_| Err(late()));
         let _observer = started.map_err(ExperimentError::Clients)?;
@@ -52,7 +54,7 @@ impl Scene<'_> {
         let mut interrupt = self.setting.interrupt.clone();
         let phases = async {
             self.crew.open(&self.stage).await.map_err(ExperimentError::Clients)?;
-            self.phases().await
+            self.phases(addresses).await
         };
         let mut phases = std::pin::pin!(phases);
         let outcome = tokio::select! {
@@ -73,9 +75,11 @@ impl Scene<'_> {
         outcome
     }
 
-    async fn phases(&self) -> Result<(), ExperimentError> {
+    async fn phases(&self, addresses: watch::Receiver<Places>) -> Result<(), ExperimentError> {
         self.phase("control", json!({ "each": self.setting.config.each }));
-        let drivers = self.drivers();
+        let turns = Turns::new(self.setting.config.lock_names(), self.setting.config.churn);
+        let drivers = self.drivers(turns.clone());
+        let _sweeper = self.sweeper(turns, addresses);
         let (weathered, drivers) = match self.setting.config.each {
             Some(each) => (self.turns(each).await, drivers),
             None => (self.weather().await, drivers),
@@ -165,10 +169,19 @@ impl Scene<'_> {
         short.map(|((_, client), _)| format!("c{}", client.number)).collect()
     }
 
-    fn drivers(&self) -> JoinSet<()> {
+    /// Removes what is left of locks that are out of use, until it is dropped.
+    fn sweeper(&self, turns: Turns, addresses: watch::Receiver<Places>) -> JoinSet<()> {
+        let mut sweeper = JoinSet::new();
+        if self.setting.config.backend == Backend::Zk {
+            sweeper.spawn(churn::sweep(turns, addresses, Arc::clone(&self.stage)));
+        }
+        sweeper
+    }
+
+    fn drivers(&self, locks: Turns) -> JoinSet<()> {
         let config = self.setting.config;
         let work = Arc::new(Work {
-            locks: config.lock_names(),
+            locks,
             hold: config.hold,
             wait: config.wait,
             patience: config.lease * 2 + Duration::from_secs(5),

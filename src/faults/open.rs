@@ -322,7 +322,7 @@ impl Stepped {
     }
 
     fn evidence(&self) -> Evidence {
-        let since = |(clock, before): &(Arc<WallClock>, u64)| clock.shifted_readings() - before;
+        let since = |(clock, before): &(Arc<WallClock>, u64)| clock.shifted_readings().saturating_sub(*before);
         Evidence {
             clocks_stepped: self.clocks.len() as u64,
             clock_readings: self.clocks.iter().map(since).sum(),

@@ -6,6 +6,7 @@ use harness_checkers::{Counts, F, Finding, Findings, History, Verdict};
 use serde::{Deserialize, Serialize};
 
 use super::bite::{Bite, bite, unbroken};
+use super::churn::Churn;
 use super::drawing::{Drawing, Scenery};
 use super::pokes::pokes;
 use crate::exit::Exit;
@@ -110,6 +111,7 @@ pub fn diagnose(history: &History, findings: Findings, known: Known) -> Diagnosi
         .notes
         .into_iter()
         .filter(|note| !note.starts_with("the history is partial"))
+        .chain(Churn::of(history).map(Churn::in_words))
         .chain(pokes(history))
         .collect();
     let violations = || findings.findings.iter().flat_map(|finding| &finding.violations);
@@ -189,6 +191,7 @@ fn unsure(history: &History, findings: &Findings, bite: &Bite, unfinished: &[Str
         reasons.push(format!("{} had too few turns in fair weather", unfinished.join(" ")));
     }
     reasons.extend(bite.too_little.clone());
+    reasons.extend(Churn::of(history).and_then(Churn::too_little));
     reasons.extend(unbroken(bite, findings, history));
     let open = findings
         .findings

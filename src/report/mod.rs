@@ -5,6 +5,7 @@
 
 pub mod account;
 pub mod bite;
+mod churn;
 pub mod comparison;
 pub mod diagnosis;
 pub mod drawing;

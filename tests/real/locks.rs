@@ -126,6 +126,26 @@ fn a_run_that_ends_before_everybody_had_a_turn_is_no_pass() {
 }
 
 #[test]
+fn locks_that_come_and_go_are_made_again_and_hold() {
+    let words = "--runtime local --backend zk --locks 4 --churn 400ms --lease 1s --time 9s";
+    let answer = Harness::new().run(&format!("{words} --fault none"));
+    answer.assert_exit(0);
+    let note = answer.diagnosis["notes"].as_array().and_then(|notes| {
+        let mut texts = notes.iter().filter_map(|note| note.as_str());
+        texts.find(|text| text.contains("removed when nobody used them"))
+    });
+    let note = note.unwrap_or_else(|| panic!("{:#}", answer.diagnosis["notes"]));
+    assert!(!note.starts_with("0 ") && !note.contains(" 0 of them"), "{note}");
+    assert_eq!(answer.verdict("HL001"), "holds");
+    assert_eq!(
+        answer.verdict("HL003"),
+        "holds",
+        "tokens go on where sequence numbers begin again"
+    );
+    assert_eq!(answer.verdict("HL006"), "holds");
+}
+
+#[test]
 fn clients_of_one_process_are_clients() {
     let words = "--runtime local --backend redis --clients 6 --per-process 3 --fault none --lease 1s --time 7s";
     let answer = Harness::new().run(words);

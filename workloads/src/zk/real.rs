@@ -25,6 +25,8 @@ const CALL_SHARE: u32 = 6;
 /// How much of a session the attempt to reach one server may take, in tenths. Silence for as long breaks the connection.
 const CONNECTION_SHARE: u32 = 4;
 
+/// How often a node's parents are made before it is told that they do not stay.
+const PARENTS: usize = 10;
 /// How often, and how long apart, one looks whether the library has deleted its node.
 const LOOKS: u32 = 20;
 const LOOK_PAUSE: Duration = Duration::from_millis(5);
@@ -140,21 +142,24 @@ impl RealSession {
         false
     }
 
-    /// Creates the node, and once more if its parents had to be made first: it surely was not created then.
+    /// Creates the node; and again where its parents had to be made first, since it surely was not created then. They may
+    /// be gone by the next try: whoever removes locks that are out of use may find this one empty.
     async fn create_node(&self, path: &str, options: &CreateOptions<'_>) -> Result<(Stat, String), Failed> {
         let create = async |client: &Client| client.create(path, b"", options).await;
-        let created = match self.call("create", create).await {
-            Err(Failed {
+        let parent = path.rsplit_once('/').map_or("/", |(parent, _)| parent);
+        let mut created = self.call("create", create).await;
+        for _ in 0..PARENTS {
+            let Err(Failed {
                 error: Some(Error::NoNode),
                 ..
-            }) => {
-                let parent = path.rsplit_once('/').map_or("/", |(parent, _)| parent);
-                self.call("mkdir", async |client| client.mkdir(parent, &PERSISTENT).await)
-                    .await?;
-                self.call("create", create).await
-            }
-            answer => answer,
-        };
+            }) = created
+            else {
+                break;
+            };
+            self.call("mkdir", async |client| client.mkdir(parent, &PERSISTENT).await)
+                .await?;
+            created = self.call("create", create).await;
+        }
         created.map(|(stat, sequence)| (stat, format!("{path}{sequence}")))
     }
 }

@@ -1,0 +1,161 @@
+//! Churn: locks come and go. In each turn half of the locks are in use and the other half drain; what an empty lock leaves
+//! on the servers is removed meanwhile, so that whoever comes back to it has to make it again, beside others who do.
+//!
+//! Only ZooKeeper keeps something of a lock that nobody asks for, its node. A key of etcd or Redis goes with its holder.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use harness_workloads::zk::lock_path;
+use rand::RngExt;
+use rand_chacha::ChaCha8Rng;
+use serde_json::{Map, json};
+use tokio::sync::watch;
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
+use zookeeper_client::{Client, Error};
+
+use super::stage::Stage;
+use crate::cluster::Places;
+use crate::limits::PROBE;
+
+/// The name of its lines in the history.
+const F: &str = "churn";
+/// Looks at the locks out of use, in each turn.
+const LOOKS: u32 = 4;
+/// The session with which nodes are removed; it owns nothing.
+const SESSION: Duration = Duration::from_secs(10);
+
+/// Which locks are in use, and when.
+#[derive(Debug, Clone)]
+pub struct Turns {
+    locks: Vec<String>,
+    since: Instant,
+    /// `None`: all of them, always.
+    length: Option<Duration>,
+}
+
+impl Turns {
+    pub fn new(locks: Vec<String>, length: Option<Duration>) -> Self {
+        Self {
+            locks,
+            since: Instant::now(),
+            length,
+        }
+    }
+
+    /// One of the locks in use.
+    pub fn draw(&self, rng: &mut ChaCha8Rng) -> &str {
+        let (first, count) = self.in_use();
+        let drawn = first + rng.random_range(0..count);
+        &self.locks[drawn % self.locks.len()]
+    }
+
+    /// The locks that nobody asks for now.
+    fn out_of_use(&self) -> impl Iterator<Item = &str> {
+        let (first, count) = self.in_use();
+        let all = self.locks.len();
+        (count..all).map(move |offset| self.locks[(first + offset) % all].as_str())
+    }
+
+    /// The first lock in use, and how many are from there on, round and round.
+    fn in_use(&self) -> (usize, usize) {
+        let Some(length) = self.length else {
+            return (0, self.locks.len());
+        };
+        let turn = self.since.elapsed().as_nanos() / length.as_nanos();
+        let first = (turn % self.locks.len() as u128) as usize;
+        (first, self.locks.len().div_ceil(2))
+    }
+}
+
+/// Removes what is left of locks out of use, for ever; a connection that fails is made again.
+pub async fn sweep(turns: Turns, addresses: watch::Receiver<Places>, stage: Arc<Stage>) {
+    let Some(length) = turns.length else { return };
+    let mut line = Map::new();
+    line.insert("phase".into(), json!("begin"));
+    line.insert("turn_ms".into(), json!(length.as_millis() as u64));
+    stage.recorder.nemesis(F, line);
+    let mut looks = interval(length / LOOKS);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut connected = None;
+    loop {
+        looks.tick().await;
+        let client = match connected.take() {
+            Some(client) => client,
+            None => match connect(&addresses).await {
+                Some(client) => client,
+                None => continue,
+            },
+        };
+        if remove_all(&client, &turns, &stage).await {
+            connected = Some(client);
+        }
+    }
+}
+
+async fn connect(addresses: &watch::Receiver<Places>) -> Option<Client> {
+    let servers: Vec<String> = addresses.borrow().served().iter().map(ToString::to_string).collect();
+    let connecting = Client::connector()
+        .with_session_timeout(SESSION)
+        .with_connection_timeout(PROBE)
+        .connect(&servers.join(","))
+        .await;
+    connecting.ok()
+}
+
+/// Removes the nodes of all locks out of use that nobody is below; `false` when the connection is of no more use.
+async fn remove_all(client: &Client, turns: &Turns, stage: &Stage) -> bool {
+    for lock in turns.out_of_use() {
+        match timeout(PROBE, client.delete(&lock_path(lock), None)).await {
+            Ok(Ok(())) => {
+                let mut line = Map::new();
+                line.insert("phase".into(), json!("removed"));
+                line.insert("lock".into(), json!(lock));
+                stage.recorder.nemesis(F, line);
+            }
+            // somebody waits or holds still; it is gone already
+            Ok(Err(Error::NotEmpty | Error::NoNode)) => {}
+            Ok(Err(_)) | Err(_) => return false,
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use rand::SeedableRng;
+
+    use super::*;
+
+    fn locks(count: u32) -> Vec<String> {
+        (0..count).map(|number| format!("l{number}")).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_lock_is_in_use_and_out_of_use_by_turns() {
+        let turns = Turns::new(locks(4), Some(Duration::from_secs(1)));
+        let mut rng = ChaCha8Rng::seed_from_u64(1);
+        let mut rested = BTreeSet::new();
+        for _ in 0..4 {
+            let out: BTreeSet<String> = turns.out_of_use().map(str::to_owned).collect();
+            assert_eq!(out.len(), 2);
+            let drawn: BTreeSet<String> = (0..50).map(|_| turns.draw(&mut rng).to_owned()).collect();
+            assert_eq!(drawn.len(), 2);
+            assert!(drawn.is_disjoint(&out), "{drawn:?} {out:?}");
+            rested.extend(out);
+            tokio::time::advance(Duration::from_secs(1)).await;
+        }
+        assert_eq!(rested.len(), 4);
+    }
+
+    #[test]
+    fn without_turns_every_lock_is_in_use() {
+        let turns = Turns::new(locks(3), None);
+        assert_eq!(turns.out_of_use().count(), 0);
+        let mut rng = ChaCha8Rng::seed_from_u64(1);
+        let drawn: BTreeSet<&str> = (0..50).map(|_| turns.draw(&mut rng)).collect();
+        assert_eq!(drawn.len(), 3);
+    }
+}

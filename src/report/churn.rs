@@ -1,0 +1,121 @@
+//! Locks that came and went: how many were removed when nobody used them, and how many of these were made again.
+
+use std::collections::BTreeMap;
+
+use harness_checkers::history::event::Kind;
+use harness_checkers::{F, History};
+use serde_json::Value;
+
+use super::words::many;
+
+/// What became of locks that were out of use by turns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Churn {
+    removed: u64,
+    made_again: u64,
+}
+
+impl Churn {
+    /// `None` when nobody removed locks.
+    pub fn of(history: &History) -> Option<Self> {
+        let lines = history.nemesis();
+        let mut lines = lines.iter().filter(|line| line.name == "churn").peekable();
+        lines.peek()?;
+        let mut removals: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
+        for line in lines.filter(|line| line.phase.as_deref() == Some("removed")) {
+            let lock = line.fields.get("lock").and_then(Value::as_str).unwrap_or_default();
+            removals.entry(lock).or_default().push(line.time_ns);
+        }
+        let removed = removals.values().map(|times| times.len() as u64).sum();
+        let mut made_again = 0;
+        let granted = |entry: &harness_checkers::Entry<'_>| entry.f == F::Acquire && entry.kind == Kind::Ok;
+        for entry in history.entries().filter(granted) {
+            let Some(times) = entry.lock.and_then(|lock| removals.get_mut(lock)) else {
+                continue;
+            };
+            let before = times.partition_point(|time| *time < entry.time_ns);
+            // the first to hold it since
+            made_again += u64::from(before > 0);
+            times.drain(..before);
+        }
+        Some(Self { removed, made_again })
+    }
+
+    pub fn in_words(self) -> String {
+        format!(
+            "{} removed when nobody used them, {} of them made again",
+            many(self.removed, "lock"),
+            self.made_again
+        )
+    }
+
+    /// Why it put the lock to no test.
+    pub fn too_little(self) -> Option<String> {
+        (self.made_again == 0).then(|| {
+            format!(
+                "churn: {}; longer turns (--churn) or more locks (--locks) let them drain",
+                self.in_words()
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use harness_checkers::ReadOptions;
+
+    use super::*;
+
+    /// What is made of a history in which these things happen, one after the other.
+    fn churn(events: &[&str]) -> Option<Churn> {
+        let mut lines = vec![r#"{"format":"harness-history","version":1,"locks":["l0","l1"]}"#.to_owned()];
+        for event in events {
+            let index = lines.len();
+            lines.push(format!(r#"{{"index":{index},"time":{index},{event}}}"#));
+        }
+        let history = History::read(lines.join("\n").as_bytes(), &ReadOptions::default()).unwrap();
+        Churn::of(&history)
+    }
+
+    const BEGIN: &str = r#""process":"nemesis","type":"info","f":"churn","phase":"begin""#;
+    const REMOVED: &str = r#""process":"nemesis","type":"info","f":"churn","phase":"removed","lock":"l0""#;
+    const ASKED: &str = r#""process":0,"type":"invoke","f":"acquire","lock":"l0""#;
+    const GRANTED: &str = r#""process":0,"type":"ok","f":"acquire","lock":"l0""#;
+    const ASKED_ELSEWHERE: &str = r#""process":1,"type":"invoke","f":"acquire","lock":"l1""#;
+    const GRANTED_ELSEWHERE: &str = r#""process":1,"type":"ok","f":"acquire","lock":"l1""#;
+
+    #[test]
+    fn a_lock_is_made_again_by_the_first_to_hold_it_since() {
+        assert_eq!(churn(&[ASKED, GRANTED]), None);
+        let seen = churn(&[
+            BEGIN,
+            REMOVED,
+            ASKED,
+            GRANTED,
+            REMOVED,
+            ASKED_ELSEWHERE,
+            GRANTED_ELSEWHERE,
+        ]);
+        let seen = seen.unwrap();
+        assert_eq!(
+            seen,
+            Churn {
+                removed: 2,
+                made_again: 1
+            }
+        );
+        assert_eq!(seen.too_little(), None);
+        assert!(
+            seen.in_words().contains("2 locks removed") && seen.in_words().contains("1 of them"),
+            "{}",
+            seen.in_words()
+        );
+    }
+
+    #[test]
+    fn locks_that_nobody_made_again_put_nothing_to_the_test() {
+        let none = churn(&[BEGIN, ASKED, GRANTED]).unwrap();
+        assert!(none.too_little().is_some_and(|why| why.contains("0 locks removed")));
+        assert!(churn(&[BEGIN, REMOVED]).unwrap().too_little().is_some());
+    }
+}

@@ -228,13 +228,23 @@ impl Containers {
     }
 }
 
-/// A run's name as the engine takes it in names of its own.
-pub fn plain(run: &str) -> String {
+/// The longest run's name within a name of the engine's. Containers are found by their names, a label of which may have 63
+/// letters: this one, `harness-`, a process number and what the container is.
+const RUN_LETTERS: usize = 35;
+/// Its end, which tells runs of one minute apart, and is kept.
+const RUN_END: usize = 5;
+
+/// What the names of everything that this process makes for a run begin with: letters that the engine and name servers take.
+pub fn engine_name(run: &str) -> String {
     let letter = |letter: char| match letter {
         'a'..='z' | 'A'..='Z' | '0'..='9' | '-' => letter,
         _ => '-',
     };
-    run.chars().map(letter).collect()
+    let mut plain: String = run.chars().map(letter).collect();
+    if plain.len() > RUN_LETTERS {
+        plain.replace_range(RUN_LETTERS - RUN_END..plain.len() - RUN_END, "");
+    }
+    format!("harness-{plain}-{}", std::process::id())
 }
 
 struct Network {
@@ -244,7 +254,7 @@ struct Network {
 
 impl Network {
     async fn create(spec: &Spec) -> Result<Self, ClusterError> {
-        let name = format!("harness-{}-{}", plain(&spec.run), std::process::id());
+        let name = engine_name(&spec.run);
         let labels = [
             (RUN_LABEL.to_owned(), spec.run.clone()),
             (OWNER_LABEL.to_owned(), Identity::own().label()),
@@ -376,4 +386,25 @@ pub async fn remove_container(id: &str) -> Result<(), String> {
 pub async fn remove_network(id: &str) -> Result<(), String> {
     let engine = engine().await.map_err(|error| error.to_string())?;
     engine.remove_network(id).await.map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_of_the_engines_is_one_that_name_servers_take_however_many_faults_there_are() {
+        let short = engine_name("20261121-1600-zk-none-de4a");
+        assert!(short.starts_with("harness-20261121-1600-zk-none-de4a-"), "{short}");
+        let long = engine_name("20261121-1600-zk-partition+kill+pause-holder+latency+clock-de4a");
+        assert!(long.starts_with("harness-20261121-1600-zk-"), "{long}");
+        assert!(long.contains("-de4a-"), "{long}");
+        let pid = std::process::id().to_string().len();
+        assert!(long.len() - pid + "4194304-toxiproxy".len() <= 63, "{long}");
+        assert!(
+            long.chars()
+                .all(|letter| letter == '-' || letter.is_ascii_alphanumeric()),
+            "{long}"
+        );
+    }
 }

@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep};
 
 use super::ClusterError;
-use super::docker::{engine, has_image, plain, pull, remove_container};
+use super::docker::{engine, engine_name, has_image, pull, remove_container};
 use super::leftovers::{Identity, OWNER_LABEL, RUN_LABEL};
 use crate::limits::{CLUSTER_READY, LOG_TAIL_LINES, READY_POLL};
 
@@ -30,7 +30,7 @@ impl Sidecar {
         let failed = |why: String| ClusterError::Engine(format!("could not start a Toxiproxy from {image}: {why}"));
         let port = free_port().map_err(|error| failed(error.to_string()))?;
         let (name, tag) = image.rsplit_once(':').unwrap_or((image, "latest"));
-        let container_name = format!("harness-{}-{}-toxiproxy", plain(run), std::process::id());
+        let container_name = format!("{}-toxiproxy", engine_name(run));
         let request = GenericImage::new(name, tag)
             .with_container_name(&container_name)
             .with_network("host")

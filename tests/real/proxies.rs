@@ -55,14 +55,13 @@ fn through_both(words: &str) -> [Answer; 2] {
     let other = harness.run(&format!("{words} --proxy toxiproxy={}", toxiproxy.api));
     let left = ask(toxiproxy.api, "GET", "/proxies", "").expect("it is still there");
     assert!(left.ends_with("{}"), "nothing of a run stays on it: {left}");
+    assert_eq!(built_in.window_sum("links"), other.window_sum("links"), "the plan is the same");
     [built_in, other]
 }
 
 #[test]
 fn both_proxies_catch_the_naive_holder() {
-    for answer in
-        through_both("--backend redis --recipe redis-set-px-del --holder naive --fault partition=holder --time 14s")
-    {
+    for answer in through_both("--backend zk --holder naive --fault partition=holder --time 14s") {
         answer.assert_exit(1);
         assert_eq!(answer.verdict("HL001"), "violated");
         let (bit, all) = answer.bitten();

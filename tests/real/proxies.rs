@@ -55,7 +55,11 @@ fn through_both(words: &str) -> [Answer; 2] {
     let other = harness.run(&format!("{words} --proxy toxiproxy={}", toxiproxy.api));
     let left = ask(toxiproxy.api, "GET", "/proxies", "").expect("it is still there");
     assert!(left.ends_with("{}"), "nothing of a run stays on it: {left}");
-    assert_eq!(built_in.window_sum("links"), other.window_sum("links"), "the plan is the same");
+    assert_eq!(
+        built_in.window_sum("links"),
+        other.window_sum("links"),
+        "the plan is the same"
+    );
     [built_in, other]
 }
 

@@ -1,6 +1,6 @@
 //! Observes etcd: a watch on the locks' prefix, which misses nothing, and the lease of a contender that went unasked.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -20,6 +20,7 @@ use tonic::{Request, Status, Streaming};
 
 use super::queue::{Contender, Queues};
 use super::{Addresses, Sight, Unasked};
+use crate::clock::monotonic_ns;
 use crate::limits::PROBE;
 
 /// What the keys of every lock begin with.
@@ -29,10 +30,18 @@ pub struct Etcd {
     addresses: Addresses,
     channel: Channel,
     events: Streaming<WatchResponse>,
+    /// What came while something else was waited for.
+    ahead: VecDeque<Told>,
     /// The first revision that was not seen yet; etcd's own first one is 1.
     next_revision: i64,
     /// The lease behind each key, and where it stands in its queue.
     keys: HashMap<Vec<u8>, (i64, u64)>,
+}
+
+/// What the store told, and when it was heard. It is heard as it comes, whatever is asked meanwhile.
+struct Told {
+    at: u64,
+    response: WatchResponse,
 }
 
 impl Etcd {
@@ -45,6 +54,7 @@ impl Etcd {
             addresses,
             channel,
             events,
+            ahead: VecDeque::new(),
             next_revision: 1,
             keys: HashMap::new(),
         })
@@ -53,9 +63,9 @@ impl Etcd {
     pub async fn run(mut self, sight: Sight) {
         let mut queues = Queues::default();
         loop {
-            while let Ok(Some(response)) = self.events.message().await {
+            while let Some(Told { at, response }) = self.next().await {
                 for event in response.events {
-                    self.saw(event, &mut queues, &sight).await;
+                    self.saw(event, at, &mut queues, &sight).await;
                 }
             }
             loop {
@@ -69,7 +79,15 @@ impl Etcd {
         }
     }
 
-    async fn saw(&mut self, event: Event, queues: &mut Queues, sight: &Sight) {
+    /// What the store told next; `None` when the watch is over.
+    async fn next(&mut self) -> Option<Told> {
+        match self.ahead.pop_front() {
+            Some(told) => Some(told),
+            None => hear(&mut self.events).await,
+        }
+    }
+
+    async fn saw(&mut self, event: Event, at: u64, queues: &mut Queues, sight: &Sight) {
         let kind = event.r#type();
         let Some(kv) = event.kv else { return };
         self.next_revision = self.next_revision.max(kv.mod_revision + 1);
@@ -82,11 +100,8 @@ impl Etcd {
                     token: Some(place),
                 };
                 self.keys.insert(kv.key.clone(), (kv.lease, place));
-                sight
-                    .record(&lock, queues.add(&lock, place, contender), |_| async {
-                        Unasked::Unknown
-                    })
-                    .await;
+                let changes = queues.add(&lock, place, contender);
+                sight.record(&lock, changes, at, |_| async { Unasked::Unknown }).await;
             }
             EventType::Put => {}
             EventType::Delete => {
@@ -94,20 +109,35 @@ impl Etcd {
                     return;
                 };
                 let changes = queues.remove(&lock, place);
-                sight.record(&lock, changes, |_| self.why(lease)).await;
+                let recording = sight.record(&lock, changes, at, |_| why(&self.channel, lease));
+                let mut recording = std::pin::pin!(recording);
+                loop {
+                    tokio::select! {
+                        biased;
+                        Some(told) = hear(&mut self.events) => self.ahead.push_back(told),
+                        () = &mut recording => break,
+                    }
+                }
             }
         }
     }
+}
 
-    /// Why a key went that its owner did not delete: its lease is gone, or it is not.
-    async fn why(&self, lease: i64) -> Unasked {
-        let mut leases = LeaseClient::new(self.channel.clone());
-        let asked = leases.lease_time_to_live(LeaseTimeToLiveRequest { id: lease, keys: false });
-        match tokio::time::timeout(PROBE, asked).await {
-            Ok(Ok(answer)) if answer.get_ref().ttl < 0 => Unasked::Expired,
-            Ok(Ok(_)) => Unasked::Deleted,
-            _ => Unasked::Unknown,
-        }
+/// What the store tells next, with the time at which it was heard; `None` when the watch is over.
+async fn hear(events: &mut Streaming<WatchResponse>) -> Option<Told> {
+    let response = events.message().await.ok().flatten()?;
+    let at = monotonic_ns();
+    Some(Told { at, response })
+}
+
+/// Why a key went that its owner did not delete: its lease is gone, or it is not.
+async fn why(channel: &Channel, lease: i64) -> Unasked {
+    let mut leases = LeaseClient::new(channel.clone());
+    let asked = leases.lease_time_to_live(LeaseTimeToLiveRequest { id: lease, keys: false });
+    match tokio::time::timeout(PROBE, asked).await {
+        Ok(Ok(answer)) if answer.get_ref().ttl < 0 => Unasked::Expired,
+        Ok(Ok(_)) => Unasked::Deleted,
+        _ => Unasked::Unknown,
     }
 }
 

@@ -1,7 +1,7 @@
 //! The observer: its own unproxied connection to the servers, and what they show of who owns which lock.
 //!
 //! It is the independent witness: without it a phantom grant, a ghost and a silent loss cannot be told apart. Its lines
-//! are stamped when it reads them, so they trail what they tell of, and never lead it.
+//! carry the time at which it heard, so they trail what they tell of, and never lead it.
 
 mod etcd;
 mod queue;
@@ -82,27 +82,22 @@ enum Unasked {
 }
 
 impl Sight {
-    fn granted(&self, lock: &str, contender: &Contender) {
-        self.stage
-            .recorder
-            .signal(Process::Server, None, "granted", fields(lock, contender, None), None);
+    /// Records a grant that was heard of at `at`, a reading of `CLOCK_MONOTONIC`.
+    fn granted(&self, lock: &str, contender: &Contender, at: u64) {
+        self.write("granted", fields(lock, contender, None), at);
     }
 
-    fn revoked(&self, lock: &str, contender: &Contender, cause: Option<&str>) {
-        self.stage
-            .recorder
-            .signal(Process::Server, None, "revoked", fields(lock, contender, cause), None);
+    fn revoked(&self, lock: &str, contender: &Contender, cause: Option<&str>, at: u64) {
+        self.write("revoked", fields(lock, contender, cause), at);
     }
 
-    /// Records that a grant is out of sight since `at`, a reading of `CLOCK_MONOTONIC`: nobody can know how it ends.
+    /// Records that a grant is out of sight since then: nobody can know how it ends.
     fn lost_sight(&self, lock: &str, contender: &Contender, at: u64) {
-        self.stage.recorder.signal(
-            Process::Server,
-            None,
-            "revoked",
-            fields(lock, contender, Some("out of sight")),
-            Some(at),
-        );
+        self.revoked(lock, contender, Some("out of sight"), at);
+    }
+
+    fn write(&self, f: &str, fields: Fields<'_>, at: u64) {
+        self.stage.recorder.signal(Process::Server, None, f, fields, Some(at));
     }
 
     /// Whether the owner asked for the end of its grant.
@@ -118,18 +113,19 @@ impl Sight {
         asked.contains(&true)
     }
 
-    /// Records `changes`; for a grant that ended unasked, `why` finds out.
+    /// Records `changes` that were heard of at `at`; for a grant that ended unasked, `why` finds out, and may take its time.
     async fn record<F: Future<Output = Unasked>>(
         &self,
         lock: &str,
         changes: Vec<Change>,
+        at: u64,
         why: impl Fn(Contender) -> F,
     ) {
         for change in changes {
             match change {
-                Change::Granted(contender) => self.granted(lock, &contender),
+                Change::Granted(contender) => self.granted(lock, &contender, at),
                 Change::Revoked(contender) if self.was_released(lock, &contender) => {
-                    self.revoked(lock, &contender, Some("released"));
+                    self.revoked(lock, &contender, Some("released"), at);
                 }
                 Change::Revoked(contender) => {
                     let cause = match why(contender.clone()).await {
@@ -137,7 +133,7 @@ impl Sight {
                         Unasked::Deleted => Some("deleted"),
                         Unasked::Unknown => None,
                     };
-                    self.revoked(lock, &contender, cause);
+                    self.revoked(lock, &contender, cause, at);
                 }
             }
         }

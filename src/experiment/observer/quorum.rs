@@ -14,6 +14,7 @@ use super::queue::{Change, Contender};
 use super::redis::REOPEN;
 use super::wire::Wire;
 use super::{Addresses, Sight, Unasked};
+use crate::clock::monotonic_ns;
 
 pub struct Quorum {
     addresses: Addresses,
@@ -53,7 +54,8 @@ impl Quorum {
         }
         while let Some((master, seen)) = seen.recv().await {
             for (lock, change, why) in tally.count(master, seen) {
-                sight.record(&lock, vec![change], |_| async move { why }).await;
+                let record = sight.record(&lock, vec![change], monotonic_ns(), |_| async move { why });
+                record.await;
             }
         }
     }

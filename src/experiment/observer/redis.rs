@@ -11,6 +11,7 @@ use tokio::time::timeout;
 use super::queue::{Change, Contender};
 use super::wire::Wire;
 use super::{Addresses, Sight, Unasked};
+use crate::clock::monotonic_ns;
 
 /// How long a new connection may take before another one is tried: the first try at a container that is not up yet is
 /// repeated by the kernel only after a second, and what happens meanwhile is not seen.
@@ -38,7 +39,7 @@ impl Redis {
             sight.looks_at(self.at);
             let cause = self.watch(&mut keys, &sight).await;
             for (lock, owner) in keys.drain() {
-                sight.revoked(&lock, &Contender { owner, token: None }, cause);
+                sight.revoked(&lock, &Contender { owner, token: None }, cause, monotonic_ns());
             }
             if cause.is_none() {
                 sight.lost_its_connection().await;
@@ -70,7 +71,7 @@ impl Redis {
                 }
             };
             let Ok((lock, event)) = event else { return None };
-            if self.saw(&lock, &event, keys, sight).await.is_err() {
+            if self.saw(&lock, &event, monotonic_ns(), keys, sight).await.is_err() {
                 return None;
             }
         }
@@ -81,12 +82,12 @@ impl Redis {
         for (lock, owner) in self.wire.held().await? {
             keys.insert(lock.clone(), Some(owner.clone()));
             let owner = Some(owner);
-            sight.granted(&lock, &Contender { owner, token: None });
+            sight.granted(&lock, &Contender { owner, token: None }, monotonic_ns());
         }
         Ok(())
     }
 
-    async fn saw(&mut self, lock: &str, event: &str, keys: &mut Keys, sight: &Sight) -> Result<(), String> {
+    async fn saw(&mut self, lock: &str, event: &str, at: u64, keys: &mut Keys, sight: &Sight) -> Result<(), String> {
         match event {
             "set" => {
                 let owner = self.wire.value_of(lock).await?;
@@ -100,9 +101,10 @@ impl Redis {
                 };
                 let replaced = keys.insert(lock.to_owned(), owner.clone());
                 if let Some(owner) = replaced {
-                    self.gone(lock, owner, why, sight).await;
+                    self.gone(lock, owner, why, at, sight).await;
                 }
-                sight.granted(lock, &Contender { owner, token: None });
+                // by now, and not when the event was heard: the value may have been set again since
+                sight.granted(lock, &Contender { owner, token: None }, monotonic_ns());
             }
             "del" | "expired" => {
                 let why = if event == "expired" {
@@ -111,7 +113,7 @@ impl Redis {
                     Unasked::Deleted
                 };
                 if let Some(owner) = keys.remove(lock) {
-                    self.gone(lock, owner, why, sight).await;
+                    self.gone(lock, owner, why, at, sight).await;
                 }
             }
             _ => {}
@@ -119,7 +121,7 @@ impl Redis {
         Ok(())
     }
 
-    async fn gone(&self, lock: &str, owner: Option<String>, why: Unasked, sight: &Sight) {
+    async fn gone(&self, lock: &str, owner: Option<String>, why: Unasked, at: u64, sight: &Sight) {
         let why = if owner.is_none() && why == Unasked::Deleted {
             Unasked::Unknown
         } else {
@@ -127,7 +129,7 @@ impl Redis {
         };
         let contender = Contender { owner, token: None };
         sight
-            .record(lock, vec![Change::Revoked(contender)], |_| async move { why })
+            .record(lock, vec![Change::Revoked(contender)], at, |_| async move { why })
             .await;
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use harness_workloads::zk::{owner_name, sequence_of};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 use zookeeper_client::{Acls, AddWatchMode, Client, CreateMode, EventType, PersistentWatcher, Stat, WatchedEvent};
 
@@ -33,8 +34,15 @@ pub struct Zk {
     addresses: Addresses,
     client: Client,
     watcher: PersistentWatcher,
-    /// Events that came while an answer was waited for; `None` is the end of the connection.
-    ahead: VecDeque<Option<Event>>,
+    /// Events that came while something else was waited for.
+    ahead: VecDeque<Told>,
+}
+
+/// What the server told, and when it was heard. It is heard as it comes, whatever is asked meanwhile.
+struct Told {
+    at: u64,
+    /// `None` is the end of the connection.
+    event: Option<Event>,
 }
 
 /// What happened to which node.
@@ -84,11 +92,11 @@ impl Zk {
                     beat = Instant::now() + BEAT;
                     proven
                 }
-                event = self.next() => match event {
+                Told { at, event } = self.next() => match event {
                     None => false,
                     Some((kind, path)) => {
-                        self.saw(kind, &path, queues, sight).await;
-                        heard = monotonic_ns();
+                        self.saw(kind, &path, at, queues, sight).await;
+                        heard = heard.max(at);
                         true
                     }
                 },
@@ -107,23 +115,11 @@ impl Zk {
         matches!(timeout(SILENCE, written).await, Ok(Ok(_)))
     }
 
-    /// The next event of a node; `None` when the connection went away, or the session is over.
-    async fn next(&mut self) -> Option<Event> {
+    /// What the server told next.
+    async fn next(&mut self) -> Told {
         match self.ahead.pop_front() {
-            Some(event) => event,
+            Some(told) => told,
             None => told(self.watcher.changed().await),
-        }
-    }
-
-    /// Takes in the events that are there already.
-    async fn take_in(&mut self) {
-        loop {
-            let event = tokio::select! {
-                biased;
-                event = self.watcher.changed() => event,
-                () = std::future::ready(()) => return,
-            };
-            self.ahead.push_back(told(event));
         }
     }
 
@@ -137,17 +133,18 @@ impl Zk {
             names.sort_by_key(|name| place(name));
             for name in names {
                 there.push((lock.clone(), place(&name)));
-                self.came(&lock, &name, queues, sight).await;
+                self.came(&lock, &name, monotonic_ns(), queues, sight).await;
             }
         }
         for (lock, place) in queues.places().into_iter().filter(|known| !there.contains(known)) {
+            let changes = queues.remove(&lock, place);
             sight
-                .record(&lock, queues.remove(&lock, place), |_| async { Unasked::Unknown })
+                .record(&lock, changes, monotonic_ns(), |_| async { Unasked::Unknown })
                 .await;
         }
     }
 
-    async fn saw(&mut self, kind: EventType, path: &str, queues: &mut Queues, sight: &Sight) {
+    async fn saw(&mut self, kind: EventType, path: &str, at: u64, queues: &mut Queues, sight: &Sight) {
         let Some((lock, name)) = path
             .strip_prefix(LOCKS_PATH)
             .and_then(|rest| rest.strip_prefix('/')?.split_once('/'))
@@ -155,10 +152,11 @@ impl Zk {
             return;
         };
         match kind {
-            EventType::NodeCreated => self.came(lock, name, queues, sight).await,
+            EventType::NodeCreated => self.came(lock, name, at, queues, sight).await,
             EventType::NodeDeleted => {
                 let changes = queues.remove(lock, place(name));
-                sight.record(lock, changes, |contender| self.why(contender)).await;
+                let recording = sight.record(lock, changes, at, |contender| why(&self.addresses, contender));
+                listening(&mut self.watcher, &mut self.ahead, recording).await;
             }
             _ => {}
         }
@@ -166,48 +164,70 @@ impl Zk {
 
     /// A node came, and is asked for whose it is. The server tells of every change before it shows it in an answer: if it
     /// has told of the node's end by now, the answer may be of another node of that name, and the first stays unnamed.
-    async fn came(&mut self, lock: &str, name: &str, queues: &mut Queues, sight: &Sight) {
+    async fn came(&mut self, lock: &str, name: &str, at: u64, queues: &mut Queues, sight: &Sight) {
         if queues.contains(lock, place(name)) {
             return;
         }
         let path = format!("{LOCKS_PATH}/{lock}/{name}");
-        let stat = self.client.check_stat(&path).await.ok().flatten();
-        self.take_in().await;
-        let went = self
-            .ahead
-            .iter()
-            .flatten()
-            .any(|(kind, of)| *kind == EventType::NodeDeleted && *of == path);
+        let asked = self.client.check_stat(&path);
+        let stat = listening(&mut self.watcher, &mut self.ahead, asked)
+            .await
+            .ok()
+            .flatten();
+        let mut told = self.ahead.iter().filter_map(|told| told.event.as_ref());
+        let went = told.any(|(kind, of)| *kind == EventType::NodeDeleted && *of == path);
         let stat = stat.filter(|_| !went);
         let changes = queues.add(lock, place(name), contender(stat));
-        sight.record(lock, changes, |_| async { Unasked::Unknown }).await;
-    }
-
-    /// Why a node went that its owner did not delete: its session is gone, or it is not.
-    async fn why(&self, contender: Contender) -> Unasked {
-        let Some(session) = contender.owner else {
-            return Unasked::Unknown;
-        };
-        let addresses = self.addresses.borrow().served();
-        for address in addresses {
-            let Ok(Ok(dump)) = timeout(PROBE, four_letters(address, "dump")).await else {
-                continue;
-            };
-            // only the leader knows every session
-            if dump.contains("Session Sets") {
-                let alive = dump.lines().any(|line| line.trim() == session);
-                return if alive { Unasked::Deleted } else { Unasked::Expired };
-            }
-        }
-        Unasked::Unknown
+        sight.record(lock, changes, at, |_| async { Unasked::Unknown }).await;
     }
 }
 
-fn told(event: WatchedEvent) -> Option<Event> {
-    match event.event_type {
+fn told(event: WatchedEvent) -> Told {
+    let at = monotonic_ns();
+    let event = match event.event_type {
         EventType::Session => None,
         kind => Some((kind, event.path)),
+    };
+    Told { at, event }
+}
+
+/// Waits for something, and hears what the server tells until it is there.
+async fn listening<T>(
+    watcher: &mut PersistentWatcher,
+    ahead: &mut VecDeque<Told>,
+    awaited: impl Future<Output = T>,
+) -> T {
+    let mut awaited = std::pin::pin!(awaited);
+    loop {
+        let there = ahead.back().is_none_or(|told| told.event.is_some());
+        tokio::select! {
+            biased;
+            event = watcher.changed(), if there => ahead.push_back(told(event)),
+            done = &mut awaited => return done,
+        }
     }
+}
+
+/// Why a node went that its owner did not delete: its session is gone, or it is not.
+async fn why(addresses: &Addresses, contender: Contender) -> Unasked {
+    let Some(session) = contender.owner else {
+        return Unasked::Unknown;
+    };
+    let servers = addresses.borrow().served();
+    let mut asked: JoinSet<_> = servers
+        .into_iter()
+        .map(|address| timeout(PROBE, four_letters(address, "dump")))
+        .collect();
+    while let Some(answer) = asked.join_next().await {
+        // only the leader knows every session
+        if let Ok(Ok(Ok(dump))) = answer
+            && dump.contains("Session Sets")
+        {
+            let alive = dump.lines().any(|line| line.trim() == session);
+            return if alive { Unasked::Deleted } else { Unasked::Expired };
+        }
+    }
+    Unasked::Unknown
 }
 
 async fn open(addresses: &Addresses) -> Result<(Client, PersistentWatcher), zookeeper_client::Error> {

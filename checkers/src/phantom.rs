@@ -6,7 +6,7 @@
 use crate::check::Context;
 use crate::finding::{Because, Finding, Property, Verdict, Violation};
 use crate::grants::Grant;
-use crate::history::names::NONE;
+use crate::history::names::{FastSet, NONE};
 use crate::holds::{Ended, Hold};
 use crate::limits;
 use crate::story::{at, finding, length, many, violated};
@@ -32,9 +32,10 @@ pub(crate) fn check(context: &Context<'_>) -> Finding {
     let mut count = 0;
     let mut joined = 0;
     let sight = Sight::of(context);
+    let named = Named::of(context);
     for hold in context.holds.iter() {
         joined += u64::from(context.grants.of_hold(context.history, hold).is_some());
-        if let Some(violation) = phantom(context, &sight, hold).or_else(|| foreign(context, hold)) {
+        if let Some(violation) = phantom(context, &sight, &named, hold).or_else(|| foreign(context, hold)) {
             count += 1;
             if found.len() < limits::MAX_VIOLATIONS {
                 found.push(violation);
@@ -105,20 +106,35 @@ impl Sight {
     }
 }
 
+/// The grants that an acquire was answered with, by their tokens: none of these is anybody else's.
+struct Named(FastSet<(u32, u64)>);
+
+impl Named {
+    fn of(context: &Context<'_>) -> Self {
+        let holds = context.holds.iter();
+        Self(holds.filter_map(|hold| Some((hold.lock, hold.token()?))).collect())
+    }
+
+    fn has(&self, grant: &Grant) -> bool {
+        grant.token.is_some_and(|token| self.0.contains(&(grant.lock, token)))
+    }
+}
+
 /// An acquire that the server knows nothing of, or that it had already taken back.
-fn phantom(context: &Context<'_>, sight: &Sight, hold: &Hold) -> Option<Violation> {
+fn phantom(context: &Context<'_>, sight: &Sight, named: &Named, hold: &Hold) -> Option<Violation> {
     let history = context.history;
     if hold.is_empty() || (!hold.has_token && hold.owner == NONE) {
         return None;
     }
     let from = history.ns(hold.from);
     // A name that comes again proves nothing about which of its grants this was; unless the store gives a token with each,
-    // this answer came without one, and all of that name's grants had ended before it was asked for.
+    // this answer came without one, and all of that name's grants were another answer's or had ended before it was asked for.
     let sure = |grant: &Grant| grant.token.is_some() && hold.has_token || context.grants.is_single(hold);
     let without_its_token = history.header.promises.tokens && !hold.has_token;
     let meant = |grant: &&Grant| {
         let mut all = context.grants.of_owner(hold);
-        sure(grant) || !without_its_token || all.any(|grant| !ended_before_the_call(context, grant, hold))
+        let free = |grant: &Grant| !named.has(grant) && !ended_before_the_call(context, grant, hold);
+        sure(grant) || !without_its_token || all.any(free)
     };
     if let Some(grant) = context.grants.of_hold(history, hold).filter(meant) {
         let revoked = grant.revoked_ns(history)?;
@@ -146,7 +162,7 @@ fn ended_before_the_call(context: &Context<'_>, grant: &Grant, hold: &Hold) -> b
     let history = context.history;
     let seen_to_end = grant.revoked_ns(history).filter(|_| !grant.is_out_of_sight(history));
     let called = history.events[hold.call as usize].time;
-    seen_to_end.is_some_and(|revoked| revoked + limits::OBSERVER_LAG_NS < called)
+    seen_to_end.is_some_and(|revoked| revoked < called)
 }
 
 /// Whether the observer's lines say what this hold could be joined by.

@@ -109,6 +109,7 @@ impl Link {
     }
 
     /// A link on one side of somebody else's proxy: it counts what that does, and obeys nothing itself.
+    #[cfg(feature = "toxiproxy")]
     pub(super) fn meter(name: String, ways: (SocketAddr, SocketAddr), side: Side, on: &Handle) -> io::Result<Self> {
         let link = Self::closed(name, ways, 0, side, on);
         link.admit()?;
@@ -149,6 +150,7 @@ impl Link {
     }
 
     /// What is put on this link is done by `far`.
+    #[cfg(feature = "toxiproxy")]
     pub(super) fn with_far(mut self, far: Far) -> Self {
         self.far = Some(far);
         self

@@ -23,6 +23,10 @@ pub enum Side {
     /// The client talks to it, and it talks to the proxy.
     Front,
     /// The proxy talks to it, and it talks to the server.
+    #[cfg_attr(
+        not(feature = "toxiproxy"),
+        expect(dead_code, reason = "only a Toxiproxy has meters")
+    )]
     Back,
 }
 

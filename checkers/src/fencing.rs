@@ -24,7 +24,7 @@ pub(crate) fn check(context: &Context<'_>) -> Finding {
     let promised = context.history.header.promises.tokens;
     if tokens == 0 {
         return match (promised, context.has_acquires()) {
-            (false, _) => finding(Property::Hl003, Verdict::NotApplicable, "no fencing tokens"),
+            (false, _) => without_tokens(context),
             (true, false) => finding(Property::Hl003, Verdict::Inconclusive, "nobody acquired the lock"),
             (true, true) => finding(
                 Property::Hl003,
@@ -120,6 +120,46 @@ fn describe(context: &Context<'_>, lock: usize, broken: &Break) -> Violation {
         .figures
         .insert("token_before".into(), broken.earlier.token as f64);
     violation
+}
+
+/// A lock that gives no tokens: nothing to judge, and the writes that they would have stopped.
+fn without_tokens(context: &Context<'_>) -> Finding {
+    let late = late_writes(context);
+    let evidence = match late {
+        0 => "no fencing tokens".to_owned(),
+        _ => format!(
+            "no fencing tokens: a store that checks them would have refused {}",
+            many(late, "late write", "late writes")
+        ),
+    };
+    let mut answer = finding(Property::Hl003, Verdict::NotApplicable, evidence);
+    if late > 0 {
+        answer.figures.insert("late_writes".into(), late as f64);
+    }
+    answer
+}
+
+/// Writes that were called after somebody who got the lock later had written already.
+fn late_writes(context: &Context<'_>) -> u64 {
+    let history = context.history;
+    // by lock: the replies to writes, each with when the newest holder to have written until then had got the lock
+    let mut newest: Vec<Vec<(u32, u64)>> = vec![Vec::new(); history.locks.len()];
+    let mut late = 0;
+    for (position, event) in history.events.iter().enumerate() {
+        let Some(lock) = history.lock_number(event).filter(|_| event.is_ok(F::Write)) else {
+            continue;
+        };
+        let Some(hold) = context.holds.around(lock, event.process, history.instant(event.mate)) else {
+            continue;
+        };
+        let written = &mut newest[lock];
+        let before = written.partition_point(|(at, _)| *at < event.mate);
+        late += u64::from(before > 0 && written[before - 1].1 > hold.from);
+        if written.last().is_none_or(|(_, newest)| *newest < hold.from) {
+            written.push((position as u32, hold.from));
+        }
+    }
+    late
 }
 
 /// Walks the writes that the token-checking register has looked at, lock by lock, in order.

@@ -208,3 +208,31 @@ fn overlaps_of_one_holder_that_went_on_are_one_violation() {
     );
     assert_eq!(exclusion.figures["overlaps"], 3.0);
 }
+
+#[test]
+fn a_lock_without_tokens_is_told_what_they_would_have_stopped() {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden/hl003_paused_holder.jsonl");
+    let text = std::fs::read_to_string(path).unwrap();
+    let refused = text.matches(r#""fenced":"refused""#).count();
+    assert!(refused > 0, "it has late writes");
+    // the same lock, if its store gave no tokens
+    let without_tokens = |line: &str| {
+        let mut line: serde_json::Map<String, serde_json::Value> = serde_json::from_str(line).unwrap();
+        for key in ["token", "fenced", "promises"] {
+            line.remove(key);
+        }
+        serde_json::to_string(&line).unwrap()
+    };
+    let lines: Vec<String> = text.lines().map(without_tokens).collect();
+    let read = |lines: &[String]| History::read(lines.join("\n").as_bytes(), &ReadOptions::default()).unwrap();
+    let found = findings(&read(&lines));
+    let fencing = found.of(Property::Hl003);
+    assert_eq!(fencing.verdict, Verdict::NotApplicable);
+    assert_eq!(fencing.figures["late_writes"], refused as f64, "{}", fencing.evidence);
+    assert!(fencing.evidence.contains("late write"), "{}", fencing.evidence);
+
+    let nobody_late = findings(&read(&lines[..3]));
+    let fencing = nobody_late.of(Property::Hl003);
+    assert_eq!(fencing.evidence, "no fencing tokens");
+    assert!(!fencing.figures.contains_key("late_writes"));
+}

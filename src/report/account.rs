@@ -109,10 +109,9 @@ fn damage(diagnosis: &Diagnosis, violation: &Violation) -> String {
         };
         let worth_telling = match property {
             Property::Hl008 => finding.verdict == Verdict::Violated,
-            _ => finding
-                .figures
-                .get("stale_writes_refused")
-                .is_some_and(|refused| *refused > 0.0),
+            _ => ["stale_writes_refused", "late_writes"]
+                .iter()
+                .any(|figure| finding.figures.get(*figure).is_some_and(|writes| *writes > 0.0)),
         };
         if worth_telling {
             parts.push(finding.evidence.clone());

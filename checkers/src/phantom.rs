@@ -153,7 +153,7 @@ fn phantom(context: &Context<'_>, sight: &Sight, named: &Named, hold: &Hold) -> 
     let lag_ns = sight.lag_ns(from);
     let covering = alike.find(|grant| covers(context, grant, from, lag_ns));
     let long = history.ns(hold.to) - from > lag_ns;
-    let live = long && observed_around(context, &mut others, from, lag_ns);
+    let live = long && observed_around(context, &mut others, from, lag_ns) && !somebody_stands(context, hold, lag_ns);
     (covering.is_some() || live).then(|| unknown(context, hold, covering))
 }
 
@@ -168,6 +168,21 @@ fn ended_before_the_call(context: &Context<'_>, grant: &Grant, hold: &Hold) -> b
 /// Whether the observer's lines say what this hold could be joined by.
 fn speaks_alike(grant: &Grant, hold: &Hold) -> bool {
     (hold.has_token && grant.token.is_some()) || (hold.owner != NONE && grant.owner != NONE)
+}
+
+/// Whether the server may have shown an owner at the beginning of a hold whose name the observer did not learn.
+fn somebody_stands(context: &Context<'_>, hold: &Hold, lag_ns: u64) -> bool {
+    let history = context.history;
+    let from = history.ns(hold.from);
+    let mut unnamed = context
+        .grants
+        .of_lock(hold.lock as usize)
+        .filter(|grant| !speaks_alike(grant, hold));
+    unnamed.any(|grant| {
+        let came = grant.granted_ns(history).is_none_or(|granted| granted < from + lag_ns);
+        let stays = grant.revoked_ns(history).is_none_or(|revoked| revoked + lag_ns > from);
+        came && stays
+    })
 }
 
 /// Whether the server showed this owner well before and well after a time.

@@ -122,15 +122,12 @@ impl Holders {
         self.table().now.remove(&client);
     }
 
-    /// The holder of a grant asks to release it.
+    /// The holder of a grant asks to release it. The grant is known by its token, where it has one: an owner may have had
+    /// others before.
     pub fn release(&self, lock: &str, token: Option<u64>, owner: Option<&str>) {
-        let mut table = self.table();
-        let grants = token
-            .map(Grant::Token)
-            .into_iter()
-            .chain(owner.map(|owner| Grant::Owner(owner.to_owned())));
-        for grant in grants {
-            table.released.insert((lock.to_owned(), grant));
+        let by_owner = || owner.map(|owner| Grant::Owner(owner.to_owned()));
+        if let Some(grant) = token.map(Grant::Token).or_else(by_owner) {
+            self.table().released.insert((lock.to_owned(), grant));
         }
     }
 
@@ -235,6 +232,12 @@ mod tests {
         holders.release("l0", Some(4), Some("0x1"));
         assert!(holders.was_released("l0", &Grant::Token(4)));
         assert!(!holders.was_released("l0", &Grant::Token(4)));
-        assert!(holders.was_released("l0", &Grant::Owner("0x1".into())));
+        let owner = Grant::Owner("0x1".into());
+        assert!(
+            !holders.was_released("l0", &owner),
+            "of this owner it was that grant alone"
+        );
+        holders.release("l0", None, Some("0x1"));
+        assert!(holders.was_released("l0", &owner));
     }
 }

@@ -58,6 +58,11 @@ impl FakeEtcd {
         self.0.faults.borrow_mut().push_back((call, fault));
     }
 
+    /// No call fails any more.
+    pub(super) fn mend(&self) {
+        self.0.faults.borrow_mut().clear();
+    }
+
     pub(super) fn silence(&self, call: &'static str) {
         self.0.silent.borrow_mut().push(call);
     }

@@ -1,10 +1,11 @@
 //! `etcd-queue`: one key is the lock, and each process sends one of its clients to contend for it.
 //!
-//! 1. wait for one's turn in the process's own line for the lock, first come first;
-//! 2. create the key under one's lease, if it does not exist, in one transaction; if that succeeds, the lock is held;
-//! 3. else watch the key until it is deleted, and go to 2: one client a process is woken, however many wait in it;
-//! 4. when the wait is over, leave the line;
-//! 5. delete the key to release, if it is still of one's lease, and let the next in line go on. A hold that lasts
+//! 1. delete what an earlier release of one's own may have left: others in the line may be waiting for just that;
+//! 2. wait for one's turn in the process's own line for the lock, first come first;
+//! 3. create the key under one's lease, if it does not exist, in one transaction; if that succeeds, the lock is held;
+//! 4. else watch the key until it is deleted, and go to 3: one client a process is woken, however many wait in it;
+//! 5. when the wait is over, leave the line;
+//! 6. delete the key to release, if it is still of one's lease, and let the next in line go on. A hold that lasts
 //!    [`HOLD_LEASES`] leases is ended by the client itself, which raises `lost`.
 //!
 //! Source: the single-key lock of many etcd client libraries (python-etcd3's `Lock`, among others), with the local queue
@@ -143,6 +144,7 @@ impl LockClient for Queue {
         if !self.tenant.holds(&request.lock) {
             self.held.remove(&request.lock);
         }
+        self.tenant.settle().await?;
         let line = self.tenant.seat.host.line(&request.lock);
         let wait = Duration::from_millis(request.wait_ms);
         let place = match within(&*self.tenant.seat.host, wait, line.acquire_owned()).await {

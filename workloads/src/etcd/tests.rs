@@ -191,3 +191,25 @@ fn a_hold_of_the_queue_ends_by_itself_when_it_lasts_too_long() {
         assert!(etcd.keys().is_empty());
     });
 }
+
+#[test]
+fn a_key_that_an_unknown_release_left_is_gone_before_one_waits_behind_others_of_the_process() {
+    in_virtual_time(async |host| {
+        let etcd = FakeEtcd::new();
+        let (mut first, _) = careful("etcd-queue", &etcd, &host);
+        first.acquire(&wait(0)).await.unwrap();
+        for _ in 0..100 {
+            etcd.fail("delete", Fault::LoseRequest);
+        }
+        assert!(matches!(first.release("l").await, Err(NotOk::Info(_))));
+        etcd.mend();
+        // another one of the process stands at the head of the line, and the key is not its own to delete
+        let (second, _) = careful("etcd-queue", &etcd, &host);
+        let second = start(second, wait(60_000));
+        sleep(100).await;
+        assert_eq!(etcd.keys().len(), 1);
+        drop(start(first, wait(60_000)));
+        sleep(100).await;
+        assert!(second.is_finished(), "it waits for its neighbour, which waits for it");
+    });
+}

@@ -46,11 +46,15 @@ pub(crate) fn lock(model: &Model, all: &[Operation<LockOp>], budget: Budget, clo
         }
         Model::ReadWrite | Model::Semaphore { .. } => {
             let spec = ManyOwners::new(*model);
-            latest(&spec, all).or_else(|| ordered(&spec, all, budget, clock))
+            latest(&spec, all)
+                .or_else(|| ordered(&spec, all, budget, clock))
+                .or_else(|| ordered(&ManyOwners::new(*model).without_hints(), all, budget, clock))
         }
         _ => {
             let spec = OneOwner::new(*model);
-            latest(&spec, all).or_else(|| ordered(&spec, all, budget, clock))
+            latest(&spec, all)
+                .or_else(|| ordered(&spec, all, budget, clock))
+                .or_else(|| ordered(&spec.without_hints(), all, budget, clock))
         }
     }
 }

@@ -17,6 +17,15 @@ pub(super) struct Active {
     pub got: u32,
 }
 
+/// A busy answer in a time in which the lock was free.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Parked {
+    pub instant: u64,
+    pub busy: u32,
+    /// Acquires that may have held for a while and were called by then.
+    pub fleeting: u64,
+}
+
 /// Everything that a sweep remembers of one lock: what is in flight, never what is over.
 #[derive(Debug, Clone)]
 pub(super) struct Lock {
@@ -24,17 +33,22 @@ pub(super) struct Lock {
     pub taken: u64,
     /// Processes that lost the lock and have not spoken of it since.
     pub lapsed: Vec<u32>,
+    /// Processes whose release will be answered "not held" although they hold, with the reply that began their hold.
+    pub denied: Vec<(u32, u32)>,
     pub last_token: Option<(u64, u32)>,
     /// The release that ended the last hold; `NONE` when something else did.
     pub last_release: u32,
     /// One more than the instant since which the lock is certainly free.
     pub free_after: Option<u64>,
-    /// The busy answer that ended first since then: its reply's instant and position.
-    pub parked: Option<(u64, u32)>,
+    /// The busy answer that ended first since then.
+    pub parked: Option<Parked>,
     /// The reply of the release that began the free time.
     pub freed_by: u32,
-    /// The earliest call of an acquire with unknown outcome.
+    /// The earliest call of an acquire with unknown outcome that would hold for ever.
     pub unknown_call: u64,
+    /// Acquires with unknown outcome that may have held until a lease ran out, so far; and how many of them were needed.
+    pub fleeting: u64,
+    pub needed: u64,
     pub fault: Option<Fault>,
 }
 
@@ -44,12 +58,15 @@ impl Lock {
             active: Vec::new(),
             taken: 0,
             lapsed: Vec::new(),
+            denied: Vec::new(),
             last_token: None,
             last_release: NONE,
             free_after: Some(0),
             parked: None,
             freed_by: NONE,
             unknown_call: u64::MAX,
+            fleeting: 0,
+            needed: 0,
             fault: None,
         }
     }
@@ -66,30 +83,37 @@ impl Lock {
 
     /// After the last event, a parked busy answer needs an acquire that may have happened before it ended.
     pub(super) fn finish(mut self) -> Option<Fault> {
-        if let Some((instant, busy)) = self.parked
-            && (instant < self.unknown_call || mutated(Mutant::UnknownAcquireNeverHolds))
-        {
-            let fault = Fault::SpuriousBusy {
-                freed_by: self.freed_by,
-                busy,
-                next: NONE,
-            };
-            self.fault.get_or_insert(fault);
-        }
-        self.fault
+        let parked = self.parked.take().filter(|parked| {
+            let held = parked.instant >= self.unknown_call && !mutated(Mutant::UnknownAcquireNeverHolds);
+            !held && !self.ran_out(parked)
+        });
+        let fault = parked.map(|parked| self.spurious(&parked, NONE));
+        self.fault.or(fault)
     }
 
     /// A parked busy answer that ended before this acquire was called. Whoever comes later ends the free time.
-    pub(super) fn unexplained(&mut self, called: u64, next: u32, lease: bool) -> Option<Fault> {
+    pub(super) fn unexplained(&mut self, called: u64, next: u32) -> Option<Fault> {
         let parked = self.parked.take();
         self.free_after = None;
-        let (instant, busy) = parked?;
-        // With a lease, an acquire of unknown outcome may have held for a while and expired.
-        let explained = lease && self.unknown_call < instant;
-        (called > instant && !explained).then_some(Fault::SpuriousBusy {
+        let parked = parked.filter(|parked| called > parked.instant)?;
+        if self.ran_out(&parked) {
+            self.needed += 1;
+            return None;
+        }
+        Some(self.spurious(&parked, next))
+    }
+
+    /// Whether an acquire that no other free time needs may have held at that instant. One explains all busy answers of
+    /// its free time, and those called early enough for one free time are so for the next.
+    fn ran_out(&self, parked: &Parked) -> bool {
+        parked.fleeting > self.needed
+    }
+
+    fn spurious(&self, parked: &Parked, next: u32) -> Fault {
+        Fault::SpuriousBusy {
             freed_by: self.freed_by,
-            busy,
+            busy: parked.busy,
             next,
-        })
+        }
     }
 }

@@ -17,11 +17,14 @@ mod operations;
 mod oracle;
 mod order;
 mod plan;
+#[cfg(test)]
+mod random;
 mod register;
 mod search;
 mod spec;
 mod specs;
 mod sweep;
+mod ties;
 
 pub use register::{Register, RegisterOp};
 pub use search::{Searched, search};
@@ -87,10 +90,11 @@ pub(crate) fn decisions(history: &History, model: &Model, budget: Budget, clock:
         }
         _ => {
             let faults = sweep::sweep(history, model);
-            faults
+            let decisions = faults
                 .into_iter()
                 .map(|fault| fault.map_or(Decision::Legal, Decision::Faulty))
-                .collect()
+                .collect();
+            ties::settle(history, model, decisions, (budget, clock))
         }
     }
 }

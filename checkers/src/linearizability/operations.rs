@@ -7,7 +7,7 @@ use super::specs::LockOp;
 use super::sweep::{is_busy, is_not_held};
 use crate::history::event::Kind;
 use crate::history::names::FastMap;
-use crate::history::{Event, F, History};
+use crate::history::{Event, F, History, Mode};
 use crate::model::Model;
 
 /// The operations on one lock, and the position of the call of each.
@@ -92,11 +92,16 @@ pub(crate) fn locks(history: &History, model: &Model) -> Vec<Operations<LockOp>>
 struct Own {
     depth: u32,
     permits: u64,
+    mode: Mode,
     lapsed: bool,
     /// When it got what it holds.
     got: u64,
     /// One more than the place of the operation that ended the last hold in a way that nobody answered ok.
     ending: usize,
+    /// One more than the place of the acquire that is in flight and will be answered ok.
+    asked: usize,
+    /// One more than the place of a release that will be answered "not held" although it is held.
+    denied: usize,
 }
 
 /// A process that never holds: the release of somebody who does not hold is not legal by anybody's hold.
@@ -122,6 +127,9 @@ impl Reading<'_> {
             (F::Acquire, Kind::Invoke) => self.acquire(lock, event, instant, position),
             (F::Acquire, Kind::Ok) => self.got(lock, event, instant),
             (F::Release, Kind::Invoke) => self.release(lock, event, instant, position),
+            (F::Release, Kind::Fail) => {
+                self.held.entry((lock as u32, event.process)).or_default().denied = 0;
+            }
             _ => {}
         }
     }
@@ -143,7 +151,10 @@ impl Reading<'_> {
             token,
         };
         match reply.map_or(Kind::Info, |reply| reply.kind) {
-            Kind::Ok => self.all[lock].add(op, instant, replied, position),
+            Kind::Ok => {
+                self.all[lock].add(op, instant, replied, position);
+                self.held.entry((lock as u32, process)).or_default().asked = self.all[lock].operations.len();
+            }
             Kind::Fail => {
                 let busy = reply
                     .and_then(|reply| history.name(history.rare(reply).error))
@@ -152,7 +163,14 @@ impl Reading<'_> {
                     self.all[lock].add(LockOp::Busy { process }, instant, replied, position);
                 }
             }
-            _ => self.all[lock].add(op, instant, None, position),
+            _ => {
+                self.all[lock].add(op, instant, None, position);
+                // What nobody knows of may also have run out, which matters to who was told busy.
+                let holds = self.held.get(&(lock as u32, process)).is_some_and(|own| own.depth > 0);
+                if *self.model == Model::TryLock && history.header.lease_ms.is_some() && !holds {
+                    self.all[lock].add(LockOp::Lose { process }, instant, None, position);
+                }
+            }
         }
     }
 
@@ -171,7 +189,9 @@ impl Reading<'_> {
         *own = Own {
             depth: own.depth + u32::from(again),
             permits: own.permits + permits,
+            mode: event.mode,
             lapsed: false,
+            asked: 0,
             ..*own
         };
     }
@@ -221,6 +241,7 @@ impl Reading<'_> {
                 Some(history.instant(event.mate)),
                 position,
             );
+            own.denied = self.all[lock].operations.len();
             return;
         }
         if matches!(self.model, Model::Semaphore { .. }) && u64::from(permits) > own.permits && kind != Kind::Ok {
@@ -251,7 +272,30 @@ impl Reading<'_> {
             if own.depth == 0 {
                 continue;
             }
-            if *self.model == Model::Mutex {
+            if let Some(place) = own.asked.checked_sub(1) {
+                // What is lost is what it was told to have; what is granted later is not.
+                let asked = &mut self.all[lock].operations[place];
+                let before = *asked;
+                asked.call = asked
+                    .reply
+                    .map_or(asked.call, |reply| reply.min(instant + 1).max(asked.call));
+                let reads = matches!(before.op, LockOp::Acquire { mode: Mode::Read, .. });
+                if *self.model == Model::ReadWrite && own.mode == Mode::Write && reads {
+                    // A downgrade may have had its effect before the loss as well, and then it harms nobody.
+                    let position = self.all[lock].calls[place];
+                    self.all[lock].add(before.op, before.call, Some(instant), position);
+                }
+            }
+            let known = *self.model != Model::TryLock;
+            let denied = std::mem::take(&mut own.denied);
+            let mut ending = if known { 0 } else { self.all[lock].operations.len() + 1 };
+            if denied > 0 {
+                // The release was told of the loss before its process was: it was lost somewhere between.
+                let operation = &mut self.all[lock].operations[denied - 1];
+                operation.op = LockOp::Lose { process: event.process };
+                operation.reply = Some(instant).filter(|_| known);
+                ending = if known { 0 } else { denied };
+            } else if *self.model == Model::Mutex {
                 // The server may have released it at any time since it was given.
                 let op = LockOp::Release {
                     process: event.process,
@@ -261,18 +305,13 @@ impl Reading<'_> {
             } else {
                 // A busy answer may go by a hold that is lost until somebody holds again.
                 let at = instant.max(own.got);
-                let reply = Some(at).filter(|_| *self.model != Model::TryLock);
+                let reply = Some(at).filter(|_| known);
                 self.all[lock].add(LockOp::Lose { process: event.process }, at, reply, position);
             }
-            let ending = if *self.model == Model::TryLock {
-                self.all[lock].operations.len()
-            } else {
-                0
-            };
             *own = Own {
                 depth: 0,
                 permits: 0,
-                lapsed: true,
+                lapsed: denied == 0,
                 ending,
                 ..*own
             };

@@ -59,6 +59,7 @@ impl Plan {
         if !happenings.is_sorted() {
             happenings.sort_unstable();
         }
+        loosen(spec, operations, &mut ops, &happenings);
         let width = assign(&mut ops, &happenings);
         line_up(spec, operations, &mut ops, &happenings);
         let as_happening = |(_, reply, place): &(u64, bool, u32)| {
@@ -94,6 +95,24 @@ fn hints<S: Spec>(spec: &S, operation: &Operation<S::Op>, opposed: &Opposed) -> 
         eager,
         choice,
         crashed,
+    }
+}
+
+/// Calls and replies at one instant are in no order, so what would best come late may have to come early, and the other
+/// way round: such operations are branched on.
+fn loosen<S: Spec>(spec: &S, operations: &[Operation<S::Op>], ops: &mut [OpPlan], happenings: &[(u64, bool, u32)]) {
+    for same in happenings.chunk_by(|a, b| a.0 == b.0) {
+        // Calls stand before replies.
+        let (first, last) = (same[0], same[same.len() - 1]);
+        if first.1 || !last.1 {
+            continue;
+        }
+        for (_, _, place) in same {
+            if !spec.is_observer(&operations[*place as usize].op) {
+                let op = &mut ops[*place as usize];
+                (op.eager, op.choice) = (false, true);
+            }
+        }
     }
 }
 

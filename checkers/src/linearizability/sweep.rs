@@ -6,7 +6,7 @@
 //! instants between a release's reply and the next acquire's call are certainly free.
 
 use super::fault::Fault;
-use super::lock::{Active, Lock};
+use super::lock::{Active, Lock, Parked};
 use super::mutant::{Mutant, mutated};
 use super::order::EventOrder;
 use crate::history::event::Kind;
@@ -62,6 +62,7 @@ impl Sweep<'_> {
                 None
             }
             (F::Release, Kind::Invoke) => self.release(lock, event, position),
+            (F::Release, Kind::Fail) => self.denied(lock, event),
             (F::Release, Kind::Ok) => {
                 self.released(lock, event, instant, position);
                 None
@@ -79,7 +80,11 @@ impl Sweep<'_> {
             .get(event.mate as usize)
             .map_or(Kind::Info, |reply| reply.kind);
         if kind == Kind::Info {
-            state.unknown_call = state.unknown_call.min(instant);
+            if self.leased && state.own(event.process).is_none() {
+                state.fleeting += 1;
+            } else {
+                state.unknown_call = state.unknown_call.min(instant);
+            }
         }
         // A downgrade that may have happened is the weaker mode from its call on.
         if *self.model == Model::ReadWrite
@@ -96,7 +101,7 @@ impl Sweep<'_> {
         let called = self.history.instant(event.mate);
         let state = &mut self.locks[lock];
         state.lapsed.retain(|process| *process != event.process);
-        if let Some(fault) = state.unexplained(called, event.mate, self.leased) {
+        if let Some(fault) = state.unexplained(called, event.mate) {
             return Some(fault);
         }
         let own = state.own(event.process);
@@ -224,10 +229,11 @@ impl Sweep<'_> {
         let active = state.active[place];
         // Expiry is a legal release by the server, and a session's lease may be older than its hold.
         if !self.leased && reply.is_some_and(|reply| self.denies(reply)) {
-            return Some(Fault::FalseNotHeld {
-                got: active.got,
-                release: position,
-            });
+            // A signal that it was lost may still come before the answer.
+            let state = &mut self.locks[lock];
+            state.denied.push((event.process, active.got));
+            state.end(place);
+            return None;
         }
         let state = &mut self.locks[lock];
         match self.model {
@@ -251,6 +257,17 @@ impl Sweep<'_> {
             }
         }
         None
+    }
+
+    /// The answer "not held" to a process that held and that nobody told of a loss.
+    fn denied(&mut self, lock: usize, event: &Event) -> Option<Fault> {
+        let denied = &mut self.locks[lock].denied;
+        let place = denied.iter().position(|(process, _)| *process == event.process)?;
+        let (_, got) = denied.swap_remove(place);
+        Some(Fault::FalseNotHeld {
+            got,
+            release: event.mate,
+        })
     }
 
     /// Whether a reply says that its process did not hold the lock.
@@ -282,8 +299,12 @@ impl Sweep<'_> {
         let called = self.history.instant(event.mate);
         let state = &mut self.locks[lock];
         let free = state.active.is_empty() && state.free_after.is_some_and(|after| called + 1 > after);
-        if *self.model == Model::TryLock && busy && free && state.parked.is_none_or(|(parked, _)| instant < parked) {
-            state.parked = Some((instant, position));
+        if *self.model == Model::TryLock && busy && free && state.parked.is_none() {
+            state.parked = Some(Parked {
+                instant,
+                busy: position,
+                fleeting: state.fleeting,
+            });
         }
     }
 
@@ -297,6 +318,7 @@ impl Sweep<'_> {
             None => &mut self.locks[..],
         };
         for lock in locks {
+            lock.denied.retain(|(process, _)| *process != event.process);
             if let Some(place) = lock.own(event.process) {
                 lock.end(place);
                 lock.free_after = None;

@@ -1,0 +1,205 @@
+//! Random histories for the oracle and for the proofs: small, well formed, with every kind of outcome.
+
+use crate::history::event::{FORMAT, Header, Kind, Process, VERSION};
+use crate::history::{Entry, F, History, HistoryBuilder, Mode};
+use crate::model::Model;
+
+/// Every lock model, with limits that small histories reach.
+pub(super) const LOCKS: [Model; 10] = [
+    Model::OwnerMutex,
+    Model::Mutex,
+    Model::Reentrant { limit: 2 },
+    Model::Fenced,
+    Model::ReentrantFenced { limit: 2 },
+    Model::ReadWrite,
+    Model::Semaphore { permits: 2 },
+    Model::Semaphore { permits: 3 },
+    Model::TryLock,
+    Model::Election,
+];
+
+const NAMES: [&str; 2] = ["l0", "l1"];
+
+/// A small generator of numbers; the same seed gives the same history.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32
+    }
+
+    fn below(&mut self, sides: u64) -> u64 {
+        self.roll() % sides
+    }
+
+    fn chance(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+}
+
+fn header(lease: bool) -> Header {
+    let lease = if lease { r#","lease_ms":2000"# } else { "" };
+    serde_json::from_str(&format!(
+        r#"{{"format":"{FORMAT}","version":{VERSION},"locks":["l0"]{lease}}}"#
+    ))
+    .unwrap()
+}
+
+/// What a client has called and not been answered.
+#[derive(Clone, Copy)]
+struct Open {
+    f: F,
+    lock: usize,
+    mode: Mode,
+    permits: u32,
+    expected: u64,
+}
+
+struct Client {
+    process: u32,
+    open: Option<Open>,
+    depth: [u32; 2],
+}
+
+impl Client {
+    fn new(process: u32) -> Self {
+        Self {
+            process,
+            open: None,
+            depth: [0; 2],
+        }
+    }
+}
+
+/// What a whole history has or has not.
+struct Style {
+    /// No outcome is unknown.
+    quiet: bool,
+    /// Clocks so coarse that events have equal times.
+    coarse: bool,
+    locks: u64,
+}
+
+/// Whether the history of that seed has events of equal times.
+pub(super) fn is_coarse(seed: u64) -> bool {
+    seed % 8 == 5
+}
+
+/// A random history of up to a dozen operations by two to four clients.
+pub(super) fn random(seed: u64, model: Model) -> History {
+    let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let mut clients: Vec<Client> = (0..2 + dice.below(3) as u32).map(Client::new).collect();
+    let style = Style {
+        quiet: dice.chance(50),
+        coarse: is_coarse(seed),
+        locks: if dice.chance(15) { 2 } else { 1 },
+    };
+    let mut builder = HistoryBuilder::new(header(dice.chance(30)));
+    let (mut next, mut token) = (clients.len() as u32, 0);
+    for index in 0..6 + dice.below(20) {
+        let at = dice.below(clients.len() as u64) as usize;
+        let client = &mut clients[at];
+        let time = if style.coarse { index / 3 * 30 } else { index * 10 };
+        let mut entry = Entry::new(index, time, Process::Client(client.process), Kind::Invoke, F::Acquire);
+        let holds = client.depth != [0, 0];
+        if dice.chance(if holds { 7 } else { 1 }) {
+            signal(&mut dice, client, &mut entry);
+        } else if let Some(open) = client.open.take() {
+            reply(&mut dice, &model, client, open, &mut entry, style.quiet);
+            tell(&mut dice, open, client.depth[open.lock], &mut token, &mut entry);
+        } else {
+            call(&mut dice, &model, client, &style, &mut entry);
+        }
+        if entry.kind == Kind::Info || entry.f == F::Died {
+            *client = Client::new(next);
+            next += 1;
+        }
+        builder.push(&entry).expect("the generator makes well-formed histories");
+    }
+    builder.finish()
+}
+
+/// Lost, of one lock or of all, sometimes written later than it was raised; or died.
+fn signal(dice: &mut Dice, client: &mut Client, entry: &mut Entry<'_>) {
+    (entry.kind, entry.f) = (Kind::Signal, F::Lost);
+    if dice.chance(15) {
+        entry.f = F::Died;
+    } else if dice.chance(30) {
+        client.depth = [0; 2];
+    } else {
+        let lock = usize::from(client.depth[0] == 0 && client.depth[1] > 0);
+        entry.lock = Some(NAMES[lock]);
+        client.depth[lock] = 0;
+    }
+    if dice.chance(40) {
+        entry.time_ns -= entry.time_ns.min(10 * dice.below(6));
+    }
+}
+
+fn call(dice: &mut Dice, model: &Model, client: &mut Client, style: &Style, entry: &mut Entry<'_>) {
+    let lock = dice.below(style.locks) as usize;
+    entry.lock = Some(NAMES[lock]);
+    if model.is_lock() {
+        let again = model.is_reentrant() || matches!(model, Model::ReadWrite | Model::Semaphore { .. });
+        let releases = match client.depth[lock] {
+            0 => dice.chance(4),
+            _ => dice.chance(if again { 70 } else { 96 }),
+        };
+        entry.f = if releases { F::Release } else { F::Acquire };
+        if *model == Model::ReadWrite && dice.chance(60) {
+            entry.mode = Mode::Read;
+        }
+        let weighted = matches!(model, Model::Semaphore { .. });
+        entry.permits = Some(1 + if weighted { dice.below(2) as u32 } else { 0 });
+    } else {
+        entry.f = [F::Read, F::Write, F::Cas][dice.below(3) as usize];
+        entry.value = (entry.f != F::Read).then(|| dice.below(3));
+        entry.expected = (entry.f == F::Cas).then(|| dice.below(3));
+    }
+    client.open = Some(Open {
+        f: entry.f,
+        lock,
+        mode: entry.mode,
+        permits: entry.permits.unwrap_or(1),
+        expected: entry.expected.unwrap_or(0),
+    });
+}
+
+fn reply(dice: &mut Dice, model: &Model, client: &mut Client, open: Open, entry: &mut Entry<'_>, quiet: bool) {
+    (entry.f, entry.mode, entry.permits) = (open.f, open.mode, Some(open.permits));
+    entry.lock = Some(NAMES[open.lock]);
+    entry.kind = match dice.below(20) {
+        0..=13 => Kind::Ok,
+        14..=17 => Kind::Fail,
+        _ if quiet => Kind::Ok,
+        _ => Kind::Info,
+    };
+    if entry.kind == Kind::Fail && model.is_lock() {
+        entry.error = Some(match open.f {
+            F::Acquire => "busy",
+            _ if dice.chance(30) => "not-held",
+            _ => "lease lost",
+        });
+    }
+    let depth = &mut client.depth[open.lock];
+    match (open.f, entry.kind) {
+        (F::Acquire, Kind::Ok) => *depth += 1,
+        (F::Release, _) => *depth = depth.saturating_sub(1),
+        _ => {}
+    }
+}
+
+/// What an answer says: a token that mostly grows, or what was read.
+fn tell(dice: &mut Dice, open: Open, depth: u32, token: &mut u64, entry: &mut Entry<'_>) {
+    entry.expected = (open.f == F::Cas).then_some(open.expected);
+    if entry.kind == Kind::Ok && open.f == F::Acquire && dice.chance(80) {
+        *token += if depth > 1 { 0 } else { dice.below(5) };
+        entry.token = Some(token.saturating_sub(u64::from(dice.chance(10))));
+    }
+    if entry.kind == Kind::Ok && open.f == F::Read {
+        entry.value = (!dice.chance(10)).then(|| dice.below(3));
+    }
+}

@@ -236,3 +236,17 @@ fn a_lock_without_tokens_is_told_what_they_would_have_stopped() {
     assert_eq!(fencing.evidence, "no fencing tokens");
     assert!(!fencing.figures.contains_key("late_writes"));
 }
+
+#[test]
+fn a_holder_that_stood_still_is_not_told_to_stop_in_time() {
+    let all = golden();
+    let likely = |wanted: &str| {
+        let (_, history) = all.iter().find(|(name, _)| name == wanted).unwrap();
+        findings(history).of(Property::Hl001).violations[0]
+            .likely
+            .clone()
+            .unwrap()
+    };
+    assert!(likely("hl003_paused_holder").contains("stood still"));
+    assert!(likely("hl001_stale_holder").contains("stop work"));
+}

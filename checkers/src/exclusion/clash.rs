@@ -47,6 +47,19 @@ impl Class {
     }
 }
 
+/// A holder that stood still cannot have noticed that its time was over, whatever it does otherwise.
+fn likely(context: &Context<'_>, class: Class, first: &Hold, from_ns: u64) -> &'static str {
+    let history = context.history;
+    let struck = context.window_of_client(history.client_of(first.process), history.ns(first.from), from_ns);
+    match struck {
+        Some(window) if class == Class::StaleHolder && window.fault.starts_with("pause") => {
+            "the holder stood still while its lease ran out, and no client can notice that in time: let the store \
+             refuse tokens that go back"
+        }
+        _ => class.likely(),
+    }
+}
+
 fn classify(context: &Context<'_>, overlap: &Overlap) -> Class {
     let history = context.history;
     if context.model.capacity() > 1 {
@@ -118,7 +131,7 @@ pub(super) fn describe(context: &Context<'_>, clash: &Clash) -> Violation {
         violation.events.push(history.step(first.end, role));
     }
     violation.because = story(context, clash, class);
-    violation.likely = Some(class.likely().to_owned());
+    violation.likely = Some(likely(context, class, first, from_ns).to_owned());
     violation
         .figures
         .insert("overlap_ms".into(), clash.shared_ns as f64 / 1e6);

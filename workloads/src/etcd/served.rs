@@ -23,7 +23,8 @@ pub(super) fn service_name(lock: &str) -> String {
 }
 
 /// Asks the server for the lock until it answers or the wait is over. A question that ended without an answer may have
-/// left a key, which is deleted before the next one.
+/// left a key, which is deleted before the next one; so does an answer that a careful client cannot believe, since it was
+/// on its way for longer than the lease is sure to last.
 pub(super) async fn ask<T>(
     tenant: &mut Tenant,
     request: &Acquire,
@@ -37,21 +38,27 @@ pub(super) async fn ask<T>(
         let wait = deadline
             .saturating_sub(tenant.now())
             .max(tenant.seat.lease / TRIES_A_LEASE);
-        let refused = match question(&*session, tenancy.lease, wait).await {
-            Ok(answer) => return Ok((answer, session, tenancy)),
+        let answer = question(&*session, tenancy.lease, wait).await;
+        let is_sure = !tenant.seat.is_careful() || tenancy.is_sure(tenant.now());
+        let refused = match answer {
+            Ok(answer) if is_sure => return Ok((answer, session, tenancy)),
             // the lease is gone: a new one, if there is time
             Err(SessionError::Definite(reason)) => {
                 tenant.evict();
                 NotOk::Fail(reason)
             }
-            Err(_) => {
+            doubtful => {
                 let name = format!("{}{:x}", lock_prefix(&request.lock), tenancy.lease);
                 let own = Key {
                     name,
                     lease: tenancy.lease,
                     ..Key::default()
                 };
-                match tenant.give_up(&*session, own, NotOk::gave_up(request), limit).await {
+                let refused = match doubtful {
+                    Ok(_) => NotOk::Fail("the lease is not sure".into()),
+                    Err(_) => NotOk::gave_up(request),
+                };
+                match tenant.give_up(&*session, own, refused, limit).await {
                     unknown @ NotOk::Info(_) => return Err(unknown),
                     refused => refused,
                 }

@@ -213,3 +213,24 @@ fn a_key_that_an_unknown_release_left_is_gone_before_one_waits_behind_others_of_
         assert!(second.is_finished(), "it waits for its neighbour, which waits for it");
     });
 }
+
+#[test]
+fn an_answer_that_was_longer_on_its_way_than_the_lease_is_believed_by_a_naive_client_alone() {
+    for (holder, is_its_own) in [(Holder::Careful, true), (Holder::Naive, false)] {
+        in_virtual_time(async |host| {
+            let etcd = FakeEtcd::new();
+            etcd.grant_lease(LEASE * 100).await.unwrap();
+            etcd.create("harness/l/foreign", "", 0xa0).await.unwrap();
+            let waiting = start(seated("etcd-lock-rpc", holder, &etcd, &host).0, wait(60_000));
+            sleep(100).await;
+            etcd.silence("keep-alive");
+            sleep(3 * LEASE.as_millis() as u64).await;
+            // its key went with the lease, if not before
+            for key in etcd.keys() {
+                etcd.remove(&key);
+            }
+            let grant = waiting.await.unwrap().1.unwrap();
+            assert_eq!(grant.token.is_some(), is_its_own, "{holder}: a phantom has no token");
+        });
+    }
+}

@@ -3,9 +3,14 @@
 //!
 //! Decided only where an observer watched the server and was demonstrably there at the time.
 
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
 use crate::check::Context;
 use crate::finding::{Because, Finding, Property, Verdict, Violation};
 use crate::grants::Grant;
+use crate::history::History;
 use crate::history::names::{FastSet, NONE};
 use crate::holds::{Ended, Hold};
 use crate::limits;
@@ -76,6 +81,8 @@ pub(crate) fn check(context: &Context<'_>) -> Finding {
 struct Sight {
     /// When something happened, and how much later the observer saw it; by time, in nanoseconds.
     late: Vec<(u64, u64)>,
+    /// When it heard nothing of somebody, by its own word: from, to.
+    blind: Vec<(u64, u64)>,
 }
 
 impl Sight {
@@ -92,7 +99,13 @@ impl Sight {
         });
         let mut late: Vec<(u64, u64)> = seen.collect();
         late.sort_unstable();
-        Self { late }
+        let blind = blind(history);
+        Self { late, blind }
+    }
+
+    /// Whether all that happened between two times was told.
+    fn is_whole(&self, from: u64, to: u64) -> bool {
+        self.blind.iter().all(|(since, until)| *until < from || *since > to)
     }
 
     /// How late it may have been about a time: twice as late as it is seen to have been near it.
@@ -104,6 +117,25 @@ impl Sight {
         let latest = near.map(|(_, late)| *late).max().unwrap_or(0);
         limits::OBSERVER_LAG_NS.max(latest * 2)
     }
+}
+
+/// When an observer of this tool had lost whom it listens to: nothing is told of what happens then.
+fn blind(history: &History) -> Vec<(u64, u64)> {
+    let mut lost: BTreeMap<String, u64> = BTreeMap::new();
+    let mut blind = Vec::new();
+    for line in history.nemesis().into_iter().filter(|line| line.name == "observer") {
+        let whom = line.fields.get("whom").and_then(Value::as_str).unwrap_or_default();
+        match line.phase.as_deref() {
+            Some("lost") => {
+                let since = line.fields.get("since").and_then(Value::as_u64);
+                lost.entry(whom.to_owned()).or_insert(since.unwrap_or(line.time_ns));
+            }
+            Some("back") => blind.extend(lost.remove(whom).map(|since| (since, line.time_ns))),
+            _ => {}
+        }
+    }
+    blind.extend(lost.into_values().map(|since| (since, u64::MAX)));
+    blind
 }
 
 /// The grants that an acquire was answered with, by their tokens: none of these is anybody else's.
@@ -153,7 +185,9 @@ fn phantom(context: &Context<'_>, sight: &Sight, named: &Named, hold: &Hold) -> 
     let lag_ns = sight.lag_ns(from);
     let covering = alike.find(|grant| covers(context, grant, from, lag_ns));
     let long = history.ns(hold.to) - from > lag_ns;
-    let live = long && observed_around(context, &mut others, from, lag_ns) && !somebody_stands(context, hold, lag_ns);
+    let told = sight.is_whole(history.events[hold.call as usize].time, from + lag_ns);
+    let live =
+        long && told && observed_around(context, &mut others, from, lag_ns) && !somebody_stands(context, hold, lag_ns);
     (covering.is_some() || live).then(|| unknown(context, hold, covering))
 }
 

@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use harness_checkers::history::event::{Fields, Process};
 use harness_workloads::Backend;
+use serde_json::{Map, json};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
@@ -137,6 +138,24 @@ impl Sight {
                 }
             }
         }
+    }
+
+    /// Records that the observer has heard nothing of `whom` since `heard`, a reading of `CLOCK_MONOTONIC`, and hears nothing
+    /// until it is [`Sight::back`]: what happens meanwhile is never told.
+    fn lost(&self, whom: &str, heard: u64) {
+        let since = self.stage.recorder.time_of(heard);
+        let mut line = Map::new();
+        line.insert("phase".into(), json!("lost"));
+        line.insert("whom".into(), json!(whom));
+        line.insert("since".into(), json!(since));
+        self.stage.recorder.nemesis("observer", line);
+    }
+
+    fn back(&self, whom: &str) {
+        let mut line = Map::new();
+        line.insert("phase".into(), json!("back"));
+        line.insert("whom".into(), json!(whom));
+        self.stage.recorder.nemesis("observer", line);
     }
 
     /// The observer watches the server at this address from now on.

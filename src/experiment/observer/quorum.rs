@@ -28,6 +28,10 @@ enum Seen {
     /// A lock's key was set; nobody knows by whom if more happened to it since.
     Set(String, Option<String>),
     Gone(String, Unasked),
+    /// It was last heard then, and is not any more.
+    Nothing {
+        heard: u64,
+    },
 }
 
 impl Quorum {
@@ -53,6 +57,12 @@ impl Quorum {
             watching.spawn(watch(master, wire, self.addresses.clone(), sender.clone()));
         }
         while let Some((master, seen)) = seen.recv().await {
+            let whom = format!("master {}", master + 1);
+            match &seen {
+                Seen::Nothing { heard } => sight.lost(&whom, *heard),
+                Seen::All(_) => sight.back(&whom),
+                Seen::Set(..) | Seen::Gone(..) => {}
+            }
             for (lock, change, why) in tally.count(master, seen) {
                 let record = sight.record(&lock, vec![change], monotonic_ns(), |_| async move { why });
                 record.await;
@@ -64,8 +74,10 @@ impl Quorum {
 /// Tells what one master shows, as long as anybody listens.
 async fn watch(master: usize, mut wire: Wire, addresses: Addresses, to: mpsc::Sender<(usize, Seen)>) {
     loop {
+        let mut heard = monotonic_ns();
         // `Err` is a lost connection, and the only way out of it
-        let Err(_) = tell(master, &mut wire, &to).await;
+        let Err(_) = tell(master, &mut wire, &to, &mut heard).await;
+        let _ = send(&to, master, Seen::Nothing { heard }).await;
         wire = loop {
             tokio::time::sleep(super::RECONNECT).await;
             if to.is_closed() {
@@ -79,11 +91,17 @@ async fn watch(master: usize, mut wire: Wire, addresses: Addresses, to: mpsc::Se
     }
 }
 
-async fn tell(master: usize, wire: &mut Wire, to: &mpsc::Sender<(usize, Seen)>) -> Result<Infallible, String> {
+async fn tell(
+    master: usize,
+    wire: &mut Wire,
+    to: &mpsc::Sender<(usize, Seen)>,
+    heard: &mut u64,
+) -> Result<Infallible, String> {
     let held = wire.held().await?;
     send(to, master, Seen::All(held)).await?;
     loop {
         let (lock, event) = wire.event().await?;
+        let at = monotonic_ns();
         let seen = match event.as_str() {
             "set" => {
                 let owner = wire.value_of(&lock).await?;
@@ -92,6 +110,7 @@ async fn tell(master: usize, wire: &mut Wire, to: &mpsc::Sender<(usize, Seen)>) 
             "expired" => Seen::Gone(lock, Unasked::Expired),
             _ => Seen::Gone(lock, Unasked::Deleted),
         };
+        *heard = at;
         send(to, master, seen).await?;
     }
 }
@@ -123,6 +142,8 @@ impl Tally {
         match seen {
             Seen::Set(lock, owner) => self.vote(master, &lock, owner, Unasked::Deleted),
             Seen::Gone(lock, why) => self.vote(master, &lock, None, why),
+            // what it said last is what is known of it
+            Seen::Nothing { .. } => Vec::new(),
             Seen::All(held) => {
                 let known = self
                     .votes

@@ -17,6 +17,9 @@ use crate::clock::monotonic_ns;
 /// repeated by the kernel only after a second, and what happens meanwhile is not seen.
 pub(super) const REOPEN: Duration = Duration::from_millis(100);
 
+/// Whom it hears.
+const MASTER: &str = "master";
+
 pub struct Redis {
     addresses: Addresses,
     at: SocketAddr,
@@ -37,7 +40,8 @@ impl Redis {
         let mut keys = Keys::new();
         loop {
             sight.looks_at(self.at);
-            let cause = self.watch(&mut keys, &sight).await;
+            let (cause, heard) = self.watch(&mut keys, &sight).await;
+            sight.lost(MASTER, heard);
             for (lock, owner) in keys.drain() {
                 sight.revoked(&lock, &Contender { owner, token: None }, cause, monotonic_ns());
             }
@@ -53,12 +57,16 @@ impl Redis {
                 sight.lost_its_connection().await;
             }
             // the next error is met by the next event
-            let _ = self.catch_up(&mut keys, &sight).await;
+            if self.catch_up(&mut keys, &sight).await.is_ok() {
+                sight.back(MASTER);
+            }
         }
     }
 
-    /// Records what happens until the connection is lost, or clients are led elsewhere; then what that did to every lock.
-    async fn watch(&mut self, keys: &mut Keys, sight: &Sight) -> Option<&'static str> {
+    /// Records what happens until the connection is lost, or clients are led elsewhere; returns what that did to every lock,
+    /// and when the master was last heard.
+    async fn watch(&mut self, keys: &mut Keys, sight: &Sight) -> (Option<&'static str>, u64) {
+        let mut heard = monotonic_ns();
         loop {
             let event = tokio::select! {
                 event = self.wire.event() => event,
@@ -67,13 +75,15 @@ impl Redis {
                     if first(&self.addresses) == self.at {
                         continue;
                     }
-                    return Some("failover");
+                    return (Some("failover"), heard);
                 }
             };
-            let Ok((lock, event)) = event else { return None };
-            if self.saw(&lock, &event, monotonic_ns(), keys, sight).await.is_err() {
-                return None;
+            let Ok((lock, event)) = event else { return (None, heard) };
+            let at = monotonic_ns();
+            if self.saw(&lock, &event, at, keys, sight).await.is_err() {
+                return (None, heard);
             }
+            heard = at;
         }
     }
 

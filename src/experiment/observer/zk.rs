@@ -22,6 +22,8 @@ const LOCKS_PATH: &str = "/harness";
 /// A node that is written again and again: only a majority takes a write, and whoever answers one has told of all before
 /// it. A read would be answered by a server that is cut off from the others, too.
 const PROOF_PATH: &str = "/harness-observer";
+/// Whom it hears: any server tells of all.
+const ENSEMBLE: &str = "ensemble";
 /// The observer's session outlives any fault.
 const SESSION: Duration = Duration::from_secs(30);
 /// How often the server is asked whether it is there, and how long it may take for the answer.
@@ -65,7 +67,9 @@ impl Zk {
         let mut queues = Queues::default();
         loop {
             self.catch_up(&mut queues, &sight).await;
-            self.watch(&mut queues, &sight).await;
+            sight.back(ENSEMBLE);
+            let heard = self.watch(&mut queues, &sight).await;
+            sight.lost(ENSEMBLE, heard);
             self.ahead.clear();
             (self.client, self.watcher) = loop {
                 match timeout(REOPEN, open(&self.addresses)).await {
@@ -77,8 +81,8 @@ impl Zk {
     }
 
     /// Records what happens until the connection is away for a moment. Events of that moment are never told, and a watch
-    /// does not always survive it, so everything known is out of sight since the server was last heard.
-    async fn watch(&mut self, queues: &mut Queues, sight: &Sight) {
+    /// does not always survive it, so everything known is out of sight since the server was last heard: returns when that was.
+    async fn watch(&mut self, queues: &mut Queues, sight: &Sight) -> u64 {
         let mut heard = monotonic_ns();
         let mut beat = Instant::now() + BEAT;
         loop {
@@ -108,6 +112,7 @@ impl Zk {
         for (lock, contender) in queues.forget() {
             sight.lost_sight(&lock, &contender, heard);
         }
+        heard
     }
 
     async fn answers(&self) -> bool {

@@ -15,6 +15,7 @@ pub mod index;
 pub mod junit;
 pub mod markdown;
 mod pokes;
+pub mod roles;
 pub mod terminal;
 mod thin;
 pub mod timeline;

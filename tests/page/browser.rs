@@ -131,6 +131,58 @@ fn the_pointer_is_told_call_reply_token_and_line() {
     }
 }
 
+/// Moves the pointer over the canvas, row by row at these shares of its width, until the tip says this.
+fn point_until(page: &mut Page, wanted: &str) -> String {
+    let hover = format!(
+        "(() => {{ const c = document.getElementById('canvas'), b = c.getBoundingClientRect(); \
+        for (let y = 4; y < b.height; y += 4) for (let x = .02; x < 1; x += .02) {{ \
+          c.dispatchEvent(new MouseEvent('mousemove', {{ clientX: b.left + b.width * x, clientY: b.top + y, bubbles: true }})); \
+          const tip = document.getElementById('tip'); \
+          if (!tip.hidden && tip.textContent.includes({wanted:?})) return true; }} return false; }})()"
+    );
+    page.wait(&hover);
+    let told = page.value("document.getElementById('tip').textContent");
+    told.as_str().unwrap().to_owned()
+}
+
+#[test]
+fn servers_have_a_band_with_their_roles_and_acquires_the_server_that_they_went_through() {
+    let mut page = Page::new();
+    let file = page.file("page.html", &Sample::leader_killed().page());
+    for (width, scheme) in [(1280, "light"), (1280, "dark"), (400, "light"), (400, "dark")] {
+        page.resize(width, 900);
+        page.prefer(scheme);
+        page.open(&file, "");
+        page.wait(DRAWN);
+        page.shoot(&format!("leader_killed-{width}-{scheme}"));
+    }
+    assert_eq!(page.value("document.getElementById('roles').hidden"), false);
+    let led = point_until(&mut page, "n2 leader");
+    for part in ["seen    3.020s", "line 11", "until   6.000s"] {
+        assert!(led.contains(part), "{part} is not in {led}");
+    }
+    assert!(point_until(&mut page, "n3 not serving").contains("until   5.040s"));
+    let acquired = point_until(&mut page, "token   27");
+    assert!(acquired.contains("node    n2"), "{acquired}");
+    let elsewhere = point_until(&mut page, "token   31");
+    assert!(
+        !elsewhere.contains("node"),
+        "what nobody knows is not said: {elsewhere}"
+    );
+    // a server is found by its name
+    page.press("/");
+    page.wait("document.activeElement.id === 'find'");
+    page.press("n");
+    page.press("2");
+    page.wait("document.getElementById('found').textContent === '1 found'");
+    // and where no history has roles there is no band
+    let file = page.file("without.html", &Sample::golden("hl001_stale_holder").page());
+    page.open(&file, "");
+    page.wait(DRAWN);
+    assert_eq!(page.value("document.getElementById('roles').hidden"), true);
+    page.assert_quiet();
+}
+
 #[test]
 fn without_scripts_the_answer_its_proof_and_the_tables_are_there() {
     let mut page = Page::new();

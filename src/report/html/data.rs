@@ -10,11 +10,12 @@ use serde_json::{Value, json};
 use super::text::json as escaped;
 use crate::report::Report;
 use crate::report::account;
+use crate::report::roles::Band;
 use crate::report::thin::{Shown, thin};
 use crate::report::timeline::{Answer, SignalKind, Timeline, Turn};
 
 /// Bytes that one turn may take; how many turns fit is reckoned from it.
-const TURN_BYTES: usize = 56;
+const TURN_BYTES: usize = 58;
 /// Letters of a cause or a title that are shown.
 const LONGEST: usize = 200;
 
@@ -66,6 +67,8 @@ fn pack(report: &Report<'_>, shown: &Shown) -> String {
         "phases": report.diagnosis.phases.iter().map(|phase| json!([phase.name, phase.start_ns / 1000])).collect::<Vec<_>>(),
         "violations": violations(report),
         "signals": signals(timeline, shown),
+        "nodes": timeline.nodes.iter().map(|node| clipped(node)).collect::<Vec<_>>(),
+        "servers": servers(shown),
         "again": account::again(report.diagnosis).map(|words| words.join(" ")),
     });
     let mut head = head.to_string();
@@ -74,7 +77,8 @@ fn pack(report: &Report<'_>, shown: &Shown) -> String {
 }
 
 /// Since the call before, to the answer, answer, of the hold, its end, token, process, lines: of the call since the one
-/// before, of the answer and of the end since the call. 0 is "none" for tokens, lines and ends, -1 for times.
+/// before, of the answer and of the end since the call; server, from 1. 0 is "none" for tokens, lines, ends and servers, -1
+/// for times.
 fn turn(turn: &Turn, before: &mut (u64, u64), base: Option<u64>, packed: &mut String) {
     let asked = turn.asked.ns / 1000;
     let answered = turn.answered.map(|at| at.ns / 1000);
@@ -105,12 +109,13 @@ fn turn(turn: &Turn, before: &mut (u64, u64), base: Option<u64>, packed: &mut St
     let since = |index: u64| index.saturating_sub(line);
     let _ = write!(
         packed,
-        "{},{wait},{answer},{hold},{ended},{token},{},{},{},{}",
+        "{},{wait},{answer},{hold},{ended},{token},{},{},{},{},{}",
         asked.saturating_sub(before.0),
         turn.process,
         line.saturating_sub(before.1),
         turn.answered.map_or(0, |at| since(at.index)),
         since(end_index),
+        turn.node.map_or(0, |node| node + 1),
     );
     *before = (asked, line);
 }
@@ -172,6 +177,16 @@ fn signals(timeline: &Timeline, shown: &Shown) -> Vec<Value> {
         ])
     };
     signals.map(signal).collect()
+}
+
+/// Each with its roles: microseconds, role, line.
+fn servers(shown: &Shown) -> Vec<Value> {
+    let server = |band: &Band| {
+        let spells = band.spells.iter();
+        let spells = spells.map(|spell| json!([spell.from.ns / 1000, clipped(&spell.role), spell.from.index]));
+        json!({ "name": clipped(&band.server), "spells": spells.collect::<Vec<_>>() })
+    };
+    shown.bands.iter().map(server).collect()
 }
 
 fn clipped(text: &str) -> String {

@@ -204,6 +204,7 @@ byId("help-hint").hidden = false;
 watchers.push(retime);
 if (timeline) {
   for (const id of ["tools", "board", "legend"]) byId(id).hidden = false;
+  byId("roles").hidden = servers.length === 0;
   listenToTimeline();
 }
 readColors();

@@ -16,6 +16,8 @@ use crate::report::timeline::{Answer, SignalKind, Timeline, Turn};
 
 /// Bytes that one turn may take; how many turns fit is reckoned from it.
 const TURN_BYTES: usize = 58;
+/// Stretches of equal length in which the overview tells how much was held.
+const COLUMNS: u64 = 600;
 /// Letters of a cause or a title that are shown.
 const LONGEST: usize = 200;
 
@@ -61,6 +63,7 @@ fn pack(report: &Report<'_>, shown: &Shown) -> String {
     }
     let head = json!({
         "end": timeline.end_ns / 1000,
+        "held": held(timeline),
         "numbered": timeline.numbered,
         "base": base.map(|base| base.to_string()),
         "windows": windows(report),
@@ -179,6 +182,23 @@ fn signals(timeline: &Timeline, shown: &Shown) -> Vec<Value> {
     signals.map(signal).collect()
 }
 
+/// How many held in each of [`COLUMNS`] stretches of the run on average, in hundredths. Of all turns, those that are not
+/// shown, too.
+fn held(timeline: &Timeline) -> Vec<u64> {
+    let width = (timeline.end_ns / COLUMNS).max(1);
+    let mut held = vec![0; COLUMNS as usize];
+    for turn in &timeline.turns {
+        let (Some(got), Some((end, _))) = (turn.answered, turn.held) else {
+            continue;
+        };
+        for column in got.ns / width..=(end.ns / width).min(COLUMNS - 1) {
+            let (from, to) = (got.ns.max(column * width), end.ns.min((column + 1) * width));
+            held[column as usize] += to.saturating_sub(from);
+        }
+    }
+    held.into_iter().map(|ns: u64| (ns * 100).div_ceil(width)).collect()
+}
+
 /// Each with its roles: microseconds, role, line.
 fn servers(shown: &Shown) -> Vec<Value> {
     let server = |band: &Band| {
@@ -191,4 +211,36 @@ fn servers(shown: &Shown) -> Vec<Value> {
 
 fn clipped(text: &str) -> String {
     text.chars().take(LONGEST).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use harness_checkers::{History, ReadOptions};
+
+    use super::*;
+
+    #[test]
+    fn the_overview_tells_how_many_held_on_average_whoever_it_was() {
+        let mut lines = vec![r#"{"format":"harness-history","version":1,"locks":["l0"]}"#.to_owned()];
+        // 600 s: c1 holds the first two columns, and c2 the second half of the second one; the last line ends the run
+        for (time, client, kind, f) in [
+            (0_u64, 1, "invoke", "acquire"),
+            (0, 1, "ok", "acquire"),
+            (1_400, 2, "invoke", "acquire"),
+            (1_500, 2, "ok", "acquire"),
+            (2_000, 1, "invoke", "release"),
+            (2_000, 2, "invoke", "release"),
+            (600_000, 1, "ok", "release"),
+        ] {
+            let index = lines.len();
+            let time = time * 1_000_000;
+            lines.push(format!(
+                r#"{{"index":{index},"time":{time},"process":{client},"type":"{kind}","f":"{f}","lock":"l0"}}"#
+            ));
+        }
+        let history = History::read(lines.join("\n").as_bytes(), &ReadOptions::default()).unwrap();
+        let held = held(&Timeline::of(&history));
+        assert_eq!((held.len() as u64, &held[..4]), (COLUMNS, &[100, 150, 0, 0][..]));
+        assert_eq!(held.iter().sum::<u64>(), 250);
+    }
 }

@@ -68,18 +68,13 @@ function paintOverview() {
     pen.fillStyle = hatch(pen, colors.fault);
     pen.fillRect(x(window.from), 0, Math.max(2, x(window.to) - x(window.from)), height);
   }
-  // how much was held, per pixel
-  const held = new Float64Array(Math.ceil(width) + 1);
-  for (const lane of lanes) for (const turn of lane.turns) {
-    if (turn.until < 0) continue;
-    for (let at = Math.floor(x(turn.answered)); at <= x(turn.until) && at < held.length; at++) held[at]++;
-  }
-  const most = Math.max(1, held.reduce((a, b) => Math.max(a, b), 0));
+  // how much was held, of all turns, those that the lanes leave out, too
+  const most = Math.max(...data.held, 1), column = end / data.held.length;
   pen.fillStyle = colors.hold;
-  for (let at = 0; at < held.length; at++) {
-    const bar = Math.sqrt(held[at] / most) * (height - 18);
-    pen.fillRect(at, height - bar, 1, bar);
-  }
+  data.held.forEach((share, place) => {
+    const bar = Math.sqrt(share / most) * (height - 18), left = x(place * column);
+    pen.fillRect(left, height - bar, Math.max(1, x((place + 1) * column) - left), bar);
+  });
   pen.fillStyle = colors.violation;
   for (const violation of data.violations.filter((violation) => violation.root)) {
     pen.beginPath();
@@ -143,7 +138,7 @@ function paint() {
     for (const violation of data.violations) {
       if (!violation.root && violation !== current) continue;
       pen.fillStyle = colors.violation;
-      pen.fillRect(x(violation.at) - 1, AXIS - 6, 2, violation === current ? height : 12);
+      pen.fillRect(x(violation.at) - 1, AXIS - 9, 2, violation === current ? height : 9);
     }
   });
   paintLabels(pen, height);

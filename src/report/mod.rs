@@ -10,7 +10,7 @@ pub mod comparison;
 pub mod diagnosis;
 pub mod drawing;
 pub mod github;
-mod html;
+pub(crate) mod html;
 pub mod index;
 pub mod junit;
 pub mod markdown;

@@ -1,7 +1,7 @@
 //! A suite's record as people see it: a line a row while it runs, one table at its end, and the same as Markdown.
 
 use std::fmt::Write;
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 
 use harness_checkers::{Property, Verdict};
 
@@ -114,19 +114,26 @@ pub fn markdown(record: &Record) -> String {
     text
 }
 
-fn headline(record: &Record, look: Look) -> String {
-    let exit = record.exit();
-    let outcome = match exit.code() {
+/// The suite's exit code as an outcome.
+pub fn outcome(record: &Record) -> Outcome {
+    match record.exit().code() {
         0 => Outcome::Pass,
         1 => Outcome::Fail,
         3 | 130 => Outcome::Unsure,
         _ => Outcome::Error,
-    };
-    let shard = record.shard.map(|shard| format!(" shard {shard}")).unwrap_or_default();
-    format!("{}  suite {}{shard}", look.outcome(outcome), look.bold(&record.suite))
+    }
 }
 
-fn sum(record: &Record) -> String {
+fn headline(record: &Record, look: Look) -> String {
+    let shard = record.shard.map(|shard| format!(" shard {shard}")).unwrap_or_default();
+    format!(
+        "{}  suite {}{shard}",
+        look.outcome(outcome(record)),
+        look.bold(&record.suite)
+    )
+}
+
+pub(super) fn sum(record: &Record) -> String {
     let of = |judged: Judged| record.count(|other| other == judged);
     let counts = [
         (of(Judged::AsExpected), "as expected"),
@@ -173,7 +180,7 @@ fn retried(row: &RowRecord) -> String {
 }
 
 /// What was found, and what was expected where that differs: `HL001 violated, HL003 holds`.
-fn verdicts(row: &RowRecord) -> String {
+pub(super) fn verdicts(row: &RowRecord) -> String {
     let Some(attempt) = row.last() else {
         return String::new();
     };
@@ -214,19 +221,19 @@ fn details(row: &RowRecord, folder: &str) -> Vec<String> {
             String::new()
         };
         lines.extend(attempt.why.iter().map(|why| format!("{which}{why}")));
-        lines.extend(
-            attempt
-                .run
-                .as_ref()
-                .map(|run| format!("{which}harness check {}", Path::new(folder).join(run).display())),
-        );
+        lines.extend(attempt.run.as_ref().map(|run| {
+            format!(
+                "{which}harness check {}",
+                straight(&Path::new(folder).join(run)).display()
+            )
+        }));
     }
     lines.extend(row.last().map(again).filter(|again| !again.is_empty()));
     lines
 }
 
 /// What a shell makes the same plan of.
-fn again(attempt: &Attempt) -> String {
+pub(super) fn again(attempt: &Attempt) -> String {
     let plain = |word: &str| {
         word.chars()
             .all(|letter| letter.is_ascii_alphanumeric() || "-_=.,/:+".contains(letter))
@@ -242,12 +249,26 @@ fn again(attempt: &Attempt) -> String {
 }
 
 /// `1m 05s`
-fn clock(ms: u64) -> String {
+pub(super) fn clock(ms: u64) -> String {
     let seconds = ms.div_ceil(1000);
     match seconds / 60 {
         0 => format!("{seconds}s"),
         minutes => format!("{minutes}m {:02}s", seconds % 60),
     }
+}
+
+/// A path without detours: `a/../b` is `b`. Nothing in it may be a link.
+fn straight(path: &Path) -> PathBuf {
+    let mut straight = PathBuf::new();
+    for part in path.components() {
+        let goes_back = part == Component::ParentDir;
+        if goes_back && matches!(straight.components().next_back(), Some(Component::Normal(_))) {
+            straight.pop();
+        } else {
+            straight.push(part);
+        }
+    }
+    straight
 }
 
 #[cfg(test)]
@@ -343,5 +364,13 @@ mod tests {
             "{}",
             markdown(&mixed)
         );
+    }
+
+    #[test]
+    fn a_detour_is_left_out_and_a_way_out_stays() {
+        let of = |path: &str| straight(Path::new(path)).display().to_string();
+        assert_eq!(of("results/joined/../../shards/1"), "shards/1");
+        assert_eq!(of("results/../../shards"), "../shards");
+        assert_eq!(of("/a/../b"), "/b");
     }
 }

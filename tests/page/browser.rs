@@ -275,7 +275,7 @@ fn nothing_in_a_name_becomes_markup() {
 
 #[test]
 fn the_index_filters_runs_and_needs_no_script_to_list_them() {
-    use harness::report::index::{Listed, render};
+    use harness::report::index::{Listed, ListedSuite, render};
     let listed = |name: &str, sample: &str| {
         let diagnosis = Sample::golden(sample).diagnosis;
         Listed {
@@ -290,11 +290,22 @@ fn the_index_filters_runs_and_needs_no_script_to_list_them() {
         listed("20261121-0652-zk-partition-8f3a", "hl001_stale_holder"),
         listed("20261121-0700-zk-none-1234", "hl004_herd"),
     ];
+    let night = ListedSuite {
+        name: "20261121-0630-suite-nightly".into(),
+        outcome: harness::report::diagnosis::Outcome::Fail,
+        sentence: "1 of 12 rows is not as expected: zk / <b>partition".into(),
+    };
     let mut page = Page::new();
-    let file = page.file("index.html", &render(&runs, 7));
+    let file = page.file("index.html", &render(&runs, 7, &[night]));
     page.open(&file, "");
     page.shoot("index");
     assert_eq!(page.value("document.querySelectorAll('#runs tbody tr').length"), 3);
+    let suite = "document.querySelector('a[href=\"20261121-0630-suite-nightly/index.html\"]').parentElement.innerText";
+    let suite = page.value(suite);
+    assert!(
+        suite.as_str().unwrap().ends_with("expected: zk / <b>partition"),
+        "{suite}"
+    );
     let shown = "[...document.querySelectorAll('#runs tbody tr')].filter((row) => !row.hidden).length";
     let change = |what: &str| {
         format!("(() => {{ const i = {what}; i.dispatchEvent(new Event('input', {{ bubbles: true }})); }})()")

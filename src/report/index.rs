@@ -10,7 +10,7 @@ use super::comparison::{Comparison, Gist, KindOf, compare};
 use super::diagnosis::Outcome;
 use super::html::text::{fill, prose, text};
 use super::html::{policy, sign};
-use super::words::{span, thousands};
+use super::words::{many, span, thousands};
 
 pub(crate) const STYLE: &str = concat!(include_str!("page/page.css"), include_str!("page/index.css"));
 pub(crate) const SCRIPT: &str = concat!("\"use strict\";(() => {\n", include_str!("page/index.js"), "})();\n");
@@ -74,14 +74,25 @@ pub fn render(runs: &[Listed], left_out: usize, suites: &[ListedSuite]) -> Strin
         ),
     };
     let news = news(runs, &since);
-    let (policy, many) = (policy(SCRIPT), thousands(runs.len() as u64));
+    let policy = policy(SCRIPT);
+    let (none, count) = match (runs, suites) {
+        ([], [_, ..]) => ("hidden", "The runs of a suite are on its own page.".to_owned()),
+        _ => (
+            "",
+            format!(
+                "{}, newest first. A name leads to the run's own report.",
+                many(runs.len() as u64, "run")
+            ),
+        ),
+    };
     fill(
         include_str!("page/index.html"),
         &[
             ("title", TITLE),
             ("policy", &policy),
             ("style", STYLE),
-            ("count", &many),
+            ("count", &count),
+            ("none", none),
             ("suites", &nights(suites)),
             ("news", &news),
             ("boxes", &boxes),

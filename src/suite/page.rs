@@ -7,6 +7,7 @@ use super::judge::Judged;
 use super::record::{Record, RowRecord};
 use super::render::{again, clock, outcome, sum, verdicts};
 use super::since::Since;
+use crate::report::diagnosis::Outcome;
 use crate::report::html::text::{fill, prose, text};
 use crate::report::html::{date, policy, sign};
 use crate::report::index::{SCRIPT, STYLE};
@@ -43,7 +44,7 @@ fn is_wrong(row: &&RowRecord) -> bool {
     row.judged != Judged::AsExpected
 }
 
-/// `2 of 12 rows are not as expected: a, b`
+/// `2 of 12 rows are not as expected: a; b`
 pub fn sentence(record: &Record) -> String {
     let wrong: Vec<&str> = record
         .rows
@@ -54,9 +55,9 @@ pub fn sentence(record: &Record) -> String {
     let rows = record.rows.len();
     let more = match wrong.len().saturating_sub(NAMED) {
         0 => String::new(),
-        more => format!(" and {more} more"),
+        more => format!("; and {more} more"),
     };
-    let named = wrong[..wrong.len().min(NAMED)].join(", ");
+    let named = wrong[..wrong.len().min(NAMED)].join("; ");
     match (wrong.len(), rows) {
         (0, _) => format!("all {rows} rows came out as expected"),
         (1, 1) => format!("its one row is not as expected: {named}"),
@@ -167,8 +168,11 @@ fn row(row: &RowRecord) -> String {
         _ => ('✕', "fail"),
     };
     let word = row.judged.word();
+    // a violation that was looked for is no alarm
+    let wanted = row.judged == Judged::AsExpected && row.last().is_some_and(|last| last.outcome == Some(Outcome::Fail));
+    let expected = if wanted { "as expected: " } else { "" };
     format!(
-        r#"<tr data-outcome="{word}"><td class="head {class}">{sign} {word}</td><td class="head">{}</td><td data-label="verdicts">{}</td><td>{}</td><td class="number" data-label="runs">{}</td><td class="number">{}</td></tr>"#,
+        r#"<tr data-outcome="{word}"><td class="head {class}">{sign} {word}</td><td class="head">{}</td><td data-label="verdicts">{expected}{}</td><td>{}</td><td class="number" data-label="runs">{}</td><td class="number">{}</td></tr>"#,
         report(row, &row.name),
         text(verdicts(row).trim()),
         text(row.last().map_or("", |attempt| &attempt.bite)),
@@ -191,7 +195,7 @@ mod tests {
         assert_eq!(of(&[("a", OK), ("b", OK)]), "all 2 rows came out as expected");
         assert_eq!(of(&[("a", OK), ("b", BAD)]), "1 of 2 rows is not as expected: b");
         let many = of(&[("a", BAD), ("b", BAD), ("c", BAD), ("d", &[])]);
-        assert_eq!(many, "4 of 4 rows are not as expected: a, b and 2 more");
+        assert_eq!(many, "4 of 4 rows are not as expected: a; b; and 2 more");
     }
 
     #[test]

@@ -136,21 +136,33 @@ fn headline(record: &Record, look: Look) -> String {
 pub(super) fn sum(record: &Record) -> String {
     let of = |judged: Judged| record.count(|other| other == judged);
     let counts = [
-        (of(Judged::AsExpected), "as expected"),
-        (of(Judged::Unexpected), "violated against expectation"),
-        (of(Judged::Missing), "with another verdict than expected"),
-        (of(Judged::Silent), "silent canaries"),
-        (of(Judged::Unsure), "unsure"),
-        (of(Judged::Environment), "errors of the environment"),
-        (of(Judged::Bug), "bugs in harness"),
-        (of(Judged::Interrupted), "interrupted"),
-        (of(Judged::NotRun), "not run"),
-        (record.count(|_| true), "rows"),
+        (of(Judged::AsExpected), "as expected", "as expected"),
+        (
+            of(Judged::Unexpected),
+            "violated against expectation",
+            "violated against expectation",
+        ),
+        (
+            of(Judged::Missing),
+            "with another verdict than expected",
+            "with another verdict than expected",
+        ),
+        (of(Judged::Silent), "silent canary", "silent canaries"),
+        (of(Judged::Unsure), "unsure", "unsure"),
+        (
+            of(Judged::Environment),
+            "error of the environment",
+            "errors of the environment",
+        ),
+        (of(Judged::Bug), "bug in harness", "bugs in harness"),
+        (of(Judged::Interrupted), "interrupted", "interrupted"),
+        (of(Judged::NotRun), "not run", "not run"),
+        (record.count(|_| true), "row", "rows"),
     ];
     let told = counts
         .iter()
-        .filter(|(count, _)| *count > 0)
-        .map(|(count, what)| format!("{count} {what}"));
+        .filter(|(count, ..)| *count > 0)
+        .map(|(count, one, many)| format!("{count} {}", if *count == 1 { one } else { many }));
     let retries = match record.retries() {
         0 => "no retry".to_owned(),
         1 => "1 retry".to_owned(),
@@ -315,7 +327,7 @@ mod tests {
         assert!(text.contains("--client 'python3 my lock.py'"), "{text}");
         assert!(
             text.contains(
-                "1 as expected, 1 violated against expectation, 1 silent canaries, 1 not run, 4 rows, 1 retry, 1m 01s"
+                "1 as expected, 1 violated against expectation, 1 silent canary, 1 not run, 4 rows, 1 retry, 1m 01s"
             ),
             "{text}"
         );

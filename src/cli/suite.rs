@@ -275,7 +275,8 @@ fn merge(args: &SuiteArgs, color: ColorWhen) -> Result<Exit, Refused> {
         let from = path.parent().unwrap_or(Path::new("")).to_owned();
         let from = fs::canonicalize(&from).unwrap_or(from);
         for run in record.runs_mut() {
-            *run = from.join(&*run).display().to_string();
+            let path = from.join(run.as_str());
+            *run = fs::canonicalize(&path).unwrap_or(path).display().to_string();
         }
         records.push(record);
     }

@@ -328,3 +328,67 @@ fn the_index_filters_runs_and_needs_no_script_to_list_them() {
     );
     page.assert_quiet();
 }
+
+#[test]
+fn the_page_of_a_suite_tells_what_is_wrong_first_and_filters_its_rows() {
+    use harness::suite::Record;
+    use harness::suite::page::page as render;
+    let row = |name: &str, judged: &str, why: &[&str]| {
+        json!({
+            "name": name, "words": [], "expect": { "outcome": "PASS", "verdicts": {} }, "canary": false, "judged": judged,
+            "attempts": [{
+                "judged": judged, "why": why, "exit": 1, "outcome": if why.is_empty() { "PASS" } else { "FAIL" }, "verdicts": {},
+                "bite": "2 of 2 fault windows: 3 KiB held back", "took_ms": 31000, "run": "runs/001/a run",
+                "again": ["harness", "run", "--backend", "zk", "--fault", "partition=holder", "--seed", "8f3a21c4"],
+            }],
+        })
+    };
+    let of = |rows: serde_json::Value| -> Record {
+        let record = json!({
+            "schema": "harness-suite/1", "suite": "nightly", "digest": "d", "harness": "0.1.0", "started": "20261121-0645",
+            "shard": null, "wanted": [], "took_ms": 62000, "rows": rows, "exit": 1,
+        });
+        serde_json::from_value(record).unwrap()
+    };
+    let why = "HL001 is violated: two clients held `l0` at the same time, for at least 1.84s";
+    let now = of(json!([
+        row("zk / partition", "as-expected", &[]),
+        row(
+            "my <b>lock</b> / a-name-that-is-long-and-has-no-place-to-break-it-anywhere",
+            "unexpected",
+            &[why]
+        ),
+    ]));
+    let before = of(json!([row("zk / partition", "unsure", &["it missed"])]));
+    let mut page = Page::new();
+    let file = page.file(
+        "index.html",
+        &render(&now, Some(("20261120-0645-suite-nightly", &before))),
+    );
+    for (width, scheme) in [(1280, "light"), (1280, "dark"), (400, "light"), (400, "dark")] {
+        page.resize(width, 900);
+        page.prefer(scheme);
+        page.open(&file, "");
+        page.shoot(&format!("suite-{width}-{scheme}"));
+        let overflow = page.value("document.documentElement.scrollWidth - document.documentElement.clientWidth");
+        assert_eq!(overflow, 0, "it is wider than {width} px");
+    }
+    let text = page.value("document.body.innerText");
+    let text = text.as_str().unwrap();
+    for part in [
+        "1 of 2 rows is not as expected: my <b>lock</b>",
+        "two clients held l0 at the same time, for at least 1.84s",
+        "new my <b>lock</b>",
+        "mended zk / partition",
+        "--fault partition=holder --seed 8f3a21c4",
+    ] {
+        assert!(text.contains(part), "{part} is not in\n{text}");
+    }
+    assert_eq!(
+        page.value("document.querySelector('section.violation a').getAttribute('href')"),
+        "runs/001/a%20run/report.html"
+    );
+    page.value("(() => { const i = document.querySelector('input[value=ok]'); i.checked = false; i.dispatchEvent(new Event('input', { bubbles: true })); })()");
+    assert_eq!(page.value("document.getElementById('shown').textContent"), "1 of 2");
+    page.assert_quiet();
+}

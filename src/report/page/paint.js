@@ -72,8 +72,8 @@ function paintOverview() {
   const most = Math.max(...data.held, 1), column = end / data.held.length;
   pen.fillStyle = colors.hold;
   data.held.forEach((share, place) => {
-    const bar = Math.sqrt(share / most) * (height - 18), left = x(place * column);
-    pen.fillRect(left, height - bar, Math.max(1, x((place + 1) * column) - left), bar);
+    const bar = Math.sqrt(share / most) * (height - 18), left = Math.round(x(place * column));
+    pen.fillRect(left, height - bar, Math.max(1, Math.round(x((place + 1) * column)) - left), bar);
   });
   pen.fillStyle = colors.violation;
   for (const violation of data.violations.filter((violation) => violation.root)) {

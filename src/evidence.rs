@@ -113,27 +113,27 @@ impl Evidence {
     pub fn in_words(&self) -> String {
         let counts = &self.counts;
         let parts = [
-            (self.links, "links"),
-            (self.messages_dropped, "messages dropped"),
-            (self.messages_delayed, "messages delayed"),
-            (counts.held_connects, "connects unanswered"),
-            (counts.refused, "connects refused"),
-            (counts.resets, "connections reset"),
-            (self.clients_stopped, "client processes stopped"),
-            (self.servers_paused, "servers paused"),
-            (self.stopped_ms, "ms stopped"),
-            (self.clients_killed, "client processes killed"),
-            (self.holders, "of the struck held a lock"),
-            (self.servers_killed, "servers killed"),
-            (self.servers_promoted, "replica promoted"),
-            (self.servers_back, "servers back"),
-            (self.clocks_stepped, "clocks stepped"),
-            (self.clock_readings, "readings of a stepped clock"),
+            (self.links, "link", ""),
+            (self.messages_dropped, "message", " dropped"),
+            (self.messages_delayed, "message", " delayed"),
+            (counts.held_connects, "connect", " unanswered"),
+            (counts.refused, "connect", " refused"),
+            (counts.resets, "connection", " reset"),
+            (self.clients_stopped, "client process", " stopped"),
+            (self.servers_paused, "server", " paused"),
+            (self.stopped_ms, "ms", " stopped"),
+            (self.clients_killed, "client process", " killed"),
+            (self.holders, "of the struck", " held a lock"),
+            (self.servers_killed, "server", " killed"),
+            (self.servers_promoted, "replica", " promoted"),
+            (self.servers_back, "server", " back"),
+            (self.clocks_stepped, "clock", " stepped"),
+            (self.clock_readings, "reading", " of a stepped clock"),
         ];
         let mut words: Vec<String> = parts
             .iter()
-            .filter(|(count, _)| *count > 0)
-            .map(|(count, what)| format!("{count} {what}"))
+            .filter(|(count, ..)| *count > 0)
+            .map(|(count, what, became)| format!("{count} {what}{}{became}", plural(*count, what)))
             .collect();
         for (bytes, what) in [(counts.held_bytes, "held back"), (counts.delayed_bytes, "delayed")] {
             if bytes > 0 {
@@ -141,6 +141,16 @@ impl Evidence {
             }
         }
         words.join(", ")
+    }
+}
+
+/// What a word ends with for so many of it.
+fn plural(count: u64, what: &str) -> &'static str {
+    match what {
+        "ms" | "of the struck" => "",
+        _ if count == 1 => "",
+        _ if what.ends_with('s') => "es",
+        _ => "s",
     }
 }
 

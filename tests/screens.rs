@@ -10,7 +10,7 @@ use harness::report::{Diagnosis, FORMATS, Report, SCHEMA, Timeline, diagnose, gi
 use harness::store::{RUN_SCHEMA, RunInfo, Status};
 use harness_checkers::{Clock, History, Options, ReadOptions, check};
 
-const HISTORIES: [&str; 12] = [
+const HISTORIES: [&str; 13] = [
     "hl001_granted_twice",
     "hl001_holds",
     "hl001_stale_holder",
@@ -23,6 +23,7 @@ const HISTORIES: [&str; 12] = [
     "hl007_foreign_release",
     "hl008_holds_after_loss",
     "hl009_silent_loss",
+    "leader_killed",
 ];
 
 fn info() -> RunInfo {
@@ -58,9 +59,12 @@ fn info() -> RunInfo {
     }
 }
 
+/// One of the checkers', or one that shows what only reports read.
 fn history(name: &str) -> History {
-    let path = format!("checkers/tests/golden/{name}.jsonl");
-    History::open(Path::new(&path), &ReadOptions::default()).unwrap()
+    let folders = ["checkers/tests/golden", "tests/screens/histories"];
+    let paths = folders.map(|folder| Path::new(folder).join(format!("{name}.jsonl")));
+    let path = paths.iter().find(|path| path.exists()).unwrap();
+    History::open(path, &ReadOptions::default()).unwrap()
 }
 
 fn diagnosis(name: &str, info: Option<RunInfo>) -> Diagnosis {
@@ -174,6 +178,34 @@ fn every_format_of_every_sample_is_as_it_was() {
             }
             changed.extend(compare_file(&format!("tests/screens/formats/{name}.{ending}"), &text));
         }
+    }
+    assert!(changed.is_empty(), "{}", changed.join("\n"));
+}
+
+/// What a page's script draws from, an entry a line.
+fn data(page: &str) -> String {
+    let (_, rest) = page
+        .split_once(r#"<script type="application/json" id="data">"#)
+        .unwrap();
+    let (data, _) = rest.split_once("</script>").unwrap();
+    let data: serde_json::Map<String, serde_json::Value> = serde_json::from_str(data).expect("it is JSON");
+    data.iter().map(|(name, value)| format!("{name} {value}\n")).collect()
+}
+
+#[test]
+fn what_the_script_of_a_page_draws_from_is_as_it_was() {
+    let mut changed = Vec::new();
+    for name in ["leader_killed", "hl001_stale_holder"] {
+        let history = history(name);
+        let (diagnosis, timeline) = (diagnosis_of(name, &history, Some(info())), Timeline::of(&history));
+        let html = FORMATS.iter().find(|format| format.name == "html").unwrap();
+        let page = (html.render)(&Report {
+            diagnosis: &diagnosis,
+            timeline: &timeline,
+            plan: None,
+            lines: &BTreeMap::new(),
+        });
+        changed.extend(compare_file(&format!("tests/screens/data/{name}.txt"), &data(&page)));
     }
     assert!(changed.is_empty(), "{}", changed.join("\n"));
 }

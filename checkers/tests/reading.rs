@@ -350,3 +350,28 @@ fn entries_come_back_as_they_were_given() {
     let history = builder.finish();
     assert_eq!(history.entries().collect::<Vec<_>>(), [call, reply, write]);
 }
+
+#[test]
+fn the_server_behind_an_acquire_is_kept_and_decides_nothing() {
+    let acquire = |node: &str| {
+        let call = line(1, 3, "invoke", "acquire");
+        let reply = line(2, 3, "ok", "acquire").replace("\"later\":null", node);
+        own(&[&call, &reply]).unwrap()
+    };
+    let known = acquire(r#""node":"n2""#);
+    assert_eq!(known.entry(0).node, None);
+    assert_eq!(known.entry(1).node, Some("n2"));
+    // of that name and not ours: nothing is known, and nothing is refused
+    for other in [r#""node":7"#, r#""node":null"#, r#""later":1"#] {
+        assert_eq!(acquire(other).entry(1).node, None);
+    }
+    let verdicts = |history: &History| {
+        let findings = check(history, &Options::default());
+        findings
+            .findings
+            .iter()
+            .map(|finding| finding.verdict)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(verdicts(&known), verdicts(&acquire(r#""later":1"#)));
+}

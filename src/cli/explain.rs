@@ -23,8 +23,9 @@ pub fn explain(wanted: &str) -> Exit {
 }
 
 /// The property in one sentence.
-pub fn first_line(property: Property) -> &'static str {
-    text(property).lines().nth(2).unwrap_or_default()
+pub fn sentence(property: Property) -> String {
+    let sentence = text(property).split("\n\n").nth(1).unwrap_or_default();
+    sentence.replace('\n', " ")
 }
 
 fn text(property: Property) -> &'static str {
@@ -45,16 +46,46 @@ fn text(property: Property) -> &'static str {
 mod tests {
     use super::*;
 
+    /// Columns of a terminal.
+    const WIDEST: usize = 80;
+
     #[test]
     fn every_explanation_begins_with_its_property_and_one_sentence() {
         for property in Property::ALL {
             let title = format!("{}  {}", property.id(), property.name());
             assert_eq!(text(property).lines().next(), Some(title.as_str()));
-            assert!(first_line(property).len() > 20, "{}", property.id());
+            let sentence = sentence(property);
+            assert!(sentence.len() > 20 && sentence.ends_with('.'), "{sentence}");
+            let wide: Vec<&str> = text(property)
+                .lines()
+                .filter(|line| line.chars().count() > WIDEST)
+                .collect();
+            assert!(wide.is_empty(), "{}: {wide:#?}", property.id());
+        }
+    }
+
+    #[test]
+    fn every_explanation_draws_who_holds_and_what_is_wrong_before_it_explains() {
+        for property in Property::ALL {
+            let drawing = text(property).split("\n\n").nth(2).unwrap_or_default();
+            let lines: Vec<&str> = drawing.lines().collect();
+            let lane =
+                |line: &&&str| line.starts_with("   ") && line[3..].starts_with(|letter: char| letter.is_alphabetic());
+            assert!(lines.iter().filter(lane).count() >= 2, "{drawing}");
+            assert!(drawing.is_ascii() && drawing.contains("hold"), "{drawing}");
+            // a scale of time above, and below the lanes what is wrong, pointed at and said
             assert!(
-                text(property).lines().all(|line| line.chars().count() <= 104),
-                "{}",
-                property.id()
+                lines[0].trim().starts_with(|letter: char| letter.is_ascii_digit()),
+                "{drawing}"
+            );
+            let pointer = lines
+                .iter()
+                .position(|line| line.trim_start().starts_with('^'))
+                .unwrap();
+            assert_eq!(lines[pointer].trim().trim_matches('^'), "", "{drawing}");
+            assert!(
+                lines[pointer + 1].trim().len() > 8 && lines.len() == pointer + 2,
+                "{drawing}"
             );
         }
     }

@@ -108,7 +108,7 @@ fn faults() -> Vec<Row> {
 fn checkers() -> Vec<Row> {
     let row = |property: Property| Row {
         name: property.id().to_owned(),
-        about: format!("{:<18} {}", property.name(), super::explain::first_line(property)),
+        about: format!("{:<18} {}", property.name(), super::explain::sentence(property)),
         facts: json!({ "property": property.name() }),
     };
     Property::ALL.into_iter().map(row).collect()

@@ -21,6 +21,7 @@ mod run;
 mod show_config;
 mod stdout;
 mod suite;
+mod suites;
 
 use std::ffi::OsString;
 use std::io::IsTerminal;

@@ -14,11 +14,13 @@ use super::args::ReportArgs;
 use super::check::{Examined, examine, examine_this};
 use super::complain;
 use super::stdout::print;
+use super::suites::suites;
 use crate::exit::Exit;
-use crate::report::index::{self, Listed};
+use crate::report::index::{self, Listed, ListedSuite};
 use crate::report::terminal::{Look, render};
 use crate::report::{Diagnosis, FORMATS, Format, Report, SCHEMA, Timeline, proven};
 use crate::store::{self, StoreError, Stored};
+use crate::suite::{self, Record};
 
 /// The page of a run, which others point to.
 const PAGE: &str = "report.html";
@@ -147,7 +149,7 @@ pub fn tidy_up(results: &Path, keep: u32) -> Result<(), StoreError> {
 }
 
 /// Writes the index, unless somebody's own file stands in its place.
-fn write_index(results: &Path) -> Result<Option<PathBuf>, StoreError> {
+pub fn write_index(results: &Path) -> Result<Option<PathBuf>, StoreError> {
     let path = results.join(INDEX);
     if std::fs::read(&path).is_ok_and(|page| !String::from_utf8_lossy(&page).contains(index::TITLE)) {
         return Ok(None);
@@ -159,8 +161,17 @@ fn write_index(results: &Path) -> Result<Option<PathBuf>, StoreError> {
         .skip(left_out)
         .map(|name| listed(results, name))
         .collect();
-    store::write_text(&path, &index::render(&listed, left_out))?;
+    let suites: Vec<ListedSuite> = suites(results).into_iter().map(suite).collect();
+    store::write_text(&path, &index::render(&listed, left_out, &suites))?;
     Ok(Some(path))
+}
+
+fn suite((name, record): (String, Record)) -> ListedSuite {
+    ListedSuite {
+        outcome: suite::render::outcome(&record),
+        sentence: suite::page::sentence(&record),
+        name,
+    }
 }
 
 fn listed(results: &Path, name: String) -> Listed {

@@ -1,6 +1,5 @@
 //! From what was typed to what is needed: defaults, refusals, and the words that make the same run again.
 
-use std::path::Path;
 use std::time::Duration;
 
 use clap::ValueEnum;
@@ -209,7 +208,7 @@ impl RunArgs {
         ]
     }
 
-    /// The words that make the same plan again.
+    /// The words that make the same plan again. Where its results were put is no part of it.
     pub fn again(&self, config: &Config) -> Vec<String> {
         let mut words: Vec<String> = vec!["harness".into(), "run".into()];
         let mut option = |name: &str, value: String| words.extend([format!("--{name}"), value]);
@@ -268,9 +267,6 @@ impl RunArgs {
             option("port-base", base.to_string());
         }
         self.again_proxy(config, &mut option);
-        if self.results != Path::new("results") {
-            option("results", self.results.display().to_string());
-        }
         option("seed", config.seed_text());
         if self.recipe.reentrant {
             words.push("--reentrant".into());
@@ -393,7 +389,7 @@ mod tests {
         let lines = [
             "harness run --backend zk",
             "harness run --backend zk --recipe zk-polling --holder naive --guid off --interval 20ms --reentrant",
-            "harness run --backend redis --runtime local --port-base 21000 --results r --window 3s --fault reset=300ms,slow",
+            "harness run --backend redis --runtime local --port-base 21000 --window 3s --fault reset=300ms,slow",
             "harness run --backend zk --proxy toxiproxy --proxy-image toxi:1",
             "harness run --backend zk --proxy toxiproxy=localhost:8474",
             "harness run --backend zk --proxy-api 127.0.0.1:8474",
@@ -410,6 +406,13 @@ mod tests {
             let repeated = again.config(again.seed.expect("the seed is among the words")).unwrap();
             assert_eq!(format!("{config:?}"), format!("{repeated:?}"), "{line}");
         }
+    }
+
+    #[test]
+    fn where_results_were_put_is_no_part_of_the_words_for_again() {
+        let args = typed("harness run --backend zk --results results/20261121-0645-suite-nightly/runs/002");
+        let again = args.again(&args.config(0x5eed).unwrap()).join(" ");
+        assert_eq!(again, "harness run --backend zk --fault none --seed 00005eed");
     }
 
     #[test]

@@ -13,17 +13,18 @@ use super::github::Github;
 use super::options::run_options;
 use super::rows::{self, Job, Ready};
 use super::stdout::{print, print_json};
+use super::suites::{RECORD, before, relative};
 use super::{complain, look};
 use crate::exit::Exit;
 use crate::plan::plan;
 use crate::settings::{Known, Setting, over, settings};
 use crate::store;
 use crate::suite::record::{self, Record, RowRecord};
-use crate::suite::{Row, Suite, file, junit, render};
+use crate::suite::{Row, Suite, file, junit, page, render};
 use crate::tables;
 
-/// The file that says what became of a suite; a folder with it is a suite's.
-const RECORD: &str = "suite.json";
+/// Its page.
+const PAGE: &str = "index.html";
 /// Options of `harness run` that are the suite's to decide.
 const NOT_A_ROWS: [&str; 11] = [
     "results",
@@ -225,10 +226,21 @@ fn folder(args: &SuiteArgs, record: &Record) -> Result<PathBuf, Refused> {
 fn tell(args: &SuiteArgs, record: &Record, folder: &Path, color: ColorWhen) -> Result<Exit, Refused> {
     store::write_json(&folder.join(RECORD), record).map_err(environment)?;
     let summary = render::markdown(record);
-    for (name, text) in [("junit.xml", &junit::junit(record)), ("summary.md", &summary)] {
+    let name = folder
+        .file_name()
+        .map(|name| name.to_string_lossy())
+        .unwrap_or_default();
+    let before = before(&args.results, &name, record);
+    let page = page::page(record, before.as_ref().map(|(name, record)| (name.as_str(), record)));
+    for (name, text) in [
+        ("junit.xml", &junit::junit(record)),
+        ("summary.md", &summary),
+        (PAGE, &page),
+    ] {
         let path = folder.join(name);
         fs::write(&path, text).map_err(|error| environment(format!("could not write {}: {error}", path.display())))?;
     }
+    super::report::write_index(&args.results).map_err(environment)?;
     if let Some(github) = Github::noticed() {
         github.summarise(&summary);
     }
@@ -262,9 +274,9 @@ fn merge(args: &SuiteArgs, color: ColorWhen) -> Result<Exit, Refused> {
             .map_err(|error| usage(format!("{} is not a suite's record: {error}", path.display())))?;
         let from = path.parent().unwrap_or(Path::new("")).to_owned();
         let from = fs::canonicalize(&from).unwrap_or(from);
-        let attempts = record.rows.iter_mut().flat_map(|row| &mut row.attempts);
-        for run in attempts.filter_map(|attempt| attempt.run.as_mut()) {
-            *run = from.join(&*run).display().to_string();
+        for run in record.runs_mut() {
+            let path = from.join(run.as_str());
+            *run = fs::canonicalize(&path).unwrap_or(path).display().to_string();
         }
         records.push(record);
     }
@@ -272,8 +284,12 @@ fn merge(args: &SuiteArgs, color: ColorWhen) -> Result<Exit, Refused> {
         // what was joined of them before lies beside them
         records.retain(|record| record.shard.is_some());
     }
-    let joined = record::merge(records).map_err(usage)?;
+    let mut joined = record::merge(records).map_err(usage)?;
     let folder = folder(args, &joined)?;
+    let own = fs::canonicalize(&folder).map_err(environment)?;
+    for run in joined.runs_mut() {
+        *run = relative(&own, Path::new(run.as_str())).display().to_string();
+    }
     tell(args, &joined, &folder, color)
 }
 

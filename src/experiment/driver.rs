@@ -163,6 +163,7 @@ impl Driver {
                     lock: Some(lock),
                     token,
                     owner: owner.as_deref(),
+                    node: self.stage.routes.node_of(self.client.number),
                     ..Fields::default()
                 };
                 self.reply(Kind::Ok, "acquire", fields);

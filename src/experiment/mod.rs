@@ -16,6 +16,8 @@ mod proxied;
 mod pulse;
 mod recorder;
 mod register;
+mod roles;
+mod routes;
 mod scene;
 mod schedule;
 mod seat;
@@ -39,6 +41,7 @@ use crew::{Crew, Muster};
 pub use outlets::Ways;
 use outset::WallClocks;
 use proxied::Proxied;
+use routes::Routes;
 use scene::Scene;
 use stage::Stage;
 
@@ -244,6 +247,7 @@ async fn with_cluster(
     let proxied = ended.teardown.proxied.insert(opened);
     let links = proxied.links.clone();
     let opens = outset::opens(config, &links);
+    let routes = Routes::new(&links, &cluster.places().borrow());
     let path = setting.folder.history();
     let failed = |error: std::io::Error| ExperimentError::Write {
         path: path.clone(),
@@ -251,7 +255,7 @@ async fn with_cluster(
     };
     std::fs::create_dir_all(setting.folder.clients()).map_err(failed)?;
     let (recorder, closer) = recorder::start(&path, &outset::header(setting)).map_err(failed)?;
-    let stage = Arc::new(Stage::new(recorder, setting.progress.clone(), exchange));
+    let stage = Arc::new(Stage::new(recorder, setting.progress.clone(), exchange, routes));
     let api = proxied.serve_api(config, &stage)?;
     let muster = Muster {
         start: outset::start(config),

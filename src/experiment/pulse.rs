@@ -1,21 +1,20 @@
-//! The pulse: a reading of the running system for the live view, a few times a second.
+//! The pulse: a reading of the running system for the live view, a few times a second; and the watch over the servers' roles.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
+use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::holders::Holding;
+use super::roles::Roles;
 use super::stage::Stage;
 use crate::cluster::Census;
 use crate::event::{Event, Pulse};
 use crate::plan::Plan;
 
 const EVERY: Duration = Duration::from_millis(250);
-/// Servers are asked for their roles this often.
-const CENSUS: Duration = Duration::from_secs(1);
 /// Holders that fit a line.
 const SHOWN: usize = 3;
 
@@ -32,28 +31,13 @@ pub fn start(plan: &Plan, stage: Arc<Stage>, census: Census) -> Beating {
     let phases = plan.phases;
     let total = phases.control + phases.warm_up + phases.faults + phases.calm;
     Beating(tokio::spawn(async move {
-        let nodes = Nodes::default();
-        tokio::join!(beat(total, stage, &nodes), ask(census, &nodes));
+        let roles = Roles::default();
+        let watching = roles.watch(census, Arc::clone(&stage));
+        tokio::join!(beat(total, stage, &roles), watching);
     }))
 }
 
-/// Every server with its role, as last asked.
-type Nodes = Mutex<Vec<String>>;
-
-/// Asks the servers for their roles again and again; one that does not answer holds back no beat.
-async fn ask(census: Census, nodes: &Nodes) {
-    loop {
-        let roles = census.roles().await;
-        let names = roles.into_iter().map(|(name, serving)| match serving {
-            Some(serving) => format!("{name} {}", serving.role),
-            None => format!("{name} not serving"),
-        });
-        *nodes.lock().expect("no one panics while holding the roles") = names.collect();
-        sleep(CENSUS).await;
-    }
-}
-
-async fn beat(total: Duration, stage: Arc<Stage>, nodes: &Nodes) {
+async fn beat(total: Duration, stage: Arc<Stage>, roles: &Roles) {
     let started = Instant::now();
     let mut ticks = interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
@@ -78,7 +62,7 @@ async fn beat(total: Duration, stage: Arc<Stage>, nodes: &Nodes) {
                 .map(|(client, holding)| in_words(*client, holding))
                 .collect(),
             overlaps: stage.holders.overlaps(),
-            nodes: nodes.lock().expect("no one panics while holding the roles").clone(),
+            nodes: roles.in_words(),
             p50,
             p99,
         }));

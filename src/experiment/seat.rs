@@ -274,6 +274,7 @@ mod tests {
     use crate::config::Config;
     use crate::event::Progress;
     use crate::experiment::crew::{Crew, Muster};
+    use crate::experiment::routes::Routes;
     use crate::experiment::{outset, recorder};
 
     /// A process of two clients: its first child cannot open, any other one can.
@@ -281,7 +282,7 @@ mod tests {
         let header: Header = serde_json::from_value(json!({ "format": "harness-history", "version": 1 })).unwrap();
         let (recorder, _closer) = recorder::start(&folder.join("history.jsonl"), &header).unwrap();
         let (exchange, _notices) = outset::exchange(&Config::example());
-        let stage = Arc::new(Stage::new(recorder, Progress::channel().0, exchange));
+        let stage = Arc::new(Stage::new(recorder, Progress::channel().0, exchange, Routes::default()));
         let script = r#"
             if mkdir tried 2>/dev/null; then
                 read line; echo '{"type":"fail","id":1,"error":"no server"}'; exec sleep 60

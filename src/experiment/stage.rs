@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use super::holders::Holders;
 use super::recorder::Recorder;
 use super::register::Register;
+use super::routes::Routes;
 use crate::event::Progress;
 use crate::network::Exchange;
 
@@ -25,6 +26,8 @@ pub struct Stage {
     pub progress: Progress,
     /// What passes the links, and what each client does meanwhile.
     pub exchange: Arc<Exchange>,
+    /// Which server each client is connected to.
+    pub routes: Routes,
     /// The server that the observer watches, where it watches one of several.
     pub observed: watch::Sender<Option<SocketAddr>>,
     stop: watch::Sender<bool>,
@@ -46,7 +49,7 @@ pub struct Tally {
 }
 
 impl Stage {
-    pub fn new(recorder: Recorder, progress: Progress, exchange: Arc<Exchange>) -> Self {
+    pub fn new(recorder: Recorder, progress: Progress, exchange: Arc<Exchange>, routes: Routes) -> Self {
         Self {
             recorder,
             register: Register::default(),
@@ -54,6 +57,7 @@ impl Stage {
             tally: Tally::default(),
             progress,
             exchange,
+            routes,
             observed: watch::channel(None).0,
             stop: watch::channel(false).0,
             fatal: watch::channel(None).0,

@@ -16,7 +16,7 @@ use super::behaviour::Cut;
 use super::lane::{Broken, Direction, Lane, Shared};
 use super::link::State;
 use super::meter::{Meter, Side};
-use super::stats::{Stats, count};
+use super::stats::{Live, Stats, count};
 use super::wire::{Ear, Wire};
 use crate::limits::DIAL;
 
@@ -81,6 +81,8 @@ impl Connection {
 
     /// Carries a connection that was made, until it ends.
     pub(super) async fn pass(mut self, client: TcpStream, server: TcpStream, meter: Meter) {
+        let stats = Arc::clone(&self.stats);
+        let _live = Live::begin(&stats);
         let budget = AtomicU64::new(u64::MAX);
         let mut rng = ChaCha8Rng::seed_from_u64(self.seed);
         self.carry(client, server, (self.epoch, meter), &budget, &mut rng).await;

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -225,6 +226,14 @@ impl Link {
         match &self.far {
             None => self.stats.read(),
             Some(far) => far.counts(self.stats.read()),
+        }
+    }
+
+    /// How many connections it carries to its server at this moment.
+    pub fn live(&self) -> u64 {
+        match &self.far {
+            None => self.stats.live.load(Relaxed),
+            Some(far) => far.back.live(),
         }
     }
 

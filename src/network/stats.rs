@@ -15,6 +15,8 @@ pub struct Stats {
     pub held_connects: AtomicU64,
     pub refused: AtomicU64,
     pub resets: AtomicU64,
+    /// Connections that are carried at this moment.
+    pub live: AtomicU64,
     /// Of a meter: bytes that went into the proxy on its other side.
     pub entered: AtomicU64,
     /// Of a meter: those among them that came over connections which began in a partition.
@@ -49,4 +51,20 @@ impl Stats {
 /// Counts some more.
 pub fn count(counter: &AtomicU64, by: u64) {
     counter.fetch_add(by, Relaxed);
+}
+
+/// A connection that is carried, until it is dropped.
+pub struct Live<'a>(&'a AtomicU64);
+
+impl<'a> Live<'a> {
+    pub fn begin(stats: &'a Stats) -> Self {
+        count(&stats.live, 1);
+        Self(&stats.live)
+    }
+}
+
+impl Drop for Live<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
 }

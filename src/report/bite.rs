@@ -66,7 +66,7 @@ pub struct Bite {
 pub fn bite(history: &History, planned_windows: u32) -> Bite {
     let windows: Vec<Bitten> = history.windows().iter().map(|window| bitten(history, window)).collect();
     let mut bite = Bite {
-        evidence: in_words(&windows),
+        evidence: in_words(&windows, planned_windows),
         windows,
         too_little: None,
         hint: None,
@@ -210,9 +210,14 @@ fn expired(history: &History, window: &Window) -> u64 {
     expired.count() as u64
 }
 
-fn in_words(windows: &[Bitten]) -> String {
+fn in_words(windows: &[Bitten], planned: u32) -> String {
     if windows.is_empty() {
-        return "no fault was asked for".to_owned();
+        let none = if planned > 0 {
+            "no fault window was opened"
+        } else {
+            "no fault was asked for"
+        };
+        return none.to_owned();
     }
     let sum = |of: fn(&Bitten) -> u64| windows.iter().map(of).sum::<u64>();
     let bit = windows.iter().filter(|window| window.bit).count();

@@ -10,10 +10,10 @@ use super::comparison::{Comparison, Gist, KindOf, compare};
 use super::diagnosis::Outcome;
 use super::html::text::{fill, prose, text};
 use super::html::{policy, sign};
-use super::words::{span, thousands};
+use super::words::{many, span, thousands};
 
-const STYLE: &str = concat!(include_str!("page/page.css"), include_str!("page/index.css"));
-const SCRIPT: &str = concat!("\"use strict\";(() => {\n", include_str!("page/index.js"), "})();\n");
+pub(crate) const STYLE: &str = concat!(include_str!("page/page.css"), include_str!("page/index.css"));
+pub(crate) const SCRIPT: &str = concat!("\"use strict\";(() => {\n", include_str!("page/index.js"), "})();\n");
 
 /// By this the page is known as ours.
 pub const TITLE: &str = "<title>harness: all runs</title>";
@@ -29,8 +29,20 @@ pub struct Listed {
     pub page: bool,
 }
 
+/// One suite as the index lists it.
+pub struct ListedSuite {
+    /// The name of its folder, which has a page of its own.
+    pub name: String,
+    pub outcome: Outcome,
+    /// How many of its rows came out as expected, and which did not.
+    pub sentence: String,
+}
+
+/// Suites that are named.
+const SUITES: usize = 20;
+
 /// The page; `left_out` older runs are not listed.
-pub fn render(runs: &[Listed], left_out: usize) -> String {
+pub fn render(runs: &[Listed], left_out: usize, suites: &[ListedSuite]) -> String {
     let since = since_last_time(runs);
     let count = |outcome: Outcome| {
         runs.iter()
@@ -62,14 +74,26 @@ pub fn render(runs: &[Listed], left_out: usize) -> String {
         ),
     };
     let news = news(runs, &since);
-    let (policy, many) = (policy(SCRIPT), thousands(runs.len() as u64));
+    let policy = policy(SCRIPT);
+    let (none, count) = match (runs, suites) {
+        ([], [_, ..]) => ("hidden", "The runs of a suite are on its own page.".to_owned()),
+        _ => (
+            "",
+            format!(
+                "{}, newest first. A name leads to the run's own report.",
+                many(runs.len() as u64, "run")
+            ),
+        ),
+    };
     fill(
         include_str!("page/index.html"),
         &[
             ("title", TITLE),
             ("policy", &policy),
             ("style", STYLE),
-            ("count", &many),
+            ("count", &count),
+            ("none", none),
+            ("suites", &nights(suites)),
             ("news", &news),
             ("boxes", &boxes),
             ("rows", &rows),
@@ -77,6 +101,24 @@ pub fn render(runs: &[Listed], left_out: usize) -> String {
             ("script", SCRIPT),
         ],
     )
+}
+
+/// The newest suites, each with its outcome and a link to its page.
+fn nights(suites: &[ListedSuite]) -> String {
+    if suites.is_empty() {
+        return String::new();
+    }
+    let item = |suite: &ListedSuite| {
+        let (word, name) = (suite.outcome.word(), text(&suite.name));
+        format!(
+            r#"<li><b class="{}">{} {word}</b> <a href="{name}/index.html">{name}</a>: {}</li>"#,
+            word.to_lowercase(),
+            sign(suite.outcome),
+            text(&suite.sentence)
+        )
+    };
+    let items: String = suites.iter().rev().take(SUITES).map(item).collect();
+    format!("<section><h2>Suites</h2><ul>{items}</ul></section>")
 }
 
 /// Each run beside the one before it of the same row. The first of a row has nothing beside it.

@@ -6,7 +6,7 @@ use super::account;
 use super::bite::Bitten;
 use super::diagnosis::{Diagnosis, Outcome};
 use super::drawing::{BarKind, Drawing, Lane};
-use super::words::{moment, span, wrap, wrap_words};
+use super::words::{span, stretch, wrap, wrap_words};
 
 /// Columns of text.
 const WIDTH: usize = 92;
@@ -170,7 +170,7 @@ fn draw(drawing: &Drawing, look: Look) -> Vec<String> {
     } else {
         String::new()
     };
-    let text = format!("both hold: {} to {}{times}", moment(first), moment(last));
+    let text = format!("both hold: {}{times}", stretch(first, last));
     let from = from.min(AXIS.saturating_sub(text.len()));
     lines.push(format!("{:MARGIN$}{:from$}{text}", "", ""));
     lines

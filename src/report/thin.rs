@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::diagnosis::Diagnosis;
+use super::roles::{Band, thinned};
 use super::timeline::Timeline;
 use super::words::{span, thousands};
 
@@ -20,12 +21,16 @@ const FAR_SHARE: usize = 10;
 
 /// Signals may be as many as this part of the turns: they are seen in passing, and a herd has very many.
 const SIGNAL_SHARE: usize = 2;
+/// Spells of a role that are shown of each server: more would not be told apart.
+const SPELLS: usize = 300;
 
 /// What is shown: places in [`Timeline::turns`] and [`Timeline::signals`].
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Shown {
     pub turns: Vec<usize>,
     pub signals: Vec<usize>,
+    /// The roles of the servers.
+    pub bands: Vec<Band>,
     /// What is left out, in a sentence; `None` when nothing is.
     pub said: Option<String>,
 }
@@ -61,8 +66,17 @@ pub fn thin(timeline: &Timeline, diagnosis: &Diagnosis, room: usize) -> Shown {
         (shown_turns.len(), turns.len(), "acquires"),
         (shown_signals.len(), signals.len(), "signals"),
     ];
+    let (bands, shortest_ns) = thinned(&timeline.bands, timeline.end_ns, SPELLS);
+    let of_roles = shortest_ns.map(|ns| {
+        format!(
+            "Spells of a server's role that are shorter than {} are left out.",
+            span(ns)
+        )
+    });
+    let sentences: Vec<String> = [said(&counts, near_ns), of_roles].into_iter().flatten().collect();
     Shown {
-        said: said(&counts, near_ns),
+        said: Some(sentences.join(" ")).filter(|said| !said.is_empty()),
+        bands,
         turns: shown_turns,
         signals: shown_signals,
     }

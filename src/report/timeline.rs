@@ -7,6 +7,8 @@ use std::collections::{BTreeMap, HashMap};
 use harness_checkers::history::event::Kind;
 use harness_checkers::{CertainHold, Ended, Entry, F, History};
 
+use super::roles::{Band, bands};
+
 /// One acquire: asked, answered or not, held until something ended it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Turn {
@@ -17,6 +19,8 @@ pub struct Turn {
     pub answer: Answer,
     pub answered: Option<Moment>,
     pub token: Option<u64>,
+    /// The server that the reply came through, where that is known: into [`Timeline::nodes`].
+    pub node: Option<usize>,
     pub held: Option<(Moment, Ended)>,
 }
 
@@ -62,6 +66,10 @@ pub struct Timeline {
     pub lanes: Vec<(String, u32)>,
     pub turns: Vec<Turn>,
     pub signals: Vec<Signal>,
+    /// Names of the servers that replies came through.
+    pub nodes: Vec<String>,
+    /// The roles of the servers, by server.
+    pub bands: Vec<Band>,
     pub end_ns: u64,
     /// Whether an event of index `i` is line `i + 1` of the file.
     pub numbered: bool,
@@ -86,6 +94,8 @@ impl Timeline {
             lanes: lanes.into_iter().map(|(key, _)| key).collect(),
             turns: reading.turns,
             signals: reading.signals,
+            nodes: reading.nodes,
+            bands: bands(history),
             end_ns: history.end_ns(),
             numbered: history.header().format == harness_checkers::history::event::FORMAT,
         }
@@ -144,12 +154,22 @@ fn client_of(entry: &Entry<'_>) -> Option<u32> {
     entry.client.or_else(|| entry.process_number())
 }
 
+/// Where a name stands among few; at the end, if it is new.
+fn place_of(names: &mut Vec<String>, name: &str) -> usize {
+    let known = names.iter().position(|known| known == name);
+    known.unwrap_or_else(|| {
+        names.push(name.to_owned());
+        names.len() - 1
+    })
+}
+
 #[derive(Default)]
 struct Reading {
     lanes: BTreeMap<(String, u32), usize>,
     holds: HashMap<u64, (Moment, Ended)>,
     turns: Vec<Turn>,
     signals: Vec<Signal>,
+    nodes: Vec<String>,
     /// The turn that a process waits in.
     open: HashMap<u32, usize>,
 }
@@ -181,6 +201,7 @@ impl Reading {
             answer: Answer::None,
             answered: None,
             token: None,
+            node: None,
             held: None,
         });
     }
@@ -191,6 +212,7 @@ impl Reading {
         };
         turn.answered = Some(at);
         turn.token = entry.token;
+        turn.node = entry.node.map(|node| place_of(&mut self.nodes, node));
         turn.answer = match entry.kind {
             Kind::Ok => Answer::Ok,
             Kind::Fail => Answer::No,

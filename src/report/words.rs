@@ -37,6 +37,14 @@ pub fn moment(nanoseconds: u64) -> String {
     format!("{:.2}s", Duration::from_nanos(nanoseconds).as_secs_f64())
 }
 
+/// `13.90s to 15.74s`; `1.5ms at 13.90s` where both ends would be told alike.
+pub fn stretch(from_ns: u64, to_ns: u64) -> String {
+    match (moment(from_ns), moment(to_ns)) {
+        (from, to) if from == to => format!("{} at {from}", span(to_ns.saturating_sub(from_ns))),
+        (from, to) => format!("{from} to {to}"),
+    }
+}
+
 /// Breaks text into lines of at most `width` characters, at spaces.
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
     wrap_words(text.split_whitespace(), width)

@@ -6,8 +6,10 @@
 pub mod file;
 pub mod judge;
 pub mod junit;
+pub mod page;
 pub mod record;
 pub mod render;
+pub mod since;
 
 use std::collections::BTreeMap;
 

@@ -107,6 +107,12 @@ impl Record {
         self.rows.iter().map(RowRecord::retries).sum()
     }
 
+    /// Where the runs of all rows are.
+    pub fn runs_mut(&mut self) -> impl Iterator<Item = &mut String> {
+        let attempts = self.rows.iter_mut().flat_map(|row| &mut row.attempts);
+        attempts.filter_map(|attempt| attempt.run.as_mut())
+    }
+
     /// Rows that came out so.
     pub fn count(&self, wanted: impl Fn(Judged) -> bool) -> usize {
         self.rows.iter().filter(|row| wanted(row.judged)).count()

@@ -1,7 +1,7 @@
 //! A suite's record as people see it: a line a row while it runs, one table at its end, and the same as Markdown.
 
 use std::fmt::Write;
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 
 use harness_checkers::{Property, Verdict};
 
@@ -114,36 +114,55 @@ pub fn markdown(record: &Record) -> String {
     text
 }
 
-fn headline(record: &Record, look: Look) -> String {
-    let exit = record.exit();
-    let outcome = match exit.code() {
+/// The suite's exit code as an outcome.
+pub fn outcome(record: &Record) -> Outcome {
+    match record.exit().code() {
         0 => Outcome::Pass,
         1 => Outcome::Fail,
         3 | 130 => Outcome::Unsure,
         _ => Outcome::Error,
-    };
-    let shard = record.shard.map(|shard| format!(" shard {shard}")).unwrap_or_default();
-    format!("{}  suite {}{shard}", look.outcome(outcome), look.bold(&record.suite))
+    }
 }
 
-fn sum(record: &Record) -> String {
+fn headline(record: &Record, look: Look) -> String {
+    let shard = record.shard.map(|shard| format!(" shard {shard}")).unwrap_or_default();
+    format!(
+        "{}  suite {}{shard}",
+        look.outcome(outcome(record)),
+        look.bold(&record.suite)
+    )
+}
+
+pub(super) fn sum(record: &Record) -> String {
     let of = |judged: Judged| record.count(|other| other == judged);
     let counts = [
-        (of(Judged::AsExpected), "as expected"),
-        (of(Judged::Unexpected), "violated against expectation"),
-        (of(Judged::Missing), "with another verdict than expected"),
-        (of(Judged::Silent), "silent canaries"),
-        (of(Judged::Unsure), "unsure"),
-        (of(Judged::Environment), "errors of the environment"),
-        (of(Judged::Bug), "bugs in harness"),
-        (of(Judged::Interrupted), "interrupted"),
-        (of(Judged::NotRun), "not run"),
-        (record.count(|_| true), "rows"),
+        (of(Judged::AsExpected), "as expected", "as expected"),
+        (
+            of(Judged::Unexpected),
+            "violated against expectation",
+            "violated against expectation",
+        ),
+        (
+            of(Judged::Missing),
+            "with another verdict than expected",
+            "with another verdict than expected",
+        ),
+        (of(Judged::Silent), "silent canary", "silent canaries"),
+        (of(Judged::Unsure), "unsure", "unsure"),
+        (
+            of(Judged::Environment),
+            "error of the environment",
+            "errors of the environment",
+        ),
+        (of(Judged::Bug), "bug in harness", "bugs in harness"),
+        (of(Judged::Interrupted), "interrupted", "interrupted"),
+        (of(Judged::NotRun), "not run", "not run"),
+        (record.count(|_| true), "row", "rows"),
     ];
     let told = counts
         .iter()
-        .filter(|(count, _)| *count > 0)
-        .map(|(count, what)| format!("{count} {what}"));
+        .filter(|(count, ..)| *count > 0)
+        .map(|(count, one, many)| format!("{count} {}", if *count == 1 { one } else { many }));
     let retries = match record.retries() {
         0 => "no retry".to_owned(),
         1 => "1 retry".to_owned(),
@@ -173,7 +192,7 @@ fn retried(row: &RowRecord) -> String {
 }
 
 /// What was found, and what was expected where that differs: `HL001 violated, HL003 holds`.
-fn verdicts(row: &RowRecord) -> String {
+pub(super) fn verdicts(row: &RowRecord) -> String {
     let Some(attempt) = row.last() else {
         return String::new();
     };
@@ -214,19 +233,19 @@ fn details(row: &RowRecord, folder: &str) -> Vec<String> {
             String::new()
         };
         lines.extend(attempt.why.iter().map(|why| format!("{which}{why}")));
-        lines.extend(
-            attempt
-                .run
-                .as_ref()
-                .map(|run| format!("{which}harness check {}", Path::new(folder).join(run).display())),
-        );
+        lines.extend(attempt.run.as_ref().map(|run| {
+            format!(
+                "{which}harness check {}",
+                straight(&Path::new(folder).join(run)).display()
+            )
+        }));
     }
     lines.extend(row.last().map(again).filter(|again| !again.is_empty()));
     lines
 }
 
 /// What a shell makes the same plan of.
-fn again(attempt: &Attempt) -> String {
+pub(super) fn again(attempt: &Attempt) -> String {
     let plain = |word: &str| {
         word.chars()
             .all(|letter| letter.is_ascii_alphanumeric() || "-_=.,/:+".contains(letter))
@@ -242,12 +261,26 @@ fn again(attempt: &Attempt) -> String {
 }
 
 /// `1m 05s`
-fn clock(ms: u64) -> String {
+pub(super) fn clock(ms: u64) -> String {
     let seconds = ms.div_ceil(1000);
     match seconds / 60 {
         0 => format!("{seconds}s"),
         minutes => format!("{minutes}m {:02}s", seconds % 60),
     }
+}
+
+/// A path without detours: `a/../b` is `b`. Nothing in it may be a link.
+fn straight(path: &Path) -> PathBuf {
+    let mut straight = PathBuf::new();
+    for part in path.components() {
+        let goes_back = part == Component::ParentDir;
+        if goes_back && matches!(straight.components().next_back(), Some(Component::Normal(_))) {
+            straight.pop();
+        } else {
+            straight.push(part);
+        }
+    }
+    straight
 }
 
 #[cfg(test)]
@@ -294,7 +327,7 @@ mod tests {
         assert!(text.contains("--client 'python3 my lock.py'"), "{text}");
         assert!(
             text.contains(
-                "1 as expected, 1 violated against expectation, 1 silent canaries, 1 not run, 4 rows, 1 retry, 1m 01s"
+                "1 as expected, 1 violated against expectation, 1 silent canary, 1 not run, 4 rows, 1 retry, 1m 01s"
             ),
             "{text}"
         );
@@ -343,5 +376,13 @@ mod tests {
             "{}",
             markdown(&mixed)
         );
+    }
+
+    #[test]
+    fn a_detour_is_left_out_and_a_way_out_stays() {
+        let of = |path: &str| straight(Path::new(path)).display().to_string();
+        assert_eq!(of("results/joined/../../shards/1"), "shards/1");
+        assert_eq!(of("results/../../shards"), "../shards");
+        assert_eq!(of("/a/../b"), "/b");
     }
 }

@@ -131,6 +131,58 @@ fn the_pointer_is_told_call_reply_token_and_line() {
     }
 }
 
+/// Moves the pointer over the canvas, row by row at these shares of its width, until the tip says this.
+fn point_until(page: &mut Page, wanted: &str) -> String {
+    let hover = format!(
+        "(() => {{ const c = document.getElementById('canvas'), b = c.getBoundingClientRect(); \
+        for (let y = 4; y < b.height; y += 4) for (let x = .02; x < 1; x += .02) {{ \
+          c.dispatchEvent(new MouseEvent('mousemove', {{ clientX: b.left + b.width * x, clientY: b.top + y, bubbles: true }})); \
+          const tip = document.getElementById('tip'); \
+          if (!tip.hidden && tip.textContent.includes({wanted:?})) return true; }} return false; }})()"
+    );
+    page.wait(&hover);
+    let told = page.value("document.getElementById('tip').textContent");
+    told.as_str().unwrap().to_owned()
+}
+
+#[test]
+fn servers_have_a_band_with_their_roles_and_acquires_the_server_that_they_went_through() {
+    let mut page = Page::new();
+    let file = page.file("page.html", &Sample::leader_killed().page());
+    for (width, scheme) in [(1280, "light"), (1280, "dark"), (400, "light"), (400, "dark")] {
+        page.resize(width, 900);
+        page.prefer(scheme);
+        page.open(&file, "");
+        page.wait(DRAWN);
+        page.shoot(&format!("leader_killed-{width}-{scheme}"));
+    }
+    assert_eq!(page.value("document.getElementById('roles').hidden"), false);
+    let led = point_until(&mut page, "n2 leader");
+    for part in ["seen    3.020s", "line 11", "until   6.000s"] {
+        assert!(led.contains(part), "{part} is not in {led}");
+    }
+    assert!(point_until(&mut page, "n3 not serving").contains("until   5.040s"));
+    let acquired = point_until(&mut page, "token   27");
+    assert!(acquired.contains("node    n2"), "{acquired}");
+    let elsewhere = point_until(&mut page, "token   31");
+    assert!(
+        !elsewhere.contains("node"),
+        "what nobody knows is not said: {elsewhere}"
+    );
+    // a server is found by its name
+    page.press("/");
+    page.wait("document.activeElement.id === 'find'");
+    page.press("n");
+    page.press("2");
+    page.wait("document.getElementById('found').textContent === '1 found'");
+    // and where no history has roles there is no band
+    let file = page.file("without.html", &Sample::golden("hl001_stale_holder").page());
+    page.open(&file, "");
+    page.wait(DRAWN);
+    assert_eq!(page.value("document.getElementById('roles').hidden"), true);
+    page.assert_quiet();
+}
+
 #[test]
 fn without_scripts_the_answer_its_proof_and_the_tables_are_there() {
     let mut page = Page::new();
@@ -223,7 +275,7 @@ fn nothing_in_a_name_becomes_markup() {
 
 #[test]
 fn the_index_filters_runs_and_needs_no_script_to_list_them() {
-    use harness::report::index::{Listed, render};
+    use harness::report::index::{Listed, ListedSuite, render};
     let listed = |name: &str, sample: &str| {
         let diagnosis = Sample::golden(sample).diagnosis;
         Listed {
@@ -238,11 +290,22 @@ fn the_index_filters_runs_and_needs_no_script_to_list_them() {
         listed("20261121-0652-zk-partition-8f3a", "hl001_stale_holder"),
         listed("20261121-0700-zk-none-1234", "hl004_herd"),
     ];
+    let night = ListedSuite {
+        name: "20261121-0630-suite-nightly".into(),
+        outcome: harness::report::diagnosis::Outcome::Fail,
+        sentence: "1 of 12 rows is not as expected: zk / <b>partition".into(),
+    };
     let mut page = Page::new();
-    let file = page.file("index.html", &render(&runs, 7));
+    let file = page.file("index.html", &render(&runs, 7, &[night]));
     page.open(&file, "");
     page.shoot("index");
     assert_eq!(page.value("document.querySelectorAll('#runs tbody tr').length"), 3);
+    let suite = "document.querySelector('a[href=\"20261121-0630-suite-nightly/index.html\"]').parentElement.innerText";
+    let suite = page.value(suite);
+    assert!(
+        suite.as_str().unwrap().ends_with("expected: zk / <b>partition"),
+        "{suite}"
+    );
     let shown = "[...document.querySelectorAll('#runs tbody tr')].filter((row) => !row.hidden).length";
     let change = |what: &str| {
         format!("(() => {{ const i = {what}; i.dispatchEvent(new Event('input', {{ bubbles: true }})); }})()")
@@ -263,5 +326,69 @@ fn the_index_filters_runs_and_needs_no_script_to_list_them() {
         page.value("document.querySelector('.left-out').innerText.startsWith('7 older runs')"),
         true
     );
+    page.assert_quiet();
+}
+
+#[test]
+fn the_page_of_a_suite_tells_what_is_wrong_first_and_filters_its_rows() {
+    use harness::suite::Record;
+    use harness::suite::page::page as render;
+    let row = |name: &str, judged: &str, why: &[&str]| {
+        json!({
+            "name": name, "words": [], "expect": { "outcome": "PASS", "verdicts": {} }, "canary": false, "judged": judged,
+            "attempts": [{
+                "judged": judged, "why": why, "exit": 1, "outcome": if why.is_empty() { "PASS" } else { "FAIL" }, "verdicts": {},
+                "bite": "2 of 2 fault windows: 3 KiB held back", "took_ms": 31000, "run": "runs/001/a run",
+                "again": ["harness", "run", "--backend", "zk", "--fault", "partition=holder", "--seed", "8f3a21c4"],
+            }],
+        })
+    };
+    let of = |rows: serde_json::Value| -> Record {
+        let record = json!({
+            "schema": "harness-suite/1", "suite": "nightly", "digest": "d", "harness": "0.1.0", "started": "20261121-0645",
+            "shard": null, "wanted": [], "took_ms": 62000, "rows": rows, "exit": 1,
+        });
+        serde_json::from_value(record).unwrap()
+    };
+    let why = "HL001 is violated: two clients held `l0` at the same time, for at least 1.84s";
+    let now = of(json!([
+        row("zk / partition", "as-expected", &[]),
+        row(
+            "my <b>lock</b> / a-name-that-is-long-and-has-no-place-to-break-it-anywhere",
+            "unexpected",
+            &[why]
+        ),
+    ]));
+    let before = of(json!([row("zk / partition", "unsure", &["it missed"])]));
+    let mut page = Page::new();
+    let file = page.file(
+        "index.html",
+        &render(&now, Some(("20261120-0645-suite-nightly", &before))),
+    );
+    for (width, scheme) in [(1280, "light"), (1280, "dark"), (400, "light"), (400, "dark")] {
+        page.resize(width, 900);
+        page.prefer(scheme);
+        page.open(&file, "");
+        page.shoot(&format!("suite-{width}-{scheme}"));
+        let overflow = page.value("document.documentElement.scrollWidth - document.documentElement.clientWidth");
+        assert_eq!(overflow, 0, "it is wider than {width} px");
+    }
+    let text = page.value("document.body.innerText");
+    let text = text.as_str().unwrap();
+    for part in [
+        "1 of 2 rows is not as expected: my <b>lock</b>",
+        "two clients held l0 at the same time, for at least 1.84s",
+        "new my <b>lock</b>",
+        "mended zk / partition",
+        "--fault partition=holder --seed 8f3a21c4",
+    ] {
+        assert!(text.contains(part), "{part} is not in\n{text}");
+    }
+    assert_eq!(
+        page.value("document.querySelector('section.violation a').getAttribute('href')"),
+        "runs/001/a%20run/report.html"
+    );
+    page.value("(() => { const i = document.querySelector('input[value=ok]'); i.checked = false; i.dispatchEvent(new Event('input', { bubbles: true })); })()");
+    assert_eq!(page.value("document.getElementById('shown').textContent"), "1 of 2");
     page.assert_quiet();
 }

@@ -16,8 +16,16 @@ pub struct Sample {
 impl Sample {
     /// A stored history of the checkers.
     pub fn golden(name: &str) -> Self {
-        let path = format!("checkers/tests/golden/{name}.jsonl");
-        Self::of(History::open(Path::new(&path), &ReadOptions::default()).unwrap())
+        Self::open(Path::new(&format!("checkers/tests/golden/{name}.jsonl")))
+    }
+
+    /// A run whose leader was killed: servers with their roles, and replies with the server that they came through.
+    pub fn leader_killed() -> Self {
+        Self::open(Path::new("tests/screens/histories/leader_killed.jsonl"))
+    }
+
+    fn open(path: &Path) -> Self {
+        Self::of(History::open(path, &ReadOptions::default()).unwrap())
     }
 
     pub fn of(history: History) -> Self {

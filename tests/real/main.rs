@@ -16,6 +16,7 @@ mod processes;
 #[cfg(feature = "toxiproxy")]
 mod proxies;
 mod rifts;
+mod roles;
 mod settings;
 mod suite;
 mod told;

@@ -113,10 +113,35 @@ fn shards_run_apart_join_to_the_suite_and_a_missing_one_is_no_pass() {
         .filter_map(|row| row["name"].as_str())
         .collect();
     assert_eq!(names, ["holds", "herd"], "in the order of the file");
+    let joint = std::fs::read_dir(harness.results()).unwrap().flatten();
+    let mut joint = joint
+        .map(|entry| entry.path())
+        .filter(|path| path.join("suite.json").is_file());
+    let joint = joint.next().expect("a joined suite has a folder");
     let run = joined["rows"][1]["attempts"][0]["run"]
         .as_str()
         .expect("a row knows its run");
-    assert!(Path::new(run).join("history.jsonl").is_file(), "{run}");
+    assert!(
+        run.starts_with("../../shard-"),
+        "its folder can be moved with those of the shards: {run}"
+    );
+    assert!(joint.join(run).join("history.jsonl").is_file(), "{run}");
+    let page = std::fs::read_to_string(joint.join("index.html")).unwrap();
+    let links: Vec<&str> = page
+        .split("<a href=\"")
+        .skip(1)
+        .filter_map(|rest| rest.split('"').next())
+        .collect();
+    assert_eq!(links.len(), 2, "a report for each row: {links:?}");
+    for link in links {
+        assert!(joint.join(link).is_file(), "{link}");
+    }
+    let index = std::fs::read_to_string(harness.results().join("index.html")).unwrap();
+    let name = joint.file_name().unwrap().to_string_lossy();
+    assert!(
+        index.contains(&format!("href=\"{name}/index.html\"")),
+        "the index lists it"
+    );
 
     // one of the two has rows, unless chance put both into the other
     let alone = ["shard-1", "shard-2"].map(|shard| suite(&harness, &["--merge", shard]));

@@ -139,9 +139,30 @@ mod browser {
         let mut page = Page::new();
         page.open(&harness.folder.path().join(path), &format!("#{place}"));
         page.wait("document.querySelector('.current')?.id === 'HL001-1'");
-        let drawn = "(() => { const c = document.getElementById('canvas'); return c.width > 0 && \
-            c.getContext('2d').getImageData(0, 0, c.width, c.height).data.some((v) => v > 0); })()";
+        // bars in the colour of holds, not only names and an axis
+        let drawn = "(() => { const c = document.getElementById('canvas'); if (!c.width) return false; \
+            const hold = getComputedStyle(document.documentElement).getPropertyValue('--hold').trim(); \
+            const [r, g, b] = [1, 3, 5].map((at) => parseInt(hold.slice(at, at + 2), 16)); \
+            const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data; let held = 0; \
+            for (let at = 0; at < d.length; at += 4) if (d[at] === r && d[at + 1] === g && d[at + 2] === b) held++; \
+            return held > 200; })()";
         page.wait(drawn);
+        let sentence = stdout
+            .lines()
+            .find_map(|line| line.strip_prefix("x HL001-1  "))
+            .unwrap();
+        let title = page.value("document.querySelector('h1').innerText");
+        assert_eq!(
+            title,
+            sentence.replace('`', ""),
+            "the page and the terminal tell the same"
+        );
+        let data = "JSON.parse(document.getElementById('data').textContent)";
+        assert_eq!(page.value(&format!("{data}.servers.length")), 3);
+        let both = format!(
+            "(() => {{ const v = {data}.violations[0]; return v.id === 'HL001-1' && v.overlap[0] < v.overlap[1] && v.clients.length > 1; }})()"
+        );
+        assert_eq!(page.value(&both), true);
         let bars = "document.querySelectorAll('#HL001-1 svg rect.hold').length > 1 && document.querySelectorAll('#HL001-1 .overlap').length > 0";
         assert_eq!(page.value(bars), true);
         assert_eq!(

@@ -85,6 +85,7 @@ impl History {
             error: self.name(rare.error),
             name: line.map(|line| line.name.as_str()),
             wire: self.wire_at(position as u32),
+            node: self.node_at(position as u32),
             raw: line.map(|line| line.raw.as_str()),
         }
     }
@@ -117,6 +118,14 @@ impl History {
             .binary_search_by_key(&position, |(position, _)| *position)
             .ok()?;
         Some(self.wire[at].1)
+    }
+
+    fn node_at(&self, position: u32) -> Option<&str> {
+        let at = self
+            .nodes
+            .binary_search_by_key(&position, |(position, _)| *position)
+            .ok()?;
+        self.name(self.nodes[at].1)
     }
 
     /// How much of everything there is.

@@ -247,6 +247,10 @@ impl HistoryBuilder {
             self.history.events[mate as usize].mate = position;
         }
         self.history.wire.extend(entry.wire.map(|wire| (position, wire)));
+        if let Some(node) = entry.node {
+            let node = self.history.names.intern(node);
+            self.history.nodes.push((position, node));
+        }
         if entry.f == F::Nemesis {
             self.add_nemesis(entry, position);
         } else if let Some(state) = self.states.get_mut(process as usize) {

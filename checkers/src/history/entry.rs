@@ -123,6 +123,8 @@ pub struct Entry<'a> {
     pub name: Option<&'a str>,
     /// Requests, replies, notifications and retries that had passed all links by then, on calls of release.
     pub wire: Option<[u64; 4]>,
+    /// The server that the client was connected to, on replies to acquires of which that is known.
+    pub node: Option<&'a str>,
     /// The whole line as it was written, on lines of the nemesis.
     pub raw: Option<&'a str>,
 }
@@ -150,6 +152,7 @@ impl Entry<'_> {
             error: None,
             name: None,
             wire: None,
+            node: None,
             raw: None,
         }
     }

@@ -185,4 +185,7 @@ pub struct Fields<'a> {
     /// On the call of a release: requests, replies, notifications and retries that had passed all links by then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wire: Option<[u64; 4]>,
+    /// On the reply to an acquire: the server that the client was connected to, where it was exactly one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<&'a str>,
 }

@@ -39,6 +39,8 @@ pub struct History {
     pub(crate) nemesis: Vec<NemesisLine>,
     /// By position: requests, replies, notifications and retries that had passed all links by then.
     pub(crate) wire: Vec<(u32, [u64; 4])>,
+    /// By position: the server behind the reply to an acquire.
+    pub(crate) nodes: Vec<(u32, Symbol)>,
     pub(crate) names: Names,
     /// Numbers as recorded, by dense process number.
     pub(crate) processes: Vec<u32>,
@@ -80,6 +82,7 @@ impl History {
             rare: Vec::new(),
             nemesis: Vec::new(),
             wire: Vec::new(),
+            nodes: Vec::new(),
             names: Names::default(),
             processes: Vec::new(),
             clients: Vec::new(),

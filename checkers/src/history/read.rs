@@ -193,6 +193,7 @@ struct Raw<'a> {
     cause: Option<Cow<'a, str>>,
     error: Option<Cow<'a, str>>,
     wire: Option<[u64; 4]>,
+    node: Option<Cow<'a, str>>,
     /// A field whose value is of the wrong sort, and what it should be.
     wrong: Option<(&'static str, &'static str)>,
 }
@@ -224,6 +225,7 @@ impl<'a> Raw<'a> {
             "cause" => self.cause = self.text("cause", value),
             "error" => self.error = self.text("error", value),
             "wire" => self.wire = counts(&value),
+            "node" => self.node = name(value),
             "mode" => self.mode = self.text("mode", value).map_or(Mode::Write, |mode| Mode::parse(&mode)),
             "fenced" => match self.text("fenced", value).as_deref() {
                 Some("accepted") => self.fenced = Some(Fenced::Accepted),
@@ -311,6 +313,7 @@ impl<'a> Raw<'a> {
         entry.cause = self.cause.as_deref();
         entry.error = self.error.as_deref();
         entry.wire = self.wire.filter(|_| f == F::Release);
+        entry.node = self.node.as_deref().filter(|_| f == F::Acquire);
         entry.name = (f == F::Nemesis).then_some(name);
         Ok(entry)
     }
@@ -325,6 +328,14 @@ fn counts(value: &Value<'_>) -> Option<[u64; 4]> {
     };
     let numbers: Option<Vec<u64>> = values.iter().map(number).collect();
     numbers?.try_into().ok()
+}
+
+/// A text; anything else of that name is not ours.
+fn name(value: Value<'_>) -> Option<Cow<'_, str>> {
+    match value {
+        Value::Text(text) => Some(text),
+        _ => None,
+    }
 }
 
 const TYPES: &str = "one of invoke, ok, fail, info, signal";

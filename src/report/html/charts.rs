@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use harness_checkers::Property;
+use harness_checkers::{Property, Verdict};
 
 use super::drawing::axis;
 use super::text::text;
@@ -204,15 +204,23 @@ pub fn herd(diagnosis: &Diagnosis) -> String {
         return format!(r#"<h3>Herd</h3><p class="quiet">{}</p>"#, text(&finding.evidence));
     };
     let limit = finding.figures.get("limit").copied().unwrap_or(1.0);
+    let violated = finding.verdict == Verdict::Violated;
+    // more than the limit, and no herd: the reason belongs beside it
+    let excused = !violated && rows.iter().any(|(_, woken)| *woken as f64 > limit);
+    let why = if excused {
+        format!(r#"<p class="quiet">{}</p>"#, text(&finding.evidence))
+    } else {
+        String::new()
+    };
     let cells = rows.iter().map(|(waiters, woken)| {
-        let over = if *woken as f64 > limit { "over" } else { "within" };
+        let over = if violated && *woken as f64 > limit { "over" } else { "within" };
         format!(
             r#"<tr><th>{waiters}</th><td><span class="meter {over}" style="width:{:.1}%"></span><b>{woken}</b></td></tr>"#,
             *woken as f64 / most as f64 * 90.0
         )
     });
     format!(
-        r#"<h3>Herd: most that one release woke, by how many waited (limit {limit})</h3><table class="herd"><tr><th>waiters</th><th class="left">woken</th></tr>{}</table>"#,
+        r#"<h3>Herd: most that one release woke, by how many waited (limit {limit})</h3><table class="herd"><tr><th>waiters</th><th class="left">woken</th></tr>{}</table>{why}"#,
         cells.collect::<String>()
     )
 }

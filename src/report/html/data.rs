@@ -10,11 +10,14 @@ use serde_json::{Value, json};
 use super::text::json as escaped;
 use crate::report::Report;
 use crate::report::account;
+use crate::report::roles::Band;
 use crate::report::thin::{Shown, thin};
 use crate::report::timeline::{Answer, SignalKind, Timeline, Turn};
 
 /// Bytes that one turn may take; how many turns fit is reckoned from it.
-const TURN_BYTES: usize = 56;
+const TURN_BYTES: usize = 58;
+/// Stretches of equal length in which the overview tells how much was held.
+const COLUMNS: u64 = 600;
 /// Letters of a cause or a title that are shown.
 const LONGEST: usize = 200;
 
@@ -60,12 +63,15 @@ fn pack(report: &Report<'_>, shown: &Shown) -> String {
     }
     let head = json!({
         "end": timeline.end_ns / 1000,
+        "held": held(timeline),
         "numbered": timeline.numbered,
         "base": base.map(|base| base.to_string()),
         "windows": windows(report),
         "phases": report.diagnosis.phases.iter().map(|phase| json!([phase.name, phase.start_ns / 1000])).collect::<Vec<_>>(),
         "violations": violations(report),
         "signals": signals(timeline, shown),
+        "nodes": timeline.nodes.iter().map(|node| clipped(node)).collect::<Vec<_>>(),
+        "servers": servers(shown),
         "again": account::again(report.diagnosis).map(|words| words.join(" ")),
     });
     let mut head = head.to_string();
@@ -74,7 +80,8 @@ fn pack(report: &Report<'_>, shown: &Shown) -> String {
 }
 
 /// Since the call before, to the answer, answer, of the hold, its end, token, process, lines: of the call since the one
-/// before, of the answer and of the end since the call. 0 is "none" for tokens, lines and ends, -1 for times.
+/// before, of the answer and of the end since the call; server, from 1. 0 is "none" for tokens, lines, ends and servers, -1
+/// for times.
 fn turn(turn: &Turn, before: &mut (u64, u64), base: Option<u64>, packed: &mut String) {
     let asked = turn.asked.ns / 1000;
     let answered = turn.answered.map(|at| at.ns / 1000);
@@ -105,12 +112,13 @@ fn turn(turn: &Turn, before: &mut (u64, u64), base: Option<u64>, packed: &mut St
     let since = |index: u64| index.saturating_sub(line);
     let _ = write!(
         packed,
-        "{},{wait},{answer},{hold},{ended},{token},{},{},{},{}",
+        "{},{wait},{answer},{hold},{ended},{token},{},{},{},{},{}",
         asked.saturating_sub(before.0),
         turn.process,
         line.saturating_sub(before.1),
         turn.answered.map_or(0, |at| since(at.index)),
         since(end_index),
+        turn.node.map_or(0, |node| node + 1),
     );
     *before = (asked, line);
 }
@@ -174,6 +182,65 @@ fn signals(timeline: &Timeline, shown: &Shown) -> Vec<Value> {
     signals.map(signal).collect()
 }
 
+/// How many held in each of [`COLUMNS`] stretches of the run on average, in hundredths. Of all turns, those that are not
+/// shown, too.
+fn held(timeline: &Timeline) -> Vec<u64> {
+    let width = (timeline.end_ns / COLUMNS).max(1);
+    let mut held = vec![0; COLUMNS as usize];
+    for turn in &timeline.turns {
+        let (Some(got), Some((end, _))) = (turn.answered, turn.held) else {
+            continue;
+        };
+        for column in got.ns / width..=(end.ns / width).min(COLUMNS - 1) {
+            let (from, to) = (got.ns.max(column * width), end.ns.min((column + 1) * width));
+            held[column as usize] += to.saturating_sub(from);
+        }
+    }
+    held.into_iter().map(|ns: u64| (ns * 100).div_ceil(width)).collect()
+}
+
+/// Each with its roles: microseconds, role, line.
+fn servers(shown: &Shown) -> Vec<Value> {
+    let server = |band: &Band| {
+        let spells = band.spells.iter();
+        let spells = spells.map(|spell| json!([spell.from.ns / 1000, clipped(&spell.role), spell.from.index]));
+        json!({ "name": clipped(&band.server), "spells": spells.collect::<Vec<_>>() })
+    };
+    shown.bands.iter().map(server).collect()
+}
+
 fn clipped(text: &str) -> String {
     text.chars().take(LONGEST).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use harness_checkers::{History, ReadOptions};
+
+    use super::*;
+
+    #[test]
+    fn the_overview_tells_how_many_held_on_average_whoever_it_was() {
+        let mut lines = vec![r#"{"format":"harness-history","version":1,"locks":["l0"]}"#.to_owned()];
+        // 600 s: c1 holds the first two columns, and c2 the second half of the second one; the last line ends the run
+        for (time, client, kind, f) in [
+            (0_u64, 1, "invoke", "acquire"),
+            (0, 1, "ok", "acquire"),
+            (1_400, 2, "invoke", "acquire"),
+            (1_500, 2, "ok", "acquire"),
+            (2_000, 1, "invoke", "release"),
+            (2_000, 2, "invoke", "release"),
+            (600_000, 1, "ok", "release"),
+        ] {
+            let index = lines.len();
+            let time = time * 1_000_000;
+            lines.push(format!(
+                r#"{{"index":{index},"time":{time},"process":{client},"type":"{kind}","f":"{f}","lock":"l0"}}"#
+            ));
+        }
+        let history = History::read(lines.join("\n").as_bytes(), &ReadOptions::default()).unwrap();
+        let held = held(&Timeline::of(&history));
+        assert_eq!((held.len() as u64, &held[..4]), (COLUMNS, &[100, 150, 0, 0][..]));
+        assert_eq!(held.iter().sum::<u64>(), 250);
+    }
 }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::text::text;
 use crate::report::drawing::{Bar, BarKind, Drawing, Lane};
-use crate::report::words::moment;
+use crate::report::words::stretch;
 
 /// Pixels of a lane and of what stands above and below all lanes.
 const LANE: usize = 38;
@@ -108,7 +108,7 @@ fn overlap_words(drawing: &Drawing, height: usize, svg: &mut String) {
         1 => String::new(),
         count => format!(", {count} times"),
     };
-    let words = format!("both hold: {} to {}{times}", moment(first.0), moment(last));
+    let words = format!("both hold: {}{times}", stretch(first.0, last));
     let x = percent(drawing, first.0);
     // words are longer than most overlaps: they begin or end where there is more room
     let (x, anchor) = if percent(drawing, last) > 55.0 {

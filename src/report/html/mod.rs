@@ -8,7 +8,7 @@ mod data;
 mod drawing;
 mod sections;
 mod tables;
-pub(super) mod text;
+pub(crate) mod text;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -16,6 +16,7 @@ use sha2::{Digest, Sha256};
 
 use super::diagnosis::Outcome;
 use super::{Report, account};
+pub(crate) use sections::date;
 use text::{fill, prose, text};
 
 /// Bytes of a page: more is slow to open and to send around.
@@ -80,7 +81,7 @@ pub fn render(report: &Report<'_>) -> String {
 }
 
 /// What a page may do: show its own styles and run its own script, and nothing else.
-pub(super) fn policy(script: &str) -> String {
+pub(crate) fn policy(script: &str) -> String {
     let hash = BASE64_STANDARD.encode(Sha256::digest(script));
     format!(
         "default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{hash}'; base-uri 'none'; form-action 'none'"
@@ -88,7 +89,7 @@ pub(super) fn policy(script: &str) -> String {
 }
 
 /// A sign beside the word, for eyes that do not tell colours apart.
-pub(super) fn sign(outcome: Outcome) -> char {
+pub(crate) fn sign(outcome: Outcome) -> char {
     match outcome {
         Outcome::Pass => '✓',
         Outcome::Fail => '✕',

@@ -19,20 +19,26 @@ pub fn what(diagnosis: &Diagnosis) -> String {
         return text(&format!("{} · {} run", diagnosis.path, span(diagnosis.length_ns)));
     };
     let version = run.version.as_deref().unwrap_or_default();
+    // a run that could not be made has none
+    let length = (diagnosis.length_ns > 0).then(|| span(diagnosis.length_ns));
+    let length = length.unwrap_or_default();
     let parts = [
         format!("{} {version} ×{} {}", run.product, run.nodes, run.runtime),
         account::lock(diagnosis),
         format!("fault {}", run.fault),
         format!("seed {}", run.seed),
-        span(diagnosis.length_ns),
+        length,
         date(&run.started),
     ];
-    let parts = parts.iter().map(|part| format!("<span>{}</span>", text(part.trim())));
+    let parts = parts
+        .iter()
+        .filter(|part| !part.is_empty())
+        .map(|part| format!("<span>{}</span>", text(part.trim())));
     parts.collect::<Vec<_>>().join(" · ")
 }
 
 /// `2026-11-21 13:02 UTC` of `20261121-1302`.
-fn date(started: &str) -> String {
+pub fn date(started: &str) -> String {
     let digits: String = started.chars().filter(char::is_ascii_digit).collect();
     match digits.get(..12) {
         Some(d) => format!("{}-{}-{} {}:{} UTC", &d[..4], &d[4..6], &d[6..8], &d[8..10], &d[10..12]),

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::text::{prose, text};
 use crate::report::bite::Bitten;
 use crate::report::diagnosis::Diagnosis;
-use crate::report::words::{moment, quoted, span};
+use crate::report::words::{many, moment, quoted, span};
 use crate::report::{Report, account};
 
 /// A sign beside the word, for eyes that do not tell colours apart.
@@ -64,17 +64,26 @@ fn row(report: &Report<'_>, window: &Bitten) -> String {
     };
     let healed = window.heal_ns.map_or_else(|| "the end".to_owned(), moment);
     let mut did = vec![window.evidence.in_words()];
-    for (count, what) in [
-        (window.expired, "expired on the servers"),
-        (window.locks_lost, "told of a loss"),
-        (window.acquires, "acquires meanwhile"),
-    ] {
-        did.push(if count > 0 {
-            format!("{count} {what}")
-        } else {
-            String::new()
-        });
-    }
+    let counted = [
+        (
+            window.expired,
+            format!("{} expired on the servers", many(window.expired, "grant")),
+        ),
+        (
+            window.locks_lost,
+            format!("{} told of a loss", many(window.locks_lost, "holder")),
+        ),
+        (
+            window.acquires,
+            format!("{} meanwhile", many(window.acquires, "acquire")),
+        ),
+    ];
+    did.extend(
+        counted
+            .into_iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(_, said)| said),
+    );
     did.extend(window.missed_in_words());
     did.retain(|part| !part.is_empty());
     format!(

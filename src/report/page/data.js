@@ -1,5 +1,5 @@
 // Unpacks the data, and says times and numbers as the page does. `../html/data.rs` packs it: the two are one format.
-const FIELDS = 10;
+const FIELDS = 11;
 const ANSWERS = ["acquired", "surely not acquired", "unknown: nobody can know", "no answer in this history"];
 const ENDED = ["still held when the history ends", "its release call", "told that it is lost", "its process died", "changed its mode"];
 const OK = 0, NO = 1, UNKNOWN = 2;
@@ -20,6 +20,7 @@ function unpack(lane, place) {
     turns.push({
       lane: place, asked, answered, until, answer: of(2), ended: of(4), token: token(of(5)), process: of(6), line,
       lineAnswered: of(8) ? line + of(8) : 0, lineEnded: of(9) ? line + of(9) : 0,
+      node: of(10) ? data.nodes[of(10) - 1] : "",
     });
   }
   return { lock: lane.lock, client: lane.client, name: `c${lane.client}`, turns, signals: [] };
@@ -34,6 +35,13 @@ function token(packed) {
 const lanes = data.lanes.map(unpack);
 for (const [lane, at, kind, line, cause] of data.signals) lanes[lane].signals.push({ at, kind, line, cause });
 const end = Math.max(data.end, 1);
+
+// A role lasts until the server's next one.
+const LEADS = ["leader", "master", "standalone"], ABSENT = "not serving";
+const servers = data.servers.map(({ name, spells }) => ({
+  name,
+  spells: spells.map(([from, role, line], place) => ({ from, to: place + 1 < spells.length ? spells[place + 1][0] : end, role, line })),
+}));
 
 const seconds = (us, digits = 3) => (us / 1e6).toFixed(digits) + "s";
 const span = (us) => us < 1000 ? us.toFixed(0) + "µs" : us < 1e6 ? (us / 1000).toFixed(us < 1e4 ? 1 : 0) + "ms" : (us / 1e6).toFixed(2) + "s";
@@ -52,6 +60,7 @@ const moments = (() => {
     for (const signal of lane.signals) all.push(signal.at);
   }
   for (const window of data.windows) all.push(window.from, window.to);
+  for (const server of servers) for (const spell of server.spells) all.push(spell.from);
   all.push(0, end);
   const sorted = Float64Array.from(all).sort();
   let kept = 0;

@@ -1,18 +1,25 @@
 // What lies under the pointer, and finding: both end in a turn of a lane.
 const tip = document.getElementById("tip");
 
-// The time at a place of the canvas, and the lane there.
+// The time at a place of the canvas, and the lane or the server there.
 function at(event) {
   const box = canvas.getBoundingClientRect();
   const [a, b] = [toAxis(view.from), toAxis(view.to)];
   const x = event.clientX - box.left;
   const y = event.clientY - box.top < top0 ? 0 : event.clientY - box.top + scroller.scrollTop;
   const us = fromAxis(a + (x - GUTTER) / (box.width - GUTTER) * (b - a));
+  const server = servers[Math.floor((event.clientY - box.top - roles0) / ROLE)];
   const row = rows.find((row) => row.lane && y >= row.y && y < row.y + LANE);
-  return { x, y, us, lane: row && row.lane, slack: (view.to - view.from) / box.width * 5 };
+  return { x, y, us, lane: row && row.lane, server: y === 0 && server, slack: (view.to - view.from) / box.width * 5 };
 }
 
-function underneath({ lane, us, slack }) {
+function underneath({ lane, server, us, slack }) {
+  if (server) {
+    // the shortest of those that the pointer could mean
+    const near = server.spells.filter((spell) => spell.from <= us + slack && spell.to >= us - slack);
+    const spell = near.sort((one, other) => one.to - one.from - (other.to - other.from))[0];
+    return spell && { server, spell };
+  }
   if (!lane) return null;
   for (const signal of lane.signals) if (Math.abs(signal.at - us) < slack) return { signal };
   let nearest = null, best = slack;
@@ -26,6 +33,10 @@ function underneath({ lane, us, slack }) {
 }
 
 function words(lane, hit) {
+  if (hit.spell) {
+    const { from, to, role, line } = hit.spell;
+    return `${hit.server.name} ${role}\nseen    ${seconds(from)}   ${lineOf(line)}\nuntil   ${seconds(to)}\nservers are asked once a second`;
+  }
   if (hit.signal) {
     const { kind, at, line, cause } = hit.signal;
     const what = { woken: "was woken", lost: "was told that the lock is lost", died: "died" }[kind];
@@ -39,6 +50,7 @@ function words(lane, hit) {
     text.push(ANSWERS[turn.answer]);
   }
   if (turn.token) text.push(`token   ${turn.token}`);
+  if (turn.node) text.push(`node    ${turn.node}`);
   if (turn.until >= 0) {
     const line = turn.lineEnded ? `   ${lineOf(turn.lineEnded)}` : "";
     text.push(`held    ${span(turn.until - turn.answered)}, until ${seconds(turn.until)}${line}: ${ENDED[turn.ended]}`);
@@ -57,7 +69,7 @@ function hover(event) {
   tip.style.top = event.clientY - box.top + 16 + "px";
 }
 
-// All turns that a query means: a client, a lock, a token or a line.
+// All turns that a query means: a client, a lock, a token, a server or a line.
 function matches(query) {
   const wanted = query.trim().toLowerCase();
   const line = /^(?:line|l\.|:)\s*(\d+)$/.exec(wanted);
@@ -68,7 +80,7 @@ function matches(query) {
     for (const turn of lane.turns) {
       const lines = [turn.line, turn.lineAnswered, turn.lineEnded];
       const index = line && Number(line[1]) - (data.numbered ? 1 : 0);
-      if (whole || turn.token === wanted || (line && lines.includes(index))) found.push({ lane, turn });
+      if (whole || turn.token === wanted || turn.node.toLowerCase() === wanted || (line && lines.includes(index))) found.push({ lane, turn });
     }
   }
   return found.sort((one, other) => one.turn.asked - other.turn.asked);

@@ -86,7 +86,7 @@ function retime() {
     const plot = figure.querySelector("svg.window");
     plot.setAttribute("viewBox", `${view.from} 0 ${view.to - view.from} 1000`);
     for (const band of figure.querySelectorAll("rect.band")) {
-      const from = Math.max(-1, percent(Number(band.dataset.from))), to = Math.min(101, percent(Number(band.dataset.to)));
+      const from = Math.max(0, percent(Number(band.dataset.from))), to = Math.min(100, percent(Number(band.dataset.to)));
       band.setAttribute("x", from + "%");
       band.setAttribute("width", Math.max(0, to - from) + "%");
     }
@@ -204,6 +204,7 @@ byId("help-hint").hidden = false;
 watchers.push(retime);
 if (timeline) {
   for (const id of ["tools", "board", "legend"]) byId(id).hidden = false;
+  byId("roles").hidden = servers.length === 0;
   listenToTimeline();
 }
 readColors();

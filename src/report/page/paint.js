@@ -3,12 +3,12 @@ const board = document.getElementById("board");
 const overview = document.getElementById("overview");
 const canvas = document.getElementById("canvas");
 const scroller = document.getElementById("lanes");
-const GUTTER = 92, AXIS = 24, BAND = 20, LANE = 22, LOCK = 20, TALLEST = 560;
+const GUTTER = 92, AXIS = 24, BAND = 20, ROLE = 16, LANE = 22, LOCK = 20, TALLEST = 560;
 let colors = {};
 
 function readColors() {
   const style = getComputedStyle(document.documentElement);
-  for (const name of ["ground", "raised", "line", "text", "quiet", "hold", "on-hold", "wait", "fault", "fault-ground", "on-fault", "violation", "woken", "lost", "died"]) {
+  for (const name of ["ground", "raised", "line", "text", "quiet", "hold", "on-hold", "wait", "fault", "fault-ground", "on-fault", "violation", "woken", "lost", "died", "fail"]) {
     colors[name] = style.getPropertyValue("--" + name).trim();
   }
 }
@@ -22,7 +22,8 @@ for (const window of data.windows) {
   window.level = Math.min(free < 0 ? levels.length : free, 3);
   levels[window.level] = Math.max(levels[window.level] || 0, window.to);
 }
-const top0 = AXIS + BAND * levels.length;
+const roles0 = AXIS + BAND * levels.length;
+const top0 = roles0 + (servers.length ? ROLE * servers.length + 4 : 0);
 let tall = top0;
 lanes.forEach((lane, place) => {
   if (place === 0 || lanes[place - 1].lock !== lane.lock) {
@@ -67,18 +68,13 @@ function paintOverview() {
     pen.fillStyle = hatch(pen, colors.fault);
     pen.fillRect(x(window.from), 0, Math.max(2, x(window.to) - x(window.from)), height);
   }
-  // how much was held, per pixel
-  const held = new Float64Array(Math.ceil(width) + 1);
-  for (const lane of lanes) for (const turn of lane.turns) {
-    if (turn.until < 0) continue;
-    for (let at = Math.floor(x(turn.answered)); at <= x(turn.until) && at < held.length; at++) held[at]++;
-  }
-  const most = Math.max(1, held.reduce((a, b) => Math.max(a, b), 0));
+  // how much was held, of all turns, those that the lanes leave out, too
+  const most = Math.max(...data.held, 1), column = end / data.held.length;
   pen.fillStyle = colors.hold;
-  for (let at = 0; at < held.length; at++) {
-    const bar = Math.sqrt(held[at] / most) * (height - 18);
-    pen.fillRect(at, height - bar, 1, bar);
-  }
+  data.held.forEach((share, place) => {
+    const bar = Math.sqrt(share / most) * (height - 18), left = Math.round(x(place * column));
+    pen.fillRect(left, height - bar, Math.max(1, Math.round(x((place + 1) * column)) - left), bar);
+  });
   pen.fillStyle = colors.violation;
   for (const violation of data.violations.filter((violation) => violation.root)) {
     pen.beginPath();
@@ -134,6 +130,7 @@ function paint() {
       pen.fillText(label, place + 4, AXIS / 2);
     }
     for (const window of data.windows) paintWindow(pen, window, x, height);
+    servers.forEach((server, place) => paintRoles(pen, server, roles0 + ROLE * place, x));
     within(pen, GUTTER, top0, plot, height - top0, () => {
       pen.translate(0, -offset);
       for (const row of seen) if (row.lane) paintLane(pen, row, x, current);
@@ -141,7 +138,7 @@ function paint() {
     for (const violation of data.violations) {
       if (!violation.root && violation !== current) continue;
       pen.fillStyle = colors.violation;
-      pen.fillRect(x(violation.at) - 1, AXIS - 6, 2, violation === current ? height : 12);
+      pen.fillRect(x(violation.at) - 1, AXIS - 9, 2, violation === current ? height : 9);
     }
   });
   paintLabels(pen, height);
@@ -176,6 +173,25 @@ function paintWindow(pen, window, x, height) {
     pen.fillStyle = colors["on-fault"];
     pen.fillText(words, Math.max(left, GUTTER) + 6, top + BAND / 2 - 1);
   });
+}
+
+// Solid leads, a frame follows, hatched does not serve; and the word, where there is room for it.
+function paintRoles(pen, server, y, x) {
+  const tall = ROLE - 2, last = canvas.clientWidth;
+  for (const { from, to, role } of server.spells) {
+    if (to < view.from || from > view.to) continue;
+    const left = Math.max(x(from), GUTTER - 4), width = Math.max(2, Math.min(x(to), last + 4) - left);
+    const leads = LEADS.includes(role), absent = role === ABSENT;
+    pen.fillStyle = leads ? colors.text : colors.ground;
+    pen.fillRect(left, y, width, tall);
+    if (absent) { pen.fillStyle = hatch(pen, colors.violation); pen.fillRect(left, y, width, tall); }
+    if (!leads) { pen.strokeStyle = absent ? colors.violation : colors.quiet; pen.strokeRect(left + .5, y + .5, Math.max(1, width - 1), tall - 1); }
+    const word = pen.measureText(role).width, at = Math.max(left, GUTTER) + 5;
+    if (left + width - at < word + 5) continue;
+    if (absent) { pen.fillStyle = colors.ground; pen.fillRect(at - 2, y + 1, word + 4, tall - 2); }
+    pen.fillStyle = leads ? colors.ground : absent ? colors.fail : colors.text;
+    pen.fillText(role, at, y + tall / 2 + .5);
+  }
 }
 
 function paintLane(pen, { lane, y }, x, current) {
@@ -252,7 +268,8 @@ function paintLabels(pen, height) {
   pen.fillStyle = colors.line;
   pen.fillRect(GUTTER - 1, 0, 1, height);
   pen.fillStyle = colors.quiet;
-  if (top0 > AXIS) pen.fillText("fault", 8, AXIS + BAND / 2 - 1);
+  if (levels.length) pen.fillText("fault", 8, AXIS + BAND / 2 - 1);
+  servers.forEach((server, place) => pen.fillText(short(server.name), 8, roles0 + ROLE * place + ROLE / 2));
   pen.fillText(view.order ? "event order" : "time", 8, AXIS / 2);
 }
 

@@ -1,0 +1,96 @@
+//! Suites in a results folder: the records that lie there, and the way from one folder to another.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::suite::Record;
+
+/// The file that says what became of a suite; a folder with it is a suite's.
+pub const RECORD: &str = "suite.json";
+
+/// The suites in a results folder, oldest first: the name of each folder, and its record.
+pub fn suites(results: &Path) -> Vec<(String, Record)> {
+    let entries = fs::read_dir(results).into_iter().flatten().flatten();
+    let mut found: Vec<(String, Record)> = entries
+        .filter_map(|entry| {
+            let name = entry.file_name().into_string().ok()?;
+            let text = fs::read(entry.path().join(RECORD)).ok()?;
+            Some((name, serde_json::from_slice(&text).ok()?))
+        })
+        .collect();
+    found.sort_by(|(one, _), (other, _)| one.cmp(other));
+    found
+}
+
+/// The same suite, or the same part of it, as it came out the time before: the last that began before `name`.
+pub fn before(results: &Path, name: &str, record: &Record) -> Option<(String, Record)> {
+    let same = |other: &Record| other.suite == record.suite && other.shard == record.shard;
+    let mut earlier = suites(results).into_iter().rev();
+    earlier.find(|(other, found)| other.as_str() < name && same(found))
+}
+
+/// The way from a folder to a path; both are whole paths.
+pub fn relative(from: &Path, to: &Path) -> PathBuf {
+    let parts = |path: &Path| {
+        path.components()
+            .map(|part| part.as_os_str().to_owned())
+            .collect::<Vec<_>>()
+    };
+    let (from, to) = (parts(from), parts(to));
+    let common = from.iter().zip(&to).take_while(|(one, other)| one == other).count();
+    let up = from[common..].iter().map(|_| "..".into());
+    up.chain(to[common..].iter().cloned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::suite::Shard;
+
+    #[test]
+    fn the_way_to_a_path_leads_there() {
+        let way = |from: &str, to: &str| relative(Path::new(from), Path::new(to)).display().to_string();
+        assert_eq!(
+            way("/a/results/joined", "/a/shards/1/runs/001"),
+            "../../shards/1/runs/001"
+        );
+        assert_eq!(way("/a/b", "/a/b/runs/001"), "runs/001");
+        assert_eq!(way("/a", "/b"), "../b");
+    }
+
+    #[test]
+    fn the_time_before_is_the_last_one_of_the_same_suite_and_part() {
+        let folder = tempfile::tempdir().unwrap();
+        let record = |suite: &str, shard: Option<&str>| -> Record {
+            serde_json::from_value(serde_json::json!({
+                "schema": "harness-suite/1", "suite": suite, "digest": "d", "harness": "0.1.0", "started": "20261121-0645",
+                "shard": shard.map(|shard| Shard::read(shard).unwrap()), "wanted": [], "took_ms": 0, "rows": [], "exit": 0,
+            }))
+            .unwrap()
+        };
+        for (name, record) in [
+            ("20261119-suite-a", record("a", None)),
+            ("20261120-suite-a", record("a", None)),
+            ("20261120-suite-a-1of2", record("a", Some("1/2"))),
+            ("20261121-suite-b", record("b", None)),
+            ("20261122-suite-a", record("a", None)),
+            ("20261123-suite-a", record("a", None)),
+        ] {
+            let path = folder.path().join(name);
+            fs::create_dir(&path).unwrap();
+            fs::write(path.join(RECORD), serde_json::to_string(&record).unwrap()).unwrap();
+        }
+        fs::create_dir(folder.path().join("20261121-0645-zk-none-1234")).unwrap();
+        let of = |name: &str, record: &Record| before(folder.path(), name, record).map(|(name, _)| name);
+        assert_eq!(
+            of("20261122-suite-a", &record("a", None)).as_deref(),
+            Some("20261120-suite-a")
+        );
+        assert_eq!(of("20261119-suite-a", &record("a", None)), None);
+        assert_eq!(
+            of("20261122-suite-a-1of2", &record("a", Some("1/2"))).as_deref(),
+            Some("20261120-suite-a-1of2")
+        );
+        assert_eq!(suites(folder.path()).len(), 6);
+    }
+}

@@ -1,0 +1,140 @@
+//! What the servers were to each other over the run, as the experiment saw it by asking them once a second.
+
+use std::collections::BTreeMap;
+
+use harness_checkers::History;
+use serde_json::Value;
+
+use super::timeline::Moment;
+
+/// One server's roles, by time.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Band {
+    /// `n1`
+    pub server: String,
+    pub spells: Vec<Spell>,
+}
+
+/// A role from when it was first seen: until the next spell of the server, or the end of the run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Spell {
+    pub from: Moment,
+    /// In the server's own word: `leader`, `follower`, `master`, …; `not serving` for one that did not answer as one that serves.
+    pub role: String,
+}
+
+/// A band for each server that a line of the nemesis gives a role to, by number.
+pub fn bands(history: &History) -> Vec<Band> {
+    let mut bands: BTreeMap<(usize, String), Vec<Spell>> = BTreeMap::new();
+    for line in history.nemesis().into_iter().filter(|line| line.name == "roles") {
+        let from = Moment {
+            ns: line.time_ns,
+            index: line.index,
+        };
+        let roles = line.fields.get("roles").and_then(Value::as_object);
+        for (server, role) in roles.into_iter().flatten() {
+            let Some(role) = role.as_str() else { continue };
+            // n10 stands behind n9
+            let spells = bands.entry((server.len(), server.clone())).or_default();
+            if spells.last().is_none_or(|last| last.role != role) {
+                let role = role.to_owned();
+                spells.push(Spell { from, role });
+            }
+        }
+    }
+    let bands = bands.into_iter();
+    bands.map(|((_, server), spells)| Band { server, spells }).collect()
+}
+
+/// At most about `room` spells of each server: the longest ones. With the length in nanoseconds below which some were
+/// left out, if any were.
+pub fn thinned(bands: &[Band], end_ns: u64, room: usize) -> (Vec<Band>, Option<u64>) {
+    let mut left_out: Option<u64> = None;
+    let thin = |band: &Band| {
+        let ends = band.spells.iter().skip(1).map(|next| next.from.ns).chain([end_ns]);
+        let lengths = band.spells.iter().zip(ends);
+        let lengths: Vec<u64> = lengths.map(|(spell, end)| end.saturating_sub(spell.from.ns)).collect();
+        if lengths.len() <= room {
+            return band.clone();
+        }
+        let mut longest = lengths.clone();
+        longest.sort_unstable_by(|one, other| other.cmp(one));
+        let least = longest[room];
+        left_out = left_out.max(Some(least + 1));
+        let kept = band.spells.iter().zip(&lengths).enumerate();
+        let kept = kept.filter(|(place, (_, length))| *place == 0 || **length > least);
+        let mut spells: Vec<Spell> = kept.map(|(_, (spell, _))| spell.clone()).collect();
+        spells.dedup_by(|next, last| next.role == last.role);
+        Band {
+            server: band.server.clone(),
+            spells,
+        }
+    };
+    (bands.iter().map(thin).collect(), left_out)
+}
+
+#[cfg(test)]
+mod tests {
+    use harness_checkers::ReadOptions;
+
+    use super::*;
+
+    fn history(lines: &[&str]) -> History {
+        let mut text = vec![r#"{"format":"harness-history","version":1,"locks":["l0"]}"#.to_owned()];
+        for (place, roles) in lines.iter().enumerate() {
+            let index = place + 1;
+            text.push(format!(
+                r#"{{"index":{index},"time":{index}000,"process":"nemesis","type":"info","f":"roles","phase":"seen","roles":{roles}}}"#
+            ));
+        }
+        History::read(text.join("\n").as_bytes(), &ReadOptions::default()).unwrap()
+    }
+
+    fn spell(at: u64, role: &str) -> Spell {
+        Spell {
+            from: Moment {
+                ns: at * 1000,
+                index: at,
+            },
+            role: role.into(),
+        }
+    }
+
+    #[test]
+    fn a_spell_lasts_while_its_server_says_the_same_and_is_no_window() {
+        let history = history(&[
+            r#"{"n1":"leader","n10":"follower","n2":"follower"}"#,
+            r#"{"n1":"not serving","n10":"follower","n2":"leader"}"#,
+            r#"{"n1":"follower","n2":"leader"}"#,
+            r#"{"n1":7}"#,
+            "[]",
+        ]);
+        assert!(history.windows().is_empty());
+        let bands = bands(&history);
+        let servers: Vec<&str> = bands.iter().map(|band| band.server.as_str()).collect();
+        assert_eq!(servers, ["n1", "n2", "n10"]);
+        let first = [spell(1, "leader"), spell(2, "not serving"), spell(3, "follower")];
+        assert_eq!(bands[0].spells, first);
+        assert_eq!(bands[1].spells, [spell(1, "follower"), spell(2, "leader")]);
+        assert_eq!(bands[2].spells, [spell(1, "follower")]);
+    }
+
+    #[test]
+    fn of_very_many_spells_the_longest_stay_and_the_rest_is_told() {
+        let flapping = (1..=10).map(|at| spell(at * 10, if at % 2 == 0 { "leader" } else { "follower" }));
+        let steady = [spell(200, "leader"), spell(300, "follower")];
+        let band = Band {
+            server: "n1".into(),
+            spells: flapping.chain(steady).collect(),
+        };
+        let bands = [band];
+        assert_eq!(thinned(&bands, 400_000, 12), (bands.to_vec(), None));
+        let (thin, left_out) = thinned(&bands, 400_000, 4);
+        // the tenth and what follows it are long; the first is where the band begins
+        assert_eq!(
+            thin[0].spells,
+            [spell(10, "follower"), spell(100, "leader"), spell(300, "follower")]
+        );
+        assert_eq!(left_out, Some(10_001));
+    }
+}

@@ -1,0 +1,70 @@
+//! What changed since the suite ran before: rows that are no longer as expected, still not, or as expected again.
+
+use std::collections::BTreeMap;
+
+use super::judge::Judged;
+use super::record::Record;
+
+/// Names of rows, in the order of the suite's file.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Since {
+    /// Were as expected, or were not there, and are not as expected now.
+    pub new: Vec<String>,
+    pub still: Vec<String>,
+    /// As expected again.
+    pub mended: Vec<String>,
+}
+
+impl Since {
+    /// What `now` has that `before` had not. Rows that were not run say nothing.
+    pub fn of(before: &Record, now: &Record) -> Self {
+        let known: BTreeMap<&str, Judged> = before.rows.iter().map(|row| (row.name.as_str(), row.judged)).collect();
+        let mut since = Self::default();
+        for row in now.rows.iter().filter(|row| row.judged != Judged::NotRun) {
+            let before = known.get(row.name.as_str()).copied();
+            let was_wrong = before.is_some_and(|judged| judged != Judged::AsExpected && judged != Judged::NotRun);
+            let names = match (was_wrong, row.judged == Judged::AsExpected) {
+                (false, true) => continue,
+                (false, false) => &mut since.new,
+                (true, false) => &mut since.still,
+                (true, true) => &mut since.mended,
+            };
+            names.push(row.name.clone());
+        }
+        since
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::suite::record::tests::record;
+
+    #[test]
+    fn each_row_is_compared_with_itself_and_one_that_was_not_run_with_nothing() {
+        const OK: &[Judged] = &[Judged::AsExpected];
+        const BAD: &[Judged] = &[Judged::Unexpected];
+        const NONE: &[Judged] = &[];
+        let rows: &[(&str, &[Judged])] = &[("a", OK), ("b", BAD), ("c", BAD), ("d", NONE), ("e", BAD), ("f", OK)];
+        let before = record(None, &[], rows);
+        let rows: &[(&str, &[Judged])] = &[
+            ("a", BAD),
+            ("b", BAD),
+            ("c", OK),
+            ("d", BAD),
+            ("e", NONE),
+            ("f", OK),
+            ("g", BAD),
+        ];
+        let now = record(None, &[], rows);
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        assert_eq!(
+            Since::of(&before, &now),
+            Since {
+                new: names(&["a", "d", "g"]),
+                still: names(&["b"]),
+                mended: names(&["c"]),
+            }
+        );
+    }
+}

@@ -19,7 +19,7 @@ const NAMED: usize = 2;
 pub fn page(record: &Record, before: Option<(&str, &Record)>) -> String {
     let outcome = outcome(record);
     let rows: String = record.rows.iter().map(row).collect();
-    let wrong: String = record.rows.iter().filter(|row| is_wrong(row)).map(wrong).collect();
+    let wrong: String = record.rows.iter().filter(is_wrong).map(wrong).collect();
     let since = before.map(|(name, before)| since(name, &Since::of(before, record)));
     fill(
         include_str!("../report/page/suite.html"),

@@ -125,7 +125,29 @@ pub(super) fn describe(context: &Context<'_>, clash: &Clash) -> Violation {
             }
         ),
     };
+    for before in [first, second]
+        .into_iter()
+        .filter_map(|hold| before_change(context, hold))
+    {
+        violation
+            .events
+            .push(history.step(before.got, "had it in another mode"));
+    }
+    let others: Vec<&Hold> = match class {
+        Class::Crowd => there(context, overlap),
+        _ => Vec::new(),
+    };
+    for hold in [first, second].into_iter().chain(others.iter().copied()) {
+        let given_up = given_up(context, hold).map(|position| history.step(position, "gave up a part of it"));
+        violation.events.extend(given_up);
+    }
     violation.events.push(history.step(first.got, "got the lock"));
+    for other in others {
+        violation.events.push(history.step(other.got, "had it as well"));
+        if other.end != NONE {
+            violation.events.push(history.step(other.end, "until here"));
+        }
+    }
     violation.events.push(history.step(second.got, "got the lock, too"));
     if let Some(role) = ending(first) {
         violation.events.push(history.step(first.end, role));
@@ -137,6 +159,40 @@ pub(super) fn describe(context: &Context<'_>, clash: &Clash) -> Violation {
         .insert("overlap_ms".into(), clash.shared_ns as f64 / 1e6);
     violation.figures.insert("overlaps".into(), clash.count as f64);
     violation
+}
+
+/// The hold that went on as this one, in another mode.
+fn before_change<'a>(context: &'a Context<'_>, hold: &Hold) -> Option<&'a Hold> {
+    let mut own = context.holds.by_lock[hold.lock as usize].iter();
+    own.find(|other| other.process == hold.process && other.ended == Ended::Changed && other.end == hold.got)
+}
+
+/// Where permits or the write mode were given up of what one acquire got, and this hold is what went on.
+fn given_up(context: &Context<'_>, hold: &Hold) -> impl Iterator<Item = u32> {
+    let (got, from) = (hold.got, hold.from);
+    let own = context.holds.by_lock[hold.lock as usize].iter();
+    own.filter(move |other| other.got == got && other.to <= from && !other.is_empty())
+        .map(|other| other.end)
+}
+
+/// Besides the two of an overlap, the fewest holds of that instant that make it too many.
+fn there<'a>(context: &'a Context<'_>, overlap: &Overlap) -> Vec<&'a Hold> {
+    let (first, second) = (overlap.first, overlap.second);
+    let mut holds: Vec<&Hold> = context.holds.by_lock[second.lock as usize]
+        .iter()
+        .take_while(|hold| hold.from <= second.from)
+        .filter(|hold| hold.to > second.from && !hold.is_empty())
+        .filter(|hold| ![(first.got, first.from), (second.got, second.from)].contains(&(hold.got, hold.from)))
+        .collect();
+    holds.sort_by_key(|hold| std::cmp::Reverse(hold.permits));
+    let mut out = u64::from(first.permits) + u64::from(second.permits);
+    let all = context.model.capacity();
+    holds.retain(|hold| {
+        let needed = out <= all;
+        out += u64::from(hold.permits);
+        needed
+    });
+    holds
 }
 
 fn ending(hold: &Hold) -> Option<&'static str> {

@@ -3,8 +3,12 @@
 //! From the reply to its acquire to the first of: its release call, the time of a lost signal, its death. Never longer
 //! than the truth. Whether the server thought so, too, is not asked here; see `grants`.
 
+mod building;
+
+use building::Building;
+
 use crate::history::names::NONE;
-use crate::history::{Event, F, History, Mode};
+use crate::history::{Event, History, Mode};
 use crate::model::Model;
 
 /// Why a certain hold ended.
@@ -123,148 +127,6 @@ impl Holds {
         }
         for own in &mut self.by_process {
             own.sort_unstable();
-        }
-    }
-}
-
-struct Building<'a> {
-    history: &'a History,
-    reentrant: bool,
-    many: bool,
-    shared: bool,
-    holds: Vec<Vec<Hold>>,
-    /// Active holds by process: lock and place in `holds`.
-    active: Vec<Vec<(u32, u32)>>,
-    /// The last hold that ended by a release, by process: a lost signal may still arrive and end it earlier.
-    released: Vec<(u32, u32)>,
-}
-
-impl<'a> Building<'a> {
-    fn new(history: &'a History, model: &Model) -> Self {
-        let processes = history.processes.len();
-        Self {
-            history,
-            reentrant: model.is_reentrant(),
-            many: matches!(model, Model::Semaphore { .. }),
-            shared: matches!(model, Model::ReadWrite),
-            holds: vec![Vec::new(); history.locks.len()],
-            active: vec![Vec::new(); processes],
-            released: vec![(NONE, NONE); processes],
-        }
-    }
-
-    fn step(&mut self, position: u32) {
-        let event = &self.history.events[position as usize];
-        if event.is_ok(F::Acquire) {
-            self.got(event, position);
-        } else if event.is_call(F::Release) {
-            self.release(event, position);
-        } else if matches!(event.f, F::Lost | F::Died) && (event.process as usize) < self.active.len() {
-            self.end(event, position);
-        }
-    }
-
-    fn got(&mut self, event: &Event, position: u32) {
-        let Some(lock) = self.history.lock_number(event) else {
-            return;
-        };
-        let instant = self.history.instant(position);
-        let held = self.active[event.process as usize]
-            .iter()
-            .rposition(|(of, _)| *of as usize == lock);
-        let mut from = instant;
-        if let (Some(slot), false) = (held, self.many) {
-            let place = self.active[event.process as usize][slot].1;
-            let hold = &mut self.holds[lock][place as usize];
-            if !(self.shared && hold.mode != event.mode) {
-                hold.depth += u32::from(self.reentrant);
-                return;
-            }
-            if event.mode == Mode::Read {
-                from = self.history.instant(event.mate).max(hold.from);
-            }
-            (hold.to, hold.end, hold.ended) = (from, position, Ended::Changed);
-            self.active[event.process as usize].remove(slot);
-        }
-        let call = &self.history.events[event.mate as usize];
-        let owner = if event.owner == NONE { call.owner } else { event.owner };
-        self.active[event.process as usize].push((lock as u32, self.holds[lock].len() as u32));
-        self.holds[lock].push(Hold {
-            from,
-            to: u64::MAX,
-            token: event.token,
-            process: event.process,
-            lock: lock as u32,
-            call: event.mate,
-            got: position,
-            end: NONE,
-            owner,
-            permits: self.history.permits(event),
-            depth: 1,
-            mode: event.mode,
-            ended: Ended::Open,
-            has_token: event.has_token,
-        });
-    }
-
-    fn release(&mut self, event: &Event, position: u32) {
-        let Some(lock) = self.history.lock_number(event) else {
-            return;
-        };
-        let permits = self.history.permits(event);
-        let held = &self.active[event.process as usize];
-        let same = |(of, place): &(u32, u32)| {
-            *of as usize == lock && (!self.many || self.holds[lock][*place as usize].permits == permits)
-        };
-        let slot = held
-            .iter()
-            .rposition(same)
-            .or_else(|| held.iter().rposition(|(of, _)| *of as usize == lock));
-        let Some(slot) = slot else { return };
-        let (of, place) = self.active[event.process as usize][slot];
-        let hold = &mut self.holds[lock][place as usize];
-        hold.depth -= 1;
-        if hold.depth == 0 {
-            (hold.to, hold.end, hold.ended) = (self.history.instant(position), position, Ended::Released);
-            self.active[event.process as usize].remove(slot);
-            self.released[event.process as usize] = (of, place);
-        }
-    }
-
-    /// A signal that ends holds: of one lock, or of all when it names none.
-    fn end(&mut self, event: &Event, position: u32) {
-        let lock = self.history.lock_number(event).map(|lock| lock as u32);
-        let ended = if event.f == F::Died { Ended::Died } else { Ended::Lost };
-        let instant = self.history.instant(position);
-        let holds = &mut self.holds;
-        let before = self.active[event.process as usize].len();
-        self.active[event.process as usize].retain(|(of, place)| {
-            let hit = lock.is_none_or(|lock| lock == *of) || ended == Ended::Died;
-            if hit {
-                let hold = &mut holds[*of as usize][*place as usize];
-                (hold.to, hold.end, hold.ended) = (instant.max(hold.from), position, ended);
-            }
-            !hit
-        });
-        let (of, place) = self.released[event.process as usize];
-        if before > self.active[event.process as usize].len() || of == NONE || lock.is_some_and(|lock| lock != of) {
-            return;
-        }
-        let hold = &mut holds[of as usize][place as usize];
-        if instant < hold.to {
-            (hold.to, hold.end, hold.ended) = (instant.max(hold.from), position, ended);
-        }
-    }
-
-    fn finish(mut self) -> Holds {
-        for holds in &mut self.holds {
-            if !holds.is_sorted_by_key(|hold| hold.from) {
-                holds.sort_by_key(|hold| hold.from);
-            }
-        }
-        Holds {
-            by_lock: self.holds,
-            by_process: Vec::new(),
         }
     }
 }

@@ -331,6 +331,137 @@ fn both_readings_of_a_failed_release_are_decided_and_named() {
         },
     );
     assert_eq!(strict.of(Property::Hl002).verdict, Verdict::Violated);
+    let note = strict.notes.iter().find(|note| note.contains("two readings"));
+    assert!(note.is_some_and(|note| note.contains("events 4")), "{:?}", strict.notes);
+}
+
+#[test]
+fn a_release_by_another_is_named_where_only_the_plain_mutex_allows_it() {
+    let of = [
+        (1, 3, "invoke", "acquire"),
+        (2, 3, "ok", "acquire"),
+        (3, 4, "invoke", "release"),
+        (4, 4, "ok", "release"),
+    ];
+    let found = check(&lines(&of).unwrap(), &Options::default());
+    assert_eq!(found.of(Property::Hl002).verdict, Verdict::Violated);
+    let note = found.notes.iter().find(|note| note.contains("two readings"));
+    assert!(
+        note.is_some_and(|note| note.contains("operations: events 3")),
+        "{:?}",
+        found.notes
+    );
+}
+
+#[test]
+fn events_of_one_time_are_in_no_order() {
+    let of = [
+        (1, 3, "invoke", "acquire"),
+        (2, 3, "ok", "acquire"),
+        (3, 4, "invoke", "acquire"),
+        (5, 4, "ok", "acquire"),
+        (5, 3, "invoke", "release"),
+        (6, 3, "ok", "release"),
+    ];
+    let verdict = |of: &[(u64, u32, &str, &str)]| {
+        let found = check(&lines(of).unwrap(), &Options::default());
+        [Property::Hl001, Property::Hl002].map(|property| found.of(property).verdict)
+    };
+    assert_eq!(verdict(&of), [Verdict::Holds; 2]);
+    let mut later = of;
+    later[4].0 = 6;
+    assert_eq!(verdict(&later), [Verdict::Violated; 2]);
+}
+
+#[test]
+fn a_holder_that_is_told_of_its_loss_while_it_releases_was_not_denied() {
+    let of = [
+        (1, 3, "invoke", "acquire"),
+        (2, 3, "ok", "acquire"),
+        (3, 3, "invoke", "release"),
+        (4, 3, "signal", "lost"),
+    ];
+    let verdict = |of: &[(u64, u32, &str, &str)]| {
+        let fail = r#"{"index":9,"time":9,"process":3,"type":"fail","f":"release","lock":"l0","error":"not-held"}"#;
+        let mut text: Vec<String> = of
+            .iter()
+            .map(|(time, process, kind, f)| line(*time, *process, kind, f))
+            .collect();
+        text.push(fail.to_owned());
+        let history = own(&text.iter().map(String::as_str).collect::<Vec<_>>()).unwrap();
+        check(&history, &Options::default()).of(Property::Hl002).verdict
+    };
+    assert_eq!(verdict(&of), Verdict::Holds);
+    assert_eq!(verdict(&of[..3]), Verdict::Violated);
+}
+
+#[test]
+fn permits_are_given_back_in_other_portions_than_they_were_taken_in() {
+    let permits = |time: u64, process: u32, kind: &str, f: &str, permits: u32| {
+        line(time, process, kind, f).replace("\"later\":null", &format!("\"permits\":{permits}"))
+    };
+    let mut text = Vec::new();
+    for (at, process, f, count) in [
+        (1, 3, "acquire", 1),
+        (3, 3, "acquire", 1),
+        (5, 3, "release", 2),
+        (7, 4, "acquire", 2),
+        (9, 4, "release", 1),
+        (11, 3, "acquire", 1),
+        (13, 5, "acquire", 1),
+    ] {
+        text.push(permits(at, process, "invoke", f, count));
+        text.push(permits(at + 1, process, "ok", f, count));
+    }
+    let judged = |lines: &[String]| {
+        let history = own(&lines.iter().map(String::as_str).collect::<Vec<_>>()).unwrap();
+        let options = Options {
+            model: Some(Model::Semaphore { permits: 2 }),
+            ..Options::default()
+        };
+        check(&history, &options)
+    };
+    let found = judged(&text[..12]);
+    assert_eq!(found.of(Property::Hl001).verdict, Verdict::Holds);
+    assert_eq!(found.of(Property::Hl002).verdict, Verdict::Holds);
+    let found = judged(&text);
+    let crowd = &found.of(Property::Hl002).violations[0];
+    assert_eq!(crowd.summary, "3 permits of `l0` were out at once");
+    // Three acquires, and that one of them was partly given back.
+    assert_eq!(found.of(Property::Hl001).violations[0].events.len(), 4);
+}
+
+#[test]
+fn escaped_characters_are_the_characters() {
+    let json = r#"{"type":"invoke","f":"acquire","process":0,"value":"\u0041\u00e9\n"}"#;
+    assert_eq!(read(json).unwrap().locks().collect::<Vec<_>>(), ["Aé\n"]);
+    let torn = r#"{"type":"invoke","f":"acquire","process":0,"value":"\u00g1"}"#;
+    assert!(read(torn).expect_err("no digit").contains("four hexadecimal digits"));
+}
+
+/// A lock that is passed on correctly for long, and then given out twice.
+#[test]
+fn the_proof_is_small_however_long_the_history_was() {
+    let mut of = Vec::new();
+    for at in (0..60_000).step_by(4) {
+        for (step, kind, f) in [
+            (1, "invoke", "acquire"),
+            (2, "ok", "acquire"),
+            (3, "invoke", "release"),
+            (4, "ok", "release"),
+        ] {
+            of.push((at + step, (at / 4 % 7) as u32, kind, f));
+        }
+    }
+    for (step, process, kind) in [(1, 8, "invoke"), (2, 8, "ok"), (3, 9, "invoke"), (4, 9, "ok")] {
+        of.push((60_000 + step, process, kind, "acquire"));
+    }
+    let options = Options {
+        model: Some(Model::Mutex),
+        ..Options::default()
+    };
+    let found = check(&lines(&of).unwrap(), &options);
+    assert_eq!(found.of(Property::Hl002).violations[0].events.len(), 4);
 }
 
 #[test]

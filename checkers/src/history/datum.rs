@@ -235,17 +235,33 @@ impl<R: BufRead> Data<R> {
                 b'\\' => {
                     let escaped = self.peek()?.ok_or(Stop::End)?;
                     self.skip();
-                    text.push(match escaped {
-                        b'n' => b'\n',
-                        b't' => b'\t',
-                        b'r' => b'\r',
-                        other => other,
-                    });
+                    match escaped {
+                        b'n' => text.push(b'\n'),
+                        b't' => text.push(b'\t'),
+                        b'r' => text.push(b'\r'),
+                        b'u' => {
+                            let code = self.four_digits()?;
+                            text.extend(code.encode_utf8(&mut [0; 4]).bytes());
+                        }
+                        other => text.push(other),
+                    }
                 }
                 _ if text.len() >= MAX_WORD => return Err(self.wrong("a shorter string")),
                 _ => text.push(byte),
             }
         }
+    }
+
+    /// The character of `\\u` and four digits. Halves of a pair stand for no character of their own.
+    fn four_digits(&mut self) -> Result<char, Stop> {
+        let mut code = 0;
+        for _ in 0..4 {
+            let byte = self.peek()?.ok_or(Stop::End)?;
+            let digit = char::from(byte).to_digit(16);
+            code = code * 16 + digit.ok_or_else(|| self.wrong("four hexadecimal digits"))?;
+            self.skip();
+        }
+        Ok(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER))
     }
 
     fn atom(&mut self) -> Result<Datum, Stop> {

@@ -7,6 +7,9 @@ use crate::history::names::NONE;
 use crate::history::{Event, F, History};
 use crate::story::{at, many};
 
+/// Operations of one proof that are listed. More come together only where none of tens of thousands could be left out.
+const MAX_SHOWN: usize = 500;
+
 /// The violation of HL002 that a fault of one lock is.
 pub(super) fn explain(context: &Context<'_>, lock: usize, fault: &Fault) -> Violation {
     let history = context.history;
@@ -28,7 +31,7 @@ pub(super) fn explain(context: &Context<'_>, lock: usize, fault: &Fault) -> Viol
     let mut violation = history.violation(class(fault), lock, &processes, at_ns);
     violation.window = context.window_before(at_ns).map(|window| window.number);
     violation.summary = summary(fault, &violation.lock);
-    for position in &positions {
+    for position in &positions[positions.len().saturating_sub(MAX_SHOWN)..] {
         let event = &history.events[*position as usize];
         violation.events.push(history.step(*position, role(event)));
         // The reply of a call is what makes it evidence, and the other way round.
@@ -39,8 +42,8 @@ pub(super) fn explain(context: &Context<'_>, lock: usize, fault: &Fault) -> Viol
         }
     }
     tell(history, fault, &positions, &mut violation);
-    if let Fault::Overlap { first, .. } = fault
-        && let Some(end) = release_of(history, *first)
+    if let Fault::Overlap { first, second } = fault
+        && let Some(end) = release_of(history, *first, *second)
     {
         violation.events.push(history.step(end, "release call"));
         let event = &history.events[end as usize];
@@ -73,7 +76,7 @@ fn class(fault: &Fault) -> &'static str {
 fn summary(fault: &Fault, lock: &str) -> String {
     match fault {
         Fault::Overlap { .. } => format!("two acquires of `{lock}` were answered with no release between"),
-        Fault::Crowd { there, .. } => format!("{} permits of `{lock}` were out at once", there.len() + 1),
+        Fault::Crowd { out, .. } => format!("{out} permits of `{lock}` were out at once"),
         Fault::AlreadyHeld { .. } => format!("`{lock}` was acquired again by its holder"),
         Fault::TooDeep { .. } => format!("`{lock}` was acquired more often than its limit"),
         Fault::NotHolder { .. } => format!("`{lock}` was released by a process that did not hold it, and that was ok"),
@@ -102,10 +105,10 @@ fn role(event: &Event) -> String {
     format!("{} {what}", event.f.name())
 }
 
-/// The call that released what the acquire of this reply got, if there is one.
-fn release_of(history: &History, got: u32) -> Option<u32> {
+/// The first call after the overlap that released what the acquire of the first reply got, if there is one.
+fn release_of(history: &History, got: u32, second: u32) -> Option<u32> {
     let acquired = &history.events[got as usize];
-    let later = history.events.iter().enumerate().skip(got as usize);
+    let later = history.events.iter().enumerate().skip(second as usize);
     let mut same = later.filter(|(_, event)| event.process == acquired.process && event.lock == acquired.lock);
     same.find(|(_, event)| event.is_call(F::Release))
         .map(|(position, _)| position as u32)
@@ -113,6 +116,10 @@ fn release_of(history: &History, got: u32) -> Option<u32> {
 
 fn tell(history: &History, fault: &Fault, positions: &[u32], violation: &mut Violation) {
     if let Fault::NoOrder { .. } = fault {
+        if positions.len() > MAX_SHOWN {
+            let text = format!("The {MAX_SHOWN} latest of them are shown.");
+            violation.because.push(history.because(text, &[]));
+        }
         let text = "Every order of these operations that respects their calls and replies has an impossible answer.";
         violation.because.push(history.because(text, positions));
         return;

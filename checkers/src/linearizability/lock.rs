@@ -13,7 +13,9 @@ pub(super) struct Active {
     pub permits: u64,
     pub mode: Mode,
     pub token: Option<u64>,
-    /// The position of the reply that began it.
+    /// The position of the reply that told the token.
+    pub told: u32,
+    /// The position of the reply that began it, or gave it its mode.
     pub got: u32,
 }
 

@@ -10,7 +10,7 @@ use super::{Decision, Searched, search};
 use crate::options::{Budget, Clock};
 use crate::shrink::shrink;
 
-/// Operations of a prefix that are still worth shrinking; longer ones are cut at the front first.
+/// Operations of a prefix that are still worth shrinking; of longer ones, the latest are tried first.
 const SHRINK_MAX: usize = 20_000;
 
 /// Decides the plain mutex.
@@ -20,13 +20,19 @@ pub(super) fn plain(all: &Operations<LockOp>) -> Decision {
     };
     let prefix = prefix(&all.operations, blocked);
     let mut units: Vec<Vec<usize>> = Vec::new();
-    let mut open: std::collections::BTreeMap<u32, usize> = std::collections::BTreeMap::new();
+    let mut open: std::collections::BTreeMap<u32, Vec<usize>> = std::collections::BTreeMap::new();
     for (at, place) in prefix.iter().enumerate() {
-        match all.operations[*place].op {
-            LockOp::Acquire { process, .. } => {
-                open.insert(process, at);
+        let operation = &all.operations[*place];
+        match operation.op {
+            LockOp::Acquire { process, .. } => open.entry(process).or_default().push(at),
+            // A loss may come while the next acquire is in flight.
+            LockOp::Release { process, .. } => {
+                let own = open.entry(process).or_default();
+                let before = |acquire: &usize| all.operations[prefix[*acquire]].call <= operation.call;
+                if let Some(last) = own.iter().rposition(before) {
+                    units.push(vec![own.remove(last), at]);
+                }
             }
-            LockOp::Release { process, .. } => units.extend(open.remove(&process).map(|acquire| vec![acquire, at])),
             _ => {}
         }
     }
@@ -69,12 +75,40 @@ fn prefix<O>(operations: &[Operation<O>], blocked: usize) -> Vec<usize> {
         .collect()
 }
 
-fn kept(prefix: &[usize], units: &[Vec<usize>], violates: impl FnMut(&[usize]) -> bool) -> Vec<usize> {
-    if prefix.len() > SHRINK_MAX {
-        (0..prefix.len()).collect()
-    } else {
-        shrink(prefix.len(), units, violates)
+/// The places that are still a violation by themselves. What nobody can shrink stays whole.
+fn kept(prefix: &[usize], units: &[Vec<usize>], mut violates: impl FnMut(&[usize]) -> bool) -> Vec<usize> {
+    let Some(places) = latest(prefix.len(), units, &mut violates) else {
+        return (0..prefix.len()).collect();
+    };
+    let here = |place: &usize| places.binary_search(place).ok();
+    let units: Vec<Vec<usize>> = units
+        .iter()
+        .filter_map(|unit| unit.iter().map(here).collect())
+        .collect();
+    let back = |kept: &[usize]| -> Vec<usize> { kept.iter().map(|at| places[*at]).collect() };
+    back(&shrink(places.len(), &units, |kept| violates(&back(kept))))
+}
+
+/// All places where they are few; else those of the latest units, and of no unit, that are a violation already.
+fn latest(places: usize, units: &[Vec<usize>], violates: &mut impl FnMut(&[usize]) -> bool) -> Option<Vec<usize>> {
+    if places <= SHRINK_MAX {
+        return Some((0..places).collect());
     }
+    let mut last = 16;
+    while last < units.len() {
+        let gone = &units[..units.len() - last];
+        let mut stays = vec![true; places];
+        gone.iter().flatten().for_each(|place| stays[*place] = false);
+        let left: Vec<usize> = (0..places).filter(|place| stays[*place]).collect();
+        if left.len() > SHRINK_MAX {
+            return None;
+        }
+        if violates(&left) {
+            return Some(left);
+        }
+        last *= 4;
+    }
+    None
 }
 
 fn faulty<O>(all: &Operations<O>, prefix: &[usize], kept: &[usize]) -> Decision {

@@ -5,6 +5,7 @@
 
 mod anonymous;
 pub mod certificate;
+mod evidence;
 mod explain;
 mod failed;
 mod fault;
@@ -18,7 +19,10 @@ mod oracle;
 mod order;
 mod plan;
 #[cfg(test)]
+mod proofs;
+#[cfg(test)]
 mod random;
+mod readings;
 mod register;
 mod search;
 mod spec;
@@ -34,8 +38,6 @@ pub use specs::{LockOp, ManyOwners, OneOwner, Owned};
 use crate::check::Context;
 use crate::finding::{Finding, Property, Verdict};
 use crate::history::History;
-use crate::history::event::Kind;
-use crate::history::{F, names::NONE};
 use crate::limits;
 use crate::model::Model;
 use crate::options::{Budget, Clock};
@@ -99,7 +101,7 @@ pub(crate) fn decisions(history: &History, model: &Model, budget: Budget, clock:
     }
 }
 
-/// The finding of HL002, with a note when the strict reading of failed releases differs.
+/// The finding of HL002, with a note where the other reading of a mutex differs.
 pub(crate) fn check(context: &Context<'_>) -> Answer {
     let (history, options) = (context.history, context.options);
     let counts = history.counts;
@@ -124,7 +126,7 @@ pub(crate) fn check(context: &Context<'_>) -> Answer {
     } else {
         Vec::new()
     };
-    let mut notes = second_reading(context, &decisions);
+    let mut notes = readings::differences(context, &decisions);
     if options.certificate && holds && certificates.len() < decisions.len() {
         let missing = many((decisions.len() - certificates.len()) as u64, "lock", "locks");
         notes.push(format!(
@@ -171,61 +173,4 @@ fn answer(context: &Context<'_>, total: u64, decisions: &[Decision]) -> Finding 
     };
     answer.figures.insert("operations".into(), total as f64);
     answer
-}
-
-/// Our reading ends a belief at the release call. Jepsen's plain mutex says that a failed release had no effect: where
-/// that makes a difference, the operations are named.
-fn second_reading(context: &Context<'_>, decisions: &[Decision]) -> Vec<String> {
-    let history = context.history;
-    let failed: Vec<u32> = history
-        .events
-        .iter()
-        .enumerate()
-        .filter(|(_, event)| event.f == F::Release && event.kind == Kind::Fail)
-        .map(|(position, _)| position as u32)
-        .collect();
-    if failed.is_empty() || context.model != Model::OwnerMutex {
-        return Vec::new();
-    }
-    let strict = decisions_of_strict(context);
-    let mut notes = Vec::new();
-    for (lock, (ours, theirs)) in decisions.iter().zip(&strict).enumerate() {
-        let differ = matches!(
-            (ours, theirs),
-            (Decision::Legal, Decision::Faulty(_)) | (Decision::Faulty(_), Decision::Legal)
-        );
-        if !differ {
-            continue;
-        }
-        let here = failed
-            .iter()
-            .filter(|position| history.lock_number(&history.events[**position as usize]) == Some(lock));
-        let named: Vec<String> = here
-            .take(8)
-            .map(|position| history.events[*position as usize].index.to_string())
-            .collect();
-        let (ours, theirs) = if *ours == Decision::Legal {
-            ("linearizable", "not")
-        } else {
-            ("not linearizable", "so")
-        };
-        notes.push(format!(
-            "two readings of `{}` differ: {ours} when a release call ends the hold whatever its answer, {theirs} with \
-             `--model mutex`, where a failed release has no effect (failed releases: events {})",
-            history.lock_name(lock),
-            named.join(", ")
-        ));
-    }
-    notes
-}
-
-fn decisions_of_strict(context: &Context<'_>) -> Vec<Decision> {
-    let all = operations::locks(context.history, &Model::Mutex);
-    // Only the verdict counts here, so nothing is shrunk.
-    all.iter()
-        .map(|operations| match anonymous::decide(&operations.operations, 1) {
-            Ok(_) => Decision::Legal,
-            Err(_) => Decision::Faulty(Fault::NotHolder { release: NONE }),
-        })
-        .collect()
 }

@@ -4,12 +4,12 @@ use std::collections::HashSet;
 
 use super::mutant::{Mutant, with};
 use super::operations::{self, Operations};
-use super::random::{LOCKS, is_coarse, random};
+use super::random::{LOCKS, is_coarse, random, show};
 use super::register::{Register, RegisterOp};
 use super::spec::{Operation, Spec, validate};
 use super::specs::{LockOp, ManyOwners, OneOwner};
 use super::{Decision, Searched, anonymous, decisions, search};
-use crate::history::{Entry, History};
+use crate::history::History;
 use crate::model::Model;
 use crate::options::{Budget, Clock};
 
@@ -86,24 +86,6 @@ fn mismatches(model: Model, count: u64) -> u64 {
             oracle(&history, &model) != fast(&history, &model)
         })
         .count() as u64
-}
-
-fn show(history: &History) -> String {
-    let line = |entry: Entry<'_>| {
-        format!(
-            "{} {:?} {:?} {} {:?} {:?} {:?} {:?}",
-            entry.time_ns,
-            entry.process,
-            entry.kind,
-            entry.f.name(),
-            entry.lock,
-            entry.mode,
-            entry.token,
-            entry.error
-        )
-    };
-    let lines: Vec<String> = history.entries().map(line).collect();
-    format!("lease {:?}\n{}", history.header().lease_ms, lines.join("\n"))
 }
 
 fn agrees(model: Model) {

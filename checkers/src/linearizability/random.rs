@@ -203,3 +203,22 @@ fn tell(dice: &mut Dice, open: Open, depth: u32, token: &mut u64, entry: &mut En
         entry.value = (!dice.chance(10)).then(|| dice.below(3));
     }
 }
+
+/// A history for the eyes of whoever must find out what is wrong.
+pub(super) fn show(history: &History) -> String {
+    let line = |entry: Entry<'_>| {
+        format!(
+            "{} {:?} {:?} {} {:?} {:?} {:?} {:?}",
+            entry.time_ns,
+            entry.process,
+            entry.kind,
+            entry.f.name(),
+            entry.lock,
+            entry.mode,
+            entry.token,
+            entry.error
+        )
+    };
+    let lines: Vec<String> = history.entries().map(line).collect();
+    format!("lease {:?}\n{}", history.header().lease_ms, lines.join("\n"))
+}

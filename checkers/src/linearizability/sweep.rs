@@ -5,11 +5,13 @@
 //! throughout, and each process's own order makes sense. `busy` answers are explained by stretching holds: only the
 //! instants between a release's reply and the next acquire's call are certainly free.
 
+use super::evidence::Evidence;
 use super::fault::Fault;
 use super::lock::{Active, Lock, Parked};
 use super::mutant::{Mutant, mutated};
 use super::order::EventOrder;
 use crate::history::event::Kind;
+use crate::history::names::NONE;
 use crate::history::{Event, F, History, Mode};
 use crate::model::Model;
 
@@ -36,7 +38,7 @@ struct Sweep<'a> {
     leased: bool,
 }
 
-impl Sweep<'_> {
+impl<'a> Sweep<'a> {
     fn see(&mut self, instant: u64, position: u32) {
         let event = &self.history.events[position as usize];
         if matches!(event.f, F::Lost | F::Died) {
@@ -125,11 +127,7 @@ impl Sweep<'_> {
         if matches!(self.model, Model::Semaphore { .. })
             && state.taken + permits > self.model.capacity() + u64::from(mutated(Mutant::OnePermitMore))
         {
-            let there = state.active.iter().map(|active| active.got).collect();
-            return Some(Fault::Crowd {
-                there,
-                second: position,
-            });
+            return Some(self.evidence(lock).crowd(&self.locks[lock].active, permits, position));
         }
         let fault = self.token(lock, event, position);
         let state = &mut self.locks[lock];
@@ -144,6 +142,7 @@ impl Sweep<'_> {
                     permits,
                     mode,
                     token,
+                    told: position,
                     got: position,
                 };
                 state.active.push(active);
@@ -160,10 +159,8 @@ impl Sweep<'_> {
         match *self.model {
             Model::Reentrant { limit } | Model::ReentrantFenced { limit } => {
                 if active.depth >= limit {
-                    return Some(Fault::TooDeep {
-                        first: active.got,
-                        second: position,
-                    });
+                    let active = *active;
+                    return Some(self.evidence(lock).too_deep(&active, position));
                 }
                 active.depth += u32::from(!mutated(Mutant::DepthIsOne));
                 let fenced = matches!(self.model, Model::ReentrantFenced { .. });
@@ -171,11 +168,14 @@ impl Sweep<'_> {
                 match active.token.replace(token) {
                     Some(outer) if outer == token => None,
                     Some(_) => Some(Fault::TokenChanged {
-                        first: active.got,
+                        first: active.told,
                         second: position,
                     }),
                     // The first to tell the token of this hold.
-                    None => self.token(lock, event, position),
+                    None => {
+                        active.told = position;
+                        self.token(lock, event, position)
+                    }
                 }
             }
             // The sweep has seen the call of a downgrade already, so an equal mode may be one that is just answered.
@@ -203,13 +203,26 @@ impl Sweep<'_> {
         }
     }
 
+    fn evidence(&self, lock: usize) -> Evidence<'a> {
+        Evidence {
+            history: self.history,
+            model: self.model,
+            lock,
+        }
+    }
+
     fn token(&mut self, lock: usize, event: &Event, position: u32) -> Option<Fault> {
         let fenced = matches!(self.model, Model::Fenced | Model::ReentrantFenced { .. });
         let token = event.token().filter(|_| fenced)?;
         let last = self.locks[lock].last_token.replace((token, position))?;
-        (token < last.0 || token == last.0 && !mutated(Mutant::EqualTokens)).then_some(Fault::TokenBack {
+        (token < last.0 || token == last.0 && !mutated(Mutant::EqualTokens)).then(|| Fault::TokenBack {
             first: last.1,
             second: position,
+            between: if token == last.0 {
+                self.evidence(lock).end_between(last.1, position)
+            } else {
+                NONE
+            },
         })
     }
 

@@ -1,0 +1,232 @@
+//! What a proof must be, on random histories of every lock model: a violation by itself, none without any part of it,
+//! and for a history that holds an order that a validator accepts who knows nothing of this crate's operations.
+
+use std::collections::BTreeMap;
+
+use super::random::{LOCKS, is_coarse, random, show};
+use crate::finding::{Property, Verdict, Violation};
+use crate::history::event::Kind;
+use crate::history::names::NONE;
+use crate::history::{Entry, F, History, HistoryBuilder};
+use crate::model::Model;
+use crate::options::{Clock, Options};
+use crate::{Findings, check};
+
+const HISTORIES: u64 = 3_000;
+
+/// Histories for each model; `PROOF_HISTORIES` asks for more. Not those of equal times, where the file's order is none.
+fn seeds() -> impl Iterator<Item = u64> {
+    let asked = std::env::var("PROOF_HISTORIES").ok();
+    let count = asked.and_then(|text| text.parse().ok()).unwrap_or(HISTORIES);
+    (1..=count).filter(|seed| !is_coarse(*seed))
+}
+
+fn judge(history: &History, model: Model) -> Findings {
+    let options = Options {
+        model: Some(model),
+        clock: Clock::still(),
+        certificate: true,
+        ..Options::default()
+    };
+    check(history, &options)
+}
+
+/// The same history with only some of its events; `None` when those are not well formed.
+fn only(history: &History, positions: &[u32]) -> Option<History> {
+    let mut builder = HistoryBuilder::new(history.header().clone());
+    for (position, entry) in history.entries().enumerate() {
+        if positions.contains(&(position as u32)) {
+            builder.push(&entry).ok()?;
+        }
+    }
+    Some(builder.finish())
+}
+
+/// The class of the first violation of a property in what is left of a history.
+fn class(history: &History, positions: &[u32], model: Model, property: Property) -> Option<String> {
+    let found = judge(&only(history, positions)?, model);
+    let violation = found.of(property).violations.first()?;
+    Some(violation.class.clone())
+}
+
+/// Positions of a proof. In these histories the index is the position.
+fn shown(violation: &Violation) -> Vec<u32> {
+    violation.events.iter().map(|step| step.index as u32).collect()
+}
+
+/// Whole operations: with each reply its call, and the other way round.
+fn whole(history: &History, positions: &[u32]) -> Vec<u32> {
+    let mut all = positions.to_vec();
+    for position in positions {
+        let event = &history.events[*position as usize];
+        all.extend([event.mate].into_iter().filter(|mate| *mate != NONE));
+    }
+    all
+}
+
+/// The parts of a proof without any of which it would be none: operations, and for a plain mutex an acquire with its
+/// release. What only tells how it came to that is in no part.
+fn units(history: &History, model: Model, violation: &Violation) -> Vec<Vec<u32>> {
+    let proof = shown(violation);
+    let event = |position: &u32| &history.events[*position as usize];
+    let calls = proof.iter().copied().filter(|at| event(at).kind == Kind::Invoke);
+    // A call that is shown without its reply says when an overlap ended.
+    let calls: Vec<u32> = calls
+        .filter(|at| violation.class == "no-order" || proof.contains(&event(at).mate))
+        .collect();
+    let whole = |at: u32| vec![at, event(&at).mate];
+    let value = |at: &u32| history.rare(event(at)).value;
+    let rests_on = |at: &u32, write: &u32| {
+        let (call, reply) = (history.rare(event(at)), history.events.get(event(at).mate as usize));
+        let read = reply.and_then(|reply| history.rare(reply).value);
+        let compared = event(at).f == F::Cas && reply.is_some_and(|reply| reply.kind == Kind::Fail);
+        at != write && (compared || [call.expected, read.filter(|_| event(at).f == F::Read)].contains(&value(write)))
+    };
+    match (model, violation.class.as_str()) {
+        (Model::Mutex, _) => {
+            let mut units: Vec<Vec<u32>> = Vec::new();
+            for (at, call) in calls.iter().enumerate().filter(|(_, call)| event(call).f == F::Acquire) {
+                let mut own = calls[at + 1..]
+                    .iter()
+                    .filter(|next| event(next).process == event(call).process);
+                let release = own.next().filter(|next| event(next).f == F::Release);
+                units.extend(release.map(|release| [whole(*call), whole(*release)].concat()));
+            }
+            units
+        }
+        // Without the value that it wrote, what others read would be impossible for another reason.
+        (Model::Register | Model::CasRegister, _) => {
+            let lone = |at: &u32| event(at).f == F::Read || !calls.iter().any(|other| rests_on(other, at));
+            calls.iter().copied().filter(lone).map(whole).collect()
+        }
+        // The others say since when, and until when, the lock was free.
+        (_, "spurious-busy") => {
+            let busy = |at: &u32| history.events[event(at).mate as usize].kind == Kind::Fail;
+            calls.into_iter().filter(busy).map(whole).collect()
+        }
+        // Giving back a part of a hold makes the crowd smaller.
+        (_, "too-many-permits") => {
+            let acquires = calls.into_iter().filter(|at| event(at).f == F::Acquire);
+            acquires.map(whole).collect()
+        }
+        _ => calls.into_iter().map(whole).collect(),
+    }
+}
+
+#[test]
+fn a_counterexample_is_a_violation_and_none_without_any_of_its_operations() {
+    for model in LOCKS.into_iter().chain([Model::Register, Model::CasRegister]) {
+        let mut seen: BTreeMap<String, u64> = BTreeMap::new();
+        for seed in seeds() {
+            let history = random(seed, model);
+            for violation in &judge(&history, model).of(Property::Hl002).violations {
+                let proof = shown(violation);
+                *seen.entry(violation.class.clone()).or_default() += 1;
+                let lines = show(&history);
+                let told = format!("seed {seed} under {model}: {} {proof:?}\n{lines}\n", violation.class);
+                assert!(class(&history, &proof, model, Property::Hl002).is_some(), "{told}");
+                for unit in units(&history, model, violation) {
+                    let fewer: Vec<u32> = proof.iter().copied().filter(|at| !unit.contains(at)).collect();
+                    let left = class(&history, &fewer, model, Property::Hl002);
+                    // A release whose acquire is gone is another fault.
+                    let other = left.filter(|left| model == Model::Mutex || left != "released-by-another");
+                    assert_eq!(other, None, "{told} without {unit:?}");
+                }
+            }
+        }
+        assert!(seen.values().sum::<u64>() > HISTORIES / 50, "{model}: {seen:?}");
+    }
+}
+
+#[test]
+fn a_spurious_busy_answer_lies_between_who_freed_the_lock_and_who_took_it_next() {
+    let mut seen = 0;
+    for seed in seeds() {
+        let history = random(seed, Model::TryLock);
+        let found = judge(&history, Model::TryLock);
+        let busy = found.of(Property::Hl002).violations.iter();
+        for violation in busy.filter(|violation| violation.class == "spurious-busy") {
+            let events = || shown(violation).into_iter().map(|at| history.events[at as usize]);
+            let answer = events().find(|event| event.kind == Kind::Fail).expect("the answer");
+            let called = history.events[answer.mate as usize].time;
+            let freed = events().find(|event| event.is_ok(F::Release));
+            assert!(freed.is_none_or(|freed| freed.time < called), "seed {seed}");
+            let mut next = events().filter(|event| event.is_call(F::Acquire) && event.time != called);
+            assert!(next.all(|next| next.time > answer.time), "seed {seed}");
+            seen += 1;
+        }
+    }
+    assert!(seen > 50, "{seen} busy answers without a holder");
+}
+
+#[test]
+fn holds_that_overlap_are_proven_by_their_own_events_and_are_in_no_order() {
+    for model in LOCKS.into_iter().filter(|model| *model != Model::Mutex) {
+        let mut seen = 0;
+        // Of a process's own events at one time nobody knows the order, so only HL001 goes by that of the file.
+        for seed in seeds() {
+            let history = random(seed, model);
+            let found = judge(&history, model);
+            let told = format!("seed {seed} under {model}\n{}", show(&history));
+            for violation in &found.of(Property::Hl001).violations {
+                let proof = whole(&history, &shown(violation));
+                let alone = class(&history, &proof, model, Property::Hl001);
+                assert!(alone.is_some(), "{told}: {proof:?}");
+                assert_eq!(found.of(Property::Hl002).verdict, Verdict::Violated, "{told}");
+                seen += 1;
+            }
+        }
+        assert!(seen > HISTORIES / 50, "{model}: {seen} overlaps");
+    }
+}
+
+/// Ten lines that know calls, replies and one owner, and nothing of this crate.
+fn accepts(events: &BTreeMap<u64, Entry<'_>>, replies: &BTreeMap<u64, Entry<'_>>, order: &[u64]) -> bool {
+    let (mut owner, mut latest) = (None, 0);
+    order.iter().all(|index| {
+        let event = &events[index];
+        latest = latest.max(event.time_ns);
+        let answered = replies.get(index).filter(|reply| reply.kind != Kind::Info);
+        let in_time = event.kind == Kind::Signal || answered.is_none_or(|reply| reply.time_ns >= latest);
+        let process = event.process_number();
+        let legal = owner == if event.f == F::Acquire { None } else { process };
+        owner = process.filter(|_| event.f == F::Acquire);
+        in_time && legal
+    })
+}
+
+#[test]
+fn the_order_that_proves_an_owner_mutex_is_one_for_a_validator_of_ten_lines() {
+    let mut operations = 0;
+    // A signal that is written late stands at its own time, which a validator of lines does not see.
+    for seed in seeds() {
+        let history = random(seed, Model::OwnerMutex);
+        let found = judge(&history, Model::OwnerMutex);
+        let events: BTreeMap<u64, Entry<'_>> = history.entries().map(|entry| (entry.index, entry)).collect();
+        let reply = |position: usize| history.events.get(history.events[position].mate as usize);
+        let replies: BTreeMap<u64, Entry<'_>> = (0..history.events.len())
+            .filter_map(|position| Some((position as u64, events[&reply(position)?.index])))
+            .collect();
+        for certificate in &found.certificates {
+            let told = format!("seed {seed}: {:?}", certificate.order);
+            assert!(accepts(&events, &replies, &certificate.order), "{told}");
+            let of_lock = |entry: &&Entry<'_>| entry.lock == Some(&certificate.lock) && entry.kind == Kind::Invoke;
+            for call in events.values().filter(of_lock).filter(|call| call.f == F::Acquire) {
+                let ok = replies.get(&call.index).is_some_and(|reply| reply.kind == Kind::Ok);
+                assert!(
+                    !ok || certificate.order.contains(&call.index),
+                    "{told}: {} is missing",
+                    call.index
+                );
+            }
+            operations += certificate.order.len();
+            let mut swapped = certificate.order.clone();
+            swapped.reverse();
+            assert!(
+                swapped.len() < 3 || !accepts(&events, &replies, &swapped),
+                "{told} backwards"
+            );
+        }
+    }
+    assert!(operations > 2_000, "{operations} operations were ordered");
+}

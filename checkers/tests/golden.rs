@@ -260,3 +260,16 @@ fn a_holder_that_stood_still_is_not_told_to_stop_in_time() {
     assert!(likely("hl003_paused_holder").contains("stood still"));
     assert!(likely("hl001_stale_holder").contains("stop work"));
 }
+
+#[test]
+fn a_lock_that_went_with_its_master_is_told_from_one_that_ran_out() {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden/hl001_stale_holder.jsonl");
+    let text = std::fs::read_to_string(path).unwrap();
+    assert!(text.contains(r#""cause":"expired""#), "it ran out");
+    let text = text.replace(r#""cause":"expired""#, r#""cause":"failover""#);
+    let history = History::read(text.as_bytes(), &ReadOptions::default()).unwrap();
+    let found = findings(&history);
+    let violation = &found.of(Property::Hl001).violations[0];
+    assert_eq!(violation.class, "stale-holder");
+    assert!(violation.likely.as_ref().unwrap().contains("replica"), "{violation:?}");
+}

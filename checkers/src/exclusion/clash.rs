@@ -47,11 +47,17 @@ impl Class {
     }
 }
 
-/// A holder that stood still cannot have noticed that its time was over, whatever it does otherwise.
+/// A holder that stood still cannot have noticed that its time was over, and one whose lock the servers forgot has none to
+/// notice.
 fn likely(context: &Context<'_>, class: Class, first: &Hold, from_ns: u64) -> &'static str {
     let history = context.history;
     let struck = context.window_of_client(history.client_of(first.process), history.ns(first.from), from_ns);
+    let grant = context.grants.of_hold(history, first);
     match struck {
+        _ if class == Class::StaleHolder && grant.is_some_and(|grant| grant.cause(history) == "failover") => {
+            "the replica that took over did not have the lock: one that lives on a single master does not survive its \
+             failover; ask a majority, or let the store refuse tokens that go back"
+        }
         Some(window) if class == Class::StaleHolder && window.fault.starts_with("pause") => {
             "the holder stood still while its lease ran out, and no client can notice that in time: let the store \
              refuse tokens that go back"
@@ -267,6 +273,7 @@ fn verb(fault: &str) -> &'static str {
     match fault.split('-').next().unwrap_or_default() {
         "partition" | "reset" | "flaky" => "cut off",
         "pause" => "stopped",
+        "failover" => "led to another server",
         "kill" => "killed",
         "latency" | "slow" | "delay" => "slowed",
         _ => "touched",

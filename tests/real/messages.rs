@@ -155,7 +155,13 @@ fn a_renewal_that_dies_of_one_error_is_caught_in_anybodys_client() {
     let answer = Answer::of(output);
     answer.assert_exit(1);
     assert_eq!(answer.verdict("HL001"), "violated");
-    assert_eq!(answer.finding("HL001")["violations"][0]["class"], "stale-holder");
+    // its plain DEL frees others' locks as well, and which of the overlaps is the longest is chance
+    let violations = answer.finding("HL001")["violations"].as_array().unwrap();
+    let classes: Vec<&str> = violations
+        .iter()
+        .filter_map(|violation| violation["class"].as_str())
+        .collect();
+    assert!(classes.contains(&"stale-holder"), "{classes:?}");
     assert!(answer.window_sum("messages_dropped") > 0);
 }
 

@@ -158,25 +158,25 @@ impl<'a> Sweep<'a> {
         let active = &mut state.active[place];
         match *self.model {
             Model::Reentrant { limit } | Model::ReentrantFenced { limit } => {
-                if active.depth >= limit {
-                    let active = *active;
-                    return Some(self.evidence(lock).too_deep(&active, position));
-                }
-                active.depth += u32::from(!mutated(Mutant::DepthIsOne));
+                let too_deep = (active.depth >= limit).then_some(*active);
+                active.depth += u32::from(too_deep.is_none() && !mutated(Mutant::DepthIsOne));
                 let fenced = matches!(self.model, Model::ReentrantFenced { .. });
-                let token = event.token().filter(|_| fenced)?;
-                match active.token.replace(token) {
-                    Some(outer) if outer == token => None,
-                    Some(_) => Some(Fault::TokenChanged {
+                let token = event.token().filter(|_| fenced);
+                let before = token.and_then(|token| active.token.replace(token));
+                let token_fault = match (before, token) {
+                    (_, None) => None,
+                    (Some(outer), Some(token)) => (outer != token).then_some(Fault::TokenChanged {
                         first: active.told,
                         second: position,
                     }),
                     // The first to tell the token of this hold.
-                    None => {
+                    (None, Some(_)) => {
                         active.told = position;
                         self.token(lock, event, position)
                     }
-                }
+                };
+                // A wrong token takes fewer events to prove than a hold that is too deep.
+                token_fault.or_else(|| Some(self.evidence(lock).too_deep(&too_deep?, position)))
             }
             // The sweep has seen the call of a downgrade already, so an equal mode may be one that is just answered.
             Model::ReadWrite

@@ -16,8 +16,9 @@ fn assert_every_window_bit(answer: &Answer) {
     let (bit, all) = answer.bitten();
     assert!(
         bit == all && bit > 0,
-        "{bit} of {all} bit: {:#}",
-        answer.diagnosis["bite"]
+        "{bit} of {all} bit: {:#}\n{}",
+        answer.diagnosis["bite"],
+        answer.stderr
     );
 }
 

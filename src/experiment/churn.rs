@@ -9,11 +9,12 @@ use std::time::Duration;
 use harness_workloads::zk::lock_path;
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
-use serde_json::{Map, json};
+use serde_json::json;
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use zookeeper_client::{Client, Error};
 
+use super::schedule::object;
 use super::stage::Stage;
 use crate::cluster::Places;
 use crate::limits::PROBE;
@@ -71,10 +72,8 @@ impl Turns {
 /// Removes what is left of locks out of use, for ever; a connection that fails is made again.
 pub async fn sweep(turns: Turns, addresses: watch::Receiver<Places>, stage: Arc<Stage>) {
     let Some(length) = turns.length else { return };
-    let mut line = Map::new();
-    line.insert("phase".into(), json!("begin"));
-    line.insert("turn_ms".into(), json!(length.as_millis() as u64));
-    stage.recorder.nemesis(F, line);
+    let begin = json!({ "phase": "begin", "turn_ms": length.as_millis() as u64 });
+    stage.recorder.nemesis(F, object(begin));
     let mut looks = interval(length / LOOKS);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut connected = None;
@@ -108,10 +107,8 @@ async fn remove_all(client: &Client, turns: &Turns, stage: &Stage) -> bool {
     for lock in turns.out_of_use() {
         match timeout(PROBE, client.delete(&lock_path(lock), None)).await {
             Ok(Ok(())) => {
-                let mut line = Map::new();
-                line.insert("phase".into(), json!("removed"));
-                line.insert("lock".into(), json!(lock));
-                stage.recorder.nemesis(F, line);
+                let removed = json!({ "phase": "removed", "lock": lock });
+                stage.recorder.nemesis(F, object(removed));
             }
             // somebody waits or holds still; it is gone already
             Ok(Err(Error::NotEmpty | Error::NoNode)) => {}

@@ -239,7 +239,8 @@ impl Seen {
     }
 }
 
-fn object(value: Value) -> Map<String, Value> {
+/// The fields of a line of the nemesis.
+pub(super) fn object(value: Value) -> Map<String, Value> {
     match value {
         Value::Object(map) => map,
         _ => unreachable!("only objects are made here"),

@@ -17,12 +17,13 @@ use std::time::Duration;
 
 use harness_checkers::history::event::{Fields, Process};
 use harness_workloads::Backend;
-use serde_json::{Map, json};
+use serde_json::json;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use super::holders::Grant;
+use super::schedule::object;
 use super::stage::Stage;
 use crate::cluster::Places;
 use queue::{Change, Contender};
@@ -144,18 +145,13 @@ impl Sight {
     /// until it is [`Sight::back`]: what happens meanwhile is never told.
     fn lost(&self, whom: &str, heard: u64) {
         let since = self.stage.recorder.time_of(heard);
-        let mut line = Map::new();
-        line.insert("phase".into(), json!("lost"));
-        line.insert("whom".into(), json!(whom));
-        line.insert("since".into(), json!(since));
-        self.stage.recorder.nemesis("observer", line);
+        let lost = json!({ "phase": "lost", "whom": whom, "since": since });
+        self.stage.recorder.nemesis("observer", object(lost));
     }
 
     fn back(&self, whom: &str) {
-        let mut line = Map::new();
-        line.insert("phase".into(), json!("back"));
-        line.insert("whom".into(), json!(whom));
-        self.stage.recorder.nemesis("observer", line);
+        let back = json!({ "phase": "back", "whom": whom });
+        self.stage.recorder.nemesis("observer", object(back));
     }
 
     /// The observer watches the server at this address from now on.

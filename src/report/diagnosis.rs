@@ -104,14 +104,15 @@ pub fn diagnose(history: &History, findings: Findings, known: Known) -> Diagnosi
     let planned = known.info.as_ref().map_or(0, |info| info.windows);
     let bite = bite(history, planned);
     let unfinished = unfinished(history);
-    let unsure = unsure(history, &findings, &bite, &unfinished);
+    let churn = Churn::of(history);
+    let unsure = unsure(history, &findings, &bite, churn, &unfinished);
     let exit = exit(&findings, &unsure, known.info.as_ref());
     // said by `partial` already
     let notes = findings
         .notes
         .into_iter()
         .filter(|note| !note.starts_with("the history is partial"))
-        .chain(Churn::of(history).map(Churn::in_words))
+        .chain(churn.map(Churn::in_words))
         .chain(pokes(history))
         .collect();
     let violations = || findings.findings.iter().flat_map(|finding| &finding.violations);
@@ -182,7 +183,13 @@ fn outcome(exit: Exit) -> Outcome {
     }
 }
 
-fn unsure(history: &History, findings: &Findings, bite: &Bite, unfinished: &[String]) -> Vec<String> {
+fn unsure(
+    history: &History,
+    findings: &Findings,
+    bite: &Bite,
+    churn: Option<Churn>,
+    unfinished: &[String],
+) -> Vec<String> {
     let mut reasons = Vec::new();
     if let Some(partial) = history.partial() {
         reasons.push(format!("the history is partial: {partial}"));
@@ -191,7 +198,7 @@ fn unsure(history: &History, findings: &Findings, bite: &Bite, unfinished: &[Str
         reasons.push(format!("{} had too few turns in fair weather", unfinished.join(" ")));
     }
     reasons.extend(bite.too_little.clone());
-    reasons.extend(Churn::of(history).and_then(Churn::too_little));
+    reasons.extend(churn.and_then(Churn::too_little));
     reasons.extend(unbroken(bite, findings, history));
     let open = findings
         .findings

@@ -14,6 +14,12 @@ pub const LINK_BUFFER: usize = 1 << 20;
 pub const NOTICES: usize = 65_536;
 /// Bytes read from a socket at once.
 pub const CHUNK: usize = 16 << 10;
+/// How long the proxy looks for more after it carried something, before it sleeps: an answer on loopback takes less.
+pub const VIGIL: Duration = Duration::from_micros(50);
+/// Whoever keeps the processor this long when the proxy offers it does not just answer.
+pub const CROWDED: Duration = Duration::from_micros(500);
+/// The proxy does without its vigil this long after that.
+pub const CROWDED_FOR: Duration = Duration::from_millis(20);
 /// Time for the proxy to reach a server. On loopback and bridges a connect is answered at once or never.
 pub const DIAL: Duration = Duration::from_secs(3);
 /// Time for a server to say whom its way out should lead to: it is a child of ours on the same machine.

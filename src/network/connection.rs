@@ -17,6 +17,7 @@ use super::lane::{Broken, Direction, Lane, Shared};
 use super::link::State;
 use super::meter::{Meter, Side};
 use super::stats::{Live, Stats, count};
+use super::vigil::Vigil;
 use super::wire::{Ear, Wire};
 use crate::limits::DIAL;
 
@@ -36,6 +37,7 @@ pub(super) struct Connection {
     state: watch::Receiver<State>,
     stats: Arc<Stats>,
     wire: Option<Arc<Wire>>,
+    vigil: Arc<Vigil>,
     seed: u64,
     side: Side,
     /// The epoch that it belongs to; in a later one it is over.
@@ -46,7 +48,7 @@ impl Connection {
     pub(super) fn new(
         state: watch::Receiver<State>,
         stats: Arc<Stats>,
-        wire: Option<Arc<Wire>>,
+        (wire, vigil): (Option<Arc<Wire>>, Arc<Vigil>),
         seed: u64,
         side: Side,
     ) -> Self {
@@ -55,6 +57,7 @@ impl Connection {
             state,
             stats,
             wire,
+            vigil,
             seed,
             side,
             epoch,
@@ -136,6 +139,7 @@ impl Connection {
     ) {
         let shared = Shared {
             stats: &self.stats,
+            vigil: &self.vigil,
             budget,
             ear: self.wire.as_ref().map(Ear::new),
             seed: self.seed,
@@ -163,9 +167,10 @@ impl Connection {
                 .map(|_| ())
             };
             tokio::select! {
+                // first whoever waits for changes: the lanes are polled after it, and find each that it was woken for
                 biased;
-                ended = lanes => ended,
                 broken = cut(self.state.clone(), (epoch, self.seed), budget, rng) => Err(broken),
+                ended = lanes => ended,
             }
         };
         shared.meter.ended(&self.state.borrow().shadow, &self.stats);
@@ -212,11 +217,10 @@ async fn cut(
             reset_after = soonest;
             reset_at = soonest.map(|after| Instant::now() + after);
         }
-        let never = Instant::now() + Duration::from_secs(86_400);
-        let due = at.into_iter().chain(reset_at).min().unwrap_or(never);
+        let due = at.into_iter().chain(reset_at).min();
         tokio::select! {
             changed = state.changed() => if changed.is_err() { return Broken::Cut },
-            () = sleep_until(due) => return Broken::Cut,
+            () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => return Broken::Cut,
         }
     }
 }

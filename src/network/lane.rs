@@ -5,9 +5,11 @@
 //! What arrives is a prefix of what was sent: a lane that threw bytes away never forwards another one.
 
 use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -25,6 +27,7 @@ use super::rule::Rule;
 use super::stats::{Stats, count};
 use super::tap::Side;
 use super::toxic::{Stream, poisoned};
+use super::vigil::Vigil;
 use super::wire::{Ear, Halt, Then};
 use crate::limits::{CHUNK, LINK_BUFFER};
 
@@ -101,6 +104,8 @@ enum Piece {
 /// What both lanes of a connection share.
 pub(super) struct Shared<'a> {
     pub stats: &'a Stats,
+    /// Told of each chunk that went through.
+    pub vigil: &'a Vigil,
     /// Bytes that may still pass before the link cuts the connection; `u64::MAX` is no limit.
     pub budget: &'a AtomicU64,
     /// Reads along, where the link has a tap.
@@ -197,9 +202,9 @@ impl<'a> Lane<'a> {
         Ok(())
     }
 
-    /// A change of the link's state, or the end of the link.
-    fn changed(&mut self, changed: Result<(), watch::error::RecvError>) -> Result<bool, Broken> {
-        changed.map_err(|_| Broken::Cut)?;
+    /// The link's state is another one than at the last look, or the link is gone.
+    fn changed(&mut self) -> Result<bool, Broken> {
+        self.state.has_changed().map_err(|_| Broken::Cut)?;
         self.look().map(|()| false)
     }
 
@@ -207,7 +212,7 @@ impl<'a> Lane<'a> {
     async fn copy_one(&mut self, buffer: &mut [u8]) -> Result<bool, Broken> {
         let read = tokio::select! {
             biased;
-            changed = self.state.changed() => return self.changed(changed),
+            () = change(&self.state) => return self.changed(),
             read = self.from.read(buffer) => read,
         };
         let [from, _] = self.direction.ends();
@@ -273,7 +278,7 @@ impl<'a> Lane<'a> {
         let silent_at = self.silent_at.unwrap_or(due);
         tokio::select! {
             biased;
-            changed = self.state.changed() => self.changed(changed),
+            () = change(&self.state) => self.changed(),
             () = sleep_until(due), if may_send => self.send_head().await,
             read = self.from.read(buffer), if may_read => {
                 self.take_in(flow, read.map(|length| &buffer[..length]));
@@ -367,6 +372,7 @@ impl<'a> Lane<'a> {
         written
             .inspect_err(|_| self.shared.meter.gone(to))
             .map_err(|_| Broken::Peer)?;
+        self.shared.vigil.carried();
         let budget = self.shared.budget.load(Relaxed);
         if budget == u64::MAX {
             return Ok(());
@@ -385,6 +391,16 @@ impl<'a> Lane<'a> {
     async fn end(&mut self) -> Result<(), Broken> {
         self.to.shutdown().await.map_err(|_| Broken::Peer)
     }
+}
+
+/// Until there is a state to look at. This asks and is not woken: the connection waits for the same, once for its two
+/// lanes, and each chunk is spared two queues of waiters.
+async fn change(state: &watch::Receiver<State>) {
+    poll_fn(|_| match state.has_changed() {
+        Ok(false) => Poll::Pending,
+        Ok(true) | Err(_) => Poll::Ready(()),
+    })
+    .await;
 }
 
 /// How long a chunk is held back: the same draws from the same seed.

@@ -14,7 +14,6 @@ use std::time::Duration;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use tokio::net::TcpListener;
-use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -25,6 +24,7 @@ use super::lane::Broken;
 use super::meter::Side;
 use super::stats::Stats;
 use super::toxic::Toxic;
+use super::vigil::{Carrier, Vigil};
 use super::wire::Wire;
 use crate::evidence::Counts;
 
@@ -73,7 +73,7 @@ pub struct Link {
     stats: Arc<Stats>,
     wire: Option<Arc<Wire>>,
     door: Mutex<Door>,
-    on: Handle,
+    on: Carrier,
     /// Who does what this link only counts.
     far: Option<Far>,
 }
@@ -87,9 +87,15 @@ struct Door {
 }
 
 impl Link {
-    /// Listens on `listen` (a free port, where that is 0) and carries to `upstream`, on the runtime `on`.
+    /// Listens on `listen` (a free port, where that is 0) and carries to `upstream`, on the thread `on`.
     /// `seed` decides jitter, cuts and toxicity; the same seed gives the same draws in the same order of connections.
-    pub fn open(name: String, listen: SocketAddr, upstream: SocketAddr, seed: u64, on: &Handle) -> io::Result<Self> {
+    pub(super) fn open(
+        name: String,
+        listen: SocketAddr,
+        upstream: SocketAddr,
+        seed: u64,
+        on: &Carrier,
+    ) -> io::Result<Self> {
         let link = Self::closed(name, (listen, upstream), seed, Side::Own, on);
         link.admit()?;
         Ok(link)
@@ -101,7 +107,7 @@ impl Link {
         ways: (SocketAddr, SocketAddr),
         seed: u64,
         wire: Arc<Wire>,
-        on: &Handle,
+        on: &Carrier,
     ) -> io::Result<Self> {
         let mut link = Self::closed(name, ways, seed, Side::Own, on);
         link.wire = Some(wire);
@@ -111,7 +117,7 @@ impl Link {
 
     /// A link on one side of somebody else's proxy: it counts what that does, and obeys nothing itself.
     #[cfg(feature = "toxiproxy")]
-    pub(super) fn meter(name: String, ways: (SocketAddr, SocketAddr), side: Side, on: &Handle) -> io::Result<Self> {
+    pub(super) fn meter(name: String, ways: (SocketAddr, SocketAddr), side: Side, on: &Carrier) -> io::Result<Self> {
         let link = Self::closed(name, ways, 0, side, on);
         link.admit()?;
         Ok(link)
@@ -123,7 +129,7 @@ impl Link {
         (listen, upstream): (SocketAddr, SocketAddr),
         seed: u64,
         side: Side,
-        on: &Handle,
+        on: &Carrier,
     ) -> Self {
         let state = State {
             behaviour: Behaviour::default(),
@@ -182,15 +188,17 @@ impl Link {
         door.listen = listener.local_addr()?;
         let seeds = ChaCha8Rng::seed_from_u64(door.seeds.random());
         let (state, stats) = (self.state.subscribe(), Arc::clone(&self.stats));
-        let accepting = accept(listener, state, (stats, self.side), self.wire.clone(), seeds);
-        door.accepting = Some(self.on.spawn(accepting));
+        let vigil = Arc::clone(&self.on.vigil);
+        let accepting = accept(listener, state, (stats, self.side), (self.wire.clone(), vigil), seeds);
+        door.accepting = Some(self.on.runtime.spawn(accepting));
         Ok(())
     }
 
     /// The next connection of a link that does not take its own.
     pub(super) fn connection(&self) -> Connection {
         let seed = self.door().seeds.random();
-        Connection::new(self.state.subscribe(), Arc::clone(&self.stats), None, seed, self.side)
+        let (stats, vigil) = (Arc::clone(&self.stats), Arc::clone(&self.on.vigil));
+        Connection::new(self.state.subscribe(), stats, (None, vigil), seed, self.side)
     }
 
     /// Whether it takes connections.
@@ -335,14 +343,15 @@ async fn accept(
     listener: std::net::TcpListener,
     state: watch::Receiver<State>,
     (stats, side): (Arc<Stats>, Side),
-    wire: Option<Arc<Wire>>,
+    (wire, vigil): (Option<Arc<Wire>>, Arc<Vigil>),
     mut seeds: ChaCha8Rng,
 ) {
     let listener = TcpListener::from_std(listener).expect("a bound, non-blocking listener inside a runtime");
     loop {
         match listener.accept().await {
             Ok((client, _)) => {
-                let connection = Connection::new(state.clone(), Arc::clone(&stats), wire.clone(), seeds.random(), side);
+                let beside = (wire.clone(), Arc::clone(&vigil));
+                let connection = Connection::new(state.clone(), Arc::clone(&stats), beside, seeds.random(), side);
                 tokio::spawn(connection.run(client));
             }
             // out of file descriptors, or the peer is gone already: neither ends the link

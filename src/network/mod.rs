@@ -2,8 +2,9 @@
 //! be parted from each other, each dials through an [`Egress`], and there is a link for each ordered pair of them.
 //!
 //! What a link does is a [`Behaviour`], put on as a layer and lifted when the [`Hold`] on it ends. The built-in proxy obeys
-//! in process, on a thread of its own; its control plane never waits for a data path: putting a layer on is a store that
-//! the connections notice. The other proxy is somebody else's, a [`Remote`]: a Toxiproxy that is told in toxics.
+//! in process, on a thread of its own that stays awake for a moment after each chunk, so that an answer need not wake it. Its
+//! control plane never waits for a data path: putting a layer on is a store that the connections notice. The other proxy is
+//! somebody else's, a [`Remote`]: a Toxiproxy that is told in toxics.
 
 pub mod api;
 mod behaviour;
@@ -23,6 +24,7 @@ mod toxic;
 #[cfg(feature = "toxiproxy")]
 mod toxiproxy;
 mod translate;
+mod vigil;
 mod wire;
 
 pub use behaviour::{Behaviour, Cut, Flow, Slice};
@@ -43,13 +45,13 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use meter::Side;
-use tokio::runtime::Handle;
 use tokio::sync::oneshot;
+use vigil::Carrier;
 
 /// The thread that carries bytes. Dropping it ends every connection.
 #[derive(Debug)]
 pub struct Proxy {
-    on: Handle,
+    on: Carrier,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
@@ -57,7 +59,7 @@ pub struct Proxy {
 impl Proxy {
     pub fn start() -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let on = runtime.handle().clone();
+        let on = Carrier::new(runtime.handle().clone());
         let (stop, stopped) = oneshot::channel::<()>();
         let thread = std::thread::Builder::new().name("proxy".into()).spawn(move || {
             let _ = runtime.block_on(stopped);
@@ -97,7 +99,7 @@ impl Proxy {
             };
             names.into_iter().map(to).collect()
         };
-        Egress::open(listen, Arc::clone(directory), links, &self.on)
+        Egress::open(listen, Arc::clone(directory), links, &self.on.runtime)
     }
 
     /// Opens links through a Toxiproxy, each between two meters; `run` goes into their names there.

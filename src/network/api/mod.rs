@@ -58,7 +58,7 @@ impl Api {
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let proxies = Arc::new(Proxies::new(links, proxy.on.clone(), seed, hear));
-        let serving = proxy.on.spawn(accept(listener, Arc::clone(&proxies)));
+        let serving = proxy.on.runtime.spawn(accept(listener, Arc::clone(&proxies)));
         Ok(Self {
             address,
             proxies,

@@ -10,7 +10,6 @@ use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::net::lookup_host;
-use tokio::runtime::Handle;
 use tokio::sync::{Mutex, MutexGuard};
 
 use super::answers::{Refusal, parse};
@@ -18,6 +17,7 @@ use super::{Hear, Poke};
 use crate::network::link::Link;
 use crate::network::meter::Side;
 use crate::network::toxic::{Kind, Stream, Toxic, Unfit};
+use crate::network::vigil::Carrier;
 
 /// A proxy as Toxiproxy shows it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -60,7 +60,7 @@ type Entries = BTreeMap<String, Entry>;
 pub struct Proxies {
     /// Changed by one request at a time.
     entries: Mutex<Entries>,
-    on: Handle,
+    on: Carrier,
     seed: u64,
     hear: Hear,
     calm: AtomicBool,
@@ -73,7 +73,7 @@ impl std::fmt::Debug for Proxies {
 }
 
 impl Proxies {
-    pub fn new(links: Vec<Arc<Link>>, on: Handle, seed: u64, hear: Hear) -> Self {
+    pub fn new(links: Vec<Arc<Link>>, on: Carrier, seed: u64, hear: Hear) -> Self {
         let entry = |link: Arc<Link>| {
             let entry = Entry {
                 upstream: link.upstream().to_string(),

@@ -42,7 +42,7 @@ fn main() {
     if std::env::args().any(|word| word == "--list" || word == "--test") {
         return;
     }
-    println!("{:<60} {:>12} {:>12}  ", "what", "measured", "limit");
+    println!("{:<66} {:>12} {:>12}  ", "what", "measured", "limit");
     proxy();
     tap();
     partition();
@@ -61,7 +61,7 @@ fn row(what: &str, measured: f64, unit: &str, limit: Option<(f64, bool)>) {
             (format!("{sign} {limit} {unit}"), if kept { "ok" } else { "OVER" })
         }
     };
-    println!("{what:<46} {:>12} {limit:>12}  {word}", format!("{measured:.1} {unit}"));
+    println!("{what:<66} {:>12} {limit:>12}  {word}", format!("{measured:.1} {unit}"));
 }
 
 struct Redis {
@@ -191,7 +191,7 @@ fn proxy() {
         );
     }
     if ways.toxiproxy.is_none() {
-        println!("{:<60} {:>12}", "Toxiproxy (toxiproxy-server in the PATH)", "not here");
+        println!("{:<66} {:>12}", "Toxiproxy (toxiproxy-server in the PATH)", "not here");
     }
 }
 
@@ -455,7 +455,7 @@ fn first_acquire(runtime: &str, limit: f64) {
     if seen {
         row(&what, started.elapsed().as_secs_f64(), "s", Some((limit, true)));
     } else {
-        println!("{what:<46} {:>12}", "not here");
+        println!("{what:<66} {:>12}", "not here");
     }
     let _ = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
     let _ = child.wait();

@@ -14,8 +14,10 @@ pub const LINK_BUFFER: usize = 1 << 20;
 pub const NOTICES: usize = 65_536;
 /// Bytes read from a socket at once.
 pub const CHUNK: usize = 16 << 10;
-/// How long the proxy looks for more after it carried something, before it sleeps: an answer on loopback takes less.
+/// How long the proxy looks for more after it carried something, before it sleeps: Redis on loopback answers sooner.
 pub const VIGIL: Duration = Duration::from_micros(50);
+/// It does so where the last time the next chunk came within this, which includes that it was woken for it.
+pub const SOON: Duration = Duration::from_micros(75);
 /// Whoever keeps the processor this long when the proxy offers it does not just answer.
 pub const CROWDED: Duration = Duration::from_micros(500);
 /// The proxy does without its vigil this long after that.

@@ -17,7 +17,7 @@ use super::lane::{Broken, Direction, Lane, Shared};
 use super::link::State;
 use super::meter::{Meter, Side};
 use super::stats::{Live, Stats, count};
-use super::vigil::Vigil;
+use super::vigil::{Habit, Vigil};
 use super::wire::{Ear, Wire};
 use crate::limits::DIAL;
 
@@ -139,7 +139,7 @@ impl Connection {
     ) {
         let shared = Shared {
             stats: &self.stats,
-            vigil: &self.vigil,
+            habit: Habit::new(&self.vigil),
             budget,
             ear: self.wire.as_ref().map(Ear::new),
             seed: self.seed,

@@ -27,7 +27,7 @@ use super::rule::Rule;
 use super::stats::{Stats, count};
 use super::tap::Side;
 use super::toxic::{Stream, poisoned};
-use super::vigil::Vigil;
+use super::vigil::Habit;
 use super::wire::{Ear, Halt, Then};
 use crate::limits::{CHUNK, LINK_BUFFER};
 
@@ -105,7 +105,7 @@ enum Piece {
 pub(super) struct Shared<'a> {
     pub stats: &'a Stats,
     /// Told of each chunk that went through.
-    pub vigil: &'a Vigil,
+    pub habit: Habit<'a>,
     /// Bytes that may still pass before the link cuts the connection; `u64::MAX` is no limit.
     pub budget: &'a AtomicU64,
     /// Reads along, where the link has a tap.
@@ -372,7 +372,7 @@ impl<'a> Lane<'a> {
         written
             .inspect_err(|_| self.shared.meter.gone(to))
             .map_err(|_| Broken::Peer)?;
-        self.shared.vigil.carried();
+        self.shared.habit.carried(self.direction);
         let budget = self.shared.budget.load(Relaxed);
         if budget == u64::MAX {
             return Ok(());

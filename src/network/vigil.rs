@@ -1,19 +1,21 @@
 //! Keeps the proxy's thread awake for a moment after it carried something.
 //!
-//! What is carried is mostly answered soon, and to be woken takes longer than to carry the answer. So the thread looks
-//! again instead of going to sleep, and offers the processor to everybody else before each look. Where somebody else keeps
-//! it for long the machine is crowded, and whoever sleeps is served sooner than whoever gives way: then there is no vigil
-//! for a while.
+//! To be woken takes longer than to carry a chunk. So where a connection is used to a quick answer, or to a client that
+//! asks again at once, the thread looks again instead of going to sleep, and offers the processor to everybody else before
+//! each look. Where somebody else keeps it for long the machine is crowded, and whoever sleeps is served sooner than whoever
+//! gives way: then there is no vigil for a while.
 
 use std::mem::replace;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::limits::{CROWDED, CROWDED_FOR, VIGIL};
+use super::lane::Direction;
+use crate::clock::monotonic_ns;
+use crate::limits::{CROWDED, CROWDED_FOR, SOON, VIGIL};
 
 /// The runtime of the proxy's thread, for whoever has something carried there.
 #[derive(Debug, Clone)]
@@ -31,27 +33,63 @@ impl Carrier {
     }
 }
 
+/// What one connection is used to.
+#[derive(Debug)]
+pub(super) struct Habit<'a> {
+    vigil: &'a Vigil,
+    /// When the last chunk went through, and which way.
+    last_ns: AtomicU64,
+    last: AtomicUsize,
+    /// For each direction: whether the next chunk of the connection came soon after the last one that went there.
+    soon: [AtomicBool; 2],
+}
+
+impl<'a> Habit<'a> {
+    pub fn new(vigil: &'a Vigil) -> Self {
+        Self {
+            vigil,
+            last_ns: AtomicU64::new(0),
+            last: AtomicUsize::new(0),
+            soon: [const { AtomicBool::new(false) }; 2],
+        }
+    }
+
+    /// A chunk went through; if the next one is likely to come soon, the thread stays awake for it.
+    pub fn carried(&self, direction: Direction) {
+        self.carried_at(monotonic_ns(), direction);
+    }
+
+    fn carried_at(&self, now_ns: u64, direction: Direction) {
+        let waited = now_ns - self.last_ns.swap(now_ns, Relaxed);
+        let before = self.last.swap(direction as usize, Relaxed);
+        self.soon[before].store(u128::from(waited) < SOON.as_nanos(), Relaxed);
+        if self.soon[direction as usize].load(Relaxed) {
+            self.vigil.begin();
+        }
+    }
+}
+
 /// Somebody else needs the processor.
 struct Crowded;
 
 #[derive(Debug, Default)]
 pub(super) struct Vigil {
-    carried: AtomicU64,
-    begin: Notify,
+    begun: AtomicU64,
+    wanted: Notify,
 }
 
 impl Vigil {
-    /// Something was carried; more may come.
-    pub fn carried(&self) {
-        self.carried.fetch_add(1, Relaxed);
-        self.begin.notify_one();
+    /// More may come from now on.
+    fn begin(&self) {
+        self.begun.fetch_add(1, Relaxed);
+        self.wanted.notify_one();
     }
 
     async fn keep(self: Arc<Self>) {
         let mut seen = 0;
         let mut asleep_until = Instant::now();
         loop {
-            self.begin.notified().await;
+            self.wanted.notified().await;
             if Instant::now() >= asleep_until
                 && let Err(Crowded) = self.watch(&mut seen).await
             {
@@ -60,13 +98,13 @@ impl Vigil {
         }
     }
 
-    /// Looks until nothing was carried for a moment. `seen` is what was carried when it last looked.
+    /// Looks until nobody wanted it for a moment. `seen` is how often it was begun when it last looked.
     async fn watch(&self, seen: &mut u64) -> Result<(), Crowded> {
         let mut now = Instant::now();
         let mut until = now;
         loop {
-            let carried = self.carried.load(Relaxed);
-            if replace(seen, carried) != carried {
+            let begun = self.begun.load(Relaxed);
+            if replace(seen, begun) != begun {
                 until = now + VIGIL;
             } else if now >= until {
                 return Ok(());
@@ -92,24 +130,46 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_vigil_lasts_its_time_after_a_chunk_and_is_not_kept_without_one() {
+    async fn a_vigil_lasts_its_time_and_is_not_kept_for_nothing() {
         let vigil = Vigil::default();
         let mut seen = 0;
         let began = Instant::now();
-        vigil.carried();
+        vigil.begin();
         let kept = vigil.watch(&mut seen).await;
         assert!(began.elapsed() >= if kept.is_ok() { VIGIL } else { CROWDED });
         assert_eq!(seen, 1);
         let mut again = std::pin::pin!(vigil.watch(&mut seen));
         let at_once = std::future::poll_fn(|task| std::task::Poll::Ready(again.as_mut().poll(task).is_ready())).await;
-        assert!(at_once, "nothing was carried since");
+        assert!(at_once, "nobody wanted it since");
+    }
+
+    #[test]
+    fn only_who_is_used_to_what_comes_soon_keeps_the_thread_awake() {
+        use Direction::{ToClient, ToServer};
+        let vigil = Vigil::default();
+        let habit = Habit::new(&vigil);
+        let (quick, slow) = (10_000, 1_000_000);
+        let mut now_ns = 5_000_000_000;
+        let mut begins = |wait_ns: u64, direction| {
+            now_ns += wait_ns;
+            let before = vigil.begun.load(Relaxed);
+            habit.carried_at(now_ns, direction);
+            vigil.begun.load(Relaxed) > before
+        };
+        assert!(!begins(slow, ToServer), "nothing is known yet");
+        assert!(!begins(quick, ToClient), "how soon this client asks is not known");
+        assert!(begins(slow, ToServer), "this server answers soon");
+        assert!(!begins(quick, ToClient), "this client takes its time");
+        assert!(begins(quick, ToServer));
+        assert!(begins(slow, ToClient), "it asked at once");
+        assert!(!begins(quick, ToServer), "the server took its time");
     }
 
     #[tokio::test]
     async fn a_thread_that_carries_no_more_sleeps() {
         let carrier = Carrier::new(Handle::current());
         for _ in 0..10 {
-            carrier.vigil.carried();
+            carrier.vigil.begin();
             tokio::task::yield_now().await;
         }
         let awake = || Duration::from(clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("Linux has this clock"));

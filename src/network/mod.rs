@@ -2,9 +2,9 @@
 //! be parted from each other, each dials through an [`Egress`], and there is a link for each ordered pair of them.
 //!
 //! What a link does is a [`Behaviour`], put on as a layer and lifted when the [`Hold`] on it ends. The built-in proxy obeys
-//! in process, on a thread of its own that stays awake for a moment after each chunk, so that an answer need not wake it. Its
-//! control plane never waits for a data path: putting a layer on is a store that the connections notice. The other proxy is
-//! somebody else's, a [`Remote`]: a Toxiproxy that is told in toxics.
+//! in process, on a thread of its own that stays awake for a moment where a quick answer is usual. Its control plane never
+//! waits for a data path: putting a layer on is a store that the connections notice. The other proxy is somebody else's, a
+//! [`Remote`]: a Toxiproxy that is told in toxics.
 
 pub mod api;
 mod behaviour;

@@ -24,10 +24,10 @@ const PINGS: usize = 2_000;
 const PROXY_LIMIT_US: f64 = 20.0;
 /// The same beside what a plain relay adds, for machines on which system calls and waking somebody take longer.
 const BESIDE_A_RELAY: f64 = 1.0;
-/// It serves one connection after the other.
-const SLEEPLESS: &str = "relay that never sleeps";
 /// What a tap adds to that.
 const TAP_LIMIT_US: f64 = 5.0;
+/// The relay that serves one connection after the other.
+const SLEEPLESS: &str = "relay that never sleeps";
 /// Connections that ask at once, and what each asks.
 const CONNECTIONS: usize = 64;
 const PINGS_EACH: usize = 300;
@@ -324,10 +324,7 @@ async fn held(hold: &Hold, streams: &mut [TcpStream]) {
 /// A link with a tap beside one without, and a rule on the former that never strikes.
 fn tap() {
     let redis = Redis::start();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .expect("a runtime");
+    let runtime = runtime();
     let address = SocketAddr::from(([127, 0, 0, 1], redis.port));
     let proxy = Proxy::start().expect("a proxy");
     let (notices, _heard) = tokio::sync::mpsc::channel(1);

@@ -40,11 +40,7 @@ pub fn plain_relay(upstream: SocketAddr) -> SocketAddr {
     listener.set_nonblocking(true).expect("a socket option");
     let address = listener.local_addr().expect("bound");
     std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .expect("a runtime");
-        runtime.block_on(async {
+        crate::runtime().block_on(async {
             let listener = tokio::net::TcpListener::from_std(listener).expect("a listener");
             while let Ok((mut client, _)) = listener.accept().await {
                 tokio::spawn(async move {

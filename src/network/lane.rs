@@ -202,9 +202,9 @@ impl<'a> Lane<'a> {
         Ok(())
     }
 
-    /// The link's state is another one than at the last look, or the link is gone.
-    fn changed(&mut self) -> Result<bool, Broken> {
-        self.state.has_changed().map_err(|_| Broken::Cut)?;
+    /// A change of the link's state, or the end of the link.
+    fn changed(&mut self, changed: Result<(), watch::error::RecvError>) -> Result<bool, Broken> {
+        changed.map_err(|_| Broken::Cut)?;
         self.look().map(|()| false)
     }
 
@@ -212,7 +212,7 @@ impl<'a> Lane<'a> {
     async fn copy_one(&mut self, buffer: &mut [u8]) -> Result<bool, Broken> {
         let read = tokio::select! {
             biased;
-            () = change(&self.state) => return self.changed(),
+            changed = change(&self.state) => return self.changed(changed),
             read = self.from.read(buffer) => read,
         };
         let [from, _] = self.direction.ends();
@@ -278,7 +278,7 @@ impl<'a> Lane<'a> {
         let silent_at = self.silent_at.unwrap_or(due);
         tokio::select! {
             biased;
-            () = change(&self.state) => self.changed(),
+            changed = change(&self.state) => self.changed(changed),
             () = sleep_until(due), if may_send => self.send_head().await,
             read = self.from.read(buffer), if may_read => {
                 self.take_in(flow, read.map(|length| &buffer[..length]));
@@ -395,12 +395,12 @@ impl<'a> Lane<'a> {
 
 /// Until there is a state to look at. This asks and is not woken: the connection waits for the same, once for its two
 /// lanes, and each chunk is spared two queues of waiters.
-async fn change(state: &watch::Receiver<State>) {
+async fn change(state: &watch::Receiver<State>) -> Result<(), watch::error::RecvError> {
     poll_fn(|_| match state.has_changed() {
         Ok(false) => Poll::Pending,
-        Ok(true) | Err(_) => Poll::Ready(()),
+        changed => Poll::Ready(changed.map(|_| ())),
     })
-    .await;
+    .await
 }
 
 /// How long a chunk is held back: the same draws from the same seed.

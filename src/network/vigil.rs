@@ -5,7 +5,6 @@
 //! each look. Where somebody else keeps it for long the machine is crowded, and whoever sleeps is served sooner than whoever
 //! gives way: then there is no vigil for a while.
 
-use std::mem::replace;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
@@ -74,37 +73,36 @@ struct Crowded;
 
 #[derive(Debug, Default)]
 pub(super) struct Vigil {
-    begun: AtomicU64,
+    /// It was begun, and has not looked since.
+    begun: AtomicBool,
     wanted: Notify,
 }
 
 impl Vigil {
     /// More may come from now on.
     fn begin(&self) {
-        self.begun.fetch_add(1, Relaxed);
+        self.begun.store(true, Relaxed);
         self.wanted.notify_one();
     }
 
     async fn keep(self: Arc<Self>) {
-        let mut seen = 0;
         let mut asleep_until = Instant::now();
         loop {
             self.wanted.notified().await;
             if Instant::now() >= asleep_until
-                && let Err(Crowded) = self.watch(&mut seen).await
+                && let Err(Crowded) = self.watch().await
             {
                 asleep_until = Instant::now() + CROWDED_FOR;
             }
         }
     }
 
-    /// Looks until nobody wanted it for a moment. `seen` is how often it was begun when it last looked.
-    async fn watch(&self, seen: &mut u64) -> Result<(), Crowded> {
+    /// Looks until nobody wanted it for a moment.
+    async fn watch(&self) -> Result<(), Crowded> {
         let mut now = Instant::now();
         let mut until = now;
         loop {
-            let begun = self.begun.load(Relaxed);
-            if replace(seen, begun) != begun {
+            if self.begun.swap(false, Relaxed) {
                 until = now + VIGIL;
             } else if now >= until {
                 return Ok(());
@@ -132,13 +130,12 @@ mod tests {
     #[tokio::test]
     async fn a_vigil_lasts_its_time_and_is_not_kept_for_nothing() {
         let vigil = Vigil::default();
-        let mut seen = 0;
         let began = Instant::now();
         vigil.begin();
-        let kept = vigil.watch(&mut seen).await;
+        let kept = vigil.watch().await;
         assert!(began.elapsed() >= if kept.is_ok() { VIGIL } else { CROWDED });
-        assert_eq!(seen, 1);
-        let mut again = std::pin::pin!(vigil.watch(&mut seen));
+        assert!(!vigil.begun.load(Relaxed));
+        let mut again = std::pin::pin!(vigil.watch());
         let at_once = std::future::poll_fn(|task| std::task::Poll::Ready(again.as_mut().poll(task).is_ready())).await;
         assert!(at_once, "nobody wanted it since");
     }
@@ -152,9 +149,8 @@ mod tests {
         let mut now_ns = 5_000_000_000;
         let mut begins = |wait_ns: u64, direction| {
             now_ns += wait_ns;
-            let before = vigil.begun.load(Relaxed);
             habit.carried_at(now_ns, direction);
-            vigil.begun.load(Relaxed) > before
+            vigil.begun.swap(false, Relaxed)
         };
         assert!(!begins(slow, ToServer), "nothing is known yet");
         assert!(!begins(quick, ToClient), "how soon this client asks is not known");

@@ -13,16 +13,19 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("wall_clock", &[]),
     ("event", &["limits"]),
     ("config", &[]),
-    ("network", &["limits", "evidence", "clock"]),
+    ("client_role", &[]),
     ("cluster", &["config", "limits", "process", "wall_clock"]),
-    ("faults", &["network", "cluster", "evidence", "limits", "wall_clock"]),
+    (
+        "faults",
+        &["client_role", "cluster", "evidence", "limits", "wall_clock"],
+    ),
     ("plan", &["faults", "config"]),
     (
         "experiment",
         &[
             "plan",
             "faults",
-            "network",
+            "client_role",
             "cluster",
             "config",
             "event",
@@ -50,7 +53,6 @@ const LAYERS: &[(&str, &[&str])] = &[
             "event",
             "exit",
             "limits",
-            "network",
             "store",
             "report",
             "ui",
@@ -68,9 +70,9 @@ const PURE: &[&str] = &[
     "src/report",
     "src/faults",
     "src/evidence.rs",
-    "src/network/behaviour.rs",
-    "src/network/toxic.rs",
-    "src/network/translate.rs",
+    "proxy/src/behaviour.rs",
+    "proxy/src/toxic.rs",
+    "proxy/src/translate.rs",
     "src/config.rs",
     "src/suite",
     "src/settings.rs",
@@ -109,10 +111,12 @@ fn sources() -> Vec<Source> {
     let roots = [
         "src",
         "checkers/src",
+        "proxy/src",
         "workloads/src",
         "tests",
         "benches",
         "checkers/tests",
+        "proxy/tests",
         "workloads/tests",
     ];
     for root in roots {
@@ -296,8 +300,9 @@ fn pure_modules_take_no_clock_no_chance_and_no_files() {
 fn the_crates_form_a_star() {
     let manifest = |name: &str| fs::read_to_string(format!("{name}/Cargo.toml")).unwrap();
     for (name, others) in [
-        ("checkers", ["harness-workloads", "tokio"]),
-        ("workloads", ["harness-checkers", "testcontainers"]),
+        ("checkers", ["harness-workloads", "harness-proxy", "tokio"]),
+        ("workloads", ["harness-checkers", "harness-proxy", "testcontainers"]),
+        ("proxy", ["harness-checkers", "harness-workloads", "testcontainers"]),
     ] {
         for other in others {
             assert!(!manifest(name).contains(other), "{name} must not know {other}");

@@ -18,8 +18,8 @@ use super::churn::Turns;
 use super::crew::{Client, Crew, Fate};
 use super::seat::Seat;
 use super::stage::Stage;
+use crate::client_role::ClientRole;
 use crate::config::Mix;
-use crate::network::Role;
 
 /// A longer piece of work is done in rounds of at most this long, each a read, a wait and a write.
 const ROUND: Duration = Duration::from_millis(400);
@@ -114,7 +114,7 @@ impl Driver {
             self.stage.holders.release(lock, grant.token, grant.owner.as_deref());
         }
         self.give_back(lock).await;
-        self.is(Role::Idle);
+        self.is(ClientRole::Idle);
         true
     }
 
@@ -151,10 +151,10 @@ impl Driver {
         });
         self.stage.tally.waiting.fetch_add(1, Relaxed);
         self.stage.holders.wait(self.client.number, lock);
-        self.is(Role::Waits);
+        self.is(ClientRole::Waits);
         let answer = self.ask(op, wish.wait + self.work.patience).await;
         let granted = matches!(answer, Answer::Message(Message::Ok { .. }));
-        self.is(if granted { Role::Works } else { Role::Idle });
+        self.is(if granted { ClientRole::Works } else { ClientRole::Idle });
         self.stage.holders.waited(self.client.number);
         self.stage.tally.waiting.fetch_sub(1, Relaxed);
         match answer {
@@ -270,7 +270,7 @@ impl Driver {
 
     /// Gives the lock back, once.
     async fn give_back(&mut self, lock: &str) {
-        self.is(Role::Releases);
+        self.is(ClientRole::Releases);
         self.call(
             "release",
             Fields {
@@ -375,8 +375,8 @@ impl Driver {
     }
 
     /// What the client does from now on, for whoever looks at its messages.
-    fn is(&self, role: Role) {
-        self.stage.exchange.roles.set(self.client.number, role);
+    fn is(&self, role: ClientRole) {
+        self.stage.exchange.labels.set(self.client.number, role.into());
     }
 
     fn call(&self, f: &str, fields: Fields<'_>) {

@@ -40,7 +40,6 @@ pub mod config;
 pub mod event;
 pub mod evidence;
 pub mod exit;
-pub mod experiment;
 pub mod faults;
 pub mod limits;
 /// The fault-injecting proxy, a crate of its own.
@@ -48,6 +47,7 @@ pub use harness_proxy as network;
 pub mod plan;
 pub mod process;
 pub mod report;
+pub mod run;
 pub mod settings;
 pub mod store;
 pub mod suite;

@@ -21,7 +21,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ),
     ("plan", &["faults", "config"]),
     (
-        "experiment",
+        "run",
         &[
             "plan",
             "faults",
@@ -45,21 +45,8 @@ const LAYERS: &[(&str, &[&str])] = &[
     (
         "cli",
         &[
-            "experiment",
-            "plan",
-            "faults",
-            "cluster",
-            "config",
-            "event",
-            "exit",
-            "limits",
-            "store",
-            "report",
-            "ui",
-            "process",
-            "settings",
-            "suite",
-            "tables",
+            "run", "plan", "faults", "cluster", "config", "event", "exit", "limits", "store", "report", "ui",
+            "process", "settings", "suite", "tables",
         ],
     ),
 ];
@@ -318,9 +305,6 @@ fn the_rules_bite() {
         text: long,
     };
     assert_eq!(long_functions(&source).len(), 1);
-    assert_eq!(
-        imports("use crate::experiment::Ended; // crate::plan"),
-        ["experiment", "plan"]
-    );
+    assert_eq!(imports("use crate::run::RunOutcome; // crate::plan"), ["run", "plan"]);
     assert_eq!(module_of(Path::new("src/cluster/zk.rs")).as_deref(), Some("cluster"));
 }

@@ -21,7 +21,7 @@ const SET: &[u8] = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\nv\r\n";
 const GET: &[u8] = b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n";
 
 const IDLE: Label = Label::new(0, "idle");
-const WAITS: Label = Label::new(1, "waiting");
+const WAITS: Label = Label::new(1, "a waiter");
 const WORKS: Label = Label::new(2, "working");
 const LABELS: LabelScheme = LabelScheme {
     labels: &[IDLE, WAITS, WORKS],

@@ -12,12 +12,12 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("process", &[]),
     ("wall_clock", &[]),
     ("event", &["limits"]),
-    ("config", &[]),
+    ("config", &["limits"]),
     ("client_role", &[]),
     ("cluster", &["config", "limits", "process", "wall_clock"]),
     (
         "faults",
-        &["client_role", "cluster", "evidence", "limits", "wall_clock"],
+        &["config", "client_role", "cluster", "evidence", "limits", "wall_clock"],
     ),
     ("plan", &["faults", "config"]),
     (
@@ -39,14 +39,12 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("store", &[]),
     ("report", &["store", "exit", "evidence"]),
     ("ui", &["event", "report"]),
-    ("tables", &[]),
-    ("settings", &["tables"]),
-    ("suite", &["settings", "tables", "report", "exit"]),
+    ("suite", &["config", "report", "exit"]),
     (
         "cli",
         &[
             "run", "plan", "faults", "cluster", "config", "event", "exit", "limits", "store", "report", "ui",
-            "process", "settings", "suite", "tables",
+            "process", "suite",
         ],
     ),
 ];
@@ -60,10 +58,8 @@ const PURE: &[&str] = &[
     "proxy/src/behaviour.rs",
     "proxy/src/toxic.rs",
     "proxy/src/translate.rs",
-    "src/config.rs",
+    "src/config",
     "src/suite",
-    "src/settings.rs",
-    "src/tables.rs",
 ];
 const IMPURE: &[&str] = &[
     "Instant::now",

@@ -10,6 +10,8 @@ use std::time::Duration;
 pub struct Flow {
     /// Hold everything back, end of stream and resets included, until this is taken away.
     pub stall: bool,
+    /// Let the kernel drop the sender's packets before it acknowledges them; goes with `stall`.
+    pub blackhole: bool,
     /// Hold each chunk back for this long, give or take `jitter`.
     pub delay: Duration,
     pub jitter: Duration,
@@ -63,6 +65,7 @@ impl Flow {
     /// Bytes go straight through.
     pub const PASS: Self = Self {
         stall: false,
+        blackhole: false,
         delay: Duration::ZERO,
         jitter: Duration::ZERO,
         bytes_per_second: None,
@@ -80,6 +83,21 @@ impl Flow {
         ..Self::PASS
     };
 
+    /// A stall that the sender's TCP notices: what it sends is not acknowledged.
+    pub const BLACKHOLE: Self = Self {
+        blackhole: true,
+        ..Self::STALL
+    };
+
+    /// How long a chunk is held back that drew `draw`.
+    pub fn delay_of(&self, draw: u64) -> Duration {
+        if self.jitter.is_zero() {
+            return self.delay;
+        }
+        let spread = 2.0 * self.jitter.as_secs_f64() * (draw as f64 / u64::MAX as f64);
+        (self.delay + Duration::from_secs_f64(spread)).saturating_sub(self.jitter)
+    }
+
     /// Whether bytes go straight through.
     pub fn is_pass(&self) -> bool {
         *self == Self::PASS
@@ -95,6 +113,7 @@ impl Flow {
     pub fn join(self, other: Self) -> Self {
         Self {
             stall: self.stall || other.stall,
+            blackhole: self.blackhole || other.blackhole,
             delay: self.delay + other.delay,
             jitter: self.jitter + other.jitter,
             bytes_per_second: least(self.bytes_per_second, other.bytes_per_second),
@@ -131,6 +150,13 @@ impl Behaviour {
         },
     };
 
+    /// The network has gone: no connect is answered, and nothing that is sent is acknowledged.
+    pub const BLACKHOLE: Self = Self {
+        to_server: Flow::BLACKHOLE,
+        to_client: Flow::BLACKHOLE,
+        ..Self::STALL
+    };
+
     /// The same flow both ways.
     pub fn both(flow: Flow) -> Self {
         Self {
@@ -143,6 +169,11 @@ impl Behaviour {
     /// A new connection needs bytes to travel both ways before it is one.
     pub fn holds_connects(&self) -> bool {
         self.to_server.stall || self.to_client.stall
+    }
+
+    /// Whether nothing is acknowledged either way.
+    pub fn is_blackhole(&self) -> bool {
+        self.to_server.blackhole && self.to_client.blackhole
     }
 
     /// Both at once: stalls win, delays add up, the tighter limit counts.
@@ -190,6 +221,17 @@ mod tests {
         assert_eq!(joined.to_server.delay, Duration::from_millis(12));
         assert!(joined.to_client.stall && !joined.to_server.stall);
         assert!(joined.holds_connects());
+    }
+
+    #[test]
+    fn a_delay_is_drawn_within_its_jitter() {
+        let flow = Flow {
+            delay: Duration::from_millis(10),
+            jitter: Duration::from_millis(4),
+            ..Flow::PASS
+        };
+        let drawn = [0, u64::MAX / 2, u64::MAX].map(|draw| flow.delay_of(draw).as_millis());
+        assert_eq!(drawn, [6, 9, 14], "the middle is rounded down");
     }
 
     #[test]

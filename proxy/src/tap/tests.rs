@@ -5,14 +5,14 @@ use proptest::prelude::*;
 use super::*;
 
 /// What one side says at once.
-type Said = (Side, Vec<u8>);
+type Said = (Sender, Vec<u8>);
 
 fn client(bytes: impl Into<Vec<u8>>) -> Said {
-    (Side::Client, bytes.into())
+    (Sender::Client, bytes.into())
 }
 
 fn server(bytes: impl Into<Vec<u8>>) -> Said {
-    (Side::Server, bytes.into())
+    (Sender::Server, bytes.into())
 }
 
 /// A record of ZooKeeper: numbers, then bytes.
@@ -127,11 +127,11 @@ const CONVERSATIONS: [(Protocol, Conversation); 4] = [
     (Protocol::Grpc, etcd),
 ];
 
-fn listen(protocol: Protocol, said: &[Said]) -> (Vec<What>, Option<Lost>) {
-    let mut tap = Tap::new(protocol);
+fn listen(protocol: Protocol, said: &[Said]) -> (Vec<Observation>, Option<TapError>) {
+    let mut tap = TapParser::new(protocol);
     let mut whats = Vec::new();
     for (side, bytes) in said {
-        for heard in tap.hear(*side, bytes) {
+        for heard in tap.observe(*side, bytes) {
             assert!(heard.at <= bytes.len(), "it stands in the chunk");
             whats.push(heard.what.clone());
         }
@@ -144,9 +144,9 @@ fn names(protocol: Protocol, said: &[Said]) -> String {
     let (whats, lost) = listen(protocol, said);
     assert_eq!(lost, None);
     let words = whats.iter().filter_map(|what| match what {
-        What::Request { name, .. } => Some(name.to_string()),
-        What::Reply { name, .. } => Some(format!("<{name}")),
-        What::Notification { name, subject } => Some(format!("!{name} {subject}")),
+        Observation::Request { name, .. } => Some(name.to_string()),
+        Observation::Reply { name, .. } => Some(format!("<{name}")),
+        Observation::Notification { name, subject } => Some(format!("!{name} {subject}")),
         _ => None,
     });
     words.collect::<Vec<_>>().join(" ")
@@ -188,8 +188,8 @@ fn an_answer_has_the_number_of_its_request() {
     for (protocol, conversation) in CONVERSATIONS {
         let (whats, _) = listen(protocol, &conversation());
         for what in &whats {
-            if let What::Reply { number, name } = what {
-                let asked = |other: &What| matches!(other, What::Request { number: asked, name: of } if asked == number && of == name);
+            if let Observation::Reply { number, name } = what {
+                let asked = |other: &Observation| matches!(other, Observation::Request { number: asked, name: of } if asked == number && of == name);
                 assert!(whats.iter().any(asked), "{what:?}");
             }
         }
@@ -202,7 +202,7 @@ fn the_same_request_has_the_same_print_whatever_its_number() {
     let prints: Vec<u64> = whats
         .iter()
         .filter_map(|what| match what {
-            What::Asked { print, .. } => Some(*print),
+            Observation::Asked { print, .. } => Some(*print),
             _ => None,
         })
         .collect();
@@ -252,7 +252,7 @@ proptest! {
     fn a_tap_panics_on_nothing(said in proptest::collection::vec((any::<bool>(), proptest::collection::vec(any::<u8>(), 0..200)), 0..20)) {
         let said: Vec<Said> = said
             .into_iter()
-            .map(|(from_client, bytes)| (if from_client { Side::Client } else { Side::Server }, bytes))
+            .map(|(from_client, bytes)| (if from_client { Sender::Client } else { Sender::Server }, bytes))
             .collect();
         for (protocol, conversation) in CONVERSATIONS {
             listen(protocol, &said);

@@ -10,12 +10,12 @@ use serde_json::Value;
 
 use crate::limits::REMOTE_CALL;
 
-pub struct Http {
+pub struct ToxiproxyHttp {
     client: Client,
     address: SocketAddr,
 }
 
-impl Http {
+impl ToxiproxyHttp {
     /// Blocks: not to be made where a runtime runs.
     pub fn new(address: SocketAddr) -> Result<Self, String> {
         let client = Client::builder().timeout(REMOTE_CALL).no_proxy().build();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use harness_proxy::{Behaviour, Cut, Flow, Hold, Proxy, Slice};
+use harness_proxy::{Behaviour, Cut, Flow, LinkFault, Proxy, Slice};
 use proptest::prelude::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -73,7 +73,7 @@ async fn a_stalled_link_leaves_new_connections_unanswered_and_counts_them() {
 async fn a_heal_with_reset_breaks_the_connections_that_were_stalled() {
     let rig = Rig::new().await;
     let (mut client, mut server) = rig.connect().await;
-    let hold = Hold::put(vec![Arc::clone(&rig.link)], 1, Behaviour::STALL, true);
+    let hold = LinkFault::put(vec![Arc::clone(&rig.link)], 1, Behaviour::STALL, true);
     client.write_all(b"never").await.unwrap();
     is_silent(&mut server).await;
     drop(hold);
@@ -183,8 +183,8 @@ async fn a_server_that_is_not_there_is_a_reset_and_is_counted() {
 async fn windows_that_overlap_on_one_link_heal_one_by_one() {
     let rig = Rig::new().await;
     let (mut client, mut server) = rig.connect().await;
-    let first = Hold::put(vec![Arc::clone(&rig.link)], 1, Behaviour::STALL, false);
-    let second = Hold::put(vec![Arc::clone(&rig.link)], 2, Behaviour::STALL, false);
+    let first = LinkFault::put(vec![Arc::clone(&rig.link)], 1, Behaviour::STALL, false);
+    let second = LinkFault::put(vec![Arc::clone(&rig.link)], 2, Behaviour::STALL, false);
     client.write_all(b"x").await.unwrap();
     drop(first);
     is_silent(&mut server).await;

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use harness_proxy::{Behaviour, Directory, Egress, Flow, Hold, Link, Peer, Proxy};
+use harness_proxy::{Behaviour, PeerDirectory, PeerProxy, Flow, LinkFault, Link, PeerAddress, Proxy};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
@@ -15,22 +15,22 @@ const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// `n1` with a way out to `n2`.
 struct PeerRig {
     _proxy: Proxy,
-    egress: Egress,
+    egress: PeerProxy,
     link: Arc<Link>,
-    directory: Arc<Directory>,
+    directory: Arc<PeerDirectory>,
     peer: TcpListener,
 }
 
 impl PeerRig {
     async fn new() -> Self {
         let peer = TcpListener::bind((LOOPBACK, 0)).await.unwrap();
-        let member = |name: &str, port| Peer {
+        let member = |name: &str, port| PeerAddress {
             name: name.to_owned(),
             host: format!("{name}.run"),
             ports: vec![port],
         };
         let peers = vec![member("n1", 1), member("n2", peer.local_addr().unwrap().port())];
-        let directory = Arc::new(Directory::new(peers));
+        let directory = Arc::new(PeerDirectory::new(peers));
         directory.found(1, LOOPBACK);
         let proxy = Proxy::start().unwrap();
         let (egress, links) = proxy.egress(LOOPBACK, "n1", &directory, || 7).unwrap();
@@ -71,8 +71,8 @@ impl PeerRig {
         (from, to)
     }
 
-    fn hold(&self, behaviour: Behaviour) -> Hold {
-        Hold::put(vec![Arc::clone(&self.link)], 1, behaviour, false)
+    fn hold(&self, behaviour: Behaviour) -> LinkFault {
+        LinkFault::put(vec![Arc::clone(&self.link)], 1, behaviour, false)
     }
 }
 

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use harness_proxy::api::{Api, Poke};
+use harness_proxy::api::{Api, ApiChange};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -18,7 +18,7 @@ use super::rig::{Rig, SOON, anywhere, arrives, is_silent, rest};
 struct ApiRig {
     api: Api,
     rig: Rig,
-    pokes: Arc<Mutex<Vec<Poke>>>,
+    pokes: Arc<Mutex<Vec<ApiChange>>>,
 }
 
 impl ApiRig {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use harness_proxy::api::Api;
-use harness_proxy::{Behaviour, Cut, Flow, Hold, Link, Proxy, Slice, Toxiproxy};
+use harness_proxy::{Behaviour, Cut, Flow, LinkFault, Link, Proxy, Slice, Toxiproxy};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
@@ -53,8 +53,8 @@ impl ToxiproxyRig {
         connect(&self.link, &self.server).await
     }
 
-    async fn hold(&self, behaviour: Behaviour, reset_on_heal: bool) -> Hold {
-        let mut hold = Hold::put(vec![Arc::clone(&self.link)], 1, behaviour, reset_on_heal);
+    async fn hold(&self, behaviour: Behaviour, reset_on_heal: bool) -> LinkFault {
+        let mut hold = LinkFault::put(vec![Arc::clone(&self.link)], 1, behaviour, reset_on_heal);
         hold.settle().await.unwrap();
         hold
     }
@@ -187,7 +187,7 @@ async fn reset_loses_answers_and_ends_connections_and_counts_them() {
 async fn faults_of_one_kind_that_overlap_heal_one_by_one() {
     let rig = ToxiproxyRig::remote().await;
     let (mut client, mut server) = rig.connect().await;
-    let put = |layer| Hold::put(vec![Arc::clone(&rig.link)], layer, Behaviour::STALL, false);
+    let put = |layer| LinkFault::put(vec![Arc::clone(&rig.link)], layer, Behaviour::STALL, false);
     let (mut first, mut second) = (put(1), put(2));
     first.settle().await.unwrap();
     second.settle().await.unwrap();
@@ -275,7 +275,7 @@ async fn a_server_that_goes_away_is_an_error_though_the_crate_panics() {
     while TcpStream::connect(at).await.is_ok() {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
-    let mut hold = Hold::put(vec![Arc::clone(&rig.link)], 1, Behaviour::STALL, true);
+    let mut hold = LinkFault::put(vec![Arc::clone(&rig.link)], 1, Behaviour::STALL, true);
     let why = hold.settle().await.unwrap_err();
     assert!(why.contains("toxiproxy at 127.0.0.1"), "{why}");
     assert!(why.contains("panicked"), "{why}");
@@ -314,7 +314,7 @@ async fn a_server_that_says_yes_and_does_nothing_is_found_out() {
     let toxiproxy = Toxiproxy::connect(&at.to_string()).await.unwrap();
     let wanted = [("c0->n1".to_owned(), server.local_addr().unwrap())];
     let links = near.links_through(&toxiproxy, "run", &wanted).await.unwrap();
-    let mut hold = Hold::put(links, 1, Behaviour::STALL, false);
+    let mut hold = LinkFault::put(links, 1, Behaviour::STALL, false);
     let why = hold.settle().await.unwrap_err();
     assert!(
         why.contains("should have") && why.contains("bandwidth_upstream"),

@@ -3,119 +3,119 @@
 use std::sync::Arc;
 
 use super::behaviour::Behaviour;
-use super::far::{Far, Remote, Reply, answer};
+use super::external::{ExternalProxy, ExternalProxyDriver, PendingReply, answer};
 use super::link::{Layer, Link};
 use super::translate::toxics_for;
 use crate::counts::LinkCounts;
 
 /// A layer that lies on some links, and is lifted when this is dropped.
 ///
-/// The built-in proxy obeys at once. A remote one is told at once and obeys when [`Hold::settle`] or [`Hold::lift`] says so.
+/// The built-in proxy obeys at once. A remote one is told at once and obeys when [`LinkFault::settle`] or [`LinkFault::heal`] says so.
 #[derive(Debug)]
-pub struct Hold {
-    links: Vec<(Arc<Link>, Before)>,
+pub struct LinkFault {
+    links: Vec<(Arc<Link>, CountsBefore)>,
     layer: Layer,
     behaviour: Behaviour,
     reset_on_heal: bool,
     /// What the remote was told and has not answered.
-    told: Vec<(Arc<dyn Remote>, Reply)>,
+    told: Vec<(Arc<dyn ExternalProxyDriver>, PendingReply)>,
     /// Why it could not be told, if so.
     untold: Option<String>,
-    lifted: bool,
+    healed: bool,
 }
 
 /// What a link had counted when the layer was put on.
 #[derive(Debug, Clone, Copy)]
-struct Before {
+struct CountsBefore {
     counts: LinkCounts,
     inside: i64,
 }
 
-impl Before {
+impl CountsBefore {
     fn now(link: &Link) -> Self {
         Self {
             counts: link.counts(),
-            inside: link.far().map_or(0, |far| far.inside(link.stats())),
+            inside: link.external().map_or(0, |external| external.inside(link.counters())),
         }
     }
 }
 
-impl Hold {
+impl LinkFault {
     /// Puts `behaviour` on every one of `links`. With `reset_on_heal`, lifting it resets the connections as well.
-    pub fn put(links: Vec<Arc<Link>>, layer: Layer, behaviour: Behaviour, reset_on_heal: bool) -> Self {
+    pub fn apply(links: Vec<Arc<Link>>, layer: Layer, behaviour: Behaviour, reset_on_heal: bool) -> Self {
         let links: Vec<_> = links
             .into_iter()
-            .map(|link| (Arc::clone(&link), Before::now(&link)))
+            .map(|link| (Arc::clone(&link), CountsBefore::now(&link)))
             .collect();
-        for (link, _) in links.iter().filter(|(link, _)| link.far().is_none()) {
-            link.put(layer, behaviour);
+        for (link, _) in links.iter().filter(|(link, _)| link.external().is_none()) {
+            link.apply(layer, behaviour);
         }
-        let mut hold = Self {
+        let mut fault = Self {
             links,
             layer,
             behaviour,
             reset_on_heal,
             told: Vec::new(),
             untold: None,
-            lifted: false,
+            healed: false,
         };
         match toxics_for(&behaviour, reset_on_heal) {
             Ok(toxics) => {
-                hold.told = hold.tell(|remote, proxies| remote.put(layer, proxies, toxics.clone()));
+                fault.told = fault.tell(|remote, proxies| remote.put(layer, proxies, toxics.clone()));
             }
-            Err(why) => hold.untold = Some(why),
+            Err(why) => fault.untold = Some(why),
         }
-        hold
+        fault
     }
 
     /// Puts a behaviour of its own on every one of `links`, all of them of the built-in proxy.
-    pub fn put_each(links: Vec<(Arc<Link>, Behaviour)>, layer: Layer, reset_on_heal: bool) -> Self {
-        let before = |(link, _): &(Arc<Link>, Behaviour)| (Arc::clone(link), Before::now(link));
-        let hold = Self {
+    pub fn apply_each(links: Vec<(Arc<Link>, Behaviour)>, layer: Layer, reset_on_heal: bool) -> Self {
+        let before = |(link, _): &(Arc<Link>, Behaviour)| (Arc::clone(link), CountsBefore::now(link));
+        let fault = Self {
             links: links.iter().map(before).collect(),
             layer,
             behaviour: Behaviour::default(),
             reset_on_heal,
             told: Vec::new(),
             untold: None,
-            lifted: false,
+            healed: false,
         };
         for (link, behaviour) in links {
-            link.put(layer, behaviour);
+            link.apply(layer, behaviour);
         }
-        hold
+        fault
     }
 
     /// Waits until the layer is on everywhere. The error says where it is not, or why nobody knows.
     pub async fn settle(&mut self) -> Result<(), String> {
-        if let (Some(why), true) = (self.untold.take(), self.fars().next().is_some()) {
+        if let (Some(why), true) = (self.untold.take(), self.externals().next().is_some()) {
             return Err(why);
         }
         self.answers().await?;
-        for (link, far) in self.fars() {
-            link.put(self.layer, self.behaviour);
-            far.back.put(self.layer, self.behaviour);
+        for (link, external) in self.externals() {
+            link.apply(self.layer, self.behaviour);
+            external.back.apply(self.layer, self.behaviour);
         }
         Ok(())
     }
 
     /// Lifts the layer and waits until it is gone everywhere. The error says where it is not, or why nobody knows.
-    pub async fn lift(&mut self) -> Result<(), String> {
-        self.begin_to_lift();
+    pub async fn heal(&mut self) -> Result<(), String> {
+        self.begin_to_heal();
         self.answers().await
     }
 
-    fn begin_to_lift(&mut self) {
-        if std::mem::replace(&mut self.lifted, true) {
+    fn begin_to_heal(&mut self) {
+        if std::mem::replace(&mut self.healed, true) {
             return;
         }
         for (link, _) in &self.links {
-            match link.far() {
-                None if self.reset_on_heal => link.lift_and_reset(self.layer),
-                None => link.lift(self.layer),
-                Some(far) => {
-                    link.lift(self.layer);
-                    far.back.lift(self.layer);
+            match link.external() {
+                None if self.reset_on_heal => link.heal_and_reset(self.layer),
+                None => link.heal(self.layer),
+                Some(external) => {
+                    link.heal(self.layer);
+                    external.back.heal(self.layer);
                 }
             }
         }
@@ -130,12 +130,12 @@ impl Hold {
     }
 
     /// Gives each remote one order for all of its links.
-    fn tell(&self, order: impl Fn(&dyn Remote, Vec<String>) -> Reply) -> Vec<(Arc<dyn Remote>, Reply)> {
-        let mut orders: Vec<(&Arc<dyn Remote>, Vec<String>)> = Vec::new();
-        for (_, far) in self.fars() {
-            match orders.iter_mut().find(|(remote, _)| Arc::ptr_eq(remote, &far.remote)) {
-                Some((_, proxies)) => proxies.push(far.proxy.clone()),
-                None => orders.push((&far.remote, vec![far.proxy.clone()])),
+    fn tell(&self, order: impl Fn(&dyn ExternalProxyDriver, Vec<String>) -> PendingReply) -> Vec<(Arc<dyn ExternalProxyDriver>, PendingReply)> {
+        let mut orders: Vec<(&Arc<dyn ExternalProxyDriver>, Vec<String>)> = Vec::new();
+        for (_, external) in self.externals() {
+            match orders.iter_mut().find(|(remote, _)| Arc::ptr_eq(remote, &external.driver)) {
+                Some((_, proxies)) => proxies.push(external.proxy.clone()),
+                None => orders.push((&external.driver, vec![external.proxy.clone()])),
             }
         }
         let told = orders.into_iter();
@@ -143,17 +143,17 @@ impl Hold {
             .collect()
     }
 
-    fn fars(&self) -> impl Iterator<Item = (&Arc<Link>, &Far)> {
-        self.links.iter().filter_map(|(link, _)| Some((link, link.far()?)))
+    fn externals(&self) -> impl Iterator<Item = (&Arc<Link>, &ExternalProxy)> {
+        self.links.iter().filter_map(|(link, _)| Some((link, link.external()?)))
     }
 
     /// What the links counted since the layer was put on.
     pub fn counts(&self) -> LinkCounts {
         let stalls = self.behaviour.holds_connects();
         self.links.iter().fold(LinkCounts::default(), |sum, (link, before)| {
-            let now = Before::now(link);
+            let now = CountsBefore::now(link);
             let mut counts = now.counts.since(before.counts);
-            if stalls && link.far().is_some() {
+            if stalls && link.external().is_some() {
                 counts.held_bytes = u64::try_from(now.inside - before.inside).unwrap_or(0);
             }
             sum.plus(counts)
@@ -167,14 +167,14 @@ impl Hold {
 
     /// Resets the connections that run through these links now. A remote proxy does so as its toxics say.
     pub fn reset_connections(&self) {
-        for (link, _) in self.links.iter().filter(|(link, _)| link.far().is_none()) {
+        for (link, _) in self.links.iter().filter(|(link, _)| link.external().is_none()) {
             link.reset_connections();
         }
     }
 }
 
-impl Drop for Hold {
+impl Drop for LinkFault {
     fn drop(&mut self) {
-        self.begin_to_lift();
+        self.begin_to_heal();
     }
 }

@@ -4,7 +4,7 @@ use core::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use harness_workloads::{Backend, Holder, RecipeOptions, default_recipe};
+use harness_workloads::{Backend, Policy, RecipeOptions, default_recipe};
 
 /// The name that asks for no fault: a real choice, and no fault of the list.
 pub const NO_FAULT: &str = "none";
@@ -176,10 +176,10 @@ impl Config {
         }
     }
 
-    /// `naive`, where the recipe has attitudes and is not careful.
+    /// `naive`, where the recipe has policies and is not careful.
     pub fn attitude(&self) -> Option<&'static str> {
         match &self.who {
-            Clients::Recipe(options) if options.recipe.attitudes && options.holder == Holder::Naive => Some("naive"),
+            Clients::Recipe(options) if options.recipe.policies && options.policy == Policy::Naive => Some("naive"),
             _ => None,
         }
     }

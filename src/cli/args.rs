@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use harness_checkers::Model;
-use harness_workloads::{Backend, Holder};
+use harness_workloads::{Backend, Policy};
 
 use crate::config::{FaultRequest, NO_FAULT, ProxyChoice};
 use crate::faults::{FAULTS, parse_duration};
@@ -240,7 +240,7 @@ pub struct RecipeArgs {
     pub recipe: Option<String>,
     /// What a holder does when it can no longer be sure: `careful` stops, `naive` goes on.
     #[arg(long, default_value = "careful")]
-    pub holder: Holder,
+    pub holder: Policy,
     /// Whether a node whose create got no answer is found again by a name of its own.
     #[arg(long, value_enum, default_value_t = OnOff::On)]
     pub guid: OnOff,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::ValueEnum;
-use harness_workloads::{Backend, Holder, RecipeOptions, default_recipe, find_recipe};
+use harness_workloads::{Backend, Policy, RecipeOptions, default_recipe, find_recipe};
 
 use super::args::{OnOff, RecipeArgs, RunArgs, Runtime};
 use crate::cluster::server_of;
@@ -19,7 +19,7 @@ impl RecipeArgs {
             (None, None) => return Err("which recipe? --recipe NAME; `harness list recipes` shows them all".into()),
         };
         let mut options = RecipeOptions::of(recipe);
-        options.holder = self.holder;
+        options.policy = self.holder;
         options.guid = self.guid == OnOff::On;
         options.interval = self.interval.unwrap_or(options.interval);
         options.reentrant = self.reentrant;
@@ -294,7 +294,7 @@ impl RunArgs {
         if let Some(recipe) = &self.recipe.recipe {
             option("recipe", recipe.clone());
         }
-        if self.recipe.holder != Holder::default() {
+        if self.recipe.holder != Policy::default() {
             option("holder", self.recipe.holder.to_string());
         }
         if self.recipe.guid == OnOff::Off {

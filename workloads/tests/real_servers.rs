@@ -194,7 +194,7 @@ fn a_careful_client_that_is_cut_off_raises_lost_in_time_and_a_naive_one_does_not
         on(start(), async |machine| {
             let careful = RecipeOptions::named(recipe).unwrap();
             raises_lost_in_a_partition(machine, careful).await;
-            tells_of_a_partition(
+            raises_lost_in_a_partition(
                 machine,
                 RecipeOptions {
                     policy: Policy::Naive,

@@ -241,8 +241,8 @@ impl RecipeOptions {
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RecipeError {
-    #[error("there is no recipe {name:?}\nhint: did you mean {nearest:?}?")]
-    Unknown { name: String, nearest: &'static str },
+    #[error("there is no recipe {0:?}")]
+    Unknown(String),
     #[error("unknown holder {0:?}; expected \"careful\" or \"naive\"")]
     Policy(String),
 }
@@ -254,23 +254,11 @@ pub fn recipes() -> impl Iterator<Item = &'static Recipe> {
         .flat_map(|backend| backend.recipes().iter().copied())
 }
 
-/// The recipe of this name; an unknown name is an error that names the nearest known one.
+/// The recipe of this name.
 pub fn find_recipe(name: &str) -> Result<&'static Recipe, RecipeError> {
-    recipes().find(|recipe| recipe.name == name).ok_or_else(|| {
-        let nearest = recipes()
-            .map(|recipe| recipe.name)
-            .max_by(|one, other| likeness(name, one).total_cmp(&likeness(name, other)));
-        RecipeError::Unknown {
-            name: name.to_owned(),
-            nearest: nearest.expect("there are recipes"),
-        }
-    })
-}
-
-/// From 0 to 1. Jaro and Winkler's measure counts a common beginning for much, since names that are typed short begin
-/// right.
-fn likeness(typed: &str, known: &str) -> f64 {
-    strsim::jaro_winkler(typed, known)
+    recipes()
+        .find(|recipe| recipe.name == name)
+        .ok_or_else(|| RecipeError::Unknown(name.to_owned()))
 }
 
 /// The recipe that a run takes when none is asked for.
@@ -287,22 +275,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_unknown_name_is_answered_with_the_nearest() {
+    fn an_unknown_name_is_an_error_that_names_it() {
         let error = find_recipe("zk-predecesor-watch").unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "there is no recipe \"zk-predecesor-watch\"\nhint: did you mean \"zk-predecessor-watch\"?"
-        );
-    }
-
-    #[test]
-    fn a_name_that_was_cut_short_is_recognised() {
-        for (typed, meant) in [("zk-predecesor", "zk-predecessor-watch"), ("etcd-mutx", "etcd-mutex")] {
-            let RecipeError::Unknown { nearest, .. } = find_recipe(typed).unwrap_err() else {
-                panic!("{typed}")
-            };
-            assert_eq!(nearest, meant);
-        }
+        assert_eq!(error.to_string(), "there is no recipe \"zk-predecesor-watch\"");
     }
 
     #[test]

@@ -188,7 +188,7 @@ fn every_format_of_three_samples_is_as_it_was() {
 /// What a page's script draws from, an entry a line.
 fn data(page: &str) -> String {
     let (_, rest) = page
-        .split_once(r#"<script type="application/json" id="data">"#)
+        .split_once(r#"<script id="data" type="application/json">"#)
         .unwrap();
     let (data, _) = rest.split_once("</script>").unwrap();
     let data: serde_json::Map<String, serde_json::Value> = serde_json::from_str(data).expect("it is JSON");
@@ -302,4 +302,36 @@ fn github_gets_few_annotations_of_one_line_each_and_a_short_summary() {
         assert!(lines.iter().all(one), "{name}: {lines:#?}");
         assert!(markdown::render(&diagnosis).len() <= markdown::MAX_SUMMARY);
     }
+}
+
+/// Lines that a GitHub runner takes for a command: it trims a line before it looks for `::`.
+fn commands(text: &str) -> Vec<&str> {
+    let is_command = |line: &&str| line.trim_start().starts_with("::") || line.contains("##[");
+    text.lines().filter(is_command).collect()
+}
+
+#[test]
+fn names_of_a_foreign_history_reach_no_screen_and_no_summary_as_commands() {
+    let hostile = r"x\n::error::pwned ::stop-commands::t ##[add-mask]y \u001b[2J\u0007\u202e`";
+    let golden = std::fs::read_to_string("checkers/tests/golden/hl001_stale_holder.jsonl").unwrap();
+    let text = golden
+        .replace("\"l0\"", &format!("\"{hostile}\""))
+        .replace("\"expired\"", &format!("\"{hostile}\""));
+    let history = History::read(text.as_bytes(), &ReadOptions::default()).unwrap();
+    let hostile: String = serde_json::from_str(&format!("\"{hostile}\"")).unwrap();
+    let mut info = info();
+    for field in [&mut info.seed, &mut info.recipe, &mut info.product, &mut info.runtime, &mut info.fault] {
+        field.clone_from(&hostile);
+    }
+    info.status = Status::Failed;
+    info.error = Some(hostile);
+    let diagnosis = diagnosis_of("hostile", &history, Some(info));
+    assert_eq!(diagnosis.outcome, Outcome::Fail);
+    let control = |letter: char| letter.is_control() && letter != '\n' || letter == '\u{202e}';
+    let screen = render(&diagnosis, Look { color: false });
+    for text in [&screen, &markdown::render(&diagnosis)] {
+        assert!(!text.contains(control), "{text}");
+        assert_eq!(commands(text), Vec::<&str>::new());
+    }
+    assert!(screen.contains("\\u{1b}[2J"), "{screen}");
 }

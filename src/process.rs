@@ -13,24 +13,24 @@ use tokio::process::{Child, Command};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-struct Order {
+struct SpawnRequest {
     command: Command,
     on: Handle,
     reply: oneshot::Sender<io::Result<Child>>,
 }
 
-static NURSERY: LazyLock<mpsc::Sender<Order>> = LazyLock::new(|| {
-    let (orders, incoming) = mpsc::channel::<Order>();
+static SPAWNER: LazyLock<mpsc::Sender<SpawnRequest>> = LazyLock::new(|| {
+    let (requests, incoming) = mpsc::channel::<SpawnRequest>();
     std::thread::Builder::new()
-        .name("nursery".into())
+        .name("spawner".into())
         .spawn(move || {
-            for mut order in incoming {
-                let _inside = order.on.enter();
-                let _ = order.reply.send(order.command.spawn());
+            for mut request in incoming {
+                let _inside = request.on.enter();
+                let _ = request.reply.send(request.command.spawn());
             }
         })
         .expect("a thread can be started");
-    orders
+    requests
 });
 
 /// Starts `command` as a child that dies with harness and is killed when its handle is dropped.
@@ -38,13 +38,13 @@ pub async fn spawn(mut command: Command) -> io::Result<Child> {
     command.process_group(0).kill_on_drop(true);
     die_with_parent(&mut command);
     let (reply, spawned) = oneshot::channel();
-    let order = Order {
+    let request = SpawnRequest {
         command,
         on: Handle::current(),
         reply,
     };
-    NURSERY.send(order).expect("the nursery lives as long as harness");
-    spawned.await.expect("the nursery answers every order")
+    SPAWNER.send(request).expect("the spawner lives as long as harness");
+    spawned.await.expect("the spawner answers every request")
 }
 
 #[cfg(target_os = "linux")]

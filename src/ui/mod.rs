@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::Receiver;
 
-use crate::event::{Event, Timed};
+use crate::event::{ProgressEvent, TimedEvent};
 use crate::report::screen::{Look, ScreenText};
 
 /// How progress is shown.
@@ -22,7 +22,7 @@ pub enum Show {
 }
 
 /// Shows events until the run ends, and keeps them as lines of a log.
-pub async fn show(mut events: Receiver<Timed>, how: Show, look: Look, log: impl Write + Send + 'static) {
+pub async fn show(mut events: Receiver<TimedEvent>, how: Show, look: Look, log: impl Write + Send + 'static) {
     let on_screen: Box<dyn View + Send> = match how {
         Show::Live => Box::new(live::Live::new(look)),
         Show::Plain => Box::new(plain::Plain::new(look, Box::new(std::io::stderr()))),
@@ -33,7 +33,7 @@ pub async fn show(mut events: Receiver<Timed>, how: Show, look: Look, log: impl 
     let mut start = None;
     while let Some((at, event)) = events.recv().await {
         let start = *start.get_or_insert(at);
-        if matches!(event, Event::End) {
+        if matches!(event, ProgressEvent::End) {
             break;
         }
         for view in &mut views {
@@ -46,41 +46,41 @@ pub async fn show(mut events: Receiver<Timed>, how: Show, look: Look, log: impl 
 }
 
 trait View {
-    fn see(&mut self, since_start: Duration, event: &Event, at: Instant);
+    fn see(&mut self, since_start: Duration, event: &ProgressEvent, at: Instant);
     fn end(&mut self);
 }
 
 struct Silent;
 
 impl View for Silent {
-    fn see(&mut self, _: Duration, _: &Event, _: Instant) {}
+    fn see(&mut self, _: Duration, _: &ProgressEvent, _: Instant) {}
     fn end(&mut self) {}
 }
 
 /// One fact as a line, or nothing for what is no fact.
-fn fact(since_start: Duration, event: &Event, look: Look) -> Option<String> {
+fn fact(since_start: Duration, event: &ProgressEvent, look: Look) -> Option<String> {
     let seconds = since_start.as_secs_f64();
     let clock = format!("{:02}:{:04.1}", (seconds / 60.0) as u64, seconds % 60.0);
     let text = match event {
-        Event::Begin { title, plan } => {
+        ProgressEvent::Begin { title, plan } => {
             let plan = plan.lines().map(|line| look.dim(line));
             let lines: Vec<ScreenText> = [look.bold(title)].into_iter().chain(plan).collect();
             return Some(ScreenText::join(&lines) + "\n");
         }
-        Event::Chosen { name, why } => format!("runtime {name}: {why}").into(),
-        Event::Note(text) | Event::Phase { text, .. } => text.into(),
-        Event::ClusterReady { took, summary } => {
+        ProgressEvent::Chosen { name, why } => format!("runtime {name}: {why}").into(),
+        ProgressEvent::Note(text) | ProgressEvent::Phase { text, .. } => text.into(),
+        ProgressEvent::ClusterReady { took, summary } => {
             format!("cluster ready in {:.1}s   {summary}", took.as_secs_f64()).into()
         }
-        Event::WindowOpened { title, .. } => look.bold(title),
-        Event::WindowHealed {
+        ProgressEvent::WindowOpened { title, .. } => look.bold(title),
+        ProgressEvent::WindowHealed {
             number,
             lasted,
             evidence,
             ..
         } => format!("healed {number}   {:.1}s, {evidence}", lasted.as_secs_f64()).into(),
-        Event::Lost { client, cause } => format!("c{client} lost its lock: {cause}").into(),
-        Event::Pulse(_) | Event::End => return None,
+        ProgressEvent::Lost { client, cause } => format!("c{client} lost its lock: {cause}").into(),
+        ProgressEvent::Snapshot(_) | ProgressEvent::End => return None,
     };
     let line = ScreenText::from(" ") + look.dim(&clock) + "  " + text;
     Some(line.to_string())
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn what_a_client_says_is_one_line_and_no_command() {
-        let lost = Event::Lost {
+        let lost = ProgressEvent::Lost {
             client: 3,
             cause: "gone\n::error::x\x1b[2J".into(),
         };

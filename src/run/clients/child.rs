@@ -14,7 +14,7 @@ use harness_workloads::protocol::{self, Message, Op, Request};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::process::{Child as Process, ChildStdin, ChildStdout, Command};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::sync::{Mutex as AsyncMutex, oneshot};
 use tokio::time::timeout;
 
@@ -50,7 +50,7 @@ impl ChildError {
 
 /// What a child says by itself.
 #[derive(Debug)]
-pub enum News {
+pub enum ChildEvent {
     Signal(protocol::Signal),
     /// It is of no use any more since `at`, by `CLOCK_MONOTONIC`; whoever still waits for a reply hears of it next.
     Over {
@@ -60,16 +60,16 @@ pub enum News {
 }
 
 /// Called with news as they are read, in the order in which the child gave them, and never blocking.
-pub type OnNews = Arc<dyn Fn(News) + Send + Sync>;
+pub type OnChildEvent = Arc<dyn Fn(ChildEvent) + Send + Sync>;
 
 type Pending = Arc<Mutex<HashMap<u64, oneshot::Sender<Message>>>>;
 
 /// A running child. Dropping it kills it.
-pub struct Child {
+pub struct ChildProcess {
     stdin: AsyncMutex<Option<ChildStdin>>,
     pending: Pending,
     next_id: AtomicU64,
-    process: Mutex<Option<Process>>,
+    process: Mutex<Option<Child>>,
     /// How many want it stopped.
     stops: Mutex<u32>,
     group: Pid,
@@ -77,16 +77,21 @@ pub struct Child {
 
 /// How a child is started.
 #[derive(Debug, Clone)]
-pub struct Start {
+pub struct ChildCommand {
     pub program: String,
     pub args: Vec<String>,
     /// Beside the environment that harness has.
     pub env: Vec<(String, String)>,
 }
 
-impl Child {
+impl ChildProcess {
     /// Starts a child. `who` names it in errors; what it prints on stderr goes to `log`.
-    pub async fn start(start: &Start, who: String, log: &Path, on_news: OnNews) -> Result<Arc<Self>, ChildError> {
+    pub async fn start(
+        start: &ChildCommand,
+        who: String,
+        log: &Path,
+        on_event: OnChildEvent,
+    ) -> Result<Arc<Self>, ChildError> {
         let failed = |why: String| ChildError::Spawn {
             command: start.program.clone(),
             why,
@@ -117,10 +122,10 @@ impl Child {
             process: Mutex::new(Some(process)),
             stops: Mutex::new(0),
         });
-        let reading = Reading {
+        let reading = OutputReader {
             who,
             pending: Arc::clone(&child.pending),
-            on_news,
+            on_event,
             log: log.to_owned(),
         };
         tokio::spawn(reading.run(stdout, Arc::downgrade(&child)));
@@ -172,7 +177,7 @@ impl Child {
         process.as_ref().is_some_and(|process| process::signal(process, signal))
     }
 
-    /// Stops the child until [`Child::go_on`] was called as often. Returns whether there is a child to stop.
+    /// Stops the child until [`ChildProcess::go_on`] was called as often. Returns whether there is a child to stop.
     pub fn stop(&self) -> bool {
         let mut stops = self.stops.lock().expect("no one panics while counting stops");
         if *stops == 0 && !self.signal(Signal::SIGSTOP) {
@@ -192,33 +197,33 @@ impl Child {
 
     pub fn is_stopped(&self) -> bool {
         let process = self.process.lock().expect("no one panics while holding a child");
-        let pid = process.as_ref().and_then(Process::id);
+        let pid = process.as_ref().and_then(Child::id);
         pid.is_some_and(process::is_stopped)
     }
 }
 
-impl Drop for Child {
+impl Drop for ChildProcess {
     fn drop(&mut self) {
         self.kill();
     }
 }
 
-struct Reading {
+struct OutputReader {
     who: String,
     pending: Pending,
-    on_news: OnNews,
+    on_event: OnChildEvent,
     log: std::path::PathBuf,
 }
 
-impl Reading {
-    async fn run(self, mut stdout: ChildStdout, child: std::sync::Weak<Child>) {
+impl OutputReader {
+    async fn run(self, mut stdout: ChildStdout, child: std::sync::Weak<ChildProcess>) {
         let read = self.lines(&mut stdout).await;
         let at = monotonic_ns();
         let error = match read {
             Err(error) => error,
             Ok(()) => self.ended(child.upgrade()).await,
         };
-        (self.on_news)(News::Over { error, at });
+        (self.on_event)(ChildEvent::Over { error, at });
         self.pending
             .lock()
             .expect("no one panics while holding the pending requests")
@@ -252,7 +257,7 @@ impl Reading {
         })?;
         let id = match &message {
             Message::Signal(signal) => {
-                (self.on_news)(News::Signal(signal.clone()));
+                (self.on_event)(ChildEvent::Signal(signal.clone()));
                 return Ok(());
             }
             Message::Ok { id, .. } | Message::Fail { id, .. } | Message::Info { id, .. } => *id,
@@ -271,7 +276,7 @@ impl Reading {
         Ok(())
     }
 
-    async fn ended(&self, child: Option<Arc<Child>>) -> ChildError {
+    async fn ended(&self, child: Option<Arc<ChildProcess>>) -> ChildError {
         let process = child.and_then(|child| {
             child
                 .process
@@ -318,18 +323,18 @@ mod tests {
 
     async fn lie(script: &str) -> (Option<Message>, ChildError) {
         let folder = tempfile::tempdir().unwrap();
-        let start = Start {
+        let start = ChildCommand {
             program: "sh".into(),
             args: vec!["-c".into(), script.into()],
             env: Vec::new(),
         };
         let (over, mut ended) = tokio::sync::mpsc::unbounded_channel();
-        let on_news: OnNews = Arc::new(move |news| {
-            if let News::Over { error, .. } = news {
+        let on_event: OnChildEvent = Arc::new(move |news| {
+            if let ChildEvent::Over { error, .. } = news {
                 over.send(error).unwrap();
             }
         });
-        let child = Child::start(&start, "c3".into(), &folder.path().join("c3.log"), on_news)
+        let child = ChildProcess::start(&start, "c3".into(), &folder.path().join("c3.log"), on_event)
             .await
             .unwrap();
         let reply = child.ask(3, Op::Close).await;

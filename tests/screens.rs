@@ -320,7 +320,13 @@ fn names_of_a_foreign_history_reach_no_screen_and_no_summary_as_commands() {
     let history = History::read(text.as_bytes(), &ReadOptions::default()).unwrap();
     let hostile: String = serde_json::from_str(&format!("\"{hostile}\"")).unwrap();
     let mut info = info();
-    for field in [&mut info.seed, &mut info.recipe, &mut info.product, &mut info.runtime, &mut info.fault] {
+    for field in [
+        &mut info.seed,
+        &mut info.recipe,
+        &mut info.product,
+        &mut info.runtime,
+        &mut info.fault,
+    ] {
         field.clone_from(&hostile);
     }
     info.status = Status::Failed;

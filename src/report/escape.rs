@@ -26,6 +26,11 @@ pub fn no_command(line: &str) -> Cow<'_, str> {
     Cow::Owned(format!("{indent}{mark}{}", text.replace("##[", "#\\#[")))
 }
 
+/// Text of several lines, none of which is a workflow command.
+pub fn no_commands(text: &str) -> String {
+    text.split_inclusive('\n').map(no_command).collect()
+}
+
 fn escaped(raw: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
     if !raw.contains(&is_escaped) {
         return Cow::Borrowed(raw);
@@ -55,7 +60,10 @@ mod tests {
 
     #[test]
     fn control_characters_are_shown_and_not_sent() {
-        assert_eq!(line("a\x1b[31m\u{202e}b\r\nc\u{7}"), "a\\u{1b}[31m\\u{202e}b\\r\\nc\\u{7}");
+        assert_eq!(
+            line("a\x1b[31m\u{202e}b\r\nc\u{7}"),
+            "a\\u{1b}[31m\\u{202e}b\\r\\nc\\u{7}"
+        );
         assert_eq!(lines("a\tb\n\x1b"), "a\tb\n\\u{1b}");
         assert_eq!(line("plain ünïcode ×3"), "plain ünïcode ×3");
         for forbidden in ['\u{0}', '\u{85}', '\u{2028}', '\u{2069}', '\u{ffff}'] {

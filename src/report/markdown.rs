@@ -68,7 +68,7 @@ pub fn render(diagnosis: &Diagnosis) -> String {
     if let Some(page) = account::page(diagnosis) {
         let _ = writeln!(text, "- report: {}", code(&page));
     }
-    cut(text)
+    cut(escape::no_commands(&text))
 }
 
 fn sign(outcome: Outcome) -> &'static str {

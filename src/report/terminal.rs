@@ -290,7 +290,10 @@ fn pointers(diagnosis: &Diagnosis) -> Vec<ScreenText> {
         let last = wrapped.len().saturating_sub(1);
         for (number, line) in wrapped.iter().enumerate() {
             let label = if number == 0 { "again" } else { "" };
-            lines.push(flush(label, &format!("{line}{}", if number < last { " \\" } else { "" })));
+            lines.push(flush(
+                label,
+                &format!("{line}{}", if number < last { " \\" } else { "" }),
+            ));
         }
         lines.push(flush("", "(same plan, not same timing)"));
     }

@@ -9,6 +9,7 @@ use super::judge::{Judged, word};
 use super::record::{Attempt, Record, RowRecord};
 use super::{Expectation, Expected};
 use crate::report::diagnosis::Outcome;
+use crate::report::escape::no_commands;
 use crate::report::markdown::{fenced, plain};
 use crate::report::screen::{Look, ScreenText};
 use crate::report::words::quoted;
@@ -100,7 +101,7 @@ pub fn markdown(record: &Record) -> String {
     if left_out > 0 {
         let _ = writeln!(text, "\nThe reasons of {left_out} more rows are in `suite.json`.");
     }
-    text
+    no_commands(&text)
 }
 
 /// The suite's exit code as an outcome.

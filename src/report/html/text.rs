@@ -46,7 +46,10 @@ mod tests {
             whole(html! { b title=(name) { (name) } }),
             "<b title=\"&lt;script&gt;'&quot;&amp;&lt;/script&gt;\\u{1b}[31m\\u{202e}\">&lt;script&gt;'&quot;&amp;&lt;/script&gt;\\u{1b}[31m\\u{202e}</b>"
         );
-        assert_eq!(prose("lock `<b>` held").into_string(), "lock <code>&lt;b&gt;</code> held");
+        assert_eq!(
+            prose("lock `<b>` held").into_string(),
+            "lock <code>&lt;b&gt;</code> held"
+        );
         assert_eq!(prose("an odd ` stays").into_string(), "an odd ` stays");
     }
 

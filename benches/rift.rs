@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use harness::cluster::{Act, Chosen, Cluster, Outlets, Spec, server_of};
-use harness::network::{Behaviour, Hold};
+use harness::network::{Behaviour, LinkFault};
 use harness::run::Ways;
 
 const ROUNDS: usize = 8;
@@ -92,7 +92,7 @@ impl Ensemble {
                     .links()
                     .into_iter()
                     .filter(|((from, to), _)| *from == old || *to == old);
-                Some(Hold::put(
+                Some(LinkFault::apply(
                     links.map(|(_, link)| link).collect(),
                     1,
                     Behaviour::STALL,

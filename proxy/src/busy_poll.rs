@@ -54,6 +54,14 @@ impl<'a> ReplyPredictor<'a> {
         }
     }
 
+    /// How long ago the last chunk was forwarded, either way; zero before the first one.
+    pub fn idle_for(&self) -> Duration {
+        match self.last_ns.load(Relaxed) {
+            0 => Duration::ZERO,
+            last_ns => Duration::from_nanos(monotonic_ns().saturating_sub(last_ns)),
+        }
+    }
+
     /// A chunk was forwarded; if the next one is likely to come soon, the thread polls for it.
     pub fn forwarded(&self, direction: Direction) {
         self.forwarded_at(monotonic_ns(), direction);

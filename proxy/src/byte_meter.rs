@@ -1,6 +1,6 @@
-//! Meters: links that carry bytes as they come and count what somebody else's proxy, on their other side, does to them.
+//! Byte meters: links that carry bytes as they come and count what an external proxy does to them.
 //!
-//! A Toxiproxy tells nothing of what it holds back. So each of its proxies stands between two meters, one that the client
+//! A Toxiproxy tells nothing of what it holds back. So each of its proxies is placed between two meters, one that the client
 //! talks to and one that talks to the server: what went in on one side and did not come out on the other is held back. They
 //! count by the same rules as the built-in proxy: a connection that begins in a partition counts as a connect that was left
 //! unanswered, and what it sends until the heal counts as nothing more.
@@ -11,14 +11,14 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use tokio::sync::watch;
 
 use super::behaviour::{Behaviour, Cut};
-use super::pump::Direction;
-use super::link::LinkState;
 use super::counters::{LinkCounters, count};
+use super::link::LinkState;
+use super::pump::Direction;
 
-/// On which side of somebody else's proxy a link stands.
+/// The side of an external proxy that a link is on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MeterSide {
-    /// It obeys its own layers; there is nobody else.
+    /// It obeys its own layers; there is no external proxy.
     Own,
     /// The client talks to it, and it talks to the proxy.
     Front,
@@ -30,7 +30,7 @@ pub enum MeterSide {
     Back,
 }
 
-/// What one connection of a link counts for somebody else.
+/// What one connection of a link counts on behalf of an external proxy.
 #[derive(Debug)]
 pub struct ByteMeter {
     side: MeterSide,

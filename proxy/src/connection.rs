@@ -27,7 +27,7 @@ pub(super) enum DialError {
     Reset,
     /// The server does not take it.
     Refused,
-    /// Nobody answers there.
+    /// Nothing answers there.
     Silent,
 }
 
@@ -168,7 +168,11 @@ impl Connection {
 }
 
 /// Ends when the link ends this connection: a new epoch, a toxic that resets, or a cut that the seed drew.
-async fn cut(mut state: watch::Receiver<LinkState>, context: &ConnectionContext<'_>, mut rng: ChaCha8Rng) -> Disconnect {
+async fn cut(
+    mut state: watch::Receiver<LinkState>,
+    context: &ConnectionContext<'_>,
+    mut rng: ChaCha8Rng,
+) -> Disconnect {
     let mut drawn = Cut::default();
     let mut at = None;
     let mut reset_after = None;

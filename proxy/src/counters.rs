@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use super::behaviour::Flow;
 use crate::counts::LinkCounts;
 
-/// Counters of one link, written by its connections and read by whoever opens and heals a fault.
+/// Counters of one link, written by its connections and read when a fault is applied and healed.
 #[derive(Debug, Default)]
 pub struct LinkCounters {
     pub bytes: AtomicU64,

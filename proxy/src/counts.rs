@@ -38,7 +38,8 @@ impl LinkCounts {
 
     /// Whether a fault left a trace here.
     pub fn touched(&self) -> bool {
-        self.held_bytes + self.delayed_bytes + self.held_connects + self.refused + self.resets + self.dropped_packets > 0
+        self.held_bytes + self.delayed_bytes + self.held_connects + self.refused + self.resets + self.dropped_packets
+            > 0
     }
 
     fn zip(self, other: Self, op: impl Fn(u64, u64) -> u64) -> Self {

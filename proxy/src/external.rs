@@ -1,4 +1,4 @@
-//! A proxy that somebody else runs, as the other kind of proxy behind a link: it is asked, answers later, and may fail.
+//! An external proxy, such as a Toxiproxy, that does the work of a link: it is asked, answers later, and may fail.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -8,13 +8,13 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::link::{Layer, Link, Upstream};
 use super::counters::LinkCounters;
+use super::link::{Layer, Link, Upstream};
 use super::toxic::Toxic;
 use crate::counts::LinkCounts;
 use crate::limits::REMOTE;
 
-/// What becomes of an order; no answer means that whoever had it is gone.
+/// The result of a command, later. A dropped sender means that the driver has stopped.
 pub type PendingReply = oneshot::Receiver<Result<(), String>>;
 
 /// What a remote proxy must do for faults. Orders are taken at once and carried out in their order.
@@ -29,7 +29,7 @@ pub trait ExternalProxyDriver: Debug + Send + Sync {
     fn lift(&self, layer: Layer, proxies: Vec<String>) -> PendingReply;
 }
 
-/// The remote side of a link: a proxy of its own, and the meter behind it.
+/// The external side of a link: a proxy there, and the meter between it and the server.
 #[derive(Debug)]
 pub struct ExternalProxy {
     pub driver: Arc<dyn ExternalProxyDriver>,
@@ -54,7 +54,7 @@ impl ExternalProxy {
         at(front) + at(self.back.counters())
     }
 
-    /// The remote dials the meter, whatever becomes of the server behind it.
+    /// The remote dials the meter, whatever becomes of the server.
     pub fn redirect(&self, upstream: Upstream) {
         self.back.redirect(upstream);
     }

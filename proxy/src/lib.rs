@@ -2,8 +2,8 @@
 //! be parted from each other, each dials through a [`PeerProxy`], and there is a link for each ordered pair of them.
 //!
 //! What a link does is a [`Behaviour`], put on as a layer and lifted when the [`LinkFault`] on it ends. The built-in proxy obeys
-//! in process, on a thread of its own that stays awake for a moment where a quick answer is usual. Its control plane never
-//! waits for a data path: putting a layer on is a store that the connections notice. The other proxy is somebody else's, a
+//! in process, on one thread, which polls for a moment where a quick answer is usual. Its control plane never
+//! waits for a data path: putting a layer on is a store that the connections notice. The other proxy is an
 //! [`ExternalProxyDriver`]: a Toxiproxy that is told in toxics.
 
 #[cfg(feature = "api")]
@@ -33,13 +33,13 @@ mod toxic;
 mod toxiproxy;
 mod translate;
 
-pub use behaviour::{Behaviour, Cut, Flow, Slice};
+pub use behaviour::{Behaviour, Bursts, Cut, Flow, Loss, Slice};
 pub use counts::LinkCounts;
 pub use external::{ExternalProxyDriver, PendingReply};
 pub use label::{ClientLabels, Label, LabelScheme, LabelSet};
 pub use link::{Layer, Link, Upstream};
 pub use link_fault::LinkFault;
-pub use link_tap::{LinkTap, MessageCounts, TapHub, TapNotification};
+pub use link_tap::{LinkTap, TapCounts, TapHub, TapNotification};
 pub use message_rule::{ClientFilter, MatchedMessage, MessageAction, MessageRule, MessageRuleSpec};
 pub use peer_proxy::{PeerAddress, PeerDirectory, PeerProxy};
 pub use toxic::{Toxic, ToxicKind, ToxicStream};
@@ -128,7 +128,7 @@ impl Proxy {
         wanted: &[(String, SocketAddr)],
     ) -> Result<Vec<Arc<Link>>, String> {
         use external::ExternalProxy;
-        let failed = |error: io::Error| format!("no meter beside {}: {error}", toxiproxy.name());
+        let failed = |error: io::Error| format!("no meter next to {}: {error}", toxiproxy.name());
         let meter = |name: &str, listen, upstream: SocketAddr, side| {
             let route = Route {
                 listen,
@@ -156,7 +156,9 @@ impl Proxy {
                 proxy: there(name),
                 back,
             };
-            links.push(Arc::new(meter(name, here, through, MeterSide::Front)?.with_external(external)));
+            links.push(Arc::new(
+                meter(name, here, through, MeterSide::Front)?.with_external(external),
+            ));
         }
         Ok(links)
     }

@@ -21,7 +21,7 @@ pub const BACKOFF: Duration = Duration::from_millis(20);
 pub const MAX_BACKOFF: Duration = Duration::from_secs(5);
 /// Time for the proxy to reach a server. On loopback and bridges a connect is answered at once or never.
 pub const DIAL: Duration = Duration::from_secs(3);
-/// Time for a server to say whom its way out should lead to: it is a child of ours on the same machine.
+/// Time for a server to say which peer it wants: it is a child process on the same machine.
 pub const SOCKS_HANDSHAKE: Duration = Duration::from_secs(10);
 /// Time for one call of a Toxiproxy's API; it gives up on its own handlers after 25 s.
 pub const REMOTE_CALL: Duration = Duration::from_secs(5);

@@ -1,7 +1,7 @@
 //! A link: one listener in front of one server for one client, and the connections that run through it.
 //!
 //! Faults are layers on a link. Each is put on and lifted by its own guard, so windows that overlap heal one by one.
-//! Accepting, dialling and carrying happen on the proxy's own thread; whoever puts a layer on never waits for them.
+//! Accepting, dialling and carrying happen on the proxy's own thread; the caller that puts a layer on never waits for them.
 //! A link between servers does not take connections itself: they come through a [`PeerProxy`](super::PeerProxy).
 
 use std::collections::BTreeMap;
@@ -34,7 +34,7 @@ use crate::counts::LinkCounts;
 #[derive(Debug, Clone)]
 pub(super) struct LinkState {
     pub behaviour: Behaviour,
-    /// What somebody else's proxy beside this link does, to be counted and not obeyed.
+    /// What an external proxy next to this link does, to be counted and not obeyed.
     pub shadow: Behaviour,
     /// What the API put on.
     pub toxics: Arc<[Toxic]>,
@@ -80,6 +80,7 @@ pub(super) struct Route {
 pub(super) enum EndMode {
     Reset,
     /// As a peer would.
+    #[cfg_attr(not(feature = "api"), expect(dead_code, reason = "only the API turns links off"))]
     Close,
 }
 
@@ -128,12 +129,12 @@ struct Accepting {
 impl Accepting {
     /// From now on the kernel does (not) drop attempts to connect.
     fn answer_connects(&mut self, answer: bool) {
-        match (answer, &self.blackhole) {
-            (true, Some(_)) => {
+        match (answer, self.blackhole.is_some()) {
+            (true, true) => {
                 Blackhole::detach(&self.socket);
                 self.blackhole = None;
             }
-            (false, None) => self.blackhole = Blackhole::attach(&self.socket, Drops::Everything),
+            (false, false) => self.blackhole = Blackhole::attach(&self.socket, Drops::Everything),
             _ => {}
         }
     }
@@ -257,7 +258,9 @@ impl Link {
     }
 
     fn listener(&self) -> std::sync::MutexGuard<'_, ListenerState> {
-        self.listener.lock().expect("no one panics while holding a link's listener")
+        self.listener
+            .lock()
+            .expect("no one panics while holding a link's listener")
     }
 
     /// `c3->n1`, `n1->n2`.
@@ -286,7 +289,10 @@ impl Link {
         if let Some(accepting) = &mut self.listener().accepting
             && let Some(blackhole) = &mut accepting.blackhole
         {
-            count(&self.shared.counters.held_connects, blackhole.dropped(&accepting.socket));
+            count(
+                &self.shared.counters.held_connects,
+                blackhole.dropped(&accepting.socket),
+            );
         }
     }
 
@@ -307,6 +313,7 @@ impl Link {
         Arc::clone(&self.state.borrow().toxics)
     }
 
+    #[cfg(feature = "api")]
     /// Changes its toxics; connections obey at once.
     pub(super) fn set_toxics(&self, toxics: Vec<Toxic>) {
         self.state.send_modify(|state| state.toxics = toxics.into());
@@ -390,7 +397,10 @@ impl Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        let listener = self.listener.get_mut().expect("no one panics while holding a link's listener");
+        let listener = self
+            .listener
+            .get_mut()
+            .expect("no one panics while holding a link's listener");
         if let Some(accepting) = listener.accepting.take() {
             accepting.task.abort();
             self.reset_connections();

@@ -1,4 +1,4 @@
-//! A fault on links: what was put on is taken away when this ends, whoever ends it.
+//! [`LinkFault`]: the guard of a behaviour on links. Dropping it heals them.
 
 use std::sync::Arc;
 
@@ -68,7 +68,7 @@ impl LinkFault {
         fault
     }
 
-    /// Puts a behaviour of its own on every one of `links`, all of them of the built-in proxy.
+    /// Puts another behaviour on each of `links`, all of them of the built-in proxy.
     pub fn apply_each(links: Vec<(Arc<Link>, Behaviour)>, layer: Layer, reset_on_heal: bool) -> Self {
         let before = |(link, _): &(Arc<Link>, Behaviour)| (Arc::clone(link), CountsBefore::now(link));
         let fault = Self {
@@ -86,7 +86,7 @@ impl LinkFault {
         fault
     }
 
-    /// Waits until the layer is on everywhere. The error says where it is not, or why nobody knows.
+    /// Waits until the layer is on everywhere. The error says where it is not, or why that is unknown.
     pub async fn settle(&mut self) -> Result<(), String> {
         if let (Some(why), true) = (self.untold.take(), self.externals().next().is_some()) {
             return Err(why);
@@ -99,7 +99,7 @@ impl LinkFault {
         Ok(())
     }
 
-    /// Lifts the layer and waits until it is gone everywhere. The error says where it is not, or why nobody knows.
+    /// Lifts the layer and waits until it is gone everywhere. The error says where it is not, or why that is unknown.
     pub async fn heal(&mut self) -> Result<(), String> {
         self.begin_to_heal();
         self.answers().await
@@ -130,10 +130,16 @@ impl LinkFault {
     }
 
     /// Gives each remote one order for all of its links.
-    fn tell(&self, order: impl Fn(&dyn ExternalProxyDriver, Vec<String>) -> PendingReply) -> Vec<(Arc<dyn ExternalProxyDriver>, PendingReply)> {
+    fn tell(
+        &self,
+        order: impl Fn(&dyn ExternalProxyDriver, Vec<String>) -> PendingReply,
+    ) -> Vec<(Arc<dyn ExternalProxyDriver>, PendingReply)> {
         let mut orders: Vec<(&Arc<dyn ExternalProxyDriver>, Vec<String>)> = Vec::new();
         for (_, external) in self.externals() {
-            match orders.iter_mut().find(|(remote, _)| Arc::ptr_eq(remote, &external.driver)) {
+            match orders
+                .iter_mut()
+                .find(|(remote, _)| Arc::ptr_eq(remote, &external.driver))
+            {
                 Some((_, proxies)) => proxies.push(external.proxy.clone()),
                 None => orders.push((&external.driver, vec![external.proxy.clone()])),
             }

@@ -1,4 +1,4 @@
-//! What is known of a link's messages: counted by taps, one a connection, and struck by the rules that lie on the link.
+//! The taps of a link: they count its messages, one tap for each connection, and ask the message rules of the link.
 //!
 //! A [`LinkTap`] belongs to a link and outlives its connections; a [`ConnectionTap`] belongs to one connection and is shared by its two
 //! lanes. Neither holds a byte back by itself: an ear says where to stop, and the lane stops there.
@@ -13,8 +13,8 @@ use tokio::sync::mpsc;
 
 use super::label::{ClientLabels, LabelScheme};
 use super::link::Layer;
-use super::message_rule::{RequestSeen, MessageAction, MessageRule};
-use super::tap::{TapError, MessageName, Protocol, Sender, TapParser, Observation};
+use super::message_rule::{MessageAction, MessageRule, RequestSeen};
+use super::tap::{MessageName, Observation, Protocol, Sender, TapError, TapParser};
 use crate::clock::monotonic_ns;
 
 /// Requests of one wait whose prints are remembered, so that one that is asked again is seen.
@@ -22,7 +22,7 @@ const REMEMBERED: usize = 256;
 
 /// Messages, counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MessageCounts {
+pub struct TapCounts {
     pub requests: u64,
     pub replies: u64,
     pub notifications: u64,
@@ -30,7 +30,7 @@ pub struct MessageCounts {
     pub retries: u64,
 }
 
-impl MessageCounts {
+impl TapCounts {
     /// As a history has it: requests, replies, notifications, retries.
     pub fn columns(self) -> [u64; 4] {
         [self.requests, self.replies, self.notifications, self.retries]
@@ -62,8 +62,8 @@ struct MessageCounters {
 }
 
 impl MessageCounters {
-    fn read(&self) -> MessageCounts {
-        MessageCounts {
+    fn read(&self) -> TapCounts {
+        TapCounts {
             requests: self.requests.load(Relaxed),
             replies: self.replies.load(Relaxed),
             notifications: self.notifications.load(Relaxed),
@@ -95,8 +95,13 @@ pub struct TapHub {
 }
 
 impl TapHub {
-    /// For so many clients; notices go to `notices`, and one that does not fit there is a lost place.
-    pub fn new(protocol: Protocol, labels: LabelScheme, clients: u32, notices: mpsc::Sender<TapNotification>) -> Arc<Self> {
+    /// For `clients` clients. A notification that does not fit into `notices` counts as a lost place.
+    pub fn new(
+        protocol: Protocol,
+        labels: LabelScheme,
+        clients: u32,
+        notices: mpsc::Sender<TapNotification>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             protocol,
             total: MessageCounters::default(),
@@ -107,7 +112,7 @@ impl TapHub {
     }
 
     /// What passed all links so far.
-    pub fn counts(&self) -> MessageCounts {
+    pub fn counts(&self) -> TapCounts {
         self.total.read()
     }
 
@@ -148,7 +153,7 @@ impl LinkTap {
         })
     }
 
-    pub fn counts(&self) -> MessageCounts {
+    pub fn counts(&self) -> TapCounts {
         self.counters.read()
     }
 
@@ -190,7 +195,7 @@ pub(super) struct TapStop {
 pub(super) enum StopAction {
     /// Nothing more passes: the connection ends.
     End(Arc<MessageRule>),
-    /// The rest waits for so long, or until the rule is lifted.
+    /// The rest waits for this time, or until the rule is lifted.
     Wait(Arc<MessageRule>, Duration),
 }
 
@@ -268,7 +273,12 @@ impl ConnectionTap {
         stop
     }
 
-    fn request(&self, number: u64, name: MessageName, awaited: &mut Option<(u64, Arc<MessageRule>)>) -> Option<StopAction> {
+    fn request(
+        &self,
+        number: u64,
+        name: MessageName,
+        awaited: &mut Option<(u64, Arc<MessageRule>)>,
+    ) -> Option<StopAction> {
         if !is_idle_talk(name) {
             self.link.count(|counters| &counters.requests);
         }
@@ -340,7 +350,7 @@ impl ConnectionTap {
 }
 
 impl Drop for ConnectionTap {
-    /// An answer that never came was not struck.
+    /// A rule whose answer never came applies to the next request.
     fn drop(&mut self) {
         let awaited = self.state.get_mut().map(|state| state.awaited.take());
         if let Ok(Some((_, rule))) = awaited {

@@ -1,6 +1,6 @@
 //! A rule about one message: which one is meant, and what becomes of it. The link that carries the message asks.
 //!
-//! A rule acts once. A message is held back whole, and either goes on later, with everything behind it, or its connection
+//! A rule acts once. A message is held back whole, and either goes on later, with everything that follows it, or its connection
 //! ends: there is never a hole in a stream.
 
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use super::label::{Label, LabelSet};
-use super::tap::{MessageName, MessageKind};
+use super::tap::{MessageKind, MessageName};
 
 /// Names of messages that a rule remembers having seen pass.
 const REMEMBERED: usize = 64;
@@ -78,14 +78,14 @@ pub struct MatchedMessage {
 #[derive(Debug, Default)]
 struct Progress {
     seen: u32,
-    /// Messages of those that are meant to be struck, by name, whether they were meant or not.
+    /// Messages of those that are meant to be matched, by name, whether they were meant or not.
     passed: BTreeMap<MessageName, u64>,
-    struck: Option<MatchedMessage>,
+    matched: Option<MatchedMessage>,
     refused: Option<(u32, Instant)>,
     refusals: u64,
 }
 
-/// A rule that lies on links.
+/// A rule that is active on links.
 #[derive(Debug)]
 pub struct MessageRule {
     pub spec: MessageRuleSpec,
@@ -104,9 +104,9 @@ pub(super) struct RequestSeen<'a> {
 }
 
 impl MessageRule {
-    pub fn new(meant: MessageRuleSpec) -> Self {
+    pub fn new(spec: MessageRuleSpec) -> Self {
         Self {
-            meant,
+            spec,
             progress: Mutex::default(),
             lifted: AtomicBool::new(false),
         }
@@ -125,14 +125,14 @@ impl MessageRule {
         if progress.passed.len() < REMEMBERED || progress.passed.contains_key(&asked.name) {
             *progress.passed.entry(asked.name).or_default() += 1;
         }
-        if progress.struck.is_some() || !self.spec.message.means(&asked.name) {
+        if progress.matched.is_some() || !self.spec.message.means(&asked.name) {
             return false;
         }
         progress.seen += 1;
         if progress.seen < self.spec.occurrence {
             return false;
         }
-        progress.struck = Some(MatchedMessage {
+        progress.matched = Some(MatchedMessage {
             message: asked.name.to_string(),
             client: format!("c{}", asked.client),
             link: asked.link.to_owned(),
@@ -146,8 +146,8 @@ impl MessageRule {
     /// What was meant came to pass. `client` is refused from now on, if the rule says so.
     pub(super) fn done(&self, client: u32) {
         let mut progress = self.progress();
-        if let Some(struck) = &mut progress.struck {
-            struck.done = true;
+        if let Some(matched) = &mut progress.matched {
+            matched.done = true;
         }
         progress.refused = self.spec.refuse.map(|time| (client, Instant::now() + time));
     }
@@ -155,8 +155,8 @@ impl MessageRule {
     /// The connection ended before the rule could do what it says: the next such message is meant.
     pub(super) fn missed(&self) {
         let mut progress = self.progress();
-        if progress.struck.as_ref().is_some_and(|struck| !struck.done) {
-            progress.struck = None;
+        if progress.matched.as_ref().is_some_and(|matched| !matched.done) {
+            progress.matched = None;
         }
     }
 
@@ -183,7 +183,7 @@ impl MessageRule {
 
     /// The message that was found, if one was.
     pub fn matched(&self) -> Option<MatchedMessage> {
-        self.progress().struck.clone()
+        self.progress().matched.clone()
     }
 
     /// How many connections were refused.

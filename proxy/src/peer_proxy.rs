@@ -17,7 +17,7 @@ use tokio::time::timeout;
 
 use super::connection::{Connection, DialError, reset};
 use super::link::Link;
-use super::socks::{self, SocksHost, SocksError, SocksReply, SocksRequest};
+use super::socks::{self, SocksError, SocksHost, SocksReply, SocksRequest};
 use crate::limits::SOCKS_HANDSHAKE;
 
 /// A server as its peers ask for it.
@@ -157,7 +157,7 @@ async fn serve(mut from: TcpStream, way: Arc<PeerLinks>) {
     }
 }
 
-/// Dials once the link lets a connect through. `None`: whoever asked has gone away meanwhile.
+/// Dials once the link lets a connect through. `None`: the server that asked has gone away meanwhile.
 async fn connect(
     connection: &mut Connection,
     from: &TcpStream,
@@ -237,7 +237,11 @@ mod tests {
         let loopback = IpAddr::from([127, 0, 0, 1]);
         local.found(0, loopback);
         local.found(1, loopback);
-        let find = |port| local.find(&at(SocksHost::Address(loopback), port)).map(|(peer, _)| peer);
+        let find = |port| {
+            local
+                .find(&at(SocksHost::Address(loopback), port))
+                .map(|(peer, _)| peer)
+        };
         assert_eq!((find(3888), find(3889), find(22)), (Some(0), Some(1), None));
     }
 

@@ -185,7 +185,11 @@ impl<'a> Pump<'a> {
                 return Err(state.end_mode.disconnect());
             }
             let flow = self.direction.flow(&state, self.shared.seed);
-            let drops = if state.behaviour.is_blackhole() { Drops::Everything } else { Drops::Stream };
+            let drops = if state.behaviour.is_blackhole() {
+                Drops::Everything
+            } else {
+                Drops::Stream
+            };
             (flow, drops)
         };
         self.blackhole(flow.blackhole.then_some(drops));
@@ -267,12 +271,21 @@ impl<'a> Pump<'a> {
             ended => {
                 let [from, _] = self.direction.ends();
                 self.shared.meter.gone(from);
-                self.end(ended.map(drop).map_err(|_| Disconnect::Peer));
+                self.end(ended.map(|_| ()).map_err(|_| Disconnect::Peer));
                 return Ok(());
             }
         };
+        if self
+            .flow
+            .forget_after
+            .is_some_and(|idle| self.shared.predictor.idle_for() > idle)
+        {
+            return Err(Disconnect::Cut);
+        }
         let counters = self.shared.counters;
-        self.shared.meter.read(self.direction, chunk.len(), &self.state, counters);
+        self.shared
+            .meter
+            .read(self.direction, chunk.len(), &self.state, counters);
         if !self.flow.is_pass() {
             counters.obeyed(&self.flow, chunk.len());
             self.silent_at = self.flow.close_after_silence.map(|silence| Instant::now() + silence);
@@ -342,7 +355,10 @@ impl<'a> Pump<'a> {
 
     /// How much of `length` bytes the flow's limit leaves.
     fn allowed(&self, length: usize) -> usize {
-        let left = self.flow.limit.map_or(u64::MAX, |limit| limit.saturating_sub(self.passed));
+        let left = self
+            .flow
+            .limit
+            .map_or(u64::MAX, |limit| limit.saturating_sub(self.passed));
         length.min(usize::try_from(left).unwrap_or(usize::MAX))
     }
 
@@ -392,7 +408,10 @@ impl<'a> Pump<'a> {
     /// Counts the packets that the kernel dropped for this pump since the last time.
     fn count_dropped(&mut self) {
         if let Some(blackhole) = &mut self.blackhole {
-            count(&self.shared.counters.dropped_packets, blackhole.dropped(self.from.as_ref()));
+            count(
+                &self.shared.counters.dropped_packets,
+                blackhole.dropped(self.from.as_ref()),
+            );
         }
     }
 

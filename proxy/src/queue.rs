@@ -31,7 +31,10 @@ enum Item {
         bytes: Bytes,
     },
     /// What follows waits until `until`, or until the rule is lifted.
-    Gate { until: Instant, rule: Arc<MessageRule> },
+    Gate {
+        until: Instant,
+        rule: Arc<MessageRule>,
+    },
     End {
         arrived: Instant,
         how: Result<(), Disconnect>,
@@ -56,6 +59,8 @@ pub struct SendQueue {
     items: VecDeque<Item>,
     bytes: usize,
     gates: usize,
+    /// When the connection began.
+    began: Instant,
     /// A slowed flow has used up its time until here.
     paced_until: Instant,
     /// The length of the piece that is sent next, once it is drawn.
@@ -68,6 +73,7 @@ impl SendQueue {
             items: VecDeque::new(),
             bytes: 0,
             gates: 0,
+            began: now,
             paced_until: now,
             piece: None,
         }
@@ -119,16 +125,18 @@ impl SendQueue {
             Some(_) if held => return Due::Nothing,
             Some(Item::Chunk { .. }) if flow.freeze => return Due::Nothing,
             Some(Item::Chunk { arrived, draw, bytes }) if is_paced(flow) => {
-                let drawn = *self.piece.get_or_insert_with(|| piece_length(flow, rng));
+                let drawn = self.piece.unwrap_or_else(|| piece_length(flow, rng));
+                self.piece = Some(drawn);
                 let length = drawn.min(bytes.len());
-                let at = (*arrived + flow.delay_of(*draw)).max(self.paced_until) + piece_time(flow, length);
+                let at =
+                    (*arrived + self.delay(flow, *arrived, *draw)).max(self.paced_until) + piece_time(flow, length);
                 if at <= now {
                     return Due::Bytes(length);
                 }
                 at
             }
             Some(Item::Chunk { arrived, draw, .. }) => {
-                let at = *arrived + flow.delay_of(*draw);
+                let at = *arrived + self.delay(flow, *arrived, *draw);
                 if at <= now {
                     return Due::Bytes(self.unpaced(now, flow));
                 }
@@ -151,10 +159,16 @@ impl SendQueue {
         Due::At(at)
     }
 
+    fn delay(&self, flow: &Flow, arrived: Instant, draw: u64) -> Duration {
+        flow.delay_of(arrived - self.began, draw)
+    }
+
     /// Bytes of the chunks at the head that are due, as many chunks as one write takes.
     fn unpaced(&self, now: Instant, flow: &Flow) -> usize {
         let chunks = self.items.iter().take(WRITE_CHUNKS).map_while(|item| match item {
-            Item::Chunk { arrived, draw, bytes } if *arrived + flow.delay_of(*draw) <= now => Some(bytes.len()),
+            Item::Chunk { arrived, draw, bytes } if *arrived + self.delay(flow, *arrived, *draw) <= now => {
+                Some(bytes.len())
+            }
             _ => None,
         });
         chunks.sum()
@@ -182,14 +196,16 @@ impl SendQueue {
         if is_paced(flow)
             && let Some(Item::Chunk { arrived, draw, .. }) = self.items.front()
         {
-            let due = (*arrived + flow.delay_of(*draw)).max(self.paced_until) + piece_time(flow, sent);
+            let due = (*arrived + self.delay(flow, *arrived, *draw)).max(self.paced_until) + piece_time(flow, sent);
             // slices are sent apart from each other, a rate is kept on average
             let least = if flow.slice.is_some() { now } else { now - CATCH_UP };
             self.paced_until = due.max(least);
             self.piece = None;
         }
         while sent > 0 {
-            let Some(Item::Chunk { bytes, .. }) = self.items.front_mut() else { return };
+            let Some(Item::Chunk { bytes, .. }) = self.items.front_mut() else {
+                return;
+            };
             let part = bytes.len().min(sent);
             bytes.advance(part);
             sent -= part;

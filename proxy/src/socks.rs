@@ -14,11 +14,11 @@ pub const WELCOME: [u8; 2] = [VERSION, NO_AUTHENTICATION];
 /// The answer to a greeting that offers nothing we do.
 pub const NO_WELCOME: [u8; 2] = [VERSION, NO_METHOD];
 
-/// Whom a peer wants to reach.
+/// The host that a server wants to reach.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SocksHost {
     Address(IpAddr),
-    /// The proxy is to find out what it stands for.
+    /// The proxy is to resolve it.
     Name(String),
 }
 
@@ -42,11 +42,11 @@ pub enum SocksReply {
 /// Why bytes are no SOCKS5 that we take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SocksError {
-    /// Not version 5, or a reserved byte that is not zero: nobody knows what would be understood.
+    /// Not version 5, or a reserved byte that is not zero: nothing that follows has a meaning.
     NotSocks5,
     /// It wants to authenticate.
     NoMethod,
-    /// It asks for something that has an answer of its own.
+    /// It asks for something that has a specific reply.
     Refused(SocksReply),
 }
 
@@ -88,7 +88,7 @@ pub fn request(bytes: &[u8]) -> Result<Option<(SocksRequest, usize)>, SocksError
     Ok(Some((SocksRequest { host, port }, length)))
 }
 
-/// The host of this kind at the front of `bytes`, and what stands behind it.
+/// The host of this kind at the front of `bytes`, and what follows it.
 fn host(kind: u8, bytes: &[u8]) -> Result<Option<(SocksHost, &[u8])>, SocksError> {
     match kind {
         1 => Ok(bytes
@@ -107,7 +107,8 @@ fn host(kind: u8, bytes: &[u8]) -> Result<Option<(SocksHost, &[u8])>, SocksError
             match std::str::from_utf8(name) {
                 // some send an address as a name
                 Ok(name) => Ok(Some((
-                    name.parse().map_or_else(|_| SocksHost::Name(name.to_owned()), SocksHost::Address),
+                    name.parse()
+                        .map_or_else(|_| SocksHost::Name(name.to_owned()), SocksHost::Address),
                     after,
                 ))),
                 Err(_) => Err(SocksError::Refused(SocksReply::HostUnreachable)),
@@ -184,7 +185,10 @@ mod tests {
         assert_eq!(greeting(&[5, 1, 2]), Err(SocksError::NoMethod));
         let mut bind = asked(1, &[127, 0, 0, 1]);
         bind[1] = 2;
-        assert_eq!(request(&bind), Err(SocksError::Refused(SocksReply::CommandNotSupported)));
+        assert_eq!(
+            request(&bind),
+            Err(SocksError::Refused(SocksReply::CommandNotSupported))
+        );
         let unknown = SocksError::Refused(SocksReply::AddressNotSupported);
         assert_eq!(request(&asked(9, &[127, 0, 0, 1])), Err(unknown));
         let no_text = SocksError::Refused(SocksReply::HostUnreachable);

@@ -297,7 +297,10 @@ mod tests {
             ToxicKind::parse("latency", &json!({ "latency": "5" })),
             Err(InvalidToxic::Attributes(_))
         ));
-        assert!(matches!(ToxicKind::parse("slicer", &json!({})), Err(InvalidToxic::Attributes(_))));
+        assert!(matches!(
+            ToxicKind::parse("slicer", &json!({})),
+            Err(InvalidToxic::Attributes(_))
+        ));
         assert_eq!(
             ToxicKind::parse("latency", &json!({ "latency": -5 })).unwrap().flow(),
             Flow::PASS

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::behaviour::{Behaviour, Flow};
-use super::toxic::{ToxicKind, ToxicStream, Toxic};
+use super::toxic::{Toxic, ToxicKind, ToxicStream};
 
 /// The toxics that do what `behaviour` says, or stronger; `reset_on_heal` is what the plan does with connections then.
 /// The error says why there are none.

@@ -14,7 +14,7 @@ pub fn proxy(listen: SocketAddr, seed: u64) -> Exit {
         Ok(proxy) => proxy,
         Err(error) => return complain(Exit::Environment, format!("no thread for the proxy: {error}")),
     };
-    let hear = Box::new(|poke: crate::network::api::Poke| {
+    let hear = Box::new(|poke: crate::network::api::ApiChange| {
         let toxic = poke.toxic.map(|toxic| format!(" {}", toxic.name)).unwrap_or_default();
         eprintln!("{}: {}{toxic}", poke.proxy, poke.did);
     });

@@ -8,8 +8,8 @@ use rand_chacha::ChaCha8Rng;
 
 use super::{Fault, Means, Shape, Strike, Target, parse_duration};
 use crate::client_role::{ANYONE, FILTERS, HOLDER};
-use crate::network::tap::Spoken;
-use crate::network::{ClientFilter, Fate, Meant};
+use crate::network::tap::MessageKind;
+use crate::network::{ClientFilter, MessageAction, MessageRuleSpec};
 
 /// What happens to the message; the fault's name.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -64,11 +64,11 @@ impl Fault for OnMessage {
         let asked = self.parse(argument, shape).map_err(wrong)?;
         // drawn whether it is needed or not, so that naming it changes nothing else of the plan
         let drawn = rng.random_range(OCCURRENCES);
-        let meant = Meant {
+        let meant = MessageRuleSpec {
             message: asked.message,
             occurrence: asked.occurrence.unwrap_or(drawn),
             whose: asked.whose.unwrap_or(ANYONE),
-            fate: self.fate(asked.time.unwrap_or(shape.lease * 5 / 4)),
+            action: self.fate(asked.time.unwrap_or(shape.lease * 5 / 4)),
             refuse: asked.refuse,
         };
         Ok(Strike::of(Target::Everyone, Means::Message(meant), in_words(&meant)))
@@ -77,7 +77,7 @@ impl Fault for OnMessage {
 
 /// What an argument says.
 struct Asked {
-    message: Spoken,
+    message: MessageKind,
     occurrence: Option<u32>,
     whose: Option<ClientFilter>,
     time: Option<Duration>,
@@ -89,12 +89,12 @@ impl OnMessage {
         matches!(self, Self::DropRequest | Self::DropReply)
     }
 
-    fn fate(self, time: Duration) -> Fate {
+    fn fate(self, time: Duration) -> MessageAction {
         match self {
-            Self::DropRequest => Fate::DropRequest,
-            Self::DropReply => Fate::DropReply,
-            Self::DelayRequest => Fate::DelayRequest(time),
-            Self::DelayReply => Fate::DelayReply(time),
+            Self::DropRequest => MessageAction::DropRequest,
+            Self::DropReply => MessageAction::DropReply,
+            Self::DelayRequest => MessageAction::DelayRequest(time),
+            Self::DelayReply => MessageAction::DelayReply(time),
         }
     }
 
@@ -135,8 +135,8 @@ impl OnMessage {
     }
 }
 
-fn in_words(meant: &Meant) -> String {
-    let Meant {
+fn in_words(meant: &MessageRuleSpec) -> String {
+    let MessageRuleSpec {
         message,
         occurrence,
         whose,
@@ -153,11 +153,11 @@ fn in_words(meant: &Meant) -> String {
         .refuse
         .map(|time| format!(", and the client is refused for {}ms", time.as_millis()))
         .unwrap_or_default();
-    match &meant.fate {
-        Fate::DropRequest => format!("{which} is lost before the server; its connection ends{refused}"),
-        Fate::DropReply => format!("{which} is carried out, its reply is lost; the connection ends{refused}"),
-        Fate::DelayRequest(time) => format!("{which} reaches the server {}", late(time)),
-        Fate::DelayReply(time) => format!("the reply to the {which} comes {}", late(time)),
+    match &meant.action {
+        MessageAction::DropRequest => format!("{which} is lost before the server; its connection ends{refused}"),
+        MessageAction::DropReply => format!("{which} is carried out, its reply is lost; the connection ends{refused}"),
+        MessageAction::DelayRequest(time) => format!("{which} reaches the server {}", late(time)),
+        MessageAction::DelayReply(time) => format!("the reply to the {which} comes {}", late(time)),
     }
 }
 
@@ -182,7 +182,7 @@ mod tests {
     use crate::client_role::WAITER;
     use crate::network::tap::Protocol;
 
-    fn planned(fault: OnMessage, argument: Option<&str>, protocol: Protocol) -> Result<Meant, String> {
+    fn planned(fault: OnMessage, argument: Option<&str>, protocol: Protocol) -> Result<MessageRuleSpec, String> {
         let shape = Shape {
             backend: Backend::Redis,
             clients: 5,
@@ -202,11 +202,11 @@ mod tests {
         for argument in ["create:2:waiter:refuse=2s", "CREATE:refuse=2s:waiter:2"] {
             let meant = planned(OnMessage::DropReply, Some(argument), Protocol::Zk).unwrap();
             assert_eq!((meant.message.name(), meant.occurrence), ("create", 2));
-            assert_eq!((meant.whose, meant.fate), (WAITER, Fate::DropReply));
+            assert_eq!((meant.whose, meant.action), (WAITER, MessageAction::DropReply));
             assert_eq!(meant.refuse, Some(Duration::from_secs(2)));
         }
         let meant = planned(OnMessage::DelayRequest, Some("DEL:3s"), Protocol::Resp).unwrap();
-        assert_eq!(meant.fate, Fate::DelayRequest(Duration::from_secs(3)));
+        assert_eq!(meant.action, MessageAction::DelayRequest(Duration::from_secs(3)));
         assert!(OCCURRENCES.contains(&meant.occurrence), "drawn from the seed");
     }
 

@@ -11,7 +11,9 @@ use super::rift;
 use super::servers::Struck;
 use super::strike::{ClientBlow, Means, OnLinks, Rift, ServerBlow, Target};
 use crate::evidence::Evidence;
-use crate::network::{Armed, Fate, Hold, Meant, Rule, Struck as StruckMessage};
+use crate::network::{
+    ActiveRule, LinkFault, MatchedMessage as StruckMessage, MessageAction, MessageRule, MessageRuleSpec,
+};
 use crate::wall_clock::WallClock;
 
 pub struct Open {
@@ -25,8 +27,8 @@ pub struct Open {
 }
 
 enum Guard {
-    Links(Hold),
-    Message(Armed),
+    Links(LinkFault),
+    Message(ActiveRule),
     Stopped(Stopped),
     Killed(u64),
     Servers(Struck),
@@ -79,7 +81,7 @@ impl Open {
         }
         let evidence = self.evidence(lasted);
         let lifted = match &mut self.guard {
-            Guard::Links(hold) => hold.lift().await,
+            Guard::Links(hold) => hold.heal().await,
             _ => Ok(()),
         };
         (evidence, lifted.err())
@@ -121,7 +123,7 @@ impl Open {
     /// The message that it struck, if it meant one and found it.
     pub fn message(&self) -> Option<StruckMessage> {
         match &self.guard {
-            Guard::Message(armed) => armed.rule().struck(),
+            Guard::Message(armed) => armed.rule().matched(),
             _ => None,
         }
     }
@@ -132,9 +134,9 @@ impl Open {
             return None;
         };
         let rule = armed.rule();
-        let meant = rule.meant;
+        let meant = rule.spec;
         let whose = meant.whose.name();
-        match (rule.struck(), rule.passed()) {
+        match (rule.matched(), rule.passed()) {
             (Some(struck), _) if struck.done || !drops(&meant) => None,
             (Some(struck), _) => Some(format!("the reply to `{}` never came", struck.message)),
             (None, passed) if passed.is_empty() => Some(format!("no message of {whose} passed")),
@@ -176,7 +178,7 @@ async fn links(on_links: OnLinks, number: u32, field: &Field, target: &Target) -
         }
     }
     clients.dedup();
-    let mut hold = Hold::put(links, number, on_links.behaviour, on_links.reset_on_heal);
+    let mut hold = LinkFault::apply(links, number, on_links.behaviour, on_links.reset_on_heal);
     if on_links.reset_first {
         hold.reset_connections();
     }
@@ -190,23 +192,23 @@ async fn links(on_links: OnLinks, number: u32, field: &Field, target: &Target) -
 }
 
 /// A rule on every link: whoever sends the message is struck.
-fn message(meant: Meant, number: u32, field: &Field) -> Open {
+fn message(meant: MessageRuleSpec, number: u32, field: &Field) -> Open {
     let links = field.links.values().map(Arc::clone).collect();
     Open {
-        guard: Guard::Message(Armed::put(links, number, Rule::new(meant))),
+        guard: Guard::Message(ActiveRule::apply(links, number, MessageRule::new(meant))),
         clients: Vec::new(),
         servers: Vec::new(),
         trouble: None,
     }
 }
 
-fn drops(meant: &Meant) -> bool {
-    matches!(meant.fate, Fate::DropRequest | Fate::DropReply)
+fn drops(meant: &MessageRuleSpec) -> bool {
+    matches!(meant.action, MessageAction::DropRequest | MessageAction::DropReply)
 }
 
-fn on_message(rule: &Rule) -> Evidence {
-    let struck = rule.struck();
-    let drops = drops(&rule.meant);
+fn on_message(rule: &MessageRule) -> Evidence {
+    let struck = rule.matched();
+    let drops = drops(&rule.spec);
     let mut evidence = Evidence {
         links: u64::from(struck.is_some()),
         messages_dropped: u64::from(drops && struck.as_ref().is_some_and(|struck| struck.done)),
@@ -272,7 +274,7 @@ fn between(rift: &Rift, number: u32, field: &Field, target: &Target) -> Open {
     };
     let layers = rift::layers(rift, &servers, field);
     Open {
-        guard: Guard::Links(Hold::put_each(layers, number, rift.reset_on_heal)),
+        guard: Guard::Links(LinkFault::apply_each(layers, number, rift.reset_on_heal)),
         clients: Vec::new(),
         servers,
         trouble: None,

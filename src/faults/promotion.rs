@@ -11,11 +11,11 @@ use super::field::Field;
 use crate::cluster::Act;
 use crate::evidence::Evidence;
 use crate::limits::{AIM, PROBE, SERVER_BACK};
-use crate::network::{Behaviour, Hold, Layer};
+use crate::network::{Behaviour, Layer, LinkFault};
 
 /// A replication link that is held back.
 pub struct Prelude {
-    hold: Option<Hold>,
+    hold: Option<LinkFault>,
     replica: u32,
     /// The keys that the replica has, and will have.
     pub keys: Vec<String>,
@@ -41,7 +41,7 @@ impl Prelude {
                 // the one before is lifted first
                 prelude.hold = None;
                 tokio::time::sleep(TRY).await;
-                prelude.hold = Some(Hold::put(vec![Arc::clone(link)], layer, Behaviour::STALL, false));
+                prelude.hold = Some(LinkFault::apply(vec![Arc::clone(link)], layer, Behaviour::STALL, false));
                 tokio::time::sleep(IN_FLIGHT).await;
                 prelude.keys = field.servers.keys(replica).await.ok_or("the replica does not answer")?;
                 if prelude.keys.is_empty() {
@@ -64,7 +64,7 @@ const TRY: Duration = Duration::from_millis(7);
 pub struct Promotion {
     field: Field,
     /// The replication link, if it is held back.
-    hold: Option<Hold>,
+    hold: Option<LinkFault>,
     old: u32,
     new: u32,
     promoted: bool,
@@ -85,7 +85,7 @@ impl Promotion {
             in_step: false,
         };
         let clients: Vec<_> = field.links.values().map(Arc::clone).collect();
-        let stalled = Hold::put(clients, layer, Behaviour::STALL, true);
+        let stalled = LinkFault::apply(clients, layer, Behaviour::STALL, true);
         if promotion.hold.is_none() && !field.servers.in_step(promotion.new, promotion.old, PROBE).await {
             return promotion;
         }
@@ -117,7 +117,7 @@ impl Promotion {
     }
 
     pub fn links(&self) -> Vec<String> {
-        self.hold.as_ref().map(Hold::names).unwrap_or_default()
+        self.hold.as_ref().map(LinkFault::names).unwrap_or_default()
     }
 
     /// Lets the old master follow the new one; a `patient` heal waits until they are in step.
@@ -132,7 +132,7 @@ impl Promotion {
         let hold = self.hold.as_ref();
         Evidence {
             links: self.links().len() as u64,
-            counts: hold.map(Hold::counts).unwrap_or_default(),
+            counts: hold.map(LinkFault::counts).unwrap_or_default(),
             servers_promoted: u64::from(self.promoted),
             servers_back: u64::from(self.in_step),
             ..Evidence::default()

@@ -8,7 +8,7 @@ use super::clock::Step;
 use super::field::Field;
 use super::open::Open;
 use super::promotion::Prelude;
-use crate::network::{Behaviour, Meant, in_words, toxics_for};
+use crate::network::{Behaviour, MessageRuleSpec, in_words, toxics_for};
 
 /// Whom a strike is meant for. `Holder`, `Waiter` and `Leader` are resolved when the window opens.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -34,7 +34,7 @@ pub enum Means {
     /// The target's links behave differently.
     Links(OnLinks),
     /// One message, whoever of the target sends it.
-    Message(Meant),
+    Message(MessageRuleSpec),
     /// The target's processes are struck.
     Clients(ClientBlow),
     /// The target itself is struck, a server or several.

@@ -13,7 +13,7 @@ use super::recorder::Recorder;
 use super::register::GuardedRegister;
 use super::setup::routes::Routes;
 use crate::event::ProgressSender;
-use crate::network::Exchange;
+use crate::network::TapHub;
 
 /// Latencies that the live view looks back on.
 const RECENT: usize = 2000;
@@ -25,7 +25,7 @@ pub struct RunContext {
     pub counters: RunCounters,
     pub progress: ProgressSender,
     /// What passes the links, and what each client does meanwhile.
-    pub exchange: Arc<Exchange>,
+    pub exchange: Arc<TapHub>,
     /// Which server each client is connected to.
     pub routes: Routes,
     /// The server that the observer watches, where it watches one of several.
@@ -49,7 +49,7 @@ pub struct RunCounters {
 }
 
 impl RunContext {
-    pub fn new(recorder: Recorder, progress: ProgressSender, exchange: Arc<Exchange>, routes: Routes) -> Self {
+    pub fn new(recorder: Recorder, progress: ProgressSender, exchange: Arc<TapHub>, routes: Routes) -> Self {
         Self {
             recorder,
             register: GuardedRegister::default(),

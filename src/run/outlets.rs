@@ -9,7 +9,7 @@ use rand_chacha::ChaCha8Rng;
 
 use crate::cluster::{Member, Outlets, Peering};
 use crate::faults::Links;
-use crate::network::{Directory, Egress, Peer, Proxy};
+use crate::network::{PeerAddress, PeerDirectory, PeerProxy, Proxy};
 
 /// Ways between servers on a proxy. They last as long as this does.
 pub struct Ways {
@@ -22,8 +22,8 @@ pub struct Ways {
 struct Opened {
     /// From each server to each other one.
     links: Links,
-    directory: Option<Arc<Directory>>,
-    egresses: Vec<Egress>,
+    directory: Option<Arc<PeerDirectory>>,
+    egresses: Vec<PeerProxy>,
 }
 
 impl Ways {
@@ -47,22 +47,22 @@ impl Ways {
 
     /// An egress for each server, with a link to every other one.
     fn socks(&self, listen: IpAddr, members: &[Member], seed: &mut impl FnMut() -> u64) -> io::Result<Vec<SocketAddr>> {
-        let peer = |member: &Member| Peer {
+        let peer = |member: &Member| PeerAddress {
             name: member.name.clone(),
             host: member.host.clone(),
             ports: member.ports.clone(),
         };
-        let directory = Arc::new(Directory::new(members.iter().map(peer).collect()));
+        let directory = Arc::new(PeerDirectory::new(members.iter().map(peer).collect()));
         let mut opened = self.opened();
         opened.directory = Some(Arc::clone(&directory));
         for (from, member) in members.iter().enumerate() {
-            let (egress, links) = self.proxy.egress(listen, &member.name, &directory, &mut *seed)?;
+            let (egress, links) = self.proxy.peer_proxy(listen, &member.name, &directory, &mut *seed)?;
             let links = links.into_iter().enumerate();
             let links = links.filter_map(|(to, link)| Some(((from as u32, to as u32), link?)));
             opened.links.extend(links);
             opened.egresses.push(egress);
         }
-        Ok(opened.egresses.iter().map(Egress::listen).collect())
+        Ok(opened.egresses.iter().map(PeerProxy::listen).collect())
     }
 
     /// A listener for the first and the second server each, in front of the other one.

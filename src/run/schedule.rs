@@ -12,7 +12,7 @@ use crate::event::ProgressEvent;
 use crate::evidence::Evidence;
 use crate::faults::{Field, Means, Open};
 use crate::limits::AIM;
-use crate::network::Struck;
+use crate::network::MatchedMessage;
 use crate::plan::{Plan, Window};
 use crate::run::context::RunContext;
 
@@ -215,7 +215,7 @@ struct WindowEffect {
     evidence: Evidence,
     before: CounterReadings,
     /// The message that it struck.
-    message: Option<Struck>,
+    message: Option<MatchedMessage>,
     /// Why it struck none, when it meant one.
     no_message: Option<String>,
 }

@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 
 use super::clients::pool::{ClientPool, LogicalClient};
 use crate::faults::Links;
-use crate::network::{Notice, Traffic};
+use crate::network::{TapCounts, TapNotification};
 use crate::run::context::RunContext;
 
 /// Writes notifications down until it is dropped.
@@ -24,7 +24,7 @@ impl Drop for Listening {
 }
 
 pub fn start(
-    mut notices: mpsc::Receiver<Notice>,
+    mut notices: mpsc::Receiver<TapNotification>,
     locks: Vec<String>,
     pool: &ClientPool,
     run: Arc<RunContext>,
@@ -59,11 +59,11 @@ fn lock_of<'a>(subject: &str, locks: &'a [String]) -> Option<&'a str> {
 
 /// What passed the links of each client, and whether every tap kept its place.
 pub fn summary(links: &Links, run: &RunContext) -> Value {
-    let mut clients: BTreeMap<String, Traffic> = BTreeMap::new();
+    let mut clients: BTreeMap<String, TapCounts> = BTreeMap::new();
     for ((client, _), link) in links {
-        if let Some(wire) = link.wire() {
+        if let Some(tap) = link.tap() {
             let sum = clients.entry(format!("c{client}")).or_default();
-            *sum = sum.plus(wire.traffic());
+            *sum = sum.plus(tap.counts());
         }
     }
     let (lost, why) = run.exchange.lost();

@@ -1,11 +1,11 @@
-//! Toxiproxy's HTTP API, served by the built-in proxy: any client for Toxiproxy can watch a run and poke it.
+//! Toxiproxy's HTTP API, served by the built-in proxy: any Toxiproxy client can inspect and change its links.
 //!
 //! Names, defaults, status codes and errors are Toxiproxy's. Better than there: toxicity and jitter come from the seed and a
 //! live connection keeps its lot whatever else comes or goes; `reset_peer` resets connections that were there before it,
-//! after exactly its time; nothing here waits for a connection. Whoever started it hears of every [`ApiChange`].
+//! after exactly its time; nothing here waits for a connection. Every [`ApiChange`] is reported to the caller that started it.
 
-mod routes;
 mod proxies;
+mod routes;
 
 use std::convert::Infallible;
 use std::io;
@@ -28,10 +28,10 @@ use tokio::time::timeout;
 
 use super::{Link, Proxy, Toxic};
 use crate::limits::{API_BODY, API_REQUEST};
-use routes::{ApiResponse, ApiError};
 use proxies::ProxyTable;
+use routes::{ApiError, ApiResponse};
 
-/// What somebody did through the API.
+/// A change that a client of the API made.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ApiChange {
     /// The link or proxy.
@@ -41,7 +41,7 @@ pub struct ApiChange {
     pub toxic: Option<Toxic>,
 }
 
-/// Hears of every poke: of what comes before it comes, of what goes when it is gone.
+/// Is told of every change: before a toxic comes, after one has gone.
 pub type OnChange = Box<dyn Fn(ApiChange) + Send + Sync>;
 
 /// The API of a proxy, served until this is dropped.
@@ -115,7 +115,7 @@ async fn converse(stream: TcpStream, proxies: Arc<ProxyTable>) {
     let _ = http.serve_connection(TokioIo::new(stream), service).await;
 }
 
-/// A number of its own for each request, as a Toxiproxy gives one.
+/// A unique number for each request; Toxiproxy sends an id, too.
 fn request_id() -> HeaderValue {
     static LAST: AtomicU64 = AtomicU64::new(0);
     HeaderValue::from(LAST.fetch_add(1, Relaxed) + 1)

@@ -13,11 +13,11 @@ use tokio::net::lookup_host;
 use tokio::sync::{Mutex, MutexGuard};
 
 use super::routes::{ApiError, parse};
-use super::{OnChange, ApiChange};
-use crate::link::{Link, Route, Upstream};
-use crate::byte_meter::MeterSide;
-use crate::toxic::{ToxicKind, ToxicStream, Toxic, InvalidToxic};
+use super::{ApiChange, OnChange};
 use crate::busy_poll::ProxyRuntime;
+use crate::byte_meter::MeterSide;
+use crate::link::{Link, Route, Upstream};
+use crate::toxic::{InvalidToxic, Toxic, ToxicKind, ToxicStream};
 
 /// A proxy as Toxiproxy shows it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -349,7 +349,8 @@ impl ProxyEntry {
 
     fn must_not_be_of_a_run(&self) -> Result<(), ApiError> {
         if self.of_run {
-            let why = "is a link of a run: it can be given toxics and turned off, and neither led elsewhere nor deleted";
+            let why =
+                "is a link of a run: it can be given toxics and turned off, and neither led elsewhere nor deleted";
             return Err(ApiError::new(409, format!("{} {why}", self.link.name())));
         }
         Ok(())
@@ -381,7 +382,8 @@ fn unfit(unfit: InvalidToxic) -> ApiError {
 
 fn toxic_of(wanted: ToxicRequest, there: &[Toxic]) -> Result<Toxic, ApiError> {
     let stream = ToxicStream::named(&wanted.stream.as_deref().unwrap_or("downstream").to_lowercase());
-    let stream = stream.ok_or_else(|| ApiError::new(400, "stream was invalid, can be either upstream or downstream"))?;
+    let stream =
+        stream.ok_or_else(|| ApiError::new(400, "stream was invalid, can be either upstream or downstream"))?;
     let kind = wanted.r#type.unwrap_or_default();
     let parsed = ToxicKind::parse(&kind, &wanted.attributes);
     if parsed == Err(InvalidToxic::Type) {

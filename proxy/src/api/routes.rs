@@ -85,7 +85,9 @@ pub fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
 fn lower_keys(value: Value) -> Value {
     match value {
         Value::Object(fields) => {
-            let lowered = fields.into_iter().map(|(key, value)| (key.to_lowercase(), lower_keys(value)));
+            let lowered = fields
+                .into_iter()
+                .map(|(key, value)| (key.to_lowercase(), lower_keys(value)));
             Value::Object(lowered.collect())
         }
         Value::Array(values) => Value::Array(values.into_iter().map(lower_keys).collect()),

@@ -1,7 +1,7 @@
 //! What a client sends to Redis: commands as arrays of strings, or on a line of their own.
 
 use super::lines::{KEPT, LINE, keep, line, number};
-use super::{TapError, RequestDigest};
+use super::{RequestDigest, TapError};
 
 /// What the client's side is in the middle of.
 #[derive(Default)]
@@ -49,7 +49,11 @@ impl CommandParser {
                 if whole {
                     self.left = number(&self.line)?;
                     self.line.clear();
-                    self.at = if self.left > 0 { CommandStep::Length } else { CommandStep::Start };
+                    self.at = if self.left > 0 {
+                        CommandStep::Length
+                    } else {
+                        CommandStep::Start
+                    };
                 }
                 length
             }
@@ -87,10 +91,14 @@ impl CommandParser {
         }
         self.count += 1;
         self.left -= 1;
-        self.at = if self.left > 0 { CommandStep::Length } else { CommandStep::Start };
+        self.at = if self.left > 0 {
+            CommandStep::Length
+        } else {
+            CommandStep::Start
+        };
     }
 
-    /// A command on a line of its own, as people type them; an empty line is none.
+    /// An inline command, as people type them; an empty line is none.
     fn inline(&mut self) {
         let mut words = self.line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
         for word in &mut self.words {

@@ -1,4 +1,4 @@
-//! gRPC over HTTP/2 without TLS: a method is the path of a stream, a message is what stands behind its length in the
+//! gRPC over HTTP/2 without TLS: a method is the path of a stream, a message follows its length in the
 //! stream's data.
 
 use std::collections::HashMap;
@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use super::frames::{CONTINUATION, DATA, END_HEADERS, END_STREAM, FRAME_HEAD, Frames, HEADERS, RST_STREAM};
 use super::hpack::HpackDecoder;
 use super::watch_events::{WatchEvents, Watched};
-use super::{Observed, TapError, MessageName, RequestDigest, Observation};
+use super::{MessageName, Observation, Observed, RequestDigest, TapError};
 
 /// What a client sends first.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";

@@ -9,9 +9,9 @@ use std::sync::LazyLock;
 
 /// The largest table that is kept; a peer that wants more is not read any further.
 const MAX_TABLE: usize = 64 << 10;
-/// The table until somebody says otherwise.
+/// The table until a peer sets another size.
 const DEFAULT_TABLE: usize = 4096;
-/// What an entry counts beside its text.
+/// What an entry counts in addition to its text.
 const ENTRY: usize = 32;
 /// Symbols of the Huffman code: all bytes and the end of the string.
 const SYMBOLS: usize = 257;

@@ -1,22 +1,22 @@
 //! Wire taps: they read along what passes a connection, name its messages and count. Each protocol is one file (`zk`,
-//! `resp`, `grpc`), with the grammar of its pieces beside it.
+//! `resp`, `grpc`), with the grammar of its pieces in files next to it.
 //!
 //! A tap never alters what it reads. It keeps a bounded part of what it has seen, answers the same whatever pieces a stream
 //! comes in, and panics on nothing. When a stream is not what its protocol says, the tap has lost its place: it says so
 //! once, and reads no further. Start at [`TapParser`]; what its findings are used for is in `wire`.
 
-mod replies;
 mod commands;
 mod frames;
 mod grpc;
 mod hpack;
 mod lines;
 mod messages;
+mod replies;
 mod resp;
 mod watch_events;
 mod zk;
 
-pub use messages::{Protocol, MessageKind};
+pub use messages::{MessageKind, Protocol};
 
 use std::fmt;
 

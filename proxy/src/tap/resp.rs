@@ -5,9 +5,9 @@
 
 use std::collections::VecDeque;
 
-use super::replies::{ReplyStep, ReplyParser, ReplyKind};
-use super::commands::{CommandStep, CommandParser};
-use super::{Observed, TapError, MessageName, Observation};
+use super::commands::{CommandParser, CommandStep};
+use super::replies::{ReplyKind, ReplyParser, ReplyStep};
+use super::{MessageName, Observation, Observed, TapError};
 
 /// Commands without an answer yet.
 const MAX_UNANSWERED: usize = 65_536;
@@ -212,7 +212,7 @@ impl RespReader {
             }
             return Ok(());
         }
-        // a pattern stands before the channel that matched it
+        // a pattern precedes the channel that matched it
         let subject = word(if word(0) == b"pmessage" { 2 } else { 1 });
         heard.push(Observed {
             at,

@@ -115,15 +115,37 @@ fn etcd() -> Vec<Said> {
         server(message(5, false, b"ttl")),
         client([call(7, "/v3lockpb.Lock/Unlock"), message(7, true, b"")].concat()),
         server(frame(1, 0x5, 7, &[0x88])),
+        client([call(9, "/v3electionpb.Election/Observe"), message(9, true, b"name")].concat()),
+        server([headers(9, 0), message(9, false, &leader("harness/l0/2"))].concat()),
+    ]
+}
+
+/// The message of an observed election: a header, then the leader's key-value pair.
+fn leader(key: &str) -> Vec<u8> {
+    let field = |number: u8, body: &[u8]| [&[number << 3 | 2, body.len() as u8][..], body].concat();
+    [field(1, &[8, 1]), field(2, &field(1, key.as_bytes()))].concat()
+}
+
+/// A connection of RESP2 that gives its subscription up, as a pool does before it hands the connection back, and then reads
+/// a list that looks like a message.
+fn redis_after_a_subscription() -> Vec<Said> {
+    vec![
+        client("*2\r\n$9\r\nSUBSCRIBE\r\n$1\r\na\r\n*1\r\n$11\r\nUNSUBSCRIBE\r\n"),
+        server("*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n*3\r\n$11\r\nunsubscribe\r\n$1\r\na\r\n:0\r\n"),
+        client("*4\r\n$6\r\nLRANGE\r\n$1\r\nl\r\n$1\r\n0\r\n$2\r\n-1\r\n*2\r\n$3\r\nGET\r\n$1\r\nx\r\n"),
+        server("*3\r\n$7\r\nmessage\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\nv\r\n"),
+        client("*1\r\n$11\r\nUNSUBSCRIBE\r\n"),
+        server("*3\r\n$11\r\nunsubscribe\r\n$-1\r\n:0\r\n"),
     ]
 }
 
 type Conversation = fn() -> Vec<Said>;
 
-const CONVERSATIONS: [(Protocol, Conversation); 4] = [
+const CONVERSATIONS: [(Protocol, Conversation); 5] = [
     (Protocol::Zk, zookeeper),
     (Protocol::Resp, redis),
     (Protocol::Resp, redis_of_old),
+    (Protocol::Resp, redis_after_a_subscription),
     (Protocol::Grpc, etcd),
 ];
 
@@ -132,14 +154,14 @@ fn listen(protocol: Protocol, said: &[Said]) -> (Vec<Observation>, Option<TapErr
     let mut whats = Vec::new();
     for (side, bytes) in said {
         for heard in tap.observe(*side, bytes) {
-            assert!(heard.at <= bytes.len(), "it stands in the chunk");
+            assert!(heard.at <= bytes.len(), "it is within the chunk");
             whats.push(heard.what.clone());
         }
     }
     (whats, tap.lost())
 }
 
-/// The names in order: requests bare, replies behind `<`, notifications behind `!` with what they are about.
+/// The names in order: requests bare, replies after `<`, notifications after `!` with what they are about.
 fn names(protocol: Protocol, said: &[Said]) -> String {
     let (whats, lost) = listen(protocol, said);
     assert_eq!(lost, None);
@@ -175,11 +197,19 @@ fn redis_is_read_by_command_and_pushes_come_in_between() {
 }
 
 #[test]
+fn a_list_is_an_answer_where_no_channel_is_subscribed() {
+    assert_eq!(
+        names(Protocol::Resp, &redis_after_a_subscription()),
+        "SUBSCRIBE UNSUBSCRIBE <SUBSCRIBE <UNSUBSCRIBE LRANGE GET <LRANGE <GET UNSUBSCRIBE <UNSUBSCRIBE"
+    );
+}
+
+#[test]
 fn etcd_is_read_by_method_and_watches_by_their_key() {
     assert_eq!(
         names(Protocol::Grpc, &etcd()),
         "Txn <Txn Watch <Watch !Watch harness/l0/1 LeaseKeepAlive <LeaseKeepAlive LeaseKeepAlive <LeaseKeepAlive Unlock \
-         <Unlock"
+         <Unlock Observe !Observe harness/l0/2"
     );
 }
 

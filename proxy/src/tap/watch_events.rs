@@ -63,7 +63,11 @@ impl WatchEvents {
                     self.first.extend_from_slice(&rest[..part.min(room)]);
                 }
                 let left = left - part as u64;
-                self.at = if left > 0 { WireField::Skip(left) } else { WireField::Tag };
+                self.at = if left > 0 {
+                    WireField::Skip(left)
+                } else {
+                    WireField::Tag
+                };
                 rest = &rest[part..];
                 continue;
             }
@@ -105,7 +109,11 @@ impl WatchEvents {
             }
             WireField::Length => {
                 self.events += u64::from(self.tag >> 3 == self.watched.event());
-                if number > 0 { WireField::Skip(number) } else { WireField::Tag }
+                if number > 0 {
+                    WireField::Skip(number)
+                } else {
+                    WireField::Tag
+                }
             }
             _ => WireField::Tag,
         };

@@ -1,10 +1,10 @@
-//! ZooKeeper: records behind their length. Requests carry a number that their answers repeat; what carries −1 is the
+//! ZooKeeper: records after their length. Requests carry a number that their answers repeat; what carries −1 is the
 //! notification of a watch. The first record of each side has neither: it opens the session.
 
 use std::collections::VecDeque;
 
 use super::messages::zk_request;
-use super::{Observed, TapError, MessageName, RequestDigest, Observation};
+use super::{MessageName, Observation, Observed, RequestDigest, TapError};
 
 /// The longest record. Servers take one megabyte unless told otherwise.
 const LONGEST: u32 = 64 << 20;
@@ -19,7 +19,7 @@ const REQUEST_HEAD: usize = 8;
 const REPLY_HEAD: usize = 4;
 /// The number of what no request asked for.
 const NOTIFICATION: i32 = -1;
-/// Number, transaction and error of an answer: what stands before the body.
+/// Number, transaction and error of an answer: what precedes the body.
 const REPLY_HEADER: usize = 16;
 
 #[derive(Default)]
@@ -197,7 +197,7 @@ impl ZkReader {
         Ok(())
     }
 
-    /// Kind and state, then the path behind its length.
+    /// Kind and state, then the path after its length.
     fn notification(&self) -> Observation {
         let name = match self.server.number(REPLY_HEADER) {
             Some(1) => "NodeCreated",

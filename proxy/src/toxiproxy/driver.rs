@@ -13,7 +13,7 @@ use toxiproxy_rust::proxy::{Proxy, ProxyPack};
 
 use super::http::ToxiproxyHttp;
 use crate::link::Layer;
-use crate::toxic::{ToxicKind, Toxic};
+use crate::toxic::{Toxic, ToxicKind};
 
 /// The thread's name, by which its panics are told from others.
 pub const THREAD: &str = "toxiproxy";
@@ -65,7 +65,7 @@ impl ToxiproxyDriver {
         }
     }
 
-    /// Obeys until nobody gives commands any more, and takes everything away that it made.
+    /// Carries out commands until their sender is dropped, then deletes everything that it made.
     pub fn run(mut self, commands: &mpsc::Receiver<DriverCommand>) {
         while let Ok(command) = commands.recv() {
             match command {
@@ -220,7 +220,7 @@ impl ToxiproxyDriver {
     fn compare(&self, seen: &Value, name: &str) -> Result<(), String> {
         let proxy = &seen[name];
         if proxy["enabled"] != Value::Bool(true) {
-            return Err(format!("{name} is not there, or somebody turned it off"));
+            return Err(format!("{name} is not there, or was turned off"));
         }
         let wanted = self.toxics.get(name).map(Vec::as_slice).unwrap_or_default();
         let missing = wanted

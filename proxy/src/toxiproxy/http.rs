@@ -1,5 +1,5 @@
 //! Toxiproxy's HTTP API, for what `toxiproxy_rust` can't do: a status is looked at, one toxic is removed, a toxic has a name
-//! of its own or is a `reset_peer`, and what is there is read back whole.
+//! that is not the default or is a `reset_peer`, and what is there is read back whole.
 
 use std::net::SocketAddr;
 

@@ -1,7 +1,7 @@
 //! A Toxiproxy as the proxy of a run, driven with the `toxiproxy_rust` crate.
 //!
-//! The crate blocks, panics, and ignores what the server answers. So it lives on a thread of its own, where its panics
-//! become errors; whoever gives a command waits for a bounded time; and what was set is read back and compared. Each link is
+//! The crate blocks, panics, and ignores what the server answers. So it runs on a thread where its panics
+//! become errors; the sender of a command waits for a bounded time; and what was set is read back and compared. Each link is
 //! `client → meter → Toxiproxy → meter → server`: Toxiproxy tells nothing of what it holds back, the meters do.
 
 mod driver;
@@ -19,7 +19,7 @@ use super::external::{ExternalProxyDriver, PendingReply, within};
 use super::link::Layer;
 use super::toxic::Toxic;
 use crate::limits::{DIAL, REMOTE, REMOTE_GOODBYE};
-use driver::{ToxiproxyDriver, DriverCommand};
+use driver::{DriverCommand, ToxiproxyDriver};
 
 /// A Toxiproxy that answers, and its driver. Dropping it deletes what it made there.
 #[derive(Debug)]
@@ -75,7 +75,7 @@ impl Toxiproxy {
         self.address
     }
 
-    /// Where meters behind it must listen for it to reach them.
+    /// Where meters on its server side must listen for it to reach them.
     pub(super) fn own(&self) -> IpAddr {
         self.own
     }
@@ -139,7 +139,7 @@ impl ExternalProxyDriver for Toxiproxy {
 impl Drop for Toxiproxy {
     fn drop(&mut self) {
         drop(self.commands.take());
-        // a driver that is stuck in a call is left behind
+        // a driver that is stuck in a call is abandoned
         if let Ok(over) = self.over.get_mut() {
             let _ = over.recv_timeout(REMOTE_GOODBYE);
         }

@@ -1,11 +1,14 @@
-//! Taps and faults that name a message, over real sockets: what is named is what is struck, the client and its server see
-//! no hole, and a tap that understands nothing stands in nobody's way.
+//! Taps and message rules over real sockets: a rule matches the message that it names, the client and its server see no
+//! hole, and a tap that understands nothing lets everything pass.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use harness_proxy::tap::Protocol;
-use harness_proxy::{ActiveRule, ClientFilter, TapHub, MessageAction, Label, LabelScheme, LabelSet, MessageRuleSpec, TapNotification, MessageRule, LinkTap};
+use harness_proxy::{
+    ActiveRule, ClientFilter, Label, LabelScheme, LabelSet, LinkTap, MessageAction, MessageRule, MessageRuleSpec,
+    TapHub, TapNotification,
+};
 use proptest::prelude::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -50,18 +53,18 @@ impl TapRig {
         self.rig.connect().await
     }
 
-    fn rule(&self, name: &str, occurrence: u32, whose: ClientFilter, fate: MessageAction) -> ActiveRule {
+    fn rule(&self, name: &str, occurrence: u32, whose: ClientFilter, action: MessageAction) -> ActiveRule {
         self.armed(MessageRuleSpec {
             message: Protocol::Resp.spoken(name).unwrap(),
             occurrence,
             whose,
-            fate,
+            action: fate,
             refuse: None,
         })
     }
 
     fn armed(&self, meant: MessageRuleSpec) -> ActiveRule {
-        ActiveRule::put(vec![Arc::clone(&self.rig.link)], 1, MessageRule::new(meant))
+        ActiveRule::apply(vec![Arc::clone(&self.rig.link)], 1, MessageRule::new(meant))
     }
 }
 
@@ -72,14 +75,14 @@ async fn a_dropped_request_never_reaches_the_server_and_its_connection_ends() {
     let (mut client, mut server) = rig.connect().await;
     client.write_all(SET).await.unwrap();
     arrives(&mut server, SET).await;
-    // the one that is meant stands between two others, in one piece with them
+    // the one that is meant is between two others, in one piece with them
     client.write_all(&[GET, SET, GET].concat()).await.unwrap();
     let reached = until_reset(&mut server).await;
     assert!(GET.starts_with(&reached), "{}", String::from_utf8_lossy(&reached));
     until_reset(&mut client).await;
-    let struck = armed.rule().matched().expect("it struck");
-    assert_eq!((struck.message.as_str(), struck.client.as_str()), ("SET", "c1"));
-    assert!(struck.done);
+    let matched = armed.rule().matched().expect("it matched");
+    assert_eq!((matched.message.as_str(), matched.client.as_str()), ("SET", "c1"));
+    assert!(matched.done);
 }
 
 #[tokio::test]
@@ -97,7 +100,7 @@ async fn a_dropped_reply_is_of_a_request_that_the_server_answered() {
     arrives(&mut client, b"$1\r\nv\r\n").await;
     server.write_all(b"+OK\r\n").await.unwrap();
     assert_eq!(until_reset(&mut client).await, b"");
-    assert!(armed.rule().matched().expect("it struck").done);
+    assert!(armed.rule().matched().expect("it matched").done);
 }
 
 #[tokio::test]
@@ -153,11 +156,11 @@ async fn a_delayed_message_goes_on_by_itself() {
     server.write_all(b"$1\r\nv\r\n+late\r\n").await.unwrap();
     arrives(&mut client, b"$1\r\nv\r\n+late\r\n").await;
     assert!(answered.elapsed() >= late);
-    assert!(armed.rule().matched().expect("it struck").done);
+    assert!(armed.rule().matched().expect("it matched").done);
 }
 
 #[tokio::test]
-async fn only_a_message_of_whom_is_meant_is_struck() {
+async fn only_a_message_of_a_client_that_is_meant_is_matched() {
     let rig = TapRig::new().await;
     let armed = rig.rule("SET", 1, WAITER, MessageAction::DropRequest);
     let (mut client, mut server) = rig.connect().await;
@@ -169,18 +172,18 @@ async fn only_a_message_of_whom_is_meant_is_struck() {
     rig.exchange.labels.set(1, WAITS);
     client.write_all(SET).await.unwrap();
     until_reset(&mut client).await;
-    assert_eq!(armed.rule().matched().map(|struck| struck.role), Some("a waiter"));
+    assert_eq!(armed.rule().matched().map(|matched| matched.role), Some("a waiter"));
     assert_eq!(armed.rule().passed(), "SET ×1", "of waiters");
 }
 
 #[tokio::test]
-async fn whoever_lost_a_message_is_refused_for_as_long_as_the_rule_says() {
+async fn a_client_that_lost_a_message_is_refused_as_the_rule_says() {
     let rig = TapRig::new().await;
     let armed = rig.armed(MessageRuleSpec {
         message: Protocol::Resp.spoken("SET").unwrap(),
         occurrence: 1,
         whose: ANYONE,
-        fate: MessageAction::DropRequest,
+        action: MessageAction::DropRequest,
         refuse: Some(NEVER),
     });
     let (mut client, _server) = rig.connect().await;
@@ -258,7 +261,7 @@ proptest! {
     }
 }
 
-async fn conversation(fate: MessageAction, occurrence: u32, pieces: Vec<usize>) {
+async fn conversation(action: MessageAction, occurrence: u32, pieces: Vec<usize>) {
     let rig = TapRig::new().await;
     let armed = rig.rule("SET", occurrence, ANYONE, fate);
     let (client, server) = rig.connect().await;
@@ -286,7 +289,7 @@ async fn conversation(fate: MessageAction, occurrence: u32, pieces: Vec<usize>) 
             let whole = reads.read_to_end(&mut got).await.is_ok();
             (got, whole)
         };
-        // a reset is told once, to whoever asks first: who writes or who reads
+        // a reset is told once, to the first call: a write or a read
         let (wrote, (got, read)) = tokio::join!(writing, reading);
         (got, wrote && read)
     };
@@ -306,4 +309,14 @@ async fn conversation(fate: MessageAction, occurrence: u32, pieces: Vec<usize>) 
     assert!(to_server.is_none_or(|to_server| asked.starts_with(&to_server) && (!server_whole || to_server == asked)));
     assert!(!client_whole || to_client == answers);
     drop(armed);
+}
+
+#[tokio::test]
+async fn a_client_that_speaks_tls_is_named_and_its_bytes_pass() {
+    let rig = TapRig::new().await;
+    let (mut client, mut server) = rig.connect().await;
+    client.write_all(&[0x16, 3, 1, 0, 5]).await.unwrap();
+    arrives(&mut server, &[0x16, 3, 1, 0, 5]).await;
+    let lost = counted(|| rig.exchange.lost(), |(count, _)| *count == 1).await;
+    assert!(lost.1.unwrap().contains("TLS"));
 }

@@ -17,7 +17,7 @@ use crate::config::{Clients, Config};
 use crate::faults::Links;
 use crate::limits::NOTICES;
 use crate::network::tap::Protocol;
-use crate::network::{Exchange, Notice};
+use crate::network::{TapHub, TapNotification};
 use crate::run::clients::child::ChildCommand;
 use crate::run::{RunError, RunSpec};
 use crate::wall_clock::{Clocks, WallClock};
@@ -60,10 +60,10 @@ pub fn wall_clocks(spec: &RunSpec<'_>) -> Result<WallClocks, RunError> {
 }
 
 /// What the taps of all links share, and where they tell of notifications.
-pub fn exchange(config: &Config) -> (Arc<Exchange>, mpsc::Receiver<Notice>) {
+pub fn exchange(config: &Config) -> (Arc<TapHub>, mpsc::Receiver<TapNotification>) {
     let protocol = Protocol::of(config.backend.name()).expect("every backend speaks a protocol that is known");
     let (sender, notices) = mpsc::channel(NOTICES);
-    (Exchange::new(protocol, LABELS, config.clients, sender), notices)
+    (TapHub::new(protocol, LABELS, config.clients, sender), notices)
 }
 
 /// What each client is told: its own links, beginning with another server each, so that the load spreads.

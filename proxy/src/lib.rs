@@ -10,6 +10,7 @@
 pub mod api;
 mod behaviour;
 mod blackhole;
+mod bottleneck;
 mod busy_poll;
 mod byte_meter;
 mod clock;

@@ -20,6 +20,7 @@ use tokio::task::JoinHandle;
 
 use super::behaviour::Behaviour;
 use super::blackhole::{Blackhole, Drops};
+use super::bottleneck::Bottleneck;
 use super::busy_poll::ProxyRuntime;
 use super::byte_meter::MeterSide;
 use super::connection::{Connection, LinkShared};
@@ -36,6 +37,8 @@ pub(super) struct LinkState {
     pub behaviour: Behaviour,
     /// What an external proxy next to this link does, to be counted and not obeyed.
     pub shadow: Behaviour,
+    /// Bandwidth that is shared with other links, by layer.
+    pub bottlenecks: Arc<[SharedBandwidth]>,
     /// What the API put on.
     pub toxics: Arc<[Toxic]>,
     pub upstream: Upstream,
@@ -43,6 +46,13 @@ pub(super) struct LinkState {
     pub epoch: u64,
     /// How they do.
     pub end_mode: EndMode,
+}
+
+impl LinkState {
+    fn drop_bottlenecks(&mut self, layer: Layer) {
+        let stay = self.bottlenecks.iter().filter(|shared| shared.layer != layer);
+        self.bottlenecks = stay.cloned().collect();
+    }
 }
 
 /// Where a link leads.
@@ -73,6 +83,14 @@ impl fmt::Display for Upstream {
 pub(super) struct Route {
     pub listen: SocketAddr,
     pub upstream: Upstream,
+}
+
+/// A bottleneck of a layer, both ways.
+#[derive(Debug, Clone)]
+pub(super) struct SharedBandwidth {
+    pub layer: Layer,
+    pub to_server: Arc<Bottleneck>,
+    pub to_client: Arc<Bottleneck>,
 }
 
 /// How the link ends connections.
@@ -170,6 +188,7 @@ impl Link {
         let state = LinkState {
             behaviour: Behaviour::default(),
             shadow: Behaviour::default(),
+            bottlenecks: Arc::new([]),
             toxics: Arc::new([]),
             upstream: route.upstream,
             epoch: 0,
@@ -326,10 +345,19 @@ impl Link {
         });
     }
 
+    /// Shares bandwidth with other links, as a layer.
+    pub(super) fn share(&self, shared: SharedBandwidth) {
+        self.state.send_modify(|state| {
+            state.drop_bottlenecks(shared.layer);
+            state.bottlenecks = state.bottlenecks.iter().cloned().chain([shared]).collect();
+        });
+    }
+
     /// Lifts a layer; without it the link does what the other layers say.
     pub fn heal(&self, layer: Layer) {
-        self.change(|layers, _| {
+        self.change(|layers, state| {
             layers.remove(&layer);
+            state.drop_bottlenecks(layer);
         });
     }
 
@@ -337,6 +365,7 @@ impl Link {
     pub fn heal_and_reset(&self, layer: Layer) {
         self.change(|layers, state| {
             layers.remove(&layer);
+            state.drop_bottlenecks(layer);
             state.epoch += 1;
             state.end_mode = EndMode::Reset;
         });

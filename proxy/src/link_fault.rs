@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use super::behaviour::Behaviour;
+use super::bottleneck::Bottleneck;
 use super::external::{ExternalProxy, ExternalProxyDriver, PendingReply, answer};
-use super::link::{Layer, Link};
+use super::link::{Layer, Link, SharedBandwidth};
 use super::translate::toxics_for;
 use crate::counts::LinkCounts;
+use tokio::time::Instant;
 
 /// A layer that lies on some links, and is lifted when this is dropped.
 ///
@@ -84,6 +86,21 @@ impl LinkFault {
             link.apply(layer, behaviour);
         }
         fault
+    }
+
+    /// Lets the connections of all `links`, all of them of the built-in proxy, share `bytes_per_second` each way.
+    pub fn share_bandwidth(links: Vec<Arc<Link>>, layer: Layer, bytes_per_second: u32) -> Self {
+        let bottleneck = || Arc::new(Bottleneck::new(bytes_per_second, Instant::now()));
+        let shared = SharedBandwidth {
+            layer,
+            to_server: bottleneck(),
+            to_client: bottleneck(),
+        };
+        for link in &links {
+            link.share(shared.clone());
+        }
+        let pass = links.into_iter().map(|link| (link, Behaviour::default()));
+        Self::apply_each(pass.collect(), layer, false)
     }
 
     /// Waits until the layer is on everywhere. The error says where it is not, or why that is unknown.

@@ -8,6 +8,7 @@ use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll, ready};
 
@@ -19,6 +20,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::behaviour::{Behaviour, Flow};
 use crate::blackhole::{Blackhole, Drops};
+use crate::bottleneck::Bottleneck;
 use crate::busy_poll::ReplyPredictor;
 use crate::byte_meter::{ByteMeter, ConnectionEnd};
 use crate::counters::{LinkCounters, count};
@@ -120,6 +122,8 @@ pub(super) struct Pump<'a> {
     silent_at: Option<Instant>,
     /// Bytes that passed since the flow has a limit.
     passed: u64,
+    /// Bandwidth that is shared with other links.
+    bottlenecks: Vec<Arc<Bottleneck>>,
     /// Drops what the sender sends, where the flow says so.
     blackhole: Option<Blackhole>,
     timer: Option<Pin<Box<Sleep>>>,
@@ -145,6 +149,7 @@ impl<'a> Pump<'a> {
             flow: Flow::PASS,
             silent_at: None,
             passed: 0,
+            bottlenecks: Vec::new(),
             blackhole: None,
             timer: None,
         }
@@ -184,6 +189,12 @@ impl<'a> Pump<'a> {
             if state.epoch != self.shared.epoch {
                 return Err(state.end_mode.disconnect());
             }
+            let shared = state.bottlenecks.iter().map(|shared| match self.direction {
+                Direction::ToServer => Arc::clone(&shared.to_server),
+                Direction::ToClient => Arc::clone(&shared.to_client),
+            });
+            self.bottlenecks.clear();
+            self.bottlenecks.extend(shared);
             let flow = self.direction.flow(&state, self.shared.seed);
             let drops = if state.behaviour.is_blackhole() {
                 Drops::Everything
@@ -231,7 +242,10 @@ impl<'a> Pump<'a> {
                 Due::Nothing => break,
                 Due::At(due) => return Poll::Ready(Ok(Sent::UntilNow(Some(due)))),
                 Due::Bytes(length) => {
-                    let length = self.allowed(length);
+                    let length = match self.take_bandwidth(now, self.allowed(length)) {
+                        Ok(length) => length,
+                        Err(due) => return Poll::Ready(Ok(Sent::UntilNow(Some(due)))),
+                    };
                     let written = {
                         let mut slices = [IoSlice::new(&[]); WRITE_CHUNKS];
                         let slices_count = self.queue.slices(length, &mut slices);
@@ -286,6 +300,9 @@ impl<'a> Pump<'a> {
         self.shared
             .meter
             .read(self.direction, chunk.len(), &self.state, counters);
+        if !self.bottlenecks.is_empty() {
+            count(&counters.delayed_bytes, chunk.len() as u64);
+        }
         if !self.flow.is_pass() {
             counters.obeyed(&self.flow, chunk.len());
             self.silent_at = self.flow.close_after_silence.map(|silence| Instant::now() + silence);
@@ -310,7 +327,8 @@ impl<'a> Pump<'a> {
             return Ok(());
         }
         let mut written = 0;
-        if self.flow.is_pass() && self.queue.is_empty() && !bytes.is_empty() {
+        let direct = self.flow.is_pass() && self.bottlenecks.is_empty() && self.queue.is_empty();
+        if direct && !bytes.is_empty() {
             self.count_passed(bytes.len());
             let result = Pin::new(&mut self.to).poll_write(task, bytes);
             if let Poll::Ready(result) = self.written(bytes.len(), result) {
@@ -360,6 +378,12 @@ impl<'a> Pump<'a> {
             .limit
             .map_or(u64::MAX, |limit| limit.saturating_sub(self.passed));
         length.min(usize::try_from(left).unwrap_or(usize::MAX))
+    }
+
+    /// How much of `length` bytes may pass every bottleneck now. The error says when to ask again.
+    fn take_bandwidth(&self, now: Instant, length: usize) -> Result<usize, Instant> {
+        let mut bottlenecks = self.bottlenecks.iter();
+        bottlenecks.try_fold(length, |length, bottleneck| bottleneck.take(now, length))
     }
 
     /// Counts bytes before they are written: a receiver that has a byte finds it counted.

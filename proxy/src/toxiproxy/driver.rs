@@ -40,6 +40,14 @@ pub enum DriverCommand {
         proxies: Vec<String>,
         reply: CommandReply<()>,
     },
+    /// The names of all proxies there.
+    List {
+        reply: CommandReply<Vec<String>>,
+    },
+    Delete {
+        proxies: Vec<String>,
+        reply: CommandReply<()>,
+    },
     Close {
         reply: CommandReply<()>,
     },
@@ -81,6 +89,10 @@ impl ToxiproxyDriver {
                 } => drop(reply.send(self.guarded(|driver| driver.put(layer, &proxies, &toxics)))),
                 DriverCommand::Lift { layer, proxies, reply } => {
                     drop(reply.send(self.guarded(|driver| driver.lift(layer, &proxies))));
+                }
+                DriverCommand::List { reply } => drop(reply.send(self.guarded(Self::list))),
+                DriverCommand::Delete { proxies, reply } => {
+                    drop(reply.send(self.guarded(|driver| driver.delete(&proxies))));
                 }
                 DriverCommand::Close { reply } => drop(reply.send(self.guarded(Self::close))),
             }
@@ -208,6 +220,20 @@ impl ToxiproxyDriver {
         let names: Vec<String> = self.proxies.keys().chain(self.toxics.keys()).cloned().collect();
         self.proxies.clear();
         self.toxics.clear();
+        self.delete(&names)
+    }
+
+    fn list(&mut self) -> Result<Vec<String>, String> {
+        let seen = self.read_back()?;
+        Ok(seen
+            .as_object()
+            .into_iter()
+            .flatten()
+            .map(|(name, _)| name.clone())
+            .collect())
+    }
+
+    fn delete(&mut self, names: &[String]) -> Result<(), String> {
         let (_, http) = self.tools()?;
         names.iter().try_for_each(|name| http.delete(&["proxies", name]))
     }

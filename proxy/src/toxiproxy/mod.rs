@@ -96,6 +96,22 @@ impl Toxiproxy {
             .collect())
     }
 
+    /// The names of all proxies there, whichever client made them.
+    pub async fn proxies(&self) -> Result<Vec<String>, String> {
+        let listed = self.ask(|reply| DriverCommand::List { reply });
+        within(REMOTE, listed)
+            .await
+            .map_err(|why| format!("{}: {why}", self.name()))
+    }
+
+    /// Deletes proxies, such as those of a run that was killed. One that is not there is no error.
+    pub async fn delete(&self, proxies: Vec<String>) -> Result<(), String> {
+        let deleted = self.ask(|reply| DriverCommand::Delete { proxies, reply });
+        within(REMOTE, deleted)
+            .await
+            .map_err(|why| format!("{}: {why}", self.name()))
+    }
+
     /// Deletes what was made there.
     pub async fn close(&self) -> Result<(), String> {
         let closed = self.ask(|reply| DriverCommand::Close { reply });

@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
-use super::rig::{NOT_YET, Rig, SOON, arrives, counted, is_silent, until_reset};
+use super::rig::{NOT_YET, Rig, SOON, arrives, connect, counted, is_silent, until_reset};
 
 #[tokio::test]
 async fn without_a_fault_bytes_pass_both_ways_and_half_close_is_kept() {
@@ -325,6 +325,28 @@ async fn what_follows_a_lost_packet_waits_for_its_retransmission() {
     client.write_all(b"lost").await.unwrap();
     arrives(&mut server, b"lost").await;
     assert!(sent.elapsed() >= timeout * 63, "six retransmissions");
+}
+
+#[tokio::test]
+async fn connections_of_several_links_share_a_bottleneck() {
+    let rig = Rig::new().await;
+    let server = rig.server.local_addr().unwrap();
+    let other = rig.proxy.link("c1->n1".into(), server, 8).unwrap();
+    let (mut one, mut first) = rig.connect().await;
+    let (mut two, mut second) = connect(&other, &rig.server).await;
+    let fault = LinkFault::share_bandwidth(vec![Arc::clone(&rig.link), other], 1, 20_000);
+    let sent = Instant::now();
+    one.write_all(&[1; 3000]).await.unwrap();
+    two.write_all(&[2; 3000]).await.unwrap();
+    tokio::join!(arrives(&mut first, &[1; 3000]), arrives(&mut second, &[2; 3000]));
+    assert!(
+        sent.elapsed() >= Duration::from_millis(250),
+        "6000 bytes at 20,000 a second"
+    );
+    assert_eq!(fault.counts().delayed_bytes, 6000);
+    one.write_all(&[1; 100_000]).await.unwrap();
+    drop(fault);
+    arrives(&mut first, &[1; 100_000]).await;
 }
 
 #[derive(Debug, Clone)]

@@ -255,6 +255,17 @@ async fn what_was_made_there_is_gone_at_the_end() {
     assert!(!ask(api.address(), "/proxies").await.contains("run-c0-n1"));
 }
 
+#[tokio::test]
+async fn what_a_killed_run_left_there_can_be_found_and_deleted() {
+    let rig = ToxiproxyRig::remote().await;
+    let (toxiproxy, api) = rig.toxiproxy.as_ref().unwrap();
+    let other = Toxiproxy::connect(&api.address().to_string()).await.unwrap();
+    assert_eq!(other.proxies().await.unwrap(), ["run-c0-n1"]);
+    let names = vec!["run-c0-n1".to_owned(), "not-there".to_owned()];
+    other.delete(names).await.unwrap();
+    assert!(toxiproxy.proxies().await.unwrap().is_empty());
+}
+
 async fn ask(api: SocketAddr, path: &str) -> String {
     let mut stream = TcpStream::connect(api).await.unwrap();
     let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");

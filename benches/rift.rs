@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use harness::cluster::{Act, Chosen, Cluster, Outlets, Spec, server_of};
-use harness::experiment::Ways;
 use harness::network::{Behaviour, Hold};
+use harness::run::Ways;
 
 const ROUNDS: usize = 8;
 /// What the proxy may cost, as a multiple.

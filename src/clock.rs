@@ -13,9 +13,9 @@ pub fn monotonic_ns() -> u64 {
 
 /// The zero of a history.
 #[derive(Debug, Clone, Copy)]
-pub struct Origin(u64);
+pub struct RunOrigin(u64);
 
-impl Origin {
+impl RunOrigin {
     pub fn now() -> Self {
         Self(monotonic_ns())
     }
@@ -41,7 +41,7 @@ mod tests {
 
     #[test]
     fn a_reading_from_before_the_origin_is_zero_and_not_a_huge_number() {
-        let origin = Origin::now();
+        let origin = RunOrigin::now();
         assert_eq!(origin.since_ns(0), 0);
     }
 }

@@ -8,7 +8,7 @@ use crate::limits::PROGRESS_QUEUE;
 
 /// One piece of news.
 #[derive(Debug, Clone)]
-pub enum Event {
+pub enum ProgressEvent {
     /// The plan is made: what the header shows.
     Begin {
         title: String,
@@ -43,14 +43,14 @@ pub enum Event {
         client: u32,
         cause: String,
     },
-    Pulse(Pulse),
+    Snapshot(ProgressSnapshot),
     /// The run is over; nothing follows.
     End,
 }
 
 /// A reading of the running system.
 #[derive(Debug, Clone, Default)]
-pub struct Pulse {
+pub struct ProgressSnapshot {
     pub elapsed: Duration,
     pub total: Duration,
     pub acquires: u64,
@@ -70,18 +70,18 @@ pub struct Pulse {
 
 /// The sending end. Sending never waits: what does not fit is dropped.
 #[derive(Debug, Clone)]
-pub struct Progress(mpsc::Sender<Timed>);
+pub struct ProgressSender(mpsc::Sender<TimedEvent>);
 
 /// An event and when it was sent, since the progress began.
-pub type Timed = (std::time::Instant, Event);
+pub type TimedEvent = (std::time::Instant, ProgressEvent);
 
-impl Progress {
-    pub fn channel() -> (Self, mpsc::Receiver<Timed>) {
+impl ProgressSender {
+    pub fn channel() -> (Self, mpsc::Receiver<TimedEvent>) {
         let (sender, receiver) = mpsc::channel(PROGRESS_QUEUE);
         (Self(sender), receiver)
     }
 
-    pub fn send(&self, event: Event) {
+    pub fn send(&self, event: ProgressEvent) {
         let _ = self.0.try_send((std::time::Instant::now(), event));
     }
 }

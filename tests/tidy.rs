@@ -18,7 +18,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("faults", &["network", "cluster", "evidence", "limits", "wall_clock"]),
     ("plan", &["faults", "config"]),
     (
-        "experiment",
+        "run",
         &[
             "plan",
             "faults",
@@ -42,22 +42,8 @@ const LAYERS: &[(&str, &[&str])] = &[
     (
         "cli",
         &[
-            "experiment",
-            "plan",
-            "faults",
-            "cluster",
-            "config",
-            "event",
-            "exit",
-            "limits",
-            "network",
-            "store",
-            "report",
-            "ui",
-            "process",
-            "settings",
-            "suite",
-            "tables",
+            "run", "plan", "faults", "cluster", "config", "event", "exit", "limits", "network", "store", "report",
+            "ui", "process", "settings", "suite", "tables",
         ],
     ),
 ];
@@ -313,9 +299,6 @@ fn the_rules_bite() {
         text: long,
     };
     assert_eq!(long_functions(&source).len(), 1);
-    assert_eq!(
-        imports("use crate::experiment::Ended; // crate::plan"),
-        ["experiment", "plan"]
-    );
+    assert_eq!(imports("use crate::run::RunOutcome; // crate::plan"), ["run", "plan"]);
     assert_eq!(module_of(Path::new("src/cluster/zk.rs")).as_deref(), Some("cluster"));
 }

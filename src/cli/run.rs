@@ -21,10 +21,10 @@ use super::stdout::{print, print_json};
 use super::{complain, look, report};
 use crate::cluster::{Choice, Chosen, choose, server_of};
 use crate::config::Config;
-use crate::event::{Event, Progress};
+use crate::event::{ProgressEvent, ProgressSender};
 use crate::exit::Exit;
-use crate::experiment::{self, Ended, ExperimentError, Folder, Setting};
 use crate::plan::{Plan, plan};
+use crate::run::{self, RunError, RunFolder, RunOutcome, RunSpec};
 use crate::store::{self, RUN_SCHEMA, RunInfo, Status, Stored};
 use crate::ui::{self, Show};
 
@@ -207,19 +207,19 @@ async fn real(
         Ok(begun) => begun,
         Err(error) => return complain(Exit::Environment, error),
     };
-    let (folder, title) = (Folder(folder), title(config, None, Some(&choice)));
+    let (folder, title) = (RunFolder(folder), title(config, None, Some(&choice)));
     let github = Github::noticed();
     let log = report::Log::of(&folder.0);
     let (progress, showing) = show_progress(args, color, github.as_ref(), (&title, &log));
-    progress.send(Event::Begin {
+    progress.send(ProgressEvent::Begin {
         title,
         plan: plan_in_words(config, plan),
     });
-    progress.send(Event::Chosen {
+    progress.send(ProgressEvent::Chosen {
         name: choice.chosen.name(),
         why: choice.why.clone(),
     });
-    let setting = Setting {
+    let spec = RunSpec {
         config,
         plan,
         run: &run,
@@ -228,8 +228,8 @@ async fn real(
         progress: progress.clone(),
         interrupt,
     };
-    let ended = experiment::run(setting).await;
-    progress.send(Event::End);
+    let ended = run::execute(spec).await;
+    progress.send(ProgressEvent::End);
     // a terminal that takes no more must not keep the verdict back
     let _ = timeout(LAST_WORDS, showing).await;
     if let Some(github) = github.as_ref().filter(|_| !args.quiet) {
@@ -249,8 +249,8 @@ fn show_progress(
     color: ColorWhen,
     github: Option<&Github>,
     (title, log): (&str, &report::Log),
-) -> (Progress, JoinHandle<()>) {
-    let (progress, events) = Progress::channel();
+) -> (ProgressSender, JoinHandle<()>) {
+    let (progress, events) = ProgressSender::channel();
     let terminal = std::io::stderr().is_terminal();
     let how = match (args.quiet, terminal && std::env::var_os("CI").is_none()) {
         (true, _) => Show::Nothing,
@@ -265,7 +265,7 @@ fn show_progress(
 }
 
 /// How it ended, as `run.json` has it.
-fn outcome_of(ended: &Ended, info: RunInfo) -> RunInfo {
+fn outcome_of(ended: &RunOutcome, info: RunInfo) -> RunInfo {
     RunInfo {
         version: ended.version.clone(),
         status: match (&ended.error, ended.interrupted) {
@@ -278,14 +278,14 @@ fn outcome_of(ended: &Ended, info: RunInfo) -> RunInfo {
     }
 }
 
-fn exit_of_error(error: &ExperimentError) -> Exit {
+fn exit_of_error(error: &RunError) -> Exit {
     match error {
-        ExperimentError::Stopped => Exit::Interrupted,
-        ExperimentError::Cluster(_)
-        | ExperimentError::Clients(_)
-        | ExperimentError::Control { .. }
-        | ExperimentError::Write { .. }
-        | ExperimentError::Proxy(_) => Exit::Environment,
+        RunError::Stopped => Exit::Interrupted,
+        RunError::Cluster(_)
+        | RunError::Clients(_)
+        | RunError::Control { .. }
+        | RunError::Write { .. }
+        | RunError::Proxy(_) => Exit::Environment,
     }
 }
 
@@ -354,7 +354,7 @@ fn machine() -> String {
 
 /// Exactly what `harness check` does, on the file that was just written; and the files that tell of it.
 fn judge(
-    folder: &Folder,
+    folder: &RunFolder,
     info: RunInfo,
     args: &RunArgs,
     color: ColorWhen,

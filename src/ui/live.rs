@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use super::{View, fact};
-use crate::event::{Event, Pulse};
+use crate::event::{ProgressEvent, ProgressSnapshot};
 use crate::report::terminal::Look;
 
 const BAR: usize = 30;
@@ -32,7 +32,7 @@ impl Live {
         }
     }
 
-    fn draw(&self, pulse: &Pulse, at: Instant) -> String {
+    fn draw(&self, pulse: &ProgressSnapshot, at: Instant) -> String {
         let share = (pulse.elapsed.as_secs_f64() / pulse.total.as_secs_f64().max(0.1)).min(1.0);
         let filled = (share * BAR as f64) as usize;
         let bar = format!("{}>{}", "=".repeat(filled), ".".repeat(BAR - filled));
@@ -82,7 +82,7 @@ impl Live {
     }
 }
 
-fn so_far(pulse: &Pulse) -> String {
+fn so_far(pulse: &ProgressSnapshot) -> String {
     let seen = match pulse.overlaps {
         0 => "no overlap seen".to_owned(),
         1 => "1 overlap seen".to_owned(),
@@ -92,16 +92,16 @@ fn so_far(pulse: &Pulse) -> String {
 }
 
 impl View for Live {
-    fn see(&mut self, since_start: Duration, event: &Event, at: Instant) {
+    fn see(&mut self, since_start: Duration, event: &ProgressEvent, at: Instant) {
         match event {
-            Event::Pulse(pulse) => {
+            ProgressEvent::Snapshot(pulse) => {
                 self.block.set_message(self.draw(pulse, at));
                 self.block.tick();
             }
-            Event::WindowOpened { number, title } => {
+            ProgressEvent::WindowOpened { number, title } => {
                 self.open.insert(*number, (title.clone(), at));
             }
-            Event::WindowHealed { number, .. } => {
+            ProgressEvent::WindowHealed { number, .. } => {
                 self.open.remove(number);
             }
             _ => {}

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::Receiver;
 
-use crate::event::{Event, Timed};
+use crate::event::{ProgressEvent, TimedEvent};
 use crate::report::terminal::Look;
 
 /// How progress is shown.
@@ -22,7 +22,7 @@ pub enum Show {
 }
 
 /// Shows events until the run ends, and keeps them as lines of a log.
-pub async fn show(mut events: Receiver<Timed>, how: Show, look: Look, log: impl Write + Send + 'static) {
+pub async fn show(mut events: Receiver<TimedEvent>, how: Show, look: Look, log: impl Write + Send + 'static) {
     let on_screen: Box<dyn View + Send> = match how {
         Show::Live => Box::new(live::Live::new(look)),
         Show::Plain => Box::new(plain::Plain::new(look, Box::new(std::io::stderr()))),
@@ -33,7 +33,7 @@ pub async fn show(mut events: Receiver<Timed>, how: Show, look: Look, log: impl 
     let mut start = None;
     while let Some((at, event)) = events.recv().await {
         let start = *start.get_or_insert(at);
-        if matches!(event, Event::End) {
+        if matches!(event, ProgressEvent::End) {
             break;
         }
         for view in &mut views {
@@ -46,29 +46,31 @@ pub async fn show(mut events: Receiver<Timed>, how: Show, look: Look, log: impl 
 }
 
 trait View {
-    fn see(&mut self, since_start: Duration, event: &Event, at: Instant);
+    fn see(&mut self, since_start: Duration, event: &ProgressEvent, at: Instant);
     fn end(&mut self);
 }
 
 struct Silent;
 
 impl View for Silent {
-    fn see(&mut self, _: Duration, _: &Event, _: Instant) {}
+    fn see(&mut self, _: Duration, _: &ProgressEvent, _: Instant) {}
     fn end(&mut self) {}
 }
 
 /// One fact as a line, or nothing for what is no fact.
-fn fact(since_start: Duration, event: &Event, look: Look) -> Option<String> {
+fn fact(since_start: Duration, event: &ProgressEvent, look: Look) -> Option<String> {
     let seconds = since_start.as_secs_f64();
     let clock = format!("{:02}:{:04.1}", (seconds / 60.0) as u64, seconds % 60.0);
     let text = match event {
-        Event::Begin { title, plan } => return Some(format!("{}\n{}\n", look.bold(title), look.dim(plan))),
-        Event::Chosen { name, why } => format!("runtime {name}: {why}"),
-        Event::Note(text) => text.clone(),
-        Event::ClusterReady { took, summary } => format!("cluster ready in {:.1}s   {summary}", took.as_secs_f64()),
-        Event::Phase { text, .. } => text.clone(),
-        Event::WindowOpened { title, .. } => look.bold(title),
-        Event::WindowHealed {
+        ProgressEvent::Begin { title, plan } => return Some(format!("{}\n{}\n", look.bold(title), look.dim(plan))),
+        ProgressEvent::Chosen { name, why } => format!("runtime {name}: {why}"),
+        ProgressEvent::Note(text) => text.clone(),
+        ProgressEvent::ClusterReady { took, summary } => {
+            format!("cluster ready in {:.1}s   {summary}", took.as_secs_f64())
+        }
+        ProgressEvent::Phase { text, .. } => text.clone(),
+        ProgressEvent::WindowOpened { title, .. } => look.bold(title),
+        ProgressEvent::WindowHealed {
             number,
             lasted,
             evidence,
@@ -76,8 +78,8 @@ fn fact(since_start: Duration, event: &Event, look: Look) -> Option<String> {
         } => {
             format!("healed {number}   {:.1}s, {evidence}", lasted.as_secs_f64())
         }
-        Event::Lost { client, cause } => format!("c{client} lost its lock: {cause}"),
-        Event::Pulse(_) | Event::End => return None,
+        ProgressEvent::Lost { client, cause } => format!("c{client} lost its lock: {cause}"),
+        ProgressEvent::Snapshot(_) | ProgressEvent::End => return None,
     };
     Some(format!(" {}  {text}", look.dim(&clock)))
 }

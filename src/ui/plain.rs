@@ -4,7 +4,7 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 
 use super::{View, fact};
-use crate::event::Event;
+use crate::event::ProgressEvent;
 use crate::report::terminal::Look;
 
 const HEARTBEAT: Duration = Duration::from_secs(10);
@@ -29,7 +29,7 @@ impl Plain {
     }
 
     /// Progress is for the eyes: where it cannot be written, the run goes on.
-    fn say(&mut self, since_start: Duration, event: &Event) {
+    fn say(&mut self, since_start: Duration, event: &ProgressEvent) {
         if let Some(line) = fact(since_start, event, self.look) {
             let _ = writeln!(self.out, "{line}");
         }
@@ -37,21 +37,21 @@ impl Plain {
 }
 
 impl View for Plain {
-    fn see(&mut self, since_start: Duration, event: &Event, _: Instant) {
+    fn see(&mut self, since_start: Duration, event: &ProgressEvent, _: Instant) {
         match event {
-            Event::Pulse(pulse) if since_start >= self.last_beat + HEARTBEAT => {
+            ProgressEvent::Snapshot(pulse) if since_start >= self.last_beat + HEARTBEAT => {
                 self.last_beat = since_start;
                 let text = format!(
                     "{} acquires, {}/s, {} unknown, {} refused",
                     pulse.acquires, pulse.acquires_per_second, pulse.unknown, pulse.refused
                 );
-                return self.say(since_start, &Event::Note(text));
+                return self.say(since_start, &ProgressEvent::Note(text));
             }
-            Event::Lost { .. } => self.losses += 1,
-            Event::WindowOpened { .. } => self.losses = 0,
+            ProgressEvent::Lost { .. } => self.losses += 1,
+            ProgressEvent::WindowOpened { .. } => self.losses = 0,
             _ => {}
         }
-        if self.losses > LOSSES_SHOWN && matches!(event, Event::Lost { .. }) {
+        if self.losses > LOSSES_SHOWN && matches!(event, ProgressEvent::Lost { .. }) {
             return;
         }
         self.say(since_start, event);

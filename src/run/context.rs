@@ -8,22 +8,22 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::holders::Holders;
+use super::clients::holders::Holders;
 use super::recorder::Recorder;
-use super::register::Register;
-use super::routes::Routes;
-use crate::event::Progress;
+use super::register::GuardedRegister;
+use super::setup::routes::Routes;
+use crate::event::ProgressSender;
 use crate::network::Exchange;
 
 /// Latencies that the live view looks back on.
 const RECENT: usize = 2000;
 
-pub struct Stage {
+pub struct RunContext {
     pub recorder: Recorder,
-    pub register: Register,
+    pub register: GuardedRegister,
     pub holders: Holders,
-    pub tally: Tally,
-    pub progress: Progress,
+    pub counters: RunCounters,
+    pub progress: ProgressSender,
     /// What passes the links, and what each client does meanwhile.
     pub exchange: Arc<Exchange>,
     /// Which server each client is connected to.
@@ -37,7 +37,7 @@ pub struct Stage {
 
 /// Counters for the eyes; verdicts come from the history.
 #[derive(Debug, Default)]
-pub struct Tally {
+pub struct RunCounters {
     pub acquires: AtomicU64,
     pub unknown: AtomicU64,
     pub refused: AtomicU64,
@@ -48,13 +48,13 @@ pub struct Tally {
     last_error: Mutex<Option<String>>,
 }
 
-impl Stage {
-    pub fn new(recorder: Recorder, progress: Progress, exchange: Arc<Exchange>, routes: Routes) -> Self {
+impl RunContext {
+    pub fn new(recorder: Recorder, progress: ProgressSender, exchange: Arc<Exchange>, routes: Routes) -> Self {
         Self {
             recorder,
-            register: Register::default(),
+            register: GuardedRegister::default(),
             holders: Holders::default(),
-            tally: Tally::default(),
+            counters: RunCounters::default(),
             progress,
             exchange,
             routes,
@@ -86,10 +86,7 @@ impl Stage {
     /// Waits until the run cannot go on, and tells why.
     pub async fn failed(&self) -> String {
         let mut fatal = self.fatal.subscribe();
-        let why = fatal
-            .wait_for(Option::is_some)
-            .await
-            .expect("the stage holds the sender");
+        let why = fatal.wait_for(Option::is_some).await.expect("the run holds the sender");
         why.clone().unwrap_or_default()
     }
 
@@ -98,7 +95,7 @@ impl Stage {
     }
 }
 
-impl Tally {
+impl RunCounters {
     pub fn acquired(&self, after: Duration) {
         self.acquires.fetch_add(1, Relaxed);
         let mut recent = self.recent.lock().expect("no one panics while holding the latencies");

@@ -22,7 +22,7 @@ pub struct Holding {
 }
 
 #[derive(Debug, Default)]
-struct Table {
+struct HoldersTable {
     /// By client.
     now: BTreeMap<u32, Holding>,
     /// Who asked for which lock, and when, by client.
@@ -30,24 +30,24 @@ struct Table {
     /// Holds that began while another client held the same lock.
     overlaps: u64,
     /// Grants whose holder has asked to release, by lock and the server's name for them.
-    released: HashSet<(String, Grant)>,
+    released: HashSet<(String, GrantId)>,
 }
 
 /// The server's name for a grant.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Grant {
+pub enum GrantId {
     Token(u64),
     Owner(String),
 }
 
 #[derive(Debug, Default)]
 pub struct Holders {
-    table: Mutex<Table>,
+    table: Mutex<HoldersTable>,
     someone: Notify,
 }
 
 impl Holders {
-    fn table(&self) -> MutexGuard<'_, Table> {
+    fn table(&self) -> MutexGuard<'_, HoldersTable> {
         self.table
             .lock()
             .expect("no one panics while holding the table of holders")
@@ -125,14 +125,14 @@ impl Holders {
     /// The holder of a grant asks to release it. The grant is known by its token, where it has one: an owner may have had
     /// others before.
     pub fn release(&self, lock: &str, token: Option<u64>, owner: Option<&str>) {
-        let by_owner = || owner.map(|owner| Grant::Owner(owner.to_owned()));
-        if let Some(grant) = token.map(Grant::Token).or_else(by_owner) {
+        let by_owner = || owner.map(|owner| GrantId::Owner(owner.to_owned()));
+        if let Some(grant) = token.map(GrantId::Token).or_else(by_owner) {
             self.table().released.insert((lock.to_owned(), grant));
         }
     }
 
     /// Whether the holder of a grant has asked to release it; forgets it, since a grant ends once.
-    pub fn was_released(&self, lock: &str, grant: &Grant) -> bool {
+    pub fn was_released(&self, lock: &str, grant: &GrantId) -> bool {
         self.table().released.remove(&(lock.to_owned(), grant.clone()))
     }
 
@@ -230,9 +230,9 @@ mod tests {
     fn a_released_grant_is_known_once() {
         let holders = Holders::default();
         holders.release("l0", Some(4), Some("0x1"));
-        assert!(holders.was_released("l0", &Grant::Token(4)));
-        assert!(!holders.was_released("l0", &Grant::Token(4)));
-        let owner = Grant::Owner("0x1".into());
+        assert!(holders.was_released("l0", &GrantId::Token(4)));
+        assert!(!holders.was_released("l0", &GrantId::Token(4)));
+        let owner = GrantId::Owner("0x1".into());
         assert!(
             !holders.was_released("l0", &owner),
             "of this owner it was that grant alone"

@@ -1,33 +1,33 @@
-//! What client faults strike: the child process behind a seat, stopped, continued or killed with whatever it started.
+//! What client faults strike: the child process behind a process, stopped, continued or killed with whatever it started.
 
 use std::sync::Arc;
 
 use nix::sys::signal::Signal;
 
-use super::child::Child;
-use super::crew::Crew;
-use super::seat::Seat;
-use crate::faults::{ClientProcess, Hosts};
+use super::child::ChildProcess;
+use super::pool::ClientPool;
+use super::process::ClientProcess;
+use crate::faults::{self, Hosts};
 use crate::wall_clock::WallClock;
 
-/// The child that a seat had when it was aimed at; a later one is another process.
-struct Hosted {
-    seat: Arc<Seat>,
-    child: Arc<Child>,
+/// The child that a process had when it was aimed at; a later one is another process.
+struct ProcessHandle {
+    process: Arc<ClientProcess>,
+    child: Arc<ChildProcess>,
 }
 
-impl Hosts for Crew {
-    fn process_of(&self, client: u32) -> Option<Arc<dyn ClientProcess>> {
-        let seat = self.seats.iter().find(|seat| seat.hosts(client))?;
-        let child = seat.living()?;
-        let seat = Arc::clone(seat);
-        Some(Arc::new(Hosted { seat, child }))
+impl Hosts for ClientPool {
+    fn process_of(&self, client: u32) -> Option<Arc<dyn faults::ClientProcess>> {
+        let process = self.processes.iter().find(|process| process.hosts(client))?;
+        let child = process.living()?;
+        let process = Arc::clone(process);
+        Some(Arc::new(ProcessHandle { process, child }))
     }
 }
 
-impl ClientProcess for Hosted {
+impl faults::ClientProcess for ProcessHandle {
     fn clients(&self) -> Vec<u32> {
-        self.seat.clients()
+        self.process.clients()
     }
 
     fn stop(&self) -> bool {
@@ -43,30 +43,30 @@ impl ClientProcess for Hosted {
     }
 
     fn wall_clock(&self) -> Option<Arc<WallClock>> {
-        self.seat.wall_clock()
+        self.process.wall_clock()
     }
 
     fn kill(&self) -> bool {
-        self.seat.struck();
+        self.process.struck();
         self.child.signal(Signal::SIGKILL)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::child::{News, OnNews, Start};
+    use super::super::child::{ChildCommand, ChildEvent, OnChildEvent};
     use super::*;
 
     #[tokio::test]
     async fn a_stopped_child_answers_only_after_the_last_of_its_stops() {
         let folder = tempfile::tempdir().unwrap();
-        let start = Start {
+        let start = ChildCommand {
             program: "sh".into(),
             env: Vec::new(),
             args: vec!["-c".into(), r#"read x; echo '{"type":"ok","id":1}'; cat"#.into()],
         };
-        let deaf: OnNews = Arc::new(|_: News| {});
-        let child = Child::start(&start, "c0".into(), &folder.path().join("log"), deaf)
+        let deaf: OnChildEvent = Arc::new(|_: ChildEvent| {});
+        let child = ChildProcess::start(&start, "c0".into(), &folder.path().join("log"), deaf)
             .await
             .unwrap();
         assert!(child.stop() && child.stop());

@@ -13,22 +13,22 @@ use std::time::Duration;
 use harness_checkers::history::event::{Fields, Header, Kind, Line, Process};
 use serde_json::{Map, Value};
 
-use crate::clock::{Origin, monotonic_ns};
+use crate::clock::{RunOrigin, monotonic_ns};
 use crate::limits::{RECORDER_BUFFER, RECORDER_FLUSH};
 
 /// How often a run asks whether the disk still takes its history.
 const FAILURE_LOOK: Duration = Duration::from_millis(100);
 
 #[derive(Default)]
-struct Buffer {
+struct RecorderBuffer {
     bytes: Vec<u8>,
     lines: u64,
     closed: bool,
     failed: Option<io::Error>,
 }
 
-struct Shared {
-    buffer: Mutex<Buffer>,
+struct RecorderState {
+    buffer: Mutex<RecorderBuffer>,
     /// Told when bytes were taken from the buffer, and when the recorder closes.
     moved: Condvar,
 }
@@ -36,25 +36,25 @@ struct Shared {
 /// Writes the history of one run. Clones write to the same one.
 #[derive(Clone)]
 pub struct Recorder {
-    shared: Arc<Shared>,
-    origin: Origin,
+    shared: Arc<RecorderState>,
+    origin: RunOrigin,
 }
 
 /// The writer's end: closing it puts everything on disk.
-pub struct Closer {
-    shared: Arc<Shared>,
+pub struct RecorderCloser {
+    shared: Arc<RecorderState>,
     thread: Option<JoinHandle<()>>,
 }
 
 /// Starts a history at `path` with its header as line 1.
-pub fn start(path: &Path, header: &Header) -> io::Result<(Recorder, Closer)> {
+pub fn start(path: &Path, header: &Header) -> io::Result<(Recorder, RecorderCloser)> {
     let file = File::create(path)?;
     let mut bytes = serde_json::to_vec(header)?;
     bytes.push(b'\n');
-    let shared = Arc::new(Shared {
-        buffer: Mutex::new(Buffer {
+    let shared = Arc::new(RecorderState {
+        buffer: Mutex::new(RecorderBuffer {
             bytes,
-            ..Buffer::default()
+            ..RecorderBuffer::default()
         }),
         moved: Condvar::new(),
     });
@@ -62,26 +62,26 @@ pub fn start(path: &Path, header: &Header) -> io::Result<(Recorder, Closer)> {
     let thread = std::thread::Builder::new()
         .name("recorder".into())
         .spawn(move || write(&writing, file))?;
-    let closer = Closer {
+    let closer = RecorderCloser {
         shared: Arc::clone(&shared),
         thread: Some(thread),
     };
     Ok((
         Recorder {
             shared,
-            origin: Origin::now(),
+            origin: RunOrigin::now(),
         },
         closer,
     ))
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Buffer> {
+impl RecorderState {
+    fn lock(&self) -> MutexGuard<'_, RecorderBuffer> {
         self.buffer.lock().expect("no one panics while recording a line")
     }
 }
 
-fn write(shared: &Shared, mut file: File) {
+fn write(shared: &RecorderState, mut file: File) {
     let mut taken = Vec::new();
     loop {
         let mut buffer = shared.lock();
@@ -201,7 +201,7 @@ impl Recorder {
     }
 }
 
-impl Closer {
+impl RecorderCloser {
     /// Puts everything that was recorded on disk. The error is the first one that the disk gave.
     pub fn close(mut self) -> io::Result<()> {
         self.finish();
@@ -220,7 +220,7 @@ impl Closer {
     }
 }
 
-impl Drop for Closer {
+impl Drop for RecorderCloser {
     fn drop(&mut self) {
         self.finish();
     }

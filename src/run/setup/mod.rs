@@ -1,6 +1,9 @@
 //! What an experiment begins with, made from its configuration: what clients are told, how they are started, and
 //! the header of the history.
 
+pub mod links;
+pub mod routes;
+
 use std::sync::Arc;
 
 use harness_checkers::history::event::{Bounds, FORMAT, Header, Promises, VERSION, Wakes};
@@ -9,13 +12,13 @@ use harness_workloads::protocol::Open;
 use serde_json::Map;
 use tokio::sync::mpsc;
 
-use super::child::Start;
-use super::{ExperimentError, Setting};
 use crate::config::{Clients, Config};
 use crate::faults::Links;
 use crate::limits::NOTICES;
 use crate::network::tap::Protocol;
 use crate::network::{Exchange, Notice};
+use crate::run::clients::child::ChildCommand;
+use crate::run::{RunError, RunSpec};
 use crate::wall_clock::{Clocks, WallClock};
 
 /// The wall clocks of a run whose plan steps some.
@@ -28,22 +31,22 @@ pub struct WallClocks {
     pub servers: Vec<Arc<WallClock>>,
 }
 
-pub fn wall_clocks(setting: &Setting<'_>) -> Result<WallClocks, ExperimentError> {
-    if !setting.plan.steps_clocks() {
+pub fn wall_clocks(spec: &RunSpec<'_>) -> Result<WallClocks, RunError> {
+    if !spec.plan.steps_clocks() {
         return Ok(WallClocks::default());
     }
-    let path = setting.folder.clocks();
-    let failed = |error: std::io::Error| ExperimentError::Write {
+    let path = spec.folder.clocks();
+    let failed = |error: std::io::Error| RunError::Write {
         path: path.clone(),
         why: error.to_string(),
     };
     let folder = Clocks::lay_out(path.clone()).map_err(failed)?;
     let make = |letter: char, number: u32| folder.clock(&format!("{letter}{number}"));
-    let clients: Result<Vec<_>, _> = (0..setting.config.clients).map(|number| make('c', number)).collect();
+    let clients: Result<Vec<_>, _> = (0..spec.config.clients).map(|number| make('c', number)).collect();
     let clients = clients.map_err(failed)?;
     // nobody else's servers can be given one
-    let reachable = match setting.config.backend {
-        Backend::Redis => setting.config.nodes + setting.plan.replicas,
+    let reachable = match spec.config.backend {
+        Backend::Redis => spec.config.nodes + spec.plan.replicas,
         _ => 0,
     };
     let servers: Result<Vec<_>, _> = (1..=reachable).map(|number| make('n', number)).collect();
@@ -80,9 +83,9 @@ pub fn opens(config: &Config, links: &Links) -> Vec<Open> {
 }
 
 /// The command line of a child process.
-pub fn start(config: &Config) -> Start {
+pub fn start(config: &Config) -> ChildCommand {
     match &config.who {
-        Clients::Foreign(command) => Start {
+        Clients::Foreign(command) => ChildCommand {
             program: "sh".into(),
             args: vec!["-c".into(), command.clone()],
             env: Vec::new(),
@@ -97,7 +100,7 @@ pub fn start(config: &Config) -> Start {
             if options.reentrant {
                 args.push("--reentrant".to_owned());
             }
-            Start {
+            ChildCommand {
                 program: own,
                 args,
                 env: Vec::new(),
@@ -106,8 +109,8 @@ pub fn start(config: &Config) -> Start {
     }
 }
 
-pub fn header(setting: &Setting<'_>) -> Header {
-    let config = setting.config;
+pub fn header(spec: &RunSpec<'_>) -> Header {
+    let config = spec.config;
     let promises = match &config.who {
         Clients::Foreign(_) => Promises::default(),
         Clients::Recipe(options) => Promises {
@@ -131,7 +134,7 @@ pub fn header(setting: &Setting<'_>) -> Header {
     Header {
         format: FORMAT.to_owned(),
         version: VERSION,
-        run: setting.run.to_owned(),
+        run: spec.run.to_owned(),
         model: config.model().to_owned(),
         locks: config.lock_names(),
         lease_ms: Some(config.lease.as_millis() as u64),

@@ -7,61 +7,61 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use super::holders::Holding;
+use super::clients::holders::Holding;
 use super::roles::Roles;
-use super::stage::Stage;
 use crate::cluster::Census;
-use crate::event::{Event, Pulse};
+use crate::event::{ProgressEvent, ProgressSnapshot};
 use crate::plan::Plan;
+use crate::run::context::RunContext;
 
 const EVERY: Duration = Duration::from_millis(250);
 /// Holders that fit a line.
 const SHOWN: usize = 3;
 
 /// Beats until it is dropped.
-pub struct Beating(JoinHandle<()>);
+pub struct ProgressTicker(JoinHandle<()>);
 
-impl Drop for Beating {
+impl Drop for ProgressTicker {
     fn drop(&mut self) {
         self.0.abort();
     }
 }
 
-pub fn start(plan: &Plan, stage: Arc<Stage>, census: Census) -> Beating {
+pub fn start(plan: &Plan, run: Arc<RunContext>, census: Census) -> ProgressTicker {
     let phases = plan.phases;
     let total = phases.control + phases.warm_up + phases.faults + phases.calm;
-    Beating(tokio::spawn(async move {
+    ProgressTicker(tokio::spawn(async move {
         let roles = Roles::default();
-        let watching = roles.watch(census, Arc::clone(&stage));
-        tokio::join!(beat(total, stage, &roles), watching);
+        let watching = roles.watch(census, Arc::clone(&run));
+        tokio::join!(beat(total, run, &roles), watching);
     }))
 }
 
-async fn beat(total: Duration, stage: Arc<Stage>, roles: &Roles) {
+async fn beat(total: Duration, run: Arc<RunContext>, roles: &Roles) {
     let started = Instant::now();
     let mut ticks = interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let mut last = 0;
     loop {
         ticks.tick().await;
-        let tally = &stage.tally;
-        let acquires = tally.acquires.load(Relaxed);
-        let (p50, p99) = tally.percentiles();
-        let holders = stage.holders.all();
-        stage.progress.send(Event::Pulse(Pulse {
+        let counters = &run.counters;
+        let acquires = counters.acquires.load(Relaxed);
+        let (p50, p99) = counters.percentiles();
+        let holders = run.holders.all();
+        run.progress.send(ProgressEvent::Snapshot(ProgressSnapshot {
             elapsed: started.elapsed(),
             total,
             acquires,
             acquires_per_second: (acquires - last) * 1000 / EVERY.as_millis() as u64,
-            unknown: tally.unknown.load(Relaxed),
-            refused: tally.refused.load(Relaxed),
-            waiting: tally.waiting.load(Relaxed).max(0) as u64,
+            unknown: counters.unknown.load(Relaxed),
+            refused: counters.refused.load(Relaxed),
+            waiting: counters.waiting.load(Relaxed).max(0) as u64,
             holders: holders
                 .iter()
                 .take(SHOWN)
                 .map(|(client, holding)| in_words(*client, holding))
                 .collect(),
-            overlaps: stage.holders.overlaps(),
+            overlaps: run.holders.overlaps(),
             nodes: roles.in_words(),
             p50,
             p99,

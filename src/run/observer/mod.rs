@@ -22,10 +22,10 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-use super::holders::Grant;
+use super::clients::holders::GrantId;
 use super::schedule::object;
-use super::stage::Stage;
 use crate::cluster::Places;
+use crate::run::context::RunContext;
 use queue::{Change, Contender};
 
 /// Pause before a lost connection is made again: short, since what happens meanwhile is not seen.
@@ -44,8 +44,8 @@ impl Drop for Observer {
 }
 
 /// Connects and starts to observe; the error says why it cannot.
-pub async fn start(backend: Backend, addresses: Addresses, stage: Arc<Stage>) -> Result<Observer, String> {
-    let sight = Sight { stage };
+pub async fn start(backend: Backend, addresses: Addresses, run: Arc<RunContext>) -> Result<Observer, String> {
+    let sight = Sight { run };
     let running = match backend {
         Backend::Zk => {
             let observer = zk::Zk::connect(addresses).await?;
@@ -69,7 +69,7 @@ pub async fn start(backend: Backend, addresses: Addresses, stage: Arc<Stage>) ->
 
 /// Where an observer puts what it sees.
 struct Sight {
-    stage: Arc<Stage>,
+    run: Arc<RunContext>,
 }
 
 /// Why a grant ended when its holder did not ask for it.
@@ -99,18 +99,18 @@ impl Sight {
     }
 
     fn write(&self, f: &str, fields: Fields<'_>, at: u64) {
-        self.stage.recorder.signal(Process::Server, None, f, fields, Some(at));
+        self.run.recorder.signal(Process::Server, None, f, fields, Some(at));
     }
 
     /// Whether the owner asked for the end of its grant.
     fn was_released(&self, lock: &str, contender: &Contender) -> bool {
-        let by_token = contender.token.map(Grant::Token);
-        let by_owner = contender.owner.clone().map(Grant::Owner);
+        let by_token = contender.token.map(GrantId::Token);
+        let by_owner = contender.owner.clone().map(GrantId::Owner);
         // each is asked for, since asking forgets
         let asked: Vec<bool> = by_token
             .into_iter()
             .chain(by_owner)
-            .map(|grant| self.stage.holders.was_released(lock, &grant))
+            .map(|grant| self.run.holders.was_released(lock, &grant))
             .collect();
         asked.contains(&true)
     }
@@ -144,19 +144,19 @@ impl Sight {
     /// Records that the observer has heard nothing of `whom` since `heard`, a reading of `CLOCK_MONOTONIC`, and hears nothing
     /// until it is [`Sight::back`]: what happens meanwhile is never told.
     fn lost(&self, whom: &str, heard: u64) {
-        let since = self.stage.recorder.time_of(heard);
+        let since = self.run.recorder.time_of(heard);
         let lost = json!({ "phase": "lost", "whom": whom, "since": since });
-        self.stage.recorder.nemesis("observer", object(lost));
+        self.run.recorder.nemesis("observer", object(lost));
     }
 
     fn back(&self, whom: &str) {
         let back = json!({ "phase": "back", "whom": whom });
-        self.stage.recorder.nemesis("observer", object(back));
+        self.run.recorder.nemesis("observer", object(back));
     }
 
     /// The observer watches the server at this address from now on.
     fn looks_at(&self, address: SocketAddr) {
-        self.stage.observed.send_replace(Some(address));
+        self.run.observed.send_replace(Some(address));
     }
 
     async fn lost_its_connection(&self) {

@@ -15,9 +15,9 @@ use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use zookeeper_client::{Client, Error};
 
 use super::schedule::object;
-use super::stage::Stage;
 use crate::cluster::Places;
 use crate::limits::PROBE;
+use crate::run::context::RunContext;
 
 /// The name of its lines in the history.
 const F: &str = "churn";
@@ -70,10 +70,10 @@ impl Turns {
 }
 
 /// Removes what is left of locks out of use, for ever; a connection that fails is made again.
-pub async fn sweep(turns: Turns, addresses: watch::Receiver<Places>, stage: Arc<Stage>) {
+pub async fn sweep(turns: Turns, addresses: watch::Receiver<Places>, run: Arc<RunContext>) {
     let Some(length) = turns.length else { return };
     let begin = json!({ "phase": "begin", "turn_ms": length.as_millis() as u64 });
-    stage.recorder.nemesis(F, object(begin));
+    run.recorder.nemesis(F, object(begin));
     let mut looks = interval(length / LOOKS);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut connected = None;
@@ -86,7 +86,7 @@ pub async fn sweep(turns: Turns, addresses: watch::Receiver<Places>, stage: Arc<
                 None => continue,
             },
         };
-        if remove_all(&client, &turns, &stage).await {
+        if remove_all(&client, &turns, &run).await {
             connected = Some(client);
         }
     }
@@ -103,12 +103,12 @@ async fn connect(addresses: &watch::Receiver<Places>) -> Option<Client> {
 }
 
 /// Removes the nodes of all locks out of use that nobody is below; `false` when the connection is of no more use.
-async fn remove_all(client: &Client, turns: &Turns, stage: &Stage) -> bool {
+async fn remove_all(client: &Client, turns: &Turns, run: &RunContext) -> bool {
     for lock in turns.out_of_use() {
         match timeout(PROBE, client.delete(&lock_path(lock), None)).await {
             Ok(Ok(())) => {
                 let removed = json!({ "phase": "removed", "lock": lock });
-                stage.recorder.nemesis(F, object(removed));
+                run.recorder.nemesis(F, object(removed));
             }
             // somebody waits or holds still; it is gone already
             Ok(Err(Error::NotEmpty | Error::NoNode)) => {}

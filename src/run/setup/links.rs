@@ -7,21 +7,21 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::{Map, Value, json};
 
-use super::stage::Stage;
-use super::{ExperimentError, Setting};
 use crate::cluster::Cluster;
 #[cfg(feature = "docker")]
 use crate::cluster::Sidecar;
 use crate::config::{Config, ProxyChoice};
-use crate::event::Event;
+use crate::event::ProgressEvent;
 use crate::faults::Links;
 #[cfg(feature = "toxiproxy")]
 use crate::network::Toxiproxy;
 use crate::network::api::{Api, Poke};
 use crate::network::{Exchange, Proxy, Wire};
+use crate::run::context::RunContext;
+use crate::run::{RunError, RunSpec};
 
 /// Links, and whoever carries them; to be kept until the run is over.
-pub struct Proxied {
+pub struct ClientLinks {
     pub links: Links,
     proxy: Proxy,
     #[cfg(feature = "toxiproxy")]
@@ -30,15 +30,10 @@ pub struct Proxied {
     sidecar: Option<Sidecar>,
 }
 
-impl Proxied {
+impl ClientLinks {
     /// One link for each client and server, in the order of both, with no fault on.
-    pub async fn open(
-        setting: &Setting<'_>,
-        cluster: &Cluster,
-        exchange: &Arc<Exchange>,
-    ) -> Result<Self, ExperimentError> {
-        let proxy =
-            Proxy::start().map_err(|error| ExperimentError::Proxy(format!("no thread for the proxy: {error}")))?;
+    pub async fn open(spec: &RunSpec<'_>, cluster: &Cluster, exchange: &Arc<Exchange>) -> Result<Self, RunError> {
+        let proxy = Proxy::start().map_err(|error| RunError::Proxy(format!("no thread for the proxy: {error}")))?;
         let mut proxied = Self {
             links: Links::new(),
             proxy,
@@ -47,15 +42,15 @@ impl Proxied {
             #[cfg(feature = "docker")]
             sidecar: None,
         };
-        let opened = match &setting.config.proxy {
-            ProxyChoice::BuiltIn => proxied.built_in(setting.config, cluster, exchange),
-            other => proxied.through(other, setting, cluster).await,
+        let opened = match &spec.config.proxy {
+            ProxyChoice::BuiltIn => proxied.built_in(spec.config, cluster, exchange),
+            other => proxied.through(other, spec, cluster).await,
         };
         match opened {
             Ok(()) => Ok(proxied),
             Err(why) => {
                 proxied.close().await;
-                Err(ExperimentError::Proxy(why))
+                Err(RunError::Proxy(why))
             }
         }
     }
@@ -72,8 +67,8 @@ impl Proxied {
     }
 
     #[cfg(feature = "toxiproxy")]
-    async fn through(&mut self, choice: &ProxyChoice, setting: &Setting<'_>, cluster: &Cluster) -> Result<(), String> {
-        let at = self.toxiproxy_at(choice, setting.run).await?;
+    async fn through(&mut self, choice: &ProxyChoice, spec: &RunSpec<'_>, cluster: &Cluster) -> Result<(), String> {
+        let at = self.toxiproxy_at(choice, spec.run).await?;
         let toxiproxy = Toxiproxy::connect(&at).await?;
         self.toxiproxy = Some(Arc::clone(&toxiproxy));
         let text = format!(
@@ -81,21 +76,21 @@ impl Proxied {
             toxiproxy.version(),
             toxiproxy.address()
         );
-        setting.progress.send(Event::Note(text));
-        let wanted = wanted(setting.config, cluster);
+        spec.progress.send(ProgressEvent::Note(text));
+        let wanted = wanted(spec.config, cluster);
         let named: Vec<_> = wanted
             .iter()
             .map(|(_, name, address)| (name.clone(), *address))
             .collect();
         // runs of one name can meet there: each has a results folder of its own
-        let run = format!("{}-{}", setting.run, std::process::id());
+        let run = format!("{}-{}", spec.run, std::process::id());
         let links = self.proxy.links_through(&toxiproxy, &run, &named).await?;
         self.links = wanted.into_iter().map(|(ends, ..)| ends).zip(links).collect();
         Ok(())
     }
 
     #[cfg(not(feature = "toxiproxy"))]
-    async fn through(&mut self, _: &ProxyChoice, _: &Setting<'_>, _: &Cluster) -> Result<(), String> {
+    async fn through(&mut self, _: &ProxyChoice, _: &RunSpec<'_>, _: &Cluster) -> Result<(), String> {
         Err("this harness was built without toxiproxy".into())
     }
 
@@ -119,10 +114,10 @@ impl Proxied {
     }
 
     /// Serves Toxiproxy's API, where that was asked for, and writes down what is done through it.
-    pub fn serve_api(&self, config: &Config, stage: &Arc<Stage>) -> Result<Option<Api>, ExperimentError> {
+    pub fn serve_api(&self, config: &Config, run: &Arc<RunContext>) -> Result<Option<Api>, RunError> {
         let Some(at) = config.proxy_api else { return Ok(None) };
         let links = self.links.values().cloned().collect();
-        let hears = Arc::clone(stage);
+        let hears = Arc::clone(run);
         let api = Api::serve(
             &self.proxy,
             links,
@@ -130,9 +125,9 @@ impl Proxied {
             config.seed,
             Box::new(move |poke| write(&hears, &poke)),
         )
-        .map_err(|error| ExperimentError::Proxy(format!("could not serve the API at {at}: {error}")))?;
+        .map_err(|error| RunError::Proxy(format!("could not serve the API at {at}: {error}")))?;
         let text = format!("Toxiproxy's API is at http://{}", api.address());
-        stage.progress.send(Event::Note(text));
+        run.progress.send(ProgressEvent::Note(text));
         Ok(Some(api))
     }
 
@@ -164,19 +159,19 @@ fn wanted(config: &Config, cluster: &Cluster) -> Vec<((u32, u32), String, Socket
 }
 
 /// Somebody else's hand in the run: no window of the plan, and in the history all the same.
-fn write(stage: &Stage, poke: &Poke) {
+fn write(run: &RunContext, poke: &Poke) {
     let mut extra = Map::new();
     extra.insert("phase".into(), json!("poke"));
     if let Ok(Value::Object(facts)) = serde_json::to_value(poke) {
         extra.extend(facts);
     }
-    stage.recorder.nemesis("proxy-api", extra);
+    run.recorder.nemesis("proxy-api", extra);
     let toxic = poke
         .toxic
         .as_ref()
         .map(|toxic| format!(" ({})", toxic.name))
         .unwrap_or_default();
-    stage.progress.send(Event::Note(format!(
+    run.progress.send(ProgressEvent::Note(format!(
         "through the API: {} {}{toxic}",
         poke.proxy, poke.did
     )));

@@ -7,32 +7,32 @@ use serde_json::{Map, Value, json};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-use super::aim::{Aimed, aim};
-use super::stage::Stage;
-use crate::event::Event;
+use super::targeting::{Aimed, aim};
+use crate::event::ProgressEvent;
 use crate::evidence::Evidence;
 use crate::faults::{Field, Means, Open};
 use crate::limits::AIM;
 use crate::network::Struck;
 use crate::plan::{Plan, Window};
+use crate::run::context::RunContext;
 
 /// Runs every window of the plan, from now. Windows that start together run side by side; the next ones wait until these
 /// have healed, which may take longer than planned: servers that were killed come back in their own time.
-pub async fn run(plan: &Plan, field: &Arc<Field>, stage: &Arc<Stage>) {
+pub async fn run(plan: &Plan, field: &Arc<Field>, run: &Arc<RunContext>) {
     let start = Instant::now();
     for slot in plan.windows.chunk_by(|one, other| one.start == other.start) {
-        side_by_side(slot, start, plan, field, stage).await;
+        side_by_side(slot, start, plan, field, run).await;
     }
 }
 
-async fn side_by_side(windows: &[Window], start: Instant, plan: &Plan, field: &Arc<Field>, stage: &Arc<Stage>) {
+async fn side_by_side(windows: &[Window], start: Instant, plan: &Plan, field: &Arc<Field>, run: &Arc<RunContext>) {
     let mut running = JoinSet::new();
     for window in windows {
-        let strike = One {
+        let strike = WindowRun {
             window: window.clone(),
             works: plan.struck_holder_works,
             field: Arc::clone(field),
-            stage: Arc::clone(stage),
+            run: Arc::clone(run),
         };
         running.spawn(strike.run(start));
     }
@@ -50,14 +50,14 @@ pub async fn all(mut tasks: JoinSet<()>) {
     }
 }
 
-struct One {
+struct WindowRun {
     window: Window,
     works: Duration,
     field: Arc<Field>,
-    stage: Arc<Stage>,
+    run: Arc<RunContext>,
 }
 
-impl One {
+impl WindowRun {
     async fn run(self, start: Instant) {
         if self.stopped_before(start + self.window.start).await {
             return;
@@ -68,13 +68,13 @@ impl One {
         };
         let since = prelude.as_ref().map(|prelude| (Instant::now(), prelude.keys.clone()));
         let leader = self.field.servers.leader(AIM);
-        let aimed = match aim(&self.window.strike, self.works, since, &self.stage, leader).await {
+        let aimed = match aim(&self.window.strike, self.works, since, &self.run, leader).await {
             Ok(aimed) => aimed,
             Err(why) => return self.missed(why),
         };
         let opened = Instant::now();
-        let before = Seen::now(&self.stage);
-        let holding: Vec<u32> = self.stage.holders.all().into_iter().map(|(client, _)| client).collect();
+        let before = CounterReadings::now(&self.run);
+        let holding: Vec<u32> = self.run.holders.all().into_iter().map(|(client, _)| client).collect();
         let mut open = self
             .window
             .strike
@@ -97,7 +97,7 @@ impl One {
         if matches!(self.window.strike.means, Means::Clients(_)) {
             evidence.holders = struck.iter().filter(|client| holding.contains(client)).count() as u64;
         }
-        let about = About {
+        let about = WindowEffect {
             evidence,
             before,
             message,
@@ -111,7 +111,7 @@ impl One {
 
     /// Lets a window last until it is `due` and has done what it does; returns whether the run stops.
     async fn last(&self, open: &mut Open, due: Instant) -> bool {
-        let mut stop = self.stage.stopping();
+        let mut stop = self.run.stopping();
         tokio::select! {
             _ = stop.wait_for(|stop| *stop) => true,
             _ = async { tokio::join!(open.act(), sleep_until(due)) } => false,
@@ -120,7 +120,7 @@ impl One {
 
     /// Waits; returns at once, and says so, when the run stops.
     async fn stopped_before(&self, due: Instant) -> bool {
-        let mut stop = self.stage.stopping();
+        let mut stop = self.run.stopping();
         tokio::select! {
             _ = stop.wait_for(|stop| *stop) => true,
             () = sleep_until(due) => false,
@@ -130,19 +130,19 @@ impl One {
     /// The network is not as the plan has it, so nothing that follows would mean anything.
     fn broken(&self, how: &str, why: &str) {
         let window = format!("window {}, {},", self.window.number, self.window.fault);
-        self.stage.fail(format!("{window} {how}: {why}"));
+        self.run.fail(format!("{window} {how}: {why}"));
     }
 
     fn missed(&self, why: &str) {
         let start = object(json!({
             "window": self.window.number, "phase": "start", "title": self.window.strike.title, "targets": [],
         }));
-        self.stage.recorder.nemesis(self.window.fault, start);
+        self.run.recorder.nemesis(self.window.fault, start);
         let mut heal = object(json!({ "window": self.window.number, "phase": "heal", "missed": why }));
         heal.insert("evidence".into(), json!(Evidence::default()));
-        self.stage.recorder.nemesis(self.window.fault, heal);
+        self.run.recorder.nemesis(self.window.fault, heal);
         let text = format!("window {}: {why}, so there was nobody to strike", self.window.number);
-        self.stage.progress.send(Event::Note(text));
+        self.run.progress.send(ProgressEvent::Note(text));
     }
 
     fn write_start(&self, open: &Open, aimed: &Aimed) {
@@ -154,21 +154,21 @@ impl One {
             start.insert("holder".into(), json!(format!("c{holder}")));
             start.insert("holder_works_ms".into(), json!(self.works.as_millis() as u64));
         }
-        self.stage.recorder.nemesis(self.window.fault, start);
-        self.stage.progress.send(Event::WindowOpened {
+        self.run.recorder.nemesis(self.window.fault, start);
+        self.run.progress.send(ProgressEvent::WindowOpened {
             number: self.window.number,
             title: self.headline(title),
         });
     }
 
-    fn write_heal(&self, about: About, title: &str, lasted: Duration) {
-        let About {
+    fn write_heal(&self, about: WindowEffect, title: &str, lasted: Duration) {
+        let WindowEffect {
             evidence,
             before,
             message,
             no_message,
         } = about;
-        let after = Seen::now(&self.stage);
+        let after = CounterReadings::now(&self.run);
         let mut facts = object(json!(evidence));
         facts.insert("locks_lost".into(), json!(after.lost - before.lost));
         facts.insert("acquires".into(), json!(after.acquires - before.acquires));
@@ -179,7 +179,7 @@ impl One {
         }
         let mut words = vec![evidence.in_words()];
         if let Some(message) = message {
-            let time = self.stage.recorder.time_of(message.at);
+            let time = self.run.recorder.time_of(message.at);
             words.push(format!(
                 "`{}` of {} ({}) at {:.3}s",
                 message.message,
@@ -196,8 +196,8 @@ impl One {
             heal.insert("missed".into(), json!(why));
         }
         words.retain(|word| !word.is_empty());
-        self.stage.recorder.nemesis(self.window.fault, heal);
-        self.stage.progress.send(Event::WindowHealed {
+        self.run.recorder.nemesis(self.window.fault, heal);
+        self.run.progress.send(ProgressEvent::WindowHealed {
             number: self.window.number,
             title: self.headline(title),
             lasted,
@@ -211,9 +211,9 @@ impl One {
 }
 
 /// What a window did, as far as it is known when it heals.
-struct About {
+struct WindowEffect {
     evidence: Evidence,
-    before: Seen,
+    before: CounterReadings,
     /// The message that it struck.
     message: Option<Struck>,
     /// Why it struck none, when it meant one.
@@ -222,19 +222,19 @@ struct About {
 
 /// What the clients had seen at some moment.
 #[derive(Clone, Copy)]
-struct Seen {
+struct CounterReadings {
     lost: u64,
     acquires: u64,
     unknown: u64,
 }
 
-impl Seen {
-    fn now(stage: &Stage) -> Self {
+impl CounterReadings {
+    fn now(run: &RunContext) -> Self {
         use std::sync::atomic::Ordering::Relaxed;
         Self {
-            lost: stage.tally.lost.load(Relaxed),
-            acquires: stage.tally.acquires.load(Relaxed),
-            unknown: stage.tally.unknown.load(Relaxed),
+            lost: run.counters.lost.load(Relaxed),
+            acquires: run.counters.acquires.load(Relaxed),
+            unknown: run.counters.unknown.load(Relaxed),
         }
     }
 }

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 
-use super::holders::Holding;
-use super::stage::Stage;
+use super::clients::holders::Holding;
 use crate::faults::{Strike, Target};
 use crate::limits::AIM;
+use crate::run::context::RunContext;
 
 /// A strike that knows whom it strikes.
 pub struct Aimed {
@@ -26,7 +26,7 @@ pub async fn aim(
     strike: &Strike,
     works: Duration,
     since: Option<(Instant, Vec<String>)>,
-    stage: &Stage,
+    run: &RunContext,
     leader: impl Future<Output = Option<u32>>,
 ) -> Result<Aimed, &'static str> {
     let aimed = match strike.target {
@@ -36,7 +36,7 @@ pub async fn aim(
                     holding.since > *since + ROUND_TRIP && !keys.iter().any(|key| key.contains(&holding.lock))
                 })
             };
-            let (client, holding) = timeout(AIM, stage.holders.aim(works, fresh))
+            let (client, holding) = timeout(AIM, run.holders.aim(works, fresh))
                 .await
                 .map_err(|_| "nobody held a lock")?;
             Aimed {
@@ -46,7 +46,7 @@ pub async fn aim(
             }
         }
         Target::Waiter => {
-            let (client, lock) = timeout(AIM, stage.holders.waiter())
+            let (client, lock) = timeout(AIM, run.holders.waiter())
                 .await
                 .map_err(|_| "nobody waited for a lock")?;
             Aimed {

@@ -16,11 +16,11 @@ struct Cell {
 }
 
 #[derive(Debug, Default)]
-pub struct Register {
+pub struct GuardedRegister {
     cells: Mutex<HashMap<String, Cell>>,
 }
 
-impl Register {
+impl GuardedRegister {
     /// The plain value.
     pub fn read(&self, lock: &str) -> u64 {
         self.with(lock, |cell| cell.plain)
@@ -54,7 +54,7 @@ mod tests {
 
     #[test]
     fn a_stale_token_is_refused_by_the_fenced_register_and_taken_by_the_plain_one() {
-        let register = Register::default();
+        let register = GuardedRegister::default();
         assert_eq!(register.write("l0", 1, Some(41)), Some(Fenced::Accepted));
         assert_eq!(register.write("l0", 2, Some(42)), Some(Fenced::Accepted));
         assert_eq!(register.write("l0", 2, Some(41)), Some(Fenced::Refused));

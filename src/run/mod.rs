@@ -2,27 +2,20 @@
 //!
 //! Nothing is decided here. Whatever happens, faults heal, clients and servers end, and what was recorded stays.
 
-mod aim;
-mod child;
 mod churn;
-mod crew;
-mod driver;
-mod holders;
-mod hosted;
+mod clients;
+mod context;
 mod observer;
 mod outlets;
-mod outset;
-mod proxied;
-mod pulse;
+mod phases;
+mod progress;
 mod recorder;
 mod register;
 mod roles;
-mod routes;
-mod scene;
 mod schedule;
-mod seat;
-mod stage;
+mod setup;
 mod taps;
+mod targeting;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -33,21 +26,21 @@ use tokio::time::Instant;
 
 use crate::cluster::{Choice, Cluster, ClusterError, Outlets, Spec, server_of};
 use crate::config::Config;
-use crate::event::{Event, Progress};
+use crate::event::{ProgressEvent, ProgressSender};
 use crate::faults::{Field, Links};
 use crate::plan::Plan;
 use crate::wall_clock::{Clocks, WallClock};
-use crew::{Crew, Muster};
+use clients::pool::{ClientPool, ClientPoolSpec};
+use context::RunContext;
 pub use outlets::Ways;
-use outset::WallClocks;
-use proxied::Proxied;
-use routes::Routes;
-use scene::Scene;
-use stage::Stage;
+use phases::PhaseRunner;
+use setup::WallClocks;
+use setup::links::ClientLinks;
+use setup::routes::Routes;
 
 /// Why an experiment could not be made, or could not go on.
 #[derive(Debug, thiserror::Error)]
-pub enum ExperimentError {
+pub enum RunError {
     #[error(transparent)]
     Cluster(#[from] ClusterError),
     #[error("{0}")]
@@ -64,9 +57,9 @@ pub enum ExperimentError {
 
 /// Where an experiment puts its files.
 #[derive(Debug, Clone)]
-pub struct Folder(pub PathBuf);
+pub struct RunFolder(pub PathBuf);
 
-impl Folder {
+impl RunFolder {
     pub fn history(&self) -> PathBuf {
         self.0.join("history.jsonl")
     }
@@ -86,24 +79,24 @@ impl Folder {
 }
 
 /// What an experiment needs beside its plan.
-pub struct Setting<'a> {
+pub struct RunSpec<'a> {
     pub config: &'a Config,
     pub plan: &'a Plan,
     pub run: &'a str,
-    pub folder: &'a Folder,
+    pub folder: &'a RunFolder,
     pub choice: &'a Choice,
-    pub progress: Progress,
+    pub progress: ProgressSender,
     /// Turns `true` when the user wants it to end.
     pub interrupt: watch::Receiver<bool>,
 }
 
 /// What is known of an experiment beside its history.
 #[derive(Debug)]
-pub struct Ended {
+pub struct RunOutcome {
     pub version: Option<String>,
     pub interrupted: bool,
     /// Why it could not be made or go on, if so.
-    pub error: Option<ExperimentError>,
+    pub error: Option<RunError>,
     /// Everything that still has to be stopped; the history does not depend on it.
     pub teardown: Teardown,
 }
@@ -111,9 +104,9 @@ pub struct Ended {
 /// Clients, servers and links that are still there when the history is complete.
 #[derive(Default)]
 pub struct Teardown {
-    crew: Option<Arc<Crew>>,
+    pool: Option<Arc<ClientPool>>,
     cluster: Option<Cluster>,
-    proxied: Option<Proxied>,
+    proxied: Option<ClientLinks>,
     ways: Option<Arc<Ways>>,
     clocks: Option<Clocks>,
 }
@@ -127,8 +120,8 @@ impl std::fmt::Debug for Teardown {
 impl Teardown {
     /// Ends them all.
     pub async fn run(self) {
-        if let Some(crew) = self.crew {
-            crew.close().await;
+        if let Some(pool) = self.pool {
+            pool.close().await;
         }
         if let Some(cluster) = self.cluster {
             cluster.stop().await;
@@ -141,22 +134,22 @@ impl Teardown {
 }
 
 /// Makes the experiment. The history is complete and on disk when this returns.
-pub async fn run(setting: Setting<'_>) -> Ended {
-    let mut ended = Ended {
+pub async fn execute(spec: RunSpec<'_>) -> RunOutcome {
+    let mut ended = RunOutcome {
         version: None,
         interrupted: false,
         error: None,
         teardown: Teardown::default(),
     };
-    let clocks = match outset::wall_clocks(&setting) {
+    let clocks = match setup::wall_clocks(&spec) {
         Ok(clocks) => clocks,
         Err(error) => {
             ended.error = Some(error);
             return ended;
         }
     };
-    let mut interrupt = setting.interrupt.clone();
-    let mut preparing = std::pin::pin!(prepare(&setting, &clocks.servers));
+    let mut interrupt = spec.interrupt.clone();
+    let mut preparing = std::pin::pin!(prepare(&spec, &clocks.servers));
     let made = tokio::select! {
         made = &mut preparing => made,
         _ = interrupt.wait_for(|wanted| *wanted) => {
@@ -171,7 +164,7 @@ pub async fn run(setting: Setting<'_>) -> Ended {
             ended.version = Some(cluster.version.clone());
             if !ended.interrupted {
                 let between = ways.as_ref().map(|ways| ways.links()).unwrap_or_default();
-                let outcome = with_cluster(&setting, &cluster, between, &clocks, &mut ended).await;
+                let outcome = with_cluster(&spec, &cluster, between, &clocks, &mut ended).await;
                 ended.error = outcome.err();
             }
             ended.teardown.ways = ways;
@@ -185,31 +178,31 @@ pub async fn run(setting: Setting<'_>) -> Ended {
 /// The servers, and the ways between them where the plan strikes there.
 type Ground = (Option<Arc<Ways>>, Cluster);
 
-async fn prepare(setting: &Setting<'_>, clocks: &[Arc<WallClock>]) -> Result<Ground, ExperimentError> {
-    let config = setting.config;
+async fn prepare(spec: &RunSpec<'_>, clocks: &[Arc<WallClock>]) -> Result<Ground, RunError> {
+    let config = spec.config;
     let server = server_of(config.backend.name()).expect("every backend has servers");
-    let ways = if setting.plan.servers_through_proxy {
+    let ways = if spec.plan.servers_through_proxy {
         let ways = Ways::new(config.seed ^ 0xbe_7ee4);
-        Some(ways.map_err(|error| ExperimentError::Proxy(format!("no thread for the proxy between servers: {error}")))?)
+        Some(ways.map_err(|error| RunError::Proxy(format!("no thread for the proxy between servers: {error}")))?)
     } else {
         None
     };
     if ways.is_some() {
         let text = "the servers reach each other through the proxy, since windows strike between them";
-        setting.progress.send(Event::Note(text.into()));
+        spec.progress.send(ProgressEvent::Note(text.into()));
     }
-    let spec = Spec {
+    let servers = Spec {
         server,
-        nodes: config.nodes + setting.plan.replicas,
+        nodes: config.nodes + spec.plan.replicas,
         lease: config.lease,
-        run: setting.run.to_owned(),
-        logs: setting.folder.nodes(),
+        run: spec.run.to_owned(),
+        logs: spec.folder.nodes(),
         port_base: config.port_base,
         outlets: ways.clone().map(|ways| ways as Arc<dyn Outlets>),
         clocks: clocks.to_vec(),
     };
     let started = Instant::now();
-    let cluster = Cluster::start(&spec, &setting.choice.chosen).await?;
+    let cluster = Cluster::start(&servers, &spec.choice.chosen).await?;
     let roles = cluster.census().roles().await;
     let leaders: Vec<&str> = roles
         .iter()
@@ -224,10 +217,10 @@ async fn prepare(setting: &Setting<'_>, clocks: &[Arc<WallClock>]) -> Result<Gro
         "{} {} ×{}, leader {}",
         server.product(),
         cluster.version,
-        spec.nodes,
+        servers.nodes,
         leaders.join(" ")
     );
-    setting.progress.send(Event::ClusterReady {
+    spec.progress.send(ProgressEvent::ClusterReady {
         took: started.elapsed(),
         summary,
     });
@@ -235,50 +228,50 @@ async fn prepare(setting: &Setting<'_>, clocks: &[Arc<WallClock>]) -> Result<Gro
 }
 
 async fn with_cluster(
-    setting: &Setting<'_>,
+    spec: &RunSpec<'_>,
     cluster: &Cluster,
     between: Links,
     clocks: &WallClocks,
-    ended: &mut Ended,
-) -> Result<(), ExperimentError> {
-    let config = setting.config;
-    let (exchange, notices) = outset::exchange(config);
-    let opened = Proxied::open(setting, cluster, &exchange).await?;
+    ended: &mut RunOutcome,
+) -> Result<(), RunError> {
+    let config = spec.config;
+    let (exchange, notices) = setup::exchange(config);
+    let opened = ClientLinks::open(spec, cluster, &exchange).await?;
     let proxied = ended.teardown.proxied.insert(opened);
     let links = proxied.links.clone();
-    let opens = outset::opens(config, &links);
+    let opens = setup::opens(config, &links);
     let routes = Routes::new(&links, &cluster.places().borrow());
-    let path = setting.folder.history();
-    let failed = |error: std::io::Error| ExperimentError::Write {
+    let path = spec.folder.history();
+    let failed = |error: std::io::Error| RunError::Write {
         path: path.clone(),
         why: error.to_string(),
     };
-    std::fs::create_dir_all(setting.folder.clients()).map_err(failed)?;
-    let (recorder, closer) = recorder::start(&path, &outset::header(setting)).map_err(failed)?;
-    let stage = Arc::new(Stage::new(recorder, setting.progress.clone(), exchange, routes));
-    let api = proxied.serve_api(config, &stage)?;
-    let muster = Muster {
-        start: outset::start(config),
+    std::fs::create_dir_all(spec.folder.clients()).map_err(failed)?;
+    let (recorder, closer) = recorder::start(&path, &setup::header(spec)).map_err(failed)?;
+    let run = Arc::new(RunContext::new(recorder, spec.progress.clone(), exchange, routes));
+    let api = proxied.serve_api(config, &run)?;
+    let clients = ClientPoolSpec {
+        start: setup::start(config),
         per_process: config.per_process,
-        logs: setting.folder.clients(),
+        logs: spec.folder.clients(),
         opens,
         clocks: clocks.clients.clone(),
     };
-    let crew = Arc::new(Crew::new(muster));
-    ended.teardown.crew = Some(Arc::clone(&crew));
-    let _listening = taps::start(notices, config.lock_names(), &crew, Arc::clone(&stage));
+    let pool = Arc::new(ClientPool::new(clients));
+    ended.teardown.pool = Some(Arc::clone(&pool));
+    let _listening = taps::start(notices, config.lock_names(), &pool, Arc::clone(&run));
     let field = Field {
         links,
         between,
-        clients: crew.clone(),
+        clients: pool.clone(),
         servers: cluster.hand(),
-        observed: stage.observed.subscribe(),
+        observed: run.observed.subscribe(),
         server_clocks: clocks.servers.clone(),
     };
-    let scene = Scene {
-        setting,
-        stage: Arc::clone(&stage),
-        crew,
+    let scene = PhaseRunner {
+        spec,
+        run: Arc::clone(&run),
+        pool,
         field: Arc::new(field),
         census: cluster.census(),
         api,

@@ -9,43 +9,43 @@ use harness_workloads::protocol::{Message, Op, SignalKind};
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::timeout;
 
-use super::child::{Child, ChildError, News, OnNews, Start};
-use super::crew::Client;
-use super::stage::Stage;
-use crate::event::Event;
+use super::child::{ChildCommand, ChildError, ChildEvent, ChildProcess, OnChildEvent};
+use super::pool::LogicalClient;
+use crate::event::ProgressEvent;
 use crate::limits::{CLIENT_CLOSE, CLIENT_OPEN, MAX_RESTARTS};
+use crate::run::context::RunContext;
 use crate::wall_clock::WallClock;
 
 /// A child process and the clients in it.
-pub struct Seat {
-    start: Start,
+pub struct ClientProcess {
+    start: ChildCommand,
     log: PathBuf,
     who: String,
-    members: Vec<Arc<Client>>,
-    child: RwLock<Option<Arc<Child>>>,
+    members: Vec<Arc<LogicalClient>>,
+    child: RwLock<Option<Arc<ChildProcess>>>,
     /// How often it was started again; held while somebody does.
     restarts: AsyncMutex<u32>,
-    tenure: Mutex<Tenure>,
+    generation: Mutex<Generation>,
     /// Whether a fault killed its child: that is not the child's own doing.
     was_struck: AtomicBool,
     wall_clock: Option<Arc<WallClock>>,
 }
 
-/// Which child is the seat's, and whether it is over. A child that was replaced may tell of its end long after.
+/// Which child is the process's, and whether it is over. A child that was replaced may tell of its end long after.
 #[derive(Debug, Default)]
-struct Tenure {
+struct Generation {
     /// Counts the children.
     child: u64,
     over: bool,
 }
 
-impl Seat {
-    /// A seat without a child yet. `who` names it in errors.
+impl ClientProcess {
+    /// A process without a child yet. `who` names it in errors.
     pub fn new(
         who: String,
-        start: Start,
+        start: ChildCommand,
         log: PathBuf,
-        members: Vec<Arc<Client>>,
+        members: Vec<Arc<LogicalClient>>,
         wall_clock: Option<Arc<WallClock>>,
     ) -> Self {
         Self {
@@ -55,27 +55,27 @@ impl Seat {
             members,
             child: RwLock::default(),
             restarts: AsyncMutex::new(0),
-            tenure: Mutex::default(),
+            generation: Mutex::default(),
             was_struck: AtomicBool::new(false),
             wall_clock,
         }
     }
 
-    pub fn members(&self) -> &[Arc<Client>] {
+    pub fn members(&self) -> &[Arc<LogicalClient>] {
         &self.members
     }
 
     /// The child to talk to now.
-    pub fn child(&self) -> Option<Arc<Child>> {
+    pub fn child(&self) -> Option<Arc<ChildProcess>> {
         self.child
             .read()
-            .expect("no one panics while holding a seat's child")
+            .expect("no one panics while holding a process's child")
             .clone()
     }
 
     /// The child to talk to now, unless it is over.
-    pub fn living(&self) -> Option<Arc<Child>> {
-        self.child().filter(|_| !self.tenure().over)
+    pub fn living(&self) -> Option<Arc<ChildProcess>> {
+        self.child().filter(|_| !self.generation().over)
     }
 
     pub fn clients(&self) -> Vec<u32> {
@@ -103,12 +103,15 @@ impl Seat {
     }
 
     /// Starts a child and opens its clients.
-    pub async fn open(self: &Arc<Self>, stage: &Arc<Stage>) -> Result<(), String> {
-        let number = self.begin_tenure();
-        let child = Child::start(&self.start, self.who.clone(), &self.log, self.on_news(number, stage))
+    pub async fn open(self: &Arc<Self>, run: &Arc<RunContext>) -> Result<(), String> {
+        let number = self.begin_generation();
+        let child = ChildProcess::start(&self.start, self.who.clone(), &self.log, self.on_event(number, run))
             .await
             .map_err(|error| error.to_string())?;
-        *self.child.write().expect("no one panics while holding a seat's child") = Some(Arc::clone(&child));
+        *self
+            .child
+            .write()
+            .expect("no one panics while holding a process's child") = Some(Arc::clone(&child));
         for member in &self.members {
             let asked = timeout(CLIENT_OPEN, child.ask(member.number, Op::Open(member.open.clone()))).await;
             match asked {
@@ -117,7 +120,7 @@ impl Seat {
                     return Err(format!("client c{} could not open its session: {error}", member.number));
                 }
                 Ok(Some(Message::Signal(_))) => unreachable!("a signal is never a reply"),
-                Ok(None) => return Err(self.why_it_ended(member, stage).await),
+                Ok(None) => return Err(self.why_it_ended(member, run).await),
                 Err(_) => {
                     return Err(format!(
                         "client c{} did not open within {}s",
@@ -131,10 +134,10 @@ impl Seat {
     }
 
     /// Why a child ended while it was opening: its last words come a moment after its end.
-    async fn why_it_ended(&self, member: &Client, stage: &Stage) -> String {
-        let mut fate = member.fate();
-        let _ = timeout(CLIENT_CLOSE * 2, fate.wait_for(|fate| fate.died_at.is_some())).await;
-        let said = stage.failure().or_else(|| stage.tally.last_error());
+    async fn why_it_ended(&self, member: &LogicalClient, run: &RunContext) -> String {
+        let mut health = member.health();
+        let _ = timeout(CLIENT_CLOSE * 2, health.wait_for(|health| health.died_at.is_some())).await;
+        let said = run.failure().or_else(|| run.counters.last_error());
         said.unwrap_or_else(|| {
             format!(
                 "{} ended while it was opening (its log: {})",
@@ -144,22 +147,22 @@ impl Seat {
         })
     }
 
-    /// Starts a new child in place of one that is over, unless another client of this seat already did. Returns whether
+    /// Starts a new child in place of one that is over, unless another client of this process already did. Returns whether
     /// there is a child to talk to; a client that is cut off from every server cannot open, and tries again.
-    pub async fn revive(self: &Arc<Self>, stage: &Arc<Stage>) -> bool {
+    pub async fn revive(self: &Arc<Self>, run: &Arc<RunContext>) -> bool {
         let mut restarts = self.restarts.lock().await;
-        if !self.tenure().over {
+        if !self.generation().over {
             return true;
         }
-        if let Err(error) = self.open(stage).await {
-            stage.tally.said(&error);
+        if let Err(error) = self.open(run).await {
+            run.counters.said(&error);
             self.kill();
-            self.tenure().over = true;
+            self.generation().over = true;
             return false;
         }
         *restarts += u32::from(!self.was_struck.swap(false, Relaxed));
         if *restarts > MAX_RESTARTS {
-            stage.fail(format!(
+            run.fail(format!(
                 "{} ended {MAX_RESTARTS} times; see {}",
                 self.who,
                 self.log.display()
@@ -177,47 +180,49 @@ impl Seat {
         child.end().await;
     }
 
-    fn tenure(&self) -> MutexGuard<'_, Tenure> {
-        self.tenure.lock().expect("no one panics while holding a seat's tenure")
+    fn generation(&self) -> MutexGuard<'_, Generation> {
+        self.generation
+            .lock()
+            .expect("no one panics while holding a process's generation")
     }
 
-    /// Another child takes the seat, alive; returns its number.
-    fn begin_tenure(&self) -> u64 {
-        let mut tenure = self.tenure();
-        tenure.child += 1;
-        tenure.over = false;
+    /// Another child takes the process, alive; returns its number.
+    fn begin_generation(&self) -> u64 {
+        let mut generation = self.generation();
+        generation.child += 1;
+        generation.over = false;
         for member in &self.members {
-            member.fate.send_modify(|fate| fate.died_at = None);
+            member.health.send_modify(|health| health.died_at = None);
         }
-        tenure.child
+        generation.child
     }
 
     /// Called for everything that a child says by itself, in its order. What one says that was replaced, its end among it,
     /// is of nobody who is there.
-    fn on_news(self: &Arc<Self>, child: u64, stage: &Arc<Stage>) -> OnNews {
-        let (seat, stage) = (Arc::clone(self), Arc::clone(stage));
+    fn on_event(self: &Arc<Self>, child: u64, run: &Arc<RunContext>) -> OnChildEvent {
+        let (process, run) = (Arc::clone(self), Arc::clone(run));
         Arc::new(move |news| {
-            let mut tenure = seat.tenure();
+            let mut generation = process.generation();
             match news {
-                _ if tenure.child != child => {}
-                News::Signal(signal) => seat.heard(&signal, &stage),
-                News::Over { error, at } => {
-                    tenure.over = true;
-                    seat.is_over(&error, at, &stage);
+                _ if generation.child != child => {}
+                ChildEvent::Signal(signal) => process.heard(&signal, &run),
+                ChildEvent::Over { error, at } => {
+                    generation.over = true;
+                    process.is_over(&error, at, &run);
                 }
             }
         })
     }
 
-    fn heard(&self, signal: &harness_workloads::protocol::Signal, stage: &Stage) {
+    fn heard(&self, signal: &harness_workloads::protocol::Signal, run: &RunContext) {
         let Some(client) = self.members.iter().find(|member| member.number == signal.client) else {
-            return stage.fail(format!(
+            return run.fail(format!(
                 "{} raised a signal for client {}, which it does not host",
                 self.who, signal.client
             ));
         };
-        if !stage.recorder.is_of_this_run(signal.at) {
-            return stage.fail(format!(
+        if !run.recorder.is_of_this_run(signal.at) {
+            return run.fail(format!(
                 "client c{} raised a signal at {}, which is no CLOCK_MONOTONIC of this run in nanoseconds",
                 signal.client, signal.at
             ));
@@ -232,7 +237,7 @@ impl Seat {
             cause,
             ..Fields::default()
         };
-        stage.recorder.signal(
+        run.recorder.signal(
             Process::Client(client.process()),
             Some(client.number),
             f,
@@ -240,23 +245,23 @@ impl Seat {
             Some(signal.at),
         );
         if signal.f == SignalKind::Lost {
-            stage.tally.lost.fetch_add(1, Relaxed);
-            stage.progress.send(Event::Lost {
+            run.counters.lost.fetch_add(1, Relaxed);
+            run.progress.send(ProgressEvent::Lost {
                 client: client.number,
                 cause: signal.cause.clone(),
             });
-            client.fate.send_modify(|fate| fate.losses += 1);
+            client.health.send_modify(|health| health.losses += 1);
         }
     }
 
-    fn is_over(&self, error: &ChildError, at: u64, stage: &Stage) {
-        stage.tally.said(&error.to_string());
+    fn is_over(&self, error: &ChildError, at: u64, run: &RunContext) {
+        run.counters.said(&error.to_string());
         if error.is_lie() {
             self.kill();
-            stage.fail(error.to_string());
+            run.fail(error.to_string());
         }
         for member in &self.members {
-            member.fate.send_modify(|fate| fate.died_at = Some(at));
+            member.health.send_modify(|health| health.died_at = Some(at));
         }
     }
 }
@@ -272,17 +277,22 @@ mod tests {
 
     use super::*;
     use crate::config::Config;
-    use crate::event::Progress;
-    use crate::experiment::crew::{Crew, Muster};
-    use crate::experiment::routes::Routes;
-    use crate::experiment::{outset, recorder};
+    use crate::event::ProgressSender;
+    use crate::run::clients::pool::{ClientPool, ClientPoolSpec};
+    use crate::run::setup::routes::Routes;
+    use crate::run::{recorder, setup};
 
     /// A process of two clients: its first child cannot open, any other one can.
-    fn seat_of_two(folder: &std::path::Path) -> (Crew, Arc<Stage>) {
+    fn process_of_two(folder: &std::path::Path) -> (ClientPool, Arc<RunContext>) {
         let header: Header = serde_json::from_value(json!({ "format": "harness-history", "version": 1 })).unwrap();
         let (recorder, _closer) = recorder::start(&folder.join("history.jsonl"), &header).unwrap();
-        let (exchange, _notices) = outset::exchange(&Config::example());
-        let stage = Arc::new(Stage::new(recorder, Progress::channel().0, exchange, Routes::default()));
+        let (exchange, _notices) = setup::exchange(&Config::example());
+        let run = Arc::new(RunContext::new(
+            recorder,
+            ProgressSender::channel().0,
+            exchange,
+            Routes::default(),
+        ));
         let script = r#"
             if mkdir tried 2>/dev/null; then
                 read line; echo '{"type":"fail","id":1,"error":"no server"}'; exec sleep 60
@@ -295,8 +305,8 @@ mod tests {
             endpoints: Vec::new(),
             lease_ms: 1000,
         };
-        let crew = Crew::new(Muster {
-            start: Start {
+        let pool = ClientPool::new(ClientPoolSpec {
+            start: ChildCommand {
                 program: "sh".into(),
                 args: vec!["-c".into(), script],
                 env: Vec::new(),
@@ -306,29 +316,29 @@ mod tests {
             opens: vec![open.clone(), open],
             clocks: Vec::new(),
         });
-        (crew, stage)
+        (pool, run)
     }
 
     #[tokio::test]
     async fn the_late_end_of_a_child_that_was_replaced_is_not_its_successors() {
         let folder = tempfile::tempdir().unwrap();
-        let (crew, stage) = seat_of_two(folder.path());
-        let seat = &crew.seats[0];
-        seat.begin_tenure();
-        seat.tenure().over = true;
-        assert!(!seat.revive(&stage).await, "the first child cannot open");
-        assert!(seat.revive(&stage).await, "the second one can, at once");
+        let (pool, run) = process_of_two(folder.path());
+        let process = &pool.processes[0];
+        process.begin_generation();
+        process.generation().over = true;
+        assert!(!process.revive(&run).await, "the first child cannot open");
+        assert!(process.revive(&run).await, "the second one can, at once");
         tokio::time::sleep(Duration::from_millis(500)).await;
         assert!(
-            seat.living().is_some(),
+            process.living().is_some(),
             "the end of the first child was taken for the second's"
         );
-        for (_, client) in crew.clients() {
-            assert_eq!(client.fate().borrow().died_at, None);
+        for (_, client) in pool.clients() {
+            assert_eq!(client.health().borrow().died_at, None);
         }
-        seat.kill();
-        let mut fate = crew.clients().next().unwrap().1.fate();
-        fate.wait_for(|fate| fate.died_at.is_some()).await.unwrap();
-        assert!(seat.living().is_none(), "its own end is");
+        process.kill();
+        let mut health = pool.clients().next().unwrap().1.health();
+        health.wait_for(|health| health.died_at.is_some()).await.unwrap();
+        assert!(process.living().is_none(), "its own end is");
     }
 }

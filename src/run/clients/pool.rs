@@ -8,14 +8,14 @@ use harness_workloads::protocol::Open;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::child::Start;
-use super::seat::Seat;
-use super::stage::Stage;
+use super::child::ChildCommand;
+use super::process::ClientProcess;
+use crate::run::context::RunContext;
 use crate::wall_clock::WallClock;
 
 /// What a client must notice while it holds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Fate {
+pub struct Health {
     /// How often its library said that the lock is lost.
     pub losses: u64,
     /// When its child process ended, by `CLOCK_MONOTONIC`.
@@ -23,25 +23,27 @@ pub struct Fate {
 }
 
 /// One lock client, through all its incarnations.
-pub struct Client {
+pub struct LogicalClient {
     pub number: u32,
     pub(super) open: Open,
     /// The incarnation: its process number in the history.
     process: AtomicU32,
-    pub(super) fate: watch::Sender<Fate>,
+    pub(super) health: watch::Sender<Health>,
     /// How often it acquired.
     pub acquired: AtomicU64,
+    /// After its last call or reply was recorded, by `CLOCK_MONOTONIC`.
+    pub recorded_at: AtomicU64,
 }
 
 /// All clients of a run.
-pub struct Crew {
-    pub seats: Vec<Arc<Seat>>,
+pub struct ClientPool {
+    pub processes: Vec<Arc<ClientProcess>>,
     next_process: AtomicU32,
 }
 
-/// How the crew's clients are started.
-pub struct Muster {
-    pub start: Start,
+/// How the pool's clients are started.
+pub struct ClientPoolSpec {
+    pub start: ChildCommand,
     pub per_process: u32,
     pub logs: PathBuf,
     /// By client: what it is told when it opens.
@@ -50,37 +52,37 @@ pub struct Muster {
     pub clocks: Vec<Arc<WallClock>>,
 }
 
-impl Crew {
-    pub fn new(muster: Muster) -> Self {
-        let clients: Vec<Arc<Client>> = muster
+impl ClientPool {
+    pub fn new(spec: ClientPoolSpec) -> Self {
+        let clients: Vec<Arc<LogicalClient>> = spec
             .opens
             .into_iter()
             .enumerate()
-            .map(|(n, o)| Client::new(n, o))
+            .map(|(n, o)| LogicalClient::new(n, o))
             .collect();
         let next_process = AtomicU32::new(clients.len() as u32);
-        let seat = |members: &[Arc<Client>]| {
+        let process = |members: &[Arc<LogicalClient>]| {
             let who = format!("client c{}", members[0].number);
-            let log = muster.logs.join(format!("c{}.log", members[0].number));
-            let wall_clock = muster.clocks.get(members[0].number as usize).cloned();
-            let mut start = muster.start.clone();
+            let log = spec.logs.join(format!("c{}.log", members[0].number));
+            let wall_clock = spec.clocks.get(members[0].number as usize).cloned();
+            let mut start = spec.start.clone();
             if let Some(clock) = &wall_clock {
                 start.env.extend(clock.environment(clock.folder()));
             }
-            Arc::new(Seat::new(who, start, log, members.to_vec(), wall_clock))
+            Arc::new(ClientProcess::new(who, start, log, members.to_vec(), wall_clock))
         };
         Self {
-            seats: clients.chunks(muster.per_process as usize).map(seat).collect(),
+            processes: clients.chunks(spec.per_process as usize).map(process).collect(),
             next_process,
         }
     }
 
     /// Starts every child and opens every client; fails with the first that cannot.
-    pub async fn open(&self, stage: &Arc<Stage>) -> Result<(), String> {
+    pub async fn open(&self, run: &Arc<RunContext>) -> Result<(), String> {
         let mut opening = JoinSet::new();
-        for seat in &self.seats {
-            let (seat, stage) = (Arc::clone(seat), Arc::clone(stage));
-            opening.spawn(async move { seat.open(&stage).await });
+        for process in &self.processes {
+            let (process, run) = (Arc::clone(process), Arc::clone(run));
+            opening.spawn(async move { process.open(&run).await });
         }
         while let Some(opened) = opening.join_next().await {
             opened.expect("opening a client does not panic")?;
@@ -88,36 +90,37 @@ impl Crew {
         Ok(())
     }
 
-    pub fn clients(&self) -> impl Iterator<Item = (&Arc<Seat>, &Arc<Client>)> {
-        self.seats
+    pub fn clients(&self) -> impl Iterator<Item = (&Arc<ClientProcess>, &Arc<LogicalClient>)> {
+        self.processes
             .iter()
-            .flat_map(|seat| seat.members().iter().map(move |client| (seat, client)))
+            .flat_map(|process| process.members().iter().map(move |client| (process, client)))
     }
 
     /// Gives a client a new process number: its old one must never act again.
-    pub fn retire(&self, client: &Client) {
+    pub fn retire(&self, client: &LogicalClient) {
         client.process.store(self.next_process.fetch_add(1, Relaxed), Relaxed);
     }
 
     /// Closes every client and ends every child.
     pub async fn close(&self) {
         let mut closing = JoinSet::new();
-        for seat in &self.seats {
-            let seat = Arc::clone(seat);
-            closing.spawn(async move { seat.close().await });
+        for process in &self.processes {
+            let process = Arc::clone(process);
+            closing.spawn(async move { process.close().await });
         }
         while closing.join_next().await.is_some() {}
     }
 }
 
-impl Client {
+impl LogicalClient {
     fn new(number: usize, open: Open) -> Arc<Self> {
         Arc::new(Self {
             number: number as u32,
             open,
             process: AtomicU32::new(number as u32),
-            fate: watch::channel(Fate::default()).0,
+            health: watch::channel(Health::default()).0,
             acquired: AtomicU64::new(0),
+            recorded_at: AtomicU64::new(0),
         })
     }
 
@@ -125,7 +128,7 @@ impl Client {
         self.process.load(Relaxed)
     }
 
-    pub fn fate(&self) -> watch::Receiver<Fate> {
-        self.fate.subscribe()
+    pub fn health(&self) -> watch::Receiver<Health> {
+        self.health.subscribe()
     }
 }

@@ -14,13 +14,13 @@ use harness_workloads::protocol::{self, Message, Op, Request};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::process::{Child as Process, ChildStdin, ChildStdout, Command};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::sync::{Mutex as AsyncMutex, oneshot};
 use tokio::time::timeout;
 
 use crate::clock::monotonic_ns;
 use crate::limits::{CLIENT_CLOSE, CLIENT_LINE, QUOTED_LINE};
-use crate::process;
+use crate::process::{self, Activity};
 
 /// Why a child cannot be used (any more).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -50,9 +50,10 @@ impl ChildError {
 
 /// What a child says by itself.
 #[derive(Debug)]
-pub enum News {
+pub enum ChildEvent {
     Signal(protocol::Signal),
-    /// It is of no use any more since `at`, by `CLOCK_MONOTONIC`; whoever still waits for a reply hears of it next.
+    /// The child ended, or broke the protocol. `at` (`CLOCK_MONOTONIC`) is when it was last known to be alive, or when its
+    /// wrong line was read. Pending requests fail after this event.
     Over {
         error: ChildError,
         at: u64,
@@ -60,33 +61,40 @@ pub enum News {
 }
 
 /// Called with news as they are read, in the order in which the child gave them, and never blocking.
-pub type OnNews = Arc<dyn Fn(News) + Send + Sync>;
+pub type OnChildEvent = Arc<dyn Fn(ChildEvent) + Send + Sync>;
 
 type Pending = Arc<Mutex<HashMap<u64, oneshot::Sender<Message>>>>;
 
 /// A running child. Dropping it kills it.
-pub struct Child {
+pub struct ChildProcess {
     stdin: AsyncMutex<Option<ChildStdin>>,
     pending: Pending,
     next_id: AtomicU64,
-    process: Mutex<Option<Process>>,
+    process: Mutex<Option<Child>>,
     /// How many want it stopped.
     stops: Mutex<u32>,
     group: Pid,
+    /// When it was last seen alive, by `CLOCK_MONOTONIC`.
+    alive_at: AtomicU64,
 }
 
 /// How a child is started.
 #[derive(Debug, Clone)]
-pub struct Start {
+pub struct ChildCommand {
     pub program: String,
     pub args: Vec<String>,
     /// Beside the environment that harness has.
     pub env: Vec<(String, String)>,
 }
 
-impl Child {
+impl ChildProcess {
     /// Starts a child. `who` names it in errors; what it prints on stderr goes to `log`.
-    pub async fn start(start: &Start, who: String, log: &Path, on_news: OnNews) -> Result<Arc<Self>, ChildError> {
+    pub async fn start(
+        start: &ChildCommand,
+        who: String,
+        log: &Path,
+        on_event: OnChildEvent,
+    ) -> Result<Arc<Self>, ChildError> {
         let failed = |why: String| ChildError::Spawn {
             command: start.program.clone(),
             why,
@@ -116,11 +124,12 @@ impl Child {
             group,
             process: Mutex::new(Some(process)),
             stops: Mutex::new(0),
+            alive_at: AtomicU64::new(monotonic_ns()),
         });
-        let reading = Reading {
+        let reading = OutputReader {
             who,
             pending: Arc::clone(&child.pending),
-            on_news,
+            on_event,
             log: log.to_owned(),
         };
         tokio::spawn(reading.run(stdout, Arc::downgrade(&child)));
@@ -163,16 +172,20 @@ impl Child {
 
     /// Kills the child at once, and whatever it started: it leads a process group of its own.
     pub fn kill(&self) {
+        self.activity();
         let _ = killpg(self.group, Signal::SIGKILL);
     }
 
     /// Sends a signal to the child and to whatever it started. Returns whether it was there.
     pub fn signal(&self, signal: Signal) -> bool {
+        if signal == Signal::SIGKILL {
+            self.activity();
+        }
         let process = self.process.lock().expect("no one panics while holding a child");
         process.as_ref().is_some_and(|process| process::signal(process, signal))
     }
 
-    /// Stops the child until [`Child::go_on`] was called as often. Returns whether there is a child to stop.
+    /// Stops the child until [`ChildProcess::go_on`] was called as often. Returns whether there is a child to stop.
     pub fn stop(&self) -> bool {
         let mut stops = self.stops.lock().expect("no one panics while counting stops");
         if *stops == 0 && !self.signal(Signal::SIGSTOP) {
@@ -191,34 +204,56 @@ impl Child {
     }
 
     pub fn is_stopped(&self) -> bool {
+        self.activity() == Activity::Stopped
+    }
+
+    /// What the child does now. Unless it is ending, this proves that it was alive when this was called.
+    pub fn activity(&self) -> Activity {
+        let now = monotonic_ns();
         let process = self.process.lock().expect("no one panics while holding a child");
-        let pid = process.as_ref().and_then(Process::id);
-        pid.is_some_and(process::is_stopped)
+        let activity = process
+            .as_ref()
+            .and_then(Child::id)
+            .map_or(Activity::Ending, process::activity);
+        if activity != Activity::Ending {
+            self.alive_at.fetch_max(now, Relaxed);
+        }
+        activity
+    }
+
+    /// The last time at which the child is known to have been alive.
+    fn alive_at(&self) -> u64 {
+        self.alive_at.load(Relaxed)
     }
 }
 
-impl Drop for Child {
+impl Drop for ChildProcess {
     fn drop(&mut self) {
         self.kill();
     }
 }
 
-struct Reading {
+struct OutputReader {
     who: String,
     pending: Pending,
-    on_news: OnNews,
+    on_event: OnChildEvent,
     log: std::path::PathBuf,
 }
 
-impl Reading {
-    async fn run(self, mut stdout: ChildStdout, child: std::sync::Weak<Child>) {
+impl OutputReader {
+    async fn run(self, mut stdout: ChildStdout, child: std::sync::Weak<ChildProcess>) {
         let read = self.lines(&mut stdout).await;
-        let at = monotonic_ns();
-        let error = match read {
-            Err(error) => error,
-            Ok(()) => self.ended(child.upgrade()).await,
+        let now = monotonic_ns();
+        let (error, at) = match read {
+            Err(error) => (error, now),
+            Ok(()) => {
+                // the pipe closes up to a second after the process executed its last instruction
+                let child = child.upgrade();
+                let alive_at = child.as_ref().map_or(now, |child| child.alive_at());
+                (self.ended(child).await, alive_at)
+            }
         };
-        (self.on_news)(News::Over { error, at });
+        (self.on_event)(ChildEvent::Over { error, at });
         self.pending
             .lock()
             .expect("no one panics while holding the pending requests")
@@ -252,7 +287,7 @@ impl Reading {
         })?;
         let id = match &message {
             Message::Signal(signal) => {
-                (self.on_news)(News::Signal(signal.clone()));
+                (self.on_event)(ChildEvent::Signal(signal.clone()));
                 return Ok(());
             }
             Message::Ok { id, .. } | Message::Fail { id, .. } | Message::Info { id, .. } => *id,
@@ -271,7 +306,7 @@ impl Reading {
         Ok(())
     }
 
-    async fn ended(&self, child: Option<Arc<Child>>) -> ChildError {
+    async fn ended(&self, child: Option<Arc<ChildProcess>>) -> ChildError {
         let process = child.and_then(|child| {
             child
                 .process
@@ -318,18 +353,18 @@ mod tests {
 
     async fn lie(script: &str) -> (Option<Message>, ChildError) {
         let folder = tempfile::tempdir().unwrap();
-        let start = Start {
+        let start = ChildCommand {
             program: "sh".into(),
             args: vec!["-c".into(), script.into()],
             env: Vec::new(),
         };
         let (over, mut ended) = tokio::sync::mpsc::unbounded_channel();
-        let on_news: OnNews = Arc::new(move |news| {
-            if let News::Over { error, .. } = news {
+        let on_event: OnChildEvent = Arc::new(move |news| {
+            if let ChildEvent::Over { error, .. } = news {
                 over.send(error).unwrap();
             }
         });
-        let child = Child::start(&start, "c3".into(), &folder.path().join("c3.log"), on_news)
+        let child = ChildProcess::start(&start, "c3".into(), &folder.path().join("c3.log"), on_event)
             .await
             .unwrap();
         let reply = child.ask(3, Op::Close).await;
@@ -361,6 +396,45 @@ mod tests {
         assert_eq!(reply, None);
         assert_eq!(error.to_string(), "c3 ended (exit status: 3): no such module: redis");
         assert!(!error.is_lie());
+    }
+
+    #[tokio::test]
+    async fn a_child_is_not_alive_after_its_kill_however_long_its_end_takes() {
+        let folder = tempfile::tempdir().unwrap();
+        // its memory is freed before its pipes close
+        let script = "import sys; m = b'x' * (256 << 20); sys.stdin.readline(); print('{\"type\":\"ok\",\"id\":1}', flush=True); sys.stdin.readline()";
+        let start = ChildCommand {
+            program: "python3".into(),
+            args: vec!["-c".into(), script.into()],
+            env: Vec::new(),
+        };
+        let (over, mut ended) = tokio::sync::mpsc::unbounded_channel();
+        let on_event: OnChildEvent = Arc::new(move |event| {
+            if let ChildEvent::Over { at, .. } = event {
+                over.send(at).unwrap();
+            }
+        });
+        let child = ChildProcess::start(&start, "c0".into(), &folder.path().join("log"), on_event)
+            .await
+            .unwrap();
+        assert!(child.ask(0, Op::Close).await.is_some());
+        assert_eq!(child.activity(), Activity::Running);
+        let alive_at = monotonic_ns();
+        assert_eq!(child.activity(), Activity::Running);
+        child.kill();
+        let killed_at = monotonic_ns();
+        let died_at = loop {
+            assert_ne!(child.activity(), Activity::Running);
+            tokio::select! {
+                biased;
+                died_at = ended.recv() => break died_at.unwrap(),
+                () = tokio::task::yield_now() => {}
+            }
+        };
+        assert!(
+            (alive_at..=killed_at).contains(&died_at),
+            "{alive_at} {died_at} {killed_at}"
+        );
     }
 
     #[tokio::test]

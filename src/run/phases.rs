@@ -13,15 +13,15 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::churn::{self, Turns};
-use super::crew::Crew;
-use super::driver::{Driver, Work};
-use super::stage::Stage;
-use super::{ExperimentError, Setting, observer, pulse, schedule, taps};
+use super::clients::driver::{ClientDriver, Workload};
+use super::clients::pool::ClientPool;
+use super::{RunError, RunSpec, observer, progress, schedule, taps};
 use crate::cluster::{Census, Places};
-use crate::event::Event;
+use crate::event::ProgressEvent;
 use crate::faults::Field;
 use crate::limits::CLIENT_OPEN;
 use crate::network::api::Api;
+use crate::run::context::RunContext;
 
 /// How often the calm phase looks whether everybody had their turn.
 const LOOK: Duration = Duration::from_millis(50);
@@ -29,31 +29,27 @@ const LOOK: Duration = Duration::from_millis(50);
 const GRACE: Duration = Duration::from_secs(2);
 
 /// The phases, with everything in place.
-pub struct Scene<'a> {
-    pub setting: &'a Setting<'a>,
-    pub stage: Arc<Stage>,
-    pub crew: Arc<Crew>,
+pub struct PhaseRunner<'a> {
+    pub spec: &'a RunSpec<'a>,
+    pub run: Arc<RunContext>,
+    pub pool: Arc<ClientPool>,
     pub field: Arc<Field>,
     pub census: Census,
     /// Toxiproxy's API, where it is served.
     pub api: Option<Api>,
 }
 
-impl Scene<'_> {
+impl PhaseRunner<'_> {
     /// Plays all phases, with the observer watching.
-    pub async fn play(
-        &self,
-        addresses: watch::Receiver<Places>,
-        interrupted: &mut bool,
-    ) -> Result<(), ExperimentError> {
-        let starting = observer::start(self.setting.config.backend, addresses.clone(), Arc::clone(&self.stage));
+    pub async fn play(&self, addresses: watch::Receiver<Places>, interrupted: &mut bool) -> Result<(), RunError> {
+        let starting = observer::start(self.spec.config.backend, addresses.clone(), Arc::clone(&self.run));
         let late = || format!("the observer did not connect within {}s", CLIENT_OPEN.as_secs());
         let started = timeout(CLIENT_OPEN, starting).await.unwrap_or_else(|_| Err(late()));
-        let _observer = started.map_err(ExperimentError::Clients)?;
-        let _pulse = pulse::start(self.setting.plan, Arc::clone(&self.stage), self.census.clone());
-        let mut interrupt = self.setting.interrupt.clone();
+        let _observer = started.map_err(RunError::Clients)?;
+        let _pulse = progress::start(self.spec.plan, Arc::clone(&self.run), self.census.clone());
+        let mut interrupt = self.spec.interrupt.clone();
         let phases = async {
-            self.crew.open(&self.stage).await.map_err(ExperimentError::Clients)?;
+            self.pool.open(&self.run).await.map_err(RunError::Clients)?;
             self.phases(addresses).await
         };
         let mut phases = std::pin::pin!(phases);
@@ -63,48 +59,48 @@ impl Scene<'_> {
                 *interrupted = true;
                 Ok(())
             }
-            why = self.stage.failed() => Err(ExperimentError::Clients(why)),
-            why = self.stage.recorder.failed() => {
-                Err(ExperimentError::Write { path: self.setting.folder.history(), why })
+            why = self.run.failed() => Err(RunError::Clients(why)),
+            why = self.run.recorder.failed() => {
+                Err(RunError::Write { path: self.spec.folder.history(), why })
             }
             outcome = &mut phases => return outcome,
         };
-        self.stage.stop();
+        self.run.stop();
         // windows that are open heal and say so, and clients give back what they hold
         let _ = timeout(GRACE, phases).await;
         outcome
     }
 
-    async fn phases(&self, addresses: watch::Receiver<Places>) -> Result<(), ExperimentError> {
-        self.phase("control", json!({ "each": self.setting.config.each }));
-        let turns = Turns::new(self.setting.config.lock_names(), self.setting.config.churn);
+    async fn phases(&self, addresses: watch::Receiver<Places>) -> Result<(), RunError> {
+        self.phase("control", json!({ "each": self.spec.config.each }));
+        let turns = Turns::new(self.spec.config.lock_names(), self.spec.config.churn);
         let drivers = self.drivers(turns.clone());
         let _sweeper = self.sweeper(turns, addresses);
-        let (weathered, drivers) = match self.setting.config.each {
+        let (weathered, drivers) = match self.spec.config.each {
             Some(each) => (self.turns(each).await, drivers),
             None => (self.weather().await, drivers),
         };
-        let stopped = *self.stage.stopping().borrow();
-        self.stage.stop();
+        let stopped = *self.run.stopping().borrow();
+        self.run.stop();
         // clients give back what they hold
-        let patience = self.setting.config.lease * 2 + Duration::from_secs(1);
+        let patience = self.spec.config.lease * 2 + Duration::from_secs(1);
         let _ = timeout(patience, schedule::all(drivers)).await;
         let unfinished = weathered?;
         if stopped {
-            return Err(ExperimentError::Stopped);
+            return Err(RunError::Stopped);
         }
-        let wire = taps::summary(&self.field.links, &self.stage);
+        let wire = taps::summary(&self.field.links, &self.run);
         self.phase("end", json!({ "unfinished": unfinished, "wire": wire }));
         Ok(())
     }
 
     /// Every client has its turns, within the time. Returns those who had not.
-    async fn turns(&self, each: u32) -> Result<Vec<String>, ExperimentError> {
-        let end = Instant::now() + self.setting.plan.phases.control;
+    async fn turns(&self, each: u32) -> Result<Vec<String>, RunError> {
+        let end = Instant::now() + self.spec.plan.phases.control;
         loop {
             self.elapse(LOOK).await?;
             let waiting = self.below(std::iter::repeat(u64::from(each)));
-            let holding = !self.stage.holders.all().is_empty();
+            let holding = !self.run.holders.all().is_empty();
             if (waiting.is_empty() && !holding) || Instant::now() >= end {
                 return Ok(waiting);
             }
@@ -112,13 +108,13 @@ impl Scene<'_> {
     }
 
     /// Control, warm-up, faults, calm. Returns the clients that did not acquire in the calm.
-    async fn weather(&self) -> Result<Vec<String>, ExperimentError> {
-        let plan = self.setting.plan;
+    async fn weather(&self) -> Result<Vec<String>, RunError> {
+        let plan = self.spec.plan;
         self.elapse(plan.phases.control).await?;
         let acquired = self.acquired();
         if acquired == 0 {
-            let said = self.stage.tally.last_error();
-            return Err(ExperimentError::Control {
+            let said = self.run.counters.last_error();
+            return Err(RunError::Control {
                 after: plan.phases.control,
                 said,
             });
@@ -127,27 +123,27 @@ impl Scene<'_> {
         self.elapse(plan.phases.warm_up).await?;
         self.phase("faults", json!({ "windows": plan.windows.len() }));
         let faults_end = Instant::now() + plan.phases.faults;
-        schedule::run(plan, &self.field, &self.stage).await;
+        schedule::run(plan, &self.field, &self.run).await;
         self.elapse(faults_end.saturating_duration_since(Instant::now()))
             .await?;
         self.calm().await
     }
 
     /// Fair weather, until its time is over and everybody acquired, or until the bound for that. Returns those who did not.
-    async fn calm(&self) -> Result<Vec<String>, ExperimentError> {
-        let config = self.setting.config;
+    async fn calm(&self) -> Result<Vec<String>, RunError> {
+        let config = self.spec.config;
         if let Some(api) = &self.api {
             // whoever poked must not be taken for a lock that makes no progress
-            api.calm().await.map_err(ExperimentError::Proxy)?;
+            api.calm().await.map_err(RunError::Proxy)?;
         }
         self.phase("calm", json!({}));
         let before: Vec<u64> = self
-            .crew
+            .pool
             .clients()
             .map(|(_, client)| client.acquired.load(Relaxed))
             .collect();
         let started = Instant::now();
-        let planned = self.setting.plan.phases.calm;
+        let planned = self.spec.plan.phases.calm;
         // somebody may have begun to wait just before the calm
         let at_most = planned.max(config.progress_bound + config.wait);
         loop {
@@ -162,7 +158,7 @@ impl Scene<'_> {
     /// The clients that acquired less often than they should have, in the order of the clients.
     fn below(&self, wanted: impl Iterator<Item = u64>) -> Vec<String> {
         let short = self
-            .crew
+            .pool
             .clients()
             .zip(wanted)
             .filter(|((_, client), wanted)| client.acquired.load(Relaxed) < *wanted);
@@ -172,15 +168,15 @@ impl Scene<'_> {
     /// Removes what is left of locks that are out of use, until it is dropped.
     fn sweeper(&self, turns: Turns, addresses: watch::Receiver<Places>) -> JoinSet<()> {
         let mut sweeper = JoinSet::new();
-        if self.setting.config.backend == Backend::Zk {
-            sweeper.spawn(churn::sweep(turns, addresses, Arc::clone(&self.stage)));
+        if self.spec.config.backend == Backend::Zk {
+            sweeper.spawn(churn::sweep(turns, addresses, Arc::clone(&self.run)));
         }
         sweeper
     }
 
     fn drivers(&self, locks: Turns) -> JoinSet<()> {
-        let config = self.setting.config;
-        let work = Arc::new(Work {
+        let config = self.spec.config;
+        let work = Arc::new(Workload {
             locks,
             hold: config.hold,
             wait: config.wait,
@@ -191,12 +187,12 @@ impl Scene<'_> {
         });
         let mut seeds = ChaCha8Rng::seed_from_u64(config.seed);
         let mut drivers = JoinSet::new();
-        for (seat, client) in self.crew.clients() {
-            let driver = Driver {
+        for (process, client) in self.pool.clients() {
+            let driver = ClientDriver {
                 client: Arc::clone(client),
-                seat: Arc::clone(seat),
-                crew: Arc::clone(&self.crew),
-                stage: Arc::clone(&self.stage),
+                process: Arc::clone(process),
+                pool: Arc::clone(&self.pool),
+                run: Arc::clone(&self.run),
                 work: Arc::clone(&work),
                 rng: ChaCha8Rng::seed_from_u64(seeds.random()),
             };
@@ -206,14 +202,14 @@ impl Scene<'_> {
     }
 
     fn acquired(&self) -> u64 {
-        self.stage.tally.acquires.load(Relaxed)
+        self.run.counters.acquires.load(Relaxed)
     }
 
     /// Lets time pass; ends early with the reason when the run cannot go on, or was stopped.
-    async fn elapse(&self, time: Duration) -> Result<(), ExperimentError> {
-        let mut stop = self.stage.stopping();
+    async fn elapse(&self, time: Duration) -> Result<(), RunError> {
+        let mut stop = self.run.stopping();
         tokio::select! {
-            _ = stop.wait_for(|stop| *stop) => Err(ExperimentError::Stopped),
+            _ = stop.wait_for(|stop| *stop) => Err(RunError::Stopped),
             () = sleep(time) => Ok(()),
         }
     }
@@ -222,12 +218,12 @@ impl Scene<'_> {
         let mut extra = Map::new();
         extra.insert("phase".into(), name.into());
         extra.extend(facts.as_object().cloned().unwrap_or_default());
-        self.stage.recorder.nemesis("phase", extra);
+        self.run.recorder.nemesis("phase", extra);
         let text = match name {
             "warm-up" => format!("control passed, {} acquires", self.acquired()),
             "calm" => "faults over; calm, until everybody acquired".to_owned(),
             other => other.to_owned(),
         };
-        self.stage.progress.send(Event::Phase { name, text });
+        self.run.progress.send(ProgressEvent::Phase { name, text });
     }
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use tokio::time::sleep;
 
-use super::stage::Stage;
 use crate::cluster::Census;
+use crate::run::context::RunContext;
 
 /// Servers are asked this often.
 const EVERY: Duration = Duration::from_secs(1);
@@ -20,7 +20,7 @@ pub struct Roles(Mutex<Vec<(String, String)>>);
 
 impl Roles {
     /// Asks until it is dropped. One that does not answer holds back nobody but the others' next question.
-    pub async fn watch(&self, census: Census, stage: Arc<Stage>) {
+    pub async fn watch(&self, census: Census, run: Arc<RunContext>) {
         loop {
             let roles = census.roles().await;
             let named = roles.into_iter().map(|(name, serving)| {
@@ -28,7 +28,7 @@ impl Roles {
                 (name, role)
             });
             if let Some(changed) = self.see(named.collect()) {
-                stage.recorder.nemesis("roles", line(&changed));
+                run.recorder.nemesis("roles", line(&changed));
             }
             sleep(EVERY).await;
         }

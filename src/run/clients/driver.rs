@@ -14,15 +14,21 @@ use rand_chacha::ChaCha8Rng;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::churn::Turns;
-use super::crew::{Client, Crew, Fate};
-use super::seat::Seat;
-use super::stage::Stage;
+use super::pool::{ClientPool, Health, LogicalClient};
+use super::process::ClientProcess;
+use crate::clock::monotonic_ns;
 use crate::config::Mix;
 use crate::network::Role;
+use crate::process::Activity;
+use crate::run::churn::Turns;
+use crate::run::context::RunContext;
 
 /// A longer piece of work is done in rounds of at most this long, each a read, a wait and a write.
 const ROUND: Duration = Duration::from_millis(400);
+/// How often a process that works is seen to be alive.
+const PROOF_OF_LIFE: Duration = Duration::from_millis(20);
+/// How often a stopped process is asked whether it continues.
+const STOPPED_POLL: Duration = Duration::from_millis(1);
 /// Pause after an acquire that failed at once, so that a client that is refused does not spin.
 const AFTER_REFUSAL: Duration = Duration::from_millis(2);
 /// Pause before a dead client is started again.
@@ -30,7 +36,7 @@ const AFTER_DEATH: Duration = Duration::from_millis(200);
 
 /// What a client is to do.
 #[derive(Debug, Clone)]
-pub struct Work {
+pub struct Workload {
     pub locks: Turns,
     pub hold: Duration,
     pub wait: Duration,
@@ -42,17 +48,17 @@ pub struct Work {
     pub each: Option<u32>,
 }
 
-pub struct Driver {
-    pub client: Arc<Client>,
-    pub seat: Arc<Seat>,
-    pub crew: Arc<Crew>,
-    pub stage: Arc<Stage>,
-    pub work: Arc<Work>,
+pub struct ClientDriver {
+    pub client: Arc<LogicalClient>,
+    pub process: Arc<ClientProcess>,
+    pub pool: Arc<ClientPool>,
+    pub run: Arc<RunContext>,
+    pub work: Arc<Workload>,
     pub rng: ChaCha8Rng,
 }
 
 /// A reply, or why there is none.
-enum Answer {
+enum ClientReply {
     Message(Message),
     /// The child ended, or broke the protocol.
     Gone,
@@ -61,7 +67,7 @@ enum Answer {
 }
 
 /// One acquire, as it is wanted.
-struct Wish<'a> {
+struct LockRequest<'a> {
     lock: &'a str,
     /// For reading, beside other readers.
     read: bool,
@@ -69,15 +75,15 @@ struct Wish<'a> {
     wait: Duration,
 }
 
-struct Grant {
+struct GrantedLock {
     token: Option<u64>,
     owner: Option<String>,
 }
 
-impl Driver {
-    /// Goes on until the stage stops, or every turn was had.
+impl ClientDriver {
+    /// Goes on until the run stops, or every turn was had.
     pub async fn run(mut self) {
-        let stop = self.stage.stopping();
+        let stop = self.run.stopping();
         let mut turns = 0;
         while !*stop.borrow() && self.work.each.is_none_or(|each| turns < each) {
             let lock = self.work.locks.draw(&mut self.rng).to_owned();
@@ -89,21 +95,22 @@ impl Driver {
 
     /// One acquire and what follows from it. Returns whether the lock was held.
     async fn turn(&mut self, lock: &str) -> bool {
-        let wish = self.wish(lock);
-        let mut fate = self.client.fate();
-        let before = *fate.borrow_and_update();
-        if before.died_at.is_some() {
+        let request = self.request(lock);
+        let mut health = self.client.health();
+        let before = *health.borrow_and_update();
+        if before.died_at.is_some() || !self.executes().await {
             self.bury(None).await;
             return false;
         }
-        let Some(grant) = self.acquire(&wish).await else {
+        let Some(grant) = self.acquire(&request).await else {
             return false;
         };
         let again = self.work.nested && self.rng.random();
-        let nested = again && !fate.has_changed().unwrap_or(true) && self.acquire(&wish).await.is_some();
-        self.hold(&wish, &grant, &mut fate).await;
-        let now = *fate.borrow();
-        if now.died_at.is_some() {
+        let nested = again && !health.has_changed().unwrap_or(true) && self.acquire(&request).await.is_some();
+        self.hold(&request, &grant, &mut health).await;
+        let executes = self.executes().await;
+        let now = *health.borrow();
+        if now.died_at.is_some() || !executes {
             self.bury(Some(lock)).await;
             return true;
         }
@@ -111,7 +118,7 @@ impl Driver {
             self.give_back(lock).await;
         }
         if now.losses == before.losses {
-            self.stage.holders.release(lock, grant.token, grant.owner.as_deref());
+            self.run.holders.release(lock, grant.token, grant.owner.as_deref());
         }
         self.give_back(lock).await;
         self.is(Role::Idle);
@@ -119,21 +126,21 @@ impl Driver {
     }
 
     /// What the next acquire is for, drawn as the mix says.
-    fn wish<'a>(&mut self, lock: &'a str) -> Wish<'a> {
+    fn request<'a>(&mut self, lock: &'a str) -> LockRequest<'a> {
         let mut drawn = |percent: u32| self.rng.random_range(0..100) < percent;
         let (read, is_try) = (drawn(self.work.mix.reads), drawn(self.work.mix.tries));
-        Wish {
+        LockRequest {
             lock,
             read,
             wait: if is_try { Duration::ZERO } else { self.work.wait },
         }
     }
 
-    async fn acquire(&mut self, wish: &Wish<'_>) -> Option<Grant> {
-        let lock = wish.lock;
+    async fn acquire(&mut self, request: &LockRequest<'_>) -> Option<GrantedLock> {
+        let lock = request.lock;
         let called = Instant::now();
-        let wait_ms = wish.wait.as_millis() as u64;
-        let mode = wish.read.then_some("read");
+        let wait_ms = request.wait.as_millis() as u64;
+        let mode = request.read.then_some("read");
         self.call(
             "acquire",
             Fields {
@@ -149,31 +156,31 @@ impl Driver {
             mode: mode.map(str::to_owned),
             ..Acquire::default()
         });
-        self.stage.tally.waiting.fetch_add(1, Relaxed);
-        self.stage.holders.wait(self.client.number, lock);
+        self.run.counters.waiting.fetch_add(1, Relaxed);
+        self.run.holders.wait(self.client.number, lock);
         self.is(Role::Waits);
-        let answer = self.ask(op, wish.wait + self.work.patience).await;
-        let granted = matches!(answer, Answer::Message(Message::Ok { .. }));
+        let answer = self.ask(op, request.wait + self.work.patience).await;
+        let granted = matches!(answer, ClientReply::Message(Message::Ok { .. }));
         self.is(if granted { Role::Works } else { Role::Idle });
-        self.stage.holders.waited(self.client.number);
-        self.stage.tally.waiting.fetch_sub(1, Relaxed);
+        self.run.holders.waited(self.client.number);
+        self.run.counters.waiting.fetch_sub(1, Relaxed);
         match answer {
-            Answer::Message(Message::Ok { token, owner, .. }) => {
+            ClientReply::Message(Message::Ok { token, owner, .. }) => {
                 let fields = Fields {
                     lock: Some(lock),
                     token,
                     owner: owner.as_deref(),
-                    node: self.stage.routes.node_of(self.client.number),
+                    node: self.run.routes.node_of(self.client.number),
                     ..Fields::default()
                 };
                 self.reply(Kind::Ok, "acquire", fields);
-                self.stage.tally.acquired(called.elapsed());
+                self.run.counters.acquired(called.elapsed());
                 self.client.acquired.fetch_add(1, Relaxed);
-                Some(Grant { token, owner })
+                Some(GrantedLock { token, owner })
             }
-            Answer::Message(Message::Fail { error, .. }) => {
-                self.stage.tally.refused.fetch_add(1, Relaxed);
-                self.stage.tally.said(&error);
+            ClientReply::Message(Message::Fail { error, .. }) => {
+                self.run.counters.refused.fetch_add(1, Relaxed);
+                self.run.counters.said(&error);
                 self.reply(
                     Kind::Fail,
                     "acquire",
@@ -194,16 +201,16 @@ impl Driver {
     }
 
     /// Works while it may: until its work is done, the lock is lost, or the client died.
-    async fn hold(&mut self, wish: &Wish<'_>, grant: &Grant, fate: &mut watch::Receiver<Fate>) {
-        let lock = wish.lock;
-        if fate.has_changed().unwrap_or(true) {
+    async fn hold(&mut self, request: &LockRequest<'_>, grant: &GrantedLock, health: &mut watch::Receiver<Health>) {
+        let lock = request.lock;
+        if health.has_changed().unwrap_or(true) {
             // its word of the loss was read, and written down, before the reply that it follows
             let fields = Fields {
                 lock: Some(lock),
                 cause: Some("told with the reply"),
                 ..Fields::default()
             };
-            self.stage.recorder.signal(
+            self.run.recorder.signal(
                 Process::Client(self.client.process()),
                 Some(self.client.number),
                 "lost",
@@ -213,38 +220,66 @@ impl Driver {
             return;
         }
         let work = self.work.hold.mul_f64(self.rng.random_range(0.5..1.5));
-        self.stage
+        self.run
             .holders
-            .begin(self.client.number, lock, grant.token, work, wish.read);
+            .begin(self.client.number, lock, grant.token, work, request.read);
         let mut until = Some(Instant::now() + work);
-        let mut stop = self.stage.stopping();
+        let mut stop = self.run.stopping();
         while let Some(end) = until {
-            if fate.has_changed().unwrap_or(true) || *stop.borrow() {
+            if !self.executes().await || health.has_changed().unwrap_or(true) || *stop.borrow() {
                 break;
             }
             let value = self.read(lock, grant);
             tokio::select! {
                 biased;
-                _ = fate.changed() => break,
+                _ = health.changed() => break,
                 _ = stop.changed() => {}
-                () = pause(end.min(Instant::now() + ROUND)) => {}
+                () = self.work(end.min(Instant::now() + ROUND)) => {}
             }
-            if !wish.read {
+            // an application that was stopped before its write makes it when it continues, whatever its library says then
+            if !self.executes().await {
+                break;
+            }
+            if !request.read {
                 self.write(lock, grant, value + 1);
             }
-            until = self.stage.holders.works_until(self.client.number);
+            until = self.run.holders.works_until(self.client.number);
         }
-        self.stage.holders.abandon(self.client.number);
+        self.run.holders.abandon(self.client.number);
     }
 
-    fn read(&self, lock: &str, grant: &Grant) -> u64 {
+    /// Works until then, or until the process ends. The more often it is seen alive, the nearer is the end of a certain
+    /// hold to the process's death.
+    async fn work(&self, until: Instant) {
+        let Some(child) = self.process.child() else { return };
+        while Instant::now() < until && child.activity() != Activity::Ending {
+            sleep_until(until.min(Instant::now() + PROOF_OF_LIFE)).await;
+        }
+    }
+
+    /// Waits while the process is stopped: the application is in it, and does nothing meanwhile. Returns whether it executes,
+    /// or `false` when it ends.
+    async fn executes(&self) -> bool {
+        let Some(child) = self.process.living() else {
+            return false;
+        };
+        loop {
+            match child.activity() {
+                Activity::Running => return true,
+                Activity::Ending => return false,
+                Activity::Stopped => sleep(STOPPED_POLL).await,
+            }
+        }
+    }
+
+    fn read(&self, lock: &str, grant: &GrantedLock) -> u64 {
         let fields = Fields {
             lock: Some(lock),
             token: grant.token,
             ..Fields::default()
         };
         self.call("read", fields.clone());
-        let value = self.stage.register.read(lock);
+        let value = self.run.register.read(lock);
         self.reply(
             Kind::Ok,
             "read",
@@ -256,7 +291,7 @@ impl Driver {
         value
     }
 
-    fn write(&self, lock: &str, grant: &Grant, value: u64) {
+    fn write(&self, lock: &str, grant: &GrantedLock, value: u64) {
         let fields = Fields {
             lock: Some(lock),
             token: grant.token,
@@ -264,7 +299,7 @@ impl Driver {
             ..Fields::default()
         };
         self.call("write", fields.clone());
-        let fenced = self.stage.register.write(lock, value, grant.token);
+        let fenced = self.run.register.write(lock, value, grant.token);
         self.reply(Kind::Ok, "write", Fields { fenced, ..fields });
     }
 
@@ -275,7 +310,7 @@ impl Driver {
             "release",
             Fields {
                 lock: Some(lock),
-                wire: Some(self.stage.exchange.traffic().columns()),
+                wire: Some(self.run.exchange.traffic().columns()),
                 ..Fields::default()
             },
         );
@@ -283,7 +318,7 @@ impl Driver {
             .ask(Op::Release { lock: lock.to_owned() }, self.work.patience)
             .await
         {
-            Answer::Message(Message::Ok { .. }) => {
+            ClientReply::Message(Message::Ok { .. }) => {
                 self.reply(
                     Kind::Ok,
                     "release",
@@ -293,7 +328,7 @@ impl Driver {
                     },
                 );
             }
-            Answer::Message(Message::Fail { error, .. }) => {
+            ClientReply::Message(Message::Fail { error, .. }) => {
                 let fields = Fields {
                     lock: Some(lock),
                     error: Some(&error),
@@ -306,14 +341,14 @@ impl Driver {
     }
 
     /// Nobody can know how an operation ended: its process never acts again.
-    async fn unknown(&mut self, f: &str, lock: &str, answer: Answer) {
-        self.stage.tally.unknown.fetch_add(1, Relaxed);
+    async fn unknown(&mut self, f: &str, lock: &str, answer: ClientReply) {
+        self.run.counters.unknown.fetch_add(1, Relaxed);
         let error = match &answer {
-            Answer::Message(Message::Info { error, .. }) => error.clone(),
-            Answer::Gone => "the client ended".to_owned(),
+            ClientReply::Message(Message::Info { error, .. }) => error.clone(),
+            ClientReply::Gone => "the client ended".to_owned(),
             _ => "the client did not answer".to_owned(),
         };
-        self.stage.tally.said(&error);
+        self.run.counters.said(&error);
         self.reply(
             Kind::Info,
             f,
@@ -323,78 +358,75 @@ impl Driver {
                 ..Fields::default()
             },
         );
-        if matches!(answer, Answer::Message(_)) {
-            self.crew.retire(&self.client);
+        if matches!(answer, ClientReply::Message(_)) {
+            self.pool.retire(&self.client);
             sleep(AFTER_REFUSAL).await;
             return;
         }
-        if matches!(answer, Answer::Silent) {
-            self.seat.kill();
+        if matches!(answer, ClientReply::Silent) {
+            self.process.kill();
         }
         self.bury(Some(lock)).await;
     }
 
     /// Records a death and brings the client back as another process.
     async fn bury(&mut self, lock: Option<&str>) {
-        let mut fate = self.client.fate();
-        let died_at = fate.wait_for(|fate| fate.died_at.is_some());
+        let mut health = self.client.health();
+        let died_at = health.wait_for(|health| health.died_at.is_some());
         let died_at = timeout(self.work.patience, died_at)
             .await
             .ok()
-            .and_then(|fate| fate.ok()?.died_at);
+            .and_then(|health| health.ok()?.died_at);
+        // a read or write in its name was recorded a moment after it was seen alive
+        let died_at = died_at.map(|at| at.max(self.client.recorded_at.load(Relaxed)));
         let fields = Fields {
             lock,
             ..Fields::default()
         };
-        self.stage.recorder.signal(
+        self.run.recorder.signal(
             Process::Client(self.client.process()),
             Some(self.client.number),
             "died",
             fields,
             died_at,
         );
-        self.crew.retire(&self.client);
-        let stop = self.stage.stopping();
+        self.pool.retire(&self.client);
+        let stop = self.run.stopping();
         while !*stop.borrow() {
             sleep(AFTER_DEATH).await;
-            if self.seat.revive(&self.stage).await {
+            if self.process.revive(&self.run).await {
                 return;
             }
         }
     }
 
-    async fn ask(&self, op: Op, within: Duration) -> Answer {
-        let Some(child) = self.seat.child() else {
-            return Answer::Gone;
+    async fn ask(&self, op: Op, within: Duration) -> ClientReply {
+        let Some(child) = self.process.child() else {
+            return ClientReply::Gone;
         };
         match timeout(within, child.ask(self.client.number, op)).await {
-            Ok(Some(message)) => Answer::Message(message),
-            Ok(None) => Answer::Gone,
-            Err(_) => Answer::Silent,
+            Ok(Some(message)) => ClientReply::Message(message),
+            Ok(None) => ClientReply::Gone,
+            Err(_) => ClientReply::Silent,
         }
     }
 
     /// What the client does from now on, for whoever looks at its messages.
     fn is(&self, role: Role) {
-        self.stage.exchange.roles.set(self.client.number, role);
+        self.run.exchange.roles.set(self.client.number, role);
     }
 
     fn call(&self, f: &str, fields: Fields<'_>) {
-        self.stage
-            .recorder
-            .operation(self.client.process(), self.client.number, Kind::Invoke, f, fields);
+        self.record(Kind::Invoke, f, fields);
     }
 
     fn reply(&self, kind: Kind, f: &str, fields: Fields<'_>) {
-        self.stage
-            .recorder
-            .operation(self.client.process(), self.client.number, kind, f, fields);
+        self.record(kind, f, fields);
     }
-}
 
-/// Waits, and not at all for nothing: the timer's own step is a millisecond.
-async fn pause(until: Instant) {
-    if until > Instant::now() {
-        sleep_until(until).await;
+    fn record(&self, kind: Kind, f: &str, fields: Fields<'_>) {
+        let recorder = &self.run.recorder;
+        recorder.operation(self.client.process(), self.client.number, kind, f, fields);
+        self.client.recorded_at.store(monotonic_ns(), Relaxed);
     }
 }

@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use super::crew::{Client, Crew};
-use super::stage::Stage;
+use super::clients::pool::{ClientPool, LogicalClient};
 use crate::faults::Links;
 use crate::network::{Notice, Traffic};
+use crate::run::context::RunContext;
 
 /// Writes notifications down until it is dropped.
 pub struct Listening(JoinHandle<()>);
@@ -23,8 +23,13 @@ impl Drop for Listening {
     }
 }
 
-pub fn start(mut notices: mpsc::Receiver<Notice>, locks: Vec<String>, crew: &Crew, stage: Arc<Stage>) -> Listening {
-    let clients: Vec<Arc<Client>> = crew.clients().map(|(_, client)| Arc::clone(client)).collect();
+pub fn start(
+    mut notices: mpsc::Receiver<Notice>,
+    locks: Vec<String>,
+    pool: &ClientPool,
+    run: Arc<RunContext>,
+) -> Listening {
+    let clients: Vec<Arc<LogicalClient>> = pool.clients().map(|(_, client)| Arc::clone(client)).collect();
     Listening(tokio::spawn(async move {
         while let Some(notice) = notices.recv().await {
             if let (Some(lock), Some(client)) = (lock_of(&notice.subject, &locks), clients.get(notice.client as usize))
@@ -36,8 +41,7 @@ pub fn start(mut notices: mpsc::Receiver<Notice>, locks: Vec<String>, crew: &Cre
                     ..Fields::default()
                 };
                 let process = Process::Client(client.process());
-                stage
-                    .recorder
+                run.recorder
                     .signal(process, Some(notice.client), "notified", fields, Some(notice.at));
             }
         }
@@ -54,7 +58,7 @@ fn lock_of<'a>(subject: &str, locks: &'a [String]) -> Option<&'a str> {
 }
 
 /// What passed the links of each client, and whether every tap kept its place.
-pub fn summary(links: &Links, stage: &Stage) -> Value {
+pub fn summary(links: &Links, run: &RunContext) -> Value {
     let mut clients: BTreeMap<String, Traffic> = BTreeMap::new();
     for ((client, _), link) in links {
         if let Some(wire) = link.wire() {
@@ -62,7 +66,7 @@ pub fn summary(links: &Links, stage: &Stage) -> Value {
             *sum = sum.plus(wire.traffic());
         }
     }
-    let (lost, why) = stage.exchange.lost();
+    let (lost, why) = run.exchange.lost();
     json!({ "clients": clients, "lost": lost, "why": why })
 }
 

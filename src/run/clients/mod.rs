@@ -1,0 +1,8 @@
+//! Lock clients: the pool, its processes, what each client does (driver), and which of them hold a lock now (holders).
+
+pub mod child;
+pub mod driver;
+mod handle;
+pub mod holders;
+pub mod pool;
+pub mod process;

@@ -179,7 +179,7 @@ fn listed(results: &Path, name: String) -> Listed {
     let verdict = std::fs::read(folder.join("verdict.json")).ok();
     let status = store::read_info(&folder).map(|info| info.status);
     Listed {
-        gist: verdict.and_then(|text| serde_json::from_slice(&text).ok()),
+        summary: verdict.and_then(|text| serde_json::from_slice(&text).ok()),
         status: status.map_or_else(
             |_| "unreadable".to_owned(),
             |status| format!("{status:?}").to_lowercase(),

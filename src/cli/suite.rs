@@ -20,7 +20,7 @@ use crate::plan::plan;
 use crate::settings::{Known, Setting, over, settings};
 use crate::store;
 use crate::suite::record::{self, Record, RowRecord};
-use crate::suite::{Row, Suite, file, junit, page, render};
+use crate::suite::{Suite, SuiteRow, file, junit, page, render};
 use crate::tables;
 
 /// Its page.
@@ -83,7 +83,7 @@ fn ready(args: &SuiteArgs) -> Result<Ready, Refused> {
         row.settings = over(&set, &row.settings);
         row.retries = args.retries.unwrap_or(row.retries);
     }
-    let is_wanted = |row: &Row| args.filter.is_empty() || args.filter.iter().any(|text| row.name.contains(text));
+    let is_wanted = |row: &SuiteRow| args.filter.is_empty() || args.filter.iter().any(|text| row.name.contains(text));
     let mut jobs = Vec::new();
     for row in suite.rows.iter().filter(|row| is_wanted(row)) {
         let time = check(row).map_err(|sentence| {
@@ -137,7 +137,7 @@ fn set(given: &[String], options: &[Known]) -> Result<Vec<Setting>, Refused> {
 }
 
 /// How long a row takes, if it can be run at all: exactly what `harness run` would say of its words.
-fn check(row: &Row) -> Result<Duration, String> {
+fn check(row: &SuiteRow) -> Result<Duration, String> {
     let words = ["harness", "run"].map(str::to_owned).into_iter().chain(row.words());
     let cli = Cli::try_parse_from(words).map_err(|error| {
         let text = error.to_string();

@@ -16,14 +16,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use harness_checkers::Property;
 
-use super::{Expectation, Expected, Row, Suite, stable_hash};
+use super::{Expectation, Expected, Suite, SuiteRow, stable_hash};
 use crate::report::diagnosis::Outcome;
 use crate::settings::{Known, Setting, over, settings};
 use crate::tables::{At, Table, TableError, Value, read as read_table, refuse_unknown, unknown_word};
 
-/// Keys of a row beside the options of `harness run`.
+/// Keys of a row besides the options of `harness run`.
 const ROW_KEYS: [&str; 5] = ["name", "expect", "outcome", "canary", "retries"];
-/// Keys that defaults, groups and rows share beside those options.
+/// Keys that defaults, groups and rows share besides those options.
 const RETRIES: &str = "retries";
 
 /// What holds unless a row says otherwise.
@@ -84,7 +84,7 @@ fn items<'a>(table: &'a Table, key: &str) -> Result<&'a [At<Value>], TableError>
     table.get(key).map_or(Ok(&[]), |at| at.list(key))
 }
 
-fn row(at: &At<Value>, common: &Common, options: &[Known]) -> Result<Row, TableError> {
+fn row(at: &At<Value>, common: &Common, options: &[Known]) -> Result<SuiteRow, TableError> {
     let table = at.table("row")?;
     refuse_unknown(table, names(options).chain(ROW_KEYS))?;
     let Common { settings, retries } = common.with(table, options)?;
@@ -99,7 +99,7 @@ fn row(at: &At<Value>, common: &Common, options: &[Known]) -> Result<Row, TableE
         Some(at) => at.text("name")?.to_owned(),
         None => name_of(&settings).ok_or_else(|| TableError::at(at.line, "a row without a recipe needs a name"))?,
     };
-    Ok(Row {
+    Ok(SuiteRow {
         name,
         line: at.line,
         settings,
@@ -167,17 +167,14 @@ fn expected(id: &str, at: &At<Value>) -> Result<Expected, TableError> {
     known.ok_or_else(|| TableError::at(at.line, unknown_word("verdict", typed, &words)))
 }
 
-/// Two rows of one name would be one case for whoever compares two nights.
-fn unique(rows: &[Row]) -> Result<(), TableError> {
+/// Two rows of one name would be one case in a comparison of two nights.
+fn unique(rows: &[SuiteRow]) -> Result<(), TableError> {
     let mut seen = BTreeSet::new();
     match rows.iter().find(|row| !seen.insert(row.name.as_str())) {
         None => Ok(()),
         Some(row) => Err(TableError::at(
             row.line,
-            format!(
-                "there is a row `{}` already; give this one a `name` of its own",
-                row.name
-            ),
+            format!("there is a row `{}` already; give this one another `name`", row.name),
         )),
     }
 }

@@ -35,7 +35,7 @@ fn program() -> PathBuf {
 }
 
 /// One page in a browser of its own.
-pub struct Page {
+pub struct BrowserPage {
     browser: Child,
     pipe: ChildStdin,
     messages: Receiver<Value>,
@@ -49,7 +49,7 @@ pub struct Page {
     folder: TempDir,
 }
 
-impl Page {
+impl BrowserPage {
     pub fn new() -> Self {
         let folder = TempDir::new().expect("a temporary folder");
         // the pipe's ends are the descriptors 3 and 4
@@ -98,7 +98,7 @@ impl Page {
         page.session = page.call("Target.attachToTarget", attach)["sessionId"]
             .as_str()
             .map(str::to_owned);
-        for domain in ["Page", "Runtime", "Log", "Network"] {
+        for domain in ["BrowserPage", "Runtime", "Log", "Network"] {
             page.call(&format!("{domain}.enable"), json!({}));
         }
         page.resize(1280, 900);
@@ -116,12 +116,12 @@ impl Page {
     pub fn open(&mut self, path: &Path, place: &str) {
         // from elsewhere, so that a place in the same file is loaded, too
         let before = self.loads;
-        self.call("Page.navigate", json!({ "url": "about:blank" }));
+        self.call("BrowserPage.navigate", json!({ "url": "about:blank" }));
         self.until("an empty page", |page| page.loads > before);
         let before = self.loads;
         self.requests.clear();
         self.call(
-            "Page.navigate",
+            "BrowserPage.navigate",
             json!({ "url": format!("file://{}{place}", path.display()) }),
         );
         self.until("the page", |page| page.loads > before);
@@ -192,7 +192,10 @@ impl Page {
         let Some(folder) = std::env::var_os("HARNESS_SHOTS") else {
             return;
         };
-        let shot = self.call("Page.captureScreenshot", json!({ "captureBeyondViewport": true }));
+        let shot = self.call(
+            "BrowserPage.captureScreenshot",
+            json!({ "captureBeyondViewport": true }),
+        );
         let command = format!("base64 -d > {}/{name}.png", Path::new(&folder).display());
         let mut decode = Command::new("sh")
             .args(["-c", &command])
@@ -242,7 +245,7 @@ impl Page {
     fn note(&mut self, message: &Value) {
         let params = &message["params"];
         match message["method"].as_str().unwrap_or_default() {
-            "Page.loadEventFired" => self.loads += 1,
+            "BrowserPage.loadEventFired" => self.loads += 1,
             "Runtime.exceptionThrown" => self.complaints.push(params["exceptionDetails"].to_string()),
             "Runtime.consoleAPICalled" => self.complaints.push(params["args"].to_string()),
             "Log.entryAdded" if params["entry"]["level"] == "error" => {
@@ -259,7 +262,7 @@ impl Page {
     }
 }
 
-impl Drop for Page {
+impl Drop for BrowserPage {
     fn drop(&mut self) {
         let _ = self.browser.kill();
         let _ = self.browser.wait();

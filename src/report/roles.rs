@@ -126,10 +126,10 @@ mod tests {
         };
         let bands = [band];
         assert_eq!(downsampled(&bands, 400_000, 12), (bands.to_vec(), None));
-        let (downsample, left_out) = downsampled(&bands, 400_000, 4);
+        let (kept, left_out) = downsampled(&bands, 400_000, 4);
         // the tenth and what follows it are long; the first is where the band begins
         assert_eq!(
-            thin[0].spells,
+            kept[0].spells,
             [spell(10, "follower"), spell(100, "leader"), spell(300, "follower")]
         );
         assert_eq!(left_out, Some(10_001));

@@ -15,9 +15,9 @@ use crate::report::screen::{Look, ScreenText};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Show {
     /// Facts scroll, and a block is redrawn under them.
-    LiveView,
+    Live,
     /// One line a fact, and a heartbeat.
-    PlainView,
+    Plain,
     Nothing,
 }
 

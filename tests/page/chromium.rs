@@ -98,7 +98,7 @@ impl BrowserPage {
         page.session = page.call("Target.attachToTarget", attach)["sessionId"]
             .as_str()
             .map(str::to_owned);
-        for domain in ["BrowserPage", "Runtime", "Log", "Network"] {
+        for domain in ["Page", "Runtime", "Log", "Network"] {
             page.call(&format!("{domain}.enable"), json!({}));
         }
         page.resize(1280, 900);
@@ -116,12 +116,12 @@ impl BrowserPage {
     pub fn open(&mut self, path: &Path, place: &str) {
         // from elsewhere, so that a place in the same file is loaded, too
         let before = self.loads;
-        self.call("BrowserPage.navigate", json!({ "url": "about:blank" }));
+        self.call("Page.navigate", json!({ "url": "about:blank" }));
         self.until("an empty page", |page| page.loads > before);
         let before = self.loads;
         self.requests.clear();
         self.call(
-            "BrowserPage.navigate",
+            "Page.navigate",
             json!({ "url": format!("file://{}{place}", path.display()) }),
         );
         self.until("the page", |page| page.loads > before);
@@ -193,7 +193,7 @@ impl BrowserPage {
             return;
         };
         let shot = self.call(
-            "BrowserPage.captureScreenshot",
+            "Page.captureScreenshot",
             json!({ "captureBeyondViewport": true }),
         );
         let command = format!("base64 -d > {}/{name}.png", Path::new(&folder).display());
@@ -245,7 +245,7 @@ impl BrowserPage {
     fn note(&mut self, message: &Value) {
         let params = &message["params"];
         match message["method"].as_str().unwrap_or_default() {
-            "BrowserPage.loadEventFired" => self.loads += 1,
+            "Page.loadEventFired" => self.loads += 1,
             "Runtime.exceptionThrown" => self.complaints.push(params["exceptionDetails"].to_string()),
             "Runtime.consoleAPICalled" => self.complaints.push(params["args"].to_string()),
             "Log.entryAdded" if params["entry"]["level"] == "error" => {

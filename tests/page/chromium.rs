@@ -192,10 +192,7 @@ impl BrowserPage {
         let Some(folder) = std::env::var_os("HARNESS_SHOTS") else {
             return;
         };
-        let shot = self.call(
-            "Page.captureScreenshot",
-            json!({ "captureBeyondViewport": true }),
-        );
+        let shot = self.call("Page.captureScreenshot", json!({ "captureBeyondViewport": true }));
         let command = format!("base64 -d > {}/{name}.png", Path::new(&folder).display());
         let mut decode = Command::new("sh")
             .args(["-c", &command])

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use harness_workloads::protocol::Open;
+use harness_workloads::protocol::OpenRequest;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -25,12 +25,14 @@ pub struct Health {
 /// One lock client, through all its incarnations.
 pub struct LogicalClient {
     pub number: u32,
-    pub(super) open: Open,
+    pub(super) open: OpenRequest,
     /// The incarnation: its process number in the history.
     process: AtomicU32,
     pub(super) health: watch::Sender<Health>,
     /// How often it acquired.
     pub acquired: AtomicU64,
+    /// After its last call or reply was recorded, by `CLOCK_MONOTONIC`.
+    pub recorded_at: AtomicU64,
 }
 
 /// All clients of a run.
@@ -45,7 +47,7 @@ pub struct ClientPoolSpec {
     pub per_process: u32,
     pub logs: PathBuf,
     /// By client: what it is told when it opens.
-    pub opens: Vec<Open>,
+    pub opens: Vec<OpenRequest>,
     /// By client: the wall clock that its process is to have; empty where they all have the machine's.
     pub clocks: Vec<Arc<WallClock>>,
 }
@@ -111,13 +113,14 @@ impl ClientPool {
 }
 
 impl LogicalClient {
-    fn new(number: usize, open: Open) -> Arc<Self> {
+    fn new(number: usize, open: OpenRequest) -> Arc<Self> {
         Arc::new(Self {
             number: number as u32,
             open,
             process: AtomicU32::new(number as u32),
             health: watch::channel(Health::default()).0,
             acquired: AtomicU64::new(0),
+            recorded_at: AtomicU64::new(0),
         })
     }
 

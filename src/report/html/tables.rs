@@ -63,7 +63,7 @@ fn row(report: &Report<'_>, window: &Bitten) -> String {
         ("unsure", "✕ missed")
     };
     let healed = window.heal_ns.map_or_else(|| "the end".to_owned(), moment);
-    let mut did = vec![window.evidence.in_words()];
+    let mut did = vec![window.did.clone()];
     let counted = [
         (
             window.expired,

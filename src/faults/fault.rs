@@ -1,0 +1,163 @@
+//! The `Fault` trait: what a fault declares about itself, and how it plans one injection.
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use harness_workloads::Backend;
+use rand_chacha::ChaCha8Rng;
+
+use super::Injection;
+use crate::evidence::EvidenceCounter;
+use crate::network::tap::Protocol;
+
+/// The cluster that a fault is planned for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shape {
+    pub backend: Backend,
+    pub clients: u32,
+    pub servers: u32,
+    pub lease: Duration,
+    /// What is spoken on the links between clients and servers.
+    pub protocol: Protocol,
+}
+
+/// What lists, the history and reports need to know of a fault. There are no defaults: each fault says all of it.
+#[derive(Debug, Clone, Copy)]
+pub struct FaultDefinition {
+    /// As it is typed after `--fault`.
+    pub name: &'static str,
+    /// One line for lists and help.
+    pub summary: &'static str,
+    /// What may follow `=`, for help; empty when the fault takes no argument.
+    pub argument: &'static str,
+    /// What happens to a client, in the passive: "it was *cut off* by partition 2".
+    pub verb: &'static str,
+    /// What the fault counts, with its words. The counters of links have theirs already.
+    pub counters: &'static [EvidenceCounter],
+    /// The fault had an effect if one of these is above zero. Windows that overlap share the counters of their links, so
+    /// this names what no other fault counts.
+    pub trace: &'static [EvidenceCounter],
+    /// What to change when no window had an effect, where this fault knows better than the general advice.
+    pub no_effect_hint: Option<&'static str>,
+}
+
+/// Something that can go wrong on purpose.
+pub trait Fault: Sync {
+    fn definition(&self) -> FaultDefinition;
+
+    /// Whether a cluster of this shape can have it. The error says why not, and what to do instead.
+    fn applies(&self, argument: Option<&str>, shape: &Shape) -> Result<(), String>;
+
+    /// Draws one injection. The same seed, shape and number give the same one. `number` counts this fault's windows from
+    /// 0, so that a fault can go through its kinds. The error says what the argument should have been.
+    fn plan(
+        &self,
+        argument: Option<&str>,
+        number: u32,
+        shape: &Shape,
+        rng: &mut ChaCha8Rng,
+    ) -> Result<Injection, String>;
+}
+
+impl dyn Fault + '_ {
+    pub fn name(&self) -> &'static str {
+        self.definition().name
+    }
+
+    pub fn summary(&self) -> &'static str {
+        self.definition().summary
+    }
+
+    pub fn argument(&self) -> &'static str {
+        self.definition().argument
+    }
+}
+
+/// Reads `200ms`, `1.5s`, `2m`; a bare number is refused, since its unit would be a guess.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    let split = text
+        .find(|letter: char| letter.is_ascii_alphabetic())
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let seconds = match unit {
+        "us" => 1e-6,
+        "ms" => 1e-3,
+        "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3600.0,
+        _ => return Err(format!("`{text}` is not a duration such as 200ms, 1.5s or 2m")),
+    };
+    let number: f64 = number
+        .parse()
+        .map_err(|_| format!("`{text}` is not a duration such as 200ms, 1.5s or 2m"))?;
+    let longest = Duration::from_secs(365 * 24 * 3600);
+    match Duration::try_from_secs_f64(number * seconds) {
+        Ok(duration) if duration <= longest => Ok(duration),
+        _ => Err(format!("`{text}` is not a duration from 0 to a year")),
+    }
+}
+
+/// Refuses an argument where none is taken.
+pub(super) fn no_argument(fault: &str, argument: Option<&str>) -> Result<(), String> {
+    match argument {
+        None => Ok(()),
+        Some(argument) => Err(format!("{fault}={argument}: {fault} takes no argument")),
+    }
+}
+
+/// The kind that an argument names, the first of `known` without one.
+pub(super) fn kind_of<'a>(fault: &str, argument: Option<&'a str>, known: &[&'a str]) -> Result<&'a str, String> {
+    let kind = argument.unwrap_or(known[0]);
+    if known.contains(&kind) {
+        Ok(kind)
+    } else {
+        Err(format!(
+            "{fault} has no kind `{kind}`; it takes one of {}",
+            known.join(", ")
+        ))
+    }
+}
+
+/// `n1 n3`
+pub(super) fn server_names(servers: &[u32]) -> String {
+    let names: Vec<String> = servers.iter().map(|server| format!("n{}", server + 1)).collect();
+    names.join(" ")
+}
+
+#[cfg(test)]
+impl Shape {
+    /// Five clients and three servers of ZooKeeper.
+    pub fn example() -> Self {
+        Self {
+            backend: Backend::Zk,
+            clients: 5,
+            servers: 3,
+            lease: Duration::from_secs(2),
+            protocol: Protocol::Zk,
+        }
+    }
+
+    /// Five clients and one master of Redis.
+    pub fn one_redis() -> Self {
+        Self {
+            backend: Backend::Redis,
+            servers: 1,
+            protocol: Protocol::Resp,
+            ..Self::example()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_need_a_unit() {
+        assert_eq!(parse_duration("1.5s"), Ok(Duration::from_millis(1500)));
+        assert_eq!(parse_duration("250us"), Ok(Duration::from_micros(250)));
+        assert!(parse_duration("5").unwrap_err().contains("`5`"));
+        assert!(parse_duration("-1s").is_err());
+        assert!(parse_duration("9000000000000000000s").is_err());
+    }
+}

@@ -50,6 +50,11 @@ impl EvidenceCounter {
     pub const fn new(key: &'static str, noun: &'static str, outcome: &'static str) -> Self {
         Self { key, noun, outcome }
     }
+
+    /// As the history carries it.
+    pub fn to_json(&self) -> serde_json::Value {
+        serde_json::json!(self)
+    }
 }
 
 pub const LINKS: EvidenceCounter = EvidenceCounter::new("links", "link", "");
@@ -82,6 +87,11 @@ impl Counts {
         self.zip(other, u64::saturating_add)
     }
 
+    /// Whether a fault left a trace here.
+    pub fn touched(&self) -> bool {
+        self.held_bytes + self.delayed_bytes + self.held_connects + self.refused + self.resets > 0
+    }
+
     fn zip(self, other: Self, op: impl Fn(u64, u64) -> u64) -> Self {
         Self {
             bytes: op(self.bytes, other.bytes),
@@ -103,6 +113,43 @@ impl Evidence {
             counts,
             counters: BTreeMap::new(),
         }
+    }
+
+    /// From counters by key.
+    pub fn from_counters<'a>(counters: impl IntoIterator<Item = (&'a str, u64)>) -> Self {
+        let mut evidence = Self::default();
+        for (key, count) in counters {
+            let links = &mut evidence.counts;
+            let field = match key {
+                "links" => &mut evidence.links,
+                "bytes" => &mut links.bytes,
+                "held_bytes" => &mut links.held_bytes,
+                "delayed_bytes" => &mut links.delayed_bytes,
+                "connections" => &mut links.connections,
+                "held_connects" => &mut links.held_connects,
+                "refused" => &mut links.refused,
+                "resets" => &mut links.resets,
+                _ => evidence.counters.entry(key.to_owned()).or_default(),
+            };
+            *field = count;
+        }
+        evidence
+    }
+
+    /// All counters by key, those of links even where they are 0.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, u64)> {
+        let of_links = [
+            "links",
+            "bytes",
+            "held_bytes",
+            "delayed_bytes",
+            "connections",
+            "held_connects",
+            "refused",
+            "resets",
+        ];
+        let own = self.counters.iter().map(|(key, count)| (key.as_str(), *count));
+        of_links.into_iter().map(|key| (key, self.get(key))).chain(own)
     }
 
     /// The same with a counter of the fault's own.

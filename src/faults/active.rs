@@ -4,6 +4,8 @@ use std::ops::{Deref, DerefMut};
 use std::pin::Pin;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use crate::evidence::Evidence;
 use crate::network::Struck;
 
@@ -15,8 +17,9 @@ pub trait ActiveFault: Send {
     /// The clients, servers and links that it acts on.
     fn affected(&self) -> Affected;
 
-    /// What it does while it is on. Most faults have done it all when they are injected.
-    fn act(&mut self) -> BoxFuture<'_, ()> {
+    /// What it does while it is on, until about then; the heal waits for it. Most faults have done it all when they are
+    /// injected.
+    fn act(&mut self, _until: Instant) -> BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))
     }
 

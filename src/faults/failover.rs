@@ -11,13 +11,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use harness_checkers::history::Requirement;
 use harness_workloads::Backend;
 use rand_chacha::ChaCha8Rng;
 
 use super::fault::kind_of;
 use super::{
-    ActiveFault, Affected, BoxFuture, BreaksIn, Fault, FaultDefinition, FaultEnv, HealOnDrop, Healed, Inject,
-    Injection, InjectionContext, Needs, NotInjected, Preparation, Requirement, RunningFault, Shape, Target,
+    ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, FaultEnv, HealOnDrop, Healed, Inject, Injection,
+    InjectionContext, Needs, NotInjected, Preparation, RunningFault, Shape, Target,
 };
 use crate::cluster::Act;
 use crate::evidence::{Evidence, EvidenceCounter, SERVERS_BACK};
@@ -72,13 +73,16 @@ impl Fault for Failover {
         } else {
             "its master fails over to a replica that has the lock"
         };
-        let requirement = held_back.then_some(Requirement {
-            stopped_for: None,
-            breaks: "HL001",
-            breaks_in: BreaksIn::LocksOnOneServer,
-        });
         let injection = Injection::new(Target::Holder, PromoteReplica { held_back }, title);
-        Ok(injection.requiring(requirement))
+        if !held_back {
+            return Ok(injection);
+        }
+        Ok(injection.requiring(Requirement {
+            stopped_ms: None,
+            breaks: Some("HL001".into()),
+            // any lock that one server knows alone
+            even_without_lease: true,
+        }))
     }
 }
 
@@ -247,7 +251,9 @@ mod tests {
                 .unwrap()
                 .requirement
         };
-        assert_eq!(requirement(None).map(|required| required.breaks), Some("HL001"));
+        let required = requirement(None).unwrap();
+        assert_eq!(required.breaks.as_deref(), Some("HL001"));
+        assert!(required.even_without_lease);
         assert_eq!(requirement(Some("clean")), None);
     }
 

@@ -3,9 +3,8 @@
 use std::any::Any;
 use std::fmt::Debug;
 use std::sync::Arc;
-use std::time::Duration;
 
-use serde::{Serialize, Serializer};
+use harness_checkers::history::Requirement;
 
 use super::active::{BoxFuture, RunningFault};
 use super::env::FaultEnv;
@@ -85,38 +84,12 @@ pub enum NotInjected {
     Failed(String),
 }
 
-/// What an injection must achieve for a pass to mean anything.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Requirement {
-    /// The target must have been stopped for this long.
-    #[serde(
-        rename = "stopped_ms",
-        serialize_with = "milliseconds",
-        skip_serializing_if = "Option::is_none"
-    )]
-    pub stopped_for: Option<Duration>,
-    /// The property that is violated then: where it holds, the fault missed.
-    pub breaks: &'static str,
-    /// The locks in which it is violated.
-    #[serde(rename = "in")]
-    pub breaks_in: BreaksIn,
-}
-
-/// Locks that cannot keep a property under a fault.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum BreaksIn {
-    /// Those that run out while their holder cannot notice it.
-    LocksWithLease,
-    /// Those that one server knows alone.
-    LocksOnOneServer,
-}
-
 /// What one window does, as planned.
 #[derive(Debug, Clone)]
 pub struct Injection {
     pub target: Target,
     pub action: Arc<dyn Inject>,
+    /// What it must achieve for a pass to mean anything.
     pub requirement: Option<Requirement>,
     /// What it is, in words, without the fault's name: "holder | every server".
     pub title: String,
@@ -134,8 +107,8 @@ impl Injection {
 
     /// The same injection, which must achieve this for a pass to mean anything.
     #[must_use]
-    pub fn requiring(mut self, requirement: Option<Requirement>) -> Self {
-        self.requirement = requirement;
+    pub fn requiring(mut self, requirement: Requirement) -> Self {
+        self.requirement = Some(requirement);
         self
     }
 
@@ -154,10 +127,4 @@ impl Injection {
         let action: &dyn Any = &*self.action;
         action.downcast_ref().expect("the plan makes an action of this type")
     }
-}
-
-fn milliseconds<S: Serializer>(duration: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
-    duration
-        .map(|duration| duration.as_millis() as u64)
-        .serialize(serializer)
 }

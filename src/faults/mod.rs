@@ -27,7 +27,7 @@ mod slow;
 pub use active::{ActiveFault, Affected, BoxFuture, HealOnDrop, Healed, RunningFault};
 pub use env::{ClientHosts, FaultEnv, Links, ProcessControl};
 pub use fault::{Fault, FaultDefinition, Shape, parse_duration};
-pub use injection::{BreaksIn, Inject, Injection, InjectionContext, Needs, NotInjected, Preparation, Requirement};
+pub use injection::{Inject, Injection, InjectionContext, Needs, NotInjected, Preparation};
 pub use target::{ResolvedTarget, Target};
 
 pub use crate::network::tap::Protocol;

@@ -6,13 +6,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use harness_checkers::history::Requirement;
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
 use super::fault::no_argument;
 use super::{
-    ActiveFault, Affected, BoxFuture, BreaksIn, Fault, FaultDefinition, HealOnDrop, Healed, Inject, Injection,
-    InjectionContext, Needs, NotInjected, ProcessControl, Requirement, RunningFault, Shape, Target,
+    ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, HealOnDrop, Healed, Inject, Injection, InjectionContext,
+    Needs, NotInjected, ProcessControl, RunningFault, Shape, Target,
 };
 use crate::evidence::{Evidence, EvidenceCounter, HOLDERS, STOPPED_MS};
 
@@ -57,11 +58,11 @@ impl Fault for Pause {
         no_argument(self.definition().name, argument)?;
         let its_process = "its process is stopped";
         Ok(match self {
-            Self::Holder => Injection::new(Target::Holder, StopClients, its_process).requiring(Some(Requirement {
-                stopped_for: Some(shape.lease),
-                breaks: "HL001",
-                breaks_in: BreaksIn::LocksWithLease,
-            })),
+            Self::Holder => Injection::new(Target::Holder, StopClients, its_process).requiring(Requirement {
+                stopped_ms: Some(shape.lease.as_millis() as u64),
+                breaks: Some("HL001".into()),
+                even_without_lease: false,
+            }),
             Self::Waiter => Injection::new(Target::Waiter, StopClients, its_process),
             Self::Anyone => {
                 let client = rng.random_range(0..shape.clients);
@@ -177,12 +178,8 @@ mod tests {
             .unwrap();
         let requirement = injection.requirement.unwrap();
         assert_eq!(
-            (requirement.stopped_for, requirement.breaks),
-            (Some(shape.lease), "HL001")
-        );
-        assert_eq!(
             serde_json::to_value(requirement).unwrap(),
-            serde_json::json!({ "stopped_ms": 2000, "breaks": "HL001", "in": "locks-with-lease" })
+            serde_json::json!({ "stopped_ms": 2000, "breaks": "HL001" })
         );
     }
 

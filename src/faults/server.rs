@@ -9,6 +9,7 @@ use std::time::Duration;
 use rand::RngExt;
 use rand::seq::IndexedRandom;
 use rand_chacha::ChaCha8Rng;
+use tokio::time::Instant;
 
 use super::fault::{kind_of, no_argument, server_names};
 use super::{
@@ -219,7 +220,7 @@ impl ActiveFault for ActiveOnServers {
         }
     }
 
-    fn act(&mut self) -> BoxFuture<'_, ()> {
+    fn act(&mut self, _: Instant) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             if self.what != OnServers::Restart {
                 return;

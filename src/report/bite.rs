@@ -3,6 +3,7 @@
 //! All that is needed stands in the history, as the fault declared it. Runs of before that are read by the name of their
 //! fault (`of_old_runs`).
 
+use harness_checkers::history::{EffectCounters, Requirement};
 use harness_checkers::{Findings, History, Verdict, Window};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -37,9 +38,9 @@ pub struct Bitten {
     /// fault missed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub breaks: Option<String>,
-    /// The locks in which it is violated are those on one server, not those with a lease.
+    /// It is violated in locks that never run out as well.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub breaks_on_one_server: bool,
+    pub breaks_without_lease: bool,
     /// Why it had no target, or not enough of an effect, if so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missed: Option<String>,
@@ -118,7 +119,7 @@ fn hint_for(fault: &str, windows: &[Bitten]) -> String {
 /// broken by what outlasts a lease; a server that forgets it breaks that one, too.
 pub fn unbroken(bite: &Bite, findings: &Findings, history: &History) -> Option<String> {
     let runs_out = history.header().promises.lease != Some(false);
-    let breaks_it = |window: &&Bitten| runs_out || window.breaks_on_one_server;
+    let breaks_it = |window: &&Bitten| runs_out || window.breaks_without_lease;
     let holds = |id: &str| {
         let mut found = findings.findings.iter().filter(|finding| finding.property.id() == id);
         found.any(|finding| finding.verdict == Verdict::Holds)
@@ -129,7 +130,7 @@ pub fn unbroken(bite: &Bite, findings: &Findings, history: &History) -> Option<S
         .filter(breaks_it)
         .find(|window| window.breaks.as_deref().is_some_and(holds))?;
     let property = window.breaks.as_deref().unwrap_or_default();
-    if window.breaks_on_one_server {
+    if window.breaks_without_lease {
         return Some(format!(
             "{} breaks {property} in any lock that is on one server, and {property} holds: it missed",
             window.fault
@@ -141,52 +142,50 @@ pub fn unbroken(bite: &Bite, findings: &Findings, history: &History) -> Option<S
     ))
 }
 
-/// What a window had to achieve and did not: written by the schedule as `demand`, in the words of the plan.
-fn short_of_its_demand(demand: Option<&Value>, evidence: &Evidence) -> Option<String> {
-    let wanted = demand?.get("stopped_ms")?.as_u64()?;
+/// What a window had to achieve and did not, in words.
+fn short_of(requirement: &Requirement, evidence: &Evidence) -> Option<String> {
+    let wanted = requirement.stopped_ms?;
     let stopped = evidence.get("stopped_ms");
     (stopped < wanted).then(|| format!("its target was stopped for {stopped} ms, and the lease is {wanted} ms"))
 }
 
 fn bitten(history: &History, window: &Window) -> Bitten {
-    let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
-    let facts = &window.heal;
-    let mut evidence: Evidence = read(facts.get("evidence")).unwrap_or_default();
-    // what the clients saw meanwhile is written next to what the fault counted
-    let mut number = |name: &str| evidence.counters.remove(name).unwrap_or(0);
-    let (locks_lost, acquires, _) = (number("locks_lost"), number("acquires"), number("unknown"));
-    let demand = facts.get("demand");
-    let missed = text(facts.get("missed")).or_else(|| short_of_its_demand(demand, &evidence));
-    let trace: Option<Vec<String>> = read(facts.get("trace"));
-    let left_trace = match trace {
-        Some(trace) => trace.iter().any(|key| evidence.get(key) > 0),
-        None => of_old_runs::left_trace(&window.fault, &evidence),
-    };
-    let breaks_on_one_server = match demand.and_then(|demand| demand.get("in")) {
-        Some(locks) => locks == "locks-on-one-server",
-        None => of_old_runs::breaks_on_one_server(&evidence),
-    };
-    let counters: Vec<EvidenceCounter<String>> = read(facts.get("counters")).unwrap_or_default();
+    let healed = window.healed.clone().unwrap_or_default();
+    let counted = &healed.evidence;
+    let evidence = Evidence::from_counters(counted.iter().filter(|(key, _)| !SEEN_BY_CLIENTS.contains(key)));
+    let requirement = healed.requirement.unwrap_or_default();
+    let missed = healed.missed.or_else(|| short_of(&requirement, &evidence));
+    let left_trace = healed
+        .left_trace
+        .unwrap_or_else(|| of_old_runs::left_trace(&window.fault, &evidence));
+    let counters: Vec<EvidenceCounter<String>> = read(healed.extra.get("counters")).unwrap_or_default();
     Bitten {
         number: window.number,
         fault: window.fault.clone(),
-        title: text(window.start.get("title")).unwrap_or_default(),
+        title: window.started.title.clone(),
         start_ns: window.start_ns,
         heal_ns: window.heal_ns,
-        targets: read(window.start.get("targets")).unwrap_or_default(),
-        locks_lost,
-        acquires,
+        targets: window.started.targets.clone(),
+        locks_lost: counted.get(EffectCounters::LOCKS_LOST),
+        acquires: counted.get(EffectCounters::ACQUIRES),
         expired: expired(history, window),
         bit: missed.is_none() && left_trace,
-        breaks: demand.and_then(|demand| text(demand.get("breaks"))),
-        breaks_on_one_server,
-        did: evidence.in_words(&counters),
+        breaks: requirement.breaks,
+        breaks_without_lease: requirement.even_without_lease || of_old_runs::breaks_without_lease(&evidence),
+        did: healed.effect.unwrap_or_else(|| evidence.in_words(&counters)),
         evidence,
         missed,
-        hint: text(facts.get("no_effect_hint")),
+        hint: read(healed.extra.get("no_effect_hint")),
         counters,
     }
 }
+
+/// What is written next to what the fault counted: what clients saw while it was on.
+const SEEN_BY_CLIENTS: [&str; 3] = [
+    EffectCounters::LOCKS_LOST,
+    EffectCounters::ACQUIRES,
+    EffectCounters::UNKNOWN,
+];
 
 fn read<T: DeserializeOwned>(value: Option<&Value>) -> Option<T> {
     T::deserialize(value?).ok()
@@ -217,7 +216,8 @@ mod of_old_runs {
         }
     }
 
-    pub fn breaks_on_one_server(evidence: &Evidence) -> bool {
+    /// A failover loses a lock that never runs out, too.
+    pub fn breaks_without_lease(evidence: &Evidence) -> bool {
         evidence.get("servers_promoted") > 0
     }
 }

@@ -4,13 +4,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::{Map, Value, json};
+use harness_checkers::history::{EffectCounters, MessageMatch, NemesisFact, WindowHeal, WindowStart};
+use serde_json::{Map, Value};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
 use super::targeting::{GrantedSince, Resolution, resolve};
 use crate::event::ProgressEvent;
-use crate::evidence::Evidence;
 use crate::faults::{ActiveFault, Affected, FaultEnv, HealOnDrop, Healed, InjectionContext, NotInjected};
 use crate::limits::AIM;
 use crate::plan::{Plan, PlannedWindow};
@@ -96,7 +96,7 @@ impl WindowRun {
             Err(NotInjected::Missed(why)) => return self.missed(why),
             Err(NotInjected::Failed(why)) => return self.broken("could not be opened", &why),
         };
-        self.write_start(&active.affected(), &resolution);
+        self.write_start(active.affected(), &resolution);
         let stopped = self.last(&mut active, started + self.window.length).await;
         let healed = active.heal(started.elapsed(), !stopped).await;
         let trouble = healed.trouble.clone();
@@ -111,7 +111,7 @@ impl WindowRun {
         let mut stop = self.run.stopping();
         tokio::select! {
             _ = stop.wait_for(|stop| *stop) => true,
-            _ = async { tokio::join!(active.act(), sleep_until(due)) } => false,
+            _ = async { tokio::join!(active.act(due), sleep_until(due)) } => false,
         }
     }
 
@@ -131,26 +131,28 @@ impl WindowRun {
     }
 
     fn missed(&self, why: &str) {
-        let injection = &self.window.injection;
-        self.record(
-            json!({ "phase": "start", "title": injection.title, "targets": [], "verb": self.window.fault.verb }),
-        );
-        self.record(json!({ "phase": "heal", "missed": why, "evidence": Evidence::default() }));
-        let text = format!("window {}: {why}, so nothing was injected", self.window.number);
+        let (number, title) = (self.window.number, &self.window.injection.title);
+        for fact in NemesisFact::missed(self.window.fault.name, number, title, why) {
+            self.record(&fact);
+        }
+        let text = format!("window {number}: {why}, so nothing was injected");
         self.run.progress.send(ProgressEvent::Note(text));
     }
 
-    fn write_start(&self, affected: &Affected, resolution: &Resolution) {
+    fn write_start(&self, affected: Affected, resolution: &Resolution) {
         let title = &resolution.title;
-        let mut start = json!({
-            "phase": "start", "title": title, "targets": affected.names(), "cut": affected.links,
-            "verb": self.window.fault.verb,
-        });
-        if let Some(holder) = resolution.holder {
-            start["holder"] = json!(format!("c{holder}"));
-            start["holder_works_ms"] = json!(self.works.as_millis() as u64);
-        }
-        self.record(start);
+        let start = WindowStart {
+            number: self.window.number,
+            title: title.clone(),
+            targets: affected.names(),
+            cut: Some(affected.links),
+            holder: resolution.holder.map(|holder| format!("c{holder}")),
+            holder_works_ms: resolution.holder.map(|_| self.works.as_millis() as u64),
+            verb: Some(self.window.fault.verb.to_owned()),
+            extra: Map::new(),
+        };
+        let fault = self.window.fault.name.to_owned();
+        self.record(&NemesisFact::Start { fault, start });
         self.run.progress.send(ProgressEvent::WindowOpened {
             number: self.window.number,
             title: self.headline(title),
@@ -159,40 +161,37 @@ impl WindowRun {
 
     fn write_heal(&self, healed: Healed, before: CounterReadings, title: &str, lasted: Duration) {
         let fault = &self.window.fault;
-        let after = CounterReadings::now(&self.run);
-        let mut evidence = json!(healed.evidence);
-        evidence["locks_lost"] = json!(after.lost - before.lost);
-        evidence["acquires"] = json!(after.acquires - before.acquires);
-        evidence["unknown"] = json!(after.unknown - before.unknown);
-        let trace: Vec<&str> = fault.trace.iter().map(|counter| counter.key).collect();
-        let mut heal = json!({
-            "phase": "heal", "evidence": evidence, "counters": fault.counters, "trace": trace,
+        let effect = healed.evidence.in_words(fault.counters);
+        let mut words = vec![effect.clone()];
+        let matched = healed.message.map(|message| MessageMatch {
+            message: message.message,
+            client: message.client,
+            link: message.link,
+            role: message.role.to_owned(),
+            done: message.done,
+            time_ns: self.run.recorder.time_of(message.at),
         });
-        if let Some(hint) = fault.no_effect_hint {
-            heal["no_effect_hint"] = json!(hint);
-        }
-        if let Some(requirement) = self.window.injection.requirement {
-            heal["demand"] = json!(requirement);
-        }
-        let mut words = vec![healed.evidence.in_words(fault.counters)];
-        if let Some(message) = healed.message {
-            let time = self.run.recorder.time_of(message.at);
-            words.push(format!(
-                "`{}` of {} ({}) at {:.3}s",
-                message.message,
-                message.client,
-                message.role,
-                Duration::from_nanos(time).as_secs_f64()
-            ));
-            heal["struck"] = json!(message);
-            heal["struck"]["time"] = json!(time);
-        }
-        if let Some(why) = healed.missed {
-            heal["missed"] = json!(why);
-            words.push(why);
-        }
+        words.extend(matched.as_ref().map(|matched| {
+            let at = Duration::from_nanos(matched.time_ns).as_secs_f64();
+            let MessageMatch {
+                message, client, role, ..
+            } = matched;
+            format!("`{message}` of {client} ({role}) at {at:.3}s")
+        }));
+        words.extend(healed.missed.clone());
         words.retain(|word| !word.is_empty());
-        self.record(heal);
+        let heal = WindowHeal {
+            number: Some(self.window.number),
+            evidence: healed.evidence.iter().chain(before.until_now(&self.run)).collect(),
+            left_trace: Some(healed.evidence.has_any(fault.trace)),
+            effect: Some(effect),
+            requirement: self.window.injection.requirement.clone(),
+            matched,
+            missed: healed.missed,
+            extra: fault.for_readers(),
+        };
+        let fault = fault.name.to_owned();
+        self.record(&NemesisFact::Heal { fault, heal });
         self.run.progress.send(ProgressEvent::WindowHealed {
             number: self.window.number,
             title: self.headline(title),
@@ -201,11 +200,8 @@ impl WindowRun {
         });
     }
 
-    /// Writes a line of the history about this window.
-    fn record(&self, facts: Value) {
-        let mut facts = object(facts);
-        facts.insert("window".into(), self.window.number.into());
-        self.run.recorder.nemesis(self.window.fault.name, facts);
+    fn record(&self, fact: &NemesisFact) {
+        self.run.recorder.nemesis(fact.f(), fact.fields());
     }
 
     fn headline(&self, title: &str) -> String {
@@ -229,6 +225,16 @@ impl CounterReadings {
             acquires: run.counters.acquires.load(Relaxed),
             unknown: run.counters.unknown.load(Relaxed),
         }
+    }
+
+    /// What clients saw since then, as counters of a window.
+    fn until_now(self, run: &RunContext) -> [(&'static str, u64); 3] {
+        let now = Self::now(run);
+        [
+            (EffectCounters::LOCKS_LOST, now.lost - self.lost),
+            (EffectCounters::ACQUIRES, now.acquires - self.acquires),
+            (EffectCounters::UNKNOWN, now.unknown - self.unknown),
+        ]
     }
 }
 

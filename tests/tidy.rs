@@ -12,10 +12,13 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("process", &[]),
     ("wall_clock", &[]),
     ("event", &["limits"]),
-    ("config", &[]),
+    ("config", &["limits"]),
     ("network", &["limits", "evidence", "clock"]),
     ("cluster", &["config", "limits", "process", "wall_clock"]),
-    ("faults", &["network", "cluster", "evidence", "limits", "wall_clock"]),
+    (
+        "faults",
+        &["config", "network", "cluster", "evidence", "limits", "wall_clock"],
+    ),
     ("plan", &["faults", "config"]),
     (
         "run",
@@ -36,14 +39,12 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("store", &[]),
     ("report", &["store", "exit", "evidence"]),
     ("ui", &["event", "report"]),
-    ("tables", &[]),
-    ("settings", &["tables"]),
-    ("suite", &["settings", "tables", "report", "exit"]),
+    ("suite", &["config", "report", "exit"]),
     (
         "cli",
         &[
             "run", "plan", "faults", "cluster", "config", "event", "exit", "limits", "network", "store", "report",
-            "ui", "process", "settings", "suite", "tables",
+            "ui", "process", "suite",
         ],
     ),
 ];
@@ -57,10 +58,8 @@ const PURE: &[&str] = &[
     "src/network/behaviour.rs",
     "src/network/toxic.rs",
     "src/network/translate.rs",
-    "src/config.rs",
+    "src/config",
     "src/suite",
-    "src/settings.rs",
-    "src/tables.rs",
 ];
 const IMPURE: &[&str] = &[
     "Instant::now",

@@ -89,30 +89,6 @@ impl dyn Fault + '_ {
     }
 }
 
-/// Reads `200ms`, `1.5s`, `2m`; a bare number is refused, since its unit would be a guess.
-pub fn parse_duration(text: &str) -> Result<Duration, String> {
-    let split = text
-        .find(|letter: char| letter.is_ascii_alphabetic())
-        .unwrap_or(text.len());
-    let (number, unit) = text.split_at(split);
-    let seconds = match unit {
-        "us" => 1e-6,
-        "ms" => 1e-3,
-        "s" => 1.0,
-        "m" => 60.0,
-        "h" => 3600.0,
-        _ => return Err(format!("`{text}` is not a duration such as 200ms, 1.5s or 2m")),
-    };
-    let number: f64 = number
-        .parse()
-        .map_err(|_| format!("`{text}` is not a duration such as 200ms, 1.5s or 2m"))?;
-    let longest = Duration::from_secs(365 * 24 * 3600);
-    match Duration::try_from_secs_f64(number * seconds) {
-        Ok(duration) if duration <= longest => Ok(duration),
-        _ => Err(format!("`{text}` is not a duration from 0 to a year")),
-    }
-}
-
 /// Refuses an argument where none is taken.
 pub(super) fn no_argument(fault: &str, argument: Option<&str>) -> Result<(), String> {
     match argument {
@@ -161,19 +137,5 @@ impl Shape {
             protocol: Protocol::Resp,
             ..Self::example()
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn durations_need_a_unit() {
-        assert_eq!(parse_duration("1.5s"), Ok(Duration::from_millis(1500)));
-        assert_eq!(parse_duration("250us"), Ok(Duration::from_micros(250)));
-        assert!(parse_duration("5").unwrap_err().contains("`5`"));
-        assert!(parse_duration("-1s").is_err());
-        assert!(parse_duration("9000000000000000000s").is_err());
     }
 }

@@ -26,10 +26,11 @@ mod slow;
 
 pub use active::{ActiveFault, Affected, BoxFuture, HealOnDrop, Healed, RunningFault};
 pub use env::{ClientHosts, FaultEnv, Links, ProcessControl};
-pub use fault::{Fault, FaultDefinition, Shape, parse_duration};
+pub use fault::{Fault, FaultDefinition, Shape};
 pub use injection::{Inject, Injection, InjectionContext, Needs, NotInjected, Preparation};
 pub use target::{ResolvedTarget, Target};
 
+use crate::config::parse_duration;
 pub use crate::network::tap::Protocol;
 
 /// Every fault, in the order in which lists show them.

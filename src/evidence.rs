@@ -2,26 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use harness_proxy::LinkCounts;
 use serde::{Deserialize, Serialize};
-
-/// A reading of the counters, and the difference of two.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Counts {
-    /// Bytes that passed, both ways.
-    pub bytes: u64,
-    /// Bytes that were held back by a stall.
-    pub held_bytes: u64,
-    /// Bytes that were delayed, slowed or sliced.
-    pub delayed_bytes: u64,
-    /// Connections that were made.
-    pub connections: u64,
-    /// Connections that were left unanswered.
-    pub held_connects: u64,
-    /// Connections that the server did not take.
-    pub refused: u64,
-    /// Connections that the link reset.
-    pub resets: u64,
-}
 
 /// What a window did. Counters other than those of links are written only where they are above zero.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,7 +11,7 @@ pub struct Evidence {
     /// Links that the fault acted on.
     pub links: u64,
     #[serde(flatten)]
-    pub counts: Counts,
+    pub counts: LinkCounts,
     /// What the fault itself counted, by the key of its counter.
     #[serde(flatten)]
     pub counters: BTreeMap<String, u64>,
@@ -75,39 +57,9 @@ pub const HOLDERS: EvidenceCounter = EvidenceCounter::new("holders", "target", "
 /// Servers that served again by the end of the heal.
 pub const SERVERS_BACK: EvidenceCounter = EvidenceCounter::new("servers_back", "server", "back");
 
-impl Counts {
-    /// What happened between `earlier` and this reading.
-    #[must_use]
-    pub fn since(self, earlier: Self) -> Self {
-        self.zip(earlier, u64::saturating_sub)
-    }
-
-    #[must_use]
-    pub fn plus(self, other: Self) -> Self {
-        self.zip(other, u64::saturating_add)
-    }
-
-    /// Whether a fault left a trace here.
-    pub fn touched(&self) -> bool {
-        self.held_bytes + self.delayed_bytes + self.held_connects + self.refused + self.resets > 0
-    }
-
-    fn zip(self, other: Self, op: impl Fn(u64, u64) -> u64) -> Self {
-        Self {
-            bytes: op(self.bytes, other.bytes),
-            held_bytes: op(self.held_bytes, other.held_bytes),
-            delayed_bytes: op(self.delayed_bytes, other.delayed_bytes),
-            connections: op(self.connections, other.connections),
-            held_connects: op(self.held_connects, other.held_connects),
-            refused: op(self.refused, other.refused),
-            resets: op(self.resets, other.resets),
-        }
-    }
-}
-
 impl Evidence {
     /// What links counted.
-    pub fn of_links(links: usize, counts: Counts) -> Self {
+    pub fn of_links(links: usize, counts: LinkCounts) -> Self {
         Self {
             links: links as u64,
             counts,
@@ -285,7 +237,7 @@ mod tests {
 
     #[test]
     fn a_counter_has_the_words_that_were_declared_and_else_those_of_its_key() {
-        let evidence = Evidence::of_links(1, Counts::default())
+        let evidence = Evidence::of_links(1, LinkCounts::default())
             .with(&STUCK, 2)
             .with(&STOPPED_MS, 40)
             .with(&SERVERS_BACK, 0);
@@ -300,9 +252,9 @@ mod tests {
     fn evidence_is_one_flat_object_and_is_read_again_as_it_was() {
         let evidence = Evidence::of_links(
             3,
-            Counts {
+            LinkCounts {
                 resets: 5,
-                ..Counts::default()
+                ..LinkCounts::default()
             },
         )
         .with(&HOLDERS, 1);

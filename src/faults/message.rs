@@ -11,9 +11,10 @@ use super::{
     ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, HealOnDrop, Healed, Inject, Injection, InjectionContext,
     Needs, NotInjected, RunningFault, Shape, Target, parse_duration,
 };
-use crate::evidence::{Counts, Evidence, EvidenceCounter};
+use crate::client_role::{ANYONE, FILTERS, HOLDER};
+use crate::evidence::{Evidence, EvidenceCounter};
 use crate::network::tap::Spoken;
-use crate::network::{Armed, Fate, Meant, Rule, Whose};
+use crate::network::{Armed, ClientFilter, Fate, LinkCounts, Meant, Rule};
 
 /// What happens to the message; each is a fault of that name.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -94,7 +95,7 @@ impl Fault for OnMessage {
         let meant = Meant {
             message: asked.message,
             occurrence: asked.occurrence.unwrap_or(drawn),
-            whose: asked.whose.unwrap_or(Whose::Anyone),
+            whose: asked.whose.unwrap_or(ANYONE),
             fate: self.fate(asked.time.unwrap_or(shape.lease * 5 / 4)),
             refuse: asked.refuse,
         };
@@ -107,7 +108,7 @@ impl Fault for OnMessage {
 struct Asked {
     message: Spoken,
     occurrence: Option<u32>,
-    whose: Option<Whose>,
+    whose: Option<ClientFilter>,
     time: Option<Duration>,
     refuse: Option<Duration>,
 }
@@ -142,7 +143,7 @@ impl OnMessage {
             refuse: None,
         };
         for part in parts {
-            let whose = Whose::ALL.into_iter().find(|whose| whose.name() == part);
+            let whose = FILTERS.into_iter().find(|whose| whose.name() == part);
             if let Some(whose) = whose {
                 asked.whose = Some(whose);
             } else if let Ok(occurrence) = part.parse::<u32>() {
@@ -205,7 +206,7 @@ impl AwaitedMessage {
             Some(_) => (0, 1),
             None => (0, 0),
         };
-        let mut evidence = Evidence::of_links(usize::from(found.is_some()), Counts::default())
+        let mut evidence = Evidence::of_links(usize::from(found.is_some()), LinkCounts::default())
             .with(&MESSAGES_DROPPED, dropped)
             .with(&MESSAGES_DELAYED, delayed);
         evidence.counts.refused = rule.refusals();
@@ -255,9 +256,9 @@ fn in_words(meant: &Meant) -> String {
         whose,
         ..
     } = meant;
-    let of = match whose {
-        Whose::Anyone => "of anyone".to_owned(),
-        Whose::Holder => "of the holder".to_owned(),
+    let of = match *whose {
+        ANYONE => "of anyone".to_owned(),
+        HOLDER => "of the holder".to_owned(),
         other => format!("of a {}", other.name()),
     };
     let which = format!("{} `{}` {of}", ordinal(*occurrence), message.name());
@@ -290,6 +291,7 @@ mod tests {
     use rand::SeedableRng;
 
     use super::*;
+    use crate::client_role::WAITER;
     use crate::network::tap::Protocol;
 
     fn planned(fault: OnMessage, argument: Option<&str>, protocol: Protocol) -> Result<Meant, String> {
@@ -306,7 +308,7 @@ mod tests {
         for argument in ["create:2:waiter:refuse=2s", "CREATE:refuse=2s:waiter:2"] {
             let meant = planned(OnMessage::DropReply, Some(argument), Protocol::Zk).unwrap();
             assert_eq!((meant.message.name(), meant.occurrence), ("create", 2));
-            assert_eq!((meant.whose, meant.fate), (Whose::Waiter, Fate::DropReply));
+            assert_eq!((meant.whose, meant.fate), (WAITER, Fate::DropReply));
             assert_eq!(meant.refuse, Some(Duration::from_secs(2)));
         }
         let meant = planned(OnMessage::DelayRequest, Some("DEL:3s"), Protocol::Resp).unwrap();

@@ -21,7 +21,7 @@ impl EffectCounters {
     pub const LOCKS_LOST: &'static str = "locks_lost";
     /// Acquires that were answered while it was on. Of every window.
     pub const ACQUIRES: &'static str = "acquires";
-    /// Operations of which nobody can know the outcome, while it was on. Of every window.
+    /// Operations whose outcome cannot be known, while it was on. Of every window.
     pub const UNKNOWN: &'static str = "unknown";
 
     /// The counter of that name; 0 when it is not there.

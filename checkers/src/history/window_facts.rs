@@ -85,6 +85,9 @@ pub struct Requirement {
     /// The id of the property that no lock with a lease keeps under this fault (`HL001`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub breaks: Option<String>,
+    /// It is violated in locks that never run out as well.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub even_without_lease: bool,
 }
 
 /// The one message that a window was for, when it found it.

@@ -12,17 +12,20 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("process", &[]),
     ("wall_clock", &[]),
     ("event", &["limits"]),
-    ("config", &[]),
-    ("network", &["limits", "evidence", "clock"]),
+    ("config", &["limits"]),
+    ("client_role", &[]),
     ("cluster", &["config", "limits", "process", "wall_clock"]),
-    ("faults", &["network", "cluster", "evidence", "limits", "wall_clock"]),
+    (
+        "faults",
+        &["config", "client_role", "cluster", "evidence", "limits", "wall_clock"],
+    ),
     ("plan", &["faults", "config"]),
     (
         "run",
         &[
             "plan",
             "faults",
-            "network",
+            "client_role",
             "cluster",
             "config",
             "event",
@@ -36,14 +39,12 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("store", &[]),
     ("report", &["store", "exit", "evidence"]),
     ("ui", &["event", "report"]),
-    ("tables", &[]),
-    ("settings", &["tables"]),
-    ("suite", &["settings", "tables", "report", "exit"]),
+    ("suite", &["config", "report", "exit"]),
     (
         "cli",
         &[
-            "run", "plan", "faults", "cluster", "config", "event", "exit", "limits", "network", "store", "report",
-            "ui", "process", "settings", "suite", "tables",
+            "run", "plan", "faults", "cluster", "config", "event", "exit", "limits", "store", "report", "ui",
+            "process", "suite",
         ],
     ),
 ];
@@ -54,13 +55,11 @@ const PURE: &[&str] = &[
     "src/report",
     "src/faults",
     "src/evidence.rs",
-    "src/network/behaviour.rs",
-    "src/network/toxic.rs",
-    "src/network/translate.rs",
-    "src/config.rs",
+    "proxy/src/behaviour.rs",
+    "proxy/src/toxic.rs",
+    "proxy/src/translate.rs",
+    "src/config",
     "src/suite",
-    "src/settings.rs",
-    "src/tables.rs",
 ];
 const IMPURE: &[&str] = &[
     "Instant::now",
@@ -95,10 +94,12 @@ fn sources() -> Vec<Source> {
     let roots = [
         "src",
         "checkers/src",
+        "proxy/src",
         "workloads/src",
         "tests",
         "benches",
         "checkers/tests",
+        "proxy/tests",
         "workloads/tests",
     ];
     for root in roots {
@@ -282,8 +283,9 @@ fn pure_modules_take_no_clock_no_chance_and_no_files() {
 fn the_crates_form_a_star() {
     let manifest = |name: &str| fs::read_to_string(format!("{name}/Cargo.toml")).unwrap();
     for (name, others) in [
-        ("checkers", ["harness-workloads", "tokio"]),
-        ("workloads", ["harness-checkers", "testcontainers"]),
+        ("checkers", ["harness-workloads", "harness-proxy", "tokio"]),
+        ("workloads", ["harness-checkers", "harness-proxy", "testcontainers"]),
+        ("proxy", ["harness-checkers", "harness-workloads", "testcontainers"]),
     ] {
         for other in others {
             assert!(!manifest(name).contains(other), "{name} must not know {other}");

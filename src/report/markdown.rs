@@ -4,8 +4,9 @@ use std::fmt::Write;
 
 use harness_checkers::{Finding, Verdict, Violation};
 
-use super::account;
 use super::diagnosis::{Diagnosis, Outcome};
+use super::escape;
+use super::summary;
 use super::terminal::picture;
 use super::words::span;
 
@@ -18,29 +19,29 @@ pub fn render(diagnosis: &Diagnosis) -> String {
         "## {} {}: {}\n\n**{}**\n\n",
         sign(diagnosis.outcome),
         diagnosis.outcome.word(),
-        plain(&account::title(diagnosis)),
-        prose(&account::sentence(diagnosis))
+        plain(&summary::title(diagnosis)),
+        prose(&summary::sentence(diagnosis))
     );
     if let Some(run) = &diagnosis.run {
         let version = run.version.as_deref().unwrap_or_default();
         let _ = writeln!(
             text,
-            "{} {} ×{} on {}, seed `{}`, {} run\n",
+            "{} {} ×{} on {}, seed {}, {} run\n",
             plain(&run.product),
             plain(version),
             run.nodes,
             plain(&run.runtime),
-            run.seed,
+            code(&run.seed),
             span(diagnosis.length_ns)
         );
     }
-    for (finding, violation) in account::told(diagnosis) {
-        story(diagnosis, finding, violation, &mut text);
+    for (finding, violation) in summary::shown(diagnosis) {
+        violation_text(diagnosis, finding, violation, &mut text);
     }
-    if let Some(more) = account::more(diagnosis) {
+    if let Some(more) = summary::more(diagnosis) {
         let _ = writeln!(text, "{}\n", plain(&more));
     }
-    if let Some(again) = account::again(diagnosis) {
+    if let Some(again) = summary::again(diagnosis) {
         let _ = writeln!(
             text,
             "```sh\n{}\n```\nThe same plan, not the same timing.\n",
@@ -48,26 +49,26 @@ pub fn render(diagnosis: &Diagnosis) -> String {
         );
     }
     table(diagnosis, &mut text);
-    for (label, reason) in account::reasons(diagnosis) {
+    for (label, reason) in summary::reasons(diagnosis) {
         let _ = writeln!(text, "- {label}: {}", prose(reason));
     }
-    let _ = writeln!(text, "- did it bite? {}", plain(&diagnosis.bite.evidence));
+    let _ = writeln!(text, "- effect of the faults: {}", plain(&diagnosis.effect.evidence));
     for missed in diagnosis
-        .bite
+        .effect
         .windows
         .iter()
         .filter_map(super::bite::Bitten::missed_in_words)
     {
         let _ = writeln!(text, "- {}", plain(&missed));
     }
-    if let Some(latency) = account::latency(diagnosis) {
+    if let Some(latency) = summary::latency(diagnosis) {
         let _ = writeln!(text, "- {latency}");
     }
-    let _ = writeln!(text, "- {}", account::amount(diagnosis));
-    if let Some(page) = account::page(diagnosis) {
-        let _ = writeln!(text, "- report: `{}`", fenced(&page));
+    let _ = writeln!(text, "- {}", summary::amount(diagnosis));
+    if let Some(page) = summary::page(diagnosis) {
+        let _ = writeln!(text, "- report: {}", code(&page));
     }
-    cut(text)
+    cut(escape::no_commands(&text))
 }
 
 fn sign(outcome: Outcome) -> &'static str {
@@ -79,7 +80,7 @@ fn sign(outcome: Outcome) -> &'static str {
     }
 }
 
-fn story(diagnosis: &Diagnosis, finding: &Finding, violation: &Violation, text: &mut String) {
+fn violation_text(diagnosis: &Diagnosis, finding: &Finding, violation: &Violation, text: &mut String) {
     let _ = writeln!(text, "### {}: {}\n", plain(&violation.id), prose(&violation.summary));
     if let Some(drawing) = diagnosis.drawings.get(&violation.id) {
         let _ = writeln!(text, "```text\n{}\n```\n", fenced(&picture(drawing)));
@@ -88,7 +89,7 @@ fn story(diagnosis: &Diagnosis, finding: &Finding, violation: &Violation, text: 
         let _ = writeln!(text, "{number}. {}", prose(&because.text));
     }
     text.push('\n');
-    for (label, remark) in account::remarks(diagnosis, finding, violation) {
+    for (label, remark) in summary::remarks(diagnosis, finding, violation) {
         let _ = writeln!(text, "- {label}: {}", prose(&remark));
     }
     text.push('\n');
@@ -108,17 +109,17 @@ fn table(diagnosis: &Diagnosis, text: &mut String) {
             "| {} | {} | {sign} {} | {} |",
             finding.property.id(),
             finding.property.name(),
-            account::verdict_word(finding.verdict),
-            prose(&account::evidence(finding))
+            summary::verdict_word(finding.verdict),
+            prose(&summary::evidence(finding))
         );
     }
     text.push('\n');
 }
 
 /// Text in which nothing means anything to Markdown or HTML, on one line.
-fn plain(raw: &str) -> String {
+pub fn plain(raw: &str) -> String {
     let mut escaped = String::with_capacity(raw.len());
-    for letter in raw.chars() {
+    for letter in one_line(raw).chars() {
         match letter {
             '&' => escaped.push_str("&amp;"),
             '<' => escaped.push_str("&lt;"),
@@ -127,15 +128,13 @@ fn plain(raw: &str) -> String {
                 escaped.push('\\');
                 escaped.push(letter);
             }
-            '\n' | '\r' => escaped.push(' '),
-            letter if letter.is_control() => escaped.push('\u{fffd}'),
             letter => escaped.push(letter),
         }
     }
     escaped
 }
 
-/// A sentence of ours: what stands between backticks is code.
+/// A sentence of ours: what is between backticks is code.
 fn prose(raw: &str) -> String {
     let parts: Vec<&str> = raw.split('`').collect();
     if parts.len().is_multiple_of(2) {
@@ -143,7 +142,7 @@ fn prose(raw: &str) -> String {
     }
     let marked = parts.iter().enumerate().map(|(place, part)| {
         if place % 2 == 1 && !part.is_empty() {
-            format!("`{}`", part.replace(['\n', '|'], " "))
+            code(part)
         } else {
             plain(part)
         }
@@ -151,9 +150,18 @@ fn prose(raw: &str) -> String {
     marked.collect()
 }
 
-/// Text inside a fence or a code span: nothing in it ends that.
-fn fenced(raw: &str) -> String {
-    raw.replace('`', "'")
+/// A code span. A table takes a bar for the end of a cell even there.
+fn code(raw: &str) -> String {
+    format!("`{}`", one_line(raw).replace('|', " ").replace('`', "'"))
+}
+
+fn one_line(raw: &str) -> String {
+    escape::lines(raw).replace(['\n', '\t'], " ")
+}
+
+/// Text of several lines inside a fence: nothing in it ends that.
+pub fn fenced(raw: &str) -> String {
+    escape::lines(raw).replace('`', "'")
 }
 
 /// At most as long as a summary may be, whole lines, no fence left open.
@@ -184,6 +192,9 @@ mod tests {
     fn nothing_of_a_name_is_markup() {
         assert_eq!(plain("<b>|*a*\n@x"), "&lt;b&gt;\\|\\*a\\* \\@x");
         assert_eq!(prose("held `l0|<b>` twice"), "held `l0 <b>` twice");
+        assert_eq!(prose("held `l0\x1b[2J` \u{202e}"), "held `l0\\u{1b}[2J` \\\\u{202e}");
+        assert_eq!(code("a`b"), "`a'b`");
+        assert_eq!(fenced("a\n```\n\x1b"), "a\n'''\n\\u{1b}");
     }
 
     #[test]

@@ -37,12 +37,33 @@ pub fn moment(nanoseconds: u64) -> String {
     format!("{:.2}s", Duration::from_nanos(nanoseconds).as_secs_f64())
 }
 
-/// `13.90s to 15.74s`; `1.5ms at 13.90s` where both ends would be told alike.
+/// `13.90s to 15.74s`; `1.5ms at 13.90s` where both ends have the same digits.
 pub fn stretch(from_ns: u64, to_ns: u64) -> String {
     match (moment(from_ns), moment(to_ns)) {
         (from, to) if from == to => format!("{} at {from}", span(to_ns.saturating_sub(from_ns))),
         (from, to) => format!("{from} to {to}"),
     }
+}
+
+/// `2026-11-21 06:45 UTC` of `20261121-0645`, as `run.json` has it.
+pub fn date(started: &str) -> String {
+    match parts(started) {
+        Some([year, month, day, hour, minute]) => format!("{year}-{month}-{day} {hour}:{minute} UTC"),
+        None => started.to_owned(),
+    }
+}
+
+/// `2026-11-21T06:45:00Z` of `20261121-0645`; `None` for what is no such time.
+pub fn rfc3339(started: &str) -> Option<String> {
+    let [year, month, day, hour, minute] = parts(started)?;
+    Some(format!("{year}-{month}-{day}T{hour}:{minute}:00Z"))
+}
+
+fn parts(started: &str) -> Option<[&str; 5]> {
+    let (day, minute) = started.split_once('-')?;
+    let all_digits = format!("{day}{minute}").bytes().all(|byte| byte.is_ascii_digit());
+    (day.len() == 8 && minute.len() == 4 && all_digits)
+        .then(|| [&day[..4], &day[4..6], &day[6..], &minute[..2], &minute[2..]])
 }
 
 /// Breaks text into lines of at most `width` characters, at spaces.
@@ -94,7 +115,14 @@ mod tests {
     }
 
     #[test]
-    fn text_is_wrapped_at_spaces_and_a_long_word_stands_alone() {
+    fn a_run_is_dated_by_the_minute_in_its_name() {
+        assert_eq!(date("20261121-0645"), "2026-11-21 06:45 UTC");
+        assert_eq!(rfc3339("20261121-0645").as_deref(), Some("2026-11-21T06:45:00Z"));
+        assert_eq!((date("long ago"), rfc3339("2026ü121-0645")), ("long ago".into(), None));
+    }
+
+    #[test]
+    fn text_is_wrapped_at_spaces_and_a_long_word_is_alone() {
         assert_eq!(wrap("a bb ccc dddddddd e", 6), ["a bb", "ccc", "dddddddd", "e"]);
     }
 

@@ -5,17 +5,20 @@ use std::path::{Component, Path, PathBuf};
 
 use harness_checkers::{Property, Verdict};
 
-use super::judge::{Judged, word};
-use super::record::{Attempt, Record, RowRecord};
+use super::judge::{RowOutcome, word};
+use super::record::{Record, RowAttempt, RowRecord};
 use super::{Expectation, Expected};
 use crate::report::diagnosis::Outcome;
-use crate::report::terminal::Look;
+use crate::report::escape::no_commands;
+use crate::report::markdown::{fenced, plain};
+use crate::report::screen::{Look, ScreenText};
+use crate::report::words::quoted;
 
 /// Columns of a row's name from which on it is wrapped no more.
 const NAME: usize = 52;
 
-/// What a line of progress says of the suite beside its row.
-pub struct Place {
+/// Progress of the suite, shown next to a row.
+pub struct SuiteProgress {
     /// Rows that are done, this one among them, and all of them.
     pub done: usize,
     pub of: usize,
@@ -24,59 +27,46 @@ pub struct Place {
 }
 
 /// One line for a row that is done.
-pub fn progress(row: &RowRecord, place: &Place, look: Look) -> String {
+pub fn progress(row: &RowRecord, place: &SuiteProgress, look: Look) -> String {
     let width = place.of.to_string().len();
     let left = if place.done == place.of {
         String::new()
     } else {
         format!("   {} left", clock(place.left_ms))
     };
-    let mut line = format!(
-        "[{:>width$}/{}] {}  {:<NAME$} {:>6.1}s{}{left}",
-        place.done,
-        place.of,
-        judged(row, look),
-        row.name,
-        row.took_ms() as f64 / 1000.0,
-        retried(row),
-    );
-    if row.judged != Judged::AsExpected {
+    let place = format!("[{:>width$}/{}] ", place.done, place.of);
+    let took = row.took_ms() as f64 / 1000.0;
+    let rest = format!("  {:<NAME$} {took:>6.1}s{}{left}", row.name, retried(row));
+    let mut lines = vec![ScreenText::from(place) + judged(row, look) + &rest];
+    if row.judged != RowOutcome::AsExpected {
         for why in row.last().into_iter().flat_map(|attempt| &attempt.why) {
-            let _ = write!(line, "\n        {}", why.replace('\n', "\n        "));
+            lines.extend(indented(8, why));
         }
     }
-    line.push('\n');
-    line
+    ScreenText::join(&lines) + "\n"
+}
+
+fn indented(columns: usize, text: &str) -> impl Iterator<Item = ScreenText> {
+    text.lines()
+        .map(move |line| ScreenText::from(" ".repeat(columns)) + line)
 }
 
 /// The table, and one line that sums it up.
 pub fn table(record: &Record, folder: &str, look: Look) -> String {
-    let width = record
-        .rows
-        .iter()
-        .map(|row| row.name.chars().count())
-        .max()
-        .unwrap_or(0);
-    let mut text = format!("{}\n\n", headline(record, look));
+    let widths = record.rows.iter().map(|row| row.name.chars().count());
+    let width = widths.max().unwrap_or(0);
+    let empty = ScreenText::default;
+    let mut lines = vec![headline(record, look), empty()];
     for row in &record.rows {
-        let _ = writeln!(
-            text,
-            "  {}  {:<width$}  {}{}",
-            judged(row, look),
-            row.name,
-            verdicts(row),
-            retried(row)
-        );
+        let rest = format!("  {:<width$}  {}{}", row.name, verdicts(row), retried(row));
+        lines.push(ScreenText::from("  ") + judged(row, look) + &rest);
     }
-    let wrong = record.rows.iter().filter(|row| row.judged != Judged::AsExpected);
-    for row in wrong {
-        let _ = writeln!(text, "\n{} {}", look.bold("x"), look.bold(&row.name));
-        for line in details(row, folder) {
-            let _ = writeln!(text, "    {}", line.replace('\n', "\n    "));
-        }
+    for row in record.rows.iter().filter(|row| row.judged != RowOutcome::AsExpected) {
+        lines.extend([empty(), look.bold("x") + " " + look.bold(&row.name)]);
+        lines.extend(details(row, folder).iter().flat_map(|detail| indented(4, detail)));
     }
-    let _ = writeln!(text, "\n{}\n  results  {folder}", sum(record));
-    text
+    lines.extend([empty(), sum(record).into(), format!("  results  {folder}").into()]);
+    ScreenText::join(&lines) + "\n"
 }
 
 /// What a job summary may have: GitHub takes 64 KiB of one step, and none of it when it is more.
@@ -84,34 +74,34 @@ const SUMMARY_BYTES: usize = 60 << 10;
 
 /// The same for a job summary. When there is too much to tell, the reasons of the last rows are left out, and counted.
 pub fn markdown(record: &Record) -> String {
-    let mut text = format!("## {}\n\n{}\n\n", headline(record, Look { color: false }), sum(record));
+    let headline = headline(record, Look { color: false }).to_string();
+    let mut text = format!("## {}\n\n{}\n\n", plain(&headline), sum(record));
     text.push_str("| | row | verdicts | runs | time |\n|---|---|---|---|---|\n");
     for row in &record.rows {
-        let cell = |text: &str| text.replace('|', "\\|").replace('<', "&lt;");
         let _ = writeln!(
             text,
             "| {} | {} | {} | {} | {:.0}s |",
             row.judged.word(),
-            cell(&row.name),
-            cell(&verdicts(row)),
+            plain(&row.name),
+            plain(&verdicts(row)),
             row.attempts.len(),
             row.took_ms() as f64 / 1000.0
         );
     }
     let mut left_out = 0;
-    for row in record.rows.iter().filter(|row| row.judged != Judged::AsExpected) {
-        let why = details(row, "").join("\n").replace("```", "'''");
-        let told = format!("\n**{}**\n\n```\n{why}\n```\n", row.name);
-        if text.len() + told.len() > SUMMARY_BYTES {
+    for row in record.rows.iter().filter(|row| row.judged != RowOutcome::AsExpected) {
+        let why = fenced(&details(row, "").join("\n"));
+        let part = format!("\n**{}**\n\n```\n{why}\n```\n", plain(&row.name));
+        if text.len() + part.len() > SUMMARY_BYTES {
             left_out += 1;
         } else {
-            text.push_str(&told);
+            text.push_str(&part);
         }
     }
     if left_out > 0 {
         let _ = writeln!(text, "\nThe reasons of {left_out} more rows are in `suite.json`.");
     }
-    text
+    no_commands(&text)
 }
 
 /// The suite's exit code as an outcome.
@@ -124,42 +114,38 @@ pub fn outcome(record: &Record) -> Outcome {
     }
 }
 
-fn headline(record: &Record, look: Look) -> String {
+fn headline(record: &Record, look: Look) -> ScreenText {
     let shard = record.shard.map(|shard| format!(" shard {shard}")).unwrap_or_default();
-    format!(
-        "{}  suite {}{shard}",
-        look.outcome(outcome(record)),
-        look.bold(&record.suite)
-    )
+    look.outcome(outcome(record)) + "  suite " + look.bold(&record.suite) + &shard
 }
 
 pub(super) fn sum(record: &Record) -> String {
-    let of = |judged: Judged| record.count(|other| other == judged);
+    let of = |judged: RowOutcome| record.count(|other| other == judged);
     let counts = [
-        (of(Judged::AsExpected), "as expected", "as expected"),
+        (of(RowOutcome::AsExpected), "as expected", "as expected"),
         (
-            of(Judged::Unexpected),
+            of(RowOutcome::Unexpected),
             "violated against expectation",
             "violated against expectation",
         ),
         (
-            of(Judged::Missing),
+            of(RowOutcome::Missing),
             "with another verdict than expected",
             "with another verdict than expected",
         ),
-        (of(Judged::Silent), "silent canary", "silent canaries"),
-        (of(Judged::Unsure), "unsure", "unsure"),
+        (of(RowOutcome::Silent), "silent canary", "silent canaries"),
+        (of(RowOutcome::Unsure), "unsure", "unsure"),
         (
-            of(Judged::Environment),
+            of(RowOutcome::Environment),
             "error of the environment",
             "errors of the environment",
         ),
-        (of(Judged::Bug), "bug in harness", "bugs in harness"),
-        (of(Judged::Interrupted), "interrupted", "interrupted"),
-        (of(Judged::NotRun), "not run", "not run"),
+        (of(RowOutcome::Bug), "bug in harness", "bugs in harness"),
+        (of(RowOutcome::Interrupted), "interrupted", "interrupted"),
+        (of(RowOutcome::NotRun), "not run", "not run"),
         (record.count(|_| true), "row", "rows"),
     ];
-    let told = counts
+    let shown = counts
         .iter()
         .filter(|(count, ..)| *count > 0)
         .map(|(count, one, many)| format!("{count} {}", if *count == 1 { one } else { many }));
@@ -170,16 +156,16 @@ pub(super) fn sum(record: &Record) -> String {
     };
     format!(
         "{}, {retries}, {}",
-        told.collect::<Vec<_>>().join(", "),
+        shown.collect::<Vec<_>>().join(", "),
         clock(record.took_ms)
     )
 }
 
-fn judged(row: &RowRecord, look: Look) -> String {
+fn judged(row: &RowRecord, look: Look) -> ScreenText {
     let word = format!("{:<9}", row.judged.word());
     match row.judged {
-        Judged::AsExpected => look.paint("32", &word),
-        Judged::Unsure | Judged::Interrupted | Judged::NotRun => look.paint("33", &word),
+        RowOutcome::AsExpected => look.paint("32", &word),
+        RowOutcome::Unsure | RowOutcome::Interrupted | RowOutcome::NotRun => look.paint("33", &word),
         _ => look.paint("1;31", &word),
     }
 }
@@ -201,8 +187,8 @@ pub(super) fn verdicts(row: &RowRecord) -> String {
     };
     let named = Property::ALL.into_iter().filter_map(|property| {
         let verdict = *attempt.verdicts.get(&property)?;
-        let told = row.expect.verdicts.contains_key(&property) || verdict == Verdict::Violated;
-        told.then(|| {
+        let shown = row.expect.verdicts.contains_key(&property) || verdict == Verdict::Violated;
+        shown.then(|| {
             format!(
                 "{} {}{}",
                 property.id(),
@@ -245,19 +231,9 @@ fn details(row: &RowRecord, folder: &str) -> Vec<String> {
 }
 
 /// What a shell makes the same plan of.
-pub(super) fn again(attempt: &Attempt) -> String {
-    let plain = |word: &str| {
-        word.chars()
-            .all(|letter| letter.is_ascii_alphanumeric() || "-_=.,/:+".contains(letter))
-    };
-    let quoted = |word: &String| {
-        if plain(word) {
-            word.clone()
-        } else {
-            format!("'{}'", word.replace('\'', "'\\''"))
-        }
-    };
-    attempt.again.iter().map(quoted).collect::<Vec<_>>().join(" ")
+pub(super) fn again(attempt: &RowAttempt) -> String {
+    let words = attempt.again.iter().map(|word| quoted(word));
+    words.collect::<Vec<_>>().join(" ")
 }
 
 /// `1m 05s`
@@ -302,9 +278,9 @@ mod tests {
             Some("1/2"),
             &names,
             &[
-                ("zk-polling / none", &[Judged::Unsure, Judged::AsExpected]),
-                ("redis-setnx / kill", &[Judged::Unexpected]),
-                ("canary", &[Judged::Silent]),
+                ("zk-polling / none", &[RowOutcome::Unsure, RowOutcome::AsExpected]),
+                ("redis-setnx / kill", &[RowOutcome::Unexpected]),
+                ("canary", &[RowOutcome::Silent]),
                 ("gone", &[]),
             ],
         )
@@ -335,7 +311,7 @@ mod tests {
 
     #[test]
     fn progress_has_the_place_the_time_and_what_is_left() {
-        let place = Place {
+        let place = SuiteProgress {
             done: 2,
             of: 12,
             left_ms: 75_000,
@@ -345,7 +321,7 @@ mod tests {
         assert!(line.ends_with("22.8s   (2 runs)   1m 15s left\n"), "{line}");
         let last = progress(
             &mixed().rows[1],
-            &Place {
+            &SuiteProgress {
                 done: 12,
                 of: 12,
                 left_ms: 0,
@@ -372,7 +348,7 @@ mod tests {
         let mut mixed = mixed();
         mixed.rows[0].name = "a | b <i>".into();
         assert!(
-            markdown(&mixed).contains("| ok | a \\| b &lt;i> |"),
+            markdown(&mixed).contains("| ok | a \\| b &lt;i&gt; |"),
             "{}",
             markdown(&mixed)
         );

@@ -1,4 +1,4 @@
-//! For a terminal: facts scroll, and a block of six lines below them is redrawn in place and vanishes at the end.
+//! For a terminal: facts scroll, and a block of six lines under them is redrawn in place and vanishes at the end.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -7,11 +7,11 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use super::{View, fact};
 use crate::event::{ProgressEvent, ProgressSnapshot};
-use crate::report::terminal::Look;
+use crate::report::screen::{Look, ScreenText};
 
 const BAR: usize = 30;
 
-pub struct Live {
+pub struct LiveView {
     look: Look,
     screen: MultiProgress,
     block: ProgressBar,
@@ -19,7 +19,7 @@ pub struct Live {
     open: BTreeMap<u32, (String, Instant)>,
 }
 
-impl Live {
+impl LiveView {
     pub fn new(look: Look) -> Self {
         let screen = MultiProgress::new();
         let block = screen.add(ProgressBar::new_spinner());
@@ -46,10 +46,10 @@ impl Live {
                     at.saturating_duration_since(*since).as_secs_f64()
                 )
             });
-            open.collect::<Vec<_>>().join("\n           ")
+            open.collect::<Vec<_>>().join("\n")
         };
         let holders = if pulse.holders.is_empty() {
-            "nobody".to_owned()
+            "none".to_owned()
         } else {
             pulse.holders.join("  ")
         };
@@ -75,10 +75,13 @@ impl Live {
             ),
             ("so far", so_far(pulse)),
         ];
-        let lines = rows
-            .iter()
-            .map(|(name, text)| format!(" {} {text}", self.look.dim(&format!("{name:<9}"))));
-        format!("\n{}", lines.collect::<Vec<_>>().join("\n"))
+        let lines = rows.iter().flat_map(|(name, text)| {
+            text.lines().enumerate().map(move |(number, line)| {
+                let name = if number == 0 { name } else { "" };
+                ScreenText::from(" ") + self.look.dim(&format!("{name:<9}")) + " " + line
+            })
+        });
+        format!("\n{}", ScreenText::join(&lines.collect::<Vec<_>>()))
     }
 }
 
@@ -91,7 +94,7 @@ fn so_far(pulse: &ProgressSnapshot) -> String {
     format!("{} acquires, {seen}; the verdict comes at the end", pulse.acquires)
 }
 
-impl View for Live {
+impl View for LiveView {
     fn see(&mut self, since_start: Duration, event: &ProgressEvent, at: Instant) {
         match event {
             ProgressEvent::Snapshot(pulse) => {

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use harness_checkers::history::event::{Fields, Kind, Process};
-use harness_workloads::protocol::{Acquire, Message, Op};
+use harness_workloads::protocol::{AcquireRequest, ClientOp, Message};
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use tokio::sync::watch;
@@ -16,9 +16,9 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::pool::{ClientPool, Health, LogicalClient};
 use super::process::ClientProcess;
+use crate::client_role::ClientRole;
 use crate::clock::monotonic_ns;
 use crate::config::Mix;
-use crate::network::Role;
 use crate::process::Activity;
 use crate::run::churn::Turns;
 use crate::run::context::RunContext;
@@ -121,7 +121,7 @@ impl ClientDriver {
             self.run.holders.release(lock, grant.token, grant.owner.as_deref());
         }
         self.give_back(lock).await;
-        self.is(Role::Idle);
+        self.is(ClientRole::Idle);
         true
     }
 
@@ -150,18 +150,18 @@ impl ClientDriver {
                 ..Fields::default()
             },
         );
-        let op = Op::Acquire(Acquire {
+        let op = ClientOp::Acquire(AcquireRequest {
             lock: lock.to_owned(),
             wait_ms,
             mode: mode.map(str::to_owned),
-            ..Acquire::default()
+            ..AcquireRequest::default()
         });
         self.run.counters.waiting.fetch_add(1, Relaxed);
         self.run.holders.wait(self.client.number, lock);
-        self.is(Role::Waits);
+        self.is(ClientRole::Waits);
         let answer = self.ask(op, request.wait + self.work.patience).await;
         let granted = matches!(answer, ClientReply::Message(Message::Ok { .. }));
-        self.is(if granted { Role::Works } else { Role::Idle });
+        self.is(if granted { ClientRole::Works } else { ClientRole::Idle });
         self.run.holders.waited(self.client.number);
         self.run.counters.waiting.fetch_sub(1, Relaxed);
         match answer {
@@ -179,6 +179,7 @@ impl ClientDriver {
                 Some(GrantedLock { token, owner })
             }
             ClientReply::Message(Message::Fail { error, .. }) => {
+                let error = error.to_string();
                 self.run.counters.refused.fetch_add(1, Relaxed);
                 self.run.counters.said(&error);
                 self.reply(
@@ -305,7 +306,7 @@ impl ClientDriver {
 
     /// Gives the lock back, once.
     async fn give_back(&mut self, lock: &str) {
-        self.is(Role::Releases);
+        self.is(ClientRole::Releases);
         self.call(
             "release",
             Fields {
@@ -315,7 +316,7 @@ impl ClientDriver {
             },
         );
         match self
-            .ask(Op::Release { lock: lock.to_owned() }, self.work.patience)
+            .ask(ClientOp::Release { lock: lock.to_owned() }, self.work.patience)
             .await
         {
             ClientReply::Message(Message::Ok { .. }) => {
@@ -329,6 +330,7 @@ impl ClientDriver {
                 );
             }
             ClientReply::Message(Message::Fail { error, .. }) => {
+                let error = error.to_string();
                 let fields = Fields {
                     lock: Some(lock),
                     error: Some(&error),
@@ -400,7 +402,7 @@ impl ClientDriver {
         }
     }
 
-    async fn ask(&self, op: Op, within: Duration) -> ClientReply {
+    async fn ask(&self, op: ClientOp, within: Duration) -> ClientReply {
         let Some(child) = self.process.child() else {
             return ClientReply::Gone;
         };
@@ -412,8 +414,8 @@ impl ClientDriver {
     }
 
     /// What the client does from now on, for whoever looks at its messages.
-    fn is(&self, role: Role) {
-        self.run.exchange.roles.set(self.client.number, role);
+    fn is(&self, role: ClientRole) {
+        self.run.exchange.labels.set(self.client.number, role.into());
     }
 
     fn call(&self, f: &str, fields: Fields<'_>) {

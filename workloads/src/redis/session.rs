@@ -1,4 +1,4 @@
-//! What a recipe needs of Redis, and nothing more.
+//! The session trait that Redis recipes are written against ([`RedisSession`]): what a recipe needs, and nothing more.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::session::SessionError;
 /// A way to one or several servers.
 #[async_trait(?Send)]
 pub trait RedisConnect {
-    /// How many servers there are. All but one may be replicas; for `redlock` they are masters of their own.
+    /// How many servers there are. All but one may be replicas; for `redlock` they are independent masters.
     fn servers(&self) -> usize;
 
     /// One connection to the server of this number. Answers within a part of the lease.
@@ -28,12 +28,13 @@ pub trait RedisSession {
     /// `SET key value NX [PX ttl]`. Whether the key was set.
     async fn set_nx(&self, key: &str, value: &str, ttl: Option<Duration>) -> Result<bool, SessionError>;
 
+    /// `GET key`. `None`: there is no such key.
     async fn get(&self, key: &str) -> Result<Option<String>, SessionError>;
 
-    /// `GETSET key value`: the value before.
+    /// `GETSET key value`: the value before; the key has no time to live afterwards.
     async fn get_set(&self, key: &str, value: &str) -> Result<Option<String>, SessionError>;
 
-    /// `PEXPIRE key ttl`. `false`: there is no such key.
+    /// `PEXPIRE key ttl`, in milliseconds. `false`: there is no such key.
     async fn expire(&self, key: &str, ttl: Duration) -> Result<bool, SessionError>;
 
     /// `DEL key`. `false`: there was none.
@@ -48,10 +49,11 @@ pub trait RedisSession {
     /// Gives the key a new time to live if it has this value, in one script. `false`: it had not.
     async fn expire_if(&self, key: &str, value: &str, ttl: Duration) -> Result<bool, SessionError>;
 
-    /// The messages of a channel, on a connection of their own.
+    /// The messages of a channel, on a separate connection.
     async fn subscribe(&self, channel: &str) -> Result<Box<dyn Subscription>, SessionError>;
 }
 
+/// The messages of one channel.
 #[async_trait(?Send)]
 pub trait Subscription {
     /// The next message. `None`: the connection is gone.

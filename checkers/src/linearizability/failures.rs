@@ -1,0 +1,68 @@
+//! Configurations from which no legal order was found.
+
+use super::mask::Mask;
+use crate::history::names::FastMap;
+use std::hash::Hash;
+
+type ConfigurationKey<T, const W: usize> = (u32, T, Mask<W>);
+
+/// Failed configurations: for each place, state and set of live operations, the smallest sets of spent crashed ones.
+pub(super) struct FailedConfigurations<T, const W: usize> {
+    map: FastMap<ConfigurationKey<T, W>, Spent<W>>,
+    extra: usize,
+}
+
+/// One set in place; more only where crashed operations make a difference.
+struct Spent<const W: usize> {
+    first: Mask<W>,
+    more: Vec<Mask<W>>,
+}
+
+impl<T, const W: usize> Default for FailedConfigurations<T, W> {
+    fn default() -> Self {
+        Self {
+            map: FastMap::default(),
+            extra: 0,
+        }
+    }
+}
+
+impl<T: Copy + Eq + Hash, const W: usize> FailedConfigurations<T, W> {
+    /// Whether a configuration that had spent no more of the crashed operations has failed already.
+    pub(super) fn covers(&self, at: u32, state: T, live: Mask<W>, spent: Mask<W>) -> bool {
+        let found = self.map.get(&(at, state, live));
+        found.is_some_and(|known| spent.contains(&known.first) || known.more.iter().any(|less| spent.contains(less)))
+    }
+
+    pub(super) fn insert(&mut self, at: u32, state: T, live: Mask<W>, spent: Mask<W>) {
+        use std::collections::hash_map::Entry;
+        match self.map.entry((at, state, live)) {
+            Entry::Vacant(vacant) => {
+                vacant.insert(Spent {
+                    first: spent,
+                    more: Vec::new(),
+                });
+            }
+            Entry::Occupied(mut occupied) => {
+                let known = occupied.get_mut();
+                if known.first.contains(&spent) {
+                    known.first = spent;
+                } else {
+                    known.more.retain(|more| !more.contains(&spent));
+                    known.more.push(spent);
+                    self.extra += 1;
+                }
+            }
+        }
+    }
+
+    /// Forgets everything once it needs more than so many bytes: that costs time, never a verdict.
+    pub(super) fn keep_within(&mut self, bytes: usize) {
+        let used =
+            self.map.capacity() * size_of::<(ConfigurationKey<T, W>, Spent<W>)>() + self.extra * size_of::<Mask<W>>();
+        if used > bytes {
+            self.map = FastMap::default();
+            self.extra = 0;
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Which events prove a fault that a sweep found, where that takes more than a look at what it remembers.
+
+use super::counterexample::Counterexample;
+use super::lock::Active;
+use crate::history::names::NONE;
+use crate::history::{F, History, OrderBasis, PackedEvent};
+use crate::model::Model;
+
+/// The events of one lock, under the model that it was swept by.
+pub(super) struct CounterexampleFinder<'a> {
+    pub history: &'a History,
+    pub model: &'a Model,
+    pub lock: usize,
+}
+
+impl CounterexampleFinder<'_> {
+    /// The fewest acquires that leave too few permits for this one.
+    pub(super) fn crowd(&self, active: &[Active], permits: u64, second: u32) -> Counterexample {
+        let holders = active.iter();
+        let mut parts: Vec<Part> = holders.flat_map(|holder| self.parts(holder, second)).collect();
+        parts.sort_by_key(|part| std::cmp::Reverse(part.permits));
+        let (mut out, mut there) = (permits, Vec::new());
+        for part in parts {
+            if out > self.model.capacity() {
+                break;
+            }
+            out += part.permits;
+            there.extend(part.positions);
+        }
+        there.sort_unstable();
+        Counterexample::Crowd { there, second, out }
+    }
+
+    /// The acquires of its holder that are not released.
+    pub(super) fn too_deep(&self, active: &Active, second: u32) -> Counterexample {
+        let parts = self.parts(active, second);
+        Counterexample::TooDeep {
+            there: parts.into_iter().flat_map(|part| part.positions).collect(),
+            second,
+        }
+    }
+
+    /// What ended the first of two holds with one token, where the second could be nested in it; else `NONE`.
+    pub(super) fn end_between(&self, first: u32, second: u32) -> u32 {
+        let process = self.history.events[first as usize].process;
+        if !self.model.is_reentrant() || self.history.events[second as usize].process != process {
+            return NONE;
+        }
+        let ends = |position: &u32| {
+            let event = &self.history.events[*position as usize];
+            let here = self.history.lock_number(event).is_none_or(|of| of == self.lock);
+            event.process == process && here && (event.is_call(F::Release) || matches!(event.f, F::Lost | F::Died))
+        };
+        (first..second).rev().find(ends).unwrap_or(NONE)
+    }
+
+    /// What makes up the hold of one process: acquires that it has not given back since, or not wholly.
+    fn parts(&self, active: &Active, until: u32) -> Vec<Part> {
+        let history = self.history;
+        let in_file = history.order == OrderBasis::Position || history.in_order;
+        let last = if in_file { until } else { history.events.len() as u32 };
+        let before = (history.instant(until), until);
+        let mut parts: Vec<Part> = Vec::new();
+        for position in active.got..last {
+            let event = &history.events[position as usize];
+            let own = event.process == active.process && history.lock_number(event) == Some(self.lock);
+            if !own || (history.instant(position), position) >= before {
+                continue;
+            }
+            let permits = self.permits(event);
+            if event.is_ok(F::Acquire) {
+                let positions = vec![position];
+                parts.push(Part { permits, positions });
+            } else if event.is_call(F::Release) && permits <= parts.iter().map(|part| part.permits).sum() {
+                give_back(&mut parts, permits, position);
+            }
+        }
+        parts
+    }
+
+    fn permits(&self, event: &PackedEvent) -> u64 {
+        match self.model {
+            Model::Semaphore { .. } => u64::from(self.history.permits(event)),
+            _ => 1,
+        }
+    }
+}
+
+/// One acquire that is still held, or what is left of some, with the releases that took the rest.
+struct Part {
+    permits: u64,
+    positions: Vec<u32>,
+}
+
+/// One acquire of just as many is given back, else the latest ones.
+fn give_back(parts: &mut Vec<Part>, permits: u64, position: u32) {
+    if let Some(same) = parts.iter().rposition(|part| part.permits == permits) {
+        parts.remove(same);
+        return;
+    }
+    let (mut left, mut positions) = (permits, vec![position]);
+    while let Some(part) = parts.last_mut() {
+        if part.permits > left {
+            part.permits -= left;
+            part.positions.append(&mut positions);
+            return;
+        }
+        left -= part.permits;
+        positions.append(&mut part.positions);
+        parts.pop();
+    }
+}

@@ -1,0 +1,258 @@
+//! HL001 in words: what an overlap is, how it came to that, and the likely cause.
+
+use super::{at, finding, length, many, thousands, violated};
+use crate::context::Context;
+use crate::exclusion::{Exclusion, OverlapClass, before_change, beyond_permits, given_up};
+use crate::finding::{Because, Finding, Property, Verdict, Violation};
+use crate::history::names::NONE;
+use crate::history::{RevokeCause, Window};
+use crate::holds::{Ended, LockHold};
+use crate::limits;
+use crate::overlaps::Conflict;
+
+/// The finding of HL001.
+pub(crate) fn tell(context: &Context<'_>, decided: &Exclusion) -> Finding {
+    let (count, overlaps) = (context.holds.count() as u64, &context.overlaps);
+    let holds = many(count, "hold", "holds");
+    let mut told = match decided.verdict {
+        Verdict::NotApplicable => return finding(Property::Hl001, decided.verdict, "a register is not held"),
+        Verdict::Inconclusive => return finding(Property::Hl001, decided.verdict, "nobody acquired the lock"),
+        Verdict::Holds => {
+            let none = if context.model.capacity() > 1 {
+                "never more than the permits"
+            } else {
+                "no two overlap"
+            };
+            finding(Property::Hl001, Verdict::Holds, format!("{holds}, {none}"))
+        }
+        Verdict::Violated => {
+            let conflicts = context.conflicts.iter().zip(&decided.classes);
+            let violations = conflicts
+                .map(|(conflict, class)| describe(context, conflict, *class))
+                .collect();
+            let count = context.conflicts.len() as u64;
+            let by = many(count, "holder that went on", "holders that went on");
+            let evidence = format!(
+                "{} of {holds}, by {by}",
+                many(overlaps.len() as u64, "overlap", "overlaps")
+            );
+            violated(Property::Hl001, evidence, violations, count)
+        }
+    };
+    told.figures.insert("holds".into(), count as f64);
+    told.figures.insert("overlaps".into(), overlaps.len() as f64);
+    told.figures
+        .insert("overlaps_within_lease".into(), decided.within_lease as f64);
+    told
+}
+
+/// The likely cause of an overlap of that class, whatever the faults were.
+fn likely_of(class: OverlapClass) -> &'static str {
+    match class {
+        OverlapClass::GrantedTwice => {
+            "the service gave the lock to a second owner while the first still had it: look at failover, at a lost \
+             key, or at an acquire that is answered without having won"
+        }
+        OverlapClass::StaleHolder => {
+            "the holder went on after its lease had run out: stop work when the connection is suspended, or let \
+             the store refuse tokens that go back"
+        }
+        OverlapClass::ForeignRelease => {
+            "somebody released a lock that was not theirs: compare the owner and delete in one atomic step"
+        }
+        OverlapClass::TooManyPermits => {
+            "more permits were given out than there are: look at releases that are counted twice"
+        }
+    }
+}
+
+/// A holder that stood still cannot have noticed that its time was over, and one whose lock the servers forgot has none to
+/// notice.
+fn likely(context: &Context<'_>, class: OverlapClass, first: &LockHold, from_ns: u64) -> &'static str {
+    let history = context.history;
+    let window = context.window_of_client(history.client_of(first.process), history.ns(first.from), from_ns);
+    let grant = context.grants.of_hold(history, first);
+    match window {
+        _ if class == OverlapClass::StaleHolder
+            && grant.is_some_and(|grant| grant.cause(history) == Some(RevokeCause::Failover)) =>
+        {
+            "the replica that took over did not have the lock: one that lives on a single master does not survive its \
+             failover; ask a majority, or let the store refuse tokens that go back"
+        }
+        Some(window) if class == OverlapClass::StaleHolder && window.fault.starts_with("pause") => {
+            "the holder stood still while its lease ran out, and no client can notice that in time: let the store \
+             refuse tokens that go back"
+        }
+        _ => likely_of(class),
+    }
+}
+
+fn describe(context: &Context<'_>, conflict: &Conflict, class: OverlapClass) -> Violation {
+    let history = context.history;
+    let overlap = &conflict.opening;
+    let (first, second) = (&overlap.first, &overlap.second);
+    let (from_ns, to_ns) = (history.ns(overlap.from()), history.ns(overlap.to()));
+    let lock = second.lock as usize;
+    let mut violation = history.violation(class.name(), lock, &[first.process, second.process], from_ns);
+    violation.overlap_ns = Some((from_ns, to_ns));
+    violation.window = context.window_before(from_ns).map(|window| window.number);
+    let same = history.client_of(first.process) == history.client_of(second.process);
+    let clients = if same {
+        "two processes of one client"
+    } else {
+        "two clients"
+    };
+    violation.summary = match class {
+        OverlapClass::TooManyPermits => format!("more clients held `{}` than it has permits", violation.lock),
+        _ => format!(
+            "{clients} held `{}` at the same time, for at least {}{}",
+            violation.lock,
+            length(conflict.shared_ns),
+            if conflict.count > 1 {
+                format!(" in {} overlaps", thousands(conflict.count))
+            } else {
+                String::new()
+            }
+        ),
+    };
+    for before in [first, second]
+        .into_iter()
+        .filter_map(|hold| before_change(context, hold))
+    {
+        violation
+            .events
+            .push(history.step(before.got, "had it in another mode"));
+    }
+    let others: Vec<&LockHold> = match class {
+        OverlapClass::TooManyPermits => beyond_permits(context, overlap),
+        _ => Vec::new(),
+    };
+    for hold in [first, second].into_iter().chain(others.iter().copied()) {
+        let given_up = given_up(context, hold).map(|position| history.step(position, "gave up a part of it"));
+        violation.events.extend(given_up);
+    }
+    violation.events.push(history.step(first.got, "got the lock"));
+    for other in others {
+        violation.events.push(history.step(other.got, "had it as well"));
+        if other.end != NONE {
+            violation.events.push(history.step(other.end, "until here"));
+        }
+    }
+    violation.events.push(history.step(second.got, "got the lock, too"));
+    if let Some(role) = ending(first) {
+        violation.events.push(history.step(first.end, role));
+    }
+    violation.because = story(context, conflict, class);
+    violation.likely = Some(likely(context, class, first, from_ns).to_owned());
+    violation
+        .figures
+        .insert("overlap_ms".into(), conflict.shared_ns as f64 / 1e6);
+    violation.figures.insert("overlaps".into(), conflict.count as f64);
+    violation
+}
+
+fn ending(hold: &LockHold) -> Option<&'static str> {
+    match hold.ended {
+        Ended::Open => None,
+        Ended::Released => Some("release call"),
+        Ended::Lost => Some("told that it lost the lock"),
+        Ended::Died => Some("died"),
+        Ended::Changed => Some("changed its mode"),
+    }
+}
+
+/// At most four sentences: how the first got it and was cut off, what the server did, how the second got it.
+fn story(context: &Context<'_>, conflict: &Conflict, class: OverlapClass) -> Vec<Because> {
+    let (history, overlap) = (context.history, &conflict.opening);
+    let (first, second) = (&overlap.first, &overlap.second);
+    let (a, b) = history.both(first.process, second.process);
+    let fine = history.ns(overlap.to()) - history.ns(overlap.from()) < 100 * limits::MS;
+    let time = |ns: u64| at(ns, fine);
+    let token = |hold: &LockHold| {
+        hold.token()
+            .map(|token| format!(" (token {token})"))
+            .unwrap_or_default()
+    };
+    let mut chain = Vec::new();
+    let got = format!("{a} got the lock at {}{}.", time(history.ns(first.from)), token(first));
+    let client = history.client_of(first.process);
+    let cut = context.window_of_client(client, history.ns(first.from), history.ns(overlap.from()));
+    let text = match cut {
+        Some(window) => {
+            let number = if window.number > 0 {
+                format!(" {}", window.number)
+            } else {
+                String::new()
+            };
+            format!(
+                "{got} At {} it was {} by {}{number}.",
+                time(window.start_ns),
+                verb(window),
+                window.fault
+            )
+        }
+        None => got,
+    };
+    chain.push(history.because(text, &[first.got]));
+    if let Some(window) = cut {
+        chain[0].events.push(window.start_index);
+    }
+    if let Some(grant) = context
+        .grants
+        .of_hold(history, first)
+        .filter(|_| class != OverlapClass::GrantedTwice)
+        && let Some(ns) = grant.revoked_ns(history)
+    {
+        let cause = grant.cause(history);
+        let cause = cause.map(|cause| format!(" ({cause})")).unwrap_or_default();
+        let text = format!("The server took it from {a} at {}{cause}, and {a} went on.", time(ns));
+        chain.push(history.because(text, &[grant.revoked]));
+    }
+    let text = format!(
+        "{b} got the lock at {}{}.",
+        time(history.ns(second.from)),
+        token(second)
+    );
+    chain.push(history.because(text, &[second.got]));
+    chain.push(last_sentence(context, conflict, (&a, &b), &time));
+    chain
+}
+
+/// What a fault does to a client that it names: in its own word, or, in older histories, by its name.
+fn verb(window: &Window) -> &str {
+    if let Some(verb) = &window.started.verb {
+        return verb;
+    }
+    match window.fault.split('-').next().unwrap_or_default() {
+        "partition" | "reset" | "flaky" => "cut off",
+        "pause" => "stopped",
+        "failover" => "led to another server",
+        "kill" => "killed",
+        "latency" | "slow" | "delay" => "slowed",
+        _ => "touched",
+    }
+}
+
+fn last_sentence(
+    context: &Context<'_>,
+    conflict: &Conflict,
+    (a, b): (&str, &str),
+    time: &dyn Fn(u64) -> String,
+) -> Because {
+    let (history, overlap) = (context.history, &conflict.opening);
+    let first = conflict.count > 1 || overlap.first.to <= overlap.second.to;
+    let (hold, name) = if first {
+        (&overlap.first, a)
+    } else {
+        (&overlap.second, b)
+    };
+    let until = time(history.ns(hold.to));
+    let text = match hold.ended {
+        Ended::Open => format!("{name} had not given it back when the history ended at {until}."),
+        Ended::Released => format!("{name} went on until its release call at {until}."),
+        Ended::Lost => format!("{name} went on until it was told of the loss at {until}."),
+        Ended::Died => format!("{name} went on until it died at {until}."),
+        Ended::Changed => format!("{name} went on in that mode until {until}."),
+    };
+    history.because(text, &[hold.end])
+}

@@ -1,0 +1,184 @@
+//! What was decided, in sentences: one file a property, and the words that all of them share.
+//!
+//! Nothing is decided here. A property's module decides and hands over typed results; these functions turn them into
+//! [`Finding`]s, with the events of a proof and the sentences that explain it.
+
+pub(crate) mod exclusion;
+pub(crate) mod fairness;
+pub(crate) mod fencing;
+pub(crate) mod herd;
+pub(crate) mod linearizability;
+pub(crate) mod lost_update;
+pub(crate) mod phantom;
+pub(crate) mod progress;
+pub(crate) mod silent_loss;
+
+use std::collections::BTreeMap;
+
+use crate::finding::{Because, Finding, ProofEvent, Property, Verdict, Violation};
+use crate::history::names::NONE;
+use crate::history::{History, NEMESIS, SERVER};
+
+/// A length of time for a person: `1.84s`, `840ms`, `8.4ms`, `120µs`.
+pub(crate) fn length(ns: u64) -> String {
+    match ns {
+        0..1_000_000 => format!("{}µs", ns / 1_000),
+        1_000_000..10_000_000 => format!("{:.1}ms", ns as f64 / 1e6),
+        10_000_000..1_000_000_000 => format!("{}ms", ns / 1_000_000),
+        _ => format!("{:.2}s", ns as f64 / 1e9),
+    }
+}
+
+/// A time of the run: `11.62s`; with milliseconds when `fine`.
+pub(crate) fn at(ns: u64, fine: bool) -> String {
+    let digits = if fine { 3 } else { 2 };
+    format!("{:.digits$}s", ns as f64 / 1e9)
+}
+
+/// `1 hold`, `2 holds`, `11,042 holds`.
+pub(crate) fn many(count: u64, one: &str, more: &str) -> String {
+    format!("{} {}", thousands(count), if count == 1 { one } else { more })
+}
+
+/// `11,042`.
+pub(crate) fn thousands(count: u64) -> String {
+    let digits = count.to_string();
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+impl History {
+    /// `c3`: the client of a dense process.
+    pub(crate) fn who(&self, process: u32) -> String {
+        match process {
+            SERVER => "the server".to_owned(),
+            NEMESIS => "the nemesis".to_owned(),
+            dense => format!("c{}", self.client_of(dense)),
+        }
+    }
+
+    /// Two processes by name, with their numbers when they are one client.
+    pub(crate) fn both(&self, first: u32, second: u32) -> (String, String) {
+        let (a, b) = (self.who(first), self.who(second));
+        if a != b {
+            return (a, b);
+        }
+        let numbered = |name: String, process: u32| format!("{name} (process {})", self.processes[process as usize]);
+        (numbered(a, first), numbered(b, second))
+    }
+
+    /// One event of a proof.
+    pub(crate) fn step(&self, position: u32, role: impl Into<String>) -> ProofEvent {
+        let event = &self.events[position as usize];
+        let process = self.processes.get(event.process as usize).copied();
+        ProofEvent {
+            index: event.index,
+            time_ns: event.time,
+            process,
+            role: role.into(),
+        }
+    }
+
+    /// One sentence and the events that it rests on; positions that are not there are left out.
+    pub(crate) fn because(&self, text: impl Into<String>, positions: &[u32]) -> Because {
+        let events = positions.iter().filter(|position| **position != NONE);
+        let events = events.map(|position| self.events[*position as usize].index).collect();
+        Because {
+            text: text.into(),
+            events,
+        }
+    }
+
+    /// A violation with nothing said beyond what and who; callers fill in the rest.
+    pub(crate) fn violation(&self, class: &str, lock: usize, processes: &[u32], at_ns: u64) -> Violation {
+        Violation {
+            id: String::new(),
+            class: class.to_owned(),
+            lock: self
+                .locks
+                .get(lock)
+                .map(|_| self.lock_name(lock).to_owned())
+                .unwrap_or_default(),
+            processes: processes
+                .iter()
+                .map(|process| self.processes[*process as usize])
+                .collect(),
+            clients: processes.iter().map(|process| self.client_of(*process)).collect(),
+            at_ns,
+            overlap_ns: None,
+            window: None,
+            summary: String::new(),
+            events: Vec::new(),
+            because: Vec::new(),
+            likely: None,
+            follows: None,
+            figures: BTreeMap::new(),
+        }
+    }
+}
+
+/// Puts the events of proofs into the order of the history, each once.
+pub(crate) fn in_order(events: &mut Vec<ProofEvent>) {
+    events.sort_by_key(|step| step.index);
+    events.dedup_by_key(|step| step.index);
+}
+
+/// A finding without violations.
+pub(crate) fn finding(property: Property, verdict: Verdict, evidence: impl Into<String>) -> Finding {
+    Finding {
+        property,
+        verdict,
+        evidence: evidence.into(),
+        violations: Vec::new(),
+        violation_count: 0,
+        figures: BTreeMap::new(),
+        check_us: 0,
+    }
+}
+
+/// A finding that is violated, with those violations described; `count` of them in all.
+pub(crate) fn violated(
+    property: Property,
+    evidence: impl Into<String>,
+    mut violations: Vec<Violation>,
+    count: u64,
+) -> Finding {
+    for (number, violation) in violations.iter_mut().enumerate() {
+        violation.id = format!("{}-{}", property.id(), number + 1);
+        in_order(&mut violation.events);
+    }
+    Finding {
+        violations,
+        violation_count: count,
+        ..finding(property, Verdict::Violated, evidence)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_read_like_times() {
+        assert_eq!(length(1_840_000_000), "1.84s");
+        assert_eq!(length(840_900_000), "840ms");
+        assert_eq!(length(8_440_000), "8.4ms");
+        assert_eq!(length(120_999), "120µs");
+        assert_eq!(at(11_620_400_000, false), "11.62s");
+        assert_eq!(at(11_620_400_000, true), "11.620s");
+    }
+
+    #[test]
+    fn counts_read_like_counts() {
+        assert_eq!(many(1, "hold", "holds"), "1 hold");
+        assert_eq!(many(11_042, "hold", "holds"), "11,042 holds");
+        assert_eq!(thousands(1_000_000), "1,000,000");
+        assert_eq!(thousands(999), "999");
+    }
+}

@@ -1,0 +1,308 @@
+//! The thread that talks to a Toxiproxy: one order after the other, each seen to be done.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Once, mpsc};
+use std::thread;
+
+use serde_json::Value;
+use tokio::sync::oneshot;
+use toxiproxy_rust::client::Client;
+use toxiproxy_rust::proxy::{Proxy, ProxyPack};
+
+use super::http::Http;
+use crate::link::Layer;
+use crate::toxic::{Kind, Toxic};
+
+/// The thread's name, by which its panics are told from others.
+pub const THREAD: &str = "toxiproxy";
+
+type Reply<T> = oneshot::Sender<Result<T, String>>;
+
+pub enum Order {
+    Version {
+        reply: Reply<String>,
+    },
+    Open {
+        proxies: Vec<(String, SocketAddr)>,
+        listen: IpAddr,
+        reply: Reply<Vec<u16>>,
+    },
+    Put {
+        layer: Layer,
+        proxies: Vec<String>,
+        toxics: Vec<Toxic>,
+        reply: Reply<()>,
+    },
+    Lift {
+        layer: Layer,
+        proxies: Vec<String>,
+        reply: Reply<()>,
+    },
+    Close {
+        reply: Reply<()>,
+    },
+}
+
+pub struct Driver {
+    address: SocketAddr,
+    tools: Option<(Client, Http)>,
+    /// The proxies that were made, by name.
+    proxies: BTreeMap<String, Proxy>,
+    /// What should be on them.
+    toxics: BTreeMap<String, Vec<(Layer, Toxic)>>,
+}
+
+impl Driver {
+    pub fn new(address: SocketAddr) -> Self {
+        silence_panics();
+        Self {
+            address,
+            tools: None,
+            proxies: BTreeMap::new(),
+            toxics: BTreeMap::new(),
+        }
+    }
+
+    /// Obeys until nobody gives orders any more, and takes everything away that it made.
+    pub fn run(mut self, orders: &mpsc::Receiver<Order>) {
+        while let Ok(order) = orders.recv() {
+            match order {
+                Order::Version { reply } => drop(reply.send(self.guarded(Self::version))),
+                Order::Open { proxies, listen, reply } => {
+                    drop(reply.send(self.guarded(|driver| driver.open(&proxies, listen))));
+                }
+                Order::Put {
+                    layer,
+                    proxies,
+                    toxics,
+                    reply,
+                } => drop(reply.send(self.guarded(|driver| driver.put(layer, &proxies, &toxics)))),
+                Order::Lift { layer, proxies, reply } => {
+                    drop(reply.send(self.guarded(|driver| driver.lift(layer, &proxies))));
+                }
+                Order::Close { reply } => drop(reply.send(self.guarded(Self::close))),
+            }
+        }
+        let _ = self.guarded(Self::close);
+    }
+
+    /// Turns a panic into an error, and begins with new tools after it: the crate's lock is poisoned then.
+    fn guarded<T>(&mut self, act: impl FnOnce(&mut Self) -> Result<T, String>) -> Result<T, String> {
+        let done = catch_unwind(AssertUnwindSafe(|| act(self)));
+        done.unwrap_or_else(|panic| {
+            self.tools = None;
+            self.proxies.clear();
+            let words = panic.downcast_ref::<String>().map(String::as_str);
+            let words = words.or_else(|| panic.downcast_ref::<&str>().copied());
+            Err(format!(
+                "toxiproxy_rust panicked: {}",
+                words.unwrap_or("without a word")
+            ))
+        })
+    }
+
+    fn tools(&mut self) -> Result<&(Client, Http), String> {
+        if self.tools.is_none() {
+            self.tools = Some((Client::new(self.address), Http::new(self.address)?));
+        }
+        Ok(self.tools.as_ref().expect("made just now"))
+    }
+
+    fn version(&mut self) -> Result<String, String> {
+        let (client, http) = self.tools()?;
+        // asked twice: the crate tells no answer from an error page
+        let answer = http.get(&["version"])?;
+        let text = client.version()?;
+        let said: Value = serde_json::from_str(&text).unwrap_or_default();
+        match (answer["version"].as_str(), said["version"].as_str()) {
+            (Some(one), Some(other)) if one == other => Ok(one.to_owned()),
+            _ => Err(format!("it does not say what it is: {}", text.trim())),
+        }
+    }
+
+    fn open(&mut self, wanted: &[(String, SocketAddr)], listen: IpAddr) -> Result<Vec<u16>, String> {
+        let pack = |(name, upstream): &(String, SocketAddr)| {
+            ProxyPack::new(
+                name.clone(),
+                SocketAddr::new(listen, 0).to_string(),
+                upstream.to_string(),
+            )
+        };
+        let (client, http) = self.tools()?;
+        let made = match client.populate(wanted.iter().map(pack).collect()) {
+            Ok(made) => made,
+            Err(why) => {
+                // the crate does not say what the server said
+                let packs: Vec<ProxyPack> = wanted.iter().map(pack).collect();
+                return Err(http.post(&["populate"], &packs).err().unwrap_or(why));
+            }
+        };
+        self.proxies
+            .extend(made.into_iter().map(|proxy| (proxy.proxy_pack.name.clone(), proxy)));
+        let seen = self.read_back()?;
+        wanted
+            .iter()
+            .map(|(name, upstream)| port_of(&seen[name], name, *upstream))
+            .collect()
+    }
+
+    fn put(&mut self, layer: Layer, proxies: &[String], toxics: &[Toxic]) -> Result<(), String> {
+        for name in proxies {
+            for toxic in toxics {
+                self.put_one(layer, name, toxic.clone())?;
+            }
+        }
+        let seen = self.read_back()?;
+        proxies.iter().try_for_each(|name| self.compare(&seen, name))
+    }
+
+    fn put_one(&mut self, layer: Layer, name: &str, mut toxic: Toxic) -> Result<(), String> {
+        let there = self.toxics.entry(name.to_owned()).or_default();
+        let taken = there.iter().any(|(_, other)| other.name == toxic.name);
+        if taken {
+            // the crate knows one name for each type and stream
+            toxic.name = format!("{}_{layer}", toxic.name);
+        }
+        // noted first: what is half done is undone, too
+        there.push((layer, toxic.clone()));
+        if !taken && by_crate(self.proxy(name)?, &toxic) {
+            return Ok(());
+        }
+        let (_, http) = self.tools()?;
+        http.post(&["proxies", name, "toxics"], &toxic).map(drop)
+    }
+
+    fn proxy(&mut self, name: &str) -> Result<&Proxy, String> {
+        if !self.proxies.contains_key(name) {
+            let found = self.tools()?.0.find_proxy(name)?;
+            self.proxies.insert(name.to_owned(), found);
+        }
+        Ok(&self.proxies[name])
+    }
+
+    fn lift(&mut self, layer: Layer, proxies: &[String]) -> Result<(), String> {
+        let mut gone = Vec::new();
+        for name in proxies {
+            let there = self.toxics.get(name).cloned().unwrap_or_default();
+            for (_, toxic) in there.into_iter().filter(|(of, _)| *of == layer) {
+                self.tools()?.1.delete(&["proxies", name, "toxics", &toxic.name])?;
+                gone.push((name, toxic));
+            }
+            if let Some(there) = self.toxics.get_mut(name) {
+                there.retain(|(of, _)| *of != layer);
+            }
+        }
+        let seen = self.read_back()?;
+        let stays = gone
+            .iter()
+            .find(|(name, toxic)| on(&seen[*name]).any(|found| found["name"] == toxic.name.as_str()));
+        match stays {
+            Some((name, toxic)) => Err(format!("{name} still has {}", in_json(toxic))),
+            None => proxies.iter().try_for_each(|name| self.compare(&seen, name)),
+        }
+    }
+
+    fn close(&mut self) -> Result<(), String> {
+        let names: Vec<String> = self.proxies.keys().chain(self.toxics.keys()).cloned().collect();
+        self.proxies.clear();
+        self.toxics.clear();
+        let (_, http) = self.tools()?;
+        names.iter().try_for_each(|name| http.delete(&["proxies", name]))
+    }
+
+    fn read_back(&mut self) -> Result<Value, String> {
+        self.tools()?.1.get(&["proxies"])
+    }
+
+    /// Whether a proxy has all the toxics that it should have, and is on; toxics of others are theirs.
+    fn compare(&self, seen: &Value, name: &str) -> Result<(), String> {
+        let proxy = &seen[name];
+        if proxy["enabled"] != Value::Bool(true) {
+            return Err(format!("{name} is not there, or somebody turned it off"));
+        }
+        let wanted = self.toxics.get(name).map(Vec::as_slice).unwrap_or_default();
+        let missing = wanted
+            .iter()
+            .find(|(_, toxic)| !on(proxy).any(|found| is(found, toxic)));
+        match missing {
+            Some((_, toxic)) => Err(format!(
+                "{name} should have {} and has {}",
+                in_json(toxic),
+                proxy["toxics"]
+            )),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The toxics on a proxy, as they were read back.
+fn on(proxy: &Value) -> impl Iterator<Item = &Value> {
+    proxy["toxics"].as_array().into_iter().flatten()
+}
+
+fn port_of(seen: &Value, name: &str, upstream: SocketAddr) -> Result<u16, String> {
+    if seen["upstream"] != upstream.to_string().as_str() || seen["enabled"] != Value::Bool(true) {
+        return Err(format!("{name} should lead to {upstream} and is {seen}"));
+    }
+    let listen = seen["listen"].as_str().and_then(|listen| listen.rsplit_once(':'));
+    let port = listen.and_then(|(_, port)| port.parse().ok()).filter(|port| *port != 0);
+    port.ok_or_else(|| format!("{name} says no port to connect to: {seen}"))
+}
+
+/// Whether what was read back is this toxic.
+fn is(found: &Value, toxic: &Toxic) -> bool {
+    let toxicity = found["toxicity"]
+        .as_f64()
+        .is_some_and(|share| (share - f64::from(toxic.toxicity)).abs() < 1e-6);
+    found["name"] == toxic.name.as_str()
+        && found["type"] == toxic.kind.name().as_str()
+        && found["stream"] == toxic.stream.name()
+        && found["attributes"] == toxic.kind.attributes()
+        && toxicity
+}
+
+fn in_json(toxic: &Toxic) -> String {
+    serde_json::to_string(toxic).expect("a toxic is plain data")
+}
+
+/// Puts a toxic on with the crate. Returns whether the crate knows it.
+fn by_crate(proxy: &Proxy, toxic: &Toxic) -> bool {
+    let stream = toxic.stream.name().to_owned();
+    let share = toxic.toxicity;
+    let number = |number: i64| u32::try_from(number).unwrap_or(u32::MAX);
+    match toxic.kind {
+        Kind::Latency { latency, jitter } => proxy.with_latency(stream, number(latency), number(jitter), share),
+        Kind::Bandwidth { rate } => proxy.with_bandwidth(stream, number(rate), share),
+        Kind::SlowClose { delay } => proxy.with_slow_close(stream, number(delay), share),
+        Kind::Timeout { timeout } => proxy.with_timeout(stream, number(timeout), share),
+        Kind::Slicer {
+            average_size,
+            size_variation,
+            delay,
+        } => proxy.with_slicer(
+            stream,
+            number(average_size),
+            number(size_variation),
+            number(delay),
+            share,
+        ),
+        Kind::LimitData { bytes } => proxy.with_limit_data(stream, number(bytes), share),
+        Kind::ResetPeer { .. } | Kind::Noop {} => return false,
+    };
+    true
+}
+
+/// Panics of the crate come out as errors; their texts must not fall into the middle of a screen.
+fn silence_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            if thread::current().name() != Some(THREAD) {
+                before(panic);
+            }
+        }));
+    });
+}

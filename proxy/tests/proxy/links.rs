@@ -1,0 +1,269 @@
+//! The built-in proxy, over real sockets: exact when no fault is on, and each behaviour biting and healing.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use harness_proxy::{Behaviour, Cut, Flow, Hold, Proxy, Slice};
+use proptest::prelude::*;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
+
+use super::rig::{NOT_YET, Rig, SOON, arrives, counted, is_silent, until_reset};
+
+#[tokio::test]
+async fn without_a_fault_bytes_pass_both_ways_and_half_close_is_kept() {
+    let rig = Rig::new().await;
+    let (mut client, mut server) = rig.connect().await;
+    client.write_all(b"ping").await.unwrap();
+    client.shutdown().await.unwrap();
+    let mut asked = Vec::new();
+    timeout(SOON, server.read_to_end(&mut asked)).await.unwrap().unwrap();
+    assert_eq!(asked, b"ping");
+    server.write_all(b"pong").await.unwrap();
+    arrives(&mut client, b"pong").await;
+    assert_eq!(rig.link.counts().bytes, 8);
+    assert!(!rig.link.counts().touched());
+}
+
+#[tokio::test]
+async fn a_stall_holds_bytes_and_the_end_of_the_stream_until_it_is_lifted() {
+    let rig = Rig::new().await;
+    let (mut client, mut server) = rig.connect().await;
+    let hold = rig.hold(Behaviour::STALL);
+    client.write_all(b"late").await.unwrap();
+    drop(client);
+    is_silent(&mut server).await;
+    counted(|| hold.counts().held_bytes, |count| *count == 4).await;
+    drop(hold);
+    let mut got = Vec::new();
+    timeout(SOON, server.read_to_end(&mut got))
+        .await
+        .expect("healed")
+        .unwrap();
+    assert_eq!(got, b"late");
+}
+
+#[tokio::test]
+async fn a_stall_of_one_direction_lets_the_other_pass() {
+    let rig = Rig::new().await;
+    let (mut client, mut server) = rig.connect().await;
+    let _hold = rig.hold(Behaviour {
+        to_server: Flow::STALL,
+        ..Behaviour::default()
+    });
+    server.write_all(b"news").await.unwrap();
+    arrives(&mut client, b"news").await;
+    client.write_all(b"ack").await.unwrap();
+    is_silent(&mut server).await;
+}
+
+#[tokio::test]
+async fn a_stalled_link_leaves_new_connections_unanswered_and_counts_them() {
+    let rig = Rig::new().await;
+    let hold = rig.hold(Behaviour::STALL);
+    let _client = TcpStream::connect(rig.link.listen()).await.unwrap();
+    assert!(timeout(NOT_YET, rig.server.accept()).await.is_err());
+    counted(|| hold.counts().held_connects, |count| *count == 1).await;
+    drop(hold);
+    timeout(SOON, rig.server.accept()).await.expect("healed").unwrap();
+}
+
+#[tokio::test]
+async fn a_heal_with_reset_breaks_the_connections_that_were_stalled() {
+    let rig = Rig::new().await;
+    let (mut client, mut server) = rig.connect().await;
+    let hold = Hold::put(vec![Arc::clone(&rig.link)], 1, Behaviour::STALL, true);
+    client.write_all(b"never").await.unwrap();
+    is_silent(&mut server).await;
+    drop(hold);
+    until_reset(&mut client).await;
+    until_reset(&mut server).await;
+    assert_eq!(rig.link.counts().bytes, 0, "what was held back never got through");
+    rig.connect().await;
+}
+
+#[tokio::test]
+async fn a_delay_delays_every_chunk_and_keeps_order() {
+    let rig = Rig::new().await;
+    let (mut client, mut server) = rig.connect().await;
+    let delay = Duration::from_millis(80);
+    let hold = rig.hold(Behaviour::both(Flow {
+        delay,
+        jitter: Duration::from_millis(20),
+        ..Flow::default()
+    }));
+    let sent = Instant::now();
+    for chunk in 0..50u8 {
+        client.write_all(&[chunk]).await.unwrap();
+    }
+    arrives(&mut server, &(0..50).collect::<Vec<u8>>()).await;
+    assert!(
+        sent.elapsed() >= delay - Duration::from_millis(20),
+        "no chunk is earlier than the delay less the jitter"
+    );
+    assert_eq!(hold.counts().delayed_bytes, 50);
+}
+
+#[tokio::test]
+async fn a_slow_link_takes_at_least_as_long_as_its_rate_says() {
+    let rig = Rig::new().await;
+    let (mut client, mut server) = rig.connect().await;
+    let _hold = rig.hold(Behaviour::both(Flow {
+        bytes_per_second: Some(10_000),
+        ..Flow::default()
+    }));
+    let sent = Instant::now();
+    client.write_all(&[1; 3000]).await.unwrap();
+    arrives(&mut server, &[1; 3000]).await;
+    assert!(sent.elapsed() >= Duration::from_millis(290));
+}
+
+#[tokio::test]
+async fn resetting_a_link_resets_both_ends_and_takes_new_connections() {
+    let rig = Rig::new().await;
+    let (mut client, mut server) = rig.connect().await;
+    rig.link.reset_connections();
+    until_reset(&mut client).await;
+    until_reset(&mut server).await;
+    rig.connect().await;
+    assert_eq!(rig.link.counts().resets, 1);
+}
+
+#[tokio::test]
+async fn a_cut_by_bytes_ends_the_connection_once_its_budget_passed() {
+    let rig = Rig::new().await;
+    let (mut client, mut server) = rig.connect().await;
+    let _hold = rig.hold(Behaviour {
+        cut: Cut {
+            after: None,
+            after_bytes: Some(100),
+        },
+        ..Behaviour::default()
+    });
+    let writing = async {
+        while client.write_all(b"x").await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(SOON, writing).await.expect("the budget ends");
+    until_reset(&mut server).await;
+    assert_eq!(rig.link.counts().resets, 1);
+}
+
+#[tokio::test]
+async fn a_cut_by_time_ends_connections_that_are_idle() {
+    let rig = Rig::new().await;
+    let (mut client, _server) = rig.connect().await;
+    let cut = Cut {
+        after: Some(Duration::from_millis(50)),
+        after_bytes: None,
+    };
+    let _hold = rig.hold(Behaviour {
+        cut,
+        ..Behaviour::default()
+    });
+    until_reset(&mut client).await;
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_a_reset_and_is_counted() {
+    let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let proxy = Proxy::start().unwrap();
+    let link = proxy.link("c0->n1".into(), gone, 7).unwrap();
+    // the reset may be faster than the client's own end of the handshake
+    match TcpStream::connect(link.listen()).await {
+        Ok(mut client) => drop(until_reset(&mut client).await),
+        Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset),
+    }
+    assert_eq!(link.counts().refused, 1);
+}
+
+#[tokio::test]
+async fn windows_that_overlap_on_one_link_heal_one_by_one() {
+    let rig = Rig::new().await;
+    let (mut client, mut server) = rig.connect().await;
+    let first = Hold::put(vec![Arc::clone(&rig.link)], 1, Behaviour::STALL, false);
+    let second = Hold::put(vec![Arc::clone(&rig.link)], 2, Behaviour::STALL, false);
+    client.write_all(b"x").await.unwrap();
+    drop(first);
+    is_silent(&mut server).await;
+    drop(second);
+    arrives(&mut server, b"x").await;
+}
+
+#[derive(Debug, Clone)]
+enum Weather {
+    Fair,
+    Stall,
+    Delay,
+    Slice,
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Whatever faults come and go, a stream that is not cut arrives whole, in order, both ways.
+    #[test]
+    fn bytes_arrive_whole_whatever_comes_and_goes(
+        chunks in proptest::collection::vec(1usize..40_000, 1..12),
+        weather in proptest::collection::vec(
+            prop_oneof![Just(Weather::Fair), Just(Weather::Stall), Just(Weather::Delay), Just(Weather::Slice)], 0..6),
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(stream_through(chunks, weather));
+    }
+}
+
+async fn stream_through(chunks: Vec<usize>, weather: Vec<Weather>) {
+    let rig = Rig::new().await;
+    let (mut client, mut server) = rig.connect().await;
+    let sent: Vec<u8> = chunks
+        .iter()
+        .enumerate()
+        .flat_map(|(i, length)| vec![i as u8; *length])
+        .collect();
+    let writing = async {
+        for (i, length) in chunks.iter().enumerate() {
+            client.write_all(&vec![i as u8; *length]).await.unwrap();
+        }
+        client.shutdown().await.unwrap();
+        let mut echo = Vec::new();
+        client.read_to_end(&mut echo).await.unwrap();
+        echo
+    };
+    let reading = async {
+        let mut got = Vec::new();
+        server.read_to_end(&mut got).await.unwrap();
+        server.write_all(&got).await.unwrap();
+        server.shutdown().await.unwrap();
+    };
+    let changing = async {
+        for now in weather {
+            let behaviour = match now {
+                Weather::Fair => Behaviour::default(),
+                Weather::Stall => Behaviour::STALL,
+                Weather::Delay => Behaviour::both(Flow {
+                    delay: Duration::from_millis(2),
+                    ..Flow::default()
+                }),
+                Weather::Slice => Behaviour::both(Flow {
+                    slice: Some(Slice::of(4096)),
+                    ..Flow::default()
+                }),
+            };
+            let hold = rig.hold(behaviour);
+            tokio::time::sleep(Duration::from_millis(3)).await;
+            drop(hold);
+        }
+    };
+    let (echo, (), ()) = timeout(SOON * 2, async { tokio::join!(writing, reading, changing) })
+        .await
+        .expect("it ends");
+    assert!(
+        echo == sent,
+        "{} bytes sent, {} came back, or in another order",
+        sent.len(),
+        echo.len()
+    );
+}

@@ -1,0 +1,309 @@
+//! Taps and faults that name a message, over real sockets: what is named is what is struck, the client and its server see
+//! no hole, and a tap that understands nothing stands in nobody's way.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use harness_proxy::tap::Protocol;
+use harness_proxy::{Armed, ClientFilter, Exchange, Fate, Label, LabelScheme, LabelSet, Meant, Notice, Rule, Wire};
+use proptest::prelude::*;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+use super::rig::{Rig, SOON, arrives, counted, until_reset};
+
+/// Longer than any test takes.
+const NEVER: Duration = Duration::from_secs(3600);
+
+const SET: &[u8] = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\nv\r\n";
+const GET: &[u8] = b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n";
+
+const IDLE: Label = Label::new(0, "idle");
+const WAITS: Label = Label::new(1, "a waiter");
+const WORKS: Label = Label::new(2, "working");
+const LABELS: LabelScheme = LabelScheme {
+    labels: &[IDLE, WAITS, WORKS],
+    retrying: LabelSet::of(&[WAITS]),
+};
+const ANYONE: ClientFilter = ClientFilter::new("anyone", LabelSet::ALL);
+const WAITER: ClientFilter = ClientFilter::new("waiter", LabelSet::of(&[WAITS]));
+
+/// A link with a tap.
+struct TapRig {
+    rig: Rig,
+    exchange: Arc<Exchange>,
+    notices: mpsc::Receiver<Notice>,
+}
+
+impl TapRig {
+    async fn new() -> Self {
+        let (sender, notices) = mpsc::channel(1000);
+        let exchange = Exchange::new(Protocol::Resp, LABELS, 2, sender);
+        let wire = Wire::new(&exchange, 1, "c1->n1".into());
+        let rig = Rig::with(|proxy, server| proxy.tapped("c1->n1".into(), server, 7, wire)).await;
+        Self { rig, exchange, notices }
+    }
+
+    async fn connect(&self) -> (TcpStream, TcpStream) {
+        self.rig.connect().await
+    }
+
+    fn rule(&self, name: &str, occurrence: u32, whose: ClientFilter, fate: Fate) -> Armed {
+        self.armed(Meant {
+            message: Protocol::Resp.spoken(name).unwrap(),
+            occurrence,
+            whose,
+            fate,
+            refuse: None,
+        })
+    }
+
+    fn armed(&self, meant: Meant) -> Armed {
+        Armed::put(vec![Arc::clone(&self.rig.link)], 1, Rule::new(meant))
+    }
+}
+
+#[tokio::test]
+async fn a_dropped_request_never_reaches_the_server_and_its_connection_ends() {
+    let rig = TapRig::new().await;
+    let armed = rig.rule("SET", 2, ANYONE, Fate::DropRequest);
+    let (mut client, mut server) = rig.connect().await;
+    client.write_all(SET).await.unwrap();
+    arrives(&mut server, SET).await;
+    // the one that is meant stands between two others, in one piece with them
+    client.write_all(&[GET, SET, GET].concat()).await.unwrap();
+    let reached = until_reset(&mut server).await;
+    assert!(GET.starts_with(&reached), "{}", String::from_utf8_lossy(&reached));
+    until_reset(&mut client).await;
+    let struck = armed.rule().struck().expect("it struck");
+    assert_eq!((struck.message.as_str(), struck.client.as_str()), ("SET", "c1"));
+    assert!(struck.done);
+}
+
+#[tokio::test]
+async fn a_dropped_reply_is_of_a_request_that_the_server_answered() {
+    let rig = TapRig::new().await;
+    let armed = rig.rule("set", 1, ANYONE, Fate::DropReply);
+    let (mut client, mut server) = rig.connect().await;
+    client.write_all(&[GET, SET].concat()).await.unwrap();
+    arrives(&mut server, &[GET, SET].concat()).await;
+    assert!(
+        !armed.rule().struck().expect("found").done,
+        "not before the server answered"
+    );
+    server.write_all(b"$1\r\nv\r\n").await.unwrap();
+    arrives(&mut client, b"$1\r\nv\r\n").await;
+    server.write_all(b"+OK\r\n").await.unwrap();
+    assert_eq!(until_reset(&mut client).await, b"");
+    assert!(armed.rule().struck().expect("it struck").done);
+}
+
+#[tokio::test]
+async fn a_connection_that_ends_before_the_answer_leaves_the_rule_to_the_next_request() {
+    let rig = TapRig::new().await;
+    let armed = rig.rule("SET", 1, ANYONE, Fate::DropReply);
+    let (mut client, mut server) = rig.connect().await;
+    client.write_all(SET).await.unwrap();
+    arrives(&mut server, SET).await;
+    drop((client, server));
+    let (mut client, mut server) = rig.connect().await;
+    let forgotten = async {
+        while armed.rule().struck().is_some() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    timeout(SOON, forgotten).await.expect("the rule looks on");
+    client.write_all(SET).await.unwrap();
+    arrives(&mut server, SET).await;
+    server.write_all(b"+OK\r\n").await.unwrap();
+    until_reset(&mut client).await;
+}
+
+#[tokio::test]
+async fn a_delayed_request_waits_with_everything_behind_it_and_outlives_its_client() {
+    let rig = TapRig::new().await;
+    let armed = rig.rule("SET", 1, ANYONE, Fate::DelayRequest(NEVER));
+    let (mut client, mut server) = rig.connect().await;
+    client.write_all(&[GET, SET, GET].concat()).await.unwrap();
+    arrives(&mut server, GET).await;
+    drop(client);
+    let mut byte = [0];
+    let silent = timeout(Duration::from_millis(100), server.read(&mut byte)).await;
+    assert!(silent.is_err(), "not even the end of the stream");
+    drop(armed);
+    let mut rest = Vec::new();
+    timeout(SOON, server.read_to_end(&mut rest))
+        .await
+        .expect("it heals")
+        .unwrap();
+    assert_eq!(rest, [SET, GET].concat(), "late, in order, whole");
+}
+
+#[tokio::test]
+async fn a_delayed_message_goes_on_by_itself() {
+    let rig = TapRig::new().await;
+    let late = Duration::from_millis(150);
+    let armed = rig.rule("GET", 1, ANYONE, Fate::DelayReply(late));
+    let (mut client, mut server) = rig.connect().await;
+    client.write_all(GET).await.unwrap();
+    arrives(&mut server, GET).await;
+    let answered = std::time::Instant::now();
+    server.write_all(b"$1\r\nv\r\n+late\r\n").await.unwrap();
+    arrives(&mut client, b"$1\r\nv\r\n+late\r\n").await;
+    assert!(answered.elapsed() >= late);
+    assert!(armed.rule().struck().expect("it struck").done);
+}
+
+#[tokio::test]
+async fn only_a_message_of_whom_is_meant_is_struck() {
+    let rig = TapRig::new().await;
+    let armed = rig.rule("SET", 1, WAITER, Fate::DropRequest);
+    let (mut client, mut server) = rig.connect().await;
+    for label in [IDLE, WORKS] {
+        rig.exchange.labels.set(1, label);
+        client.write_all(SET).await.unwrap();
+        arrives(&mut server, SET).await;
+    }
+    rig.exchange.labels.set(1, WAITS);
+    client.write_all(SET).await.unwrap();
+    until_reset(&mut client).await;
+    assert_eq!(armed.rule().struck().map(|struck| struck.role), Some("a waiter"));
+    assert_eq!(armed.rule().passed(), "SET ×1", "of waiters");
+}
+
+#[tokio::test]
+async fn whoever_lost_a_message_is_refused_for_as_long_as_the_rule_says() {
+    let rig = TapRig::new().await;
+    let armed = rig.armed(Meant {
+        message: Protocol::Resp.spoken("SET").unwrap(),
+        occurrence: 1,
+        whose: ANYONE,
+        fate: Fate::DropRequest,
+        refuse: Some(NEVER),
+    });
+    let (mut client, _server) = rig.connect().await;
+    client.write_all(SET).await.unwrap();
+    until_reset(&mut client).await;
+    // the reset comes after the connection was made, or in its place
+    let refused = match TcpStream::connect(rig.rig.link.listen()).await {
+        Ok(mut again) => timeout(SOON, again.read(&mut [0])).await.expect("it ends").map(|_| ()),
+        Err(error) => Err(error),
+    };
+    assert_eq!(refused.unwrap_err().kind(), std::io::ErrorKind::ConnectionReset);
+    assert_eq!(armed.rule().refusals(), 1);
+    drop(armed);
+    let (mut client, mut server) = rig.connect().await;
+    client.write_all(SET).await.unwrap();
+    arrives(&mut server, SET).await;
+}
+
+#[tokio::test]
+async fn messages_are_counted_and_a_waiter_that_asks_the_same_again_retries() {
+    let mut rig = TapRig::new().await;
+    let (mut client, mut server) = rig.connect().await;
+    rig.exchange.labels.set(1, WAITS);
+    client.write_all(&[SET, GET, SET, SET].concat()).await.unwrap();
+    arrives(&mut server, &[SET, GET, SET, SET].concat()).await;
+    server
+        .write_all(b"_\r\n$1\r\nv\r\n>3\r\n$7\r\nmessage\r\n$2\r\nl0\r\n$0\r\n\r\n_\r\n+OK\r\n")
+        .await
+        .unwrap();
+    counted(|| rig.exchange.traffic().columns(), |columns| *columns == [4, 4, 1, 2]).await;
+    let notice = rig.notices.recv().await.expect("a notice");
+    assert_eq!((notice.client, &*notice.subject), (1, "l0"));
+    assert_eq!(rig.exchange.lost().0, 0);
+}
+
+#[tokio::test]
+async fn a_tap_that_lost_its_place_says_so_once_and_the_bytes_go_on() {
+    let rig = TapRig::new().await;
+    let (mut client, mut server) = rig.connect().await;
+    client.write_all(GET).await.unwrap();
+    arrives(&mut server, GET).await;
+    for _ in 0..3 {
+        server.write_all(b"?nothing that Redis says\r\n").await.unwrap();
+        arrives(&mut client, b"?nothing that Redis says\r\n").await;
+    }
+    client.write_all(GET).await.unwrap();
+    arrives(&mut server, GET).await;
+    let (connections, why) = rig.exchange.lost();
+    assert_eq!(connections, 1);
+    assert!(why.is_some_and(|why| why.contains("c1->n1")), "it says where");
+    assert_eq!(rig.exchange.traffic().requests, 1, "nothing is counted from there on");
+}
+
+fn fates() -> impl Strategy<Value = Fate> {
+    let time = Duration::from_millis(3);
+    prop_oneof![
+        Just(Fate::DropRequest),
+        Just(Fate::DropReply),
+        Just(Fate::DelayRequest(time)),
+        Just(Fate::DelayReply(time)),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Whatever rule lies on a link, each side gets a beginning of what the other one sent, and all of it if nothing
+    /// was dropped.
+    #[test]
+    fn what_arrives_is_a_beginning_of_what_was_sent(
+        fate in fates(), occurrence in 1_u32..6, pieces in proptest::collection::vec(1_usize..60, 1..20),
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(conversation(fate, occurrence, pieces));
+    }
+}
+
+async fn conversation(fate: Fate, occurrence: u32, pieces: Vec<usize>) {
+    let rig = TapRig::new().await;
+    let armed = rig.rule("SET", occurrence, ANYONE, fate);
+    let (client, server) = rig.connect().await;
+    let asked = [SET, GET].repeat(4).concat();
+    let answers = b"+OK\r\n$1\r\nv\r\n".repeat(4);
+    let talk = |stream: TcpStream, said: Vec<u8>, pieces: Vec<usize>| async move {
+        let (mut reads, mut writes) = stream.into_split();
+        let writing = async {
+            let mut rest = &said[..];
+            for length in pieces.iter().cycle() {
+                let (piece, others) = rest.split_at((*length).min(rest.len()));
+                if rest.is_empty() {
+                    break;
+                }
+                if writes.write_all(piece).await.is_err() {
+                    return false;
+                }
+                rest = others;
+                tokio::task::yield_now().await;
+            }
+            writes.shutdown().await.is_ok()
+        };
+        let reading = async {
+            let mut got = Vec::new();
+            let whole = reads.read_to_end(&mut got).await.is_ok();
+            (got, whole)
+        };
+        // a reset is told once, to whoever asks first: who writes or who reads
+        let (wrote, (got, read)) = tokio::join!(writing, reading);
+        (got, wrote && read)
+    };
+    let server = async {
+        // answers come after what they answer
+        let mut stream = server;
+        let mut got = vec![0; SET.len()];
+        if stream.read_exact(&mut got).await.is_err() {
+            return (None, false);
+        }
+        let (rest, whole) = talk(stream, answers.clone(), pieces.clone()).await;
+        (Some([got, rest].concat()), whole)
+    };
+    let both = async { tokio::join!(talk(client, asked.clone(), pieces.clone()), server) };
+    let ((to_client, client_whole), (to_server, server_whole)) = timeout(SOON, both).await.expect("it ends");
+    assert!(answers.starts_with(&to_client));
+    assert!(to_server.is_none_or(|to_server| asked.starts_with(&to_server) && (!server_whole || to_server == asked)));
+    assert!(!client_whole || to_client == answers);
+    drop(armed);
+}

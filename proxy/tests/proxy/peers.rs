@@ -1,0 +1,196 @@
+//! A server's way out, over real sockets: connects that stay what they are, and each direction held back on its own.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use harness_proxy::{Behaviour, Directory, Egress, Flow, Hold, Link, Peer, Proxy};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
+
+use super::rig::{NOT_YET, SOON, arrives, counted, is_silent};
+
+const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+/// `n1` with a way out to `n2`.
+struct PeerRig {
+    _proxy: Proxy,
+    egress: Egress,
+    link: Arc<Link>,
+    directory: Arc<Directory>,
+    peer: TcpListener,
+}
+
+impl PeerRig {
+    async fn new() -> Self {
+        let peer = TcpListener::bind((LOOPBACK, 0)).await.unwrap();
+        let member = |name: &str, port| Peer {
+            name: name.to_owned(),
+            host: format!("{name}.run"),
+            ports: vec![port],
+        };
+        let peers = vec![member("n1", 1), member("n2", peer.local_addr().unwrap().port())];
+        let directory = Arc::new(Directory::new(peers));
+        directory.found(1, LOOPBACK);
+        let proxy = Proxy::start().unwrap();
+        let (egress, links) = proxy.egress(LOOPBACK, "n1", &directory, || 7).unwrap();
+        let link = links.into_iter().flatten().next().expect("a link to the only peer");
+        assert_eq!(link.name(), "n1->n2");
+        Self {
+            _proxy: proxy,
+            egress,
+            link,
+            directory,
+            peer,
+        }
+    }
+
+    fn port(&self) -> u16 {
+        self.peer.local_addr().unwrap().port()
+    }
+
+    /// A connection that asked for the peer by its name, and has no answer yet.
+    async fn ask(&self, name: &str, port: u16) -> TcpStream {
+        let mut stream = TcpStream::connect(self.egress.listen()).await.unwrap();
+        stream.write_all(&[5, 1, 0]).await.unwrap();
+        let mut welcome = [9; 2];
+        stream.read_exact(&mut welcome).await.unwrap();
+        assert_eq!(welcome, [5, 0]);
+        let mut request = vec![5, 1, 0, 3, name.len() as u8];
+        request.extend(name.as_bytes());
+        request.extend(port.to_be_bytes());
+        stream.write_all(&request).await.unwrap();
+        stream
+    }
+
+    /// Both ends of a connection from `n1` to `n2`.
+    async fn connect(&self) -> (TcpStream, TcpStream) {
+        let mut from = self.ask("n2.run", self.port()).await;
+        let (to, _) = timeout(SOON, self.peer.accept()).await.expect("it dials").unwrap();
+        assert_eq!(reply(&mut from).await, 0);
+        (from, to)
+    }
+
+    fn hold(&self, behaviour: Behaviour) -> Hold {
+        Hold::put(vec![Arc::clone(&self.link)], 1, behaviour, false)
+    }
+}
+
+async fn reply(stream: &mut TcpStream) -> u8 {
+    let mut reply = [0; 10];
+    let read = timeout(SOON, stream.read_exact(&mut reply)).await;
+    read.expect("an answer").unwrap();
+    assert_eq!(reply[0], 5);
+    reply[1]
+}
+
+#[tokio::test]
+async fn a_server_reaches_its_peer_by_name_and_bytes_pass_both_ways() {
+    let rig = PeerRig::new().await;
+    let (mut from, mut to) = rig.connect().await;
+    from.write_all(b"vote").await.unwrap();
+    arrives(&mut to, b"vote").await;
+    to.write_all(b"ack").await.unwrap();
+    arrives(&mut from, b"ack").await;
+    from.shutdown().await.unwrap();
+    let mut rest = Vec::new();
+    timeout(SOON, to.read_to_end(&mut rest))
+        .await
+        .expect("the end arrives")
+        .unwrap();
+    let counts = rig.link.counts();
+    assert_eq!((counts.bytes, counts.connections), (7, 1));
+    assert!(!counts.touched());
+}
+
+#[tokio::test]
+async fn a_connect_that_is_held_back_has_no_answer_until_the_heal() {
+    let rig = PeerRig::new().await;
+    let hold = rig.hold(Behaviour::STALL);
+    let mut from = rig.ask("n2.run", rig.port()).await;
+    counted(|| hold.counts().held_connects, |count| *count == 1).await;
+    is_silent(&mut from).await;
+    assert!(timeout(NOT_YET, rig.peer.accept()).await.is_err(), "nobody dialled");
+    drop(hold);
+    timeout(SOON, rig.peer.accept()).await.expect("healed").unwrap();
+    assert_eq!(reply(&mut from).await, 0);
+}
+
+#[tokio::test]
+async fn whoever_gives_up_a_held_connect_is_not_dialled_for_at_the_heal() {
+    let rig = PeerRig::new().await;
+    let hold = rig.hold(Behaviour::STALL);
+    let gone = rig.ask("n2.run", rig.port()).await;
+    counted(|| hold.counts().held_connects, |count| *count == 1).await;
+    drop(gone);
+    let mut stays = rig.ask("n2.run", rig.port()).await;
+    counted(|| hold.counts().held_connects, |count| *count == 2).await;
+    // the close of the first one came long before the second one's connect; give the proxy its turn to see it
+    tokio::time::sleep(NOT_YET).await;
+    drop(hold);
+    timeout(SOON, rig.peer.accept())
+        .await
+        .expect("the one that stayed")
+        .unwrap();
+    assert_eq!(reply(&mut stays).await, 0);
+    assert_eq!(rig.link.counts().connections, 1);
+}
+
+#[tokio::test]
+async fn a_one_way_cut_holds_bytes_and_the_end_back_in_that_direction_only() {
+    let rig = PeerRig::new().await;
+    let (mut from, mut to) = rig.connect().await;
+    let hold = rig.hold(Behaviour {
+        to_client: Flow::STALL,
+        ..Behaviour::default()
+    });
+    from.write_all(b"ping").await.unwrap();
+    arrives(&mut to, b"ping").await;
+    to.write_all(b"pong").await.unwrap();
+    drop(to);
+    counted(|| hold.counts().held_bytes, |count| *count == 4).await;
+    is_silent(&mut from).await;
+    drop(hold);
+    let mut rest = Vec::new();
+    timeout(SOON, from.read_to_end(&mut rest))
+        .await
+        .expect("healed")
+        .unwrap();
+    assert_eq!(rest, b"pong");
+}
+
+#[tokio::test]
+async fn a_refused_connect_is_answered_as_refused() {
+    let mut rig = PeerRig::new().await;
+    let port = rig.port();
+    rig.peer = TcpListener::bind((LOOPBACK, 0)).await.unwrap();
+    let mut from = rig.ask("n2.run", port).await;
+    assert_eq!(reply(&mut from).await, 5);
+    assert_eq!(rig.link.counts().refused, 1);
+}
+
+#[tokio::test]
+async fn a_peer_that_came_back_elsewhere_is_found_there() {
+    let rig = PeerRig::new().await;
+    let elsewhere = IpAddr::from([127, 0, 0, 2]);
+    let listener = TcpListener::bind(SocketAddr::new(elsewhere, rig.port())).await.unwrap();
+    rig.directory.found(1, elsewhere);
+    let mut from = rig.ask("n2.run", rig.port()).await;
+    timeout(SOON, listener.accept()).await.expect("it dials there").unwrap();
+    assert_eq!(reply(&mut from).await, 0);
+}
+
+#[tokio::test]
+async fn strangers_are_unreachable_and_nonsense_is_closed() {
+    let rig = PeerRig::new().await;
+    for (name, port) in [("www", 80), ("n2.run", 80), ("n1.run", 1)] {
+        let mut from = rig.ask(name, port).await;
+        assert_eq!(reply(&mut from).await, 4, "{name}:{port}");
+    }
+    let mut nonsense = TcpStream::connect(rig.egress.listen()).await.unwrap();
+    nonsense.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
+    let mut rest = Vec::new();
+    // an end or a reset: what was sent is not read to its end
+    let _ = timeout(SOON, nonsense.read_to_end(&mut rest)).await.expect("closed");
+    assert!(rest.is_empty());
+}

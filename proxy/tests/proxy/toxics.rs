@@ -1,0 +1,533 @@
+//! Toxiproxy's API on the built-in proxy, over the wire: each toxic biting and healing, statuses and bodies, and that what
+//! arrives is a prefix of what was sent whatever comes and goes.
+
+use std::io;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use harness_proxy::api::{Api, Poke};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
+
+use super::rig::{Rig, SOON, anywhere, arrives, is_silent, rest};
+
+/// A link under the API.
+struct ApiRig {
+    api: Api,
+    rig: Rig,
+    pokes: Arc<Mutex<Vec<Poke>>>,
+}
+
+impl ApiRig {
+    async fn new() -> Self {
+        Self::seeded(7).await
+    }
+
+    async fn seeded(seed: u64) -> Self {
+        let rig = Rig::seeded(seed).await;
+        let pokes = Arc::new(Mutex::new(Vec::new()));
+        let hear = {
+            let pokes = Arc::clone(&pokes);
+            Box::new(move |poke| pokes.lock().unwrap().push(poke))
+        };
+        let api = Api::serve(&rig.proxy, vec![Arc::clone(&rig.link)], anywhere(), seed, hear).unwrap();
+        Self { api, rig, pokes }
+    }
+
+    async fn connect(&self) -> (TcpStream, TcpStream) {
+        self.rig.connect().await
+    }
+
+    async fn ask(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
+        let body = if body.is_null() {
+            String::new()
+        } else {
+            body.to_string()
+        };
+        let (status, text) = self.ask_raw(method, path, "User-Agent: test\r\n", &body).await;
+        (status, serde_json::from_str(&text).unwrap_or(Value::String(text)))
+    }
+
+    async fn ask_raw(&self, method: &str, path: &str, headers: &str, body: &str) -> (u16, String) {
+        let mut stream = TcpStream::connect(self.api.address()).await.unwrap();
+        let length = body.len();
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}Content-Length: {length}\r\n\r\n{body}"
+        );
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        timeout(SOON, stream.read_to_string(&mut answer))
+            .await
+            .expect("answered")
+            .unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
+        let status = head.split(' ').nth(1).expect("a status").parse().unwrap();
+        (status, body.to_owned())
+    }
+
+    /// Puts a toxic on the link; it must be granted.
+    async fn poison(&self, toxic: Value) {
+        let (status, answer) = self.ask("POST", "/proxies/c0-%3En1/toxics", &toxic).await;
+        assert_eq!(status, 200, "{answer}");
+    }
+
+    async fn cure(&self, name: &str) {
+        let (status, _) = self
+            .ask("DELETE", &format!("/proxies/c0-%3En1/toxics/{name}"), &Value::Null)
+            .await;
+        assert_eq!(status, 204);
+    }
+}
+
+#[tokio::test]
+async fn latency_delays_what_comes_and_not_the_end_and_heals() {
+    let rig = ApiRig::new().await;
+    let (mut client, mut server) = rig.connect().await;
+    rig.poison(json!({ "type": "latency", "attributes": { "latency": 150, "jitter": 10 } }))
+        .await;
+    let sent = Instant::now();
+    server.write_all(b"late").await.unwrap();
+    arrives(&mut client, b"late").await;
+    assert!(
+        sent.elapsed() >= Duration::from_millis(140),
+        "no chunk is earlier than the delay less the jitter"
+    );
+    assert_eq!(rig.rig.link.counts().delayed_bytes, 4);
+    client.write_all(b"other way").await.unwrap();
+    arrives(&mut server, b"other way").await;
+    assert_eq!(rig.rig.link.counts().delayed_bytes, 4, "the other stream is left alone");
+    rig.cure("latency_downstream").await;
+    server.write_all(b"prompt").await.unwrap();
+    arrives(&mut client, b"prompt").await;
+    assert_eq!(rig.rig.link.counts().delayed_bytes, 4);
+}
+
+#[tokio::test]
+async fn bandwidth_takes_at_least_as_long_as_its_rate_says() {
+    let rig = ApiRig::new().await;
+    let (mut client, mut server) = rig.connect().await;
+    rig.poison(json!({ "type": "bandwidth", "stream": "upstream", "attributes": { "rate": 10 } }))
+        .await;
+    let sent = Instant::now();
+    client.write_all(&[1; 3000]).await.unwrap();
+    arrives(&mut server, &[1; 3000]).await;
+    assert!(sent.elapsed() >= Duration::from_millis(290));
+    assert_eq!(rig.rig.link.counts().delayed_bytes, 3000);
+}
+
+#[tokio::test]
+async fn a_bandwidth_of_nothing_holds_everything_and_loses_nothing() {
+    let rig = ApiRig::new().await;
+    let (mut client, mut server) = rig.connect().await;
+    rig.poison(json!({ "type": "bandwidth", "stream": "upstream", "attributes": { "rate": 0 } }))
+        .await;
+    client.write_all(b"later").await.unwrap();
+    client.shutdown().await.unwrap();
+    is_silent(&mut server).await;
+    let (_other, mut accepted) = rig.connect().await;
+    is_silent(&mut accepted).await;
+    rig.cure("bandwidth_upstream").await;
+    let (got, ended) = rest(&mut server).await;
+    assert_eq!(got, b"later");
+    ended.unwrap();
+}
+
+#[tokio::test]
+async fn slow_close_holds_the_end_back_and_nothing_else() {
+    let rig = ApiRig::new().await;
+    let (mut client, mut server) = rig.connect().await;
+    rig.poison(json!({ "type": "slow_close", "stream": "upstream", "attributes": { "delay": 200 } }))
+        .await;
+    client.write_all(b"bye").await.unwrap();
+    let closed = Instant::now();
+    client.shutdown().await.unwrap();
+    arrives(&mut server, b"bye").await;
+    let (got, ended) = rest(&mut server).await;
+    assert!(got.is_empty() && ended.is_ok());
+    assert!(closed.elapsed() >= Duration::from_millis(200));
+}
+
+#[tokio::test]
+async fn timeout_swallows_what_comes_and_closes_when_it_is_taken_away() {
+    let rig = ApiRig::new().await;
+    let (mut client, mut server) = rig.connect().await;
+    rig.poison(json!({ "type": "timeout", "stream": "upstream", "attributes": { "timeout": 0 } }))
+        .await;
+    client.write_all(b"lost").await.unwrap();
+    is_silent(&mut server).await;
+    server.write_all(b"other way").await.unwrap();
+    arrives(&mut client, b"other way").await;
+    rig.cure("timeout_upstream").await;
+    assert_eq!(rest(&mut server).await.0, b"", "nothing may arrive behind a hole");
+    assert_eq!(rest(&mut client).await.0, b"");
+    assert_eq!(rig.rig.link.counts().held_bytes, 4);
+    rig.connect().await;
+}
+
+#[tokio::test]
+async fn timeout_closes_by_itself_after_its_time_without_a_byte() {
+    let rig = ApiRig::new().await;
+    let (mut client, mut server) = rig.connect().await;
+    let put = Instant::now();
+    rig.poison(json!({ "type": "timeout", "attributes": { "timeout": 150 } }))
+        .await;
+    let (got, _) = rest(&mut client).await;
+    assert!(got.is_empty() && put.elapsed() >= Duration::from_millis(150));
+    assert!(rest(&mut server).await.0.is_empty());
+}
+
+#[tokio::test]
+async fn reset_peer_resets_connections_that_were_there_before_it() {
+    let rig = ApiRig::new().await;
+    let (mut client, mut server) = rig.connect().await;
+    let put = Instant::now();
+    rig.poison(json!({ "type": "reset_peer", "attributes": { "timeout": 100 } }))
+        .await;
+    let (_, ended) = rest(&mut client).await;
+    assert_eq!(ended.unwrap_err().kind(), io::ErrorKind::ConnectionReset);
+    assert!(put.elapsed() >= Duration::from_millis(100));
+    assert_eq!(
+        rest(&mut server).await.1.unwrap_err().kind(),
+        io::ErrorKind::ConnectionReset
+    );
+    rig.cure("reset_peer_downstream").await;
+    let (mut client, mut server) = rig.connect().await;
+    client.write_all(b"healed").await.unwrap();
+    arrives(&mut server, b"healed").await;
+}
+
+#[tokio::test]
+async fn a_slicer_cuts_and_loses_nothing() {
+    let rig = ApiRig::new().await;
+    let (mut client, mut server) = rig.connect().await;
+    let slicer = json!({ "average_size": 10, "size_variation": 5, "delay": 100 });
+    rig.poison(json!({ "type": "slicer", "stream": "upstream", "attributes": slicer }))
+        .await;
+    let sent: Vec<u8> = (0..200).collect();
+    client.write_all(&sent).await.unwrap();
+    let mut got = Vec::new();
+    let mut largest = 0;
+    while got.len() < sent.len() {
+        let mut slice = [0; 64];
+        let length = timeout(SOON, server.read(&mut slice))
+            .await
+            .expect("it arrives")
+            .unwrap();
+        largest = largest.max(length);
+        got.extend_from_slice(&slice[..length]);
+    }
+    assert_eq!(got, sent);
+    assert_eq!(rig.rig.link.counts().delayed_bytes, 200);
+}
+
+#[tokio::test]
+async fn limit_data_ends_the_connection_when_so_much_has_passed() {
+    let rig = ApiRig::new().await;
+    let (mut client, mut server) = rig.connect().await;
+    rig.poison(json!({ "type": "limit_data", "stream": "upstream", "attributes": { "bytes": 6 } }))
+        .await;
+    client.write_all(b"four").await.unwrap();
+    arrives(&mut server, b"four").await;
+    client.write_all(b"more of it").await.unwrap();
+    assert_eq!(rest(&mut server).await.0, b"mo");
+    rig.cure("limit_data_upstream").await;
+    let (mut client, mut server) = rig.connect().await;
+    client.write_all(b"more of it").await.unwrap();
+    arrives(&mut server, b"more of it").await;
+}
+
+#[tokio::test]
+async fn a_proxy_that_is_turned_off_refuses_and_ends_what_there_is_until_it_is_on_again() {
+    let rig = ApiRig::new().await;
+    let (mut client, _server) = rig.connect().await;
+    let (status, shown) = rig
+        .ask("PATCH", "/proxies/c0-%3En1", &json!({ "enabled": false }))
+        .await;
+    assert_eq!((status, &shown["enabled"]), (200, &Value::Bool(false)));
+    assert!(rest(&mut client).await.0.is_empty());
+    let refused = TcpStream::connect(rig.rig.link.listen()).await.unwrap_err();
+    assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
+    assert_eq!(rig.ask("POST", "/reset", &Value::Null).await.0, 204);
+    rig.connect().await;
+}
+
+#[tokio::test]
+async fn toxicity_is_drawn_from_the_seed_alone() {
+    let lots = |seed| async move {
+        let rig = ApiRig::seeded(seed).await;
+        rig.poison(json!({ "type": "timeout", "toxicity": 0.5, "name": "half" }))
+            .await;
+        let mut lots = Vec::new();
+        for _ in 0..12 {
+            let (mut client, mut server) = rig.connect().await;
+            server.write_all(b"x").await.unwrap();
+            drop(server);
+            lots.push(rest(&mut client).await.0.len());
+        }
+        lots
+    };
+    let first = lots(3).await;
+    assert_eq!(first, lots(3).await, "the same seed, the same decisions");
+    assert!(
+        first.contains(&0) && first.contains(&1),
+        "half is neither none nor all: {first:?}"
+    );
+}
+
+#[tokio::test]
+async fn statuses_and_bodies_are_those_of_toxiproxy() {
+    let rig = ApiRig::new().await;
+    let latency = json!({ "type": "latency", "attributes": { "latency": 1 } });
+    let error = |text: &str, status: u16| json!({ "error": text, "status": status });
+    let stream = "stream was invalid, can be either upstream or downstream";
+    let run = "/proxies/c0-%3En1";
+    let cases = [
+        (
+            "GET",
+            "/proxies/nobody",
+            Value::Null,
+            404,
+            error("proxy not found", 404),
+        ),
+        (
+            "POST",
+            &format!("{run}/toxics"),
+            json!({ "type": "x" }),
+            400,
+            error("invalid toxic type", 400),
+        ),
+        (
+            "POST",
+            &format!("{run}/toxics"),
+            json!({ "type": "latency", "stream": "x" }),
+            400,
+            error(stream, 400),
+        ),
+        (
+            "DELETE",
+            &format!("{run}/toxics/nothing"),
+            Value::Null,
+            404,
+            error("toxic not found", 404),
+        ),
+        (
+            "POST",
+            "/proxies",
+            json!({ "upstream": "x:1" }),
+            400,
+            error("missing required field: name", 400),
+        ),
+        (
+            "POST",
+            "/proxies",
+            json!({ "name": "p" }),
+            400,
+            error("missing required field: upstream", 400),
+        ),
+        ("POST", "/populate", json!([{ "name": "p" }]), 400, Value::Null),
+        ("POST", "/nowhere", Value::Null, 404, Value::Null),
+        ("DELETE", "/version", Value::Null, 405, Value::Null),
+        ("POST", &format!("{run}/toxics"), latency.clone(), 200, Value::Null),
+        (
+            "POST",
+            &format!("{run}/toxics"),
+            latency,
+            409,
+            error("toxic already exists", 409),
+        ),
+        (
+            "POST",
+            "/proxies",
+            json!({ "name": "c0->n1", "upstream": "x:1" }),
+            409,
+            error("proxy already exists", 409),
+        ),
+    ];
+    for (method, path, body, status, answer) in cases {
+        let (got, said) = rig.ask(method, path, &body).await;
+        assert_eq!(got, status, "{method} {path}: {said}");
+        assert!(answer.is_null() || answer == said, "{method} {path}: {said}");
+    }
+    let (status, bad) = rig.ask("POST", "/proxies", &json!({ "name": 5 })).await;
+    assert_eq!(status, 400);
+    assert!(
+        bad["error"].as_str().unwrap().starts_with("bad request body: "),
+        "{bad}"
+    );
+    let (status, said) = rig.ask_raw("GET", "/version", "User-Agent: Mozilla/5.0\r\n", "").await;
+    assert_eq!((status, said.as_str()), (403, "User agent not allowed\n"));
+    assert!(rig.ask("GET", "/version", &Value::Null).await.1["version"].is_string());
+}
+
+#[tokio::test]
+async fn a_proxy_is_shown_as_toxiproxy_shows_it_and_a_toxic_can_be_changed() {
+    let rig = ApiRig::new().await;
+    rig.poison(json!({ "type": "latency", "attributes": { "latency": 5 } }))
+        .await;
+    let (_, toxic) = rig
+        .ask(
+            "PATCH",
+            "/proxies/c0-%3En1/toxics/latency_downstream",
+            &json!({ "attributes": { "jitter": 2 }, "name": "x" }),
+        )
+        .await;
+    let expected = json!({
+        "name": "latency_downstream", "type": "latency", "stream": "downstream", "toxicity": 1.0,
+        "attributes": { "latency": 5, "jitter": 2 },
+    });
+    assert_eq!(toxic, expected);
+    let (_, all) = rig.ask("GET", "/proxies", &Value::Null).await;
+    let shown = json!({
+        "name": "c0->n1", "listen": rig.rig.link.listen().to_string(), "upstream": rig.rig.link.upstream().to_string(),
+        "enabled": true, "toxics": [expected],
+    });
+    assert_eq!(all, json!({ "c0->n1": shown }));
+}
+
+#[tokio::test]
+async fn clients_of_the_api_make_proxies_lead_them_elsewhere_and_delete_them() {
+    let rig = ApiRig::new().await;
+    let upstream = rig.rig.server.local_addr().unwrap().to_string();
+    let wanted = json!([{ "name": "own", "listen": "127.0.0.1:0", "upstream": upstream }]);
+    let (status, made) = rig.ask("POST", "/populate", &wanted).await;
+    assert_eq!(status, 201, "{made}");
+    let listen = made["proxies"][0]["listen"].as_str().unwrap().to_owned();
+    let mut client = TcpStream::connect(&listen).await.unwrap();
+    let (mut server, _) = timeout(SOON, rig.rig.server.accept()).await.unwrap().unwrap();
+    client.write_all(b"through").await.unwrap();
+    arrives(&mut server, b"through").await;
+    let same = json!([{ "name": "own", "listen": listen, "upstream": upstream, "enabled": false }]);
+    let (_, left_alone) = rig.ask("POST", "/populate", &same).await;
+    assert_eq!(
+        left_alone["proxies"][0]["enabled"], true,
+        "what is the same already is left alone"
+    );
+    let elsewhere = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let there = elsewhere.local_addr().unwrap().to_string();
+    assert_eq!(
+        rig.ask("PATCH", "/proxies/own", &json!({ "upstream": there })).await.0,
+        200
+    );
+    let _client = TcpStream::connect(&listen).await.unwrap();
+    timeout(SOON, elsewhere.accept()).await.expect("led elsewhere").unwrap();
+    assert_eq!(rig.ask("DELETE", "/proxies/own", &Value::Null).await.0, 204);
+    assert!(TcpStream::connect(&listen).await.is_err());
+    let (status, taken) = rig
+        .ask(
+            "POST",
+            "/proxies",
+            &json!({ "name": "p", "listen": there, "upstream": upstream }),
+        )
+        .await;
+    assert_eq!((status, &taken["status"]), (500, &json!(500)));
+}
+
+#[tokio::test]
+async fn a_run_hears_of_every_poke_keeps_its_links_and_is_left_in_peace_at_its_end() {
+    let rig = ApiRig::new().await;
+    rig.poison(json!({ "type": "timeout" })).await;
+    for (method, body) in [("DELETE", Value::Null), ("PATCH", json!({ "upstream": "127.0.0.1:1" }))] {
+        let (status, refusal) = rig.ask(method, "/proxies/c0-%3En1", &body).await;
+        assert_eq!(status, 409);
+        assert!(refusal["error"].as_str().unwrap().contains("link of a run"));
+    }
+    rig.api.calm().await.unwrap();
+    assert!(rig.rig.link.toxics().is_empty());
+    let (status, _) = rig
+        .ask("POST", "/proxies/c0-%3En1/toxics", &json!({ "type": "timeout" }))
+        .await;
+    assert_eq!(status, 409);
+    let heard: Vec<_> = rig.pokes.lock().unwrap().iter().map(|poke| poke.did).collect();
+    assert_eq!(heard, ["toxic put on", "reset"]);
+}
+
+fn any_toxic() -> impl Strategy<Value = Value> {
+    let kind = prop_oneof![
+        Just(json!({ "type": "latency", "attributes": { "latency": 2, "jitter": 2 } })),
+        Just(json!({ "type": "bandwidth", "attributes": { "rate": 4000 } })),
+        Just(json!({ "type": "bandwidth", "attributes": { "rate": 0 } })),
+        Just(json!({ "type": "slow_close", "attributes": { "delay": 2 } })),
+        Just(json!({ "type": "timeout", "attributes": { "timeout": 0 } })),
+        Just(json!({ "type": "timeout", "attributes": { "timeout": 3 } })),
+        Just(json!({ "type": "reset_peer", "attributes": { "timeout": 3 } })),
+        Just(json!({ "type": "slicer", "attributes": { "average_size": 2000, "size_variation": 900, "delay": 5 } })),
+        Just(json!({ "type": "limit_data", "attributes": { "bytes": 20_000 } })),
+    ];
+    (
+        kind,
+        prop_oneof![Just("upstream"), Just("downstream")],
+        prop_oneof![Just(1.0), Just(0.5)],
+    )
+        .prop_map(|(mut toxic, stream, toxicity)| {
+            toxic["stream"] = json!(stream);
+            toxic["toxicity"] = json!(toxicity);
+            toxic
+        })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    /// Whatever toxics come and go, what arrives is a prefix of what was sent, each way; with none, it is all of it.
+    #[test]
+    fn what_arrives_is_a_prefix_of_what_was_sent_whatever_toxics_come_and_go(
+        seed: u64, length in 1usize..200_000, toxics in proptest::collection::vec(any_toxic(), 0..4),
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(both_ways(seed, length, toxics));
+    }
+}
+
+async fn both_ways(seed: u64, length: usize, toxics: Vec<Value>) {
+    let rig = ApiRig::seeded(seed).await;
+    let (mut client, mut server) = rig.connect().await;
+    let sent: Vec<u8> = (0..length).map(|at| (at % 251) as u8).collect();
+    let (mut client_reads, mut client_writes) = client.split();
+    let (mut server_reads, mut server_writes) = server.split();
+    let poked = !toxics.is_empty();
+    let poking = async {
+        for toxic in toxics {
+            // one of the same name may be there already: then that one stays
+            let (status, answer) = rig.ask("POST", "/proxies/c0-%3En1/toxics", &toxic).await;
+            assert!(status == 200 || status == 409, "{answer}");
+        }
+        assert_eq!(rig.ask("POST", "/reset", &Value::Null).await.0, 204);
+    };
+    // half-close: each side ends its own stream and goes on reading
+    let write = async |half: &mut tokio::net::tcp::WriteHalf<'_>| {
+        let _ = half.write_all(&sent).await;
+        let _ = half.shutdown().await;
+    };
+    let read = async |half: &mut tokio::net::tcp::ReadHalf<'_>| {
+        let mut got = Vec::new();
+        let _ = half.read_to_end(&mut got).await;
+        got
+    };
+    let all = async {
+        tokio::join!(
+            poking,
+            write(&mut client_writes),
+            write(&mut server_writes),
+            read(&mut client_reads),
+            read(&mut server_reads),
+        )
+    };
+    let ((), (), (), down, up) = timeout(SOON, all).await.expect("it ends");
+    for got in [&down, &up] {
+        assert!(
+            sent.starts_with(got),
+            "{} of {} bytes arrived, and no prefix",
+            got.len(),
+            sent.len()
+        );
+        assert!(
+            poked || got.len() == sent.len(),
+            "{} of {} bytes arrived",
+            got.len(),
+            sent.len()
+        );
+    }
+}

@@ -1,0 +1,380 @@
+//! The driver of Toxiproxy, over the wire against the API of the built-in proxy: each behaviour biting and healing, counted
+//! as the built-in proxy counts it; and servers that lie, hang or go away, of which the experiment only hears.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use harness_proxy::api::Api;
+use harness_proxy::{Behaviour, Cut, Flow, Hold, Link, Proxy, Slice, Toxiproxy};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
+
+use super::rig::{SOON, anywhere, arrives, connect, counted, is_silent, rest};
+
+/// A link to a server, through a Toxiproxy that is the built-in proxy under its API, or through the built-in proxy itself.
+struct ToxiproxyRig {
+    link: Arc<Link>,
+    server: TcpListener,
+    toxiproxy: Option<(Arc<Toxiproxy>, Api)>,
+    _proxies: Vec<Proxy>,
+}
+
+impl ToxiproxyRig {
+    async fn remote() -> Self {
+        let server = TcpListener::bind(anywhere()).await.unwrap();
+        let (far, near) = (Proxy::start().unwrap(), Proxy::start().unwrap());
+        let api = Api::serve(&far, Vec::new(), anywhere(), 7, Box::new(|_| {})).unwrap();
+        let toxiproxy = Toxiproxy::connect(&api.address().to_string()).await.unwrap();
+        let wanted = [("c0->n1".to_owned(), server.local_addr().unwrap())];
+        let links = near.links_through(&toxiproxy, "run", &wanted).await.unwrap();
+        Self {
+            link: Arc::clone(&links[0]),
+            server,
+            toxiproxy: Some((toxiproxy, api)),
+            _proxies: vec![far, near],
+        }
+    }
+
+    async fn built_in() -> Self {
+        let server = TcpListener::bind(anywhere()).await.unwrap();
+        let proxy = Proxy::start().unwrap();
+        let link = proxy.link("c0->n1".into(), server.local_addr().unwrap(), 7).unwrap();
+        Self {
+            link,
+            server,
+            toxiproxy: None,
+            _proxies: vec![proxy],
+        }
+    }
+
+    async fn connect(&self) -> (TcpStream, TcpStream) {
+        connect(&self.link, &self.server).await
+    }
+
+    async fn hold(&self, behaviour: Behaviour, reset_on_heal: bool) -> Hold {
+        let mut hold = Hold::put(vec![Arc::clone(&self.link)], 1, behaviour, reset_on_heal);
+        hold.settle().await.unwrap();
+        hold
+    }
+}
+
+#[tokio::test]
+async fn without_a_fault_bytes_pass_both_ways_and_half_close_is_kept() {
+    let rig = ToxiproxyRig::remote().await;
+    let (mut client, mut server) = rig.connect().await;
+    client.write_all(b"ping").await.unwrap();
+    client.shutdown().await.unwrap();
+    assert_eq!(rest(&mut server).await.0, b"ping");
+    server.write_all(b"pong").await.unwrap();
+    arrives(&mut client, b"pong").await;
+    assert!(!rig.link.counts().touched());
+}
+
+#[tokio::test]
+async fn a_partition_that_resumes_loses_nothing() {
+    let rig = ToxiproxyRig::remote().await;
+    let (mut client, mut server) = rig.connect().await;
+    let mut hold = rig.hold(Behaviour::STALL, false).await;
+    client.write_all(b"asked").await.unwrap();
+    server.write_all(b"told").await.unwrap();
+    is_silent(&mut server).await;
+    is_silent(&mut client).await;
+    counted(|| hold.counts(), |counts| counts.held_bytes == 9).await;
+    hold.lift().await.unwrap();
+    arrives(&mut server, b"asked").await;
+    arrives(&mut client, b"told").await;
+}
+
+#[tokio::test]
+async fn a_partition_that_resets_loses_what_was_sent_and_ends_the_connection() {
+    let rig = ToxiproxyRig::remote().await;
+    let (mut client, mut server) = rig.connect().await;
+    let mut hold = rig.hold(Behaviour::STALL, true).await;
+    client.write_all(b"never").await.unwrap();
+    is_silent(&mut server).await;
+    counted(|| hold.counts(), |counts| counts.held_bytes == 5).await;
+    hold.lift().await.unwrap();
+    assert_eq!(rest(&mut server).await.0, b"");
+    assert_eq!(rest(&mut client).await.0, b"");
+    let (mut client, mut server) = rig.connect().await;
+    client.write_all(b"healed").await.unwrap();
+    arrives(&mut server, b"healed").await;
+}
+
+#[tokio::test]
+async fn a_partition_of_one_way_lets_the_other_pass() {
+    let rig = ToxiproxyRig::remote().await;
+    let (mut client, mut server) = rig.connect().await;
+    let one_way = Behaviour {
+        to_server: Flow::STALL,
+        ..Behaviour::default()
+    };
+    let _hold = rig.hold(one_way, false).await;
+    server.write_all(b"news").await.unwrap();
+    arrives(&mut client, b"news").await;
+    client.write_all(b"ack").await.unwrap();
+    is_silent(&mut server).await;
+}
+
+#[tokio::test]
+async fn latency_and_a_narrow_link_take_their_time_and_heal() {
+    let rig = ToxiproxyRig::remote().await;
+    let (mut client, mut server) = rig.connect().await;
+    let slow = Behaviour::both(Flow {
+        delay: Duration::from_millis(60),
+        bytes_per_second: Some(10_500),
+        ..Flow::PASS
+    });
+    let mut hold = rig.hold(slow, false).await;
+    let sent = Instant::now();
+    client.write_all(&[1; 1000]).await.unwrap();
+    arrives(&mut server, &[1; 1000]).await;
+    assert!(sent.elapsed() >= Duration::from_millis(100));
+    counted(|| hold.counts(), |counts| counts.delayed_bytes == 1000).await;
+    hold.lift().await.unwrap();
+    server.write_all(b"prompt").await.unwrap();
+    arrives(&mut client, b"prompt").await;
+    assert_eq!(hold.counts().delayed_bytes, 1000);
+}
+
+#[tokio::test]
+async fn flaky_ends_connections_in_the_middle_and_counts_them() {
+    let rig = ToxiproxyRig::remote().await;
+    let (mut client, mut server) = rig.connect().await;
+    let cut = Cut {
+        after: None,
+        after_bytes: Some(200),
+    };
+    let sliced = Behaviour::both(Flow {
+        slice: Some(Slice::of(16)),
+        ..Flow::PASS
+    });
+    let hold = rig.hold(Behaviour { cut, ..sliced }, false).await;
+    client.write_all(&[1; 150]).await.unwrap();
+    assert_eq!(rest(&mut server).await.0.len(), 100, "half of the budget each way");
+    drop(server);
+    let _ = rest(&mut client).await;
+    drop(client);
+    counted(|| hold.counts(), |counts| counts.resets == 1).await;
+}
+
+#[tokio::test]
+async fn reset_loses_answers_and_ends_connections_and_counts_them() {
+    let rig = ToxiproxyRig::remote().await;
+    let (mut client, mut server) = rig.connect().await;
+    let cut = Cut {
+        after: Some(Duration::from_millis(50)),
+        after_bytes: None,
+    };
+    let resets = Behaviour {
+        cut,
+        ..Behaviour::default()
+    };
+    let mut hold = rig.hold(resets, false).await;
+    let _ = server.write_all(b"lost").await;
+    assert_eq!(rest(&mut client).await.0, b"");
+    drop(client);
+    counted(|| hold.counts(), |counts| counts.resets == 1).await;
+    hold.lift().await.unwrap();
+    let (mut client, mut server) = rig.connect().await;
+    server.write_all(b"healed").await.unwrap();
+    arrives(&mut client, b"healed").await;
+}
+
+#[tokio::test]
+async fn faults_of_one_kind_that_overlap_heal_one_by_one() {
+    let rig = ToxiproxyRig::remote().await;
+    let (mut client, mut server) = rig.connect().await;
+    let put = |layer| Hold::put(vec![Arc::clone(&rig.link)], layer, Behaviour::STALL, false);
+    let (mut first, mut second) = (put(1), put(2));
+    first.settle().await.unwrap();
+    second.settle().await.unwrap();
+    client.write_all(b"x").await.unwrap();
+    first.lift().await.unwrap();
+    is_silent(&mut server).await;
+    second.lift().await.unwrap();
+    arrives(&mut server, b"x").await;
+}
+
+#[tokio::test]
+async fn a_fault_that_is_dropped_heals() {
+    let rig = ToxiproxyRig::remote().await;
+    let (mut client, mut server) = rig.connect().await;
+    drop(rig.hold(Behaviour::STALL, false).await);
+    client.write_all(b"x").await.unwrap();
+    arrives(&mut server, b"x").await;
+}
+
+/// The same script on both proxies leaves the same evidence.
+#[tokio::test]
+async fn both_proxies_count_alike() {
+    let evidence = |rig: ToxiproxyRig| async move {
+        let (mut client, mut server) = rig.connect().await;
+        let hold = rig.hold(Behaviour::STALL, false).await;
+        client.write_all(&[1; 300]).await.unwrap();
+        server.write_all(&[2; 40]).await.unwrap();
+        let mut impatient = TcpStream::connect(rig.link.listen()).await.unwrap();
+        impatient.write_all(b"is anybody there").await.unwrap();
+        let counts = counted(
+            || hold.counts(),
+            |counts| counts.held_bytes >= 340 && counts.held_connects == 1,
+        )
+        .await;
+        is_silent(&mut impatient).await;
+        (
+            counts.held_bytes,
+            hold.counts().held_bytes,
+            counts.held_connects,
+            counts.resets,
+            counts.refused,
+        )
+    };
+    assert_eq!(
+        evidence(ToxiproxyRig::remote().await).await,
+        evidence(ToxiproxyRig::built_in().await).await
+    );
+}
+
+#[tokio::test]
+async fn a_server_that_came_back_elsewhere_is_found() {
+    let rig = ToxiproxyRig::remote().await;
+    let elsewhere = TcpListener::bind(anywhere()).await.unwrap();
+    rig.link.redirect(elsewhere.local_addr().unwrap());
+    let _client = TcpStream::connect(rig.link.listen()).await.unwrap();
+    timeout(SOON, elsewhere.accept()).await.expect("led elsewhere").unwrap();
+}
+
+#[tokio::test]
+async fn what_was_made_there_is_gone_at_the_end() {
+    let rig = ToxiproxyRig::remote().await;
+    let (toxiproxy, api) = rig.toxiproxy.as_ref().unwrap();
+    assert!(ask(api.address(), "/proxies").await.contains("run-c0-n1"));
+    toxiproxy.close().await.unwrap();
+    assert!(!ask(api.address(), "/proxies").await.contains("run-c0-n1"));
+}
+
+async fn ask(api: SocketAddr, path: &str) -> String {
+    let mut stream = TcpStream::connect(api).await.unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    timeout(SOON, stream.read_to_string(&mut answer))
+        .await
+        .unwrap()
+        .unwrap();
+    answer
+}
+
+#[tokio::test]
+async fn a_server_that_goes_away_is_an_error_though_the_crate_panics() {
+    let mut rig = ToxiproxyRig::remote().await;
+    let (_, api) = rig.toxiproxy.as_mut().unwrap();
+    let at = std::mem::replace(api, unserved()).address();
+    while TcpStream::connect(at).await.is_ok() {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    let mut hold = Hold::put(vec![Arc::clone(&rig.link)], 1, Behaviour::STALL, true);
+    let why = hold.settle().await.unwrap_err();
+    assert!(why.contains("toxiproxy at 127.0.0.1"), "{why}");
+    assert!(why.contains("panicked"), "{why}");
+    let why = hold.lift().await.unwrap_err();
+    assert!(why.contains("toxiproxy at 127.0.0.1"), "and so is the heal: {why}");
+}
+
+/// The API of a proxy that nobody uses, in place of one that is dropped.
+fn unserved() -> Api {
+    let proxy = Proxy::start().unwrap();
+    Api::serve(&proxy, Vec::new(), anywhere(), 0, Box::new(|_| {})).unwrap()
+}
+
+#[tokio::test]
+async fn nobody_there_is_an_error_that_says_where() {
+    let gone = TcpListener::bind(anywhere()).await.unwrap().local_addr().unwrap();
+    let why = Toxiproxy::connect(&gone.to_string()).await.unwrap_err();
+    assert!(why.contains(&gone.to_string()), "{why}");
+    assert!(Toxiproxy::connect("no.such.host.invalid:1").await.is_err());
+}
+
+#[tokio::test]
+async fn a_server_that_hangs_is_an_error_and_not_a_wait() {
+    let hanging = TcpListener::bind(anywhere()).await.unwrap();
+    let why = timeout(SOON, Toxiproxy::connect(&hanging.local_addr().unwrap().to_string())).await;
+    assert!(why.expect("it gives up").is_err());
+}
+
+#[tokio::test]
+async fn a_server_that_says_yes_and_does_nothing_is_found_out() {
+    let liar = TcpListener::bind(anywhere()).await.unwrap();
+    let at = liar.local_addr().unwrap();
+    let lying = tokio::spawn(lie(liar));
+    let server = TcpListener::bind(anywhere()).await.unwrap();
+    let near = Proxy::start().unwrap();
+    let toxiproxy = Toxiproxy::connect(&at.to_string()).await.unwrap();
+    let wanted = [("c0->n1".to_owned(), server.local_addr().unwrap())];
+    let links = near.links_through(&toxiproxy, "run", &wanted).await.unwrap();
+    let mut hold = Hold::put(links, 1, Behaviour::STALL, false);
+    let why = hold.settle().await.unwrap_err();
+    assert!(
+        why.contains("should have") && why.contains("bandwidth_upstream"),
+        "{why}"
+    );
+    lying.abort();
+}
+
+/// Answers as a Toxiproxy does that has every proxy and never a toxic.
+async fn lie(listener: TcpListener) {
+    let mut upstream = String::new();
+    loop {
+        let Ok((mut stream, _)) = listener.accept().await else {
+            return;
+        };
+        let Some((path, body)) = request(&mut stream).await else {
+            continue;
+        };
+        if path == "/populate" {
+            let packs: serde_json::Value = serde_json::from_str(&body).unwrap();
+            upstream = packs[0]["upstream"].as_str().unwrap().to_owned();
+        }
+        let proxy = format!(
+            r#"{{"name":"run-c0-n1","listen":"127.0.0.1:1","upstream":"{upstream}","enabled":true,"toxics":[]}}"#
+        );
+        let answer = match path.as_str() {
+            "/version" => r#"{"version":"2.12.0"}"#.to_owned(),
+            "/populate" => format!(r#"{{"proxies":[{proxy}]}}"#),
+            "/proxies" => format!(r#"{{"run-c0-n1":{proxy}}}"#),
+            _ => "{}".to_owned(),
+        };
+        let length = answer.len();
+        let head = format!("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n");
+        let _ = stream.write_all(format!("{head}{answer}").as_bytes()).await;
+    }
+}
+
+/// The path and the body of one request.
+async fn request(stream: &mut TcpStream) -> Option<(String, String)> {
+    let mut text = String::new();
+    loop {
+        let mut chunk = [0; 4096];
+        let length = stream.read(&mut chunk).await.ok()?;
+        text.push_str(std::str::from_utf8(&chunk[..length]).ok()?);
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let wanted = head
+                .lines()
+                .find_map(|line| {
+                    line.to_lowercase()
+                        .strip_prefix("content-length: ")
+                        .and_then(|n| n.parse().ok())
+                })
+                .unwrap_or(0);
+            if body.len() >= wanted {
+                let path = head.split(' ').nth(1)?.to_owned();
+                return Some((path, body.to_owned()));
+            }
+        }
+        if length == 0 {
+            return None;
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! TOML files (`harness.toml`, suites) with known keys: each value keeps its line, and an unknown key is an error with its
+//! line and a suggestion, so that a misspelt key is never ignored.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use toml::de::{DeTable, DeValue};
+
+use super::suggest::unknown_word;
+
+/// A value and its line, from 1.
+#[derive(Debug, Clone, PartialEq)]
+pub struct At<T> {
+    pub line: usize,
+    pub value: T,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum TomlValue {
+    Text(String),
+    /// A number, as it was written.
+    Number(String),
+    Switch(bool),
+    List(Vec<At<TomlValue>>),
+    Table(TomlTable),
+}
+
+/// Keys and values, by key.
+pub type TomlTable = BTreeMap<String, At<TomlValue>>;
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {sentence}")]
+pub struct TomlError {
+    pub line: usize,
+    pub sentence: String,
+}
+
+impl From<TomlError> for String {
+    fn from(error: TomlError) -> Self {
+        error.to_string()
+    }
+}
+
+impl TomlError {
+    pub fn at(line: usize, sentence: impl Into<String>) -> Self {
+        Self {
+            line,
+            sentence: sentence.into(),
+        }
+    }
+}
+
+/// Reads a file's text.
+pub fn read(text: &str) -> Result<TomlTable, TomlError> {
+    let line = |span: Range<usize>| 1 + text[..span.start.min(text.len())].matches('\n').count();
+    let document = DeTable::parse(text).map_err(|error| TomlError {
+        line: error.span().map_or(1, line),
+        sentence: error.message().to_owned(),
+    })?;
+    table(document.get_ref(), &line)
+}
+
+fn table(from: &DeTable<'_>, line: &impl Fn(Range<usize>) -> usize) -> Result<TomlTable, TomlError> {
+    let entry = |(key, value): (&toml::Spanned<_>, &toml::Spanned<DeValue<'_>>)| {
+        let name: &std::borrow::Cow<'_, str> = key.get_ref();
+        let at = line(key.span());
+        Ok((
+            name.clone().into_owned(),
+            At {
+                line: at,
+                value: self::value(value, line)?,
+            },
+        ))
+    };
+    from.iter().map(entry).collect()
+}
+
+fn value(from: &toml::Spanned<DeValue<'_>>, line: &impl Fn(Range<usize>) -> usize) -> Result<TomlValue, TomlError> {
+    Ok(match from.get_ref() {
+        DeValue::String(text) => TomlValue::Text(text.clone().into_owned()),
+        DeValue::Integer(number) => TomlValue::Number(number.as_str().to_owned()),
+        DeValue::Float(number) => TomlValue::Number(number.as_str().to_owned()),
+        DeValue::Boolean(switch) => TomlValue::Switch(*switch),
+        DeValue::Datetime(_) => {
+            return Err(TomlError::at(
+                line(from.span()),
+                "a date is not a value of any key; put it in quotes",
+            ));
+        }
+        DeValue::Array(list) => {
+            let item = |item: &toml::Spanned<DeValue<'_>>| {
+                Ok(At {
+                    line: line(item.span()),
+                    value: value(item, line)?,
+                })
+            };
+            TomlValue::List(list.iter().map(item).collect::<Result<_, _>>()?)
+        }
+        DeValue::Table(inner) => TomlValue::Table(table(inner, line)?),
+    })
+}
+
+/// Refuses the first key that is not `known`.
+pub fn refuse_unknown<'a>(table: &TomlTable, known: impl IntoIterator<Item = &'a str>) -> Result<(), TomlError> {
+    let known: Vec<&str> = known.into_iter().collect();
+    let unknown = table.iter().filter(|(key, _)| !known.contains(&key.as_str()));
+    match unknown.min_by_key(|(_, at)| at.line) {
+        None => Ok(()),
+        Some((key, at)) => Err(TomlError::at(at.line, unknown_word("key", key, known, ""))),
+    }
+}
+
+impl At<TomlValue> {
+    pub fn text(&self, key: &str) -> Result<&str, TomlError> {
+        match &self.value {
+            TomlValue::Text(text) => Ok(text),
+            _ => Err(TomlError::at(self.line, format!("`{key}` must be a string"))),
+        }
+    }
+
+    pub fn switch(&self, key: &str) -> Result<bool, TomlError> {
+        match self.value {
+            TomlValue::Switch(switch) => Ok(switch),
+            _ => Err(TomlError::at(self.line, format!("`{key}` must be true or false"))),
+        }
+    }
+
+    pub fn count(&self, key: &str) -> Result<u32, TomlError> {
+        let number = match &self.value {
+            TomlValue::Number(number) => number.parse().ok(),
+            _ => None,
+        };
+        number.ok_or_else(|| TomlError::at(self.line, format!("`{key}` must be a whole number")))
+    }
+
+    pub fn table(&self, key: &str) -> Result<&TomlTable, TomlError> {
+        match &self.value {
+            TomlValue::Table(table) => Ok(table),
+            _ => Err(TomlError::at(self.line, format!("`{key}` must be a table"))),
+        }
+    }
+
+    pub fn list(&self, key: &str) -> Result<&[At<TomlValue>], TomlError> {
+        match &self.value {
+            TomlValue::List(list) => Ok(list),
+            _ => Err(TomlError::at(self.line, format!("`{key}` must be a list"))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_key_is_answered_with_its_line_and_the_nearest() {
+        let table = read("time = \"10s\"\n\nleese = \"1s\"\n").unwrap();
+        let error = refuse_unknown(&table, ["lease", "time"]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "line 3: there is no key `leese`\nhint: did you mean `lease`?"
+        );
+        assert!(refuse_unknown(&table, ["leese", "time"]).is_ok());
+    }
+
+    #[test]
+    fn a_value_knows_its_line_also_inside_of_lists() {
+        let table = read("rows = [\n  { name = \"a\" },\n  { name = \"b\",\n    clients = 3 },\n]\n").unwrap();
+        let rows = table["rows"].list("rows").unwrap();
+        let second = rows[1].table("row").unwrap();
+        assert_eq!((second["name"].line, second["clients"].line), (3, 4));
+        assert_eq!(second["clients"].count("clients"), Ok(3));
+    }
+
+    #[test]
+    fn a_text_that_is_no_toml_is_an_error_with_its_line() {
+        assert_eq!(read("a = 1\nb = = 2\n").unwrap_err().line, 2);
+        assert_eq!(read("a = 1\na = 2\n").unwrap_err().line, 2);
+    }
+
+    #[test]
+    fn a_value_of_another_kind_is_refused_with_what_it_should_be() {
+        let table = read("retries = \"many\"").unwrap();
+        assert!(
+            table["retries"]
+                .count("retries")
+                .unwrap_err()
+                .sentence
+                .contains("whole number")
+        );
+        assert!(table["retries"].switch("retries").is_err());
+    }
+}

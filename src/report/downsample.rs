@@ -1,0 +1,213 @@
+//! Which turns a page of bounded size shows: all near what matters, the rest evenly, and how that is said.
+
+use std::collections::BTreeSet;
+
+use super::diagnosis::Diagnosis;
+use super::roles::{Band, downsampled};
+use super::timeline::Timeline;
+use super::words::{span, thousands};
+
+/// Around violations and fault edges everything is shown within the first of these that leaves room.
+const NEAR_NS: [u64; 6] = [
+    5_000_000_000,
+    2_000_000_000,
+    1_000_000_000,
+    500_000_000,
+    200_000_000,
+    50_000_000,
+];
+/// The share of the room that is kept for what is far from everything, so that no stretch is empty: one in ten.
+const FAR_SHARE: usize = 10;
+
+/// Signals may be as many as this part of the turns: they are seen in passing, and a herd has very many.
+const SIGNAL_SHARE: usize = 2;
+/// Spells of a role that are shown of each server: more could not be distinguished.
+const SPELLS: usize = 300;
+
+/// What is shown: places in [`Timeline::turns`] and [`Timeline::signals`].
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Downsampled {
+    pub turns: Vec<usize>,
+    pub signals: Vec<usize>,
+    /// The roles of the servers.
+    pub bands: Vec<Band>,
+    /// What is left out, in a sentence; `None` when nothing is.
+    pub said: Option<String>,
+}
+
+/// Chooses at most about `room` turns and as many signals.
+pub fn downsample(timeline: &Timeline, diagnosis: &Diagnosis, room: usize) -> Downsampled {
+    let edges = edges(diagnosis);
+    let proofs = proofs(diagnosis);
+    let turns: Vec<Candidate> = timeline
+        .turns
+        .iter()
+        .map(|turn| {
+            let times = [Some(turn.asked), turn.answered, turn.held.map(|(end, _)| end)];
+            let named = times.iter().flatten().any(|at| proofs.contains(&at.index));
+            let last = times.iter().flatten().map(|at| at.ns).max().unwrap_or(turn.asked.ns);
+            Candidate {
+                distance: distance(&edges, turn.asked.ns, last),
+                named,
+            }
+        })
+        .collect();
+    let signals: Vec<Candidate> = timeline
+        .signals
+        .iter()
+        .map(|signal| Candidate {
+            distance: distance(&edges, signal.at.ns, signal.at.ns),
+            named: proofs.contains(&signal.at.index),
+        })
+        .collect();
+    let (shown_turns, near_ns) = choose(&turns, room);
+    let (shown_signals, _) = choose(&signals, room / SIGNAL_SHARE);
+    let counts = [
+        (shown_turns.len(), turns.len(), "acquires"),
+        (shown_signals.len(), signals.len(), "signals"),
+    ];
+    let (bands, shortest_ns) = downsampled(&timeline.bands, timeline.end_ns, SPELLS);
+    let of_roles = shortest_ns.map(|ns| {
+        format!(
+            "Spells of a server's role that are shorter than {} are left out.",
+            span(ns)
+        )
+    });
+    let sentences: Vec<String> = [said(&counts, near_ns), of_roles].into_iter().flatten().collect();
+    Downsampled {
+        said: Some(sentences.join(" ")).filter(|said| !said.is_empty()),
+        bands,
+        turns: shown_turns,
+        signals: shown_signals,
+    }
+}
+
+/// What is left out, in a sentence; `None` when nothing is.
+fn said(counts: &[(usize, usize, &str)], near_ns: Option<u64>) -> Option<String> {
+    let downsampled = counts.iter().filter(|(shown, all, _)| shown < all);
+    let parts: Vec<String> = downsampled
+        .map(|(shown, all, what)| format!("{} of {} {what}", thousands(*shown as u64), thousands(*all as u64)))
+        .collect();
+    let within = match near_ns {
+        Some(ns) => format!(
+            "all acquires within {} of violations and of the edges of faults, and ",
+            span(ns)
+        ),
+        None => String::new(),
+    };
+    (!parts.is_empty()).then(|| {
+        format!(
+            "The timeline shows {}: {within}the rest downsampled evenly. history.jsonl has them all.",
+            parts.join(" and ")
+        )
+    })
+}
+
+struct Candidate {
+    /// To the nearest violation or edge, in nanoseconds.
+    distance: u64,
+    /// Whether a proof names it.
+    named: bool,
+}
+
+fn choose(all: &[Candidate], room: usize) -> (Vec<usize>, Option<u64>) {
+    if all.len() <= room {
+        return ((0..all.len()).collect(), None);
+    }
+    let for_near = room - room / FAR_SHARE;
+    let near = |within: u64| all.iter().filter(move |one| one.distance <= within).count();
+    let radius = NEAR_NS.into_iter().find(|within| near(*within) <= for_near);
+    let surely = |one: &Candidate| one.named || radius.is_some_and(|within| one.distance <= within);
+    let sure = all.iter().filter(|one| surely(one)).count();
+    let rest = all.len() - sure;
+    let left = room.saturating_sub(sure).max(1);
+    let mut passed = 0;
+    let mut taken = 0;
+    let chosen = (0..all.len()).filter(|place| {
+        if surely(&all[*place]) {
+            return true;
+        }
+        passed += 1;
+        // as many of those passed as their share of the room is
+        let due = passed * left / rest.max(1);
+        let take = due > taken;
+        taken += usize::from(take);
+        take
+    });
+    (chosen.collect(), radius)
+}
+
+/// Times of violations and of starts and heals, ascending.
+fn edges(diagnosis: &Diagnosis) -> Vec<u64> {
+    let violations = diagnosis.findings.iter().flat_map(|finding| &finding.violations);
+    let violated = violations.flat_map(|violation| {
+        let overlap = violation.overlap_ns.map(|(from, to)| [from, to]);
+        [violation.at_ns].into_iter().chain(overlap.into_iter().flatten())
+    });
+    let windows = diagnosis.effect.windows.iter();
+    let faults = windows.flat_map(|window| [Some(window.start_ns), window.heal_ns].into_iter().flatten());
+    let mut edges: Vec<u64> = violated.chain(faults).collect();
+    edges.sort_unstable();
+    edges
+}
+
+/// From a stretch of time to the nearest edge.
+fn distance(edges: &[u64], from_ns: u64, to_ns: u64) -> u64 {
+    let after = edges.partition_point(|edge| *edge < from_ns);
+    let before = after.checked_sub(1).map(|place| from_ns - edges[place]);
+    let next = edges.get(after).map(|edge| edge.saturating_sub(to_ns));
+    before.into_iter().chain(next).min().unwrap_or(u64::MAX)
+}
+
+fn proofs(diagnosis: &Diagnosis) -> BTreeSet<u64> {
+    let violations = diagnosis.findings.iter().flat_map(|finding| &finding.violations);
+    violations
+        .flat_map(|violation| violation.events.iter().map(|step| step.index))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn far(count: usize) -> Vec<Candidate> {
+        (0..count)
+            .map(|_| Candidate {
+                distance: u64::MAX,
+                named: false,
+            })
+            .collect()
+    }
+
+    #[test]
+    fn what_fits_is_shown_whole() {
+        assert_eq!(choose(&far(10), 10), ((0..10).collect(), None));
+    }
+
+    #[test]
+    fn the_far_is_thinned_evenly_and_the_near_and_the_named_stay() {
+        let mut all = far(1000);
+        for far in &mut all[500..550] {
+            far.distance = 4_000_000_000;
+        }
+        all[7].named = true;
+        let (shown, radius) = choose(&all, 100);
+        assert_eq!(radius, Some(5_000_000_000));
+        assert!((500..550).all(|place| shown.contains(&place)) && shown.contains(&7));
+        assert!(shown.len() <= 101, "{}", shown.len());
+        let gaps = shown.windows(2).map(|pair| pair[1] - pair[0]);
+        assert!(gaps.max() <= Some(25), "no stretch is empty: {shown:?}");
+    }
+
+    #[test]
+    fn where_everything_is_near_the_nearness_shrinks() {
+        let mut all = far(1000);
+        for (place, one) in all.iter_mut().enumerate() {
+            one.distance = place as u64 * 4_000_000;
+        }
+        let (shown, radius) = choose(&all, 200);
+        assert_eq!(radius, Some(500_000_000));
+        assert!((0..=125).all(|place| shown.contains(&place)));
+        assert!(shown.len() <= 201);
+    }
+}

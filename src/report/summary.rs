@@ -1,0 +1,225 @@
+//! Summary: what every rendering says in the same words: what the run was, what broke, what it cost, what to type.
+
+use harness_checkers::{Finding, Property, Verdict, Violation};
+
+use super::diagnosis::{Diagnosis, Outcome};
+use super::words::{many, quoted, span, thousands};
+
+/// Violations that are shown in full where room is short; the rest is counted.
+const SHOWN: usize = 3;
+
+/// `zk / zk-predecessor-watch naive / partition`, or the path of a history that came from elsewhere.
+pub fn title(diagnosis: &Diagnosis) -> String {
+    match &diagnosis.run {
+        Some(run) => format!("{} / {} / {}", run.backend, lock(diagnosis), run.fault),
+        None => diagnosis.path.clone(),
+    }
+}
+
+/// `zk-predecessor-watch naive`
+pub fn lock(diagnosis: &Diagnosis) -> String {
+    let run = diagnosis.run.as_ref();
+    let recipe = run.map(|run| run.recipe.as_str());
+    let words = recipe.into_iter().chain(run.and_then(|run| run.attitude.as_deref()));
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// What came out, in one sentence.
+pub fn sentence(diagnosis: &Diagnosis) -> String {
+    let error = diagnosis.run.as_ref().and_then(|run| run.error.clone());
+    match diagnosis.outcome {
+        Outcome::Fail => shown(diagnosis)
+            .first()
+            .map_or_else(|| "a property is violated".to_owned(), |(_, v)| v.summary.clone()),
+        Outcome::Pass if diagnosis.effect.windows.is_empty() => "every property that applies holds".to_owned(),
+        Outcome::Pass => "every property that applies holds, and the faults had an effect".to_owned(),
+        Outcome::Unsure => diagnosis
+            .unsure
+            .first()
+            .cloned()
+            .unwrap_or_else(|| "nothing is violated, and nothing is proved".to_owned()),
+        Outcome::Error => error
+            .and_then(|error| error.lines().next().map(str::to_owned))
+            .unwrap_or_else(|| "the run could not be made".to_owned()),
+    }
+}
+
+/// The violations that follow from no other, the first of each property, the gravest property first.
+pub fn roots(diagnosis: &Diagnosis) -> Vec<(&Finding, &Violation)> {
+    let root = |finding: &'_ Finding| {
+        finding
+            .violations
+            .iter()
+            .position(|violation| violation.follows.is_none())
+    };
+    let roots = diagnosis
+        .findings
+        .iter()
+        .filter_map(|finding| Some((finding, &finding.violations[root(finding)?])));
+    roots.collect()
+}
+
+/// Those of the [`roots`] that are shown in full.
+pub fn shown(diagnosis: &Diagnosis) -> Vec<(&Finding, &Violation)> {
+    let mut shown = roots(diagnosis);
+    shown.truncate(SHOWN);
+    shown
+}
+
+/// How many violations there are besides those that are shown.
+pub fn hidden(diagnosis: &Diagnosis) -> u64 {
+    let all: u64 = diagnosis.findings.iter().map(|finding| finding.violation_count).sum();
+    all.saturating_sub(shown(diagnosis).len() as u64)
+}
+
+/// Remarks on a violation, by label.
+pub fn remarks(diagnosis: &Diagnosis, finding: &Finding, violation: &Violation) -> Vec<(&'static str, String)> {
+    let mut remarks = Vec::new();
+    let damage = damage(diagnosis, violation);
+    if !damage.is_empty() {
+        remarks.push(("damage", damage));
+    }
+    if let Some(likely) = &violation.likely {
+        let id = finding.property.id();
+        remarks.push(("likely", format!("{likely}   (a guess; `harness explain {id}`)")));
+    }
+    if finding.property == Property::Hl004 && verdict_of(diagnosis, Property::Hl001) == Verdict::Holds {
+        remarks.push((
+            "safe?",
+            "yes: mutual exclusion holds. This is a load defect.".to_owned(),
+        ));
+    }
+    remarks
+}
+
+pub fn verdict_of(diagnosis: &Diagnosis, property: Property) -> Verdict {
+    let found = diagnosis.findings.iter().find(|finding| finding.property == property);
+    found.map_or(Verdict::NotApplicable, |finding| finding.verdict)
+}
+
+/// What follows from a violation, in the numbers of the guarded register.
+fn damage(diagnosis: &Diagnosis, violation: &Violation) -> String {
+    if !violation.id.starts_with(Property::Hl001.id()) {
+        return String::new();
+    }
+    let mut parts = Vec::new();
+    for property in [Property::Hl008, Property::Hl003] {
+        let Some(finding) = diagnosis.findings.iter().find(|finding| finding.property == property) else {
+            continue;
+        };
+        let worth_telling = match property {
+            Property::Hl008 => finding.verdict == Verdict::Violated,
+            _ => ["stale_writes_refused", "late_writes"]
+                .iter()
+                .any(|figure| finding.figures.get(*figure).is_some_and(|writes| *writes > 0.0)),
+        };
+        if worth_telling {
+            parts.push(finding.evidence.clone());
+        }
+    }
+    parts.join("; ")
+}
+
+/// A property's evidence, and the violation that all of its violations follow from, if they do.
+pub fn evidence(finding: &Finding) -> String {
+    let mut evidence = finding.evidence.clone();
+    if finding.verdict == Verdict::Violated && finding.violations.iter().all(|v| v.follows.is_some()) {
+        let root = finding.violations.first().and_then(|v| v.follows.as_deref());
+        evidence += &format!("   (follows {})", root.unwrap_or_default());
+    }
+    evidence
+}
+
+pub fn verdict_word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Holds => "holds",
+        Verdict::Violated => "violated",
+        Verdict::Inconclusive => "inconclusive",
+        Verdict::NotApplicable => "n/a",
+    }
+}
+
+/// `acquire p50 3.0ms  p99 44ms  max 10.2s (window 2)`; `None` when there was no acquire.
+pub fn latency(diagnosis: &Diagnosis) -> Option<String> {
+    let latency = diagnosis.latency;
+    let slowest = latency
+        .max_window
+        .map(|window| format!(" (window {window})"))
+        .unwrap_or_default();
+    (latency.max_ns > 0).then(|| {
+        format!(
+            "acquire p50 {}  p99 {}  max {}{slowest}",
+            span(latency.p50_ns),
+            span(latency.p99_ns),
+            span(latency.max_ns)
+        )
+    })
+}
+
+/// How much was recorded.
+pub fn amount(diagnosis: &Diagnosis) -> String {
+    format!(
+        "{}, {} by {} on {}",
+        many(diagnosis.operations, "operation"),
+        many(diagnosis.acquires, "acquire"),
+        many(diagnosis.clients, "client"),
+        many(diagnosis.locks.len() as u64, "lock"),
+    )
+}
+
+/// Reasons and a hint, where the answer is not sure. What is violated is sure, whatever else is not.
+pub fn reasons(diagnosis: &Diagnosis) -> Vec<(&'static str, &str)> {
+    let is_sure = matches!(diagnosis.outcome, Outcome::Fail | Outcome::Error);
+    let error = diagnosis.run.as_ref().and_then(|run| run.error.as_deref());
+    let mut reasons: Vec<(&str, &str)> = error.map(|error| ("error", error)).into_iter().collect();
+    if !is_sure {
+        reasons.extend(diagnosis.unsure.iter().map(|reason| ("unsure", reason.as_str())));
+        reasons.extend(diagnosis.effect.hint.as_deref().map(|hint| ("hint", hint)));
+    }
+    reasons.extend(diagnosis.notes.iter().map(|note| ("note", note.as_str())));
+    reasons
+}
+
+/// The command that makes the same plan again, each word quoted for a shell.
+pub fn again(diagnosis: &Diagnosis) -> Option<Vec<String>> {
+    let run = diagnosis.run.as_ref()?;
+    let mut again: Vec<String> = run.again.iter().map(|word| quoted(word)).collect();
+    if diagnosis.outcome == Outcome::Fail {
+        again.extend(["--repeat", "20", "--until", "fail"].map(str::to_owned));
+    }
+    Some(again)
+}
+
+/// The command that checks the same history again.
+pub fn exact(diagnosis: &Diagnosis) -> Option<String> {
+    diagnosis
+        .run
+        .as_ref()
+        .map(|_| format!("harness check {}", quoted(&diagnosis.path)))
+}
+
+/// The page, at the first violation that is shown.
+pub fn page(diagnosis: &Diagnosis) -> Option<String> {
+    let page = diagnosis.page.as_ref()?;
+    let anchor = shown(diagnosis)
+        .first()
+        .map(|(_, violation)| format!("#{}", violation.id))
+        .unwrap_or_default();
+    Some(format!("{page}{anchor}"))
+}
+
+/// How many violations are not shown here, and where they are.
+pub fn more(diagnosis: &Diagnosis) -> Option<String> {
+    let hidden = hidden(diagnosis);
+    let whereabouts = if diagnosis.page.is_some() {
+        "the report has them"
+    } else {
+        "--json lists them"
+    };
+    (hidden > 0).then(|| {
+        format!(
+            "{} more, like these or following from them: {whereabouts}",
+            thousands(hidden)
+        )
+    })
+}

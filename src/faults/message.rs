@@ -7,6 +7,7 @@ use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
 use super::{Fault, Means, Shape, Strike, Target, parse_duration};
+use crate::config::suggest::similar;
 use crate::network::tap::Spoken;
 use crate::network::{Fate, Meant, Whose};
 
@@ -102,8 +103,17 @@ impl OnMessage {
         let mut parts = argument.split(':');
         let name = parts.next().unwrap_or_default();
         let message = shape.protocol.spoken(name).ok_or_else(|| {
-            let known = shape.protocol.names().join(", ");
-            format!("there is no message `{name}` here; there are {known}")
+            let near = similar(name, shape.protocol.names().iter().copied());
+            let near: Vec<String> = near.iter().take(3).map(|near| format!("`{near}`")).collect();
+            let meant = if near.is_empty() {
+                String::new()
+            } else {
+                format!("did you mean {}? ", near.join(" or "))
+            };
+            format!(
+                "there is no message `{name}` on {}\nhint: {meant}`harness list messages` shows all",
+                shape.backend
+            )
         })?;
         let mut asked = Asked {
             message,

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use harness_workloads::{Backend, RECIPES, RecipeOptions, default_recipe, find_recipe};
+use harness_workloads::{Backend, RecipeOptions, default_recipe, find_recipe, recipes};
 
 use super::args::{OnOff, RecipeArgs, RunArgs};
 use super::settings::run_options;
@@ -17,7 +17,7 @@ use crate::faults::{FAULTS, fault_named};
 impl RecipeArgs {
     /// The recipe with its options; `fallback` is the backend whose default recipe is taken when none is named.
     pub fn options(&self, fallback: Option<Backend>) -> Result<RecipeOptions, String> {
-        let names = || RECIPES.iter().map(|recipe| recipe.name);
+        let names = || recipes().map(|recipe| recipe.name);
         let recipe = match (&self.recipe, fallback) {
             (Some(name), _) => find_recipe(name)
                 .map_err(|_| unknown_word("recipe", name, names(), "`harness list recipes` shows all recipes"))?,
@@ -25,7 +25,7 @@ impl RecipeArgs {
             (None, None) => return Err("--recipe is missing\nhint: `harness list recipes` shows all recipes".into()),
         };
         let mut options = RecipeOptions::of(recipe);
-        options.holder = self.holder;
+        options.policy = self.holder;
         options.guid = self.guid == OnOff::On;
         options.interval = self.interval.unwrap_or(options.interval);
         options.reentrant = self.reentrant;

@@ -14,7 +14,7 @@ use core::net::SocketAddr;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use harness_workloads::{Backend, Holder, RecipeOptions, default_recipe};
+use harness_workloads::{Backend, Policy, RecipeOptions, default_recipe};
 
 pub use duration::{duration_within, parse_duration};
 
@@ -274,7 +274,7 @@ impl Config {
     /// `naive`, where the recipe has policies and this one is not careful.
     pub fn attitude(&self) -> Option<&'static str> {
         match &self.who {
-            Clients::Recipe(options) if options.recipe.attitudes && options.holder == Holder::Naive => Some("naive"),
+            Clients::Recipe(options) if options.recipe.policies && options.policy == Policy::Naive => Some("naive"),
             _ => None,
         }
     }

@@ -45,7 +45,8 @@ pub fn report(args: &ReportArgs) -> Result<Exit, Failure> {
         (Some(format), _) => one(format, &stored, &examined, args.output.as_ref()),
         (None, Some(_)) => all(&stored, &mut examined),
         (None, None) => {
-            let why = "a history without a run has no folder for its reports\nhint: --format html --output report.html";
+            let why =
+                "a history without a run has no folder for its reports\nhint: name a --format, such as --format html";
             return Err(Failure::usage(why));
         }
     };

@@ -219,12 +219,14 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_message_is_refused_with_those_that_there_are_on_this_backend() {
+    fn an_unknown_message_is_refused_with_the_nearest_on_this_backend() {
         let why = planned(OnMessage::DropReply, Some("SET"), Protocol::Zk).unwrap_err();
         assert!(
-            why.contains("`SET`") && why.contains("getChildren") && !why.contains("EVALSHA"),
+            why.contains("`SET`") && why.contains("did you mean `setData`") && !why.contains("SETNX"),
             "{why}"
         );
+        let why = planned(OnMessage::DropReply, Some("foo"), Protocol::Resp).unwrap_err();
+        assert!(why.ends_with("hint: `harness list messages` shows all"), "{why}");
     }
 
     #[test]

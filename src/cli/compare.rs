@@ -8,14 +8,14 @@ use super::args::CompareArgs;
 use super::check::{examine, find, unreadable};
 use super::stdout::{print, print_json};
 use crate::exit::Exit;
-use crate::report::comparison::{self, Gist};
+use crate::report::comparison::{self, RunSummary};
 
 /// A new finding gives the exit code of a violation.
 pub fn compare(args: &CompareArgs) -> Result<Exit, Failure> {
-    let (before, after) = (gist(args, &args.before)?, gist(args, &args.after)?);
+    let (before, after) = (summary(args, &args.before)?, summary(args, &args.after)?);
     let compared = comparison::compare(&before, &after);
     if args.json {
-        let name = |gist: &Gist| gist.run.as_ref().map(|run| run.run.clone());
+        let name = |summary: &RunSummary| summary.run.as_ref().map(|run| run.run.clone());
         let mut object = json!(compared);
         object["before"] = json!(name(&before));
         object["after"] = json!(name(&after));
@@ -30,12 +30,12 @@ pub fn compare(args: &CompareArgs) -> Result<Exit, Failure> {
 }
 
 /// Checks the history again, so that both runs are compared by the checkers of this version.
-fn gist(args: &CompareArgs, wanted: &str) -> Result<Gist, Failure> {
+fn summary(args: &CompareArgs, wanted: &str) -> Result<RunSummary, Failure> {
     let stored = find(&args.results, wanted)?;
     let examined =
         examine(&stored, &ReadOptions::default(), &Options::default()).map_err(|error| unreadable(&stored, error))?;
     let diagnosis = examined.diagnosis;
-    Ok(Gist {
+    Ok(RunSummary {
         outcome: diagnosis.outcome,
         run: diagnosis.run,
         findings: diagnosis.findings,

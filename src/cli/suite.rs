@@ -20,7 +20,7 @@ use crate::exit::Exit;
 use crate::plan::plan;
 use crate::store;
 use crate::suite::record::{self, Record, RowRecord};
-use crate::suite::{Row, Suite, file, junit, page, render};
+use crate::suite::{Suite, SuiteRow, file, junit, page, render};
 
 /// The suite's page.
 const PAGE: &str = "index.html";
@@ -54,7 +54,7 @@ fn ready(args: &SuiteArgs) -> Result<Ready, Failure> {
         row.settings = over(&set, &row.settings);
         row.retries = args.retries.unwrap_or(row.retries);
     }
-    let is_wanted = |row: &Row| args.filter.is_empty() || args.filter.iter().any(|text| row.name.contains(text));
+    let is_wanted = |row: &SuiteRow| args.filter.is_empty() || args.filter.iter().any(|text| row.name.contains(text));
     let mut jobs = Vec::new();
     for row in suite.rows.iter().filter(|row| is_wanted(row)) {
         let time = check(row).map_err(|sentence| {
@@ -104,7 +104,7 @@ fn set(given: &[String], options: &[OptionName]) -> Result<Vec<Setting>, Failure
 }
 
 /// The length of a row's experiment, or why `harness run` would refuse the row.
-fn check(row: &Row) -> Result<Duration, String> {
+fn check(row: &SuiteRow) -> Result<Duration, String> {
     let run = parse_run(row.words()).map_err(|error| {
         let text = error.to_string();
         text.trim_start_matches("error: ")

@@ -224,7 +224,10 @@ mod tests {
     fn an_unknown_message_is_refused_with_the_nearest_on_this_backend() {
         let why = planned(OnMessage::DropReply, Some("SET"), Protocol::Zk).unwrap_err();
         assert!(
-            why.contains("`SET`") && why.contains("did you mean `setData`") && !why.contains("SETNX"),
+            why.contains("`SET`")
+                && why.contains("did you mean")
+                && why.contains("`setData`")
+                && !why.contains("SETNX"),
             "{why}"
         );
         let why = planned(OnMessage::DropReply, Some("foo"), Protocol::Resp).unwrap_err();

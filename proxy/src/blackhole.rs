@@ -20,7 +20,7 @@ const SO_MEMINFO: libc::c_int = 55;
 const DROPS: usize = 8;
 const MEMINFO: usize = 9;
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 struct MemInfo;
 
 nix::getsockopt_impl!(

@@ -13,11 +13,11 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("wall_clock", &[]),
     ("event", &["limits"]),
     ("config", &["limits"]),
-    ("network", &["limits", "evidence", "clock"]),
+    ("client_role", &[]),
     ("cluster", &["config", "limits", "process", "wall_clock"]),
     (
         "faults",
-        &["config", "network", "cluster", "evidence", "limits", "wall_clock"],
+        &["config", "client_role", "cluster", "evidence", "limits", "wall_clock"],
     ),
     ("plan", &["faults", "config"]),
     (
@@ -25,7 +25,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         &[
             "plan",
             "faults",
-            "network",
+            "client_role",
             "cluster",
             "config",
             "event",
@@ -43,8 +43,8 @@ const LAYERS: &[(&str, &[&str])] = &[
     (
         "cli",
         &[
-            "run", "plan", "faults", "cluster", "config", "event", "exit", "limits", "network", "store", "report",
-            "ui", "process", "suite",
+            "run", "plan", "faults", "cluster", "config", "event", "exit", "limits", "store", "report", "ui",
+            "process", "suite",
         ],
     ),
 ];
@@ -55,9 +55,9 @@ const PURE: &[&str] = &[
     "src/report",
     "src/faults",
     "src/evidence.rs",
-    "src/network/behaviour.rs",
-    "src/network/toxic.rs",
-    "src/network/translate.rs",
+    "proxy/src/behaviour.rs",
+    "proxy/src/toxic.rs",
+    "proxy/src/translate.rs",
     "src/config",
     "src/suite",
 ];
@@ -94,10 +94,12 @@ fn sources() -> Vec<Source> {
     let roots = [
         "src",
         "checkers/src",
+        "proxy/src",
         "workloads/src",
         "tests",
         "benches",
         "checkers/tests",
+        "proxy/tests",
         "workloads/tests",
     ];
     for root in roots {
@@ -281,8 +283,9 @@ fn pure_modules_take_no_clock_no_chance_and_no_files() {
 fn the_crates_form_a_star() {
     let manifest = |name: &str| fs::read_to_string(format!("{name}/Cargo.toml")).unwrap();
     for (name, others) in [
-        ("checkers", ["harness-workloads", "tokio"]),
-        ("workloads", ["harness-checkers", "testcontainers"]),
+        ("checkers", ["harness-workloads", "harness-proxy", "tokio"]),
+        ("workloads", ["harness-checkers", "harness-proxy", "testcontainers"]),
+        ("proxy", ["harness-checkers", "harness-workloads", "testcontainers"]),
     ] {
         for other in others {
             assert!(!manifest(name).contains(other), "{name} must not know {other}");

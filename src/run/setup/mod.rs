@@ -12,6 +12,7 @@ use harness_workloads::protocol::OpenRequest;
 use serde_json::Map;
 use tokio::sync::mpsc;
 
+use crate::client_role::LABELS;
 use crate::config::{Clients, Config};
 use crate::faults::Links;
 use crate::limits::NOTICES;
@@ -62,7 +63,7 @@ pub fn wall_clocks(spec: &RunSpec<'_>) -> Result<WallClocks, RunError> {
 pub fn exchange(config: &Config) -> (Arc<Exchange>, mpsc::Receiver<Notice>) {
     let protocol = Protocol::of(config.backend.name()).expect("every backend speaks a protocol that is known");
     let (sender, notices) = mpsc::channel(NOTICES);
-    (Exchange::new(protocol, config.clients, sender), notices)
+    (Exchange::new(protocol, LABELS, config.clients, sender), notices)
 }
 
 /// What each client is told: its own links, beginning with another server each, so that the load spreads.

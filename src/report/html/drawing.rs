@@ -95,10 +95,9 @@ fn draw_lane(drawing: &Drawing, lane: &DrawingLane, top: usize) -> Markup {
     let place = (top + 4, LANE - 8);
     let middle = top + LANE / 2;
     let (wide, narrow) = bars(drawing, lane);
-    let kind = lane.bars.first().map_or(BarKind::Hold, |bar| bar.kind);
     html! {
         @for (bar, extent) in wide { (wide_bar(bar, extent, place)) }
-        @for (from, to) in narrow {
+        @for (kind, (from, to)) in narrow {
             rect.(class(kind)) x=(percentage(from)) width=(percentage((to - from).max(THIN))) y=(place.0) height=(place.1) {}
         }
         @for mark in &lane.marks {
@@ -112,7 +111,7 @@ fn draw_lane(drawing: &Drawing, lane: &DrawingLane, top: usize) -> Markup {
 }
 
 /// Bars with room for words, and stretches of bars without: neighbours that would touch on the screen are one.
-type Bars<'a> = (Vec<(&'a Bar, (f64, f64))>, Vec<(f64, f64)>);
+type Bars<'a> = (Vec<(&'a Bar, (f64, f64))>, Vec<(BarKind, (f64, f64))>);
 
 fn bars<'a>(drawing: &Drawing, lane: &'a DrawingLane) -> Bars<'a> {
     let (mut wide, mut narrow): Bars<'a> = Bars::default();
@@ -120,8 +119,8 @@ fn bars<'a>(drawing: &Drawing, lane: &'a DrawingLane) -> Bars<'a> {
         let (from, to) = (percent(drawing, bar.from_ns), percent(drawing, bar.to_ns));
         match narrow.last_mut() {
             _ if to - from >= WORDY => wide.push((bar, (from, to))),
-            Some(last) if from - last.1 < THIN => last.1 = last.1.max(to),
-            _ => narrow.push((from, to)),
+            Some((kind, last)) if *kind == bar.kind && from - last.1 < THIN => last.1 = last.1.max(to),
+            _ => narrow.push((bar.kind, (from, to))),
         }
     }
     (wide, narrow)

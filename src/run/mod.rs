@@ -27,7 +27,7 @@ use tokio::time::Instant;
 use crate::cluster::{Choice, Cluster, ClusterError, Outlets, Spec, server_of};
 use crate::config::Config;
 use crate::event::{ProgressEvent, ProgressSender};
-use crate::faults::{Field, Links};
+use crate::faults::{FaultEnv, Links};
 use crate::plan::Plan;
 use crate::wall_clock::{Clocks, WallClock};
 use clients::pool::{ClientPool, ClientPoolSpec};
@@ -260,9 +260,9 @@ async fn with_cluster(
     let pool = Arc::new(ClientPool::new(clients));
     ended.teardown.pool = Some(Arc::clone(&pool));
     let _listening = taps::start(notices, config.lock_names(), &pool, Arc::clone(&run));
-    let field = Field {
+    let env = FaultEnv {
         links,
-        between,
+        peer_links: between,
         clients: pool.clone(),
         servers: cluster.hand(),
         observed: run.observed.subscribe(),
@@ -272,7 +272,7 @@ async fn with_cluster(
         spec,
         run: Arc::clone(&run),
         pool,
-        field: Arc::new(field),
+        env: Arc::new(env),
         census: cluster.census(),
         api,
     };

@@ -2,11 +2,9 @@
 
 #![deny(dead_code, reason = "a recipe that is not listed cannot be run")]
 
-use std::time::Duration;
-
-use super::session::ZkConnect;
+use super::ZkContext;
 use crate::client::LockClient;
-use crate::recipe::{Backend, Constructor, Recipe, RecipeContext, Wakeup};
+use crate::recipe::{Constructor, Recipe};
 
 mod curator;
 mod election;
@@ -30,24 +28,9 @@ pub(crate) const RECIPES: &[&Recipe] = &[
 pub(crate) const DEFAULT: &Recipe = &predecessor_watch::RECIPE;
 
 /// A recipe with what most recipes for ZooKeeper have in common.
-const fn zk(
-    name: &'static str,
-    summary: &'static str,
-    make: fn(RecipeContext<dyn ZkConnect>) -> Box<dyn LockClient>,
-) -> Recipe {
+const fn zk(name: &'static str, summary: &'static str, make: fn(ZkContext) -> Box<dyn LockClient>) -> Recipe {
     Recipe {
-        name,
-        backend: Backend::Zk,
-        summary,
-        policies: true,
         guid: true,
-        wakeup: Wakeup::Notified,
-        modes: false,
-        tokens: true,
-        fifo: true,
-        servers: None,
-        lease: true,
-        interval: Duration::ZERO,
-        constructor: Constructor::Zk(make),
+        ..Recipe::new(name, summary, Constructor::Zk(make))
     }
 }

@@ -100,9 +100,9 @@ impl fmt::Display for Policy {
 pub struct Recipe {
     pub name: &'static str,
     pub backend: Backend,
-    /// One line for lists and help.
+    /// One line for lists and help, without a period.
     pub summary: &'static str,
-    /// Whether the policies careful and naive differ.
+    /// Whether the policies careful and naive differ; not so where nothing expires.
     pub policies: bool,
     /// Whether `--guid off` has an effect.
     pub guid: bool,
@@ -270,6 +270,7 @@ impl RecipeOptions {
     }
 }
 
+/// A name that is not known.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RecipeError {
     #[error("there is no recipe {0:?}")]

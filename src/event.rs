@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
-use crate::limits::PROGRESS_QUEUE;
+/// Progress events that may wait for the screen. More are dropped, because nothing is decided from progress.
+const PROGRESS_QUEUE: usize = 1024;
 
 /// One piece of news.
 #[derive(Debug, Clone)]

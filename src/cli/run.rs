@@ -220,11 +220,11 @@ async fn real(
         why: choice.why.clone(),
     });
     let spec = RunSpec {
-        config,
-        plan,
-        run: &run,
-        folder: &folder,
-        choice: &choice,
+        config: config.clone(),
+        plan: plan.clone(),
+        name: run,
+        folder: folder.clone(),
+        choice,
         progress: progress.clone(),
         interrupt,
     };

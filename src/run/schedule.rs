@@ -1,45 +1,41 @@
-//! The fault windows: opened on time, aimed when they open, healed whatever happens, and written down with what they did.
+//! The schedule of fault windows: each starts on time, its target is resolved when it starts, it heals whatever happens, and
+//! both are recorded with what it did.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until};
 
-use super::targeting::{Aimed, aim};
+use super::context::RunContext;
+use super::targeting::{FreshHolders, ResolvedTarget, resolve};
 use crate::event::ProgressEvent;
 use crate::evidence::Evidence;
 use crate::faults::{Field, Means, Open};
 use crate::limits::AIM;
 use crate::network::Struck;
-use crate::plan::{Plan, Window};
-use crate::run::context::RunContext;
+use crate::plan::Window;
 
-/// Runs every window of the plan, from now. Windows that start together run side by side; the next ones wait until these
-/// have healed, which may take longer than planned: servers that were killed come back in their own time.
-pub async fn run(plan: &Plan, field: &Arc<Field>, run: &Arc<RunContext>) {
-    let start = Instant::now();
-    for slot in plan.windows.chunk_by(|one, other| one.start == other.start) {
-        side_by_side(slot, start, plan, field, run).await;
+/// Runs every window of the plan, from now. Windows that start together run at the same time; the next ones wait until these
+/// have healed, which may take longer than planned, since servers that were killed need time to serve again.
+pub async fn run_windows(run: &Arc<RunContext>, env: &Arc<Field>) {
+    let start = run.clock.now();
+    for slot in run.spec.plan.windows.chunk_by(|one, other| one.start == other.start) {
+        let mut running = JoinSet::new();
+        for window in slot {
+            let window = WindowRun {
+                window: window.clone(),
+                run: Arc::clone(run),
+                env: Arc::clone(env),
+            };
+            running.spawn(window.run(start));
+        }
+        all(running).await;
     }
 }
 
-async fn side_by_side(windows: &[Window], start: Instant, plan: &Plan, field: &Arc<Field>, run: &Arc<RunContext>) {
-    let mut running = JoinSet::new();
-    for window in windows {
-        let strike = WindowRun {
-            window: window.clone(),
-            works: plan.struck_holder_works,
-            field: Arc::clone(field),
-            run: Arc::clone(run),
-        };
-        running.spawn(strike.run(start));
-    }
-    all(running).await;
-}
-
-/// Waits for every task. A panic in one is a bug of ours and goes on here.
+/// Waits for every task, and goes on with the panic of one, which is a bug of ours.
 pub async fn all(mut tasks: JoinSet<()>) {
     while let Some(ended) = tasks.join_next().await {
         if let Err(error) = ended
@@ -52,33 +48,35 @@ pub async fn all(mut tasks: JoinSet<()>) {
 
 struct WindowRun {
     window: Window,
-    works: Duration,
-    field: Arc<Field>,
     run: Arc<RunContext>,
+    env: Arc<Field>,
 }
 
 impl WindowRun {
-    async fn run(self, start: Instant) {
+    async fn run(self, start: Duration) {
         if self.stopped_before(start + self.window.start).await {
             return;
         }
-        let prelude = match self.window.strike.prelude(self.window.number, &self.field).await {
+        let prelude = match self.window.strike.prelude(self.window.number, &self.env).await {
             Ok(prelude) => prelude,
             Err(why) => return self.missed(why),
         };
-        let since = prelude.as_ref().map(|prelude| (Instant::now(), prelude.keys.clone()));
-        let leader = self.field.servers.leader(AIM);
-        let aimed = match aim(&self.window.strike, self.works, since, &self.run, leader).await {
-            Ok(aimed) => aimed,
+        let fresh = prelude.as_ref().map(|prelude| FreshHolders {
+            since: self.run.clock.now(),
+            other_than: prelude.keys.clone(),
+        });
+        let leader = self.env.servers.leader(AIM);
+        let resolved = match resolve(&self.window.strike, fresh, &self.run, leader).await {
+            Ok(resolved) => resolved,
             Err(why) => return self.missed(why),
         };
-        let opened = Instant::now();
+        let opened = self.run.clock.now();
         let before = CounterReadings::now(&self.run);
         let holding: Vec<u32> = self.run.holders.all().into_iter().map(|(client, _)| client).collect();
         let mut open = self
             .window
             .strike
-            .open(self.window.number, &self.field, &aimed.target, prelude)
+            .open(self.window.number, &self.env, &resolved.target, prelude)
             .await;
         if let Some(why) = open.trouble.take() {
             return self.broken("could not be opened", &why);
@@ -89,41 +87,43 @@ impl WindowRun {
                 _ => "its process was not running",
             });
         }
-        self.write_start(&open, &aimed);
+        self.write_start(&open, &resolved);
         let struck = open.clients.clone();
         let stopped = self.last(&mut open, opened + self.window.length).await;
         let (message, no_message) = (open.message(), open.why_no_message());
-        let (mut evidence, trouble) = open.heal(opened.elapsed(), !stopped).await;
+        let (mut evidence, trouble) = open.heal(self.run.clock.now() - opened, !stopped).await;
         if matches!(self.window.strike.means, Means::Clients(_)) {
             evidence.holders = struck.iter().filter(|client| holding.contains(client)).count() as u64;
         }
-        let about = WindowEffect {
+        let effect = WindowEffect {
             evidence,
             before,
             message,
             no_message,
         };
-        self.write_heal(about, &aimed.title, opened.elapsed());
+        self.write_heal(effect, &resolved.title, self.run.clock.now() - opened);
         if let Some(why) = trouble {
             self.broken("could not be healed", &why);
         }
     }
 
     /// Lets a window last until it is `due` and has done what it does; returns whether the run stops.
-    async fn last(&self, open: &mut Open, due: Instant) -> bool {
+    async fn last(&self, open: &mut Open, due: Duration) -> bool {
         let mut stop = self.run.stopping();
         tokio::select! {
+            biased;
             _ = stop.wait_for(|stop| *stop) => true,
-            _ = async { tokio::join!(open.act(), sleep_until(due)) } => false,
+            _ = async { tokio::join!(open.act(), self.run.clock.sleep_until(due)) } => false,
         }
     }
 
     /// Waits; returns at once, and says so, when the run stops.
-    async fn stopped_before(&self, due: Instant) -> bool {
+    async fn stopped_before(&self, due: Duration) -> bool {
         let mut stop = self.run.stopping();
         tokio::select! {
+            biased;
             _ = stop.wait_for(|stop| *stop) => true,
-            () = sleep_until(due) => false,
+            () = self.run.clock.sleep_until(due) => false,
         }
     }
 
@@ -142,32 +142,35 @@ impl WindowRun {
         heal.insert("evidence".into(), json!(Evidence::default()));
         self.run.recorder.nemesis(self.window.fault, heal);
         let text = format!("window {}: {why}, so there was nobody to strike", self.window.number);
-        self.run.progress.send(ProgressEvent::Note(text));
+        self.run.progress().send(ProgressEvent::Note(text));
     }
 
-    fn write_start(&self, open: &Open, aimed: &Aimed) {
-        let title = &aimed.title;
+    fn write_start(&self, open: &Open, resolved: &ResolvedTarget) {
+        let title = &resolved.title;
         let mut start = object(json!({
             "window": self.window.number, "phase": "start", "title": title, "targets": open.targets(), "cut": open.links(),
         }));
-        if let Some(holder) = aimed.holder {
+        if let Some(holder) = resolved.holder {
             start.insert("holder".into(), json!(format!("c{holder}")));
-            start.insert("holder_works_ms".into(), json!(self.works.as_millis() as u64));
+            start.insert(
+                "holder_works_ms".into(),
+                json!(self.run.spec.plan.struck_holder_works.as_millis() as u64),
+            );
         }
         self.run.recorder.nemesis(self.window.fault, start);
-        self.run.progress.send(ProgressEvent::WindowOpened {
+        self.run.progress().send(ProgressEvent::WindowOpened {
             number: self.window.number,
             title: self.headline(title),
         });
     }
 
-    fn write_heal(&self, about: WindowEffect, title: &str, lasted: Duration) {
+    fn write_heal(&self, effect: WindowEffect, title: &str, lasted: Duration) {
         let WindowEffect {
             evidence,
             before,
             message,
             no_message,
-        } = about;
+        } = effect;
         let after = CounterReadings::now(&self.run);
         let mut facts = object(json!(evidence));
         facts.insert("locks_lost".into(), json!(after.lost - before.lost));
@@ -197,7 +200,7 @@ impl WindowRun {
         }
         words.retain(|word| !word.is_empty());
         self.run.recorder.nemesis(self.window.fault, heal);
-        self.run.progress.send(ProgressEvent::WindowHealed {
+        self.run.progress().send(ProgressEvent::WindowHealed {
             number: self.window.number,
             title: self.headline(title),
             lasted,
@@ -230,7 +233,6 @@ struct CounterReadings {
 
 impl CounterReadings {
     fn now(run: &RunContext) -> Self {
-        use std::sync::atomic::Ordering::Relaxed;
         Self {
             lost: run.counters.lost.load(Relaxed),
             acquires: run.counters.acquires.load(Relaxed),

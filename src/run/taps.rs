@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use super::clients::pool::{ClientPool, LogicalClient};
+use super::clients::pool::LogicalClient;
 use crate::faults::Links;
 use crate::network::{Notice, Traffic};
 use crate::run::context::RunContext;
@@ -23,13 +23,9 @@ impl Drop for Listening {
     }
 }
 
-pub fn start(
-    mut notices: mpsc::Receiver<Notice>,
-    locks: Vec<String>,
-    pool: &ClientPool,
-    run: Arc<RunContext>,
-) -> Listening {
-    let clients: Vec<Arc<LogicalClient>> = pool.clients().map(|(_, client)| Arc::clone(client)).collect();
+pub fn start(mut notices: mpsc::Receiver<Notice>, run: Arc<RunContext>) -> Listening {
+    let locks = run.spec.config.lock_names();
+    let clients: Vec<Arc<LogicalClient>> = run.clients.clients().map(|(_, client)| Arc::clone(client)).collect();
     Listening(tokio::spawn(async move {
         while let Some(notice) = notices.recv().await {
             if let (Some(lock), Some(client)) = (lock_of(&notice.subject, &locks), clients.get(notice.client as usize))

@@ -1,55 +1,66 @@
-//! Taking aim when a window opens: who holds, who waits and who leads is known only then.
+//! Targeting: resolves a window's target when the window is due, since only then it is known which client holds or waits
+//! and which server leads.
 
 use std::time::Duration;
-
-use tokio::time::{Instant, timeout};
 
 use super::clients::holders::Holding;
 use crate::faults::{Strike, Target};
 use crate::limits::AIM;
 use crate::run::context::RunContext;
 
-/// A strike that knows whom it strikes.
-pub struct Aimed {
+/// A target that is resolved to concrete clients or servers.
+pub struct ResolvedTarget {
     pub target: Target,
-    /// The client that held a lock, when the strike was meant for the holder.
+    /// The client that holds a lock, where that was the target.
     pub holder: Option<u32>,
     pub title: String,
 }
 
-/// What was asked for so long after something is surely answered after it, too.
+/// Upper bound on one round trip: a request sent this long after an event is answered after it.
 const ROUND_TRIP: Duration = Duration::from_millis(100);
 
-/// Takes aim; the error says whom there was none of. A holder that is aimed at works for `works` more; with `since`, it
-/// asked for its lock after that, and its lock is none of these keys.
-pub async fn aim(
+/// Which holders may be targeted, where not all may.
+pub struct FreshHolders {
+    /// They got their lock after this time, by the clock of the run.
+    pub since: Duration,
+    /// Their lock is none of these keys of the servers.
+    pub other_than: Vec<String>,
+}
+
+/// Resolves the target of `strike` to concrete clients or servers. Fails with what was missing, e.g. `no client held a
+/// lock`. A holder that is targeted goes on working for [`struck_holder_works`](crate::plan::Plan::struck_holder_works).
+pub async fn resolve(
     strike: &Strike,
-    works: Duration,
-    since: Option<(Instant, Vec<String>)>,
+    fresh: Option<FreshHolders>,
     run: &RunContext,
     leader: impl Future<Output = Option<u32>>,
-) -> Result<Aimed, &'static str> {
-    let aimed = match strike.target {
+) -> Result<ResolvedTarget, &'static str> {
+    let resolved = match strike.target {
         Target::Holder => {
-            let fresh = |holding: &Holding| {
-                since.as_ref().is_none_or(|(since, keys)| {
-                    holding.since > *since + ROUND_TRIP && !keys.iter().any(|key| key.contains(&holding.lock))
+            let fits = |holding: &Holding| {
+                fresh.as_ref().is_none_or(|fresh| {
+                    let of_these = fresh.other_than.iter().any(|key| key.contains(&holding.lock));
+                    holding.since > fresh.since + ROUND_TRIP && !of_these
                 })
             };
-            let (client, holding) = timeout(AIM, run.holders.aim(works, fresh))
+            let (client, holding) = run
+                .clock
+                .within(AIM, run.holders.target(run.spec.plan.struck_holder_works, fits))
                 .await
-                .map_err(|_| "nobody held a lock")?;
-            Aimed {
+                .ok_or("nobody held a lock")?;
+            ResolvedTarget {
                 target: Target::Clients(vec![client]),
                 holder: Some(client),
                 title: format!("c{client} (holder of {}): {}", holding.lock, strike.title),
             }
         }
         Target::Waiter => {
-            let (client, lock) = timeout(AIM, run.holders.waiter())
+            let (client, lock) = run
+                .clock
+                .within(AIM, run.holders.waiter())
                 .await
-                .map_err(|_| "nobody waited for a lock")?;
-            Aimed {
+                .ok_or("nobody waited for a lock")?;
+            ResolvedTarget {
                 target: Target::Clients(vec![client]),
                 holder: None,
                 title: format!("c{client} (waiting for {lock}): {}", strike.title),
@@ -57,17 +68,17 @@ pub async fn aim(
         }
         Target::Leader => {
             let server = leader.await.ok_or("no server leads")?;
-            Aimed {
+            ResolvedTarget {
                 target: Target::Server(server),
                 holder: None,
                 title: format!("n{} (leader): {}", server + 1, strike.title),
             }
         }
-        ref target => Aimed {
+        ref target => ResolvedTarget {
             target: target.clone(),
             holder: None,
             title: strike.title.clone(),
         },
     };
-    Ok(aimed)
+    Ok(resolved)
 }

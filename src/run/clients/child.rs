@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use harness_workloads::protocol::{self, Message, Op, Request};
 use nix::sys::signal::{Signal, killpg};
@@ -19,8 +20,14 @@ use tokio::sync::{Mutex as AsyncMutex, oneshot};
 use tokio::time::timeout;
 
 use crate::clock::monotonic_ns;
-use crate::limits::{CLIENT_CLOSE, CLIENT_LINE, QUOTED_LINE};
 use crate::process;
+
+/// Time for a client to close its session before it is killed.
+pub(super) const CLIENT_CLOSE: Duration = Duration::from_secs(2);
+/// Longest line that a client may print, in bytes. No message is longer, and a faulty client must not fill the memory.
+const CLIENT_LINE: usize = 64 << 10;
+/// Characters of a client's offending line that an error repeats.
+const QUOTED_LINE: usize = 120;
 
 /// Why a child cannot be used (any more).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

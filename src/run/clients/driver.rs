@@ -1,7 +1,8 @@
-//! The life of one client: acquire, work on the guarded register, release, again; and every call and reply recorded.
+//! The client driver, one logical client's loop: acquire, work on the guarded register, release, again; and every call and
+//! reply recorded.
 //!
-//! The harness is the application here. It decides how long a lock is held, stops at once when the client's library says
-//! that the lock is lost, and otherwise believes what an application would believe.
+//! The driver is the application. It decides how long a lock is held, stops at once when the client's library says that the
+//! lock is lost, and otherwise believes what an application would believe.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -12,10 +13,9 @@ use harness_workloads::protocol::{Acquire, Message, Op};
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::pool::{ClientPool, Health, LogicalClient};
-use super::process::ClientProcess;
+use super::pool::{Health, LogicalClient};
+use super::process::{ClientProcess, ClientReply};
 use crate::config::Mix;
 use crate::network::Role;
 use crate::run::churn::Turns;
@@ -28,7 +28,7 @@ const AFTER_REFUSAL: Duration = Duration::from_millis(2);
 /// Pause before a dead client is started again.
 const AFTER_DEATH: Duration = Duration::from_millis(200);
 
-/// What a client is to do.
+/// What a client does.
 #[derive(Debug, Clone)]
 pub struct Workload {
     pub locks: Turns,
@@ -42,22 +42,13 @@ pub struct Workload {
     pub each: Option<u32>,
 }
 
+/// What runs one client.
 pub struct ClientDriver {
     pub client: Arc<LogicalClient>,
     pub process: Arc<ClientProcess>,
-    pub pool: Arc<ClientPool>,
     pub run: Arc<RunContext>,
-    pub work: Arc<Workload>,
+    pub workload: Arc<Workload>,
     pub rng: ChaCha8Rng,
-}
-
-/// A reply, or why there is none.
-enum ClientReply {
-    Message(Message),
-    /// The child ended, or broke the protocol.
-    Gone,
-    /// It did not answer in time.
-    Silent,
 }
 
 /// One acquire, as it is wanted.
@@ -77,10 +68,9 @@ struct GrantedLock {
 impl ClientDriver {
     /// Goes on until the run stops, or every turn was had.
     pub async fn run(mut self) {
-        let stop = self.run.stopping();
         let mut turns = 0;
-        while !*stop.borrow() && self.work.each.is_none_or(|each| turns < each) {
-            let lock = self.work.locks.draw(&mut self.rng).to_owned();
+        while !self.run.is_stopping() && self.workload.each.is_none_or(|each| turns < each) {
+            let lock = self.workload.locks.draw(&mut self.rng).to_owned();
             if self.turn(&lock).await {
                 turns += 1;
             }
@@ -99,7 +89,7 @@ impl ClientDriver {
         let Some(grant) = self.acquire(&request).await else {
             return false;
         };
-        let again = self.work.nested && self.rng.random();
+        let again = self.workload.nested && self.rng.random();
         let nested = again && !health.has_changed().unwrap_or(true) && self.acquire(&request).await.is_some();
         self.hold(&request, &grant, &mut health).await;
         let now = *health.borrow();
@@ -121,17 +111,17 @@ impl ClientDriver {
     /// What the next acquire is for, drawn as the mix says.
     fn request<'a>(&mut self, lock: &'a str) -> LockRequest<'a> {
         let mut drawn = |percent: u32| self.rng.random_range(0..100) < percent;
-        let (read, is_try) = (drawn(self.work.mix.reads), drawn(self.work.mix.tries));
+        let (read, is_try) = (drawn(self.workload.mix.reads), drawn(self.workload.mix.tries));
         LockRequest {
             lock,
             read,
-            wait: if is_try { Duration::ZERO } else { self.work.wait },
+            wait: if is_try { Duration::ZERO } else { self.workload.wait },
         }
     }
 
     async fn acquire(&mut self, request: &LockRequest<'_>) -> Option<GrantedLock> {
         let lock = request.lock;
-        let called = Instant::now();
+        let called = self.run.clock.now();
         let wait_ms = request.wait.as_millis() as u64;
         let mode = request.read.then_some("read");
         self.call(
@@ -152,7 +142,7 @@ impl ClientDriver {
         self.run.counters.waiting.fetch_add(1, Relaxed);
         self.run.holders.wait(self.client.number, lock);
         self.is(Role::Waits);
-        let answer = self.ask(op, request.wait + self.work.patience).await;
+        let answer = self.ask(op, request.wait + self.workload.patience).await;
         let granted = matches!(answer, ClientReply::Message(Message::Ok { .. }));
         self.is(if granted { Role::Works } else { Role::Idle });
         self.run.holders.waited(self.client.number);
@@ -167,7 +157,7 @@ impl ClientDriver {
                     ..Fields::default()
                 };
                 self.reply(Kind::Ok, "acquire", fields);
-                self.run.counters.acquired(called.elapsed());
+                self.run.counters.acquired(self.run.clock.now() - called);
                 self.client.acquired.fetch_add(1, Relaxed);
                 Some(GrantedLock { token, owner })
             }
@@ -183,7 +173,7 @@ impl ClientDriver {
                         ..Fields::default()
                     },
                 );
-                sleep(AFTER_REFUSAL).await;
+                self.run.clock.sleep(AFTER_REFUSAL).await;
                 None
             }
             unknown => {
@@ -212,11 +202,11 @@ impl ClientDriver {
             );
             return;
         }
-        let work = self.work.hold.mul_f64(self.rng.random_range(0.5..1.5));
+        let work = self.workload.hold.mul_f64(self.rng.random_range(0.5..1.5));
         self.run
             .holders
             .begin(self.client.number, lock, grant.token, work, request.read);
-        let mut until = Some(Instant::now() + work);
+        let mut until = Some(self.run.clock.now() + work);
         let mut stop = self.run.stopping();
         while let Some(end) = until {
             if health.has_changed().unwrap_or(true) || *stop.borrow() {
@@ -227,7 +217,7 @@ impl ClientDriver {
                 biased;
                 _ = health.changed() => break,
                 _ = stop.changed() => {}
-                () = pause(end.min(Instant::now() + ROUND)) => {}
+                () = self.run.clock.sleep_until(end.min(self.run.clock.now() + ROUND)) => {}
             }
             if !request.read {
                 self.write(lock, grant, value + 1);
@@ -280,7 +270,7 @@ impl ClientDriver {
             },
         );
         match self
-            .ask(Op::Release { lock: lock.to_owned() }, self.work.patience)
+            .ask(Op::Release { lock: lock.to_owned() }, self.workload.patience)
             .await
         {
             ClientReply::Message(Message::Ok { .. }) => {
@@ -324,8 +314,8 @@ impl ClientDriver {
             },
         );
         if matches!(answer, ClientReply::Message(_)) {
-            self.pool.retire(&self.client);
-            sleep(AFTER_REFUSAL).await;
+            self.run.clients.retire(&self.client);
+            self.run.clock.sleep(AFTER_REFUSAL).await;
             return;
         }
         if matches!(answer, ClientReply::Silent) {
@@ -337,11 +327,9 @@ impl ClientDriver {
     /// Records a death and brings the client back as another process.
     async fn bury(&mut self, lock: Option<&str>) {
         let mut health = self.client.health();
-        let died_at = health.wait_for(|health| health.died_at.is_some());
-        let died_at = timeout(self.work.patience, died_at)
-            .await
-            .ok()
-            .and_then(|health| health.ok()?.died_at);
+        let died = health.wait_for(|health| health.died_at.is_some());
+        let died = self.run.clock.within(self.workload.patience, died).await;
+        let died_at = died.and_then(|health| health.ok()?.died_at);
         let fields = Fields {
             lock,
             ..Fields::default()
@@ -353,10 +341,9 @@ impl ClientDriver {
             fields,
             died_at,
         );
-        self.pool.retire(&self.client);
-        let stop = self.run.stopping();
-        while !*stop.borrow() {
-            sleep(AFTER_DEATH).await;
+        self.run.clients.retire(&self.client);
+        while !self.run.is_stopping() {
+            self.run.clock.sleep(AFTER_DEATH).await;
             if self.process.revive(&self.run).await {
                 return;
             }
@@ -364,14 +351,7 @@ impl ClientDriver {
     }
 
     async fn ask(&self, op: Op, within: Duration) -> ClientReply {
-        let Some(child) = self.process.child() else {
-            return ClientReply::Gone;
-        };
-        match timeout(within, child.ask(self.client.number, op)).await {
-            Ok(Some(message)) => ClientReply::Message(message),
-            Ok(None) => ClientReply::Gone,
-            Err(_) => ClientReply::Silent,
-        }
+        self.process.ask(&self.client, op, within, &self.run).await
     }
 
     /// What the client does from now on, for whoever looks at its messages.
@@ -389,12 +369,5 @@ impl ClientDriver {
         self.run
             .recorder
             .operation(self.client.process(), self.client.number, kind, f, fields);
-    }
-}
-
-/// Waits, and not at all for nothing: the timer's own step is a millisecond.
-async fn pause(until: Instant) {
-    if until > Instant::now() {
-        sleep_until(until).await;
     }
 }

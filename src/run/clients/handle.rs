@@ -47,7 +47,7 @@ impl faults::ClientProcess for ProcessHandle {
     }
 
     fn kill(&self) -> bool {
-        self.process.struck();
+        self.process.expect_kill();
         self.child.signal(Signal::SIGKILL)
     }
 }

@@ -6,12 +6,12 @@ use crate::cluster::Places;
 use crate::faults::Links;
 use crate::network::Link;
 
-/// By client: its links, each with the name of the server behind it.
+/// By client: its links, each with the name of its server.
 #[derive(Default)]
 pub struct Routes(Vec<Vec<(String, Arc<Link>)>>);
 
 impl Routes {
-    /// Empty where one address stands for several servers: who is behind it changes, and a connection does not say.
+    /// Empty where one address stands for several servers: which of them it leads to changes, and a connection does not say.
     pub fn new(links: &Links, places: &Places) -> Self {
         let mut clients: Vec<Vec<_>> = Vec::new();
         if places.front().is_none() {

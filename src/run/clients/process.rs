@@ -13,6 +13,7 @@ use tokio::time::timeout;
 use super::child::{CLIENT_CLOSE, ChildCommand, ChildError, ChildEvent, ChildProcess, OnChildEvent};
 use super::pool::LogicalClient;
 use crate::event::ProgressEvent;
+use crate::process::Activity;
 use crate::run::context::RunContext;
 use crate::wall_clock::WallClock;
 
@@ -91,6 +92,11 @@ impl ClientProcess {
     /// The current child, unless it has ended.
     pub fn living(&self) -> Option<Arc<ChildProcess>> {
         self.child().filter(|_| !self.generation().over)
+    }
+
+    /// What the current child does now; `Ending` when there is none.
+    pub fn activity(&self) -> Activity {
+        self.living().map_or(Activity::Ending, |child| child.activity())
     }
 
     /// Sends a client's request to the current child and waits `within` this time for the reply.

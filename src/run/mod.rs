@@ -6,7 +6,7 @@ mod churn;
 mod clients;
 mod context;
 mod observer;
-mod outlets;
+mod peer_proxies;
 mod phases;
 mod progress;
 mod recorder;
@@ -24,7 +24,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::cluster::{Choice, Cluster, ClusterError, Outlets, Spec, server_of};
+use crate::cluster::{Cluster, ClusterError, ClusterSpec, PeerProxies, RuntimeChoice};
 use crate::config::Config;
 use crate::event::{ProgressEvent, ProgressSender};
 use crate::faults::{Field, Links};
@@ -32,7 +32,7 @@ use crate::plan::Plan;
 use crate::wall_clock::{Clocks, WallClock};
 use clients::pool::{ClientPool, ClientPoolSpec};
 use context::RunContext;
-pub use outlets::Ways;
+pub use peer_proxies::PeerLinks;
 use phases::PhaseRunner;
 use setup::WallClocks;
 use setup::links::ClientLinks;
@@ -84,7 +84,7 @@ pub struct RunSpec<'a> {
     pub plan: &'a Plan,
     pub run: &'a str,
     pub folder: &'a RunFolder,
-    pub choice: &'a Choice,
+    pub choice: &'a RuntimeChoice,
     pub progress: ProgressSender,
     /// Turns `true` when the user wants it to end.
     pub interrupt: watch::Receiver<bool>,
@@ -107,7 +107,7 @@ pub struct Teardown {
     pool: Option<Arc<ClientPool>>,
     cluster: Option<Cluster>,
     proxied: Option<ClientLinks>,
-    ways: Option<Arc<Ways>>,
+    ways: Option<Arc<PeerLinks>>,
     clocks: Option<Clocks>,
 }
 
@@ -176,13 +176,12 @@ pub async fn execute(spec: RunSpec<'_>) -> RunOutcome {
 }
 
 /// The servers, and the ways between them where the plan strikes there.
-type Ground = (Option<Arc<Ways>>, Cluster);
+type Ground = (Option<Arc<PeerLinks>>, Cluster);
 
 async fn prepare(spec: &RunSpec<'_>, clocks: &[Arc<WallClock>]) -> Result<Ground, RunError> {
     let config = spec.config;
-    let server = server_of(config.backend.name()).expect("every backend has servers");
     let ways = if spec.plan.servers_through_proxy {
-        let ways = Ways::new(config.seed ^ 0xbe_7ee4);
+        let ways = PeerLinks::new(config.seed ^ 0xbe_7ee4);
         Some(ways.map_err(|error| RunError::Proxy(format!("no thread for the proxy between servers: {error}")))?)
     } else {
         None
@@ -191,31 +190,27 @@ async fn prepare(spec: &RunSpec<'_>, clocks: &[Arc<WallClock>]) -> Result<Ground
         let text = "the servers reach each other through the proxy, since windows strike between them";
         spec.progress.send(ProgressEvent::Note(text.into()));
     }
-    let servers = Spec {
-        server,
+    let servers = ClusterSpec {
+        software: config.backend.software,
         nodes: config.nodes + spec.plan.replicas,
         lease: config.lease,
         run: spec.run.to_owned(),
         logs: spec.folder.nodes(),
         port_base: config.port_base,
-        outlets: ways.clone().map(|ways| ways as Arc<dyn Outlets>),
+        peer_proxies: ways.clone().map(|ways| ways as Arc<dyn PeerProxies>),
         clocks: clocks.to_vec(),
     };
     let started = Instant::now();
-    let cluster = Cluster::start(&servers, &spec.choice.chosen).await?;
-    let roles = cluster.census().roles().await;
+    let cluster = Cluster::start(&servers, &spec.choice.runtime).await?;
+    let roles = cluster.probe().roles().await;
     let leaders: Vec<&str> = roles
         .iter()
-        .filter(|(_, serving)| {
-            serving
-                .as_ref()
-                .is_some_and(|s| s.role == "leader" || s.role == "master")
-        })
+        .filter(|(_, serving)| serving.as_ref().is_some_and(|serving| serving.leads))
         .map(|(name, _)| name.as_str())
         .collect();
     let summary = format!(
         "{} {} ×{}, leader {}",
-        server.product(),
+        config.backend.product(),
         cluster.version,
         servers.nodes,
         leaders.join(" ")
@@ -240,7 +235,7 @@ async fn with_cluster(
     let proxied = ended.teardown.proxied.insert(opened);
     let links = proxied.links.clone();
     let opens = setup::opens(config, &links);
-    let routes = Routes::new(&links, &cluster.places().borrow());
+    let routes = Routes::new(&links, &cluster.endpoints().borrow());
     let path = spec.folder.history();
     let failed = |error: std::io::Error| RunError::Write {
         path: path.clone(),
@@ -259,12 +254,12 @@ async fn with_cluster(
     };
     let pool = Arc::new(ClientPool::new(clients));
     ended.teardown.pool = Some(Arc::clone(&pool));
-    let _listening = taps::start(notices, config.lock_names(), &pool, Arc::clone(&run));
+    let _listening = taps::start(notices, config, &pool, Arc::clone(&run));
     let field = Field {
         links,
         between,
         clients: pool.clone(),
-        servers: cluster.hand(),
+        servers: cluster.control(),
         observed: run.observed.subscribe(),
         server_clocks: clocks.servers.clone(),
     };
@@ -273,10 +268,10 @@ async fn with_cluster(
         run: Arc::clone(&run),
         pool,
         field: Arc::new(field),
-        census: cluster.census(),
+        probe: cluster.probe(),
         api,
     };
-    let outcome = scene.play(cluster.places(), &mut ended.interrupted).await;
+    let outcome = scene.play(cluster.endpoints(), &mut ended.interrupted).await;
     let written = closer.close().map_err(failed);
     outcome.and(written)
 }

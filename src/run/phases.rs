@@ -4,11 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use harness_workloads::Backend;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::{Map, json};
-use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -16,7 +14,7 @@ use super::churn::{self, Turns};
 use super::clients::driver::{ClientDriver, Workload};
 use super::clients::pool::ClientPool;
 use super::{RunError, RunSpec, observer, progress, schedule, taps};
-use crate::cluster::{Census, Places};
+use crate::cluster::{EndpointsReceiver, RoleProbe};
 use crate::event::ProgressEvent;
 use crate::faults::Field;
 use crate::limits::CLIENT_OPEN;
@@ -34,23 +32,23 @@ pub struct PhaseRunner<'a> {
     pub run: Arc<RunContext>,
     pub pool: Arc<ClientPool>,
     pub field: Arc<Field>,
-    pub census: Census,
+    pub probe: RoleProbe,
     /// Toxiproxy's API, where it is served.
     pub api: Option<Api>,
 }
 
 impl PhaseRunner<'_> {
     /// Plays all phases, with the observer watching.
-    pub async fn play(&self, addresses: watch::Receiver<Places>, interrupted: &mut bool) -> Result<(), RunError> {
-        let starting = observer::start(self.spec.config.backend, addresses.clone(), Arc::clone(&self.run));
+    pub async fn play(&self, endpoints: EndpointsReceiver, interrupted: &mut bool) -> Result<(), RunError> {
+        let starting = observer::start(self.spec.config.backend, endpoints.clone(), Arc::clone(&self.run));
         let late = || format!("the observer did not connect within {}s", CLIENT_OPEN.as_secs());
         let started = timeout(CLIENT_OPEN, starting).await.unwrap_or_else(|_| Err(late()));
         let _observer = started.map_err(RunError::Clients)?;
-        let _pulse = progress::start(self.spec.plan, Arc::clone(&self.run), self.census.clone());
+        let _pulse = progress::start(self.spec.plan, Arc::clone(&self.run), self.probe.clone());
         let mut interrupt = self.spec.interrupt.clone();
         let phases = async {
             self.pool.open(&self.run).await.map_err(RunError::Clients)?;
-            self.phases(addresses).await
+            self.phases(endpoints).await
         };
         let mut phases = std::pin::pin!(phases);
         let outcome = tokio::select! {
@@ -71,11 +69,11 @@ impl PhaseRunner<'_> {
         outcome
     }
 
-    async fn phases(&self, addresses: watch::Receiver<Places>) -> Result<(), RunError> {
+    async fn phases(&self, endpoints: EndpointsReceiver) -> Result<(), RunError> {
         self.phase("control", json!({ "each": self.spec.config.each }));
         let turns = Turns::new(self.spec.config.lock_names(), self.spec.config.churn);
         let drivers = self.drivers(turns.clone());
-        let _sweeper = self.sweeper(turns, addresses);
+        let _sweeper = self.sweeper(turns, endpoints);
         let (weathered, drivers) = match self.spec.config.each {
             Some(each) => (self.turns(each).await, drivers),
             None => (self.weather().await, drivers),
@@ -166,10 +164,10 @@ impl PhaseRunner<'_> {
     }
 
     /// Removes what is left of locks that are out of use, until it is dropped.
-    fn sweeper(&self, turns: Turns, addresses: watch::Receiver<Places>) -> JoinSet<()> {
+    fn sweeper(&self, turns: Turns, endpoints: EndpointsReceiver) -> JoinSet<()> {
         let mut sweeper = JoinSet::new();
-        if self.spec.config.backend == Backend::Zk {
-            sweeper.spawn(churn::sweep(turns, addresses, Arc::clone(&self.run)));
+        if let Some(connect) = self.spec.config.backend.sweep {
+            sweeper.spawn(churn::sweep(turns, endpoints, connect, Arc::clone(&self.run)));
         }
         sweeper
     }

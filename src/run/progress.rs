@@ -9,7 +9,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::clients::holders::Holding;
 use super::roles::Roles;
-use crate::cluster::Census;
+use crate::cluster::RoleProbe;
 use crate::event::{ProgressEvent, ProgressSnapshot};
 use crate::plan::Plan;
 use crate::run::context::RunContext;
@@ -27,12 +27,12 @@ impl Drop for ProgressTicker {
     }
 }
 
-pub fn start(plan: &Plan, run: Arc<RunContext>, census: Census) -> ProgressTicker {
+pub fn start(plan: &Plan, run: Arc<RunContext>, probe: RoleProbe) -> ProgressTicker {
     let phases = plan.phases;
     let total = phases.control + phases.warm_up + phases.faults + phases.calm;
     ProgressTicker(tokio::spawn(async move {
         let roles = Roles::default();
-        let watching = roles.watch(census, Arc::clone(&run));
+        let watching = roles.watch(probe, Arc::clone(&run));
         tokio::join!(beat(total, run, &roles), watching);
     }))
 }

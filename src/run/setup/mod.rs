@@ -7,7 +7,6 @@ pub mod routes;
 use std::sync::Arc;
 
 use harness_checkers::history::event::{Bounds, FORMAT, Header, Promises, VERSION, Wakes};
-use harness_workloads::Backend;
 use harness_workloads::protocol::Open;
 use serde_json::Map;
 use tokio::sync::mpsc;
@@ -15,7 +14,6 @@ use tokio::sync::mpsc;
 use crate::config::{Clients, Config};
 use crate::faults::Links;
 use crate::limits::NOTICES;
-use crate::network::tap::Protocol;
 use crate::network::{Exchange, Notice};
 use crate::run::clients::child::ChildCommand;
 use crate::run::{RunError, RunSpec};
@@ -44,11 +42,8 @@ pub fn wall_clocks(spec: &RunSpec<'_>) -> Result<WallClocks, RunError> {
     let make = |letter: char, number: u32| folder.clock(&format!("{letter}{number}"));
     let clients: Result<Vec<_>, _> = (0..spec.config.clients).map(|number| make('c', number)).collect();
     let clients = clients.map_err(failed)?;
-    // nobody else's servers can be given one
-    let reachable = match spec.config.backend {
-        Backend::Redis => spec.config.nodes + spec.plan.replicas,
-        _ => 0,
-    };
+    let nodes = spec.config.nodes + spec.plan.replicas;
+    let reachable = if spec.config.backend.wall_clock { nodes } else { 0 };
     let servers: Result<Vec<_>, _> = (1..=reachable).map(|number| make('n', number)).collect();
     let servers = servers.map_err(failed)?;
     Ok(WallClocks {
@@ -60,9 +55,8 @@ pub fn wall_clocks(spec: &RunSpec<'_>) -> Result<WallClocks, RunError> {
 
 /// What the taps of all links share, and where they tell of notifications.
 pub fn exchange(config: &Config) -> (Arc<Exchange>, mpsc::Receiver<Notice>) {
-    let protocol = Protocol::of(config.backend.name()).expect("every backend speaks a protocol that is known");
     let (sender, notices) = mpsc::channel(NOTICES);
-    (Exchange::new(protocol, config.clients, sender), notices)
+    (Exchange::new(config.backend.protocol, config.clients, sender), notices)
 }
 
 /// What each client is told: its own links, beginning with another server each, so that the load spreads.

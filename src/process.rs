@@ -81,13 +81,41 @@ pub fn signal(child: &Child, signal: Signal) -> bool {
     group.is_some_and(|pid| killpg(Pid::from_raw(pid), signal).is_ok())
 }
 
-/// Whether a process stands still because of a signal.
-pub fn is_stopped(pid: u32) -> bool {
+/// What a process does, as the kernel shows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Activity {
+    Running,
+    /// Stopped by a signal.
+    Stopped,
+    /// It executes nothing any more: it ended, is about to, or is not there.
+    Ending,
+}
+
+/// What a process does now. A process that is killed frees its memory before its pipes close and its parent hears of its
+/// end, which takes up to a second; `PF_EXITING` and a pending SIGKILL show the end from its beginning.
+///
+/// The fields are those of `/proc/PID/stat`, <https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html>.
+pub fn activity(pid: u32) -> Activity {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat
-        .rsplit_once(')')
-        .and_then(|(_, rest)| rest.split_whitespace().next());
-    state == Some("T")
+    activity_in(&stat)
+}
+
+fn activity_in(stat: &str) -> Activity {
+    const PF_EXITING: u64 = 0x4;
+    const KILLED: u64 = 1 << (Signal::SIGKILL as u64 - 1);
+    // from `state`, the third field, on
+    let Some((_, fields)) = stat.rsplit_once(')') else {
+        return Activity::Ending;
+    };
+    let fields: Vec<&str> = fields.split_whitespace().collect();
+    let number = |field: usize| fields.get(field - 3).and_then(|text| text.parse::<u64>().ok());
+    let (flags, pending) = (number(9).unwrap_or_default(), number(31).unwrap_or_default());
+    match fields.first() {
+        None | Some(&("Z" | "X")) => Activity::Ending,
+        _ if flags & PF_EXITING != 0 || pending & KILLED != 0 => Activity::Ending,
+        Some(&("T" | "t")) => Activity::Stopped,
+        _ => Activity::Running,
+    }
 }
 
 #[cfg(test)]
@@ -100,5 +128,23 @@ mod tests {
         assert!(started_at(own).is_some());
         assert_eq!(started_at(own), started_at(own));
         assert_eq!(started_at(u32::MAX), None);
+    }
+    #[test]
+    fn a_process_ends_when_it_begins_to_exit_and_not_when_it_is_reaped() {
+        let stat = |state: &str, flags: u64, pending: u64| {
+            let between = "0 ".repeat(21);
+            format!("7 (a ) b) {state} 1 7 7 0 -1 {flags} {between}{pending} 0 0")
+        };
+        assert_eq!(activity_in(&stat("R", 0x40_0000, 0)), Activity::Running);
+        assert_eq!(activity_in(&stat("T", 0, 0)), Activity::Stopped);
+        assert_eq!(activity_in(&stat("R", 0x4, 0)), Activity::Ending);
+        assert_eq!(
+            activity_in(&stat("S", 0, 0x100)),
+            Activity::Ending,
+            "SIGKILL is pending"
+        );
+        assert_eq!(activity_in(&stat("Z", 0, 0)), Activity::Ending);
+        assert_eq!(activity(std::process::id()), Activity::Running);
+        assert_eq!(activity(u32::MAX), Activity::Ending);
     }
 }

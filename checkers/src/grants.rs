@@ -4,7 +4,7 @@
 //! Grants are joined to holds by token or by owner, never by the fine order of events.
 
 use crate::history::names::{FastMap, NONE};
-use crate::history::{F, History};
+use crate::history::{F, History, RevokeCause};
 use crate::holds::Hold;
 
 /// One grant of the server.
@@ -176,24 +176,20 @@ impl Grant {
         history.events.get(self.granted as usize).map(|event| event.time)
     }
 
-    /// What the server gave as the reason of the removal.
-    pub(crate) fn cause<'a>(&self, history: &'a History) -> &'a str {
-        let event = history.events.get(self.revoked as usize);
-        event
-            .and_then(|event| history.name(history.rare(event).cause))
-            .unwrap_or("")
+    /// What the server gave as the reason of the removal; `None` when it gave none, or there was no removal.
+    pub(crate) fn cause(&self, history: &History) -> Option<RevokeCause> {
+        let event = history.events.get(self.revoked as usize)?;
+        let text = history.name(history.rare(event).cause)?;
+        Some(RevokeCause::parse(text)).filter(|_| !text.is_empty())
     }
 
-    /// Whether the observer only lost sight of it: nobody knows how or when it ended.
+    /// Whether the observer only lost sight of it: how and when it ended is not known.
     pub(crate) fn is_out_of_sight(&self, history: &History) -> bool {
-        self.cause(history) == "out of sight"
+        self.cause(history) == Some(RevokeCause::OutOfSight)
     }
 
-    /// Whether it was removed by somebody's request and not by an expiry.
+    /// Whether it was removed by a request and not by an expiry.
     pub(crate) fn was_deleted(&self, history: &History) -> bool {
-        let cause = self.cause(history);
-        ["releas", "delet", "del"]
-            .iter()
-            .any(|word| cause.to_ascii_lowercase().starts_with(word))
+        self.cause(history).is_some_and(|cause| cause.is_removal())
     }
 }

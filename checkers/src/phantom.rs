@@ -5,13 +5,11 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
-
 use crate::check::Context;
 use crate::finding::{Because, Finding, Property, Verdict, Violation};
 use crate::grants::Grant;
-use crate::history::History;
 use crate::history::names::{FastSet, NONE};
+use crate::history::{History, NemesisFact, ObserverFact};
 use crate::holds::{Ended, Hold};
 use crate::limits;
 use crate::story::{at, finding, length, many, violated};
@@ -123,14 +121,14 @@ impl Sight {
 fn blind(history: &History) -> Vec<(u64, u64)> {
     let mut lost: BTreeMap<String, u64> = BTreeMap::new();
     let mut blind = Vec::new();
-    for line in history.nemesis().into_iter().filter(|line| line.name == "observer") {
-        let whom = line.fields.get("whom").and_then(Value::as_str).unwrap_or_default();
-        match line.phase.as_deref() {
-            Some("lost") => {
-                let since = line.fields.get("since").and_then(Value::as_u64);
-                lost.entry(whom.to_owned()).or_insert(since.unwrap_or(line.time_ns));
+    for line in history.nemesis() {
+        match line.fact {
+            NemesisFact::Observer(ObserverFact::Lost { watched, since_ns }) => {
+                lost.entry(watched).or_insert(since_ns.unwrap_or(line.time_ns));
             }
-            Some("back") => blind.extend(lost.remove(whom).map(|since| (since, line.time_ns))),
+            NemesisFact::Observer(ObserverFact::Back { watched }) => {
+                blind.extend(lost.remove(&watched).map(|since| (since, line.time_ns)));
+            }
             _ => {}
         }
     }
@@ -276,7 +274,7 @@ pub(crate) fn foreign(context: &Context<'_>, hold: &Hold) -> Option<Violation> {
         violation.lock
     );
     violation.events.push(history.step(grant.revoked, "removed on request"));
-    let cause = grant.cause(history);
+    let cause = grant.cause(history).map(|cause| cause.to_string()).unwrap_or_default();
     let text = format!("The lock of {who} was removed at {} ({cause}).", at(removed, false));
     violation.because.push(history.because(text, &[grant.revoked]));
     let text = format!(
@@ -294,7 +292,7 @@ pub(crate) fn foreign(context: &Context<'_>, hold: &Hold) -> Option<Violation> {
 /// "Deleted" is all that some stores say of an expiry, too: then it proves nothing once the lease may have run out.
 fn may_be_an_expiry(context: &Context<'_>, hold: &Hold, grant: &Grant, removed: u64) -> bool {
     let history = context.history;
-    if grant.cause(history).to_ascii_lowercase().starts_with("releas") {
+    if grant.cause(history).is_some_and(|cause| cause.is_release()) {
         return false;
     }
     let asked = history.events[hold.call as usize].time;

@@ -109,7 +109,7 @@ fn describe(context: &Context<'_>, silence: &Silence<'_>) -> Violation {
         .push(history.step(grant.revoked, "the server took it away"));
     let text = format!("{who} got the lock at {}.", at(history.ns(hold.from), false));
     violation.because.push(history.because(text, &[hold.got]));
-    let cause = Some(grant.cause(history)).filter(|cause| !cause.is_empty());
+    let cause = grant.cause(history);
     let cause = cause.map(|cause| format!(" ({cause})")).unwrap_or_default();
     let revoked = grant.revoked_ns(history).unwrap_or(silence.since_ns);
     let text = format!("The server took it away at {}{cause}.", at(revoked, false));

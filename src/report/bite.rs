@@ -152,7 +152,7 @@ fn bitten(history: &History, window: &Window) -> Bitten {
             .and_then(Value::as_u64)
             .unwrap_or(0)
     };
-    let demand = window.heal.get("demand");
+    let demand = window.heal.get("requirement").or_else(|| window.heal.get("demand"));
     let missed = text(window.heal.get("missed")).or_else(|| short_of_its_demand(demand, &evidence));
     let targets = window
         .start

@@ -45,3 +45,61 @@ fn a_client_that_cannot_be_started_says_why() {
     assert_eq!(output.status.code(), Some(4), "{stderr}");
     assert!(stderr.contains("not found"), "{stderr}");
 }
+
+/// A lock that ends its process 200 ms before its lease does, because it never renews: correct, and rude. Its memory takes
+/// a while to be freed, so its pipes close long after it executed its last instruction.
+const EXITS_IN_TIME: &str = r#"
+import json, os, signal, socket, sys, threading, time, uuid
+memory = b"x" * (300 << 20)
+
+def ask(*words):
+    redis.sendall(b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(w), w) for w in map(str.encode, words)))
+    return replies.readline()
+
+for line in sys.stdin:
+    request = json.loads(line)
+    answer = {"type": "ok", "id": request["id"]}
+    if request["op"] == "open":
+        lease = request["lease_ms"]
+        host, port = request["endpoints"][0].rsplit(":", 1)
+        redis = socket.create_connection((host, int(port)))
+        replies = redis.makefile("rb")
+    elif request["op"] == "acquire":
+        key, end = "harness:" + request["lock"], time.monotonic() + request["wait_ms"] / 1000
+        while True:
+            asked, owner = time.monotonic(), uuid.uuid4().hex
+            if ask("SET", key, owner, "NX", "PX", str(lease)).startswith(b"+OK"):
+                doubt = threading.Timer(asked + lease / 1000 - 0.2 - time.monotonic(), os.kill, (os.getpid(), signal.SIGKILL))
+                doubt.daemon = True
+                doubt.start()
+                answer["owner"] = owner
+                break
+            if time.monotonic() > end:
+                answer = {"type": "fail", "id": request["id"], "error": "timeout"}
+                break
+            time.sleep(0.01)
+    elif request["op"] == "release":
+        doubt.cancel()
+        ask("EVAL", "if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('del',KEYS[1]) end return 0", "1", key, owner)
+    print(json.dumps(answer), flush=True)
+"#;
+
+#[test]
+fn a_lock_that_ends_its_process_before_its_lease_ends_is_never_held_twice() {
+    let harness = Harness::new();
+    let script = harness.folder.path().join("exits.py");
+    std::fs::write(&script, EXITS_IN_TIME).unwrap();
+    let words = "run --json --runtime local --backend redis --clients 3 --lease 1s --hold 1500ms --time 14s --client";
+    let output = harness
+        .command(words)
+        .arg(format!("python3 {}", script.display()))
+        .output()
+        .unwrap();
+    let answer = crate::command::Answer::of(output);
+    for property in ["HL001", "HL002", "HL008"] {
+        assert_eq!(answer.verdict(property), "holds", "{:#}", answer.diagnosis);
+    }
+    let history = std::fs::read_to_string(harness.results().join("latest/history.jsonl")).unwrap();
+    let died = history.lines().filter(|line| line.contains(r#""f":"died""#)).count();
+    assert!(died > 3, "{died} processes ended by themselves");
+}

@@ -37,6 +37,33 @@ fn a_paused_holder_believes_too_long_and_tokens_save_the_data() {
 }
 
 #[test]
+fn a_stopped_holder_writes_once_when_it_continues() {
+    let harness = Harness::new();
+    let words = format!("--backend redis --fault pause-holder --runtime local {SHORT}");
+    let answer = harness.run(&words);
+    assert_every_window_bit(&answer);
+    let history = std::fs::read_to_string(harness.results().join("latest/history.jsonl")).unwrap();
+    let (mut stopped, mut windows, mut writes) = (None, 0, 0);
+    for line in history.lines().skip(1) {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        match (line["f"].as_str(), line["phase"].as_str()) {
+            (Some("pause-holder"), Some("start")) => {
+                stopped = line["targets"][0].as_str().map(str::to_owned);
+                (windows, writes) = (windows + 1, 0);
+            }
+            (Some("pause-holder"), Some("heal")) => stopped = None,
+            (Some("write"), _) if line["type"] == "invoke" => {
+                let client = format!("c{}", line["client"]);
+                writes += u32::from(stopped.as_deref() == Some(&client));
+                assert!(writes <= 1, "{line}");
+            }
+            _ => {}
+        }
+    }
+    assert!(windows > 0 && stopped.is_none());
+}
+
+#[test]
 fn a_holder_that_is_not_paused_past_its_lease_proves_nothing() {
     let answer = run("--backend zk --fault pause-holder --lease 2s --window 500ms --time 16s --seed 5eed");
     answer.assert_exit(3);

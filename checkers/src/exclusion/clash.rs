@@ -5,6 +5,7 @@ use super::{Clash, Overlap, after_lease};
 use crate::check::Context;
 use crate::finding::{Because, Violation};
 use crate::history::names::NONE;
+use crate::history::{RevokeCause, Window};
 use crate::holds::{Ended, Hold};
 use crate::limits;
 use crate::phantom;
@@ -54,7 +55,9 @@ fn likely(context: &Context<'_>, class: Class, first: &Hold, from_ns: u64) -> &'
     let struck = context.window_of_client(history.client_of(first.process), history.ns(first.from), from_ns);
     let grant = context.grants.of_hold(history, first);
     match struck {
-        _ if class == Class::StaleHolder && grant.is_some_and(|grant| grant.cause(history) == "failover") => {
+        _ if class == Class::StaleHolder
+            && grant.is_some_and(|grant| grant.cause(history) == Some(RevokeCause::Failover)) =>
+        {
             "the replica that took over did not have the lock: one that lives on a single master does not survive its \
              failover; ask a majority, or let the store refuse tokens that go back"
         }
@@ -237,7 +240,7 @@ fn story(context: &Context<'_>, clash: &Clash, class: Class) -> Vec<Because> {
             format!(
                 "{got} At {} it was {} by {}{number}.",
                 time(window.start_ns),
-                verb(&window.fault),
+                verb(window),
                 window.fault
             )
         }
@@ -253,7 +256,7 @@ fn story(context: &Context<'_>, clash: &Clash, class: Class) -> Vec<Because> {
         .filter(|_| class != Class::GrantedTwice)
         && let Some(ns) = grant.revoked_ns(history)
     {
-        let cause = Some(grant.cause(history)).filter(|cause| !cause.is_empty());
+        let cause = grant.cause(history);
         let cause = cause.map(|cause| format!(" ({cause})")).unwrap_or_default();
         let text = format!("The server took it from {a} at {}{cause}, and {a} went on.", time(ns));
         chain.push(history.because(text, &[grant.revoked]));
@@ -268,9 +271,12 @@ fn story(context: &Context<'_>, clash: &Clash, class: Class) -> Vec<Because> {
     chain
 }
 
-/// What a fault does to a client that it names.
-fn verb(fault: &str) -> &'static str {
-    match fault.split('-').next().unwrap_or_default() {
+/// What a fault does to a client that it names: in its own word, or, in older histories, by its name.
+fn verb(window: &Window) -> &str {
+    if let Some(verb) = &window.started.verb {
+        return verb;
+    }
+    match window.fault.split('-').next().unwrap_or_default() {
         "partition" | "reset" | "flaky" => "cut off",
         "pause" => "stopped",
         "failover" => "led to another server",

@@ -7,7 +7,7 @@ use super::{Traffic, Wake};
 use crate::check::Context;
 use crate::history::event::Kind;
 use crate::history::names::FastMap;
-use crate::history::{F, Mode};
+use crate::history::{F, Mode, NemesisFact, PhaseFact};
 
 /// Signals and wire may differ by so many wakes, or by this share of them in percent: a notification passes a link a
 /// moment before its client says so, and the end of a run may fall in between.
@@ -48,9 +48,10 @@ impl PerHandOver {
 /// On how many connections a tap lost its place, by the run's own account.
 pub(super) fn lost(context: &Context<'_>) -> u64 {
     let lines = context.history.nemesis();
-    let told = lines
-        .iter()
-        .filter_map(|line| line.fields.get("wire")?.get("lost")?.as_u64());
+    let told = lines.iter().map(|line| match &line.fact {
+        NemesisFact::Phase(PhaseFact::End { wire: Some(wire), .. }) => wire.lost,
+        _ => 0,
+    });
     told.sum()
 }
 

@@ -2,6 +2,7 @@
 //!
 //! [`Entry`] is what callers see; `Event` and `Rare` are how a million of them fit into memory. Start at [`Entry`].
 
+use super::answers::{Refusal, RevokeCause};
 use super::event::{Fenced, Kind, Process};
 use super::names::{NONE, Symbol};
 
@@ -155,6 +156,16 @@ impl Entry<'_> {
             node: None,
             raw: None,
         }
+    }
+
+    /// Why it was refused, on lines of type `fail` that say why.
+    pub fn refusal(&self) -> Option<Refusal> {
+        self.error.filter(|_| self.kind == Kind::Fail).map(Refusal::parse)
+    }
+
+    /// Why the server took the lock back, on `revoked` lines that say why.
+    pub fn revoke_cause(&self) -> Option<RevokeCause> {
+        self.cause.filter(|_| self.f == F::Revoked).map(RevokeCause::parse)
     }
 
     /// The process's number, where the line is a client's.

@@ -3,6 +3,7 @@
 //! A [`History`] is well formed by construction: [`HistoryBuilder`] refuses what is not. It decides nothing.
 
 mod access;
+mod answers;
 mod builder;
 mod datum;
 mod entry;
@@ -12,16 +13,21 @@ mod export;
 mod form;
 mod jepsen;
 pub(crate) mod names;
+mod nemesis;
 mod read;
 mod scan;
+mod window_facts;
 mod windows;
 
 pub use access::Counts;
+pub use answers::{Refusal, RevokeCause, Role};
 pub use builder::HistoryBuilder;
 pub use entry::{Entry, F, Mode};
 pub use error::{FormError, ReadError};
 pub use export::write_edn;
+pub use nemesis::{ChurnFact, MessageCounts, NemesisFact, ObserverFact, PhaseFact, ProxyChange, TapTotals};
 pub use read::ReadOptions;
+pub use window_facts::{EffectCounters, MessageMatch, Requirement, WindowHeal, WindowStart};
 pub use windows::{Nemesis, Phase, Window};
 
 pub(crate) use entry::{Event, NEMESIS, Rare, SERVER};

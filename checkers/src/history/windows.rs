@@ -4,9 +4,9 @@ use serde_json::{Map, Value};
 
 use super::History;
 use super::event::Kind;
+use super::nemesis::{NemesisFact, PHASE};
+use super::window_facts::{WindowHeal, WindowStart};
 
-/// The name of nemesis lines that begin a phase of the run.
-const PHASE: &str = "phase";
 /// The last phase: a history that has phases and not this one was cut short.
 const END: &str = "end";
 
@@ -22,6 +22,10 @@ pub struct Window {
     /// `None` when the history ends before the heal.
     pub heal_ns: Option<u64>,
     pub heal_index: Option<u64>,
+    /// What the line of the start says.
+    pub started: WindowStart,
+    /// What the line of the heal says; `None` without one.
+    pub healed: Option<WindowHeal>,
     /// The line of the start, all its fields.
     pub start: Map<String, Value>,
     /// The line of the heal, all its fields; empty without one.
@@ -29,18 +33,9 @@ pub struct Window {
 }
 
 impl Window {
-    /// Whether the window names this client (`c3`, alone or in a link such as `c3->n1`), or struck a message of it.
+    /// Whether the window names this client (`c3`, alone or in a link such as `c3->n1`), or was for a message of it.
     pub fn names_client(&self, client: u32) -> bool {
-        let name = format!("c{client}");
-        let struck = self.heal.get("struck").is_some_and(|message| mentions(message, &name));
-        struck
-            || self
-                .start
-                .iter()
-                .filter(|(key, _)| !matches!(key.as_str(), "f" | "phase" | "type" | "process"))
-                .any(|(key, value)| {
-                    (key == "client" && value.as_u64() == Some(client.into())) || mentions(value, &name)
-                })
+        self.started.names_client(client) || self.healed.as_ref().is_some_and(|heal| heal.names_client(client))
     }
 
     /// Whether it was on at some instant of `from_ns..=to_ns`.
@@ -49,24 +44,20 @@ impl Window {
     }
 }
 
-fn mentions(value: &Value, name: &str) -> bool {
-    match value {
-        Value::String(text) => text
-            .split(|letter: char| !letter.is_alphanumeric())
-            .any(|word| word == name),
-        Value::Array(items) => items.iter().any(|item| mentions(item, name)),
-        Value::Object(fields) => fields.values().any(|field| mentions(field, name)),
-        _ => false,
-    }
-}
-
 /// The beginning of a phase of the run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Phase {
-    /// `control`, `warm-up`, `faults`, `calm` or `end`.
+    /// `control`, `warm-up`, `faults`, `recovery` (`calm` in older histories) or `end`.
     pub name: String,
     pub start_ns: u64,
     pub index: u64,
+}
+
+impl Phase {
+    /// Whether all faults are healed by plan from here on.
+    pub fn is_recovery(&self) -> bool {
+        matches!(self.name.as_str(), "recovery" | "calm")
+    }
 }
 
 /// One line of the nemesis as it was written.
@@ -79,6 +70,8 @@ pub struct Nemesis {
     /// `start` or `heal` of a fault; the name of a phase.
     pub phase: Option<String>,
     pub window: Option<u32>,
+    /// What the line says.
+    pub fact: NemesisFact,
     /// All fields of the line, the known ones, too.
     pub fields: Map<String, Value>,
 }
@@ -92,29 +85,34 @@ impl History {
     /// The fault windows, by start.
     pub fn windows(&self) -> Vec<Window> {
         let mut windows: Vec<Window> = Vec::new();
-        for line in self.nemesis().into_iter().filter(|line| line.name != PHASE) {
-            if line.phase.as_deref() == Some("heal") {
-                let open = windows.iter_mut().rev().find(|window| {
-                    window.heal_ns.is_none()
-                        && window.fault == line.name
-                        && line.window.is_none_or(|number| number == window.number)
-                });
-                if let Some(window) = open {
-                    window.heal_ns = Some(line.time_ns);
-                    window.heal_index = Some(line.index);
-                    window.heal = line.fields;
-                }
-            } else if line.phase.as_deref().is_none_or(|phase| phase == "start") {
-                windows.push(Window {
-                    number: line.window.unwrap_or(0),
-                    fault: line.name,
+        for line in self.nemesis() {
+            match line.fact {
+                NemesisFact::Start { fault, start } => windows.push(Window {
+                    number: start.number,
+                    fault,
                     start_ns: line.time_ns,
                     start_index: line.index,
                     heal_ns: None,
                     heal_index: None,
+                    started: start,
+                    healed: None,
                     start: line.fields,
                     heal: Map::new(),
-                });
+                }),
+                NemesisFact::Heal { fault, heal } => {
+                    let open = windows.iter_mut().rev().find(|window| {
+                        window.heal_ns.is_none()
+                            && window.fault == fault
+                            && heal.number.is_none_or(|number| number == window.number)
+                    });
+                    if let Some(window) = open {
+                        window.heal_ns = Some(line.time_ns);
+                        window.heal_index = Some(line.index);
+                        window.healed = Some(heal);
+                        window.heal = line.fields;
+                    }
+                }
+                _ => {}
             }
         }
         windows
@@ -165,6 +163,7 @@ impl History {
             name: line.name.clone(),
             phase: fields.get("phase").and_then(Value::as_str).map(str::to_owned),
             window,
+            fact: NemesisFact::read(&line.name, fields.clone()),
             fields,
         }
     }

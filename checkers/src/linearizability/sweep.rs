@@ -12,7 +12,7 @@ use super::mutant::{Mutant, mutated};
 use super::order::EventOrder;
 use crate::history::event::Kind;
 use crate::history::names::NONE;
-use crate::history::{Event, F, History, Mode};
+use crate::history::{Event, F, History, Mode, Refusal};
 use crate::model::Model;
 
 /// Decides every lock of a history by one of the owner-aware models: the first fault of each, by dense lock number.
@@ -343,10 +343,10 @@ impl<'a> Sweep<'a> {
 
 /// Whether an error says that somebody else had the lock at some instant of the call.
 pub(crate) fn is_busy(error: &str) -> bool {
-    matches!(error, "busy" | ":busy" | "locked" | "already-locked")
+    Refusal::parse(error) == Refusal::Busy
 }
 
 /// Whether an error says that the caller did not hold the lock.
 pub(crate) fn is_not_held(error: &str) -> bool {
-    matches!(error, "not-held" | ":not-held" | "not-owner" | "not-locked")
+    Refusal::parse(error) == Refusal::NotHeld
 }

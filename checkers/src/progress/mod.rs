@@ -59,7 +59,7 @@ fn calm(context: &Context<'_>) -> Option<u64> {
     let calm = phases
         .iter()
         .rev()
-        .find(|phase| phase.name == "calm")
+        .find(|phase| phase.is_recovery())
         .map(|phase| phase.start_ns);
     let heal = |window: &Window| window.heal_ns.or(calm.filter(|calm| *calm >= window.start_ns));
     context

@@ -20,7 +20,7 @@ use tokio::time::timeout;
 
 use crate::clock::monotonic_ns;
 use crate::limits::{CLIENT_CLOSE, CLIENT_LINE, QUOTED_LINE};
-use crate::process;
+use crate::process::{self, Activity};
 
 /// Why a child cannot be used (any more).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -52,7 +52,8 @@ impl ChildError {
 #[derive(Debug)]
 pub enum ChildEvent {
     Signal(protocol::Signal),
-    /// It is of no use any more since `at`, by `CLOCK_MONOTONIC`; whoever still waits for a reply hears of it next.
+    /// The child ended, or broke the protocol. `at` (`CLOCK_MONOTONIC`) is when it was last known to be alive, or when its
+    /// wrong line was read. Pending requests fail after this event.
     Over {
         error: ChildError,
         at: u64,
@@ -73,6 +74,8 @@ pub struct ChildProcess {
     /// How many want it stopped.
     stops: Mutex<u32>,
     group: Pid,
+    /// When it was last seen alive, by `CLOCK_MONOTONIC`.
+    alive_at: AtomicU64,
 }
 
 /// How a child is started.
@@ -121,6 +124,7 @@ impl ChildProcess {
             group,
             process: Mutex::new(Some(process)),
             stops: Mutex::new(0),
+            alive_at: AtomicU64::new(monotonic_ns()),
         });
         let reading = OutputReader {
             who,
@@ -168,11 +172,15 @@ impl ChildProcess {
 
     /// Kills the child at once, and whatever it started: it leads a process group of its own.
     pub fn kill(&self) {
+        self.activity();
         let _ = killpg(self.group, Signal::SIGKILL);
     }
 
     /// Sends a signal to the child and to whatever it started. Returns whether it was there.
     pub fn signal(&self, signal: Signal) -> bool {
+        if signal == Signal::SIGKILL {
+            self.activity();
+        }
         let process = self.process.lock().expect("no one panics while holding a child");
         process.as_ref().is_some_and(|process| process::signal(process, signal))
     }
@@ -196,9 +204,26 @@ impl ChildProcess {
     }
 
     pub fn is_stopped(&self) -> bool {
+        self.activity() == Activity::Stopped
+    }
+
+    /// What the child does now. Unless it is ending, this proves that it was alive when this was called.
+    pub fn activity(&self) -> Activity {
+        let now = monotonic_ns();
         let process = self.process.lock().expect("no one panics while holding a child");
-        let pid = process.as_ref().and_then(Child::id);
-        pid.is_some_and(process::is_stopped)
+        let activity = process
+            .as_ref()
+            .and_then(Child::id)
+            .map_or(Activity::Ending, process::activity);
+        if activity != Activity::Ending {
+            self.alive_at.fetch_max(now, Relaxed);
+        }
+        activity
+    }
+
+    /// The last time at which the child is known to have been alive.
+    fn alive_at(&self) -> u64 {
+        self.alive_at.load(Relaxed)
     }
 }
 
@@ -218,10 +243,15 @@ struct OutputReader {
 impl OutputReader {
     async fn run(self, mut stdout: ChildStdout, child: std::sync::Weak<ChildProcess>) {
         let read = self.lines(&mut stdout).await;
-        let at = monotonic_ns();
-        let error = match read {
-            Err(error) => error,
-            Ok(()) => self.ended(child.upgrade()).await,
+        let now = monotonic_ns();
+        let (error, at) = match read {
+            Err(error) => (error, now),
+            Ok(()) => {
+                // the pipe closes up to a second after the process executed its last instruction
+                let child = child.upgrade();
+                let alive_at = child.as_ref().map_or(now, |child| child.alive_at());
+                (self.ended(child).await, alive_at)
+            }
         };
         (self.on_event)(ChildEvent::Over { error, at });
         self.pending
@@ -366,6 +396,45 @@ mod tests {
         assert_eq!(reply, None);
         assert_eq!(error.to_string(), "c3 ended (exit status: 3): no such module: redis");
         assert!(!error.is_lie());
+    }
+
+    #[tokio::test]
+    async fn a_child_is_not_alive_after_its_kill_however_long_its_end_takes() {
+        let folder = tempfile::tempdir().unwrap();
+        // its memory is freed before its pipes close
+        let script = "import sys; m = b'x' * (256 << 20); sys.stdin.readline(); print('{\"type\":\"ok\",\"id\":1}', flush=True); sys.stdin.readline()";
+        let start = ChildCommand {
+            program: "python3".into(),
+            args: vec!["-c".into(), script.into()],
+            env: Vec::new(),
+        };
+        let (over, mut ended) = tokio::sync::mpsc::unbounded_channel();
+        let on_event: OnChildEvent = Arc::new(move |event| {
+            if let ChildEvent::Over { at, .. } = event {
+                over.send(at).unwrap();
+            }
+        });
+        let child = ChildProcess::start(&start, "c0".into(), &folder.path().join("log"), on_event)
+            .await
+            .unwrap();
+        assert!(child.ask(0, Op::Close).await.is_some());
+        assert_eq!(child.activity(), Activity::Running);
+        let alive_at = monotonic_ns();
+        assert_eq!(child.activity(), Activity::Running);
+        child.kill();
+        let killed_at = monotonic_ns();
+        let died_at = loop {
+            assert_ne!(child.activity(), Activity::Running);
+            tokio::select! {
+                biased;
+                died_at = ended.recv() => break died_at.unwrap(),
+                () = tokio::task::yield_now() => {}
+            }
+        };
+        assert!(
+            (alive_at..=killed_at).contains(&died_at),
+            "{alive_at} {died_at} {killed_at}"
+        );
     }
 
     #[tokio::test]

@@ -16,13 +16,19 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::pool::{ClientPool, Health, LogicalClient};
 use super::process::ClientProcess;
+use crate::clock::monotonic_ns;
 use crate::config::Mix;
 use crate::network::Role;
+use crate::process::Activity;
 use crate::run::churn::Turns;
 use crate::run::context::RunContext;
 
 /// A longer piece of work is done in rounds of at most this long, each a read, a wait and a write.
 const ROUND: Duration = Duration::from_millis(400);
+/// How often a process that works is seen to be alive.
+const PROOF_OF_LIFE: Duration = Duration::from_millis(20);
+/// How often a stopped process is asked whether it continues.
+const STOPPED_POLL: Duration = Duration::from_millis(1);
 /// Pause after an acquire that failed at once, so that a client that is refused does not spin.
 const AFTER_REFUSAL: Duration = Duration::from_millis(2);
 /// Pause before a dead client is started again.
@@ -92,7 +98,7 @@ impl ClientDriver {
         let request = self.request(lock);
         let mut health = self.client.health();
         let before = *health.borrow_and_update();
-        if before.died_at.is_some() {
+        if before.died_at.is_some() || !self.executes().await {
             self.bury(None).await;
             return false;
         }
@@ -102,8 +108,9 @@ impl ClientDriver {
         let again = self.work.nested && self.rng.random();
         let nested = again && !health.has_changed().unwrap_or(true) && self.acquire(&request).await.is_some();
         self.hold(&request, &grant, &mut health).await;
+        let executes = self.executes().await;
         let now = *health.borrow();
-        if now.died_at.is_some() {
+        if now.died_at.is_some() || !executes {
             self.bury(Some(lock)).await;
             return true;
         }
@@ -219,7 +226,7 @@ impl ClientDriver {
         let mut until = Some(Instant::now() + work);
         let mut stop = self.run.stopping();
         while let Some(end) = until {
-            if health.has_changed().unwrap_or(true) || *stop.borrow() {
+            if !self.executes().await || health.has_changed().unwrap_or(true) || *stop.borrow() {
                 break;
             }
             let value = self.read(lock, grant);
@@ -227,7 +234,11 @@ impl ClientDriver {
                 biased;
                 _ = health.changed() => break,
                 _ = stop.changed() => {}
-                () = pause(end.min(Instant::now() + ROUND)) => {}
+                () = self.work(end.min(Instant::now() + ROUND)) => {}
+            }
+            // an application that was stopped before its write makes it when it continues, whatever its library says then
+            if !self.executes().await {
+                break;
             }
             if !request.read {
                 self.write(lock, grant, value + 1);
@@ -235,6 +246,30 @@ impl ClientDriver {
             until = self.run.holders.works_until(self.client.number);
         }
         self.run.holders.abandon(self.client.number);
+    }
+
+    /// Works until then, or until the process ends. The more often it is seen alive, the nearer is the end of a certain
+    /// hold to the process's death.
+    async fn work(&self, until: Instant) {
+        let Some(child) = self.process.child() else { return };
+        while Instant::now() < until && child.activity() != Activity::Ending {
+            sleep_until(until.min(Instant::now() + PROOF_OF_LIFE)).await;
+        }
+    }
+
+    /// Waits while the process is stopped: the application is in it, and does nothing meanwhile. Returns whether it executes,
+    /// or `false` when it ends.
+    async fn executes(&self) -> bool {
+        let Some(child) = self.process.living() else {
+            return false;
+        };
+        loop {
+            match child.activity() {
+                Activity::Running => return true,
+                Activity::Ending => return false,
+                Activity::Stopped => sleep(STOPPED_POLL).await,
+            }
+        }
     }
 
     fn read(&self, lock: &str, grant: &GrantedLock) -> u64 {
@@ -342,6 +377,8 @@ impl ClientDriver {
             .await
             .ok()
             .and_then(|health| health.ok()?.died_at);
+        // a read or write in its name was recorded a moment after it was seen alive
+        let died_at = died_at.map(|at| at.max(self.client.recorded_at.load(Relaxed)));
         let fields = Fields {
             lock,
             ..Fields::default()
@@ -380,21 +417,16 @@ impl ClientDriver {
     }
 
     fn call(&self, f: &str, fields: Fields<'_>) {
-        self.run
-            .recorder
-            .operation(self.client.process(), self.client.number, Kind::Invoke, f, fields);
+        self.record(Kind::Invoke, f, fields);
     }
 
     fn reply(&self, kind: Kind, f: &str, fields: Fields<'_>) {
-        self.run
-            .recorder
-            .operation(self.client.process(), self.client.number, kind, f, fields);
+        self.record(kind, f, fields);
     }
-}
 
-/// Waits, and not at all for nothing: the timer's own step is a millisecond.
-async fn pause(until: Instant) {
-    if until > Instant::now() {
-        sleep_until(until).await;
+    fn record(&self, kind: Kind, f: &str, fields: Fields<'_>) {
+        let recorder = &self.run.recorder;
+        recorder.operation(self.client.process(), self.client.number, kind, f, fields);
+        self.client.recorded_at.store(monotonic_ns(), Relaxed);
     }
 }

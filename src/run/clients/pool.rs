@@ -31,6 +31,8 @@ pub struct LogicalClient {
     pub(super) health: watch::Sender<Health>,
     /// How often it acquired.
     pub acquired: AtomicU64,
+    /// After its last call or reply was recorded, by `CLOCK_MONOTONIC`.
+    pub recorded_at: AtomicU64,
 }
 
 /// All clients of a run.
@@ -118,6 +120,7 @@ impl LogicalClient {
             process: AtomicU32::new(number as u32),
             health: watch::channel(Health::default()).0,
             acquired: AtomicU64::new(0),
+            recorded_at: AtomicU64::new(0),
         })
     }
 

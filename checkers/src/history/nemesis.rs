@@ -1,0 +1,485 @@
+//! Facts of the nemesis: what the harness itself writes into a history about faults, phases, servers and its observer.
+//!
+//! A line of the nemesis has an `f` and fields. [`NemesisFact`] is both of them as one value: the recorder writes
+//! [`NemesisFact::f`] and [`NemesisFact::fields`], and [`NemesisFact::read`] gives the same value back. Reading takes every
+//! line, so histories of older versions and of other recorders stay readable.
+//!
+//! ```
+//! use harness_checkers::history::{NemesisFact, PhaseFact};
+//!
+//! let fact = NemesisFact::Phase(PhaseFact::WarmUp { control_acquires: 41 });
+//! assert_eq!(fact.f(), "phase");
+//! let fields = fact.fields();
+//! assert_eq!(serde_json::to_string(&fields).unwrap(), r#"{"control_acquires":41,"phase":"warm-up"}"#);
+//! assert_eq!(NemesisFact::read("phase", fields), fact);
+//! ```
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::{Map, Value, json};
+
+use super::answers::Role;
+use super::window_facts::{WindowHeal, WindowStart, take};
+
+/// The `f` of lines that begin a phase of the run.
+pub(super) const PHASE: &str = "phase";
+/// The `f` of lines about what the observer hears.
+const OBSERVER: &str = "observer";
+/// The `f` of lines about the servers' roles.
+const ROLES: &str = "roles";
+/// The `f` of lines about locks that are removed while they are not in use.
+const CHURN: &str = "churn";
+/// The `f` of lines about changes through the proxy's API.
+const PROXY_API: &str = "proxy-api";
+/// Columns of a line that are no fields of its fact.
+const COLUMNS: [&str; 5] = ["index", "time", "process", "type", "f"];
+
+/// One fact of the nemesis: `f` and fields of one line.
+///
+/// In JSON it is an object of its fields with `f` among them.
+#[derive(Debug, Clone, PartialEq)]
+pub enum NemesisFact {
+    /// A phase of the run begins.
+    Phase(PhaseFact),
+    /// A fault window starts. `f` is the fault's name.
+    Start { fault: String, start: WindowStart },
+    /// A fault window is over, and its fault is healed. `f` is the fault's name.
+    Heal { fault: String, heal: WindowHeal },
+    /// The observer lost a connection to the servers, or has it back.
+    Observer(ObserverFact),
+    /// The roles of all servers, by server (`n1`), written whenever one changed.
+    Roles(BTreeMap<String, Role>),
+    /// Locks come and go.
+    Churn(ChurnFact),
+    /// The proxy was changed through its API, and not by the plan.
+    ProxyChange(ProxyChange),
+    /// A line of another recorder, or of another version.
+    Other { f: String, fields: Map<String, Value> },
+}
+
+/// The beginning of a phase, with what is known by then.
+#[derive(Debug, Clone, PartialEq)]
+pub enum PhaseFact {
+    /// No faults, to see that the lock works at all. `each`: the acquires that each client has to make, where that was
+    /// asked for.
+    Control { each: Option<u32> },
+    /// Control passed. `control_acquires`: acquires that were answered in it.
+    WarmUp { control_acquires: u64 },
+    /// `windows`: fault windows of the plan.
+    Faults { windows: u32 },
+    /// All faults are healed, and every client is to acquire once more. Older histories have it as `calm`.
+    Recovery,
+    /// The run came to its end.
+    End {
+        /// Clients that acquired less often than they should have: `c3`.
+        unfinished: Vec<String>,
+        /// What taps counted, where there were any.
+        wire: Option<TapTotals>,
+    },
+}
+
+/// What taps counted on all links of a run.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TapTotals {
+    /// By client: `c3`.
+    pub clients: BTreeMap<String, MessageCounts>,
+    /// Connections on which a tap lost its place in the protocol, so that their counts are too low.
+    pub lost: u64,
+    /// Where and why the first of them did.
+    pub why: Option<String>,
+}
+
+/// Messages of one client.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MessageCounts {
+    pub requests: u64,
+    pub replies: u64,
+    pub notifications: u64,
+    /// Requests that a client which waits for a lock had asked before, word for word, since it began to wait.
+    pub retries: u64,
+}
+
+/// Whether the observer hears a server, or a group of servers that it listens to as one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ObserverFact {
+    /// It has heard nothing since `since_ns`, in nanoseconds of the history (`None`: since this line), and hears nothing until
+    /// it is back: what happens meanwhile is not told.
+    Lost {
+        /// `master`, `master 2`, `ensemble`. Older histories have it as `whom`.
+        watched: String,
+        since_ns: Option<u64>,
+    },
+    /// It hears it again.
+    Back { watched: String },
+}
+
+/// Locks that are used by turns, and are removed from the servers while they are not in use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ChurnFact {
+    /// It begins; a turn lasts `turn_ms` milliseconds.
+    Begin { turn_ms: u64 },
+    /// What was left of this lock was removed.
+    Removed { lock: String },
+}
+
+/// One change that came through the proxy's API.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct ProxyChange {
+    /// The link or proxy: `c3->n1`.
+    pub proxy: String,
+    /// What was done, in words: `toxic put on`.
+    pub did: String,
+    /// The toxic, as the API shows it: `name`, `type`, `stream`, `toxicity`, `attributes`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub toxic: Option<Map<String, Value>>,
+    /// All other fields.
+    #[serde(flatten)]
+    pub extra: Map<String, Value>,
+}
+
+impl NemesisFact {
+    /// The two lines of a window that found no target, with the reason: it starts and heals, and does nothing.
+    pub fn missed(fault: &str, number: u32, title: &str, why: &str) -> [Self; 2] {
+        let start = WindowStart {
+            number,
+            title: title.to_owned(),
+            ..WindowStart::default()
+        };
+        let heal = WindowHeal {
+            number: Some(number),
+            missed: Some(why.to_owned()),
+            ..WindowHeal::default()
+        };
+        let fault = fault.to_owned();
+        [
+            Self::Start {
+                fault: fault.clone(),
+                start,
+            },
+            Self::Heal { fault, heal },
+        ]
+    }
+
+    /// The `f` of its line.
+    pub fn f(&self) -> &str {
+        match self {
+            Self::Phase(_) => PHASE,
+            Self::Start { fault, .. } | Self::Heal { fault, .. } => fault,
+            Self::Observer(_) => OBSERVER,
+            Self::Roles(_) => ROLES,
+            Self::Churn(_) => CHURN,
+            Self::ProxyChange(_) => PROXY_API,
+            Self::Other { f, .. } => f,
+        }
+    }
+
+    /// All other fields of its line.
+    pub fn fields(&self) -> Map<String, Value> {
+        match self {
+            Self::Phase(phase) => phase.fields(),
+            Self::Start { start, .. } => with_phase("start", start),
+            Self::Heal { heal, .. } => with_phase("heal", heal),
+            Self::Observer(ObserverFact::Lost { watched, since_ns }) => {
+                with_phase("lost", &json!({ "watched": watched, "since": since_ns }))
+            }
+            Self::Observer(ObserverFact::Back { watched }) => with_phase("back", &json!({ "watched": watched })),
+            Self::Roles(roles) => with_phase("seen", &json!({ "roles": roles })),
+            Self::Churn(ChurnFact::Begin { turn_ms }) => with_phase("begin", &json!({ "turn_ms": turn_ms })),
+            Self::Churn(ChurnFact::Removed { lock }) => with_phase("removed", &json!({ "lock": lock })),
+            Self::ProxyChange(change) => with_phase("change", change),
+            Self::Other { fields, .. } => fields.clone(),
+        }
+    }
+
+    /// The fact of a line: of its `f` and its fields. Columns that every line has (`index`, `time`, `process`, `type`, `f`) may be
+    /// among the fields and are left out.
+    ///
+    /// A line of an unknown `f` without a phase counts as the start of a window of that fault, as do lines of Jepsen's
+    /// nemesis.
+    pub fn read(f: &str, mut fields: Map<String, Value>) -> Self {
+        for column in COLUMNS {
+            fields.remove(column);
+        }
+        let phase = fields.get("phase").and_then(Value::as_str).unwrap_or_default();
+        let known = match (f, phase) {
+            (PHASE, _) => PhaseFact::read(&fields).map(Self::Phase),
+            (OBSERVER, "lost" | "back") => observer(&fields).map(Self::Observer),
+            (ROLES, "seen") => Some(Self::Roles(roles(&fields))),
+            (CHURN, "begin" | "removed") => churn(&fields).map(Self::Churn),
+            (PROXY_API, "change" | "poke") => Some(Self::ProxyChange(ProxyChange::read(fields.clone()))),
+            (_, "heal") => Some(Self::Heal {
+                fault: f.to_owned(),
+                heal: WindowHeal::read(without_phase(&fields)),
+            }),
+            (_, "start") => Some(Self::started(f, &fields)),
+            _ if !fields.get("phase").is_some_and(Value::is_string) => Some(Self::started(f, &fields)),
+            _ => None,
+        };
+        known.unwrap_or_else(|| Self::Other {
+            f: f.to_owned(),
+            fields,
+        })
+    }
+
+    fn started(f: &str, fields: &Map<String, Value>) -> Self {
+        Self::Start {
+            fault: f.to_owned(),
+            start: WindowStart::read(without_phase(fields)),
+        }
+    }
+}
+
+impl PhaseFact {
+    /// `control`, `warm-up`, `faults`, `recovery` or `end`.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Control { .. } => "control",
+            Self::WarmUp { .. } => "warm-up",
+            Self::Faults { .. } => "faults",
+            Self::Recovery => "recovery",
+            Self::End { .. } => "end",
+        }
+    }
+
+    fn fields(&self) -> Map<String, Value> {
+        let facts = match self {
+            Self::Control { each } => json!({ "each": each }),
+            Self::WarmUp { control_acquires } => json!({ "control_acquires": control_acquires }),
+            Self::Faults { windows } => json!({ "windows": windows }),
+            Self::Recovery => json!({}),
+            Self::End { unfinished, wire: None } => json!({ "unfinished": unfinished }),
+            Self::End { unfinished, wire } => json!({ "unfinished": unfinished, "wire": wire }),
+        };
+        with_phase(self.name(), &facts)
+    }
+
+    fn read(fields: &Map<String, Value>) -> Option<Self> {
+        let number = |name: &str| fields.get(name).and_then(Value::as_u64);
+        let small = |name: &str| number(name).and_then(|number| u32::try_from(number).ok());
+        let mut fields = fields.clone();
+        Some(match fields.get("phase")?.as_str()? {
+            "control" => Self::Control { each: small("each") },
+            "warm-up" => Self::WarmUp {
+                control_acquires: number("control_acquires").unwrap_or(0),
+            },
+            "faults" => Self::Faults {
+                windows: small("windows").unwrap_or(0),
+            },
+            "recovery" | "calm" => Self::Recovery,
+            "end" => Self::End {
+                unfinished: take(&mut fields, "unfinished").unwrap_or_default(),
+                wire: take(&mut fields, "wire"),
+            },
+            _ => return None,
+        })
+    }
+}
+
+impl ProxyChange {
+    fn read(mut fields: Map<String, Value>) -> Self {
+        fields.remove("phase");
+        Self {
+            proxy: take(&mut fields, "proxy").unwrap_or_default(),
+            did: take(&mut fields, "did").unwrap_or_default(),
+            toxic: take(&mut fields, "toxic"),
+            extra: fields,
+        }
+    }
+}
+
+impl Serialize for NemesisFact {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut fields = self.fields();
+        fields.insert("f".to_owned(), self.f().into());
+        fields.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for NemesisFact {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut fields = Map::deserialize(deserializer)?;
+        let f: String = take(&mut fields, "f").ok_or_else(|| serde::de::Error::missing_field("f"))?;
+        Ok(Self::read(&f, fields))
+    }
+}
+
+fn observer(fields: &Map<String, Value>) -> Option<ObserverFact> {
+    let watched = fields.get("watched").or_else(|| fields.get("whom"));
+    let watched = watched.and_then(Value::as_str).unwrap_or_default().to_owned();
+    match fields.get("phase")?.as_str()? {
+        "back" => Some(ObserverFact::Back { watched }),
+        _ => Some(ObserverFact::Lost {
+            watched,
+            since_ns: fields.get("since").and_then(Value::as_u64),
+        }),
+    }
+}
+
+/// Servers whose role is no text are left out.
+fn roles(fields: &Map<String, Value>) -> BTreeMap<String, Role> {
+    let roles = fields.get("roles").and_then(Value::as_object).into_iter().flatten();
+    roles
+        .filter_map(|(server, role)| Some((server.clone(), Role::parse(role.as_str()?))))
+        .collect()
+}
+
+fn churn(fields: &Map<String, Value>) -> Option<ChurnFact> {
+    match fields.get("phase")?.as_str()? {
+        "begin" => Some(ChurnFact::Begin {
+            turn_ms: fields.get("turn_ms").and_then(Value::as_u64).unwrap_or(0),
+        }),
+        _ => Some(ChurnFact::Removed {
+            lock: fields
+                .get("lock")
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned(),
+        }),
+    }
+}
+
+fn with_phase(phase: &str, facts: &impl Serialize) -> Map<String, Value> {
+    let mut fields = match serde_json::to_value(facts) {
+        Ok(Value::Object(fields)) => fields,
+        _ => unreachable!("facts are objects of plain data"),
+    };
+    fields.insert("phase".to_owned(), phase.into());
+    fields
+}
+
+fn without_phase(fields: &Map<String, Value>) -> Map<String, Value> {
+    let mut fields = fields.clone();
+    fields.remove("phase");
+    fields
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::{EffectCounters, MessageMatch, Requirement};
+
+    /// Lines as they are written and as they are read: the same, both ways.
+    const LINES: [&str; 14] = [
+        r#"{"each":null,"f":"phase","phase":"control"}"#,
+        r#"{"each":3,"f":"phase","phase":"control"}"#,
+        r#"{"control_acquires":41,"f":"phase","phase":"warm-up"}"#,
+        r#"{"f":"phase","phase":"faults","windows":4}"#,
+        r#"{"f":"phase","phase":"recovery"}"#,
+        r#"{"f":"phase","phase":"end","unfinished":["c3"],"wire":{"clients":{"c0":{"notifications":1,"replies":2,"requests":2,"retries":0}},"lost":0,"why":null}}"#,
+        r#"{"cut":["c3->n1"],"f":"partition","holder":"c3","holder_works_ms":2500,"phase":"start","targets":["c3"],"title":"holder | every server","window":1}"#,
+        r#"{"f":"pause-holder","phase":"start","targets":[],"title":"holder","window":2}"#,
+        r#"{"evidence":{"acquires":9,"held_bytes":7,"links":3,"locks_lost":1,"packets_marked":5,"unknown":0},"f":"partition","phase":"heal","window":1}"#,
+        r#"{"evidence":{},"f":"pause-holder","missed":"nobody held a lock","phase":"heal","window":2}"#,
+        r#"{"f":"roles","phase":"seen","roles":{"n1":"leader","n2":"not serving","n3":"learner"}}"#,
+        r#"{"f":"churn","phase":"begin","turn_ms":500}"#,
+        r#"{"f":"churn","lock":"l0","phase":"removed"}"#,
+        r#"{"f":"else","more":{"a":[1]},"phase":"seen"}"#,
+    ];
+
+    #[test]
+    fn lines_come_back_as_they_were_written() {
+        for line in LINES {
+            let fact: NemesisFact = serde_json::from_str(line).unwrap();
+            assert_eq!(serde_json::to_string(&fact).unwrap(), line);
+            assert_eq!(NemesisFact::read(fact.f(), fact.fields()), fact);
+        }
+        let others = LINES.map(|line| serde_json::from_str::<NemesisFact>(line).unwrap());
+        let others = others.iter().filter(|fact| matches!(fact, NemesisFact::Other { .. }));
+        assert_eq!(others.count(), 1, "only the last is not known");
+    }
+
+    /// Lines of older versions, and what is written today in their place.
+    #[test]
+    fn lines_of_older_versions_are_read_as_what_they_are_now() {
+        for (before, now) in [
+            (r#"{"f":"phase","phase":"calm"}"#, r#"{"f":"phase","phase":"recovery"}"#),
+            (
+                r#"{"f":"observer","phase":"lost","since":1990000000,"whom":"master"}"#,
+                r#"{"f":"observer","phase":"lost","since":1990000000,"watched":"master"}"#,
+            ),
+            (
+                r#"{"f":"observer","phase":"back","whom":"master 2"}"#,
+                r#"{"f":"observer","phase":"back","watched":"master 2"}"#,
+            ),
+            (
+                r#"{"did":"toxic put on","f":"proxy-api","phase":"poke","proxy":"c0->n1","toxic":{"name":"slow"}}"#,
+                r#"{"did":"toxic put on","f":"proxy-api","phase":"change","proxy":"c0->n1","toxic":{"name":"slow"}}"#,
+            ),
+            (
+                r#"{"demand":{"breaks":"HL001","stopped_ms":1500},"evidence":{"stopped_ms":9},"f":"pause-holder","phase":"heal","window":1}"#,
+                r#"{"evidence":{"stopped_ms":9},"f":"pause-holder","phase":"heal","requirement":{"breaks":"HL001","stopped_ms":1500},"window":1}"#,
+            ),
+            (
+                r#"{"evidence":{},"f":"drop-reply","phase":"heal","struck":{"client":"c3","done":true,"link":"c3->n1","message":"SET","role":"waiter","time":7}}"#,
+                r#"{"evidence":{},"f":"drop-reply","matched":{"client":"c3","done":true,"link":"c3->n1","message":"SET","role":"waiter","time":7},"phase":"heal"}"#,
+            ),
+        ] {
+            let fact: NemesisFact = serde_json::from_str(before).unwrap();
+            assert_eq!(serde_json::to_string(&fact).unwrap(), now);
+            assert_eq!(serde_json::from_str::<NemesisFact>(now).unwrap(), fact);
+        }
+    }
+
+    #[test]
+    fn counters_that_no_reader_knows_survive_and_what_is_no_count_does_no_harm() {
+        let line =
+            r#"{"f":"new-fault","phase":"heal","evidence":{"leaves_shaken":7,"links":2,"words":"many"},"window":3}"#;
+        let NemesisFact::Heal { fault, heal } = serde_json::from_str(line).unwrap() else {
+            panic!("a heal")
+        };
+        assert_eq!((fault.as_str(), heal.number), ("new-fault", Some(3)));
+        assert_eq!(
+            heal.evidence,
+            EffectCounters::from_iter([("leaves_shaken", 7), ("links", 2)])
+        );
+        assert_eq!(heal.evidence.sum(["links", "leaves_shaken", "none"]), 9);
+    }
+
+    #[test]
+    fn a_field_of_another_shape_stays_as_it_is() {
+        let line = r#"{"f":"cut","phase":"start","client":4,"targets":"c7 and c8","title":5,"window":1}"#;
+        let NemesisFact::Start { start, .. } = serde_json::from_str(line).unwrap() else {
+            panic!("a start")
+        };
+        assert!(start.targets.is_empty() && start.extra.len() == 3, "{start:?}");
+        assert!(start.names_client(4) && start.names_client(7) && start.names_client(8) && !start.names_client(5));
+    }
+
+    #[test]
+    fn a_window_names_the_clients_of_its_targets_links_and_message() {
+        let start = WindowStart {
+            title: "holder c1".into(),
+            targets: vec!["c2".into()],
+            cut: Some(vec!["c3->n1".into()]),
+            holder: Some("c4".into()),
+            verb: Some("c5".into()),
+            ..WindowStart::default()
+        };
+        let named: Vec<u32> = (0..40).filter(|client| start.names_client(*client)).collect();
+        assert_eq!(named, [1, 2, 3, 4]);
+        let message = MessageMatch {
+            message: "SET c9".into(),
+            client: "c6".into(),
+            link: "c6->n1".into(),
+            role: "waiter".into(),
+            done: true,
+            time_ns: 1,
+        };
+        let heal = WindowHeal {
+            matched: Some(message),
+            requirement: Some(Requirement::default()),
+            ..WindowHeal::default()
+        };
+        assert!(heal.names_client(6) && !heal.names_client(9) && !WindowHeal::default().names_client(6));
+    }
+
+    #[test]
+    fn a_window_that_missed_starts_and_heals_with_its_reason() {
+        let lines = NemesisFact::missed("pause-holder", 2, "holder", "nobody held a lock");
+        let lines = lines.map(|line| serde_json::to_string(&line).unwrap());
+        assert_eq!(lines, [LINES[7], LINES[9]]);
+    }
+}

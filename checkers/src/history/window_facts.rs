@@ -1,0 +1,242 @@
+//! Facts about one fault window: how it started, how it healed, what it did, and what a pass requires of it.
+//!
+//! Reading never fails: a field that is missing, or is not of the shape that is written today, is left as it is in `extra`.
+
+use std::collections::BTreeMap;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// Counters of what one window did, by name: the `evidence` of its heal, `{"links":3,"resets":2,"acquires":41}`.
+///
+/// Each fault declares its own counters, so the map is open: what no reader knows stays in it. Names say the unit where it
+/// is no plain number (`stopped_ms`, `held_bytes`). A counter that is not in the map is 0.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct EffectCounters(BTreeMap<String, u64>);
+
+impl EffectCounters {
+    /// Times that a client's library said, while the window was on, that its lock was lost. Of every window.
+    pub const LOCKS_LOST: &'static str = "locks_lost";
+    /// Acquires that were answered while it was on. Of every window.
+    pub const ACQUIRES: &'static str = "acquires";
+    /// Operations of which nobody can know the outcome, while it was on. Of every window.
+    pub const UNKNOWN: &'static str = "unknown";
+
+    /// The counter of that name; 0 when it is not there.
+    pub fn get(&self, name: &str) -> u64 {
+        self.0.get(name).copied().unwrap_or(0)
+    }
+
+    /// Sets a counter, even to 0.
+    pub fn set(&mut self, name: impl Into<String>, count: u64) {
+        self.0.insert(name.into(), count);
+    }
+
+    /// The sum of some counters.
+    pub fn sum<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> u64 {
+        names
+            .into_iter()
+            .fold(0, |sum: u64, name| sum.saturating_add(self.get(name)))
+    }
+
+    /// All counters that are there, by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.0.iter().map(|(name, count)| (name.as_str(), *count))
+    }
+
+    /// Whether nothing is counted, not even 0.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl<K: Into<String>> FromIterator<(K, u64)> for EffectCounters {
+    fn from_iter<I: IntoIterator<Item = (K, u64)>>(counters: I) -> Self {
+        Self(counters.into_iter().map(|(name, count)| (name.into(), count)).collect())
+    }
+}
+
+impl<K: Into<String>> Extend<(K, u64)> for EffectCounters {
+    fn extend<I: IntoIterator<Item = (K, u64)>>(&mut self, counters: I) {
+        self.0
+            .extend(counters.into_iter().map(|(name, count)| (name.into(), count)));
+    }
+}
+
+/// Values that are no whole numbers are left out.
+impl<'de> Deserialize<'de> for EffectCounters {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let all = Map::deserialize(deserializer)?;
+        Ok(all
+            .into_iter()
+            .filter_map(|(name, value)| Some((name, value.as_u64()?)))
+            .collect())
+    }
+}
+
+/// What a window must achieve so that a pass means something.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Requirement {
+    /// Milliseconds that each process or server that it stops must stand still, where it stops any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopped_ms: Option<u64>,
+    /// The id of the property that no lock with a lease keeps under this fault (`HL001`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub breaks: Option<String>,
+}
+
+/// The one message that a window was for, when it found it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MessageMatch {
+    /// The message, by the name of its protocol: `SET`, `create`.
+    pub message: String,
+    /// `c3`
+    pub client: String,
+    /// `c3->n1`
+    pub link: String,
+    /// What the client was doing: `waiter`, `holder`, `releaser`.
+    pub role: String,
+    /// Whether the rule was carried out to its end: held back and its connection ended, or held back and gone on.
+    pub done: bool,
+    /// When it passed, in nanoseconds of the history.
+    #[serde(rename = "time")]
+    pub time_ns: u64,
+}
+
+/// The first line of a window.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct WindowStart {
+    /// As the plan numbers it, from 1; 0 when the line has no number.
+    #[serde(rename = "window")]
+    pub number: u32,
+    /// What it does, in words, without the fault's name: `holder | every server`.
+    pub title: String,
+    /// Clients and servers that it acts on: `c3`, `n1`. Empty when it found none.
+    pub targets: Vec<String>,
+    /// Links that it acts on: `c3->n1`. `None` when it found no target and was never on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cut: Option<Vec<String>>,
+    /// The client that held the lock when the window started, where that is what the fault looks for: `c3`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub holder: Option<String>,
+    /// Milliseconds that this holder goes on working before it releases.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub holder_works_ms: Option<u64>,
+    /// What the fault does to its targets, as sentences say it: `cut off` in "c3 was cut off by partition 1".
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verb: Option<String>,
+    /// All other fields.
+    #[serde(flatten)]
+    pub extra: Map<String, Value>,
+}
+
+impl WindowStart {
+    pub(super) fn read(mut fields: Map<String, Value>) -> Self {
+        Self {
+            number: take(&mut fields, "window").unwrap_or_default(),
+            title: take(&mut fields, "title").unwrap_or_default(),
+            targets: take(&mut fields, "targets").unwrap_or_default(),
+            cut: take(&mut fields, "cut"),
+            holder: take(&mut fields, "holder"),
+            holder_works_ms: take(&mut fields, "holder_works_ms"),
+            verb: take(&mut fields, "verb"),
+            extra: fields,
+        }
+    }
+
+    /// Whether it names this client: `c3`, alone or in a link such as `c3->n1`.
+    pub fn names_client(&self, client: u32) -> bool {
+        let name = format!("c{client}");
+        let links = self.cut.iter().flatten();
+        let mut texts = self
+            .targets
+            .iter()
+            .chain(links)
+            .chain(&self.holder)
+            .chain([&self.title]);
+        let extra = |(key, value): (&String, &Value)| {
+            (key == "client" && value.as_u64() == Some(client.into())) || mentions(value, &name)
+        };
+        texts.any(|text| mentions_in(text, &name)) || self.extra.iter().any(extra)
+    }
+}
+
+/// The last line of a window.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct WindowHeal {
+    /// As on the line of the start; `None` when the line has no number, which then heals the last window of its fault.
+    #[serde(rename = "window", skip_serializing_if = "Option::is_none")]
+    pub number: Option<u32>,
+    /// What it did.
+    pub evidence: EffectCounters,
+    /// Whether it left the trace that only its fault leaves. `None` in histories in which faults did not say that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub left_trace: Option<bool>,
+    /// What it did, in words: `3 links, 310 KiB held back`. `None` in histories in which faults did not say that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub effect: Option<String>,
+    /// What it had to achieve. Older histories have it as `demand`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requirement: Option<Requirement>,
+    /// The message that it was for, if it was for one and found it. Older histories have it as `struck`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub matched: Option<MessageMatch>,
+    /// Why it had no target, or no effect on it, if so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub missed: Option<String>,
+    /// All other fields.
+    #[serde(flatten)]
+    pub extra: Map<String, Value>,
+}
+
+impl WindowHeal {
+    pub(super) fn read(mut fields: Map<String, Value>) -> Self {
+        Self {
+            number: take(&mut fields, "window"),
+            evidence: take(&mut fields, "evidence").unwrap_or_default(),
+            left_trace: take(&mut fields, "left_trace"),
+            effect: take(&mut fields, "effect"),
+            requirement: take(&mut fields, "requirement").or_else(|| take(&mut fields, "demand")),
+            matched: take(&mut fields, "matched").or_else(|| take(&mut fields, "struck")),
+            missed: take(&mut fields, "missed"),
+            extra: fields,
+        }
+    }
+
+    /// Whether the message that it was for was this client's.
+    pub fn names_client(&self, client: u32) -> bool {
+        let name = format!("c{client}");
+        let known = self.matched.as_ref();
+        let known = known.is_some_and(|message| {
+            [&message.client, &message.link]
+                .iter()
+                .any(|text| mentions_in(text, &name))
+        });
+        let other = ["matched", "struck"].iter().filter_map(|key| self.extra.get(*key));
+        known || other.into_iter().any(|message| mentions(message, &name))
+    }
+}
+
+/// Takes a field that has the wanted shape; leaves it where it is if it has another.
+pub(super) fn take<T: DeserializeOwned>(fields: &mut Map<String, Value>, key: &str) -> Option<T> {
+    let typed = T::deserialize(fields.get(key)?).ok()?;
+    fields.remove(key);
+    Some(typed)
+}
+
+/// Whether a name is a whole word somewhere in a value.
+fn mentions(value: &Value, name: &str) -> bool {
+    match value {
+        Value::String(text) => mentions_in(text, name),
+        Value::Array(items) => items.iter().any(|item| mentions(item, name)),
+        Value::Object(fields) => fields.values().any(|field| mentions(field, name)),
+        _ => false,
+    }
+}
+
+fn mentions_in(text: &str, name: &str) -> bool {
+    text.split(|letter: char| !letter.is_alphanumeric())
+        .any(|word| word == name)
+}

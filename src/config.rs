@@ -4,20 +4,13 @@ use core::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use harness_workloads::{Backend, Holder, RecipeOptions, default_recipe};
+use harness_workloads::{BackendId, Holder, RecipeOptions};
+
+use crate::backends::{self, Backend};
+use crate::cluster::RuntimeRequest;
 
 /// The name that asks for no fault: a real choice, and no fault of the list.
 pub const NO_FAULT: &str = "none";
-
-/// What `--runtime` takes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum RuntimeKind {
-    /// Docker if an engine answers and the image is there or can be pulled, else local.
-    #[default]
-    Auto,
-    Docker,
-    Local,
-}
 
 /// What `--proxy` takes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -74,9 +67,9 @@ pub struct Mix {
 
 #[derive(Debug, Clone)]
 pub struct Config {
-    pub backend: Backend,
+    pub backend: &'static Backend,
     pub who: Clients,
-    pub runtime: RuntimeKind,
+    pub runtime: RuntimeRequest,
     /// The server image, in place of the official one.
     pub image: Option<String>,
     pub nodes: u32,
@@ -118,9 +111,9 @@ impl Config {
     /// A plain run on ZooKeeper, for tests.
     pub fn example() -> Self {
         Self {
-            backend: Backend::Zk,
-            who: Clients::Recipe(RecipeOptions::of(default_recipe(Backend::Zk))),
-            runtime: RuntimeKind::Auto,
+            backend: backends::of(BackendId::Zk),
+            who: Clients::Recipe(RecipeOptions::named("zk-predecessor-watch").expect("it is in the catalogue")),
+            runtime: RuntimeRequest::Auto,
             image: None,
             nodes: 3,
             port_base: None,

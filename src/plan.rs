@@ -4,13 +4,13 @@
 
 use std::time::Duration;
 
-use harness_workloads::Backend;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::{Serialize, Serializer};
 
+use crate::backends;
 use crate::config::{Config, FaultRequest};
-use crate::faults::{Means, Protocol, Shape, Strike, Target, fault_named};
+use crate::faults::{Means, Shape, Strike, Target, fault_named};
 
 /// How long each phase lasts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -162,7 +162,7 @@ fn windows(config: &Config, phases: &Phases, rng: &mut ChaCha8Rng) -> Result<Vec
         clients: config.clients,
         servers: config.nodes,
         lease: config.lease,
-        protocol: Protocol::of(config.backend.name()).expect("every backend speaks a protocol that is known"),
+        protocol: config.backend.protocol,
     };
     let mut windows = Vec::new();
     let mut start = Duration::ZERO;
@@ -204,10 +204,11 @@ fn refuse_clocks(config: &Config, windows: &[Window]) -> Result<(), PlanError> {
         .iter()
         .filter(|window| matches!(window.strike.means, Means::Clock(_)));
     let of_a_server = stepped.any(|window| matches!(window.strike.target, Target::Server(_)));
-    if of_a_server && config.backend != Backend::Redis {
+    if of_a_server && !config.backend.wall_clock {
         return Err(PlanError::Argument(format!(
-            "clock=server: the servers of {} count by no wall clock that can be stepped; those of redis do",
-            config.backend
+            "clock=server: the servers of {} count by no wall clock that can be stepped; those of {} do",
+            config.backend,
+            backends::names(|backend| backend.wall_clock)
         )));
     }
     Ok(())
@@ -237,6 +238,8 @@ fn window(
 
 #[cfg(test)]
 mod tests {
+    use harness_workloads::BackendId;
+
     use super::*;
     use crate::config::ProxyChoice;
     use proptest::prelude::*;
@@ -342,7 +345,7 @@ mod tests {
         assert!(plan(&config).unwrap().steps_clocks());
         config.faults[0].argument = Some("server".into());
         assert!(plan(&config).unwrap_err().to_string().contains("redis"));
-        config.backend = Backend::Redis;
+        config.backend = backends::of(BackendId::Redis);
         assert!(plan(&config).is_ok());
     }
 

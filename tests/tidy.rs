@@ -12,14 +12,19 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("process", &[]),
     ("wall_clock", &[]),
     ("event", &["limits"]),
-    ("config", &[]),
     ("network", &["limits", "evidence", "clock"]),
-    ("cluster", &["config", "limits", "process", "wall_clock"]),
-    ("faults", &["network", "cluster", "evidence", "limits", "wall_clock"]),
-    ("plan", &["faults", "config"]),
+    ("cluster", &["limits", "process", "wall_clock"]),
+    ("backends", &["cluster", "network", "limits", "clock"]),
+    ("config", &["backends", "cluster"]),
+    (
+        "faults",
+        &["network", "cluster", "backends", "evidence", "limits", "wall_clock"],
+    ),
+    ("plan", &["faults", "config", "backends"]),
     (
         "run",
         &[
+            "backends",
             "plan",
             "faults",
             "network",
@@ -33,7 +38,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "wall_clock",
         ],
     ),
-    ("store", &[]),
+    ("store", &["backends"]),
     ("report", &["store", "exit", "evidence"]),
     ("ui", &["event", "report"]),
     ("tables", &[]),
@@ -42,8 +47,8 @@ const LAYERS: &[(&str, &[&str])] = &[
     (
         "cli",
         &[
-            "run", "plan", "faults", "cluster", "config", "event", "exit", "limits", "network", "store", "report",
-            "ui", "process", "settings", "suite", "tables",
+            "backends", "run", "plan", "faults", "cluster", "config", "event", "exit", "limits", "network", "store",
+            "report", "ui", "process", "settings", "suite", "tables",
         ],
     ),
 ];
@@ -300,5 +305,8 @@ fn the_rules_bite() {
     };
     assert_eq!(long_functions(&source).len(), 1);
     assert_eq!(imports("use crate::run::RunOutcome; // crate::plan"), ["run", "plan"]);
-    assert_eq!(module_of(Path::new("src/cluster/zk.rs")).as_deref(), Some("cluster"));
+    assert_eq!(
+        module_of(Path::new("src/backends/zk/server.rs")).as_deref(),
+        Some("backends")
+    );
 }

@@ -7,8 +7,10 @@ use std::time::Duration;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use harness_checkers::Model;
-use harness_workloads::{Backend, Holder};
+use harness_workloads::Holder;
 
+use crate::backends::{self, Backend};
+use crate::cluster::RuntimeRequest;
 use crate::config::{FaultRequest, NO_FAULT, ProxyChoice};
 use crate::faults::{FAULTS, parse_duration};
 use crate::report::FORMATS;
@@ -260,9 +262,8 @@ pub enum OnOff {
 
 #[derive(Debug, Clone, Args)]
 pub struct RunArgs {
-    /// The store that holds the locks: zk, etcd or redis.
-    #[arg(long, value_parser = parse_backend)]
-    pub backend: Backend,
+    #[arg(long, value_parser = parse_backend, help = format!("The store that holds the locks, one of {}", backends::names(|_| true)))]
+    pub backend: &'static Backend,
     #[command(flatten)]
     pub recipe: RecipeArgs,
     /// Your own lock: a command that speaks the client protocol on stdin and stdout.
@@ -272,8 +273,8 @@ pub struct RunArgs {
     #[arg(long, value_name = "FAULTS", default_value = "none", value_delimiter = ',', value_parser = parse_fault)]
     pub fault: Vec<FaultRequest>,
     /// How servers come to life.
-    #[arg(long, value_enum, default_value_t = Runtime::Auto)]
-    pub runtime: Runtime,
+    #[arg(long, value_enum, default_value_t = RuntimeRequest::Auto)]
+    pub runtime: RuntimeRequest,
     /// The server image, in place of the official one (docker).
     #[arg(long)]
     pub image: Option<String>,
@@ -384,16 +385,9 @@ pub enum Until {
     Pass,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Runtime {
-    Auto,
-    Docker,
-    Local,
-}
-
-fn parse_backend(text: &str) -> Result<Backend, String> {
-    let known = Backend::ALL.into_iter().find(|backend| backend.name() == text);
-    known.ok_or_else(|| format!("there is no backend `{text}`; there are zk, etcd and redis"))
+fn parse_backend(text: &str) -> Result<&'static Backend, String> {
+    let known = backends::all().find(|backend| backend.name() == text);
+    known.ok_or_else(|| format!("there is no backend `{text}`; there are {}", backends::names(|_| true)))
 }
 
 fn parse_fault(text: &str) -> Result<FaultRequest, String> {

@@ -1,12 +1,12 @@
 //! `harness list`: the registries, as they are.
 
 use harness_checkers::Property;
-use harness_workloads::{Backend, RECIPES, Wakes, default_recipe};
+use harness_workloads::{RECIPES, Wakes};
 use serde_json::{Value, json};
 
 use super::args::{ListArgs, ListWhat};
 use super::stdout::{print, print_json};
-use crate::cluster::SERVERS;
+use crate::backends::{self, Backend};
 use crate::config::NO_FAULT;
 use crate::exit::Exit;
 use crate::faults::FAULTS;
@@ -49,22 +49,19 @@ pub fn list(args: &ListArgs) -> Exit {
 }
 
 fn backends() -> Vec<Row> {
-    let row = |backend: Backend| {
-        let server = SERVERS.iter().find(|server| server.backend() == backend.name());
-        let server = server.expect("every backend has servers");
-        let default = default_recipe(backend).name;
+    let row = |backend: &Backend| {
+        let software = backend.software;
+        let default = backend.default_recipe.unwrap_or("none");
         Row {
             name: backend.to_string(),
             about: format!(
                 "{}, {} servers, image {}, default recipe {default}",
-                server.product(),
-                server.nodes(),
-                server.image()
+                software.product, software.nodes, software.image
             ),
-            facts: json!({ "product": server.product(), "nodes": server.nodes(), "image": server.image(), "recipe": default }),
+            facts: json!({ "product": software.product, "nodes": software.nodes, "image": software.image, "recipe": default }),
         }
     };
-    Backend::ALL.into_iter().map(row).collect()
+    backends::all().map(row).collect()
 }
 
 fn recipes() -> Vec<Row> {

@@ -3,19 +3,21 @@
 use std::time::Duration;
 
 use clap::ValueEnum;
-use harness_workloads::{Backend, Holder, RecipeOptions, default_recipe, find_recipe};
+use harness_workloads::{Holder, RecipeOptions, find_recipe};
 
-use super::args::{OnOff, RecipeArgs, RunArgs, Runtime};
-use crate::cluster::server_of;
-use crate::config::{Clients, Config, Mix, NO_FAULT, ProxyChoice, RuntimeKind};
+use super::args::{OnOff, RecipeArgs, RunArgs};
+use crate::backends::{Backend, BackendOptions};
+use crate::cluster::RuntimeRequest;
+use crate::config::{Clients, Config, Mix, NO_FAULT, ProxyChoice};
 use crate::limits::{MAX_CLIENTS, MAX_LEASE, MAX_LOCKS, MAX_TIME, MIN_LEASE, MIN_TURN};
 
 impl RecipeArgs {
     /// The recipe with its options; `fallback` is taken when none was named.
-    pub fn options(&self, fallback: Option<Backend>) -> Result<RecipeOptions, String> {
-        let recipe = match (&self.recipe, fallback) {
+    pub fn options(&self, fallback: Option<&Backend>) -> Result<RecipeOptions, String> {
+        let default = fallback.and_then(|backend| backend.default_recipe);
+        let recipe = match (&self.recipe, default) {
             (Some(name), _) => find_recipe(name).map_err(|error| error.to_string())?,
-            (None, Some(backend)) => default_recipe(backend),
+            (None, Some(name)) => find_recipe(name).map_err(|error| error.to_string())?,
             (None, None) => return Err("which recipe? --recipe NAME; `harness list recipes` shows them all".into()),
         };
         let mut options = RecipeOptions::of(recipe);
@@ -34,7 +36,6 @@ impl RunArgs {
             Some(command) => Clients::Foreign(command.clone()),
             None => Clients::Recipe(self.recipe_for_backend()?),
         };
-        let server = server_of(self.backend.name()).expect("every backend has servers");
         let servers = match &who {
             Clients::Recipe(options) => options.recipe.servers,
             Clients::Foreign(_) => None,
@@ -42,13 +43,9 @@ impl RunArgs {
         let config = Config {
             backend: self.backend,
             who,
-            runtime: match self.runtime {
-                Runtime::Auto => RuntimeKind::Auto,
-                Runtime::Docker => RuntimeKind::Docker,
-                Runtime::Local => RuntimeKind::Local,
-            },
+            runtime: self.runtime,
             image: self.image.clone(),
-            nodes: self.nodes.or(servers).unwrap_or_else(|| server.nodes()),
+            nodes: self.nodes.or(servers).unwrap_or(self.backend.software.nodes),
             port_base: self.port_base,
             proxy: match &self.proxy {
                 ProxyChoice::Toxiproxy { .. } => ProxyChoice::Toxiproxy {
@@ -94,7 +91,7 @@ impl RunArgs {
     fn recipe_for_backend(&self) -> Result<RecipeOptions, String> {
         let options = self.recipe.options(Some(self.backend))?;
         let of = options.recipe.backend;
-        if of != self.backend {
+        if of != self.backend.id {
             let name = options.recipe.name;
             return Err(format!(
                 "{name} is a lock on {of}, not on {}\nhint: --backend {of}",
@@ -118,9 +115,11 @@ impl RunArgs {
 
     /// Options that do not go together.
     fn combinations(&self, config: &Config) -> Vec<(bool, String)> {
-        let server = server_of(config.backend.name()).expect("every backend has servers");
-        let ports = server.ports() * config.nodes as usize;
-        let (local, docker) = (self.runtime == Runtime::Local, self.runtime == Runtime::Docker);
+        let ports = config.backend.software.ports.len() * config.nodes as usize;
+        let (local, docker) = (
+            self.runtime == RuntimeRequest::Local,
+            self.runtime == RuntimeRequest::Docker,
+        );
         let argument_of_none = self
             .fault
             .iter()
@@ -128,22 +127,17 @@ impl RunArgs {
         let room = config
             .port_base
             .is_none_or(|base| usize::from(base) + ports <= usize::from(u16::MAX));
+        let refused = (config.backend.refuse)(&BackendOptions {
+            nodes: config.nodes,
+            lease: config.lease,
+            recipe: match &config.who {
+                Clients::Recipe(options) => Some(options.recipe),
+                Clients::Foreign(_) => None,
+            },
+            clients: config.recipe_name(),
+        });
         vec![
-            (
-                config.backend == Backend::Redis && config.nodes != 1 && lives_on_one(config),
-                format!(
-                    "{} lives on one server: --nodes 1, or --recipe redlock",
-                    config.recipe_name()
-                ),
-            ),
-            (
-                config.backend == Backend::Etcd && config.lease < Duration::from_secs(2),
-                "etcd grants no lease shorter than 2s with the election timeout of these servers: --lease 2s".into(),
-            ),
-            (
-                config.backend == Backend::Etcd && config.lease.subsec_nanos() != 0,
-                "etcd counts leases in whole seconds: --lease 2s".into(),
-            ),
+            (refused.is_some(), refused.unwrap_or_default()),
             (
                 config.each.is_some() && !config.faults.is_empty(),
                 "--each counts turns in fair weather: it goes with --fault none".into(),
@@ -250,7 +244,7 @@ impl RunArgs {
         if let Some(nodes) = self.nodes {
             option("nodes", nodes.to_string());
         }
-        if self.runtime != Runtime::Auto {
+        if self.runtime != RuntimeRequest::Auto {
             option(
                 "runtime",
                 self.runtime
@@ -307,13 +301,6 @@ impl RunArgs {
 }
 
 /// Whether the lock is on one server, and would not look at others. Of a foreign one nobody knows.
-fn lives_on_one(config: &Config) -> bool {
-    match &config.who {
-        Clients::Recipe(options) => options.recipe.servers.is_none(),
-        Clients::Foreign(_) => false,
-    }
-}
-
 /// A duration as [`parse_duration`] reads it.
 fn in_words(duration: Duration) -> String {
     let nanoseconds = duration.as_nanos();

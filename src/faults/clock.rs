@@ -90,11 +90,14 @@ fn parse(text: &str) -> Result<(&str, Option<Step>), String> {
 mod tests {
     use rand::SeedableRng;
 
+    use harness_workloads::BackendId;
+
     use super::*;
+    use crate::backends;
 
     fn planned(argument: &str) -> Result<Strike, String> {
         let shape = Shape {
-            backend: harness_workloads::Backend::Zk,
+            backend: backends::of(BackendId::Zk),
             clients: 3,
             servers: 1,
             lease: Duration::from_secs(2),

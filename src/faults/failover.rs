@@ -4,8 +4,9 @@
 //! master, which grants it again. The old master is fenced off: it lives, and no client reaches it any more. With the
 //! heal it becomes the replica of the new one and forgets what it granted.
 
-use harness_workloads::Backend;
 use rand_chacha::ChaCha8Rng;
+
+use crate::cluster::Peering;
 
 use super::strike::{Demand, Means};
 use super::{Fault, Shape, Strike, Target};
@@ -35,17 +36,15 @@ impl Fault for Failover {
                 KINDS.join(", ")
             ));
         }
-        if shape.backend != Backend::Redis {
+        if !matches!(shape.backend.software.peering, Peering::Replication(_)) {
             let hint = "hint: --fault server-kill=leader or --fault partition=leader";
             return Err(format!(
-                "failover is of a Redis master to its replica; servers of {} elect a leader themselves\n{hint}",
+                "failover is of a master to its replica; servers of {} have none\n{hint}",
                 shape.backend
             ));
         }
         if shape.servers != 1 {
-            return Err(
-                "failover is of one Redis master to its replica, and these masters have none: --nodes 1".into(),
-            );
+            return Err("failover is of one master to its replica, and these masters have none: --nodes 1".into());
         }
         let held_back = kind == "held-back";
         let title = if held_back {
@@ -68,12 +67,15 @@ mod tests {
 
     use rand::SeedableRng;
 
+    use harness_workloads::BackendId;
+
     use super::*;
+    use crate::backends;
     use crate::network::tap::Protocol;
 
-    fn planned(backend: Backend, servers: u32, kind: Option<&str>) -> Result<Strike, String> {
+    fn planned(backend: BackendId, servers: u32, kind: Option<&str>) -> Result<Strike, String> {
         let shape = Shape {
-            backend,
+            backend: backends::of(backend),
             clients: 3,
             servers,
             lease: Duration::from_secs(2),
@@ -84,14 +86,14 @@ mod tests {
 
     #[test]
     fn a_failover_without_the_last_writes_must_break_mutual_exclusion_and_a_clean_one_need_not() {
-        let demand = planned(Backend::Redis, 1, None).unwrap().demand;
+        let demand = planned(BackendId::Redis, 1, None).unwrap().demand;
         assert_eq!(demand.map(|demand| demand.breaks), Some("HL001"));
-        assert_eq!(planned(Backend::Redis, 1, Some("clean")).unwrap().demand, None);
+        assert_eq!(planned(BackendId::Redis, 1, Some("clean")).unwrap().demand, None);
     }
 
     #[test]
     fn only_a_single_redis_master_fails_over() {
-        assert!(planned(Backend::Zk, 3, None).unwrap_err().contains("zk"));
-        assert!(planned(Backend::Redis, 5, None).unwrap_err().contains("--nodes 1"));
+        assert!(planned(BackendId::Zk, 3, None).unwrap_err().contains("zk"));
+        assert!(planned(BackendId::Redis, 5, None).unwrap_err().contains("--nodes 1"));
     }
 }

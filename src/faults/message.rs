@@ -175,14 +175,15 @@ fn ordinal(number: u32) -> String {
 mod tests {
     use rand::SeedableRng;
 
-    use harness_workloads::Backend;
+    use harness_workloads::BackendId;
 
     use super::*;
+    use crate::backends;
     use crate::network::tap::Protocol;
 
     fn planned(fault: OnMessage, argument: Option<&str>, protocol: Protocol) -> Result<Meant, String> {
         let shape = Shape {
-            backend: Backend::Redis,
+            backend: backends::of(BackendId::Redis),
             clients: 5,
             servers: 3,
             lease: Duration::from_secs(2),

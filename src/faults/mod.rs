@@ -29,16 +29,16 @@ pub use strike::{ClientBlow, Demand, Means, OnLinks, Rift, ServerBlow, Split, St
 
 use std::time::Duration;
 
-use harness_workloads::Backend;
 use rand_chacha::ChaCha8Rng;
 
+use crate::backends::Backend;
 use crate::network::Behaviour;
 pub use crate::network::tap::Protocol;
 
 /// What can be struck.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
-    pub backend: Backend,
+    pub backend: &'static Backend,
     pub clients: u32,
     pub servers: u32,
     pub lease: Duration,
@@ -127,11 +127,14 @@ fn no_argument(fault: &str, argument: Option<&str>) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
+    use harness_workloads::BackendId;
+
     use super::*;
+    use crate::backends;
     use rand::SeedableRng;
 
     const SHAPE: Shape = Shape {
-        backend: Backend::Zk,
+        backend: backends::of(BackendId::Zk),
         clients: 5,
         servers: 3,
         lease: Duration::from_secs(2),
@@ -141,8 +144,8 @@ mod tests {
     /// A cluster that can have this fault.
     fn shape_for(fault: &dyn Fault) -> Shape {
         let (backend, servers) = match fault.name() {
-            "failover" => (Backend::Redis, 1),
-            _ => (Backend::Zk, 3),
+            "failover" => (backends::of(BackendId::Redis), 1),
+            _ => (backends::of(BackendId::Zk), 3),
         };
         Shape {
             backend,

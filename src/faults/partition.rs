@@ -106,14 +106,17 @@ fn unknown(kind: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use harness_workloads::BackendId;
+
     use super::*;
+    use crate::backends;
     use rand::SeedableRng;
     use std::time::Duration;
 
     #[test]
     fn half_of_the_clients_is_half_of_them_and_each_once() {
         let shape = Shape {
-            backend: harness_workloads::Backend::Zk,
+            backend: backends::of(BackendId::Zk),
             clients: 7,
             servers: 3,
             lease: Duration::from_secs(2),

@@ -87,12 +87,15 @@ mod tests {
 
     use rand::SeedableRng;
 
+    use harness_workloads::BackendId;
+
     use super::*;
+    use crate::backends;
 
     #[test]
     fn a_paused_holder_must_be_stopped_past_the_lease_and_break_mutual_exclusion() {
         let shape = Shape {
-            backend: harness_workloads::Backend::Zk,
+            backend: backends::of(BackendId::Zk),
             clients: 3,
             servers: 3,
             lease: Duration::from_secs(2),

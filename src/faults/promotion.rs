@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::field::Field;
-use crate::cluster::Act;
+use crate::cluster::NodeCommand;
 use crate::evidence::Evidence;
 use crate::limits::{AIM, PROBE, SERVER_BACK};
 use crate::network::{Behaviour, Hold, Layer};
@@ -35,7 +35,7 @@ impl Prelude {
             keys: Vec::new(),
         };
         if held_back {
-            let master = field.servers.places().front().ok_or("there is no master")?;
+            let master = field.servers.endpoints().primary().ok_or("there is no master")?;
             let link = field.between.get(&(replica, master)).ok_or("its link is not proxied")?;
             for _ in 0..AIM.as_millis() / TRY.as_millis() {
                 // the one before is lifted first
@@ -78,7 +78,7 @@ impl Promotion {
         let mut promotion = Self {
             field: field.clone(),
             hold: prelude.hold,
-            old: field.servers.places().front().unwrap_or_default(),
+            old: field.servers.endpoints().primary().unwrap_or_default(),
             new: prelude.replica,
             promoted: false,
             follows: true,
@@ -86,14 +86,14 @@ impl Promotion {
         };
         let clients: Vec<_> = field.links.values().map(Arc::clone).collect();
         let stalled = Hold::put(clients, layer, Behaviour::STALL, true);
-        if promotion.hold.is_none() && !field.servers.in_step(promotion.new, promotion.old, PROBE).await {
+        if promotion.hold.is_none() && !field.servers.in_sync(promotion.new, promotion.old, PROBE).await {
             return promotion;
         }
-        let ordered = field.servers.order(promotion.new, Act::Promote).await;
+        let ordered = field.servers.order(promotion.new, NodeCommand::Promote).await;
         promotion.promoted = matches!(ordered, Ok(Ok(())));
         if promotion.promoted {
             promotion.follows = false;
-            field.servers.lead_to(promotion.new);
+            field.servers.set_primary(promotion.new);
             let address = field.servers.address(promotion.new);
             let mut observed = field.observed.clone();
             // an observer that does not come has its own troubles; clients are not held back for ever
@@ -123,7 +123,7 @@ impl Promotion {
     /// Lets the old master follow the new one; a `patient` heal waits until they are in step.
     pub async fn heal(&mut self, patient: bool) {
         if !std::mem::replace(&mut self.follows, true) {
-            let _ = self.field.servers.order(self.old, Act::Follow).await;
+            let _ = self.field.servers.order(self.old, NodeCommand::Follow).await;
             self.in_step = patient && self.field.servers.becomes(self.old, REPLICA, SERVER_BACK).await;
         }
     }
@@ -143,7 +143,7 @@ impl Promotion {
 impl Drop for Promotion {
     fn drop(&mut self) {
         if !self.follows {
-            self.field.servers.order(self.old, Act::Follow);
+            self.field.servers.order(self.old, NodeCommand::Follow);
         }
     }
 }

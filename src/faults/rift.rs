@@ -6,7 +6,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use harness_workloads::Backend;
 use rand::RngExt;
 use rand::seq::{IndexedRandom, SliceRandom};
 use rand_chacha::ChaCha8Rng;
@@ -14,6 +13,7 @@ use rand_chacha::ChaCha8Rng;
 use super::field::Field;
 use super::strike::{Rift, Split, Target};
 use super::{Means, Shape, Strike};
+use crate::cluster::Peering;
 use crate::network::{Behaviour, Flow, Link};
 
 /// The kinds, in the order in which `between-servers` goes through them.
@@ -56,10 +56,19 @@ pub fn plan(kind: &str, shape: &Shape, rng: &mut ChaCha8Rng) -> Result<Strike, S
 }
 
 fn refuse(kind: &str, shape: &Shape) -> Result<(), String> {
-    if shape.backend == Backend::Redis {
-        return Err(format!(
-            "partition={kind} parts servers that depend on each other, and Redis masters do not\nhint: --fault failover holds back what a master sends to its replica"
-        ));
+    let product = shape.backend.product();
+    match shape.backend.software.peering {
+        Peering::Socks => {}
+        Peering::Replication(_) => {
+            return Err(format!(
+                "partition={kind} parts servers that depend on each other, and {product} masters do not\nhint: --fault failover holds back what a master sends to its replica"
+            ));
+        }
+        Peering::Direct => {
+            return Err(format!(
+                "partition={kind} needs a proxy between the servers, and the servers of {product} take none"
+            ));
+        }
     }
     let least = if ["minority", "ring", "bridge"].contains(&kind) {
         3
@@ -206,12 +215,15 @@ mod tests {
 
     use rand::SeedableRng;
 
+    use harness_workloads::BackendId;
+
     use super::*;
+    use crate::backends;
     use crate::network::tap::Protocol;
 
     fn shape(servers: u32) -> Shape {
         Shape {
-            backend: Backend::Zk,
+            backend: backends::of(BackendId::Zk),
             clients: 5,
             servers,
             lease: Duration::from_secs(2),
@@ -286,7 +298,7 @@ mod tests {
     fn what_a_cluster_cannot_do_is_refused_with_the_reason() {
         let mut rng = ChaCha8Rng::seed_from_u64(1);
         let redis = Shape {
-            backend: Backend::Redis,
+            backend: backends::of(BackendId::Redis),
             ..shape(1)
         };
         assert!(plan("leader", &redis, &mut rng).unwrap_err().contains("failover"));

@@ -112,11 +112,14 @@ mod tests {
 
     use rand::SeedableRng;
 
+    use harness_workloads::BackendId;
+
     use super::*;
+    use crate::backends;
 
     fn struck(fault: &dyn Fault, kind: &str, servers: u32, seed: u64) -> Strike {
         let shape = Shape {
-            backend: harness_workloads::Backend::Zk,
+            backend: backends::of(BackendId::Zk),
             clients: 5,
             servers,
             lease: Duration::from_secs(2),
@@ -149,7 +152,7 @@ mod tests {
     #[test]
     fn a_pause_of_all_servers_is_refused_since_nothing_would_be_left_to_see() {
         let shape = Shape {
-            backend: harness_workloads::Backend::Zk,
+            backend: backends::of(BackendId::Zk),
             clients: 5,
             servers: 3,
             lease: Duration::from_secs(2),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::field::Field;
 use super::strike::ServerBlow;
-use crate::cluster::{Act, Done};
+use crate::cluster::{CommandOutcome, NodeCommand};
 use crate::evidence::Evidence;
 use crate::limits::SERVER_BACK;
 
@@ -23,8 +23,8 @@ pub struct Struck {
 impl Struck {
     /// Strikes the nodes behind all `servers` at once; a restart strikes nothing yet.
     pub async fn strike(blow: ServerBlow, field: Field, servers: Vec<u32>) -> Self {
-        let places = field.servers.places();
-        let servers = servers.into_iter().map(|server| places.node_of(server)).collect();
+        let endpoints = field.servers.endpoints();
+        let servers = servers.into_iter().map(|server| endpoints.node_of(server)).collect();
         // the guard is there before the first order is given
         let mut struck = Self {
             blow,
@@ -35,8 +35,8 @@ impl Struck {
             healed: false,
         };
         let act = match blow {
-            ServerBlow::Kill => Act::Kill,
-            ServerBlow::Pause => Act::Pause,
+            ServerBlow::Kill => NodeCommand::Kill,
+            ServerBlow::Pause => NodeCommand::Pause,
             ServerBlow::Restart => return struck,
         };
         for done in struck.order(act) {
@@ -51,7 +51,7 @@ impl Struck {
             return;
         }
         for server in self.servers.clone() {
-            let restarted = self.field.servers.order(server, Act::Restart).await;
+            let restarted = self.field.servers.order(server, NodeCommand::Restart).await;
             self.landed += u64::from(matches!(restarted, Ok(Ok(()))));
             self.redirect(server);
             self.back += u64::from(self.field.servers.serves(server, SERVER_BACK).await);
@@ -67,7 +67,7 @@ impl Struck {
         }
         for server in self.servers.clone() {
             self.redirect(server);
-            if patient && act == Act::Start {
+            if patient && act == NodeCommand::Start {
                 self.back += u64::from(self.field.servers.serves(server, SERVER_BACK).await);
             }
         }
@@ -89,15 +89,15 @@ impl Struck {
     }
 
     /// The order that undoes the blow; a restart undoes itself.
-    fn undo(&self) -> Option<Act> {
+    fn undo(&self) -> Option<NodeCommand> {
         match self.blow {
-            ServerBlow::Kill => Some(Act::Start),
-            ServerBlow::Pause => Some(Act::Resume),
+            ServerBlow::Kill => Some(NodeCommand::Start),
+            ServerBlow::Pause => Some(NodeCommand::Resume),
             ServerBlow::Restart => None,
         }
     }
 
-    fn order(&self, act: Act) -> Vec<Done> {
+    fn order(&self, act: NodeCommand) -> Vec<CommandOutcome> {
         let order = |server: &u32| self.field.servers.order(*server, act);
         self.servers.iter().map(order).collect()
     }
@@ -105,7 +105,7 @@ impl Struck {
     /// Leads the links to where the node serves now, if clients are led to it: a container may come back with another
     /// address.
     fn redirect(&self, node: u32) {
-        let Some(server) = self.field.servers.places().server_of(node) else {
+        let Some(server) = self.field.servers.endpoints().server_of(node) else {
             return;
         };
         let address = self.field.servers.address(node);

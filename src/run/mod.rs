@@ -11,7 +11,7 @@ mod clients;
 mod clock;
 mod context;
 mod observer;
-mod outlets;
+mod peer_proxies;
 mod phases;
 mod progress;
 mod recorder;
@@ -30,14 +30,14 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use crate::cluster::{Choice, ClusterError};
+use crate::cluster::{ClusterError, RuntimeChoice};
 use crate::config::Config;
 use crate::event::ProgressSender;
 use crate::plan::Plan;
 use crate::wall_clock::Clocks;
 use clock::RunClock;
 use context::RunContext;
-pub use outlets::Ways;
+pub use peer_proxies::PeerLinks;
 use phases::PhaseRunner;
 use setup::{ClientLinks, Routes, Servers, WallClocks};
 
@@ -97,7 +97,7 @@ pub struct RunSpec {
     /// The run's name, which is its folder's as well.
     pub name: String,
     pub folder: RunFolder,
-    pub choice: Choice,
+    pub choice: RuntimeChoice,
     pub progress: ProgressSender,
     /// Turns `true` when the user wants the run to end.
     pub interrupt: watch::Receiver<bool>,
@@ -170,15 +170,15 @@ async fn attempt(spec: Arc<RunSpec>, outcome: &mut RunOutcome) -> Result<(), Run
     let clients = setup::client_pool(&spec, links, &clocks)?;
     let (recorder, closer) = recorder::start(&path, &setup::header(&spec), RunClock::start())
         .map_err(|error| RunError::write(&path, &error))?;
-    let routes = Routes::new(&links.links, &servers.cluster.places().borrow());
+    let routes = Routes::new(&links.links, &servers.cluster.endpoints().borrow());
     let run = Arc::new(RunContext::new(spec, recorder, clients, exchange, routes));
     outcome.teardown.run = Some(Arc::clone(&run));
     let api = links.serve_api(&run)?;
     let _listening = taps::start(notices, Arc::clone(&run));
     let phases = PhaseRunner {
         env: Arc::new(setup::fault_env(&run, links, servers, &clocks)),
-        endpoints: servers.cluster.places(),
-        census: servers.cluster.census(),
+        endpoints: servers.cluster.endpoints(),
+        roles: servers.cluster.probe(),
         run,
         api,
     };

@@ -4,11 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use harness_workloads::Backend;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::{Map, json};
-use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::churn::{self, Turns};
@@ -16,7 +14,7 @@ use super::clients::driver::{ClientDriver, Workload};
 use super::clients::process::CLIENT_OPEN;
 use super::context::RunContext;
 use super::{RunError, observer, progress, schedule, taps};
-use crate::cluster::{Census, Places};
+use crate::cluster::{EndpointsReceiver, RoleProbe};
 use crate::event::ProgressEvent;
 use crate::faults::Field;
 use crate::network::api::Api;
@@ -30,8 +28,8 @@ const GRACE: Duration = Duration::from_secs(2);
 pub struct PhaseRunner {
     pub run: Arc<RunContext>,
     pub env: Arc<Field>,
-    pub endpoints: watch::Receiver<Places>,
-    pub census: Census,
+    pub endpoints: EndpointsReceiver,
+    pub roles: RoleProbe,
     /// Toxiproxy's API, where it is served.
     pub api: Option<Api>,
 }
@@ -45,7 +43,7 @@ impl PhaseRunner {
         let late = || format!("the observer did not connect within {}s", CLIENT_OPEN.as_secs());
         let started = run.clock.within(CLIENT_OPEN, starting).await;
         let _observer = started.unwrap_or_else(|| Err(late())).map_err(RunError::Clients)?;
-        let _ticker = progress::start(run, self.census.clone());
+        let _ticker = progress::start(run, self.roles.clone());
         let mut interrupt = run.spec.interrupt.clone();
         let phases = async {
             run.clients.open(run).await.map_err(RunError::Clients)?;
@@ -166,8 +164,9 @@ impl PhaseRunner {
     /// Removes what is left of locks out of use, until it is dropped.
     fn sweeper(&self, turns: Turns) -> JoinSet<()> {
         let mut sweeper = JoinSet::new();
-        if self.run.spec.config.backend == Backend::Zk {
-            sweeper.spawn(churn::sweep(turns, self.endpoints.clone(), Arc::clone(&self.run)));
+        if let Some(connect) = self.run.spec.config.backend.sweep {
+            let sweep = churn::sweep(turns, self.endpoints.clone(), connect, Arc::clone(&self.run));
+            sweeper.spawn(sweep);
         }
         sweeper
     }

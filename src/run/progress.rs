@@ -8,7 +8,7 @@ use tokio::task::JoinHandle;
 
 use super::clients::holders::Holding;
 use super::roles::Roles;
-use crate::cluster::Census;
+use crate::cluster::RoleProbe;
 use crate::event::{ProgressEvent, ProgressSnapshot};
 use crate::run::context::RunContext;
 
@@ -26,11 +26,11 @@ impl Drop for ProgressTicker {
 }
 
 /// Starts the ticker, and the watch over the servers' roles that it shows.
-pub fn start(run: &Arc<RunContext>, census: Census) -> ProgressTicker {
+pub fn start(run: &Arc<RunContext>, probe: RoleProbe) -> ProgressTicker {
     let run = Arc::clone(run);
     ProgressTicker(tokio::spawn(async move {
         let roles = Roles::default();
-        let watching = roles.watch(census, Arc::clone(&run));
+        let watching = roles.watch(probe, Arc::clone(&run));
         tokio::join!(tick(&run, &roles), watching);
     }))
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use tokio::time::sleep;
 
-use crate::cluster::Census;
+use crate::cluster::RoleProbe;
 use crate::run::context::RunContext;
 
 /// Servers are asked this often.
@@ -20,9 +20,9 @@ pub struct Roles(Mutex<Vec<(String, String)>>);
 
 impl Roles {
     /// Asks until it is dropped. One that does not answer holds back nobody but the others' next question.
-    pub async fn watch(&self, census: Census, run: Arc<RunContext>) {
+    pub async fn watch(&self, probe: RoleProbe, run: Arc<RunContext>) {
         loop {
-            let roles = census.roles().await;
+            let roles = probe.roles().await;
             let named = roles.into_iter().map(|(name, serving)| {
                 let role = serving.map_or_else(|| NONE.to_owned(), |serving| serving.role);
                 (name, role)

@@ -24,12 +24,12 @@ impl Drop for Listening {
 }
 
 pub fn start(mut notices: mpsc::Receiver<Notice>, run: Arc<RunContext>) -> Listening {
-    let locks = run.spec.config.lock_names();
+    let (locks, separators) = (run.spec.config.lock_names(), run.spec.config.backend.separators);
     let clients: Vec<Arc<LogicalClient>> = run.clients.clients().map(|(_, client)| Arc::clone(client)).collect();
     Listening(tokio::spawn(async move {
         while let Some(notice) = notices.recv().await {
-            if let (Some(lock), Some(client)) = (lock_of(&notice.subject, &locks), clients.get(notice.client as usize))
-            {
+            let lock = lock_of(&notice.subject, separators, &locks);
+            if let (Some(lock), Some(client)) = (lock, clients.get(notice.client as usize)) {
                 let cause = format!("{} {}", notice.name, notice.subject);
                 let fields = Fields {
                     lock: Some(lock),
@@ -45,11 +45,11 @@ pub fn start(mut notices: mpsc::Receiver<Notice>, run: Arc<RunContext>) -> Liste
 }
 
 /// The lock whose name is a part of a path, key or channel; where there is but one lock, it is that one.
-fn lock_of<'a>(subject: &str, locks: &'a [String]) -> Option<&'a str> {
+fn lock_of<'a>(subject: &str, separators: &[char], locks: &'a [String]) -> Option<&'a str> {
     if let [only] = locks {
         return Some(only);
     }
-    let mut parts = subject.split(['/', ':', '.', '{', '}']);
+    let mut parts = subject.split(separators);
     parts.find_map(|part| locks.iter().find(|lock| *lock == part).map(String::as_str))
 }
 
@@ -70,6 +70,8 @@ pub fn summary(links: &Links, run: &RunContext) -> Value {
 mod tests {
     use super::*;
 
+    const SEPARATORS: [char; 3] = ['/', ':', '@'];
+
     #[test]
     fn a_notification_is_about_the_lock_that_its_path_or_key_names() {
         let locks = ["l1".to_owned(), "l10".to_owned()];
@@ -79,8 +81,8 @@ mod tests {
             ("harness/l10/694d7", Some("l10")),
             ("__keyspace@0__:other", None),
         ] {
-            assert_eq!(lock_of(subject, &locks), lock, "{subject}");
+            assert_eq!(lock_of(subject, &SEPARATORS, &locks), lock, "{subject}");
         }
-        assert_eq!(lock_of("anything", &locks[..1]), Some("l1"));
+        assert_eq!(lock_of("anything", &SEPARATORS, &locks[..1]), Some("l1"));
     }
 }

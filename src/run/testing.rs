@@ -10,7 +10,7 @@ use super::clock::RunClock;
 use super::context::RunContext;
 use super::setup::{self, Routes};
 use super::{RunFolder, RunSpec, recorder};
-use crate::cluster::{Choice, Chosen};
+use crate::cluster::{Runtime, RuntimeChoice};
 use crate::config::Config;
 use crate::event::ProgressSender;
 use crate::plan::plan;
@@ -23,8 +23,8 @@ pub fn context_of(clients: ClientPool, folder: &Path) -> Arc<RunContext> {
         config,
         name: "test".into(),
         folder: RunFolder(folder.to_owned()),
-        choice: Choice {
-            chosen: Chosen::Local,
+        choice: RuntimeChoice {
+            runtime: Runtime::Local,
             why: String::new(),
         },
         progress: ProgressSender::channel().0,

@@ -22,8 +22,6 @@ pub mod zk;
 
 pub use client::{Grant, LockClient, NotOk, Outcome, Signals};
 pub use host::{Host, Task, TokioHost, within};
-pub use recipe::{
-    Backend, Holder, Open, RECIPES, Recipe, RecipeError, RecipeOptions, Wakes, default_recipe, find_recipe,
-};
+pub use recipe::{BackendId, Holder, Open, RECIPES, Recipe, RecipeError, RecipeOptions, Wakes, find_recipe};
 pub use serve::{ServeError, serve, serve_process, serve_with};
 pub use session::SessionError;

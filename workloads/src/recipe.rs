@@ -20,27 +20,35 @@ mod catalogue;
 
 pub use catalogue::RECIPES;
 
-/// The store that a recipe speaks to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Backend {
-    Zk,
-    Etcd,
-    Redis,
-}
-
-impl Backend {
-    pub const ALL: [Backend; 3] = [Backend::Zk, Backend::Etcd, Backend::Redis];
-
-    pub const fn name(self) -> &'static str {
-        match self {
-            Backend::Zk => "zk",
-            Backend::Etcd => "etcd",
-            Backend::Redis => "redis",
+/// Declares [`BackendId`]: one line for each backend.
+macro_rules! backend_ids {
+    ($($id:ident = $name:literal,)+) => {
+        /// The name of the store that a recipe speaks to. What the harness knows about it is a value under this name.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum BackendId {
+            $($id,)+
         }
-    }
+
+        impl BackendId {
+            pub const ALL: &[BackendId] = &[$(BackendId::$id,)+];
+
+            /// As users type it and stored runs carry it.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(BackendId::$id => $name,)+
+                }
+            }
+        }
+    };
 }
 
-impl fmt::Display for Backend {
+backend_ids! {
+    Zk = "zk",
+    Etcd = "etcd",
+    Redis = "redis",
+}
+
+impl fmt::Display for BackendId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
@@ -92,7 +100,7 @@ impl fmt::Display for Holder {
 #[derive(Debug)]
 pub struct Recipe {
     pub name: &'static str,
-    pub backend: Backend,
+    pub backend: BackendId,
     /// One line for lists and help.
     pub summary: &'static str,
     /// Whether careful and naive differ.
@@ -254,16 +262,6 @@ fn likeness(typed: &str, known: &str) -> f64 {
     strsim::jaro_winkler(typed, known)
 }
 
-/// The recipe that a run takes when none is asked for.
-pub fn default_recipe(backend: Backend) -> &'static Recipe {
-    let name = match backend {
-        Backend::Zk => "zk-predecessor-watch",
-        Backend::Etcd => "etcd-mutex",
-        Backend::Redis => "redis-set-px-lua",
-    };
-    find_recipe(name).expect("the defaults are in the catalogue")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -296,8 +294,8 @@ mod tests {
                 recipe.name
             );
             let expected = match recipe.name {
-                "redlock" => Backend::Redis,
-                name => *Backend::ALL
+                "redlock" => BackendId::Redis,
+                name => *BackendId::ALL
                     .iter()
                     .find(|backend| name.starts_with(backend.name()))
                     .expect(name),
@@ -310,18 +308,11 @@ mod tests {
     fn a_recipe_is_made_of_its_own_backends_session() {
         for recipe in RECIPES {
             let backend = match recipe.open {
-                Open::Zk(_) => Backend::Zk,
-                Open::Etcd(_) => Backend::Etcd,
-                Open::Redis(_) => Backend::Redis,
+                Open::Zk(_) => BackendId::Zk,
+                Open::Etcd(_) => BackendId::Etcd,
+                Open::Redis(_) => BackendId::Redis,
             };
             assert_eq!(recipe.backend, backend, "{}", recipe.name);
-        }
-    }
-
-    #[test]
-    fn every_backend_has_its_default() {
-        for backend in Backend::ALL {
-            assert_eq!(default_recipe(backend).backend, backend);
         }
     }
 }

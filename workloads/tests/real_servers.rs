@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use harness_workloads::protocol::{Acquire, Open, Signal, SignalKind};
-use harness_workloads::{Backend, Holder, Host, LockClient, NotOk, RECIPES, RecipeOptions, Signals, TokioHost};
+use harness_workloads::{BackendId, Holder, Host, LockClient, NotOk, RECIPES, RecipeOptions, Signals, TokioHost};
 use servers::{Links, Servers};
 use tokio::task::LocalSet;
 
@@ -63,7 +63,7 @@ fn wait(lock: &str, wait_ms: u64) -> Acquire {
     }
 }
 
-fn recipes(backend: Backend) -> impl Iterator<Item = RecipeOptions> {
+fn recipes(backend: BackendId) -> impl Iterator<Item = RecipeOptions> {
     let of_backend = RECIPES.iter().filter(move |recipe| recipe.backend == backend);
     of_backend.map(|recipe| RecipeOptions {
         interval: Duration::from_millis(20),
@@ -164,7 +164,7 @@ async fn tells_of_a_partition(machine: &Machine, options: RecipeOptions) {
     holder.close().await;
 }
 
-async fn works(machine: &Machine, backend: Backend) {
+async fn works(machine: &Machine, backend: BackendId) {
     for options in recipes(backend) {
         excludes(machine, options).await;
         gives_up(machine, options).await;
@@ -173,17 +173,21 @@ async fn works(machine: &Machine, backend: Backend) {
 
 #[test]
 fn every_zookeeper_recipe_excludes_on_a_real_ensemble() {
-    on(servers::zookeeper(), async |machine| works(machine, Backend::Zk).await);
+    on(servers::zookeeper(), async |machine| {
+        works(machine, BackendId::Zk).await
+    });
 }
 
 #[test]
 fn every_etcd_recipe_excludes_on_a_real_cluster() {
-    on(servers::etcd(), async |machine| works(machine, Backend::Etcd).await);
+    on(servers::etcd(), async |machine| works(machine, BackendId::Etcd).await);
 }
 
 #[test]
 fn every_redis_recipe_excludes_on_real_servers() {
-    on(servers::redis(5), async |machine| works(machine, Backend::Redis).await);
+    on(servers::redis(5), async |machine| {
+        works(machine, BackendId::Redis).await
+    });
 }
 
 #[test]

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use harness_workloads::Backend;
-
 use crate::run::{RunError, RunSpec};
 use crate::wall_clock::{Clocks, WallClock};
 
@@ -28,11 +26,8 @@ impl WallClocks {
         let make = |letter: char, number: u32| folder.clock(&format!("{letter}{number}"));
         let clients: Result<Vec<_>, _> = (0..spec.config.clients).map(|number| make('c', number)).collect();
         let clients = clients.map_err(failed)?;
-        // other servers count by no wall clock
-        let with_clock = match spec.config.backend {
-            Backend::Redis => spec.config.nodes + spec.plan.replicas,
-            _ => 0,
-        };
+        let nodes = spec.config.nodes + spec.plan.replicas;
+        let with_clock = if spec.config.backend.wall_clock { nodes } else { 0 };
         let servers: Result<Vec<_>, _> = (1..=with_clock).map(|number| make('n', number)).collect();
         let servers = servers.map_err(failed)?;
         Ok(Self {

@@ -148,7 +148,7 @@ impl ClientLinks {
 fn wanted(config: &Config, cluster: &Cluster) -> Vec<((u32, u32), String, SocketAddr)> {
     let mut wanted = Vec::new();
     for client in 0..config.clients {
-        for (server, address) in cluster.places().borrow().served().into_iter().enumerate() {
+        for (server, address) in cluster.endpoints().borrow().servers().into_iter().enumerate() {
             wanted.push(((client, server as u32), format!("c{client}->n{}", server + 1), address));
         }
     }

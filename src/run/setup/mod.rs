@@ -22,14 +22,12 @@ use super::context::RunContext;
 use crate::config::Config;
 use crate::faults::Field;
 use crate::limits::NOTICES;
-use crate::network::tap::Protocol;
 use crate::network::{Exchange, Notice};
 
 /// What the taps of all links share, and where they report notifications.
 pub fn exchange(config: &Config) -> (Arc<Exchange>, mpsc::Receiver<Notice>) {
-    let protocol = Protocol::of(config.backend.name()).expect("every backend speaks a protocol that is known");
     let (sender, notices) = mpsc::channel(NOTICES);
-    (Exchange::new(protocol, config.clients, sender), notices)
+    (Exchange::new(config.backend.protocol, config.clients, sender), notices)
 }
 
 /// Everything that faults may act on in this run.
@@ -38,7 +36,7 @@ pub fn fault_env(run: &RunContext, links: &ClientLinks, servers: &Servers, clock
         links: links.links.clone(),
         between: servers.peer_links(),
         clients: run.clients.clone(),
-        servers: servers.cluster.hand(),
+        servers: servers.cluster.control(),
         observed: run.observed.subscribe(),
         server_clocks: clocks.servers.clone(),
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::cluster::Places;
+use crate::cluster::Endpoints;
 use crate::faults::Links;
 use crate::network::Link;
 
@@ -12,9 +12,9 @@ pub struct Routes(Vec<Vec<(String, Arc<Link>)>>);
 
 impl Routes {
     /// Empty where one address stands for several servers: which of them it leads to changes, and a connection does not say.
-    pub fn new(links: &Links, places: &Places) -> Self {
+    pub fn new(links: &Links, endpoints: &Endpoints) -> Self {
         let mut clients: Vec<Vec<_>> = Vec::new();
-        if places.front().is_none() {
+        if endpoints.primary().is_none() {
             for ((client, server), link) in links {
                 let client = *client as usize;
                 clients.resize_with(clients.len().max(client + 1), Vec::new);
@@ -76,7 +76,7 @@ mod tests {
                 links.insert((client, server as u32), link);
             }
         }
-        let routes = Routes::new(&links, &Places::new(servers.to_vec(), None));
+        let routes = Routes::new(&links, &Endpoints::new(servers.to_vec(), None));
         let connect = async |ends: (u32, u32)| TcpStream::connect(links[&ends].listen()).await.unwrap();
         assert_eq!(routes.node_of(1), None, "to none");
         let second = connect((1, 1)).await;
@@ -99,8 +99,8 @@ mod tests {
         let address = server().await;
         let link = proxy.link("c0->n1".into(), address, 1).unwrap();
         let links = Links::from([((0, 0), link)]);
-        let named = Routes::new(&links, &Places::new(vec![address], None));
-        let replicated = Routes::new(&links, &Places::new(vec![address, address], Some(0)));
+        let named = Routes::new(&links, &Endpoints::new(vec![address], None));
+        let replicated = Routes::new(&links, &Endpoints::new(vec![address, address], Some(0)));
         let _connection = TcpStream::connect(links[&(0, 0)].listen()).await.unwrap();
         becomes(&named, 0, Some("n1")).await;
         assert_eq!(replicated.node_of(0), None);

@@ -7,7 +7,7 @@ use super::*;
 use crate::client::{LockClient, NotOk};
 use crate::host::Host;
 use crate::protocol::SignalKind;
-use crate::recipe::{Backend, Holder, Open, RECIPES};
+use crate::recipe::{BackendId, Holder, Open, RECIPES};
 use crate::testing::{Heard, LEASE, client, in_virtual_time, options, sleep, start, wait};
 
 fn seated(recipe: &str, holder: Holder, etcd: &FakeEtcd, host: &Rc<dyn Host>) -> (Box<dyn LockClient>, Heard) {
@@ -29,7 +29,7 @@ fn a_prefix_ends_before_its_successor() {
 
 #[test]
 fn every_recipe_excludes_and_hands_over() {
-    for recipe in RECIPES.iter().filter(|recipe| recipe.backend == Backend::Etcd) {
+    for recipe in RECIPES.iter().filter(|recipe| recipe.backend == BackendId::Etcd) {
         in_virtual_time(async |host| {
             let etcd = FakeEtcd::new();
             let (mut one, heard) = careful(recipe.name, &etcd, &host);

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use super::{Backend, Open, Recipe, Wakes};
+use super::{BackendId, Open, Recipe, Wakes};
 use crate::{etcd, redis, zk};
 
 const ZK: Recipe = Recipe {
     name: "",
-    backend: Backend::Zk,
+    backend: BackendId::Zk,
     summary: "",
     attitudes: true,
     guid: true,
@@ -22,14 +22,14 @@ const ZK: Recipe = Recipe {
 };
 
 const ETCD: Recipe = Recipe {
-    backend: Backend::Etcd,
+    backend: BackendId::Etcd,
     guid: false,
     open: Open::Etcd(etcd::mutex::open),
     ..ZK
 };
 
 const REDIS: Recipe = Recipe {
-    backend: Backend::Redis,
+    backend: BackendId::Redis,
     guid: false,
     wakes: Wakes::Polls,
     tokens: false,

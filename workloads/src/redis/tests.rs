@@ -7,7 +7,7 @@ use super::fake::{FakeRedis, Fault};
 use crate::client::{LockClient, NotOk};
 use crate::host::Host;
 use crate::protocol::SignalKind;
-use crate::recipe::{Backend, Holder, Open, RECIPES};
+use crate::recipe::{BackendId, Holder, Open, RECIPES};
 use crate::testing::{Heard, LEASE, client, in_virtual_time, options, sleep, start, wait};
 
 fn seated(recipe: &str, holder: Holder, redis: &FakeRedis, host: &Rc<dyn Host>) -> (Box<dyn LockClient>, Heard) {
@@ -26,7 +26,7 @@ const LUA: &str = "redis-set-px-lua";
 
 #[test]
 fn every_recipe_excludes_and_hands_over() {
-    for recipe in RECIPES.iter().filter(|recipe| recipe.backend == Backend::Redis) {
+    for recipe in RECIPES.iter().filter(|recipe| recipe.backend == BackendId::Redis) {
         in_virtual_time(async |host| {
             let redis = FakeRedis::new(5);
             let (mut one, heard) = careful(recipe.name, &redis, &host);

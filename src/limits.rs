@@ -1,10 +1,10 @@
-//! Every bound of the tool, by name, with its reason. A number that limits something is written here and nowhere else.
+//! Bounds that several rooms use, by name, with their reason. A bound of one room is a constant there.
 
 use std::time::Duration;
 
 /// Bytes that one direction of one connection may hold back before the sender feels it as a full window.
 pub const LINK_BUFFER: usize = 1 << 20;
-/// Notifications that taps read and that wait to be recorded; more than these are said to be lost.
+/// Notifications that taps read and that wait to be recorded; more are lost, and counted as lost.
 pub const NOTICES: usize = 65_536;
 /// Bytes read from a socket at once.
 pub const CHUNK: usize = 16 << 10;
@@ -28,7 +28,7 @@ pub const SERVER_BACK: Duration = Duration::from_secs(15);
 pub const READY_POLL: Duration = Duration::from_millis(50);
 /// Time for one such question.
 pub const PROBE: Duration = Duration::from_secs(1);
-/// Time for a window that aims at the holder to find one.
+/// Time for a window to find its target: a holder, a waiter, a leader.
 pub const AIM: Duration = Duration::from_secs(3);
 /// Lines of a server's log that an error repeats.
 pub const LOG_TAIL_LINES: usize = 3;
@@ -46,7 +46,7 @@ pub const MAX_LOCKS: u32 = 10_000;
 pub const MIN_LEASE: Duration = Duration::from_millis(500);
 /// The shortest turn of locks that come and go: a few acquires long.
 pub const MIN_TURN: Duration = Duration::from_millis(10);
-/// Longer leases make windows that nobody waits for.
+/// Longer leases make fault windows that last too long to wait for.
 pub const MAX_LEASE: Duration = Duration::from_secs(600);
 /// Longer runs are made of several.
 pub const MAX_TIME: Duration = Duration::from_secs(24 * 3600);

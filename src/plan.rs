@@ -25,8 +25,8 @@ pub struct Phases {
     #[serde(serialize_with = "milliseconds", rename = "faults_ms")]
     pub faults: Duration,
     /// Fair weather again: every client must acquire.
-    #[serde(serialize_with = "milliseconds", rename = "calm_ms")]
-    pub calm: Duration,
+    #[serde(serialize_with = "milliseconds", rename = "recovery_ms")]
+    pub recovery: Duration,
 }
 
 /// One fault window.
@@ -60,7 +60,7 @@ pub struct Plan {
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
-    #[error("{}s is too short for a fault window of {}s after the control phase and before the calm one\nhint: use --time {}s or more, or a shorter --lease or --window", time.as_secs_f32(), window.as_secs_f32(), needed.as_secs())]
+    #[error("{}s is too short for a fault window of {}s after the control phase and before the recovery phase\nhint: use --time {}s or more, or a shorter --lease or --window", time.as_secs_f32(), window.as_secs_f32(), needed.as_secs())]
     TooShort {
         time: Duration,
         window: Duration,
@@ -105,7 +105,7 @@ pub fn plan(config: &Config) -> Result<Plan, PlanError> {
     if windows.is_empty() {
         phases.faults = config
             .time
-            .saturating_sub(phases.control + phases.warm_up + phases.calm);
+            .saturating_sub(phases.control + phases.warm_up + phases.recovery);
     }
     let any = |is: fn(&Means) -> bool| windows.iter().any(|window| is(&window.strike.means));
     let fails_over = any(|means| matches!(means, Means::Failover { .. }));
@@ -127,17 +127,17 @@ fn phases(config: &Config) -> Phases {
             control: config.time,
             warm_up: Duration::ZERO,
             faults: Duration::ZERO,
-            calm: Duration::ZERO,
+            recovery: Duration::ZERO,
         };
     }
     let control = (config.time / 12).clamp(Duration::from_millis(1500), seconds(5));
-    let calm = (config.time / 4).clamp(config.lease * 2 + seconds(1), (config.lease * 3).max(seconds(15)));
-    let faults = config.time.saturating_sub(control * 2 + calm);
+    let recovery = (config.time / 4).clamp(config.lease * 2 + seconds(1), (config.lease * 3).max(seconds(15)));
+    let faults = config.time.saturating_sub(control * 2 + recovery);
     Phases {
         control,
         warm_up: control,
         faults,
-        calm,
+        recovery,
     }
 }
 
@@ -282,7 +282,7 @@ mod tests {
                 prop_assert!(pair[0].start + pair[0].length < pair[1].start);
             }
             let phases = plan.phases;
-            prop_assert_eq!(phases.control + phases.warm_up + phases.faults + phases.calm, config.time);
+            prop_assert_eq!(phases.control + phases.warm_up + phases.faults + phases.recovery, config.time);
         }
     }
 

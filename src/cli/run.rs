@@ -174,13 +174,13 @@ fn plan_in_words(config: &Config, plan: &Plan) -> String {
         );
     }
     format!(
-        "plan  {} = control {}, warm-up {}, faults {} ({} windows), calm {}",
+        "plan  {} = control {}, warm-up {}, faults {} ({} windows), recovery {}",
         seconds(config.time),
         seconds(plan.phases.control),
         seconds(plan.phases.warm_up),
         seconds(plan.phases.faults),
         plan.windows.len(),
-        seconds(plan.phases.calm)
+        seconds(plan.phases.recovery)
     )
 }
 

@@ -45,7 +45,7 @@ pub struct Latency {
     pub max_window: Option<u32>,
 }
 
-/// The beginning of a phase: `control`, `warm-up`, `faults`, `calm` or `end`.
+/// The beginning of a phase: `control`, `warm-up`, `faults`, `recovery` or `end`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Phase {
     pub name: String,
@@ -77,7 +77,7 @@ pub struct Diagnosis {
     pub unsure: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partial: Option<String>,
-    /// Clients that did not acquire as often as they were to: each time they were asked to, or once in the calm phase.
+    /// Clients that did not acquire as often as they were to: each time they were asked to, or once in the recovery phase.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unfinished: Vec<String>,
     pub notes: Vec<String>,

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use harness_checkers::history::{NemesisFact, PhaseFact};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use serde_json::{Map, json};
 use tokio::task::JoinSet;
 
 use super::churn::{self, Turns};
@@ -69,7 +69,7 @@ impl PhaseRunner {
     async fn phases(&self) -> Result<(), RunError> {
         let run = &self.run;
         let config = &run.spec.config;
-        self.begin("control", json!({ "each": config.each }));
+        self.begin(PhaseFact::Control { each: config.each });
         let turns = Turns::new(config.lock_names(), config.churn);
         let drivers = self.drivers(turns.clone());
         let _sweeper = self.sweeper(turns);
@@ -86,8 +86,8 @@ impl PhaseRunner {
         if stopped {
             return Err(RunError::Stopped);
         }
-        let wire = taps::summary(&self.env.links, run);
-        self.begin("end", json!({ "unfinished": unfinished, "wire": wire }));
+        let wire = Some(taps::summary(&self.env.links, run));
+        self.begin(PhaseFact::End { unfinished, wire });
         Ok(())
     }
 
@@ -117,9 +117,13 @@ impl PhaseRunner {
                 said,
             });
         }
-        self.begin("warm-up", json!({ "control_acquires": acquired }));
+        self.begin(PhaseFact::WarmUp {
+            control_acquires: acquired,
+        });
         self.elapse(plan.phases.warm_up).await?;
-        self.begin("faults", json!({ "windows": plan.windows.len() }));
+        self.begin(PhaseFact::Faults {
+            windows: plan.windows.len() as u32,
+        });
         let end = run.clock.now() + plan.phases.faults;
         schedule::run_windows(run, &self.env).await;
         self.elapse(end.saturating_sub(run.clock.now())).await?;
@@ -135,10 +139,10 @@ impl PhaseRunner {
             // a lock must not be judged for what was changed through the API
             api.calm().await.map_err(RunError::Proxy)?;
         }
-        self.begin("recovery", json!({}));
+        self.begin(PhaseFact::Recovery);
         let before = run.clients.acquired();
         let began = run.clock.now();
-        let planned = run.spec.plan.phases.calm;
+        let planned = run.spec.plan.phases.recovery;
         // a client may have begun to wait just before the recovery
         let at_most = planned.max(config.progress_bound + config.wait);
         loop {
@@ -213,16 +217,14 @@ impl PhaseRunner {
     }
 
     /// Records that a phase begins, and shows it.
-    fn begin(&self, name: &'static str, facts: serde_json::Value) {
-        let mut extra = Map::new();
-        extra.insert("phase".into(), name.into());
-        extra.extend(facts.as_object().cloned().unwrap_or_default());
-        self.run.recorder.nemesis("phase", extra);
-        let text = match name {
-            "warm-up" => format!("control passed, {} acquires", self.acquired()),
-            "recovery" => "faults over; recovery, until every client acquired".to_owned(),
-            other => other.to_owned(),
+    fn begin(&self, phase: PhaseFact) {
+        let name = phase.name();
+        let text = match &phase {
+            PhaseFact::WarmUp { control_acquires } => format!("control passed, {control_acquires} acquires"),
+            PhaseFact::Recovery => "faults over; recovery, until every client acquired".to_owned(),
+            _ => name.to_owned(),
         };
+        self.run.recorder.fact(&NemesisFact::Phase(phase));
         self.run.progress().send(ProgressEvent::Phase { name, text });
     }
 }

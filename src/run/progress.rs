@@ -37,7 +37,7 @@ pub fn start(run: &Arc<RunContext>, probe: RoleProbe) -> ProgressTicker {
 
 async fn tick(run: &RunContext, roles: &Roles) {
     let phases = run.spec.plan.phases;
-    let total = phases.control + phases.warm_up + phases.faults + phases.calm;
+    let total = phases.control + phases.warm_up + phases.faults + phases.recovery;
     let (started, mut last) = (run.clock.now(), 0);
     loop {
         let counters = &run.counters;

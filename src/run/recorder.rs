@@ -10,6 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use harness_checkers::history::NemesisFact;
 use harness_checkers::history::event::{Fields, Header, Kind, Line, Process};
 use serde_json::{Map, Value};
 
@@ -139,7 +140,12 @@ impl Recorder {
         self.line(process, client, Kind::Signal, f, fields, Map::new(), at)
     }
 
-    /// Records what the fault schedule did.
+    /// Records a fact of the nemesis: a phase, what a window did, what happened to the servers.
+    pub fn fact(&self, fact: &NemesisFact) -> u64 {
+        self.nemesis(fact.f(), fact.fields())
+    }
+
+    /// Records a line of the nemesis.
     pub fn nemesis(&self, f: &str, extra: Map<String, Value>) -> u64 {
         self.line(Process::Nemesis, None, Kind::Info, f, Fields::default(), extra, None)
     }
@@ -162,11 +168,6 @@ impl Recorder {
     /// The time in the history of a reading of `CLOCK_MONOTONIC`.
     pub fn time_of(&self, reading: u64) -> u64 {
         self.clock.stamp_of(reading)
-    }
-
-    /// Whether a reading of `CLOCK_MONOTONIC` can be of this run.
-    pub fn is_of_this_run(&self, reading: u64) -> bool {
-        self.clock.is_of_this_run(reading)
     }
 
     #[expect(clippy::too_many_arguments, reason = "the columns of a line")]

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use harness_checkers::history::Refusal;
 use harness_checkers::history::event::{Fields, Kind, Process};
 use harness_workloads::protocol::{Acquire, Message, Op};
 use rand::RngExt;
@@ -60,7 +61,7 @@ pub struct ClientDriver {
 /// One acquire, as it is wanted.
 struct LockRequest<'a> {
     lock: &'a str,
-    /// For reading, beside other readers.
+    /// For reading, together with other readers.
     read: bool,
     /// Not at all for a try.
     wait: Duration,
@@ -105,12 +106,12 @@ impl ClientDriver {
             return true;
         }
         if nested {
-            self.give_back(lock).await;
+            self.release(lock).await;
         }
         if now.losses == before.losses {
             self.run.holders.release(lock, grant.token, grant.owner.as_deref());
         }
-        self.give_back(lock).await;
+        self.release(lock).await;
         self.is(Role::Idle);
         true
     }
@@ -176,7 +177,7 @@ impl ClientDriver {
                     "acquire",
                     Fields {
                         lock: Some(lock),
-                        error: Some(&error),
+                        error: Some(&spelled(&error)),
                         ..Fields::default()
                     },
                 );
@@ -194,7 +195,7 @@ impl ClientDriver {
     async fn hold(&mut self, request: &LockRequest<'_>, grant: &GrantedLock, health: &mut watch::Receiver<Health>) {
         let lock = request.lock;
         if health.has_changed().unwrap_or(true) {
-            // its word of the loss was read, and written down, before the reply that it follows
+            // the signal of the loss was read and recorded before the reply, which it follows
             let fields = Fields {
                 lock: Some(lock),
                 cause: Some("told with the reply"),
@@ -290,8 +291,8 @@ impl ClientDriver {
         self.reply(Kind::Ok, "write", Fields { fenced, ..fields });
     }
 
-    /// Gives the lock back, once.
-    async fn give_back(&mut self, lock: &str) {
+    /// Releases the lock, once.
+    async fn release(&mut self, lock: &str) {
         self.is(Role::Releases);
         self.call(
             "release",
@@ -318,7 +319,7 @@ impl ClientDriver {
             ClientReply::Message(Message::Fail { error, .. }) => {
                 let fields = Fields {
                     lock: Some(lock),
-                    error: Some(&error),
+                    error: Some(&spelled(&error)),
                     ..Fields::default()
                 };
                 self.reply(Kind::Fail, "release", fields);
@@ -327,7 +328,7 @@ impl ClientDriver {
         }
     }
 
-    /// Nobody can know how an operation ended: its process never acts again.
+    /// Records that the outcome of an operation is unknown: its process number never acts again.
     async fn unknown(&mut self, f: &str, lock: &str, answer: ClientReply) {
         self.run.counters.unknown.fetch_add(1, Relaxed);
         let error = match &answer {
@@ -388,7 +389,7 @@ impl ClientDriver {
         self.process.ask(&self.client, op, within, &self.run).await
     }
 
-    /// What the client does from now on, for whoever looks at its messages.
+    /// Sets what the client does from now on, for taps and faults that look at its messages.
     fn is(&self, role: Role) {
         self.run.exchange.roles.set(self.client.number, role);
     }
@@ -405,5 +406,32 @@ impl ClientDriver {
         let recorder = &self.run.recorder;
         recorder.operation(self.client.process(), self.client.number, kind, f, fields);
         self.client.recorded_at.store(monotonic_ns(), Relaxed);
+    }
+}
+
+/// A client's refusal in the one spelling that histories have, with its detail: `not-held: own node is gone` becomes
+/// `not held: own node is gone`.
+fn spelled(error: &str) -> String {
+    let refusal = Refusal::parse(error);
+    match (&refusal, error.split_once(": ")) {
+        (Refusal::Other(_), _) | (_, None) => refusal.to_string(),
+        (_, Some((_, detail))) => format!("{refusal}: {detail}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_has_one_spelling_in_the_history_whatever_the_client_says() {
+        for error in ["not held", "not-held", "not-owner"] {
+            assert_eq!(spelled(error), "not held");
+        }
+        assert_eq!(spelled("not-held: own node is gone"), "not held: own node is gone");
+        assert_eq!(spelled("cleaning up first: no server"), "cleaning up first: no server");
+        for known in ["busy", "timeout", "not held: its time was over"] {
+            assert_eq!(spelled(known), known);
+        }
     }
 }

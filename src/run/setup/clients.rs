@@ -1,4 +1,4 @@
-//! The clients of a run: the command that starts them, and what each is told when it opens its session.
+//! The clients of a run: the command that starts them, and what each is given to open its session.
 
 use harness_workloads::protocol::Open;
 
@@ -22,7 +22,7 @@ pub fn client_pool(spec: &RunSpec, links: &ClientLinks, clocks: &WallClocks) -> 
     }))
 }
 
-/// What each client is told: its own links, beginning with another server each, so that the load spreads.
+/// What each client is given to open its session: its links, beginning with another server each, so that the load spreads.
 fn opens(config: &Config, links: &Links) -> Vec<Open> {
     let endpoints = |client: u32| {
         let server = |offset| (client + offset) % config.nodes;

@@ -3,9 +3,10 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use harness_checkers::history::{NemesisFact, ProxyChange};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use serde_json::{Map, Value, json};
+use serde_json::Map;
 
 use crate::cluster::Cluster;
 #[cfg(feature = "docker")]
@@ -82,7 +83,7 @@ impl ClientLinks {
             .iter()
             .map(|(_, name, address)| (name.clone(), *address))
             .collect();
-        // runs of one name can meet there: each has a results folder of its own
+        // runs with the same name in different results folders can use the same Toxiproxy
         let run = format!("{}-{}", spec.name, std::process::id());
         let links = self.proxy.links_through(&toxiproxy, &run, &named).await?;
         self.links = wanted.into_iter().map(|(ends, ..)| ends).zip(links).collect();
@@ -157,12 +158,13 @@ fn wanted(config: &Config, cluster: &Cluster) -> Vec<((u32, u32), String, Socket
 
 /// Records a change made through the proxy API. It is no planned window but must appear in the history.
 fn record(run: &RunContext, change: &Poke) {
-    let mut extra = Map::new();
-    extra.insert("phase".into(), json!("poke"));
-    if let Ok(Value::Object(facts)) = serde_json::to_value(change) {
-        extra.extend(facts);
-    }
-    run.recorder.nemesis("proxy-api", extra);
+    let toxic_fields = change.toxic.as_ref().map(serde_json::to_value);
+    run.recorder.fact(&NemesisFact::ProxyChange(ProxyChange {
+        proxy: change.proxy.clone(),
+        did: change.did.to_owned(),
+        toxic: toxic_fields.and_then(|fields| fields.ok()?.as_object().cloned()),
+        extra: Map::new(),
+    }));
     let toxic = change
         .toxic
         .as_ref()

@@ -84,13 +84,13 @@ mod tests {
         let again = connect((1, 1)).await;
         let first = connect((1, 0)).await;
         becomes(&routes, 1, None).await;
-        assert_eq!(routes.node_of(0), None, "what others do is theirs");
+        assert_eq!(routes.node_of(0), None, "connections of others do not count");
         drop((second, again));
         becomes(&routes, 1, Some("n1")).await;
         links[&(1, 0)].reset_connections();
         becomes(&routes, 1, None).await;
         drop(first);
-        assert_eq!(routes.node_of(7), None, "nobody of that number");
+        assert_eq!(routes.node_of(7), None, "there is no such client");
     }
 
     #[tokio::test]

@@ -8,7 +8,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::clients::holders::Holding;
-use super::roles::Roles;
+use super::roles::ServerRoles;
 use crate::cluster::RoleProbe;
 use crate::event::{ProgressEvent, ProgressSnapshot};
 use crate::plan::Plan;
@@ -31,13 +31,13 @@ pub fn start(plan: &Plan, run: Arc<RunContext>, probe: RoleProbe) -> ProgressTic
     let phases = plan.phases;
     let total = phases.control + phases.warm_up + phases.faults + phases.calm;
     ProgressTicker(tokio::spawn(async move {
-        let roles = Roles::default();
+        let roles = ServerRoles::default();
         let watching = roles.watch(probe, Arc::clone(&run));
         tokio::join!(beat(total, run, &roles), watching);
     }))
 }
 
-async fn beat(total: Duration, run: Arc<RunContext>, roles: &Roles) {
+async fn beat(total: Duration, run: Arc<RunContext>, roles: &ServerRoles) {
     let started = Instant::now();
     let mut ticks = interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);

@@ -5,20 +5,20 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use harness_checkers::history::event::{Fields, Process};
-use serde_json::{Value, json};
+use harness_checkers::history::{MessageCounts, TapTotals};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::clients::pool::{ClientPool, LogicalClient};
 use crate::config::Config;
 use crate::faults::Links;
-use crate::network::{Notice, Traffic};
+use crate::network::Notice;
 use crate::run::context::RunContext;
 
 /// Writes notifications down until it is dropped.
-pub struct Listening(JoinHandle<()>);
+pub struct TapListener(JoinHandle<()>);
 
-impl Drop for Listening {
+impl Drop for TapListener {
     fn drop(&mut self) {
         self.0.abort();
     }
@@ -29,10 +29,10 @@ pub fn start(
     config: &Config,
     pool: &ClientPool,
     run: Arc<RunContext>,
-) -> Listening {
+) -> TapListener {
     let (locks, separators) = (config.lock_names(), config.backend.separators);
     let clients: Vec<Arc<LogicalClient>> = pool.clients().map(|(_, client)| Arc::clone(client)).collect();
-    Listening(tokio::spawn(async move {
+    TapListener(tokio::spawn(async move {
         while let Some(notice) = notices.recv().await {
             let lock = lock_of(&notice.subject, separators, &locks);
             if let (Some(lock), Some(client)) = (lock, clients.get(notice.client as usize)) {
@@ -60,16 +60,20 @@ fn lock_of<'a>(subject: &str, separators: &[char], locks: &'a [String]) -> Optio
 }
 
 /// What passed the links of each client, and whether every tap kept its place.
-pub fn summary(links: &Links, run: &RunContext) -> Value {
-    let mut clients: BTreeMap<String, Traffic> = BTreeMap::new();
+pub fn summary(links: &Links, run: &RunContext) -> TapTotals {
+    let mut clients: BTreeMap<String, MessageCounts> = BTreeMap::new();
     for ((client, _), link) in links {
         if let Some(wire) = link.wire() {
+            let traffic = wire.traffic();
             let sum = clients.entry(format!("c{client}")).or_default();
-            *sum = sum.plus(wire.traffic());
+            sum.requests += traffic.requests;
+            sum.replies += traffic.replies;
+            sum.notifications += traffic.notifications;
+            sum.retries += traffic.retries;
         }
     }
     let (lost, why) = run.exchange.lost();
-    json!({ "clients": clients, "lost": lost, "why": why })
+    TapTotals { clients, lost, why }
 }
 
 #[cfg(test)]

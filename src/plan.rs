@@ -208,7 +208,7 @@ fn refuse_clocks(config: &Config, windows: &[Window]) -> Result<(), PlanError> {
         return Err(PlanError::Argument(format!(
             "clock=server: the servers of {} count by no wall clock that can be stepped; those of {} do",
             config.backend,
-            backends::names(|backend| backend.wall_clock)
+            backends::names(" and ", |backend| backend.wall_clock)
         )));
     }
     Ok(())

@@ -15,10 +15,18 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("network", &["limits", "evidence", "clock"]),
     ("cluster", &["limits", "process", "wall_clock"]),
     ("backends", &["cluster", "network", "limits", "clock"]),
-    ("config", &["backends", "cluster"]),
+    ("config", &["backends", "cluster", "limits"]),
     (
         "faults",
-        &["network", "cluster", "backends", "evidence", "limits", "wall_clock"],
+        &[
+            "config",
+            "network",
+            "cluster",
+            "backends",
+            "evidence",
+            "limits",
+            "wall_clock",
+        ],
     ),
     ("plan", &["faults", "config", "backends"]),
     (
@@ -41,14 +49,12 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("store", &["backends"]),
     ("report", &["store", "exit", "evidence"]),
     ("ui", &["event", "report"]),
-    ("tables", &[]),
-    ("settings", &["tables"]),
-    ("suite", &["settings", "tables", "report", "exit"]),
+    ("suite", &["config", "report", "exit"]),
     (
         "cli",
         &[
             "backends", "run", "plan", "faults", "cluster", "config", "event", "exit", "limits", "network", "store",
-            "report", "ui", "process", "settings", "suite", "tables",
+            "report", "ui", "process", "suite",
         ],
     ),
 ];
@@ -62,10 +68,8 @@ const PURE: &[&str] = &[
     "src/network/behaviour.rs",
     "src/network/toxic.rs",
     "src/network/translate.rs",
-    "src/config.rs",
+    "src/config",
     "src/suite",
-    "src/settings.rs",
-    "src/tables.rs",
 ];
 const IMPURE: &[&str] = &[
     "Instant::now",

@@ -35,7 +35,7 @@ pub struct Backend {
     /// Whether its servers expire locks by a wall clock that can be stepped.
     pub wall_clock: bool,
     /// Why a run with these options cannot be, if so: a sentence with the options that can.
-    pub refuse: fn(&BackendOptions<'_>) -> Option<String>,
+    pub refuse: fn(&BackendOptions) -> Option<String>,
     /// Connects the observer, which shows who owns which lock.
     pub observe: Connect<dyn Observer>,
     /// Connects what removes the remains of a lock that no client uses; `None` where nothing remains.
@@ -44,13 +44,11 @@ pub struct Backend {
 
 /// The options of a run that a backend may refuse.
 #[derive(Debug, Clone, Copy)]
-pub struct BackendOptions<'a> {
+pub struct BackendOptions {
     pub nodes: u32,
     pub lease: Duration,
     /// `None`: the clients are a foreign program.
     pub recipe: Option<&'static Recipe>,
-    /// The recipe's name, or the command of the foreign clients.
-    pub clients: &'a str,
 }
 
 /// Removes what remains on the servers of a lock that no client uses.
@@ -73,12 +71,12 @@ pub fn all() -> impl Iterator<Item = &'static Backend> {
     BackendId::ALL.iter().map(|id| of(*id))
 }
 
-/// The names of the backends that `are` so, for a sentence: `zk, etcd and redis`.
-pub fn names(are: impl Fn(&Backend) -> bool) -> String {
+/// The names of the backends that `are` so, for a sentence: `zk, etcd or redis`, where `last` is ` or `.
+pub fn names(last: &str, are: impl Fn(&Backend) -> bool) -> String {
     let names: Vec<&str> = all().filter(|backend| are(backend)).map(Backend::name).collect();
     match names.split_last() {
-        Some((last, [])) => (*last).to_owned(),
-        Some((last, others)) => format!("{} and {last}", others.join(", ")),
+        Some((name, [])) => (*name).to_owned(),
+        Some((name, others)) => format!("{}{last}{name}", others.join(", ")),
         None => "none".to_owned(),
     }
 }

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use harness_checkers::history::RevokeCause;
 use harness_checkers::history::event::Fields;
 use tokio::time::sleep;
 
@@ -67,13 +68,14 @@ impl ObservationLog {
         self.sink.signal("granted", fields(lock, contender, None), at);
     }
 
-    pub fn revoked(&self, lock: &str, contender: &Contender, cause: Option<&str>, at: u64) {
+    pub fn revoked(&self, lock: &str, contender: &Contender, cause: Option<RevokeCause>, at: u64) {
+        let cause = cause.as_ref().map(RevokeCause::name);
         self.sink.signal("revoked", fields(lock, contender, cause), at);
     }
 
     /// Records that a grant is out of sight since `at`: how it ends is never known.
     pub fn lost_sight(&self, lock: &str, contender: &Contender, at: u64) {
-        self.revoked(lock, contender, Some("out of sight"), at);
+        self.revoked(lock, contender, Some(RevokeCause::OutOfSight), at);
     }
 
     /// Records `changes` that were heard of at `at`; for a grant that ended unasked, `why` finds out, and may take its time.
@@ -88,12 +90,12 @@ impl ObservationLog {
             match change {
                 OwnerChange::Granted(contender) => self.granted(lock, &contender, at),
                 OwnerChange::Revoked(contender) if self.sink.was_released(lock, &contender) => {
-                    self.revoked(lock, &contender, Some("released"), at);
+                    self.revoked(lock, &contender, Some(RevokeCause::Released), at);
                 }
                 OwnerChange::Revoked(contender) => {
                     let cause = match why(contender.clone()).await {
-                        Unasked::Expired => Some("expired"),
-                        Unasked::Deleted => Some("deleted"),
+                        Unasked::Expired => Some(RevokeCause::Expired),
+                        Unasked::Deleted => Some(RevokeCause::Deleted),
                         Unasked::Unknown => None,
                     };
                     self.revoked(lock, &contender, cause, at);

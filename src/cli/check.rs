@@ -1,5 +1,7 @@
 //! `harness check`: decides from a stored history. A live run ends by calling this, so the two cannot disagree.
 
+use std::io::{self, BufReader};
+use std::path::Path;
 use std::time::Instant;
 
 use harness_checkers::{Certificate, History, Options, ReadError, ReadOptions, check as decide};
@@ -10,22 +12,19 @@ use super::stdout::{print, print_json};
 use crate::exit::Exit;
 use crate::report::terminal::{Look, render};
 use crate::report::{Diagnosis, diagnose, diagnosis::Known};
-use crate::store::{self, Stored, write_json};
+use crate::store::{self, StoreError, Stored, write_json};
 
 pub fn check(args: &CheckArgs, look: Look) -> Exit {
-    let stored = match store::find(&args.results, &args.wanted) {
+    let stored = match find(&args.stored.read.results, &args.stored.wanted) {
         Ok(stored) => stored,
         Err(error) => return complain(Exit::Usage, error),
-    };
-    let read = ReadOptions {
-        lock_key: args.read.lock_key.clone(),
     };
     let options = Options {
         model: args.model,
         certificate: args.certificate.is_some(),
         ..Options::default()
     };
-    let examined = match examine(&stored, &read, &options) {
+    let examined = match examine(&stored, &args.stored.read.options(), &options) {
         Ok(examined) => examined,
         Err(error) => return complain(Exit::Usage, format!("{}: {error}", stored.history.display())),
     };
@@ -40,6 +39,30 @@ pub fn check(args: &CheckArgs, look: Look) -> Exit {
     }
 }
 
+/// The name of stdin in place of a history file.
+const STDIN: &str = "-";
+
+/// The stored run or history that `wanted` names, or the history on stdin.
+pub fn find(results: &Path, wanted: &str) -> Result<Stored, StoreError> {
+    if wanted != STDIN {
+        return store::find(results, wanted);
+    }
+    Ok(Stored {
+        folder: None,
+        history: STDIN.into(),
+        info: None,
+    })
+}
+
+/// Reads the history of a stored run, or the one on stdin.
+pub fn open(stored: &Stored, options: &ReadOptions) -> Result<History, ReadError> {
+    if stored.history == Path::new(STDIN) {
+        History::read(BufReader::new(io::stdin()), options)
+    } else {
+        History::open(&stored.history, options)
+    }
+}
+
 /// What was decided, and its proof where one was asked for.
 pub struct Examined {
     pub diagnosis: Diagnosis,
@@ -50,7 +73,7 @@ pub struct Examined {
 /// Reads a history and decides.
 pub fn examine(stored: &Stored, read: &ReadOptions, options: &Options) -> Result<Examined, ReadError> {
     let started = Instant::now();
-    let history = History::open(&stored.history, read)?;
+    let history = open(stored, read)?;
     Ok(examine_this(stored, history, options, started))
 }
 

@@ -3,22 +3,19 @@
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 
-use harness_checkers::{History, ReadOptions, write_edn};
+use harness_checkers::{History, write_edn};
 
 use super::args::{ExportArgs, ExportFormat};
+use super::check::{find, open};
 use super::complain;
 use crate::exit::Exit;
-use crate::store;
 
 pub fn export(args: &ExportArgs) -> Exit {
-    let stored = match store::find(&args.results, &args.wanted) {
+    let stored = match find(&args.stored.read.results, &args.stored.wanted) {
         Ok(stored) => stored,
         Err(error) => return complain(Exit::Usage, error),
     };
-    let read = ReadOptions {
-        lock_key: args.read.lock_key.clone(),
-    };
-    let history = match History::open(&stored.history, &read) {
+    let history = match open(&stored, &args.stored.read.options()) {
         Ok(history) => history,
         Err(error) => return complain(Exit::Usage, format!("{}: {error}", stored.history.display())),
     };

@@ -1,4 +1,4 @@
-//! `harness list`: the registries, as they are.
+//! `harness list`: backends, recipes, faults, messages, checkers, report formats, exit codes and stored runs.
 
 use harness_checkers::Property;
 use harness_workloads::{RECIPES, Wakes};
@@ -14,18 +14,26 @@ use crate::report::comparison::Gist;
 use crate::report::{FORMATS, Format};
 use crate::store;
 
-/// One thing: its name, one line about it, and what a program wants to know.
-struct Row {
+/// One thing that is listed.
+struct ListEntry {
     name: String,
+    /// A sentence; a second line about its argument.
     about: String,
+    /// Members of its object in JSON.
     facts: Value,
 }
+
+/// Columns of a list where stdout is not a terminal.
+const COLUMNS: usize = 80;
+/// Columns of a list at most: longer lines are hard to read.
+const MOST_COLUMNS: usize = 100;
 
 pub fn list(args: &ListArgs) -> Exit {
     let rows = match args.what {
         ListWhat::Backends => backends(),
         ListWhat::Recipes => recipes(),
         ListWhat::Faults => faults(),
+        ListWhat::Messages => messages(),
         ListWhat::Checkers => checkers(),
         ListWhat::Reports => reports(),
         ListWhat::Exits => exits(),
@@ -33,7 +41,7 @@ pub fn list(args: &ListArgs) -> Exit {
     };
     if args.json {
         let objects = rows.into_iter().map(|row| {
-            let mut object = json!({ "name": row.name, "about": row.about });
+            let mut object = json!({ "name": row.name, "about": row.about.replace('\n', "; ") });
             if let (Some(object), Value::Object(facts)) = (object.as_object_mut(), row.facts) {
                 object.extend(facts);
             }
@@ -41,18 +49,54 @@ pub fn list(args: &ListArgs) -> Exit {
         });
         print_json(&objects.collect::<Vec<_>>());
     } else {
-        let width = rows.iter().map(|row| row.name.len()).max().unwrap_or(0);
-        let lines = rows.iter().map(|row| format!("{:<width$}  {}\n", row.name, row.about));
-        print(&lines.collect::<String>());
+        // a run keeps its line, whatever its length, so that lists of runs can be searched by line
+        let columns = match args.what {
+            ListWhat::Runs => usize::MAX,
+            _ => terminal_size::terminal_size().map_or(COLUMNS, |(width, _)| MOST_COLUMNS.min(width.0.into())),
+        };
+        print(&table(&rows, columns));
     }
     Exit::Holds
 }
 
-fn backends() -> Vec<Row> {
+/// Names on the left, wrapped text on the right.
+fn table(rows: &[ListEntry], columns: usize) -> String {
+    let names = rows.iter().map(|row| row.name.len()).max().unwrap_or(0);
+    let lines = rows.iter().flat_map(|row| {
+        let about = row
+            .about
+            .lines()
+            .flat_map(|line| wrap(line, columns.saturating_sub(names + 2)));
+        about.enumerate().map(move |(number, line)| {
+            let name = if number == 0 { &row.name } else { "" };
+            format!("{name:<names$}  {line}\n")
+        })
+    });
+    lines.collect()
+}
+
+/// Lines of at most `columns`, where no word is longer.
+fn wrap(text: &str, columns: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    let mut words = text.split(' ');
+    lines[0].push_str(words.next().unwrap_or_default());
+    for word in words {
+        let last = lines.last_mut().expect("there is a first line");
+        if last.chars().count() + 1 + word.chars().count() > columns {
+            lines.push(word.to_owned());
+        } else {
+            last.push(' ');
+            last.push_str(word);
+        }
+    }
+    lines
+}
+
+fn backends() -> Vec<ListEntry> {
     let row = |backend: &Backend| {
         let software = backend.software;
         let default = backend.default_recipe.unwrap_or("none");
-        Row {
+        ListEntry {
             name: backend.to_string(),
             about: format!(
                 "{}, {} servers, image {}, default recipe {default}",
@@ -64,8 +108,8 @@ fn backends() -> Vec<Row> {
     backends::all().map(row).collect()
 }
 
-fn recipes() -> Vec<Row> {
-    let row = |recipe: &harness_workloads::Recipe| Row {
+fn recipes() -> Vec<ListEntry> {
+    let row = |recipe: &harness_workloads::Recipe| ListEntry {
         name: recipe.name.to_owned(),
         about: recipe.summary.to_owned(),
         facts: json!({
@@ -85,34 +129,46 @@ fn recipes() -> Vec<Row> {
     RECIPES.iter().map(row).collect()
 }
 
-fn faults() -> Vec<Row> {
-    let none = Row {
+fn faults() -> Vec<ListEntry> {
+    let none = ListEntry {
         name: NO_FAULT.into(),
-        about: "fair weather: a real choice".into(),
+        about: "no fault".into(),
         facts: json!({}),
     };
-    let row = |fault: &&dyn crate::faults::Fault| Row {
+    let row = |fault: &&dyn crate::faults::Fault| ListEntry {
         name: fault.name().to_owned(),
         about: match fault.argument() {
             "" => fault.summary().to_owned(),
-            argument => format!("{}; ={argument}", fault.summary()),
+            argument => format!("{}\n={argument}", fault.summary()),
         },
         facts: json!({ "argument": fault.argument() }),
     };
     [none].into_iter().chain(FAULTS.iter().map(row)).collect()
 }
 
-fn checkers() -> Vec<Row> {
-    let row = |property: Property| Row {
+fn messages() -> Vec<ListEntry> {
+    let row = |backend: &Backend| {
+        let names = backend.protocol.names();
+        ListEntry {
+            name: backend.to_string(),
+            about: names.join(", "),
+            facts: json!({ "messages": names }),
+        }
+    };
+    backends::all().map(row).collect()
+}
+
+fn checkers() -> Vec<ListEntry> {
+    let row = |property: Property| ListEntry {
         name: property.id().to_owned(),
-        about: format!("{:<18} {}", property.name(), super::explain::sentence(property)),
+        about: format!("{}\n{}", property.name(), super::explain::sentence(property)),
         facts: json!({ "property": property.name() }),
     };
     Property::ALL.into_iter().map(row).collect()
 }
 
-fn reports() -> Vec<Row> {
-    let row = |format: &Format| Row {
+fn reports() -> Vec<ListEntry> {
+    let row = |format: &Format| ListEntry {
         name: format.name.to_owned(),
         about: match format.file {
             Some(file) => format!("{}; {file}", format.about),
@@ -123,8 +179,8 @@ fn reports() -> Vec<Row> {
     FORMATS.iter().map(row).collect()
 }
 
-fn exits() -> Vec<Row> {
-    let row = |exit: Exit| Row {
+fn exits() -> Vec<ListEntry> {
+    let row = |exit: Exit| ListEntry {
         name: exit.code().to_string(),
         about: exit.meaning().to_owned(),
         facts: json!({ "code": exit.code() }),
@@ -132,7 +188,7 @@ fn exits() -> Vec<Row> {
     Exit::ALL.into_iter().map(row).collect()
 }
 
-fn runs(args: &ListArgs) -> Vec<Row> {
+fn runs(args: &ListArgs) -> Vec<ListEntry> {
     let row = |name: String| {
         let folder = args.results.join(&name);
         let info = store::read_info(&folder).ok();
@@ -150,7 +206,7 @@ fn runs(args: &ListArgs) -> Vec<Row> {
             all => format!(", and {} more", all - 1),
         };
         let first = broken.first().map(|summary| format!(": {summary}{more}"));
-        Row {
+        ListEntry {
             about: format!(
                 "{outcome:<11} {}{}",
                 what.unwrap_or_default(),
@@ -161,4 +217,32 @@ fn runs(args: &ListArgs) -> Vec<Row> {
         }
     };
     store::runs(&args.results).into_iter().map(row).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_fits_into_its_columns_and_loses_no_word() {
+        for rows in [
+            backends(),
+            recipes(),
+            faults(),
+            messages(),
+            checkers(),
+            reports(),
+            exits(),
+        ] {
+            let table = table(&rows, COLUMNS);
+            let wide: Vec<&str> = table.lines().filter(|line| line.chars().count() > COLUMNS).collect();
+            assert!(wide.is_empty(), "{wide:#?}");
+            let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+            let all: Vec<String> = rows
+                .iter()
+                .flat_map(|row| words(&format!("{} {}", row.name, row.about)))
+                .collect();
+            assert_eq!(words(&table), all);
+        }
+    }
 }

@@ -5,85 +5,77 @@ mod check;
 mod client;
 mod compare;
 mod doctor;
+mod examples;
 mod explain;
 mod export;
 mod github;
 mod interrupt;
-mod layers;
 mod list;
-mod options;
 mod pages;
 mod proxy;
 mod report;
 mod resolve;
 mod rows;
 mod run;
-mod show_config;
+mod settings;
 mod stdout;
 mod suite;
 mod suites;
 
-use std::ffi::OsString;
 use std::io::IsTerminal;
 
-use args::{Cli, ColorWhen, Command};
-use clap::Parser;
+use args::{CliCommand, ColorWhen};
+use clap::FromArgMatches;
 
 use crate::exit::Exit;
 use crate::report::terminal::Look;
 
-/// Reads what was typed, with what the layers below add to it, and runs it.
+/// Reads the command line and runs its command.
 pub fn main() -> Exit {
-    let typed: Vec<OsString> = std::env::args_os().collect();
-    let layered = match layers::layered(&typed) {
-        Ok(layered) => layered.unwrap_or_default(),
-        Err(sentence) => return complain(Exit::Usage, sentence),
-    };
-    let words = typed.iter().cloned().chain(layered.words.iter().map(OsString::from));
-    let mut cli = match Cli::try_parse_from(words) {
-        Ok(cli) => cli,
-        Err(error) => {
-            // help and the version come this way too, and are no error
-            let exit = if error.use_stderr() { Exit::Usage } else { Exit::Holds };
-            let _ = error.print();
-            if exit == Exit::Usage && !layered.words.is_empty() {
-                eprintln!(
-                    "hint: not all of it was typed; this was added: {}",
-                    layered.words.join(" ")
-                );
-            }
-            return exit;
-        }
-    };
-    if let Command::Run(run) = &mut cli.command {
-        run.layered = !layered.origins.is_empty();
-        if run.show_config {
-            return show_config::show_config(&layers::shown(&typed, &layered), run.json);
-        }
-    }
-    dispatch(cli)
+    let read = settings::command().try_get_matches();
+    let exit = read.map_or_else(|error| refuse(&error), |matches| dispatch(&matches));
+    stdout::exit_with_output(exit)
 }
 
-fn dispatch(cli: Cli) -> Exit {
-    let color = cli.color;
-    match cli.command {
-        Command::Completions { shell } => pages::completions(shell),
-        Command::Man { command, output } => pages::man(command.as_deref(), output.as_deref()),
-        Command::Run(args) => run::run(&args, color),
-        Command::Suite(args) => suite::suite(&args, color),
-        Command::Check(args) => check::check(&args, look(color, std::io::stdout().is_terminal())),
-        Command::Report(args) => report::report(&args),
-        Command::Compare(args) => compare::compare(&args),
-        Command::Export(args) => export::export(&args),
-        Command::List(args) => list::list(&args),
-        Command::Explain { property } => explain::explain(&property),
-        Command::Doctor { clean, json } => doctor::doctor(clean, json),
-        Command::Proxy { listen, seed } => proxy::proxy(listen, seed),
-        Command::Client(args) => client::client(&args),
+fn dispatch(matches: &clap::ArgMatches) -> Exit {
+    let color: ColorWhen = *matches.get_one("color").expect("it has a default");
+    let command = match matches.subcommand() {
+        Some(("run", typed)) => settings::run_args(typed).map(|args| CliCommand::Run(Box::new(args))),
+        _ => CliCommand::from_arg_matches(matches).map_err(|error| refuse(&error)),
+    };
+    let command = match command {
+        Ok(command) => command,
+        Err(exit) => return exit,
+    };
+    match command {
+        CliCommand::Completions { shell } => pages::completions(shell),
+        CliCommand::Man { command, output } => pages::man(command.as_deref(), output.as_deref()),
+        CliCommand::Run(args) if args.show_config => settings::show_config(&args),
+        CliCommand::Run(args) => run::run(&args, color),
+        CliCommand::Suite(args) => suite::suite(&args, color),
+        CliCommand::Check(args) => check::check(&args, look(color, std::io::stdout().is_terminal())),
+        CliCommand::Report(args) => report::report(&args),
+        CliCommand::Compare(args) => compare::compare(&args),
+        CliCommand::Export(args) => export::export(&args),
+        CliCommand::List(args) => list::list(&args),
+        CliCommand::Explain { property } => explain::explain(&property),
+        CliCommand::Doctor { clean, json } => doctor::doctor(clean, json),
+        CliCommand::Proxy { listen, seed } => proxy::proxy(listen, seed),
+        CliCommand::Client(args) => client::client(&args),
     }
 }
 
-/// Says on stderr what went wrong.
+/// Prints what clap says: an error, or the help or version that was asked for.
+fn refuse(error: &clap::Error) -> Exit {
+    if error.use_stderr() {
+        let _ = error.print();
+        return Exit::Usage;
+    }
+    stdout::note(error.print());
+    Exit::Holds
+}
+
+/// Prints an error on stderr.
 fn complain(exit: Exit, error: impl std::fmt::Display) -> Exit {
     eprintln!("error: {error}");
     exit
@@ -101,7 +93,7 @@ fn look(when: ColorWhen, terminal: bool) -> Look {
     Look { color }
 }
 
-/// A runtime for commands that wait for something.
+/// The async runtime of a command.
 fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread()
         .enable_all()

@@ -8,6 +8,7 @@ use clap_complete::Shell;
 use super::args::Cli;
 use super::complain;
 use super::stdout::print;
+use crate::config::suggest::unknown_word;
 use crate::exit::Exit;
 
 /// The completions of a shell, on stdout.
@@ -37,11 +38,14 @@ pub fn man(command: Option<&str>, folder: Option<&Path>) -> Exit {
         Some(name) => cli.find_subcommand(name),
     };
     let Some(wanted) = wanted else {
-        let known: Vec<&str> = cli.get_subcommands().map(clap::Command::get_name).collect();
-        return complain(
-            Exit::Usage,
-            crate::tables::unknown_word("command", command.unwrap_or_default(), &known),
+        let known = cli.get_subcommands().map(clap::Command::get_name);
+        let sentence = unknown_word(
+            "command",
+            command.unwrap_or_default(),
+            known,
+            "`harness help` lists the commands",
         );
+        return complain(Exit::Usage, sentence);
     };
     let mut page = Vec::new();
     match clap_mangen::Man::new(wanted.clone()).render(&mut page) {

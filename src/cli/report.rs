@@ -11,7 +11,7 @@ use harness_checkers::{History, Options, ReadOptions};
 use serde_json::Value;
 
 use super::args::ReportArgs;
-use super::check::{Examined, examine, examine_this};
+use super::check::{Examined, examine, examine_this, find};
 use super::complain;
 use super::stdout::print;
 use super::suites::suites;
@@ -34,14 +34,11 @@ pub fn report(args: &ReportArgs) -> Exit {
         print(SCHEMA);
         return Exit::Holds;
     };
-    let stored = match store::find(&args.results, wanted) {
+    let stored = match find(&args.read.results, wanted) {
         Ok(stored) => stored,
         Err(error) => return complain(Exit::Usage, error),
     };
-    let read = ReadOptions {
-        lock_key: args.read.lock_key.clone(),
-    };
-    let mut examined = match examine(&stored, &read, &Options::default()) {
+    let mut examined = match examine(&stored, &args.read.options(), &Options::default()) {
         Ok(examined) => examined,
         Err(error) => return complain(Exit::Usage, format!("{}: {error}", stored.history.display())),
     };

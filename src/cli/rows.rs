@@ -36,14 +36,14 @@ pub struct Job {
 }
 
 /// Where one row keeps what it leaves: a results folder of its own, so that rows that run side by side never meet in it.
-struct Place<'a> {
+struct RowFolder<'a> {
     suite: &'a Path,
     /// From the suite's folder: `runs/007`.
     runs: String,
     log: PathBuf,
 }
 
-impl<'a> Place<'a> {
+impl<'a> RowFolder<'a> {
     fn of(suite: &'a Path, index: usize, attempt: u32) -> Self {
         let number = format!("{:03}", index + 1);
         Self {
@@ -109,11 +109,11 @@ pub async fn run<E>(
     Ok(record)
 }
 
-type Queue = Arc<Mutex<VecDeque<(usize, Job)>>>;
+type JobQueue = Arc<Mutex<VecDeque<(usize, Job)>>>;
 
 /// Takes row after row, until there is none or the user has had enough.
 async fn work(
-    queue: Queue,
+    queue: JobQueue,
     folder: PathBuf,
     stop: watch::Receiver<bool>,
     done: mpsc::UnboundedSender<(usize, RowRecord)>,
@@ -134,7 +134,7 @@ async fn work(
 async fn row(job: &Job, index: usize, folder: &Path, stop: &watch::Receiver<bool>) -> RowRecord {
     let mut record = RowRecord::of(&job.row);
     for number in 0..=job.row.retries {
-        record.add(attempt(job, &Place::of(folder, index, number), stop.clone()).await);
+        record.add(attempt(job, &RowFolder::of(folder, index, number), stop.clone()).await);
         if !record.judged.proves_nothing() || *stop.borrow() {
             break;
         }
@@ -143,7 +143,7 @@ async fn row(job: &Job, index: usize, folder: &Path, stop: &watch::Receiver<bool
 }
 
 /// One run of a row.
-async fn attempt(job: &Job, place: &Place<'_>, stop: watch::Receiver<bool>) -> Attempt {
+async fn attempt(job: &Job, place: &RowFolder<'_>, stop: watch::Receiver<bool>) -> Attempt {
     let started = Instant::now();
     let ran = ran(job, place, stop).await;
     let took_ms = started.elapsed().as_millis() as u64;
@@ -171,7 +171,7 @@ async fn attempt(job: &Job, place: &Place<'_>, stop: watch::Receiver<bool>) -> A
 }
 
 /// What an attempt takes over from the diagnosis.
-fn told(diagnosis: Option<Diagnosis>, place: &Place<'_>) -> Attempt {
+fn told(diagnosis: Option<Diagnosis>, place: &RowFolder<'_>) -> Attempt {
     let nothing = failed(Judged::NotRun, String::new(), 0);
     let Some(diagnosis) = diagnosis else { return nothing };
     let findings = diagnosis.findings.iter();
@@ -211,7 +211,11 @@ fn last_words(log: &Path) -> Vec<String> {
 }
 
 /// Runs `harness run` with a row's words to its end. Answers its exit code and what it printed on stdout.
-async fn ran(job: &Job, place: &Place<'_>, mut stop: watch::Receiver<bool>) -> Result<(Option<i32>, Vec<u8>), String> {
+async fn ran(
+    job: &Job,
+    place: &RowFolder<'_>,
+    mut stop: watch::Receiver<bool>,
+) -> Result<(Option<i32>, Vec<u8>), String> {
     let mut child = process::spawn(command(job, place)?)
         .await
         .map_err(|error| format!("harness could not be started: {error}"))?;
@@ -247,7 +251,7 @@ async fn over_time(child: &mut Child, limit: Duration) -> String {
     format!("it had not ended after {}s, and was killed", limit.as_secs())
 }
 
-fn command(job: &Job, place: &Place<'_>) -> Result<Command, String> {
+fn command(job: &Job, place: &RowFolder<'_>) -> Result<Command, String> {
     let log = &place.log;
     let failed = |error: std::io::Error| format!("could not write {}: {error}", log.display());
     log.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(failed)?;

@@ -303,7 +303,7 @@ fn begin(
         config.backend,
         config.fault_slug()
     );
-    let (run, folder) = store::create(&config.results, &name)?;
+    let (run, folder) = store::create(&args.results, &name)?;
     let info = RunInfo {
         schema: RUN_SCHEMA.to_owned(),
         run: run.clone(),
@@ -335,7 +335,7 @@ fn begin(
     };
     store::write_info(&folder, &info)?;
     store::write_json(&folder.join("plan.json"), plan)?;
-    store::point_latest(&config.results, &run)?;
+    store::point_latest(&args.results, &run)?;
     Ok((run, folder, info))
 }
 

@@ -1,15 +1,17 @@
-//! Printing data: a reader that went away, as `harness … | head` does, is not an error.
+//! Output on stdout: a closed pipe, as in `harness … | head`, is not an error; a full disk is, and changes the exit code.
 
 use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::exit::Exit;
+
+/// Whether output was lost. It is a fact about the process, since stdout is.
+static LOST: AtomicBool = AtomicBool::new(false);
 
 /// Prints text on stdout.
 pub fn print(text: &str) {
     let mut out = io::stdout().lock();
-    if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush())
-        && error.kind() != io::ErrorKind::BrokenPipe
-    {
-        eprintln!("error: could not write to stdout: {error}");
-    }
+    note(out.write_all(text.as_bytes()).and_then(|()| out.flush()));
 }
 
 /// Prints a value as JSON.
@@ -17,4 +19,22 @@ pub fn print_json(value: &impl serde::Serialize) {
     let mut text = serde_json::to_string_pretty(value).expect("what is printed is plain data");
     text.push('\n');
     print(&text);
+}
+
+/// Reports a failed write to stdout, unless its reader has closed the pipe.
+pub fn note(written: io::Result<()>) {
+    if let Err(error) = written
+        && error.kind() != io::ErrorKind::BrokenPipe
+    {
+        eprintln!("error: could not write to stdout: {error}");
+        LOST.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The exit code of a command, given whether its output was written.
+pub fn exit_with_output(exit: Exit) -> Exit {
+    match LOST.load(Ordering::Relaxed) {
+        true => exit.and(Exit::Environment),
+        false => exit,
+    }
 }

@@ -6,39 +6,24 @@ use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::Parser;
-
-use super::args::{Cli, ColorWhen, Command, SuiteArgs};
+use super::args::{ColorWhen, SuiteArgs};
 use super::github::Github;
-use super::options::run_options;
 use super::rows::{self, Job, Ready};
+use super::settings::{parse_run, run_options};
 use super::stdout::{print, print_json};
 use super::suites::{RECORD, before, relative};
 use super::{complain, look};
+use crate::config::heading::describes_experiment;
+use crate::config::setting::{OptionName, Setting, SettingOrigin, over};
+use crate::config::suggest::unknown_word;
 use crate::exit::Exit;
 use crate::plan::plan;
-use crate::settings::{Known, Setting, over, settings};
 use crate::store;
 use crate::suite::record::{self, Record, RowRecord};
 use crate::suite::{Row, Suite, file, junit, page, render};
-use crate::tables;
 
 /// Its page.
 const PAGE: &str = "index.html";
-/// Options of `harness run` that are the suite's to decide.
-const NOT_A_ROWS: [&str; 11] = [
-    "results",
-    "json",
-    "quiet",
-    "repeat",
-    "until",
-    "dry-run",
-    "profile",
-    "config",
-    "no-config",
-    "show-config",
-    "keep",
-];
 /// Folders below a folder that is joined, at most: an artifact in an artifact, not a whole disk.
 const MERGE_DEPTH: usize = 4;
 
@@ -72,10 +57,7 @@ fn ready(args: &SuiteArgs) -> Result<Ready, Refused> {
     let name = path
         .file_stem()
         .map_or_else(|| "suite".into(), |stem| stem.to_string_lossy());
-    let options: Vec<Known> = run_options()
-        .into_iter()
-        .filter(|option| !NOT_A_ROWS.contains(&option.name.as_str()))
-        .collect();
+    let options = run_options(describes_experiment);
     let in_file = |error| usage(format!("{}: {error}", path.display()));
     let mut suite = file::read(&text, &name, &options).map_err(in_file)?;
     let set = set(&args.set, &options)?;
@@ -115,31 +97,29 @@ fn ready(args: &SuiteArgs) -> Result<Ready, Refused> {
     })
 }
 
-/// The settings of `--set`, read as a file's would be.
-fn set(given: &[String], options: &[Known]) -> Result<Vec<Setting>, Refused> {
-    let mut all = Vec::new();
-    for given in given {
-        let (key, value) = given
-            .split_once('=')
-            .ok_or_else(|| usage(format!("--set {given}: OPTION=VALUE is wanted")))?;
-        let is_switch = options.iter().any(|option| option.name == key && option.switch);
-        let quoted = if is_switch {
-            value.to_owned()
-        } else {
-            format!("{:?}", value)
-        };
-        let refused = |error: tables::TableError| usage(format!("--set {given}: {}", error.sentence));
-        let table = tables::read(&format!("{key:?} = {quoted}")).map_err(refused)?;
-        tables::refuse_unknown(&table, options.iter().map(|option| option.name.as_str())).map_err(refused)?;
-        all.extend(settings(&table, options).map_err(refused)?);
-    }
-    Ok(all)
+/// The settings of `--set`.
+fn set(given: &[String], options: &[OptionName]) -> Result<Vec<Setting>, Refused> {
+    let setting = |given: &String| {
+        let refused = |why: &str| usage(format!("--set {given}: {why}"));
+        let (key, value) = given.split_once('=').ok_or_else(|| refused("expected OPTION=VALUE"))?;
+        let names = options.iter().map(|option| option.name.as_str());
+        let option = options.iter().find(|option| option.name == key);
+        let option = option.ok_or_else(|| refused(&unknown_word("option", key, names, "see `harness run --help`")))?;
+        if option.switch && !["true", "false"].contains(&value) {
+            return Err(refused("expected true or false"));
+        }
+        Ok(Setting {
+            option: option.clone(),
+            value: Some(value.to_owned()),
+            origin: SettingOrigin::Flag,
+        })
+    };
+    given.iter().map(setting).collect()
 }
 
 /// How long a row takes, if it can be run at all: exactly what `harness run` would say of its words.
 fn check(row: &Row) -> Result<Duration, String> {
-    let words = ["harness", "run"].map(str::to_owned).into_iter().chain(row.words());
-    let cli = Cli::try_parse_from(words).map_err(|error| {
+    let run = parse_run(row.words()).map_err(|error| {
         let text = error.to_string();
         text.trim_start_matches("error: ")
             .split("\n\n")
@@ -147,9 +127,6 @@ fn check(row: &Row) -> Result<Duration, String> {
             .unwrap_or_default()
             .to_owned()
     })?;
-    let Command::Run(run) = cli.command else {
-        return Err("it is no run".into());
-    };
     let config = run.config(0)?;
     plan(&config).map_err(|error| error.to_string())?;
     Ok(config.time)
@@ -315,7 +292,10 @@ fn records_below(place: &Path, depth: usize, found: &mut Vec<PathBuf>) {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+    use crate::cli::args::{Cli, CliCommand};
 
     fn ready_from(text: &str, words: &[&str]) -> Result<Ready, String> {
         let folder = tempfile::tempdir().unwrap();
@@ -324,7 +304,7 @@ mod tests {
         let words = ["harness", "suite", path.to_str().unwrap()]
             .into_iter()
             .chain(words.iter().copied());
-        let Command::Suite(args) = Cli::try_parse_from(words).unwrap().command else {
+        let CliCommand::Suite(args) = Cli::try_parse_from(words).unwrap().command else {
             panic!("it is a suite")
         };
         ready(&args).map_err(|(_, sentence)| sentence)

@@ -152,7 +152,7 @@ fn fixed_ports(base: u16, wanted: usize, per_node: usize) -> Result<Vec<u16>, Cl
     Ok(ports)
 }
 
-/// Ports that nobody listens on, found by listening. Runs that start at the same time look in different places.
+/// Ports that are free, found by listening on them. Runs that start at the same time begin their search at different ports.
 fn free_ports(wanted: usize) -> Option<Vec<u16>> {
     let span = usize::from(SERVER_PORTS.end - SERVER_PORTS.start);
     let start = std::process::id() as usize * 61 % span;

@@ -6,10 +6,12 @@ use super::software::ServerSoftware;
 /// The runtime that was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
 pub enum RuntimeRequest {
-    /// Docker if an engine answers and the image is present or can be pulled, else local.
+    /// Docker if an engine answers and has the image or can pull it, else local
     #[default]
     Auto,
+    /// Containers
     Docker,
+    /// Processes of the programs installed on this machine
     Local,
 }
 

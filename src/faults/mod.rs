@@ -32,6 +32,7 @@ use std::time::Duration;
 use rand_chacha::ChaCha8Rng;
 
 use crate::backends::Backend;
+use crate::config::parse_duration;
 use crate::network::Behaviour;
 pub use crate::network::tap::Protocol;
 
@@ -86,30 +87,6 @@ pub const FAULTS: &[&dyn Fault] = &[
 
 pub fn fault_named(name: &str) -> Option<&'static dyn Fault> {
     FAULTS.iter().copied().find(|fault| fault.name() == name)
-}
-
-/// Reads `200ms`, `1.5s`, `2m`; a bare number is refused, since nobody can know its unit.
-pub fn parse_duration(text: &str) -> Result<Duration, String> {
-    let split = text
-        .find(|letter: char| letter.is_ascii_alphabetic())
-        .unwrap_or(text.len());
-    let (number, unit) = text.split_at(split);
-    let seconds = match unit {
-        "us" => 1e-6,
-        "ms" => 1e-3,
-        "s" => 1.0,
-        "m" => 60.0,
-        "h" => 3600.0,
-        _ => return Err(format!("`{text}` is not a duration such as 200ms, 1.5s or 2m")),
-    };
-    let number: f64 = number
-        .parse()
-        .map_err(|_| format!("`{text}` is not a duration such as 200ms, 1.5s or 2m"))?;
-    let longest = Duration::from_secs(365 * 24 * 3600);
-    match Duration::try_from_secs_f64(number * seconds) {
-        Ok(duration) if duration <= longest => Ok(duration),
-        _ => Err(format!("`{text}` is not a duration from 0 to a year")),
-    }
 }
 
 /// Every client's every link, with one behaviour.
@@ -185,14 +162,5 @@ mod tests {
                 .unwrap_err();
             assert!(refused.contains("nonsense"), "{}: {refused}", fault.name());
         }
-    }
-
-    #[test]
-    fn durations_need_a_unit() {
-        assert_eq!(parse_duration("1.5s"), Ok(Duration::from_millis(1500)));
-        assert_eq!(parse_duration("250us"), Ok(Duration::from_micros(250)));
-        assert!(parse_duration("5").unwrap_err().contains("`5`"));
-        assert!(parse_duration("-1s").is_err());
-        assert!(parse_duration("9000000000000000000s").is_err());
     }
 }

@@ -6,18 +6,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use harness_checkers::history::{ChurnFact, NemesisFact};
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
-use serde_json::json;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use super::schedule::object;
 use crate::backends::{Connect, LockSweeper};
 use crate::cluster::EndpointsReceiver;
 use crate::run::context::RunContext;
 
-/// The name of its lines in the history.
-const F: &str = "churn";
 /// Looks at the locks out of use, in each turn.
 const LOOKS: u32 = 4;
 
@@ -72,8 +69,9 @@ pub async fn sweep(
     run: Arc<RunContext>,
 ) {
     let Some(length) = turns.length else { return };
-    let begin = json!({ "phase": "begin", "turn_ms": length.as_millis() as u64 });
-    run.recorder.nemesis(F, object(begin));
+    let turn_ms = length.as_millis() as u64;
+    let begin = NemesisFact::Churn(ChurnFact::Begin { turn_ms });
+    run.recorder.nemesis(&begin);
     let mut looks = interval(length / LOOKS);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut connected = None;
@@ -95,8 +93,9 @@ pub async fn sweep(
 async fn remove_all(sweeper: &dyn LockSweeper, turns: &Turns, run: &RunContext) -> Result<(), String> {
     for lock in turns.out_of_use() {
         if sweeper.remove(lock).await? {
-            let removed = json!({ "phase": "removed", "lock": lock });
-            run.recorder.nemesis(F, object(removed));
+            let lock = lock.to_owned();
+            let removed = NemesisFact::Churn(ChurnFact::Removed { lock });
+            run.recorder.nemesis(&removed);
         }
     }
     Ok(())

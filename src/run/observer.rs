@@ -4,12 +4,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use harness_checkers::history::event::{Fields, Process};
-use serde_json::json;
+use harness_checkers::history::{NemesisFact, ObserverFact};
 use tokio::task::JoinHandle;
 
 use super::clients::holders::GrantId;
 use super::context::RunContext;
-use super::schedule::object;
 use crate::backends::Backend;
 use crate::backends::observer::{ObservationLog, ObservationSink};
 use crate::backends::owners::Contender;
@@ -40,14 +39,16 @@ impl ObservationSink for RunContext {
     }
 
     fn lost(&self, source: &str, heard: u64) {
-        let since = self.recorder.time_of(heard);
-        let lost = json!({ "phase": "lost", "whom": source, "since": since });
-        self.recorder.nemesis("observer", object(lost));
+        let watched = source.to_owned();
+        let since_ns = Some(self.recorder.time_of(heard));
+        let fact = NemesisFact::Observer(ObserverFact::Lost { watched, since_ns });
+        self.recorder.nemesis(&fact);
     }
 
     fn back(&self, source: &str) {
-        let back = json!({ "phase": "back", "whom": source });
-        self.recorder.nemesis("observer", object(back));
+        let watched = source.to_owned();
+        let fact = NemesisFact::Observer(ObserverFact::Back { watched });
+        self.recorder.nemesis(&fact);
     }
 
     fn was_released(&self, lock: &str, contender: &Contender) -> bool {

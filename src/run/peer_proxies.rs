@@ -11,7 +11,7 @@ use crate::cluster::{NodeAddress, PeerProxies, Peering};
 use crate::faults::Links;
 use crate::network::{Directory, Egress, Peer, Proxy};
 
-/// The links between servers, on a proxy of their own that ends with this.
+/// The links between servers, on a separate proxy that ends with this.
 pub struct PeerLinks {
     proxy: Proxy,
     opened: Mutex<OpenedLinks>,

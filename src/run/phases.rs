@@ -224,7 +224,7 @@ impl PhaseRunner {
             PhaseFact::Recovery => "faults over; recovery, until every client acquired".to_owned(),
             _ => name.to_owned(),
         };
-        self.run.recorder.fact(&NemesisFact::Phase(phase));
+        self.run.recorder.nemesis(&NemesisFact::Phase(phase));
         self.run.progress().send(ProgressEvent::Phase { name, text });
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 
 use super::clients::holders::Holding;
-use super::roles::Roles;
+use super::roles::ServerRoles;
 use crate::cluster::RoleProbe;
 use crate::event::{ProgressEvent, ProgressSnapshot};
 use crate::run::context::RunContext;
@@ -29,13 +29,13 @@ impl Drop for ProgressTicker {
 pub fn start(run: &Arc<RunContext>, probe: RoleProbe) -> ProgressTicker {
     let run = Arc::clone(run);
     ProgressTicker(tokio::spawn(async move {
-        let roles = Roles::default();
+        let roles = ServerRoles::default();
         let watching = roles.watch(probe, Arc::clone(&run));
         tokio::join!(tick(&run, &roles), watching);
     }))
 }
 
-async fn tick(run: &RunContext, roles: &Roles) {
+async fn tick(run: &RunContext, roles: &ServerRoles) {
     let phases = run.spec.plan.phases;
     let total = phases.control + phases.warm_up + phases.faults + phases.recovery;
     let (started, mut last) = (run.clock.now(), 0);

@@ -141,12 +141,12 @@ impl Recorder {
     }
 
     /// Records a fact of the nemesis: a phase, what a window did, what happened to the servers.
-    pub fn fact(&self, fact: &NemesisFact) -> u64 {
-        self.nemesis(fact.f(), fact.fields())
+    pub fn nemesis(&self, fact: &NemesisFact) -> u64 {
+        self.nemesis_line(fact.f(), fact.fields())
     }
 
     /// Records a line of the nemesis.
-    pub fn nemesis(&self, f: &str, extra: Map<String, Value>) -> u64 {
+    pub fn nemesis_line(&self, f: &str, extra: Map<String, Value>) -> u64 {
         self.line(Process::Nemesis, None, Kind::Info, f, Fields::default(), extra, None)
     }
 

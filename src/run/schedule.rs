@@ -137,10 +137,10 @@ impl WindowRun {
         let start = object(json!({
             "window": self.window.number, "phase": "start", "title": self.window.strike.title, "targets": [],
         }));
-        self.run.recorder.nemesis(self.window.fault, start);
+        self.run.recorder.nemesis_line(self.window.fault, start);
         let mut heal = object(json!({ "window": self.window.number, "phase": "heal", "missed": why }));
         heal.insert("evidence".into(), json!(Evidence::default()));
-        self.run.recorder.nemesis(self.window.fault, heal);
+        self.run.recorder.nemesis_line(self.window.fault, heal);
         let text = format!("window {}: {why}, so there was nobody to strike", self.window.number);
         self.run.progress().send(ProgressEvent::Note(text));
     }
@@ -157,7 +157,7 @@ impl WindowRun {
                 json!(self.run.spec.plan.struck_holder_works.as_millis() as u64),
             );
         }
-        self.run.recorder.nemesis(self.window.fault, start);
+        self.run.recorder.nemesis_line(self.window.fault, start);
         self.run.progress().send(ProgressEvent::WindowOpened {
             number: self.window.number,
             title: self.headline(title),
@@ -199,7 +199,7 @@ impl WindowRun {
             heal.insert("missed".into(), json!(why));
         }
         words.retain(|word| !word.is_empty());
-        self.run.recorder.nemesis(self.window.fault, heal);
+        self.run.recorder.nemesis_line(self.window.fault, heal);
         self.run.progress().send(ProgressEvent::WindowHealed {
             number: self.window.number,
             title: self.headline(title),

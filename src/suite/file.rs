@@ -17,9 +17,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use harness_checkers::Property;
 
 use super::{Expectation, Expected, Row, Suite, stable_hash};
+use crate::config::setting::{OptionName, Setting, SettingOrigin, over, settings};
+use crate::config::suggest::unknown_word;
+use crate::config::toml::{At, TomlError, TomlTable, TomlValue, read as read_toml, refuse_unknown};
 use crate::report::diagnosis::Outcome;
-use crate::settings::{Known, Setting, over, settings};
-use crate::tables::{At, Table, TableError, Value, read as read_table, refuse_unknown, unknown_word};
 
 /// Keys of a row beside the options of `harness run`.
 const ROW_KEYS: [&str; 5] = ["name", "expect", "outcome", "canary", "retries"];
@@ -34,18 +35,18 @@ struct Common {
 }
 
 impl Common {
-    fn with(&self, table: &Table, options: &[Known]) -> Result<Self, TableError> {
+    fn with(&self, table: &TomlTable, options: &[OptionName]) -> Result<Self, TomlError> {
         let retries = table.get(RETRIES).map(|at| at.count(RETRIES)).transpose()?;
         Ok(Self {
-            settings: over(&settings(table, options)?, &self.settings),
+            settings: over(&settings(table, options, in_suite)?, &self.settings),
             retries: retries.unwrap_or(self.retries),
         })
     }
 }
 
 /// Reads a suite; `name` is the file's, which it has unless it says otherwise.
-pub fn read(text: &str, name: &str, options: &[Known]) -> Result<Suite, TableError> {
-    let top = read_table(text)?;
+pub fn read(text: &str, name: &str, options: &[OptionName]) -> Result<Suite, TomlError> {
+    let top = read_toml(text)?;
     refuse_unknown(&top, ["name", "defaults", "group", "row"])?;
     let name = top.get("name").map_or(Ok(name), |at| at.text("name"))?.to_owned();
     let common = match top.get("defaults") {
@@ -76,15 +77,21 @@ pub fn read(text: &str, name: &str, options: &[Known]) -> Result<Suite, TableErr
     })
 }
 
-fn names(options: &[Known]) -> impl Iterator<Item = &str> {
+fn names(options: &[OptionName]) -> impl Iterator<Item = &str> {
     options.iter().map(|option| option.name.as_str())
 }
 
-fn items<'a>(table: &'a Table, key: &str) -> Result<&'a [At<Value>], TableError> {
+/// A row is run as a process of its own, which is told the value and not its origin.
+fn in_suite(line: usize) -> SettingOrigin {
+    let file = String::new();
+    SettingOrigin::File { file, line }
+}
+
+fn items<'a>(table: &'a TomlTable, key: &str) -> Result<&'a [At<TomlValue>], TomlError> {
     table.get(key).map_or(Ok(&[]), |at| at.list(key))
 }
 
-fn row(at: &At<Value>, common: &Common, options: &[Known]) -> Result<Row, TableError> {
+fn row(at: &At<TomlValue>, common: &Common, options: &[OptionName]) -> Result<Row, TomlError> {
     let table = at.table("row")?;
     refuse_unknown(table, names(options).chain(ROW_KEYS))?;
     let Common { settings, retries } = common.with(table, options)?;
@@ -93,11 +100,11 @@ fn row(at: &At<Value>, common: &Common, options: &[Known]) -> Result<Row, TableE
     let violated = expect.outcome == Outcome::Fail;
     if canary && violated {
         let sentence = "a canary expects what its lock cannot keep: the row is in order when that expectation fails";
-        return Err(TableError::at(at.line, sentence));
+        return Err(TomlError::at(at.line, sentence));
     }
     let name = match table.get("name") {
         Some(at) => at.text("name")?.to_owned(),
-        None => name_of(&settings).ok_or_else(|| TableError::at(at.line, "a row without a recipe needs a name"))?,
+        None => name_of(&settings).ok_or_else(|| TomlError::at(at.line, "a row without a recipe needs a name"))?,
     };
     Ok(Row {
         name,
@@ -112,8 +119,8 @@ fn row(at: &At<Value>, common: &Common, options: &[Known]) -> Result<Row, TableE
 /// `zk-polling naive / partition=holder`
 fn name_of(settings: &[Setting]) -> Option<String> {
     let of = |option: &str| {
-        let mut found = settings.iter().filter(|setting| setting.option == option);
-        found.next().map(|setting| setting.shown.as_str())
+        let mut found = settings.iter().filter(|setting| setting.option.name == option);
+        found.next().and_then(|setting| setting.value.as_deref())
     };
     let attitude = of("holder").filter(|holder| *holder != "careful");
     let attitude = attitude.map(|holder| format!(" {holder}")).unwrap_or_default();
@@ -124,13 +131,14 @@ fn name_of(settings: &[Setting]) -> Option<String> {
     ))
 }
 
-fn expectation(row: &Table) -> Result<Expectation, TableError> {
+fn expectation(row: &TomlTable) -> Result<Expectation, TomlError> {
     let mut verdicts = BTreeMap::new();
     if let Some(at) = row.get("expect") {
         for (id, at) in at.table("expect")? {
             let property = Property::ALL.into_iter().find(|property| property.id() == id);
             let ids = Property::ALL.map(Property::id);
-            let property = property.ok_or_else(|| TableError::at(at.line, unknown_word("property", id, &ids)))?;
+            let property =
+                property.ok_or_else(|| TomlError::at(at.line, unknown_word("property", id, ids, "HL001 to HL009")))?;
             verdicts.insert(property, expected(id, at)?);
         }
     }
@@ -147,32 +155,32 @@ fn expectation(row: &Table) -> Result<Expectation, TableError> {
         "fail" => Outcome::Fail,
         "unsure" => Outcome::Unsure,
         other => {
-            return Err(TableError::at(
+            return Err(TomlError::at(
                 at.line,
-                unknown_word("outcome", other, &["pass", "fail", "unsure"]),
+                unknown_word("outcome", other, ["pass", "fail", "unsure"], "pass, fail or unsure"),
             ));
         }
     };
     if (outcome == Outcome::Fail) != violated {
         let sentence = "a row fails exactly when `expect` has a property that is \"violated\"";
-        return Err(TableError::at(at.line, sentence));
+        return Err(TomlError::at(at.line, sentence));
     }
     Ok(Expectation { outcome, verdicts })
 }
 
-fn expected(id: &str, at: &At<Value>) -> Result<Expected, TableError> {
+fn expected(id: &str, at: &At<TomlValue>) -> Result<Expected, TomlError> {
     let typed = at.text(id)?;
     let words = Expected::ALL.map(Expected::word);
     let known = Expected::ALL.into_iter().find(|expected| expected.word() == typed);
-    known.ok_or_else(|| TableError::at(at.line, unknown_word("verdict", typed, &words)))
+    known.ok_or_else(|| TomlError::at(at.line, unknown_word("verdict", typed, words, &words.join(", "))))
 }
 
 /// Two rows of one name would be one case for whoever compares two nights.
-fn unique(rows: &[Row]) -> Result<(), TableError> {
+fn unique(rows: &[Row]) -> Result<(), TomlError> {
     let mut seen = BTreeSet::new();
     match rows.iter().find(|row| !seen.insert(row.name.as_str())) {
         None => Ok(()),
-        Some(row) => Err(TableError::at(
+        Some(row) => Err(TomlError::at(
             row.line,
             format!(
                 "there is a row `{}` already; give this one a `name` of its own",
@@ -186,10 +194,10 @@ fn unique(rows: &[Row]) -> Result<(), TableError> {
 mod tests {
     use super::*;
 
-    fn options() -> Vec<Known> {
+    fn options() -> Vec<OptionName> {
         let names = ["backend", "recipe", "holder", "fault", "lease", "clients"];
         names
-            .map(|name| Known {
+            .map(|name| OptionName {
                 name: name.into(),
                 switch: false,
             })

@@ -19,8 +19,8 @@ use serde::{Deserialize, Serialize};
 pub use judge::{Judged, Judgement};
 pub use record::{Attempt, Record, RowRecord};
 
+use crate::config::setting::Setting;
 use crate::report::diagnosis::Outcome;
-use crate::settings::Setting;
 
 /// The verdict that a property should have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -89,10 +89,7 @@ pub struct Row {
 impl Row {
     /// The words behind `harness run`.
     pub fn words(&self) -> Vec<String> {
-        self.settings
-            .iter()
-            .filter_map(|setting| setting.word.clone())
-            .collect()
+        self.settings.iter().filter_map(Setting::word).collect()
     }
 }
 

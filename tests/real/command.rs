@@ -32,6 +32,10 @@ impl Harness {
     /// `harness <words>`, keeping its runs to itself.
     pub fn command(&self, words: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_harness"));
+        // variables of the tests, such as HARNESS_BLESS, set no option and would be refused
+        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("HARNESS_")) {
+            command.env_remove(name);
+        }
         command
             .args(words.split_whitespace())
             .current_dir(self.folder.path())

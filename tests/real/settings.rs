@@ -1,4 +1,5 @@
-//! What a configuration file and the environment set reaches a run, and the words that make it again need neither.
+//! The command line with its files and variables: settings reach a run, the command that repeats it needs no file, and
+//! what is wrong is refused with its place.
 
 use std::fs;
 
@@ -70,12 +71,66 @@ fn a_word_typed_wrong_in_the_file_is_refused_with_the_nearest() {
     assert!(
         answer
             .stderr
-            .contains("line 2: there is no key `leese`; did you mean `lease`?"),
+            .contains("line 2: there is no key `leese`\nhint: did you mean `lease`?"),
         "{}",
         answer.stderr
     );
     let ignored = Answer::of(harness.output("run --no-config --backend redis --dry-run --json"));
     ignored.assert_exit(0);
+}
+
+#[test]
+fn a_variable_that_is_misspelt_or_invalid_is_refused_with_its_name() {
+    for (variable, value, words) in [
+        ("HARNESS_LEESE", "1s", "hint: did you mean `HARNESS_LEASE`?"),
+        (
+            "HARNESS_TIME",
+            "soon",
+            "hint: --time comes from: environment, HARNESS_TIME",
+        ),
+    ] {
+        let mut command = Harness::new().command("run --backend redis --dry-run");
+        let answer = Answer::of(command.env(variable, value).output().expect("harness can be started"));
+        answer.assert_exit(2);
+        assert!(answer.stderr.contains(words), "{}", answer.stderr);
+    }
+}
+
+#[test]
+fn a_history_on_stdin_is_checked_as_a_file_is() {
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/checkers/tests/golden/hl001_stale_holder.jsonl"
+    );
+    let harness = Harness::new();
+    let mut command = harness.command("check - --json");
+    let stdin = command.stdin(fs::File::open(path).expect("the sample is there"));
+    let stdin = Answer::of(stdin.output().expect("harness can be started"));
+    let file = Answer::of(harness.output(&format!("check {path} --json")));
+    stdin.assert_exit(1);
+    assert_eq!(stdin.diagnosis["findings"], file.diagnosis["findings"]);
+}
+
+#[test]
+fn output_that_cannot_be_written_changes_the_exit_code_and_a_closed_pipe_does_not() {
+    let harness = Harness::new();
+    for words in ["list faults", "run --help", "run --backend zk --dry-run"] {
+        let full = fs::File::create("/dev/full").expect("the device is there");
+        let output = harness
+            .command(words)
+            .stdout(full)
+            .output()
+            .expect("harness can be started");
+        assert_eq!(Answer::of(output).exit, 4, "{words}");
+        let (reader, writer) = std::io::pipe().expect("a pipe can be made");
+        drop(reader);
+        let output = harness
+            .command(words)
+            .stdout(writer)
+            .output()
+            .expect("harness can be started");
+        assert_eq!(Answer::of(output).exit, 0, "{words}");
+    }
 }
 
 #[test]

@@ -23,10 +23,10 @@ pub static BACKEND: Backend = Backend {
     sweep: None,
 };
 
-fn refuse(options: &BackendOptions<'_>) -> Option<String> {
+fn refuse(options: &BackendOptions) -> Option<String> {
     if options.lease < Duration::from_secs(2) {
-        let why = "etcd grants no lease shorter than 2s with the election timeout of these servers: --lease 2s";
+        let why = "etcd grants no lease shorter than 2s with the election timeout of these servers\nhint: --lease 2s";
         return Some(why.into());
     }
-    (options.lease.subsec_nanos() != 0).then(|| "etcd counts leases in whole seconds: --lease 2s".into())
+    (options.lease.subsec_nanos() != 0).then(|| "etcd counts leases in whole seconds\nhint: --lease 2s".into())
 }

@@ -29,11 +29,12 @@ pub static BACKEND: Backend = Backend {
 };
 
 /// Several servers know nothing of each other, so only a lock of a majority of them can use more than one.
-fn refuse(options: &BackendOptions<'_>) -> Option<String> {
-    let lives_on_one = options.recipe.is_some_and(|recipe| recipe.servers.is_none());
-    (options.nodes != 1 && lives_on_one).then(|| {
-        let clients = options.clients;
-        format!("{clients} lives on one server: --nodes 1, or --recipe redlock")
+fn refuse(options: &BackendOptions) -> Option<String> {
+    let single = options.recipe.filter(|recipe| recipe.servers.is_none());
+    let nodes = options.nodes;
+    single.filter(|_| nodes != 1).map(|recipe| {
+        let name = recipe.name;
+        format!("{name} is a single-server lock but --nodes is {nodes}\nhint: --nodes 1, or --recipe redlock")
     })
 }
 

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use harness_checkers::history::RevokeCause;
 use tokio::time::timeout;
 
 use super::keyspace::KeyspaceConnection;
@@ -27,7 +28,7 @@ pub struct RedisObserver {
     keys: KeyspaceConnection,
 }
 
-/// What a key is known to hold: nothing, or somebody's value. An unnamed owner is `Some(None)`.
+/// By lock: the value of its key; a key whose value is unknown has `None`.
 type KeyOwners = HashMap<String, Option<String>>;
 
 impl RedisObserver {
@@ -46,7 +47,7 @@ impl RedisObserver {
             let (cause, heard) = self.watch(&mut owners, &log).await;
             log.lost(MASTER, heard);
             for (lock, owner) in owners.drain() {
-                log.revoked(&lock, &Contender { owner, token: None }, cause, monotonic_ns());
+                log.revoked(&lock, &Contender { owner, token: None }, cause.clone(), monotonic_ns());
             }
             if cause.is_none() {
                 log.pause().await;
@@ -68,7 +69,7 @@ impl RedisObserver {
 
     /// Records what happens until the connection is lost, or another server becomes the primary; returns what that did to every lock,
     /// and when the master was last heard.
-    async fn watch(&mut self, owners: &mut KeyOwners, log: &ObservationLog) -> (Option<&'static str>, u64) {
+    async fn watch(&mut self, owners: &mut KeyOwners, log: &ObservationLog) -> (Option<RevokeCause>, u64) {
         let mut heard = monotonic_ns();
         loop {
             let event = tokio::select! {
@@ -78,7 +79,7 @@ impl RedisObserver {
                     if first(&self.endpoints) == self.at {
                         continue;
                     }
-                    return (Some("failover"), heard);
+                    return (Some(RevokeCause::Failover), heard);
                 }
             };
             let Ok((lock, event)) = event else { return (None, heard) };
@@ -162,7 +163,7 @@ impl Observer for RedisObserver {
 /// What it means that a key which is there is set again.
 #[derive(Debug, PartialEq, Eq)]
 enum Overwrite {
-    /// The owner stays: whoever overwrote it has lost, and knows.
+    /// The owner stays: the client that overwrote it has lost, and knows it.
     Nothing,
     /// The owner's time was over, and the new value is the next owner's.
     Expired,
@@ -216,6 +217,6 @@ mod tests {
             Overwrite::Taken,
             "a plain value says nothing of time"
         );
-        assert_eq!(of(None, "7000:b"), Overwrite::Taken, "nobody was there");
+        assert_eq!(of(None, "7000:b"), Overwrite::Taken, "there was no owner");
     }
 }

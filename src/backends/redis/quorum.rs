@@ -1,6 +1,6 @@
 //! Observes several independent Redis masters: a lock belongs to the owner that a majority of them shows.
 //!
-//! Each master is read over a connection of its own. What one that is out of log held last counts until it is seen
+//! Each master has its own connection. What one that is out of sight held last counts until it is seen
 //! again; what it may have taken on meanwhile does not.
 
 use std::collections::HashMap;
@@ -26,7 +26,7 @@ pub struct QuorumObserver {
 enum MasterReport {
     /// It has these locks and no other.
     All(Vec<(String, String)>),
-    /// A lock's key was set; nobody knows by whom if more happened to it since.
+    /// A lock's key was set; the owner is unknown if more happened to it since.
     Set(String, Option<String>),
     Gone(String, Unasked),
     /// It was last heard then, and is not any more.
@@ -128,7 +128,9 @@ async fn tell(
 }
 
 async fn send(to: &mpsc::Sender<(usize, MasterReport)>, master: usize, seen: MasterReport) -> Result<(), String> {
-    to.send((master, seen)).await.map_err(|_| "nobody listens".to_owned())
+    to.send((master, seen))
+        .await
+        .map_err(|_| "the receiver is gone".to_owned())
 }
 
 /// Who has which lock on which master, and who has a majority.
@@ -174,7 +176,7 @@ impl MajorityCount {
         }
     }
 
-    /// A master has the lock for `owner` now, or for nobody that is known; `why` says how the one before went.
+    /// A master has the lock for `owner` now, or for an unknown owner; `why` says how the one before went.
     fn vote(&mut self, master: usize, lock: &str, owner: Option<String>, why: Unasked) -> Vec<Counted> {
         let votes = self
             .votes

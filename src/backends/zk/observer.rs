@@ -82,7 +82,7 @@ impl ZkObserver {
     }
 
     /// Records what happens until the connection is away for a moment. Events of that moment are never told, and a watch
-    /// does not always survive it, so everything known is out of log since the server was last heard: returns when that was.
+    /// does not always survive it, so everything known is out of sight since the server was last heard: returns when that was.
     async fn watch(&mut self, queues: &mut OwnerQueues, log: &ObservationLog) -> u64 {
         let mut heard = monotonic_ns();
         let mut beat = Instant::now() + BEAT;

@@ -159,7 +159,7 @@ fn wanted(config: &Config, cluster: &Cluster) -> Vec<((u32, u32), String, Socket
 /// Records a change made through the proxy API. It is no planned window but must appear in the history.
 fn record(run: &RunContext, change: &Poke) {
     let toxic_fields = change.toxic.as_ref().map(serde_json::to_value);
-    run.recorder.fact(&NemesisFact::ProxyChange(ProxyChange {
+    run.recorder.nemesis(&NemesisFact::ProxyChange(ProxyChange {
         proxy: change.proxy.clone(),
         did: change.did.to_owned(),
         toxic: toxic_fields.and_then(|fields| fields.ok()?.as_object().cloned()),

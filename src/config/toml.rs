@@ -1,12 +1,14 @@
-//! TOML files of ours: tables whose keys are known. An unknown key is an error that names its line and the nearest known
-//! one, so that a word typed wrong is never silently without effect.
+//! TOML files (`harness.toml`, suites) with known keys: each value keeps its line, and an unknown key is an error with its
+//! line and a suggestion, so that a misspelt key is never ignored.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use toml::de::{DeTable, DeValue};
 
-/// A value and the line it stands on, from 1.
+use super::suggest::unknown_word;
+
+/// A value and its line, from 1.
 #[derive(Debug, Clone, PartialEq)]
 pub struct At<T> {
     pub line: usize,
@@ -14,26 +16,32 @@ pub struct At<T> {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub enum Value {
+pub enum TomlValue {
     Text(String),
     /// A number, as it was written.
     Number(String),
     Switch(bool),
-    List(Vec<At<Value>>),
-    Table(Table),
+    List(Vec<At<TomlValue>>),
+    Table(TomlTable),
 }
 
 /// Keys and values, by key.
-pub type Table = BTreeMap<String, At<Value>>;
+pub type TomlTable = BTreeMap<String, At<TomlValue>>;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {sentence}")]
-pub struct TableError {
+pub struct TomlError {
     pub line: usize,
     pub sentence: String,
 }
 
-impl TableError {
+impl From<TomlError> for String {
+    fn from(error: TomlError) -> Self {
+        error.to_string()
+    }
+}
+
+impl TomlError {
     pub fn at(line: usize, sentence: impl Into<String>) -> Self {
         Self {
             line,
@@ -43,16 +51,16 @@ impl TableError {
 }
 
 /// Reads a file's text.
-pub fn read(text: &str) -> Result<Table, TableError> {
+pub fn read(text: &str) -> Result<TomlTable, TomlError> {
     let line = |span: Range<usize>| 1 + text[..span.start.min(text.len())].matches('\n').count();
-    let document = DeTable::parse(text).map_err(|error| TableError {
+    let document = DeTable::parse(text).map_err(|error| TomlError {
         line: error.span().map_or(1, line),
         sentence: error.message().to_owned(),
     })?;
     table(document.get_ref(), &line)
 }
 
-fn table(from: &DeTable<'_>, line: &impl Fn(Range<usize>) -> usize) -> Result<Table, TableError> {
+fn table(from: &DeTable<'_>, line: &impl Fn(Range<usize>) -> usize) -> Result<TomlTable, TomlError> {
     let entry = |(key, value): (&toml::Spanned<_>, &toml::Spanned<DeValue<'_>>)| {
         let name: &std::borrow::Cow<'_, str> = key.get_ref();
         let at = line(key.span());
@@ -67,16 +75,16 @@ fn table(from: &DeTable<'_>, line: &impl Fn(Range<usize>) -> usize) -> Result<Ta
     from.iter().map(entry).collect()
 }
 
-fn value(from: &toml::Spanned<DeValue<'_>>, line: &impl Fn(Range<usize>) -> usize) -> Result<Value, TableError> {
+fn value(from: &toml::Spanned<DeValue<'_>>, line: &impl Fn(Range<usize>) -> usize) -> Result<TomlValue, TomlError> {
     Ok(match from.get_ref() {
-        DeValue::String(text) => Value::Text(text.clone().into_owned()),
-        DeValue::Integer(number) => Value::Number(number.as_str().to_owned()),
-        DeValue::Float(number) => Value::Number(number.as_str().to_owned()),
-        DeValue::Boolean(switch) => Value::Switch(*switch),
+        DeValue::String(text) => TomlValue::Text(text.clone().into_owned()),
+        DeValue::Integer(number) => TomlValue::Number(number.as_str().to_owned()),
+        DeValue::Float(number) => TomlValue::Number(number.as_str().to_owned()),
+        DeValue::Boolean(switch) => TomlValue::Switch(*switch),
         DeValue::Datetime(_) => {
-            return Err(TableError::at(
+            return Err(TomlError::at(
                 line(from.span()),
-                "no setting is a date: put it in quotes",
+                "a date is not a value of any key; put it in quotes",
             ));
         }
         DeValue::Array(list) => {
@@ -86,68 +94,56 @@ fn value(from: &toml::Spanned<DeValue<'_>>, line: &impl Fn(Range<usize>) -> usiz
                     value: value(item, line)?,
                 })
             };
-            Value::List(list.iter().map(item).collect::<Result<_, _>>()?)
+            TomlValue::List(list.iter().map(item).collect::<Result<_, _>>()?)
         }
-        DeValue::Table(inner) => Value::Table(table(inner, line)?),
+        DeValue::Table(inner) => TomlValue::Table(table(inner, line)?),
     })
 }
 
 /// Refuses the first key that is not `known`.
-pub fn refuse_unknown<'a>(table: &Table, known: impl IntoIterator<Item = &'a str>) -> Result<(), TableError> {
+pub fn refuse_unknown<'a>(table: &TomlTable, known: impl IntoIterator<Item = &'a str>) -> Result<(), TomlError> {
     let known: Vec<&str> = known.into_iter().collect();
     let unknown = table.iter().filter(|(key, _)| !known.contains(&key.as_str()));
     match unknown.min_by_key(|(_, at)| at.line) {
         None => Ok(()),
-        Some((key, at)) => Err(TableError::at(at.line, unknown_word("key", key, &known))),
+        Some((key, at)) => Err(TomlError::at(at.line, unknown_word("key", key, known, ""))),
     }
 }
 
-/// `there is no key `leese`; did you mean `lease`?`
-pub fn unknown_word(what: &str, typed: &str, known: &[&str]) -> String {
-    let likeness = |known: &str| strsim::jaro_winkler(typed, known);
-    let nearest = known
-        .iter()
-        .max_by(|one, other| likeness(one).total_cmp(&likeness(other)));
-    match nearest {
-        Some(nearest) => format!("there is no {what} `{typed}`; did you mean `{nearest}`?"),
-        None => format!("there is no {what} `{typed}`"),
-    }
-}
-
-impl At<Value> {
-    pub fn text(&self, key: &str) -> Result<&str, TableError> {
+impl At<TomlValue> {
+    pub fn text(&self, key: &str) -> Result<&str, TomlError> {
         match &self.value {
-            Value::Text(text) => Ok(text),
-            _ => Err(TableError::at(self.line, format!("`{key}` is a text in quotes"))),
+            TomlValue::Text(text) => Ok(text),
+            _ => Err(TomlError::at(self.line, format!("`{key}` must be a string"))),
         }
     }
 
-    pub fn switch(&self, key: &str) -> Result<bool, TableError> {
+    pub fn switch(&self, key: &str) -> Result<bool, TomlError> {
         match self.value {
-            Value::Switch(switch) => Ok(switch),
-            _ => Err(TableError::at(self.line, format!("`{key}` is true or false"))),
+            TomlValue::Switch(switch) => Ok(switch),
+            _ => Err(TomlError::at(self.line, format!("`{key}` must be true or false"))),
         }
     }
 
-    pub fn count(&self, key: &str) -> Result<u32, TableError> {
+    pub fn count(&self, key: &str) -> Result<u32, TomlError> {
         let number = match &self.value {
-            Value::Number(number) => number.parse().ok(),
+            TomlValue::Number(number) => number.parse().ok(),
             _ => None,
         };
-        number.ok_or_else(|| TableError::at(self.line, format!("`{key}` is a whole number")))
+        number.ok_or_else(|| TomlError::at(self.line, format!("`{key}` must be a whole number")))
     }
 
-    pub fn table(&self, key: &str) -> Result<&Table, TableError> {
+    pub fn table(&self, key: &str) -> Result<&TomlTable, TomlError> {
         match &self.value {
-            Value::Table(table) => Ok(table),
-            _ => Err(TableError::at(self.line, format!("`{key}` is a table"))),
+            TomlValue::Table(table) => Ok(table),
+            _ => Err(TomlError::at(self.line, format!("`{key}` must be a table"))),
         }
     }
 
-    pub fn list(&self, key: &str) -> Result<&[At<Value>], TableError> {
+    pub fn list(&self, key: &str) -> Result<&[At<TomlValue>], TomlError> {
         match &self.value {
-            Value::List(list) => Ok(list),
-            _ => Err(TableError::at(self.line, format!("`{key}` is a list"))),
+            TomlValue::List(list) => Ok(list),
+            _ => Err(TomlError::at(self.line, format!("`{key}` must be a list"))),
         }
     }
 }
@@ -162,7 +158,7 @@ mod tests {
         let error = refuse_unknown(&table, ["lease", "time"]).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "line 3: there is no key `leese`; did you mean `lease`?"
+            "line 3: there is no key `leese`\nhint: did you mean `lease`?"
         );
         assert!(refuse_unknown(&table, ["leese", "time"]).is_ok());
     }

@@ -1,0 +1,39 @@
+//! Examples and exit codes at the end of `--help`.
+
+pub const HARNESS: &str = "\
+Examples:
+  harness run --backend zk --fault partition=holder     test a lock on ZooKeeper
+  harness run --backend redis --client ./my-lock        test your own lock
+  harness report latest                                 write its reports again
+  harness explain HL001                                 what a violated property means
+
+Exit codes: 0 all hold, 1 violated, 2 bad arguments, 3 inconclusive, 4 environment, 70 bug in harness, 130 interrupted";
+
+pub const RUN_SHORT: &str = "See --help for details and examples.";
+
+pub const RUN: &str = "\
+Examples:
+  harness run --backend zk --fault partition=holder,latency --time 2m
+      Cut off the holder and delay messages, in turns, for two minutes.
+  harness run --backend redis --recipe redis-setnx --fault pause-holder --repeat 10 --until fail
+      Look for a violation with up to ten seeds.
+  harness run --backend etcd --client './my-lock --verbose' --clients 20 --locks 4
+      Test your own lock with 20 clients on 4 locks.
+  harness run --profile nightly --show-config
+      Show what flags, HARNESS_* variables, the profile and harness.toml come to.
+
+Every option but those of \"Configuration\" can also be a key of harness.toml (lease = \"3s\"), a key of one of its profiles
+([profile.nightly]) or a variable (HARNESS_LEASE=3s). A flag overrides a variable, which overrides the profile, which
+overrides the rest of the file.";
+
+pub const SUITE: &str = "\
+Examples:
+  harness suite nightly.toml --jobs 2 --filter redis
+  harness suite nightly.toml --set runtime=docker --dry-run
+  harness suite nightly.toml --shard 1/3                 then, with all three records: harness suite --merge DIR";
+
+pub const CHECK: &str = "\
+Examples:
+  harness check latest
+  harness check history.edn --model mutex --lock-key value
+  zcat history.jsonl.gz | harness check -";

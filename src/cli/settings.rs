@@ -1,0 +1,450 @@
+//! Layers of settings for `harness run`: a flag overrides the environment (`HARNESS_LEASE`), which overrides the profile,
+//! which overrides the rest of `harness.toml`, which overrides the default.
+//!
+//! ```toml
+//! # harness.toml, in this folder or above
+//! runtime = "docker"
+//!
+//! [profile.nightly]
+//! time = "5m"
+//! ```
+//!
+//! clap's table of the flags is the schema of all layers. What they come to is one word for each option, parsed by clap.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use clap::error::{ContextKind, ContextValue};
+use clap::parser::ValueSource;
+use clap::{Arg, ArgMatches, Command, CommandFactory, FromArgMatches};
+
+use super::args::{Cli, RunArgs};
+use super::stdout::{print, print_json};
+use super::{complain, refuse};
+use crate::config::heading::is_configurable;
+use crate::config::setting::{OptionName, Setting, SettingOrigin, settings};
+use crate::config::suggest::unknown_word;
+use crate::config::toml;
+use crate::exit::Exit;
+
+const FILE: &str = "harness.toml";
+const PREFIX: &str = "HARNESS_";
+const PROFILE: &str = "HARNESS_PROFILE";
+
+/// The command line as it is typed: what `harness run` requires may also come from the layers below the flags.
+pub fn command() -> Command {
+    Cli::command().mut_subcommand("run", |run| run.mut_args(|argument| argument.required(false)))
+}
+
+/// The options of `harness run` whose heading is `wanted`, by their long names.
+pub fn run_options(wanted: impl Fn(&str) -> bool) -> Vec<OptionName> {
+    options(&run_command(), wanted).map(|(option, _)| option).collect()
+}
+
+/// Reads words as `harness run` does, without any other layer.
+pub fn parse_run(words: impl IntoIterator<Item = String>) -> Result<RunArgs, clap::Error> {
+    let matches = run_command().no_binary_name(true).try_get_matches_from(words)?;
+    RunArgs::from_arg_matches(&matches)
+}
+
+/// The options of a run: the flags in `typed`, completed by the other layers. What is wrong is printed.
+pub fn run_args(typed: &ArgMatches) -> Result<RunArgs, Exit> {
+    let sources = if typed.get_flag("no_config") {
+        Ok(Sources::default())
+    } else {
+        Sources::look(typed.get_one::<PathBuf>("file").map(PathBuf::as_path))
+    };
+    let settings = sources
+        .and_then(|sources| layered(typed, &sources))
+        .map_err(|sentence| complain(Exit::Usage, sentence))?;
+    match parse_run(
+        settings
+            .iter()
+            .filter(|setting| setting.is_set())
+            .filter_map(Setting::word),
+    ) {
+        Ok(args) => Ok(RunArgs { settings, ..args }),
+        Err(error) => {
+            let exit = refuse(&error);
+            for setting in settings.iter().filter(|setting| is_about(&error, setting)) {
+                eprintln!("hint: --{} comes from: {}", setting.option.name, setting.origin);
+            }
+            Err(exit)
+        }
+    }
+}
+
+/// Prints every option with its value and origin.
+pub fn show_config(args: &RunArgs) -> Exit {
+    let configurable = run_options(is_configurable);
+    let shown = args
+        .settings
+        .iter()
+        .filter(|setting| configurable.contains(&setting.option));
+    if args.json {
+        print_json(&shown.collect::<Vec<_>>());
+        return Exit::Holds;
+    }
+    let value = |setting: &Setting| setting.value.clone().unwrap_or_else(|| "-".to_owned());
+    let names = shown
+        .clone()
+        .map(|setting| setting.option.name.len())
+        .max()
+        .unwrap_or(0);
+    let values = shown.clone().map(|setting| value(setting).len()).max().unwrap_or(0);
+    let line = |setting: &Setting| {
+        let (name, value) = (&setting.option.name, value(setting));
+        format!("{name:<names$}  {value:<values$}  {}\n", setting.origin)
+    };
+    print(&shown.map(line).collect::<String>());
+    Exit::Holds
+}
+
+fn run_command() -> Command {
+    let mut cli = Cli::command();
+    let run = cli.find_subcommand_mut("run").expect("there is a command `run`");
+    run.clone().bin_name("harness run")
+}
+
+fn options(run: &Command, wanted: impl Fn(&str) -> bool) -> impl Iterator<Item = (OptionName, &Arg)> {
+    let wanted = run
+        .get_arguments()
+        .filter(move |argument| argument.get_help_heading().is_some_and(&wanted));
+    wanted.filter_map(|argument| {
+        let name = argument.get_long()?.to_owned();
+        let switch = !argument.get_action().takes_values();
+        Some((OptionName { name, switch }, argument))
+    })
+}
+
+/// Whether a refusal by clap names an option that was not typed.
+fn is_about(error: &clap::Error, setting: &Setting) -> bool {
+    let flag = format!("--{}", setting.option.name);
+    let names = |text: &str| text.split([' ', '=']).next() == Some(&flag);
+    let typed = matches!(setting.origin, SettingOrigin::Flag | SettingOrigin::Default);
+    !typed
+        && match error.get(ContextKind::InvalidArg) {
+            Some(ContextValue::String(text)) => names(text),
+            Some(ContextValue::Strings(texts)) => texts.iter().any(|text| names(text)),
+            _ => false,
+        }
+}
+
+/// The environment and the file.
+#[derive(Debug, Default)]
+struct Sources {
+    /// The variables that begin with `HARNESS_`.
+    environment: BTreeMap<String, String>,
+    /// The file's name, as it is shown, and its text.
+    file: Option<(String, String)>,
+}
+
+impl Sources {
+    fn look(named: Option<&Path>) -> Result<Self, String> {
+        let text = |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
+        let variables = env::vars_os().filter_map(text);
+        let path = named.map(Path::to_owned).or_else(|| {
+            let here = env::current_dir().ok()?;
+            let mut paths = here.ancestors().map(|folder| folder.join(FILE));
+            paths.find(|path| path.is_file())
+        });
+        let read = |path: PathBuf| match std::fs::read_to_string(&path) {
+            Ok(text) => Ok((path.display().to_string(), text)),
+            Err(error) => Err(format!("could not read {}: {error}", path.display())),
+        };
+        Ok(Self {
+            environment: variables.filter(|(name, _)| name.starts_with(PREFIX)).collect(),
+            file: path.map(read).transpose()?,
+        })
+    }
+
+    /// The settings in the environment, then those of the profile, then the rest of the file.
+    fn settings(&self, options: &[OptionName], profile: Option<&str>) -> Result<Vec<Setting>, String> {
+        let profile = profile.or(self.environment.get(PROFILE).map(String::as_str));
+        let mut all = self.variables(options)?;
+        match (&self.file, profile) {
+            (Some((file, text)), _) => {
+                all.extend(in_file(options, file, text, profile).map_err(|error| format!("{file}: {error}"))?)
+            }
+            (None, Some(profile)) => return Err(format!("profile {profile}: there is no {FILE} here or above")),
+            (None, None) => {}
+        }
+        Ok(all)
+    }
+
+    fn variables(&self, options: &[OptionName]) -> Result<Vec<Setting>, String> {
+        let variable = |option: &OptionName| format!("{PREFIX}{}", option.name.replace('-', "_").to_uppercase());
+        let known: Vec<String> = options.iter().map(variable).collect();
+        let read = |(name, value): (&String, &String)| {
+            let Some(index) = known.iter().position(|known| known == name) else {
+                let known = known.iter().map(String::as_str).chain([PROFILE]);
+                let hint = "`harness run --show-config` lists the options; HARNESS_LEASE sets --lease";
+                return Err(unknown_word("variable", name, known, hint));
+            };
+            let option = options[index].clone();
+            let value = match (option.switch, value.as_str()) {
+                (false, value) => value,
+                (true, "1" | "true") => "true",
+                (true, "0" | "false" | "") => "false",
+                (true, _) => return Err(format!("{name}={value}: expected 1 or 0")),
+            };
+            Ok(Setting {
+                option,
+                value: Some(value.to_owned()),
+                origin: SettingOrigin::Environment { name: name.clone() },
+            })
+        };
+        let set = self.environment.iter().filter(|(name, _)| *name != PROFILE);
+        set.map(read).collect()
+    }
+}
+
+/// The settings of the profile, then the rest of the file.
+fn in_file(options: &[OptionName], file: &str, text: &str, profile: Option<&str>) -> Result<Vec<Setting>, String> {
+    let mut top = toml::read(text)?;
+    let profiles = top.remove("profile");
+    let names = || options.iter().map(|option| option.name.as_str());
+    toml::refuse_unknown(&top, names().chain(["profile"]))?;
+    let mut all = Vec::new();
+    let profiles = profiles.as_ref().map(|at| at.table("profile")).transpose()?;
+    // a profile that is not applied is checked as well: the next call may apply it
+    for (name, at) in profiles.into_iter().flatten() {
+        let table = at.table(name)?;
+        toml::refuse_unknown(table, names())?;
+        let settings = settings(table, options, |line| SettingOrigin::Profile {
+            profile: name.clone(),
+            file: file.to_owned(),
+            line,
+        })?;
+        if profile == Some(name) {
+            all.extend(settings);
+        }
+    }
+    if let Some(profile) = profile.filter(|profile| profiles.is_none_or(|known| !known.contains_key(*profile))) {
+        let known: Vec<&str> = profiles.into_iter().flatten().map(|(name, _)| name.as_str()).collect();
+        return Err(unknown_word(
+            "profile",
+            profile,
+            known.iter().copied(),
+            &known.join(", "),
+        ));
+    }
+    let file = file.to_owned();
+    all.extend(settings(&top, options, |line| SettingOrigin::File {
+        file: file.clone(),
+        line,
+    })?);
+    Ok(all)
+}
+
+/// Every option with its value and origin, in the order of the help. A layer sets what no layer above it has set, and
+/// nothing that conflicts with what a layer above it has set.
+fn layered(typed: &ArgMatches, sources: &Sources) -> Result<Vec<Setting>, String> {
+    let mut run = run_command();
+    run.build();
+    let flag = |(option, argument): (OptionName, &Arg)| flag(option, argument, typed).transpose();
+    let mut set: Vec<Setting> = options(&run, |_| true).filter_map(flag).collect::<Result<_, _>>()?;
+    let configurable: Vec<OptionName> = options(&run, is_configurable).map(|(option, _)| option).collect();
+    let profile = typed.get_one::<String>("profile").map(String::as_str);
+    for setting in sources.settings(&configurable, profile)? {
+        let excludes =
+            |other: &Setting| other.option == setting.option || conflict(&run, &other.option, &setting.option);
+        if !set.iter().any(excludes) {
+            set.push(setting);
+        }
+    }
+    let of = |(option, argument): (OptionName, &Arg)| {
+        let found = set.iter().find(|setting| setting.option == option).cloned();
+        found.unwrap_or_else(|| default(option, argument))
+    };
+    Ok(options(&run, |_| true).map(of).collect())
+}
+
+fn conflict(run: &Command, one: &OptionName, other: &OptionName) -> bool {
+    let excludes = |one: &OptionName, other: &OptionName| {
+        let mut arguments = run.get_arguments();
+        let argument = arguments.find(|argument| argument.get_long() == Some(&one.name));
+        let conflicts = argument.map(|one| run.get_arg_conflicts_with(one)).unwrap_or_default();
+        conflicts
+            .iter()
+            .any(|argument| argument.get_long() == Some(&other.name))
+    };
+    excludes(one, other) || excludes(other, one)
+}
+
+/// The value that was typed.
+fn flag(option: OptionName, argument: &Arg, typed: &ArgMatches) -> Result<Option<Setting>, String> {
+    let id = argument.get_id().as_str();
+    if typed.value_source(id) != Some(ValueSource::CommandLine) {
+        return Ok(None);
+    }
+    let value = if option.switch {
+        "true".to_owned()
+    } else {
+        let words = typed.get_raw(id).into_iter().flatten();
+        let words: Option<Vec<&str>> = words.map(|word| word.to_str()).collect();
+        words
+            .ok_or_else(|| format!("--{} is not UTF-8", option.name))?
+            .join(",")
+    };
+    Ok(Some(Setting {
+        option,
+        value: Some(value),
+        origin: SettingOrigin::Flag,
+    }))
+}
+
+fn default(option: OptionName, argument: &Arg) -> Setting {
+    let values = argument.get_default_values().iter();
+    let values: Vec<String> = values.map(|value| value.to_string_lossy().into_owned()).collect();
+    let value = match option.switch {
+        true => Some("false".to_owned()),
+        false => (!values.is_empty()).then(|| values.join(",")),
+    };
+    Setting {
+        option,
+        value,
+        origin: SettingOrigin::Default,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TOML: &str =
+        "lease = \"3s\"\nclients = 7\nreentrant = true\n\n[profile.nightly]\nlease = \"4s\"\ntime = \"5m\"\n";
+
+    /// What is set, in the order of the help.
+    fn set(line: &str, environment: &[(&str, &str)], file: Option<&str>) -> Result<Vec<String>, String> {
+        let sources = Sources {
+            environment: environment
+                .iter()
+                .map(|(name, value)| ((*name).into(), (*value).into()))
+                .collect(),
+            file: file.map(|text| ("harness.toml".to_owned(), text.to_owned())),
+        };
+        let typed = command().try_get_matches_from(line.split(' ')).expect("it can be read");
+        let all = layered(typed.subcommand_matches("run").expect("it is a run"), &sources)?;
+        let set = all.iter().filter(|setting| setting.is_set());
+        Ok(set
+            .map(|setting| format!("{} ({})", setting.word().unwrap_or_default(), setting.origin))
+            .collect())
+    }
+
+    #[test]
+    fn a_flag_beats_the_environment_beats_the_profile_beats_the_file() {
+        let file = Some(TOML);
+        assert_eq!(
+            set("harness run --backend zk", &[], file).unwrap(),
+            [
+                "--backend=zk (flag)",
+                "--lease=3s (file, harness.toml:1)",
+                "--clients=7 (file, harness.toml:2)",
+                "--reentrant (file, harness.toml:3)",
+            ]
+        );
+        assert_eq!(
+            set("harness run --profile nightly --clients 2", &[], file).unwrap(),
+            [
+                "--lease=4s (profile nightly, harness.toml:6)",
+                "--clients=2 (flag)",
+                "--time=5m (profile nightly, harness.toml:7)",
+                "--reentrant (file, harness.toml:3)",
+                "--profile=nightly (flag)",
+            ]
+        );
+        let environment = [
+            ("HARNESS_PROFILE", "nightly"),
+            ("HARNESS_LEASE", "9s"),
+            ("HARNESS_REENTRANT", "0"),
+        ];
+        assert_eq!(
+            set("harness run", &environment, file).unwrap(),
+            [
+                "--lease=9s (environment, HARNESS_LEASE)",
+                "--clients=7 (file, harness.toml:2)",
+                "--time=5m (profile nightly, harness.toml:7)",
+                " (environment, HARNESS_REENTRANT)",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_flag_excludes_what_conflicts_with_it() {
+        let file = "recipe = \"zk-polling\"\nholder = \"naive\"\nclients = 3";
+        let own = set("harness run --client ./mine", &[], Some(file)).unwrap();
+        assert_eq!(own, ["--clients=3 (file, harness.toml:3)", "--client=./mine (flag)"]);
+    }
+
+    #[test]
+    fn what_is_wrong_in_a_file_or_the_environment_is_said_with_its_place() {
+        let refused = |line: &str, environment: &[(&str, &str)], file| set(line, environment, file).unwrap_err();
+        let run = "harness run";
+        let nightly = "harness run --profile nightly";
+        for (sentence, words) in [
+            (
+                refused(run, &[], Some("leese = 1")),
+                "harness.toml: line 1: there is no key `leese`\nhint: did you mean `lease`?",
+            ),
+            (refused(run, &[], Some("[profile.a]\nleese = 1")), "line 2"),
+            (
+                refused(run, &[], Some("[profil.a]\nlease = 1")),
+                "did you mean `profile`",
+            ),
+            (refused(run, &[], Some("dry-run = true")), "there is no key `dry-run`"),
+            (
+                refused("harness run --profile nihgtly", &[], Some(TOML)),
+                "did you mean `nightly`",
+            ),
+            (refused(nightly, &[], None), "no harness.toml"),
+            (refused(run, &[("HARNESS_REENTRANT", "maybe")], None), "1 or 0"),
+            (
+                refused(run, &[("HARNESS_LEESE", "1s")], None),
+                "there is no variable `HARNESS_LEESE`\nhint: did you mean `HARNESS_LEASE`?",
+            ),
+        ] {
+            assert!(sentence.contains(words), "{words}: {sentence}");
+        }
+    }
+
+    #[test]
+    fn a_value_that_is_refused_is_traced_to_its_origin() {
+        let setting = |name: &str, origin| Setting {
+            option: OptionName {
+                name: name.into(),
+                switch: false,
+            },
+            value: Some("never".into()),
+            origin,
+        };
+        let error = parse_run(["--backend=zk", "--time=never"].map(String::from)).unwrap_err();
+        let variable = || SettingOrigin::Environment {
+            name: "HARNESS_TIME".into(),
+        };
+        assert!(is_about(&error, &setting("time", variable())));
+        assert!(!is_about(&error, &setting("lease", variable())));
+        assert!(!is_about(&error, &setting("time", SettingOrigin::Flag)));
+    }
+
+    #[test]
+    fn every_option_has_a_value_or_a_default_and_a_heading() {
+        let line = "harness run --clients 2 --fault latency,reset --fault kill";
+        let typed = command().try_get_matches_from(line.split(' ')).unwrap();
+        let all = layered(typed.subcommand_matches("run").unwrap(), &Sources::default()).unwrap();
+        let of = |option: &str| {
+            let found = all.iter().find(|setting| setting.option.name == option).expect(option);
+            (found.value.as_deref(), &found.origin)
+        };
+        assert_eq!(of("clients"), (Some("2"), &SettingOrigin::Flag));
+        assert_eq!(of("fault"), (Some("latency,reset,kill"), &SettingOrigin::Flag));
+        assert_eq!(of("hold"), (Some("10ms"), &SettingOrigin::Default));
+        assert_eq!(of("quiet"), (Some("false"), &SettingOrigin::Default));
+        assert_eq!(of("seed"), (None, &SettingOrigin::Default));
+        for argument in run_command().get_arguments() {
+            assert!(argument.get_help_heading().is_some(), "{argument}");
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! The options of a run: [`Config`] defines each flag with its help, default and bounds, and is what an experiment reads.
+//!
+//! To add an option, add a field to [`Config`]. The key in `harness.toml` and in suites, the variable in the environment,
+//! `--show-config`, completions and manual pages follow from it. Whether the command that repeats a run has it follows from
+//! its [`heading`]. An option whose default depends on another option is a field of `RunArgs` in `cli::args`, which
+//! completes the `Config`.
+
+pub mod duration;
+pub mod setting;
+pub mod suggest;
+pub mod toml;
+
+use core::net::SocketAddr;
+use std::time::Duration;
+
+use clap::Args;
+use harness_workloads::{Holder, RecipeOptions};
+
+pub use duration::{duration_within, parse_duration};
+
+use crate::backends::{self, Backend};
+use crate::cluster::RuntimeRequest;
+use crate::limits::{MAX_CLIENTS, MAX_LEASE, MAX_LOCKS, MAX_TIME, MIN_LEASE, MIN_TURN};
+
+/// The name that asks for no fault.
+pub const NO_FAULT: &str = "none";
+
+/// The groups of `harness run --help`.
+pub mod heading {
+    pub const LOCK: &str = "Lock";
+    pub const LOAD: &str = "Load";
+    pub const FAULTS: &str = "Faults";
+    pub const SERVERS: &str = "Servers and proxy";
+    pub const LIMITS: &str = "Limits of a pass";
+    pub const AGAIN: &str = "Run again";
+    pub const OUTPUT: &str = "Output";
+    pub const CONFIGURATION: &str = "Configuration";
+
+    /// Whether options of this group describe the experiment. These are the keys of a suite's row, and the command that
+    /// repeats a run has them.
+    pub fn describes_experiment(heading: &str) -> bool {
+        [LOCK, LOAD, FAULTS, SERVERS, LIMITS].contains(&heading)
+    }
+
+    /// Whether `harness.toml` and the environment may set options of this group.
+    pub fn is_configurable(heading: &str) -> bool {
+        heading != CONFIGURATION
+    }
+}
+use heading::{FAULTS, LIMITS, LOAD, LOCK, SERVERS};
+
+/// What `--proxy` takes.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum ProxyChoice {
+    /// In process.
+    #[default]
+    BuiltIn,
+    /// A container that this run starts, from this image where one is named.
+    Toxiproxy { image: Option<String> },
+    /// A Toxiproxy that is already running, at `HOST:PORT`.
+    ToxiproxyAt(String),
+}
+
+impl ProxyChoice {
+    /// Whether faults on links go through a Toxiproxy.
+    pub fn is_toxiproxy(&self) -> bool {
+        *self != Self::BuiltIn
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        match text.split_once('=') {
+            None if text == "builtin" => Ok(Self::BuiltIn),
+            None if text == "toxiproxy" => Ok(Self::Toxiproxy { image: None }),
+            Some(("toxiproxy", at)) if at.contains(':') => Ok(Self::ToxiproxyAt(at.to_owned())),
+            _ => Err("expected builtin, toxiproxy or toxiproxy=HOST:PORT".to_owned()),
+        }
+    }
+}
+
+/// A fault as it was asked for: `partition=holder`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FaultRequest {
+    pub name: String,
+    pub argument: Option<String>,
+}
+
+impl FaultRequest {
+    fn parse(text: &str) -> Result<Self, std::convert::Infallible> {
+        let (name, argument) = text
+            .split_once('=')
+            .map_or((text, None), |(name, argument)| (name, Some(argument)));
+        Ok(Self {
+            name: name.to_owned(),
+            argument: argument.map(str::to_owned),
+        })
+    }
+}
+
+/// Who the lock clients are.
+#[derive(Debug, Clone)]
+pub enum Clients {
+    /// A recipe of this project, run by `harness client`.
+    Recipe(RecipeOptions),
+    /// Another program that speaks the client protocol: a command line for the shell.
+    Foreign(String),
+}
+
+/// Shares of the acquires, in percent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Args)]
+pub struct Mix {
+    /// Percentage of acquires in read mode
+    ///
+    /// For locks with shared modes: `--recipe zk-read-write`, or a client of your own.
+    #[arg(long, help_heading = LOAD, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=100))]
+    pub reads: u32,
+    /// Percentage of acquires that do not wait for a taken lock
+    #[arg(long, help_heading = LOAD, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=100))]
+    pub tries: u32,
+}
+
+/// What a run needs to know, complete and checked.
+#[derive(Debug, Clone, Args)]
+pub struct Config {
+    #[arg(long, help_heading = LOCK, value_parser = parse_backend, help = format!("Store that holds the locks: {}", backends::names(" or ", |_| true)))]
+    pub backend: &'static Backend,
+    /// Session timeout or time to live of a lock
+    #[arg(long, help_heading = LOCK, value_name = "TIME", default_value = "2s", value_parser = duration_within(MIN_LEASE, MAX_LEASE))]
+    pub lease: Duration,
+    /// Completed by `RunArgs::config`.
+    #[arg(skip = Clients::Foreign(String::new()))]
+    pub who: Clients,
+
+    /// Number of lock clients
+    #[arg(long, help_heading = LOAD, value_name = "N", default_value_t = 5, value_parser = from_one_to(MAX_CLIENTS))]
+    pub clients: u32,
+    /// Clients in one process
+    #[arg(long, help_heading = LOAD, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub per_process: u32,
+    /// Locks that the clients share
+    #[arg(long, help_heading = LOAD, value_name = "N", default_value_t = 1, value_parser = from_one_to(MAX_LOCKS))]
+    pub locks: u32,
+    /// Time a lock is held: between half and one and a half times this
+    #[arg(long, help_heading = LOAD, value_name = "TIME", default_value = "10ms", value_parser = duration_within(Duration::ZERO, MAX_TIME))]
+    pub hold: Duration,
+    /// How long an acquire waits for a taken lock. Completed by `RunArgs::config`.
+    #[arg(skip)]
+    pub wait: Duration,
+    /// Length of the experiment
+    #[arg(long, help_heading = LOAD, value_name = "TIME", default_value = "60s", value_parser = duration_within(Duration::from_micros(1), MAX_TIME))]
+    pub time: Duration,
+    /// Stop after each client has acquired N times; --time is then the limit
+    #[arg(long, help_heading = LOAD, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub each: Option<u32>,
+    #[command(flatten)]
+    pub mix: Mix,
+    /// Take half of the locks out of use, in turns of this length
+    ///
+    /// What the unused locks left in the store is removed, so that locks are created and deleted during the run.
+    #[arg(long, help_heading = LOAD, value_name = "TIME", value_parser = duration_within(MIN_TURN, MAX_TIME))]
+    pub churn: Option<Duration>,
+
+    /// Faults to inject: `none`, or a list such as `partition=holder,latency`
+    ///
+    /// `harness list faults` shows all faults and their arguments. With several faults, the windows take turns.
+    #[arg(long = "fault", help_heading = FAULTS, value_name = "FAULTS", default_value = NO_FAULT, value_delimiter = ',', value_parser = FaultRequest::parse)]
+    pub faults: Vec<FaultRequest>,
+    /// Length of every fault window [default: drawn, longer than the lease]
+    #[arg(long, help_heading = FAULTS, value_name = "TIME", value_parser = duration_within(Duration::from_micros(1), MAX_TIME))]
+    pub window: Option<Duration>,
+    /// Completed by `RunArgs::config`.
+    #[arg(skip)]
+    pub seed: u64,
+
+    /// How servers are started
+    #[arg(long, help_heading = SERVERS, value_enum, default_value_t = RuntimeRequest::Auto)]
+    pub runtime: RuntimeRequest,
+    /// Completed by `RunArgs::config`.
+    #[arg(skip)]
+    pub nodes: u32,
+    /// Server image in place of the official one (docker)
+    #[arg(long, help_heading = SERVERS)]
+    pub image: Option<String>,
+    /// First port of the servers (local) [default: free ports]
+    #[arg(long, help_heading = SERVERS, value_name = "PORT")]
+    pub port_base: Option<u16>,
+    /// Proxy between clients and servers: `builtin`, `toxiproxy` or `toxiproxy=HOST:PORT`
+    ///
+    /// `toxiproxy` starts a container; `toxiproxy=HOST:PORT` uses one that is running.
+    #[arg(long, help_heading = SERVERS, value_name = "PROXY", default_value = "builtin", value_parser = ProxyChoice::parse)]
+    pub proxy: ProxyChoice,
+    /// Serve Toxiproxy's HTTP API at this address, such as 127.0.0.1:8474
+    ///
+    /// Toxiproxy clients can then inspect and change the links of the built-in proxy. Changes are written to the history.
+    #[arg(long, help_heading = SERVERS, value_name = "ADDRESS")]
+    pub proxy_api: Option<SocketAddr>,
+
+    /// Waiters that one release may wake, in each process
+    #[arg(long, help_heading = LIMITS, value_name = "N", default_value_t = 1)]
+    pub herd_limit: u32,
+    /// Requests that one hand-over may cost where waiters poll [default: shown, not judged]
+    #[arg(long, help_heading = LIMITS, value_name = "N")]
+    pub requests_limit: Option<u32>,
+    /// Time after the last heal within which a free lock must be acquired
+    #[arg(long, help_heading = LIMITS, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
+    pub progress_bound: Duration,
+}
+
+fn parse_backend(text: &str) -> Result<&'static Backend, String> {
+    let known = backends::all().find(|backend| backend.name() == text);
+    known.ok_or_else(|| format!("expected {}", backends::names(", ", |_| true)))
+}
+
+fn from_one_to(most: u32) -> impl clap::builder::TypedValueParser<Value = u32> {
+    clap::value_parser!(u32).range(1..=i64::from(most))
+}
+
+impl Config {
+    /// A plain run on ZooKeeper.
+    #[cfg(test)]
+    pub fn example() -> Self {
+        use clap::FromArgMatches;
+
+        let command = Self::augment_args(clap::Command::new("example"));
+        let matches = command.get_matches_from(["example", "--backend", "zk"]);
+        Self {
+            who: Clients::Recipe(RecipeOptions::named("zk-predecessor-watch").expect("it is in the catalogue")),
+            faults: Vec::new(),
+            nodes: 3,
+            wait: Duration::from_secs(10),
+            seed: 1,
+            ..Self::from_arg_matches(&matches).expect("the defaults are valid")
+        }
+    }
+
+    /// Whether a client may acquire a lock again that it holds.
+    pub fn is_reentrant(&self) -> bool {
+        matches!(&self.who, Clients::Recipe(options) if options.reentrant)
+    }
+
+    /// The model that the lock must follow, by its name in the checkers.
+    pub fn model(&self) -> &'static str {
+        let modes = matches!(&self.who, Clients::Recipe(options) if options.recipe.modes);
+        match self.mix {
+            _ if self.is_reentrant() => "reentrant",
+            Mix { reads: 1.., .. } => "read-write",
+            _ if modes => "read-write",
+            Mix { tries: 1.., .. } => "try-lock",
+            Mix { .. } => "mutex",
+        }
+    }
+
+    /// The seed as it is typed: `8f3a21c4`.
+    pub fn seed_text(&self) -> String {
+        format!("{:08x}", self.seed)
+    }
+
+    /// The recipe's name, or the command of a foreign client.
+    pub fn recipe_name(&self) -> &str {
+        match &self.who {
+            Clients::Recipe(options) => options.recipe.name,
+            Clients::Foreign(command) => command,
+        }
+    }
+
+    /// `naive`, where the recipe has policies and this one is not careful.
+    pub fn attitude(&self) -> Option<&'static str> {
+        match &self.who {
+            Clients::Recipe(options) if options.recipe.attitudes && options.holder == Holder::Naive => Some("naive"),
+            _ => None,
+        }
+    }
+
+    /// The faults as they are typed: `partition=holder,latency`, or `none`.
+    pub fn fault_text(&self) -> String {
+        if self.faults.is_empty() {
+            return NO_FAULT.to_owned();
+        }
+        let texts = self.faults.iter().map(|fault| match &fault.argument {
+            None => fault.name.clone(),
+            Some(argument) => format!("{}={argument}", fault.name),
+        });
+        texts.collect::<Vec<_>>().join(",")
+    }
+
+    /// The faults as part of a folder's name.
+    pub fn fault_slug(&self) -> String {
+        let names: Vec<&str> = self.faults.iter().map(|fault| fault.name.as_str()).collect();
+        if names.is_empty() {
+            NO_FAULT.to_owned()
+        } else {
+            names.join("+")
+        }
+    }
+
+    pub fn lock_names(&self) -> Vec<String> {
+        (0..self.locks).map(|number| format!("l{number}")).collect()
+    }
+}

@@ -1,5 +1,5 @@
-//! Every rendering of stored histories, letter by letter. `HARNESS_BLESS=1 cargo nextest run screens` writes them anew; look at
-//! the difference before you commit it. What a browser makes of the pages is in `page/`.
+//! Snapshots (`insta`) of every rendering of stored histories. `INSTA_UPDATE=always cargo nextest run screens` writes them anew;
+//! review the difference before committing it. What a browser makes of the pages is in `page/`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -91,26 +91,38 @@ fn diagnosis_of(name: &str, history: &History, info: Option<RunInfo>) -> Diagnos
     )
 }
 
-fn compare(name: &str, screen: &str) -> Option<String> {
-    compare_file(&format!("tests/screens/{name}.txt"), screen)
+/// Compares with `tests/screens/{kind}/{name}.snap`.
+fn compare(kind: &str, name: &str, rendering: &str) {
+    let mut settings = insta::Settings::new();
+    settings.set_snapshot_path(format!("screens/{kind}"));
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    settings.bind(|| insta::assert_snapshot!(name, rendering));
 }
 
-fn compare_file(path: &str, screen: &str) -> Option<String> {
-    if std::env::var_os("HARNESS_BLESS").is_some() {
-        std::fs::write(path, screen).unwrap();
+fn report<'a>(diagnosis: &'a Diagnosis, timeline: &'a Timeline) -> Report<'a> {
+    static NO_LINES: BTreeMap<u64, String> = BTreeMap::new();
+    Report {
+        diagnosis,
+        timeline,
+        plan: None,
+        lines: &NO_LINES,
     }
-    let expected = std::fs::read_to_string(path).unwrap_or_default();
-    (expected != screen).then(|| format!("{path} differs; now it is\n{screen}"))
+}
+
+/// One of [`FORMATS`] of a sample with a `run.json`.
+fn rendered(name: &str, format: &str) -> String {
+    let history = history(name);
+    let (diagnosis, timeline) = (diagnosis_of(name, &history, Some(info())), Timeline::of(&history));
+    let format = FORMATS.iter().find(|known| known.name == format).unwrap();
+    (format.render)(&report(&diagnosis, &timeline))
 }
 
 #[test]
 fn the_screens_of_the_golden_histories_are_as_they_were() {
-    let plain = Look { color: false };
-    let changed: Vec<String> = HISTORIES
-        .iter()
-        .filter_map(|name| compare(name, &render(&diagnosis(name, None), plain)))
-        .collect();
-    assert!(changed.is_empty(), "{}", changed.join("\n"));
+    for name in HISTORIES {
+        compare("terminal", name, &render(&diagnosis(name, None), Look { color: false }));
+    }
 }
 
 #[test]
@@ -121,8 +133,7 @@ fn the_screen_of_a_run_ends_with_what_to_type() {
         screen.contains("--seed 8f3a21c4 --repeat 20 --until fail") || screen.contains("--repeat 20"),
         "{screen}"
     );
-    let changed = compare("run_that_failed", &screen);
-    assert!(changed.is_none(), "{}", changed.unwrap_or_default());
+    compare("terminal", "run_that_failed", &screen);
 }
 
 #[test]
@@ -159,33 +170,25 @@ fn body(page: &str) -> String {
     body.replace("><", ">\n<")
 }
 
+/// Together these show an overlap with its damage, a drawing of events, a herd, windows of faults and what follows.
+const THREE: [&str; 3] = ["hl001_stale_holder", "hl004_herd", "hl005_ghost"];
+
 #[test]
-fn every_format_of_every_sample_is_as_it_was() {
-    let mut changed = Vec::new();
-    for name in HISTORIES {
-        let history = history(name);
-        let (diagnosis, timeline) = (diagnosis_of(name, &history, Some(info())), Timeline::of(&history));
-        let report = Report {
-            diagnosis: &diagnosis,
-            timeline: &timeline,
-            plan: None,
-            lines: &BTreeMap::new(),
-        };
-        for (format, ending) in FORMATS.iter().zip(["html", "xml", "md", "json", "txt"]) {
-            let mut text = (format.render)(&report);
-            if format.name == "html" {
-                text = body(&text);
-            }
-            changed.extend(compare_file(&format!("tests/screens/formats/{name}.{ending}"), &text));
+fn every_format_of_three_samples_is_as_it_was() {
+    for name in THREE {
+        compare("html", name, &body(&rendered(name, "html")));
+        for format in ["junit", "markdown", "json"] {
+            compare(format, name, &rendered(name, format));
         }
+        let annotations = github::annotations(&diagnosis(name, Some(info())));
+        compare("github", name, &annotations.join("\n"));
     }
-    assert!(changed.is_empty(), "{}", changed.join("\n"));
 }
 
 /// What a page's script draws from, an entry a line.
 fn data(page: &str) -> String {
     let (_, rest) = page
-        .split_once(r#"<script type="application/json" id="data">"#)
+        .split_once(r#"<script id="data" type="application/json">"#)
         .unwrap();
     let (data, _) = rest.split_once("</script>").unwrap();
     let data: serde_json::Map<String, serde_json::Value> = serde_json::from_str(data).expect("it is JSON");
@@ -194,20 +197,9 @@ fn data(page: &str) -> String {
 
 #[test]
 fn what_the_script_of_a_page_draws_from_is_as_it_was() {
-    let mut changed = Vec::new();
     for name in ["leader_killed", "hl001_stale_holder"] {
-        let history = history(name);
-        let (diagnosis, timeline) = (diagnosis_of(name, &history, Some(info())), Timeline::of(&history));
-        let html = FORMATS.iter().find(|format| format.name == "html").unwrap();
-        let page = (html.render)(&Report {
-            diagnosis: &diagnosis,
-            timeline: &timeline,
-            plan: None,
-            lines: &BTreeMap::new(),
-        });
-        changed.extend(compare_file(&format!("tests/screens/data/{name}.txt"), &data(&page)));
+        compare("data", name, &data(&rendered(name, "html")));
     }
-    assert!(changed.is_empty(), "{}", changed.join("\n"));
 }
 
 /// The published schema with nothing more allowed than what it describes, but where it says that there may be more.
@@ -257,14 +249,7 @@ fn the_published_schema_describes_every_field_of_every_sample() {
 fn a_ci_server_sees_a_case_for_each_property_and_never_green_for_what_proves_nothing() {
     for name in HISTORIES {
         let diagnosis = diagnosis(name, Some(info()));
-        let history = history(name);
-        let junit = FORMATS.iter().find(|format| format.name == "junit").unwrap();
-        let text = (junit.render)(&Report {
-            diagnosis: &diagnosis,
-            timeline: &Timeline::of(&history),
-            plan: None,
-            lines: &BTreeMap::new(),
-        });
+        let text = rendered(name, "junit");
         let document = roxmltree::Document::parse(&text).unwrap_or_else(|error| panic!("{name}: {error}\n{text}"));
         let suite = document
             .descendants()
@@ -317,4 +302,42 @@ fn github_gets_few_annotations_of_one_line_each_and_a_short_summary() {
         assert!(lines.iter().all(one), "{name}: {lines:#?}");
         assert!(markdown::render(&diagnosis).len() <= markdown::MAX_SUMMARY);
     }
+}
+
+/// Lines that a GitHub runner takes for a command: it trims a line before it looks for `::`.
+fn commands(text: &str) -> Vec<&str> {
+    let is_command = |line: &&str| line.trim_start().starts_with("::") || line.contains("##[");
+    text.lines().filter(is_command).collect()
+}
+
+#[test]
+fn names_of_a_foreign_history_reach_no_screen_and_no_summary_as_commands() {
+    let hostile = r"x\n::error::pwned ::stop-commands::t ##[add-mask]y \u001b[2J\u0007\u202e`";
+    let golden = std::fs::read_to_string("checkers/tests/golden/hl001_stale_holder.jsonl").unwrap();
+    let text = golden
+        .replace("\"l0\"", &format!("\"{hostile}\""))
+        .replace("\"expired\"", &format!("\"{hostile}\""));
+    let history = History::read(text.as_bytes(), &ReadOptions::default()).unwrap();
+    let hostile: String = serde_json::from_str(&format!("\"{hostile}\"")).unwrap();
+    let mut info = info();
+    for field in [
+        &mut info.seed,
+        &mut info.recipe,
+        &mut info.product,
+        &mut info.runtime,
+        &mut info.fault,
+    ] {
+        field.clone_from(&hostile);
+    }
+    info.status = Status::Failed;
+    info.error = Some(hostile);
+    let diagnosis = diagnosis_of("hostile", &history, Some(info));
+    assert_eq!(diagnosis.outcome, Outcome::Fail);
+    let control = |letter: char| letter.is_control() && letter != '\n' || letter == '\u{202e}';
+    let screen = render(&diagnosis, Look { color: false });
+    for text in [&screen, &markdown::render(&diagnosis)] {
+        assert!(!text.contains(control), "{text}");
+        assert_eq!(commands(text), Vec::<&str>::new());
+    }
+    assert!(screen.contains("\\u{1b}[2J"), "{screen}");
 }

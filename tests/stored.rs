@@ -94,7 +94,7 @@ fn a_single_format_goes_to_stdout_or_to_a_file_and_changes_nothing_else() {
     assert!(
         results
             .told(&format!("report {FIRST} --format html"))
-            .starts_with("<!doctype html>")
+            .starts_with("<!DOCTYPE html>")
     );
     assert!(
         results

@@ -2,20 +2,21 @@
 //! a run is; a filter needs scripts, the table does not.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
-use harness_checkers::{Finding, Verdict, Violation};
+use harness_checkers::Verdict;
+use maud::{Markup, html};
 
 use super::comparison::{Comparison, Gist, KindOf, compare};
 use super::diagnosis::Outcome;
-use super::html::text::{fill, prose, text};
-use super::html::{policy, sign};
+use super::html::text::prose;
+use super::html::{page, sign};
 use super::words::{many, span, thousands};
 
 pub(crate) const STYLE: &str = concat!(include_str!("page/page.css"), include_str!("page/index.css"));
 pub(crate) const SCRIPT: &str = concat!("\"use strict\";(() => {\n", include_str!("page/index.js"), "})();\n");
 
-/// By this the page is known as ours.
+const NAME: &str = "harness: all runs";
+/// By this a page is known as an index that harness wrote.
 pub const TITLE: &str = "<title>harness: all runs</title>";
 
 /// One run as the index lists it.
@@ -44,84 +45,90 @@ const SUITES: usize = 20;
 /// The page; `left_out` older runs are not listed.
 pub fn render(runs: &[Listed], left_out: usize, suites: &[ListedSuite]) -> String {
     let since = since_last_time(runs);
-    let count = |outcome: Outcome| {
-        runs.iter()
-            .filter(|run| run.gist.as_ref().is_some_and(|gist| gist.outcome == outcome))
-            .count()
+    let outcome_of = |run: &Listed| run.gist.as_ref().map(|gist| gist.outcome);
+    let count = |outcome: Outcome| runs.iter().filter(|run| outcome_of(run) == Some(outcome)).count();
+    let only_suites = runs.is_empty() && !suites.is_empty();
+    let boxes = [Outcome::Fail, Outcome::Error, Outcome::Unsure, Outcome::Pass];
+    let boxes = boxes.map(|outcome| {
+        let word = outcome.word();
+        filter_box(word, &format!("{} {word} {}", sign(outcome), count(outcome)))
+    });
+    let body = html! {
+        header.index {
+            h1 { "All runs" }
+            p.what {
+                @if only_suites {
+                    "The runs of a suite are on its own page."
+                } @else {
+                    (many(runs.len() as u64, "run")) ", newest first. A name leads to the run's own report."
+                }
+            }
+        }
+        main {
+            (newest_suites(suites))
+            div hidden[only_suites] {
+                section { h2 { "Since the time before" } (news(runs, &since)) }
+                @if left_out > 0 {
+                    p.left-out { (thousands(left_out as u64)) " older runs are not listed." }
+                }
+                (filters("zk, partition, HL001, new", &html! { @for one in &boxes { (one) } }))
+                div.scroll {
+                    table #runs.all {
+                        thead {
+                            tr {
+                                th { "outcome" } th { "run" } th { "backend" } th { "lock" } th { "fault" }
+                                th { "what broke" } th { "since the time before" } th { "length" }
+                            }
+                        }
+                        tbody { @for run in runs.iter().rev() { (row(run, since.get(run.name.as_str()))) } }
+                    }
+                }
+            }
+        }
+        footer {
+            "Two violations are of one kind when property and class are the same. " code { "harness compare" }
+            " shows what two runs have in common."
+        }
     };
-    let outcomes = [Outcome::Fail, Outcome::Error, Outcome::Unsure, Outcome::Pass];
-    let boxes: String = outcomes
-        .into_iter()
-        .map(|outcome| {
-            let word = outcome.word();
-            format!(
-                r#"<label><input type="checkbox" name="outcome" value="{word}" checked> {} {word} {}</label>"#,
-                sign(outcome),
-                count(outcome)
-            )
-        })
-        .collect();
-    let rows: String = runs
-        .iter()
-        .rev()
-        .map(|run| row(run, since.get(run.name.as_str())))
-        .collect();
-    let left_out = match left_out {
-        0 => String::new(),
-        more => format!(
-            r#"<p class="left-out">{} older runs are not listed.</p>"#,
-            thousands(more as u64)
-        ),
-    };
-    let news = news(runs, &since);
-    let policy = policy(SCRIPT);
-    let (none, count) = match (runs, suites) {
-        ([], [_, ..]) => ("hidden", "The runs of a suite are on its own page.".to_owned()),
-        _ => (
-            "",
-            format!(
-                "{}, newest first. A name leads to the run's own report.",
-                many(runs.len() as u64, "run")
-            ),
-        ),
-    };
-    fill(
-        include_str!("page/index.html"),
-        &[
-            ("title", TITLE),
-            ("policy", &policy),
-            ("style", STYLE),
-            ("count", &count),
-            ("none", none),
-            ("suites", &nights(suites)),
-            ("news", &news),
-            ("boxes", &boxes),
-            ("rows", &rows),
-            ("left-out", &left_out),
-            ("script", SCRIPT),
-        ],
-    )
+    page(NAME, STYLE, SCRIPT, &body)
+}
+
+/// The form that filters the rows of a table: by words, and by boxes for the outcomes.
+pub(crate) fn filters(example: &str, boxes: &Markup) -> Markup {
+    html! {
+        form #filters hidden {
+            label { "find " input #query type="search" placeholder=(example) autocomplete="off"; }
+            " " (boxes) " "
+            output #shown {}
+        }
+    }
+}
+
+pub(crate) fn filter_box(value: &str, label: &str) -> Markup {
+    html! { label { input type="checkbox" name="outcome" value=(value) checked; " " (label) } }
 }
 
 /// The newest suites, each with its outcome and a link to its page.
-fn nights(suites: &[ListedSuite]) -> String {
-    if suites.is_empty() {
-        return String::new();
+fn newest_suites(suites: &[ListedSuite]) -> Markup {
+    html! {
+        @if !suites.is_empty() {
+            section {
+                h2 { "Suites" }
+                ul {
+                    @for suite in suites.iter().rev().take(SUITES) {
+                        @let word = suite.outcome.word();
+                        li {
+                            b class=(word.to_lowercase()) { (sign(suite.outcome)) " " (word) } " "
+                            a href={ (suite.name) "/index.html" } { (suite.name) } ": " (suite.sentence)
+                        }
+                    }
+                }
+            }
+        }
     }
-    let item = |suite: &ListedSuite| {
-        let (word, name) = (suite.outcome.word(), text(&suite.name));
-        format!(
-            r#"<li><b class="{}">{} {word}</b> <a href="{name}/index.html">{name}</a>: {}</li>"#,
-            word.to_lowercase(),
-            sign(suite.outcome),
-            text(&suite.sentence)
-        )
-    };
-    let items: String = suites.iter().rev().take(SUITES).map(item).collect();
-    format!("<section><h2>Suites</h2><ul>{items}</ul></section>")
 }
 
-/// Each run beside the one before it of the same row. The first of a row has nothing beside it.
+/// Each run compared with the one before it of the same row. The first of a row has none.
 fn since_last_time(runs: &[Listed]) -> BTreeMap<&str, Comparison> {
     let mut last: BTreeMap<[&str; 4], &Gist> = BTreeMap::new();
     let mut since = BTreeMap::new();
@@ -139,116 +146,108 @@ fn since_last_time(runs: &[Listed]) -> BTreeMap<&str, Comparison> {
 }
 
 /// What is new in the newest run of each row.
-fn news(runs: &[Listed], since: &BTreeMap<&str, Comparison>) -> String {
+fn news(runs: &[Listed], since: &BTreeMap<&str, Comparison>) -> Markup {
     let mut newest: BTreeMap<[&str; 4], &Listed> = BTreeMap::new();
     for run in runs {
         if let Some(row) = run.gist.as_ref().and_then(Gist::row) {
             newest.insert(row, run);
         }
     }
-    let mut items = String::new();
-    for run in newest.values() {
-        let Some(comparison) = since.get(run.name.as_str()) else {
-            continue;
-        };
-        for kind in &comparison.new {
-            let _ = write!(
-                items,
-                r#"<li><b class="fail">new</b> {}: {} in {}</li>"#,
-                text(&kind.name()),
-                prose(&kind.summary),
-                link(run, &run.name)
-            );
+    let changed = newest
+        .values()
+        .filter_map(|run| Some((run, since.get(run.name.as_str())?)));
+    let changed: Vec<_> = changed
+        .filter(|(_, comparison)| !comparison.new.is_empty() || !comparison.gone.is_empty())
+        .collect();
+    html! {
+        @if changed.is_empty() {
+            p.quiet {
+                "No kind of violation is new, and none is gone, since the run before of the same lock and fault."
+            }
+        } @else {
+            ul {
+                @for (run, comparison) in changed {
+                    @for kind in &comparison.new {
+                        li { b.fail { "new" } " " (kind.name()) ": " (prose(&kind.summary)) " in " (link(run)) }
+                    }
+                    @for kind in &comparison.gone { li { b.pass { "gone" } " " (kind.name()) " in " (link(run)) } }
+                }
+            }
         }
-        for kind in &comparison.gone {
-            let _ = write!(
-                items,
-                r#"<li><b class="pass">gone</b> {} in {}</li>"#,
-                text(&kind.name()),
-                link(run, &run.name)
-            );
-        }
-    }
-    if items.is_empty() {
-        r#"<p class="quiet">No kind of violation is new, and none is gone, since the run before of the same lock and fault.</p>"#.to_owned()
-    } else {
-        format!("<ul>{items}</ul>")
     }
 }
 
-fn link(run: &Listed, label: &str) -> String {
-    if run.page {
-        format!(r#"<a href="{}/report.html">{}</a>"#, text(&run.name), text(label))
-    } else {
-        text(label)
+fn link(run: &Listed) -> Markup {
+    html! {
+        @if run.page { a href={ (run.name) "/report.html" } { (run.name) } } @else { (run.name) }
     }
 }
 
-fn row(run: &Listed, since: Option<&Comparison>) -> String {
-    let outcome = run.gist.as_ref().map_or("NONE", |gist| gist.outcome.word());
-    let class = outcome.to_lowercase();
-    let badge = match &run.gist {
-        Some(gist) => format!("{} {outcome}", sign(gist.outcome)),
-        None => text(&run.status),
-    };
-    let info = run.gist.as_ref().and_then(|gist| gist.run.as_ref());
+fn row(run: &Listed, since: Option<&Comparison>) -> Markup {
+    let gist = run.gist.as_ref();
+    let outcome = gist.map_or("NONE", |gist| gist.outcome.word());
+    let info = gist.and_then(|gist| gist.run.as_ref());
     let lock = info.map(|info| {
         let attitude = info.attitude.as_deref().unwrap_or_default();
         format!("{} {attitude}", info.recipe)
     });
-    let length = run.gist.as_ref().map(|gist| span(gist.length_ns));
-    format!(
-        r#"<tr data-outcome="{outcome}"><td class="head {class}">{badge}</td><td class="head">{}</td><td class="head">{}</td><td class="head">{}</td><td class="head">{}</td><td>{}</td><td>{}</td><td class="number">{}</td></tr>"#,
-        link(run, &run.name),
-        text(info.map_or("", |info| &info.backend)),
-        text(lock.unwrap_or_default().trim()),
-        text(info.map_or("", |info| &info.fault)),
-        broken(run),
-        changes(since),
-        length.unwrap_or_default(),
-    )
+    html! {
+        tr data-outcome=(outcome) {
+            td.head.(outcome.to_lowercase()) {
+                @match gist {
+                    Some(gist) => { (sign(gist.outcome)) " " (outcome) }
+                    None => { (run.status) }
+                }
+            }
+            td.head { (link(run)) }
+            td.head { (info.map_or("", |info| &info.backend)) }
+            td.head { (lock.unwrap_or_default().trim()) }
+            td.head { (info.map_or("", |info| &info.fault)) }
+            td { (broken(run)) }
+            td { (changes(since)) }
+            td.number { @if let Some(gist) = gist { (span(gist.length_ns)) } }
+        }
+    }
 }
 
 /// What is violated, or why it is not sure.
-fn broken(run: &Listed) -> String {
-    let Some(gist) = &run.gist else { return String::new() };
-    let told =
-        |(finding, root): (&Finding, &Violation)| format!("<b>{}</b> {}", finding.property.id(), prose(&root.summary));
-    let roots: Vec<String> = gist.broken().map(told).collect();
+fn broken(run: &Listed) -> Markup {
+    let Some(gist) = &run.gist else { return html! {} };
+    let roots: Vec<_> = gist.broken().collect();
     if !roots.is_empty() {
-        return roots.join("<br>");
+        return html! {
+            @for (place, (finding, root)) in roots.iter().enumerate() {
+                @if place > 0 { br; }
+                b { (finding.property.id()) } " " (prose(&root.summary))
+            }
+        };
     }
     let error = gist.run.as_ref().and_then(|run| run.error.as_deref());
     match (gist.outcome, error, gist.unsure.first()) {
-        (Outcome::Error, Some(error), _) => text(error.lines().next().unwrap_or_default()),
+        (Outcome::Error, Some(error), _) => html! { (error.lines().next().unwrap_or_default()) },
         (Outcome::Unsure, _, Some(reason)) => prose(reason),
         _ => {
             let holds = gist.findings.iter().filter(|finding| finding.verdict == Verdict::Holds);
-            format!("nothing: {} properties hold", holds.count())
+            html! { "nothing: " (holds.count()) " properties hold" }
         }
     }
 }
 
-fn changes(since: Option<&Comparison>) -> String {
+fn changes(since: Option<&Comparison>) -> Markup {
     let Some(comparison) = since else {
-        return r#"<span class="quiet">first of its row</span>"#.to_owned();
+        return html! { span.quiet { "first of its row" } };
     };
-    let names = |kinds: &[KindOf]| {
-        kinds
-            .iter()
-            .map(|kind| text(&kind.name()))
-            .collect::<Vec<_>>()
-            .join(", ")
-    };
-    let mut parts = Vec::new();
-    for (word, class, kinds) in [
+    let parts = [
         ("new", "fail", &comparison.new),
         ("still", "unsure", &comparison.still),
         ("gone", "pass", &comparison.gone),
-    ] {
-        if !kinds.is_empty() {
-            parts.push(format!(r#"<b class="{class}">{word}</b> {}"#, names(kinds)));
+    ];
+    let names = |kinds: &[KindOf]| kinds.iter().map(KindOf::name).collect::<Vec<_>>().join(", ");
+    let parts = parts.into_iter().filter(|(.., kinds)| !kinds.is_empty());
+    html! {
+        @for (place, (word, class, kinds)) in parts.enumerate() {
+            @if place > 0 { br; }
+            b.(class) { (word) } " " (names(kinds))
         }
     }
-    parts.join("<br>")
 }

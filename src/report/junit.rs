@@ -1,37 +1,66 @@
-//! `junit.xml`: a run is a suite, a property a case. Not applicable is skipped, inconclusive is an error: a run that proved
-//! nothing must not look green.
+//! `junit.xml` by `quick-junit`: a run is a test suite, a property a test case. Not applicable is skipped, inconclusive is an
+//! error: a run that proved nothing must not look green.
 
 use std::fmt::Write;
+use std::time::Duration;
 
 use harness_checkers::{Finding, Verdict};
+use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite, XmlString};
 
 use super::account;
 use super::diagnosis::{Diagnosis, Outcome};
+use super::escape;
+use super::words::rfc3339;
 
-/// The case beside the properties: whether the run as a whole proves anything.
+/// The case next to the properties: whether the run as a whole proves anything.
 const CONCLUSIVE: &str = "the run proves something";
 
 pub fn render(diagnosis: &Diagnosis) -> String {
-    let class = xml(&format!(
-        "harness.{}",
-        account::title(diagnosis).replace(" / ", ".").replace(' ', "-")
-    ));
-    let mut cases: Vec<String> = diagnosis
-        .findings
-        .iter()
-        .map(|finding| case(diagnosis, finding, &class))
-        .collect();
-    cases.push(whole(diagnosis, &class));
-    let count = |part: &str| cases.iter().filter(|case| case.contains(part)).count();
-    let counts = format!(
-        r#"tests="{}" failures="{}" errors="{}" skipped="{}" time="{}""#,
-        cases.len(),
-        count("<failure "),
-        count("<error "),
-        count("<skipped "),
-        seconds(diagnosis.length_ns),
-    );
-    let name = xml(&account::title(diagnosis));
+    let title = account::title(diagnosis);
+    let class = format!("harness.{}", title.replace(" / ", ".").replace(' ', "-"));
+    let length = Duration::from_nanos(diagnosis.length_ns);
+    let mut suite = TestSuite::new(line(&title));
+    suite.set_time(length);
+    if let Some(run) = &diagnosis.run {
+        suite.timestamp = rfc3339(&run.started).and_then(|started| started.parse().ok());
+        let version = run.version.as_deref().unwrap_or_default();
+        let facts: [(&str, &str); 6] = [
+            ("run", &run.run),
+            ("seed", &run.seed),
+            ("product", &run.product),
+            ("version", version),
+            ("runtime", &run.runtime),
+            ("harness", &run.harness),
+        ];
+        suite.add_properties(facts.map(|(name, value)| (line(name), line(value))));
+    }
+    suite.add_test_cases(diagnosis.findings.iter().map(|finding| case(diagnosis, finding)));
+    suite.add_test_case(whole(diagnosis));
+    for case in &mut suite.test_cases {
+        case.set_classname(line(&class));
+    }
+    suite.set_system_out(lines(&output(diagnosis)));
+    document(Report::unnamed(), suite, length)
+}
+
+/// The document of one test suite.
+pub fn document(mut report: Report, suite: TestSuite, time: Duration) -> String {
+    report.set_time(time);
+    report.add_test_suite(suite);
+    report.to_string().expect("a document in memory can be written")
+}
+
+/// Text on one line.
+pub fn line(raw: &str) -> XmlString {
+    XmlString::new(escape::line(raw))
+}
+
+/// Text of several lines.
+pub fn lines(raw: &str) -> XmlString {
+    XmlString::new(escape::lines(raw))
+}
+
+fn output(diagnosis: &Diagnosis) -> String {
     let mut output = String::new();
     if let Some(page) = &diagnosis.page {
         let _ = writeln!(output, "[[ATTACHMENT|{page}]]");
@@ -39,127 +68,70 @@ pub fn render(diagnosis: &Diagnosis) -> String {
     if let Some(again) = account::again(diagnosis) {
         let _ = writeln!(output, "again: {}", again.join(" "));
     }
-    let _ = writeln!(output, "did it bite? {}", diagnosis.bite.evidence);
-    format!(
-        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites {counts}>\n<testsuite name=\"{name}\" {counts}{}>\n{}{}<system-out>{}</system-out>\n</testsuite>\n</testsuites>\n",
-        timestamp(diagnosis),
-        properties(diagnosis),
-        cases.concat(),
-        xml(&output),
-    )
+    let _ = write!(output, "did it bite? {}", diagnosis.bite.evidence);
+    output
 }
 
-/// When it began, as the format wants it: `2026-11-21T06:45:00`.
-fn timestamp(diagnosis: &Diagnosis) -> String {
-    let started = diagnosis.run.as_ref().map_or("", |run| run.started.as_str());
-    let digits: String = started.chars().filter(char::is_ascii_digit).collect();
-    match digits.get(..12) {
-        Some(at) => format!(
-            r#" timestamp="{}-{}-{}T{}:{}:00""#,
-            &at[..4],
-            &at[4..6],
-            &at[6..8],
-            &at[8..10],
-            &at[10..12]
-        ),
-        None => String::new(),
-    }
-}
-
-fn properties(diagnosis: &Diagnosis) -> String {
-    let Some(run) = &diagnosis.run else {
-        return String::new();
-    };
-    let version = run.version.clone().unwrap_or_default();
-    let facts = [
-        ("run", &run.run),
-        ("seed", &run.seed),
-        ("product", &run.product),
-        ("version", &version),
-        ("runtime", &run.runtime),
-        ("harness", &run.harness),
-    ];
-    let facts = facts.map(|(name, value)| format!("<property name=\"{name}\" value=\"{}\"/>\n", xml(value)));
-    format!("<properties>\n{}</properties>\n", facts.concat())
-}
-
-fn case(diagnosis: &Diagnosis, finding: &Finding, class: &str) -> String {
-    let name = format!("{} {}", finding.property.id(), finding.property.name());
-    let inside = match finding.verdict {
-        Verdict::Holds => String::new(),
-        Verdict::NotApplicable => format!("<skipped message=\"{}\"/>", xml(&finding.evidence)),
-        Verdict::Inconclusive => format!("<error type=\"inconclusive\" message=\"{}\"/>", xml(&finding.evidence)),
+fn case(diagnosis: &Diagnosis, finding: &Finding) -> TestCase {
+    let status = match finding.verdict {
+        Verdict::Holds => TestCaseStatus::success(),
+        Verdict::NotApplicable => {
+            let mut skipped = TestCaseStatus::skipped();
+            skipped.set_message(line(&finding.evidence));
+            skipped
+        }
+        Verdict::Inconclusive => {
+            let mut error = TestCaseStatus::non_success(NonSuccessKind::Error);
+            error.set_type("inconclusive").set_message(line(&finding.evidence));
+            error
+        }
         Verdict::Violated => failure(diagnosis, finding),
     };
-    let time = seconds(finding.check_us * 1000);
-    format!(
-        "<testcase classname=\"{class}\" name=\"{}\" time=\"{time}\">{inside}</testcase>\n",
-        xml(&name)
-    )
+    let mut case = TestCase::new(format!("{} {}", finding.property.id(), finding.property.name()), status);
+    case.set_time(Duration::from_micros(finding.check_us));
+    case
 }
 
-fn failure(diagnosis: &Diagnosis, finding: &Finding) -> String {
+fn failure(diagnosis: &Diagnosis, finding: &Finding) -> TestCaseStatus {
+    let mut failure = TestCaseStatus::non_success(NonSuccessKind::Failure);
     let Some(first) = finding.violations.first() else {
-        return format!("<failure type=\"violated\" message=\"{}\"/>", xml(&finding.evidence));
+        failure.set_type("violated").set_message(line(&finding.evidence));
+        return failure;
     };
-    let mut text = format!("{}\n", account::evidence(finding));
+    let mut text = account::evidence(finding);
     for (number, because) in (1..).zip(&first.because) {
-        let _ = writeln!(text, "{number}. {}", because.text);
+        let _ = write!(text, "\n{number}. {}", because.text);
     }
     for (label, remark) in account::remarks(diagnosis, finding, first) {
-        let _ = writeln!(text, "{label}: {remark}");
+        let _ = write!(text, "\n{label}: {remark}");
     }
-    format!(
-        "<failure type=\"{}\" message=\"{}\">{}</failure>",
-        xml(&first.class),
-        xml(&format!("{}  {}", first.id, first.summary)),
-        xml(&text)
-    )
+    let message = format!("{}  {}", first.id, first.summary);
+    failure.set_type(line(&first.class)).set_message(line(&message));
+    failure.set_description(lines(&text));
+    failure
 }
 
-/// The case that fails when no property does and the run is no pass all the same.
-fn whole(diagnosis: &Diagnosis, class: &str) -> String {
-    let inside = match diagnosis.outcome {
-        Outcome::Pass | Outcome::Fail => String::new(),
+/// The case that fails when no property is violated and the run is no pass either.
+fn whole(diagnosis: &Diagnosis) -> TestCase {
+    let status = match diagnosis.outcome {
+        Outcome::Pass | Outcome::Fail => TestCaseStatus::success(),
         Outcome::Unsure | Outcome::Error => {
             let reasons = account::reasons(diagnosis);
             let text: Vec<String> = reasons
                 .iter()
                 .map(|(label, reason)| format!("{label}: {reason}"))
                 .collect();
-            format!(
-                "<error type=\"{}\" message=\"{}\">{}</error>",
-                diagnosis.outcome.word().to_lowercase(),
-                xml(&account::sentence(diagnosis)),
-                xml(&text.join("\n"))
-            )
+            let mut error = TestCaseStatus::non_success(NonSuccessKind::Error);
+            error
+                .set_type(diagnosis.outcome.word().to_lowercase())
+                .set_message(line(&account::sentence(diagnosis)))
+                .set_description(lines(&text.join("\n")));
+            error
         }
     };
-    let time = seconds(diagnosis.length_ns);
-    format!("<testcase classname=\"{class}\" name=\"{CONCLUSIVE}\" time=\"{time}\">{inside}</testcase>\n")
-}
-
-fn seconds(ns: u64) -> String {
-    format!("{:.3}", ns as f64 / 1e9)
-}
-
-/// Text as XML 1.0 takes it: escaped, and without the characters that it has no place for.
-pub fn xml(raw: &str) -> String {
-    let mut escaped = String::with_capacity(raw.len());
-    for letter in raw.chars() {
-        match letter {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\n' => escaped.push_str("&#10;"),
-            '\t' => escaped.push(' '),
-            '\u{fffe}' | '\u{ffff}' => escaped.push('\u{fffd}'),
-            letter if letter.is_control() => escaped.push('\u{fffd}'),
-            letter => escaped.push(letter),
-        }
-    }
-    escaped
+    let mut case = TestCase::new(CONCLUSIVE, status);
+    case.set_time(Duration::from_nanos(diagnosis.length_ns));
+    case
 }
 
 #[cfg(test)]
@@ -168,9 +140,12 @@ mod tests {
 
     #[test]
     fn nothing_of_a_name_is_markup_and_nothing_is_forbidden() {
-        assert_eq!(
-            xml("<a b=\"&\">\u{0}\u{1b}\n"),
-            "&lt;a b=&quot;&amp;&quot;&gt;\u{fffd}\u{fffd}&#10;"
-        );
+        let mut suite = TestSuite::new(line("<a b=\"&\">\u{0}\u{1b}[2J\n"));
+        suite.set_system_out(lines("a\u{ffff}\nb"));
+        let text = document(Report::unnamed(), suite, Duration::ZERO);
+        let document = roxmltree::Document::parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        let suite = document.root_element().first_element_child().unwrap();
+        assert_eq!(suite.attribute("name"), Some("<a b=\"&\">\\0\\u{1b}[2J\\n"));
+        assert_eq!(suite.first_element_child().unwrap().text(), Some("a\\u{ffff}\nb"));
     }
 }

@@ -6,6 +6,7 @@ use harness_checkers::{Finding, Verdict, Violation};
 
 use super::account;
 use super::diagnosis::{Diagnosis, Outcome};
+use super::escape;
 use super::terminal::picture;
 use super::words::span;
 
@@ -25,12 +26,12 @@ pub fn render(diagnosis: &Diagnosis) -> String {
         let version = run.version.as_deref().unwrap_or_default();
         let _ = writeln!(
             text,
-            "{} {} ×{} on {}, seed `{}`, {} run\n",
+            "{} {} ×{} on {}, seed {}, {} run\n",
             plain(&run.product),
             plain(version),
             run.nodes,
             plain(&run.runtime),
-            run.seed,
+            code(&run.seed),
             span(diagnosis.length_ns)
         );
     }
@@ -65,9 +66,9 @@ pub fn render(diagnosis: &Diagnosis) -> String {
     }
     let _ = writeln!(text, "- {}", account::amount(diagnosis));
     if let Some(page) = account::page(diagnosis) {
-        let _ = writeln!(text, "- report: `{}`", fenced(&page));
+        let _ = writeln!(text, "- report: {}", code(&page));
     }
-    cut(text)
+    cut(escape::no_commands(&text))
 }
 
 fn sign(outcome: Outcome) -> &'static str {
@@ -116,9 +117,9 @@ fn table(diagnosis: &Diagnosis, text: &mut String) {
 }
 
 /// Text in which nothing means anything to Markdown or HTML, on one line.
-fn plain(raw: &str) -> String {
+pub fn plain(raw: &str) -> String {
     let mut escaped = String::with_capacity(raw.len());
-    for letter in raw.chars() {
+    for letter in one_line(raw).chars() {
         match letter {
             '&' => escaped.push_str("&amp;"),
             '<' => escaped.push_str("&lt;"),
@@ -127,15 +128,13 @@ fn plain(raw: &str) -> String {
                 escaped.push('\\');
                 escaped.push(letter);
             }
-            '\n' | '\r' => escaped.push(' '),
-            letter if letter.is_control() => escaped.push('\u{fffd}'),
             letter => escaped.push(letter),
         }
     }
     escaped
 }
 
-/// A sentence of ours: what stands between backticks is code.
+/// A sentence of ours: what is between backticks is code.
 fn prose(raw: &str) -> String {
     let parts: Vec<&str> = raw.split('`').collect();
     if parts.len().is_multiple_of(2) {
@@ -143,7 +142,7 @@ fn prose(raw: &str) -> String {
     }
     let marked = parts.iter().enumerate().map(|(place, part)| {
         if place % 2 == 1 && !part.is_empty() {
-            format!("`{}`", part.replace(['\n', '|'], " "))
+            code(part)
         } else {
             plain(part)
         }
@@ -151,9 +150,18 @@ fn prose(raw: &str) -> String {
     marked.collect()
 }
 
-/// Text inside a fence or a code span: nothing in it ends that.
-fn fenced(raw: &str) -> String {
-    raw.replace('`', "'")
+/// A code span. A table takes a bar for the end of a cell even there.
+fn code(raw: &str) -> String {
+    format!("`{}`", one_line(raw).replace('|', " ").replace('`', "'"))
+}
+
+fn one_line(raw: &str) -> String {
+    escape::lines(raw).replace(['\n', '\t'], " ")
+}
+
+/// Text of several lines inside a fence: nothing in it ends that.
+pub fn fenced(raw: &str) -> String {
+    escape::lines(raw).replace('`', "'")
 }
 
 /// At most as long as a summary may be, whole lines, no fence left open.
@@ -184,6 +192,9 @@ mod tests {
     fn nothing_of_a_name_is_markup() {
         assert_eq!(plain("<b>|*a*\n@x"), "&lt;b&gt;\\|\\*a\\* \\@x");
         assert_eq!(prose("held `l0|<b>` twice"), "held `l0 <b>` twice");
+        assert_eq!(prose("held `l0\x1b[2J` \u{202e}"), "held `l0\\u{1b}[2J` \\\\u{202e}");
+        assert_eq!(code("a`b"), "`a'b`");
+        assert_eq!(fenced("a\n```\n\x1b"), "a\n'''\n\\u{1b}");
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod churn;
 pub mod comparison;
 pub mod diagnosis;
 pub mod drawing;
+pub mod escape;
 pub mod github;
 pub(crate) mod html;
 pub mod index;
@@ -16,10 +17,11 @@ pub mod junit;
 pub mod markdown;
 mod pokes;
 pub mod roles;
+pub mod screen;
 pub mod terminal;
 mod thin;
 pub mod timeline;
-mod words;
+pub(crate) mod words;
 
 use std::collections::BTreeMap;
 

@@ -6,6 +6,9 @@ use super::account;
 use super::bite::Bitten;
 use super::diagnosis::{Diagnosis, Outcome};
 use super::drawing::{BarKind, Drawing, Lane};
+use super::escape;
+pub use super::screen::Look;
+use super::screen::ScreenText;
 use super::words::{span, stretch, wrap, wrap_words};
 
 /// Columns of text.
@@ -17,71 +20,37 @@ const MARGIN: usize = 12;
 /// Columns from which on a bar has ends.
 const WIDE: usize = 4;
 
-/// How things look.
-#[derive(Debug, Clone, Copy)]
-pub struct Look {
-    pub color: bool,
-}
-
-impl Look {
-    /// Text in a colour, by its code.
-    pub fn paint(self, code: &str, text: &str) -> String {
-        if self.color {
-            format!("\x1b[{code}m{text}\x1b[0m")
-        } else {
-            text.to_owned()
-        }
-    }
-
-    pub fn bold(self, text: &str) -> String {
-        self.paint("1", text)
-    }
-
-    pub fn dim(self, text: &str) -> String {
-        self.paint("2", text)
-    }
-
-    pub fn outcome(self, outcome: Outcome) -> String {
-        let code = match outcome {
-            Outcome::Pass => "1;32",
-            Outcome::Fail | Outcome::Error => "1;31",
-            Outcome::Unsure => "1;33",
-        };
-        self.paint(code, outcome.word())
-    }
-
-    fn verdict(self, verdict: Verdict) -> String {
-        let code = match verdict {
-            Verdict::Holds => "32",
-            Verdict::Violated => "1;31",
-            Verdict::Inconclusive => "33",
-            Verdict::NotApplicable => "2",
-        };
-        self.paint(code, &format!("{:<13}", account::verdict_word(verdict)))
-    }
+fn verdict_cell(look: Look, verdict: Verdict) -> ScreenText {
+    let code = match verdict {
+        Verdict::Holds => "32",
+        Verdict::Violated => "1;31",
+        Verdict::Inconclusive => "33",
+        Verdict::NotApplicable => "2",
+    };
+    look.paint(code, &format!("{:<13}", account::verdict_word(verdict)))
 }
 
 /// The whole screen of a finished run.
 pub fn render(diagnosis: &Diagnosis, look: Look) -> String {
-    let mut lines = vec![headline(diagnosis, look), String::new()];
+    let mut lines = vec![headline(diagnosis, look), ScreenText::default()];
     for (finding, violation) in account::told(diagnosis) {
         lines.extend(story(diagnosis, finding, violation, look));
-        lines.push(String::new());
+        lines.push(ScreenText::default());
     }
     let came_to_nothing = diagnosis.outcome == Outcome::Error && diagnosis.operations == 0;
     if !came_to_nothing {
         lines.extend(table(diagnosis, look));
-        lines.push(String::new());
+        lines.push(ScreenText::default());
         lines.extend(bite(diagnosis));
     }
     lines.extend(reasons(diagnosis));
-    lines.push(String::new());
+    lines.push(ScreenText::default());
     lines.extend(pointers(diagnosis));
-    lines.push(String::new());
-    lines.join("\n")
+    lines.push(ScreenText::default());
+    ScreenText::join(&lines)
 }
 
-fn headline(diagnosis: &Diagnosis, look: Look) -> String {
+fn headline(diagnosis: &Diagnosis, look: Look) -> ScreenText {
     let runtime = diagnosis
         .run
         .as_ref()
@@ -92,28 +61,21 @@ fn headline(diagnosis: &Diagnosis, look: Look) -> String {
         span(diagnosis.length_ns),
         span(diagnosis.check_ns)
     );
-    format!(
-        "{}  {}   {}",
-        look.outcome(diagnosis.outcome),
-        look.bold(&account::title(diagnosis)),
-        look.dim(&times)
-    )
+    let title = look.bold(&account::title(diagnosis));
+    look.outcome(diagnosis.outcome) + "  " + title + "   " + look.dim(&times)
 }
 
-fn story(diagnosis: &Diagnosis, finding: &Finding, violation: &Violation, look: Look) -> Vec<String> {
-    let mut lines = vec![format!(
-        "{} {}",
-        look.paint("1;31", "x"),
-        look.bold(&format!("{}  {}", violation.id, violation.summary))
-    )];
-    lines.push(String::new());
+fn story(diagnosis: &Diagnosis, finding: &Finding, violation: &Violation, look: Look) -> Vec<ScreenText> {
+    let heading = look.bold(&format!("{}  {}", violation.id, violation.summary));
+    let mut lines = vec![look.paint("1;31", "x") + " " + heading];
+    lines.push(ScreenText::default());
     if let Some(drawing) = diagnosis.drawings.get(&violation.id) {
         lines.extend(draw(drawing, look));
-        lines.push(String::new());
+        lines.push(ScreenText::default());
     }
     if finding.property == Property::Hl004 {
         lines.extend(herd(violation));
-        lines.push(String::new());
+        lines.push(ScreenText::default());
     }
     for (number, because) in violation.because.iter().enumerate() {
         lines.extend(labelled(&format!("{}", number + 1), 4, &because.text));
@@ -124,24 +86,21 @@ fn story(diagnosis: &Diagnosis, finding: &Finding, violation: &Violation, look: 
     lines
 }
 
-fn labelled(label: &str, width: usize, text: &str) -> Vec<String> {
+fn labelled(label: &str, width: usize, text: &str) -> Vec<ScreenText> {
     let wrapped = wrap(text, WIDTH - width - 3);
     let line = |(number, line): (usize, &String)| {
-        if number == 0 {
-            format!("   {label:<width$}{line}")
-        } else {
-            format!("   {:width$}{line}", "")
-        }
+        let label = if number == 0 { label } else { "" };
+        ScreenText::from(format!("   {label:<width$}{line}"))
     };
     wrapped.iter().enumerate().map(line).collect()
 }
 
 /// A drawing alone, without colours, as other texts show it.
 pub fn picture(drawing: &Drawing) -> String {
-    draw(drawing, Look { color: false }).join("\n")
+    ScreenText::join(&draw(drawing, Look { color: false }))
 }
 
-fn draw(drawing: &Drawing, look: Look) -> Vec<String> {
+fn draw(drawing: &Drawing, look: Look) -> Vec<ScreenText> {
     let column = |ns: u64| {
         let (from, to) = (drawing.from_ns as f64, drawing.to_ns as f64);
         (((ns as f64 - from) / (to - from).max(1.0)).clamp(0.0, 1.0) * (AXIS - 1) as f64).round() as usize
@@ -162,7 +121,8 @@ fn draw(drawing: &Drawing, look: Look) -> Vec<String> {
     }
     let from = marks.iter().position(|mark| *mark == '^').unwrap_or(0);
     let marks: String = marks.into_iter().collect();
-    lines.push(format!("{:MARGIN$}{}", "", look.paint("1;31", marks.trim_end())));
+    let margin = || ScreenText::from(" ".repeat(MARGIN));
+    lines.push(margin() + look.paint("1;31", marks.trim_end()));
     let first = drawing.overlaps_ns.first().map_or(0, |overlap| overlap.0);
     let last = drawing.overlaps_ns.iter().map(|overlap| overlap.1).max().unwrap_or(0);
     let times = if drawing.overlaps_ns.len() > 1 {
@@ -172,7 +132,7 @@ fn draw(drawing: &Drawing, look: Look) -> Vec<String> {
     };
     let text = format!("both hold: {}{times}", stretch(first, last));
     let from = from.min(AXIS.saturating_sub(text.len()));
-    lines.push(format!("{:MARGIN$}{:from$}{text}", "", ""));
+    lines.push(margin() + &format!("{:from$}{text}", ""));
     lines
 }
 
@@ -210,13 +170,13 @@ fn axis(drawing: &Drawing, column: impl Fn(u64) -> usize) -> String {
     format!("{:MARGIN$}{}", "", line.into_iter().collect::<String>().trim_end())
 }
 
-fn draw_lane(lane: &Lane, drawing: &Drawing, column: impl Fn(u64) -> usize) -> String {
+fn draw_lane(lane: &Lane, drawing: &Drawing, column: impl Fn(u64) -> usize) -> ScreenText {
     let mut cells = vec![' '; AXIS];
     for bar in &lane.bars {
         let (from, to) = (column(bar.from_ns), column(bar.to_ns));
         let fill = if bar.kind == BarKind::Fault { '=' } else { '#' };
         cells[from..=to].fill(fill);
-        let inside: Vec<char> = format!(" {} ", bar.text).chars().collect();
+        let inside: Vec<char> = format!(" {} ", escape::line(&bar.text)).chars().collect();
         let room = (to - from).saturating_sub(3);
         for (offset, letter) in inside.iter().take(room).enumerate() {
             cells[from + 2 + offset] = *letter;
@@ -235,48 +195,48 @@ fn draw_lane(lane: &Lane, drawing: &Drawing, column: impl Fn(u64) -> usize) -> S
     }
     let label = format!("   {:<width$}", lane.label, width = MARGIN - 3);
     let line = format!("{label}{}", cells.into_iter().collect::<String>());
-    line.trim_end().to_owned()
+    line.trim_end().into()
 }
 
-fn herd(violation: &Violation) -> Vec<String> {
+fn herd(violation: &Violation) -> Vec<ScreenText> {
     let figure = |name: &str| violation.figures.get(name).map(|figure| *figure as usize);
     let bar = |count: usize| "#".repeat(count.min(AXIS));
     let mut lines = Vec::new();
     for (label, name) in [("woken", "woken"), ("useful", "useful")] {
         if let Some(count) = figure(name) {
-            lines.push(format!("   {label:<9}{} {count}", bar(count)));
+            lines.push(format!("   {label:<9}{} {count}", bar(count)).into());
         }
     }
     if let Some(waiters) = figure("waiters") {
-        lines.push(format!("   {:<9}{} {waiters}", "waiting", bar(waiters)));
+        lines.push(format!("   {:<9}{} {waiters}", "waiting", bar(waiters)).into());
     }
     if let Some(messages) = violation.figures.get("messages_per_hand_over") {
         let retries = violation.figures.get("retries_per_hand_over").copied().unwrap_or(0.0);
-        lines.push(format!(
-            "   on the wire   {messages:.0} messages per hand-over, {retries:.0} of them asked again"
-        ));
+        let text = format!("   on the wire   {messages:.0} messages per hand-over, {retries:.0} of them asked again");
+        lines.push(text.into());
     }
     lines
 }
 
-fn table(diagnosis: &Diagnosis, look: Look) -> Vec<String> {
+fn table(diagnosis: &Diagnosis, look: Look) -> Vec<ScreenText> {
     let mut lines = vec![look.dim(&format!("  {:<19}{:<13}{}", "property", "verdict", "evidence"))];
     for finding in &diagnosis.findings {
-        let verdict = look.verdict(finding.verdict);
         let width = 2 + 19 + 13;
         let wrapped = wrap(&account::evidence(finding), WIDTH.saturating_sub(width) + 16);
         for (number, line) in wrapped.iter().enumerate() {
-            if number == 0 {
-                lines.push(format!("  {:<19}{verdict}{line}", finding.property.name()));
-            } else {
-                lines.push(format!("{:width$}{line}", ""));
-            }
+            lines.push(match number {
+                0 => {
+                    let name = ScreenText::from(format!("  {:<19}", finding.property.name()));
+                    name + verdict_cell(look, finding.verdict) + line
+                }
+                _ => format!("{:width$}{line}", "").into(),
+            });
         }
     }
     lines
 }
 
-fn bite(diagnosis: &Diagnosis) -> Vec<String> {
+fn bite(diagnosis: &Diagnosis) -> Vec<ScreenText> {
     let mut lines = Vec::new();
     if !diagnosis.bite.windows.is_empty() || diagnosis.run.is_some() {
         lines.extend(labelled_flush("did it bite?", &diagnosis.bite.evidence));
@@ -291,14 +251,18 @@ fn bite(diagnosis: &Diagnosis) -> Vec<String> {
     lines
 }
 
-fn labelled_flush(label: &str, text: &str) -> Vec<String> {
+fn labelled_flush(label: &str, text: &str) -> Vec<ScreenText> {
     let wrapped = wrap(text, WIDTH - 16);
-    let line = |(number, line): (usize, &String)| format!("  {:<14}{line}", if number == 0 { label } else { "" });
+    let line = |(number, line): (usize, &String)| flush(if number == 0 { label } else { "" }, line);
     wrapped.iter().enumerate().map(line).collect()
 }
 
-/// A label stands at the first of the lines that it is for.
-fn reasons(diagnosis: &Diagnosis) -> Vec<String> {
+fn flush(label: &str, text: &str) -> ScreenText {
+    format!("  {label:<14}{text}").into()
+}
+
+/// A label is at the first of the lines that it is for.
+fn reasons(diagnosis: &Diagnosis) -> Vec<ScreenText> {
     let mut lines = Vec::new();
     let mut before = "";
     for (label, text) in account::reasons(diagnosis) {
@@ -309,26 +273,29 @@ fn reasons(diagnosis: &Diagnosis) -> Vec<String> {
 }
 
 /// Where to look, and what to type.
-fn pointers(diagnosis: &Diagnosis) -> Vec<String> {
+fn pointers(diagnosis: &Diagnosis) -> Vec<ScreenText> {
     let mut lines = Vec::new();
     if let Some(more) = account::more(diagnosis) {
         lines.extend(labelled_flush("more", &more));
     }
     match account::page(diagnosis) {
-        Some(page) => lines.push(format!("  {:<14}{page}", "report")),
-        None => lines.push(format!("  {:<14}{}", "history", history_path(diagnosis))),
+        Some(page) => lines.push(flush("report", &page)),
+        None => lines.push(flush("history", &history_path(diagnosis))),
     }
     if let Some(exact) = account::exact(diagnosis) {
-        lines.push(format!("  {:<14}{exact}", "exact"));
+        lines.push(flush("exact", &exact));
     }
     if let Some(again) = account::again(diagnosis) {
         let wrapped = wrap_words(again.iter().map(String::as_str), WIDTH - 20);
         let last = wrapped.len().saturating_sub(1);
         for (number, line) in wrapped.iter().enumerate() {
-            let label = if number == 0 { "again" } else { "  " };
-            lines.push(format!("  {label:<14}{line}{}", if number < last { " \\" } else { "" }));
+            let label = if number == 0 { "again" } else { "" };
+            lines.push(flush(
+                label,
+                &format!("{line}{}", if number < last { " \\" } else { "" }),
+            ));
         }
-        lines.push(format!("  {:<14}(same plan, not same timing)", ""));
+        lines.push(flush("", "(same plan, not same timing)"));
     }
     lines
 }

@@ -45,6 +45,27 @@ pub fn stretch(from_ns: u64, to_ns: u64) -> String {
     }
 }
 
+/// `2026-11-21 06:45 UTC` of `20261121-0645`, as `run.json` has it.
+pub fn date(started: &str) -> String {
+    match parts(started) {
+        Some([year, month, day, hour, minute]) => format!("{year}-{month}-{day} {hour}:{minute} UTC"),
+        None => started.to_owned(),
+    }
+}
+
+/// `2026-11-21T06:45:00Z` of `20261121-0645`; `None` for what is no such time.
+pub fn rfc3339(started: &str) -> Option<String> {
+    let [year, month, day, hour, minute] = parts(started)?;
+    Some(format!("{year}-{month}-{day}T{hour}:{minute}:00Z"))
+}
+
+fn parts(started: &str) -> Option<[&str; 5]> {
+    let (day, minute) = started.split_once('-')?;
+    let all_digits = format!("{day}{minute}").bytes().all(|byte| byte.is_ascii_digit());
+    (day.len() == 8 && minute.len() == 4 && all_digits)
+        .then(|| [&day[..4], &day[4..6], &day[6..], &minute[..2], &minute[2..]])
+}
+
 /// Breaks text into lines of at most `width` characters, at spaces.
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
     wrap_words(text.split_whitespace(), width)
@@ -91,6 +112,13 @@ mod tests {
     fn spans_keep_what_matters() {
         let spans = [41_000, 3_100_000, 44_000_000, 1_840_000_000, 10_200_000_000].map(span);
         assert_eq!(spans, ["41µs", "3.1ms", "44ms", "1.84s", "10.2s"]);
+    }
+
+    #[test]
+    fn a_run_is_dated_by_the_minute_in_its_name() {
+        assert_eq!(date("20261121-0645"), "2026-11-21 06:45 UTC");
+        assert_eq!(rfc3339("20261121-0645").as_deref(), Some("2026-11-21T06:45:00Z"));
+        assert_eq!((date("long ago"), rfc3339("2026ü121-0645")), ("long ago".into(), None));
     }
 
     #[test]

@@ -1,86 +1,57 @@
-//! A suite's record as JUnit XML: a case a row, so that whatever reads test results reads a night's.
-//!
-//! A row that is not as expected is a failure; one that proved nothing, or was not run, is an error.
+//! A suite's record as JUnit XML by `quick-junit`: a test case a row. A row that is not as expected is a failure; one that
+//! proved nothing, or was not run, is an error.
 
-use std::fmt::Write;
+use std::time::Duration;
+
+use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
 use super::judge::Judged;
 use super::record::{Record, RowRecord};
-use crate::report::junit::xml;
+use crate::report::junit::{document, line, lines};
 
 pub fn junit(record: &Record) -> String {
-    let is_failure = |judged: Judged| matches!(judged, Judged::Unexpected | Judged::Missing | Judged::Silent);
-    let failures = record.count(is_failure);
-    let errors = record.count(|judged| !is_failure(judged) && judged != Judged::AsExpected);
-    let name = xml(&record.suite);
-    let counts = format!(
-        "tests=\"{}\" failures=\"{failures}\" errors=\"{errors}\"",
-        record.rows.len()
-    );
-    let time = seconds(record.took_ms);
-    let mut text = format!(
-        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
-         <testsuites name=\"harness\" {counts} time=\"{time}\">\n  \
-         <testsuite name=\"{name}\" {counts} skipped=\"0\" time=\"{time}\">\n"
-    );
-    for row in &record.rows {
-        case(&mut text, &name, row, is_failure(row.judged));
+    let time = Duration::from_millis(record.took_ms);
+    let mut suite = TestSuite::new(line(&record.suite));
+    suite.set_time(time);
+    suite.add_test_cases(record.rows.iter().map(case));
+    for case in &mut suite.test_cases {
+        case.set_classname(line(&record.suite));
     }
-    text.push_str("  </testsuite>\n</testsuites>\n");
-    text
+    document(Report::new("harness"), suite, time)
 }
 
-fn case(text: &mut String, suite: &str, row: &RowRecord, is_failure: bool) {
-    let (name, time) = (xml(&row.name), seconds(row.took_ms()));
-    let _ = write!(
-        text,
-        "    <testcase classname=\"{suite}\" name=\"{name}\" time=\"{time}\""
-    );
-    let why: Vec<&str> = row
-        .attempts
-        .iter()
-        .flat_map(|attempt| &attempt.why)
-        .map(String::as_str)
-        .collect();
-    let attachment = row
-        .last()
-        .and_then(|attempt| attempt.run.as_deref())
-        .map(|run| format!("[[ATTACHMENT|{run}/report.html]]"));
-    if row.judged == Judged::AsExpected && row.attempts.len() < 2 {
-        text.push_str("/>\n");
-        return;
-    }
-    text.push_str(">\n");
-    if row.judged != Judged::AsExpected {
-        let kind = if is_failure { "failure" } else { "error" };
-        let word = row.judged.word();
-        let message = xml(why.last().copied().unwrap_or(word));
-        let _ = writeln!(
-            text,
-            "      <{kind} type=\"{word}\" message=\"{message}\">{}</{kind}>",
-            xml(&why.join("\n"))
-        );
-    }
-    let mut out: Vec<String> = attachment.into_iter().collect();
+fn case(row: &RowRecord) -> TestCase {
+    let reasons = row.attempts.iter().flat_map(|attempt| &attempt.why);
+    let reasons: Vec<&str> = reasons.map(String::as_str).collect();
+    let mut case = TestCase::new(line(&row.name), status(row.judged, &reasons));
+    case.set_time(Duration::from_millis(row.took_ms()));
+    let mut output = Vec::new();
     if row.attempts.len() > 1 {
-        out.insert(
-            0,
-            format!(
-                "{} runs: those before the last proved nothing: {}",
-                row.attempts.len(),
-                why.join("; ")
-            ),
-        );
+        output.push(format!(
+            "{} runs: those before the last proved nothing: {}",
+            row.attempts.len(),
+            reasons.join("; ")
+        ));
     }
-    let _ = writeln!(
-        text,
-        "      <system-out>{}</system-out>\n    </testcase>",
-        xml(&out.join("\n"))
-    );
+    let run = row.last().and_then(|attempt| attempt.run.as_deref());
+    output.extend(run.map(|run| format!("[[ATTACHMENT|{run}/report.html]]")));
+    if row.judged != Judged::AsExpected || row.attempts.len() > 1 {
+        case.set_system_out(lines(&output.join("\n")));
+    }
+    case
 }
 
-fn seconds(ms: u64) -> String {
-    format!("{:.3}", ms as f64 / 1000.0)
+fn status(judged: Judged, reasons: &[&str]) -> TestCaseStatus {
+    let kind = match judged {
+        Judged::AsExpected => return TestCaseStatus::success(),
+        Judged::Unexpected | Judged::Missing | Judged::Silent => NonSuccessKind::Failure,
+        _ => NonSuccessKind::Error,
+    };
+    let mut status = TestCaseStatus::non_success(kind);
+    let message = reasons.last().copied().unwrap_or(judged.word());
+    status.set_type(judged.word()).set_message(line(message));
+    status.set_description(lines(&reasons.join("\n")));
+    status
 }
 
 #[cfg(test)]
@@ -101,20 +72,27 @@ mod tests {
             ],
         );
         let text = junit(&record);
-        assert!(text.contains("tests=\"4\" failures=\"1\" errors=\"2\""), "{text}");
-        assert!(text.contains("name=\"a\" time=\"11.400\"/>"), "{text}");
-        assert!(text.contains("name=\"b &quot;&amp;\u{fffd}\""), "{text}");
-        assert!(
-            text.contains("<failure type=\"VIOLATED\" message=\"a reason &lt;VIOLATED&gt;\">"),
-            "{text}"
-        );
-        assert_eq!(text.matches("<error ").count(), 2, "{text}");
+        let document = roxmltree::Document::parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        let suite = document.root_element().first_element_child().unwrap();
+        for (attribute, count) in [("tests", "4"), ("failures", "1"), ("errors", "2"), ("skipped", "0")] {
+            assert_eq!(suite.attribute(attribute), Some(count), "{attribute}: {text}");
+        }
+        let cases: Vec<_> = suite.children().filter(|node| node.has_tag_name("testcase")).collect();
+        assert_eq!(cases[0].attribute("time"), Some("11.400"), "{text}");
+        assert!(!cases[0].has_children(), "{text}");
+        assert_eq!(cases[1].attribute("name"), Some("b \"&\\u{1}"));
+        let failure = cases[1].first_element_child().unwrap();
+        assert_eq!(failure.tag_name().name(), "failure");
+        assert_eq!(failure.attribute("type"), Some("VIOLATED"));
+        assert_eq!(failure.attribute("message"), Some("a reason <VIOLATED>"));
+        let error = |case: &roxmltree::Node<'_, '_>| case.children().any(|child| child.has_tag_name("error"));
+        assert_eq!(cases.iter().filter(|case| error(case)).count(), 2, "{text}");
     }
 
     #[test]
     fn a_case_that_needed_two_runs_says_so_also_where_it_passed() {
         let text = junit(&record(None, &[], &[("a", &[Judged::Unsure, Judged::AsExpected])]));
         assert!(text.contains("2 runs"), "{text}");
-        assert!(text.contains("failures=\"0\" errors=\"0\""), "{text}");
+        assert!(text.contains("errors=\"0\" failures=\"0\""), "{text}");
     }
 }

@@ -3,41 +3,56 @@
 
 use std::fmt::Write;
 
+use maud::{Markup, html};
+
 use super::judge::Judged;
 use super::record::{Record, RowRecord};
 use super::render::{again, clock, outcome, sum, verdicts};
 use super::since::Since;
 use crate::report::diagnosis::Outcome;
-use crate::report::html::text::{fill, prose, text};
-use crate::report::html::{date, policy, sign};
-use crate::report::index::{SCRIPT, STYLE};
+use crate::report::html::text::prose;
+use crate::report::html::{self, sign, spans};
+use crate::report::index::{SCRIPT, STYLE, filter_box, filters};
+use crate::report::words::date;
 
 /// Rows that the title names.
 const NAMED: usize = 2;
 
-/// The page. `before` is the suite's record of the time before, with the name of its folder, where there is one beside it.
+/// The page. `before` is the suite's record of the time before, with the name of its folder, where there is one next to it.
 pub fn page(record: &Record, before: Option<(&str, &Record)>) -> String {
     let outcome = outcome(record);
-    let rows: String = record.rows.iter().map(row).collect();
-    let wrong: String = record.rows.iter().filter(is_wrong).map(wrong).collect();
-    let since = before.map(|(name, before)| since(name, &Since::of(before, record)));
-    fill(
-        include_str!("../report/page/suite.html"),
-        &[
-            ("title", &text(&format!("{} suite {}", outcome.word(), record.suite))),
-            ("policy", &policy(SCRIPT)),
-            ("style", STYLE),
-            ("outcome", &outcome.word().to_lowercase()),
-            ("badge", &format!("{} {}", sign(outcome), outcome.word())),
-            ("sentence", &text(&sentence(record))),
-            ("what", &what(record)),
-            ("wrong", &wrong),
-            ("since", &since.unwrap_or_default()),
-            ("boxes", &boxes(record)),
-            ("rows", &rows),
-            ("script", SCRIPT),
-        ],
-    )
+    let word = outcome.word();
+    let body = html! {
+        header.suite.(word.to_lowercase()) {
+            p.badge { (sign(outcome)) " " (word) }
+            h1 { (sentence(record)) }
+            p.what { (what(record)) }
+        }
+        main {
+            @for row in record.rows.iter().filter(is_wrong) { (wrong(row)) }
+            @if let Some((name, before)) = before { (since(name, &Since::of(before, record))) }
+            section {
+                h2 { "All rows" }
+                (filters("zk, pause, HL001, canary", &boxes(record)))
+                div.scroll {
+                    table #runs {
+                        thead {
+                            tr {
+                                th { "came out" } th { "row" } th { "verdicts" } th { "what the faults did" }
+                                th { "runs" } th { "time" }
+                            }
+                        }
+                        tbody { @for row in &record.rows { (self::row(row)) } }
+                    }
+                }
+            }
+        }
+        footer {
+            "A name leads to the report of the row's last run. A canary is a lock that is known to be broken: it must fail, \
+             and the suite fails when it does not. A run that proves nothing may be repeated; one with a verdict never is."
+        }
+    };
+    html::page(&format!("{word} suite {}", record.suite), STYLE, SCRIPT, &body)
 }
 
 fn is_wrong(row: &&RowRecord) -> bool {
@@ -66,24 +81,24 @@ pub fn sentence(record: &Record) -> String {
     }
 }
 
-fn what(record: &Record) -> String {
+fn what(record: &Record) -> Markup {
     let shard = record.shard.map(|shard| format!(" shard {shard}")).unwrap_or_default();
-    let parts = [
+    spans(&[
         format!("suite {}{shard}", record.suite),
         format!("begun {}", date(&record.started)),
         format!("harness {}", record.harness),
         sum(record),
-    ];
-    let parts = parts.iter().map(|part| format!("<span>{}</span>", text(part)));
-    parts.collect::<Vec<_>>().join(" · ")
+    ])
 }
 
 /// The report of a row's last run, if it came to one.
-fn report(row: &RowRecord, label: &str) -> String {
+fn report(row: &RowRecord) -> Markup {
     let run = row.last().and_then(|attempt| attempt.run.as_deref());
-    match run {
-        Some(run) => format!(r#"<a href="{}/report.html">{}</a>"#, text(&address(run)), text(label)),
-        None => text(label),
+    html! {
+        @match run {
+            Some(run) => { a href={ (address(run)) "/report.html" } { (row.name) } }
+            None => { (row.name) }
+        }
     }
 }
 
@@ -102,66 +117,66 @@ fn address(path: &str) -> String {
 }
 
 /// A row that is not as expected: why, run by run, and the line that makes its plan again.
-fn wrong(row: &RowRecord) -> String {
-    let mut reasons = String::new();
-    for (number, attempt) in row.attempts.iter().enumerate() {
-        for why in &attempt.why {
-            let which = match row.attempts.len() {
-                1 => String::new(),
-                _ => format!(r#"<span class="quiet">run {}</span> "#, number + 1),
-            };
-            let _ = write!(reasons, "<li>{which}{}</li>", prose(why));
+fn wrong(row: &RowRecord) -> Markup {
+    let again = row.last().map(again).filter(|again| !again.is_empty());
+    html! {
+        section.violation {
+            h2 { span.judged { (row.judged.word()) } " " (report(row)) }
+            ul.why {
+                @for (number, attempt) in (1..).zip(&row.attempts) {
+                    @for why in &attempt.why {
+                        li {
+                            @if row.attempts.len() > 1 { span.quiet { "run " (number) } " " }
+                            (prose(why))
+                        }
+                    }
+                }
+                @if row.attempts.is_empty() {
+                    li { "no machine has run it: its shard is missing, or the suite was stopped" }
+                }
+            }
+            @if let Some(again) = again { div.again { code { (again) } } }
         }
     }
-    if row.attempts.is_empty() {
-        reasons = "<li>no machine has run it: its shard is missing, or the suite was stopped</li>".to_owned();
-    }
-    let again = row.last().map(again).filter(|again| !again.is_empty());
-    let again = again.map(|again| format!(r#"<div class="again"><code>{}</code></div>"#, text(&again)));
-    format!(
-        r#"<section class="violation"><h2><span class="judged">{}</span> {}</h2><ul class="why">{reasons}</ul>{}</section>"#,
-        text(row.judged.word()),
-        report(row, &row.name),
-        again.unwrap_or_default(),
-    )
 }
 
-fn since(name: &str, since: &Since) -> String {
-    let mut items = String::new();
-    for (word, class, names) in [
+fn since(name: &str, since: &Since) -> Markup {
+    let changes = [
         ("new", "fail", &since.new),
         ("still", "unsure", &since.still),
         ("mended", "pass", &since.mended),
-    ] {
-        for name in names {
-            let _ = write!(items, r#"<li><b class="{class}">{word}</b> {}</li>"#, text(name));
+    ];
+    html! {
+        section {
+            h2 { "Since " a href={ "../" (address(name)) "/index.html" } { (name) } }
+            @if changes.iter().all(|(.., names)| names.is_empty()) {
+                p.quiet { "Nothing was wrong then, and nothing is now." }
+            } @else {
+                ul {
+                    @for (word, class, names) in changes {
+                        @for name in names { li { b.(class) { (word) } " " (name) } }
+                    }
+                }
+            }
         }
     }
-    let changes = if items.is_empty() {
-        r#"<p class="quiet">Nothing was wrong then, and nothing is now.</p>"#.to_owned()
-    } else {
-        format!("<ul>{items}</ul>")
-    };
-    format!(
-        r#"<section><h2>Since <a href="../{}/index.html">{}</a></h2>{changes}</section>"#,
-        text(&address(name)),
-        text(name)
-    )
 }
 
 /// A box for each way in which a row of this suite came out.
-fn boxes(record: &Record) -> String {
+fn boxes(record: &Record) -> Markup {
     let mut ways: Vec<Judged> = record.rows.iter().map(|row| row.judged).collect();
     ways.sort_unstable();
     ways.dedup();
-    let one = |judged: &Judged| {
-        let (word, count) = (judged.word(), record.count(|other| other == *judged));
-        format!(r#"<label><input type="checkbox" name="outcome" value="{word}" checked> {word} {count}</label>"#)
-    };
-    ways.iter().map(one).collect::<Vec<_>>().join(" ")
+    let count = |judged: Judged| record.count(|other| other == judged);
+    html! {
+        @for (place, judged) in ways.into_iter().enumerate() {
+            @if place > 0 { " " }
+            (filter_box(judged.word(), &format!("{} {}", judged.word(), count(judged))))
+        }
+    }
 }
 
-fn row(row: &RowRecord) -> String {
+fn row(row: &RowRecord) -> Markup {
     let (sign, class) = match row.judged {
         Judged::AsExpected => ('✓', "pass"),
         Judged::Unsure | Judged::Interrupted | Judged::NotRun => ('?', "unsure"),
@@ -170,15 +185,16 @@ fn row(row: &RowRecord) -> String {
     let word = row.judged.word();
     // a violation that was looked for is no alarm
     let wanted = row.judged == Judged::AsExpected && row.last().is_some_and(|last| last.outcome == Some(Outcome::Fail));
-    let expected = if wanted { "as expected: " } else { "" };
-    format!(
-        r#"<tr data-outcome="{word}"><td class="head {class}">{sign} {word}</td><td class="head">{}</td><td data-label="verdicts">{expected}{}</td><td>{}</td><td class="number" data-label="runs">{}</td><td class="number">{}</td></tr>"#,
-        report(row, &row.name),
-        text(verdicts(row).trim()),
-        text(row.last().map_or("", |attempt| &attempt.bite)),
-        row.attempts.len(),
-        clock(row.took_ms()),
-    )
+    html! {
+        tr data-outcome=(word) {
+            td.head.(class) { (sign) " " (word) }
+            td.head { (report(row)) }
+            td data-label="verdicts" { @if wanted { "as expected: " } (verdicts(row).trim()) }
+            td { (row.last().map_or("", |attempt| &attempt.bite)) }
+            td.number data-label="runs" { (row.attempts.len()) }
+            td.number { (clock(row.took_ms())) }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -212,7 +228,7 @@ mod tests {
             "{above}"
         );
         assert!(above.contains("run 2</span> a reason &lt;VIOLATED&gt;"), "{above}");
-        assert!(above.contains("--client &#39;python3 my lock.py&#39;"), "{above}");
+        assert!(above.contains("--client 'python3 my lock.py'"), "{above}");
         assert!(above.contains("no machine has run it"), "{above}");
         assert_eq!(table.matches("<tr data-outcome=").count(), 3);
         assert!(!page.contains("<h2>Since"));

@@ -9,7 +9,10 @@ use super::judge::{Judged, word};
 use super::record::{Attempt, Record, RowRecord};
 use super::{Expectation, Expected};
 use crate::report::diagnosis::Outcome;
-use crate::report::terminal::Look;
+use crate::report::escape::no_commands;
+use crate::report::markdown::{fenced, plain};
+use crate::report::screen::{Look, ScreenText};
+use crate::report::words::quoted;
 
 /// Columns of a row's name from which on it is wrapped no more.
 const NAME: usize = 52;
@@ -31,52 +34,39 @@ pub fn progress(row: &RowRecord, place: &Place, look: Look) -> String {
     } else {
         format!("   {} left", clock(place.left_ms))
     };
-    let mut line = format!(
-        "[{:>width$}/{}] {}  {:<NAME$} {:>6.1}s{}{left}",
-        place.done,
-        place.of,
-        judged(row, look),
-        row.name,
-        row.took_ms() as f64 / 1000.0,
-        retried(row),
-    );
+    let place = format!("[{:>width$}/{}] ", place.done, place.of);
+    let took = row.took_ms() as f64 / 1000.0;
+    let rest = format!("  {:<NAME$} {took:>6.1}s{}{left}", row.name, retried(row));
+    let mut lines = vec![ScreenText::from(place) + judged(row, look) + &rest];
     if row.judged != Judged::AsExpected {
         for why in row.last().into_iter().flat_map(|attempt| &attempt.why) {
-            let _ = write!(line, "\n        {}", why.replace('\n', "\n        "));
+            lines.extend(indented(8, why));
         }
     }
-    line.push('\n');
-    line
+    ScreenText::join(&lines) + "\n"
+}
+
+fn indented(columns: usize, text: &str) -> impl Iterator<Item = ScreenText> {
+    text.lines()
+        .map(move |line| ScreenText::from(" ".repeat(columns)) + line)
 }
 
 /// The table, and one line that sums it up.
 pub fn table(record: &Record, folder: &str, look: Look) -> String {
-    let width = record
-        .rows
-        .iter()
-        .map(|row| row.name.chars().count())
-        .max()
-        .unwrap_or(0);
-    let mut text = format!("{}\n\n", headline(record, look));
+    let widths = record.rows.iter().map(|row| row.name.chars().count());
+    let width = widths.max().unwrap_or(0);
+    let empty = ScreenText::default;
+    let mut lines = vec![headline(record, look), empty()];
     for row in &record.rows {
-        let _ = writeln!(
-            text,
-            "  {}  {:<width$}  {}{}",
-            judged(row, look),
-            row.name,
-            verdicts(row),
-            retried(row)
-        );
+        let rest = format!("  {:<width$}  {}{}", row.name, verdicts(row), retried(row));
+        lines.push(ScreenText::from("  ") + judged(row, look) + &rest);
     }
-    let wrong = record.rows.iter().filter(|row| row.judged != Judged::AsExpected);
-    for row in wrong {
-        let _ = writeln!(text, "\n{} {}", look.bold("x"), look.bold(&row.name));
-        for line in details(row, folder) {
-            let _ = writeln!(text, "    {}", line.replace('\n', "\n    "));
-        }
+    for row in record.rows.iter().filter(|row| row.judged != Judged::AsExpected) {
+        lines.extend([empty(), look.bold("x") + " " + look.bold(&row.name)]);
+        lines.extend(details(row, folder).iter().flat_map(|detail| indented(4, detail)));
     }
-    let _ = writeln!(text, "\n{}\n  results  {folder}", sum(record));
-    text
+    lines.extend([empty(), sum(record).into(), format!("  results  {folder}").into()]);
+    ScreenText::join(&lines) + "\n"
 }
 
 /// What a job summary may have: GitHub takes 64 KiB of one step, and none of it when it is more.
@@ -84,24 +74,24 @@ const SUMMARY_BYTES: usize = 60 << 10;
 
 /// The same for a job summary. When there is too much to tell, the reasons of the last rows are left out, and counted.
 pub fn markdown(record: &Record) -> String {
-    let mut text = format!("## {}\n\n{}\n\n", headline(record, Look { color: false }), sum(record));
+    let headline = headline(record, Look { color: false }).to_string();
+    let mut text = format!("## {}\n\n{}\n\n", plain(&headline), sum(record));
     text.push_str("| | row | verdicts | runs | time |\n|---|---|---|---|---|\n");
     for row in &record.rows {
-        let cell = |text: &str| text.replace('|', "\\|").replace('<', "&lt;");
         let _ = writeln!(
             text,
             "| {} | {} | {} | {} | {:.0}s |",
             row.judged.word(),
-            cell(&row.name),
-            cell(&verdicts(row)),
+            plain(&row.name),
+            plain(&verdicts(row)),
             row.attempts.len(),
             row.took_ms() as f64 / 1000.0
         );
     }
     let mut left_out = 0;
     for row in record.rows.iter().filter(|row| row.judged != Judged::AsExpected) {
-        let why = details(row, "").join("\n").replace("```", "'''");
-        let told = format!("\n**{}**\n\n```\n{why}\n```\n", row.name);
+        let why = fenced(&details(row, "").join("\n"));
+        let told = format!("\n**{}**\n\n```\n{why}\n```\n", plain(&row.name));
         if text.len() + told.len() > SUMMARY_BYTES {
             left_out += 1;
         } else {
@@ -111,7 +101,7 @@ pub fn markdown(record: &Record) -> String {
     if left_out > 0 {
         let _ = writeln!(text, "\nThe reasons of {left_out} more rows are in `suite.json`.");
     }
-    text
+    no_commands(&text)
 }
 
 /// The suite's exit code as an outcome.
@@ -124,13 +114,9 @@ pub fn outcome(record: &Record) -> Outcome {
     }
 }
 
-fn headline(record: &Record, look: Look) -> String {
+fn headline(record: &Record, look: Look) -> ScreenText {
     let shard = record.shard.map(|shard| format!(" shard {shard}")).unwrap_or_default();
-    format!(
-        "{}  suite {}{shard}",
-        look.outcome(outcome(record)),
-        look.bold(&record.suite)
-    )
+    look.outcome(outcome(record)) + "  suite " + look.bold(&record.suite) + &shard
 }
 
 pub(super) fn sum(record: &Record) -> String {
@@ -175,7 +161,7 @@ pub(super) fn sum(record: &Record) -> String {
     )
 }
 
-fn judged(row: &RowRecord, look: Look) -> String {
+fn judged(row: &RowRecord, look: Look) -> ScreenText {
     let word = format!("{:<9}", row.judged.word());
     match row.judged {
         Judged::AsExpected => look.paint("32", &word),
@@ -246,18 +232,8 @@ fn details(row: &RowRecord, folder: &str) -> Vec<String> {
 
 /// What a shell makes the same plan of.
 pub(super) fn again(attempt: &Attempt) -> String {
-    let plain = |word: &str| {
-        word.chars()
-            .all(|letter| letter.is_ascii_alphanumeric() || "-_=.,/:+".contains(letter))
-    };
-    let quoted = |word: &String| {
-        if plain(word) {
-            word.clone()
-        } else {
-            format!("'{}'", word.replace('\'', "'\\''"))
-        }
-    };
-    attempt.again.iter().map(quoted).collect::<Vec<_>>().join(" ")
+    let words = attempt.again.iter().map(|word| quoted(word));
+    words.collect::<Vec<_>>().join(" ")
 }
 
 /// `1m 05s`
@@ -372,7 +348,7 @@ mod tests {
         let mut mixed = mixed();
         mixed.rows[0].name = "a | b <i>".into();
         assert!(
-            markdown(&mixed).contains("| ok | a \\| b &lt;i> |"),
+            markdown(&mixed).contains("| ok | a \\| b &lt;i&gt; |"),
             "{}",
             markdown(&mixed)
         );

@@ -7,7 +7,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use super::{View, fact};
 use crate::event::{ProgressEvent, ProgressSnapshot};
-use crate::report::terminal::Look;
+use crate::report::screen::{Look, ScreenText};
 
 const BAR: usize = 30;
 
@@ -46,7 +46,7 @@ impl Live {
                     at.saturating_duration_since(*since).as_secs_f64()
                 )
             });
-            open.collect::<Vec<_>>().join("\n           ")
+            open.collect::<Vec<_>>().join("\n")
         };
         let holders = if pulse.holders.is_empty() {
             "nobody".to_owned()
@@ -75,10 +75,13 @@ impl Live {
             ),
             ("so far", so_far(pulse)),
         ];
-        let lines = rows
-            .iter()
-            .map(|(name, text)| format!(" {} {text}", self.look.dim(&format!("{name:<9}"))));
-        format!("\n{}", lines.collect::<Vec<_>>().join("\n"))
+        let lines = rows.iter().flat_map(|(name, text)| {
+            text.lines().enumerate().map(move |(number, line)| {
+                let name = if number == 0 { name } else { "" };
+                ScreenText::from(" ") + self.look.dim(&format!("{name:<9}")) + " " + line
+            })
+        });
+        format!("\n{}", ScreenText::join(&lines.collect::<Vec<_>>()))
     }
 }
 

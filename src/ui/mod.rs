@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::Receiver;
 
 use crate::event::{ProgressEvent, TimedEvent};
-use crate::report::terminal::Look;
+use crate::report::screen::{Look, ScreenText};
 
 /// How progress is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,24 +62,41 @@ fn fact(since_start: Duration, event: &ProgressEvent, look: Look) -> Option<Stri
     let seconds = since_start.as_secs_f64();
     let clock = format!("{:02}:{:04.1}", (seconds / 60.0) as u64, seconds % 60.0);
     let text = match event {
-        ProgressEvent::Begin { title, plan } => return Some(format!("{}\n{}\n", look.bold(title), look.dim(plan))),
-        ProgressEvent::Chosen { name, why } => format!("runtime {name}: {why}"),
-        ProgressEvent::Note(text) => text.clone(),
-        ProgressEvent::ClusterReady { took, summary } => {
-            format!("cluster ready in {:.1}s   {summary}", took.as_secs_f64())
+        ProgressEvent::Begin { title, plan } => {
+            let plan = plan.lines().map(|line| look.dim(line));
+            let lines: Vec<ScreenText> = [look.bold(title)].into_iter().chain(plan).collect();
+            return Some(ScreenText::join(&lines) + "\n");
         }
-        ProgressEvent::Phase { text, .. } => text.clone(),
+        ProgressEvent::Chosen { name, why } => format!("runtime {name}: {why}").into(),
+        ProgressEvent::Note(text) | ProgressEvent::Phase { text, .. } => text.into(),
+        ProgressEvent::ClusterReady { took, summary } => {
+            format!("cluster ready in {:.1}s   {summary}", took.as_secs_f64()).into()
+        }
         ProgressEvent::WindowOpened { title, .. } => look.bold(title),
         ProgressEvent::WindowHealed {
             number,
             lasted,
             evidence,
             ..
-        } => {
-            format!("healed {number}   {:.1}s, {evidence}", lasted.as_secs_f64())
-        }
-        ProgressEvent::Lost { client, cause } => format!("c{client} lost its lock: {cause}"),
+        } => format!("healed {number}   {:.1}s, {evidence}", lasted.as_secs_f64()).into(),
+        ProgressEvent::Lost { client, cause } => format!("c{client} lost its lock: {cause}").into(),
         ProgressEvent::Snapshot(_) | ProgressEvent::End => return None,
     };
-    Some(format!(" {}  {text}", look.dim(&clock)))
+    let line = ScreenText::from(" ") + look.dim(&clock) + "  " + text;
+    Some(line.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_client_says_is_one_line_and_no_command() {
+        let lost = ProgressEvent::Lost {
+            client: 3,
+            cause: "gone\n::error::x\x1b[2J".into(),
+        };
+        let line = fact(Duration::from_millis(61_500), &lost, Look { color: false }).unwrap();
+        assert_eq!(line, " 01:01.5  c3 lost its lock: gone\\n::error::x\\u{1b}[2J");
+    }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::{View, fact};
 use crate::event::ProgressEvent;
-use crate::report::terminal::Look;
+use crate::report::screen::Look;
 
 const HEARTBEAT: Duration = Duration::from_secs(10);
 /// Losses are frequent where faults bite; a log needs the first few of each stretch.

@@ -4,14 +4,15 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use harness_checkers::{Property, Verdict};
+use maud::{Markup, html};
 
-use super::drawing::axis;
-use super::text::text;
+use super::drawing::{axis, percentage};
+use super::sections::meter;
 use crate::report::diagnosis::Diagnosis;
 use crate::report::timeline::{Answer, Timeline};
 use crate::report::words::{many, span, thousands};
 
-/// Columns and rows of the raster in which dots that would lie on one another are drawn once.
+/// Columns and rows of the raster in which dots that would cover each other are drawn once.
 const RASTER: (u64, u64) = (800, 90);
 /// Dots of one chart; a coarser raster is taken until they are no more.
 const MAX_DOTS: usize = 12_000;
@@ -21,7 +22,7 @@ const MAX_STEPS: u64 = 1_000;
 const TALL: f64 = 1000.0;
 
 /// Latencies of all acquires that were answered, on a logarithmic axis, under the faults that were on.
-pub fn latency(diagnosis: &Diagnosis, timeline: &Timeline) -> String {
+pub fn latency(diagnosis: &Diagnosis, timeline: &Timeline) -> Markup {
     let dots: Vec<(u64, u64, Answer)> = timeline
         .turns
         .iter()
@@ -35,36 +36,30 @@ pub fn latency(diagnosis: &Diagnosis, timeline: &Timeline) -> String {
         })
         .collect();
     let (Some(least), Some(most)) = (dots.iter().map(|dot| dot.1).min(), dots.iter().map(|dot| dot.1).max()) else {
-        return String::new();
+        return html! {};
     };
     let (bottom, top) = (least.ilog10(), most.ilog10() + 1);
     let height = |ns: u64| TALL * (1.0 - ((ns as f64).log10() - f64::from(bottom)) / f64::from(top - bottom));
-    let mut plot = String::new();
-    let mut legend = String::new();
-    for (answer, class, word) in [
+    let kinds = [
         (Answer::Ok, "ok", "acquired"),
         (Answer::No, "no", "surely not acquired"),
         (Answer::Unknown, "unknown", "nobody can know"),
-    ] {
-        let of_it: Vec<(u64, f64)> = dots
-            .iter()
-            .filter(|dot| dot.2 == answer)
-            .map(|dot| (dot.0 / 1000, height(dot.1)))
-            .collect();
-        if of_it.is_empty() {
-            continue;
+    ];
+    let kinds = kinds.map(|(answer, class, word)| {
+        let of_it = dots.iter().filter(|dot| dot.2 == answer);
+        let of_it: Vec<(u64, f64)> = of_it.map(|dot| (dot.0 / 1000, height(dot.1))).collect();
+        (class, word, of_it)
+    });
+    let known = || kinds.iter().filter(|(.., of_it)| !of_it.is_empty());
+    let plot = html! {
+        @for (class, _, of_it) in known() { path class={ "dots " (class) } d=(raster(of_it, timeline.end_ns / 1000)) {} }
+    };
+    let legend = html! {
+        @for (class, word, of_it) in known() {
+            span class={ "key " (class) } { (word) " " (thousands(of_it.len() as u64)) }
         }
-        let _ = write!(
-            legend,
-            r#"<span class="key {class}">{}</span>"#,
-            text(&format!("{word} {}", thousands(of_it.len() as u64)))
-        );
-        let _ = write!(
-            plot,
-            r#"<path class="dots {class}" d="{}"/>"#,
-            raster(&of_it, timeline.end_ns / 1000)
-        );
-    }
+        " " span.quiet { "by the time of the answer; dots that would cover each other are drawn once" }
+    };
     let decades = (bottom..=top).map(|power| {
         let ns = 10_u64.pow(power);
         (
@@ -73,9 +68,6 @@ pub fn latency(diagnosis: &Diagnosis, timeline: &Timeline) -> String {
         )
     });
     let rows: Vec<(f64, String)> = decades.collect();
-    let legend = format!(
-        "{legend} <span class=\"quiet\">by the time of the answer; dots that would lie on one another are drawn once</span>"
-    );
     chart(
         "latency",
         "Time from the call of an acquire to its answer",
@@ -105,10 +97,10 @@ fn raster(dots: &[(u64, f64)], end_us: u64) -> String {
 }
 
 /// How many waited.
-pub fn queue(diagnosis: &Diagnosis, timeline: &Timeline) -> String {
+pub fn queue(diagnosis: &Diagnosis, timeline: &Timeline) -> Markup {
     let queue = timeline.queue();
     let Some(most) = queue.iter().map(|(_, waiting)| *waiting).max().filter(|most| *most > 0) else {
-        return String::new();
+        return html! {};
     };
     // of the changes that fall into one step, the highest counts
     let step = (timeline.end_ns / MAX_STEPS).max(1);
@@ -130,8 +122,8 @@ pub fn queue(diagnosis: &Diagnosis, timeline: &Timeline) -> String {
     }
     let _ = write!(path, "H{}V{TALL:.0}Z", timeline.end_ns / 1000);
     let rows = [(0.0, thousands(most)), (100.0, "0".to_owned())];
-    let plot = format!(r#"<path class="area" d="{path}"/>"#);
-    let legend = text(&format!("at most {} at once, on all locks", many(most, "waiter")));
+    let plot = html! { path.area d=(path) {} };
+    let legend = html! { "at most " (many(most, "waiter")) " at once, on all locks" };
     chart(
         "queue",
         "Clients that waited for a lock",
@@ -148,79 +140,69 @@ fn chart(
     title: &str,
     diagnosis: &Diagnosis,
     timeline: &Timeline,
-    (plot, rows, height): (&str, &[(f64, String)], u32),
-    legend: &str,
-) -> String {
+    (plot, rows, height): (&Markup, &[(f64, String)], u32),
+    legend: &Markup,
+) -> Markup {
     let end_ns = timeline.end_ns.max(1);
     let percent = |ns: u64| ns as f64 / end_ns as f64 * 100.0;
-    let mut labels = String::new();
-    let mut lines = String::new();
-    for (y, label) in rows {
-        let _ = write!(labels, r#"<span style="top:{y:.1}%">{}</span>"#, text(label));
-        let _ = write!(
-            lines,
-            r#"<line class="tick" x1="0" x2="100%" y1="{y:.1}%" y2="{y:.1}%"/>"#
-        );
-    }
-    for window in &diagnosis.bite.windows {
-        let (from, to) = (window.start_ns, window.heal_ns.unwrap_or(end_ns));
-        let _ = write!(
-            lines,
-            r#"<rect class="band" data-from="{}" data-to="{}" x="{:.2}%" width="{:.2}%" y="0" height="100%"><title>{} {}</title></rect>"#,
-            from / 1000,
-            to / 1000,
-            percent(from),
-            percent(to.saturating_sub(from)),
-            text(&window.fault),
-            window.number
-        );
-    }
+    let top = |y: &f64| format!("{y:.1}%");
     let ticks = axis(0, end_ns, 10).into_iter().filter(|(at, _)| percent(*at) < 97.0);
-    let ticks: String = ticks
-        .map(|(at, label)| format!(r#"<span style="left:{:.2}%">{label}</span>"#, percent(at)))
-        .collect();
-    format!(
-        r#"<h3>{title}</h3><figure class="chart" id="{name}"><div class="rows" style="height:{height}px">{labels}</div><div><svg class="plot" role="img" aria-label="{title}" width="100%" height="{height}">{lines}<svg class="window" viewBox="0 0 {} {TALL:.0}" preserveAspectRatio="none" width="100%" height="100%">{plot}</svg></svg><div class="ticks">{ticks}</div></div></figure><p class="legend">{legend}</p>"#,
-        end_ns / 1000
-    )
+    html! {
+        h3 { (title) }
+        figure.chart id=(name) {
+            div.rows style={ "height:" (height) "px" } {
+                @for (y, label) in rows { span style={ "top:" (top(y)) } { (label) } }
+            }
+            div {
+                svg.plot role="img" aria-label=(title) width="100%" height=(height) {
+                    @for (y, _) in rows { line.tick x1="0" x2="100%" y1=(top(y)) y2=(top(y)) {} }
+                    @for window in &diagnosis.bite.windows {
+                        @let (from, to) = (window.start_ns, window.heal_ns.unwrap_or(end_ns));
+                        rect.band data-from=(from / 1000) data-to=(to / 1000) x=(percentage(percent(from)))
+                            width=(percentage(percent(to.saturating_sub(from)))) y="0" height="100%" {
+                            title { (window.fault) " " (window.number) }
+                        }
+                    }
+                    svg.window viewBox={ "0 0 " (end_ns / 1000) " " (TALL) } preserveAspectRatio="none" width="100%"
+                        height="100%" { (plot) }
+                }
+                div.ticks {
+                    @for (at, label) in ticks { span style={ "left:" (percentage(percent(at))) } { (label) } }
+                }
+            }
+        }
+        p.legend { (legend) }
+    }
 }
 
 /// How many were woken by one release, by how many waited.
-pub fn herd(diagnosis: &Diagnosis) -> String {
-    let found = diagnosis
-        .findings
-        .iter()
-        .find(|finding| finding.property == Property::Hl004);
-    let Some(finding) = found else { return String::new() };
-    let rows: Vec<(u64, u64)> = finding
-        .figures
-        .iter()
-        .filter_map(|(name, woken)| {
-            let waiters = name.strip_prefix("woken_at_")?.strip_suffix("_waiters")?;
-            Some((waiters.parse().ok()?, *woken as u64))
-        })
-        .collect();
+pub fn herd(diagnosis: &Diagnosis) -> Markup {
+    let mut findings = diagnosis.findings.iter();
+    let Some(finding) = findings.find(|finding| finding.property == Property::Hl004) else {
+        return html! {};
+    };
+    let figures = finding.figures.iter().filter_map(|(name, woken)| {
+        let waiters = name.strip_prefix("woken_at_")?.strip_suffix("_waiters")?;
+        Some((waiters.parse().ok()?, *woken as u64))
+    });
+    let rows: Vec<(u64, u64)> = figures.collect();
     let Some(most) = rows.iter().map(|(waiters, woken)| *waiters.max(woken)).max() else {
-        return format!(r#"<h3>Herd</h3><p class="quiet">{}</p>"#, text(&finding.evidence));
+        return html! { h3 { "Herd" } p.quiet { (finding.evidence) } };
     };
     let limit = finding.figures.get("limit").copied().unwrap_or(1.0);
     let violated = finding.verdict == Verdict::Violated;
-    // more than the limit, and no herd: the reason belongs beside it
-    let excused = !violated && rows.iter().any(|(_, woken)| *woken as f64 > limit);
-    let why = if excused {
-        format!(r#"<p class="quiet">{}</p>"#, text(&finding.evidence))
-    } else {
-        String::new()
-    };
-    let cells = rows.iter().map(|(waiters, woken)| {
-        let over = if violated && *woken as f64 > limit { "over" } else { "within" };
-        format!(
-            r#"<tr><th>{waiters}</th><td><span class="meter {over}" style="width:{:.1}%"></span><b>{woken}</b></td></tr>"#,
-            *woken as f64 / most as f64 * 90.0
-        )
-    });
-    format!(
-        r#"<h3>Herd: most that one release woke, by how many waited (limit {limit})</h3><table class="herd"><tr><th>waiters</th><th class="left">woken</th></tr>{}</table>{why}"#,
-        cells.collect::<String>()
-    )
+    let is_over = |woken: u64| woken as f64 > limit;
+    // more than the limit, and no herd: the reason is shown next to it
+    let excused = !violated && rows.iter().any(|(_, woken)| is_over(*woken));
+    html! {
+        h3 { "Herd: most that one release woke, by how many waited (limit " (limit) ")" }
+        table.herd {
+            tr { th { "waiters" } th.left { "woken" } }
+            @for (waiters, woken) in &rows {
+                @let class = if violated && is_over(*woken) { "over" } else { "within" };
+                tr { th { (waiters) } td { (meter(class, *woken as f64 / most as f64)) b { (woken) } } }
+            }
+        }
+        @if excused { p.quiet { (finding.evidence) } }
+    }
 }

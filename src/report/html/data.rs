@@ -5,6 +5,7 @@
 use std::fmt::Write;
 
 use harness_checkers::Ended;
+use maud::Markup;
 use serde_json::{Value, json};
 
 use super::text::json as escaped;
@@ -22,15 +23,15 @@ const COLUMNS: u64 = 600;
 const LONGEST: usize = 200;
 
 /// The data in at most about `room` bytes, and what was left out, in a sentence.
-pub fn data(report: &Report<'_>, room: usize) -> (String, Option<String>) {
+pub fn data(report: &Report<'_>, room: usize) -> (Markup, Option<String>) {
     let mut turns = room / TURN_BYTES;
     loop {
         let shown = thin(report.timeline, report.diagnosis, turns);
         let data = escaped(&pack(report, &shown));
-        if data.len() <= room || turns == 0 {
+        if data.0.len() <= room || turns == 0 {
             return (data, shown.said);
         }
-        turns = turns * room / data.len() * 9 / 10;
+        turns = turns * room / data.0.len() * 9 / 10;
     }
 }
 

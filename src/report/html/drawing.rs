@@ -1,8 +1,7 @@
 //! A violation's drawing as static SVG. Places are percentages, so it fits every width, and text keeps its size.
 
-use std::fmt::Write;
+use maud::{Markup, html};
 
-use super::text::text;
 use crate::report::drawing::{Bar, BarKind, Drawing, Lane};
 use crate::report::words::stretch;
 
@@ -15,45 +14,39 @@ const WORDY: f64 = 7.0;
 /// Percent of the width below which a bar would not be seen.
 const THIN: f64 = 0.35;
 
-/// Labels in a column of their own, and the lanes beside them.
-pub fn figure(drawing: &Drawing, summary: &str) -> String {
+/// Labels in a column of their own, and the lanes next to them.
+pub fn figure(drawing: &Drawing, summary: &str) -> Markup {
     let height = HEAD + LANE * drawing.lanes.len() + FOOT;
-    let mut svg = format!(
-        r#"<svg role="img" aria-label="{}" width="100%" height="{height}">"#,
-        text(summary)
-    );
-    ticks(drawing, height, &mut svg);
-    overlaps(drawing, height, &mut svg);
-    for (place, lane) in drawing.lanes.iter().enumerate() {
-        draw_lane(drawing, lane, HEAD + LANE * place, &mut svg);
+    html! {
+        figure.lanes {
+            div.labels aria-hidden="true" { @for lane in &drawing.lanes { span { (lane.label) } } }
+            svg role="img" aria-label=(summary) width="100%" height=(height) {
+                (ticks(drawing, height))
+                (overlaps(drawing, height))
+                @for (place, lane) in drawing.lanes.iter().enumerate() { (draw_lane(drawing, lane, HEAD + LANE * place)) }
+                (overlap_words(drawing, height))
+            }
+        }
     }
-    overlap_words(drawing, height, &mut svg);
-    svg.push_str("</svg>");
-    let labels = drawing
-        .lanes
-        .iter()
-        .map(|lane| format!("<span>{}</span>", text(&lane.label)));
-    format!(
-        r#"<figure class="lanes"><div class="labels" aria-hidden="true">{}</div>{svg}</figure>"#,
-        labels.collect::<String>()
-    )
 }
 
+/// Where a moment is in the width of a drawing, in percent.
 fn percent(drawing: &Drawing, ns: u64) -> f64 {
     let (from, to) = (drawing.from_ns as f64, drawing.to_ns as f64);
     ((ns as f64 - from) / (to - from).max(1.0)).clamp(0.0, 1.0) * 100.0
 }
 
-fn ticks(drawing: &Drawing, height: usize, svg: &mut String) {
-    let bottom = height - FOOT;
-    for (at, label) in axis(drawing.from_ns, drawing.to_ns, 6) {
-        let x = percent(drawing, at);
-        let _ = write!(
-            svg,
-            r#"<line class="tick" x1="{x:.2}%" x2="{x:.2}%" y1="{HEAD}" y2="{bottom}"/>"#
-        );
-        if x < 95.0 {
-            let _ = write!(svg, r#"<text class="time" x="{x:.2}%" y="14">{label}</text>"#);
+/// `12.34%`
+pub fn percentage(percent: f64) -> String {
+    format!("{percent:.2}%")
+}
+
+fn ticks(drawing: &Drawing, height: usize) -> Markup {
+    html! {
+        @for (at, label) in axis(drawing.from_ns, drawing.to_ns, 6) {
+            @let x = percent(drawing, at);
+            line.tick x1=(percentage(x)) x2=(percentage(x)) y1=(HEAD) y2=(height - FOOT) {}
+            @if x < 95.0 { text.time x=(percentage(x)) y="14" { (label) } }
         }
     }
 }
@@ -78,7 +71,7 @@ pub fn axis(from_ns: u64, to_ns: u64, count: u64) -> Vec<(u64, String)> {
 }
 
 /// Overlaps that would touch on the screen are one.
-fn overlaps(drawing: &Drawing, height: usize, svg: &mut String) {
+fn overlaps(drawing: &Drawing, height: usize) -> Markup {
     let mut shown: Vec<(f64, f64)> = Vec::new();
     for (from, to) in &drawing.overlaps_ns {
         let (from, to) = (percent(drawing, *from), percent(drawing, *to));
@@ -87,71 +80,70 @@ fn overlaps(drawing: &Drawing, height: usize, svg: &mut String) {
             _ => shown.push((from, to)),
         }
     }
-    let tall = height - HEAD - FOOT + 8;
-    for (from, to) in shown {
-        let width = (to - from).max(THIN);
-        let _ = write!(
-            svg,
-            r#"<rect class="overlap" x="{from:.2}%" width="{width:.2}%" y="{HEAD}" height="{tall}"/>"#
-        );
+    html! {
+        @for (from, to) in shown {
+            rect.overlap x=(percentage(from)) width=(percentage((to - from).max(THIN))) y=(HEAD) height=(height - HEAD - FOOT + 8) {}
+        }
     }
 }
 
-fn overlap_words(drawing: &Drawing, height: usize, svg: &mut String) {
+fn overlap_words(drawing: &Drawing, height: usize) -> Markup {
     let (Some(first), Some(last)) = (
         drawing.overlaps_ns.first(),
         drawing.overlaps_ns.iter().map(|overlap| overlap.1).max(),
     ) else {
-        return;
+        return html! {};
     };
     let times = match drawing.overlaps_ns.len() {
         1 => String::new(),
         count => format!(", {count} times"),
     };
-    let words = format!("both hold: {}{times}", stretch(first.0, last));
-    let x = percent(drawing, first.0);
     // words are longer than most overlaps: they begin or end where there is more room
-    let (x, anchor) = if percent(drawing, last) > 55.0 {
-        (percent(drawing, last), "end")
-    } else {
-        (x, "start")
+    let (x, anchor) = match percent(drawing, last) {
+        end if end > 55.0 => (end, "end"),
+        _ => (percent(drawing, first.0), "start"),
     };
-    let y = height - 6;
-    let _ = write!(
-        svg,
-        r#"<text class="both" text-anchor="{anchor}" x="{x:.2}%" y="{y}">{words}</text>"#
-    );
+    html! {
+        text.both text-anchor=(anchor) x=(percentage(x)) y=(height - 6) {
+            "both hold: " (stretch(first.0, last)) (times)
+        }
+    }
 }
 
-fn draw_lane(drawing: &Drawing, lane: &Lane, top: usize, svg: &mut String) {
-    let y = top + 4;
-    let height = LANE - 8;
-    let mut narrow: Option<(f64, f64)> = None;
+fn draw_lane(drawing: &Drawing, lane: &Lane, top: usize) -> Markup {
+    let place = (top + 4, LANE - 8);
+    let middle = top + LANE / 2;
+    let (wide, narrow) = bars(drawing, lane);
+    let kind = lane.bars.first().map_or(BarKind::Hold, |bar| bar.kind);
+    html! {
+        @for (bar, extent) in wide { (wide_bar(bar, extent, place)) }
+        @for (from, to) in narrow {
+            rect.(class(kind)) x=(percentage(from)) width=(percentage((to - from).max(THIN))) y=(place.0) height=(place.1) {}
+        }
+        @for mark in &lane.marks {
+            @let x = percentage(percent(drawing, mark.at_ns));
+            g class={ "mark s" (mark.sentence) } {
+                circle cx=(x) cy=(middle) r="9" {}
+                text x=(x) y=(middle + 4) { (mark.sentence) }
+            }
+        }
+    }
+}
+
+/// Bars with room for words, and stretches of bars without: neighbours that would touch on the screen are one.
+type Bars<'a> = (Vec<(&'a Bar, (f64, f64))>, Vec<(f64, f64)>);
+
+fn bars<'a>(drawing: &Drawing, lane: &'a Lane) -> Bars<'a> {
+    let (mut wide, mut narrow): Bars<'a> = Bars::default();
     for bar in &lane.bars {
         let (from, to) = (percent(drawing, bar.from_ns), percent(drawing, bar.to_ns));
-        if to - from < WORDY {
-            // neighbours that would touch on the screen are one
-            match &mut narrow {
-                Some(last) if from - last.1 < THIN => last.1 = last.1.max(to),
-                _ => {
-                    narrow_bar(narrow.replace((from, to)), (y, height), bar.kind, svg);
-                }
-            }
-            continue;
+        match narrow.last_mut() {
+            _ if to - from >= WORDY => wide.push((bar, (from, to))),
+            Some(last) if from - last.1 < THIN => last.1 = last.1.max(to),
+            _ => narrow.push((from, to)),
         }
-        wide_bar(bar, (from, to), (y, height), svg);
     }
-    let kind = lane.bars.first().map_or(BarKind::Hold, |bar| bar.kind);
-    narrow_bar(narrow, (y, height), kind, svg);
-    for mark in &lane.marks {
-        let x = percent(drawing, mark.at_ns);
-        let middle = top + LANE / 2;
-        let (circle, number) = (middle + 4, mark.sentence);
-        let _ = write!(
-            svg,
-            r#"<g class="mark s{number}"><circle cx="{x:.2}%" cy="{middle}" r="9"/><text x="{x:.2}%" y="{circle}">{number}</text></g>"#
-        );
-    }
+    (wide, narrow)
 }
 
 fn class(kind: BarKind) -> &'static str {
@@ -161,27 +153,16 @@ fn class(kind: BarKind) -> &'static str {
     }
 }
 
-fn narrow_bar(bar: Option<(f64, f64)>, (y, height): (usize, usize), kind: BarKind, svg: &mut String) {
-    if let Some((from, to)) = bar {
-        let width = (to - from).max(THIN);
-        let class = class(kind);
-        let _ = write!(
-            svg,
-            r#"<rect class="{class}" x="{from:.2}%" width="{width:.2}%" y="{y}" height="{height}"/>"#
-        );
-    }
-}
-
 /// A bar with its words inside, cut off where it ends.
-fn wide_bar(bar: &Bar, (from, to): (f64, f64), (y, height): (usize, usize), svg: &mut String) {
-    let width = to - from;
+fn wide_bar(bar: &Bar, (from, to): (f64, f64), (y, height): (usize, usize)) -> Markup {
     let class = class(bar.kind);
-    let middle = height / 2 + 5;
-    let words = text(&bar.text);
-    let _ = write!(
-        svg,
-        r#"<svg x="{from:.2}%" y="{y}" width="{width:.2}%" height="{height}"><title>{words}</title><rect class="{class}" width="100%" height="100%"/><text class="in-{class}" x="14" y="{middle}">{words}</text></svg>"#
-    );
+    html! {
+        svg x=(percentage(from)) y=(y) width=(percentage(to - from)) height=(height) {
+            title { (bar.text) }
+            rect.(class) width="100%" height="100%" {}
+            text class={ "in-" (class) } x="14" y=(height / 2 + 5) { (bar.text) }
+        }
+    }
 }
 
 #[cfg(test)]

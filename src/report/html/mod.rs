@@ -1,7 +1,7 @@
 //! `report.html`: one file that needs nothing else. The answer, its proof and the tables are in the HTML itself; scripts add
-//! the timeline, and the file's own policy forbids them everything but drawing.
+//! the timeline, and the file's own content security policy forbids them everything but drawing.
 //!
-//! The parts of the page as a browser knows them are in `../page/`.
+//! Styles, scripts and fixed parts of pages are in `../page/`.
 
 mod charts;
 mod data;
@@ -12,17 +12,18 @@ pub(crate) mod text;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use maud::{DOCTYPE, Markup, PreEscaped, html};
 use sha2::{Digest, Sha256};
 
 use super::diagnosis::Outcome;
 use super::{Report, account};
-pub(crate) use sections::date;
-use text::{fill, prose, text};
+pub(crate) use sections::spans;
+use text::{prose, whole};
 
 /// Bytes of a page: more is slow to open and to send around.
 const MAX_PAGE: usize = 2 << 20;
 /// Bytes kept free for what is written after the data is measured.
-const SPARE: usize = 4 << 10;
+const SPARE: usize = 16 << 10;
 
 const STYLE: &str = include_str!("../page/page.css");
 const SCRIPT: &str = concat!(
@@ -38,57 +39,77 @@ const SCRIPT: &str = concat!(
 /// The whole page.
 pub fn render(report: &Report<'_>) -> String {
     let diagnosis = report.diagnosis;
-    let timeline = if report.timeline.turns.is_empty() {
-        String::new()
-    } else {
-        include_str!("../page/timeline.html").to_owned()
-    };
+    let timeline = report.timeline;
     let parts = [
-        (
-            "title",
-            text(&format!("{} {}", diagnosis.outcome.word(), account::title(diagnosis))),
-        ),
-        ("policy", policy(SCRIPT)),
-        ("style", STYLE.to_owned()),
-        ("outcome", diagnosis.outcome.word().to_lowercase()),
-        (
-            "badge",
-            format!("{} {}", sign(diagnosis.outcome), diagnosis.outcome.word()),
-        ),
-        ("sentence", prose(&account::sentence(diagnosis))),
-        ("what", sections::what(diagnosis)),
-        ("again", sections::again(diagnosis)),
-        ("reasons", sections::reasons(diagnosis)),
-        ("violations", sections::violations(report)),
-        ("properties", tables::properties(diagnosis)),
-        ("bite", tables::bite(report)),
-        ("timeline", timeline),
-        ("latency", charts::latency(diagnosis, report.timeline)),
-        ("herd", charts::herd(diagnosis)),
-        ("queue", charts::queue(diagnosis, report.timeline)),
-        ("reproduce", tables::reproduce(report)),
-        ("script", SCRIPT.to_owned()),
+        sections::violations(report),
+        sections::reasons(diagnosis),
+        tables::properties(diagnosis),
+        tables::bite(report),
+        charts::latency(diagnosis, timeline),
+        charts::herd(diagnosis),
+        charts::queue(diagnosis, timeline),
+        tables::reproduce(report),
     ];
-    let taken: usize = parts.iter().map(|(_, part)| part.len()).sum();
-    let page = include_str!("../page/page.html");
-    let room = MAX_PAGE.saturating_sub(taken + page.len() + SPARE);
+    let taken: usize = parts.iter().map(|part| part.0.len()).sum();
+    let room = MAX_PAGE.saturating_sub(taken + STYLE.len() + SCRIPT.len() + SPARE);
     let (data, left_out) = data::data(report, room);
-    let left_out = left_out.map(|said| format!(r#"<p class="left-out">{}</p>"#, text(&said)));
-    let left_out = left_out.unwrap_or_default();
-    let mut values: Vec<(&str, &str)> = parts.iter().map(|(place, part)| (*place, part.as_str())).collect();
-    values.extend([("data", data.as_str()), ("left-out", left_out.as_str())]);
-    fill(page, &values)
+    let [violations, reasons, properties, bite, latency, herd, queue, reproduce] = parts;
+    let word = diagnosis.outcome.word();
+    let body = html! {
+        (PreEscaped(include_str!("../page/patterns.html")))
+        header class=(word.to_lowercase()) {
+            p.badge { (sign(diagnosis.outcome)) " " (word) }
+            h1 { (prose(&account::sentence(diagnosis))) }
+            p.what { (sections::what(diagnosis)) }
+            (sections::again(diagnosis))
+        }
+        main {
+            (violations)
+            (reasons)
+            section #properties { h2 { "Properties" } div.scroll { (properties) } }
+            section #bite { h2 { "Did it bite?" } div.scroll { (bite) } }
+            @if !timeline.turns.is_empty() { (PreEscaped(include_str!("../page/timeline.html"))) }
+            @if let Some(said) = left_out { p.left-out { (said) } }
+            section #charts { (latency) (herd) (queue) }
+            section #reproduce { h2 { "Reproduce" } (reproduce) }
+        }
+        (PreEscaped(include_str!("../page/footer.html")))
+        script #data type="application/json" { (data) }
+    };
+    page(&format!("{word} {}", account::title(diagnosis)), STYLE, SCRIPT, &body)
+}
+
+/// A whole document with a style and a script of ours, and a policy that allows no other.
+pub(crate) fn page(title: &str, style: &str, script: &str, body: &Markup) -> String {
+    whole(html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta http-equiv="Content-Security-Policy" content=(policy(script));
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                meta name="referrer" content="no-referrer";
+                title { (title) }
+                style { (PreEscaped(style)) }
+            }
+            body {
+                (body)
+                script { (PreEscaped(script)) }
+            }
+        }
+    })
 }
 
 /// What a page may do: show its own styles and run its own script, and nothing else.
-pub(crate) fn policy(script: &str) -> String {
+fn policy(script: &str) -> String {
     let hash = BASE64_STANDARD.encode(Sha256::digest(script));
     format!(
         "default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{hash}'; base-uri 'none'; form-action 'none'"
     )
 }
 
-/// A sign beside the word, for eyes that do not tell colours apart.
+/// A sign next to the word, for eyes that do not tell colours apart.
 pub(crate) fn sign(outcome: Outcome) -> char {
     match outcome {
         Outcome::Pass => '✓',

@@ -1,116 +1,101 @@
 //! What a reader sees first: what the run was, how to run it again, and each violation with its proof.
 
-use std::fmt::Write;
-
 use harness_checkers::{Finding, Property, Violation};
+use maud::{Markup, html};
 
 use super::drawing::figure;
-use super::text::{prose, text};
+use super::text::prose;
 use crate::report::diagnosis::Diagnosis;
-use crate::report::words::{many, span};
+use crate::report::words::{date, many, span};
 use crate::report::{Report, account};
 
 /// Lines of the history that are shown with a violation.
 const MAX_LINES: usize = 12;
 
 /// One line under the answer: servers, lock, fault, seed, length, date.
-pub fn what(diagnosis: &Diagnosis) -> String {
+pub fn what(diagnosis: &Diagnosis) -> Markup {
     let Some(run) = &diagnosis.run else {
-        return text(&format!("{} · {} run", diagnosis.path, span(diagnosis.length_ns)));
+        return html! { (diagnosis.path) " · " (span(diagnosis.length_ns)) " run" };
     };
     let version = run.version.as_deref().unwrap_or_default();
     // a run that could not be made has none
     let length = (diagnosis.length_ns > 0).then(|| span(diagnosis.length_ns));
-    let length = length.unwrap_or_default();
-    let parts = [
+    spans(&[
         format!("{} {version} ×{} {}", run.product, run.nodes, run.runtime),
         account::lock(diagnosis),
         format!("fault {}", run.fault),
         format!("seed {}", run.seed),
-        length,
+        length.unwrap_or_default(),
         date(&run.started),
-    ];
-    let parts = parts
-        .iter()
-        .filter(|part| !part.is_empty())
-        .map(|part| format!("<span>{}</span>", text(part.trim())));
-    parts.collect::<Vec<_>>().join(" · ")
+    ])
 }
 
-/// `2026-11-21 13:02 UTC` of `20261121-1302`.
-pub fn date(started: &str) -> String {
-    let digits: String = started.chars().filter(char::is_ascii_digit).collect();
-    match digits.get(..12) {
-        Some(d) => format!("{}-{}-{} {}:{} UTC", &d[..4], &d[4..6], &d[6..8], &d[8..10], &d[10..12]),
-        None => started.to_owned(),
+/// Facts on one line, those that are known.
+pub fn spans(parts: &[String]) -> Markup {
+    let known = parts.iter().filter(|part| !part.is_empty());
+    html! {
+        @for (place, part) in known.enumerate() {
+            @if place > 0 { " · " }
+            span { (part.trim()) }
+        }
     }
 }
 
 /// The line that runs it again.
-pub fn again(diagnosis: &Diagnosis) -> String {
-    let Some(again) = account::again(diagnosis) else {
-        return String::new();
-    };
-    format!(
-        r#"<div class="again"><code id="again">{}</code><button type="button" id="copy" hidden>copy</button></div><p class="quiet">The same plan, not the same timing.</p>"#,
-        text(&again.join(" "))
-    )
+pub fn again(diagnosis: &Diagnosis) -> Markup {
+    html! {
+        @if let Some(again) = account::again(diagnosis) {
+            div.again { code #again { (again.join(" ")) } button #copy type="button" hidden { "copy" } }
+            p.quiet { "The same plan, not the same timing." }
+        }
+    }
 }
 
 /// Why it is neither a pass nor a failure, and what else is to be known.
-pub fn reasons(diagnosis: &Diagnosis) -> String {
+pub fn reasons(diagnosis: &Diagnosis) -> Markup {
     let reasons = account::reasons(diagnosis);
-    if reasons.is_empty() {
-        return String::new();
+    html! {
+        @if !reasons.is_empty() {
+            dl.remarks { @for (label, reason) in &reasons { dt { (label) } dd { (prose(reason)) } } }
+        }
     }
-    let rows = reasons
-        .iter()
-        .map(|(label, reason)| format!("<dt>{label}</dt><dd>{}</dd>", prose(reason)));
-    format!(r#"<dl class="remarks">{}</dl>"#, rows.collect::<String>())
 }
 
 /// Violations: the first of each property in full, what is like it or follows from it folded below.
-pub fn violations(report: &Report<'_>) -> String {
+pub fn violations(report: &Report<'_>) -> Markup {
     let diagnosis = report.diagnosis;
     let roots = account::roots(diagnosis);
-    let mut html = String::new();
-    for (finding, violation) in &roots {
-        let _ = write!(
-            html,
-            r##"<section class="violation" id="{id}" tabindex="-1"><h2><a href="#{id}">{id}</a> {} <span class="turn" hidden></span></h2>{}</section>"##,
-            prose(&violation.summary),
-            body(report, finding, violation),
-            id = text(&violation.id),
-        );
-    }
     let rest: Vec<(&Finding, &Violation)> = diagnosis
         .findings
         .iter()
         .flat_map(|finding| finding.violations.iter().map(move |violation| (finding, violation)))
         .filter(|(_, violation)| roots.iter().all(|(_, root)| root.id != violation.id))
         .collect();
-    if rest.is_empty() {
-        return html;
+    html! {
+        @for (finding, violation) in &roots {
+            section.violation id=(violation.id) tabindex="-1" {
+                h2 {
+                    a href={ "#" (violation.id) } { (violation.id) } " " (prose(&violation.summary)) " "
+                    span.turn hidden {}
+                }
+                (body(report, finding, violation))
+            }
+        }
+        @if !rest.is_empty() {
+            details.rest {
+                summary { (untold(diagnosis, &rest)) }
+                @for (finding, violation) in &rest {
+                    details.violation id=(violation.id) tabindex="-1" {
+                        summary {
+                            b { (violation.id) } " " (prose(&violation.summary))
+                            @if let Some(root) = &violation.follows { " " span.quiet { "follows " (root) } }
+                        }
+                        (body(report, finding, violation))
+                    }
+                }
+            }
+        }
     }
-    let _ = write!(
-        html,
-        r#"<details class="rest"><summary>{}</summary>"#,
-        text(&untold(diagnosis, &rest))
-    );
-    for (finding, violation) in rest {
-        let follows = violation.follows.as_deref();
-        let follows = follows.map(|root| format!(r#" <span class="quiet">follows {}</span>"#, text(root)));
-        let _ = write!(
-            html,
-            r#"<details class="violation" id="{}" tabindex="-1"><summary><b>{}</b> {}{}</summary>{}</details>"#,
-            text(&violation.id),
-            text(&violation.id),
-            prose(&violation.summary),
-            follows.unwrap_or_default(),
-            body(report, finding, violation),
-        );
-    }
-    html + "</details>"
 }
 
 fn untold(diagnosis: &Diagnosis, rest: &[(&Finding, &Violation)]) -> String {
@@ -127,43 +112,40 @@ fn untold(diagnosis: &Diagnosis, rest: &[(&Finding, &Violation)]) -> String {
     }
 }
 
-fn body(report: &Report<'_>, finding: &Finding, violation: &Violation) -> String {
-    let mut html = String::new();
-    if let Some(drawing) = report.diagnosis.drawings.get(&violation.id) {
-        html += &figure(drawing, &violation.summary);
+fn body(report: &Report<'_>, finding: &Finding, violation: &Violation) -> Markup {
+    html! {
+        @if let Some(drawing) = report.diagnosis.drawings.get(&violation.id) { (figure(drawing, &violation.summary)) }
+        @if finding.property == Property::Hl004 { (herd(violation)) }
+        ol { @for because in &violation.because { li { (prose(&because.text)) } } }
+        dl.remarks {
+            @for (label, remark) in account::remarks(report.diagnosis, finding, violation) {
+                dt { (label) } dd { (prose(&remark)) }
+            }
+        }
+        (lines(report, violation))
     }
-    if finding.property == Property::Hl004 {
-        html += &herd(violation);
-    }
-    let sentences = violation
-        .because
-        .iter()
-        .map(|because| format!("<li>{}</li>", prose(&because.text)));
-    let _ = write!(html, "<ol>{}</ol>", sentences.collect::<String>());
-    let remarks = account::remarks(report.diagnosis, finding, violation);
-    let remarks = remarks
-        .iter()
-        .map(|(label, remark)| format!("<dt>{label}</dt><dd>{}</dd>", prose(remark)));
-    let _ = write!(html, r#"<dl class="remarks">{}</dl>"#, remarks.collect::<String>());
-    html + &lines(report, violation)
 }
 
 /// How many one release woke, of how many that waited, and for how many it was of use.
-fn herd(violation: &Violation) -> String {
+fn herd(violation: &Violation) -> Markup {
     let figure = |name: &str| violation.figures.get(name).copied().unwrap_or(0.0);
     let most = figure("woken").max(figure("waiters")).max(1.0);
-    let bars = [("woken", "over"), ("useful", "within"), ("waiters", "plain")].map(|(name, class)| {
-        format!(
-            r#"<tr><th>{name}</th><td class="wide"><span class="meter {class}" style="width:{:.1}%"></span><b>{}</b></td></tr>"#,
-            figure(name) / most * 90.0,
-            figure(name)
-        )
-    });
-    format!(r#"<table class="herd">{}</table>"#, bars.concat())
+    html! {
+        table.herd {
+            @for (name, class) in [("woken", "over"), ("useful", "within"), ("waiters", "plain")] {
+                tr { th { (name) } td.wide { (meter(class, figure(name) / most)) b { (figure(name)) } } }
+            }
+        }
+    }
+}
+
+/// A bar for a share of the most.
+pub fn meter(class: &str, share: f64) -> Markup {
+    html! { span class={ "meter " (class) } style={ "width:" (format!("{:.1}", share * 90.0)) "%" } {} }
 }
 
 /// The lines of the history that prove it.
-fn lines(report: &Report<'_>, violation: &Violation) -> String {
+fn lines(report: &Report<'_>, violation: &Violation) -> Markup {
     let own = violation.events.iter().filter_map(|step| {
         let line = report.lines.get(&step.index)?;
         let number = if report.timeline.numbered {
@@ -171,19 +153,15 @@ fn lines(report: &Report<'_>, violation: &Violation) -> String {
         } else {
             format!("index {}", step.index)
         };
-        Some(format!(
-            "<tr><th>{number}</th><td>{}</td><td><code>{}</code></td></tr>",
-            text(&step.role),
-            text(line)
-        ))
+        Some((number, &step.role, line))
     });
-    let rows: Vec<String> = own.take(MAX_LINES).collect();
-    if rows.is_empty() {
-        return String::new();
+    let rows: Vec<_> = own.take(MAX_LINES).collect();
+    html! {
+        @if !rows.is_empty() {
+            details.raw {
+                summary { (many(rows.len() as u64, "line")) " of history.jsonl" }
+                table { @for (number, role, line) in &rows { tr { th { (number) } td { (role) } td { code { (line) } } } } }
+            }
+        }
     }
-    format!(
-        r#"<details class="raw"><summary>{} of history.jsonl</summary><table>{}</table></details>"#,
-        many(rows.len() as u64, "line"),
-        rows.concat()
-    )
 }

@@ -1,15 +1,16 @@
 //! The tables of the page: the properties, what the faults did, and what is needed to run it again.
 
 use harness_checkers::Verdict;
+use maud::{Markup, html};
 use serde_json::Value;
 
-use super::text::{prose, text};
+use super::text::prose;
 use crate::report::bite::Bitten;
 use crate::report::diagnosis::Diagnosis;
 use crate::report::words::{many, moment, quoted, span};
 use crate::report::{Report, account};
 
-/// A sign beside the word, for eyes that do not tell colours apart.
+/// A sign next to the word, for eyes that do not tell colours apart.
 fn sign(verdict: Verdict) -> (&'static str, &'static str) {
     match verdict {
         Verdict::Holds => ("pass", "✓"),
@@ -20,83 +21,83 @@ fn sign(verdict: Verdict) -> (&'static str, &'static str) {
 }
 
 /// One row a property.
-pub fn properties(diagnosis: &Diagnosis) -> String {
-    let rows = diagnosis.findings.iter().map(|finding| {
-        let (class, sign) = sign(finding.verdict);
-        let id = finding.property.id();
-        let id = match finding.violations.first() {
-            Some(first) => format!(r##"<a href="#{}">{id}</a>"##, text(&first.id)),
-            None => id.to_owned(),
-        };
-        format!(
-            r#"<tr><td class="head">{id}</td><td class="head">{}</td><td class="head {class}">{sign} {}</td><td>{}</td><td class="number" data-label="checked in">{}</td></tr>"#,
-            finding.property.name(),
-            account::verdict_word(finding.verdict),
-            prose(&account::evidence(finding)),
-            span(finding.check_us * 1000),
-        )
-    });
-    format!(
-        "<table><thead><tr><th></th><th>property</th><th>verdict</th><th>evidence</th><th>time to check</th></tr></thead><tbody>{}</tbody></table>",
-        rows.collect::<String>()
-    )
-}
-
-/// One row a fault window: what was planned, what came, whom it touched, what it did.
-pub fn bite(report: &Report<'_>) -> String {
-    let bite = &report.diagnosis.bite;
-    let sentence = format!("<p>{}</p>", text(&bite.evidence));
-    if bite.windows.is_empty() {
-        return sentence;
+pub fn properties(diagnosis: &Diagnosis) -> Markup {
+    html! {
+        table {
+            thead { tr { th {} th { "property" } th { "verdict" } th { "evidence" } th { "time to check" } } }
+            tbody {
+                @for finding in &diagnosis.findings {
+                    @let (class, sign) = sign(finding.verdict);
+                    @let id = finding.property.id();
+                    tr {
+                        td.head {
+                            @match finding.violations.first() {
+                                Some(first) => { a href={ "#" (first.id) } { (id) } }
+                                None => { (id) }
+                            }
+                        }
+                        td.head { (finding.property.name()) }
+                        td.head.(class) { (sign) " " (account::verdict_word(finding.verdict)) }
+                        td { (prose(&account::evidence(finding))) }
+                        td.number data-label="checked in" { (span(finding.check_us * 1000)) }
+                    }
+                }
+            }
+        }
     }
-    let rows = bite.windows.iter().map(|window| row(report, window));
-    format!(
-        r#"{sentence}<table><thead><tr><th></th><th>fault</th><th>bit?</th><th>planned</th><th>real</th><th>touched</th><th>what it did</th></tr></thead><tbody>{}</tbody></table>"#,
-        rows.collect::<String>()
-    )
 }
 
-fn row(report: &Report<'_>, window: &Bitten) -> String {
+/// One row a fault window: what was planned, what came, what it touched, what it did.
+pub fn bite(report: &Report<'_>) -> Markup {
+    let bite = &report.diagnosis.bite;
+    html! {
+        p { (bite.evidence) }
+        @if !bite.windows.is_empty() {
+            table {
+                thead {
+                    tr {
+                        th {} th { "fault" } th { "bit?" } th { "planned" } th { "real" } th { "touched" } th { "what it did" }
+                    }
+                }
+                tbody { @for window in &bite.windows { (row(report, window)) } }
+            }
+        }
+    }
+}
+
+fn row(report: &Report<'_>, window: &Bitten) -> Markup {
     let (class, bit) = if window.bit {
         ("pass", "✓ bit")
     } else {
         ("unsure", "✕ missed")
     };
     let healed = window.heal_ns.map_or_else(|| "the end".to_owned(), moment);
-    let mut did = vec![window.evidence.in_words()];
+    html! {
+        tr {
+            td.head.number { (window.number) }
+            td.head { b { (window.fault) } " " (window.title) }
+            td.head.(class) { (bit) }
+            td data-label="planned" { (planned(report, window).unwrap_or_else(|| "–".into())) }
+            td data-label="real" { a href=(link(window)) { (moment(window.start_ns)) " to " (healed) } }
+            td data-label="touched" { (window.targets.join(" ")) }
+            td { (did(window).join(", ")) }
+        }
+    }
+}
+
+/// What a window did, a part each.
+fn did(window: &Bitten) -> Vec<String> {
     let counted = [
-        (
-            window.expired,
-            format!("{} expired on the servers", many(window.expired, "grant")),
-        ),
-        (
-            window.locks_lost,
-            format!("{} told of a loss", many(window.locks_lost, "holder")),
-        ),
-        (
-            window.acquires,
-            format!("{} meanwhile", many(window.acquires, "acquire")),
-        ),
+        (window.expired, "grant", " expired on the servers"),
+        (window.locks_lost, "holder", " told of a loss"),
+        (window.acquires, "acquire", " meanwhile"),
     ];
-    did.extend(
-        counted
-            .into_iter()
-            .filter(|(count, _)| *count > 0)
-            .map(|(_, said)| said),
-    );
+    let counted = counted.into_iter().filter(|(count, ..)| *count > 0);
+    let mut did = vec![window.evidence.in_words()];
+    did.extend(counted.map(|(count, what, how)| many(count, what) + how));
     did.extend(window.missed_in_words());
     did.retain(|part| !part.is_empty());
-    format!(
-        r#"<tr><td class="head number">{}</td><td class="head"><b>{}</b> {}</td><td class="head {class}">{bit}</td><td data-label="planned">{}</td><td data-label="real"><a href="{}">{} to {healed}</a></td><td data-label="touched">{}</td><td>{}</td></tr>"#,
-        window.number,
-        text(&window.fault),
-        text(&window.title),
-        planned(report, window).unwrap_or_else(|| "–".into()),
-        link(window),
-        moment(window.start_ns),
-        text(&window.targets.join(" ")),
-        text(&did.join(", ")),
-    )
+    did
 }
 
 /// The timeline, at this window.
@@ -120,7 +121,7 @@ fn planned(report: &Report<'_>, window: &Bitten) -> Option<String> {
 }
 
 /// What to type, what it ran on, and the plan.
-pub fn reproduce(report: &Report<'_>) -> String {
+pub fn reproduce(report: &Report<'_>) -> Markup {
     let diagnosis = report.diagnosis;
     let mut commands = Vec::new();
     if let Some(again) = account::again(diagnosis) {
@@ -130,50 +131,43 @@ pub fn reproduce(report: &Report<'_>) -> String {
         commands.push(("exactly this decision, from the stored history", exact));
     }
     if let Some(run) = &diagnosis.run {
-        let beside = format!("harness compare EARLIER-RUN {}", quoted(&run.run));
-        commands.push(("what is new, still there and gone beside another run", beside));
+        let compared = format!("harness compare EARLIER-RUN {}", quoted(&run.run));
+        commands.push(("what is new, still there and gone since another run", compared));
     }
-    let commands = commands
-        .iter()
-        .map(|(what, command)| format!("<dt>{what}</dt><dd><code>{}</code></dd>", text(command)));
-    let commands = format!(r#"<dl class="commands">{}</dl>"#, commands.collect::<String>());
-    let facts = diagnosis
-        .run
-        .as_ref()
-        .map(|run| serde_json::to_value(run).expect("it is plain data"));
-    let facts = facts
-        .as_ref()
-        .map_or_else(String::new, |run| folded("the run, as run.json has it", run));
-    let plan = report.plan.map_or_else(String::new, |plan| folded("the plan", plan));
-    let told = [account::latency(diagnosis), Some(account::amount(diagnosis))];
-    let told = told.iter().flatten().map(|line| format!("<p>{}</p>", text(line)));
-    format!("{commands}{}{facts}{plan}", told.collect::<String>())
+    let run = diagnosis.run.as_ref();
+    let run = run.map(|run| serde_json::to_value(run).expect("it is plain data"));
+    html! {
+        dl.commands { @for (what, command) in &commands { dt { (what) } dd { code { (command) } } } }
+        @if let Some(latency) = account::latency(diagnosis) { p { (latency) } }
+        p { (account::amount(diagnosis)) }
+        @if let Some(run) = &run { (folded("the run, as run.json has it", run)) }
+        @if let Some(plan) = report.plan { (folded("the plan", plan)) }
+    }
 }
 
 /// An object as a table, nested ones as JSON.
-fn folded(title: &str, value: &Value) -> String {
-    let rows = value
-        .as_object()
-        .into_iter()
-        .flatten()
-        .filter(|(_, value)| !value.is_null());
-    let rows = rows.map(|(key, value)| {
-        let shown = match value {
-            Value::String(plain) => text(plain),
-            Value::Array(items) if items.iter().all(Value::is_string) => {
-                let words: Vec<&str> = items.iter().filter_map(Value::as_str).collect();
-                text(&words.join(" "))
+fn folded(title: &str, value: &Value) -> Markup {
+    let rows = value.as_object().into_iter().flatten();
+    html! {
+        details {
+            summary { (title) }
+            table.facts {
+                @for (key, value) in rows.filter(|(_, value)| !value.is_null()) { tr { th { (key) } td { (fact(value)) } } }
             }
-            Value::Array(_) | Value::Object(_) => format!(
-                "<pre>{}</pre>",
-                text(&serde_json::to_string_pretty(value).unwrap_or_default())
-            ),
-            other => text(&other.to_string()),
-        };
-        format!("<tr><th>{}</th><td>{shown}</td></tr>", text(key))
-    });
-    format!(
-        r#"<details><summary>{title}</summary><table class="facts">{}</table></details>"#,
-        rows.collect::<String>()
-    )
+        }
+    }
+}
+
+fn fact(value: &Value) -> Markup {
+    match value {
+        Value::String(plain) => html! { (plain) },
+        Value::Array(items) if items.iter().all(Value::is_string) => {
+            let words: Vec<&str> = items.iter().filter_map(Value::as_str).collect();
+            html! { (words.join(" ")) }
+        }
+        Value::Array(_) | Value::Object(_) => {
+            html! { pre { (serde_json::to_string_pretty(value).unwrap_or_default()) } }
+        }
+        other => html! { (other) },
+    }
 }

@@ -1,71 +1,38 @@
-//! Text as HTML takes it. Whatever comes from a run goes through here: names, causes and errors are anybody's.
+//! Prose and script data as HTML takes them. Elements are `maud`'s: text in them is escaped by its type.
 
-/// Text, with everything escaped that means something to HTML.
-pub fn text(raw: &str) -> String {
-    let mut escaped = String::with_capacity(raw.len());
-    for letter in raw.chars() {
-        match letter {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\'' => escaped.push_str("&#39;"),
-            letter if is_odd(letter) => escaped.push('\u{fffd}'),
-            letter => escaped.push(letter),
-        }
-    }
-    escaped
-}
+use maud::{Markup, PreEscaped, html};
 
-/// Letters that are not to be in a file: control characters, and marks that turn the direction of what follows.
-fn is_odd(letter: char) -> bool {
-    (letter.is_control() && !matches!(letter, '\n' | '\t'))
-        || matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-}
+use crate::report::escape;
 
-/// A sentence of ours: what stands between backticks is code.
-pub fn prose(raw: &str) -> String {
-    let escaped = text(raw);
-    let parts: Vec<&str> = escaped.split('`').collect();
+/// A sentence of ours: what is between backticks is code.
+pub fn prose(raw: &str) -> Markup {
+    let parts: Vec<&str> = raw.split('`').collect();
     if parts.len().is_multiple_of(2) {
-        return escaped;
+        return html! { (raw) };
     }
-    let marked = parts.iter().enumerate().map(|(place, part)| {
-        if place % 2 == 1 {
-            format!("<code>{part}</code>")
-        } else {
-            (*part).to_owned()
+    html! {
+        @for (place, part) in parts.iter().enumerate() {
+            @if place % 2 == 1 { code { (part) } } @else { (part) }
         }
-    });
-    marked.collect()
-}
-
-/// JSON that may stand in a script element: no `<`, so that nothing in it ends the element.
-pub fn json(value: &str) -> String {
-    value
-        .replace('<', "\\u003c")
-        .replace('\u{2028}', "\\u2028")
-        .replace('\u{2029}', "\\u2029")
-}
-
-/// Puts values at the `{{places}}` of a template. A value is taken as it is, and nothing in it is a place.
-///
-/// # Panics
-/// When the template has a place without a value, or a value is for no place: both are files of ours.
-pub fn fill(template: &str, values: &[(&str, &str)]) -> String {
-    let mut filled = String::new();
-    let mut used = 0;
-    let mut rest = template;
-    while let Some((before, after)) = rest.split_once("{{") {
-        let (place, after) = after.split_once("}}").expect("a place ends");
-        let value = values.iter().find(|(name, _)| *name == place);
-        filled.push_str(before);
-        filled.push_str(value.unwrap_or_else(|| panic!("no value for {place}")).1);
-        used += 1;
-        rest = after;
     }
-    assert!(used >= values.len(), "a value is for no place");
-    filled + rest
+}
+
+/// JSON in a script element: no `<`, so that nothing in it ends the element, and no character that [`whole`] would escape.
+pub fn json(value: &str) -> Markup {
+    let mut escaped = String::with_capacity(value.len());
+    for letter in value.chars() {
+        if letter == '<' || escape::is_control(letter) {
+            escaped.push_str(&format!("\\u{:04x}", u32::from(letter)));
+        } else {
+            escaped.push(letter);
+        }
+    }
+    PreEscaped(escaped)
+}
+
+/// A page without control characters, whichever of its parts had them.
+pub fn whole(page: Markup) -> String {
+    escape::lines(&page.into_string()).into_owned()
 }
 
 #[cfg(test)]
@@ -74,17 +41,23 @@ mod tests {
 
     #[test]
     fn nothing_of_a_name_is_markup() {
+        let name = "<script>'\"&</script>\u{1b}[31m\u{202e}";
         assert_eq!(
-            text("<script>'\"&</script>\u{1b}[31m\u{202e}"),
-            "&lt;script&gt;&#39;&quot;&amp;&lt;/script&gt;\u{fffd}[31m\u{fffd}"
+            whole(html! { b title=(name) { (name) } }),
+            "<b title=\"&lt;script&gt;'&quot;&amp;&lt;/script&gt;\\u{1b}[31m\\u{202e}\">&lt;script&gt;'&quot;&amp;&lt;/script&gt;\\u{1b}[31m\\u{202e}</b>"
         );
-        assert_eq!(prose("lock `<b>` held"), "lock <code>&lt;b&gt;</code> held");
-        assert_eq!(prose("an odd ` stays"), "an odd ` stays");
-        assert!(!json(r#"{"a":"</script><!--"}"#).contains('<'));
+        assert_eq!(
+            prose("lock `<b>` held").into_string(),
+            "lock <code>&lt;b&gt;</code> held"
+        );
+        assert_eq!(prose("an odd ` stays").into_string(), "an odd ` stays");
     }
 
     #[test]
-    fn a_value_is_no_template() {
-        assert_eq!(fill("a {{x}} c {{y}}", &[("x", "{{y}}"), ("y", "d")]), "a {{y}} c d");
+    fn script_data_is_json_and_ends_no_element() {
+        let value = serde_json::json!({ "a": "</script><!--\u{202e}\u{2028}\n" });
+        let data = whole(json(&value.to_string()));
+        assert!(!data.contains('<') && data.is_ascii(), "{data}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&data).unwrap(), value);
     }
 }

@@ -8,9 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use harness_checkers::history::Refusal;
 use harness_checkers::history::event::{Fields, Kind, Process};
-use harness_workloads::protocol::{Acquire, Message, Op};
+use harness_workloads::protocol::{AcquireRequest, ClientOp, Message};
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use tokio::sync::watch;
@@ -141,11 +140,11 @@ impl ClientDriver {
                 ..Fields::default()
             },
         );
-        let op = Op::Acquire(Acquire {
+        let op = ClientOp::Acquire(AcquireRequest {
             lock: lock.to_owned(),
             wait_ms,
             mode: mode.map(str::to_owned),
-            ..Acquire::default()
+            ..AcquireRequest::default()
         });
         self.run.counters.waiting.fetch_add(1, Relaxed);
         self.run.holders.wait(self.client.number, lock);
@@ -170,6 +169,7 @@ impl ClientDriver {
                 Some(GrantedLock { token, owner })
             }
             ClientReply::Message(Message::Fail { error, .. }) => {
+                let error = error.to_string();
                 self.run.counters.refused.fetch_add(1, Relaxed);
                 self.run.counters.said(&error);
                 self.reply(
@@ -177,7 +177,7 @@ impl ClientDriver {
                     "acquire",
                     Fields {
                         lock: Some(lock),
-                        error: Some(&spelled(&error)),
+                        error: Some(&error),
                         ..Fields::default()
                     },
                 );
@@ -303,7 +303,7 @@ impl ClientDriver {
             },
         );
         match self
-            .ask(Op::Release { lock: lock.to_owned() }, self.workload.patience)
+            .ask(ClientOp::Release { lock: lock.to_owned() }, self.workload.patience)
             .await
         {
             ClientReply::Message(Message::Ok { .. }) => {
@@ -317,9 +317,10 @@ impl ClientDriver {
                 );
             }
             ClientReply::Message(Message::Fail { error, .. }) => {
+                let error = error.to_string();
                 let fields = Fields {
                     lock: Some(lock),
-                    error: Some(&spelled(&error)),
+                    error: Some(&error),
                     ..Fields::default()
                 };
                 self.reply(Kind::Fail, "release", fields);
@@ -385,7 +386,7 @@ impl ClientDriver {
         }
     }
 
-    async fn ask(&self, op: Op, within: Duration) -> ClientReply {
+    async fn ask(&self, op: ClientOp, within: Duration) -> ClientReply {
         self.process.ask(&self.client, op, within, &self.run).await
     }
 
@@ -406,32 +407,5 @@ impl ClientDriver {
         let recorder = &self.run.recorder;
         recorder.operation(self.client.process(), self.client.number, kind, f, fields);
         self.client.recorded_at.store(monotonic_ns(), Relaxed);
-    }
-}
-
-/// A client's refusal in the one spelling that histories have, with its detail: `not-held: own node is gone` becomes
-/// `not held: own node is gone`.
-fn spelled(error: &str) -> String {
-    let refusal = Refusal::parse(error);
-    match (&refusal, error.split_once(": ")) {
-        (Refusal::Other(_), _) | (_, None) => refusal.to_string(),
-        (_, Some((_, detail))) => format!("{refusal}: {detail}"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_refusal_has_one_spelling_in_the_history_whatever_the_client_says() {
-        for error in ["not held", "not-held", "not-owner"] {
-            assert_eq!(spelled(error), "not held");
-        }
-        assert_eq!(spelled("not-held: own node is gone"), "not held: own node is gone");
-        assert_eq!(spelled("cleaning up first: no server"), "cleaning up first: no server");
-        for known in ["busy", "timeout", "not held: its time was over"] {
-            assert_eq!(spelled(known), known);
-        }
     }
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use harness_workloads::protocol::Open;
+use harness_workloads::protocol::OpenRequest;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -25,7 +25,7 @@ pub struct Health {
 /// One lock client through the whole run, whatever process it lives in: `c3` in the history.
 pub struct LogicalClient {
     pub number: u32,
-    pub(super) open: Open,
+    pub(super) open: OpenRequest,
     /// Its process number in the history, another one after each operation whose outcome is unknown.
     process: AtomicU32,
     pub(super) health: watch::Sender<Health>,
@@ -49,7 +49,7 @@ pub struct ClientPoolSpec {
     /// The folder for what clients print on stderr.
     pub logs: PathBuf,
     /// By client: what it is told when it opens.
-    pub opens: Vec<Open>,
+    pub opens: Vec<OpenRequest>,
     /// By client: the wall clock of its process; empty where all have the machine's.
     pub clocks: Vec<Arc<WallClock>>,
 }
@@ -123,7 +123,7 @@ impl ClientPool {
 }
 
 impl LogicalClient {
-    fn new(number: u32, open: Open) -> Arc<Self> {
+    fn new(number: u32, open: OpenRequest) -> Arc<Self> {
         Arc::new(Self {
             number,
             open,

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use std::time::Duration;
 
 use harness_checkers::history::event::{Fields, Process};
-use harness_workloads::protocol::{Message, Op, Signal, SignalKind};
+use harness_workloads::protocol::{ClientOp, LockSignal, LockSignalKind, Message};
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::timeout;
 
@@ -100,7 +100,7 @@ impl ClientProcess {
     }
 
     /// Sends a client's request to the current child and waits `within` this time for the reply.
-    pub async fn ask(&self, client: &LogicalClient, op: Op, within: Duration, run: &RunContext) -> ClientReply {
+    pub async fn ask(&self, client: &LogicalClient, op: ClientOp, within: Duration, run: &RunContext) -> ClientReply {
         let Some(child) = self.child() else {
             return ClientReply::Gone;
         };
@@ -146,11 +146,14 @@ impl ClientProcess {
             .write()
             .expect("no one panics while holding a process's child") = Some(child);
         for member in &self.members {
-            match self.ask(member, Op::Open(member.open.clone()), CLIENT_OPEN, run).await {
+            let could_not_open = |error: &str| format!("client c{} could not open its session: {error}", member.number);
+            match self
+                .ask(member, ClientOp::Open(member.open.clone()), CLIENT_OPEN, run)
+                .await
+            {
                 ClientReply::Message(Message::Ok { .. }) => {}
-                ClientReply::Message(Message::Fail { error, .. } | Message::Info { error, .. }) => {
-                    return Err(format!("client c{} could not open its session: {error}", member.number));
-                }
+                ClientReply::Message(Message::Fail { error, .. }) => return Err(could_not_open(&error.to_string())),
+                ClientReply::Message(Message::Info { error, .. }) => return Err(could_not_open(&error)),
                 ClientReply::Message(Message::Signal(_)) => unreachable!("a signal is never a reply"),
                 ClientReply::Gone => return Err(self.why_it_ended(member, run).await),
                 ClientReply::Silent => {
@@ -208,7 +211,7 @@ impl ClientProcess {
     pub async fn close(&self) {
         let Some(child) = self.child() else { return };
         for member in &self.members {
-            let _ = timeout(CLIENT_CLOSE, child.ask(member.number, Op::Close)).await;
+            let _ = timeout(CLIENT_CLOSE, child.ask(member.number, ClientOp::Close)).await;
         }
         child.end().await;
     }
@@ -246,7 +249,7 @@ impl ClientProcess {
         })
     }
 
-    fn heard(&self, signal: &Signal, run: &RunContext) {
+    fn heard(&self, signal: &LockSignal, run: &RunContext) {
         let Some(client) = self.members.iter().find(|member| member.number == signal.client) else {
             return run.fail(format!(
                 "{} raised a signal for client {}, which it does not host",
@@ -261,8 +264,8 @@ impl ClientProcess {
             ));
         }
         let f = match signal.f {
-            SignalKind::Lost => "lost",
-            SignalKind::Woken => "woken",
+            LockSignalKind::Lost => "lost",
+            LockSignalKind::Woken => "woken",
         };
         let cause = Some(signal.cause.as_str()).filter(|cause| !cause.is_empty());
         let fields = Fields {
@@ -277,7 +280,7 @@ impl ClientProcess {
             fields,
             Some(signal.at),
         );
-        if signal.f == SignalKind::Lost {
+        if signal.f == LockSignalKind::Lost {
             run.counters.lost.fetch_add(1, Relaxed);
             run.progress().send(ProgressEvent::Lost {
                 client: client.number,
@@ -303,7 +306,7 @@ impl ClientProcess {
 mod tests {
     use std::time::Duration;
 
-    use harness_workloads::protocol::Open;
+    use harness_workloads::protocol::OpenRequest;
 
     use super::*;
     use crate::run::clients::pool::{ClientPool, ClientPoolSpec};
@@ -318,7 +321,7 @@ mod tests {
             read line; echo '{"type":"ok","id":1}'; read line; echo '{"type":"ok","id":2}'; exec sleep 60
         "#;
         let script = format!("cd {}; {script}", folder.display());
-        let open = Open {
+        let open = OpenRequest {
             backend: "zk".into(),
             endpoints: Vec::new(),
             lease_ms: 1000,

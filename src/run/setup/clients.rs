@@ -1,6 +1,6 @@
 //! The clients of a run: the command that starts them, and what each is given to open its session.
 
-use harness_workloads::protocol::Open;
+use harness_workloads::protocol::OpenRequest;
 
 use super::{ClientLinks, WallClocks};
 use crate::config::{Clients, Config};
@@ -23,7 +23,7 @@ pub fn client_pool(spec: &RunSpec, links: &ClientLinks, clocks: &WallClocks) -> 
 }
 
 /// What each client is given to open its session: its links, beginning with another server each, so that the load spreads.
-fn opens(config: &Config, links: &Links) -> Vec<Open> {
+fn opens(config: &Config, links: &Links) -> Vec<OpenRequest> {
     let endpoints = |client: u32| {
         let server = |offset| (client + offset) % config.nodes;
         (0..config.nodes)
@@ -31,7 +31,7 @@ fn opens(config: &Config, links: &Links) -> Vec<Open> {
             .collect()
     };
     let lease_ms = config.lease.as_millis() as u64;
-    let open = |client| Open {
+    let open = |client| OpenRequest {
         backend: config.backend.name().to_owned(),
         endpoints: endpoints(client),
         lease_ms,
@@ -54,7 +54,7 @@ fn command(config: &Config) -> ChildCommand {
     let own = std::env::current_exe().map_or_else(|_| "harness".into(), |path| path.display().to_string());
     let mut args = vec!["client".to_owned()];
     args.extend(["--recipe".to_owned(), options.recipe.name.to_owned()]);
-    args.extend(["--holder".to_owned(), options.holder.to_string()]);
+    args.extend(["--holder".to_owned(), options.policy.to_string()]);
     args.extend(["--guid".to_owned(), if options.guid { "on" } else { "off" }.to_owned()]);
     args.extend(["--interval".to_owned(), format!("{}us", options.interval.as_micros())]);
     if options.reentrant {

@@ -36,10 +36,10 @@ fn promises(config: &Config) -> Promises {
         return Promises::default();
     };
     Promises {
-        wakes: match options.recipe.wakes {
-            harness_workloads::Wakes::Notified => Some(Wakes::Notified),
-            harness_workloads::Wakes::Polls => Some(Wakes::Polls),
-            harness_workloads::Wakes::Unsaid => None,
+        wakes: match options.recipe.wakeup {
+            harness_workloads::Wakeup::Notified => Some(Wakes::Notified),
+            harness_workloads::Wakeup::Polling => Some(Wakes::Polls),
+            harness_workloads::Wakeup::Unreported => None,
         },
         fifo: options.recipe.fifo,
         tokens: options.recipe.tokens,

@@ -16,9 +16,9 @@ use tokio::sync::watch;
 
 use super::pool::{Health, LogicalClient};
 use super::process::{ClientProcess, ClientReply};
+use crate::client_role::ClientRole;
 use crate::clock::monotonic_ns;
 use crate::config::Mix;
-use crate::network::Role;
 use crate::process::Activity;
 use crate::run::churn::Turns;
 use crate::run::context::RunContext;
@@ -111,7 +111,7 @@ impl ClientDriver {
             self.run.holders.release(lock, grant.token, grant.owner.as_deref());
         }
         self.release(lock).await;
-        self.is(Role::Idle);
+        self.is(ClientRole::Idle);
         true
     }
 
@@ -148,10 +148,10 @@ impl ClientDriver {
         });
         self.run.counters.waiting.fetch_add(1, Relaxed);
         self.run.holders.wait(self.client.number, lock);
-        self.is(Role::Waits);
+        self.is(ClientRole::Waits);
         let answer = self.ask(op, request.wait + self.workload.patience).await;
         let granted = matches!(answer, ClientReply::Message(Message::Ok { .. }));
-        self.is(if granted { Role::Works } else { Role::Idle });
+        self.is(if granted { ClientRole::Works } else { ClientRole::Idle });
         self.run.holders.waited(self.client.number);
         self.run.counters.waiting.fetch_sub(1, Relaxed);
         match answer {
@@ -293,7 +293,7 @@ impl ClientDriver {
 
     /// Releases the lock, once.
     async fn release(&mut self, lock: &str) {
-        self.is(Role::Releases);
+        self.is(ClientRole::Releases);
         self.call(
             "release",
             Fields {
@@ -391,8 +391,8 @@ impl ClientDriver {
     }
 
     /// Sets what the client does from now on, for taps and faults that look at its messages.
-    fn is(&self, role: Role) {
-        self.run.exchange.roles.set(self.client.number, role);
+    fn is(&self, role: ClientRole) {
+        self.run.exchange.labels.set(self.client.number, role.into());
     }
 
     fn call(&self, f: &str, fields: Fields<'_>) {

@@ -19,6 +19,7 @@ pub use routes::Routes;
 pub use servers::Servers;
 
 use super::context::RunContext;
+use crate::client_role::LABELS;
 use crate::config::Config;
 use crate::faults::Field;
 use crate::limits::NOTICES;
@@ -27,7 +28,10 @@ use crate::network::{Exchange, Notice};
 /// What the taps of all links share, and where they report notifications.
 pub fn exchange(config: &Config) -> (Arc<Exchange>, mpsc::Receiver<Notice>) {
     let (sender, notices) = mpsc::channel(NOTICES);
-    (Exchange::new(config.backend.protocol, config.clients, sender), notices)
+    (
+        Exchange::new(config.backend.protocol, LABELS, config.clients, sender),
+        notices,
+    )
 }
 
 /// Everything that faults may act on in this run.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use harness_checkers::{Model, ReadOptions};
-use harness_workloads::Holder;
+use harness_workloads::Policy;
 
 use super::examples;
 use crate::config::heading::{AGAIN, CONFIGURATION, FAULTS, LOAD, LOCK, OUTPUT, SERVERS};
@@ -257,7 +257,7 @@ pub struct RecipeArgs {
     pub recipe: Option<String>,
     /// What a client does when it is no longer sure to hold the lock: `careful` stops, `naive` continues
     #[arg(long, help_heading = LOCK, value_name = "POLICY", default_value = "careful")]
-    pub holder: Holder,
+    pub holder: Policy,
     /// Put a GUID in node names to find a node whose create reply was lost
     ///
     /// Curator's protection mode, for recipes on ZooKeeper.

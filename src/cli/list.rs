@@ -1,7 +1,7 @@
 //! `harness list`: backends, recipes, faults, messages, checkers, report formats, exit codes and stored runs.
 
 use harness_checkers::Property;
-use harness_workloads::{RECIPES, Wakes};
+use harness_workloads::Wakeup;
 use serde_json::{Value, json};
 
 use super::args::{ListArgs, ListWhat};
@@ -114,19 +114,19 @@ fn recipes() -> Vec<ListEntry> {
         about: recipe.summary.to_owned(),
         facts: json!({
             "backend": recipe.backend.name(),
-            "attitudes": recipe.attitudes,
+            "attitudes": recipe.policies,
             "guid": recipe.guid,
-            "wakes": match recipe.wakes {
-                Wakes::Notified => "notified",
-                Wakes::Polls => "polls",
-                Wakes::Unsaid => "unsaid",
+            "wakes": match recipe.wakeup {
+                Wakeup::Notified => "notified",
+                Wakeup::Polling => "polls",
+                Wakeup::Unreported => "unsaid",
             },
             "tokens": recipe.tokens,
             "fifo": recipe.fifo,
             "lease": recipe.lease,
         }),
     };
-    RECIPES.iter().map(row).collect()
+    harness_workloads::recipes().map(row).collect()
 }
 
 fn faults() -> Vec<ListEntry> {

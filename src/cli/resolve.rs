@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use harness_workloads::{RECIPES, RecipeOptions, find_recipe};
+use harness_workloads::{RecipeOptions, find_recipe, recipes};
 
 use super::args::{OnOff, RecipeArgs, RunArgs};
 use super::settings::run_options;
@@ -18,14 +18,14 @@ use crate::faults::{FAULTS, fault_named};
 impl RecipeArgs {
     /// The recipe with its options; `fallback` is the backend whose default recipe is taken when none is named.
     pub fn options(&self, fallback: Option<&Backend>) -> Result<RecipeOptions, String> {
-        let names = || RECIPES.iter().map(|recipe| recipe.name);
+        let names = || recipes().map(|recipe| recipe.name);
         let default = fallback.and_then(|backend| backend.default_recipe);
         let name = self.recipe.as_deref().or(default);
         let name = name.ok_or("--recipe is missing\nhint: `harness list recipes` shows all recipes")?;
         let recipe = find_recipe(name)
             .map_err(|_| unknown_word("recipe", name, names(), "`harness list recipes` shows all recipes"))?;
         let mut options = RecipeOptions::of(recipe);
-        options.holder = self.holder;
+        options.policy = self.holder;
         options.guid = self.guid == OnOff::On;
         options.interval = self.interval.unwrap_or(options.interval);
         options.reentrant = self.reentrant;

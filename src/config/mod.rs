@@ -14,7 +14,7 @@ use core::net::SocketAddr;
 use std::time::Duration;
 
 use clap::Args;
-use harness_workloads::{Holder, RecipeOptions};
+use harness_workloads::{Policy, RecipeOptions};
 
 pub use duration::{duration_within, parse_duration};
 
@@ -265,7 +265,7 @@ impl Config {
     /// `naive`, where the recipe has policies and this one is not careful.
     pub fn attitude(&self) -> Option<&'static str> {
         match &self.who {
-            Clients::Recipe(options) if options.recipe.attitudes && options.holder == Holder::Naive => Some("naive"),
+            Clients::Recipe(options) if options.recipe.policies && options.policy == Policy::Naive => Some("naive"),
             _ => None,
         }
     }

@@ -24,6 +24,22 @@ fn a_lock_that_everybody_gets_is_caught_without_its_help() {
 }
 
 #[test]
+fn the_client_of_the_protocol_page_is_a_lock() {
+    let page = include_str!("../../docs/client-protocol.md");
+    let (_, program) = page.rsplit_once("```python\n").unwrap();
+    let (program, _) = program.split_once("```").unwrap();
+    let harness = Harness::new();
+    let script = harness.folder.path().join("my_lock.py");
+    std::fs::write(&script, program).unwrap();
+    let words = "run --json --runtime local --backend redis --fault partition=holder --lease 1s --time 12s --client";
+    let mut command = harness.command(words);
+    let output = command.arg(format!("python3 {}", script.display())).output().unwrap();
+    let answer = crate::command::Answer::of(output);
+    answer.assert_exit(0);
+    assert_eq!(answer.verdict("HL007"), "holds", "its owners are found on the server");
+}
+
+#[test]
 fn a_client_that_prints_garbage_is_named_with_its_line() {
     let harness = Harness::new();
     let mut command = harness.command("run --runtime local --backend redis --time 10s --client");

@@ -1,4 +1,4 @@
-//! What a lock client is: it acquires, releases, and signals what it learns in between.
+//! A lock client ([`LockClient`]): it acquires, releases, and raises signals in between ([`SignalSink`]).
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -6,46 +6,49 @@ use std::rc::Rc;
 
 use async_trait::async_trait;
 
-use crate::host::Host;
-use crate::protocol::{Acquire, Signal, SignalKind};
+use crate::host::RecipeHost;
+use crate::protocol::{AcquireRequest, FailReason, LockSignal, LockSignalKind};
 
-/// How an operation ended. The error says which of the two other ways it was.
-pub type Outcome<T> = Result<T, NotOk>;
+/// How an operation ended: `ok`, or one of the two other ways.
+pub type LockResult<T> = Result<T, LockError>;
 
+/// The two ways in which an operation ends without success.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum NotOk {
-    /// It surely did not happen, with the reason: `busy`, `timeout`, `not held`, …
-    Fail(String),
-    /// Nobody can know whether it happened.
-    Info(String),
+pub enum LockError {
+    /// `fail`: it surely did not happen.
+    Refused(FailReason),
+    /// `info`: it may have happened or not, or happen later.
+    Unknown(String),
 }
 
-impl NotOk {
-    pub(crate) fn busy() -> Self {
-        NotOk::Fail("busy".into())
+impl LockError {
+    pub const BUSY: Self = LockError::Refused(FailReason::Busy);
+    pub const TIMEOUT: Self = LockError::Refused(FailReason::Timeout);
+    pub const NOT_HELD: Self = LockError::Refused(FailReason::NotHeld(None));
+
+    /// Refused for a reason that has no word in the protocol.
+    pub(crate) fn refused(reason: impl Into<String>) -> Self {
+        LockError::Refused(FailReason::Other(reason.into()))
     }
 
-    pub(crate) fn timeout() -> Self {
-        NotOk::Fail("timeout".into())
+    /// A release of a lock that is not held any more.
+    pub(crate) fn no_longer_held(detail: impl Into<String>) -> Self {
+        LockError::Refused(FailReason::NotHeld(Some(detail.into())))
     }
 
-    pub(crate) fn not_held() -> Self {
-        NotOk::Fail("not held".into())
-    }
-
-    /// A wait that ended without the lock: a try-lock found it taken, a waiter lost patience.
-    pub(crate) fn gave_up(request: &Acquire) -> Self {
+    /// The end of a wait without the lock: a try-lock found it taken, or the time of a waiter was over.
+    pub(crate) fn wait_over(request: &AcquireRequest) -> Self {
         if request.wait_ms == 0 {
-            Self::busy()
+            Self::BUSY
         } else {
-            Self::timeout()
+            Self::TIMEOUT
         }
     }
 }
 
 /// What comes with a held lock.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Grant {
+pub struct LockGrant {
     /// The fencing token, if the store gives one.
     pub token: Option<u64>,
     /// The server's name for the owner: a session, a lease, a random value.
@@ -54,36 +57,36 @@ pub struct Grant {
 
 /// A client of one lock implementation. It has at most one operation open, and serves any number of locks by name.
 ///
-/// After an operation that ended [`NotOk::Info`] the same client is used again without a new `open`: it finds a new
-/// connection or session by itself when it next needs one, and first cleans up what the unknown operation may have
-/// left, as far as it can be found.
+/// After an operation that ended [`LockError::Unknown`] the same client is used again without a new `open`: it makes a new
+/// connection or session when it next needs one, and first removes what the unknown operation may have left, as far as it
+/// can be found.
 #[async_trait(?Send)]
 pub trait LockClient {
     /// Connects. Answers when ready to acquire, with the owner's name if it is known so early.
-    async fn open(&mut self) -> Outcome<Grant>;
+    async fn open(&mut self) -> LockResult<LockGrant>;
 
     /// Takes the lock, waiting `wait_ms` at most and answering by about one lease later whatever happens.
-    async fn acquire(&mut self, request: &Acquire) -> Outcome<Grant>;
+    async fn acquire(&mut self, request: &AcquireRequest) -> LockResult<LockGrant>;
 
-    /// Gives the lock back, answering within about one lease.
-    async fn release(&mut self, lock: &str) -> Outcome<()>;
+    /// Releases the lock, answering within about one lease.
+    async fn release(&mut self, lock: &str) -> LockResult<()>;
 
-    /// Gives back what is held, and disconnects.
+    /// Releases what is held, and disconnects.
     async fn close(&mut self);
 }
 
-/// Where a client's signals go, stamped with the host's clock at the moment of knowing.
+/// Where a client's signals go, each stamped with the host's clock at the moment when the client knew.
 #[derive(Clone)]
-pub struct Signals {
+pub struct SignalSink {
     client: u32,
-    host: Rc<dyn Host>,
-    out: Rc<dyn Fn(Signal)>,
+    host: Rc<dyn RecipeHost>,
+    out: Rc<dyn Fn(LockSignal)>,
     losses: Rc<RefCell<BTreeMap<String, u64>>>,
 }
 
-impl Signals {
-    pub fn new(client: u32, host: Rc<dyn Host>, out: Rc<dyn Fn(Signal)>) -> Self {
-        Signals {
+impl SignalSink {
+    pub fn new(client: u32, host: Rc<dyn RecipeHost>, out: Rc<dyn Fn(LockSignal)>) -> Self {
+        SignalSink {
             client,
             host,
             out,
@@ -93,17 +96,17 @@ impl Signals {
 
     /// The client no longer believes that it holds the lock.
     pub fn lost(&self, lock: &str, cause: impl Into<String>) {
-        self.raise(SignalKind::Lost, lock, cause.into());
+        self.raise(LockSignalKind::Lost, lock, cause.into());
         *self.losses.borrow_mut().entry(lock.to_owned()).or_default() += 1;
     }
 
     /// A notification of the server for this lock reached a waiter.
     pub fn woken(&self, lock: &str, cause: impl Into<String>) {
-        self.raise(SignalKind::Woken, lock, cause.into());
+        self.raise(LockSignalKind::Woken, lock, cause.into());
     }
 
     /// The machine that the client runs on.
-    pub(crate) fn host(&self) -> &Rc<dyn Host> {
+    pub(crate) fn host(&self) -> &Rc<dyn RecipeHost> {
         &self.host
     }
 
@@ -112,9 +115,9 @@ impl Signals {
         self.losses.borrow().get(lock).copied().unwrap_or(0)
     }
 
-    fn raise(&self, f: SignalKind, lock: &str, cause: String) {
+    fn raise(&self, f: LockSignalKind, lock: &str, cause: String) {
         let at = u64::try_from(self.host.now().as_nanos()).expect("a monotonic clock stays below 584 years");
-        (self.out)(Signal {
+        (self.out)(LockSignal {
             client: self.client,
             f,
             lock: lock.to_owned(),

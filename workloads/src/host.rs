@@ -1,6 +1,6 @@
-//! What a recipe may ask of the machine it runs on: the time, timers, tasks and chance.
+//! What a recipe may use of the machine it runs on ([`RecipeHost`]): the time, timers, tasks and random numbers.
 //!
-//! Recipes use nothing else of the kind, so that a simulation can put its own clock and dice under them.
+//! Recipes use nothing else of the kind, so that a simulation can supply its own clock and its own random numbers.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -13,8 +13,8 @@ use std::time::Duration;
 use nix::time::{ClockId, clock_gettime};
 use tokio::sync::Semaphore;
 
-/// A machine with a clock, timers, tasks and chance.
-pub trait Host {
+/// A machine with a clock, timers, tasks and random numbers.
+pub trait RecipeHost {
     /// The monotonic clock, as the time since its zero. On a real host it is `CLOCK_MONOTONIC`.
     fn now(&self) -> Duration;
 
@@ -28,8 +28,8 @@ pub trait Host {
 
     fn random(&self) -> u64;
 
-    /// Where clients of the same process that want the same lock meet, for recipes that queue inside the process: one
-    /// permit, given first come first.
+    /// The queue of the clients of this process that want the same lock, for recipes that queue inside the process: one
+    /// permit, first come first served.
     fn line(&self, lock: &str) -> Arc<Semaphore>;
 }
 
@@ -57,7 +57,7 @@ impl Drop for Task {
 }
 
 /// The answer of `work` if it comes within `time`.
-pub async fn within<T>(host: &dyn Host, time: Duration, work: impl Future<Output = T>) -> Option<T> {
+pub async fn within<T>(host: &dyn RecipeHost, time: Duration, work: impl Future<Output = T>) -> Option<T> {
     tokio::select! {
         biased;
         answer = work => Some(answer),
@@ -72,13 +72,13 @@ pub struct TokioHost {
 }
 
 impl TokioHost {
-    /// One for a process.
-    pub fn shared() -> Rc<dyn Host> {
+    /// One host for all clients of a process.
+    pub fn shared() -> Rc<dyn RecipeHost> {
         Rc::new(TokioHost::default())
     }
 }
 
-impl Host for TokioHost {
+impl RecipeHost for TokioHost {
     fn now(&self) -> Duration {
         clock_gettime(ClockId::CLOCK_MONOTONIC)
             .expect("every Linux has CLOCK_MONOTONIC")

@@ -1,9 +1,9 @@
-//! Distributed locks under test, and the protocol that drives them.
+//! Distributed locks under test, and the client protocol that drives them.
 //!
-//! Start at [`RECIPES`], the catalogue: one line a lock. A recipe is written against a small session trait
-//! ([`zk::ZkSession`], [`etcd::EtcdSession`], [`redis::RedisSession`]) and what a [`Host`] gives it (a clock, timers,
-//! chance), so that the same code runs against a real ensemble and in simulation. [`serve`] puts any of them behind
-//! the client protocol.
+//! Start at [`recipes`], the catalogue: one file a lock, under `zk/recipes/`, `etcd/recipes/` and `redis/recipes/`. A recipe
+//! is written against a small session trait ([`zk::ZkSession`], [`etcd::EtcdSession`], [`redis::RedisSession`]) and what a
+//! [`RecipeHost`] gives it (a clock, timers, chance), so that the same code runs against real servers and in simulation.
+//! [`serve`] answers the client protocol with any of them.
 //!
 //! Nothing here may know of faults, checkers or reports: a lock does not know that it is being tested.
 
@@ -20,8 +20,8 @@ mod session;
 mod testing;
 pub mod zk;
 
-pub use client::{Grant, LockClient, NotOk, Outcome, Signals};
-pub use host::{Host, Task, TokioHost, within};
-pub use recipe::{BackendId, Holder, Open, RECIPES, Recipe, RecipeError, RecipeOptions, Wakes, find_recipe};
+pub use client::{LockClient, LockError, LockGrant, LockResult, SignalSink};
+pub use host::{RecipeHost, Task, TokioHost, within};
+pub use recipe::{BackendId, Constructor, Policy, Recipe, RecipeError, RecipeOptions, Wakeup, find_recipe, recipes};
 pub use serve::{ServeError, serve, serve_process, serve_with};
 pub use session::SessionError;

@@ -1,29 +1,26 @@
-//! The catalogue of locks: [`RECIPES`], one line each, and the options every recipe takes.
+//! What a lock recipe is, the catalogue of all recipes ([`recipes`]), and the options that every recipe takes.
 //!
-//! To add a recipe, write its file under `zk/`, `etcd/` or `redis/` and add its line here. Names are stable: users type
-//! them, and stored runs carry them.
+//! A recipe is one file under `zk/recipes/`, `etcd/recipes/` or `redis/recipes/`, which ends in its [`Recipe`], and one
+//! line in the `mod.rs` next to it. Names are stable: users type them, and stored runs carry them.
 
 use std::fmt;
 use std::rc::Rc;
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::client::{LockClient, Signals};
-use crate::etcd::{EtcdConnect, RealEtcd};
-use crate::host::Host;
-use crate::protocol;
-use crate::redis::{RealRedis, RedisConnect};
+use crate::client::{LockClient, SignalSink};
+use crate::etcd::{EtcdConnect, EtcdServers};
+use crate::host::RecipeHost;
+use crate::protocol::OpenRequest;
+use crate::redis::{RedisConnect, RedisServers};
 use crate::reentrant::Reentrant;
-use crate::zk::{RealZk, ZkConnect};
+use crate::zk::{ZkConnect, ZkServers};
+use crate::{etcd, redis, zk};
 
-mod catalogue;
-
-pub use catalogue::RECIPES;
-
-/// Declares [`BackendId`]: one line for each backend.
+/// Declares [`BackendId`]: one line for each backend, with its name and its recipes.
 macro_rules! backend_ids {
-    ($($id:ident = $name:literal,)+) => {
-        /// The name of the store that a recipe speaks to. What the harness knows about it is a value under this name.
+    ($($id:ident = $name:literal, $recipes:expr;)+) => {
+        /// The name of the store that a recipe speaks to. What the harness knows about the store is a value under this name.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum BackendId {
             $($id,)+
@@ -32,10 +29,17 @@ macro_rules! backend_ids {
         impl BackendId {
             pub const ALL: &[BackendId] = &[$(BackendId::$id,)+];
 
-            /// As users type it and stored runs carry it.
+            /// The name that users type and stored runs carry.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(BackendId::$id => $name,)+
+                }
+            }
+
+            /// The recipes for this store, in the order in which they are listed.
+            pub const fn recipes(self) -> &'static [&'static Recipe] {
+                match self {
+                    $(BackendId::$id => $recipes,)+
                 }
             }
         }
@@ -43,9 +47,9 @@ macro_rules! backend_ids {
 }
 
 backend_ids! {
-    Zk = "zk",
-    Etcd = "etcd",
-    Redis = "redis",
+    Zk = "zk", zk::recipes::RECIPES;
+    Etcd = "etcd", etcd::recipes::RECIPES;
+    Redis = "redis", redis::recipes::RECIPES;
 }
 
 impl fmt::Display for BackendId {
@@ -56,18 +60,18 @@ impl fmt::Display for BackendId {
 
 /// How a waiter learns that it may try again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wakes {
-    /// The server tells it: `woken` is raised.
+pub enum Wakeup {
+    /// The server notifies it, and the client raises `woken`.
     Notified,
-    /// It asks again and again: `woken` is never raised.
-    Polls,
-    /// Somebody else waits for it and does not say: the server, or a library.
-    Unsaid,
+    /// It asks at intervals; `woken` is never raised.
+    Polling,
+    /// The server or a library waits on its behalf and does not report it; `woken` is never raised.
+    Unreported,
 }
 
-/// What a holder does when it can no longer be sure.
+/// What a client does when it can no longer be sure that it holds a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Holder {
+pub enum Policy {
     /// It stops believing and raises `lost`.
     #[default]
     Careful,
@@ -75,23 +79,23 @@ pub enum Holder {
     Naive,
 }
 
-impl FromStr for Holder {
+impl FromStr for Policy {
     type Err = RecipeError;
 
     fn from_str(text: &str) -> Result<Self, RecipeError> {
         match text {
-            "careful" => Ok(Holder::Careful),
-            "naive" => Ok(Holder::Naive),
-            _ => Err(RecipeError::Holder(text.to_owned())),
+            "careful" => Ok(Policy::Careful),
+            "naive" => Ok(Policy::Naive),
+            _ => Err(RecipeError::Policy(text.to_owned())),
         }
     }
 }
 
-impl fmt::Display for Holder {
+impl fmt::Display for Policy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Holder::Careful => "careful",
-            Holder::Naive => "naive",
+            Policy::Careful => "careful",
+            Policy::Naive => "naive",
         })
     }
 }
@@ -103,48 +107,49 @@ pub struct Recipe {
     pub backend: BackendId,
     /// One line for lists and help.
     pub summary: &'static str,
-    /// Whether careful and naive differ.
-    pub attitudes: bool,
-    /// Whether `--guid off` means something.
+    /// Whether the policies careful and naive differ.
+    pub policies: bool,
+    /// Whether `--guid off` has an effect.
     pub guid: bool,
-    pub wakes: Wakes,
-    /// Whether it can be taken for reading, beside other readers.
+    pub wakeup: Wakeup,
+    /// Whether it can be taken for reading, together with other readers.
     pub modes: bool,
     /// Whether a grant comes with a fencing token.
     pub tokens: bool,
     /// Whether waiters are promised their turn in the order they came.
     pub fifo: bool,
-    /// How many servers it takes unless told otherwise, where that is not what the backend has: masters that know nothing
-    /// of each other.
+    /// How many servers it takes unless told otherwise, where that differs from the backend's default: independent
+    /// masters.
     pub servers: Option<u32>,
-    /// Whether the lock runs out by itself when its holder says nothing for a lease.
+    /// Whether the lock expires by itself when its holder says nothing for a lease.
     pub lease: bool,
-    /// How long a waiter waits before it asks again, where it polls.
+    /// How long a waiter waits before it asks again; zero where it does not poll.
     pub interval: Duration,
-    pub open: Open,
+    pub constructor: Constructor,
 }
 
-/// How a client of a recipe is made, for each kind of session.
+/// Makes a client of a recipe, for each kind of session.
 #[derive(Debug, Clone, Copy)]
-pub enum Open {
-    Zk(fn(Seat<dyn ZkConnect>) -> Box<dyn LockClient>),
-    Etcd(fn(Seat<dyn EtcdConnect>) -> Box<dyn LockClient>),
-    Redis(fn(Seat<dyn RedisConnect>) -> Box<dyn LockClient>),
+pub enum Constructor {
+    Zk(fn(RecipeContext<dyn ZkConnect>) -> Box<dyn LockClient>),
+    Etcd(fn(RecipeContext<dyn EtcdConnect>) -> Box<dyn LockClient>),
+    Redis(fn(RecipeContext<dyn RedisConnect>) -> Box<dyn LockClient>),
 }
 
-/// What a recipe is given: a way to its store, and the machine it runs on.
-pub struct Seat<C: ?Sized> {
+/// What a client of a recipe is given: a way to its store, and the machine it runs on.
+pub struct RecipeContext<C: ?Sized> {
     pub store: Rc<C>,
-    pub host: Rc<dyn Host>,
-    pub signals: Signals,
+    pub host: Rc<dyn RecipeHost>,
+    pub signals: SignalSink,
     /// Session timeout or time to live to ask for.
     pub lease: Duration,
     pub options: RecipeOptions,
 }
 
-impl<C: ?Sized> Clone for Seat<C> {
+// derived, it would ask for `C: Clone`
+impl<C: ?Sized> Clone for RecipeContext<C> {
     fn clone(&self) -> Self {
-        Seat {
+        RecipeContext {
             store: self.store.clone(),
             host: self.host.clone(),
             signals: self.signals.clone(),
@@ -154,9 +159,9 @@ impl<C: ?Sized> Clone for Seat<C> {
     }
 }
 
-impl<C: ?Sized> Seat<C> {
+impl<C: ?Sized> RecipeContext<C> {
     pub(crate) fn is_careful(&self) -> bool {
-        self.options.holder == Holder::Careful
+        self.options.policy == Policy::Careful
     }
 }
 
@@ -164,8 +169,8 @@ impl<C: ?Sized> Seat<C> {
 #[derive(Debug, Clone, Copy)]
 pub struct RecipeOptions {
     pub recipe: &'static Recipe,
-    pub holder: Holder,
-    /// Whether a create whose reply was lost is found again by a name of its own.
+    pub policy: Policy,
+    /// Whether a node's name carries a GUID, so that a create whose reply was lost is found again.
     pub guid: bool,
     /// How long a waiter waits before it asks again, where it polls.
     pub interval: Duration,
@@ -178,7 +183,7 @@ impl RecipeOptions {
     pub const fn of(recipe: &'static Recipe) -> Self {
         RecipeOptions {
             recipe,
-            holder: Holder::Careful,
+            policy: Policy::Careful,
             guid: true,
             interval: recipe.interval,
             reentrant: false,
@@ -190,8 +195,12 @@ impl RecipeOptions {
         find_recipe(name).map(Self::of)
     }
 
-    /// A client of this recipe for real servers, not yet connected; or a sentence that says why there cannot be one.
-    pub fn client(self, open: &protocol::Open, signals: Signals) -> Result<Box<dyn LockClient>, String> {
+    /// A client of this recipe for real servers, not yet connected.
+    ///
+    /// # Errors
+    ///
+    /// A sentence, if the request is for another backend, or has no endpoint, no lease or a malformed address.
+    pub fn client(self, open: &OpenRequest, signals: SignalSink) -> Result<Box<dyn LockClient>, String> {
         let backend = self.recipe.backend;
         if open.backend != backend.name() {
             return Err(format!(
@@ -204,23 +213,23 @@ impl RecipeOptions {
         }
         let lease = Duration::from_millis(open.lease_ms);
         let host = signals.host().clone();
-        Ok(match self.recipe.open {
-            Open::Zk(make) => self.seated(make, Rc::new(RealZk::new(open, host)), signals, lease),
-            Open::Etcd(make) => self.seated(make, Rc::new(RealEtcd::new(open)?), signals, lease),
-            Open::Redis(make) => self.seated(make, Rc::new(RealRedis::new(open)?), signals, lease),
+        Ok(match self.recipe.constructor {
+            Constructor::Zk(make) => self.build(make, Rc::new(ZkServers::new(open, host)), signals, lease),
+            Constructor::Etcd(make) => self.build(make, Rc::new(EtcdServers::new(open)?), signals, lease),
+            Constructor::Redis(make) => self.build(make, Rc::new(RedisServers::new(open)?), signals, lease),
         })
     }
 
-    /// A client of this recipe, made of the given parts.
-    pub fn seated<C: ?Sized>(
+    /// A client of this recipe for the given store, which may be a fake one.
+    pub fn build<C: ?Sized>(
         self,
-        make: fn(Seat<C>) -> Box<dyn LockClient>,
+        make: fn(RecipeContext<C>) -> Box<dyn LockClient>,
         store: Rc<C>,
-        signals: Signals,
+        signals: SignalSink,
         lease: Duration,
     ) -> Box<dyn LockClient> {
         let host = signals.host().clone();
-        let client = make(Seat {
+        let client = make(RecipeContext {
             store,
             host,
             signals: signals.clone(),
@@ -237,29 +246,23 @@ impl RecipeOptions {
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RecipeError {
-    #[error("there is no recipe {name:?}\nhint: did you mean {nearest:?}?")]
-    Unknown { name: String, nearest: &'static str },
-    #[error("a holder is \"careful\" or \"naive\", not {0:?}")]
-    Holder(String),
+    #[error("there is no recipe {0:?}")]
+    Unknown(String),
+    #[error("unknown holder {0:?}; expected \"careful\" or \"naive\"")]
+    Policy(String),
 }
 
-/// The recipe of this name; an unknown name is an error that names the nearest known one.
+/// Every recipe, backend by backend.
+pub fn recipes() -> impl Iterator<Item = &'static Recipe> {
+    let all = BackendId::ALL.iter();
+    all.flat_map(|backend| backend.recipes().iter().copied())
+}
+
+/// The recipe of this name.
 pub fn find_recipe(name: &str) -> Result<&'static Recipe, RecipeError> {
-    RECIPES.iter().find(|recipe| recipe.name == name).ok_or_else(|| {
-        let nearest = RECIPES
-            .iter()
-            .map(|recipe| recipe.name)
-            .max_by(|one, other| likeness(name, one).total_cmp(&likeness(name, other)));
-        RecipeError::Unknown {
-            name: name.to_owned(),
-            nearest: nearest.expect("the catalogue is not empty"),
-        }
-    })
-}
-
-/// From 0 to 1. A common beginning counts for much, since names that are typed short begin right.
-fn likeness(typed: &str, known: &str) -> f64 {
-    strsim::jaro_winkler(typed, known)
+    recipes()
+        .find(|recipe| recipe.name == name)
+        .ok_or_else(|| RecipeError::Unknown(name.to_owned()))
 }
 
 #[cfg(test)]
@@ -267,29 +270,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_unknown_name_is_answered_with_the_nearest() {
+    fn an_unknown_name_is_an_error_that_names_it() {
         let error = find_recipe("zk-predecesor-watch").unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "there is no recipe \"zk-predecesor-watch\"\nhint: did you mean \"zk-predecessor-watch\"?"
-        );
-    }
-
-    #[test]
-    fn a_name_that_was_cut_short_is_recognised() {
-        for (typed, meant) in [("zk-predecesor", "zk-predecessor-watch"), ("etcd-mutx", "etcd-mutex")] {
-            let RecipeError::Unknown { nearest, .. } = find_recipe(typed).unwrap_err() else {
-                panic!("{typed}")
-            };
-            assert_eq!(nearest, meant);
-        }
+        assert_eq!(error.to_string(), "there is no recipe \"zk-predecesor-watch\"");
     }
 
     #[test]
     fn names_are_unique_and_begin_with_their_backend() {
-        for (i, recipe) in RECIPES.iter().enumerate() {
+        for (i, recipe) in recipes().enumerate() {
             assert!(
-                RECIPES[..i].iter().all(|other| other.name != recipe.name),
+                recipes().take(i).all(|other| other.name != recipe.name),
                 "{} is listed twice",
                 recipe.name
             );
@@ -306,13 +296,33 @@ mod tests {
 
     #[test]
     fn a_recipe_is_made_of_its_own_backends_session() {
-        for recipe in RECIPES {
-            let backend = match recipe.open {
-                Open::Zk(_) => BackendId::Zk,
-                Open::Etcd(_) => BackendId::Etcd,
-                Open::Redis(_) => BackendId::Redis,
+        for recipe in recipes() {
+            let backend = match recipe.constructor {
+                Constructor::Zk(_) => BackendId::Zk,
+                Constructor::Etcd(_) => BackendId::Etcd,
+                Constructor::Redis(_) => BackendId::Redis,
             };
             assert_eq!(recipe.backend, backend, "{}", recipe.name);
+        }
+    }
+
+    #[test]
+    fn every_file_of_a_recipe_is_in_the_catalogue() {
+        for backend in BackendId::ALL.iter().filter(|backend| !backend.recipes().is_empty()) {
+            let folder = format!("{}/src/{backend}/recipes", env!("CARGO_MANIFEST_DIR"));
+            let listed = std::fs::read_to_string(format!("{folder}/mod.rs")).unwrap();
+            let mut files = 0;
+            for file in std::fs::read_dir(&folder).unwrap() {
+                let path = file.unwrap().path();
+                let recipe = path.file_stem().unwrap().to_str().unwrap();
+                let entry = format!("&{recipe}::RECIPE");
+                assert!(
+                    recipe == "mod" || listed.contains(&entry),
+                    "{folder}/mod.rs does not list {entry}"
+                );
+                files += 1;
+            }
+            assert_eq!(files, backend.recipes().len() + 1, "{folder}");
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Reentrancy for any lock: a count on the client's side, as lock libraries do it.
+//! Reentrancy for any lock ([`Reentrant`]): a count on the client's side, as in Java's `ReentrantLock` and Apache Curator's
+//! `InterProcessMutex` (<https://curator.apache.org/docs/recipes-shared-reentrant-lock>).
 //!
 //! 1. the first acquire is the lock's own; while it is held, further ones only count, and answer the same grant;
 //! 2. a release counts down, and the last one is the lock's own;
@@ -8,24 +9,24 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 
-use crate::client::{Grant, LockClient, Outcome, Signals};
-use crate::protocol::Acquire;
+use crate::client::{LockClient, LockGrant, LockResult, SignalSink};
+use crate::protocol::AcquireRequest;
 
 pub(crate) struct Reentrant {
     inner: Box<dyn LockClient>,
-    signals: Signals,
-    held: BTreeMap<String, Hold>,
+    signals: SignalSink,
+    held: BTreeMap<String, CountedHold>,
 }
 
-struct Hold {
-    grant: Grant,
+struct CountedHold {
+    grant: LockGrant,
     count: u32,
     /// The number of losses before this hold; one more, and it is void.
     losses: u64,
 }
 
 impl Reentrant {
-    pub(crate) fn new(inner: Box<dyn LockClient>, signals: Signals) -> Self {
+    pub(crate) fn new(inner: Box<dyn LockClient>, signals: SignalSink) -> Self {
         Reentrant {
             inner,
             signals,
@@ -33,7 +34,7 @@ impl Reentrant {
         }
     }
 
-    fn believed(&mut self, lock: &str) -> Option<&mut Hold> {
+    fn current_hold(&mut self, lock: &str) -> Option<&mut CountedHold> {
         let losses = self.signals.losses(lock);
         self.held.get_mut(lock).filter(|hold| hold.losses == losses)
     }
@@ -41,12 +42,12 @@ impl Reentrant {
 
 #[async_trait(?Send)]
 impl LockClient for Reentrant {
-    async fn open(&mut self) -> Outcome<Grant> {
+    async fn open(&mut self) -> LockResult<LockGrant> {
         self.inner.open().await
     }
 
-    async fn acquire(&mut self, request: &Acquire) -> Outcome<Grant> {
-        if let Some(hold) = self.believed(&request.lock) {
+    async fn acquire(&mut self, request: &AcquireRequest) -> LockResult<LockGrant> {
+        if let Some(hold) = self.current_hold(&request.lock) {
             hold.count += 1;
             return Ok(hold.grant.clone());
         }
@@ -55,7 +56,7 @@ impl LockClient for Reentrant {
         let losses = self.signals.losses(&request.lock);
         self.held.insert(
             request.lock.clone(),
-            Hold {
+            CountedHold {
                 grant: grant.clone(),
                 count: 1,
                 losses,
@@ -64,8 +65,8 @@ impl LockClient for Reentrant {
         Ok(grant)
     }
 
-    async fn release(&mut self, lock: &str) -> Outcome<()> {
-        if let Some(hold) = self.believed(lock)
+    async fn release(&mut self, lock: &str) -> LockResult<()> {
+        if let Some(hold) = self.current_hold(lock)
             && hold.count > 1
         {
             hold.count -= 1;

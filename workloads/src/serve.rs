@@ -1,7 +1,7 @@
-//! A lock client behind the client protocol: requests in, replies and signals out, one JSON object a line.
+//! Serves lock clients over the client protocol: requests in, replies and signals out, one JSON object a line.
 //!
-//! One process may host several clients: their requests run side by side, those of one client one after another. The
-//! end of the input closes all of them. What must never be written to the output is anything but protocol lines.
+//! One process may serve several clients: their requests run concurrently, those of one client one after another. The
+//! end of the input closes all of them. Nothing but protocol lines may be written to the output.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -15,9 +15,9 @@ use tokio::net::unix::pipe;
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, LocalSet};
 
-use crate::client::{Grant, LockClient, NotOk, Outcome, Signals};
-use crate::host::{Host, TokioHost};
-use crate::protocol::{Message, Op, Open, Request};
+use crate::client::{LockClient, LockError, LockGrant, LockResult, SignalSink};
+use crate::host::{RecipeHost, TokioHost};
+use crate::protocol::{ClientOp, FailReason, Message, OpenRequest, Request};
 use crate::recipe::RecipeOptions;
 
 /// How long the clients may take to close when the input has ended.
@@ -35,7 +35,7 @@ pub enum ServeError {
 }
 
 /// Makes the client that an `open` asks for, or says why it cannot.
-pub type Maker<'a> = &'a dyn Fn(&Open, Signals) -> Result<Box<dyn LockClient>, String>;
+pub type ClientFactory<'a> = &'a dyn Fn(&OpenRequest, SignalSink) -> Result<Box<dyn LockClient>, String>;
 
 /// Serves one recipe. Wants a current-thread runtime inside a `LocalSet`; see [`serve_process`].
 pub async fn serve(
@@ -48,7 +48,7 @@ pub async fn serve(
 
 /// Serves whatever `maker` makes.
 pub async fn serve_with(
-    maker: Maker<'_>,
+    maker: ClientFactory<'_>,
     stdin: impl AsyncRead + Unpin,
     stdout: impl AsyncWrite + Unpin,
 ) -> Result<(), ServeError> {
@@ -57,7 +57,7 @@ pub async fn serve_with(
     Ok(())
 }
 
-/// Serves one recipe over this process's own stdin and stdout, on a runtime of its own, until the input ends.
+/// Serves one recipe over this process's stdin and stdout, on a runtime made for it, until the input ends.
 pub fn serve_process(options: RecipeOptions) -> Result<(), ServeError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let served = LocalSet::new().block_on(&runtime, async move {
@@ -78,20 +78,20 @@ fn pipes() -> io::Result<(pipe::Receiver, pipe::Sender)> {
     Ok((pipe::Receiver::from_file(stdin)?, stdout))
 }
 
-/// One hosted client: where its requests go, and the task that serves them.
-struct Hosted {
+/// One served client: where its requests go, and the task that serves them.
+struct ServedClient {
     requests: mpsc::Sender<Request>,
     task: JoinHandle<()>,
 }
 
 async fn read_requests(
-    maker: Maker<'_>,
+    maker: ClientFactory<'_>,
     stdin: impl AsyncRead + Unpin,
     out: mpsc::UnboundedSender<Message>,
 ) -> Result<(), ServeError> {
     let mut lines = BufReader::new(stdin).lines();
     let machine = TokioHost::shared();
-    let mut clients: BTreeMap<u32, Hosted> = BTreeMap::new();
+    let mut clients: BTreeMap<u32, ServedClient> = BTreeMap::new();
     while let Some(line) = lines.next_line().await? {
         if line.trim().is_empty() {
             continue;
@@ -114,43 +114,44 @@ async fn read_requests(
 }
 
 fn dispatch(
-    maker: Maker<'_>,
-    machine: &Rc<dyn Host>,
+    maker: ClientFactory<'_>,
+    machine: &Rc<dyn RecipeHost>,
     request: Request,
-    clients: &mut BTreeMap<u32, Hosted>,
+    clients: &mut BTreeMap<u32, ServedClient>,
     out: &mpsc::UnboundedSender<Message>,
 ) -> Result<(), ServeError> {
     let (client, id) = (request.client, request.id);
-    clients.retain(|_, hosted| !hosted.task.is_finished());
-    if let Op::Open(open) = &request.op {
+    clients.retain(|_, served| !served.task.is_finished());
+    if let ClientOp::Open(open) = &request.op {
         if clients.contains_key(&client) {
             return Err(ServeError::OutOfTurn(format!("client {client} is open already")));
         }
         let signals_out = out.clone();
-        // the other end may be gone: then nobody wants the signal
+        // the other end may be gone, and the signal is of no interest then
         let send = Rc::new(move |signal| drop(signals_out.send(Message::Signal(signal))));
-        match maker(open, Signals::new(client, machine.clone(), send)) {
+        match maker(open, SignalSink::new(client, machine.clone(), send)) {
             Ok(lock) => drop(clients.insert(client, host(lock, out.clone()))),
             Err(error) => {
+                let error = FailReason::Other(error);
                 let _ = out.send(Message::Fail { id, error });
                 return Ok(());
             }
         }
     }
-    let Some(hosted) = clients.get(&client) else {
+    let Some(served) = clients.get(&client) else {
         return Err(ServeError::OutOfTurn(format!("client {client} is not open")));
     };
-    hosted
+    served
         .requests
         .try_send(request)
         .map_err(|_| ServeError::OutOfTurn(format!("client {client} has a request open already")))
 }
 
-fn host(mut lock: Box<dyn LockClient>, out: mpsc::UnboundedSender<Message>) -> Hosted {
+fn host(mut lock: Box<dyn LockClient>, out: mpsc::UnboundedSender<Message>) -> ServedClient {
     let (requests, mut inbox) = mpsc::channel::<Request>(1);
     let task = tokio::task::spawn_local(async move {
         while let Some(request) = inbox.recv().await {
-            let last = request.op == Op::Close;
+            let last = request.op == ClientOp::Close;
             let outcome = perform(&mut *lock, &request.op).await;
             let _ = out.send(reply(request.id, outcome));
             if last {
@@ -159,26 +160,26 @@ fn host(mut lock: Box<dyn LockClient>, out: mpsc::UnboundedSender<Message>) -> H
         }
         lock.close().await;
     });
-    Hosted { requests, task }
+    ServedClient { requests, task }
 }
 
-async fn perform(lock: &mut dyn LockClient, op: &Op) -> Outcome<Grant> {
+async fn perform(lock: &mut dyn LockClient, op: &ClientOp) -> LockResult<LockGrant> {
     match op {
-        Op::Open(_) => lock.open().await,
-        Op::Acquire(acquire) => lock.acquire(acquire).await,
-        Op::Release { lock: name } => lock.release(name).await.map(|()| Grant::default()),
-        Op::Close => {
+        ClientOp::Open(_) => lock.open().await,
+        ClientOp::Acquire(acquire) => lock.acquire(acquire).await,
+        ClientOp::Release { lock: name } => lock.release(name).await.map(|()| LockGrant::default()),
+        ClientOp::Close => {
             lock.close().await;
-            Ok(Grant::default())
+            Ok(LockGrant::default())
         }
     }
 }
 
-fn reply(id: u64, outcome: Outcome<Grant>) -> Message {
+fn reply(id: u64, outcome: LockResult<LockGrant>) -> Message {
     match outcome {
-        Ok(Grant { token, owner }) => Message::Ok { id, token, owner },
-        Err(NotOk::Fail(error)) => Message::Fail { id, error },
-        Err(NotOk::Info(error)) => Message::Info { id, error },
+        Ok(LockGrant { token, owner }) => Message::Ok { id, token, owner },
+        Err(LockError::Refused(error)) => Message::Fail { id, error },
+        Err(LockError::Unknown(error)) => Message::Info { id, error },
     }
 }
 

@@ -1,6 +1,6 @@
-//! What can go wrong with a session, whatever the store.
+//! The errors of a session with a store ([`SessionError`]), the same for every backend.
 
-use crate::client::NotOk;
+use crate::client::LockError;
 
 /// The three errors of a session. Which one it is decides verdicts, so a session never guesses: what is not surely
 /// one of the others is [`Indefinite`](SessionError::Indefinite).
@@ -9,7 +9,7 @@ pub enum SessionError {
     /// It did not happen, and never will.
     #[error("{0}")]
     Definite(String),
-    /// Nobody can know whether it happened, or whether it still will.
+    /// It may have happened, or may still happen: the answer was lost or late.
     #[error("{0}")]
     Indefinite(String),
     /// The session is over, and with it all that it owned. Nothing more can be asked of it.
@@ -19,22 +19,29 @@ pub enum SessionError {
 
 impl SessionError {
     /// The answer to a `release` that ended so. A lost session owns nothing any more.
-    pub(crate) fn on_release(self) -> NotOk {
+    pub(crate) fn on_release(self) -> LockError {
         match self {
-            SessionError::Definite(reason) | SessionError::Lost(reason) => NotOk::Fail(format!("not held: {reason}")),
-            SessionError::Indefinite(reason) => NotOk::Info(reason),
+            SessionError::Definite(reason) | SessionError::Lost(reason) => LockError::no_longer_held(reason),
+            SessionError::Indefinite(reason) => LockError::Unknown(reason),
         }
     }
 }
 
-/// The answer to an `acquire` that ended so, when nothing of it can be left behind in the first case.
+/// The answer of a call that may have been repeated.
+pub(crate) struct Retried<T> {
+    pub answer: T,
+    /// Whether it took more than one try, so that an earlier one may have done it.
+    pub again: bool,
+}
+
+/// The answer to an `acquire` that ended so, where a definite error leaves nothing on the server.
 ///
 /// A lost session is `info`: the client knows that it is over, and the server may need a moment more.
-impl From<SessionError> for NotOk {
+impl From<SessionError> for LockError {
     fn from(error: SessionError) -> Self {
         match error {
-            SessionError::Definite(reason) => NotOk::Fail(reason),
-            SessionError::Indefinite(reason) | SessionError::Lost(reason) => NotOk::Info(reason),
+            SessionError::Definite(reason) => LockError::refused(reason),
+            SessionError::Indefinite(reason) | SessionError::Lost(reason) => LockError::Unknown(reason),
         }
     }
 }

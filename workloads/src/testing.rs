@@ -1,4 +1,4 @@
-//! What the unit tests of recipes share: a machine in virtual time, a seat at a fake store, and a record of signals.
+//! What the unit tests of recipes share: a host in virtual time, clients of fake stores, and a log of their signals.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -11,10 +11,10 @@ use tokio::sync::Semaphore;
 use tokio::task::LocalSet;
 use tokio::time::Instant;
 
-use crate::client::{LockClient, Signals};
-use crate::host::{Host, Task, TokioHost};
-use crate::protocol::{Acquire, Signal, SignalKind};
-use crate::recipe::{Holder, RecipeOptions, Seat};
+use crate::client::{LockClient, SignalSink};
+use crate::host::{RecipeHost, Task, TokioHost};
+use crate::protocol::{AcquireRequest, LockSignal, LockSignalKind};
+use crate::recipe::{Policy, RecipeContext, RecipeOptions};
 
 pub(crate) const LEASE: Duration = Duration::from_millis(2000);
 
@@ -25,7 +25,7 @@ struct VirtualHost {
     inner: TokioHost,
 }
 
-impl Host for VirtualHost {
+impl RecipeHost for VirtualHost {
     fn now(&self) -> Duration {
         self.zero.elapsed()
     }
@@ -58,7 +58,7 @@ impl Host for VirtualHost {
 }
 
 /// Runs a test in virtual time.
-pub(crate) fn in_virtual_time(test: impl AsyncFnOnce(Rc<dyn Host>)) {
+pub(crate) fn in_virtual_time(test: impl AsyncFnOnce(Rc<dyn RecipeHost>)) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
@@ -76,10 +76,10 @@ pub(crate) fn in_virtual_time(test: impl AsyncFnOnce(Rc<dyn Host>)) {
 
 /// What a client signalled.
 #[derive(Clone, Default)]
-pub(crate) struct Heard(Rc<RefCell<Vec<Signal>>>);
+pub(crate) struct SignalLog(Rc<RefCell<Vec<LockSignal>>>);
 
-impl Heard {
-    pub(crate) fn of(&self, kind: SignalKind) -> Vec<(Duration, String)> {
+impl SignalLog {
+    pub(crate) fn of(&self, kind: LockSignalKind) -> Vec<(Duration, String)> {
         let signals = self.0.borrow();
         let of_kind = signals.iter().filter(|signal| signal.f == kind);
         of_kind
@@ -88,18 +88,24 @@ impl Heard {
     }
 
     pub(crate) fn lost(&self) -> Vec<String> {
-        self.of(SignalKind::Lost).into_iter().map(|(_, cause)| cause).collect()
+        self.of(LockSignalKind::Lost)
+            .into_iter()
+            .map(|(_, cause)| cause)
+            .collect()
     }
 
     pub(crate) fn woken(&self) -> Vec<String> {
-        self.of(SignalKind::Woken).into_iter().map(|(_, cause)| cause).collect()
+        self.of(LockSignalKind::Woken)
+            .into_iter()
+            .map(|(_, cause)| cause)
+            .collect()
     }
 }
 
-/// The options of a recipe, with this attitude.
-pub(crate) fn options(recipe: &str, holder: Holder) -> RecipeOptions {
+/// The options of a recipe, with this policy.
+pub(crate) fn options(recipe: &str, policy: Policy) -> RecipeOptions {
     RecipeOptions {
-        holder,
+        policy,
         ..RecipeOptions::named(recipe).unwrap()
     }
 }
@@ -107,32 +113,32 @@ pub(crate) fn options(recipe: &str, holder: Holder) -> RecipeOptions {
 /// A client at a fake store, and what it signals.
 pub(crate) fn client<C: ?Sized>(
     options: RecipeOptions,
-    make: fn(Seat<C>) -> Box<dyn LockClient>,
+    make: fn(RecipeContext<C>) -> Box<dyn LockClient>,
     store: Rc<C>,
-    host: &Rc<dyn Host>,
-) -> (Box<dyn LockClient>, Heard) {
-    let heard = Heard::default();
-    let signals = heard.0.clone();
+    host: &Rc<dyn RecipeHost>,
+) -> (Box<dyn LockClient>, SignalLog) {
+    let log = SignalLog::default();
+    let signals = log.0.clone();
     let out = Rc::new(move |signal| signals.borrow_mut().push(signal));
     (
-        options.seated(make, store, Signals::new(1, host.clone(), out), LEASE),
-        heard,
+        options.build(make, store, SignalSink::new(1, host.clone(), out), LEASE),
+        log,
     )
 }
 
-pub(crate) fn wait(ms: u64) -> Acquire {
-    Acquire {
+pub(crate) fn wait(ms: u64) -> AcquireRequest {
+    AcquireRequest {
         lock: "l".into(),
         wait_ms: ms,
-        ..Acquire::default()
+        ..AcquireRequest::default()
     }
 }
 
-/// Starts an acquire of its own, as another client would.
+/// Starts an acquire in a task, as another client would.
 pub(crate) fn start(
     mut client: Box<dyn LockClient>,
-    request: Acquire,
-) -> tokio::task::JoinHandle<(Box<dyn LockClient>, crate::client::Outcome<crate::client::Grant>)> {
+    request: AcquireRequest,
+) -> tokio::task::JoinHandle<(Box<dyn LockClient>, crate::client::LockResult<crate::client::LockGrant>)> {
     tokio::task::spawn_local(async move {
         let outcome = client.acquire(&request).await;
         (client, outcome)

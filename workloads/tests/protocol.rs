@@ -1,52 +1,56 @@
-//! The client protocol as the harness meets it: what comes in, what goes out, and what a harness that errs is told.
+//! Serving the client protocol: requests, replies and signals, and the errors when a request breaks the protocol.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use harness_workloads::protocol::{Acquire, Message, Op, Open, Request, SignalKind};
-use harness_workloads::{Grant, LockClient, NotOk, Outcome, RecipeOptions, ServeError, Signals, serve, serve_with};
+use harness_workloads::protocol::{
+    AcquireRequest, ClientOp, FailReason, LockSignalKind, Message, OpenRequest, Request,
+};
+use harness_workloads::{
+    LockClient, LockError, LockGrant, LockResult, RecipeOptions, ServeError, SignalSink, serve, serve_with,
+};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf, duplex, split};
 use tokio::task::LocalSet;
 
 /// A lock that does what its name says.
 struct Scripted {
-    signals: Signals,
+    signals: SignalSink,
     closed: Rc<RefCell<u32>>,
 }
 
 #[async_trait(?Send)]
 impl LockClient for Scripted {
-    async fn open(&mut self) -> Outcome<Grant> {
-        Ok(Grant {
+    async fn open(&mut self) -> LockResult<LockGrant> {
+        Ok(LockGrant {
             token: None,
             owner: Some("0x1".into()),
         })
     }
 
-    async fn acquire(&mut self, request: &Acquire) -> Outcome<Grant> {
+    async fn acquire(&mut self, request: &AcquireRequest) -> LockResult<LockGrant> {
         match request.lock.as_str() {
-            "busy" => Err(NotOk::Fail("busy".into())),
-            "unknown" => Err(NotOk::Info("no answer".into())),
+            "busy" => Err(LockError::BUSY),
+            "unknown" => Err(LockError::Unknown("no answer".into())),
             "slow" => {
                 tokio::time::sleep(Duration::from_millis(request.wait_ms)).await;
                 self.signals.woken("slow", "NodeDeleted lock-0000000003");
-                Ok(Grant {
+                Ok(LockGrant {
                     token: Some(2),
                     owner: None,
                 })
             }
-            _ => Ok(Grant {
+            _ => Ok(LockGrant {
                 token: Some(1),
                 owner: Some("0x1".into()),
             }),
         }
     }
 
-    async fn release(&mut self, lock: &str) -> Outcome<()> {
+    async fn release(&mut self, lock: &str) -> LockResult<()> {
         self.signals.lost(lock, "Disconnected");
-        Err(NotOk::Fail("not held".into()))
+        Err(LockError::NOT_HELD)
     }
 
     async fn close(&mut self) {
@@ -54,15 +58,15 @@ impl LockClient for Scripted {
     }
 }
 
-/// The harness's end of the pipes.
-struct Harness {
+/// The other end of the pipes: what the harness is to a client.
+struct ProtocolPeer {
     lines: Lines<BufReader<ReadHalf<DuplexStream>>>,
     input: WriteHalf<DuplexStream>,
     next: u64,
 }
 
-impl Harness {
-    async fn send(&mut self, client: u32, op: Op) -> u64 {
+impl ProtocolPeer {
+    async fn send(&mut self, client: u32, op: ClientOp) -> u64 {
         self.next += 1;
         let request = Request {
             id: self.next,
@@ -77,14 +81,14 @@ impl Harness {
         self.input.write_all(format!("{line}\n").as_bytes()).await.unwrap();
     }
 
-    async fn hear(&mut self) -> Message {
+    async fn receive(&mut self) -> Message {
         serde_json::from_str(&self.lines.next_line().await.unwrap().unwrap()).unwrap()
     }
 
     async fn open(&mut self, client: u32) {
-        let id = self.send(client, Op::Open(open("zk"))).await;
+        let id = self.send(client, ClientOp::Open(open("zk"))).await;
         assert_eq!(
-            self.hear().await,
+            self.receive().await,
             Message::Ok {
                 id,
                 token: None,
@@ -94,24 +98,24 @@ impl Harness {
     }
 }
 
-fn open(backend: &str) -> Open {
-    Open {
+fn open(backend: &str) -> OpenRequest {
+    OpenRequest {
         backend: backend.into(),
         endpoints: vec!["127.0.0.1:1".into()],
         lease_ms: 1000,
     }
 }
 
-fn acquire(lock: &str, wait_ms: u64) -> Op {
-    Op::Acquire(Acquire {
+fn acquire(lock: &str, wait_ms: u64) -> ClientOp {
+    ClientOp::Acquire(AcquireRequest {
         lock: lock.into(),
         wait_ms,
-        ..Acquire::default()
+        ..AcquireRequest::default()
     })
 }
 
 /// Serves scripted locks to a harness; answers how serving ended, and how many clients were closed.
-fn served(script: impl AsyncFnOnce(&mut Harness)) -> (Result<(), ServeError>, u32) {
+fn served(script: impl AsyncFnOnce(&mut ProtocolPeer)) -> (Result<(), ServeError>, u32) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -123,7 +127,7 @@ fn served(script: impl AsyncFnOnce(&mut Harness)) -> (Result<(), ServeError>, u3
         let closed = Rc::new(RefCell::new(0));
         let count = closed.clone();
         let serving = tokio::task::spawn_local(async move {
-            let maker = move |_: &Open, signals| {
+            let maker = move |_: &OpenRequest, signals| {
                 Ok(Box::new(Scripted {
                     signals,
                     closed: count.clone(),
@@ -131,7 +135,7 @@ fn served(script: impl AsyncFnOnce(&mut Harness)) -> (Result<(), ServeError>, u3
             };
             serve_with(&maker, stdin, stdout).await
         });
-        let mut harness = Harness {
+        let mut harness = ProtocolPeer {
             lines: BufReader::new(output).lines(),
             input,
             next: 0,
@@ -150,7 +154,7 @@ fn each_outcome_has_its_reply() {
         harness.open(3).await;
         let id = harness.send(3, acquire("l", 0)).await;
         assert_eq!(
-            harness.hear().await,
+            harness.receive().await,
             Message::Ok {
                 id,
                 token: Some(1),
@@ -159,15 +163,15 @@ fn each_outcome_has_its_reply() {
         );
         let id = harness.send(3, acquire("busy", 0)).await;
         assert_eq!(
-            harness.hear().await,
+            harness.receive().await,
             Message::Fail {
                 id,
-                error: "busy".into()
+                error: FailReason::Busy
             }
         );
         let id = harness.send(3, acquire("unknown", 0)).await;
         assert_eq!(
-            harness.hear().await,
+            harness.receive().await,
             Message::Info {
                 id,
                 error: "no answer".into()
@@ -183,21 +187,21 @@ fn a_signal_carries_its_client_and_the_monotonic_clock_and_comes_before_the_repl
         harness.open(7).await;
         let clock = || nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC).unwrap();
         let before = Duration::from(clock());
-        let id = harness.send(7, Op::Release { lock: "l".into() }).await;
-        let Message::Signal(signal) = harness.hear().await else {
+        let id = harness.send(7, ClientOp::Release { lock: "l".into() }).await;
+        let Message::Signal(signal) = harness.receive().await else {
             panic!("no signal")
         };
         assert_eq!(
             (signal.client, signal.f, signal.cause.as_str()),
-            (7, SignalKind::Lost, "Disconnected")
+            (7, LockSignalKind::Lost, "Disconnected")
         );
         let at = Duration::from_nanos(signal.at);
         assert!(before <= at && at <= Duration::from(clock()));
         assert_eq!(
-            harness.hear().await,
+            harness.receive().await,
             Message::Fail {
                 id,
-                error: "not held".into()
+                error: FailReason::NotHeld(None)
             }
         );
     });
@@ -211,9 +215,9 @@ fn clients_of_one_process_do_not_wait_for_each_other() {
         harness.open(2).await;
         let slow = harness.send(1, acquire("slow", 100)).await;
         let quick = harness.send(2, acquire("l", 0)).await;
-        assert!(matches!(harness.hear().await, Message::Ok { id, .. } if id == quick));
-        assert!(matches!(harness.hear().await, Message::Signal(signal) if signal.f == SignalKind::Woken));
-        assert!(matches!(harness.hear().await, Message::Ok { id, .. } if id == slow));
+        assert!(matches!(harness.receive().await, Message::Ok { id, .. } if id == quick));
+        assert!(matches!(harness.receive().await, Message::Signal(signal) if signal.f == LockSignalKind::Woken));
+        assert!(matches!(harness.receive().await, Message::Ok { id, .. } if id == slow));
     });
     ended.unwrap();
     assert_eq!(closed, 2, "the end of the input closes all");
@@ -223,9 +227,9 @@ fn clients_of_one_process_do_not_wait_for_each_other() {
 fn a_closed_client_may_be_opened_again() {
     let (ended, closed) = served(async |harness| {
         harness.open(1).await;
-        let id = harness.send(1, Op::Close).await;
+        let id = harness.send(1, ClientOp::Close).await;
         assert_eq!(
-            harness.hear().await,
+            harness.receive().await,
             Message::Ok {
                 id,
                 token: None,
@@ -251,7 +255,7 @@ fn a_line_that_is_no_request_ends_serving_and_is_quoted() {
 }
 
 #[test]
-fn a_harness_that_speaks_out_of_turn_is_told_so() {
+fn a_request_out_of_turn_ends_serving_with_a_reason() {
     let (ended, _) = served(async |harness| assert_eq!(harness.send(4, acquire("l", 0)).await, 1));
     assert_eq!(
         ended.unwrap_err().to_string(),
@@ -259,7 +263,7 @@ fn a_harness_that_speaks_out_of_turn_is_told_so() {
     );
     let (ended, _) = served(async |harness| {
         harness.open(4).await;
-        harness.send(4, Op::Open(open("zk"))).await;
+        harness.send(4, ClientOp::Open(open("zk"))).await;
     });
     assert_eq!(
         ended.unwrap_err().to_string(),
@@ -289,14 +293,14 @@ fn a_recipe_refuses_another_backend_with_a_sentence() {
         let (output, input) = split(near);
         let options = RecipeOptions::named("etcd-mutex").unwrap();
         let serving = tokio::task::spawn_local(serve(options, stdin, stdout));
-        let mut harness = Harness {
+        let mut harness = ProtocolPeer {
             lines: BufReader::new(output).lines(),
             input,
             next: 0,
         };
-        let id = harness.send(1, Op::Open(open("zk"))).await;
-        let error = "etcd-mutex is a recipe for etcd, not for zk".to_owned();
-        assert_eq!(harness.hear().await, Message::Fail { id, error });
+        let id = harness.send(1, ClientOp::Open(open("zk"))).await;
+        let error = FailReason::Other("etcd-mutex is a recipe for etcd, not for zk".into());
+        assert_eq!(harness.receive().await, Message::Fail { id, error });
         harness.input.shutdown().await.unwrap();
         serving.await.unwrap().unwrap();
     });

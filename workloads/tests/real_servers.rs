@@ -1,5 +1,5 @@
-//! Every recipe on real servers, which the tests start themselves: it excludes, hands over, and a careful holder that is
-//! cut off is told in time.
+//! Every recipe on real servers, which the tests start themselves: it excludes, hands over, and a careful client that is
+//! cut off raises `lost` in time.
 
 mod servers;
 
@@ -7,9 +7,9 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
-use harness_workloads::protocol::{Acquire, Open, Signal, SignalKind};
-use harness_workloads::{BackendId, Holder, Host, LockClient, NotOk, RECIPES, RecipeOptions, Signals, TokioHost};
-use servers::{Links, Servers};
+use harness_workloads::protocol::{AcquireRequest, LockSignal, LockSignalKind, OpenRequest};
+use harness_workloads::{BackendId, LockClient, LockError, Policy, RecipeHost, RecipeOptions, SignalSink, TokioHost};
+use servers::{Servers, StallableLinks};
 use tokio::task::LocalSet;
 
 const LEASE: Duration = Duration::from_millis(2000);
@@ -18,7 +18,7 @@ const CLIENTS: u32 = 4;
 const HOLDS: u32 = 10;
 
 struct Machine {
-    host: Rc<dyn Host>,
+    host: Rc<dyn RecipeHost>,
     servers: Servers,
 }
 
@@ -27,16 +27,18 @@ impl Machine {
         &self,
         options: RecipeOptions,
         endpoints: &[String],
-        heard: &Rc<RefCell<Vec<Signal>>>,
+        signals: &Rc<RefCell<Vec<LockSignal>>>,
     ) -> Box<dyn LockClient> {
-        let heard = heard.clone();
-        let out = Rc::new(move |signal| heard.borrow_mut().push(signal));
-        let open = Open {
+        let signals = signals.clone();
+        let out = Rc::new(move |signal| signals.borrow_mut().push(signal));
+        let open = OpenRequest {
             backend: options.recipe.backend.name().into(),
             endpoints: endpoints.to_vec(),
             lease_ms: LEASE.as_millis().try_into().unwrap(),
         };
-        options.client(&open, Signals::new(1, self.host.clone(), out)).unwrap()
+        options
+            .client(&open, SignalSink::new(1, self.host.clone(), out))
+            .unwrap()
     }
 }
 
@@ -55,29 +57,28 @@ fn on(servers: Servers, test: impl AsyncFnOnce(&Machine)) {
     runtime.shutdown_background();
 }
 
-fn wait(lock: &str, wait_ms: u64) -> Acquire {
-    Acquire {
+fn wait(lock: &str, wait_ms: u64) -> AcquireRequest {
+    AcquireRequest {
         lock: lock.into(),
         wait_ms,
-        ..Acquire::default()
+        ..AcquireRequest::default()
     }
 }
 
 fn recipes(backend: BackendId) -> impl Iterator<Item = RecipeOptions> {
-    let of_backend = RECIPES.iter().filter(move |recipe| recipe.backend == backend);
-    of_backend.map(|recipe| RecipeOptions {
+    backend.recipes().iter().map(|recipe| RecipeOptions {
         interval: Duration::from_millis(20),
         ..RecipeOptions::of(recipe)
     })
 }
 
-/// Clients take turns: never two inside, tokens that grow, and nobody told of a loss.
+/// Clients take turns: never two inside, tokens that grow, and no `lost`.
 async fn excludes(machine: &Machine, options: RecipeOptions) {
     let name = options.recipe.name;
-    let heard = Rc::default();
+    let signals = Rc::default();
     let (inside, last_token, grants) = (Cell::new(0), Cell::new(0), Cell::new(0));
     let turns = async |number: u32| {
-        let mut lock = machine.client(options, &machine.servers.endpoints, &heard);
+        let mut lock = machine.client(options, &machine.servers.endpoints, &signals);
         lock.open().await.unwrap();
         for hold in 0..HOLDS {
             let grant = lock
@@ -95,33 +96,29 @@ async fn excludes(machine: &Machine, options: RecipeOptions) {
                 .await
                 .unwrap_or_else(|error| panic!("{name}: {error:?}"));
         }
-        assert_eq!(lock.release(name).await, Err(NotOk::Fail("not held".into())), "{name}");
+        assert_eq!(lock.release(name).await, Err(LockError::NOT_HELD), "{name}");
         lock.close().await;
     };
     tokio::join!(turns(0), turns(1), turns(2), turns(3));
     assert_eq!(grants.get(), CLIENTS * HOLDS);
     assert!(
-        heard.borrow().iter().all(|signal| signal.f == SignalKind::Woken),
+        signals.borrow().iter().all(|signal| signal.f == LockSignalKind::Woken),
         "{name}: {:?}",
-        heard.borrow()
+        signals.borrow()
     );
 }
 
 /// A try-lock and a wait both end without the lock while it is held, and a freed lock is had at once.
 async fn gives_up(machine: &Machine, options: RecipeOptions) {
     let (name, lock) = (options.recipe.name, format!("{}-held", options.recipe.name));
-    let heard = Rc::default();
-    let mut holder = machine.client(options, &machine.servers.endpoints, &heard);
-    let mut other = machine.client(options, &machine.servers.endpoints, &heard);
+    let signals = Rc::default();
+    let mut holder = machine.client(options, &machine.servers.endpoints, &signals);
+    let mut other = machine.client(options, &machine.servers.endpoints, &signals);
     holder.acquire(&wait(&lock, 0)).await.unwrap();
-    assert_eq!(
-        other.acquire(&wait(&lock, 0)).await,
-        Err(NotOk::Fail("busy".into())),
-        "{name}"
-    );
+    assert_eq!(other.acquire(&wait(&lock, 0)).await, Err(LockError::BUSY), "{name}");
     assert_eq!(
         other.acquire(&wait(&lock, 100)).await,
-        Err(NotOk::Fail("timeout".into())),
+        Err(LockError::TIMEOUT),
         "{name}"
     );
     holder.release(&lock).await.unwrap();
@@ -131,18 +128,19 @@ async fn gives_up(machine: &Machine, options: RecipeOptions) {
     other.close().await;
 }
 
-/// A holder behind stalled links is told before its lease is over, if it is careful; and it works again after the heal.
-async fn tells_of_a_partition(machine: &Machine, options: RecipeOptions) {
+/// A holder whose links are stalled raises `lost` before its lease is over, if it is careful; and it works again after the
+/// heal.
+async fn raises_lost_in_a_partition(machine: &Machine, options: RecipeOptions) {
     let (name, lock) = (options.recipe.name, format!("{}-cut", options.recipe.name));
-    let links = Links::to(&machine.servers).await;
-    let heard: Rc<RefCell<Vec<Signal>>> = Rc::default();
-    let mut holder = machine.client(options, &links.endpoints, &heard);
+    let links = StallableLinks::to(&machine.servers).await;
+    let signals: Rc<RefCell<Vec<LockSignal>>> = Rc::default();
+    let mut holder = machine.client(options, &links.endpoints, &signals);
     holder.acquire(&wait(&lock, 0)).await.unwrap();
     let cut = machine.host.now();
     links.stall(true);
     tokio::time::sleep(LEASE * 3 / 2).await;
-    let lost = heard.borrow().clone();
-    if options.holder == Holder::Naive {
+    let lost = signals.borrow().clone();
+    if options.policy == Policy::Naive {
         assert!(lost.is_empty(), "{name}: {lost:?}");
     } else {
         assert_eq!(lost.len(), 1, "{name}: {lost:?}");
@@ -191,7 +189,7 @@ fn every_redis_recipe_excludes_on_real_servers() {
 }
 
 #[test]
-fn a_careful_holder_that_is_cut_off_is_told_in_time_and_a_naive_one_is_not() {
+fn a_careful_client_that_is_cut_off_raises_lost_in_time_and_a_naive_one_does_not() {
     for (start, recipe) in [
         (servers::zookeeper as fn() -> Servers, "zk-predecessor-watch"),
         (servers::etcd, "etcd-mutex"),
@@ -199,11 +197,11 @@ fn a_careful_holder_that_is_cut_off_is_told_in_time_and_a_naive_one_is_not() {
     ] {
         on(start(), async |machine| {
             let careful = RecipeOptions::named(recipe).unwrap();
-            tells_of_a_partition(machine, careful).await;
-            tells_of_a_partition(
+            raises_lost_in_a_partition(machine, careful).await;
+            raises_lost_in_a_partition(
                 machine,
                 RecipeOptions {
-                    holder: Holder::Naive,
+                    policy: Policy::Naive,
                     ..careful
                 },
             )

@@ -10,7 +10,7 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-use harness_workloads::protocol::{self, Message, Op, Request};
+use harness_workloads::protocol::{self, ClientOp, Message, Request};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -51,7 +51,7 @@ impl ChildError {
 /// What a child says by itself.
 #[derive(Debug)]
 pub enum ChildEvent {
-    Signal(protocol::Signal),
+    Signal(protocol::LockSignal),
     /// The child ended, or broke the protocol. `at` (`CLOCK_MONOTONIC`) is when it was last known to be alive, or when its
     /// wrong line was read. Pending requests fail after this event.
     Over {
@@ -137,7 +137,7 @@ impl ChildProcess {
     }
 
     /// Sends a request and waits for its reply. `None`: the child ended or broke the protocol before it answered.
-    pub async fn ask(&self, client: u32, op: Op) -> Option<Message> {
+    pub async fn ask(&self, client: u32, op: ClientOp) -> Option<Message> {
         let id = self.next_id.fetch_add(1, Relaxed);
         let (sender, reply) = oneshot::channel();
         self.pending
@@ -367,7 +367,7 @@ mod tests {
         let child = ChildProcess::start(&start, "c3".into(), &folder.path().join("c3.log"), on_event)
             .await
             .unwrap();
-        let reply = child.ask(3, Op::Close).await;
+        let reply = child.ask(3, ClientOp::Close).await;
         (reply, ended.recv().await.expect("every child is over some time"))
     }
 
@@ -417,7 +417,7 @@ mod tests {
         let child = ChildProcess::start(&start, "c0".into(), &folder.path().join("log"), on_event)
             .await
             .unwrap();
-        assert!(child.ask(0, Op::Close).await.is_some());
+        assert!(child.ask(0, ClientOp::Close).await.is_some());
         assert_eq!(child.activity(), Activity::Running);
         let alive_at = monotonic_ns();
         assert_eq!(child.activity(), Activity::Running);

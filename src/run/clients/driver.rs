@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use harness_checkers::history::event::{Fields, Kind, Process};
-use harness_workloads::protocol::{Acquire, Message, Op};
+use harness_workloads::protocol::{AcquireRequest, ClientOp, Message};
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use tokio::sync::watch;
@@ -150,11 +150,11 @@ impl ClientDriver {
                 ..Fields::default()
             },
         );
-        let op = Op::Acquire(Acquire {
+        let op = ClientOp::Acquire(AcquireRequest {
             lock: lock.to_owned(),
             wait_ms,
             mode: mode.map(str::to_owned),
-            ..Acquire::default()
+            ..AcquireRequest::default()
         });
         self.run.counters.waiting.fetch_add(1, Relaxed);
         self.run.holders.wait(self.client.number, lock);
@@ -179,6 +179,7 @@ impl ClientDriver {
                 Some(GrantedLock { token, owner })
             }
             ClientReply::Message(Message::Fail { error, .. }) => {
+                let error = error.to_string();
                 self.run.counters.refused.fetch_add(1, Relaxed);
                 self.run.counters.said(&error);
                 self.reply(
@@ -315,7 +316,7 @@ impl ClientDriver {
             },
         );
         match self
-            .ask(Op::Release { lock: lock.to_owned() }, self.work.patience)
+            .ask(ClientOp::Release { lock: lock.to_owned() }, self.work.patience)
             .await
         {
             ClientReply::Message(Message::Ok { .. }) => {
@@ -329,6 +330,7 @@ impl ClientDriver {
                 );
             }
             ClientReply::Message(Message::Fail { error, .. }) => {
+                let error = error.to_string();
                 let fields = Fields {
                     lock: Some(lock),
                     error: Some(&error),
@@ -400,7 +402,7 @@ impl ClientDriver {
         }
     }
 
-    async fn ask(&self, op: Op, within: Duration) -> ClientReply {
+    async fn ask(&self, op: ClientOp, within: Duration) -> ClientReply {
         let Some(child) = self.process.child() else {
             return ClientReply::Gone;
         };

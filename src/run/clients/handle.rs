@@ -71,7 +71,7 @@ mod tests {
             .unwrap();
         assert!(child.stop() && child.stop());
         let asked = Arc::clone(&child);
-        let reply = tokio::spawn(async move { asked.ask(0, harness_workloads::protocol::Op::Close).await });
+        let reply = tokio::spawn(async move { asked.ask(0, harness_workloads::protocol::ClientOp::Close).await });
         child.go_on();
         while !child.is_stopped() {
             tokio::task::yield_now().await;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use harness_workloads::protocol::Open;
+use harness_workloads::protocol::OpenRequest;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -25,7 +25,7 @@ pub struct Health {
 /// One lock client, through all its incarnations.
 pub struct LogicalClient {
     pub number: u32,
-    pub(super) open: Open,
+    pub(super) open: OpenRequest,
     /// The incarnation: its process number in the history.
     process: AtomicU32,
     pub(super) health: watch::Sender<Health>,
@@ -47,7 +47,7 @@ pub struct ClientPoolSpec {
     pub per_process: u32,
     pub logs: PathBuf,
     /// By client: what it is told when it opens.
-    pub opens: Vec<Open>,
+    pub opens: Vec<OpenRequest>,
     /// By client: the wall clock that its process is to have; empty where they all have the machine's.
     pub clocks: Vec<Arc<WallClock>>,
 }
@@ -113,7 +113,7 @@ impl ClientPool {
 }
 
 impl LogicalClient {
-    fn new(number: usize, open: Open) -> Arc<Self> {
+    fn new(number: usize, open: OpenRequest) -> Arc<Self> {
         Arc::new(Self {
             number: number as u32,
             open,

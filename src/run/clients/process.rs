@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 
 use harness_checkers::history::event::{Fields, Process};
-use harness_workloads::protocol::{Message, Op, SignalKind};
+use harness_workloads::protocol::{ClientOp, LockSignalKind, Message};
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::timeout;
 
@@ -113,12 +113,16 @@ impl ClientProcess {
             .write()
             .expect("no one panics while holding a process's child") = Some(Arc::clone(&child));
         for member in &self.members {
-            let asked = timeout(CLIENT_OPEN, child.ask(member.number, Op::Open(member.open.clone()))).await;
+            let could_not_open = |error: &str| format!("client c{} could not open its session: {error}", member.number);
+            let asked = timeout(
+                CLIENT_OPEN,
+                child.ask(member.number, ClientOp::Open(member.open.clone())),
+            )
+            .await;
             match asked {
                 Ok(Some(Message::Ok { .. })) => {}
-                Ok(Some(Message::Fail { error, .. } | Message::Info { error, .. })) => {
-                    return Err(format!("client c{} could not open its session: {error}", member.number));
-                }
+                Ok(Some(Message::Fail { error, .. })) => return Err(could_not_open(&error.to_string())),
+                Ok(Some(Message::Info { error, .. })) => return Err(could_not_open(&error)),
                 Ok(Some(Message::Signal(_))) => unreachable!("a signal is never a reply"),
                 Ok(None) => return Err(self.why_it_ended(member, run).await),
                 Err(_) => {
@@ -175,7 +179,7 @@ impl ClientProcess {
     pub async fn close(&self) {
         let Some(child) = self.child() else { return };
         for member in &self.members {
-            let _ = timeout(CLIENT_CLOSE, child.ask(member.number, Op::Close)).await;
+            let _ = timeout(CLIENT_CLOSE, child.ask(member.number, ClientOp::Close)).await;
         }
         child.end().await;
     }
@@ -214,7 +218,7 @@ impl ClientProcess {
         })
     }
 
-    fn heard(&self, signal: &harness_workloads::protocol::Signal, run: &RunContext) {
+    fn heard(&self, signal: &harness_workloads::protocol::LockSignal, run: &RunContext) {
         let Some(client) = self.members.iter().find(|member| member.number == signal.client) else {
             return run.fail(format!(
                 "{} raised a signal for client {}, which it does not host",
@@ -228,8 +232,8 @@ impl ClientProcess {
             ));
         }
         let f = match signal.f {
-            SignalKind::Lost => "lost",
-            SignalKind::Woken => "woken",
+            LockSignalKind::Lost => "lost",
+            LockSignalKind::Woken => "woken",
         };
         let cause = Some(signal.cause.as_str()).filter(|cause| !cause.is_empty());
         let fields = Fields {
@@ -244,7 +248,7 @@ impl ClientProcess {
             fields,
             Some(signal.at),
         );
-        if signal.f == SignalKind::Lost {
+        if signal.f == LockSignalKind::Lost {
             run.counters.lost.fetch_add(1, Relaxed);
             run.progress.send(ProgressEvent::Lost {
                 client: client.number,
@@ -273,7 +277,7 @@ mod tests {
     use harness_checkers::history::event::Header;
     use serde_json::json;
 
-    use harness_workloads::protocol::Open;
+    use harness_workloads::protocol::OpenRequest;
 
     use super::*;
     use crate::config::Config;
@@ -300,7 +304,7 @@ mod tests {
             read line; echo '{"type":"ok","id":1}'; read line; echo '{"type":"ok","id":2}'; exec sleep 60
         "#;
         let script = format!("cd {}; {script}", folder.display());
-        let open = Open {
+        let open = OpenRequest {
             backend: "zk".into(),
             endpoints: Vec::new(),
             lease_ms: 1000,

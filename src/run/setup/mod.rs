@@ -7,7 +7,7 @@ pub mod routes;
 use std::sync::Arc;
 
 use harness_checkers::history::event::{Bounds, FORMAT, Header, Promises, VERSION, Wakes};
-use harness_workloads::protocol::Open;
+use harness_workloads::protocol::OpenRequest;
 use serde_json::Map;
 use tokio::sync::mpsc;
 
@@ -60,7 +60,7 @@ pub fn exchange(config: &Config) -> (Arc<Exchange>, mpsc::Receiver<Notice>) {
 }
 
 /// What each client is told: its own links, beginning with another server each, so that the load spreads.
-pub fn opens(config: &Config, links: &Links) -> Vec<Open> {
+pub fn opens(config: &Config, links: &Links) -> Vec<OpenRequest> {
     let endpoints = |client: u32| {
         let server = |offset| (client + offset) % config.nodes;
         (0..config.nodes)
@@ -68,7 +68,7 @@ pub fn opens(config: &Config, links: &Links) -> Vec<Open> {
             .collect()
     };
     let lease_ms = config.lease.as_millis() as u64;
-    let open = |client| Open {
+    let open = |client| OpenRequest {
         backend: config.backend.name().to_owned(),
         endpoints: endpoints(client),
         lease_ms,
@@ -88,7 +88,7 @@ pub fn start(config: &Config) -> ChildCommand {
             let own = std::env::current_exe().map_or_else(|_| "harness".into(), |path| path.display().to_string());
             let mut args = vec!["client".to_owned()];
             args.extend(["--recipe".to_owned(), options.recipe.name.to_owned()]);
-            args.extend(["--holder".to_owned(), options.holder.to_string()]);
+            args.extend(["--holder".to_owned(), options.policy.to_string()]);
             args.extend(["--guid".to_owned(), if options.guid { "on" } else { "off" }.to_owned()]);
             args.extend(["--interval".to_owned(), format!("{}us", options.interval.as_micros())]);
             if options.reentrant {
@@ -108,10 +108,10 @@ pub fn header(spec: &RunSpec<'_>) -> Header {
     let promises = match &config.who {
         Clients::Foreign(_) => Promises::default(),
         Clients::Recipe(options) => Promises {
-            wakes: match options.recipe.wakes {
-                harness_workloads::Wakes::Notified => Some(Wakes::Notified),
-                harness_workloads::Wakes::Polls => Some(Wakes::Polls),
-                harness_workloads::Wakes::Unsaid => None,
+            wakes: match options.recipe.wakeup {
+                harness_workloads::Wakeup::Notified => Some(Wakes::Notified),
+                harness_workloads::Wakeup::Polling => Some(Wakes::Polls),
+                harness_workloads::Wakeup::Unreported => None,
             },
             fifo: options.recipe.fifo,
             tokens: options.recipe.tokens,

@@ -1,8 +1,9 @@
-"""The client protocol of harness for locks written in Python: JSON lines over stdin and stdout.
+"""The client protocol of harness (docs/client-protocol.md) for locks written in Python: JSON lines over stdin and stdout.
 
 Write a class with `open`, `acquire`, `release` and `close` like those of `Lock` below, and call `serve(YourLock)`.
-Raise `Fail` for what surely did not happen; any other exception means that nobody can know, and becomes `info`.
-Each client gets a thread of its own, so several can be hosted by one process.
+Raise `Fail` for what surely did not happen; any other exception means that it is not known whether it happened, and
+becomes `info`.
+Each client runs in a separate thread, so one process can serve several.
 """
 
 import json
@@ -73,7 +74,7 @@ def _run(client, requests):
             reply = _perform(client, request)
         except Fail as error:
             reply = {"type": "fail", "error": str(error)}
-        except Exception as error:  # nobody can know
+        except Exception as error:  # it is not known whether it happened
             reply = {"type": "info", "error": f"{type(error).__name__}: {error}"}
         _say({"id": request["id"], **reply})
         if request["op"] == "close":
@@ -83,7 +84,7 @@ def _run(client, requests):
 
 def serve(make):
     """Serves until stdin ends."""
-    hosted = {}
+    served = {}
     for line in sys.stdin:
         request = json.loads(line)
         number = request["client"]
@@ -92,9 +93,9 @@ def serve(make):
             client.client = number
             thread = threading.Thread(target=_run, args=(client, requests), daemon=True)
             thread.start()
-            hosted[number] = requests, thread
-        hosted[number][0].put(request)
-    for requests, thread in hosted.values():
+            served[number] = requests, thread
+        served[number][0].put(request)
+    for requests, thread in served.values():
         requests.put(None)
-    for _, thread in hosted.values():
+    for _, thread in served.values():
         thread.join(5)

@@ -2,8 +2,7 @@
 
 Tried with kazoo 2.11.0 (`pip install kazoo`), ZooKeeper 3.8.0.
 
-kazoo tells its user of SUSPENDED and LOST through a listener, as its documentation asks one to use with a lock: that
-becomes `lost`. It does not tell what wakes a waiter, and hands out no token.
+kazoo reports SUSPENDED and LOST to a listener, which its documentation recommends for a lock: that becomes `lost`. It does not tell what wakes a waiter, and hands out no token.
 """
 
 from kazoo.client import KazooClient

@@ -2,7 +2,7 @@
 //!
 //! There is one channel a server, and calls go to the one that answered last. A call that was never sent (no
 //! connection) goes to the next server at once; one that may have been sent is answered as indefinite, and only the
-//! next call goes elsewhere. The library has no time limits of its own, so each call and each connection gets one.
+//! next call goes elsewhere. The library sets no time limits, so each call and each connection gets one here.
 
 use std::cell::Cell;
 use std::error::Error;
@@ -13,7 +13,7 @@ use tonic::metadata::MetadataValue;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, ConnectError, Request, Status};
 
-use crate::protocol::Open;
+use crate::protocol::OpenRequest;
 use crate::session::SessionError;
 
 /// One call may take the lease divided by this.
@@ -33,7 +33,7 @@ pub(super) struct Channels {
 
 impl Channels {
     /// Wants to be called inside a tokio runtime. Connects when first used.
-    pub(super) fn new(open: &Open) -> Result<Self, String> {
+    pub(super) fn new(open: &OpenRequest) -> Result<Self, String> {
         let lease = Duration::from_millis(open.lease_ms);
         let servers: Result<_, _> = open.endpoints.iter().map(|endpoint| channel(endpoint, lease)).collect();
         let servers = servers.map_err(|error| format!("etcd endpoints {:?}: {error}", open.endpoints))?;

@@ -10,12 +10,12 @@ use async_trait::async_trait;
 use tokio::sync::broadcast;
 use tokio::time::Instant;
 
-use super::session::{Created, EtcdConnect, EtcdSession, EtcdWatch, Key, KeyEvent, Leader, Lease, Listing};
+use super::session::{Created, EtcdConnect, EtcdKey, EtcdSession, EtcdWatch, KeyEvent, Leader, Lease, Listing};
 use crate::session::SessionError;
 
 /// What happens to the next call of a name.
 #[derive(Clone, Copy)]
-pub(super) enum Fault {
+pub(super) enum EtcdCallFault {
     /// It is done, and the reply is lost.
     LoseReply,
     /// It never arrives.
@@ -23,11 +23,11 @@ pub(super) enum Fault {
 }
 
 #[derive(Clone)]
-pub(super) struct FakeEtcd(Rc<Cluster>);
+pub(super) struct FakeEtcd(Rc<FakeCluster>);
 
-struct Cluster {
+struct FakeCluster {
     store: RefCell<Store>,
-    faults: RefCell<VecDeque<(&'static str, Fault)>>,
+    faults: RefCell<VecDeque<(&'static str, EtcdCallFault)>>,
     /// Calls of these names are never answered.
     silent: RefCell<Vec<&'static str>>,
     deletions: broadcast::Sender<String>,
@@ -35,14 +35,14 @@ struct Cluster {
 
 #[derive(Default)]
 struct Store {
-    keys: BTreeMap<String, Key>,
+    keys: BTreeMap<String, EtcdKey>,
     leases: BTreeMap<i64, (Instant, Duration)>,
     revision: i64,
 }
 
 impl FakeEtcd {
     pub(super) fn new() -> Self {
-        FakeEtcd(Rc::new(Cluster {
+        FakeEtcd(Rc::new(FakeCluster {
             store: RefCell::default(),
             faults: RefCell::default(),
             silent: RefCell::default(),
@@ -54,7 +54,7 @@ impl FakeEtcd {
         Rc::new(self.clone())
     }
 
-    pub(super) fn fail(&self, call: &'static str, fault: Fault) {
+    pub(super) fn fail(&self, call: &'static str, fault: EtcdCallFault) {
         self.0.faults.borrow_mut().push_back((call, fault));
     }
 
@@ -84,7 +84,7 @@ impl FakeEtcd {
 
     /// Ends a lease as its server does.
     pub(super) fn end_lease(&self, lease: i64) -> bool {
-        let of_lease = |key: &&Key| key.lease == lease;
+        let of_lease = |key: &&EtcdKey| key.lease == lease;
         let keys: Vec<_> = self
             .0
             .store
@@ -114,12 +114,12 @@ impl FakeEtcd {
         let created = !store.keys.contains_key(name);
         store.revision += i64::from(created);
         let revision = store.revision;
-        let new = Key {
+        let new = EtcdKey {
             name: name.into(),
             create_revision: revision,
             mod_revision: revision,
             lease,
-            ..Key::default()
+            ..EtcdKey::default()
         };
         let key = store.keys.entry(name.to_owned()).or_insert(new).clone();
         Created { created, key, revision }
@@ -137,11 +137,11 @@ impl FakeEtcd {
             place.and_then(|place| faults.remove(place))
         };
         match next.map(|(_, fault)| fault) {
-            Some(Fault::LoseReply) => {
+            Some(EtcdCallFault::LoseReply) => {
                 work();
                 Err(SessionError::Indefinite(format!("{name}: reply lost")))
             }
-            Some(Fault::LoseRequest) => Err(SessionError::Indefinite(format!("{name}: request lost"))),
+            Some(EtcdCallFault::LoseRequest) => Err(SessionError::Indefinite(format!("{name}: request lost"))),
             None => Ok(work()),
         }
     }
@@ -187,7 +187,7 @@ impl EtcdSession for FakeEtcd {
         self.call("create", || self.put(key, lease)).await
     }
 
-    async fn get(&self, key: &str) -> Result<Option<Key>, SessionError> {
+    async fn get(&self, key: &str) -> Result<Option<EtcdKey>, SessionError> {
         self.call("get", || self.0.store.borrow().keys.get(key).cloned()).await
     }
 
@@ -227,7 +227,7 @@ impl EtcdSession for FakeEtcd {
 
     async fn watch(&self, key: &str, _from_revision: i64) -> Result<Box<dyn EtcdWatch>, SessionError> {
         let gone = !self.0.store.borrow().keys.contains_key(key);
-        Ok(Box::new(FakeWatch {
+        Ok(Box::new(FakeEtcdWatch {
             key: key.to_owned(),
             gone,
             deletions: self.0.deletions.subscribe(),
@@ -237,7 +237,7 @@ impl EtcdSession for FakeEtcd {
     async fn lock(&self, name: &str, lease: i64, wait: Duration) -> Result<String, SessionError> {
         let key = format!("{name}/{lease:x}");
         self.put(&key, lease);
-        // as servers do that have the phantom grant: one's own key is not looked at again
+        // as older servers do, which grant to a waiter whose own key is gone: it is not looked at again
         let older = || {
             self.keys()
                 .into_iter()
@@ -281,14 +281,14 @@ impl EtcdSession for FakeEtcd {
     }
 }
 
-struct FakeWatch {
+struct FakeEtcdWatch {
     key: String,
     gone: bool,
     deletions: broadcast::Receiver<String>,
 }
 
 #[async_trait(?Send)]
-impl EtcdWatch for FakeWatch {
+impl EtcdWatch for FakeEtcdWatch {
     async fn next(&mut self) -> Result<Vec<KeyEvent>, SessionError> {
         while !self.gone {
             let deleted = self.deletions.recv().await;

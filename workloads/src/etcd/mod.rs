@@ -1,28 +1,30 @@
 //! Locks on etcd.
 //!
-//! [`session`] is what a recipe needs of etcd, `real` is that on a client generated from etcd's own API ([`wire`]),
-//! `tenancy` keeps a lease alive and knows how long it is sure, `tenant` has what all recipes share; the rest is one file
-//! a recipe.
+//! [`recipes`](self) has one file a recipe. They are written against [`session`], which
+//! [`client_session`](EtcdServers) implements for real servers on a client generated from etcd's own API ([`wire`]).
+//! `lease_keeper` renews a lease and knows how long it is sure; `lease_session` has what all recipes share.
 
 mod channels;
-pub mod election;
+mod client_session;
 #[cfg(test)]
 mod fake;
-pub mod lock_rpc;
-pub mod mutex;
-pub mod queue;
-mod real;
-mod served;
+mod lease_keeper;
+mod lease_session;
+pub(crate) mod recipes;
+mod server_wait;
 pub mod session;
-mod tenancy;
-mod tenant;
 pub mod wire;
 
 #[cfg(test)]
 mod tests;
 
-pub use real::RealEtcd;
-pub use session::{Created, EtcdConnect, EtcdSession, EtcdWatch, Key, KeyEvent, Leader, Lease, Listing};
+pub use client_session::EtcdServers;
+pub use session::{Created, EtcdConnect, EtcdKey, EtcdSession, EtcdWatch, KeyEvent, Leader, Lease, Listing};
+
+use crate::recipe::RecipeContext;
+
+/// What an etcd recipe is given.
+type EtcdContext = RecipeContext<dyn EtcdConnect>;
 
 /// What the keys of all contenders for a lock begin with.
 pub fn lock_prefix(lock: &str) -> String {

@@ -1,4 +1,4 @@
-//! What a recipe needs of etcd, and nothing more.
+//! The session trait that etcd recipes are written against ([`EtcdSession`]): what a recipe needs, and nothing more.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::session::SessionError;
 /// A way to a cluster.
 #[async_trait(?Send)]
 pub trait EtcdConnect {
-    /// A session: here no more than a set of connections. Leases are the recipe's own affair.
+    /// A session: here no more than a set of connections. Leases are the business of `LeaseSession`.
     async fn connect(&self) -> Result<Rc<dyn EtcdSession>, SessionError>;
 }
 
@@ -30,7 +30,7 @@ pub trait EtcdSession {
     async fn create(&self, key: &str, value: &str, lease: i64) -> Result<Created, SessionError>;
 
     /// The key, if it exists.
-    async fn get(&self, key: &str) -> Result<Option<Key>, SessionError>;
+    async fn get(&self, key: &str) -> Result<Option<EtcdKey>, SessionError>;
 
     /// The keys that begin with `prefix`, in the order of their creation, and the revision of the store they were
     /// seen at.
@@ -45,11 +45,11 @@ pub trait EtcdSession {
     /// Watches one key from a revision on.
     async fn watch(&self, key: &str, from_revision: i64) -> Result<Box<dyn EtcdWatch>, SessionError>;
 
-    /// The server's own lock: answers when it is held, with the name of the key that stands for it. `wait` bounds the
+    /// The server's own lock: answers when it is held, with the name of its key. `wait` bounds the
     /// call.
     async fn lock(&self, name: &str, lease: i64, wait: Duration) -> Result<String, SessionError>;
 
-    /// Gives the server's own lock back.
+    /// Releases the server's own lock.
     async fn unlock(&self, key: &str) -> Result<(), SessionError>;
 
     /// The server's own election: answers when elected. `wait` bounds the call.
@@ -73,7 +73,7 @@ pub struct Lease {
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Key {
+pub struct EtcdKey {
     pub name: String,
     pub value: String,
     pub create_revision: i64,
@@ -85,14 +85,14 @@ pub struct Key {
 pub struct Created {
     /// Whether this call created it.
     pub created: bool,
-    pub key: Key,
+    pub key: EtcdKey,
     /// The revision of the store at the time.
     pub revision: i64,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Listing {
-    pub keys: Vec<Key>,
+    pub keys: Vec<EtcdKey>,
     pub revision: i64,
 }
 

@@ -2,24 +2,29 @@
 
 use std::rc::Rc;
 
-use super::fake::{FakeEtcd, Fault};
+use super::fake::{EtcdCallFault, FakeEtcd};
 use super::*;
-use crate::client::{LockClient, NotOk};
-use crate::host::Host;
-use crate::protocol::SignalKind;
-use crate::recipe::{BackendId, Holder, Open, RECIPES};
-use crate::testing::{Heard, LEASE, client, in_virtual_time, options, sleep, start, wait};
+use crate::client::{LockClient, LockError};
+use crate::host::RecipeHost;
+use crate::protocol::LockSignalKind;
+use crate::recipe::{BackendId, Constructor, Policy};
+use crate::testing::{LEASE, SignalLog, client, in_virtual_time, options, sleep, start, wait};
 
-fn seated(recipe: &str, holder: Holder, etcd: &FakeEtcd, host: &Rc<dyn Host>) -> (Box<dyn LockClient>, Heard) {
-    let options = options(recipe, holder);
-    let Open::Etcd(make) = options.recipe.open else {
+fn client_of(
+    recipe: &str,
+    policy: Policy,
+    etcd: &FakeEtcd,
+    host: &Rc<dyn RecipeHost>,
+) -> (Box<dyn LockClient>, SignalLog) {
+    let options = options(recipe, policy);
+    let Constructor::Etcd(make) = options.recipe.constructor else {
         panic!("not an etcd recipe")
     };
     client(options, make, etcd.shared(), host)
 }
 
-fn careful(recipe: &str, etcd: &FakeEtcd, host: &Rc<dyn Host>) -> (Box<dyn LockClient>, Heard) {
-    seated(recipe, Holder::Careful, etcd, host)
+fn careful(recipe: &str, etcd: &FakeEtcd, host: &Rc<dyn RecipeHost>) -> (Box<dyn LockClient>, SignalLog) {
+    client_of(recipe, Policy::Careful, etcd, host)
 }
 
 #[test]
@@ -29,19 +34,19 @@ fn a_prefix_ends_before_its_successor() {
 
 #[test]
 fn every_recipe_excludes_and_hands_over() {
-    for recipe in RECIPES.iter().filter(|recipe| recipe.backend == BackendId::Etcd) {
+    for recipe in BackendId::Etcd.recipes() {
         in_virtual_time(async |host| {
             let etcd = FakeEtcd::new();
-            let (mut one, heard) = careful(recipe.name, &etcd, &host);
+            let (mut one, signals) = careful(recipe.name, &etcd, &host);
             let (mut two, _) = careful(recipe.name, &etcd, &host);
             let first = one.acquire(&wait(0)).await.unwrap();
-            assert_eq!(two.acquire(&wait(0)).await, Err(NotOk::busy()), "{}", recipe.name);
+            assert_eq!(two.acquire(&wait(0)).await, Err(LockError::BUSY), "{}", recipe.name);
             let waiting = start(two, wait(1_000));
             sleep(100).await;
             one.release("l").await.unwrap();
             let second = waiting.await.unwrap().1.unwrap();
             assert!(first.token < second.token, "{}: {first:?} {second:?}", recipe.name);
-            assert!(heard.lost().is_empty() && heard.woken().is_empty());
+            assert!(signals.lost().is_empty() && signals.woken().is_empty());
         });
     }
 }
@@ -51,7 +56,7 @@ fn a_lost_create_finds_its_own_key() {
     in_virtual_time(async |host| {
         let etcd = FakeEtcd::new();
         let (mut lock, _) = careful("etcd-mutex", &etcd, &host);
-        etcd.fail("create", Fault::LoseReply);
+        etcd.fail("create", EtcdCallFault::LoseReply);
         lock.acquire(&wait(500)).await.unwrap();
         assert_eq!(etcd.keys().len(), 1);
     });
@@ -82,18 +87,18 @@ fn a_waiter_whose_key_went_with_its_lease_is_refused_by_the_mutex_and_granted_by
 
 #[test]
 fn a_careful_holder_that_cannot_renew_stops_before_the_lease_is_over_and_a_naive_one_does_not() {
-    for (holder, told) in [(Holder::Careful, 1), (Holder::Naive, 0)] {
+    for (policy, told) in [(Policy::Careful, 1), (Policy::Naive, 0)] {
         in_virtual_time(async |host| {
             let etcd = FakeEtcd::new();
-            let (mut lock, heard) = seated("etcd-mutex", holder, &etcd, &host);
+            let (mut lock, signals) = client_of("etcd-mutex", policy, &etcd, &host);
             lock.acquire(&wait(0)).await.unwrap();
             sleep(3_000).await;
-            assert!(heard.lost().is_empty(), "it is renewed");
+            assert!(signals.lost().is_empty(), "it is renewed");
             let cut = host.now();
             etcd.silence("keep-alive");
             sleep(10_000).await;
-            let lost = heard.of(SignalKind::Lost);
-            assert_eq!(lost.len(), told, "{holder}");
+            let lost = signals.of(LockSignalKind::Lost);
+            assert_eq!(lost.len(), told, "{policy}");
             assert!(
                 lost.iter()
                     .all(|(at, cause)| *at < cut + LEASE && cause == "lease ran out"),
@@ -104,15 +109,15 @@ fn a_careful_holder_that_cannot_renew_stops_before_the_lease_is_over_and_a_naive
 }
 
 #[test]
-fn a_careful_holder_is_told_when_the_server_ends_its_lease() {
+fn a_careful_client_raises_lost_when_the_server_ends_its_lease() {
     in_virtual_time(async |host| {
         let etcd = FakeEtcd::new();
-        let (mut lock, heard) = careful("etcd-mutex", &etcd, &host);
+        let (mut lock, signals) = careful("etcd-mutex", &etcd, &host);
         let owner = lock.acquire(&wait(0)).await.unwrap().owner.unwrap();
         etcd.end_lease(i64::from_str_radix(owner.trim_start_matches("0x"), 16).unwrap());
         sleep(1_000).await;
-        assert_eq!(heard.lost().len(), 1);
-        assert!(matches!(lock.release("l").await, Err(NotOk::Fail(_))));
+        assert_eq!(signals.lost().len(), 1);
+        assert!(matches!(lock.release("l").await, Err(LockError::Refused(_))));
         lock.acquire(&wait(0)).await.unwrap();
     });
 }
@@ -124,9 +129,9 @@ fn a_delete_that_stays_unknown_is_repeated_before_the_next_acquire() {
         let (mut lock, _) = careful("etcd-mutex", &etcd, &host);
         lock.acquire(&wait(0)).await.unwrap();
         for _ in 0..100 {
-            etcd.fail("delete", Fault::LoseRequest);
+            etcd.fail("delete", EtcdCallFault::LoseRequest);
         }
-        assert!(matches!(lock.release("l").await, Err(NotOk::Info(_))));
+        assert!(matches!(lock.release("l").await, Err(LockError::Unknown(_))));
         assert_eq!(etcd.keys().len(), 1);
         while lock.acquire(&wait(0)).await.is_err() {}
         assert_eq!(etcd.keys().len(), 1);
@@ -148,17 +153,17 @@ fn one_release_wakes_one_waiter_of_a_mutex_and_one_a_process_of_a_queue() {
                 "harness/l/foreign"
             };
             etcd.create(foreign, "", 0xa0).await.unwrap();
-            let mut heards = Vec::new();
+            let mut logs = Vec::new();
             for _ in 0..5 {
-                let (waiter, heard) = careful(recipe, &etcd, &host);
+                let (waiter, signals) = careful(recipe, &etcd, &host);
                 drop(start(waiter, wait(60_000)));
-                heards.push(heard);
+                logs.push(signals);
                 sleep(10).await;
             }
             etcd.remove(foreign);
             sleep(100).await;
             assert_eq!(
-                heards.iter().map(|heard| heard.woken().len()).sum::<usize>(),
+                logs.iter().map(|signals| signals.woken().len()).sum::<usize>(),
                 1,
                 "{recipe}"
             );
@@ -170,12 +175,12 @@ fn one_release_wakes_one_waiter_of_a_mutex_and_one_a_process_of_a_queue() {
 fn a_queue_does_not_delete_the_key_of_its_successor() {
     in_virtual_time(async |host| {
         let etcd = FakeEtcd::new();
-        let (mut lock, _) = seated("etcd-queue", Holder::Naive, &etcd, &host);
+        let (mut lock, _) = client_of("etcd-queue", Policy::Naive, &etcd, &host);
         lock.acquire(&wait(0)).await.unwrap();
         etcd.remove("harness/l/lock");
         let successor = etcd.grant_lease(LEASE * 10).await.unwrap();
         etcd.create("harness/l/lock", "", successor.id).await.unwrap();
-        assert!(matches!(lock.release("l").await, Err(NotOk::Fail(_))));
+        assert!(matches!(lock.release("l").await, Err(LockError::Refused(_))));
         assert_eq!(etcd.keys(), ["harness/l/lock"]);
     });
 }
@@ -184,26 +189,26 @@ fn a_queue_does_not_delete_the_key_of_its_successor() {
 fn a_hold_of_the_queue_ends_by_itself_when_it_lasts_too_long() {
     in_virtual_time(async |host| {
         let etcd = FakeEtcd::new();
-        let (mut lock, heard) = careful("etcd-queue", &etcd, &host);
+        let (mut lock, signals) = careful("etcd-queue", &etcd, &host);
         lock.acquire(&wait(0)).await.unwrap();
         sleep(100_000).await;
-        assert_eq!(heard.lost()[0], "held too long");
+        assert_eq!(signals.lost()[0], "held too long");
         assert!(etcd.keys().is_empty());
     });
 }
 
 #[test]
-fn a_key_that_an_unknown_release_left_is_gone_before_one_waits_behind_others_of_the_process() {
+fn a_key_that_an_unknown_release_left_is_deleted_before_its_client_queues_in_the_process() {
     in_virtual_time(async |host| {
         let etcd = FakeEtcd::new();
         let (mut first, _) = careful("etcd-queue", &etcd, &host);
         first.acquire(&wait(0)).await.unwrap();
         for _ in 0..100 {
-            etcd.fail("delete", Fault::LoseRequest);
+            etcd.fail("delete", EtcdCallFault::LoseRequest);
         }
-        assert!(matches!(first.release("l").await, Err(NotOk::Info(_))));
+        assert!(matches!(first.release("l").await, Err(LockError::Unknown(_))));
         etcd.mend();
-        // another one of the process stands at the head of the line, and the key is not its own to delete
+        // another client of the process is at the head of the line, and the key does not belong to it
         let (second, _) = careful("etcd-queue", &etcd, &host);
         let second = start(second, wait(60_000));
         sleep(100).await;
@@ -216,12 +221,12 @@ fn a_key_that_an_unknown_release_left_is_gone_before_one_waits_behind_others_of_
 
 #[test]
 fn an_answer_that_was_longer_on_its_way_than_the_lease_is_believed_by_a_naive_client_alone() {
-    for (holder, is_its_own) in [(Holder::Careful, true), (Holder::Naive, false)] {
+    for (policy, is_its_own) in [(Policy::Careful, true), (Policy::Naive, false)] {
         in_virtual_time(async |host| {
             let etcd = FakeEtcd::new();
             etcd.grant_lease(LEASE * 100).await.unwrap();
             etcd.create("harness/l/foreign", "", 0xa0).await.unwrap();
-            let waiting = start(seated("etcd-lock-rpc", holder, &etcd, &host).0, wait(60_000));
+            let waiting = start(client_of("etcd-lock-rpc", policy, &etcd, &host).0, wait(60_000));
             sleep(100).await;
             etcd.silence("keep-alive");
             sleep(3 * LEASE.as_millis() as u64).await;
@@ -230,7 +235,7 @@ fn an_answer_that_was_longer_on_its_way_than_the_lease_is_believed_by_a_naive_cl
                 etcd.remove(&key);
             }
             let grant = waiting.await.unwrap().1.unwrap();
-            assert_eq!(grant.token.is_some(), is_its_own, "{holder}: a phantom has no token");
+            assert_eq!(grant.token.is_some(), is_its_own, "{policy}: a phantom has no token");
         });
     }
 }

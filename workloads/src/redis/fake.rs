@@ -14,22 +14,22 @@ use crate::session::SessionError;
 
 /// What happens to the next command of a name.
 #[derive(Clone, Copy)]
-pub(super) enum Fault {
+pub(super) enum RedisCallFault {
     /// It is done, and the reply is lost with the connection.
     LoseReply,
     /// It never arrives, and the connection is lost.
     LoseRequest,
-    /// It is done now, and answered so much later.
+    /// It is done now, and answered this much later.
     LateReply(Duration),
 }
 
 /// Any number of servers, independent of each other.
 #[derive(Clone)]
-pub(super) struct FakeRedis(Rc<Vec<Server>>);
+pub(super) struct FakeRedis(Rc<Vec<FakeServer>>);
 
-struct Server {
+struct FakeServer {
     keys: RefCell<BTreeMap<String, (String, Option<Instant>)>>,
-    faults: RefCell<VecDeque<(&'static str, Fault)>>,
+    faults: RefCell<VecDeque<(&'static str, RedisCallFault)>>,
     down: Cell<bool>,
     commands: RefCell<Vec<&'static str>>,
     channel: broadcast::Sender<String>,
@@ -37,7 +37,7 @@ struct Server {
 
 impl FakeRedis {
     pub(super) fn new(servers: usize) -> Self {
-        let server = |_| Server {
+        let server = |_| FakeServer {
             keys: RefCell::default(),
             faults: RefCell::default(),
             down: Cell::new(false),
@@ -51,7 +51,7 @@ impl FakeRedis {
         Rc::new(self.clone())
     }
 
-    pub(super) fn fail(&self, command: &'static str, fault: Fault) {
+    pub(super) fn fail(&self, command: &'static str, fault: RedisCallFault) {
         self.0[0].faults.borrow_mut().push_back((command, fault));
     }
 
@@ -76,7 +76,7 @@ impl FakeRedis {
     }
 }
 
-impl Server {
+impl FakeServer {
     fn get(&self, key: &str) -> Option<String> {
         let mut keys = self.keys.borrow_mut();
         keys.retain(|_, (_, end)| end.is_none_or(|end| end > Instant::now()));
@@ -108,7 +108,7 @@ impl RedisConnect for FakeRedis {
         if self.0[server].down.get() {
             return Err(SessionError::Definite("connection refused".into()));
         }
-        Ok(Rc::new(FakeSession {
+        Ok(Rc::new(FakeRedisSession {
             redis: self.clone(),
             server,
             broken: Cell::new(false),
@@ -116,14 +116,14 @@ impl RedisConnect for FakeRedis {
     }
 }
 
-struct FakeSession {
+struct FakeRedisSession {
     redis: FakeRedis,
     server: usize,
     broken: Cell<bool>,
 }
 
-impl FakeSession {
-    async fn call<T>(&self, name: &'static str, work: impl FnOnce(&Server) -> T) -> Result<T, SessionError> {
+impl FakeRedisSession {
+    async fn call<T>(&self, name: &'static str, work: impl FnOnce(&FakeServer) -> T) -> Result<T, SessionError> {
         let server = &self.redis.0[self.server];
         server.commands.borrow_mut().push(name);
         let next = {
@@ -138,12 +138,12 @@ impl FakeSession {
         };
         match next.map(|(_, fault)| fault) {
             _ if server.down.get() || self.broken.get() => lost(),
-            Some(Fault::LoseRequest) => lost(),
-            Some(Fault::LoseReply) => {
+            Some(RedisCallFault::LoseRequest) => lost(),
+            Some(RedisCallFault::LoseReply) => {
                 work(server);
                 lost()
             }
-            Some(Fault::LateReply(late)) => {
+            Some(RedisCallFault::LateReply(late)) => {
                 let answer = work(server);
                 tokio::time::sleep(late).await;
                 Ok(answer)
@@ -154,13 +154,13 @@ impl FakeSession {
 }
 
 #[async_trait(?Send)]
-impl RedisSession for FakeSession {
+impl RedisSession for FakeRedisSession {
     fn is_broken(&self) -> bool {
         self.broken.get()
     }
 
     async fn set_nx(&self, key: &str, value: &str, ttl: Option<Duration>) -> Result<bool, SessionError> {
-        let set = |server: &Server| {
+        let set = |server: &FakeServer| {
             let free = server.get(key).is_none();
             if free {
                 server.set(key, value, ttl);
@@ -175,7 +175,7 @@ impl RedisSession for FakeSession {
     }
 
     async fn get_set(&self, key: &str, value: &str) -> Result<Option<String>, SessionError> {
-        let get_set = |server: &Server| {
+        let get_set = |server: &FakeServer| {
             let before = server.get(key);
             server.set(key, value, None);
             before
@@ -199,7 +199,7 @@ impl RedisSession for FakeSession {
     }
 
     async fn del_if_and_publish(&self, key: &str, value: &str, _channel: &str) -> Result<bool, SessionError> {
-        let release = |server: &Server| {
+        let release = |server: &FakeServer| {
             let deleted = server.get(key).as_deref() == Some(value) && server.del(key);
             if deleted {
                 let _ = server.channel.send(value.to_owned());
@@ -210,7 +210,7 @@ impl RedisSession for FakeSession {
     }
 
     async fn expire_if(&self, key: &str, value: &str, ttl: Duration) -> Result<bool, SessionError> {
-        let renew = |server: &Server| server.get(key).as_deref() == Some(value) && server.expire(key, ttl);
+        let renew = |server: &FakeServer| server.get(key).as_deref() == Some(value) && server.expire(key, ttl);
         self.call("RENEW", renew).await
     }
 

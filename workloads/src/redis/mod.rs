@@ -1,31 +1,29 @@
 //! Locks on Redis.
 //!
-//! [`session`] is what a recipe needs of Redis, `real` is that on the field's own crate, `keyed` has what all locks on
-//! one key share; the rest is one file a recipe.
+//! [`recipes`](self) has one file a recipe. They are written against [`session`], which [`client_session`](RedisServers)
+//! implements for real servers. What locks on a single key share is in `single_key`, and how they differ in `variant`;
+//! `lease_keeper` renews a lease, or raises `lost` when it ends.
 
-mod connection;
+mod client_session;
+mod failover_connection;
 #[cfg(test)]
 mod fake;
-pub mod getset;
-mod guard;
-mod keyed;
-pub mod pubsub;
-mod real;
-pub mod redlock;
+mod lease_keeper;
+pub(crate) mod recipes;
 pub mod session;
-pub mod set_px_del;
-pub mod set_px_get_del;
-pub mod set_px_lua;
-pub mod setnx;
-pub mod setnx_expire;
-mod style;
-pub mod watchdog;
+mod single_key;
+mod variant;
 
 #[cfg(test)]
 mod tests;
 
-pub use real::RealRedis;
+pub use client_session::RedisServers;
 pub use session::{RedisConnect, RedisSession, Subscription};
+
+use crate::recipe::RecipeContext;
+
+/// What a Redis recipe is given.
+type RedisContext = RecipeContext<dyn RedisConnect>;
 
 /// The key that is the lock.
 pub fn lock_key(lock: &str) -> String {

@@ -1,4 +1,4 @@
-//! What a recipe needs of Redis, and nothing more.
+//! The session trait that Redis recipes are written against ([`RedisSession`]): what a recipe needs, and nothing more.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::session::SessionError;
 /// A way to one or several servers.
 #[async_trait(?Send)]
 pub trait RedisConnect {
-    /// How many servers there are. All but one may be replicas; for `redlock` they are masters of their own.
+    /// How many servers there are. All but one may be replicas; for `redlock` they are independent masters.
     fn servers(&self) -> usize;
 
     /// One connection to the server of this number. Answers within a part of the lease.
@@ -48,7 +48,7 @@ pub trait RedisSession {
     /// Gives the key a new time to live if it has this value, in one script. `false`: it had not.
     async fn expire_if(&self, key: &str, value: &str, ttl: Duration) -> Result<bool, SessionError>;
 
-    /// The messages of a channel, on a connection of their own.
+    /// The messages of a channel, on a separate connection.
     async fn subscribe(&self, channel: &str) -> Result<Box<dyn Subscription>, SessionError>;
 }
 

@@ -3,41 +3,46 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::fake::{FakeRedis, Fault};
-use crate::client::{LockClient, NotOk};
-use crate::host::Host;
-use crate::protocol::SignalKind;
-use crate::recipe::{BackendId, Holder, Open, RECIPES};
-use crate::testing::{Heard, LEASE, client, in_virtual_time, options, sleep, start, wait};
+use super::fake::{FakeRedis, RedisCallFault};
+use crate::client::{LockClient, LockError};
+use crate::host::RecipeHost;
+use crate::protocol::LockSignalKind;
+use crate::recipe::{BackendId, Constructor, Policy};
+use crate::testing::{LEASE, SignalLog, client, in_virtual_time, options, sleep, start, wait};
 
-fn seated(recipe: &str, holder: Holder, redis: &FakeRedis, host: &Rc<dyn Host>) -> (Box<dyn LockClient>, Heard) {
-    let options = options(recipe, holder);
-    let Open::Redis(make) = options.recipe.open else {
+fn client_of(
+    recipe: &str,
+    policy: Policy,
+    redis: &FakeRedis,
+    host: &Rc<dyn RecipeHost>,
+) -> (Box<dyn LockClient>, SignalLog) {
+    let options = options(recipe, policy);
+    let Constructor::Redis(make) = options.recipe.constructor else {
         panic!("not a redis recipe")
     };
     client(options, make, redis.shared(), host)
 }
 
-fn careful(recipe: &str, redis: &FakeRedis, host: &Rc<dyn Host>) -> (Box<dyn LockClient>, Heard) {
-    seated(recipe, Holder::Careful, redis, host)
+fn careful(recipe: &str, redis: &FakeRedis, host: &Rc<dyn RecipeHost>) -> (Box<dyn LockClient>, SignalLog) {
+    client_of(recipe, Policy::Careful, redis, host)
 }
 
 const LUA: &str = "redis-set-px-lua";
 
 #[test]
 fn every_recipe_excludes_and_hands_over() {
-    for recipe in RECIPES.iter().filter(|recipe| recipe.backend == BackendId::Redis) {
+    for recipe in BackendId::Redis.recipes() {
         in_virtual_time(async |host| {
             let redis = FakeRedis::new(5);
-            let (mut one, heard) = careful(recipe.name, &redis, &host);
+            let (mut one, signals) = careful(recipe.name, &redis, &host);
             let (mut two, _) = careful(recipe.name, &redis, &host);
             one.acquire(&wait(0)).await.unwrap();
-            assert_eq!(two.acquire(&wait(0)).await, Err(NotOk::busy()), "{}", recipe.name);
+            assert_eq!(two.acquire(&wait(0)).await, Err(LockError::BUSY), "{}", recipe.name);
             let waiting = start(two, wait(1_000));
             sleep(100).await;
             one.release("l").await.unwrap();
             assert!(waiting.await.unwrap().1.is_ok(), "{}", recipe.name);
-            assert!(heard.lost().is_empty() && heard.woken().is_empty());
+            assert!(signals.lost().is_empty() && signals.woken().is_empty());
         });
     }
 }
@@ -58,7 +63,7 @@ fn a_late_release_frees_the_successor_with_del_and_not_with_the_script() {
     for (recipe, left) in [("redis-set-px-del", None), (LUA, Some("successor".to_owned()))] {
         in_virtual_time(async |host| {
             let redis = FakeRedis::new(1);
-            let (mut lock, _) = seated(recipe, Holder::Naive, &redis, &host);
+            let (mut lock, _) = client_of(recipe, Policy::Naive, &redis, &host);
             lock.acquire(&wait(0)).await.unwrap();
             redis.set("successor");
             let released = lock.release("l").await;
@@ -72,9 +77,9 @@ fn a_late_release_frees_the_successor_with_del_and_not_with_the_script() {
 fn the_comparison_before_del_is_no_comparison_when_del_is_late() {
     in_virtual_time(async |host| {
         let redis = FakeRedis::new(1);
-        let (mut lock, _) = seated("redis-set-px-get-del", Holder::Naive, &redis, &host);
+        let (mut lock, _) = client_of("redis-set-px-get-del", Policy::Naive, &redis, &host);
         lock.acquire(&wait(0)).await.unwrap();
-        redis.fail("GET", Fault::LateReply(LEASE));
+        redis.fail("GET", RedisCallFault::LateReply(LEASE));
         let releasing = tokio::task::spawn_local(async move { lock.release("l").await });
         sleep(100).await;
         redis.set("successor");
@@ -84,21 +89,21 @@ fn the_comparison_before_del_is_no_comparison_when_del_is_late() {
 }
 
 #[test]
-fn a_careful_holder_is_told_when_its_validity_ends_and_a_naive_one_is_not() {
-    for (holder, told) in [(Holder::Careful, 1), (Holder::Naive, 0)] {
+fn a_careful_client_raises_lost_when_its_validity_ends_and_a_naive_one_does_not() {
+    for (policy, told) in [(Policy::Careful, 1), (Policy::Naive, 0)] {
         in_virtual_time(async |host| {
             let redis = FakeRedis::new(1);
-            let (mut lock, heard) = seated(LUA, holder, &redis, &host);
+            let (mut lock, signals) = client_of(LUA, policy, &redis, &host);
             let called = host.now();
             lock.acquire(&wait(0)).await.unwrap();
             sleep(10_000).await;
-            let lost = heard.of(SignalKind::Lost);
-            assert_eq!(lost.len(), told, "{holder}");
+            let lost = signals.of(LockSignalKind::Lost);
+            assert_eq!(lost.len(), told, "{policy}");
             assert!(
                 lost.iter()
                     .all(|(at, cause)| *at <= called + LEASE * 9 / 10 && cause == "validity ended")
             );
-            assert_eq!(lock.release("l").await, Err(NotOk::not_held()));
+            assert_eq!(lock.release("l").await, Err(LockError::NOT_HELD));
         });
     }
 }
@@ -107,11 +112,11 @@ fn a_careful_holder_is_told_when_its_validity_ends_and_a_naive_one_is_not() {
 fn a_grant_that_comes_after_its_validity_is_no_grant() {
     in_virtual_time(async |host| {
         let redis = FakeRedis::new(1);
-        let (mut lock, heard) = careful(LUA, &redis, &host);
-        redis.fail("SET", Fault::LateReply(LEASE * 95 / 100));
-        assert_eq!(lock.acquire(&wait(0)).await, Err(NotOk::busy()));
-        assert_eq!(redis.value(), None, "it was given back");
-        assert!(heard.lost().is_empty());
+        let (mut lock, signals) = careful(LUA, &redis, &host);
+        redis.fail("SET", RedisCallFault::LateReply(LEASE * 95 / 100));
+        assert_eq!(lock.acquire(&wait(0)).await, Err(LockError::BUSY));
+        assert_eq!(redis.value(), None, "it was deleted again");
+        assert!(signals.lost().is_empty());
     });
 }
 
@@ -119,14 +124,14 @@ fn a_grant_that_comes_after_its_validity_is_no_grant() {
 fn a_set_whose_reply_was_lost_is_read_back_and_never_sent_in_vain() {
     in_virtual_time(async |host| {
         let redis = FakeRedis::new(1);
-        let (mut lock, heard) = careful(LUA, &redis, &host);
+        let (mut lock, signals) = careful(LUA, &redis, &host);
         let called = host.now();
-        redis.fail("SET", Fault::LoseReply);
+        redis.fail("SET", RedisCallFault::LoseReply);
         let grant = lock.acquire(&wait(500)).await.unwrap();
         assert_eq!(grant.owner, redis.value());
         sleep(10_000).await;
         assert!(
-            heard.of(SignalKind::Lost)[0].0 <= called + LEASE * 9 / 10,
+            signals.of(LockSignalKind::Lost)[0].0 <= called + LEASE * 9 / 10,
             "validity counts from the lost SET"
         );
     });
@@ -137,10 +142,10 @@ fn a_set_that_stays_unknown_is_info_and_deleted_before_the_next_acquire() {
     in_virtual_time(async |host| {
         let redis = FakeRedis::new(1);
         let (mut lock, _) = careful(LUA, &redis, &host);
-        redis.fail("SET", Fault::LoseReply);
-        redis.fail("GET", Fault::LoseRequest);
-        redis.fail("EVALSHA", Fault::LoseRequest);
-        assert!(matches!(lock.acquire(&wait(0)).await, Err(NotOk::Info(_))));
+        redis.fail("SET", RedisCallFault::LoseReply);
+        redis.fail("GET", RedisCallFault::LoseRequest);
+        redis.fail("EVALSHA", RedisCallFault::LoseRequest);
+        assert!(matches!(lock.acquire(&wait(0)).await, Err(LockError::Unknown(_))));
         assert!(redis.value().is_some());
         lock.acquire(&wait(0)).await.unwrap();
     });
@@ -151,9 +156,9 @@ fn setnx_never_reads_back_so_a_lost_reply_locks_for_ever() {
     in_virtual_time(async |host| {
         let redis = FakeRedis::new(1);
         let (mut lock, _) = careful("redis-setnx", &redis, &host);
-        redis.fail("SET", Fault::LoseReply);
-        assert!(matches!(lock.acquire(&wait(500)).await, Err(NotOk::Info(_))));
-        assert_eq!(lock.acquire(&wait(60_000)).await, Err(NotOk::timeout()));
+        redis.fail("SET", RedisCallFault::LoseReply);
+        assert!(matches!(lock.acquire(&wait(500)).await, Err(LockError::Unknown(_))));
+        assert_eq!(lock.acquire(&wait(60_000)).await, Err(LockError::TIMEOUT));
     });
 }
 
@@ -162,9 +167,9 @@ fn a_lost_expire_locks_for_ever() {
     in_virtual_time(async |host| {
         let redis = FakeRedis::new(1);
         let (mut lock, _) = careful("redis-setnx-expire", &redis, &host);
-        redis.fail("PEXPIRE", Fault::LoseRequest);
-        assert!(matches!(lock.acquire(&wait(500)).await, Err(NotOk::Info(_))));
-        assert_eq!(lock.acquire(&wait(60_000)).await, Err(NotOk::timeout()));
+        redis.fail("PEXPIRE", RedisCallFault::LoseRequest);
+        assert!(matches!(lock.acquire(&wait(500)).await, Err(LockError::Unknown(_))));
+        assert_eq!(lock.acquire(&wait(60_000)).await, Err(LockError::TIMEOUT));
     });
 }
 
@@ -174,7 +179,7 @@ fn a_release_whose_reply_was_lost_is_a_release_while_the_lease_lasts() {
         let redis = FakeRedis::new(1);
         let (mut lock, _) = careful(LUA, &redis, &host);
         lock.acquire(&wait(0)).await.unwrap();
-        redis.fail("EVALSHA", Fault::LoseReply);
+        redis.fail("EVALSHA", RedisCallFault::LoseReply);
         assert_eq!(lock.release("l").await, Ok(()));
     });
 }
@@ -185,8 +190,8 @@ fn a_plain_del_is_never_repeated() {
         let redis = FakeRedis::new(1);
         let (mut lock, _) = careful("redis-set-px-del", &redis, &host);
         lock.acquire(&wait(0)).await.unwrap();
-        redis.fail("DEL", Fault::LoseReply);
-        assert!(matches!(lock.release("l").await, Err(NotOk::Info(_))));
+        redis.fail("DEL", RedisCallFault::LoseReply);
+        assert!(matches!(lock.release("l").await, Err(LockError::Unknown(_))));
         assert_eq!(redis.commands().iter().filter(|command| **command == "DEL").count(), 1);
     });
 }
@@ -195,27 +200,27 @@ fn a_plain_del_is_never_repeated() {
 fn a_watchdog_holds_for_as_long_as_it_can_renew() {
     in_virtual_time(async |host| {
         let redis = FakeRedis::new(1);
-        let (mut lock, heard) = careful("redis-watchdog", &redis, &host);
+        let (mut lock, signals) = careful("redis-watchdog", &redis, &host);
         let grant = lock.acquire(&wait(0)).await.unwrap();
         sleep(60_000).await;
-        assert!(heard.lost().is_empty());
+        assert!(signals.lost().is_empty());
         assert_eq!(redis.value(), grant.owner);
-        redis.set("somebody else");
+        redis.set("another client");
         sleep(1_000).await;
-        assert_eq!(heard.lost(), ["renewal failed: key gone"]);
+        assert_eq!(signals.lost(), ["renewal failed: key gone"]);
     });
 }
 
 #[test]
-fn a_watchdog_that_cannot_renew_tells_before_the_lease_is_over() {
+fn a_watchdog_that_cannot_renew_raises_lost_before_the_lease_is_over() {
     in_virtual_time(async |host| {
         let redis = FakeRedis::new(1);
-        let (mut lock, heard) = careful("redis-watchdog", &redis, &host);
+        let (mut lock, signals) = careful("redis-watchdog", &redis, &host);
         lock.acquire(&wait(0)).await.unwrap();
         let cut = host.now();
         redis.set_down(0, true);
         sleep(10_000).await;
-        let lost = heard.of(SignalKind::Lost);
+        let lost = signals.of(LockSignalKind::Lost);
         assert_eq!(lost.len(), 1);
         assert!(lost[0].0 < cut + LEASE, "{lost:?}");
     });
@@ -227,16 +232,16 @@ fn a_message_wakes_every_subscriber() {
         let redis = FakeRedis::new(1);
         let (mut holder, _) = careful("redis-pubsub", &redis, &host);
         holder.acquire(&wait(0)).await.unwrap();
-        let mut heards = Vec::new();
+        let mut logs = Vec::new();
         for _ in 0..4 {
-            let (waiter, heard) = careful("redis-pubsub", &redis, &host);
+            let (waiter, signals) = careful("redis-pubsub", &redis, &host);
             drop(start(waiter, wait(60_000)));
-            heards.push(heard);
+            logs.push(signals);
         }
         sleep(100).await;
         holder.release("l").await.unwrap();
         sleep(10).await;
-        assert!(heards.iter().all(|heard| heard.woken().len() == 1));
+        assert!(logs.iter().all(|signals| signals.woken().len() == 1));
     });
 }
 
@@ -244,11 +249,11 @@ fn a_message_wakes_every_subscriber() {
 fn getset_takes_over_what_has_passed_its_deadline_and_only_once() {
     in_virtual_time(async |host| {
         let redis = FakeRedis::new(1);
-        redis.set("1000:somebody long ago");
+        redis.set("1000:long ago");
         let (mut one, _) = careful("redis-getset", &redis, &host);
         let (mut two, _) = careful("redis-getset", &redis, &host);
         one.acquire(&wait(0)).await.unwrap();
-        assert_eq!(two.acquire(&wait(0)).await, Err(NotOk::busy()));
+        assert_eq!(two.acquire(&wait(0)).await, Err(LockError::BUSY));
     });
 }
 
@@ -265,7 +270,7 @@ fn redlock_needs_a_majority_and_no_more() {
         redis.set_down(2, true);
         assert!(lock.acquire(&wait(300)).await.is_err());
         sleep(1).await;
-        assert_eq!(redis.value(), None, "a minority is given back");
+        assert_eq!(redis.value(), None, "the minority is deleted again");
     });
 }
 
@@ -273,11 +278,11 @@ fn redlock_needs_a_majority_and_no_more() {
 fn redlock_counts_its_validity_from_before_the_first_set() {
     in_virtual_time(async |host| {
         let redis = FakeRedis::new(1);
-        let (mut lock, heard) = careful("redlock", &redis, &host);
+        let (mut lock, signals) = careful("redlock", &redis, &host);
         let called = host.now();
-        redis.fail("SET", Fault::LateReply(Duration::from_millis(500)));
+        redis.fail("SET", RedisCallFault::LateReply(Duration::from_millis(500)));
         lock.acquire(&wait(0)).await.unwrap();
         sleep(10_000).await;
-        assert!(heard.of(SignalKind::Lost)[0].0 <= called + LEASE * 9 / 10);
+        assert!(signals.of(LockSignalKind::Lost)[0].0 <= called + LEASE * 9 / 10);
     });
 }

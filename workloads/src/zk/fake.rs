@@ -9,12 +9,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::{oneshot, watch};
 
-use super::session::{Link, LinkState, Node, Watch, WatchEvent, ZkConnect, ZkSession};
+use super::session::{ConnectionState, ConnectionStatus, WatchEvent, ZkConnect, ZkSession, ZkWatch, Znode};
 use crate::session::SessionError;
 use crate::testing::LEASE;
 
 /// What happens to the next call of a name.
-pub(super) enum Fault {
+pub(super) enum ZkCallFault {
     /// It is done, the reply is lost, and the connection breaks and comes back.
     LoseReply,
     /// It never arrives, and the connection breaks and comes back.
@@ -28,19 +28,19 @@ pub(super) enum Fault {
 }
 
 #[derive(Clone, Default)]
-pub(super) struct FakeZk(Rc<RefCell<Ensemble>>);
+pub(super) struct FakeZk(Rc<RefCell<FakeEnsemble>>);
 
 #[derive(Default)]
-struct Ensemble {
-    nodes: BTreeMap<String, Node>,
+struct FakeEnsemble {
+    nodes: BTreeMap<String, Znode>,
     sequence: i32,
     zxid: i64,
-    watches: Vec<FakeWatch>,
-    links: Vec<watch::Sender<Link>>,
-    faults: VecDeque<(&'static str, Fault)>,
+    watches: Vec<FakeZkWatch>,
+    connections: Vec<watch::Sender<ConnectionStatus>>,
+    faults: VecDeque<(&'static str, ZkCallFault)>,
 }
 
-struct FakeWatch {
+struct FakeZkWatch {
     session: i64,
     path: String,
     on: &'static str,
@@ -52,7 +52,7 @@ impl FakeZk {
         Rc::new(self.clone())
     }
 
-    pub(super) fn fail(&self, call: &'static str, fault: Fault) {
+    pub(super) fn fail(&self, call: &'static str, fault: ZkCallFault) {
         self.0.borrow_mut().faults.push_back((call, fault));
     }
 
@@ -68,11 +68,11 @@ impl FakeZk {
         nodes.into_iter().map(|node| node.path).collect()
     }
 
-    pub(super) fn add(&self, path: &str, owner: i64) -> Node {
+    pub(super) fn add(&self, path: &str, owner: i64) -> Znode {
         let mut ensemble = self.0.borrow_mut();
         ensemble.zxid += 1;
         ensemble.sequence += 1;
-        let node = Node {
+        let node = Znode {
             path: path.to_owned(),
             czxid: ensemble.zxid,
             owner,
@@ -109,20 +109,20 @@ impl FakeZk {
     }
 
     /// Sets the state of a session's connection; sessions are numbered from 1.
-    pub(super) fn link(&self, session: i64, state: LinkState) {
+    pub(super) fn set_connection(&self, session: i64, state: ConnectionState) {
         let ensemble = self.0.borrow();
-        ensemble.links[usize::try_from(session).unwrap() - 1].send_modify(|link| {
-            let broke = state != LinkState::Connected;
-            *link = Link {
+        ensemble.connections[usize::try_from(session).unwrap() - 1].send_modify(|status| {
+            let broke = state != ConnectionState::Connected;
+            *status = ConnectionStatus {
                 state,
-                breaks: link.breaks + u64::from(broke),
+                breaks: status.breaks + u64::from(broke),
             };
         });
     }
 
     /// Ends a session as a server does: its nodes go.
     pub(super) fn expire(&self, session: i64) {
-        let own = |node: &&Node| node.owner == session;
+        let own = |node: &&Znode| node.owner == session;
         let paths: Vec<_> = self
             .0
             .borrow()
@@ -135,35 +135,35 @@ impl FakeZk {
             self.remove(&path);
         }
         self.0.borrow_mut().watches.retain(|watch| watch.session != session);
-        self.link(session, LinkState::Expired);
+        self.set_connection(session, ConnectionState::Expired);
     }
 }
 
 #[async_trait(?Send)]
 impl ZkConnect for FakeZk {
     async fn connect(&self) -> Result<Rc<dyn ZkSession>, SessionError> {
-        let (link, linked) = watch::channel(Link::default());
+        let (sender, connection) = watch::channel(ConnectionStatus::default());
         let mut ensemble = self.0.borrow_mut();
-        ensemble.links.push(link);
-        let id = i64::try_from(ensemble.links.len()).unwrap();
-        Ok(Rc::new(FakeSession {
+        ensemble.connections.push(sender);
+        let id = i64::try_from(ensemble.connections.len()).unwrap();
+        Ok(Rc::new(FakeZkSession {
             id,
             zk: self.clone(),
-            link: linked,
+            connection,
         }))
     }
 }
 
-struct FakeSession {
+struct FakeZkSession {
     id: i64,
     zk: FakeZk,
-    link: watch::Receiver<Link>,
+    connection: watch::Receiver<ConnectionStatus>,
 }
 
-impl FakeSession {
+impl FakeZkSession {
     async fn call<T>(&self, name: &'static str, work: impl FnOnce() -> T) -> Result<T, SessionError> {
         tokio::time::sleep(Duration::from_millis(1)).await;
-        if self.link.borrow().state == LinkState::Expired {
+        if self.connection.borrow().state == ConnectionState::Expired {
             return Err(SessionError::Lost("session expired".into()));
         }
         let next = {
@@ -172,19 +172,19 @@ impl FakeSession {
             place.and_then(|place| faults.remove(place))
         };
         let lost = || {
-            self.zk.link(self.id, LinkState::Disconnected);
-            self.zk.link(self.id, LinkState::Connected);
+            self.zk.set_connection(self.id, ConnectionState::Disconnected);
+            self.zk.set_connection(self.id, ConnectionState::Connected);
             Err(SessionError::Indefinite(format!("{name}: reply lost")))
         };
         match next.map(|(_, fault)| fault) {
-            Some(Fault::LoseReply) => {
+            Some(ZkCallFault::LoseReply) => {
                 work();
                 lost()
             }
-            Some(Fault::LoseRequest) => lost(),
-            Some(Fault::Silence) => pending().await,
-            Some(Fault::Over) => Err(SessionError::Lost("session expired".into())),
-            Some(Fault::First(other)) => {
+            Some(ZkCallFault::LoseRequest) => lost(),
+            Some(ZkCallFault::Silence) => pending().await,
+            Some(ZkCallFault::Over) => Err(SessionError::Lost("session expired".into())),
+            Some(ZkCallFault::First(other)) => {
                 other(&self.zk);
                 Ok(work())
             }
@@ -192,9 +192,9 @@ impl FakeSession {
         }
     }
 
-    fn watch(&self, path: &str, on: &'static str) -> Watch {
+    fn watch(&self, path: &str, on: &'static str) -> ZkWatch {
         let (sender, fired) = oneshot::channel();
-        let watch = FakeWatch {
+        let watch = FakeZkWatch {
             session: self.id,
             path: path.to_owned(),
             on,
@@ -204,19 +204,19 @@ impl FakeSession {
         Box::pin(async move { fired.await.unwrap_or(WatchEvent::SessionOver) })
     }
 
-    fn node(&self, path: &str) -> Option<Node> {
+    fn node(&self, path: &str) -> Option<Znode> {
         self.zk.0.borrow().nodes.get(path).cloned()
     }
 
     fn names(&self, path: &str) -> Vec<String> {
         let ensemble = self.zk.0.borrow();
-        let below = |name: &String| name.strip_prefix(path)?.strip_prefix('/').map(str::to_owned);
-        ensemble.nodes.keys().filter_map(below).collect()
+        let child = |name: &String| name.strip_prefix(path)?.strip_prefix('/').map(str::to_owned);
+        ensemble.nodes.keys().filter_map(child).collect()
     }
 }
 
 #[async_trait(?Send)]
-impl ZkSession for FakeSession {
+impl ZkSession for FakeZkSession {
     fn id(&self) -> i64 {
         self.id
     }
@@ -225,11 +225,11 @@ impl ZkSession for FakeSession {
         LEASE
     }
 
-    fn link(&self) -> watch::Receiver<Link> {
-        self.link.clone()
+    fn connection(&self) -> watch::Receiver<ConnectionStatus> {
+        self.connection.clone()
     }
 
-    async fn create_sequential(&self, prefix: &str) -> Result<Node, SessionError> {
+    async fn create_sequential(&self, prefix: &str) -> Result<Znode, SessionError> {
         let create = || {
             let sequence = self.zk.0.borrow().sequence;
             self.zk.add(&format!("{prefix}{sequence:010}"), self.id)
@@ -237,7 +237,7 @@ impl ZkSession for FakeSession {
         self.call("create", create).await
     }
 
-    async fn create(&self, path: &str) -> Result<Option<Node>, SessionError> {
+    async fn create(&self, path: &str) -> Result<Option<Znode>, SessionError> {
         let create = || {
             let free = self.node(path).is_none();
             free.then(|| self.zk.add(path, self.id))
@@ -249,16 +249,16 @@ impl ZkSession for FakeSession {
         self.call("list", || self.names(path)).await
     }
 
-    async fn watch_children(&self, path: &str) -> Result<(Vec<String>, Watch), SessionError> {
+    async fn watch_children(&self, path: &str) -> Result<(Vec<String>, ZkWatch), SessionError> {
         self.call("list", || (self.names(path), self.watch(path, "children")))
             .await
     }
 
-    async fn exists(&self, path: &str) -> Result<Option<Node>, SessionError> {
+    async fn exists(&self, path: &str) -> Result<Option<Znode>, SessionError> {
         self.call("exists", || self.node(path)).await
     }
 
-    async fn watch_exists(&self, path: &str) -> Result<(Option<Node>, Watch), SessionError> {
+    async fn watch_exists(&self, path: &str) -> Result<(Option<Znode>, ZkWatch), SessionError> {
         self.call("exists", || (self.node(path), self.watch(path, "exists")))
             .await
     }

@@ -1,35 +1,45 @@
-//! What unknown operations of a session may have left behind, until it is surely gone.
+//! Nodes that unknown operations of a session may have left ([`Leftovers`]), until they are surely deleted.
 
 use super::session::ZkSession;
 use crate::session::SessionError;
+
+/// A create that was not answered.
+struct UnknownCreate {
+    parent: String,
+    /// What the node's name would begin with.
+    guid: String,
+}
 
 #[derive(Default)]
 pub(super) struct Leftovers {
     /// Nodes whose delete was not answered.
     paths: Vec<String>,
-    /// Creates that were not answered: the parent, and the GUID that the node's name would begin with.
-    doubts: Vec<(String, String)>,
+    creates: Vec<UnknownCreate>,
 }
 
 impl Leftovers {
-    pub(super) fn remember(&mut self, path: String) {
+    pub(super) fn add_path(&mut self, path: String) {
         self.paths.push(path);
     }
 
-    pub(super) fn doubt(&mut self, parent: &str, guid: &str) {
-        self.doubts.push((parent.to_owned(), guid.to_owned()));
+    pub(super) fn add_create(&mut self, parent: &str, guid: &str) {
+        self.creates.push(UnknownCreate {
+            parent: parent.to_owned(),
+            guid: guid.to_owned(),
+        });
     }
 
-    /// Deletes what is left. Nothing new may be created before this has succeeded, or one would queue behind oneself.
+    /// Deletes what is left. Nothing new may be created before this has succeeded, or the client would queue after
+    /// its own old node.
     pub(super) async fn sweep(&mut self, session: &dyn ZkSession) -> Result<(), SessionError> {
-        while let Some((parent, guid)) = self.doubts.last() {
+        while let Some(UnknownCreate { parent, guid }) = self.creates.last() {
             let names = session.children(parent).await?;
             let found = names.iter().filter(|name| name.starts_with(guid.as_str()));
             self.paths.extend(found.map(|name| format!("{parent}/{name}")));
-            self.doubts.pop();
+            self.creates.pop();
         }
         while let Some(path) = self.paths.last() {
-            // another's node may be at the same path by now
+            // another client's node may be at the same path by now
             if session
                 .exists(path)
                 .await?

@@ -1,26 +1,27 @@
 //! Locks on ZooKeeper.
 //!
-//! [`session`] is what a recipe needs of ZooKeeper, `real` is that on the field's own crate, `member` has what all
-//! recipes share and `queue` what all queues share, `guard` is the careful holder's doubt; the rest is one file a recipe.
+//! [`recipes`](self) has one file a recipe. They are written against [`session`], which [`client_session`](ZkServers)
+//! implements for real servers. `lock_session` has what all recipes share, `queue_lock` what all queues share;
+//! `hold_watch` raises `lost` when a careful client can no longer be sure that its session is alive. The
+//! `zookeeper-client` crate keeps the session alive by itself.
 
-pub mod curator;
-pub mod election;
+mod client_session;
 #[cfg(test)]
 mod fake;
-mod guard;
+mod hold_watch;
 mod leftovers;
-mod member;
-pub mod parent_watch;
-pub mod polling;
-pub mod predecessor_watch;
-mod queue;
-pub mod read_write;
-mod real;
+mod lock_session;
+mod queue_lock;
+pub(crate) mod recipes;
 pub mod session;
-pub mod single_node;
 
-pub use real::RealZk;
-pub use session::{Link, LinkState, Node, Watch, WatchEvent, ZkConnect, ZkSession};
+pub use client_session::ZkServers;
+pub use session::{ConnectionState, ConnectionStatus, WatchEvent, ZkConnect, ZkSession, ZkWatch, Znode};
+
+use crate::recipe::RecipeContext;
+
+/// What a ZooKeeper recipe is given.
+type ZkContext = RecipeContext<dyn ZkConnect>;
 
 /// The node whose children are the contenders for a lock, named `<guid>-lock-<sequence>` or `lock-<sequence>`.
 pub fn lock_path(lock: &str) -> String {

@@ -1,4 +1,4 @@
-//! What a recipe needs of ZooKeeper, and nothing more.
+//! The session trait that ZooKeeper recipes are written against ([`ZkSession`]): what a recipe needs, and nothing more.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -27,25 +27,25 @@ pub trait ZkSession {
     fn timeout(&self) -> Duration;
 
     /// The state of the connection, now and as it changes.
-    fn link(&self) -> watch::Receiver<Link>;
+    fn connection(&self) -> watch::Receiver<ConnectionStatus>;
 
     /// Creates an ephemeral node at `prefix` and a sequence number, and its parents if they are missing.
-    async fn create_sequential(&self, prefix: &str) -> Result<Node, SessionError>;
+    async fn create_sequential(&self, prefix: &str) -> Result<Znode, SessionError>;
 
     /// Creates an ephemeral node at `path`, and its parents if they are missing. `None`: there is one already.
-    async fn create(&self, path: &str) -> Result<Option<Node>, SessionError>;
+    async fn create(&self, path: &str) -> Result<Option<Znode>, SessionError>;
 
     /// The names of the node's children, in no order; none if there is no such node.
     async fn children(&self, path: &str) -> Result<Vec<String>, SessionError>;
 
     /// The same, and a watch for the next change of them.
-    async fn watch_children(&self, path: &str) -> Result<(Vec<String>, Watch), SessionError>;
+    async fn watch_children(&self, path: &str) -> Result<(Vec<String>, ZkWatch), SessionError>;
 
     /// The node at `path`, if there is one.
-    async fn exists(&self, path: &str) -> Result<Option<Node>, SessionError>;
+    async fn exists(&self, path: &str) -> Result<Option<Znode>, SessionError>;
 
     /// The same, and a watch for its creation, change or deletion.
-    async fn watch_exists(&self, path: &str) -> Result<(Option<Node>, Watch), SessionError>;
+    async fn watch_exists(&self, path: &str) -> Result<(Option<Znode>, ZkWatch), SessionError>;
 
     /// Deletes the node. `false`: there was none.
     async fn delete(&self, path: &str) -> Result<bool, SessionError>;
@@ -60,14 +60,14 @@ pub trait ZkSession {
 
 /// The connection under a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Link {
-    pub state: LinkState,
+pub struct ConnectionStatus {
+    pub state: ConnectionState,
     /// How often the connection was seen broken so far: it grows even when it came back before anyone looked.
     pub breaks: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum LinkState {
+pub enum ConnectionState {
     #[default]
     Connected,
     /// The session may or may not be alive.
@@ -78,7 +78,7 @@ pub enum LinkState {
 
 /// A node as it was when it was seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Node {
+pub struct Znode {
     pub path: String,
     /// The transaction that created it: larger for every later node of the ensemble, whatever its name.
     pub czxid: i64,
@@ -86,8 +86,8 @@ pub struct Node {
     pub owner: i64,
 }
 
-/// Ready once, when the server has told of a change.
-pub type Watch = Pin<Box<dyn Future<Output = WatchEvent>>>;
+/// Ready once, when the server has sent a notification of a change.
+pub type ZkWatch = Pin<Box<dyn Future<Output = WatchEvent>>>;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WatchEvent {

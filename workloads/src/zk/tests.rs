@@ -3,24 +3,24 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::fake::{FakeZk, Fault};
-use super::session::LinkState;
+use super::fake::{FakeZk, ZkCallFault};
+use super::session::ConnectionState;
 use super::*;
-use crate::client::{LockClient, NotOk};
-use crate::host::Host;
-use crate::protocol::{Acquire, SignalKind};
-use crate::recipe::{Holder, Open, RecipeOptions};
-use crate::testing::{Heard, LEASE, client, in_virtual_time, options, sleep, start, wait};
+use crate::client::{LockClient, LockError};
+use crate::host::RecipeHost;
+use crate::protocol::{AcquireRequest, FailReason, LockSignalKind};
+use crate::recipe::{Constructor, Policy, RecipeOptions};
+use crate::testing::{LEASE, SignalLog, client, in_virtual_time, options, sleep, start, wait};
 
-fn seated(options: RecipeOptions, zk: &FakeZk, host: &Rc<dyn Host>) -> (Box<dyn LockClient>, Heard) {
-    let Open::Zk(make) = options.recipe.open else {
+fn client_of(options: RecipeOptions, zk: &FakeZk, host: &Rc<dyn RecipeHost>) -> (Box<dyn LockClient>, SignalLog) {
+    let Constructor::Zk(make) = options.recipe.constructor else {
         panic!("not a zk recipe")
     };
     client(options, make, zk.shared(), host)
 }
 
-fn careful(recipe: &str, zk: &FakeZk, host: &Rc<dyn Host>) -> (Box<dyn LockClient>, Heard) {
-    seated(options(recipe, Holder::Careful), zk, host)
+fn careful(recipe: &str, zk: &FakeZk, host: &Rc<dyn RecipeHost>) -> (Box<dyn LockClient>, SignalLog) {
+    client_of(options(recipe, Policy::Careful), zk, host)
 }
 
 const QUEUE: &str = "zk-predecessor-watch";
@@ -49,9 +49,9 @@ fn order_is_by_sequence_and_never_by_guid() {
         "other",
     ]
     .map(str::to_owned);
-    let ahead = queue::ahead_of("aaaa-lock-0000000007", names.to_vec()).unwrap();
+    let ahead = queue_lock::ahead_of("aaaa-lock-0000000007", names.to_vec()).unwrap();
     assert_eq!(ahead, ["ffff-lock-0000000002", "lock-0000000005"]);
-    assert_eq!(queue::ahead_of("gone-lock-0000000001", names.to_vec()), None);
+    assert_eq!(queue_lock::ahead_of("gone-lock-0000000001", names.to_vec()), None);
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn a_create_whose_reply_was_lost_is_found_by_its_guid() {
     in_virtual_time(async |host| {
         let zk = FakeZk::default();
         let (mut lock, _) = careful(QUEUE, &zk, &host);
-        zk.fail("create", Fault::LoseReply);
+        zk.fail("create", ZkCallFault::LoseReply);
         let grant = lock.acquire(&wait(500)).await.unwrap();
         assert_eq!(grant.token, Some(1), "the one node there is was adopted");
         assert_eq!(zk.contenders().len(), 1);
@@ -73,31 +73,31 @@ fn a_create_whose_request_was_lost_is_sent_again() {
     in_virtual_time(async |host| {
         let zk = FakeZk::default();
         let (mut lock, _) = careful(QUEUE, &zk, &host);
-        zk.fail("create", Fault::LoseRequest);
+        zk.fail("create", ZkCallFault::LoseRequest);
         lock.acquire(&wait(500)).await.unwrap();
         assert_eq!(zk.contenders().len(), 1);
     });
 }
 
 #[test]
-fn without_a_guid_the_orphan_stays_and_one_queues_behind_oneself() {
+fn without_a_guid_the_orphan_stays_and_its_client_queues_after_it() {
     in_virtual_time(async |host| {
         let zk = FakeZk::default();
-        let (mut lock, _) = seated(
+        let (mut lock, _) = client_of(
             RecipeOptions {
                 guid: false,
-                ..options(QUEUE, Holder::Careful)
+                ..options(QUEUE, Policy::Careful)
             },
             &zk,
             &host,
         );
-        zk.fail("create", Fault::LoseReply);
-        assert!(matches!(lock.acquire(&wait(500)).await, Err(NotOk::Info(_))));
-        assert_eq!(lock.acquire(&wait(500)).await, Err(NotOk::timeout()));
+        zk.fail("create", ZkCallFault::LoseReply);
+        assert!(matches!(lock.acquire(&wait(500)).await, Err(LockError::Unknown(_))));
+        assert_eq!(lock.acquire(&wait(500)).await, Err(LockError::TIMEOUT));
         assert_eq!(
             zk.contenders(),
             ["/harness/l/lock-0000000000"],
-            "the orphan holds the lock for nobody"
+            "the orphan has the lock, and no client holds it"
         );
     });
 }
@@ -107,14 +107,14 @@ fn a_predecessor_that_is_gone_already_means_to_list_again() {
     in_virtual_time(async |host| {
         let zk = FakeZk::default();
         zk.add("/harness/l/lock-0000000000", 99);
-        let (mut lock, heard) = careful(QUEUE, &zk, &host);
-        assert_eq!(lock.acquire(&wait(0)).await, Err(NotOk::busy()));
+        let (mut lock, signals) = careful(QUEUE, &zk, &host);
+        assert_eq!(lock.acquire(&wait(0)).await, Err(LockError::BUSY));
         zk.fail(
             "exists",
-            Fault::First(Box::new(|zk| assert!(zk.remove("/harness/l/lock-0000000000")))),
+            ZkCallFault::First(Box::new(|zk| assert!(zk.remove("/harness/l/lock-0000000000")))),
         );
         lock.acquire(&wait(500)).await.unwrap();
-        assert!(heard.woken().is_empty(), "nothing was waited for");
+        assert!(signals.woken().is_empty(), "nothing was waited for");
     });
 }
 
@@ -126,17 +126,17 @@ fn a_predecessor_that_died_waiting_wakes_and_does_not_give_the_lock() {
         holder.acquire(&wait(0)).await.unwrap();
         let dying = start(careful(QUEUE, &zk, &host).0, wait(60_000));
         sleep(10).await;
-        let (third, heard) = careful(QUEUE, &zk, &host);
+        let (third, signals) = careful(QUEUE, &zk, &host);
         let third = start(third, wait(5_000));
         sleep(10).await;
         zk.expire(2);
         sleep(10).await;
-        assert_eq!(heard.woken().len(), 1);
+        assert_eq!(signals.woken().len(), 1);
         assert!(!third.is_finished(), "it was woken, and waits on");
         assert!(dying.await.unwrap().1.is_err());
         holder.release("l").await.unwrap();
         assert!(third.await.unwrap().1.is_ok());
-        assert_eq!(heard.woken().len(), 2);
+        assert_eq!(signals.woken().len(), 2);
     });
 }
 
@@ -152,14 +152,14 @@ fn one_release_wakes_one_waiter_of_a_predecessor_watch_and_all_of_a_parent_watch
             let zk = FakeZk::default();
             let (mut holder, _) = careful(recipe, &zk, &host);
             holder.acquire(&wait(0)).await.unwrap();
-            let mut heards = Vec::new();
+            let mut logs = Vec::new();
             for _ in 0..5 {
-                let (waiter, heard) = careful(recipe, &zk, &host);
+                let (waiter, signals) = careful(recipe, &zk, &host);
                 drop(start(waiter, wait(60_000)));
                 sleep(10).await;
-                heards.push(heard);
+                logs.push(signals);
             }
-            let count = || heards.iter().map(|heard| heard.woken().len()).sum::<usize>();
+            let count = || logs.iter().map(|signals| signals.woken().len()).sum::<usize>();
             let before = count();
             holder.release("l").await.unwrap();
             sleep(100).await;
@@ -169,32 +169,32 @@ fn one_release_wakes_one_waiter_of_a_predecessor_watch_and_all_of_a_parent_watch
 }
 
 #[test]
-fn a_careful_holder_is_told_of_a_disconnection_and_a_naive_one_is_not() {
-    for (holder, told) in [
-        (Holder::Careful, vec!["Disconnected".to_owned()]),
-        (Holder::Naive, vec![]),
+fn a_careful_client_raises_lost_on_a_disconnection_and_a_naive_one_does_not() {
+    for (policy, told) in [
+        (Policy::Careful, vec!["Disconnected".to_owned()]),
+        (Policy::Naive, vec![]),
     ] {
         in_virtual_time(async |host| {
             let zk = FakeZk::default();
-            let (mut lock, heard) = seated(options(QUEUE, holder), &zk, &host);
+            let (mut lock, signals) = client_of(options(QUEUE, policy), &zk, &host);
             lock.acquire(&wait(0)).await.unwrap();
-            zk.link(1, LinkState::Disconnected);
+            zk.set_connection(1, ConnectionState::Disconnected);
             sleep(1).await;
-            assert_eq!(heard.lost(), told, "{holder}");
+            assert_eq!(signals.lost(), told, "{policy}");
         });
     }
 }
 
 #[test]
-fn a_disconnection_that_is_over_before_anyone_looks_is_told_as_well() {
+fn a_disconnection_that_is_over_before_the_client_looks_raises_lost_as_well() {
     in_virtual_time(async |host| {
         let zk = FakeZk::default();
-        let (mut lock, heard) = careful(QUEUE, &zk, &host);
+        let (mut lock, signals) = careful(QUEUE, &zk, &host);
         lock.acquire(&wait(0)).await.unwrap();
-        zk.link(1, LinkState::Disconnected);
-        zk.link(1, LinkState::Connected);
+        zk.set_connection(1, ConnectionState::Disconnected);
+        zk.set_connection(1, ConnectionState::Connected);
         sleep(1).await;
-        assert_eq!(heard.lost(), ["Disconnected"]);
+        assert_eq!(signals.lost(), ["Disconnected"]);
         // the node is there still: it is no hold any more, and must not be in the way
         lock.acquire(&wait(500)).await.unwrap();
         assert_eq!(zk.contenders().len(), 1);
@@ -205,12 +205,12 @@ fn a_disconnection_that_is_over_before_anyone_looks_is_told_as_well() {
 fn a_careful_holder_without_proof_of_life_stops_before_the_session_can_end() {
     in_virtual_time(async |host| {
         let zk = FakeZk::default();
-        let (mut lock, heard) = careful(QUEUE, &zk, &host);
+        let (mut lock, signals) = careful(QUEUE, &zk, &host);
         lock.acquire(&wait(0)).await.unwrap();
         let held = host.now();
-        zk.fail("exists", Fault::Silence);
+        zk.fail("exists", ZkCallFault::Silence);
         sleep(10_000).await;
-        let lost = heard.of(SignalKind::Lost);
+        let lost = signals.of(LockSignalKind::Lost);
         assert_eq!(lost.len(), 1);
         assert!(lost[0].1.starts_with("no proof of life"), "{}", lost[0].1);
         assert!(
@@ -225,13 +225,13 @@ fn a_careful_holder_without_proof_of_life_stops_before_the_session_can_end() {
 fn an_idle_hold_lasts_as_long_as_the_session_is_proven_alive() {
     in_virtual_time(async |host| {
         let zk = FakeZk::default();
-        let (mut lock, heard) = careful(QUEUE, &zk, &host);
+        let (mut lock, signals) = careful(QUEUE, &zk, &host);
         lock.acquire(&wait(0)).await.unwrap();
         sleep(60_000).await;
-        assert!(heard.lost().is_empty());
+        assert!(signals.lost().is_empty());
         lock.release("l").await.unwrap();
         sleep(60_000).await;
-        assert!(heard.lost().is_empty(), "nothing is lost after a release");
+        assert!(signals.lost().is_empty(), "nothing is lost after a release");
     });
 }
 
@@ -239,17 +239,17 @@ fn an_idle_hold_lasts_as_long_as_the_session_is_proven_alive() {
 fn a_grant_that_came_with_a_disconnection_is_looked_at_again() {
     in_virtual_time(async |host| {
         let zk = FakeZk::default();
-        let (mut lock, heard) = careful(QUEUE, &zk, &host);
+        let (mut lock, signals) = careful(QUEUE, &zk, &host);
         zk.fail(
             "list",
-            Fault::First(Box::new(|zk| {
-                zk.link(1, LinkState::Disconnected);
-                zk.link(1, LinkState::Connected);
+            ZkCallFault::First(Box::new(|zk| {
+                zk.set_connection(1, ConnectionState::Disconnected);
+                zk.set_connection(1, ConnectionState::Connected);
             })),
         );
         lock.acquire(&wait(500)).await.unwrap();
         sleep(100).await;
-        assert!(heard.lost().is_empty(), "the break was before the grant, not in it");
+        assert!(signals.lost().is_empty(), "the break was before the grant, not in it");
     });
 }
 
@@ -259,7 +259,7 @@ fn a_delete_whose_reply_was_lost_is_a_release() {
         let zk = FakeZk::default();
         let (mut lock, _) = careful(QUEUE, &zk, &host);
         lock.acquire(&wait(0)).await.unwrap();
-        zk.fail("delete", Fault::LoseReply);
+        zk.fail("delete", ZkCallFault::LoseReply);
         assert_eq!(lock.release("l").await, Ok(()));
     });
 }
@@ -270,16 +270,16 @@ fn a_node_that_could_not_be_deleted_is_deleted_before_the_next_acquire() {
         let zk = FakeZk::default();
         let (mut lock, _) = careful(QUEUE, &zk, &host);
         lock.acquire(&wait(0)).await.unwrap();
-        zk.fail("delete", Fault::LoseRequest);
+        zk.fail("delete", ZkCallFault::LoseRequest);
         zk.fail(
             "exists",
-            Fault::First(Box::new(|zk| zk.link(1, LinkState::Disconnected))),
+            ZkCallFault::First(Box::new(|zk| zk.set_connection(1, ConnectionState::Disconnected))),
         );
         for _ in 0..200 {
-            zk.fail("delete", Fault::LoseRequest);
-            zk.fail("exists", Fault::LoseRequest);
+            zk.fail("delete", ZkCallFault::LoseRequest);
+            zk.fail("exists", ZkCallFault::LoseRequest);
         }
-        assert!(matches!(lock.release("l").await, Err(NotOk::Info(_))));
+        assert!(matches!(lock.release("l").await, Err(LockError::Unknown(_))));
         zk.forgive();
         assert_eq!(zk.contenders().len(), 1);
         lock.acquire(&wait(0)).await.unwrap();
@@ -291,13 +291,16 @@ fn a_node_that_could_not_be_deleted_is_deleted_before_the_next_acquire() {
 fn a_holder_whose_session_expired_does_not_release_and_comes_back_with_a_new_one() {
     in_virtual_time(async |host| {
         let zk = FakeZk::default();
-        let (mut lock, heard) = careful(QUEUE, &zk, &host);
+        let (mut lock, signals) = careful(QUEUE, &zk, &host);
         lock.acquire(&wait(0)).await.unwrap();
         zk.expire(1);
-        assert!(matches!(lock.release("l").await, Err(NotOk::Fail(error)) if error.starts_with("not held")));
+        assert!(matches!(
+            lock.release("l").await,
+            Err(LockError::Refused(FailReason::NotHeld(_)))
+        ));
         let grant = lock.acquire(&wait(0)).await.unwrap();
         assert_eq!(grant.owner.as_deref(), Some("0x2"));
-        assert!(heard.lost().len() <= 1);
+        assert!(signals.lost().len() <= 1);
     });
 }
 
@@ -307,7 +310,7 @@ fn a_session_that_is_over_before_its_connection_says_so_is_replaced() {
         let zk = FakeZk::default();
         let (mut lock, _) = careful(QUEUE, &zk, &host);
         lock.open().await.unwrap();
-        zk.fail("create", Fault::Over);
+        zk.fail("create", ZkCallFault::Over);
         assert!(lock.acquire(&wait(0)).await.is_err());
         assert_eq!(lock.acquire(&wait(0)).await.unwrap().owner.as_deref(), Some("0x2"));
     });
@@ -321,7 +324,7 @@ fn a_waiter_that_gives_up_leaves_no_node() {
         holder.acquire(&wait(0)).await.unwrap();
         let (mut waiter, _) = careful(QUEUE, &zk, &host);
         let called = host.now();
-        assert_eq!(waiter.acquire(&wait(300)).await, Err(NotOk::timeout()));
+        assert_eq!(waiter.acquire(&wait(300)).await, Err(LockError::TIMEOUT));
         assert!(host.now() - called < Duration::from_millis(310));
         assert_eq!(zk.contenders().len(), 1);
     });
@@ -331,7 +334,7 @@ fn a_waiter_that_gives_up_leaves_no_node() {
 fn readers_hold_together_and_a_writer_waits_for_all_of_them() {
     in_virtual_time(async |host| {
         let zk = FakeZk::default();
-        let mode = |mode: &str, ms| Acquire {
+        let mode = |mode: &str, ms| AcquireRequest {
             mode: Some(mode.into()),
             ..wait(ms)
         };
@@ -344,7 +347,7 @@ fn readers_hold_together_and_a_writer_waits_for_all_of_them() {
         let (mut late, _) = careful("zk-read-write", &zk, &host);
         assert_eq!(
             late.acquire(&mode("read", 0)).await,
-            Err(NotOk::busy()),
+            Err(LockError::BUSY),
             "a writer is ahead"
         );
         one.release("l").await.unwrap();
@@ -360,7 +363,7 @@ fn a_single_node_of_ones_own_is_adopted_after_a_lost_reply() {
     in_virtual_time(async |host| {
         let zk = FakeZk::default();
         let (mut lock, _) = careful("zk-single-node", &zk, &host);
-        zk.fail("create", Fault::LoseReply);
+        zk.fail("create", ZkCallFault::LoseReply);
         lock.acquire(&wait(500)).await.unwrap();
         assert_eq!(zk.contenders(), ["/harness/l/lock"]);
     });
@@ -372,10 +375,10 @@ fn a_repeated_release_of_a_single_node_spares_the_successors() {
         let zk = FakeZk::default();
         let (mut lock, _) = careful("zk-single-node", &zk, &host);
         lock.acquire(&wait(0)).await.unwrap();
-        zk.fail("delete", Fault::LoseReply);
+        zk.fail("delete", ZkCallFault::LoseReply);
         zk.fail(
             "exists",
-            Fault::First(Box::new(|zk| drop(zk.add("/harness/l/lock", 99)))),
+            ZkCallFault::First(Box::new(|zk| drop(zk.add("/harness/l/lock", 99)))),
         );
         assert_eq!(lock.release("l").await, Ok(()));
         assert_eq!(zk.contenders(), ["/harness/l/lock"], "the successor's");
@@ -386,10 +389,10 @@ fn a_repeated_release_of_a_single_node_spares_the_successors() {
 fn a_reentrant_lock_is_released_with_its_last_count() {
     in_virtual_time(async |host| {
         let zk = FakeZk::default();
-        let (mut lock, _) = seated(
+        let (mut lock, _) = client_of(
             RecipeOptions {
                 reentrant: true,
-                ..options(QUEUE, Holder::Careful)
+                ..options(QUEUE, Policy::Careful)
             },
             &zk,
             &host,
@@ -400,6 +403,6 @@ fn a_reentrant_lock_is_released_with_its_last_count() {
         assert_eq!(zk.contenders().len(), 1);
         lock.release("l").await.unwrap();
         assert!(zk.contenders().is_empty());
-        assert_eq!(lock.release("l").await, Err(NotOk::not_held()));
+        assert_eq!(lock.release("l").await, Err(LockError::NOT_HELD));
     });
 }

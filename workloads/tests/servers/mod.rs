@@ -32,7 +32,7 @@ impl Drop for Servers {
     }
 }
 
-/// Ports that the servers of one test process may take, and from where on: a block of its own for each, so that processes
+/// Ports that the servers of one test process may take, and from where on: a separate block for each, so that processes
 /// that start side by side do not see the same port free. Harness looks for its servers' ports above these.
 const BLOCK: u16 = 40;
 const FIRST: u16 = 12_000;
@@ -199,12 +199,12 @@ pub fn zookeeper() -> Servers {
 
 /// A link to a server that forwards bytes, or holds them back.
 #[derive(Clone)]
-pub struct Links {
+pub struct StallableLinks {
     pub endpoints: Vec<String>,
     stalled: Rc<Cell<bool>>,
 }
 
-impl Links {
+impl StallableLinks {
     /// One link a server. Wants a `LocalSet`.
     pub async fn to(servers: &Servers) -> Self {
         let stalled = Rc::new(Cell::new(false));
@@ -214,7 +214,7 @@ impl Links {
             endpoints.push(listener.local_addr().unwrap().to_string());
             tokio::task::spawn_local(accept(listener, server.clone(), stalled.clone()));
         }
-        Links { endpoints, stalled }
+        StallableLinks { endpoints, stalled }
     }
 
     pub fn stall(&self, stalled: bool) {

@@ -1,0 +1,296 @@
+//! What every etcd recipe has ([`LeaseSession`]): a session, a lease that is renewed, the keys that are held, and the keys
+//! that an unknown operation may have left.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::EtcdContext;
+use super::lease_keeper::{LeaseKeeper, first_doubt};
+use super::session::{EtcdKey, EtcdSession};
+use crate::client::{LockError, LockGrant, LockResult};
+use crate::host::{RecipeHost, Task, within};
+use crate::session::{Retried, SessionError};
+
+/// The pause after a failed call, so that a server that refuses at once is not asked in a loop.
+const RETRY_PAUSE: Duration = Duration::from_millis(20);
+/// How often in a lease a careful client looks whether its own key is still there.
+const LOOKS_A_LEASE: u32 = 3;
+
+/// How a recipe names its keys, which decides whether a key of that name is surely the client's own.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum KeyNames {
+    /// The lease is in the name, so only this client creates it.
+    PerLease,
+    /// All clients contend for one name, so the key may belong to another by now.
+    Shared,
+}
+
+pub(super) struct LeaseSession {
+    pub context: EtcdContext,
+    names: KeyNames,
+    session: Option<Rc<dyn EtcdSession>>,
+    keeper: Option<Rc<LeaseKeeper>>,
+    held: BTreeMap<String, HeldKey>,
+    /// Keys whose create or delete was not answered.
+    leftovers: Vec<OwnKey>,
+}
+
+/// A session and a lease that is renewed.
+pub(super) struct LiveLease {
+    pub session: Rc<dyn EtcdSession>,
+    pub keeper: Rc<LeaseKeeper>,
+}
+
+impl LiveLease {
+    pub(super) fn id(&self) -> i64 {
+        self.keeper.lease
+    }
+}
+
+/// A key of this client.
+#[derive(Clone)]
+pub(super) struct OwnKey {
+    pub name: String,
+    /// The lease that it belongs to, by which it is known from another client's key of the same name.
+    pub lease: i64,
+}
+
+impl From<EtcdKey> for OwnKey {
+    fn from(EtcdKey { name, lease, .. }: EtcdKey) -> Self {
+        OwnKey { name, lease }
+    }
+}
+
+struct HeldKey {
+    key: OwnKey,
+    /// How often `lost` was raised for the lock before this hold.
+    losses: u64,
+    watch: Option<Task>,
+}
+
+impl LeaseSession {
+    pub(super) fn new(context: EtcdContext, names: KeyNames) -> Self {
+        LeaseSession {
+            context,
+            names,
+            session: None,
+            keeper: None,
+            held: BTreeMap::new(),
+            leftovers: Vec::new(),
+        }
+    }
+
+    pub(super) fn now(&self) -> Duration {
+        self.context.host.now()
+    }
+
+    pub(super) async fn open(&mut self) -> LockResult<LockGrant> {
+        let live = self.ready().await?;
+        Ok(LockGrant {
+            token: None,
+            owner: Some(live.keeper.owner()),
+        })
+    }
+
+    /// The session and a lease that is not over; what was left from before is deleted first.
+    ///
+    /// # Errors
+    ///
+    /// Always a refusal, since no lock was asked for yet. (A lease whose grant was not answered ends by itself and holds
+    /// nothing.)
+    pub(super) async fn ready(&mut self) -> LockResult<LiveLease> {
+        let refused = |error: SessionError| LockError::refused(error.to_string());
+        let session = match &self.session {
+            Some(session) => session.clone(),
+            None => self
+                .session
+                .insert(self.context.store.connect().await.map_err(refused)?)
+                .clone(),
+        };
+        while let Some(key) = self.leftovers.last() {
+            self.delete(&*session, key).await.map_err(refused)?;
+            self.leftovers.pop();
+        }
+        let now = self.now();
+        if let Some(keeper) = self.keeper.as_ref().filter(|keeper| !keeper.is_over(now)) {
+            let keeper = keeper.clone();
+            return Ok(LiveLease { session, keeper });
+        }
+        let keeper = self
+            .retry(self.now() + self.context.lease / 2, || {
+                LeaseKeeper::start(&self.context, &session)
+            })
+            .await;
+        let keeper = Rc::new(keeper.map_err(refused)?.answer);
+        self.keeper = Some(keeper.clone());
+        Ok(LiveLease { session, keeper })
+    }
+
+    /// Forgets a lease that the server does not know.
+    pub(super) fn drop_lease(&mut self) {
+        self.keeper = None;
+    }
+
+    /// Remembers a key that may be there, to delete it before the next acquire.
+    pub(super) fn add_leftover(&mut self, key: OwnKey) {
+        self.leftovers.push(key);
+    }
+
+    /// Forgets a lock that was lost and never released; its key may be there still, and is deleted before the next
+    /// acquire.
+    pub(super) fn forget_lost(&mut self, lock: &str) {
+        let losses = self.context.signals.losses(lock);
+        if self.held.get(lock).is_some_and(|held| held.losses != losses)
+            && let Some(held) = self.held.remove(lock)
+        {
+            self.leftovers.push(held.key);
+        }
+    }
+
+    /// Begins a hold by its key, and watches it if the client is careful.
+    pub(super) fn begin_hold(&mut self, lock: &str, key: EtcdKey, keeper: &Rc<LeaseKeeper>) -> LockGrant {
+        let watch = self
+            .context
+            .is_careful()
+            .then(|| self.watch_hold(lock, &key.name, keeper))
+            .flatten();
+        let held = HeldKey {
+            key: OwnKey {
+                name: key.name,
+                lease: keeper.lease,
+            },
+            losses: self.context.signals.losses(lock),
+            watch,
+        };
+        self.held.insert(lock.to_owned(), held);
+        LockGrant {
+            token: u64::try_from(key.create_revision).ok().filter(|token| *token > 0),
+            owner: Some(keeper.owner()),
+        }
+    }
+
+    pub(super) fn holds(&self, lock: &str) -> bool {
+        self.held.contains_key(lock)
+    }
+
+    /// Ends a hold, and returns its key for the release.
+    pub(super) fn end_hold(&mut self, lock: &str) -> LockResult<(Rc<dyn EtcdSession>, OwnKey)> {
+        let mut held = self.held.remove(lock).ok_or(LockError::NOT_HELD)?;
+        held.watch = None;
+        let session = self.session.clone().ok_or(LockError::NOT_HELD)?;
+        Ok((session, held.key))
+    }
+
+    /// Tries again until the answer is known or the limit has passed. Only for calls that may be repeated.
+    pub(super) async fn retry<T>(
+        &self,
+        limit: Duration,
+        attempt: impl AsyncFn() -> Result<T, SessionError>,
+    ) -> Result<Retried<T>, SessionError> {
+        let mut again = false;
+        loop {
+            match attempt().await {
+                Err(SessionError::Indefinite(_)) if self.now() < limit => again = true,
+                answer => return answer.map(|answer| Retried { answer, again }),
+            }
+            self.context.host.sleep(RETRY_PAUSE).await;
+        }
+    }
+
+    /// Deletes the client's own key to leave a queue. Answers `refused`, or that it is unknown whether the key is gone.
+    pub(super) async fn withdraw(
+        &mut self,
+        session: &dyn EtcdSession,
+        own: OwnKey,
+        refused: LockError,
+        limit: Duration,
+    ) -> LockError {
+        match self.retry(limit, || self.delete(session, &own)).await {
+            Ok(_) => refused,
+            Err(error) => {
+                self.add_leftover(own);
+                LockError::Unknown(error.to_string())
+            }
+        }
+    }
+
+    /// Releases the lock by a call that answers the same whether or not the lock was still held.
+    pub(super) async fn release_by(
+        &mut self,
+        lock: &str,
+        call: impl AsyncFn(&dyn EtcdSession, &str) -> Result<(), SessionError>,
+    ) -> LockResult<()> {
+        let (session, key) = self.end_hold(lock)?;
+        let limit = self.now() + self.context.lease / 2;
+        match self.retry(limit, || call(&*session, &key.name)).await {
+            Ok(_) => Ok(()),
+            Err(error) => {
+                if matches!(error, SessionError::Indefinite(_)) {
+                    self.add_leftover(key);
+                }
+                Err(error.on_release())
+            }
+        }
+    }
+
+    /// Deletes the client's own key to release the lock.
+    pub(super) async fn release(&mut self, lock: &str) -> LockResult<()> {
+        let (session, key) = self.end_hold(lock)?;
+        let limit = self.now() + self.context.lease / 2;
+        let deleted = self.retry(limit, || self.delete(&*session, &key)).await;
+        match deleted.map(|Retried { answer, again }| (answer, again)) {
+            Ok((true, _)) => Ok(()),
+            Ok((false, false)) => Err(LockError::no_longer_held("own key is gone")),
+            // the lease is alive, so it was the first delete that did it
+            Ok((false, true)) if self.keeper.as_ref().is_some_and(|keeper| keeper.is_sure(self.now())) => Ok(()),
+            Ok((false, true)) => Err(LockError::Unknown("the reply to the delete was lost".into())),
+            Err(error) => {
+                self.add_leftover(key);
+                Err(error.on_release())
+            }
+        }
+    }
+
+    async fn delete(&self, session: &dyn EtcdSession, key: &OwnKey) -> Result<bool, SessionError> {
+        match self.names {
+            KeyNames::PerLease => session.delete(&key.name).await,
+            KeyNames::Shared => session.delete_owned(&key.name, key.lease).await,
+        }
+    }
+
+    fn watch_hold(&self, lock: &str, key: &str, keeper: &Rc<LeaseKeeper>) -> Option<Task> {
+        let (session, state) = (self.session.clone()?, keeper.state());
+        let (host, signals) = (self.context.host.clone(), self.context.signals.clone());
+        let (lock, key) = (lock.to_owned(), key.to_owned());
+        let pause = self.context.lease / LOOKS_A_LEASE;
+        Some(self.context.host.spawn(Box::pin(async move {
+            let cause = tokio::select! {
+                biased;
+                cause = first_doubt(&*host, state) => cause,
+                () = until_deleted(&*host, &*session, &key, pause) => "own key is gone".into(),
+            };
+            signals.lost(&lock, cause);
+        })))
+    }
+
+    /// Ends the lease, and all its keys with it.
+    pub(super) async fn close(&mut self) {
+        self.held.clear();
+        if let (Some(session), Some(keeper)) = (self.session.take(), self.keeper.take()) {
+            let revoked = session.revoke_lease(keeper.lease);
+            let _ = within(&*self.context.host, self.context.lease / 2, revoked).await;
+        }
+    }
+}
+
+/// Reads a key at intervals until it is gone. A watch would be notified of the client's own release as well.
+async fn until_deleted(host: &dyn RecipeHost, session: &dyn EtcdSession, key: &str, pause: Duration) {
+    loop {
+        host.sleep(pause).await;
+        // an error says nothing about the key; the clock of the lease runs on
+        if let Ok(None) = session.get(key).await {
+            return;
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! `etcd-mutex`: a queue of keys under a prefix, ordered by the revision of their creation.
+//!
+//! 1. take a lease, and keep it alive;
+//! 2. create `prefix/<lease>` under the lease, unless it exists: a repeated create finds the same key;
+//! 3. list the prefix; if no key was created before the client's own, and that is still there, the lock is held;
+//! 4. watch the key just ahead until it is deleted, and go to 3: the client ahead may have died waiting, and the client's
+//!    own key may have gone with its lease meanwhile;
+//! 5. delete the key to release.
+//!
+//! Source: `Mutex` of etcd's `clientv3/concurrency`:
+//! <https://github.com/etcd-io/etcd/blob/main/client/v3/concurrency/mutex.go>. Its older versions left out the look at the
+//! own key after the wait: <https://github.com/etcd-io/etcd/issues/11456>.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::etcd;
+use crate::client::{LockClient, LockError, LockGrant, LockResult};
+use crate::etcd::lease_session::{KeyNames, LeaseSession, LiveLease, OwnKey};
+use crate::etcd::lock_prefix;
+use crate::etcd::session::{EtcdKey, EtcdSession, KeyEvent, Listing};
+use crate::host::within;
+use crate::protocol::AcquireRequest;
+use crate::recipe::Recipe;
+use crate::session::SessionError;
+
+pub(super) const RECIPE: Recipe = etcd(
+    "etcd-mutex",
+    "queue of leased keys; each waiter watches the one ahead",
+    |context| {
+        Box::new(MutexLock {
+            lease_session: LeaseSession::new(context, KeyNames::PerLease),
+        })
+    },
+);
+
+/// The pause before the next look when a call failed or the lease is not sure.
+const RETRY_PAUSE: Duration = Duration::from_millis(20);
+
+struct MutexLock {
+    lease_session: LeaseSession,
+}
+
+/// What a look at the queue showed.
+enum MutexLook {
+    First,
+    /// The client's own key is not there any more.
+    Gone,
+    /// This key is just ahead, as seen at this revision.
+    Behind(EtcdKey, i64),
+}
+
+fn look(listing: Listing, own: &EtcdKey) -> MutexLook {
+    let mut ahead = None;
+    for key in listing.keys {
+        if key.create_revision == own.create_revision {
+            return ahead.map_or(MutexLook::First, |ahead| MutexLook::Behind(ahead, listing.revision));
+        }
+        ahead = Some(key);
+    }
+    MutexLook::Gone
+}
+
+impl MutexLock {
+    /// Creates the client's key. With the lease in its name it is the same key however often it is created.
+    async fn enter(&mut self, lock: &str, limit: Duration) -> LockResult<(LiveLease, EtcdKey)> {
+        loop {
+            let live = self.lease_session.ready().await?;
+            let name = format!("{}{:x}", lock_prefix(lock), live.id());
+            match self
+                .lease_session
+                .retry(limit, || live.session.create(&name, "", live.id()))
+                .await
+            {
+                Ok(created) => return Ok((live, created.answer.key)),
+                // the lease is gone: a new one, if there is time
+                Err(SessionError::Definite(reason)) => {
+                    self.lease_session.drop_lease();
+                    if self.lease_session.now() >= limit {
+                        return Err(LockError::refused(reason));
+                    }
+                }
+                Err(error) => {
+                    let lease = live.id();
+                    self.lease_session.add_leftover(OwnKey { name, lease });
+                    return Err(LockError::Unknown(error.to_string()));
+                }
+            }
+            self.lease_session.context.host.sleep(RETRY_PAUSE).await;
+        }
+    }
+
+    /// Looks until the client is first, or says why it will not be.
+    async fn wait_turn(
+        &self,
+        live: &LiveLease,
+        own: &EtcdKey,
+        request: &AcquireRequest,
+        deadline: Duration,
+    ) -> LockResult<()> {
+        let host = &*self.lease_session.context.host;
+        let left = || deadline.saturating_sub(host.now());
+        loop {
+            let sure = || !self.lease_session.context.is_careful() || live.keeper.is_sure(host.now());
+            match live
+                .session
+                .list(&lock_prefix(&request.lock))
+                .await
+                .map(|listing| look(listing, own))
+            {
+                Ok(MutexLook::First) if sure() => return Ok(()),
+                Ok(MutexLook::Gone) => return Err(LockError::refused("own key is gone")),
+                _ if left().is_zero() => return Err(LockError::wait_over(request)),
+                Ok(MutexLook::Behind(ahead, revision)) => {
+                    let wait = left().min(self.lease_session.context.lease);
+                    if let Some(Ok(())) = within(host, wait, deletion(&*live.session, &ahead.name, revision + 1)).await
+                    {
+                        self.lease_session
+                            .context
+                            .signals
+                            .woken(&request.lock, format!("DELETE {}", ahead.name));
+                        continue;
+                    }
+                }
+                Ok(MutexLook::First) | Err(_) => {}
+            }
+            host.sleep(RETRY_PAUSE.min(left())).await;
+        }
+    }
+}
+
+/// Waits until a key is deleted.
+pub(super) async fn deletion(session: &dyn EtcdSession, key: &str, from_revision: i64) -> Result<(), SessionError> {
+    let mut watch = session.watch(key, from_revision).await?;
+    loop {
+        let events: Vec<KeyEvent> = watch.next().await?;
+        if events.iter().any(|event| event.deleted) {
+            return Ok(());
+        }
+    }
+}
+
+#[async_trait(?Send)]
+impl LockClient for MutexLock {
+    async fn open(&mut self) -> LockResult<LockGrant> {
+        self.lease_session.open().await
+    }
+
+    async fn acquire(&mut self, request: &AcquireRequest) -> LockResult<LockGrant> {
+        let deadline = self.lease_session.now() + Duration::from_millis(request.wait_ms);
+        let limit = deadline + self.lease_session.context.lease / 2;
+        self.lease_session.forget_lost(&request.lock);
+        let (live, own) = self.enter(&request.lock, limit).await?;
+        match self.wait_turn(&live, &own, request, deadline).await {
+            Ok(()) => Ok(self.lease_session.begin_hold(&request.lock, own, &live.keeper)),
+            Err(refused) => Err(self
+                .lease_session
+                .withdraw(&*live.session, own.into(), refused, limit)
+                .await),
+        }
+    }
+
+    async fn release(&mut self, lock: &str) -> LockResult<()> {
+        self.lease_session.release(lock).await
+    }
+
+    async fn close(&mut self) {
+        self.lease_session.close().await;
+    }
+}

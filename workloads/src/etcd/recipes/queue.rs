@@ -1,0 +1,188 @@
+//! `etcd-queue`: one key is the lock, and each process sends one of its clients to contend for it.
+//!
+//! 1. delete what an earlier release of this client may have left: others in the line may be waiting for just that;
+//! 2. wait for a turn in the process's own line for the lock, first come first served;
+//! 3. create the key under the client's lease, if it does not exist, in one transaction; if that succeeds, the lock is
+//!    held;
+//! 4. else watch the key until it is deleted, and go to 3: one client a process is woken, however many wait in it;
+//! 5. when the wait is over, leave the line;
+//! 6. delete the key to release, if it still belongs to the client's lease, and let the next in line go on. A hold that
+//!    lasts [`HOLD_LEASES`] leases is ended by the client itself, which raises `lost`.
+//!
+//! Source: the single-key lock of many etcd client libraries, python-etcd3's `Lock` among others
+//! (<https://github.com/kragniz/python-etcd3/blob/master/etcd3/locks.py>), with a local queue that keeps the herd to one
+//! client a process.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::etcd;
+use super::mutex::deletion;
+use crate::client::{LockClient, LockError, LockGrant, LockResult};
+use crate::etcd::lease_session::{KeyNames, LeaseSession, LiveLease, OwnKey};
+use crate::etcd::lock_prefix;
+use crate::etcd::session::{Created, EtcdKey, EtcdSession};
+use crate::host::{Task, within};
+use crate::protocol::AcquireRequest;
+use crate::recipe::Recipe;
+use crate::session::SessionError;
+
+pub(super) const RECIPE: Recipe = Recipe {
+    fifo: false,
+    ..etcd(
+        "etcd-queue",
+        "one leased key; clients of a process wait in a line of their own",
+        |context| {
+            Box::new(ProcessQueueLock {
+                lease_session: LeaseSession::new(context, KeyNames::Shared),
+                held: BTreeMap::new(),
+            })
+        },
+    )
+};
+
+/// The longest hold, in leases: long for any use of the lock, and short for a client that waits behind a forgotten one.
+const HOLD_LEASES: u32 = 30;
+/// The pause before the next try when a call failed.
+const RETRY_PAUSE: Duration = Duration::from_millis(20);
+
+struct ProcessQueueLock {
+    lease_session: LeaseSession,
+    held: BTreeMap<String, HeldSlot>,
+}
+
+/// A slot at the head of the process's line, and the clock that ends a hold that is too long.
+struct HeldSlot {
+    _slot: LineSlot,
+    _clock: Task,
+}
+
+/// The permit to be at the head of the process's line; `None` once it is given up.
+type LineSlot = Rc<RefCell<Option<OwnedSemaphorePermit>>>;
+
+fn key_name(lock: &str) -> String {
+    format!("{}lock", lock_prefix(lock))
+}
+
+impl ProcessQueueLock {
+    /// Waits at the head of the line until the key belongs to the client.
+    async fn contend(&mut self, request: &AcquireRequest, deadline: Duration) -> LockResult<(LiveLease, EtcdKey)> {
+        let limit = deadline + self.lease_session.context.lease / 2;
+        let name = key_name(&request.lock);
+        loop {
+            let live = self.lease_session.ready().await?;
+            let created = self
+                .lease_session
+                .retry(limit, || live.session.create(&name, "", live.id()))
+                .await;
+            let left = deadline.saturating_sub(self.lease_session.now());
+            match created.map(|created| created.answer) {
+                Ok(Created { key, .. }) if key.lease == live.id() => {
+                    if !self.lease_session.context.is_careful() || live.keeper.is_sure(self.lease_session.now()) {
+                        return Ok((live, key));
+                    }
+                    let refused = LockError::refused("the lease is not sure");
+                    return Err(self
+                        .lease_session
+                        .withdraw(&*live.session, key.into(), refused, limit)
+                        .await);
+                }
+                Ok(_) if left.is_zero() => return Err(LockError::wait_over(request)),
+                Ok(taken) => self.wait_for(&*live.session, &request.lock, &taken, left).await,
+                // the lease is gone: a new one, if there is time
+                Err(SessionError::Definite(reason)) => {
+                    self.lease_session.drop_lease();
+                    if left.is_zero() {
+                        return Err(LockError::refused(reason));
+                    }
+                    self.lease_session.context.host.sleep(RETRY_PAUSE).await;
+                }
+                Err(error) => {
+                    let lease = live.id();
+                    self.lease_session.add_leftover(OwnKey { name, lease });
+                    return Err(LockError::Unknown(error.to_string()));
+                }
+            }
+        }
+    }
+
+    /// Waits until the key of another client is deleted, or it is time to look again.
+    async fn wait_for(&self, session: &dyn EtcdSession, lock: &str, taken: &Created, left: Duration) {
+        let host = &*self.lease_session.context.host;
+        let gone = deletion(session, &taken.key.name, taken.revision + 1);
+        match within(host, left.min(self.lease_session.context.lease), gone).await {
+            Some(Ok(())) => self
+                .lease_session
+                .context
+                .signals
+                .woken(lock, format!("DELETE {}", taken.key.name)),
+            Some(Err(_)) => host.sleep(RETRY_PAUSE.min(left)).await,
+            None => {}
+        }
+    }
+
+    /// Ends the hold by itself when it has lasted too long.
+    fn clock(&self, session: Rc<dyn EtcdSession>, lock: &str, own: &EtcdKey, slot: LineSlot) -> Task {
+        let (host, signals) = (
+            self.lease_session.context.host.clone(),
+            self.lease_session.context.signals.clone(),
+        );
+        let (lock, own) = (lock.to_owned(), own.clone());
+        let time = self.lease_session.context.lease * HOLD_LEASES;
+        self.lease_session.context.host.spawn(Box::pin(async move {
+            host.sleep(time).await;
+            signals.lost(&lock, "held too long");
+            // a key that stays is deleted when the client next acquires
+            let _ = session.delete_owned(&own.name, own.lease).await;
+            slot.take();
+        }))
+    }
+}
+
+#[async_trait(?Send)]
+impl LockClient for ProcessQueueLock {
+    async fn open(&mut self) -> LockResult<LockGrant> {
+        self.lease_session.open().await
+    }
+
+    async fn acquire(&mut self, request: &AcquireRequest) -> LockResult<LockGrant> {
+        let deadline = self.lease_session.now() + Duration::from_millis(request.wait_ms);
+        self.lease_session.forget_lost(&request.lock);
+        if !self.lease_session.holds(&request.lock) {
+            self.held.remove(&request.lock);
+        }
+        self.lease_session.ready().await?;
+        let line = self.lease_session.context.host.line(&request.lock);
+        let wait = Duration::from_millis(request.wait_ms);
+        let permit = match within(&*self.lease_session.context.host, wait, line.acquire_owned()).await {
+            Some(permit) => permit.expect("a line is never closed"),
+            None => return Err(LockError::wait_over(request)),
+        };
+        let (live, own) = self.contend(request, deadline).await?;
+        let slot: LineSlot = Rc::new(RefCell::new(Some(permit)));
+        let clock = self.clock(live.session, &request.lock, &own, slot.clone());
+        self.held.insert(
+            request.lock.clone(),
+            HeldSlot {
+                _slot: slot,
+                _clock: clock,
+            },
+        );
+        Ok(self.lease_session.begin_hold(&request.lock, own, &live.keeper))
+    }
+
+    async fn release(&mut self, lock: &str) -> LockResult<()> {
+        let _next = self.held.remove(lock);
+        self.lease_session.release(lock).await
+    }
+
+    async fn close(&mut self) {
+        self.held.clear();
+        self.lease_session.close().await;
+    }
+}

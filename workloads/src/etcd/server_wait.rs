@@ -1,0 +1,69 @@
+//! What the recipes on the server's own services share ([`ask`]): the server queues on behalf of its client, and the
+//! client waits for one answer. Its key is `name/<lease>`, so it can be found again when the answer is lost.
+
+use std::time::Duration;
+
+use super::lease_session::{LeaseSession, LiveLease, OwnKey};
+use super::lock_prefix;
+use super::session::EtcdSession;
+use crate::client::{LockError, LockResult};
+use crate::protocol::AcquireRequest;
+use crate::session::SessionError;
+
+/// The pause after a failed call, so that a server that refuses at once is not asked in a loop.
+const RETRY_PAUSE: Duration = Duration::from_millis(20);
+/// A try-lock gives the server the lease divided by this to answer: its services have no try-lock.
+const TRIES_A_LEASE: u32 = 4;
+
+/// The name that the server is given for a lock; it puts a `/` and the lease after it.
+pub(super) fn service_name(lock: &str) -> String {
+    lock_prefix(lock).trim_end_matches('/').to_owned()
+}
+
+/// Asks the server for the lock until it answers or the wait is over.
+///
+/// A call that ended without an answer may have left a key, which is deleted before the next call. So may an answer that a
+/// careful client cannot believe, since it was on its way for longer than the lease is sure to last.
+pub(super) async fn ask<T>(
+    lease_session: &mut LeaseSession,
+    request: &AcquireRequest,
+    call: impl AsyncFn(&dyn EtcdSession, i64, Duration) -> Result<T, SessionError>,
+) -> LockResult<(T, LiveLease)> {
+    let deadline = lease_session.now() + Duration::from_millis(request.wait_ms);
+    let limit = deadline + lease_session.context.lease / 2;
+    lease_session.forget_lost(&request.lock);
+    loop {
+        let live = lease_session.ready().await?;
+        let wait = deadline
+            .saturating_sub(lease_session.now())
+            .max(lease_session.context.lease / TRIES_A_LEASE);
+        let answer = call(&*live.session, live.id(), wait).await;
+        let is_sure = !lease_session.context.is_careful() || live.keeper.is_sure(lease_session.now());
+        let refused = match answer {
+            Ok(answer) if is_sure => return Ok((answer, live)),
+            // the lease is gone: a new one, if there is time
+            Err(SessionError::Definite(reason)) => {
+                lease_session.drop_lease();
+                LockError::refused(reason)
+            }
+            unbelieved => {
+                let own = OwnKey {
+                    name: format!("{}{:x}", lock_prefix(&request.lock), live.id()),
+                    lease: live.id(),
+                };
+                let refused = match unbelieved {
+                    Ok(_) => LockError::refused("the lease is not sure"),
+                    Err(_) => LockError::wait_over(request),
+                };
+                match lease_session.withdraw(&*live.session, own, refused, limit).await {
+                    unknown @ LockError::Unknown(_) => return Err(unknown),
+                    refused => refused,
+                }
+            }
+        };
+        if lease_session.now() >= deadline {
+            return Err(refused);
+        }
+        lease_session.context.host.sleep(RETRY_PAUSE).await;
+    }
+}

@@ -1,0 +1,231 @@
+//! The Redis session for real servers, on the `redis` crate: one multiplexed connection, which never sends a command
+//! twice.
+//!
+//! A connection that was closed or reset is dead for good. One that is silent is not: its answers still come in order,
+//! so the answer to the next question on it settles what became of the last. Only [`SILENCES`] in a row end it.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use redis::aio::MultiplexedConnection;
+use redis::io::tcp::TcpSettings;
+use redis::{
+    AsyncConnectionConfig, Client, Cmd, ErrorKind, FromRedisValue, IntoConnectionInfo, ProtocolVersion, PushInfo,
+    PushKind, RedisError, Script, ScriptInvocation,
+};
+use tokio::sync::mpsc;
+
+use super::session::{RedisConnect, RedisSession, Subscription};
+use crate::protocol::OpenRequest;
+use crate::session::SessionError;
+
+/// One call, and one attempt to connect, may take the lease divided by this.
+const CALLS_A_LEASE: u32 = 3;
+/// A connection is closed after this number of unanswered calls in a row.
+const SILENCES: u32 = 2;
+
+static DEL_IF: LazyLock<Script> = LazyLock::new(|| {
+    Script::new("if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end")
+});
+static DEL_IF_AND_PUBLISH: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(
+        "if redis.call('get',KEYS[1])~=ARGV[1] then return 0 end \
+         redis.call('del',KEYS[1]) redis.call('publish',ARGV[2],ARGV[1]) return 1",
+    )
+});
+static EXPIRE_IF: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(
+        "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('pexpire',KEYS[1],ARGV[2]) else return 0 end",
+    )
+});
+
+/// Real servers.
+pub struct RedisServers {
+    servers: Vec<Client>,
+    limit: Duration,
+}
+
+impl RedisServers {
+    pub fn new(open: &OpenRequest) -> Result<Self, String> {
+        let servers: Result<_, RedisError> = open.endpoints.iter().map(|endpoint| client(endpoint)).collect();
+        let servers = servers.map_err(|error| format!("redis endpoints {:?}: {error}", open.endpoints))?;
+        Ok(RedisServers {
+            servers,
+            limit: Duration::from_millis(open.lease_ms) / CALLS_A_LEASE,
+        })
+    }
+}
+
+fn client(endpoint: &str) -> Result<Client, RedisError> {
+    let info = format!("redis://{endpoint}").into_connection_info()?;
+    let settings = info
+        .redis_settings()
+        .clone()
+        .set_protocol(ProtocolVersion::RESP3)
+        .set_skip_set_lib_name();
+    Client::open(
+        info.set_redis_settings(settings)
+            .set_tcp_settings(TcpSettings::default().set_nodelay(true)),
+    )
+}
+
+async fn connect(server: &Client, config: AsyncConnectionConfig) -> Result<MultiplexedConnection, SessionError> {
+    let connected = server.get_multiplexed_async_connection_with_config(&config).await;
+    connected.map_err(|error| SessionError::Definite(format!("no connection: {error}")))
+}
+
+#[async_trait(?Send)]
+impl RedisConnect for RedisServers {
+    fn servers(&self) -> usize {
+        self.servers.len()
+    }
+
+    async fn connect(&self, server: usize) -> Result<Rc<dyn RedisSession>, SessionError> {
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(self.limit))
+            .set_response_timeout(Some(self.limit));
+        let server = &self.servers[server];
+        let connection = connect(server, config.clone()).await?;
+        Ok(Rc::new(RedisClientSession {
+            server: server.clone(),
+            config,
+            connection,
+            silences: Cell::new(0),
+        }))
+    }
+}
+
+struct RedisClientSession {
+    server: Client,
+    config: AsyncConnectionConfig,
+    connection: MultiplexedConnection,
+    /// Unanswered calls in a row.
+    silences: Cell<u32>,
+}
+
+impl RedisClientSession {
+    async fn call<T: FromRedisValue>(&self, command: Cmd) -> Result<T, SessionError> {
+        self.judge(command.query_async(&mut self.connection.clone()).await)
+    }
+
+    async fn script(&self, script: &mut ScriptInvocation<'_>) -> Result<bool, SessionError> {
+        self.judge(script.invoke_async(&mut self.connection.clone()).await)
+    }
+
+    fn judge<T>(&self, answer: Result<T, RedisError>) -> Result<T, SessionError> {
+        let error = match answer {
+            Ok(answer) => {
+                self.silences.set(0);
+                return Ok(answer);
+            }
+            Err(error) => error,
+        };
+        match error.kind() {
+            ErrorKind::Server(_) | ErrorKind::Extension | ErrorKind::Client | ErrorKind::UnexpectedReturnType => {
+                return Err(SessionError::Definite(error.to_string()));
+            }
+            _ if error.is_timeout() => self.silences.set(self.silences.get() + 1),
+            _ => self.silences.set(SILENCES),
+        }
+        Err(SessionError::Indefinite(error.to_string()))
+    }
+}
+
+fn command(name: &str, key: &str) -> Cmd {
+    let mut command = Cmd::new();
+    command.arg(name).arg(key);
+    command
+}
+
+fn ms(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).expect("a time to live is below 584 million years")
+}
+
+#[async_trait(?Send)]
+impl RedisSession for RedisClientSession {
+    fn is_broken(&self) -> bool {
+        self.silences.get() >= SILENCES
+    }
+
+    async fn set_nx(&self, key: &str, value: &str, ttl: Option<Duration>) -> Result<bool, SessionError> {
+        let mut set = command("SET", key);
+        set.arg(value).arg("NX");
+        if let Some(ttl) = ttl {
+            set.arg("PX").arg(ms(ttl));
+        }
+        let answer: Option<String> = self.call(set).await?;
+        Ok(answer.is_some())
+    }
+
+    async fn get(&self, key: &str) -> Result<Option<String>, SessionError> {
+        self.call(command("GET", key)).await
+    }
+
+    async fn get_set(&self, key: &str, value: &str) -> Result<Option<String>, SessionError> {
+        let mut get_set = command("GETSET", key);
+        get_set.arg(value);
+        self.call(get_set).await
+    }
+
+    async fn expire(&self, key: &str, ttl: Duration) -> Result<bool, SessionError> {
+        let mut expire = command("PEXPIRE", key);
+        expire.arg(ms(ttl));
+        self.call(expire).await
+    }
+
+    async fn del(&self, key: &str) -> Result<bool, SessionError> {
+        self.call(command("DEL", key)).await
+    }
+
+    async fn del_if(&self, key: &str, value: &str) -> Result<bool, SessionError> {
+        self.script(DEL_IF.key(key).arg(value)).await
+    }
+
+    async fn del_if_and_publish(&self, key: &str, value: &str, channel: &str) -> Result<bool, SessionError> {
+        self.script(DEL_IF_AND_PUBLISH.key(key).arg(value).arg(channel)).await
+    }
+
+    async fn expire_if(&self, key: &str, value: &str, ttl: Duration) -> Result<bool, SessionError> {
+        self.script(EXPIRE_IF.key(key).arg(value).arg(ms(ttl))).await
+    }
+
+    async fn subscribe(&self, channel: &str) -> Result<Box<dyn Subscription>, SessionError> {
+        let (sender, pushes) = mpsc::unbounded_channel();
+        let mut connection = connect(&self.server, self.config.clone().set_push_sender(sender)).await?;
+        match connection.subscribe(channel).await {
+            Ok(()) => Ok(Box::new(RedisClientSubscription {
+                pushes,
+                _connection: connection,
+            })),
+            Err(error) => Err(SessionError::Indefinite(format!("subscribe: {error}"))),
+        }
+    }
+}
+
+struct RedisClientSubscription {
+    pushes: mpsc::UnboundedReceiver<PushInfo>,
+    _connection: MultiplexedConnection,
+}
+
+#[async_trait(?Send)]
+impl Subscription for RedisClientSubscription {
+    async fn next(&mut self) -> Option<String> {
+        loop {
+            let push = self.pushes.recv().await?;
+            match push.kind {
+                PushKind::Message => {
+                    return push
+                        .data
+                        .into_iter()
+                        .nth(1)
+                        .and_then(|text| redis::from_redis_value(text).ok());
+                }
+                PushKind::Disconnection => return None,
+                _ => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! The lease of a held key: its renewal, and the clock that raises `lost` when a careful client can no longer be sure.
+//!
+//! Time is counted from before the command was sent that set the time to live, so it never runs longer here than on the
+//! server.
+
+use std::time::Duration;
+
+use super::RedisContext;
+use super::failover_connection::FailoverConnection;
+use crate::host::{Task, within};
+use crate::session::SessionError;
+
+/// How much of the lease a careful client believes in, in percent. The rest is for clocks that differ, and for the
+/// application to stop in time.
+pub(super) const VALIDITY: u32 = 85;
+/// How often a lease is renewed while it lasts.
+const RENEWALS_A_LEASE: u32 = 3;
+
+/// A held key, and when the command was sent that took it.
+pub(super) struct KeyLease {
+    pub lock: String,
+    pub key: String,
+    pub value: String,
+    /// By the host's monotonic clock.
+    pub asked: Duration,
+}
+
+/// Until when a careful client believes in a lease that was asked for at `asked`.
+pub(super) fn valid_until(context: &RedisContext, asked: Duration) -> Duration {
+    asked + context.lease * VALIDITY / 100
+}
+
+/// Raises `lost` when the validity ends.
+pub(super) fn watch_validity(context: &RedisContext, held: KeyLease) -> Task {
+    let (host, signals) = (context.host.clone(), context.signals.clone());
+    let end = valid_until(context, held.asked);
+    context.host.spawn(Box::pin(async move {
+        host.sleep(end.saturating_sub(host.now())).await;
+        signals.lost(&held.lock, "validity ended");
+    }))
+}
+
+/// Renews the lease until the task is dropped. When that fails, a careful client raises `lost`; a naive one does not.
+pub(super) fn keep_renewing(context: &RedisContext, connection: FailoverConnection, held: KeyLease) -> Task {
+    let inner = context.clone();
+    context.host.spawn(Box::pin(async move {
+        let cause = renew_until_unsure(&inner, connection, &held).await;
+        if inner.is_careful() {
+            inner.signals.lost(&held.lock, cause);
+        }
+    }))
+}
+
+/// Returns with the cause when the lease is not sure any more.
+async fn renew_until_unsure(context: &RedisContext, mut connection: FailoverConnection, held: &KeyLease) -> String {
+    let host = &*context.host;
+    let mut since = held.asked;
+    loop {
+        let end = valid_until(context, since);
+        let due = (since + context.lease / RENEWALS_A_LEASE).min(end);
+        host.sleep(due.saturating_sub(host.now())).await;
+        let renewed = async {
+            loop {
+                let asked = host.now();
+                match renew_once(context, &mut connection, held, end).await {
+                    Ok(true) => return Ok(asked),
+                    Ok(false) => return Err("renewal failed: key gone".to_owned()),
+                    // an unknown renewal may be repeated: it only ever lengthens this client's own lease
+                    Err(_) => host.sleep(context.options.interval).await,
+                }
+            }
+        };
+        match within(host, end.saturating_sub(host.now()), renewed).await {
+            Some(Ok(asked)) => since = asked,
+            Some(Err(cause)) => return cause,
+            None => return "lease ran out".into(),
+        }
+    }
+}
+
+async fn renew_once(
+    context: &RedisContext,
+    connection: &mut FailoverConnection,
+    held: &KeyLease,
+    limit: Duration,
+) -> Result<bool, SessionError> {
+    let session = connection.session(limit).await?;
+    session.expire_if(&held.key, &held.value, context.lease).await
+}

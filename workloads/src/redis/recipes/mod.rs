@@ -1,0 +1,55 @@
+//! The lock recipes for Redis: one file and one line each.
+
+#![deny(dead_code, reason = "a recipe that is not listed cannot be run")]
+
+use std::time::Duration;
+
+use super::session::RedisConnect;
+use crate::client::LockClient;
+use crate::recipe::{BackendId, Constructor, Recipe, RecipeContext, Wakeup};
+
+mod getset;
+mod pubsub;
+mod redlock;
+mod set_px_del;
+mod set_px_get_del;
+mod set_px_lua;
+mod setnx;
+mod setnx_expire;
+mod watchdog;
+
+/// The recipes in the order in which they are listed.
+pub(crate) const RECIPES: &[&Recipe] = &[
+    &setnx::RECIPE,
+    &setnx_expire::RECIPE,
+    &getset::RECIPE,
+    &set_px_del::RECIPE,
+    &set_px_get_del::RECIPE,
+    &set_px_lua::RECIPE,
+    &watchdog::RECIPE,
+    &pubsub::RECIPE,
+    &redlock::RECIPE,
+];
+
+/// A recipe with what most recipes for Redis have in common.
+const fn redis(
+    name: &'static str,
+    summary: &'static str,
+    make: fn(RecipeContext<dyn RedisConnect>) -> Box<dyn LockClient>,
+) -> Recipe {
+    Recipe {
+        name,
+        backend: BackendId::Redis,
+        summary,
+        policies: true,
+        guid: false,
+        wakeup: Wakeup::Polling,
+        modes: false,
+        tokens: false,
+        fifo: false,
+        servers: None,
+        lease: true,
+        interval: Duration::from_millis(20),
+        constructor: Constructor::Redis(make),
+    }
+}

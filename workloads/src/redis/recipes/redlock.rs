@@ -1,0 +1,239 @@
+//! `redlock`: one key on each of N independent masters, held by the majority.
+//!
+//! 1. take the time; SET key value NX PX lease on all masters at once, with one random value;
+//! 2. the lock is held if a majority took it while the validity, which counts from that time, has not ended;
+//! 3. else delete it everywhere, also where it was refused or not answered, and try again after a random pause;
+//! 4. a script on all masters to release: DEL the key if it still has the value.
+//!
+//! A minority that is silent is not waited for: what it would answer changes nothing. The delete follows the SET on the
+//! same connection, so it cannot overtake it.
+//!
+//! Source: the Redis documentation, "Distributed Locks with Redis", section "The Redlock Algorithm":
+//! <https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/#the-redlock-algorithm>. What its holder may
+//! not rely on: Martin Kleppmann, "How to do distributed locking", 2016:
+//! <https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html>.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::mpsc;
+
+use super::redis;
+use crate::client::{LockClient, LockError, LockGrant, LockResult};
+use crate::host::Task;
+use crate::protocol::AcquireRequest;
+use crate::recipe::Recipe;
+use crate::redis::lease_keeper::{KeyLease, valid_until, watch_validity};
+use crate::redis::session::{RedisConnect, RedisSession};
+use crate::redis::variant::poll_pause;
+use crate::redis::{RedisContext, lock_key};
+use crate::session::SessionError;
+
+/// As many as the source says.
+const MASTERS: u32 = 5;
+
+pub(super) const RECIPE: Recipe = Recipe {
+    servers: Some(MASTERS),
+    ..redis("redlock", "SET NX PX on a majority of independent masters", |context| {
+        Box::new(Redlock::new(context))
+    })
+};
+
+struct Redlock {
+    context: RedisContext,
+    masters: Vec<Rc<Master>>,
+    held: BTreeMap<String, HeldMajority>,
+}
+
+struct HeldMajority {
+    value: String,
+    _watch: Option<Task>,
+}
+
+/// One master and the connection to it, made anew when it breaks.
+struct Master {
+    server: usize,
+    session: RefCell<Option<Rc<dyn RedisSession>>>,
+}
+
+impl Master {
+    async fn session(&self, store: &dyn RedisConnect) -> Result<Rc<dyn RedisSession>, SessionError> {
+        let current = self.session.borrow().clone();
+        if let Some(session) = current.filter(|session| !session.is_broken()) {
+            return Ok(session);
+        }
+        let session = store.connect(self.server).await?;
+        self.session.replace(Some(session.clone()));
+        Ok(session)
+    }
+}
+
+/// The command that is sent to all masters.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum MasterCommand {
+    Take,
+    Delete,
+}
+
+/// The answers of the masters, as far as they were waited for.
+#[derive(Debug, Default, Clone, Copy)]
+struct Votes {
+    yes: usize,
+    /// Surely not done there.
+    no: usize,
+}
+
+impl Redlock {
+    fn new(context: RedisContext) -> Self {
+        let masters = (0..context.store.servers()).map(|server| {
+            Rc::new(Master {
+                server,
+                session: RefCell::default(),
+            })
+        });
+        let masters = masters.collect();
+        Redlock {
+            context,
+            masters,
+            held: BTreeMap::new(),
+        }
+    }
+
+    fn quorum(&self) -> usize {
+        self.masters.len() / 2 + 1
+    }
+
+    /// Sends a command to all masters at once, and waits until `enough` is known, or until all answered or timed out.
+    async fn ask(&self, command: MasterCommand, key: &str, value: &str, enough: impl Fn(Votes) -> bool) -> Votes {
+        let (sender, mut answers) = mpsc::unbounded_channel();
+        for master in &self.masters {
+            let (context, master, sender) = (self.context.clone(), master.clone(), sender.clone());
+            let (key, value) = (key.to_owned(), value.to_owned());
+            let task = self.context.host.spawn(Box::pin(async move {
+                let answer = match master.session(&*context.store).await {
+                    Err(error) => Err(error),
+                    Ok(session) if command == MasterCommand::Take => {
+                        session.set_nx(&key, &value, Some(context.lease)).await
+                    }
+                    Ok(session) => session.del_if(&key, &value).await,
+                };
+                // a late answer is not waited for any more
+                let _ = sender.send(answer);
+            }));
+            task.detach();
+        }
+        drop(sender);
+        let mut votes = Votes::default();
+        while let Some(answer) = answers.recv().await {
+            match answer {
+                Ok(true) => votes.yes += 1,
+                Ok(false) => votes.no += 1,
+                // a SET that never left did not take; a DEL that never left did not delete
+                Err(SessionError::Definite(_)) if command == MasterCommand::Take => votes.no += 1,
+                Err(_) => {}
+            }
+            if enough(votes) {
+                break;
+            }
+        }
+        votes
+    }
+
+    /// Deletes everywhere; says whether the value surely has no majority (any more), and on how many it was.
+    async fn delete(&self, key: &str, value: &str) -> (bool, usize) {
+        let minority = self.masters.len() - self.quorum();
+        let surely = |votes: Votes| votes.yes + votes.no > minority;
+        let votes = self.ask(MasterCommand::Delete, key, value, surely).await;
+        (surely(votes), votes.yes)
+    }
+
+    fn hold(&mut self, lock: &str, key: String, value: String, asked: Duration) -> LockGrant {
+        let lease = || KeyLease {
+            lock: lock.to_owned(),
+            key,
+            value: value.clone(),
+            asked,
+        };
+        let watch = self
+            .context
+            .is_careful()
+            .then(|| watch_validity(&self.context, lease()));
+        self.held.insert(
+            lock.to_owned(),
+            HeldMajority {
+                value: value.clone(),
+                _watch: watch,
+            },
+        );
+        LockGrant {
+            token: None,
+            owner: Some(value),
+        }
+    }
+}
+
+#[async_trait(?Send)]
+impl LockClient for Redlock {
+    async fn open(&mut self) -> LockResult<LockGrant> {
+        let mut refused = String::new();
+        let mut connected = 0;
+        for master in &self.masters {
+            match master.session(&*self.context.store).await {
+                Ok(_) => connected += 1,
+                Err(error) => refused = error.to_string(),
+            }
+        }
+        if connected >= self.quorum() {
+            Ok(LockGrant::default())
+        } else {
+            Err(LockError::refused(refused))
+        }
+    }
+
+    async fn acquire(&mut self, request: &AcquireRequest) -> LockResult<LockGrant> {
+        let host = self.context.host.clone();
+        let deadline = host.now() + Duration::from_millis(request.wait_ms);
+        let (key, quorum, all) = (lock_key(&request.lock), self.quorum(), self.masters.len());
+        let value = format!("{:016x}{:016x}", host.random(), host.random());
+        loop {
+            let asked = host.now();
+            let decided = |votes: Votes| votes.yes >= quorum || votes.no > all - quorum;
+            let votes = self.ask(MasterCommand::Take, &key, &value, decided).await;
+            let valid = !self.context.is_careful() || host.now() < valid_until(&self.context, asked);
+            if votes.yes >= quorum && valid {
+                return Ok(self.hold(&request.lock, key, value, asked));
+            }
+            let (surely, _) = self.delete(&key, &value).await;
+            let left = deadline.saturating_sub(host.now());
+            if left.is_zero() {
+                let unknown = || LockError::Unknown("a majority did not answer".into());
+                return Err(if surely || votes.no > all - quorum {
+                    LockError::wait_over(request)
+                } else {
+                    unknown()
+                });
+            }
+            host.sleep(poll_pause(&self.context).min(left)).await;
+        }
+    }
+
+    async fn release(&mut self, lock: &str) -> LockResult<()> {
+        let Some(HeldMajority { value, .. }) = self.held.remove(lock) else {
+            return Err(LockError::NOT_HELD);
+        };
+        match self.delete(&lock_key(lock), &value).await {
+            (true, 0) => Err(LockError::NOT_HELD),
+            (true, _) => Ok(()),
+            (false, _) => Err(LockError::Unknown("a majority did not answer".into())),
+        }
+    }
+
+    async fn close(&mut self) {
+        for (lock, held) in std::mem::take(&mut self.held) {
+            self.delete(&lock_key(&lock), &held.value).await;
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! `redis-setnx`: a key without a time to live.
+//!
+//! 1. SETNX key value; poll while it is taken;
+//! 2. DEL key to release.
+//!
+//! It never expires, so a pause loses nothing; but a holder that dies holds it for ever. So does a client whose reply to
+//! SETNX was lost, since it does not read the value back.
+//!
+//! Source: the Redis documentation, "SETNX", section "Design pattern: Locking with SETNX", without the deadline that the
+//! page goes on to add: <https://redis.io/docs/latest/commands/setnx/>.
+
+use async_trait::async_trait;
+
+use super::redis;
+use crate::recipe::Recipe;
+use crate::redis::single_key::SingleKeyLock;
+use crate::redis::variant::{KeyContext, Variant};
+use crate::session::SessionError;
+
+pub(super) const RECIPE: Recipe = Recipe {
+    policies: false,
+    lease: false,
+    ..redis("redis-setnx", "SETNX without a time to live; DEL", |context| {
+        Box::new(SingleKeyLock::new(context, Setnx))
+    })
+};
+
+struct Setnx;
+
+#[async_trait(?Send)]
+impl Variant for Setnx {
+    fn expires(&self) -> bool {
+        false
+    }
+
+    fn reads_back(&self) -> bool {
+        false
+    }
+
+    fn compares(&self) -> bool {
+        false
+    }
+
+    async fn acquire(&self, at: KeyContext<'_>) -> Result<Option<String>, SessionError> {
+        let taken = at.session.set_nx(at.key, at.value, None).await?;
+        Ok(taken.then(|| at.value.to_owned()))
+    }
+
+    async fn release(&self, at: KeyContext<'_>) -> Result<bool, SessionError> {
+        at.session.del(at.key).await
+    }
+}

@@ -1,0 +1,37 @@
+//! `redis-watchdog`: a key with a time to live that is renewed while it is held.
+//!
+//! 1. SET key value NX PX lease, with a random value; poll while it is taken;
+//! 2. every third of the lease, a script: PEXPIRE the key if it still has the value. A careful client raises `lost` when
+//!    the script says that the key is gone, and when the lease ran out without an answer;
+//! 3. a script to release: DEL the key if it still has the value.
+//!
+//! Source: the lock watchdog of Redisson's `RLock`:
+//! <https://github.com/redisson/redisson/wiki/8.-Distributed-locks-and-synchronizers>. Redisson's lock is a hash that
+//! counts reentrant holds; here it is a plain value.
+
+use async_trait::async_trait;
+
+use super::redis;
+use crate::recipe::Recipe;
+use crate::redis::single_key::SingleKeyLock;
+use crate::redis::variant::{KeyContext, Variant};
+use crate::session::SessionError;
+
+pub(super) const RECIPE: Recipe = redis(
+    "redis-watchdog",
+    "SET NX PX, renewed every third of the lease while held",
+    |context| Box::new(SingleKeyLock::new(context, Watchdog)),
+);
+
+struct Watchdog;
+
+#[async_trait(?Send)]
+impl Variant for Watchdog {
+    fn renews(&self) -> bool {
+        true
+    }
+
+    async fn release(&self, at: KeyContext<'_>) -> Result<bool, SessionError> {
+        at.session.del_if(at.key, at.value).await
+    }
+}

@@ -1,0 +1,335 @@
+//! What all locks on a single key share ([`SingleKeyLock`]): take the key, hold it for as long as its time to live
+//! allows, release it. How they differ is the recipe's [`Variant`].
+//!
+//! 1. SET the key to a random value unless it exists; poll with jitter while it does;
+//! 2. a SET whose reply was lost is never believed to have failed: the value is read back, on the same connection, where
+//!    answers come in order. What stays unknown is `info`, and is deleted by its value before the next acquire;
+//! 3. a careful client believes for [`VALIDITY`](super::lease_keeper::VALIDITY) percent of the lease, counted from before
+//!    the SET was sent;
+//! 4. release as the recipe says.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::failover_connection::FailoverConnection;
+use super::lease_keeper::{KeyLease, keep_renewing, valid_until, watch_validity};
+use super::session::RedisSession;
+use super::variant::{KeyContext, Variant};
+use super::{RedisContext, lock_key};
+use crate::client::{LockClient, LockError, LockGrant, LockResult};
+use crate::host::Task;
+use crate::protocol::AcquireRequest;
+use crate::session::SessionError;
+
+/// A client of a lock on a single key.
+pub(super) struct SingleKeyLock<V> {
+    context: RedisContext,
+    variant: V,
+    connection: FailoverConnection,
+    held: BTreeMap<String, HeldValue>,
+    leftovers: Vec<LeftoverKey>,
+}
+
+struct HeldValue {
+    value: String,
+    /// When the SET was sent.
+    asked: Duration,
+    /// How often `lost` was raised for the lock before this hold.
+    losses: u64,
+    watch: Option<Task>,
+}
+
+/// A key that an unknown SET or release may have left, with the value that it then has.
+struct LeftoverKey {
+    key: String,
+    value: String,
+}
+
+/// An attempt to take a lock, over as many SETs as it needs.
+struct SetAttempt<'a> {
+    lock: &'a str,
+    key: String,
+    value: String,
+    deadline: Duration,
+    unknown_set: Option<UnknownSet>,
+}
+
+/// A SET of which it is not known whether it happened.
+struct UnknownSet {
+    /// When the first such was sent.
+    since: Duration,
+    /// The connection that the last one went over.
+    session: Rc<dyn RedisSession>,
+}
+
+impl<V: Variant> SingleKeyLock<V> {
+    pub(super) fn new(context: RedisContext, variant: V) -> Self {
+        let connection = FailoverConnection::new(context.clone());
+        SingleKeyLock {
+            context,
+            variant,
+            connection,
+            held: BTreeMap::new(),
+            leftovers: Vec::new(),
+        }
+    }
+
+    fn now(&self) -> Duration {
+        self.context.host.now()
+    }
+
+    /// The key that an attempt is for, on one connection.
+    fn at<'a>(&'a self, session: &'a dyn RedisSession, attempt: &'a SetAttempt<'_>) -> KeyContext<'a> {
+        KeyContext {
+            recipe: &self.context,
+            session,
+            lock: attempt.lock,
+            key: &attempt.key,
+            value: &attempt.value,
+        }
+    }
+
+    /// Tries until the key is taken or the wait is over; answers when the SET was sent that took it, if one did.
+    async fn take(&mut self, attempt: &mut SetAttempt<'_>) -> LockResult<Option<Duration>> {
+        let taken = self.take_in_time(attempt).await;
+        self.variant.wait_ended();
+        taken
+    }
+
+    async fn take_in_time(&mut self, attempt: &mut SetAttempt<'_>) -> LockResult<Option<Duration>> {
+        loop {
+            let session = self.connection.session(attempt.deadline).await?;
+            let asked = self.now();
+            let refused = match self.variant.acquire(self.at(&*session, attempt)).await {
+                Ok(Some(value)) => {
+                    attempt.value = value;
+                    return Ok(Some(asked));
+                }
+                Ok(None) => None,
+                Err(SessionError::Definite(reason)) => {
+                    self.connection.next_server();
+                    Some(reason)
+                }
+                Err(error) if !self.variant.reads_back() => return Err(error.into()),
+                Err(_) => {
+                    let since = attempt.unknown_set.as_ref().map_or(asked, |unknown| unknown.since);
+                    attempt.unknown_set = Some(UnknownSet {
+                        since,
+                        session: session.clone(),
+                    });
+                    None
+                }
+            };
+            if attempt.unknown_set.is_some()
+                && let Some(since) = self.read_back(attempt).await
+            {
+                return Ok(Some(since));
+            }
+            let left = attempt.deadline.saturating_sub(self.now());
+            match refused {
+                Some(reason) if left.is_zero() && attempt.unknown_set.is_none() => {
+                    return Err(LockError::refused(reason));
+                }
+                _ if left.is_zero() => return Ok(None),
+                _ => self.variant.wait_for_retry(self.at(&*session, attempt), left).await,
+            }
+        }
+    }
+
+    /// Settles an unknown SET if it can be settled: answers when it was sent, if it did take the key.
+    async fn read_back(&mut self, attempt: &mut SetAttempt<'_>) -> Option<Duration> {
+        let unknown = attempt.unknown_set.as_ref()?;
+        let session = self.connection.session(attempt.deadline).await.ok()?;
+        let value = session.get(&attempt.key).await.ok()?;
+        if value.as_ref() == Some(&attempt.value) {
+            return Some(unknown.since);
+        }
+        if Rc::ptr_eq(&session, &unknown.session) {
+            attempt.unknown_set = None;
+        }
+        None
+    }
+
+    /// Makes a taken key a held lock, unless its time is over already.
+    fn hold(&mut self, attempt: &SetAttempt<'_>, asked: Duration) -> Option<LockGrant> {
+        let expires = self.variant.expires().then(|| valid_until(&self.context, asked));
+        if self.context.is_careful() && expires.is_some_and(|end| end <= self.now()) {
+            return None;
+        }
+        let lease = KeyLease {
+            lock: attempt.lock.to_owned(),
+            key: attempt.key.clone(),
+            value: attempt.value.clone(),
+            asked,
+        };
+        let watch = match (expires, self.variant.renews()) {
+            (Some(_), true) => Some(keep_renewing(&self.context, self.connection.clone(), lease)),
+            (Some(_), false) if self.context.is_careful() => Some(watch_validity(&self.context, lease)),
+            _ => None,
+        };
+        let held = HeldValue {
+            value: attempt.value.clone(),
+            asked,
+            losses: self.context.signals.losses(attempt.lock),
+            watch,
+        };
+        self.held.insert(attempt.lock.to_owned(), held);
+        Some(LockGrant {
+            token: None,
+            owner: Some(attempt.value.clone()),
+        })
+    }
+
+    /// Ends an attempt that is no grant: what it may have left is deleted, now or before the next acquire.
+    async fn withdraw(&mut self, attempt: SetAttempt<'_>, taken: bool, refused: LockError) -> LockError {
+        if attempt.unknown_set.is_none() && !taken {
+            return refused;
+        }
+        let limit = self.now() + self.context.lease / 4;
+        let deleted = match self.connection.session(limit).await {
+            Ok(session) => session.del_if(&attempt.key, &attempt.value).await.map(|_| session),
+            Err(error) => Err(error),
+        };
+        match (deleted, attempt.unknown_set) {
+            // in order on one connection: the SET was before
+            (Ok(_), None) => refused,
+            (Ok(session), Some(unknown)) if Rc::ptr_eq(&session, &unknown.session) => refused,
+            _ => {
+                self.leftovers.push(LeftoverKey {
+                    key: attempt.key,
+                    value: attempt.value,
+                });
+                LockError::Unknown("the reply to SET was lost".into())
+            }
+        }
+    }
+
+    /// Whether a careful client knows that it no longer holds the lock.
+    fn is_over(&self, lock: &str, held: &HeldValue) -> bool {
+        let ran_out = self.now() >= valid_until(&self.context, held.asked);
+        let timed = self.variant.expires() && !self.variant.renews();
+        self.context.is_careful() && (held.losses != self.context.signals.losses(lock) || (timed && ran_out))
+    }
+
+    /// Forgets a lock that was lost and never released; its key may be there still, and is deleted before the next
+    /// acquire.
+    fn forget_lost(&mut self, lock: &str) {
+        if self.held.get(lock).is_some_and(|held| self.is_over(lock, held))
+            && let Some(held) = self.held.remove(lock)
+            && self.variant.compares()
+        {
+            self.leftovers.push(LeftoverKey {
+                key: lock_key(lock),
+                value: held.value,
+            });
+        }
+    }
+
+    /// Deletes what unknown operations may have left.
+    async fn sweep(&mut self, limit: Duration) -> Result<(), SessionError> {
+        while let Some(LeftoverKey { key, value }) = self.leftovers.last() {
+            let session = self.connection.session(limit).await?;
+            session.del_if(key, value).await?;
+            self.leftovers.pop();
+        }
+        Ok(())
+    }
+
+    /// Deletes the key to release the lock; repeats that after an unknown answer, if it can do no harm.
+    async fn release_key(&mut self, lock: &str, held: &HeldValue) -> LockResult<()> {
+        let limit = self.now() + self.context.lease / 2;
+        let key = lock_key(lock);
+        let mut unknown = None;
+        loop {
+            let session = self.connection.session(limit).await;
+            let released = match session {
+                Ok(session) => {
+                    let at = KeyContext {
+                        recipe: &self.context,
+                        session: &*session,
+                        lock,
+                        key: &key,
+                        value: &held.value,
+                    };
+                    self.variant.release(at).await
+                }
+                Err(error) => Err(SessionError::Indefinite(error.to_string())),
+            };
+            let in_time = self.now() < held.asked + self.context.lease;
+            match (released, unknown.take()) {
+                (Ok(true), _) => return Ok(()),
+                (Ok(false), None) => return Err(LockError::NOT_HELD),
+                // it had not expired, so the delete before did it
+                (Ok(false), Some(_)) if in_time => return Ok(()),
+                (Ok(false), Some(reason)) => return Err(LockError::Unknown(reason)),
+                (Err(error), _) if !self.variant.compares() => return Err(error.on_release()),
+                (Err(error), _) if self.now() >= limit => {
+                    let value = held.value.clone();
+                    self.leftovers.push(LeftoverKey { key, value });
+                    return Err(LockError::Unknown(error.to_string()));
+                }
+                (Err(error), _) => unknown = Some(error.to_string()),
+            }
+        }
+    }
+}
+
+#[async_trait(?Send)]
+impl<V: Variant> LockClient for SingleKeyLock<V> {
+    async fn open(&mut self) -> LockResult<LockGrant> {
+        let limit = self.now() + self.context.lease;
+        self.connection.session(limit).await?;
+        Ok(LockGrant::default())
+    }
+
+    async fn acquire(&mut self, request: &AcquireRequest) -> LockResult<LockGrant> {
+        let deadline = self.now() + Duration::from_millis(request.wait_ms);
+        self.forget_lost(&request.lock);
+        self.sweep(deadline)
+            .await
+            .map_err(|error| LockError::refused(format!("cleaning up first: {error}")))?;
+        let value = format!("{:016x}{:016x}", self.context.host.random(), self.context.host.random());
+        let key = lock_key(&request.lock);
+        let mut attempt = SetAttempt {
+            lock: &request.lock,
+            key,
+            value,
+            deadline,
+            unknown_set: None,
+        };
+        let taken = match self.take(&mut attempt).await {
+            Ok(taken) => taken,
+            Err(refused) => return Err(self.withdraw(attempt, false, refused).await),
+        };
+        if let Some(asked) = taken
+            && let Some(grant) = self.hold(&attempt, asked)
+        {
+            return Ok(grant);
+        }
+        Err(self
+            .withdraw(attempt, taken.is_some(), LockError::wait_over(request))
+            .await)
+    }
+
+    async fn release(&mut self, lock: &str) -> LockResult<()> {
+        let Some(mut held) = self.held.remove(lock) else {
+            return Err(LockError::NOT_HELD);
+        };
+        held.watch = None;
+        if !self.variant.compares() && self.is_over(lock, &held) {
+            return Err(LockError::no_longer_held("its time was over"));
+        }
+        self.release_key(lock, &held).await
+    }
+
+    async fn close(&mut self) {
+        for (lock, held) in std::mem::take(&mut self.held) {
+            // a key that stays expires with its time to live
+            let _ = self.release_key(&lock, &held).await;
+        }
+        self.connection.close();
+    }
+}

@@ -1,0 +1,72 @@
+//! What differs between locks on a single key ([`Variant`]): how the key is taken and released, how a waiter waits. The
+//! defaults are what most of them do.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::RedisContext;
+use super::session::RedisSession;
+use crate::session::SessionError;
+
+/// A polling waiter pauses for half the interval and up to this much of it more, so that waiters do not fall into step.
+const JITTER_PERCENT: u64 = 100;
+
+/// How a recipe differs from the other locks on a single key.
+#[async_trait(?Send)]
+pub(super) trait Variant {
+    /// Whether the key expires when the lease is over.
+    fn expires(&self) -> bool {
+        true
+    }
+
+    /// Whether the holder renews the lease until it releases.
+    fn renews(&self) -> bool {
+        false
+    }
+
+    /// Whether a lost reply to the SET is settled by reading the value back.
+    fn reads_back(&self) -> bool {
+        true
+    }
+
+    /// Whether a release deletes the client's own value only, so that it may be repeated.
+    fn compares(&self) -> bool {
+        true
+    }
+
+    /// Takes the key unless it is taken; answers the value that it then has.
+    async fn acquire(&self, at: KeyContext<'_>) -> Result<Option<String>, SessionError> {
+        let taken = at.session.set_nx(at.key, at.value, Some(at.recipe.lease)).await?;
+        Ok(taken.then(|| at.value.to_owned()))
+    }
+
+    /// Deletes the key to release the lock. `false`: the lock was not the client's own.
+    async fn release(&self, at: KeyContext<'_>) -> Result<bool, SessionError>;
+
+    /// Waits until another try is worthwhile, for at most `limit`.
+    async fn wait_for_retry(&self, at: KeyContext<'_>, limit: Duration) {
+        at.recipe.host.sleep(poll_pause(at.recipe).min(limit)).await;
+    }
+
+    /// Called when a wait has ended, with the lock or without.
+    fn wait_ended(&self) {}
+}
+
+/// The pause before a polling waiter asks again: 50 to 150 percent of the interval, at random.
+pub(super) fn poll_pause(context: &RedisContext) -> Duration {
+    let interval = context.options.interval;
+    let jitter = u32::try_from(context.host.random() % (JITTER_PERCENT + 1)).expect("a percentage");
+    interval / 2 + interval * jitter / 100
+}
+
+/// One lock as one client sees it.
+#[derive(Clone, Copy)]
+pub(super) struct KeyContext<'a> {
+    pub recipe: &'a RedisContext,
+    pub session: &'a dyn RedisSession,
+    pub lock: &'a str,
+    pub key: &'a str,
+    /// The value that the client sets; see [`Variant::acquire`].
+    pub value: &'a str,
+}

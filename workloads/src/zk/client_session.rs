@@ -1,0 +1,348 @@
+//! The ZooKeeper session for real servers, on the `zookeeper-client` crate.
+//!
+//! It closes two gaps of the crate. Its state watcher conflates, so every change of state counts as a break, also
+//! one that ended connected. And there is no time limit while it reconnects: a call that takes longer
+//! than [`CALL_SHARE`] of the session is answered as indefinite, although the crate may still send it later.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::watch;
+use zookeeper_client::{
+    Acls, Client, CreateMode, CreateOptions, Error, EventType, LockOptions, LockPrefix, OneshotWatcher, SessionState,
+    Stat, StateWatcher, WatchedEvent,
+};
+
+use super::session::{ConnectionState, ConnectionStatus, WatchEvent, ZkConnect, ZkSession, ZkWatch, Znode};
+use crate::host::{RecipeHost, Task, within};
+use crate::protocol::OpenRequest;
+use crate::session::SessionError;
+
+/// How much of a session one call may take, in tenths: more than it takes to notice a dead server and reach the next.
+const CALL_SHARE: u32 = 6;
+/// How much of a session the attempt to reach one server may take, in tenths. Silence for as long breaks the connection.
+const CONNECTION_SHARE: u32 = 4;
+
+/// How often a node's parents are made before the create is refused since they do not stay.
+const PARENTS: usize = 10;
+/// How often, and how long apart, the session looks whether the library has deleted its node.
+const LOOKS: u32 = 20;
+const LOOK_PAUSE: Duration = Duration::from_millis(5);
+
+const EPHEMERAL: CreateOptions<'static> = CreateMode::Ephemeral.with_acls(Acls::anyone_all());
+const EPHEMERAL_SEQUENTIAL: CreateOptions<'static> = CreateMode::EphemeralSequential.with_acls(Acls::anyone_all());
+const PERSISTENT: CreateOptions<'static> = CreateMode::Persistent.with_acls(Acls::anyone_all());
+
+/// A real ensemble.
+pub struct ZkServers {
+    cluster: String,
+    lease: Duration,
+    host: Rc<dyn RecipeHost>,
+}
+
+impl ZkServers {
+    pub fn new(open: &OpenRequest, host: Rc<dyn RecipeHost>) -> Self {
+        ZkServers {
+            cluster: open.endpoints.join(","),
+            lease: Duration::from_millis(open.lease_ms),
+            host,
+        }
+    }
+
+    /// A client of the crate, for the recipe that brings its own lock.
+    pub(crate) async fn client(&self) -> Result<Client, SessionError> {
+        let connecting = Client::connector()
+            .with_session_timeout(self.lease)
+            .with_connection_timeout(self.lease * CONNECTION_SHARE / 10)
+            .connect(&self.cluster);
+        match within(&*self.host, self.lease, connecting).await {
+            Some(Ok(client)) => Ok(client),
+            Some(Err(error)) => Err(SessionError::Definite(format!("no session: {error}"))),
+            None => Err(SessionError::Definite(format!(
+                "no session within {} ms",
+                self.lease.as_millis()
+            ))),
+        }
+    }
+}
+
+#[async_trait(?Send)]
+impl ZkConnect for ZkServers {
+    async fn connect(&self) -> Result<Rc<dyn ZkSession>, SessionError> {
+        let client = self.client().await?;
+        let (sender, connection) = watch::channel(ConnectionStatus::default());
+        let follower = self
+            .host
+            .spawn(Box::pin(follow(client.state_watcher(), client.state(), sender)));
+        Ok(Rc::new(ZkClientSession {
+            id: client.session_id().0,
+            timeout: client.session_timeout(),
+            client: RefCell::new(Some(client)),
+            connection,
+            host: self.host.clone(),
+            _follower: follower,
+        }))
+    }
+}
+
+struct ZkClientSession {
+    id: i64,
+    timeout: Duration,
+    /// `None` once closed: the crate closes the session when its last client is dropped.
+    client: RefCell<Option<Client>>,
+    connection: watch::Receiver<ConnectionStatus>,
+    host: Rc<dyn RecipeHost>,
+    _follower: Task,
+}
+
+impl ZkClientSession {
+    async fn call<T>(&self, what: &str, work: impl AsyncFnOnce(&Client) -> Result<T, Error>) -> Result<T, CallFailure> {
+        self.call_within(what, self.timeout * CALL_SHARE / 10, work).await
+    }
+
+    async fn call_within<T>(
+        &self,
+        what: &str,
+        limit: Duration,
+        work: impl AsyncFnOnce(&Client) -> Result<T, Error>,
+    ) -> Result<T, CallFailure> {
+        let client = self.client.borrow().clone();
+        let Some(client) = client else {
+            return Err(CallFailure {
+                what: what.to_owned(),
+                error: Some(Error::ClientClosed),
+            });
+        };
+        match within(&*self.host, limit, work(&client)).await {
+            Some(answer) => answer.map_err(|error| CallFailure {
+                what: what.to_owned(),
+                error: Some(error),
+            }),
+            None => Err(CallFailure {
+                what: format!("{what}: no answer in {} ms", limit.as_millis()),
+                error: None,
+            }),
+        }
+    }
+
+    /// Whether this session has no nodes under `parent`, or soon has none: the library deletes in the background.
+    async fn is_gone(&self, parent: &str) -> bool {
+        for _ in 0..LOOKS {
+            match self
+                .call("list", async |client| client.list_ephemerals(parent).await)
+                .await
+            {
+                Ok(own) if own.is_empty() => return true,
+                Ok(_) => self.host.sleep(LOOK_PAUSE).await,
+                Err(_) => return false,
+            }
+        }
+        false
+    }
+
+    /// Creates the node; and again where its parents had to be made first, since it surely was not created then. They may
+    /// be gone by the next try: a sweep of locks that are out of use may find this one empty.
+    async fn create_node(&self, path: &str, options: &CreateOptions<'_>) -> Result<(Stat, String), CallFailure> {
+        let create = async |client: &Client| client.create(path, b"", options).await;
+        let parent = path.rsplit_once('/').map_or("/", |(parent, _)| parent);
+        let mut created = self.call("create", create).await;
+        for _ in 0..PARENTS {
+            let Err(CallFailure {
+                error: Some(Error::NoNode),
+                ..
+            }) = created
+            else {
+                break;
+            };
+            self.call("mkdir", async |client| client.mkdir(parent, &PERSISTENT).await)
+                .await?;
+            created = self.call("create", create).await;
+        }
+        created.map(|(stat, sequence)| (stat, format!("{path}{sequence}")))
+    }
+}
+
+#[async_trait(?Send)]
+impl ZkSession for ZkClientSession {
+    fn id(&self) -> i64 {
+        self.id
+    }
+
+    fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    fn connection(&self) -> watch::Receiver<ConnectionStatus> {
+        self.connection.clone()
+    }
+
+    async fn create_sequential(&self, prefix: &str) -> Result<Znode, SessionError> {
+        let (stat, path) = self.create_node(prefix, &EPHEMERAL_SEQUENTIAL).await?;
+        Ok(node(path, &stat))
+    }
+
+    async fn create(&self, path: &str) -> Result<Option<Znode>, SessionError> {
+        match self.create_node(path, &EPHEMERAL).await {
+            Ok((stat, _)) => Ok(Some(node(path.to_owned(), &stat))),
+            Err(CallFailure {
+                error: Some(Error::NodeExists),
+                ..
+            }) => Ok(None),
+            Err(failed) => Err(failed.into()),
+        }
+    }
+
+    async fn children(&self, path: &str) -> Result<Vec<String>, SessionError> {
+        match self.call("list", async |client| client.list_children(path).await).await {
+            Err(CallFailure {
+                error: Some(Error::NoNode),
+                ..
+            }) => Ok(Vec::new()),
+            answer => Ok(answer?),
+        }
+    }
+
+    async fn watch_children(&self, path: &str) -> Result<(Vec<String>, ZkWatch), SessionError> {
+        let (names, watcher) = self
+            .call("list", async |client| client.list_and_watch_children(path).await)
+            .await?;
+        Ok((names, as_watch(watcher)))
+    }
+
+    async fn exists(&self, path: &str) -> Result<Option<Znode>, SessionError> {
+        let stat = self
+            .call("exists", async |client| client.check_stat(path).await)
+            .await?;
+        Ok(stat.map(|stat| node(path.to_owned(), &stat)))
+    }
+
+    async fn watch_exists(&self, path: &str) -> Result<(Option<Znode>, ZkWatch), SessionError> {
+        let (stat, watcher) = self
+            .call("exists", async |client| client.check_and_watch_stat(path).await)
+            .await?;
+        Ok((stat.map(|stat| node(path.to_owned(), &stat)), as_watch(watcher)))
+    }
+
+    async fn delete(&self, path: &str) -> Result<bool, SessionError> {
+        match self
+            .call("delete", async |client| client.delete(path, None).await)
+            .await
+        {
+            Ok(()) => Ok(true),
+            Err(CallFailure {
+                error: Some(Error::NoNode),
+                ..
+            }) => Ok(false),
+            Err(failed) => Err(failed.into()),
+        }
+    }
+
+    async fn library_lock(&self, parent: &str, wait: Duration) -> Result<Option<String>, SessionError> {
+        let prefix = LockPrefix::new_curator(parent, "lock-")
+            .map_err(|error| SessionError::Definite(format!("lock {parent}: {error}")))?;
+        let options = LockOptions::new(Acls::anyone_all()).with_ancestor_options(PERSISTENT.clone());
+        let options = options.map_err(|error| SessionError::Definite(format!("lock {parent}: {error}")))?;
+        let lock = async |client: &Client| {
+            let held = client.lock(prefix, b"", options).await?;
+            let path = held.lock_path().to_owned();
+            // dropping it would release it, in the background
+            std::mem::forget(held);
+            Ok(path)
+        };
+        match self.call_within("lock", wait, lock).await {
+            Err(CallFailure { error: None, what }) if !self.is_gone(parent).await => {
+                Err(SessionError::Indefinite(what))
+            }
+            Err(CallFailure { error: None, .. }) => Ok(None),
+            answer => Ok(Some(answer?)),
+        }
+    }
+
+    async fn close(&self) {
+        drop(self.client.take());
+        let mut connection = self.connection.clone();
+        let closed = connection.wait_for(|status| status.state == ConnectionState::Expired);
+        let _ = within(&*self.host, self.timeout * CALL_SHARE / 10, closed).await;
+    }
+}
+
+/// A call of the crate that did not succeed; without an error, it was not answered in time.
+struct CallFailure {
+    what: String,
+    error: Option<Error>,
+}
+
+impl From<CallFailure> for SessionError {
+    fn from(CallFailure { what, error }: CallFailure) -> Self {
+        let Some(error) = error else {
+            return SessionError::Indefinite(what);
+        };
+        let text = format!("{what}: {error}");
+        match error {
+            Error::SessionExpired | Error::ClientClosed | Error::AuthFailed => SessionError::Lost(text),
+            Error::NoNode
+            | Error::NoAuth
+            | Error::NodeExists
+            | Error::NotEmpty
+            | Error::InvalidAcl
+            | Error::NoChildrenForEphemerals
+            | Error::BadVersion
+            | Error::NotReadOnly
+            | Error::QuotaExceeded
+            | Error::BadArguments(_)
+            | Error::Throttled
+            | Error::Unimplemented => SessionError::Definite(text),
+            // a connection reset under the request comes as `Custom`
+            _ => SessionError::Indefinite(text),
+        }
+    }
+}
+
+fn node(path: String, stat: &Stat) -> Znode {
+    Znode {
+        path,
+        czxid: stat.czxid,
+        owner: stat.ephemeral_owner,
+    }
+}
+
+fn as_watch(watcher: OneshotWatcher) -> ZkWatch {
+    Box::pin(async move {
+        let WatchedEvent { event_type, path, .. } = watcher.changed().await;
+        let kind = match event_type {
+            EventType::NodeCreated => "NodeCreated",
+            EventType::NodeDeleted => "NodeDeleted",
+            EventType::NodeDataChanged => "NodeDataChanged",
+            EventType::NodeChildrenChanged => "NodeChildrenChanged",
+            EventType::Session => return WatchEvent::SessionOver,
+        };
+        WatchEvent::Fired { kind, path }
+    })
+}
+
+/// Follows the crate's state. A state is only ever announced when it differs from the one before, so an announcement
+/// while connected means that a disconnection went by unseen.
+async fn follow(mut states: StateWatcher, mut state: SessionState, sender: watch::Sender<ConnectionStatus>) {
+    let mut connected = true;
+    loop {
+        let now = match state {
+            SessionState::SyncConnected | SessionState::ConnectedReadOnly => ConnectionState::Connected,
+            SessionState::Disconnected => ConnectionState::Disconnected,
+            SessionState::Expired | SessionState::AuthFailed | SessionState::Closed => ConnectionState::Expired,
+        };
+        let broke = connected || now == ConnectionState::Expired;
+        connected = now == ConnectionState::Connected;
+        sender.send_modify(|status| {
+            *status = ConnectionStatus {
+                state: now,
+                breaks: status.breaks + u64::from(broke),
+            }
+        });
+        if now == ConnectionState::Expired {
+            return;
+        }
+        state = states.changed().await;
+    }
+}

@@ -1,0 +1,320 @@
+//! What every ZooKeeper recipe has ([`LockSession`]): a session, the locks that are held, and the nodes that an unknown
+//! operation may have left.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::hold_watch::{UNSURE_AFTER, WatchedHold, watch_hold};
+use super::leftovers::Leftovers;
+use super::session::{ConnectionState, ConnectionStatus, WatchEvent, ZkSession, Znode};
+use super::{ZkContext, owner_name};
+use crate::client::{LockError, LockGrant, LockResult};
+use crate::host::{Task, within};
+use crate::protocol::AcquireRequest;
+use crate::session::{Retried, SessionError};
+
+/// The pause before another try on a connection that is connected and yet answers with errors.
+const RETRY_PAUSE: Duration = Duration::from_millis(10);
+
+pub(super) struct LockSession {
+    pub context: ZkContext,
+    pub leftovers: Leftovers,
+    session: Option<Rc<dyn ZkSession>>,
+    held: BTreeMap<String, HeldNode>,
+}
+
+struct HeldNode {
+    path: String,
+    /// How often `lost` was raised for the lock before this hold.
+    losses: u64,
+    _watch: Option<Task>,
+}
+
+/// The limits of an acquire or a release, by the host's monotonic clock.
+#[derive(Clone, Copy)]
+pub(super) struct WaitLimits {
+    /// When the wait for the lock ends.
+    pub deadline: Duration,
+    /// When the last call may begin, so that the client answers in time.
+    pub call_limit: Duration,
+}
+
+/// How fresh an answer is: when the call was sent, and the breaks of the connection by then.
+pub(super) struct ProofOfLife {
+    asked: Duration,
+    breaks: u64,
+}
+
+/// Why a wait ended without the lock.
+pub(super) enum WaitEnd {
+    TimedOut,
+    /// The client's own node is not there any more.
+    NodeGone,
+    SessionOver,
+    Refused(String),
+}
+
+impl LockSession {
+    pub(super) fn new(context: ZkContext) -> Self {
+        LockSession {
+            context,
+            leftovers: Leftovers::default(),
+            session: None,
+            held: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn now(&self) -> Duration {
+        self.context.host.now()
+    }
+
+    pub(super) async fn open(&mut self) -> LockResult<LockGrant> {
+        let session = self.session().await?;
+        Ok(LockGrant {
+            token: None,
+            owner: Some(owner_name(session.id())),
+        })
+    }
+
+    /// The session, or a new one if it is over. What belonged to the old one went with it.
+    async fn session(&mut self) -> Result<Rc<dyn ZkSession>, SessionError> {
+        if let Some(session) = &self.session
+            && session.connection().borrow().state != ConnectionState::Expired
+        {
+            return Ok(session.clone());
+        }
+        self.held.clear();
+        self.leftovers = Leftovers::default();
+        let session = self.context.store.connect().await?;
+        Ok(self.session.insert(session).clone())
+    }
+
+    /// Begins an acquire: makes a session if there is none, and deletes what was left from before.
+    pub(super) async fn begin(&mut self, request: &AcquireRequest) -> LockResult<(Rc<dyn ZkSession>, WaitLimits)> {
+        let limits = self.limits(Duration::from_millis(request.wait_ms));
+        self.forget_lost(&request.lock);
+        loop {
+            let session = self.session().await?;
+            match self.leftovers.sweep(&*session).await {
+                Ok(()) => return Ok((session, limits)),
+                // what was left went with the session
+                Err(SessionError::Lost(_)) => self.end_session(),
+                Err(error) => return Err(LockError::refused(format!("cleaning up first: {error}"))),
+            }
+        }
+    }
+
+    /// The session is known to be over, whatever its connection says yet: the next acquire takes a new one.
+    pub(super) fn end_session(&mut self) {
+        self.session = None;
+    }
+
+    fn limits(&self, wait: Duration) -> WaitLimits {
+        let deadline = self.now() + wait;
+        WaitLimits {
+            deadline,
+            call_limit: deadline + self.context.lease / 2,
+        }
+    }
+
+    /// Tries again, after each reconnection, until the answer is known or the limit has passed. Only for calls that may be
+    /// repeated.
+    pub(super) async fn retry<T>(
+        &self,
+        session: &dyn ZkSession,
+        limit: Duration,
+        attempt: impl AsyncFn() -> Result<T, SessionError>,
+    ) -> Result<Retried<T>, SessionError> {
+        let mut again = false;
+        loop {
+            let unknown = match attempt().await {
+                Err(error @ SessionError::Indefinite(_)) => error,
+                answer => return answer.map(|answer| Retried { answer, again }),
+            };
+            again = true;
+            if !self.reconnected(session, limit).await {
+                return Err(unknown);
+            }
+        }
+    }
+
+    /// Waits until the session is connected; `false` if it is not at the limit.
+    pub(super) async fn reconnected(&self, session: &dyn ZkSession, limit: Duration) -> bool {
+        let host = &*self.context.host;
+        host.sleep(RETRY_PAUSE).await;
+        let mut connection = session.connection();
+        let left = limit.saturating_sub(host.now());
+        let connected = connection.wait_for(|status: &ConnectionStatus| status.state != ConnectionState::Disconnected);
+        !left.is_zero() && within(host, left, connected).await.is_some()
+    }
+
+    /// What the answer to a call that is sent now will prove.
+    pub(super) fn proof(&self, session: &dyn ZkSession) -> ProofOfLife {
+        ProofOfLife {
+            asked: self.now(),
+            breaks: session.connection().borrow().breaks,
+        }
+    }
+
+    /// Whether the client may believe an answer: a careful one if the connection has not broken since the call was sent,
+    /// and the answer is fresh; a naive one always.
+    pub(super) fn is_sure(&self, session: &dyn ZkSession, proof: &ProofOfLife) -> bool {
+        let age = self.now().saturating_sub(proof.asked);
+        let connection = *session.connection().borrow();
+        let unbroken = connection.state == ConnectionState::Connected && connection.breaks == proof.breaks;
+        !self.context.is_careful() || (unbroken && age < session.timeout() * UNSURE_AFTER / 100)
+    }
+
+    /// Raises `woken` if it was a notification that woke a waiter.
+    pub(super) fn woken(&self, lock: &str, event: WatchEvent) -> Result<(), WaitEnd> {
+        let WatchEvent::Fired { kind, path } = event else {
+            return Err(WaitEnd::SessionOver);
+        };
+        self.context.signals.woken(lock, format!("{kind} {}", last_part(&path)));
+        Ok(())
+    }
+
+    /// Whether a waiter may go on after an error: after an unknown answer it asks again when connected.
+    pub(super) async fn ask_again(
+        &self,
+        session: &dyn ZkSession,
+        error: SessionError,
+        limits: WaitLimits,
+    ) -> Result<(), WaitEnd> {
+        match error {
+            SessionError::Lost(_) => Err(WaitEnd::SessionOver),
+            SessionError::Definite(reason) => Err(WaitEnd::Refused(reason)),
+            SessionError::Indefinite(_) if self.reconnected(session, limits.deadline).await => Ok(()),
+            SessionError::Indefinite(_) => Err(WaitEnd::TimedOut),
+        }
+    }
+
+    /// Begins a hold by its node, and watches it if the client is careful.
+    pub(super) fn begin_hold(
+        &mut self,
+        session: &Rc<dyn ZkSession>,
+        lock: &str,
+        node: Znode,
+        proof: &ProofOfLife,
+    ) -> LockGrant {
+        let hold = || WatchedHold {
+            session: session.clone(),
+            lock: lock.to_owned(),
+            path: node.path.clone(),
+            proof: proof.asked,
+            breaks: proof.breaks,
+        };
+        let watch = self.context.is_careful().then(|| watch_hold(&self.context, hold()));
+        let losses = self.context.signals.losses(lock);
+        self.held.insert(
+            lock.to_owned(),
+            HeldNode {
+                path: node.path,
+                losses,
+                _watch: watch,
+            },
+        );
+        LockGrant {
+            token: u64::try_from(node.czxid).ok(),
+            owner: Some(owner_name(session.id())),
+        }
+    }
+
+    /// Deletes the client's own node; `false`: it was gone. After a try whose answer was lost, the node of another client may
+    /// be at the same path: only the client's own is deleted then.
+    async fn remove(
+        &self,
+        session: &dyn ZkSession,
+        path: &str,
+        limit: Duration,
+    ) -> Result<Retried<bool>, SessionError> {
+        let first = Cell::new(true);
+        let removal = self.retry(session, limit, async || {
+            if !first.replace(false)
+                && session
+                    .exists(path)
+                    .await?
+                    .is_none_or(|node| node.owner != session.id())
+            {
+                return Ok(false);
+            }
+            session.delete(path).await
+        });
+        removal.await
+    }
+
+    /// Ends a wait without the lock; `path` is the client's own node, if there is one.
+    pub(super) async fn withdraw(
+        &mut self,
+        session: &dyn ZkSession,
+        request: &AcquireRequest,
+        path: Option<String>,
+        why: WaitEnd,
+        limit: Duration,
+    ) -> LockError {
+        let refused = match why {
+            WaitEnd::NodeGone => return LockError::refused("own node is gone"),
+            WaitEnd::SessionOver => {
+                self.end_session();
+                return LockError::Unknown("session expired".into());
+            }
+            WaitEnd::TimedOut => LockError::wait_over(request),
+            WaitEnd::Refused(reason) => LockError::refused(reason),
+        };
+        let Some(path) = path else { return refused };
+        match self.remove(session, &path, limit).await {
+            Ok(_) => refused,
+            Err(error) => {
+                self.leftovers.add_path(path);
+                LockError::Unknown(error.to_string())
+            }
+        }
+    }
+
+    /// Forgets a lock that was lost and never released; its node may be there still, and is deleted before the next
+    /// acquire.
+    fn forget_lost(&mut self, lock: &str) {
+        let losses = self.context.signals.losses(lock);
+        if self.held.get(lock).is_some_and(|held| held.losses != losses)
+            && let Some(held) = self.held.remove(lock)
+        {
+            self.leftovers.add_path(held.path);
+        }
+    }
+
+    pub(super) async fn release(&mut self, lock: &str) -> LockResult<()> {
+        let Some(HeldNode { path, .. }) = self.held.remove(lock) else {
+            return Err(LockError::NOT_HELD);
+        };
+        let Some(session) = self.session.clone() else {
+            return Err(LockError::NOT_HELD);
+        };
+        let limit = self.limits(Duration::ZERO).call_limit;
+        match self.remove(&*session, &path, limit).await {
+            // the session is alive, so if the node is gone now, an earlier delete did it
+            Ok(deleted) if deleted.answer || deleted.again => Ok(()),
+            Ok(_) => Err(LockError::no_longer_held("own node is gone")),
+            Err(error @ SessionError::Lost(_)) => {
+                self.end_session();
+                Err(error.on_release())
+            }
+            Err(error) => {
+                self.leftovers.add_path(path);
+                Err(error.on_release())
+            }
+        }
+    }
+
+    pub(super) async fn close(&mut self) {
+        self.held.clear();
+        if let Some(session) = self.session.take() {
+            session.close().await;
+        }
+    }
+}
+
+pub(super) fn last_part(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}

@@ -1,0 +1,224 @@
+//! What all queue recipes share ([`QueueLock`]): enter the queue, wait to be the first, leave it. How a client waits is the
+//! recipe's [`QueueRule`].
+//!
+//! 1. create an ephemeral sequential node under the lock's node; if the reply is lost, look for it by its GUID, and
+//!    adopt it or create another;
+//! 2. look at the queue until the client is first, or the wait is over;
+//! 3. delete the node to release, or to give up. A delete whose reply is lost is repeated, and remembered until it is
+//!    surely done.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::lock_session::{LockSession, ProofOfLife, WaitEnd, WaitLimits, last_part};
+use super::session::{ZkSession, ZkWatch, Znode};
+use super::{ZkContext, lock_path, sequence_of};
+use crate::client::{LockClient, LockError, LockGrant, LockResult};
+use crate::host::within;
+use crate::protocol::AcquireRequest;
+use crate::session::SessionError;
+
+/// What a recipe adds to the queue: the name of its nodes, and how it waits.
+#[async_trait(?Send)]
+pub(super) trait QueueRule {
+    /// What a node's name begins with, after the GUID.
+    fn kind(&self, _request: &AcquireRequest) -> LockResult<&'static str> {
+        Ok("lock-")
+    }
+
+    /// One look at the queue from the client's own place in it.
+    async fn look(&self, place: QueuePlace<'_>) -> Result<QueueLook, SessionError>;
+}
+
+/// A place in the queue.
+#[derive(Clone, Copy)]
+pub(super) struct QueuePlace<'a> {
+    pub session: &'a dyn ZkSession,
+    pub parent: &'a str,
+    /// The name of the client's own node.
+    pub name: &'a str,
+}
+
+/// What a look showed.
+pub(super) enum QueueLook {
+    /// The client is first.
+    First,
+    /// The client's own node is not in the queue.
+    Gone,
+    /// Not yet: look again when this fires.
+    Watch(ZkWatch),
+    /// Not yet: look again after this time.
+    Later(Duration),
+}
+
+/// The contenders ahead of a name, first come first; `None` if the name itself is not there.
+///
+/// The order is by sequence number, never by name: a GUID comes first in a name and means nothing.
+pub(super) fn ahead_of(name: &str, names: Vec<String>) -> Option<Vec<String>> {
+    let mut queue: Vec<_> = names
+        .into_iter()
+        .filter_map(|name| Some((sequence_of(&name)?, name)))
+        .collect();
+    queue.sort_unstable();
+    let place = queue.iter().position(|(_, other)| other == name)?;
+    Some(queue.into_iter().take(place).map(|(_, name)| name).collect())
+}
+
+/// Watches the nearest node ahead that `matters`; looks again when that one is gone already.
+pub(super) async fn watch_nearest(
+    place: QueuePlace<'_>,
+    matters: impl Fn(&str) -> bool,
+) -> Result<QueueLook, SessionError> {
+    loop {
+        let names = place.session.children(place.parent).await?;
+        let Some(ahead) = ahead_of(place.name, names) else {
+            return Ok(QueueLook::Gone);
+        };
+        let Some(nearest) = ahead.iter().rfind(|name| matters(name)) else {
+            return Ok(QueueLook::First);
+        };
+        let path = format!("{}/{nearest}", place.parent);
+        if let (Some(_), watch) = place.session.watch_exists(&path).await? {
+            return Ok(QueueLook::Watch(watch));
+        }
+    }
+}
+
+/// A client of a queue recipe.
+pub(super) struct QueueLock<R> {
+    lock_session: LockSession,
+    rule: R,
+}
+
+impl<R: QueueRule> QueueLock<R> {
+    pub(super) fn new(context: ZkContext, rule: R) -> Self {
+        QueueLock {
+            lock_session: LockSession::new(context),
+            rule,
+        }
+    }
+
+    /// Creates the client's node. A create whose reply was lost is found again by its GUID, if it has one.
+    async fn enter(
+        &mut self,
+        session: &dyn ZkSession,
+        request: &AcquireRequest,
+        limits: WaitLimits,
+    ) -> LockResult<Znode> {
+        let parent = lock_path(&request.lock);
+        let guid = if self.lock_session.context.options.guid {
+            self.guid()
+        } else {
+            String::new()
+        };
+        let prefix = format!("{parent}/{guid}{}", self.rule.kind(request)?);
+        loop {
+            let unknown = match session.create_sequential(&prefix).await {
+                Err(SessionError::Indefinite(reason)) => reason,
+                Err(error @ SessionError::Lost(_)) => {
+                    self.lock_session.end_session();
+                    return Err(error.into());
+                }
+                answer => return Ok(answer?),
+            };
+            if guid.is_empty() {
+                return Err(LockError::Unknown(unknown));
+            }
+            match self.find(session, &parent, &guid, limits.call_limit).await {
+                Ok(Some(node)) => return Ok(node),
+                Ok(None) if self.lock_session.now() < limits.deadline => {}
+                Ok(None) => return Err(LockError::refused(unknown)),
+                Err(_) => {
+                    self.lock_session.leftovers.add_create(&parent, &guid);
+                    return Err(LockError::Unknown(unknown));
+                }
+            }
+        }
+    }
+
+    fn guid(&self) -> String {
+        let host = &self.lock_session.context.host;
+        format!("{:016x}{:016x}-", host.random(), host.random())
+    }
+
+    /// Looks for a node by its GUID, when the session is connected again.
+    async fn find(
+        &self,
+        session: &dyn ZkSession,
+        parent: &str,
+        guid: &str,
+        limit: Duration,
+    ) -> Result<Option<Znode>, SessionError> {
+        let found = self.lock_session.retry(session, limit, async || {
+            let names = session.children(parent).await?;
+            match names.into_iter().find(|name| name.starts_with(guid)) {
+                Some(name) => session.exists(&format!("{parent}/{name}")).await,
+                None => Ok(None),
+            }
+        });
+        found.await.map(|found| found.answer)
+    }
+
+    /// Looks at the queue until the client is first.
+    async fn wait_turn(&self, place: QueuePlace<'_>, lock: &str, limits: WaitLimits) -> Result<ProofOfLife, WaitEnd> {
+        let host = &*self.lock_session.context.host;
+        let left = || limits.deadline.saturating_sub(host.now());
+        loop {
+            let proof = self.lock_session.proof(place.session);
+            match self.rule.look(place).await {
+                Ok(QueueLook::First) if self.lock_session.is_sure(place.session, &proof) => return Ok(proof),
+                Ok(QueueLook::First) => self.unsure(place.session, limits).await?,
+                Ok(QueueLook::Gone) => return Err(WaitEnd::NodeGone),
+                Ok(_) if left().is_zero() => return Err(WaitEnd::TimedOut),
+                Ok(QueueLook::Later(pause)) => host.sleep(pause.min(left())).await,
+                Ok(QueueLook::Watch(watch)) => match within(host, left(), watch).await {
+                    Some(event) => self.lock_session.woken(lock, event)?,
+                    None => return Err(WaitEnd::TimedOut),
+                },
+                Err(error) => self.lock_session.ask_again(place.session, error, limits).await?,
+            }
+        }
+    }
+
+    /// The client was first, but the connection broke meanwhile: look again when it is back.
+    async fn unsure(&self, session: &dyn ZkSession, limits: WaitLimits) -> Result<(), WaitEnd> {
+        match self.lock_session.reconnected(session, limits.call_limit).await {
+            true => Ok(()),
+            false => Err(WaitEnd::TimedOut),
+        }
+    }
+}
+
+#[async_trait(?Send)]
+impl<R: QueueRule> LockClient for QueueLock<R> {
+    async fn open(&mut self) -> LockResult<LockGrant> {
+        self.lock_session.open().await
+    }
+
+    async fn acquire(&mut self, request: &AcquireRequest) -> LockResult<LockGrant> {
+        let (session, limits) = self.lock_session.begin(request).await?;
+        let node = self.enter(&*session, request, limits).await?;
+        let parent = lock_path(&request.lock);
+        let place = QueuePlace {
+            session: &*session,
+            parent: &parent,
+            name: last_part(&node.path),
+        };
+        match self.wait_turn(place, &request.lock, limits).await {
+            Ok(proof) => Ok(self.lock_session.begin_hold(&session, &request.lock, node, &proof)),
+            Err(why) => Err(self
+                .lock_session
+                .withdraw(&*session, request, Some(node.path), why, limits.call_limit)
+                .await),
+        }
+    }
+
+    async fn release(&mut self, lock: &str) -> LockResult<()> {
+        self.lock_session.release(lock).await
+    }
+
+    async fn close(&mut self) {
+        self.lock_session.close().await;
+    }
+}

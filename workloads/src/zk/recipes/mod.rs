@@ -1,0 +1,51 @@
+//! The lock recipes for ZooKeeper: one file and one line each.
+
+#![deny(dead_code, reason = "a recipe that is not listed cannot be run")]
+
+use std::time::Duration;
+
+use super::session::ZkConnect;
+use crate::client::LockClient;
+use crate::recipe::{BackendId, Constructor, Recipe, RecipeContext, Wakeup};
+
+mod curator;
+mod election;
+mod parent_watch;
+mod polling;
+mod predecessor_watch;
+mod read_write;
+mod single_node;
+
+/// The recipes in the order in which they are listed.
+pub(crate) const RECIPES: &[&Recipe] = &[
+    &polling::RECIPE,
+    &parent_watch::RECIPE,
+    &predecessor_watch::RECIPE,
+    &single_node::RECIPE,
+    &read_write::RECIPE,
+    &election::RECIPE,
+    &curator::RECIPE,
+];
+
+/// A recipe with what most recipes for ZooKeeper have in common.
+const fn zk(
+    name: &'static str,
+    summary: &'static str,
+    make: fn(RecipeContext<dyn ZkConnect>) -> Box<dyn LockClient>,
+) -> Recipe {
+    Recipe {
+        name,
+        backend: BackendId::Zk,
+        summary,
+        policies: true,
+        guid: true,
+        wakeup: Wakeup::Notified,
+        modes: false,
+        tokens: true,
+        fifo: true,
+        servers: None,
+        lease: true,
+        interval: Duration::ZERO,
+        constructor: Constructor::Zk(make),
+    }
+}

@@ -34,6 +34,7 @@
 
 pub mod backends;
 pub mod cli;
+pub mod client_role;
 pub mod clock;
 pub mod cluster;
 pub mod config;
@@ -42,7 +43,8 @@ pub mod evidence;
 pub mod exit;
 pub mod faults;
 pub mod limits;
-pub mod network;
+/// The fault-injecting proxy, a crate of its own.
+pub use harness_proxy as network;
 pub mod plan;
 pub mod process;
 pub mod report;

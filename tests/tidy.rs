@@ -12,15 +12,15 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("process", &[]),
     ("wall_clock", &[]),
     ("event", &["limits"]),
-    ("network", &["limits", "evidence", "clock"]),
     ("cluster", &["limits", "process", "wall_clock"]),
-    ("backends", &["cluster", "network", "limits", "clock"]),
+    ("backends", &["cluster", "limits", "clock"]),
     ("config", &["backends", "cluster", "limits"]),
+    ("client_role", &[]),
     (
         "faults",
         &[
             "config",
-            "network",
+            "client_role",
             "cluster",
             "backends",
             "evidence",
@@ -35,7 +35,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "backends",
             "plan",
             "faults",
-            "network",
+            "client_role",
             "cluster",
             "config",
             "event",
@@ -53,8 +53,8 @@ const LAYERS: &[(&str, &[&str])] = &[
     (
         "cli",
         &[
-            "backends", "run", "plan", "faults", "cluster", "config", "event", "exit", "limits", "network", "store",
-            "report", "ui", "process", "suite",
+            "backends", "run", "plan", "faults", "cluster", "config", "event", "exit", "limits", "store", "report",
+            "ui", "process", "suite",
         ],
     ),
 ];
@@ -65,9 +65,9 @@ const PURE: &[&str] = &[
     "src/report",
     "src/faults",
     "src/evidence.rs",
-    "src/network/behaviour.rs",
-    "src/network/toxic.rs",
-    "src/network/translate.rs",
+    "proxy/src/behaviour.rs",
+    "proxy/src/toxic.rs",
+    "proxy/src/translate.rs",
     "src/config",
     "src/suite",
 ];
@@ -104,10 +104,12 @@ fn sources() -> Vec<Source> {
     let roots = [
         "src",
         "checkers/src",
+        "proxy/src",
         "workloads/src",
         "tests",
         "benches",
         "checkers/tests",
+        "proxy/tests",
         "workloads/tests",
     ];
     for root in roots {
@@ -291,8 +293,9 @@ fn pure_modules_take_no_clock_no_chance_and_no_files() {
 fn the_crates_form_a_star() {
     let manifest = |name: &str| fs::read_to_string(format!("{name}/Cargo.toml")).unwrap();
     for (name, others) in [
-        ("checkers", ["harness-workloads", "tokio"]),
-        ("workloads", ["harness-checkers", "testcontainers"]),
+        ("checkers", ["harness-workloads", "harness-proxy", "tokio"]),
+        ("workloads", ["harness-checkers", "harness-proxy", "testcontainers"]),
+        ("proxy", ["harness-checkers", "harness-workloads", "testcontainers"]),
     ] {
         for other in others {
             assert!(!manifest(name).contains(other), "{name} must not know {other}");

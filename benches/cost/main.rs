@@ -11,9 +11,10 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use harness::client_role::{ANYONE, LABELS};
 use harness::faults::Protocol;
 use harness::network::api::Api;
-use harness::network::{Armed, Behaviour, Exchange, Fate, Hold, Link, Meant, Proxy, Rule, Whose, Wire};
+use harness::network::{Armed, Behaviour, Exchange, Fate, Hold, Link, Meant, Proxy, Rule, Wire};
 use relays::{plain_relay, sleepless_relay};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -328,7 +329,7 @@ fn tap() {
     let address = SocketAddr::from(([127, 0, 0, 1], redis.port));
     let proxy = Proxy::start().expect("a proxy");
     let (notices, _heard) = tokio::sync::mpsc::channel(1);
-    let exchange = Exchange::new(Protocol::Resp, 1, notices);
+    let exchange = Exchange::new(Protocol::Resp, LABELS, 1, notices);
     let tapped = |name: &str| {
         let wire = Wire::new(&exchange, 0, name.into());
         proxy.tapped(name.into(), address, 1, wire).expect("a link")
@@ -345,7 +346,7 @@ fn tap() {
         Rule::new(Meant {
             message: Protocol::Resp.spoken("SET").expect("a command"),
             occurrence: 1,
-            whose: Whose::Anyone,
+            whose: ANYONE,
             fate: Fate::DropReply,
             refuse: None,
         }),

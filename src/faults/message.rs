@@ -7,8 +7,9 @@ use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
 use super::{Fault, Means, Shape, Strike, Target, parse_duration};
+use crate::client_role::{ANYONE, FILTERS, HOLDER};
 use crate::network::tap::Spoken;
-use crate::network::{Fate, Meant, Whose};
+use crate::network::{ClientFilter, Fate, Meant};
 
 /// What happens to the message; the fault's name.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -66,7 +67,7 @@ impl Fault for OnMessage {
         let meant = Meant {
             message: asked.message,
             occurrence: asked.occurrence.unwrap_or(drawn),
-            whose: asked.whose.unwrap_or(Whose::Anyone),
+            whose: asked.whose.unwrap_or(ANYONE),
             fate: self.fate(asked.time.unwrap_or(shape.lease * 5 / 4)),
             refuse: asked.refuse,
         };
@@ -78,7 +79,7 @@ impl Fault for OnMessage {
 struct Asked {
     message: Spoken,
     occurrence: Option<u32>,
-    whose: Option<Whose>,
+    whose: Option<ClientFilter>,
     time: Option<Duration>,
     refuse: Option<Duration>,
 }
@@ -113,7 +114,7 @@ impl OnMessage {
             refuse: None,
         };
         for part in parts {
-            let whose = Whose::ALL.into_iter().find(|whose| whose.name() == part);
+            let whose = FILTERS.into_iter().find(|whose| whose.name() == part);
             if let Some(whose) = whose {
                 asked.whose = Some(whose);
             } else if let Ok(occurrence) = part.parse::<u32>() {
@@ -141,9 +142,9 @@ fn in_words(meant: &Meant) -> String {
         whose,
         ..
     } = meant;
-    let of = match whose {
-        Whose::Anyone => "of anyone".to_owned(),
-        Whose::Holder => "of the holder".to_owned(),
+    let of = match *whose {
+        ANYONE => "of anyone".to_owned(),
+        HOLDER => "of the holder".to_owned(),
         other => format!("of a {}", other.name()),
     };
     let which = format!("{} `{}` {of}", ordinal(*occurrence), message.name());
@@ -179,6 +180,7 @@ mod tests {
 
     use super::*;
     use crate::backends;
+    use crate::client_role::WAITER;
     use crate::network::tap::Protocol;
 
     fn planned(fault: OnMessage, argument: Option<&str>, protocol: Protocol) -> Result<Meant, String> {
@@ -201,7 +203,7 @@ mod tests {
         for argument in ["create:2:waiter:refuse=2s", "CREATE:refuse=2s:waiter:2"] {
             let meant = planned(OnMessage::DropReply, Some(argument), Protocol::Zk).unwrap();
             assert_eq!((meant.message.name(), meant.occurrence), ("create", 2));
-            assert_eq!((meant.whose, meant.fate), (Whose::Waiter, Fate::DropReply));
+            assert_eq!((meant.whose, meant.fate), (WAITER, Fate::DropReply));
             assert_eq!(meant.refuse, Some(Duration::from_secs(2)));
         }
         let meant = planned(OnMessage::DelayRequest, Some("DEL:3s"), Protocol::Resp).unwrap();

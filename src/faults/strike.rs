@@ -30,7 +30,6 @@ pub enum Target {
 
 /// What is done to the target. Every means heals when the guard that it becomes is dropped.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[expect(clippy::large_enum_variant, reason = "there are as few as windows")]
 pub enum Means {
     /// The target's links behave differently.
     Links(OnLinks),

@@ -16,9 +16,9 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::pool::{ClientPool, Health, LogicalClient};
 use super::process::ClientProcess;
+use crate::client_role::ClientRole;
 use crate::clock::monotonic_ns;
 use crate::config::Mix;
-use crate::network::Role;
 use crate::process::Activity;
 use crate::run::churn::Turns;
 use crate::run::context::RunContext;
@@ -121,7 +121,7 @@ impl ClientDriver {
             self.run.holders.release(lock, grant.token, grant.owner.as_deref());
         }
         self.give_back(lock).await;
-        self.is(Role::Idle);
+        self.is(ClientRole::Idle);
         true
     }
 
@@ -158,10 +158,10 @@ impl ClientDriver {
         });
         self.run.counters.waiting.fetch_add(1, Relaxed);
         self.run.holders.wait(self.client.number, lock);
-        self.is(Role::Waits);
+        self.is(ClientRole::Waits);
         let answer = self.ask(op, request.wait + self.work.patience).await;
         let granted = matches!(answer, ClientReply::Message(Message::Ok { .. }));
-        self.is(if granted { Role::Works } else { Role::Idle });
+        self.is(if granted { ClientRole::Works } else { ClientRole::Idle });
         self.run.holders.waited(self.client.number);
         self.run.counters.waiting.fetch_sub(1, Relaxed);
         match answer {
@@ -306,7 +306,7 @@ impl ClientDriver {
 
     /// Gives the lock back, once.
     async fn give_back(&mut self, lock: &str) {
-        self.is(Role::Releases);
+        self.is(ClientRole::Releases);
         self.call(
             "release",
             Fields {
@@ -414,8 +414,8 @@ impl ClientDriver {
     }
 
     /// What the client does from now on, for whoever looks at its messages.
-    fn is(&self, role: Role) {
-        self.run.exchange.roles.set(self.client.number, role);
+    fn is(&self, role: ClientRole) {
+        self.run.exchange.labels.set(self.client.number, role.into());
     }
 
     fn call(&self, f: &str, fields: Fields<'_>) {

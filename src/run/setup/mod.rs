@@ -11,6 +11,7 @@ use harness_workloads::protocol::OpenRequest;
 use serde_json::Map;
 use tokio::sync::mpsc;
 
+use crate::client_role::LABELS;
 use crate::config::{Clients, Config};
 use crate::faults::Links;
 use crate::limits::NOTICES;
@@ -56,7 +57,8 @@ pub fn wall_clocks(spec: &RunSpec<'_>) -> Result<WallClocks, RunError> {
 /// What the taps of all links share, and where they tell of notifications.
 pub fn exchange(config: &Config) -> (Arc<Exchange>, mpsc::Receiver<Notice>) {
     let (sender, notices) = mpsc::channel(NOTICES);
-    (Exchange::new(config.backend.protocol, config.clients, sender), notices)
+    let exchange = Exchange::new(config.backend.protocol, LABELS, config.clients, sender);
+    (exchange, notices)
 }
 
 /// What each client is told: its own links, beginning with another server each, so that the load spreads.

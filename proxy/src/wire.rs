@@ -11,8 +11,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
+use super::label::{ClientLabels, LabelScheme};
 use super::link::Layer;
-use super::role::{Role, Roles};
 use super::rule::{Asked, Fate, Rule};
 use super::tap::{Lost, Name, Protocol, Side, Tap, What};
 use crate::clock::monotonic_ns;
@@ -26,7 +26,7 @@ pub struct Traffic {
     pub requests: u64,
     pub replies: u64,
     pub notifications: u64,
-    /// Requests that a client which waits for a lock had asked before, word for word, since it began to wait.
+    /// Requests that a client repeated, byte for byte, while its label says that it retries ([`LabelScheme::retrying`]).
     pub retries: u64,
 }
 
@@ -88,7 +88,7 @@ pub struct Notice {
 pub struct Exchange {
     protocol: Protocol,
     total: Counters,
-    pub roles: Roles,
+    pub labels: ClientLabels,
     notices: mpsc::Sender<Notice>,
     /// Connections on which a tap lost its place, and the first reason.
     lost: Mutex<(u64, Option<(String, Lost)>)>,
@@ -96,11 +96,11 @@ pub struct Exchange {
 
 impl Exchange {
     /// For so many clients; notices go to `notices`, and one that does not fit there is a lost place.
-    pub fn new(protocol: Protocol, clients: u32, notices: mpsc::Sender<Notice>) -> Arc<Self> {
+    pub fn new(protocol: Protocol, labels: LabelScheme, clients: u32, notices: mpsc::Sender<Notice>) -> Arc<Self> {
         Arc::new(Self {
             protocol,
             total: Counters::default(),
-            roles: Roles::of(clients),
+            labels: ClientLabels::new(labels, clients),
             notices,
             lost: Mutex::default(),
         })
@@ -279,7 +279,7 @@ impl Ear {
             name,
             client: self.wire.client,
             link: &self.wire.link,
-            role: self.wire.exchange.roles.get(self.wire.client).0,
+            label: self.wire.exchange.labels.get(self.wire.client).0,
             at: monotonic_ns(),
         };
         let rules: Vec<Arc<Rule>> = self.wire.rules().iter().map(|(_, rule)| Arc::clone(rule)).collect();
@@ -305,7 +305,7 @@ impl Ear {
 
     /// Whether a client that waits asked the same since it began to wait.
     fn is_repeated(&self, print: u64, asked: &mut HashSet<u64>, changes: &mut u64) -> bool {
-        let (role, now) = self.wire.exchange.roles.get(self.wire.client);
+        let (label, now) = self.wire.exchange.labels.get(self.wire.client);
         if *changes != now {
             *changes = now;
             asked.clear();
@@ -314,7 +314,7 @@ impl Ear {
         if !known && asked.len() < REMEMBERED {
             asked.insert(print);
         }
-        known && role == Role::Waits
+        known && self.wire.exchange.labels.is_retrying(label)
     }
 
     fn notification(&self, name: Name, subject: &str) {

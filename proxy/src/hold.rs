@@ -6,7 +6,7 @@ use super::behaviour::Behaviour;
 use super::far::{Far, Remote, Reply, answer};
 use super::link::{Layer, Link};
 use super::translate::toxics_for;
-use crate::evidence::Counts;
+use crate::counts::LinkCounts;
 
 /// A layer that lies on some links, and is lifted when this is dropped.
 ///
@@ -27,7 +27,7 @@ pub struct Hold {
 /// What a link had counted when the layer was put on.
 #[derive(Debug, Clone, Copy)]
 struct Before {
-    counts: Counts,
+    counts: LinkCounts,
     inside: i64,
 }
 
@@ -148,9 +148,9 @@ impl Hold {
     }
 
     /// What the links counted since the layer was put on.
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> LinkCounts {
         let stalls = self.behaviour.holds_connects();
-        self.links.iter().fold(Counts::default(), |sum, (link, before)| {
+        self.links.iter().fold(LinkCounts::default(), |sum, (link, before)| {
             let now = Before::now(link);
             let mut counts = now.counts.since(before.counts);
             if stalls && link.far().is_some() {

@@ -2,21 +2,18 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
 
-use harness::network::{Behaviour, Directory, Egress, Flow, Hold, Link, Peer, Proxy};
+use harness_proxy::{Behaviour, Directory, Egress, Flow, Hold, Link, Peer, Proxy};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
-/// Longer than anything that should happen takes, on a machine that does much else.
-const SOON: Duration = Duration::from_secs(20);
-/// Long enough that a byte which is not held back would have arrived.
-const NOT_YET: Duration = Duration::from_millis(100);
+use super::rig::{NOT_YET, SOON, arrives, counted, is_silent};
+
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// `n1` with a way out to `n2`.
-struct Rig {
+struct PeerRig {
     _proxy: Proxy,
     egress: Egress,
     link: Arc<Link>,
@@ -24,7 +21,7 @@ struct Rig {
     peer: TcpListener,
 }
 
-impl Rig {
+impl PeerRig {
     async fn new() -> Self {
         let peer = TcpListener::bind((LOOPBACK, 0)).await.unwrap();
         let member = |name: &str, port| Peer {
@@ -87,34 +84,9 @@ async fn reply(stream: &mut TcpStream) -> u8 {
     reply[1]
 }
 
-async fn is_silent(stream: &mut TcpStream) {
-    let mut byte = [0];
-    assert!(
-        timeout(NOT_YET, stream.read(&mut byte)).await.is_err(),
-        "nothing may arrive, not even an end"
-    );
-}
-
-async fn arrives(stream: &mut TcpStream, expected: &[u8]) {
-    let mut got = vec![0; expected.len()];
-    let read = timeout(SOON, stream.read_exact(&mut got)).await;
-    read.expect("bytes arrive").unwrap();
-    assert_eq!(got, expected);
-}
-
-/// Waits until a counter of the hold is what it should be.
-async fn counts(hold: &Hold, what: &str, done: impl Fn(harness::evidence::Counts) -> bool) {
-    let counted = async {
-        while !done(hold.counts()) {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    };
-    assert!(timeout(SOON, counted).await.is_ok(), "{what}: {:?}", hold.counts());
-}
-
 #[tokio::test]
 async fn a_server_reaches_its_peer_by_name_and_bytes_pass_both_ways() {
-    let rig = Rig::new().await;
+    let rig = PeerRig::new().await;
     let (mut from, mut to) = rig.connect().await;
     from.write_all(b"vote").await.unwrap();
     arrives(&mut to, b"vote").await;
@@ -133,10 +105,10 @@ async fn a_server_reaches_its_peer_by_name_and_bytes_pass_both_ways() {
 
 #[tokio::test]
 async fn a_connect_that_is_held_back_has_no_answer_until_the_heal() {
-    let rig = Rig::new().await;
+    let rig = PeerRig::new().await;
     let hold = rig.hold(Behaviour::STALL);
     let mut from = rig.ask("n2.run", rig.port()).await;
-    counts(&hold, "one held connect", |counts| counts.held_connects == 1).await;
+    counted(|| hold.counts().held_connects, |count| *count == 1).await;
     is_silent(&mut from).await;
     assert!(timeout(NOT_YET, rig.peer.accept()).await.is_err(), "nobody dialled");
     drop(hold);
@@ -146,13 +118,13 @@ async fn a_connect_that_is_held_back_has_no_answer_until_the_heal() {
 
 #[tokio::test]
 async fn whoever_gives_up_a_held_connect_is_not_dialled_for_at_the_heal() {
-    let rig = Rig::new().await;
+    let rig = PeerRig::new().await;
     let hold = rig.hold(Behaviour::STALL);
     let gone = rig.ask("n2.run", rig.port()).await;
-    counts(&hold, "one held connect", |counts| counts.held_connects == 1).await;
+    counted(|| hold.counts().held_connects, |count| *count == 1).await;
     drop(gone);
     let mut stays = rig.ask("n2.run", rig.port()).await;
-    counts(&hold, "two held connects", |counts| counts.held_connects == 2).await;
+    counted(|| hold.counts().held_connects, |count| *count == 2).await;
     // the close of the first one came long before the second one's connect; give the proxy its turn to see it
     tokio::time::sleep(NOT_YET).await;
     drop(hold);
@@ -166,7 +138,7 @@ async fn whoever_gives_up_a_held_connect_is_not_dialled_for_at_the_heal() {
 
 #[tokio::test]
 async fn a_one_way_cut_holds_bytes_and_the_end_back_in_that_direction_only() {
-    let rig = Rig::new().await;
+    let rig = PeerRig::new().await;
     let (mut from, mut to) = rig.connect().await;
     let hold = rig.hold(Behaviour {
         to_client: Flow::STALL,
@@ -176,7 +148,7 @@ async fn a_one_way_cut_holds_bytes_and_the_end_back_in_that_direction_only() {
     arrives(&mut to, b"ping").await;
     to.write_all(b"pong").await.unwrap();
     drop(to);
-    counts(&hold, "four bytes held back", |counts| counts.held_bytes == 4).await;
+    counted(|| hold.counts().held_bytes, |count| *count == 4).await;
     is_silent(&mut from).await;
     drop(hold);
     let mut rest = Vec::new();
@@ -189,7 +161,7 @@ async fn a_one_way_cut_holds_bytes_and_the_end_back_in_that_direction_only() {
 
 #[tokio::test]
 async fn a_refused_connect_is_answered_as_refused() {
-    let mut rig = Rig::new().await;
+    let mut rig = PeerRig::new().await;
     let port = rig.port();
     rig.peer = TcpListener::bind((LOOPBACK, 0)).await.unwrap();
     let mut from = rig.ask("n2.run", port).await;
@@ -199,7 +171,7 @@ async fn a_refused_connect_is_answered_as_refused() {
 
 #[tokio::test]
 async fn a_peer_that_came_back_elsewhere_is_found_there() {
-    let rig = Rig::new().await;
+    let rig = PeerRig::new().await;
     let elsewhere = IpAddr::from([127, 0, 0, 2]);
     let listener = TcpListener::bind(SocketAddr::new(elsewhere, rig.port())).await.unwrap();
     rig.directory.found(1, elsewhere);
@@ -210,7 +182,7 @@ async fn a_peer_that_came_back_elsewhere_is_found_there() {
 
 #[tokio::test]
 async fn strangers_are_unreachable_and_nonsense_is_closed() {
-    let rig = Rig::new().await;
+    let rig = PeerRig::new().await;
     for (name, port) in [("www", 80), ("n2.run", 80), ("n1.run", 1)] {
         let mut from = rig.ask(name, port).await;
         assert_eq!(reply(&mut from).await, 4, "{name}:{port}");

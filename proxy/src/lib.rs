@@ -6,16 +6,20 @@
 //! waits for a data path: putting a layer on is a store that the connections notice. The other proxy is somebody else's, a
 //! [`Remote`]: a Toxiproxy that is told in toxics.
 
+#[cfg(feature = "api")]
 pub mod api;
 mod behaviour;
+mod clock;
 mod connection;
+mod counts;
 mod egress;
 mod far;
 mod hold;
+mod label;
 mod lane;
+mod limits;
 mod link;
 mod meter;
-mod role;
 mod rule;
 mod socks;
 mod stats;
@@ -28,12 +32,13 @@ mod vigil;
 mod wire;
 
 pub use behaviour::{Behaviour, Cut, Flow, Slice};
+pub use counts::LinkCounts;
 pub use egress::{Directory, Egress, Peer};
 pub use far::{Remote, Reply};
 pub use hold::Hold;
+pub use label::{ClientLabels, Label, LabelScheme, LabelSet};
 pub use link::{Layer, Link};
-pub use role::{Role, Roles};
-pub use rule::{Fate, Meant, Rule, Struck, Whose};
+pub use rule::{ClientFilter, Fate, Meant, Rule, Struck};
 pub use toxic::{Kind, Stream, Toxic};
 #[cfg(feature = "toxiproxy")]
 pub use toxiproxy::Toxiproxy;

@@ -1,64 +1,56 @@
 //! Taps and faults that name a message, over real sockets: what is named is what is struck, the client and its server see
 //! no hole, and a tap that understands nothing stands in nobody's way.
 
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use harness::faults::Protocol;
-use harness::limits::NOTICES;
-use harness::network::{Armed, Exchange, Fate, Link, Meant, Notice, Proxy, Role, Rule, Whose, Wire};
+use harness_proxy::tap::Protocol;
+use harness_proxy::{Armed, ClientFilter, Exchange, Fate, Label, LabelScheme, LabelSet, Meant, Notice, Rule, Wire};
 use proptest::prelude::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-/// Longer than anything that should happen takes, on a machine that has much else to do.
-const SOON: Duration = Duration::from_secs(30);
+use super::rig::{Rig, SOON, arrives, counted, until_reset};
+
 /// Longer than any test takes.
 const NEVER: Duration = Duration::from_secs(3600);
 
 const SET: &[u8] = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\nv\r\n";
 const GET: &[u8] = b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n";
 
-struct Rig {
-    _proxy: Proxy,
-    link: Arc<Link>,
-    server: TcpListener,
+const IDLE: Label = Label::new(0, "idle");
+const WAITS: Label = Label::new(1, "a waiter");
+const WORKS: Label = Label::new(2, "working");
+const LABELS: LabelScheme = LabelScheme {
+    labels: &[IDLE, WAITS, WORKS],
+    retrying: LabelSet::of(&[WAITS]),
+};
+const ANYONE: ClientFilter = ClientFilter::new("anyone", LabelSet::ALL);
+const WAITER: ClientFilter = ClientFilter::new("waiter", LabelSet::of(&[WAITS]));
+
+/// A link with a tap.
+struct TapRig {
+    rig: Rig,
     exchange: Arc<Exchange>,
     notices: mpsc::Receiver<Notice>,
 }
 
-impl Rig {
+impl TapRig {
     async fn new() -> Self {
-        let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let proxy = Proxy::start().unwrap();
-        let (sender, notices) = mpsc::channel(NOTICES);
-        let exchange = Exchange::new(Protocol::Resp, 2, sender);
+        let (sender, notices) = mpsc::channel(1000);
+        let exchange = Exchange::new(Protocol::Resp, LABELS, 2, sender);
         let wire = Wire::new(&exchange, 1, "c1->n1".into());
-        let address = server.local_addr().unwrap();
-        let link = proxy.tapped("c1->n1".into(), address, 7, wire).unwrap();
-        Self {
-            _proxy: proxy,
-            link,
-            server,
-            exchange,
-            notices,
-        }
+        let rig = Rig::with(|proxy, server| proxy.tapped("c1->n1".into(), server, 7, wire)).await;
+        Self { rig, exchange, notices }
     }
 
-    /// A client's end and the server's end of one connection through the link.
     async fn connect(&self) -> (TcpStream, TcpStream) {
-        let client = TcpStream::connect(self.link.listen()).await.unwrap();
-        let (server, _) = timeout(SOON, self.server.accept())
-            .await
-            .expect("the link dials")
-            .unwrap();
-        (client, server)
+        self.rig.connect().await
     }
 
-    fn rule(&self, name: &str, occurrence: u32, whose: Whose, fate: Fate) -> Armed {
+    fn rule(&self, name: &str, occurrence: u32, whose: ClientFilter, fate: Fate) -> Armed {
         self.armed(Meant {
             message: Protocol::Resp.spoken(name).unwrap(),
             occurrence,
@@ -69,40 +61,14 @@ impl Rig {
     }
 
     fn armed(&self, meant: Meant) -> Armed {
-        Armed::put(vec![Arc::clone(&self.link)], 1, Rule::new(meant))
+        Armed::put(vec![Arc::clone(&self.rig.link)], 1, Rule::new(meant))
     }
-
-    /// Waits until the proxy's thread has counted what it carried.
-    async fn counts(&self, enough: impl Fn(&harness::network::Traffic) -> bool) {
-        let counted = async {
-            while !enough(&self.exchange.traffic()) {
-                tokio::time::sleep(Duration::from_millis(2)).await;
-            }
-        };
-        let waited = timeout(SOON, counted).await;
-        assert!(waited.is_ok(), "{:?}", self.exchange.traffic());
-    }
-}
-
-async fn arrives(stream: &mut TcpStream, expected: &[u8]) {
-    let mut got = vec![0; expected.len()];
-    let read = timeout(SOON, stream.read_exact(&mut got)).await;
-    read.expect("bytes arrive").unwrap();
-    assert_eq!(String::from_utf8_lossy(&got), String::from_utf8_lossy(expected));
-}
-
-/// What arrives before the connection is reset.
-async fn until_reset(stream: &mut TcpStream) -> Vec<u8> {
-    let mut got = Vec::new();
-    let ended = timeout(SOON, stream.read_to_end(&mut got)).await.expect("it ends");
-    assert_eq!(ended.unwrap_err().kind(), io::ErrorKind::ConnectionReset);
-    got
 }
 
 #[tokio::test]
 async fn a_dropped_request_never_reaches_the_server_and_its_connection_ends() {
-    let rig = Rig::new().await;
-    let armed = rig.rule("SET", 2, Whose::Anyone, Fate::DropRequest);
+    let rig = TapRig::new().await;
+    let armed = rig.rule("SET", 2, ANYONE, Fate::DropRequest);
     let (mut client, mut server) = rig.connect().await;
     client.write_all(SET).await.unwrap();
     arrives(&mut server, SET).await;
@@ -118,8 +84,8 @@ async fn a_dropped_request_never_reaches_the_server_and_its_connection_ends() {
 
 #[tokio::test]
 async fn a_dropped_reply_is_of_a_request_that_the_server_answered() {
-    let rig = Rig::new().await;
-    let armed = rig.rule("set", 1, Whose::Anyone, Fate::DropReply);
+    let rig = TapRig::new().await;
+    let armed = rig.rule("set", 1, ANYONE, Fate::DropReply);
     let (mut client, mut server) = rig.connect().await;
     client.write_all(&[GET, SET].concat()).await.unwrap();
     arrives(&mut server, &[GET, SET].concat()).await;
@@ -136,8 +102,8 @@ async fn a_dropped_reply_is_of_a_request_that_the_server_answered() {
 
 #[tokio::test]
 async fn a_connection_that_ends_before_the_answer_leaves_the_rule_to_the_next_request() {
-    let rig = Rig::new().await;
-    let armed = rig.rule("SET", 1, Whose::Anyone, Fate::DropReply);
+    let rig = TapRig::new().await;
+    let armed = rig.rule("SET", 1, ANYONE, Fate::DropReply);
     let (mut client, mut server) = rig.connect().await;
     client.write_all(SET).await.unwrap();
     arrives(&mut server, SET).await;
@@ -157,8 +123,8 @@ async fn a_connection_that_ends_before_the_answer_leaves_the_rule_to_the_next_re
 
 #[tokio::test]
 async fn a_delayed_request_waits_with_everything_behind_it_and_outlives_its_client() {
-    let rig = Rig::new().await;
-    let armed = rig.rule("SET", 1, Whose::Anyone, Fate::DelayRequest(NEVER));
+    let rig = TapRig::new().await;
+    let armed = rig.rule("SET", 1, ANYONE, Fate::DelayRequest(NEVER));
     let (mut client, mut server) = rig.connect().await;
     client.write_all(&[GET, SET, GET].concat()).await.unwrap();
     arrives(&mut server, GET).await;
@@ -177,9 +143,9 @@ async fn a_delayed_request_waits_with_everything_behind_it_and_outlives_its_clie
 
 #[tokio::test]
 async fn a_delayed_message_goes_on_by_itself() {
-    let rig = Rig::new().await;
+    let rig = TapRig::new().await;
     let late = Duration::from_millis(150);
-    let armed = rig.rule("GET", 1, Whose::Anyone, Fate::DelayReply(late));
+    let armed = rig.rule("GET", 1, ANYONE, Fate::DelayReply(late));
     let (mut client, mut server) = rig.connect().await;
     client.write_all(GET).await.unwrap();
     arrives(&mut server, GET).await;
@@ -192,15 +158,15 @@ async fn a_delayed_message_goes_on_by_itself() {
 
 #[tokio::test]
 async fn only_a_message_of_whom_is_meant_is_struck() {
-    let rig = Rig::new().await;
-    let armed = rig.rule("SET", 1, Whose::Waiter, Fate::DropRequest);
+    let rig = TapRig::new().await;
+    let armed = rig.rule("SET", 1, WAITER, Fate::DropRequest);
     let (mut client, mut server) = rig.connect().await;
-    for role in [Role::Idle, Role::Works, Role::Releases] {
-        rig.exchange.roles.set(1, role);
+    for label in [IDLE, WORKS] {
+        rig.exchange.labels.set(1, label);
         client.write_all(SET).await.unwrap();
         arrives(&mut server, SET).await;
     }
-    rig.exchange.roles.set(1, Role::Waits);
+    rig.exchange.labels.set(1, WAITS);
     client.write_all(SET).await.unwrap();
     until_reset(&mut client).await;
     assert_eq!(armed.rule().struck().map(|struck| struck.role), Some("a waiter"));
@@ -209,11 +175,11 @@ async fn only_a_message_of_whom_is_meant_is_struck() {
 
 #[tokio::test]
 async fn whoever_lost_a_message_is_refused_for_as_long_as_the_rule_says() {
-    let rig = Rig::new().await;
+    let rig = TapRig::new().await;
     let armed = rig.armed(Meant {
         message: Protocol::Resp.spoken("SET").unwrap(),
         occurrence: 1,
-        whose: Whose::Anyone,
+        whose: ANYONE,
         fate: Fate::DropRequest,
         refuse: Some(NEVER),
     });
@@ -221,11 +187,11 @@ async fn whoever_lost_a_message_is_refused_for_as_long_as_the_rule_says() {
     client.write_all(SET).await.unwrap();
     until_reset(&mut client).await;
     // the reset comes after the connection was made, or in its place
-    let refused = match TcpStream::connect(rig.link.listen()).await {
+    let refused = match TcpStream::connect(rig.rig.link.listen()).await {
         Ok(mut again) => timeout(SOON, again.read(&mut [0])).await.expect("it ends").map(|_| ()),
         Err(error) => Err(error),
     };
-    assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::ConnectionReset);
+    assert_eq!(refused.unwrap_err().kind(), std::io::ErrorKind::ConnectionReset);
     assert_eq!(armed.rule().refusals(), 1);
     drop(armed);
     let (mut client, mut server) = rig.connect().await;
@@ -235,16 +201,16 @@ async fn whoever_lost_a_message_is_refused_for_as_long_as_the_rule_says() {
 
 #[tokio::test]
 async fn messages_are_counted_and_a_waiter_that_asks_the_same_again_retries() {
-    let mut rig = Rig::new().await;
+    let mut rig = TapRig::new().await;
     let (mut client, mut server) = rig.connect().await;
-    rig.exchange.roles.set(1, Role::Waits);
+    rig.exchange.labels.set(1, WAITS);
     client.write_all(&[SET, GET, SET, SET].concat()).await.unwrap();
     arrives(&mut server, &[SET, GET, SET, SET].concat()).await;
     server
         .write_all(b"_\r\n$1\r\nv\r\n>3\r\n$7\r\nmessage\r\n$2\r\nl0\r\n$0\r\n\r\n_\r\n+OK\r\n")
         .await
         .unwrap();
-    rig.counts(|traffic| traffic.columns() == [4, 4, 1, 2]).await;
+    counted(|| rig.exchange.traffic().columns(), |columns| *columns == [4, 4, 1, 2]).await;
     let notice = rig.notices.recv().await.expect("a notice");
     assert_eq!((notice.client, &*notice.subject), (1, "l0"));
     assert_eq!(rig.exchange.lost().0, 0);
@@ -252,7 +218,7 @@ async fn messages_are_counted_and_a_waiter_that_asks_the_same_again_retries() {
 
 #[tokio::test]
 async fn a_tap_that_lost_its_place_says_so_once_and_the_bytes_go_on() {
-    let rig = Rig::new().await;
+    let rig = TapRig::new().await;
     let (mut client, mut server) = rig.connect().await;
     client.write_all(GET).await.unwrap();
     arrives(&mut server, GET).await;
@@ -293,8 +259,8 @@ proptest! {
 }
 
 async fn conversation(fate: Fate, occurrence: u32, pieces: Vec<usize>) {
-    let rig = Rig::new().await;
-    let armed = rig.rule("SET", occurrence, Whose::Anyone, fate);
+    let rig = TapRig::new().await;
+    let armed = rig.rule("SET", occurrence, ANYONE, fate);
     let (client, server) = rig.connect().await;
     let asked = [SET, GET].repeat(4).concat();
     let answers = b"+OK\r\n$1\r\nv\r\n".repeat(4);

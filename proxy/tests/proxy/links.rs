@@ -1,88 +1,15 @@
 //! The built-in proxy, over real sockets: exact when no fault is on, and each behaviour biting and healing.
 
-use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use harness::network::{Behaviour, Cut, Flow, Hold, Link, Proxy, Slice};
+use harness_proxy::{Behaviour, Cut, Flow, Hold, Proxy, Slice};
 use proptest::prelude::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
-/// Longer than anything that should happen takes, on a machine that has much else to do.
-const SOON: Duration = Duration::from_secs(30);
-/// Long enough that a byte which is not held back would have arrived.
-const NOT_YET: Duration = Duration::from_millis(100);
-
-struct Rig {
-    _proxy: Proxy,
-    link: Arc<Link>,
-    server: TcpListener,
-}
-
-impl Rig {
-    async fn new() -> Self {
-        let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let proxy = Proxy::start().unwrap();
-        let link = proxy.link("c0->n1".into(), server.local_addr().unwrap(), 7).unwrap();
-        Self {
-            _proxy: proxy,
-            link,
-            server,
-        }
-    }
-
-    /// A client's end and the server's end of one connection through the link.
-    async fn connect(&self) -> (TcpStream, TcpStream) {
-        let client = TcpStream::connect(self.link.listen()).await.unwrap();
-        let (server, _) = timeout(SOON, self.server.accept())
-            .await
-            .expect("the link dials the server")
-            .unwrap();
-        (client, server)
-    }
-
-    fn hold(&self, behaviour: Behaviour) -> Hold {
-        Hold::put(vec![Arc::clone(&self.link)], 1, behaviour, false)
-    }
-}
-
-async fn arrives(stream: &mut TcpStream, expected: &[u8]) {
-    let mut got = vec![0; expected.len()];
-    timeout(SOON, stream.read_exact(&mut got))
-        .await
-        .expect("bytes arrive")
-        .unwrap();
-    assert_eq!(got, expected);
-}
-
-/// Waits for what the proxy's own thread will have counted once it came to it.
-async fn is_counted(counted: impl Fn() -> u64, expected: u64) {
-    let counting = async {
-        while counted() < expected {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    };
-    let _ = timeout(SOON, counting).await;
-    assert_eq!(counted(), expected);
-}
-
-async fn is_silent(stream: &mut TcpStream) {
-    let mut byte = [0];
-    assert!(
-        timeout(NOT_YET, stream.read(&mut byte)).await.is_err(),
-        "nothing may arrive, not even an end"
-    );
-}
-
-async fn is_reset(stream: &mut TcpStream) {
-    let mut rest = Vec::new();
-    let ended = timeout(SOON, stream.read_to_end(&mut rest))
-        .await
-        .expect("the reset arrives");
-    assert_eq!(ended.unwrap_err().kind(), io::ErrorKind::ConnectionReset);
-}
+use super::rig::{NOT_YET, Rig, SOON, arrives, counted, is_silent, until_reset};
 
 #[tokio::test]
 async fn without_a_fault_bytes_pass_both_ways_and_half_close_is_kept() {
@@ -107,7 +34,7 @@ async fn a_stall_holds_bytes_and_the_end_of_the_stream_until_it_is_lifted() {
     client.write_all(b"late").await.unwrap();
     drop(client);
     is_silent(&mut server).await;
-    is_counted(|| hold.counts().held_bytes, 4).await;
+    counted(|| hold.counts().held_bytes, |count| *count == 4).await;
     drop(hold);
     let mut got = Vec::new();
     timeout(SOON, server.read_to_end(&mut got))
@@ -137,7 +64,7 @@ async fn a_stalled_link_leaves_new_connections_unanswered_and_counts_them() {
     let hold = rig.hold(Behaviour::STALL);
     let _client = TcpStream::connect(rig.link.listen()).await.unwrap();
     assert!(timeout(NOT_YET, rig.server.accept()).await.is_err());
-    is_counted(|| hold.counts().held_connects, 1).await;
+    counted(|| hold.counts().held_connects, |count| *count == 1).await;
     drop(hold);
     timeout(SOON, rig.server.accept()).await.expect("healed").unwrap();
 }
@@ -150,8 +77,8 @@ async fn a_heal_with_reset_breaks_the_connections_that_were_stalled() {
     client.write_all(b"never").await.unwrap();
     is_silent(&mut server).await;
     drop(hold);
-    is_reset(&mut client).await;
-    is_reset(&mut server).await;
+    until_reset(&mut client).await;
+    until_reset(&mut server).await;
     assert_eq!(rig.link.counts().bytes, 0, "what was held back never got through");
     rig.connect().await;
 }
@@ -197,8 +124,8 @@ async fn resetting_a_link_resets_both_ends_and_takes_new_connections() {
     let rig = Rig::new().await;
     let (mut client, mut server) = rig.connect().await;
     rig.link.reset_connections();
-    is_reset(&mut client).await;
-    is_reset(&mut server).await;
+    until_reset(&mut client).await;
+    until_reset(&mut server).await;
     rig.connect().await;
     assert_eq!(rig.link.counts().resets, 1);
 }
@@ -220,7 +147,7 @@ async fn a_cut_by_bytes_ends_the_connection_once_its_budget_passed() {
         }
     };
     timeout(SOON, writing).await.expect("the budget ends");
-    is_reset(&mut server).await;
+    until_reset(&mut server).await;
     assert_eq!(rig.link.counts().resets, 1);
 }
 
@@ -236,7 +163,7 @@ async fn a_cut_by_time_ends_connections_that_are_idle() {
         cut,
         ..Behaviour::default()
     });
-    is_reset(&mut client).await;
+    until_reset(&mut client).await;
 }
 
 #[tokio::test]
@@ -246,8 +173,8 @@ async fn a_server_that_is_not_there_is_a_reset_and_is_counted() {
     let link = proxy.link("c0->n1".into(), gone, 7).unwrap();
     // the reset may be faster than the client's own end of the handshake
     match TcpStream::connect(link.listen()).await {
-        Ok(mut client) => is_reset(&mut client).await,
-        Err(error) => assert_eq!(error.kind(), io::ErrorKind::ConnectionReset),
+        Ok(mut client) => drop(until_reset(&mut client).await),
+        Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset),
     }
     assert_eq!(link.counts().refused, 1);
 }

@@ -1,36 +1,27 @@
 //! The driver of Toxiproxy, over the wire against the API of the built-in proxy: each behaviour biting and healing, counted
 //! as the built-in proxy counts it; and servers that lie, hang or go away, of which the experiment only hears.
-#![cfg(feature = "toxiproxy")]
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use harness::evidence::Counts;
-use harness::network::api::Api;
-use harness::network::{Behaviour, Cut, Flow, Hold, Link, Proxy, Slice, Toxiproxy};
+use harness_proxy::api::Api;
+use harness_proxy::{Behaviour, Cut, Flow, Hold, Link, Proxy, Slice, Toxiproxy};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
-/// Longer than anything that should happen takes, on a machine that has much else to do.
-const SOON: Duration = Duration::from_secs(30);
-/// Long enough that a byte which is not held back would have arrived.
-const NOT_YET: Duration = Duration::from_millis(100);
-
-fn anywhere() -> SocketAddr {
-    SocketAddr::from(([127, 0, 0, 1], 0))
-}
+use super::rig::{SOON, anywhere, arrives, connect, counted, is_silent, rest};
 
 /// A link to a server, through a Toxiproxy that is the built-in proxy under its API, or through the built-in proxy itself.
-struct Rig {
+struct ToxiproxyRig {
     link: Arc<Link>,
     server: TcpListener,
     toxiproxy: Option<(Arc<Toxiproxy>, Api)>,
     _proxies: Vec<Proxy>,
 }
 
-impl Rig {
+impl ToxiproxyRig {
     async fn remote() -> Self {
         let server = TcpListener::bind(anywhere()).await.unwrap();
         let (far, near) = (Proxy::start().unwrap(), Proxy::start().unwrap());
@@ -58,11 +49,8 @@ impl Rig {
         }
     }
 
-    /// A client's end and the server's end of one connection through the link.
     async fn connect(&self) -> (TcpStream, TcpStream) {
-        let client = TcpStream::connect(self.link.listen()).await.unwrap();
-        let (server, _) = timeout(SOON, self.server.accept()).await.expect("it dials").unwrap();
-        (client, server)
+        connect(&self.link, &self.server).await
     }
 
     async fn hold(&self, behaviour: Behaviour, reset_on_heal: bool) -> Hold {
@@ -72,50 +60,13 @@ impl Rig {
     }
 }
 
-async fn arrives(stream: &mut TcpStream, expected: &[u8]) {
-    let mut got = vec![0; expected.len()];
-    timeout(SOON, stream.read_exact(&mut got))
-        .await
-        .expect("bytes arrive")
-        .unwrap();
-    assert_eq!(got, expected);
-}
-
-async fn is_silent(stream: &mut TcpStream) {
-    let mut byte = [0];
-    assert!(
-        timeout(NOT_YET, stream.read(&mut byte)).await.is_err(),
-        "nothing may arrive, not even an end"
-    );
-}
-
-/// Everything until the end, however it ends.
-async fn rest(stream: &mut TcpStream) -> Vec<u8> {
-    let mut got = Vec::new();
-    let _ = timeout(SOON, stream.read_to_end(&mut got)).await.expect("it ends");
-    got
-}
-
-/// Waits until the counters are as they should be: bytes are counted by other threads.
-async fn counted(hold: &Hold, as_expected: impl Fn(&Counts) -> bool) -> Counts {
-    let end = Instant::now() + SOON;
-    loop {
-        let counts = hold.counts();
-        if as_expected(&counts) {
-            return counts;
-        }
-        assert!(Instant::now() < end, "they never are: {counts:?}");
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
-}
-
 #[tokio::test]
 async fn without_a_fault_bytes_pass_both_ways_and_half_close_is_kept() {
-    let rig = Rig::remote().await;
+    let rig = ToxiproxyRig::remote().await;
     let (mut client, mut server) = rig.connect().await;
     client.write_all(b"ping").await.unwrap();
     client.shutdown().await.unwrap();
-    assert_eq!(rest(&mut server).await, b"ping");
+    assert_eq!(rest(&mut server).await.0, b"ping");
     server.write_all(b"pong").await.unwrap();
     arrives(&mut client, b"pong").await;
     assert!(!rig.link.counts().touched());
@@ -123,14 +74,14 @@ async fn without_a_fault_bytes_pass_both_ways_and_half_close_is_kept() {
 
 #[tokio::test]
 async fn a_partition_that_resumes_loses_nothing() {
-    let rig = Rig::remote().await;
+    let rig = ToxiproxyRig::remote().await;
     let (mut client, mut server) = rig.connect().await;
     let mut hold = rig.hold(Behaviour::STALL, false).await;
     client.write_all(b"asked").await.unwrap();
     server.write_all(b"told").await.unwrap();
     is_silent(&mut server).await;
     is_silent(&mut client).await;
-    counted(&hold, |counts| counts.held_bytes == 9).await;
+    counted(|| hold.counts(), |counts| counts.held_bytes == 9).await;
     hold.lift().await.unwrap();
     arrives(&mut server, b"asked").await;
     arrives(&mut client, b"told").await;
@@ -138,15 +89,15 @@ async fn a_partition_that_resumes_loses_nothing() {
 
 #[tokio::test]
 async fn a_partition_that_resets_loses_what_was_sent_and_ends_the_connection() {
-    let rig = Rig::remote().await;
+    let rig = ToxiproxyRig::remote().await;
     let (mut client, mut server) = rig.connect().await;
     let mut hold = rig.hold(Behaviour::STALL, true).await;
     client.write_all(b"never").await.unwrap();
     is_silent(&mut server).await;
-    counted(&hold, |counts| counts.held_bytes == 5).await;
+    counted(|| hold.counts(), |counts| counts.held_bytes == 5).await;
     hold.lift().await.unwrap();
-    assert_eq!(rest(&mut server).await, b"");
-    assert_eq!(rest(&mut client).await, b"");
+    assert_eq!(rest(&mut server).await.0, b"");
+    assert_eq!(rest(&mut client).await.0, b"");
     let (mut client, mut server) = rig.connect().await;
     client.write_all(b"healed").await.unwrap();
     arrives(&mut server, b"healed").await;
@@ -154,7 +105,7 @@ async fn a_partition_that_resets_loses_what_was_sent_and_ends_the_connection() {
 
 #[tokio::test]
 async fn a_partition_of_one_way_lets_the_other_pass() {
-    let rig = Rig::remote().await;
+    let rig = ToxiproxyRig::remote().await;
     let (mut client, mut server) = rig.connect().await;
     let one_way = Behaviour {
         to_server: Flow::STALL,
@@ -169,7 +120,7 @@ async fn a_partition_of_one_way_lets_the_other_pass() {
 
 #[tokio::test]
 async fn latency_and_a_narrow_link_take_their_time_and_heal() {
-    let rig = Rig::remote().await;
+    let rig = ToxiproxyRig::remote().await;
     let (mut client, mut server) = rig.connect().await;
     let slow = Behaviour::both(Flow {
         delay: Duration::from_millis(60),
@@ -181,7 +132,7 @@ async fn latency_and_a_narrow_link_take_their_time_and_heal() {
     client.write_all(&[1; 1000]).await.unwrap();
     arrives(&mut server, &[1; 1000]).await;
     assert!(sent.elapsed() >= Duration::from_millis(100));
-    counted(&hold, |counts| counts.delayed_bytes == 1000).await;
+    counted(|| hold.counts(), |counts| counts.delayed_bytes == 1000).await;
     hold.lift().await.unwrap();
     server.write_all(b"prompt").await.unwrap();
     arrives(&mut client, b"prompt").await;
@@ -190,7 +141,7 @@ async fn latency_and_a_narrow_link_take_their_time_and_heal() {
 
 #[tokio::test]
 async fn flaky_ends_connections_in_the_middle_and_counts_them() {
-    let rig = Rig::remote().await;
+    let rig = ToxiproxyRig::remote().await;
     let (mut client, mut server) = rig.connect().await;
     let cut = Cut {
         after: None,
@@ -202,16 +153,16 @@ async fn flaky_ends_connections_in_the_middle_and_counts_them() {
     });
     let hold = rig.hold(Behaviour { cut, ..sliced }, false).await;
     client.write_all(&[1; 150]).await.unwrap();
-    assert_eq!(rest(&mut server).await.len(), 100, "half of the budget each way");
+    assert_eq!(rest(&mut server).await.0.len(), 100, "half of the budget each way");
     drop(server);
-    rest(&mut client).await;
+    let _ = rest(&mut client).await;
     drop(client);
-    counted(&hold, |counts| counts.resets == 1).await;
+    counted(|| hold.counts(), |counts| counts.resets == 1).await;
 }
 
 #[tokio::test]
 async fn reset_loses_answers_and_ends_connections_and_counts_them() {
-    let rig = Rig::remote().await;
+    let rig = ToxiproxyRig::remote().await;
     let (mut client, mut server) = rig.connect().await;
     let cut = Cut {
         after: Some(Duration::from_millis(50)),
@@ -223,9 +174,9 @@ async fn reset_loses_answers_and_ends_connections_and_counts_them() {
     };
     let mut hold = rig.hold(resets, false).await;
     let _ = server.write_all(b"lost").await;
-    assert_eq!(rest(&mut client).await, b"");
+    assert_eq!(rest(&mut client).await.0, b"");
     drop(client);
-    counted(&hold, |counts| counts.resets == 1).await;
+    counted(|| hold.counts(), |counts| counts.resets == 1).await;
     hold.lift().await.unwrap();
     let (mut client, mut server) = rig.connect().await;
     server.write_all(b"healed").await.unwrap();
@@ -234,7 +185,7 @@ async fn reset_loses_answers_and_ends_connections_and_counts_them() {
 
 #[tokio::test]
 async fn faults_of_one_kind_that_overlap_heal_one_by_one() {
-    let rig = Rig::remote().await;
+    let rig = ToxiproxyRig::remote().await;
     let (mut client, mut server) = rig.connect().await;
     let put = |layer| Hold::put(vec![Arc::clone(&rig.link)], layer, Behaviour::STALL, false);
     let (mut first, mut second) = (put(1), put(2));
@@ -249,7 +200,7 @@ async fn faults_of_one_kind_that_overlap_heal_one_by_one() {
 
 #[tokio::test]
 async fn a_fault_that_is_dropped_heals() {
-    let rig = Rig::remote().await;
+    let rig = ToxiproxyRig::remote().await;
     let (mut client, mut server) = rig.connect().await;
     drop(rig.hold(Behaviour::STALL, false).await);
     client.write_all(b"x").await.unwrap();
@@ -259,14 +210,18 @@ async fn a_fault_that_is_dropped_heals() {
 /// The same script on both proxies leaves the same evidence.
 #[tokio::test]
 async fn both_proxies_count_alike() {
-    let evidence = |rig: Rig| async move {
+    let evidence = |rig: ToxiproxyRig| async move {
         let (mut client, mut server) = rig.connect().await;
         let hold = rig.hold(Behaviour::STALL, false).await;
         client.write_all(&[1; 300]).await.unwrap();
         server.write_all(&[2; 40]).await.unwrap();
         let mut impatient = TcpStream::connect(rig.link.listen()).await.unwrap();
         impatient.write_all(b"is anybody there").await.unwrap();
-        let counts = counted(&hold, |counts| counts.held_bytes >= 340 && counts.held_connects == 1).await;
+        let counts = counted(
+            || hold.counts(),
+            |counts| counts.held_bytes >= 340 && counts.held_connects == 1,
+        )
+        .await;
         is_silent(&mut impatient).await;
         (
             counts.held_bytes,
@@ -277,14 +232,14 @@ async fn both_proxies_count_alike() {
         )
     };
     assert_eq!(
-        evidence(Rig::remote().await).await,
-        evidence(Rig::built_in().await).await
+        evidence(ToxiproxyRig::remote().await).await,
+        evidence(ToxiproxyRig::built_in().await).await
     );
 }
 
 #[tokio::test]
 async fn a_server_that_came_back_elsewhere_is_found() {
-    let rig = Rig::remote().await;
+    let rig = ToxiproxyRig::remote().await;
     let elsewhere = TcpListener::bind(anywhere()).await.unwrap();
     rig.link.redirect(elsewhere.local_addr().unwrap());
     let _client = TcpStream::connect(rig.link.listen()).await.unwrap();
@@ -293,7 +248,7 @@ async fn a_server_that_came_back_elsewhere_is_found() {
 
 #[tokio::test]
 async fn what_was_made_there_is_gone_at_the_end() {
-    let rig = Rig::remote().await;
+    let rig = ToxiproxyRig::remote().await;
     let (toxiproxy, api) = rig.toxiproxy.as_ref().unwrap();
     assert!(ask(api.address(), "/proxies").await.contains("run-c0-n1"));
     toxiproxy.close().await.unwrap();
@@ -314,7 +269,7 @@ async fn ask(api: SocketAddr, path: &str) -> String {
 
 #[tokio::test]
 async fn a_server_that_goes_away_is_an_error_though_the_crate_panics() {
-    let mut rig = Rig::remote().await;
+    let mut rig = ToxiproxyRig::remote().await;
     let (_, api) = rig.toxiproxy.as_mut().unwrap();
     let at = std::mem::replace(api, unserved()).address();
     while TcpStream::connect(at).await.is_ok() {

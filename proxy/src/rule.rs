@@ -11,48 +11,26 @@ use std::time::Duration;
 use serde::Serialize;
 use tokio::time::Instant;
 
-use super::role::Role;
+use super::label::{Label, LabelSet};
 use super::tap::{Name, Spoken};
 
 /// Names of messages that a rule remembers having seen pass.
 const REMEMBERED: usize = 64;
 
-/// Whose message is meant.
+/// Selects clients by label; the name is what the selection is called in arguments and reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Whose {
-    Anyone,
-    /// From the grant to the answer to the release.
-    Holder,
-    /// A holder that has not asked to release.
-    Worker,
-    /// A holder that has asked to release.
-    Releaser,
-    /// From the call of an acquire to its answer.
-    Waiter,
+pub struct ClientFilter {
+    name: &'static str,
+    labels: LabelSet,
 }
 
-impl Whose {
-    pub const ALL: [Self; 5] = [Self::Anyone, Self::Holder, Self::Worker, Self::Releaser, Self::Waiter];
-
-    /// As it is typed.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Anyone => "anyone",
-            Self::Holder => "holder",
-            Self::Worker => "worker",
-            Self::Releaser => "releaser",
-            Self::Waiter => "waiter",
-        }
+impl ClientFilter {
+    pub const fn new(name: &'static str, labels: LabelSet) -> Self {
+        Self { name, labels }
     }
 
-    fn is(self, role: Role) -> bool {
-        match self {
-            Self::Anyone => true,
-            Self::Holder => matches!(role, Role::Works | Role::Releases),
-            Self::Worker => role == Role::Works,
-            Self::Releaser => role == Role::Releases,
-            Self::Waiter => role == Role::Waits,
-        }
+    pub fn name(self) -> &'static str {
+        self.name
     }
 }
 
@@ -75,7 +53,7 @@ pub struct Meant {
     pub message: Spoken,
     /// The first one is 1.
     pub occurrence: u32,
-    pub whose: Whose,
+    pub whose: ClientFilter,
     pub fate: Fate,
     /// For how long the client is refused after its connection ended.
     pub refuse: Option<Duration>,
@@ -121,7 +99,7 @@ pub(super) struct Asked<'a> {
     pub name: Name,
     pub client: u32,
     pub link: &'a str,
-    pub role: Role,
+    pub label: Label,
     pub at: u64,
 }
 
@@ -140,7 +118,7 @@ impl Rule {
 
     /// Whether this request is the one that is meant; from then on no other is.
     pub(super) fn takes(&self, asked: Asked<'_>) -> bool {
-        if self.is_lifted() || !self.meant.whose.is(asked.role) {
+        if self.is_lifted() || !self.meant.whose.labels.contains(asked.label) {
             return false;
         }
         let mut progress = self.progress();
@@ -158,7 +136,7 @@ impl Rule {
             message: asked.name.to_string(),
             client: format!("c{}", asked.client),
             link: asked.link.to_owned(),
-            role: asked.role.in_words(),
+            role: asked.label.words(),
             at: asked.at,
             done: false,
         });

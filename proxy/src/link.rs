@@ -26,7 +26,7 @@ use super::stats::Stats;
 use super::toxic::Toxic;
 use super::vigil::{Carrier, Vigil};
 use super::wire::Wire;
-use crate::evidence::Counts;
+use crate::counts::LinkCounts;
 
 /// What the connections of a link obey.
 #[derive(Debug, Clone)]
@@ -230,7 +230,7 @@ impl Link {
         self.state.borrow().upstream
     }
 
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> LinkCounts {
         match &self.far {
             None => self.stats.read(),
             Some(far) => far.counts(self.stats.read()),

@@ -2,64 +2,43 @@
 //! arrives is a prefix of what was sent whatever comes and goes.
 
 use std::io;
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use harness::network::api::{Api, Poke};
-use harness::network::{Link, Proxy};
+use harness_proxy::api::{Api, Poke};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
-/// Longer than anything that should happen takes, on a machine that has much else to do.
-const SOON: Duration = Duration::from_secs(30);
-/// Long enough that a byte which is not held back would have arrived.
-const NOT_YET: Duration = Duration::from_millis(100);
+use super::rig::{Rig, SOON, anywhere, arrives, is_silent, rest};
 
-struct Rig {
+/// A link under the API.
+struct ApiRig {
     api: Api,
-    link: Arc<Link>,
-    server: TcpListener,
+    rig: Rig,
     pokes: Arc<Mutex<Vec<Poke>>>,
-    _proxy: Proxy,
 }
 
-impl Rig {
+impl ApiRig {
     async fn new() -> Self {
         Self::seeded(7).await
     }
 
     async fn seeded(seed: u64) -> Self {
-        let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let proxy = Proxy::start().unwrap();
-        let link = proxy.link("c0->n1".into(), server.local_addr().unwrap(), seed).unwrap();
+        let rig = Rig::seeded(seed).await;
         let pokes = Arc::new(Mutex::new(Vec::new()));
         let hear = {
             let pokes = Arc::clone(&pokes);
             Box::new(move |poke| pokes.lock().unwrap().push(poke))
         };
-        let anywhere = SocketAddr::from(([127, 0, 0, 1], 0));
-        let api = Api::serve(&proxy, vec![Arc::clone(&link)], anywhere, seed, hear).unwrap();
-        Self {
-            api,
-            link,
-            server,
-            pokes,
-            _proxy: proxy,
-        }
+        let api = Api::serve(&rig.proxy, vec![Arc::clone(&rig.link)], anywhere(), seed, hear).unwrap();
+        Self { api, rig, pokes }
     }
 
-    /// A client's end and the server's end of one connection through the link.
     async fn connect(&self) -> (TcpStream, TcpStream) {
-        let client = TcpStream::connect(self.link.listen()).await.unwrap();
-        let (server, _) = timeout(SOON, self.server.accept())
-            .await
-            .expect("the link dials")
-            .unwrap();
-        (client, server)
+        self.rig.connect().await
     }
 
     async fn ask(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
@@ -103,33 +82,9 @@ impl Rig {
     }
 }
 
-async fn arrives(stream: &mut TcpStream, expected: &[u8]) {
-    let mut got = vec![0; expected.len()];
-    timeout(SOON, stream.read_exact(&mut got))
-        .await
-        .expect("bytes arrive")
-        .unwrap();
-    assert_eq!(got, expected);
-}
-
-async fn is_silent(stream: &mut TcpStream) {
-    let mut byte = [0];
-    assert!(
-        timeout(NOT_YET, stream.read(&mut byte)).await.is_err(),
-        "nothing may arrive, not even an end"
-    );
-}
-
-/// Everything until the end, and how it ended.
-async fn rest(stream: &mut TcpStream) -> (Vec<u8>, io::Result<()>) {
-    let mut got = Vec::new();
-    let ended = timeout(SOON, stream.read_to_end(&mut got)).await.expect("it ends");
-    (got, ended.map(drop))
-}
-
 #[tokio::test]
 async fn latency_delays_what_comes_and_not_the_end_and_heals() {
-    let rig = Rig::new().await;
+    let rig = ApiRig::new().await;
     let (mut client, mut server) = rig.connect().await;
     rig.poison(json!({ "type": "latency", "attributes": { "latency": 150, "jitter": 10 } }))
         .await;
@@ -140,19 +95,19 @@ async fn latency_delays_what_comes_and_not_the_end_and_heals() {
         sent.elapsed() >= Duration::from_millis(140),
         "no chunk is earlier than the delay less the jitter"
     );
-    assert_eq!(rig.link.counts().delayed_bytes, 4);
+    assert_eq!(rig.rig.link.counts().delayed_bytes, 4);
     client.write_all(b"other way").await.unwrap();
     arrives(&mut server, b"other way").await;
-    assert_eq!(rig.link.counts().delayed_bytes, 4, "the other stream is left alone");
+    assert_eq!(rig.rig.link.counts().delayed_bytes, 4, "the other stream is left alone");
     rig.cure("latency_downstream").await;
     server.write_all(b"prompt").await.unwrap();
     arrives(&mut client, b"prompt").await;
-    assert_eq!(rig.link.counts().delayed_bytes, 4);
+    assert_eq!(rig.rig.link.counts().delayed_bytes, 4);
 }
 
 #[tokio::test]
 async fn bandwidth_takes_at_least_as_long_as_its_rate_says() {
-    let rig = Rig::new().await;
+    let rig = ApiRig::new().await;
     let (mut client, mut server) = rig.connect().await;
     rig.poison(json!({ "type": "bandwidth", "stream": "upstream", "attributes": { "rate": 10 } }))
         .await;
@@ -160,12 +115,12 @@ async fn bandwidth_takes_at_least_as_long_as_its_rate_says() {
     client.write_all(&[1; 3000]).await.unwrap();
     arrives(&mut server, &[1; 3000]).await;
     assert!(sent.elapsed() >= Duration::from_millis(290));
-    assert_eq!(rig.link.counts().delayed_bytes, 3000);
+    assert_eq!(rig.rig.link.counts().delayed_bytes, 3000);
 }
 
 #[tokio::test]
 async fn a_bandwidth_of_nothing_holds_everything_and_loses_nothing() {
-    let rig = Rig::new().await;
+    let rig = ApiRig::new().await;
     let (mut client, mut server) = rig.connect().await;
     rig.poison(json!({ "type": "bandwidth", "stream": "upstream", "attributes": { "rate": 0 } }))
         .await;
@@ -182,7 +137,7 @@ async fn a_bandwidth_of_nothing_holds_everything_and_loses_nothing() {
 
 #[tokio::test]
 async fn slow_close_holds_the_end_back_and_nothing_else() {
-    let rig = Rig::new().await;
+    let rig = ApiRig::new().await;
     let (mut client, mut server) = rig.connect().await;
     rig.poison(json!({ "type": "slow_close", "stream": "upstream", "attributes": { "delay": 200 } }))
         .await;
@@ -197,7 +152,7 @@ async fn slow_close_holds_the_end_back_and_nothing_else() {
 
 #[tokio::test]
 async fn timeout_swallows_what_comes_and_closes_when_it_is_taken_away() {
-    let rig = Rig::new().await;
+    let rig = ApiRig::new().await;
     let (mut client, mut server) = rig.connect().await;
     rig.poison(json!({ "type": "timeout", "stream": "upstream", "attributes": { "timeout": 0 } }))
         .await;
@@ -208,13 +163,13 @@ async fn timeout_swallows_what_comes_and_closes_when_it_is_taken_away() {
     rig.cure("timeout_upstream").await;
     assert_eq!(rest(&mut server).await.0, b"", "nothing may arrive behind a hole");
     assert_eq!(rest(&mut client).await.0, b"");
-    assert_eq!(rig.link.counts().held_bytes, 4);
+    assert_eq!(rig.rig.link.counts().held_bytes, 4);
     rig.connect().await;
 }
 
 #[tokio::test]
 async fn timeout_closes_by_itself_after_its_time_without_a_byte() {
-    let rig = Rig::new().await;
+    let rig = ApiRig::new().await;
     let (mut client, mut server) = rig.connect().await;
     let put = Instant::now();
     rig.poison(json!({ "type": "timeout", "attributes": { "timeout": 150 } }))
@@ -226,7 +181,7 @@ async fn timeout_closes_by_itself_after_its_time_without_a_byte() {
 
 #[tokio::test]
 async fn reset_peer_resets_connections_that_were_there_before_it() {
-    let rig = Rig::new().await;
+    let rig = ApiRig::new().await;
     let (mut client, mut server) = rig.connect().await;
     let put = Instant::now();
     rig.poison(json!({ "type": "reset_peer", "attributes": { "timeout": 100 } }))
@@ -246,7 +201,7 @@ async fn reset_peer_resets_connections_that_were_there_before_it() {
 
 #[tokio::test]
 async fn a_slicer_cuts_and_loses_nothing() {
-    let rig = Rig::new().await;
+    let rig = ApiRig::new().await;
     let (mut client, mut server) = rig.connect().await;
     let slicer = json!({ "average_size": 10, "size_variation": 5, "delay": 100 });
     rig.poison(json!({ "type": "slicer", "stream": "upstream", "attributes": slicer }))
@@ -265,12 +220,12 @@ async fn a_slicer_cuts_and_loses_nothing() {
         got.extend_from_slice(&slice[..length]);
     }
     assert_eq!(got, sent);
-    assert_eq!(rig.link.counts().delayed_bytes, 200);
+    assert_eq!(rig.rig.link.counts().delayed_bytes, 200);
 }
 
 #[tokio::test]
 async fn limit_data_ends_the_connection_when_so_much_has_passed() {
-    let rig = Rig::new().await;
+    let rig = ApiRig::new().await;
     let (mut client, mut server) = rig.connect().await;
     rig.poison(json!({ "type": "limit_data", "stream": "upstream", "attributes": { "bytes": 6 } }))
         .await;
@@ -286,14 +241,14 @@ async fn limit_data_ends_the_connection_when_so_much_has_passed() {
 
 #[tokio::test]
 async fn a_proxy_that_is_turned_off_refuses_and_ends_what_there_is_until_it_is_on_again() {
-    let rig = Rig::new().await;
+    let rig = ApiRig::new().await;
     let (mut client, _server) = rig.connect().await;
     let (status, shown) = rig
         .ask("PATCH", "/proxies/c0-%3En1", &json!({ "enabled": false }))
         .await;
     assert_eq!((status, &shown["enabled"]), (200, &Value::Bool(false)));
     assert!(rest(&mut client).await.0.is_empty());
-    let refused = TcpStream::connect(rig.link.listen()).await.unwrap_err();
+    let refused = TcpStream::connect(rig.rig.link.listen()).await.unwrap_err();
     assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
     assert_eq!(rig.ask("POST", "/reset", &Value::Null).await.0, 204);
     rig.connect().await;
@@ -302,7 +257,7 @@ async fn a_proxy_that_is_turned_off_refuses_and_ends_what_there_is_until_it_is_o
 #[tokio::test]
 async fn toxicity_is_drawn_from_the_seed_alone() {
     let lots = |seed| async move {
-        let rig = Rig::seeded(seed).await;
+        let rig = ApiRig::seeded(seed).await;
         rig.poison(json!({ "type": "timeout", "toxicity": 0.5, "name": "half" }))
             .await;
         let mut lots = Vec::new();
@@ -324,7 +279,7 @@ async fn toxicity_is_drawn_from_the_seed_alone() {
 
 #[tokio::test]
 async fn statuses_and_bodies_are_those_of_toxiproxy() {
-    let rig = Rig::new().await;
+    let rig = ApiRig::new().await;
     let latency = json!({ "type": "latency", "attributes": { "latency": 1 } });
     let error = |text: &str, status: u16| json!({ "error": text, "status": status });
     let stream = "stream was invalid, can be either upstream or downstream";
@@ -409,7 +364,7 @@ async fn statuses_and_bodies_are_those_of_toxiproxy() {
 
 #[tokio::test]
 async fn a_proxy_is_shown_as_toxiproxy_shows_it_and_a_toxic_can_be_changed() {
-    let rig = Rig::new().await;
+    let rig = ApiRig::new().await;
     rig.poison(json!({ "type": "latency", "attributes": { "latency": 5 } }))
         .await;
     let (_, toxic) = rig
@@ -426,7 +381,7 @@ async fn a_proxy_is_shown_as_toxiproxy_shows_it_and_a_toxic_can_be_changed() {
     assert_eq!(toxic, expected);
     let (_, all) = rig.ask("GET", "/proxies", &Value::Null).await;
     let shown = json!({
-        "name": "c0->n1", "listen": rig.link.listen().to_string(), "upstream": rig.link.upstream().to_string(),
+        "name": "c0->n1", "listen": rig.rig.link.listen().to_string(), "upstream": rig.rig.link.upstream().to_string(),
         "enabled": true, "toxics": [expected],
     });
     assert_eq!(all, json!({ "c0->n1": shown }));
@@ -434,14 +389,14 @@ async fn a_proxy_is_shown_as_toxiproxy_shows_it_and_a_toxic_can_be_changed() {
 
 #[tokio::test]
 async fn clients_of_the_api_make_proxies_lead_them_elsewhere_and_delete_them() {
-    let rig = Rig::new().await;
-    let upstream = rig.server.local_addr().unwrap().to_string();
+    let rig = ApiRig::new().await;
+    let upstream = rig.rig.server.local_addr().unwrap().to_string();
     let wanted = json!([{ "name": "own", "listen": "127.0.0.1:0", "upstream": upstream }]);
     let (status, made) = rig.ask("POST", "/populate", &wanted).await;
     assert_eq!(status, 201, "{made}");
     let listen = made["proxies"][0]["listen"].as_str().unwrap().to_owned();
     let mut client = TcpStream::connect(&listen).await.unwrap();
-    let (mut server, _) = timeout(SOON, rig.server.accept()).await.unwrap().unwrap();
+    let (mut server, _) = timeout(SOON, rig.rig.server.accept()).await.unwrap().unwrap();
     client.write_all(b"through").await.unwrap();
     arrives(&mut server, b"through").await;
     let same = json!([{ "name": "own", "listen": listen, "upstream": upstream, "enabled": false }]);
@@ -472,7 +427,7 @@ async fn clients_of_the_api_make_proxies_lead_them_elsewhere_and_delete_them() {
 
 #[tokio::test]
 async fn a_run_hears_of_every_poke_keeps_its_links_and_is_left_in_peace_at_its_end() {
-    let rig = Rig::new().await;
+    let rig = ApiRig::new().await;
     rig.poison(json!({ "type": "timeout" })).await;
     for (method, body) in [("DELETE", Value::Null), ("PATCH", json!({ "upstream": "127.0.0.1:1" }))] {
         let (status, refusal) = rig.ask(method, "/proxies/c0-%3En1", &body).await;
@@ -480,7 +435,7 @@ async fn a_run_hears_of_every_poke_keeps_its_links_and_is_left_in_peace_at_its_e
         assert!(refusal["error"].as_str().unwrap().contains("link of a run"));
     }
     rig.api.calm().await.unwrap();
-    assert!(rig.link.toxics().is_empty());
+    assert!(rig.rig.link.toxics().is_empty());
     let (status, _) = rig
         .ask("POST", "/proxies/c0-%3En1/toxics", &json!({ "type": "timeout" }))
         .await;
@@ -527,7 +482,7 @@ proptest! {
 }
 
 async fn both_ways(seed: u64, length: usize, toxics: Vec<Value>) {
-    let rig = Rig::seeded(seed).await;
+    let rig = ApiRig::seeded(seed).await;
     let (mut client, mut server) = rig.connect().await;
     let sent: Vec<u8> = (0..length).map(|at| (at % 251) as u8).collect();
     let (mut client_reads, mut client_writes) = client.split();

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use super::link::{Layer, Link};
 use super::stats::Stats;
 use super::toxic::Toxic;
-use crate::evidence::Counts;
+use crate::counts::LinkCounts;
 use crate::limits::REMOTE;
 
 /// What becomes of an order; no answer means that whoever had it is gone.
@@ -41,7 +41,7 @@ pub struct Far {
 }
 
 impl Far {
-    pub fn counts(&self, front: Counts) -> Counts {
+    pub fn counts(&self, front: LinkCounts) -> LinkCounts {
         front.plus(self.back.counts())
     }
 

@@ -14,10 +14,10 @@ use tokio::sync::{Mutex, MutexGuard};
 
 use super::answers::{Refusal, parse};
 use super::{Hear, Poke};
-use crate::network::link::Link;
-use crate::network::meter::Side;
-use crate::network::toxic::{Kind, Stream, Toxic, Unfit};
-use crate::network::vigil::Carrier;
+use crate::link::Link;
+use crate::meter::Side;
+use crate::toxic::{Kind, Stream, Toxic, Unfit};
+use crate::vigil::Carrier;
 
 /// A proxy as Toxiproxy shows it.
 #[derive(Debug, Clone, PartialEq, Serialize)]

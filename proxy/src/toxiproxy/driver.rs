@@ -12,8 +12,8 @@ use toxiproxy_rust::client::Client;
 use toxiproxy_rust::proxy::{Proxy, ProxyPack};
 
 use super::http::Http;
-use crate::network::link::Layer;
-use crate::network::toxic::{Kind, Toxic};
+use crate::link::Layer;
+use crate::toxic::{Kind, Toxic};
 
 /// The thread's name, by which its panics are told from others.
 pub const THREAD: &str = "toxiproxy";

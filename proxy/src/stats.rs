@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::behaviour::Flow;
-use crate::evidence::Counts;
+use crate::counts::LinkCounts;
 
 /// Counters of one link, written by its connections and read by whoever opens and heals a fault.
 #[derive(Debug, Default)]
@@ -24,8 +24,8 @@ pub struct Stats {
 }
 
 impl Stats {
-    pub fn read(&self) -> Counts {
-        Counts {
+    pub fn read(&self) -> LinkCounts {
+        LinkCounts {
             bytes: self.bytes.load(Relaxed),
             held_bytes: self.held_bytes.load(Relaxed),
             delayed_bytes: self.delayed_bytes.load(Relaxed),
@@ -38,7 +38,7 @@ impl Stats {
 }
 
 impl Stats {
-    /// Counts bytes that came while `flow` was on.
+    /// LinkCounts bytes that came while `flow` was on.
     pub fn obeyed(&self, flow: Flow, bytes: usize) {
         if flow.stall || flow.freeze || flow.discard || flow.reset_after.is_some() {
             count(&self.held_bytes, bytes as u64);
@@ -48,7 +48,7 @@ impl Stats {
     }
 }
 
-/// Counts some more.
+/// LinkCounts some more.
 pub fn count(counter: &AtomicU64, by: u64) {
     counter.fetch_add(by, Relaxed);
 }

@@ -1,0 +1,98 @@
+//! The test rig: a server, a link to it, the two ends of connections through it, and what tests wait for.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use harness_proxy::{Behaviour, Hold, Link, Proxy};
+use tokio::io::AsyncReadExt;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
+
+/// Longer than anything that should happen takes, on a machine that has much else to do.
+pub const SOON: Duration = Duration::from_secs(30);
+/// Long enough that a byte which is not held back would have arrived.
+pub const NOT_YET: Duration = Duration::from_millis(100);
+
+pub fn anywhere() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], 0))
+}
+
+pub struct Rig {
+    pub link: Arc<Link>,
+    pub server: TcpListener,
+    pub proxy: Proxy,
+}
+
+impl Rig {
+    pub async fn new() -> Self {
+        Self::seeded(7).await
+    }
+
+    pub async fn seeded(seed: u64) -> Self {
+        Self::with(|proxy, server| proxy.link("c0->n1".into(), server, seed)).await
+    }
+
+    /// A rig with the link that `open` opens to the server.
+    pub async fn with(open: impl FnOnce(&Proxy, SocketAddr) -> io::Result<Arc<Link>>) -> Self {
+        let server = TcpListener::bind(anywhere()).await.unwrap();
+        let proxy = Proxy::start().unwrap();
+        let link = open(&proxy, server.local_addr().unwrap()).unwrap();
+        Self { link, server, proxy }
+    }
+
+    /// The client's end and the server's end of one connection through the link.
+    pub async fn connect(&self) -> (TcpStream, TcpStream) {
+        connect(&self.link, &self.server).await
+    }
+
+    pub fn hold(&self, behaviour: Behaviour) -> Hold {
+        Hold::put(vec![Arc::clone(&self.link)], 1, behaviour, false)
+    }
+}
+
+pub async fn connect(link: &Link, server: &TcpListener) -> (TcpStream, TcpStream) {
+    let client = TcpStream::connect(link.listen()).await.unwrap();
+    let accepted = timeout(SOON, server.accept()).await;
+    (client, accepted.expect("the link dials the server").unwrap().0)
+}
+
+pub async fn arrives(stream: &mut TcpStream, expected: &[u8]) {
+    let mut got = vec![0; expected.len()];
+    let read = timeout(SOON, stream.read_exact(&mut got)).await;
+    read.expect("bytes arrive").unwrap();
+    assert_eq!(String::from_utf8_lossy(&got), String::from_utf8_lossy(expected));
+}
+
+pub async fn is_silent(stream: &mut TcpStream) {
+    let mut byte = [0];
+    let read = timeout(NOT_YET, stream.read(&mut byte)).await;
+    assert!(read.is_err(), "nothing may arrive, not even an end");
+}
+
+/// Everything until the end, and how it ended.
+pub async fn rest(stream: &mut TcpStream) -> (Vec<u8>, io::Result<()>) {
+    let mut got = Vec::new();
+    let ended = timeout(SOON, stream.read_to_end(&mut got)).await.expect("it ends");
+    (got, ended.map(drop))
+}
+
+/// What arrives before the connection is reset.
+pub async fn until_reset(stream: &mut TcpStream) -> Vec<u8> {
+    let (got, ended) = rest(stream).await;
+    assert_eq!(ended.unwrap_err().kind(), io::ErrorKind::ConnectionReset);
+    got
+}
+
+/// Waits until what the proxy's own thread counts is as it should be.
+pub async fn counted<T: std::fmt::Debug>(read: impl Fn() -> T, as_expected: impl Fn(&T) -> bool) -> T {
+    let counting = async {
+        while !as_expected(&read()) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let waited = timeout(SOON, counting).await;
+    assert!(waited.is_ok(), "the counters are {:?}", read());
+    read()
+}

@@ -12,10 +12,10 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("process", &[]),
     ("wall_clock", &[]),
     ("event", &["limits"]),
-    ("client_role", &[]),
     ("cluster", &["limits", "process", "wall_clock"]),
     ("backends", &["cluster", "limits", "clock"]),
     ("config", &["backends", "cluster", "limits"]),
+    ("client_role", &[]),
     (
         "faults",
         &[

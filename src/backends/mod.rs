@@ -6,7 +6,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use harness_workloads::{BackendId, Recipe};
+use harness_workloads::{BackendId, Recipe, recipes};
 
 use crate::cluster::{BoxFuture, EndpointsReceiver, ServerSoftware};
 use crate::network::tap::Protocol;
@@ -79,6 +79,16 @@ pub fn names(last: &str, are: impl Fn(&Backend) -> bool) -> String {
         Some((name, others)) => format!("{}{last}{name}", others.join(", ")),
         None => "none".to_owned(),
     }
+}
+
+/// How many servers a run has unless told otherwise, for help: `zk 3, etcd 3, redis 1, redlock 5`.
+pub fn default_nodes() -> String {
+    let of_backends = all().map(|backend| (backend.name(), backend.software.nodes));
+    let of_recipes = recipes().filter_map(|recipe| Some((recipe.name, recipe.servers?)));
+    let nodes = of_backends
+        .chain(of_recipes)
+        .map(|(name, nodes)| format!("{name} {nodes}"));
+    nodes.collect::<Vec<_>>().join(", ")
 }
 
 impl Backend {

@@ -17,10 +17,10 @@ use crate::reentrant::Reentrant;
 use crate::zk::{ZkConnect, ZkServers};
 use crate::{etcd, redis, zk};
 
-/// Declares [`BackendId`]: one line for each backend.
+/// Declares [`BackendId`]: one line for each backend, with its name and its recipes.
 macro_rules! backend_ids {
-    ($($id:ident = $name:literal,)+) => {
-        /// The name of the store that a recipe speaks to. What the harness knows about it is a value under this name.
+    ($($id:ident = $name:literal, $recipes:expr;)+) => {
+        /// The name of the store that a recipe speaks to. What the harness knows about the store is a value under this name.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum BackendId {
             $($id,)+
@@ -29,10 +29,17 @@ macro_rules! backend_ids {
         impl BackendId {
             pub const ALL: &[BackendId] = &[$(BackendId::$id,)+];
 
-            /// As users type it and stored runs carry it.
+            /// The name that users type and stored runs carry.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(BackendId::$id => $name,)+
+                }
+            }
+
+            /// The recipes for this store, in the order in which they are listed.
+            pub const fn recipes(self) -> &'static [&'static Recipe] {
+                match self {
+                    $(BackendId::$id => $recipes,)+
                 }
             }
         }
@@ -40,20 +47,9 @@ macro_rules! backend_ids {
 }
 
 backend_ids! {
-    Zk = "zk",
-    Etcd = "etcd",
-    Redis = "redis",
-}
-
-impl BackendId {
-    /// The recipes for this store, in the order in which they are listed.
-    pub const fn recipes(self) -> &'static [&'static Recipe] {
-        match self {
-            BackendId::Zk => zk::recipes::RECIPES,
-            BackendId::Etcd => etcd::recipes::RECIPES,
-            BackendId::Redis => redis::recipes::RECIPES,
-        }
-    }
+    Zk = "zk", zk::recipes::RECIPES;
+    Etcd = "etcd", etcd::recipes::RECIPES;
+    Redis = "redis", redis::recipes::RECIPES;
 }
 
 impl fmt::Display for BackendId {
@@ -258,9 +254,8 @@ pub enum RecipeError {
 
 /// Every recipe, backend by backend.
 pub fn recipes() -> impl Iterator<Item = &'static Recipe> {
-    BackendId::ALL
-        .iter()
-        .flat_map(|backend| backend.recipes().iter().copied())
+    let all = BackendId::ALL.iter();
+    all.flat_map(|backend| backend.recipes().iter().copied())
 }
 
 /// The recipe of this name.
@@ -313,7 +308,7 @@ mod tests {
 
     #[test]
     fn every_file_of_a_recipe_is_in_the_catalogue() {
-        for backend in BackendId::ALL {
+        for backend in BackendId::ALL.iter().filter(|backend| !backend.recipes().is_empty()) {
             let folder = format!("{}/src/{backend}/recipes", env!("CARGO_MANIFEST_DIR"));
             let listed = std::fs::read_to_string(format!("{folder}/mod.rs")).unwrap();
             let mut files = 0;

@@ -28,10 +28,8 @@ use crate::network::{Exchange, Notice};
 /// What the taps of all links share, and where they report notifications.
 pub fn exchange(config: &Config) -> (Arc<Exchange>, mpsc::Receiver<Notice>) {
     let (sender, notices) = mpsc::channel(NOTICES);
-    (
-        Exchange::new(config.backend.protocol, LABELS, config.clients, sender),
-        notices,
-    )
+    let exchange = Exchange::new(config.backend.protocol, LABELS, config.clients, sender);
+    (exchange, notices)
 }
 
 /// Everything that faults may act on in this run.

@@ -133,13 +133,13 @@ fn dry_run(args: &RunArgs, config: &Config, plan: &Plan) {
     }
     for window in &plan.windows {
         let (start, end) = (window.start.as_secs_f64(), (window.start + window.length).as_secs_f64());
-        let heal = match window.strike.heal() {
+        let heal = match window.injection.action.heal_word() {
             "reset" => ", reset on heal",
             _ => "",
         };
         print(&format!(
             "  window {}   faults +{start:.1}s to +{end:.1}s   {}: {}{heal}\n",
-            window.number, window.fault, window.strike.title
+            window.number, window.fault.name, window.injection.title
         ));
     }
 }

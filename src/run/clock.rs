@@ -28,6 +28,11 @@ impl RunClock {
         self.began.elapsed()
     }
 
+    /// The runtime's own name for a time of this clock, for what cannot be given the clock.
+    pub fn instant(&self, at: Duration) -> Instant {
+        self.began + at
+    }
+
     /// The stamp of a line that is written now: nanoseconds since the run began.
     pub fn stamp(&self) -> u64 {
         self.stamp_of(monotonic_ns())
@@ -50,7 +55,7 @@ impl RunClock {
     /// Waits until [`RunClock::now`] is `due`. Sets no timer when it is already, since the shortest one takes a millisecond.
     pub async fn sleep_until(&self, due: Duration) {
         if due > self.now() {
-            sleep_until(self.began + due).await;
+            sleep_until(self.instant(due)).await;
         }
     }
 

@@ -16,7 +16,7 @@ use super::context::RunContext;
 use super::{RunError, observer, progress, schedule, taps};
 use crate::cluster::{EndpointsReceiver, RoleProbe};
 use crate::event::ProgressEvent;
-use crate::faults::Field;
+use crate::faults::FaultEnv;
 use crate::network::api::Api;
 
 /// Pause between two looks whether every client had its turns.
@@ -27,7 +27,7 @@ const GRACE: Duration = Duration::from_secs(2);
 /// Goes through the phases.
 pub struct PhaseRunner {
     pub run: Arc<RunContext>,
-    pub env: Arc<Field>,
+    pub env: Arc<FaultEnv>,
     pub endpoints: EndpointsReceiver,
     pub roles: RoleProbe,
     /// Toxiproxy's API, where it is served.

@@ -142,12 +142,8 @@ impl Recorder {
 
     /// Records a fact of the nemesis: a phase, what a window did, what happened to the servers.
     pub fn nemesis(&self, fact: &NemesisFact) -> u64 {
-        self.nemesis_line(fact.f(), fact.fields())
-    }
-
-    /// Records a line of the nemesis.
-    pub fn nemesis_line(&self, f: &str, extra: Map<String, Value>) -> u64 {
-        self.line(Process::Nemesis, None, Kind::Info, f, Fields::default(), extra, None)
+        let (fields, extra) = (Fields::default(), fact.fields());
+        self.line(Process::Nemesis, None, Kind::Info, fact.f(), fields, extra, None)
     }
 
     /// The clock with which lines are stamped.

@@ -1,25 +1,24 @@
-//! The schedule of fault windows: each starts on time, its target is resolved when it starts, it heals whatever happens, and
-//! both are recorded with what it did.
+//! The schedule of fault windows: each starts on time, resolves its target, heals whatever happens, and is recorded with
+//! what it did. Nothing here knows one fault from another.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use serde_json::{Map, Value, json};
+use harness_checkers::history::{EffectCounters, MessageMatch, NemesisFact, WindowHeal, WindowStart};
+use serde_json::Map;
 use tokio::task::JoinSet;
 
 use super::context::RunContext;
-use super::targeting::{FreshHolders, ResolvedTarget, resolve};
+use super::targeting::{GrantedSince, Resolution, resolve};
 use crate::event::ProgressEvent;
-use crate::evidence::Evidence;
-use crate::faults::{Field, Means, Open};
+use crate::faults::{ActiveFault, Affected, FaultEnv, HealOnDrop, Healed, InjectionContext, NotInjected};
 use crate::limits::AIM;
-use crate::network::Struck;
-use crate::plan::Window;
+use crate::plan::PlannedWindow;
 
 /// Runs every window of the plan, from now. Windows that start together run at the same time; the next ones wait until these
 /// have healed, which may take longer than planned, since servers that were killed need time to serve again.
-pub async fn run_windows(run: &Arc<RunContext>, env: &Arc<Field>) {
+pub async fn run_windows(run: &Arc<RunContext>, env: &Arc<FaultEnv>) {
     let start = run.clock.now();
     for slot in run.spec.plan.windows.chunk_by(|one, other| one.start == other.start) {
         let mut running = JoinSet::new();
@@ -47,9 +46,9 @@ pub async fn all(mut tasks: JoinSet<()>) {
 }
 
 struct WindowRun {
-    window: Window,
+    window: PlannedWindow,
     run: Arc<RunContext>,
-    env: Arc<Field>,
+    env: Arc<FaultEnv>,
 }
 
 impl WindowRun {
@@ -57,63 +56,51 @@ impl WindowRun {
         if self.stopped_before(start + self.window.start).await {
             return;
         }
-        let prelude = match self.window.strike.prelude(self.window.number, &self.env).await {
-            Ok(prelude) => prelude,
+        let (number, action) = (self.window.number, &self.window.injection.action);
+        let preparation = match action.prepare(number, &self.env).await {
+            Ok(preparation) => preparation,
             Err(why) => return self.missed(why),
         };
-        let fresh = prelude.as_ref().map(|prelude| FreshHolders {
-            since: self.run.clock.now(),
-            other_than: prelude.keys.clone(),
+        let since = preparation.as_ref().map(|prepared| GrantedSince {
+            prepared: self.run.clock.now(),
+            known_keys: prepared.known_keys.clone(),
         });
         let leader = self.env.servers.leader(AIM);
-        let resolved = match resolve(&self.window.strike, fresh, &self.run, leader).await {
-            Ok(resolved) => resolved,
+        let resolution = match resolve(&self.window.injection, since, &self.run, leader).await {
+            Ok(resolution) => resolution,
             Err(why) => return self.missed(why),
         };
-        let opened = self.run.clock.now();
+        let started = self.run.clock.now();
         let before = CounterReadings::now(&self.run);
-        let holding: Vec<u32> = self.run.holders.all().into_iter().map(|(client, _)| client).collect();
-        let mut open = self
-            .window
-            .strike
-            .open(self.window.number, &self.env, &resolved.target, prelude)
-            .await;
-        if let Some(why) = open.trouble.take() {
-            return self.broken("could not be opened", &why);
-        }
-        if open.is_empty() {
-            return self.missed(match self.window.strike.means {
-                Means::Failover { .. } => "the replica was not promoted",
-                _ => "its process was not running",
-            });
-        }
-        self.write_start(&open, &resolved);
-        let struck = open.clients.clone();
-        let stopped = self.last(&mut open, opened + self.window.length).await;
-        let (message, no_message) = (open.message(), open.why_no_message());
-        let (mut evidence, trouble) = open.heal(self.run.clock.now() - opened, !stopped).await;
-        if matches!(self.window.strike.means, Means::Clients(_)) {
-            evidence.holders = struck.iter().filter(|client| holding.contains(client)).count() as u64;
-        }
-        let effect = WindowEffect {
-            evidence,
-            before,
-            message,
-            no_message,
+        let context = InjectionContext {
+            number,
+            env: &self.env,
+            target: &resolution.target,
+            holding: self.run.holders.all().into_iter().map(|(client, _)| client).collect(),
+            preparation,
         };
-        self.write_heal(effect, &resolved.title, self.run.clock.now() - opened);
+        let mut active = match action.inject(context).await {
+            Ok(active) => active,
+            Err(NotInjected::Missed(why)) => return self.missed(why),
+            Err(NotInjected::Failed(why)) => return self.broken("could not be opened", &why),
+        };
+        self.write_start(active.affected(), &resolution);
+        let stopped = self.last(&mut active, started + self.window.length).await;
+        let healed = active.heal(self.run.clock.now() - started, !stopped).await;
+        let trouble = healed.trouble.clone();
+        self.write_heal(healed, before, &resolution.title, self.run.clock.now() - started);
         if let Some(why) = trouble {
             self.broken("could not be healed", &why);
         }
     }
 
-    /// Lets a window last until it is `due` and has done what it does; returns whether the run stops.
-    async fn last(&self, open: &mut Open, due: Duration) -> bool {
+    /// Waits until a window is `due` to heal and its fault has done what it does; returns whether the run stops.
+    async fn last(&self, active: &mut HealOnDrop<dyn ActiveFault>, due: Duration) -> bool {
         let mut stop = self.run.stopping();
         tokio::select! {
             biased;
             _ = stop.wait_for(|stop| *stop) => true,
-            _ = async { tokio::join!(open.act(), self.run.clock.sleep_until(due)) } => false,
+            _ = async { tokio::join!(active.act(self.run.clock.instant(due)), self.run.clock.sleep_until(due)) } => false,
         }
     }
 
@@ -129,77 +116,74 @@ impl WindowRun {
 
     /// The network is not as the plan has it, so nothing that follows would mean anything.
     fn broken(&self, how: &str, why: &str) {
-        let window = format!("window {}, {},", self.window.number, self.window.fault);
+        let window = format!("window {}, {},", self.window.number, self.window.fault.name);
         self.run.fail(format!("{window} {how}: {why}"));
     }
 
     fn missed(&self, why: &str) {
-        let start = object(json!({
-            "window": self.window.number, "phase": "start", "title": self.window.strike.title, "targets": [],
-        }));
-        self.run.recorder.nemesis_line(self.window.fault, start);
-        let mut heal = object(json!({ "window": self.window.number, "phase": "heal", "missed": why }));
-        heal.insert("evidence".into(), json!(Evidence::default()));
-        self.run.recorder.nemesis_line(self.window.fault, heal);
-        let text = format!("window {}: {why}, so there was nobody to strike", self.window.number);
+        let (number, title) = (self.window.number, &self.window.injection.title);
+        for fact in NemesisFact::missed(self.window.fault.name, number, title, why) {
+            self.run.recorder.nemesis(&fact);
+        }
+        let text = format!("window {number}: {why}, so nothing was injected");
         self.run.progress().send(ProgressEvent::Note(text));
     }
 
-    fn write_start(&self, open: &Open, resolved: &ResolvedTarget) {
-        let title = &resolved.title;
-        let mut start = object(json!({
-            "window": self.window.number, "phase": "start", "title": title, "targets": open.targets(), "cut": open.links(),
-        }));
-        if let Some(holder) = resolved.holder {
-            start.insert("holder".into(), json!(format!("c{holder}")));
-            start.insert(
-                "holder_works_ms".into(),
-                json!(self.run.spec.plan.struck_holder_works.as_millis() as u64),
-            );
-        }
-        self.run.recorder.nemesis_line(self.window.fault, start);
+    fn write_start(&self, affected: Affected, resolution: &Resolution) {
+        let title = &resolution.title;
+        let start = WindowStart {
+            number: self.window.number,
+            title: title.clone(),
+            targets: affected.names(),
+            cut: Some(affected.links),
+            holder: resolution.holder.map(|holder| format!("c{holder}")),
+            holder_works_ms: resolution
+                .holder
+                .map(|_| self.run.spec.plan.target_holder_works.as_millis() as u64),
+            verb: Some(self.window.fault.verb.to_owned()),
+            extra: Map::new(),
+        };
+        let fault = self.window.fault.name.to_owned();
+        self.run.recorder.nemesis(&NemesisFact::Start { fault, start });
         self.run.progress().send(ProgressEvent::WindowOpened {
             number: self.window.number,
             title: self.headline(title),
         });
     }
 
-    fn write_heal(&self, effect: WindowEffect, title: &str, lasted: Duration) {
-        let WindowEffect {
-            evidence,
-            before,
-            message,
-            no_message,
-        } = effect;
-        let after = CounterReadings::now(&self.run);
-        let mut facts = object(json!(evidence));
-        facts.insert("locks_lost".into(), json!(after.lost - before.lost));
-        facts.insert("acquires".into(), json!(after.acquires - before.acquires));
-        facts.insert("unknown".into(), json!(after.unknown - before.unknown));
-        let mut heal = object(json!({ "window": self.window.number, "phase": "heal", "evidence": facts }));
-        if let Some(demand) = self.window.strike.demand {
-            heal.insert("demand".into(), json!(demand));
-        }
-        let mut words = vec![evidence.in_words()];
-        if let Some(message) = message {
-            let time = self.run.recorder.time_of(message.at);
-            words.push(format!(
-                "`{}` of {} ({}) at {:.3}s",
-                message.message,
-                message.client,
-                message.role,
-                Duration::from_nanos(time).as_secs_f64()
-            ));
-            let mut struck = object(json!(message));
-            struck.insert("time".into(), json!(time));
-            heal.insert("struck".into(), Value::Object(struck));
-        }
-        if let Some(why) = no_message {
-            words.push(why.clone());
-            heal.insert("missed".into(), json!(why));
-        }
+    fn write_heal(&self, healed: Healed, before: CounterReadings, title: &str, lasted: Duration) {
+        let fault = &self.window.fault;
+        let effect = healed.evidence.in_words(fault.counters);
+        let mut words = vec![effect.clone()];
+        let matched = healed.message.map(|message| MessageMatch {
+            message: message.message,
+            client: message.client,
+            link: message.link,
+            role: message.role.to_owned(),
+            done: message.done,
+            time_ns: self.run.recorder.time_of(message.at),
+        });
+        words.extend(matched.as_ref().map(|matched| {
+            let at = Duration::from_nanos(matched.time_ns).as_secs_f64();
+            let MessageMatch {
+                message, client, role, ..
+            } = matched;
+            format!("`{message}` of {client} ({role}) at {at:.3}s")
+        }));
+        words.extend(healed.missed.clone());
         words.retain(|word| !word.is_empty());
-        self.run.recorder.nemesis_line(self.window.fault, heal);
+        let heal = WindowHeal {
+            number: Some(self.window.number),
+            evidence: healed.evidence.iter().chain(before.until_now(&self.run)).collect(),
+            left_trace: Some(healed.evidence.has_any(fault.trace)),
+            effect: Some(effect),
+            requirement: self.window.injection.requirement.clone(),
+            matched,
+            missed: healed.missed,
+            extra: fault.for_readers(),
+        };
+        let fault = fault.name.to_owned();
+        self.run.recorder.nemesis(&NemesisFact::Heal { fault, heal });
         self.run.progress().send(ProgressEvent::WindowHealed {
             number: self.window.number,
             title: self.headline(title),
@@ -209,18 +193,8 @@ impl WindowRun {
     }
 
     fn headline(&self, title: &str) -> String {
-        format!("{} {}   {title}", self.window.fault, self.window.number)
+        format!("{} {}   {title}", self.window.fault.name, self.window.number)
     }
-}
-
-/// What a window did, as far as it is known when it heals.
-struct WindowEffect {
-    evidence: Evidence,
-    before: CounterReadings,
-    /// The message that it struck.
-    message: Option<Struck>,
-    /// Why it struck none, when it meant one.
-    no_message: Option<String>,
 }
 
 /// What the clients had seen at some moment.
@@ -239,12 +213,14 @@ impl CounterReadings {
             unknown: run.counters.unknown.load(Relaxed),
         }
     }
-}
 
-/// The fields of a line of the nemesis.
-pub(super) fn object(value: Value) -> Map<String, Value> {
-    match value {
-        Value::Object(map) => map,
-        _ => unreachable!("only objects are made here"),
+    /// What clients saw since then, as counters of a window.
+    fn until_now(self, run: &RunContext) -> [(&'static str, u64); 3] {
+        let now = Self::now(run);
+        [
+            (EffectCounters::LOCKS_LOST, now.lost - self.lost),
+            (EffectCounters::ACQUIRES, now.acquires - self.acquires),
+            (EffectCounters::UNKNOWN, now.unknown - self.unknown),
+        ]
     }
 }

@@ -93,7 +93,7 @@ fn did(window: &Bitten) -> Vec<String> {
         (window.acquires, "acquire", " meanwhile"),
     ];
     let counted = counted.into_iter().filter(|(count, ..)| *count > 0);
-    let mut did = vec![window.evidence.in_words()];
+    let mut did = vec![window.did.clone()];
     did.extend(counted.map(|(count, what, how)| many(count, what) + how));
     did.extend(window.missed_in_words());
     did.retain(|part| !part.is_empty());

@@ -17,7 +17,7 @@ pub struct WallClocks {
 
 impl WallClocks {
     pub fn lay_out(spec: &RunSpec) -> Result<Self, RunError> {
-        if !spec.plan.steps_clocks() {
+        if !spec.plan.steps_clocks {
             return Ok(Self::default());
         }
         let path = spec.folder.clocks();

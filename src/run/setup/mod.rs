@@ -21,7 +21,7 @@ pub use servers::Servers;
 use super::context::RunContext;
 use crate::client_role::LABELS;
 use crate::config::Config;
-use crate::faults::Field;
+use crate::faults::FaultEnv;
 use crate::limits::NOTICES;
 use crate::network::{Exchange, Notice};
 
@@ -33,10 +33,10 @@ pub fn exchange(config: &Config) -> (Arc<Exchange>, mpsc::Receiver<Notice>) {
 }
 
 /// Everything that faults may act on in this run.
-pub fn fault_env(run: &RunContext, links: &ClientLinks, servers: &Servers, clocks: &WallClocks) -> Field {
-    Field {
+pub fn fault_env(run: &RunContext, links: &ClientLinks, servers: &Servers, clocks: &WallClocks) -> FaultEnv {
+    FaultEnv {
         links: links.links.clone(),
-        between: servers.peer_links(),
+        peer_links: servers.peer_links(),
         clients: run.clients.clone(),
         servers: servers.cluster.control(),
         observed: run.observed.subscribe(),

@@ -1,4 +1,4 @@
-//! Parses, dispatches, and decides the exit code in one place.
+//! The `harness` binary: runs the command line and returns its exit code.
 
 use std::process::ExitCode;
 

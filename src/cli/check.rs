@@ -1,4 +1,4 @@
-//! `harness check`: decides from a stored history. A live run ends by calling this, so the two cannot disagree.
+//! `harness check`: checks a stored history. A live run ends by calling the same function, so the two cannot disagree.
 
 use std::io::{self, BufReader};
 use std::path::Path;
@@ -6,46 +6,41 @@ use std::time::Instant;
 
 use harness_checkers::{Certificate, History, Options, ReadError, ReadOptions, check as decide};
 
+use super::Failure;
 use super::args::CheckArgs;
-use super::complain;
 use super::stdout::{print, print_json};
 use crate::exit::Exit;
 use crate::report::terminal::{Look, render};
 use crate::report::{Diagnosis, diagnose, diagnosis::KnownRun};
-use crate::store::{self, StoreError, Stored, write_json};
+use crate::store::{self, Stored, write_json};
 
-pub fn check(args: &CheckArgs, look: Look) -> Exit {
-    let stored = match find(&args.stored.read.results, &args.stored.wanted) {
-        Ok(stored) => stored,
-        Err(error) => return complain(Exit::Usage, error),
-    };
+pub fn check(args: &CheckArgs, look: Look) -> Result<Exit, Failure> {
+    let stored = find(&args.stored.read.results, &args.stored.wanted)?;
     let options = Options {
         model: args.model,
         certificate: args.certificate.is_some(),
         ..Options::default()
     };
-    let examined = match examine(&stored, &args.stored.read.options(), &options) {
-        Ok(examined) => examined,
-        Err(error) => return complain(Exit::Usage, format!("{}: {error}", stored.history.display())),
-    };
+    let examined =
+        examine(&stored, &args.stored.read.options(), &options).map_err(|error| unreadable(&stored, error))?;
     show(&examined.diagnosis, args.json, look);
-    match args
-        .certificate
-        .as_ref()
-        .map(|path| write_json(path, &examined.certificates))
-    {
-        Some(Err(error)) => complain(exit_of(&examined.diagnosis).and(Exit::Environment), error),
-        _ => exit_of(&examined.diagnosis),
+    let exit = exit_of(&examined.diagnosis);
+    if let Some(path) = &args.certificate {
+        write_json(path, &examined.certificates).map_err(|error| Failure {
+            exit: exit.and(Exit::Environment),
+            sentence: error.to_string(),
+        })?;
     }
+    Ok(exit)
 }
 
 /// The name of stdin in place of a history file.
 const STDIN: &str = "-";
 
 /// The stored run or history that `wanted` names, or the history on stdin.
-pub fn find(results: &Path, wanted: &str) -> Result<Stored, StoreError> {
+pub fn find(results: &Path, wanted: &str) -> Result<Stored, Failure> {
     if wanted != STDIN {
-        return store::find(results, wanted);
+        return store::find(results, wanted).map_err(Failure::usage);
     }
     Ok(Stored {
         folder: None,
@@ -61,6 +56,11 @@ pub fn open(stored: &Stored, options: &ReadOptions) -> Result<History, ReadError
     } else {
         History::open(&stored.history, options)
     }
+}
+
+/// The failure to read a history.
+pub fn unreadable(stored: &Stored, error: ReadError) -> Failure {
+    Failure::usage(format!("{}: {error}", stored.history.display()))
 }
 
 /// What was decided, and its proof where one was asked for.

@@ -1,16 +1,11 @@
-//! `harness client`: one of our recipes behind the client protocol.
+//! `harness client`: a recipe of this project over the client protocol.
 
+use super::Failure;
 use super::args::ClientArgs;
-use super::complain;
 use crate::exit::Exit;
 
-pub fn client(args: &ClientArgs) -> Exit {
-    let options = match args.recipe.options(None) {
-        Ok(options) => options,
-        Err(sentence) => return complain(Exit::Usage, sentence),
-    };
-    match harness_workloads::serve_process(options) {
-        Ok(()) => Exit::Holds,
-        Err(error) => complain(Exit::Environment, error),
-    }
+pub fn client(args: &ClientArgs) -> Result<Exit, Failure> {
+    let options = args.recipe.options(None).map_err(Failure::usage)?;
+    harness_workloads::serve_process(options).map_err(Failure::environment)?;
+    Ok(Exit::Holds)
 }

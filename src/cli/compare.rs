@@ -1,23 +1,18 @@
-//! `harness compare`: what is new in a run, what is still there, and what is gone, beside another one.
+//! `harness compare`: findings of a run that are new, unchanged or gone since another run.
 
 use harness_checkers::{Options, ReadOptions};
 use serde_json::json;
 
+use super::Failure;
 use super::args::CompareArgs;
-use super::check::examine;
-use super::complain;
+use super::check::{examine, find, unreadable};
 use super::stdout::{print, print_json};
 use crate::exit::Exit;
 use crate::report::comparison::{self, RunSummary};
-use crate::store;
 
-/// Ends as a violation does when something is new.
-pub fn compare(args: &CompareArgs) -> Exit {
-    let gists = summary(args, &args.before).and_then(|before| Ok((before, summary(args, &args.after)?)));
-    let (before, after) = match gists {
-        Ok(gists) => gists,
-        Err(sentence) => return complain(Exit::Usage, sentence),
-    };
+/// A new finding gives the exit code of a violation.
+pub fn compare(args: &CompareArgs) -> Result<Exit, Failure> {
+    let (before, after) = (summary(args, &args.before)?, summary(args, &args.after)?);
     let compared = comparison::compare(&before, &after);
     if args.json {
         let name = |summary: &RunSummary| summary.run.as_ref().map(|run| run.run.clone());
@@ -28,18 +23,17 @@ pub fn compare(args: &CompareArgs) -> Exit {
     } else {
         print(&comparison::render(&compared, (&before, &after)));
     }
-    if compared.new.is_empty() {
-        Exit::Holds
-    } else {
-        Exit::Violated
-    }
+    Ok(match compared.new.is_empty() {
+        true => Exit::Holds,
+        false => Exit::Violated,
+    })
 }
 
-/// Decides from the history, as `harness check` does: both runs are judged by the checkers of today.
-fn summary(args: &CompareArgs, wanted: &str) -> Result<RunSummary, String> {
-    let stored = store::find(&args.results, wanted).map_err(|error| error.to_string())?;
-    let examined = examine(&stored, &ReadOptions::default(), &Options::default())
-        .map_err(|error| format!("{}: {error}", stored.history.display()))?;
+/// Checks the history again, so that both runs are compared by the checkers of this version.
+fn summary(args: &CompareArgs, wanted: &str) -> Result<RunSummary, Failure> {
+    let stored = find(&args.results, wanted)?;
+    let examined =
+        examine(&stored, &ReadOptions::default(), &Options::default()).map_err(|error| unreadable(&stored, error))?;
     let diagnosis = examined.diagnosis;
     Ok(RunSummary {
         outcome: diagnosis.outcome,

@@ -1,4 +1,5 @@
-//! `harness doctor`: what this machine has for running servers, and what earlier runs left behind.
+//! `harness doctor`: which servers this machine can run (programs, images), and what earlier runs left (processes,
+//! containers, folders).
 
 use serde_json::json;
 
@@ -69,7 +70,7 @@ async fn about(software: &ServerSoftware) -> String {
 
 fn about_leftovers(found: &[Leftover]) -> String {
     if found.is_empty() {
-        return "nothing is left behind by earlier runs\n".to_owned();
+        return "earlier runs left nothing\n".to_owned();
     }
     let lines: String = found.iter().map(|leftover| format!("left     {leftover}\n")).collect();
     format!(

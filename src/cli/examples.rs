@@ -22,15 +22,16 @@ Examples:
   harness run --profile nightly --show-config
       Show what flags, HARNESS_* variables, the profile and harness.toml come to.
 
-Every option but those of \"Configuration\" can also be a key of harness.toml (lease = \"3s\"), a key of one of its profiles
-([profile.nightly]) or a variable (HARNESS_LEASE=3s). A flag overrides a variable, which overrides the profile, which
-overrides the rest of the file.";
+Every option but those of \"Configuration\" can also be a key of harness.toml (lease = \"3s\"), a key of \
+one of its profiles ([profile.nightly]) or a variable (HARNESS_LEASE=3s). A flag overrides a variable, \
+which overrides the profile, which overrides the rest of the file.";
 
 pub const SUITE: &str = "\
 Examples:
   harness suite nightly.toml --jobs 2 --filter redis
   harness suite nightly.toml --set runtime=docker --dry-run
-  harness suite nightly.toml --shard 1/3                 then, with all three records: harness suite --merge DIR";
+  harness suite nightly.toml --shard 1/3      on each of three machines, then:
+  harness suite --merge DIR                   with their results in DIR";
 
 pub const CHECK: &str = "\
 Examples:

@@ -2,24 +2,24 @@
 
 use harness_checkers::Property;
 
-use super::complain;
+use super::Failure;
 use super::stdout::print;
+use crate::config::suggest::unknown_word;
 use crate::exit::Exit;
 
-pub fn explain(wanted: &str) -> Exit {
-    match Property::ALL
-        .into_iter()
-        .find(|property| property.id().eq_ignore_ascii_case(wanted))
-    {
-        Some(property) => {
-            print(text(property));
-            Exit::Holds
-        }
-        None => complain(
-            Exit::Usage,
-            format!("there is no property `{wanted}`; there are HL001 to HL009"),
-        ),
-    }
+pub fn explain(wanted: &str) -> Result<Exit, Failure> {
+    let mut known = Property::ALL.into_iter();
+    let property = known.find(|property| property.id().eq_ignore_ascii_case(wanted));
+    let unknown = || {
+        Failure::usage(unknown_word(
+            "property",
+            wanted,
+            [],
+            "the properties are HL001 to HL009",
+        ))
+    };
+    print(text(property.ok_or_else(unknown)?));
+    Ok(Exit::Holds)
 }
 
 /// The property in one sentence.

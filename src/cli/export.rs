@@ -5,35 +5,29 @@ use std::io::{self, BufWriter, Write};
 
 use harness_checkers::{History, write_edn};
 
+use super::Failure;
 use super::args::{ExportArgs, ExportFormat};
-use super::check::{find, open};
-use super::complain;
+use super::check::{find, open, unreadable};
 use crate::exit::Exit;
 
-pub fn export(args: &ExportArgs) -> Exit {
-    let stored = match find(&args.stored.read.results, &args.stored.wanted) {
-        Ok(stored) => stored,
-        Err(error) => return complain(Exit::Usage, error),
-    };
-    let history = match open(&stored, &args.stored.read.options()) {
-        Ok(history) => history,
-        Err(error) => return complain(Exit::Usage, format!("{}: {error}", stored.history.display())),
-    };
+pub fn export(args: &ExportArgs) -> Result<Exit, Failure> {
+    let stored = find(&args.stored.read.results, &args.stored.wanted)?;
+    let history = open(&stored, &args.stored.read.options()).map_err(|error| unreadable(&stored, error))?;
     let ExportFormat::Edn = args.format;
     let written = match &args.output {
         Some(path) => File::create(path).and_then(|file| write(&history, file)),
         None => write(&history, io::stdout().lock()),
     };
     match written {
-        // a reader that went away has what it wanted
+        // a reader that closed the pipe has what it wanted
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             let target = args
                 .output
                 .as_ref()
                 .map_or("stdout".into(), |path| path.display().to_string());
-            complain(Exit::Environment, format!("could not write {target}: {error}"))
+            Err(Failure::environment(format!("could not write {target}: {error}")))
         }
-        _ => Exit::Holds,
+        _ => Ok(Exit::Holds),
     }
 }
 

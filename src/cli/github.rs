@@ -1,6 +1,7 @@
-//! GitHub's runner, noticed by itself: its variables say that it is there and where the job's summary goes.
+//! GitHub Actions: annotations, groups and the job summary, when the runner's variables are set.
 //!
-//! Commands go to stderr, which the runner reads as well: stdout is data.
+//! Workflow commands go to stderr, which the runner reads too; stdout is data.
+//! <https://docs.github.com/en/actions/using-workflows/workflow-commands-for-github-actions>
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -23,7 +24,7 @@ impl Github {
         })
     }
 
-    /// Folds what follows, until [`Self::end`].
+    /// Starts a group, until [`Self::end`].
     pub fn begin(&self, title: &str) {
         eprintln!("{}", github::group(title));
     }
@@ -32,7 +33,7 @@ impl Github {
         eprintln!("{}", github::END_GROUP);
     }
 
-    /// Annotates the job, and adds to its summary.
+    /// Annotates the job and appends to its summary.
     pub fn tell(&self, diagnosis: &Diagnosis) {
         for line in github::annotations(diagnosis) {
             eprintln!("{line}");
@@ -40,7 +41,7 @@ impl Github {
         self.summarise(&markdown::render(diagnosis));
     }
 
-    /// Adds to the job's summary.
+    /// Appends to the job's summary.
     pub fn summarise(&self, text: &str) {
         let Some(path) = &self.summary else { return };
         let added = OpenOptions::new().append(true).create(true).open(path);
@@ -48,7 +49,7 @@ impl Github {
         if let Err(error) = added {
             complain(
                 Exit::Environment,
-                format!("could not add to the job's summary, {}: {error}", path.display()),
+                format!("could not append to the job summary {}: {error}", path.display()),
             );
         }
     }

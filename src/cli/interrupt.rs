@@ -1,4 +1,4 @@
-//! Ctrl-C: the first one is a wish, the second one an end.
+//! Ctrl-C, SIGTERM and SIGHUP: the first one ends the run in order, the second one ends the process.
 
 use std::process::exit;
 
@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 use crate::exit::Exit;
 
-/// Turns `true` at the first Ctrl-C, SIGTERM or closed terminal; a second one ends the process at once.
+/// Becomes `true` at the first signal; the second one exits at once.
 pub fn interrupted() -> watch::Receiver<bool> {
     let (sender, receiver) = watch::channel(false);
     tokio::spawn(async move {
@@ -21,10 +21,12 @@ pub fn interrupted() -> watch::Receiver<bool> {
                 _ = hang_up.recv() => {}
             }
             if wanted > 1 {
-                eprintln!("killed; `harness doctor --clean` removes what may be left");
+                eprintln!("exiting at once\nhint: `harness doctor --clean` removes what may be left");
                 exit(i32::from(Exit::Interrupted.code()));
             }
-            eprintln!("interrupted: healing, stopping, and checking what there is; once more to kill");
+            eprintln!(
+                "interrupted: healing faults, stopping servers, checking what was recorded; Ctrl-C again to exit at once"
+            );
             sender.send_replace(true);
         }
     });

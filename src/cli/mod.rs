@@ -33,11 +33,30 @@ use crate::report::terminal::Look;
 /// Reads the command line and runs its command.
 pub fn main() -> Exit {
     let read = settings::command().try_get_matches();
-    let exit = read.map_or_else(|error| refuse(&error), |matches| dispatch(&matches));
-    stdout::exit_with_output(exit)
+    let exit = read.map_or_else(|error| Ok(refuse(&error)), |matches| dispatch(&matches));
+    stdout::exit_with_output(exit.unwrap_or_else(|failure| complain(failure.exit, failure.sentence)))
 }
 
-fn dispatch(matches: &clap::ArgMatches) -> Exit {
+/// Why a command failed: its exit code, and what is printed after `error:`.
+#[derive(Debug)]
+struct Failure {
+    exit: Exit,
+    sentence: String,
+}
+
+impl Failure {
+    fn usage(sentence: impl std::fmt::Display) -> Self {
+        let (exit, sentence) = (Exit::Usage, sentence.to_string());
+        Self { exit, sentence }
+    }
+
+    fn environment(sentence: impl std::fmt::Display) -> Self {
+        let (exit, sentence) = (Exit::Environment, sentence.to_string());
+        Self { exit, sentence }
+    }
+}
+
+fn dispatch(matches: &clap::ArgMatches) -> Result<Exit, Failure> {
     let color: ColorWhen = *matches.get_one("color").expect("it has a default");
     let command = match matches.subcommand() {
         Some(("run", typed)) => settings::run_args(typed).map(|args| CliCommand::Run(Box::new(args))),
@@ -45,24 +64,25 @@ fn dispatch(matches: &clap::ArgMatches) -> Exit {
     };
     let command = match command {
         Ok(command) => command,
-        Err(exit) => return exit,
+        Err(exit) => return Ok(exit),
     };
-    match command {
+    let exit = match command {
         CliCommand::Completions { shell } => pages::completions(shell),
-        CliCommand::Man { command, output } => pages::man(command.as_deref(), output.as_deref()),
+        CliCommand::Man { command, output } => return pages::man(command.as_deref(), output.as_deref()),
         CliCommand::Run(args) if args.show_config => settings::show_config(&args),
         CliCommand::Run(args) => run::run(&args, color),
-        CliCommand::Suite(args) => suite::suite(&args, color),
-        CliCommand::Check(args) => check::check(&args, look(color, std::io::stdout().is_terminal())),
-        CliCommand::Report(args) => report::report(&args),
-        CliCommand::Compare(args) => compare::compare(&args),
-        CliCommand::Export(args) => export::export(&args),
+        CliCommand::Suite(args) => return suite::suite(&args, color),
+        CliCommand::Check(args) => return check::check(&args, look(color, std::io::stdout().is_terminal())),
+        CliCommand::Report(args) => return report::report(&args),
+        CliCommand::Compare(args) => return compare::compare(&args),
+        CliCommand::Export(args) => return export::export(&args),
         CliCommand::List(args) => list::list(&args),
-        CliCommand::Explain { property } => explain::explain(&property),
+        CliCommand::Explain { property } => return explain::explain(&property),
         CliCommand::Doctor { clean, json } => doctor::doctor(clean, json),
-        CliCommand::Proxy { listen, seed } => proxy::proxy(listen, seed),
-        CliCommand::Client(args) => client::client(&args),
-    }
+        CliCommand::Proxy { listen, seed } => return proxy::proxy(listen, seed),
+        CliCommand::Client(args) => return client::client(&args),
+    };
+    Ok(exit)
 }
 
 /// Prints what clap says: an error, or the help or version that was asked for.

@@ -1,17 +1,17 @@
-//! `harness completions` and `harness man`: both are generated from the one command tree, so they cannot lag behind it.
+//! `harness completions` and `harness man`: shell completions and manual pages, generated from clap's command tree.
 
 use std::path::Path;
 
 use clap::CommandFactory;
 use clap_complete::Shell;
 
+use super::Failure;
 use super::args::Cli;
-use super::complain;
 use super::stdout::print;
 use crate::config::suggest::unknown_word;
 use crate::exit::Exit;
 
-/// The completions of a shell, on stdout.
+/// Prints the completions of a shell.
 pub fn completions(shell: Shell) -> Exit {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "harness", &mut script);
@@ -19,40 +19,33 @@ pub fn completions(shell: Shell) -> Exit {
     Exit::Holds
 }
 
-/// The manual page of a command, on stdout; or all of them, into a folder.
-pub fn man(command: Option<&str>, folder: Option<&Path>) -> Exit {
+/// Prints the manual page of a command, or writes all of them to a folder.
+pub fn man(command: Option<&str>, folder: Option<&Path>) -> Result<Exit, Failure> {
     let mut cli = Cli::command();
     cli.build();
     if let Some(folder) = folder {
         let written = std::fs::create_dir_all(folder).and_then(|()| clap_mangen::generate_to(cli, folder));
-        return match written {
-            Ok(()) => Exit::Holds,
-            Err(error) => complain(
-                Exit::Environment,
-                format!("could not write pages to {}: {error}", folder.display()),
-            ),
-        };
+        let failed = |error| Failure::environment(format!("could not write pages to {}: {error}", folder.display()));
+        return written.map_err(failed).map(|()| Exit::Holds);
     }
-    let wanted = match command {
-        None => Some(&cli),
-        Some(name) => cli.find_subcommand(name),
-    };
-    let Some(wanted) = wanted else {
+    let unknown = |name| {
         let known = cli.get_subcommands().map(clap::Command::get_name);
-        let sentence = unknown_word(
+        Failure::usage(unknown_word(
             "command",
-            command.unwrap_or_default(),
+            name,
             known,
             "`harness help` lists the commands",
-        );
-        return complain(Exit::Usage, sentence);
+        ))
+    };
+    let wanted = match command {
+        None => &cli,
+        Some(name) => cli.find_subcommand(name).ok_or_else(|| unknown(name))?,
     };
     let mut page = Vec::new();
-    match clap_mangen::Man::new(wanted.clone()).render(&mut page) {
-        Ok(()) => print(&String::from_utf8_lossy(&page)),
-        Err(error) => return complain(Exit::Bug, format!("the page could not be made: {error}")),
-    }
-    Exit::Holds
+    let made = clap_mangen::Man::new(wanted.clone()).render(&mut page);
+    made.expect("memory can be written");
+    print(&String::from_utf8_lossy(&page));
+    Ok(Exit::Holds)
 }
 
 #[cfg(test)]

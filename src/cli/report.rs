@@ -1,4 +1,4 @@
-//! `harness report`: tells a stored run again, in any format. `harness run` ends by writing the same files.
+//! `harness report`: renders a stored run in any format. `harness run` ends by writing the same files.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -10,9 +10,9 @@ use std::time::Instant;
 use harness_checkers::{History, Options, ReadOptions};
 use serde_json::Value;
 
+use super::Failure;
 use super::args::ReportArgs;
-use super::check::{Examined, examine, examine_this, find};
-use super::complain;
+use super::check::{Examined, examine, examine_this, find, unreadable};
 use super::stdout::print;
 use super::suites::suites;
 use crate::exit::Exit;
@@ -22,26 +22,21 @@ use crate::report::{Diagnosis, FORMATS, Report, ReportFormat, SCHEMA, Timeline, 
 use crate::store::{self, StoreError, Stored};
 use crate::suite::{self, Record};
 
-/// The page of a run, which others point to.
+/// The page of a run, to which other pages link.
 const PAGE: &str = "report.html";
 /// The page of all runs.
 const INDEX: &str = "index.html";
-/// Runs that the index lists; reading more verdicts after every run would be slow.
+/// Number of runs in the index: it is written after every run, and reads a verdict for each.
 const LISTED: usize = 500;
 
-pub fn report(args: &ReportArgs) -> Exit {
+pub fn report(args: &ReportArgs) -> Result<Exit, Failure> {
     let Some(wanted) = args.wanted.as_ref().filter(|_| !args.schema) else {
         print(SCHEMA);
-        return Exit::Holds;
+        return Ok(Exit::Holds);
     };
-    let stored = match find(&args.read.results, wanted) {
-        Ok(stored) => stored,
-        Err(error) => return complain(Exit::Usage, error),
-    };
-    let mut examined = match examine(&stored, &args.read.options(), &Options::default()) {
-        Ok(examined) => examined,
-        Err(error) => return complain(Exit::Usage, format!("{}: {error}", stored.history.display())),
-    };
+    let stored = find(&args.read.results, wanted)?;
+    let mut examined =
+        examine(&stored, &args.read.options(), &Options::default()).map_err(|error| unreadable(&stored, error))?;
     let format = args
         .format
         .as_ref()
@@ -51,11 +46,11 @@ pub fn report(args: &ReportArgs) -> Exit {
         (None, Some(_)) => all(&stored, &mut examined),
         (None, None) => {
             let why =
-                "a history without a run has no folder for its reports\nhint: name a --format, and perhaps an --output";
-            return complain(Exit::Usage, why);
+                "a history without a run has no folder for its reports\nhint: name a --format, such as --format html";
+            return Err(Failure::usage(why));
         }
     };
-    done.map_or_else(|error| complain(Exit::Environment, error), |()| Exit::Holds)
+    done.map_err(Failure::environment).map(|()| Exit::Holds)
 }
 
 fn one(
@@ -87,7 +82,7 @@ fn all(stored: &Stored, examined: &mut Examined) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Writes the file of every format that has one into the run's folder. The diagnosis points to the page from then on.
+/// Writes the file of every format that has one to the run's folder. The diagnosis then has the path of the page.
 pub fn write(stored: &Stored, examined: &mut Examined) -> Result<Vec<PathBuf>, StoreError> {
     let Some(folder) = &stored.folder else {
         return Ok(Vec::new());
@@ -110,7 +105,7 @@ pub fn write(stored: &Stored, examined: &mut Examined) -> Result<Vec<PathBuf>, S
     written
 }
 
-/// Makes what renderings are made from.
+/// Builds the input of the renderers.
 fn with_report<T>(stored: &Stored, diagnosis: &Diagnosis, history: &History, then: impl FnOnce(&Report<'_>) -> T) -> T {
     let timeline = Timeline::of(history);
     let lines = if timeline.numbered {
@@ -131,26 +126,26 @@ fn with_report<T>(stored: &Stored, diagnosis: &Diagnosis, history: &History, the
     })
 }
 
-/// Where a run's page is, if it has been written.
+/// The path of a run's page, if it has been written.
 pub fn page_of(stored: &Stored) -> Option<String> {
     let page = stored.folder.as_ref()?.join(PAGE);
     page.is_file().then(|| page.display().to_string())
 }
 
-/// What there is to say of a run that recorded nothing: it could not be made.
+/// The diagnosis of a run that recorded nothing.
 pub fn examine_nothing(stored: &Stored) -> Examined {
     const HEADER: &str = r#"{"format":"harness-history","version":1}"#;
     let history = History::read(HEADER.as_bytes(), &ReadOptions::default()).expect("a header is a history");
     examine_this(stored, history, &Options::default(), Instant::now())
 }
 
-/// Removes passing runs beyond the newest `keep`, and writes the index of what there is.
+/// Removes passing runs beyond the newest `keep`, and writes the index.
 pub fn tidy_up(results: &Path, keep: u32) -> Result<(), StoreError> {
     store::prune(results, keep as usize)?;
     write_index(results).map(|_| ())
 }
 
-/// Writes the index, unless somebody's own file stands in its place.
+/// Writes the index, unless its path has a file that harness did not write.
 pub fn write_index(results: &Path) -> Result<Option<PathBuf>, StoreError> {
     let path = results.join(INDEX);
     if std::fs::read(&path).is_ok_and(|page| !String::from_utf8_lossy(&page).contains(index::TITLE)) {
@@ -191,7 +186,7 @@ fn listed(results: &Path, name: String) -> Listed {
     }
 }
 
-/// `harness.log`: what was told while a run went on, and its verdict. It is for eyes: a run does not end for want of it.
+/// `harness.log`: the progress of a run and its verdict. A run does not fail if the log cannot be written.
 #[derive(Clone)]
 pub struct Log(Option<Arc<Mutex<File>>>);
 

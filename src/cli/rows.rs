@@ -1,5 +1,5 @@
-//! The rows of a suite, run: each as a process of its own, so that what one row does wrong (a panic, a hang, memory, a
-//! server that it leaves) ends with that row, and so that what ran is what a user types.
+//! Runs the rows of a suite, each as a separate `harness run`: a row that panics, hangs or leaks ends without effect on the
+//! others, and the command of a row is what a user would type.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -26,19 +26,19 @@ use crate::suite::judge::{Judgement, RowOutcome, judge, judge_canary};
 use crate::suite::record::{Record, RowAttempt, RowRecord};
 use crate::suite::render::{self, progress};
 
-/// Where rows keep their runs, in the folder of the suite.
+/// Folder of the rows' runs, in the folder of the suite.
 const RUNS: &str = "runs";
 
-/// A row and the time it was given.
+/// A row, and the length of its experiment.
 pub struct Job {
     pub row: SuiteRow,
     pub time: Duration,
 }
 
-/// Where one row keeps what it leaves: a results folder of its own, so that rows that run side by side never meet in it.
+/// The results folder and log of one row. They are separate, because rows run at the same time.
 struct RowFolder<'a> {
     suite: &'a Path,
-    /// From the suite's folder: `runs/007`.
+    /// Relative to the suite's folder: `runs/007`.
     runs: String,
     log: PathBuf,
 }
@@ -54,16 +54,16 @@ impl<'a> RowFolder<'a> {
     }
 }
 
-/// A suite that can be run.
+/// A suite whose rows are all valid.
 pub struct Ready {
     pub record: Record,
     pub jobs: Vec<Job>,
 }
 
-/// What a row took beside its own time, before any row has told: servers start, clients open, all stops.
+/// Estimated time to start and stop servers and clients, until rows have been measured.
 const OVERHEAD: Duration = Duration::from_secs(3);
 
-/// Runs all rows, `at_once` at a time; `keep` is called whenever one is done.
+/// Runs all rows, `at_once` at a time, and calls `keep` after each.
 pub async fn run<E>(
     ready: Ready,
     folder: &Path,
@@ -111,7 +111,7 @@ pub async fn run<E>(
 
 type JobQueue = Arc<Mutex<VecDeque<(usize, Job)>>>;
 
-/// Takes row after row, until there is none or the user has had enough.
+/// Runs rows from the queue until it is empty or the user interrupts.
 async fn work(
     queue: JobQueue,
     folder: PathBuf,
@@ -130,7 +130,7 @@ async fn work(
     }
 }
 
-/// Runs a row, and again while that proves nothing and it may.
+/// Runs a row, and reruns it while it is inconclusive and has retries left.
 async fn row(job: &Job, index: usize, folder: &Path, stop: &watch::Receiver<bool>) -> RowRecord {
     let mut record = RowRecord::of(&job.row);
     for number in 0..=job.row.retries {
@@ -170,7 +170,7 @@ async fn attempt(job: &Job, place: &RowFolder<'_>, stop: watch::Receiver<bool>) 
     }
 }
 
-/// What an attempt takes over from the diagnosis.
+/// The parts of an attempt that come from the diagnosis.
 fn told(diagnosis: Option<Diagnosis>, place: &RowFolder<'_>) -> RowAttempt {
     let nothing = failed(RowOutcome::NotRun, String::new(), 0);
     let Some(diagnosis) = diagnosis else { return nothing };
@@ -200,7 +200,7 @@ fn failed(judged: RowOutcome, sentence: String, took_ms: u64) -> RowAttempt {
     }
 }
 
-/// The end of what a run printed on stderr.
+/// The last lines that a run printed on stderr.
 fn last_words(log: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(log).unwrap_or_default();
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
@@ -210,7 +210,7 @@ fn last_words(log: &Path) -> Vec<String> {
         .collect()
 }
 
-/// Runs `harness run` with a row's words to its end. Answers its exit code and what it printed on stdout.
+/// Runs `harness run` for a row. Returns its exit code and what it printed on stdout.
 async fn ran(
     job: &Job,
     place: &RowFolder<'_>,
@@ -225,12 +225,12 @@ async fn ran(
     let to_its_end = async {
         let reading = timeout(limit, stdout.read_to_end(&mut printed));
         tokio::pin!(reading);
-        // what it answers must not be kept while the child is waited for
+        // the receiver's guard must not be held across the wait for the child
         let enough = async { drop(stop.wait_for(|wanted| *wanted).await) };
         tokio::select! {
             ended = &mut reading => ended.is_ok(),
             () = enough => {
-                // it heals, stops its servers, and says what it has seen so far
+                // on SIGINT it heals, stops its servers and reports what it has recorded
                 process::signal(&child, Signal::SIGINT);
                 reading.await.is_ok()
             }
@@ -257,13 +257,13 @@ fn command(job: &Job, place: &RowFolder<'_>) -> Result<Command, String> {
     log.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(failed)?;
     let own = std::env::current_exe().map_err(|error| format!("where harness is could not be found: {error}"))?;
     let mut command = Command::new(own);
-    // a suite is the same on every machine, whatever files lie about there
+    // a suite must not depend on configuration files of the machine
     command.args(["run", "--json", "--quiet", "--no-config", "--color=never", "--keep=all"]);
     command
         .arg("--results")
         .arg(place.suite.join(&place.runs))
         .args(job.row.words());
-    // the suite speaks to the CI system, its rows do not
+    // the suite reports to the CI system, its rows do not
     command.env_remove("GITHUB_ACTIONS").env_remove("GITHUB_STEP_SUMMARY");
     command
         .stdin(Stdio::null())

@@ -1,4 +1,4 @@
-//! `harness run`: one experiment after the other, and the verdict of each.
+//! `harness run`: runs one experiment, or repeats it with derived seeds, and reports each verdict.
 
 use std::hash::{BuildHasher, Hasher};
 use std::io::IsTerminal;
@@ -18,7 +18,7 @@ use super::check::{examine, exit_of, show};
 use super::github::Github;
 use super::interrupt::interrupted;
 use super::stdout::{print, print_json};
-use super::{complain, look, report};
+use super::{Failure, complain, look, report};
 use crate::cluster::{RuntimeChoice, choose};
 use crate::config::Config;
 use crate::event::{ProgressEvent, ProgressSender};
@@ -28,7 +28,7 @@ use crate::run::{self, RunError, RunFolder, RunOutcome, RunSpec};
 use crate::store::{self, RUN_SCHEMA, RunInfo, RunStatus, Stored};
 use crate::ui::{self, Show};
 
-/// How long the screen may take to end once the run has.
+/// How long the progress display may take to end after the run.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 pub fn run(args: &RunArgs, color: ColorWhen) -> Exit {
@@ -44,7 +44,8 @@ fn repeat(args: &RunArgs, first: u64, color: ColorWhen, runtime: &Runtime, inter
     let mut worst = Exit::Holds;
     let mut fails = 0;
     for (number, seed) in seeds(first, args.repeat).enumerate() {
-        let exit = one(args, seed, color, runtime, interrupt);
+        let exit = one(args, seed, color, runtime, interrupt)
+            .unwrap_or_else(|failure| complain(failure.exit, failure.sentence));
         worst = worst.and(exit);
         fails += u32::from(exit == Exit::Violated);
         if args.repeat > 1 {
@@ -77,12 +78,12 @@ fn repeat(args: &RunArgs, first: u64, color: ColorWhen, runtime: &Runtime, inter
     worst
 }
 
-/// Seeds are short enough to be typed again.
+/// A random seed, short enough to be typed.
 fn fresh_seed() -> u64 {
     u64::from(std::hash::RandomState::new().build_hasher().finish() as u32)
 }
 
-/// The first seed as it is, then as many others as are asked for, drawn from it.
+/// `count` seeds: the first, and others drawn from it.
 fn seeds(first: u64, count: u32) -> impl Iterator<Item = u64> {
     let mut rng = ChaCha8Rng::seed_from_u64(first);
     (0..count).map(move |number| {
@@ -94,26 +95,25 @@ fn seeds(first: u64, count: u32) -> impl Iterator<Item = u64> {
     })
 }
 
-fn one(args: &RunArgs, seed: u64, color: ColorWhen, runtime: &Runtime, interrupt: &watch::Receiver<bool>) -> Exit {
-    let config = match args.config(seed) {
-        Ok(config) => config,
-        Err(sentence) => return complain(Exit::Usage, sentence),
-    };
-    let plan = match plan(&config) {
-        Ok(plan) => plan,
-        Err(error) => return complain(Exit::Usage, error),
-    };
+fn one(
+    args: &RunArgs,
+    seed: u64,
+    color: ColorWhen,
+    runtime: &Runtime,
+    interrupt: &watch::Receiver<bool>,
+) -> Result<Exit, Failure> {
+    let config = args.config(seed).map_err(Failure::usage)?;
+    let plan = plan(&config).map_err(Failure::usage)?;
     if args.dry_run {
         dry_run(args, &config, &plan);
-        return Exit::Holds;
+        return Ok(Exit::Holds);
     }
-    let exit = runtime.block_on(real(args, &config, &plan, color, interrupt.clone()));
-    // it may have come while the verdict was being made
-    if *interrupt.borrow() {
-        exit.and(Exit::Interrupted)
-    } else {
-        exit
-    }
+    let exit = runtime.block_on(real(args, &config, &plan, color, interrupt.clone()))?;
+    // the interrupt may arrive while the verdict is computed
+    Ok(match *interrupt.borrow() {
+        true => exit.and(Exit::Interrupted),
+        false => exit,
+    })
 }
 
 fn dry_run(args: &RunArgs, config: &Config, plan: &Plan) {
@@ -126,10 +126,10 @@ fn dry_run(args: &RunArgs, config: &Config, plan: &Plan) {
         plan_in_words(config, plan)
     ));
     if plan.servers_through_proxy {
-        print("      the servers reach each other through the proxy, since windows strike between them\n");
+        print("      the servers reach each other through the proxy, since faults are injected between them\n");
     }
     if plan.replicas > 0 {
-        print("      n2 is the replica of n1; clients are led to whichever of them is the master\n");
+        print("      n2 is the replica of n1; clients connect to the one that is the master\n");
     }
     for window in &plan.windows {
         let (start, end) = (window.start.as_secs_f64(), (window.start + window.length).as_secs_f64());
@@ -184,28 +184,22 @@ fn plan_in_words(config: &Config, plan: &Plan) -> String {
     )
 }
 
-/// One experiment on real servers, from the choice of a runtime to the verdict.
+/// Runs one experiment on real servers, from the choice of a runtime to the verdict.
 async fn real(
     args: &RunArgs,
     config: &Config,
     plan: &Plan,
     color: ColorWhen,
     mut interrupt: watch::Receiver<bool>,
-) -> Exit {
+) -> Result<Exit, Failure> {
     let choosing = choose(config.runtime, config.backend.software, config.image.as_deref());
     let chosen = tokio::select! {
-        _ = interrupt.wait_for(|wanted| *wanted) => return Exit::Interrupted,
+        _ = interrupt.wait_for(|wanted| *wanted) => return Ok(Exit::Interrupted),
         chosen = choosing => chosen,
     };
-    let choice = match chosen {
-        Ok(choice) => choice,
-        Err(error) => return complain(Exit::Environment, error),
-    };
+    let choice = chosen.map_err(Failure::environment)?;
     let digest = choice.runtime.digest().await;
-    let (run, folder, info) = match begin(args, config, plan, &choice, digest) {
-        Ok(begun) => begun,
-        Err(error) => return complain(Exit::Environment, error),
-    };
+    let (run, folder, info) = begin(args, config, plan, &choice, digest).map_err(Failure::environment)?;
     let (folder, title) = (RunFolder(folder), title(config, None, Some(&choice)));
     let github = Github::noticed();
     let log = report::Log::of(&folder.0);
@@ -229,7 +223,7 @@ async fn real(
     };
     let ended = run::execute(spec).await;
     progress.send(ProgressEvent::End);
-    // a terminal that takes no more must not keep the verdict back
+    // a blocked terminal must not delay the verdict
     let _ = timeout(LAST_WORDS, showing).await;
     if let Some(github) = github.as_ref().filter(|_| !args.quiet) {
         github.end();
@@ -237,12 +231,15 @@ async fn real(
     let exit = judge(&folder, outcome_of(&ended, info), args, color, log, github.as_ref());
     ended.teardown.run().await;
     match ended.error {
-        Some(error) => complain(exit.and(exit_of_error(&error)), error),
-        None => exit,
+        Some(error) => Err(Failure {
+            exit: exit.and(exit_of_error(&error)),
+            sentence: error.to_string(),
+        }),
+        None => Ok(exit),
     }
 }
 
-/// Begins to show progress, folded into a group where GitHub reads it.
+/// Starts the progress display, in a group on GitHub.
 fn show_progress(
     args: &RunArgs,
     color: ColorWhen,
@@ -263,7 +260,7 @@ fn show_progress(
     (progress, showing)
 }
 
-/// How it ended, as `run.json` has it.
+/// `run.json` of a run that has ended.
 fn outcome_of(ended: &RunOutcome, info: RunInfo) -> RunInfo {
     RunInfo {
         version: ended.version.clone(),
@@ -288,7 +285,7 @@ fn exit_of_error(error: &RunError) -> Exit {
     }
 }
 
-/// Makes the run's folder, and writes down what it will be before anything is started.
+/// Creates the run's folder with `run.json` and `plan.json` before anything is started.
 fn begin(
     args: &RunArgs,
     config: &Config,
@@ -339,14 +336,14 @@ fn begin(
     Ok((run, folder, info))
 }
 
-/// The machine, as far as it matters to timing.
+/// The facts about the machine that affect timing.
 fn machine() -> String {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let (system, kind) = (std::env::consts::OS, std::env::consts::ARCH);
     format!("{system} {kind}, {cores} core{}", if cores == 1 { "" } else { "s" })
 }
 
-/// Exactly what `harness check` does, on the file that was just written; and the files that tell of it.
+/// Checks the recorded history as `harness check` does, and writes the reports.
 fn judge(
     folder: &RunFolder,
     info: RunInfo,
@@ -388,7 +385,7 @@ fn judge(
         (false, true) => Exit::Interrupted,
         (false, false) => Exit::Environment,
     };
-    // a run that never began has nothing to show but its error, which the caller says
+    // a run that recorded nothing has only its error to show, which the caller prints
     if began {
         show(&diagnosis, args.json, look(color, std::io::stdout().is_terminal()));
     }

@@ -1,5 +1,5 @@
-//! `harness suite`: reads a suite, refuses what cannot be before anything is started, has its rows run, and tells of it
-//! in one table with one exit code; and joins the records of several machines.
+//! `harness suite`: validates all rows of a suite, runs them, and reports them in one table with one exit code; `--merge`
+//! merges the records of shards.
 
 use std::fs;
 use std::io::{self, IsTerminal};
@@ -12,7 +12,7 @@ use super::rows::{self, Job, Ready};
 use super::settings::{parse_run, run_options};
 use super::stdout::{print, print_json};
 use super::suites::{RECORD, before, relative};
-use super::{complain, look};
+use super::{Failure, look};
 use crate::config::heading::describes_experiment;
 use crate::config::setting::{OptionName, Setting, SettingOrigin, over};
 use crate::config::suggest::unknown_word;
@@ -22,43 +22,32 @@ use crate::store;
 use crate::suite::record::{self, Record, RowRecord};
 use crate::suite::{Suite, SuiteRow, file, junit, page, render};
 
-/// Its page.
+/// The suite's page.
 const PAGE: &str = "index.html";
-/// Folders below a folder that is joined, at most: an artifact in an artifact, not a whole disk.
+/// Depth of the search for records to merge: an artifact in an artifact, not a whole disk.
 const MERGE_DEPTH: usize = 4;
 
-pub fn suite(args: &SuiteArgs, color: ColorWhen) -> Exit {
-    let result = if args.merge.is_empty() {
-        ready(args).and_then(|ready| run(args, ready, color))
+pub fn suite(args: &SuiteArgs, color: ColorWhen) -> Result<Exit, Failure> {
+    if args.merge.is_empty() {
+        run(args, ready(args)?, color)
     } else {
         merge(args, color)
-    };
-    result.unwrap_or_else(|(exit, sentence)| complain(exit, sentence))
+    }
 }
 
-type Refused = (Exit, String);
-
-fn usage(sentence: impl std::fmt::Display) -> Refused {
-    (Exit::Usage, sentence.to_string())
-}
-
-fn environment(error: impl std::fmt::Display) -> Refused {
-    (Exit::Environment, error.to_string())
-}
-
-/// Reads the suite, and sees that every row of it could be run.
-fn ready(args: &SuiteArgs) -> Result<Ready, Refused> {
+/// Reads the suite and validates its rows.
+fn ready(args: &SuiteArgs) -> Result<Ready, Failure> {
     let path = args
         .file
         .as_ref()
         .expect("clap asks for a file unless --merge is there");
-    let text =
-        fs::read_to_string(path).map_err(|error| usage(format!("could not read {}: {error}", path.display())))?;
+    let text = fs::read_to_string(path)
+        .map_err(|error| Failure::usage(format!("could not read {}: {error}", path.display())))?;
     let name = path
         .file_stem()
         .map_or_else(|| "suite".into(), |stem| stem.to_string_lossy());
     let options = run_options(describes_experiment);
-    let in_file = |error| usage(format!("{}: {error}", path.display()));
+    let in_file = |error| Failure::usage(format!("{}: {error}", path.display()));
     let mut suite = file::read(&text, &name, &options).map_err(in_file)?;
     let set = set(&args.set, &options)?;
     for row in &mut suite.rows {
@@ -69,7 +58,7 @@ fn ready(args: &SuiteArgs) -> Result<Ready, Refused> {
     let mut jobs = Vec::new();
     for row in suite.rows.iter().filter(|row| is_wanted(row)) {
         let time = check(row).map_err(|sentence| {
-            usage(format!(
+            Failure::usage(format!(
                 "{}: line {}: row `{}`: {sentence}",
                 path.display(),
                 row.line,
@@ -80,15 +69,12 @@ fn ready(args: &SuiteArgs) -> Result<Ready, Refused> {
     }
     let wanted: Vec<String> = jobs.iter().map(|job| job.row.name.clone()).collect();
     if wanted.is_empty() {
-        return Err(usage(format!(
-            "{} has no row{}",
-            path.display(),
-            if args.filter.is_empty() {
-                ""
-            } else {
-                " with such a name"
-            }
-        )));
+        let named = if args.filter.is_empty() {
+            ""
+        } else {
+            " with such a name"
+        };
+        return Err(Failure::usage(format!("{} has no row{named}", path.display())));
     }
     jobs.retain(|job| args.shard.is_none_or(|shard| shard.takes(&job.row.name)));
     Ok(Ready {
@@ -98,9 +84,9 @@ fn ready(args: &SuiteArgs) -> Result<Ready, Refused> {
 }
 
 /// The settings of `--set`.
-fn set(given: &[String], options: &[OptionName]) -> Result<Vec<Setting>, Refused> {
+fn set(given: &[String], options: &[OptionName]) -> Result<Vec<Setting>, Failure> {
     let setting = |given: &String| {
-        let refused = |why: &str| usage(format!("--set {given}: {why}"));
+        let refused = |why: &str| Failure::usage(format!("--set {given}: {why}"));
         let (key, value) = given.split_once('=').ok_or_else(|| refused("expected OPTION=VALUE"))?;
         let names = options.iter().map(|option| option.name.as_str());
         let option = options.iter().find(|option| option.name == key);
@@ -117,7 +103,7 @@ fn set(given: &[String], options: &[OptionName]) -> Result<Vec<Setting>, Refused
     given.iter().map(setting).collect()
 }
 
-/// How long a row takes, if it can be run at all: exactly what `harness run` would say of its words.
+/// The length of a row's experiment, or why `harness run` would refuse the row.
 fn check(row: &SuiteRow) -> Result<Duration, String> {
     let run = parse_run(row.words()).map_err(|error| {
         let text = error.to_string();
@@ -149,14 +135,14 @@ fn record(args: &SuiteArgs, suite: &Suite, wanted: Vec<String>, jobs: &[Job]) ->
     record
 }
 
-fn run(args: &SuiteArgs, ready: Ready, color: ColorWhen) -> Result<Exit, Refused> {
+fn run(args: &SuiteArgs, ready: Ready, color: ColorWhen) -> Result<Exit, Failure> {
     if args.dry_run {
         return Ok(dry_run(args, &ready));
     }
     let folder = folder(args, &ready.record)?;
     let runtime = super::runtime();
     let seeing = look(color, io::stderr().is_terminal());
-    let keep = |record: &Record| store::write_json(&folder.join(RECORD), record).map_err(environment);
+    let keep = |record: &Record| store::write_json(&folder.join(RECORD), record).map_err(Failure::environment);
     keep(&ready.record)?;
     let record = runtime.block_on(rows::run(ready, &folder, args.jobs, seeing, &keep))?;
     runtime.shutdown_background();
@@ -181,7 +167,7 @@ fn dry_run(args: &SuiteArgs, ready: &Ready) -> Exit {
 }
 
 /// `results/20261121-0645-suite-nightly-2of3`
-fn folder(args: &SuiteArgs, record: &Record) -> Result<PathBuf, Refused> {
+fn folder(args: &SuiteArgs, record: &Record) -> Result<PathBuf, Failure> {
     let shard = record
         .shard
         .map(|shard| format!("-{}of{}", shard.number, shard.of))
@@ -195,13 +181,13 @@ fn folder(args: &SuiteArgs, record: &Record) -> Result<PathBuf, Refused> {
     };
     let suite: String = record.suite.chars().map(plain).collect();
     let name = format!("{}-suite-{suite}{shard}", store::minute_now());
-    let (_, folder) = store::create(&args.results, &name).map_err(environment)?;
+    let (_, folder) = store::create(&args.results, &name).map_err(Failure::environment)?;
     Ok(folder)
 }
 
-/// Writes everything there is to read of it, and prints the table.
-fn tell(args: &SuiteArgs, record: &Record, folder: &Path, color: ColorWhen) -> Result<Exit, Refused> {
-    store::write_json(&folder.join(RECORD), record).map_err(environment)?;
+/// Writes the record and the reports, and prints the table.
+fn tell(args: &SuiteArgs, record: &Record, folder: &Path, color: ColorWhen) -> Result<Exit, Failure> {
+    store::write_json(&folder.join(RECORD), record).map_err(Failure::environment)?;
     let summary = render::markdown(record);
     let name = folder
         .file_name()
@@ -215,9 +201,10 @@ fn tell(args: &SuiteArgs, record: &Record, folder: &Path, color: ColorWhen) -> R
         (PAGE, &page),
     ] {
         let path = folder.join(name);
-        fs::write(&path, text).map_err(|error| environment(format!("could not write {}: {error}", path.display())))?;
+        fs::write(&path, text)
+            .map_err(|error| Failure::environment(format!("could not write {}: {error}", path.display())))?;
     }
-    super::report::write_index(&args.results).map_err(environment)?;
+    super::report::write_index(&args.results).map_err(Failure::environment)?;
     if let Some(github) = Github::noticed() {
         github.summarise(&summary);
     }
@@ -234,21 +221,21 @@ fn tell(args: &SuiteArgs, record: &Record, folder: &Path, color: ColorWhen) -> R
     Ok(record.exit())
 }
 
-fn merge(args: &SuiteArgs, color: ColorWhen) -> Result<Exit, Refused> {
+fn merge(args: &SuiteArgs, color: ColorWhen) -> Result<Exit, Failure> {
     let mut found = Vec::new();
     for place in &args.merge {
         let before = found.len();
         records_below(place, MERGE_DEPTH, &mut found);
         if found.len() == before {
-            return Err(usage(format!("there is no {RECORD} in or below {}", place.display())));
+            return Err(Failure::usage(format!("{} contains no {RECORD}", place.display())));
         }
     }
     let mut records = Vec::new();
     for path in &found {
-        let text =
-            fs::read(path).map_err(|error| environment(format!("could not read {}: {error}", path.display())))?;
+        let text = fs::read(path)
+            .map_err(|error| Failure::environment(format!("could not read {}: {error}", path.display())))?;
         let mut record: Record = serde_json::from_slice(&text)
-            .map_err(|error| usage(format!("{} is not a suite's record: {error}", path.display())))?;
+            .map_err(|error| Failure::usage(format!("{} is not a suite's record: {error}", path.display())))?;
         let from = path.parent().unwrap_or(Path::new("")).to_owned();
         let from = fs::canonicalize(&from).unwrap_or(from);
         for run in record.runs_mut() {
@@ -258,19 +245,19 @@ fn merge(args: &SuiteArgs, color: ColorWhen) -> Result<Exit, Refused> {
         records.push(record);
     }
     if records.iter().any(|record| record.shard.is_some()) {
-        // what was joined of them before lies beside them
+        // the record of an earlier merge may be in the same folder
         records.retain(|record| record.shard.is_some());
     }
-    let mut joined = record::merge(records).map_err(usage)?;
+    let mut joined = record::merge(records).map_err(Failure::usage)?;
     let folder = folder(args, &joined)?;
-    let own = fs::canonicalize(&folder).map_err(environment)?;
+    let own = fs::canonicalize(&folder).map_err(Failure::environment)?;
     for run in joined.runs_mut() {
         *run = relative(&own, Path::new(run.as_str())).display().to_string();
     }
     tell(args, &joined, &folder, color)
 }
 
-/// The records in `place` and in its folders; not in the runs of a suite, nor in what a link leads to.
+/// The records in `place` and its folders. Runs of a suite and links are not followed.
 fn records_below(place: &Path, depth: usize, found: &mut Vec<PathBuf>) {
     let record = place.join(RECORD);
     if record.is_file() {
@@ -307,7 +294,7 @@ mod tests {
         let CliCommand::Suite(args) = Cli::try_parse_from(words).unwrap().command else {
             panic!("it is a suite")
         };
-        ready(&args).map_err(|(_, sentence)| sentence)
+        ready(&args).map_err(|failure| failure.sentence)
     }
 
     const TWO: &str = "[[group]]\nbackend = \"zk\"\nrows = [{ recipe = \"zk-polling\" }, { recipe = \"zk-election\", time = \"30s\" }]";

@@ -1,11 +1,11 @@
-//! Suites in a results folder: the records that lie there, and the way from one folder to another.
+//! Records of suites in a results folder, and relative paths between folders.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::suite::Record;
 
-/// The file that says what became of a suite; a folder with it is a suite's.
+/// The record of a suite; a folder that contains it is a suite's.
 pub const RECORD: &str = "suite.json";
 
 /// The suites in a results folder, oldest first: the name of each folder, and its record.
@@ -22,14 +22,14 @@ pub fn suites(results: &Path) -> Vec<(String, Record)> {
     found
 }
 
-/// The same suite, or the same part of it, as it came out the time before: the last that began before `name`.
+/// The previous record of the same suite and shard: the last that started before `name`.
 pub fn before(results: &Path, name: &str, record: &Record) -> Option<(String, Record)> {
     let same = |other: &Record| other.suite == record.suite && other.shard == record.shard;
     let mut earlier = suites(results).into_iter().rev();
     earlier.find(|(other, found)| other.as_str() < name && same(found))
 }
 
-/// The way from a folder to a path; both are whole paths.
+/// The path of `to` relative to the folder `from`; both are absolute.
 pub fn relative(from: &Path, to: &Path) -> PathBuf {
     let parts = |path: &Path| {
         path.components()

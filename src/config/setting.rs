@@ -52,24 +52,20 @@ pub struct Setting {
 
 impl Setting {
     /// Reads the value of an option in a file; the line of `at` is where it is written.
-    pub fn read(
+    fn read(
         option: &OptionName,
         at: &At<TomlValue>,
         origin: impl Fn(usize) -> SettingOrigin,
     ) -> Result<Self, TomlError> {
         let name = &option.name;
-        let value = text(name, at)?;
-        match (option.switch, &at.value) {
-            (true, TomlValue::Switch(_)) => {}
-            (true, _) => return Err(TomlError::at(at.line, format!("`{name}` must be true or false"))),
-            (false, TomlValue::Switch(_)) => {
-                return Err(TomlError::at(
-                    at.line,
-                    format!("`{name}` takes a value, not true or false"),
-                ));
-            }
-            (false, _) => {}
+        if !option.switch && matches!(at.value, TomlValue::Switch(_)) {
+            let sentence = format!("`{name}` takes a value, not true or false");
+            return Err(TomlError::at(at.line, sentence));
         }
+        let value = match option.switch {
+            true => at.switch(name)?.to_string(),
+            false => text(name, at)?,
+        };
         Ok(Self {
             option: option.clone(),
             value: Some(value),
@@ -112,15 +108,15 @@ pub fn over(upper: &[Setting], lower: &[Setting]) -> Vec<Setting> {
 }
 
 fn text(name: &str, at: &At<TomlValue>) -> Result<String, TomlError> {
-    Ok(match &at.value {
-        TomlValue::Text(text) | TomlValue::Number(text) => text.clone(),
-        TomlValue::Switch(switch) => switch.to_string(),
+    match &at.value {
+        TomlValue::Text(text) | TomlValue::Number(text) => Ok(text.clone()),
+        TomlValue::Switch(switch) => Ok(switch.to_string()),
         TomlValue::List(items) => {
             let words: Result<Vec<String>, TomlError> = items.iter().map(|item| text(name, item)).collect();
-            words?.join(",")
+            Ok(words?.join(","))
         }
-        TomlValue::Table(_) => return Err(TomlError::at(at.line, format!("`{name}` takes a value, not a table"))),
-    })
+        TomlValue::Table(_) => Err(TomlError::at(at.line, format!("`{name}` takes a value, not a table"))),
+    }
 }
 
 #[cfg(test)]

@@ -61,18 +61,14 @@ pub fn read(text: &str) -> Result<TomlTable, TomlError> {
 }
 
 fn table(from: &DeTable<'_>, line: &impl Fn(Range<usize>) -> usize) -> Result<TomlTable, TomlError> {
-    let entry = |(key, value): (&toml::Spanned<_>, &toml::Spanned<DeValue<'_>>)| {
-        let name: &std::borrow::Cow<'_, str> = key.get_ref();
-        let at = line(key.span());
-        Ok((
-            name.clone().into_owned(),
-            At {
-                line: at,
-                value: self::value(value, line)?,
-            },
-        ))
-    };
-    from.iter().map(entry).collect()
+    let entries = from.iter().map(|(key, value)| {
+        let at = At {
+            line: line(key.span()),
+            value: self::value(value, line)?,
+        };
+        Ok((key.get_ref().to_string(), at))
+    });
+    entries.collect()
 }
 
 fn value(from: &toml::Spanned<DeValue<'_>>, line: &impl Fn(Range<usize>) -> usize) -> Result<TomlValue, TomlError> {
@@ -111,17 +107,21 @@ pub fn refuse_unknown<'a>(table: &TomlTable, known: impl IntoIterator<Item = &'a
 }
 
 impl At<TomlValue> {
+    fn wrong(&self, key: &str, expected: &str) -> TomlError {
+        TomlError::at(self.line, format!("`{key}` must be {expected}"))
+    }
+
     pub fn text(&self, key: &str) -> Result<&str, TomlError> {
         match &self.value {
             TomlValue::Text(text) => Ok(text),
-            _ => Err(TomlError::at(self.line, format!("`{key}` must be a string"))),
+            _ => Err(self.wrong(key, "a string")),
         }
     }
 
     pub fn switch(&self, key: &str) -> Result<bool, TomlError> {
         match self.value {
             TomlValue::Switch(switch) => Ok(switch),
-            _ => Err(TomlError::at(self.line, format!("`{key}` must be true or false"))),
+            _ => Err(self.wrong(key, "true or false")),
         }
     }
 
@@ -130,20 +130,20 @@ impl At<TomlValue> {
             TomlValue::Number(number) => number.parse().ok(),
             _ => None,
         };
-        number.ok_or_else(|| TomlError::at(self.line, format!("`{key}` must be a whole number")))
+        number.ok_or_else(|| self.wrong(key, "a whole number"))
     }
 
     pub fn table(&self, key: &str) -> Result<&TomlTable, TomlError> {
         match &self.value {
             TomlValue::Table(table) => Ok(table),
-            _ => Err(TomlError::at(self.line, format!("`{key}` must be a table"))),
+            _ => Err(self.wrong(key, "a table")),
         }
     }
 
     pub fn list(&self, key: &str) -> Result<&[At<TomlValue>], TomlError> {
         match &self.value {
             TomlValue::List(list) => Ok(list),
-            _ => Err(TomlError::at(self.line, format!("`{key}` must be a list"))),
+            _ => Err(self.wrong(key, "a list")),
         }
     }
 }

@@ -12,6 +12,7 @@ use super::{
     Needs, NotInjected, RunningFault, Shape, Target, parse_duration,
 };
 use crate::client_role::{ANYONE, FILTERS, HOLDER};
+use crate::config::suggest::similar;
 use crate::evidence::{Evidence, EvidenceCounter};
 use crate::network::tap::Spoken;
 use crate::network::{Armed, ClientFilter, Fate, LinkCounts, Meant, Rule};
@@ -132,8 +133,17 @@ impl OnMessage {
         let mut parts = argument.split(':');
         let name = parts.next().unwrap_or_default();
         let message = shape.protocol.spoken(name).ok_or_else(|| {
-            let known = shape.protocol.names().join(", ");
-            format!("there is no message `{name}` here; there are {known}")
+            let near = similar(name, shape.protocol.names().iter().copied());
+            let near: Vec<String> = near.iter().take(3).map(|near| format!("`{near}`")).collect();
+            let meant = if near.is_empty() {
+                String::new()
+            } else {
+                format!("did you mean {}? ", near.join(" or "))
+            };
+            format!(
+                "there is no message `{name}` on {}\nhint: {meant}`harness list messages` shows all",
+                shape.backend
+            )
         })?;
         let mut asked = Asked {
             message,
@@ -317,12 +327,17 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_message_is_refused_with_those_that_there_are_on_this_backend() {
+    fn an_unknown_message_is_refused_with_the_nearest_on_this_backend() {
         let why = planned(OnMessage::DropReply, Some("SET"), Protocol::Zk).unwrap_err();
         assert!(
-            why.contains("`SET`") && why.contains("getChildren") && !why.contains("EVALSHA"),
+            why.contains("`SET`")
+                && why.contains("did you mean")
+                && why.contains("`setData`")
+                && !why.contains("SETNX"),
             "{why}"
         );
+        let why = planned(OnMessage::DropReply, Some("foo"), Protocol::Resp).unwrap_err();
+        assert!(why.ends_with("hint: `harness list messages` shows all"), "{why}");
     }
 
     #[test]

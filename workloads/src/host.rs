@@ -21,11 +21,13 @@ pub trait RecipeHost {
     /// The wall clock, as the time since 1970. It may jump, and differ from machine to machine.
     fn wall_clock(&self) -> Duration;
 
+    /// Ready after `time`, by the monotonic clock.
     fn sleep(&self, time: Duration) -> Pin<Box<dyn Future<Output = ()>>>;
 
     /// Starts a task, which ends when it is done or when its handle is dropped.
     fn spawn(&self, task: Pin<Box<dyn Future<Output = ()>>>) -> Task;
 
+    /// A uniformly distributed random number.
     fn random(&self) -> u64;
 
     /// The queue of the clients of this process that want the same lock, for recipes that queue inside the process: one
@@ -56,7 +58,7 @@ impl Drop for Task {
     }
 }
 
-/// The answer of `work` if it comes within `time`.
+/// The answer of `work` if it comes within `time`; `work` is dropped otherwise.
 pub async fn within<T>(host: &dyn RecipeHost, time: Duration, work: impl Future<Output = T>) -> Option<T> {
     tokio::select! {
         biased;

@@ -34,7 +34,7 @@ pub enum ServeError {
     Io(#[from] io::Error),
 }
 
-/// Makes the client that an `open` asks for, or says why it cannot.
+/// Makes the client that an `open` asks for; the error is a sentence that says why it cannot.
 pub type ClientFactory<'a> = &'a dyn Fn(&OpenRequest, SignalSink) -> Result<Box<dyn LockClient>, String>;
 
 /// Serves one recipe. Wants a current-thread runtime inside a `LocalSet`; see [`serve_process`].
@@ -46,7 +46,7 @@ pub async fn serve(
     serve_with(&move |open, signals| options.client(open, signals), stdin, stdout).await
 }
 
-/// Serves whatever `maker` makes.
+/// Serves the clients that `maker` makes.
 pub async fn serve_with(
     maker: ClientFactory<'_>,
     stdin: impl AsyncRead + Unpin,

@@ -18,15 +18,20 @@ pub trait EtcdConnect {
 /// is [`SessionError::Indefinite`], and the next call goes to another server. No call is ever sent twice.
 #[async_trait(?Send)]
 pub trait EtcdSession {
+    /// Takes a lease. etcd counts in whole seconds, so it may last longer than `ttl`.
     async fn grant_lease(&self, ttl: Duration) -> Result<Lease, SessionError>;
 
-    /// Renews a lease once. `None`: the server has no such lease (any more).
+    /// Renews a lease once, and answers its time to live. `None`: the server has no such lease (any more).
     async fn keep_alive(&self, lease: i64) -> Result<Option<Duration>, SessionError>;
 
     /// Ends a lease and deletes its keys. `false`: there was none.
     async fn revoke_lease(&self, lease: i64) -> Result<bool, SessionError>;
 
     /// Creates the key under the lease unless it exists, in one transaction, and answers the key as it then is.
+    ///
+    /// # Errors
+    ///
+    /// [`SessionError::Definite`] also when the server has no such lease.
     async fn create(&self, key: &str, value: &str, lease: i64) -> Result<Created, SessionError>;
 
     /// The key, if it exists.
@@ -59,6 +64,7 @@ pub trait EtcdSession {
     async fn resign(&self, leader: &Leader) -> Result<(), SessionError>;
 }
 
+/// The events of one key, in the order of their revisions.
 #[async_trait(?Send)]
 pub trait EtcdWatch {
     /// The next events, in order. An error ends the watch: it is not resumed.
@@ -67,20 +73,26 @@ pub trait EtcdWatch {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lease {
+    /// Never 0.
     pub id: i64,
     /// What the server gave, which may be more than was asked for.
     pub ttl: Duration,
 }
 
+/// A key as it was when it was read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EtcdKey {
     pub name: String,
     pub value: String,
+    /// The revision of the store at its creation: larger for every later key. 0 if unknown.
     pub create_revision: i64,
+    /// The revision of the store at its last change.
     pub mod_revision: i64,
+    /// 0 if it has none.
     pub lease: i64,
 }
 
+/// The answer to [`EtcdSession::create`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Created {
     /// Whether this call created it.
@@ -90,15 +102,18 @@ pub struct Created {
     pub revision: i64,
 }
 
+/// The answer to [`EtcdSession::list`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Listing {
     pub keys: Vec<EtcdKey>,
     pub revision: i64,
 }
 
+/// A change of a watched key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyEvent {
     pub key: String,
+    /// Whether it was deleted, by a client or with its lease; otherwise it was put.
     pub deleted: bool,
 }
 

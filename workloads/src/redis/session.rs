@@ -28,12 +28,13 @@ pub trait RedisSession {
     /// `SET key value NX [PX ttl]`. Whether the key was set.
     async fn set_nx(&self, key: &str, value: &str, ttl: Option<Duration>) -> Result<bool, SessionError>;
 
+    /// `GET key`. `None`: there is no such key.
     async fn get(&self, key: &str) -> Result<Option<String>, SessionError>;
 
-    /// `GETSET key value`: the value before.
+    /// `GETSET key value`: the value before; the key has no time to live afterwards.
     async fn get_set(&self, key: &str, value: &str) -> Result<Option<String>, SessionError>;
 
-    /// `PEXPIRE key ttl`. `false`: there is no such key.
+    /// `PEXPIRE key ttl`, in milliseconds. `false`: there is no such key.
     async fn expire(&self, key: &str, ttl: Duration) -> Result<bool, SessionError>;
 
     /// `DEL key`. `false`: there was none.
@@ -52,6 +53,7 @@ pub trait RedisSession {
     async fn subscribe(&self, channel: &str) -> Result<Box<dyn Subscription>, SessionError>;
 }
 
+/// The messages of one channel.
 #[async_trait(?Send)]
 pub trait Subscription {
     /// The next message. `None`: the connection is gone.

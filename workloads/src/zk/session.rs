@@ -21,6 +21,7 @@ pub trait ZkConnect {
 /// [`SessionError::Indefinite`].
 #[async_trait(?Send)]
 pub trait ZkSession {
+    /// The session's id, as in a node's `ephemeralOwner`.
     fn id(&self) -> i64;
 
     /// The session timeout that the server agreed to.
@@ -89,9 +90,10 @@ pub struct Znode {
 /// Ready once, when the server has sent a notification of a change.
 pub type ZkWatch = Pin<Box<dyn Future<Output = WatchEvent>>>;
 
+/// What ended a watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WatchEvent {
-    /// The server's notification: what happened, and to which path.
+    /// The server's notification: what happened (`NodeDeleted`, …), and to which path.
     Fired { kind: &'static str, path: String },
     /// No notification: the session ended.
     SessionOver,

@@ -1,107 +1,221 @@
-//! What a fault did, in numbers: counted by links, written into the history, read again by reports.
+//! Evidence: what a fault did, in numbers. Counted by links and by the fault, written into the history, read by reports.
+
+use std::collections::BTreeMap;
 
 use harness_proxy::LinkCounts;
 use serde::{Deserialize, Serialize};
 
-/// What a window did. What is not about links is written only where it happened.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// What a window did. Counters other than those of links are written only where they are above zero.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Evidence {
+    /// Links that the fault acted on.
     pub links: u64,
     #[serde(flatten)]
     pub counts: LinkCounts,
-    /// Messages that never arrived.
-    #[serde(default, skip_serializing_if = "is_none")]
-    pub messages_dropped: u64,
-    /// Messages that arrived late.
-    #[serde(default, skip_serializing_if = "is_none")]
-    pub messages_delayed: u64,
-    /// Client processes that were stopped.
-    #[serde(default, skip_serializing_if = "is_none")]
-    pub clients_stopped: u64,
-    /// How long each of them, or each server that was paused, surely stood still.
-    #[serde(default, skip_serializing_if = "is_none")]
-    pub stopped_ms: u64,
-    /// Client processes that were killed.
-    #[serde(default, skip_serializing_if = "is_none")]
-    pub clients_killed: u64,
-    /// How many of the struck clients held a lock.
-    #[serde(default, skip_serializing_if = "is_none")]
-    pub holders: u64,
-    /// Servers that were paused.
-    #[serde(default, skip_serializing_if = "is_none")]
-    pub servers_paused: u64,
-    /// Servers that were killed.
-    #[serde(default, skip_serializing_if = "is_none")]
-    pub servers_killed: u64,
-    /// Replicas that took the place of their master.
-    #[serde(default, skip_serializing_if = "is_none")]
-    pub servers_promoted: u64,
-    /// Servers that served again after that, by the heal.
-    #[serde(default, skip_serializing_if = "is_none")]
-    pub servers_back: u64,
-    /// Wall clocks that were stepped.
-    #[serde(default, skip_serializing_if = "is_none")]
-    pub clocks_stepped: u64,
-    /// How often somebody read such a clock meanwhile.
-    #[serde(default, skip_serializing_if = "is_none")]
-    pub clock_readings: u64,
+    /// What the fault itself counted, by the key of its counter.
+    #[serde(flatten)]
+    pub counters: BTreeMap<String, u64>,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "the serializer gives a reference")]
-fn is_none(count: &u64) -> bool {
-    *count == 0
+/// Something that a fault counts, with its words: `3 connections reset` has the noun `connection` and the outcome `reset`.
+/// The history carries it, so that reports need not know the fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EvidenceCounter<Text = &'static str> {
+    /// Its key in the history.
+    pub key: Text,
+    /// In the singular.
+    pub noun: Text,
+    pub outcome: Text,
 }
 
-impl Evidence {
-    /// Whether the fault left a trace.
-    pub fn touched(&self) -> bool {
-        let paused = self.clients_stopped + self.servers_paused > 0 && self.stopped_ms > 0;
-        let killed = self.clients_killed + self.servers_killed + self.servers_promoted > 0;
-        let messages = self.messages_dropped + self.messages_delayed > 0;
-        self.counts.touched() || paused || killed || messages || self.clock_readings > 0
+impl EvidenceCounter {
+    pub const fn new(key: &'static str, noun: &'static str, outcome: &'static str) -> Self {
+        Self { key, noun, outcome }
     }
 
-    /// `3 links, 310 KiB held back, 2 connections reset`
-    pub fn in_words(&self) -> String {
-        let counts = &self.counts;
-        let parts = [
-            (self.links, "link", ""),
-            (self.messages_dropped, "message", " dropped"),
-            (self.messages_delayed, "message", " delayed"),
-            (counts.held_connects, "connect", " unanswered"),
-            (counts.refused, "connect", " refused"),
-            (counts.resets, "connection", " reset"),
-            (self.clients_stopped, "client process", " stopped"),
-            (self.servers_paused, "server", " paused"),
-            (self.stopped_ms, "ms", " stopped"),
-            (self.clients_killed, "client process", " killed"),
-            (self.holders, "of the struck", " held a lock"),
-            (self.servers_killed, "server", " killed"),
-            (self.servers_promoted, "replica", " promoted"),
-            (self.servers_back, "server", " back"),
-            (self.clocks_stepped, "clock", " stepped"),
-            (self.clock_readings, "reading", " of a stepped clock"),
+    /// As the history carries it.
+    pub fn to_json(&self) -> serde_json::Value {
+        serde_json::json!(self)
+    }
+}
+
+pub const LINKS: EvidenceCounter = EvidenceCounter::new("links", "link", "");
+/// Bytes, which words give in a unit that fits.
+pub const HELD_BYTES: EvidenceCounter = EvidenceCounter::new("held_bytes", "", "held back");
+pub const DELAYED_BYTES: EvidenceCounter = EvidenceCounter::new("delayed_bytes", "", "delayed");
+pub const HELD_CONNECTS: EvidenceCounter = EvidenceCounter::new("held_connects", "connect", "unanswered");
+pub const REFUSED: EvidenceCounter = EvidenceCounter::new("refused", "connect", "refused");
+pub const RESETS: EvidenceCounter = EvidenceCounter::new("resets", "connection", "reset");
+
+/// What links count, as far as it proves a fault.
+pub const LINK_COUNTERS: [EvidenceCounter; 6] = [LINKS, HELD_CONNECTS, REFUSED, RESETS, HELD_BYTES, DELAYED_BYTES];
+
+/// How long each process of the target was surely stopped.
+pub const STOPPED_MS: EvidenceCounter = EvidenceCounter::new("stopped_ms", "ms", "stopped");
+/// How many of the target's clients held a lock.
+pub const HOLDERS: EvidenceCounter = EvidenceCounter::new("holders", "target", "held a lock");
+/// Servers that served again by the end of the heal.
+pub const SERVERS_BACK: EvidenceCounter = EvidenceCounter::new("servers_back", "server", "back");
+
+impl Evidence {
+    /// What links counted.
+    pub fn of_links(links: usize, counts: LinkCounts) -> Self {
+        Self {
+            links: links as u64,
+            counts,
+            counters: BTreeMap::new(),
+        }
+    }
+
+    /// From counters by key.
+    pub fn from_counters<'a>(counters: impl IntoIterator<Item = (&'a str, u64)>) -> Self {
+        let mut evidence = Self::default();
+        for (key, count) in counters {
+            let links = &mut evidence.counts;
+            let field = match key {
+                "links" => &mut evidence.links,
+                "bytes" => &mut links.bytes,
+                "held_bytes" => &mut links.held_bytes,
+                "delayed_bytes" => &mut links.delayed_bytes,
+                "connections" => &mut links.connections,
+                "held_connects" => &mut links.held_connects,
+                "refused" => &mut links.refused,
+                "resets" => &mut links.resets,
+                _ => evidence.counters.entry(key.to_owned()).or_default(),
+            };
+            *field = count;
+        }
+        evidence
+    }
+
+    /// All counters by key, those of links even where they are 0.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, u64)> {
+        let of_links = [
+            "links",
+            "bytes",
+            "held_bytes",
+            "delayed_bytes",
+            "connections",
+            "held_connects",
+            "refused",
+            "resets",
         ];
-        let mut words: Vec<String> = parts
-            .iter()
-            .filter(|(count, ..)| *count > 0)
-            .map(|(count, what, became)| format!("{count} {what}{}{became}", plural(*count, what)))
-            .collect();
-        for (bytes, what) in [(counts.held_bytes, "held back"), (counts.delayed_bytes, "delayed")] {
-            if bytes > 0 {
-                words.push(format!("{} {what}", bytes_in_words(bytes)));
+        let own = self.counters.iter().map(|(key, count)| (key.as_str(), *count));
+        of_links.into_iter().map(|key| (key, self.get(key))).chain(own)
+    }
+
+    /// The same with a counter of the fault's own.
+    #[must_use]
+    pub fn with(mut self, counter: &EvidenceCounter, count: u64) -> Self {
+        if count > 0 {
+            self.counters.insert(counter.key.to_owned(), count);
+        }
+        self
+    }
+
+    /// What the counter with this key came to.
+    pub fn get(&self, key: &str) -> u64 {
+        match key {
+            "links" => self.links,
+            "bytes" => self.counts.bytes,
+            "held_bytes" => self.counts.held_bytes,
+            "delayed_bytes" => self.counts.delayed_bytes,
+            "connections" => self.counts.connections,
+            "held_connects" => self.counts.held_connects,
+            "refused" => self.counts.refused,
+            "resets" => self.counts.resets,
+            _ => self.counters.get(key).copied().unwrap_or(0),
+        }
+    }
+
+    /// Whether one of these counters is above zero.
+    pub fn has_any(&self, counters: &[EvidenceCounter]) -> bool {
+        counters.iter().any(|counter| self.get(counter.key) > 0)
+    }
+
+    /// This window's counters and another one's, added up.
+    #[must_use]
+    pub fn plus(mut self, other: &Self) -> Self {
+        self.links += other.links;
+        self.counts = self.counts.plus(other.counts);
+        for (key, count) in &other.counters {
+            *self.counters.entry(key.clone()).or_default() += count;
+        }
+        self
+    }
+
+    /// `3 links, 2 connections reset, 310 KiB held back`, with the words of `declared` for the fault's own counters.
+    pub fn in_words<Text: AsRef<str>>(&self, declared: &[EvidenceCounter<Text>]) -> String {
+        let mut words: Vec<String> = Vec::new();
+        let mut add = |counter: EvidenceCounter<&str>| {
+            let count = self.get(counter.key);
+            if count > 0 {
+                words.push(counter.in_words(count));
+            }
+        };
+        add(LINKS);
+        let mut own: Vec<&String> = self.counters.keys().collect();
+        for counter in declared.iter().map(EvidenceCounter::as_ref) {
+            if let Some(at) = own.iter().position(|key| *key == counter.key) {
+                own.remove(at);
+                add(counter);
             }
         }
+        for key in own {
+            add(EvidenceCounter::from_key(key));
+        }
+        LINK_COUNTERS.into_iter().skip(1).for_each(add);
         words.join(", ")
     }
 }
 
-/// What a word ends with for so many of it.
-fn plural(count: u64, what: &str) -> &'static str {
-    match what {
-        "ms" | "of the struck" => "",
+impl<Text: AsRef<str>> EvidenceCounter<Text> {
+    pub fn as_ref(&self) -> EvidenceCounter<&str> {
+        EvidenceCounter {
+            key: self.key.as_ref(),
+            noun: self.noun.as_ref(),
+            outcome: self.outcome.as_ref(),
+        }
+    }
+}
+
+impl<'a> EvidenceCounter<&'a str> {
+    /// What a key says by itself, for a history that does not say more: `servers_killed` counts servers, killed.
+    fn from_key(key: &'a str) -> Self {
+        if let Some(outcome) = key.strip_suffix("_ms") {
+            return Self {
+                key,
+                noun: "ms",
+                outcome,
+            };
+        }
+        let (noun, outcome) = key.split_once('_').unwrap_or((key, ""));
+        Self {
+            key,
+            noun: noun.strip_suffix('s').unwrap_or(noun),
+            outcome,
+        }
+    }
+
+    /// `2 servers killed`
+    pub fn in_words(&self, count: u64) -> String {
+        let Self { key, noun, outcome } = self;
+        let counted = if key.ends_with("_bytes") {
+            bytes_in_words(count)
+        } else {
+            format!("{count} {noun}{}", plural(count, noun))
+        };
+        let outcome = outcome.replace('_', " ");
+        format!("{counted} {outcome}").trim_end().to_owned()
+    }
+}
+
+/// What a noun ends with for this count of it.
+fn plural(count: u64, noun: &str) -> &'static str {
+    match noun {
+        "ms" => "",
         _ if count == 1 => "",
-        _ if what.ends_with('s') => "es",
+        _ if noun.ends_with('s') => "es",
         _ => "s",
     }
 }
@@ -112,5 +226,40 @@ pub fn bytes_in_words(bytes: u64) -> String {
         0..1024 => format!("{bytes} B"),
         1024..1_048_576 => format!("{:.0} KiB", bytes as f64 / 1024.0),
         _ => format!("{:.1} MiB", bytes as f64 / 1_048_576.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STUCK: EvidenceCounter = EvidenceCounter::new("doors_stuck", "trap door", "stuck half-way");
+
+    #[test]
+    fn a_counter_has_the_words_that_were_declared_and_else_those_of_its_key() {
+        let evidence = Evidence::of_links(1, LinkCounts::default())
+            .with(&STUCK, 2)
+            .with(&STOPPED_MS, 40)
+            .with(&SERVERS_BACK, 0);
+        assert_eq!(
+            evidence.in_words(&[STUCK]),
+            "1 link, 2 trap doors stuck half-way, 40 ms stopped"
+        );
+        assert_eq!(evidence.in_words::<&str>(&[]), "1 link, 2 doors stuck, 40 ms stopped");
+    }
+
+    #[test]
+    fn evidence_is_one_flat_object_and_is_read_again_as_it_was() {
+        let evidence = Evidence::of_links(
+            3,
+            LinkCounts {
+                resets: 5,
+                ..LinkCounts::default()
+            },
+        )
+        .with(&HOLDERS, 1);
+        let json = serde_json::to_value(&evidence).unwrap();
+        assert_eq!((&json["resets"], &json["holders"]), (&5.into(), &1.into()));
+        assert_eq!(serde_json::from_value::<Evidence>(json).unwrap(), evidence);
     }
 }

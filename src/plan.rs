@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
-use crate::backends;
 use crate::config::{Config, FaultRequest};
-use crate::faults::{Means, Shape, Strike, Target, fault_named};
+use crate::faults::{FaultDefinition, Injection, Needs, Shape, fault_named};
 
 /// How long each phase lasts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -30,32 +30,35 @@ pub struct Phases {
 }
 
 /// One fault window.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Window {
+#[derive(Debug, Clone, Serialize)]
+pub struct PlannedWindow {
     /// From 1, in the order of their starts.
     pub number: u32,
-    pub fault: &'static str,
+    #[serde(serialize_with = "by_name")]
+    pub fault: FaultDefinition,
     /// From the start of the faults phase.
     #[serde(serialize_with = "milliseconds", rename = "start_ms")]
     pub start: Duration,
     #[serde(serialize_with = "milliseconds", rename = "length_ms")]
     pub length: Duration,
-    #[serde(serialize_with = "in_words")]
-    pub strike: Strike,
+    #[serde(serialize_with = "in_words", rename = "strike")]
+    pub injection: Injection,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Serialize)]
 pub struct Plan {
     pub seed: String,
     pub phases: Phases,
-    pub windows: Vec<Window>,
-    /// For how long after a strike at the holder that holder goes on working, unless it learns that the lock is lost.
-    #[serde(serialize_with = "milliseconds", rename = "struck_holder_works_ms")]
-    pub struck_holder_works: Duration,
-    /// Servers reach each other through the proxy, since a window strikes there; else they dial each other themselves.
+    pub windows: Vec<PlannedWindow>,
+    /// How long a holder goes on working after it became the target of a fault, unless it learns that the lock is lost.
+    #[serde(serialize_with = "milliseconds", rename = "target_holder_works_ms")]
+    pub target_holder_works: Duration,
+    /// Servers reach each other through the proxy, since a window acts there; else they dial each other themselves.
     pub servers_through_proxy: bool,
-    /// Servers beside those that clients know, for a failover.
+    /// Servers in addition to those that clients know, for a failover.
     pub replicas: u32,
+    /// Processes are given wall clocks that can be stepped.
+    pub steps_clocks: bool,
 }
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -70,31 +73,31 @@ pub enum PlanError {
     Argument(String),
 }
 
-impl Plan {
-    /// Whether any window steps a wall clock, so that processes must be given clocks that can be.
-    pub fn steps_clocks(&self) -> bool {
-        let mut windows = self.windows.iter();
-        windows.any(|window| matches!(window.strike.means, Means::Clock(_)))
-    }
-}
-
 fn milliseconds<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_u64(duration.as_millis() as u64)
 }
 
-fn in_words<S: Serializer>(strike: &Strike, serializer: S) -> Result<S::Ok, S::Error> {
-    serde_json::json!({ "target": strike.target, "title": strike.title, "heal": strike.heal() }).serialize(serializer)
+fn by_name<S: Serializer>(fault: &FaultDefinition, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(fault.name)
+}
+
+fn in_words<S: Serializer>(injection: &Injection, serializer: S) -> Result<S::Ok, S::Error> {
+    let mut words = serializer.serialize_struct("Injection", 3)?;
+    words.serialize_field("target", &injection.target)?;
+    words.serialize_field("title", &injection.title)?;
+    words.serialize_field("heal", injection.action.heal_word())?;
+    words.end()
 }
 
 /// Long enough that its lease runs out, that another gets the lock, and that one who goes on for a whole lease after that
 /// is told from one who was just about to stop.
-fn struck_holder_works(config: &Config) -> Duration {
+fn target_holder_works(config: &Config) -> Duration {
     config.lease * 2 + Duration::from_secs(1)
 }
 
 /// Draws the plan of `config`.
 pub fn plan(config: &Config) -> Result<Plan, PlanError> {
-    let struck_holder_works = struck_holder_works(config);
+    let target_holder_works = target_holder_works(config);
     let mut rng = ChaCha8Rng::seed_from_u64(config.seed);
     let mut phases = phases(config);
     let windows = if config.faults.is_empty() {
@@ -107,15 +110,15 @@ pub fn plan(config: &Config) -> Result<Plan, PlanError> {
             .time
             .saturating_sub(phases.control + phases.warm_up + phases.calm);
     }
-    let any = |is: fn(&Means) -> bool| windows.iter().any(|window| is(&window.strike.means));
-    let fails_over = any(|means| matches!(means, Means::Failover { .. }));
+    let needs: Vec<Needs> = windows.iter().map(|window| window.injection.action.needs()).collect();
     Ok(Plan {
-        servers_through_proxy: fails_over || any(|means| matches!(means, Means::Between(_))),
-        replicas: u32::from(fails_over),
+        servers_through_proxy: needs.iter().any(|needs| needs.peer_proxy),
+        replicas: needs.iter().map(|needs| needs.replicas).max().unwrap_or(0),
+        steps_clocks: needs.iter().any(|needs| needs.wall_clocks),
         seed: config.seed_text(),
         phases,
         windows,
-        struck_holder_works,
+        target_holder_works,
     })
 }
 
@@ -141,22 +144,22 @@ fn phases(config: &Config) -> Phases {
     }
 }
 
-/// How long a window lasts: longer than the lease, and than a struck holder works, so that its release is struck too. A lock
-/// that speaks to its store only to take and to give back would else never meet the fault.
+/// How long a window lasts: longer than the lease, and than a targeted holder works, so that its release falls into the
+/// window, too. A lock that contacts its store only to acquire and to release would otherwise never meet the fault.
 fn draw_length(config: &Config, rng: &mut ChaCha8Rng) -> Duration {
     let drawn = config.lease.mul_f64(rng.random_range(0.0..0.5));
     config.window.unwrap_or_else(|| shortest_window(config) + drawn)
 }
 
 fn shortest_window(config: &Config) -> Duration {
-    struck_holder_works(config) + Duration::from_millis(500)
+    target_holder_works(config) + Duration::from_millis(500)
 }
 
 fn draw_gap(config: &Config, rng: &mut ChaCha8Rng) -> Duration {
     config.lease.mul_f64(rng.random_range(0.5..1.0))
 }
 
-fn windows(config: &Config, phases: &Phases, rng: &mut ChaCha8Rng) -> Result<Vec<Window>, PlanError> {
+fn windows(config: &Config, phases: &Phases, rng: &mut ChaCha8Rng) -> Result<Vec<PlannedWindow>, PlanError> {
     let shape = Shape {
         backend: config.backend,
         clients: config.clients,
@@ -175,16 +178,15 @@ fn windows(config: &Config, phases: &Phases, rng: &mut ChaCha8Rng) -> Result<Vec
             let number = windows.len() as u32 + 1;
             let mut window = window(request, slot, number, (start, length), &shape, rng)?;
             if config.proxy.is_toxiproxy() {
-                window.strike = window
-                    .strike
-                    .through_toxiproxy(window.fault)
+                window.injection = window
+                    .injection
+                    .through_toxiproxy(window.fault.name)
                     .map_err(PlanError::Argument)?;
             }
             windows.push(window);
         }
         start += length + draw_gap(config, rng);
     }
-    refuse_clocks(config, &windows)?;
     if windows.is_empty() {
         let window = config.window.unwrap_or(shortest_window(config) + config.lease / 2);
         let others = config.time.saturating_sub(phases.faults);
@@ -198,22 +200,6 @@ fn windows(config: &Config, phases: &Phases, rng: &mut ChaCha8Rng) -> Result<Vec
     Ok(windows)
 }
 
-/// Wall clocks that cannot be stepped.
-fn refuse_clocks(config: &Config, windows: &[Window]) -> Result<(), PlanError> {
-    let mut stepped = windows
-        .iter()
-        .filter(|window| matches!(window.strike.means, Means::Clock(_)));
-    let of_a_server = stepped.any(|window| matches!(window.strike.target, Target::Server(_)));
-    if of_a_server && !config.backend.wall_clock {
-        return Err(PlanError::Argument(format!(
-            "clock=server: the servers of {} count by no wall clock that can be stepped; those of {} do",
-            config.backend,
-            backends::names(" and ", |backend| backend.wall_clock)
-        )));
-    }
-    Ok(())
-}
-
 fn window(
     request: &FaultRequest,
     slot: u32,
@@ -221,27 +207,29 @@ fn window(
     (start, length): (Duration, Duration),
     shape: &Shape,
     rng: &mut ChaCha8Rng,
-) -> Result<Window, PlanError> {
+) -> Result<PlannedWindow, PlanError> {
     let fault =
         fault_named(&request.name).ok_or_else(|| PlanError::Argument(format!("no fault `{}`", request.name)))?;
-    let strike = fault
-        .plan(request.argument.as_deref(), slot, shape, rng)
+    let argument = request.argument.as_deref();
+    let injection = fault
+        .applies(argument, shape)
+        .and_then(|()| fault.plan(argument, slot, shape, rng))
         .map_err(PlanError::Argument)?;
-    Ok(Window {
+    Ok(PlannedWindow {
         number,
-        fault: fault.name(),
+        fault: fault.definition(),
         start,
         length,
-        strike,
+        injection,
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use harness_workloads::BackendId;
-
     use super::*;
     use crate::config::ProxyChoice;
+    use crate::faults::Target;
+    use harness_workloads::BackendId;
     use proptest::prelude::*;
 
     fn config(seed: u64, seconds: u64, lease_ms: u64, faults: &[&str]) -> Config {
@@ -263,7 +251,7 @@ mod tests {
         #[test]
         fn the_same_seed_gives_the_same_plan(seed: u64, seconds in 30u64..300, lease_ms in 500u64..4000) {
             let config = config(seed, seconds, lease_ms, &["partition", "latency"]);
-            prop_assert_eq!(plan(&config), plan(&config));
+            prop_assert_eq!(format!("{:?}", plan(&config)), format!("{:?}", plan(&config)));
         }
 
         #[test]
@@ -275,7 +263,7 @@ mod tests {
             prop_assert!(!plan.windows.is_empty());
             for window in &plan.windows {
                 prop_assert!(window.length > config.lease);
-                prop_assert!(window.length >= plan.struck_holder_works + Duration::from_millis(500));
+                prop_assert!(window.length >= plan.target_holder_works + Duration::from_millis(500));
                 prop_assert!(window.start + window.length <= plan.phases.faults);
             }
             for pair in plan.windows.windows(2) {
@@ -287,10 +275,10 @@ mod tests {
     }
 
     #[test]
-    fn the_first_partition_strikes_the_holder() {
+    fn the_target_of_the_first_partition_is_the_holder() {
         for seed in 0..20 {
             let plan = plan(&config(seed, 60, 2000, &["partition"])).unwrap();
-            assert_eq!(plan.windows[0].strike.target, Target::Holder);
+            assert_eq!(plan.windows[0].injection.target, Target::Holder);
         }
     }
 
@@ -313,13 +301,15 @@ mod tests {
             };
             let (ours, theirs) = (plan(&ours).unwrap(), plan(&toxiproxy).unwrap());
             for (one, other) in ours.windows.iter().zip(&theirs.windows) {
+                let name = one.fault.name;
                 assert_eq!(
-                    (one.start, one.length, one.fault),
-                    (other.start, other.length, other.fault)
+                    (one.start, one.length, name),
+                    (other.start, other.length, other.fault.name)
                 );
-                assert_eq!(one.strike.target, other.strike.target);
-                assert_eq!(one.strike.means, other.strike.means);
-                assert_eq!(one.fault == "pause-holder", one.strike.title == other.strike.title);
+                let (one, other) = (&one.injection, &other.injection);
+                assert_eq!(one.target, other.target);
+                assert_eq!(format!("{:?}", one.action), format!("{:?}", other.action));
+                assert_eq!(name == "pause-holder", one.title == other.title);
             }
         }
     }
@@ -342,15 +332,15 @@ mod tests {
     #[test]
     fn only_the_clock_of_a_redis_server_can_be_stepped() {
         let mut config = config(1, 60, 2000, &["clock"]);
-        assert!(plan(&config).unwrap().steps_clocks());
+        assert!(plan(&config).unwrap().steps_clocks);
         config.faults[0].argument = Some("server".into());
         assert!(plan(&config).unwrap_err().to_string().contains("redis"));
-        config.backend = backends::of(BackendId::Redis);
+        config.backend = crate::backends::of(BackendId::Redis);
         assert!(plan(&config).is_ok());
     }
 
     #[test]
     fn no_fault_plans_no_window() {
-        assert_eq!(plan(&config(1, 20, 2000, &[])).unwrap().windows, []);
+        assert!(plan(&config(1, 20, 2000, &[])).unwrap().windows.is_empty());
     }
 }

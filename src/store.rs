@@ -17,13 +17,13 @@ pub use retention::{only_ours, prune};
 const RUN_FILE: &str = "run.json";
 const HISTORY_FILE: &str = "history.jsonl";
 const LATEST: &str = "latest";
-/// What stands between the name of a file that is being written and the number of the process that writes it.
+/// Separates the name of a file that is being written from the number of the process that writes it.
 const UNFINISHED: &str = ".new-";
 
 /// How far a run came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Status {
+pub enum RunStatus {
     /// It goes on, or its harness was killed.
     Running,
     Complete,
@@ -37,12 +37,12 @@ pub enum Status {
 pub struct RunInfo {
     pub schema: String,
     pub run: String,
-    pub status: Status,
+    pub status: RunStatus,
     pub harness: String,
     pub started: String,
     pub backend: String,
     pub product: String,
-    /// The servers' version, once they told it.
+    /// The servers' version, once it is known.
     pub version: Option<String>,
     pub nodes: u32,
     pub runtime: String,
@@ -64,7 +64,7 @@ pub struct RunInfo {
     pub time_ms: u64,
     /// Fault windows that were planned.
     pub windows: u32,
-    /// Each client was to acquire so many times.
+    /// How often each client was to acquire.
     pub each: Option<u32>,
     /// The words that make the same plan again.
     pub again: Vec<String>,
@@ -161,7 +161,7 @@ pub fn write_text(path: &Path, text: &str) -> Result<(), StoreError> {
 }
 
 /// The lines of a history of ours by the index of their event, for the wanted indices, which ascend. An event of index `i`
-/// stands on line `i + 1`; a file in which it does not is somebody else's, and has no such lines.
+/// is on line `i + 1`; a file in which it is not was written by another program, and has no such lines.
 pub fn lines(history: &Path, wanted: &[u64]) -> BTreeMap<u64, String> {
     let Ok(file) = fs::File::open(history) else {
         return BTreeMap::new();
@@ -245,7 +245,7 @@ fn open(folder: &Path) -> Result<Stored, StoreError> {
     };
     let history = folder.join(HISTORY_FILE);
     if !folder.join(RUN_FILE).is_file() {
-        // somebody's own folder with a history in it
+        // a folder of another program with a history in it
         return if history.is_file() {
             Ok(Stored {
                 folder: None,

@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use harness::report::diagnosis::{Known, Outcome};
+use harness::report::diagnosis::{KnownRun, Outcome};
 use harness::report::terminal::{Look, render};
 use harness::report::{Diagnosis, FORMATS, Report, SCHEMA, Timeline, diagnose, github, json, markdown};
-use harness::store::{RUN_SCHEMA, RunInfo, Status};
+use harness::store::{RUN_SCHEMA, RunInfo, RunStatus};
 use harness_checkers::{Clock, History, Options, ReadOptions, check};
 
 const HISTORIES: [&str; 13] = [
@@ -31,7 +31,7 @@ fn info() -> RunInfo {
     RunInfo {
         schema: RUN_SCHEMA.into(),
         run: "20261121-0652-zk-partition-8f3a".into(),
-        status: Status::Complete,
+        status: RunStatus::Complete,
         harness: "0.1.0".into(),
         started: "20261121-0652".into(),
         backend: "zk".into(),
@@ -82,7 +82,7 @@ fn diagnosis_of(name: &str, history: &History, info: Option<RunInfo>) -> Diagnos
     diagnose(
         history,
         findings,
-        Known {
+        KnownRun {
             page: info.is_some().then(|| format!("results/{name}/report.html")),
             info,
             path: format!("results/{name}"),
@@ -329,7 +329,7 @@ fn names_of_a_foreign_history_reach_no_screen_and_no_summary_as_commands() {
     ] {
         field.clone_from(&hostile);
     }
-    info.status = Status::Failed;
+    info.status = RunStatus::Failed;
     info.error = Some(hostile);
     let diagnosis = diagnosis_of("hostile", &history, Some(info));
     assert_eq!(diagnosis.outcome, Outcome::Fail);

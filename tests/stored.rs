@@ -1,4 +1,4 @@
-//! What can be done with stored runs, without any server: told again in every format, compared, listed, kept or removed.
+//! What can be done with stored runs, without any server: reported in every format, compared, listed, kept or removed.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -41,7 +41,7 @@ impl Results {
     }
 
     /// What it printed; it must have ended well.
-    fn told(&self, words: &str) -> String {
+    fn shown(&self, words: &str) -> String {
         let output = self.harness(words);
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(0), "{words}: {stderr}");
@@ -60,7 +60,7 @@ const SECOND: &str = "20261122-0645-zk-partition-8f3a";
 fn a_report_writes_every_file_into_the_folder_of_its_run() {
     let results = Results::new();
     let folder = results.add(FIRST, "hl001_stale_holder");
-    let written = results.told("report 20261121");
+    let written = results.shown("report 20261121");
     for file in ["report.html", "junit.xml", "summary.md", "verdict.json"] {
         assert!(written.contains(&format!("results/{FIRST}/{file}\n")), "{written}");
         assert!(!read(&folder, file).is_empty());
@@ -83,7 +83,7 @@ fn the_screen_points_to_the_page_once_there_is_one() {
     results.add(FIRST, "hl001_stale_holder");
     let screen = |results: &Results| String::from_utf8(results.harness("check 20261121").stdout).unwrap();
     assert!(screen(&results).contains(&format!("history       results/{FIRST}/history.jsonl")));
-    results.told("report 20261121");
+    results.shown("report 20261121");
     assert!(screen(&results).contains(&format!("report        results/{FIRST}/report.html#HL001-1")));
 }
 
@@ -93,40 +93,40 @@ fn a_single_format_goes_to_stdout_or_to_a_file_and_changes_nothing_else() {
     let folder = results.add(FIRST, "hl001_stale_holder");
     assert!(
         results
-            .told(&format!("report {FIRST} --format html"))
+            .shown(&format!("report {FIRST} --format html"))
             .starts_with("<!DOCTYPE html>")
     );
     assert!(
         results
-            .told(&format!("report {FIRST} --format junit"))
+            .shown(&format!("report {FIRST} --format junit"))
             .starts_with("<?xml ")
     );
     assert!(
         results
-            .told(&format!("report {FIRST} --format markdown"))
+            .shown(&format!("report {FIRST} --format markdown"))
             .starts_with("## ❌ FAIL: zk / ")
     );
     assert!(
         results
-            .told(&format!("report {FIRST} --format terminal"))
+            .shown(&format!("report {FIRST} --format terminal"))
             .starts_with("FAIL  zk / ")
     );
-    let verdict: Value = serde_json::from_str(&results.told(&format!("report {FIRST} --format json"))).unwrap();
+    let verdict: Value = serde_json::from_str(&results.shown(&format!("report {FIRST} --format json"))).unwrap();
     assert_eq!(verdict["outcome"], "FAIL");
-    assert_eq!(results.told(&format!("report {FIRST} --format markdown -o s.md")), "");
+    assert_eq!(results.shown(&format!("report {FIRST} --format markdown -o s.md")), "");
     assert!(read(results.0.path(), "s.md").starts_with("## ❌"));
     assert!(!folder.join("report.html").exists());
 }
 
 #[test]
-fn a_history_of_anybodys_is_told_as_well() {
+fn a_history_of_another_program_is_reported_as_well() {
     let results = Results::new();
     let folder = results.add(FIRST, "hl004_herd");
     std::fs::remove_file(folder.join("run.json")).unwrap();
     let path = format!("results/{FIRST}/history.jsonl");
     assert!(
         results
-            .told(&format!("report {path} --format html"))
+            .shown(&format!("report {path} --format html"))
             .contains("one release woke")
     );
     let output = results.harness(&format!("report {path}"));
@@ -137,9 +137,9 @@ fn a_history_of_anybodys_is_told_as_well() {
 #[test]
 fn the_schema_is_printed_and_the_formats_are_listed() {
     let results = Results::new();
-    let schema: Value = serde_json::from_str(&results.told("report --schema")).unwrap();
+    let schema: Value = serde_json::from_str(&results.shown("report --schema")).unwrap();
     assert_eq!(schema["properties"]["schema"]["const"], "harness-diagnosis/1");
-    let formats: Value = serde_json::from_str(&results.told("list reports --json")).unwrap();
+    let formats: Value = serde_json::from_str(&results.shown("list reports --json")).unwrap();
     let names: Vec<&str> = formats
         .as_array()
         .unwrap()
@@ -158,9 +158,9 @@ fn what_is_new_still_there_and_gone_is_told_and_ends_as_a_violation_does() {
     let text = String::from_utf8(worse.stdout).unwrap();
     assert_eq!(worse.status.code(), Some(1), "{text}");
     assert!(text.contains("new     HL001 stale-holder"), "{text}");
-    let better = results.told("compare 20261122 20261121");
+    let better = results.shown("compare 20261122 20261121");
     assert!(better.contains("gone    HL001 stale-holder"), "{better}");
-    let same: Value = serde_json::from_str(&results.told("compare 20261122 20261122 --json")).unwrap();
+    let same: Value = serde_json::from_str(&results.shown("compare 20261122 20261122 --json")).unwrap();
     assert_eq!(same["new"], json!([]));
     assert_eq!(same["still"][0]["property"], "HL001");
     assert_eq!(same["after"], SECOND);
@@ -171,8 +171,8 @@ fn the_index_says_what_is_new_since_the_time_before() {
     let results = Results::new();
     results.add(FIRST, "hl001_holds");
     results.add(SECOND, "hl001_stale_holder");
-    results.told("report 20261121");
-    results.told("report 20261122");
+    results.shown("report 20261121");
+    results.shown("report 20261122");
     let index = read(&results.folder(), "index.html");
     let (news, rows) = index.split_once("<form").unwrap();
     assert!(news.contains("HL001 stale-holder") && news.contains(SECOND), "{news}");
@@ -182,11 +182,11 @@ fn the_index_says_what_is_new_since_the_time_before() {
 }
 
 #[test]
-fn somebodys_own_index_is_left_alone() {
+fn an_index_of_another_program_is_left_alone() {
     let results = Results::new();
     results.add(FIRST, "hl001_holds");
     std::fs::write(results.folder().join("index.html"), "mine").unwrap();
-    assert!(!results.told("report 20261121").contains("index.html"));
+    assert!(!results.shown("report 20261121").contains("index.html"));
     assert_eq!(read(&results.folder(), "index.html"), "mine");
 }
 
@@ -194,8 +194,8 @@ fn somebodys_own_index_is_left_alone() {
 fn runs_are_listed_with_what_came_out() {
     let results = Results::new();
     results.add(FIRST, "hl001_stale_holder");
-    results.told("report 20261121");
-    let list = results.told("list runs");
+    results.shown("report 20261121");
+    let list = results.shown("list runs");
     assert!(list.contains(FIRST) && list.contains("FAIL"), "{list}");
     assert!(list.contains("two clients held"), "{list}");
 }

@@ -1,6 +1,6 @@
 //! Measures the decisions: model × size × unknown outcomes × verdict: time, events a second, peak memory.
 //!
-//! `cargo run --release -p harness-checkers --example bench` prints the table; each row runs in a process of its own, so
+//! `cargo run --release -p harness-checkers --example bench` prints the table; each row runs in a separate process, so
 //! that its peak memory is its own. `bench file OPERATIONS PATH` writes a history, `bench read PATH` reads and decides it,
 //! `bench edn PATH PATH` writes it as EDN.
 
@@ -162,7 +162,7 @@ fn decide(case: &Case, model: Model, history: &History, operations: &[Operation<
         "check" => format!("{:?}", check(history, &Options::default()).verdict()).to_lowercase(),
         _ => {
             let tally = linearizability::decide(history, &model, Budget::default(), Clock::default());
-            if tally.faulty > 0 {
+            if tally.illegal > 0 {
                 "violated".to_owned()
             } else {
                 "holds".to_owned()
@@ -171,7 +171,7 @@ fn decide(case: &Case, model: Model, history: &History, operations: &[Operation<
     }
 }
 
-/// A hundred histories of a compare-and-set register, of so many operations each, as short as the public logs of etcd;
+/// A hundred histories of a compare-and-set register, of a few operations each, as short as the public logs of etcd;
 /// with a read that is off by one at nine tenths when that is planted.
 fn registers(case: &Case) -> Vec<Vec<Operation<RegisterOp>>> {
     let mut dice = 0x9e37_79b9_7f4a_7c15_u64;
@@ -297,7 +297,7 @@ fn generate(case: &Case, model: Model, push: &mut dyn FnMut(Entry<'_>)) {
     let processes = (0..case.locks)
         .map(|lock| (0..each).map(|client| lock * each + client).collect())
         .collect();
-    let mut queues = Queues {
+    let mut queues = BenchQueues {
         names,
         processes,
         next: case.locks * each,
@@ -330,7 +330,7 @@ fn generate(case: &Case, model: Model, push: &mut dyn FnMut(Entry<'_>)) {
     }
 }
 
-struct Queues<'a> {
+struct BenchQueues<'a> {
     names: Vec<String>,
     processes: Vec<Vec<u32>>,
     next: u32,
@@ -338,7 +338,7 @@ struct Queues<'a> {
     push: &'a mut dyn FnMut(Entry<'_>),
 }
 
-impl Queues<'_> {
+impl BenchQueues<'_> {
     /// An event of the client at a place of a lock's queue; the turn decides the mode of an acquire.
     fn event(&mut self, lock: usize, at: usize, turn: usize, kind: Kind, f: F, error: Option<&str>) {
         let process = self.processes[lock][at % self.processes[lock].len()];

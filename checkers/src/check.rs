@@ -1,153 +1,41 @@
-//! All properties over one history, in order; and what follows from what.
+//! All properties over one history, in order.
 //!
-//! Start at [`check`]. Each property is one file with one function of a [`Context`]; this file only calls them.
+//! Start at [`check`]. Each property is one module that decides and one of the same name in `narrative` that tells; this
+//! file joins them.
 
-use serde::{Deserialize, Serialize};
-
-use crate::exclusion::{self, Clash, Overlap};
-use crate::finding::{Finding, Property, Verdict};
-use crate::grants::Grants;
-use crate::history::event::Bounds;
-use crate::history::names::FastSet;
-use crate::history::{History, Window};
-use crate::holds::Holds;
-use crate::limits;
-use crate::linearizability::certificate::Certificate;
-use crate::model::Model;
+use crate::context::Context;
+use crate::finding::{Finding, Findings, Property};
+use crate::history::History;
+use crate::narrative::{self, many};
 use crate::options::Options;
-use crate::{fairness, fencing, herd, linearizability, lost_update, phantom, progress, silent_loss};
+use crate::{exclusion, fairness, fencing, herd, linearizability, lost_update, phantom, progress, silent_loss};
 
-/// The answers to all properties about one history.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Findings {
-    /// The model by which the history was judged, as `--model` takes it.
-    pub model: String,
-    /// One for each property, HL001 to HL009.
-    pub findings: Vec<Finding>,
-    /// What a reader of the verdicts should know: a partial history, a second reading that differs.
-    #[serde(default)]
-    pub notes: Vec<String>,
-    /// The order that proves HL002, lock by lock, when it was asked for and HL002 holds.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub certificates: Vec<Certificate>,
-}
-
-impl Findings {
-    /// The answer to one property.
-    pub fn of(&self, property: Property) -> &Finding {
-        let found = self.findings.iter().find(|finding| finding.property == property);
-        found.expect("every property has a finding")
-    }
-
-    /// The worst of all answers: violated, then inconclusive, then holds; not applicable when nothing applies.
-    pub fn verdict(&self) -> Verdict {
-        let any = |verdict| self.findings.iter().any(|finding| finding.verdict == verdict);
-        let worst = [Verdict::Violated, Verdict::Inconclusive, Verdict::Holds];
-        worst
-            .into_iter()
-            .find(|verdict| any(*verdict))
-            .unwrap_or(Verdict::NotApplicable)
-    }
-}
-
-/// What the properties look at: the history and everything that is derived from it once.
-pub(crate) struct Context<'a> {
-    pub history: &'a History,
-    pub options: &'a Options,
-    pub model: Model,
-    pub holds: Holds,
-    pub grants: Grants,
-    pub windows: Vec<Window>,
-    /// Overlaps of certain holds, worst first: many violations follow from one.
-    pub overlaps: Vec<Overlap>,
-    /// The same by the hold that was there first, worst first: one violation of HL001 each.
-    pub clashes: Vec<Clash>,
-    /// The replies that began the holds of those overlaps.
-    pub overlapping: FastSet<u32>,
-    pub bounds: Bounds,
-    pub lease_ns: u64,
-}
-
-impl<'a> Context<'a> {
-    pub(crate) fn new(history: &'a History, options: &'a Options) -> Self {
-        let model = options.model.unwrap_or_else(|| Model::of_header(&history.header));
-        let (asked, header) = (&options.bounds, &history.header.bounds);
-        let mut context = Self {
-            history,
-            options,
-            model,
-            holds: Holds::of(history, &model),
-            grants: Grants::of(history),
-            windows: history.windows(),
-            overlaps: Vec::new(),
-            clashes: Vec::new(),
-            overlapping: FastSet::default(),
-            bounds: Bounds {
-                herd: asked.herd.or(header.herd),
-                requests: asked.requests.or(header.requests),
-                progress_ms: asked.progress_ms.or(header.progress_ms),
-                silent_ms: asked.silent_ms.or(header.silent_ms),
-                passed_over: asked.passed_over.or(header.passed_over),
-            },
-            lease_ns: limits::ns(history.header.lease_ms.unwrap_or(limits::LEASE_MS)),
-        };
-        context.overlaps = exclusion::overlaps(&context);
-        context.clashes = exclusion::clashes(history, &context.overlaps);
-        let both = context
-            .overlaps
-            .iter()
-            .flat_map(|overlap| [overlap.first.got, overlap.second.got]);
-        context.overlapping = both.collect();
-        context
-    }
-
-    /// The last fault window that started at or before a time.
-    pub(crate) fn window_before(&self, ns: u64) -> Option<&Window> {
-        self.windows.iter().rev().find(|window| window.start_ns <= ns)
-    }
-
-    /// The window that touched a client between two times: named it, or everybody when no line names anybody.
-    pub(crate) fn window_of_client(&self, client: u32, from_ns: u64, to_ns: u64) -> Option<&Window> {
-        let mut touching = self
-            .windows
-            .iter()
-            .rev()
-            .filter(|window| window.touches(from_ns, to_ns));
-        touching.find(|window| window.names_client(client))
-    }
-
-    /// The id of the overlap that a process's hold takes part in, told by the position of its reply.
-    pub(crate) fn root_of(&self, got: u32) -> Option<String> {
-        let overlap = self
-            .overlaps
-            .iter()
-            .find(|overlap| overlap.first.got == got || overlap.second.got == got)?;
-        let place = self
-            .clashes
-            .iter()
-            .position(|clash| clash.opening.first.got == overlap.first.got)?;
-        let number = if place < limits::MAX_VIOLATIONS { place + 1 } else { 1 };
-        Some(format!("HL001-{number}"))
-    }
-
-    /// Nothing can be said of locks without a single acquire that was answered.
-    pub(crate) fn has_acquires(&self) -> bool {
-        self.history.counts.acquires_ok > 0
-    }
-}
-
+/// Decides one property and tells what was decided.
 type Check = fn(&Context<'_>) -> Finding;
 
-/// One row a property; HL002 stands apart because it may bring certificates.
-const CHECKS: [(Property, Check); 8] = [
-    (Property::Hl001, exclusion::check),
-    (Property::Hl003, fencing::check),
-    (Property::Hl004, herd::check),
-    (Property::Hl005, progress::check),
-    (Property::Hl006, fairness::check),
-    (Property::Hl007, phantom::check),
-    (Property::Hl008, lost_update::check),
-    (Property::Hl009, silent_loss::check),
+/// One row a property. HL002 and HL008 are not here: they bring certificates and notes as well.
+const CHECKS: [(Property, Check); 7] = [
+    (Property::Hl001, |context| {
+        narrative::exclusion::tell(context, &exclusion::decide(context))
+    }),
+    (Property::Hl003, |context| {
+        narrative::fencing::tell(context, &fencing::decide(context))
+    }),
+    (Property::Hl004, |context| {
+        narrative::herd::tell(context, &herd::decide(context))
+    }),
+    (Property::Hl005, |context| {
+        narrative::progress::tell(context, &progress::decide(context))
+    }),
+    (Property::Hl006, |context| {
+        narrative::fairness::tell(context, &fairness::decide(context))
+    }),
+    (Property::Hl007, |context| {
+        narrative::phantom::tell(context, &phantom::decide(context))
+    }),
+    (Property::Hl009, |context| {
+        narrative::silent_loss::tell(context, &silent_loss::decide(context))
+    }),
 ];
 
 /// Decides all properties about a history.
@@ -168,22 +56,27 @@ pub fn check(history: &History, options: &Options) -> Findings {
         findings.push(finding);
     }
     let started = clock.now_ns();
-    let mut linear = linearizability::check(&context);
-    linear.finding.check_us = (clock.now_ns() - started) / 1000;
-    findings.insert(1, linear.finding);
-    let mut notes = notes(&context);
-    notes.append(&mut linear.notes);
-    notes.extend(lost_update::note(&context));
+    let linearization = linearizability::linearization(&context);
+    let mut linear = narrative::linearizability::tell(&context, &linearization);
+    linear.check_us = (clock.now_ns() - started) / 1000;
+    findings.insert(1, linear);
+    let started = clock.now_ns();
+    let updates = lost_update::decide(&context);
+    let mut updated = narrative::lost_update::tell(&context, &updates);
+    updated.check_us = (clock.now_ns() - started) / 1000;
+    findings.insert(7, updated);
+    let mut notes = notes(history);
+    notes.extend(narrative::linearizability::notes(history, &linearization));
+    notes.extend(narrative::lost_update::note(&updates));
     Findings {
         model: context.model.to_string(),
         findings,
         notes,
-        certificates: linear.certificates,
+        certificates: linearization.certificates.unwrap_or_default(),
     }
 }
 
-fn notes(context: &Context<'_>) -> Vec<String> {
-    let history = context.history;
+fn notes(history: &History) -> Vec<String> {
     let mut notes = Vec::new();
     if let Some(reason) = history.partial() {
         notes.push(format!(
@@ -191,7 +84,7 @@ fn notes(context: &Context<'_>) -> Vec<String> {
         ));
     }
     if history.time_inversions() > 0 {
-        let count = crate::story::many(history.time_inversions(), "line has", "lines have");
+        let count = many(history.time_inversions(), "line has", "lines have");
         notes.push(format!("{count} a time before that of a line above them"));
     }
     notes

@@ -2,109 +2,105 @@
 //!
 //! Where the recipe promises the order of asking, its tokens are its tickets, and a grant out of ticket order is a
 //! violation. Where it promises nothing, this is a statistic, unless a bound is set.
+//!
+//! Evenness is Jain's index: R. Jain, D. Chiu and W. Hawe, "A Quantitative Measure of Fairness and Discrimination for
+//! Resource Allocation in Shared Computer Systems" (1984), <https://arxiv.org/abs/cs/9809099>. Counting is by a Fenwick
+//! tree: P. Fenwick, "A New Data Structure for Cumulative Frequency Tables" (1994), <https://doi.org/10.1002/spe.4380240306>.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use crate::check::Context;
-use crate::finding::{Finding, Property, Verdict, Violation};
+use crate::context::Context;
+use crate::finding::Verdict;
 use crate::history::F;
 use crate::history::event::Kind;
 use crate::limits;
-use crate::story::{at, finding, many, violated};
-use crate::tickets::{self, Break};
+use crate::tickets::{self, TokenBreak};
 
 /// One acquire that was answered ok.
 #[derive(Debug, Clone, Copy)]
-struct Served {
-    asked: u64,
-    got: u64,
-    call: u32,
-    reply: u32,
-    process: u32,
+pub(crate) struct Served {
+    /// When it was asked for and got: times, or positions where the history goes by these.
+    pub asked: u64,
+    pub got: u64,
+    /// The positions of its call and its reply.
+    pub call: u32,
+    pub reply: u32,
+    pub process: u32,
 }
 
 /// A waiter and how often others who asked later were served before it.
 #[derive(Debug, Clone, Copy)]
-struct Passed {
-    lock: usize,
-    served: Served,
-    times: u64,
+pub(crate) struct Passed {
+    pub lock: usize,
+    pub served: Served,
+    pub times: u64,
 }
 
-/// The finding of HL006.
-pub(crate) fn check(context: &Context<'_>) -> Finding {
+/// What was decided about HL006.
+pub(crate) struct Fairness {
+    /// Not applicable to a register, and where no order is promised and no bound is set; inconclusive without an acquire.
+    pub verdict: Verdict,
+    /// Acquires that were answered ok.
+    pub total: u64,
+    /// The most that one waiter was passed over.
+    pub max: u64,
+    /// Jain's index of acquires per client, from 1/clients to 1.
+    pub jain: f64,
+    /// Whether an order is promised and can be told from tokens.
+    pub ordered: bool,
+    /// Grants out of ticket order; the first [`limits::MAX_VIOLATIONS`].
+    pub breaks: Vec<TokenBreak>,
+    /// Waiters that were passed over more often than the bound, the worst first.
+    pub over: Vec<Passed>,
+    /// All breaks and all waiters.
+    pub count: u64,
+}
+
+/// Decides HL006.
+pub(crate) fn decide(context: &Context<'_>) -> Fairness {
+    let mut decided = Fairness {
+        verdict: Verdict::NotApplicable,
+        total: 0,
+        max: 0,
+        jain: 1.0,
+        ordered: false,
+        breaks: Vec::new(),
+        over: Vec::new(),
+        count: 0,
+    };
     if !context.model.is_lock() {
-        return finding(Property::Hl006, Verdict::NotApplicable, "a register is not waited for");
+        return decided;
     }
     let served = served(context);
-    let total: usize = served.iter().map(Vec::len).sum();
-    if total == 0 {
-        return finding(Property::Hl006, Verdict::Inconclusive, "nobody acquired the lock");
+    decided.total = served.iter().map(|served| served.len() as u64).sum();
+    if decided.total == 0 {
+        decided.verdict = Verdict::Inconclusive;
+        return decided;
     }
-    let mut passed: Vec<Passed> = served
-        .iter()
-        .enumerate()
-        .flat_map(|(lock, served)| passed_over(lock, served))
-        .collect();
-    passed.sort_by_key(|passed| (std::cmp::Reverse(passed.times), passed.served.reply));
-    let max = passed.first().map_or(0, |passed| passed.times);
-    let jain = jain(context);
-    let ordered = context.history.header.promises.fifo && context.holds.iter().any(|hold| hold.has_token);
-    let (violations, count) = broken(context, ordered, &passed);
-    let statistic = format!(
-        "passed over {} at most, Jain index {jain:.2}",
-        many(max, "time", "times")
-    );
-    let mut answer = if count > 0 {
-        violated(
-            Property::Hl006,
-            format!("{}; {statistic}", many(count, "break", "breaks")),
-            violations,
-            count,
-        )
-    } else if ordered {
-        let grants = many(total as u64, "grant", "grants");
-        finding(
-            Property::Hl006,
-            Verdict::Holds,
-            format!("{grants} in ticket order; {statistic}"),
-        )
-    } else if context.bounds.passed_over.is_some() {
-        finding(Property::Hl006, Verdict::Holds, statistic)
-    } else {
-        finding(
-            Property::Hl006,
-            Verdict::NotApplicable,
-            format!("no order is promised; {statistic}"),
-        )
-    };
-    answer.figures.insert("passed_over_max".into(), max as f64);
-    answer.figures.insert("jain_index".into(), jain);
-    answer
-}
-
-/// What is out of ticket order, where that is promised, and who was passed over too often, where there is a bound.
-fn broken(context: &Context<'_>, ordered: bool, passed: &[Passed]) -> (Vec<Violation>, u64) {
-    let mut violations = Vec::new();
-    let mut count = 0;
-    for lock in (0..context.history.locks.len()).filter(|_| ordered) {
+    let locks = served.iter().enumerate();
+    let mut passed: Vec<Passed> = locks.flat_map(|(lock, served)| passed_over(lock, served)).collect();
+    passed.sort_by_key(|passed| (Reverse(passed.times), passed.served.reply));
+    decided.max = passed.first().map_or(0, |passed| passed.times);
+    decided.jain = jain(context);
+    decided.ordered = context.history.header.promises.fifo && context.holds.iter().any(|hold| hold.has_token);
+    for lock in (0..context.history.locks.len()).filter(|_| decided.ordered) {
         let breaks = tickets::breaks(context, lock);
-        count += breaks.len() as u64;
-        let room = limits::MAX_VIOLATIONS - violations.len();
-        violations.extend(
-            breaks
-                .iter()
-                .take(room)
-                .map(|broken| out_of_order(context, lock, broken)),
-        );
+        decided.count += breaks.len() as u64;
+        let room = limits::MAX_VIOLATIONS - decided.breaks.len();
+        decided.breaks.extend(breaks.into_iter().take(room));
     }
     if let Some(bound) = context.bounds.passed_over {
-        let over = passed.iter().filter(|passed| passed.times > u64::from(bound));
-        count += over.clone().count() as u64;
-        let room = limits::MAX_VIOLATIONS - violations.len();
-        violations.extend(over.take(room).map(|passed| describe(context, passed, bound)));
+        passed.retain(|passed| passed.times > u64::from(bound));
+        decided.count += passed.len() as u64;
+        decided.over = passed;
     }
-    (violations, count)
+    if decided.count > 0 {
+        decided.verdict = Verdict::Violated;
+    } else if decided.ordered || context.bounds.passed_over.is_some() {
+        decided.verdict = Verdict::Holds;
+    }
+    decided
 }
 
 fn served(context: &Context<'_>) -> Vec<Vec<Served>> {
@@ -136,7 +132,7 @@ fn passed_over(lock: usize, served: &[Served]) -> Vec<Passed> {
         rank[*place] = order;
     }
     let mut by_call: Vec<usize> = (0..served.len()).collect();
-    by_call.sort_by_key(|place| std::cmp::Reverse(served[*place].asked));
+    by_call.sort_by_key(|place| Reverse(served[*place].asked));
     let mut tree = vec![0u64; served.len() + 1];
     let mut passed = Vec::new();
     for place in by_call {
@@ -181,88 +177,4 @@ fn jain(context: &Context<'_>) -> f64 {
     } else {
         1.0
     }
-}
-
-fn out_of_order(context: &Context<'_>, lock: usize, broken: &Break) -> Violation {
-    let history = context.history;
-    let holds = [broken.later.hold, broken.earlier.hold];
-    let processes: Vec<u32> = holds.iter().flatten().map(|hold| hold.process).collect();
-    let at_ns = history.events[broken.later.position as usize].time;
-    let mut violation = history.violation("out-of-ticket-order", lock, &processes, at_ns);
-    violation.window = context.window_before(at_ns).map(|window| window.number);
-    let (first, second) = (broken.earlier.token, broken.later.token);
-    violation.summary = format!(
-        "ticket {second} of `{}` was served after ticket {first}",
-        violation.lock
-    );
-    violation
-        .events
-        .push(history.step(broken.earlier.position, format!("ticket {first} served")));
-    violation
-        .events
-        .push(history.step(broken.later.position, format!("ticket {second} served")));
-    let time = |position: u32| at(history.events[position as usize].time, false);
-    let text = format!("Ticket {first} was served by {}.", time(broken.earlier.position));
-    violation
-        .because
-        .push(history.because(text, &[broken.earlier.position]));
-    let text = format!(
-        "Ticket {second}, which is older, was served at {}.",
-        time(broken.later.position)
-    );
-    violation.because.push(history.because(text, &[broken.later.position]));
-    // The same grants as a break of the tokens themselves.
-    violation.follows = Some("HL003-1".to_owned());
-    violation
-}
-
-fn describe(context: &Context<'_>, passed: &Passed, bound: u32) -> Violation {
-    let history = context.history;
-    let served = &passed.served;
-    let asked_ns = history.events[served.call as usize].time;
-    let got_ns = history.events[served.reply as usize].time;
-    let who = history.who(served.process);
-    let mut violation = history.violation("passed-over", passed.lock, &[served.process], got_ns);
-    violation.window = context.window_before(asked_ns).map(|window| window.number);
-    violation.summary = format!(
-        "{who} was passed over {} (limit {bound})",
-        many(passed.times, "time", "times")
-    );
-    violation.events.push(history.step(served.call, "asked"));
-    let mut before: Vec<u32> = Vec::new();
-    for (position, event) in history
-        .events
-        .iter()
-        .enumerate()
-        .take(served.reply as usize)
-        .skip(served.call as usize)
-    {
-        let later = event.is_ok(F::Acquire) && event.mate > served.call;
-        if later && history.lock_number(event) == Some(passed.lock) && before.len() <= bound as usize {
-            before.push(position as u32);
-        }
-    }
-    violation.events.extend(
-        before
-            .iter()
-            .map(|position| history.step(*position, "asked later, served first")),
-    );
-    violation
-        .events
-        .push(history.step(served.reply, "got the lock at last"));
-    let text = format!(
-        "{who} asked at {} and got the lock at {}.",
-        at(asked_ns, false),
-        at(got_ns, false)
-    );
-    violation
-        .because
-        .push(history.because(text, &[served.call, served.reply]));
-    let text = format!(
-        "In between, {} who asked later.",
-        many(passed.times, "grant went to one", "grants went to others")
-    );
-    violation.because.push(history.because(text, &before));
-    violation.figures.insert("passed_over".into(), passed.times as f64);
-    violation
 }

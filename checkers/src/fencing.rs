@@ -1,145 +1,96 @@
 //! HL003, fencing: tokens of successive grants strictly increase, and a register that checks them stops every stale
 //! write and no other.
+//!
+//! Fencing tokens as in M. Kleppmann, "How to do distributed locking" (2016),
+//! <https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html>.
 
-use crate::check::Context;
-use crate::finding::{Finding, Property, Verdict, Violation};
+use crate::context::Context;
+use crate::finding::Verdict;
 use crate::history::event::Fenced;
 use crate::history::names::NONE;
-use crate::history::{Event, F};
+use crate::history::{F, PackedEvent};
 use crate::limits;
-use crate::story::{at, finding, many, violated};
-use crate::tickets::{self, Break};
+use crate::tickets::{self, TokenBreak};
+
+/// What was decided about HL003.
+pub(crate) struct Fencing {
+    /// Not applicable to a lock that gives no tokens; inconclusive when it promises them and none came.
+    pub verdict: Verdict,
+    /// Holds with a token.
+    pub tokens: u64,
+    /// Grants whose token does not exceed an earlier one, lock by lock; the first [`limits::MAX_VIOLATIONS`].
+    pub breaks: Vec<TokenBreak>,
+    /// All such grants.
+    pub break_count: u64,
+    pub writes: CheckedWrites,
+    /// Without tokens: writes that a store which checks tokens would have refused.
+    pub late_writes: u64,
+}
 
 /// What the token-checking register did.
 #[derive(Debug, Default)]
-struct Register {
-    writes: u64,
-    refused_stale: u64,
-    violations: Vec<Violation>,
+pub(crate) struct CheckedWrites {
+    /// Writes that it looked at.
+    pub count: u64,
+    /// Stale ones among them that it refused.
+    pub refused_stale: u64,
+    pub wrong: Vec<WrongWrite>,
 }
 
-/// The finding of HL003.
-pub(crate) fn check(context: &Context<'_>) -> Finding {
-    let tokens = context.holds.iter().filter(|hold| hold.has_token).count() as u64;
-    let promised = context.history.header.promises.tokens;
-    if tokens == 0 {
-        return match (promised, context.has_acquires()) {
-            (false, _) => without_tokens(context),
-            (true, false) => finding(Property::Hl003, Verdict::Inconclusive, "nobody acquired the lock"),
-            (true, true) => finding(
-                Property::Hl003,
-                Verdict::Inconclusive,
-                "tokens are promised and none came",
-            ),
-        };
+/// A write with its token.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TokenWrite {
+    /// The position of its reply.
+    pub position: u32,
+    pub token: u64,
+}
+
+/// What the token-checking register must not do.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum WrongWrite {
+    /// It accepted a write after one with a larger token.
+    StaleAccepted {
+        lock: usize,
+        stale: TokenWrite,
+        newer: TokenWrite,
+    },
+    /// It refused the write of the only holder.
+    HolderRefused { lock: usize, write: TokenWrite },
+}
+
+/// Decides HL003.
+pub(crate) fn decide(context: &Context<'_>) -> Fencing {
+    let mut decided = Fencing {
+        verdict: Verdict::Inconclusive,
+        tokens: context.holds.iter().filter(|hold| hold.has_token).count() as u64,
+        breaks: Vec::new(),
+        break_count: 0,
+        writes: CheckedWrites::default(),
+        late_writes: 0,
+    };
+    if decided.tokens == 0 {
+        if !context.history.header.promises.tokens {
+            decided.verdict = Verdict::NotApplicable;
+            decided.late_writes = late_writes(context);
+        }
+        return decided;
     }
-    let mut violations = Vec::new();
-    let mut count = 0;
     for lock in 0..context.history.locks.len() {
         let breaks = tickets::breaks(context, lock);
-        count += breaks.len() as u64;
-        let room = limits::MAX_VIOLATIONS - violations.len();
-        violations.extend(breaks.iter().take(room).map(|broken| describe(context, lock, broken)));
+        decided.break_count += breaks.len() as u64;
+        let room = limits::MAX_VIOLATIONS - decided.breaks.len();
+        decided.breaks.extend(breaks.into_iter().take(room));
     }
-    let mut register = register(context);
-    count += register.violations.len() as u64;
-    violations.append(&mut register.violations);
-    violations.truncate(limits::MAX_VIOLATIONS);
-    let mut answer = answer(tokens, &register, violations, count);
-    answer.figures.insert("tokens".into(), tokens as f64);
-    answer.figures.insert("fenced_writes".into(), register.writes as f64);
-    answer
-        .figures
-        .insert("stale_writes_refused".into(), register.refused_stale as f64);
-    answer
-}
-
-fn answer(tokens: u64, register: &Register, violations: Vec<Violation>, count: u64) -> Finding {
-    if count > 0 {
-        let evidence = format!(
-            "{} of {}",
-            many(count, "break", "breaks"),
-            many(tokens, "token", "tokens")
-        );
-        return violated(Property::Hl003, evidence, violations, count);
-    }
-    let mut evidence = format!("{}, each larger than the last", many(tokens, "token", "tokens"));
-    if register.refused_stale > 0 {
-        let stale = many(register.refused_stale, "stale write was", "stale writes were");
-        evidence.push_str(&format!("; {stale} refused: tokens would save you"));
-    }
-    finding(Property::Hl003, Verdict::Holds, evidence)
-}
-
-fn describe(context: &Context<'_>, lock: usize, broken: &Break) -> Violation {
-    let history = context.history;
-    let processes: Vec<u32> = [broken.earlier.hold, broken.later.hold]
-        .iter()
-        .flatten()
-        .map(|hold| hold.process)
-        .collect();
-    let at_ns = history.events[broken.later.position as usize].time;
-    let again = broken.later.token == broken.earlier.token;
-    let mut violation = history.violation(
-        if again { "token-twice" } else { "token-goes-back" },
-        lock,
-        &processes,
-        at_ns,
-    );
-    violation.window = context.window_before(at_ns).map(|window| window.number);
-    violation.summary = if again {
-        format!(
-            "token {} of `{}` was given out twice",
-            broken.later.token, violation.lock
-        )
+    decided.writes = checked_writes(context);
+    decided.verdict = if decided.break_count > 0 || !decided.writes.wrong.is_empty() {
+        Verdict::Violated
     } else {
-        format!(
-            "token {} of `{}` came after token {}",
-            broken.later.token, violation.lock, broken.earlier.token
-        )
+        Verdict::Holds
     };
-    for (side, role) in [
-        (&broken.earlier, "got the larger token"),
-        (&broken.later, "got the smaller token later"),
-    ] {
-        let who = side
-            .hold
-            .map_or("the server's owner".to_owned(), |hold| history.who(hold.process));
-        let event = &history.events[side.position as usize];
-        violation.events.push(history.step(side.position, role));
-        let text = format!("{who} was granted token {} by {}.", side.token, at(event.time, false));
-        violation.because.push(history.because(text, &[side.position]));
-    }
-    if let Some(hold) = broken.later.hold {
-        violation.events.push(history.step(hold.call, "asked"));
-    }
-    violation.likely =
-        Some("tokens come from a counter that restarts or is not shared: take them from the store's own order".into());
-    violation.figures.insert("token".into(), broken.later.token as f64);
-    violation
-        .figures
-        .insert("token_before".into(), broken.earlier.token as f64);
-    violation
+    decided
 }
 
-/// A lock that gives no tokens: nothing to judge, and the writes that they would have stopped.
-fn without_tokens(context: &Context<'_>) -> Finding {
-    let late = late_writes(context);
-    let evidence = match late {
-        0 => "no fencing tokens".to_owned(),
-        _ => format!(
-            "no fencing tokens: a store that checks them would have refused {}",
-            many(late, "late write", "late writes")
-        ),
-    };
-    let mut answer = finding(Property::Hl003, Verdict::NotApplicable, evidence);
-    if late > 0 {
-        answer.figures.insert("late_writes".into(), late as f64);
-    }
-    answer
-}
-
-/// Writes that were called after somebody who got the lock later had written already.
+/// Writes that were called after a holder that got the lock later had written already.
 fn late_writes(context: &Context<'_>) -> u64 {
     let history = context.history;
     // by lock: the replies to writes, each with when the newest holder to have written until then had got the lock
@@ -163,9 +114,9 @@ fn late_writes(context: &Context<'_>) -> u64 {
 }
 
 /// Walks the writes that the token-checking register has looked at, lock by lock, in order.
-fn register(context: &Context<'_>) -> Register {
+fn checked_writes(context: &Context<'_>) -> CheckedWrites {
     let history = context.history;
-    let mut register = Register::default();
+    let mut writes = CheckedWrites::default();
     let mut accepted: Vec<Vec<(u32, u64)>> = vec![Vec::new(); history.locks.len()];
     for (position, event) in history.events.iter().enumerate() {
         if !event.is_ok(F::Write) || event.rare == NONE {
@@ -177,7 +128,7 @@ fn register(context: &Context<'_>) -> Register {
         let Some(token) = token_of(context, event) else {
             continue;
         };
-        register.writes += 1;
+        writes.count += 1;
         let position = position as u32;
         // The highest token that was accepted before this write was called.
         let called = event.mate;
@@ -186,30 +137,38 @@ fn register(context: &Context<'_>) -> Register {
         match fenced {
             Fenced::Accepted => {
                 if let Some((other, highest)) = highest.filter(|(_, highest)| token < *highest) {
-                    register
-                        .violations
-                        .push(passed(context, lock, (position, token), (other, highest)));
+                    writes.wrong.push(WrongWrite::StaleAccepted {
+                        lock,
+                        stale: TokenWrite { position, token },
+                        newer: TokenWrite {
+                            position: other,
+                            token: highest,
+                        },
+                    });
                 } else if accepted[lock].last().is_none_or(|(_, last)| *last < token) {
                     accepted[lock].push((position, token));
                 }
             }
             Fenced::Refused if is_true_holder(context, lock, event) => {
-                register.violations.push(kept_out(context, lock, position, token));
+                writes.wrong.push(WrongWrite::HolderRefused {
+                    lock,
+                    write: TokenWrite { position, token },
+                });
             }
-            Fenced::Refused => register.refused_stale += 1,
+            Fenced::Refused => writes.refused_stale += 1,
         }
     }
-    register
+    writes
 }
 
-fn token_of(context: &Context<'_>, event: &Event) -> Option<u64> {
+fn token_of(context: &Context<'_>, event: &PackedEvent) -> Option<u64> {
     event
         .token()
         .or_else(|| context.history.events.get(event.mate as usize)?.token())
 }
 
 /// Whether the writer held the lock for certain, alone, and in the server's eyes, too, from call to reply.
-fn is_true_holder(context: &Context<'_>, lock: usize, reply: &Event) -> bool {
+fn is_true_holder(context: &Context<'_>, lock: usize, reply: &PackedEvent) -> bool {
     let history = context.history;
     let (called, replied) = (history.instant(reply.mate), reply.time);
     let Some(hold) = context.holds.around(lock, reply.process, called) else {
@@ -224,55 +183,4 @@ fn is_true_holder(context: &Context<'_>, lock: usize, reply: &Event) -> bool {
             .is_none_or(|ns| ns > replied + limits::OBSERVER_LAG_NS)
     });
     alone && granted && kept && hold.to > history.instant(history.events[reply.mate as usize].mate)
-}
-
-fn passed(context: &Context<'_>, lock: usize, stale: (u32, u64), other: (u32, u64)) -> Violation {
-    let history = context.history;
-    let event = &history.events[stale.0 as usize];
-    let mut violation = history.violation("stale-write-accepted", lock, &[event.process], event.time);
-    violation.summary = format!(
-        "a write with token {} was accepted after one with token {}",
-        stale.1, other.1
-    );
-    violation.window = context.window_before(event.time).map(|window| window.number);
-    violation
-        .events
-        .push(history.step(other.0, format!("write with token {} accepted", other.1)));
-    violation
-        .events
-        .push(history.step(stale.0, format!("write with token {} accepted", stale.1)));
-    let text = format!(
-        "Token {} was accepted by {}.",
-        other.1,
-        at(history.events[other.0 as usize].time, false)
-    );
-    violation.because.push(history.because(text, &[other.0]));
-    let text = format!(
-        "{} wrote with token {} at {}.",
-        history.who(event.process),
-        stale.1,
-        at(event.time, false)
-    );
-    violation.because.push(history.because(text, &[stale.0]));
-    violation
-}
-
-fn kept_out(context: &Context<'_>, lock: usize, position: u32, token: u64) -> Violation {
-    let history = context.history;
-    let event = &history.events[position as usize];
-    let mut violation = history.violation("true-holder-refused", lock, &[event.process], event.time);
-    violation.summary = format!("the only holder of `{}` was refused with token {token}", violation.lock);
-    violation.window = context.window_before(event.time).map(|window| window.number);
-    if let Some(hold) = context.holds.around(lock, event.process, history.instant(event.mate)) {
-        violation.events.push(history.step(hold.got, "got the lock"));
-    }
-    violation.events.push(history.step(position, "its write was refused"));
-    let text = format!(
-        "{} alone held the lock at {} and was refused.",
-        history.who(event.process),
-        at(event.time, false)
-    );
-    violation.because.push(history.because(text, &[position]));
-    violation.likely = Some("an earlier grant had a larger token: tokens do not follow the grants".into());
-    violation
 }

@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::linearizability::certificate::Certificate;
+
 /// The properties, by the ids that users type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
@@ -75,6 +77,39 @@ pub enum Verdict {
     NotApplicable,
 }
 
+/// The answers to all properties about one history.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Findings {
+    /// The model by which the history was judged, as `--model` takes it.
+    pub model: String,
+    /// One for each property, HL001 to HL009.
+    pub findings: Vec<Finding>,
+    /// What a reader of the verdicts should know: a partial history, a second reading that differs.
+    #[serde(default)]
+    pub notes: Vec<String>,
+    /// The order that proves HL002, lock by lock, when it was asked for and HL002 holds.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub certificates: Vec<Certificate>,
+}
+
+impl Findings {
+    /// The answer to one property.
+    pub fn of(&self, property: Property) -> &Finding {
+        let found = self.findings.iter().find(|finding| finding.property == property);
+        found.expect("every property has a finding")
+    }
+
+    /// The worst of all answers: violated, then inconclusive, then holds; not applicable when nothing applies.
+    pub fn verdict(&self) -> Verdict {
+        let any = |verdict| self.findings.iter().any(|finding| finding.verdict == verdict);
+        let worst = [Verdict::Violated, Verdict::Inconclusive, Verdict::Holds];
+        worst
+            .into_iter()
+            .find(|verdict| any(*verdict))
+            .unwrap_or(Verdict::NotApplicable)
+    }
+}
+
 /// One checker's answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
@@ -119,7 +154,7 @@ pub struct Violation {
     /// The headline, in words: "two clients held `l0` at the same time, for at least 1.84s".
     pub summary: String,
     /// The smallest set of events that is still a violation, in the order of the history.
-    pub events: Vec<Step>,
+    pub events: Vec<ProofEvent>,
     /// The because-chain: at most four sentences, each one cause, each about events of the history.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub because: Vec<Because>,
@@ -136,7 +171,7 @@ pub struct Violation {
 
 /// One event of a proof and the part it plays.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Step {
+pub struct ProofEvent {
     /// The event's `index` in the history; its line is found by it.
     pub index: u64,
     pub time_ns: u64,

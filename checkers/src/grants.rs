@@ -1,28 +1,28 @@
-//! What the server said: grants, from when it made somebody the owner to when it removed them.
+//! What the server said: grants, from when it made a client the owner to when it removed that owner.
 //!
 //! Server lines are stamped when the observer read them, so they may trail the truth and the client's own replies.
 //! Grants are joined to holds by token or by owner, never by the fine order of events.
 
 use crate::history::names::{FastMap, NONE};
 use crate::history::{F, History, RevokeCause};
-use crate::holds::Hold;
+use crate::holds::LockHold;
 
 /// One grant of the server.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Grant {
+pub(crate) struct ServerGrant {
     pub lock: u32,
     pub owner: u32,
     pub token: Option<u64>,
     /// The position of the granted line; `NONE` when only the removal was seen.
     pub granted: u32,
-    /// The position of the revoked line; `NONE` while it stands.
+    /// The position of the revoked line; `NONE` while there is none.
     pub revoked: u32,
 }
 
 /// All grants in the order in which the observer saw them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Grants {
-    pub all: Vec<Grant>,
+    pub all: Vec<ServerGrant>,
     /// Places in `all`, by lock.
     pub by_lock: Vec<Vec<u32>>,
     by_token: FastMap<(u32, u64), u32>,
@@ -56,7 +56,7 @@ impl Grants {
     }
 
     /// The grant that a hold rests on: of its token, or else the grant of its owner nearest to its beginning.
-    pub(crate) fn of_hold(&self, history: &History, hold: &Hold) -> Option<&Grant> {
+    pub(crate) fn of_hold(&self, history: &History, hold: &LockHold) -> Option<&ServerGrant> {
         if let Some(token) = hold.token()
             && let Some(place) = self.by_token.get(&(hold.lock, token))
         {
@@ -67,8 +67,8 @@ impl Grants {
             .get(&(hold.lock, hold.owner))
             .filter(|_| hold.owner != NONE)?;
         let from = history.ns(hold.from);
-        let differs = |grant: &Grant| matches!((grant.token, hold.token()), (Some(a), Some(b)) if a != b);
-        let near = |grant: &&Grant| history.events[grant.first() as usize].time.abs_diff(from);
+        let differs = |grant: &ServerGrant| matches!((grant.token, hold.token()), (Some(a), Some(b)) if a != b);
+        let near = |grant: &&ServerGrant| history.events[grant.first() as usize].time.abs_diff(from);
         let after =
             places.partition_point(|place| history.events[self.all[*place as usize].first() as usize].time <= from);
         let around = after.saturating_sub(4)..(after + 4).min(places.len());
@@ -80,14 +80,14 @@ impl Grants {
     }
 
     /// Whether the server knows exactly one grant of the hold's owner on its lock.
-    pub(crate) fn is_single(&self, hold: &Hold) -> bool {
+    pub(crate) fn is_single(&self, hold: &LockHold) -> bool {
         self.by_owner
             .get(&(hold.lock, hold.owner))
             .is_some_and(|places| places.len() == 1)
     }
 
     /// All grants of the hold's owner on its lock, in order.
-    pub(crate) fn of_owner(&self, hold: &Hold) -> impl Iterator<Item = &Grant> {
+    pub(crate) fn of_owner(&self, hold: &LockHold) -> impl Iterator<Item = &ServerGrant> {
         let places = self
             .by_owner
             .get(&(hold.lock, hold.owner))
@@ -96,7 +96,7 @@ impl Grants {
     }
 
     /// Grants of a lock, in order.
-    pub(crate) fn of_lock(&self, lock: usize) -> impl DoubleEndedIterator<Item = &Grant> {
+    pub(crate) fn of_lock(&self, lock: usize) -> impl DoubleEndedIterator<Item = &ServerGrant> {
         self.by_lock
             .get(lock)
             .into_iter()
@@ -115,7 +115,7 @@ impl Grants {
             last.revoked = NONE;
             return;
         }
-        self.add(Grant {
+        self.add(ServerGrant {
             lock,
             owner,
             token,
@@ -125,16 +125,16 @@ impl Grants {
     }
 
     fn revoke(&mut self, lock: u32, owner: u32, token: Option<u64>, position: u32) {
-        let fits = |grant: &Grant| {
+        let fits = |grant: &ServerGrant| {
             grant.revoked == NONE
                 && (owner == NONE || grant.owner == NONE || grant.owner == owner)
                 && (token.is_none() || grant.token.is_none() || grant.token == token)
         };
-        // The standing grant is among the last few: nobody waits for more than one to be removed.
+        // The grant that is not yet removed is among the last few: no client waits for more than one to be removed.
         let places = self.by_lock[lock as usize].iter().rev().take(64);
         match places.copied().find(|place| fits(&self.all[*place as usize])) {
             Some(place) => self.all[place as usize].revoked = position,
-            None => self.add(Grant {
+            None => self.add(ServerGrant {
                 lock,
                 owner,
                 token,
@@ -144,7 +144,7 @@ impl Grants {
         }
     }
 
-    fn add(&mut self, grant: Grant) {
+    fn add(&mut self, grant: ServerGrant) {
         let place = self.all.len() as u32;
         if let Some(token) = grant.token {
             self.by_token.entry((grant.lock, token)).or_insert(place);
@@ -157,7 +157,7 @@ impl Grants {
     }
 }
 
-impl Grant {
+impl ServerGrant {
     /// The position of the first line that speaks of it.
     pub(crate) fn first(&self) -> u32 {
         if self.granted == NONE {

@@ -4,6 +4,7 @@
 //! it is violated, the few events that prove it. No clock but the one in [`Options`], no I/O but reading, no threads.
 
 mod check;
+mod context;
 mod exclusion;
 mod fairness;
 mod fencing;
@@ -16,19 +17,19 @@ pub mod limits;
 pub mod linearizability;
 mod lost_update;
 mod model;
+mod narrative;
 mod options;
+mod overlaps;
 mod phantom;
 mod progress;
 pub mod shrink;
 mod silent_loss;
-mod story;
-mod sweep;
 mod tickets;
 
-pub use check::{Findings, check};
+pub use check::check;
 pub use finding::*;
 pub use history::{
-    Counts, Entry, F, FormError, History, HistoryBuilder, Mode, Nemesis, Phase, ReadError, ReadOptions, Window,
+    Counts, Entry, F, FormError, History, HistoryBuilder, Mode, Nemesis, PhaseStart, ReadError, ReadOptions, Window,
     write_edn,
 };
 pub use holds::{CertainHold, Ended};

@@ -10,7 +10,7 @@ use crate::history::event::Header;
 pub enum Model {
     /// Acquired and released by the same owner; a release call ends the belief whatever its answer. The default.
     OwnerMutex,
-    /// Jepsen's and Knossos' mutex: locked or not, by nobody in particular; a failed operation had no effect.
+    /// Jepsen's and Knossos' mutex: locked or not, by no owner in particular; a failed operation had no effect.
     Mutex,
     /// The owner may acquire again, up to `limit` times in all.
     Reentrant {
@@ -28,7 +28,7 @@ pub enum Model {
     Semaphore {
         permits: u32,
     },
-    /// An owner-aware mutex whose `busy` answers must be explained by somebody's hold.
+    /// An owner-aware mutex whose `busy` answers must be explained by a hold.
     TryLock,
     /// Leadership is a mutex that is acquired by being elected and released by resigning.
     Election,
@@ -36,7 +36,7 @@ pub enum Model {
     CasRegister,
 }
 
-/// Holds of one owner that a reentrant lock allows when nobody said.
+/// Holds of one owner that a reentrant lock allows when the model does not say.
 const REENTRANT_LIMIT: u32 = u32::MAX;
 
 /// The name is not that of a model.

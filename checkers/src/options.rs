@@ -42,7 +42,7 @@ impl Default for Budget {
 pub struct Clock(pub fn() -> u64);
 
 impl Clock {
-    /// A clock that stands still: no time passes, no time budget ends.
+    /// A clock that never moves: no time passes, no time budget ends.
     pub fn still() -> Self {
         Self(|| 0)
     }

@@ -5,85 +5,105 @@
 
 use std::collections::BTreeMap;
 
-use crate::check::Context;
-use crate::finding::{Because, Finding, Property, Verdict, Violation};
-use crate::grants::Grant;
+use crate::context::Context;
+use crate::finding::Verdict;
+use crate::grants::ServerGrant;
 use crate::history::names::{FastSet, NONE};
 use crate::history::{History, NemesisFact, ObserverFact};
-use crate::holds::{Ended, Hold};
+use crate::holds::{Ended, LockHold};
 use crate::limits;
-use crate::story::{at, finding, length, many, violated};
 
-/// The finding of HL007.
-pub(crate) fn check(context: &Context<'_>) -> Finding {
+/// A hold that is not as the server has it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum WrongGrant<'a> {
+    /// The server had taken the grant back long before the acquire was answered.
+    TakenBack { hold: &'a LockHold, grant: &'a ServerGrant },
+    /// The server never gave it. `covering`: the grant of another owner that the server showed at the time.
+    NeverGiven {
+        hold: &'a LockHold,
+        covering: Option<&'a ServerGrant>,
+    },
+    /// Another process removed the lock.
+    ForeignRelease {
+        hold: &'a LockHold,
+        grant: &'a ServerGrant,
+        removed_ns: u64,
+    },
+}
+
+/// What was decided about HL007.
+pub(crate) struct PhantomGrants<'a> {
+    /// Not applicable when the server was not watched; inconclusive when no hold could be compared with it.
+    pub verdict: Verdict,
+    /// Holds whose reply named a token or an owner.
+    pub known: u64,
+    /// Holds that were joined to a grant of the server.
+    pub joined: u64,
+    /// The first [`limits::MAX_VIOLATIONS`].
+    pub wrong: Vec<WrongGrant<'a>>,
+    /// All of them.
+    pub count: u64,
+}
+
+/// Decides HL007.
+pub(crate) fn decide<'a>(context: &'a Context<'_>) -> PhantomGrants<'a> {
+    let known = |hold: &&LockHold| hold.has_token || hold.owner != NONE;
+    let mut decided = PhantomGrants {
+        verdict: Verdict::NotApplicable,
+        known: context.holds.iter().filter(known).count() as u64,
+        joined: 0,
+        wrong: Vec::new(),
+        count: 0,
+    };
     if context.grants.is_empty() {
-        return finding(Property::Hl007, Verdict::NotApplicable, "nobody watched the server");
+        return decided;
     }
-    let known = context
-        .holds
-        .iter()
-        .filter(|hold| hold.has_token || hold.owner != NONE)
-        .count() as u64;
-    if known == 0 {
-        return finding(
-            Property::Hl007,
-            Verdict::Inconclusive,
-            "no acquire named its token or owner",
-        );
+    decided.verdict = Verdict::Inconclusive;
+    if decided.known == 0 {
+        return decided;
     }
-    let mut found: Vec<Violation> = Vec::new();
-    let mut count = 0;
-    let mut joined = 0;
-    let sight = Sight::of(context);
-    let named = Named::of(context);
+    let sight = ObserverSight::of(context);
+    let named = NamedGrants::of(context);
     for hold in context.holds.iter() {
-        joined += u64::from(context.grants.of_hold(context.history, hold).is_some());
-        if let Some(violation) = phantom(context, &sight, &named, hold).or_else(|| foreign(context, hold)) {
-            count += 1;
-            if found.len() < limits::MAX_VIOLATIONS {
-                found.push(violation);
+        decided.joined += u64::from(context.grants.of_hold(context.history, hold).is_some());
+        if let Some(wrong) = phantom(context, &sight, &named, hold).or_else(|| foreign_release(context, hold)) {
+            decided.count += 1;
+            if decided.wrong.len() < limits::MAX_VIOLATIONS {
+                decided.wrong.push(wrong);
             }
         }
     }
-    let mut answer = if count > 0 {
-        let of = many(known, "hold", "holds");
-        let are = if count == 1 { "is" } else { "are" };
-        violated(
-            Property::Hl007,
-            format!("{count} of {of} {are} not as the server has it"),
-            found,
-            count,
-        )
-    } else if joined == 0 {
-        finding(
-            Property::Hl007,
-            Verdict::Inconclusive,
-            "no acquire could be joined to a grant of the server",
-        )
-    } else {
-        let evidence = format!(
-            "{} of {} known to the server",
-            many(joined, "hold", "holds"),
-            many(known, "hold", "holds")
-        );
-        finding(Property::Hl007, Verdict::Holds, evidence)
-    };
-    answer.figures.insert("joined_holds".into(), joined as f64);
-    answer.figures.insert("phantoms".into(), count as f64);
-    answer
+    if decided.count > 0 {
+        decided.verdict = Verdict::Violated;
+    } else if decided.joined > 0 {
+        decided.verdict = Verdict::Holds;
+    }
+    decided
+}
+
+/// How much later than it happened, at that time, the observer saw something.
+struct Delay {
+    at_ns: u64,
+    by_ns: u64,
+}
+
+/// A span of time, in nanoseconds of the history.
+struct Span {
+    from_ns: u64,
+    to_ns: u64,
 }
 
 /// How late the observer was, as the history itself shows it: by the grants that it saw after their owners had the reply, and
 /// by the ends that it saw after their owners had asked for them. On a machine that has too much to do it may be a second
 /// late, and then sees some grants not at all.
-struct Sight {
-    /// When something happened, and how much later the observer saw it; by time, in nanoseconds.
-    late: Vec<(u64, u64)>,
-    /// When it heard nothing of somebody, by its own word: from, to.
-    blind: Vec<(u64, u64)>,
+struct ObserverSight {
+    /// By time.
+    delays: Vec<Delay>,
+    /// When it heard nothing of a server, by its own word.
+    blind: Vec<Span>,
 }
 
-impl Sight {
+impl ObserverSight {
     fn of(context: &Context<'_>) -> Self {
         let history = context.history;
         let seen = context.holds.iter().filter(|hold| hold.has_token).flat_map(|hold| {
@@ -92,33 +112,42 @@ impl Sight {
             let granted = grant.and_then(|grant| grant.granted_ns(history));
             let ended = grant.filter(|grant| hold.ended == Ended::Released && !grant.is_out_of_sight(history));
             let ended = ended.and_then(|grant| grant.revoked_ns(history));
-            let late = |at: u64, seen: Option<u64>| seen.map(|seen| (at, seen.saturating_sub(at)));
-            [late(from, granted), late(to, ended)].into_iter().flatten()
+            let delay = |at_ns: u64, seen: Option<u64>| {
+                seen.map(|seen| Delay {
+                    at_ns,
+                    by_ns: seen.saturating_sub(at_ns),
+                })
+            };
+            [delay(from, granted), delay(to, ended)].into_iter().flatten()
         });
-        let mut late: Vec<(u64, u64)> = seen.collect();
-        late.sort_unstable();
-        let blind = blind(history);
-        Self { late, blind }
+        let mut delays: Vec<Delay> = seen.collect();
+        delays.sort_unstable_by_key(|delay| delay.at_ns);
+        Self {
+            delays,
+            blind: blind(history),
+        }
     }
 
     /// Whether all that happened between two times was told.
     fn is_whole(&self, from: u64, to: u64) -> bool {
-        self.blind.iter().all(|(since, until)| *until < from || *since > to)
+        self.blind.iter().all(|span| span.to_ns < from || span.from_ns > to)
     }
 
     /// How late it may have been about a time: twice as late as it is seen to have been near it.
     fn lag_ns(&self, ns: u64) -> u64 {
-        let from = self.late.partition_point(|(at, _)| at + limits::OBSERVER_GAP_NS < ns);
-        let near = self.late[from..]
+        let from = self
+            .delays
+            .partition_point(|delay| delay.at_ns + limits::OBSERVER_GAP_NS < ns);
+        let near = self.delays[from..]
             .iter()
-            .take_while(|(at, _)| *at < ns + limits::OBSERVER_GAP_NS);
-        let latest = near.map(|(_, late)| *late).max().unwrap_or(0);
+            .take_while(|delay| delay.at_ns < ns + limits::OBSERVER_GAP_NS);
+        let latest = near.map(|delay| delay.by_ns).max().unwrap_or(0);
         limits::OBSERVER_LAG_NS.max(latest * 2)
     }
 }
 
-/// When an observer of this tool had lost whom it listens to: nothing is told of what happens then.
-fn blind(history: &History) -> Vec<(u64, u64)> {
+/// When an observer of this tool had lost a server that it listens to: what happens then is not told.
+fn blind(history: &History) -> Vec<Span> {
     let mut lost: BTreeMap<String, u64> = BTreeMap::new();
     let mut blind = Vec::new();
     for line in history.nemesis() {
@@ -127,31 +156,38 @@ fn blind(history: &History) -> Vec<(u64, u64)> {
                 lost.entry(watched).or_insert(since_ns.unwrap_or(line.time_ns));
             }
             NemesisFact::Observer(ObserverFact::Back { watched }) => {
-                blind.extend(lost.remove(&watched).map(|since| (since, line.time_ns)));
+                let to_ns = line.time_ns;
+                blind.extend(lost.remove(&watched).map(|from_ns| Span { from_ns, to_ns }));
             }
             _ => {}
         }
     }
-    blind.extend(lost.into_values().map(|since| (since, u64::MAX)));
+    let to_ns = u64::MAX;
+    blind.extend(lost.into_values().map(|from_ns| Span { from_ns, to_ns }));
     blind
 }
 
 /// The grants that an acquire was answered with, by their tokens: none of these is anybody else's.
-struct Named(FastSet<(u32, u64)>);
+struct NamedGrants(FastSet<(u32, u64)>);
 
-impl Named {
+impl NamedGrants {
     fn of(context: &Context<'_>) -> Self {
         let holds = context.holds.iter();
         Self(holds.filter_map(|hold| Some((hold.lock, hold.token()?))).collect())
     }
 
-    fn has(&self, grant: &Grant) -> bool {
+    fn has(&self, grant: &ServerGrant) -> bool {
         grant.token.is_some_and(|token| self.0.contains(&(grant.lock, token)))
     }
 }
 
 /// An acquire that the server knows nothing of, or that it had already taken back.
-fn phantom(context: &Context<'_>, sight: &Sight, named: &Named, hold: &Hold) -> Option<Violation> {
+fn phantom<'a>(
+    context: &'a Context<'_>,
+    sight: &ObserverSight,
+    named: &NamedGrants,
+    hold: &'a LockHold,
+) -> Option<WrongGrant<'a>> {
     let history = context.history;
     if hold.is_empty() || (!hold.has_token && hold.owner == NONE) {
         return None;
@@ -159,18 +195,18 @@ fn phantom(context: &Context<'_>, sight: &Sight, named: &Named, hold: &Hold) -> 
     let from = history.ns(hold.from);
     // A name that comes again proves nothing about which of its grants this was; unless the store gives a token with each,
     // this answer came without one, and all of that name's grants were another answer's or had ended before it was asked for.
-    let sure = |grant: &Grant| grant.token.is_some() && hold.has_token || context.grants.is_single(hold);
+    let sure = |grant: &ServerGrant| grant.token.is_some() && hold.has_token || context.grants.is_single(hold);
     let without_its_token = history.header.promises.tokens && !hold.has_token;
-    let meant = |grant: &&Grant| {
+    let meant = |grant: &&ServerGrant| {
         let mut all = context.grants.of_owner(hold);
-        let free = |grant: &Grant| !named.has(grant) && !ended_before_the_call(context, grant, hold);
+        let free = |grant: &ServerGrant| !named.has(grant) && !ended_before_the_call(context, grant, hold);
         sure(grant) || !without_its_token || all.any(free)
     };
     if let Some(grant) = context.grants.of_hold(history, hold).filter(meant) {
         let revoked = grant.revoked_ns(history)?;
         let sure = sure(grant);
         let long_gone = revoked + limits::OBSERVER_LAG_NS < from;
-        return (sure && long_gone && !grant.is_out_of_sight(history)).then(|| taken_back(context, hold, grant));
+        return (sure && long_gone && !grant.is_out_of_sight(history)).then_some(WrongGrant::TakenBack { hold, grant });
     }
     let mut others = context
         .grants
@@ -184,13 +220,15 @@ fn phantom(context: &Context<'_>, sight: &Sight, named: &Named, hold: &Hold) -> 
     let covering = alike.find(|grant| covers(context, grant, from, lag_ns));
     let long = history.ns(hold.to) - from > lag_ns;
     let told = sight.is_whole(history.events[hold.call as usize].time, from + lag_ns);
-    let live =
-        long && told && observed_around(context, &mut others, from, lag_ns) && !somebody_stands(context, hold, lag_ns);
-    (covering.is_some() || live).then(|| unknown(context, hold, covering))
+    let live = long
+        && told
+        && observed_around(context, &mut others, from, lag_ns)
+        && !unnamed_owner_shown(context, hold, lag_ns);
+    (covering.is_some() || live).then_some(WrongGrant::NeverGiven { hold, covering })
 }
 
 /// Whether a grant was over when a hold was asked for. Lines of the observer come late and never early, so it was.
-fn ended_before_the_call(context: &Context<'_>, grant: &Grant, hold: &Hold) -> bool {
+fn ended_before_the_call(context: &Context<'_>, grant: &ServerGrant, hold: &LockHold) -> bool {
     let history = context.history;
     let seen_to_end = grant.revoked_ns(history).filter(|_| !grant.is_out_of_sight(history));
     let called = history.events[hold.call as usize].time;
@@ -198,12 +236,12 @@ fn ended_before_the_call(context: &Context<'_>, grant: &Grant, hold: &Hold) -> b
 }
 
 /// Whether the observer's lines say what this hold could be joined by.
-fn speaks_alike(grant: &Grant, hold: &Hold) -> bool {
+fn speaks_alike(grant: &ServerGrant, hold: &LockHold) -> bool {
     (hold.has_token && grant.token.is_some()) || (hold.owner != NONE && grant.owner != NONE)
 }
 
 /// Whether the server may have shown an owner at the beginning of a hold whose name the observer did not learn.
-fn somebody_stands(context: &Context<'_>, hold: &Hold, lag_ns: u64) -> bool {
+fn unnamed_owner_shown(context: &Context<'_>, hold: &LockHold, lag_ns: u64) -> bool {
     let history = context.history;
     let from = history.ns(hold.from);
     let mut unnamed = context
@@ -218,7 +256,7 @@ fn somebody_stands(context: &Context<'_>, hold: &Hold, lag_ns: u64) -> bool {
 }
 
 /// Whether the server showed this owner well before and well after a time.
-fn covers(context: &Context<'_>, grant: &Grant, ns: u64, lag_ns: u64) -> bool {
+fn covers(context: &Context<'_>, grant: &ServerGrant, ns: u64, lag_ns: u64) -> bool {
     let history = context.history;
     let before = grant.granted_ns(history).is_some_and(|granted| granted + lag_ns < ns);
     before && grant.revoked_ns(history).unwrap_or(0) > ns + lag_ns
@@ -228,7 +266,7 @@ fn covers(context: &Context<'_>, grant: &Grant, ns: u64, lag_ns: u64) -> bool {
 /// in between.
 fn observed_around<'a>(
     context: &Context<'_>,
-    grants: &mut impl Iterator<Item = &'a Grant>,
+    grants: &mut impl Iterator<Item = &'a ServerGrant>,
     ns: u64,
     lag_ns: u64,
 ) -> bool {
@@ -254,43 +292,26 @@ fn observed_around<'a>(
     before && after && blind_since.is_none_or(|since| since < last_seen)
 }
 
-/// The lock was removed on request while its owner held it and had not asked for that.
-pub(crate) fn foreign(context: &Context<'_>, hold: &Hold) -> Option<Violation> {
+/// A lock that was removed on request while its owner held it and had not asked for that.
+pub(crate) fn foreign_release<'a>(context: &'a Context<'_>, hold: &'a LockHold) -> Option<WrongGrant<'a>> {
     let history = context.history;
     let grant = context.grants.of_hold(history, hold)?;
-    let removed = grant.revoked_ns(history).filter(|_| grant.was_deleted(history))?;
+    let removed_ns = grant.revoked_ns(history).filter(|_| grant.was_deleted(history))?;
     let named = grant.token.is_some() && hold.has_token || context.grants.is_single(hold);
     let margin = if named { 0 } else { limits::OBSERVER_LAG_NS };
-    let inside = removed > history.ns(hold.from) + margin && removed < history.ns(hold.to);
+    let inside = removed_ns > history.ns(hold.from) + margin && removed_ns < history.ns(hold.to);
     // A loss that the owner was told of shortly after, or its death, may be why the lock was deleted.
-    let by_itself = hold.ended != Ended::Released && history.ns(hold.to) < removed + limits::OBSERVER_LAG_NS;
-    if !inside || by_itself || may_be_an_expiry(context, hold, grant, removed) {
-        return None;
-    }
-    let who = history.who(hold.process);
-    let mut violation = start(context, "foreign-release", hold, removed);
-    violation.summary = format!(
-        "the lock `{}` was released by somebody else while {who} held it",
-        violation.lock
-    );
-    violation.events.push(history.step(grant.revoked, "removed on request"));
-    let cause = grant.cause(history).map(|cause| cause.to_string()).unwrap_or_default();
-    let text = format!("The lock of {who} was removed at {} ({cause}).", at(removed, false));
-    violation.because.push(history.because(text, &[grant.revoked]));
-    let text = format!(
-        "{who} held it until {} and had not released it.",
-        at(history.ns(hold.to), false)
-    );
-    violation.because.push(history.because(text, &[hold.end]));
-    violation.likely = Some(
-        "a release that does not compare the owner, or compares and deletes in two steps, came late from an earlier holder"
-            .into(),
-    );
-    Some(violation)
+    let by_itself = hold.ended != Ended::Released && history.ns(hold.to) < removed_ns + limits::OBSERVER_LAG_NS;
+    let foreign = inside && !by_itself && !may_be_an_expiry(context, hold, grant, removed_ns);
+    foreign.then_some(WrongGrant::ForeignRelease {
+        hold,
+        grant,
+        removed_ns,
+    })
 }
 
 /// "Deleted" is all that some stores say of an expiry, too: then it proves nothing once the lease may have run out.
-fn may_be_an_expiry(context: &Context<'_>, hold: &Hold, grant: &Grant, removed: u64) -> bool {
+fn may_be_an_expiry(context: &Context<'_>, hold: &LockHold, grant: &ServerGrant, removed: u64) -> bool {
     let history = context.history;
     if grant.cause(history).is_some_and(|cause| cause.is_release()) {
         return false;
@@ -300,70 +321,4 @@ fn may_be_an_expiry(context: &Context<'_>, hold: &Hold, grant: &Grant, removed: 
     old || context
         .window_of_client(history.client_of(hold.process), asked, removed)
         .is_some()
-}
-
-fn taken_back(context: &Context<'_>, hold: &Hold, grant: &Grant) -> Violation {
-    let history = context.history;
-    let (from, who) = (history.ns(hold.from), history.who(hold.process));
-    let revoked = grant.revoked_ns(history).unwrap_or(from);
-    let mut violation = start(context, "phantom-grant", hold, from);
-    let late = length(from - revoked);
-    violation.summary = format!(
-        "{who} was told that it has `{}`, {late} after the server had taken it back",
-        violation.lock
-    );
-    violation
-        .events
-        .push(history.step(grant.revoked, "the server took it back"));
-    let text = format!("The server took the lock from {who} at {}.", at(revoked, false));
-    violation.because.insert(0, history.because(text, &[grant.revoked]));
-    violation.likely =
-        Some("the acquire does not check, after waiting, that its own node or key is still there".into());
-    violation
-}
-
-fn unknown(context: &Context<'_>, hold: &Hold, covering: Option<&Grant>) -> Violation {
-    let history = context.history;
-    let (from, who) = (history.ns(hold.from), history.who(hold.process));
-    let mut violation = start(context, "phantom-grant", hold, from);
-    violation.summary = format!(
-        "{who} was told that it has `{}`, and the server never gave it",
-        violation.lock
-    );
-    let because: Because = match covering {
-        Some(grant) => {
-            violation
-                .events
-                .push(history.step(grant.granted, "the server's owner at the time"));
-            let owner = history.name(grant.owner).unwrap_or("another");
-            let since = at(grant.granted_ns(history).unwrap_or(from), false);
-            history.because(
-                format!("The server shows {owner} as the owner since {since}."),
-                &[grant.granted],
-            )
-        }
-        None => history.because("The observer saw the lock before and after, and no grant to it.", &[]),
-    };
-    violation.because.push(because);
-    violation.likely =
-        Some("the acquire is answered without having won: look at sessions that ended while it waited".into());
-    violation
-}
-
-fn start(context: &Context<'_>, class: &str, hold: &Hold, at_ns: u64) -> Violation {
-    let history = context.history;
-    let mut violation = history.violation(class, hold.lock as usize, &[hold.process], at_ns);
-    violation.window = context.window_before(at_ns).map(|window| window.number);
-    violation.events.push(history.step(hold.got, "got the lock"));
-    let token = hold
-        .token()
-        .map(|token| format!(" (token {token})"))
-        .unwrap_or_default();
-    let text = format!(
-        "{} got the lock at {}{token}.",
-        history.who(hold.process),
-        at(history.ns(hold.from), false)
-    );
-    violation.because.push(history.because(text, &[hold.got]));
-    violation
 }

@@ -1,4 +1,7 @@
 //! Fewer events, same violation: delta debugging over units that may be removed together.
+//!
+//! A. Zeller and R. Hildebrandt, "Simplifying and Isolating Failure-Inducing Input" (2002),
+//! <https://doi.org/10.1109/32.988498>.
 
 /// Checks that shrinking may spend before it settles for what it has.
 const MAX_CHECKS: usize = 600;

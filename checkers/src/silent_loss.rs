@@ -1,73 +1,79 @@
-//! HL009, silent loss: the server took the lock away, and the client library let its user go on believing.
+//! HL009, silent loss: the server took the lock away, and the client library did not tell its user.
 
-use crate::check::Context;
-use crate::finding::{Finding, Property, Verdict, Violation};
-use crate::grants::Grant;
-use crate::holds::{Ended, Hold};
+use crate::context::Context;
+use crate::finding::Verdict;
+use crate::grants::ServerGrant;
+use crate::holds::LockHold;
 use crate::limits;
-use crate::story::{at, finding, length, many, violated};
 
 /// A hold that outlived its grant.
-struct Silence<'a> {
-    hold: &'a Hold,
-    grant: &'a Grant,
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Silence<'a> {
+    pub hold: &'a LockHold,
+    pub grant: &'a ServerGrant,
     /// From when the client could have known: the removal, or the end of its pause.
-    since_ns: u64,
-    to_ns: u64,
+    pub since_ns: u64,
+    /// Until when it believed that it held the lock.
+    pub to_ns: u64,
 }
 
-/// The finding of HL009.
-pub(crate) fn check(context: &Context<'_>) -> Finding {
+impl Silence<'_> {
+    /// How long it lasted, in nanoseconds.
+    pub(crate) fn length_ns(&self) -> u64 {
+        self.to_ns - self.since_ns
+    }
+}
+
+/// What was decided about HL009.
+pub(crate) struct SilentLosses<'a> {
+    /// Not applicable when the server was not watched, inconclusive without an acquire.
+    pub verdict: Verdict,
+    /// How long a holder may go on, in nanoseconds.
+    pub bound_ns: u64,
+    /// Holds that went on after their grant had been removed.
+    pub taken: u64,
+    /// The longest of them, in nanoseconds.
+    pub longest_ns: u64,
+    /// Those that went on for longer than the bound, the longest first.
+    pub silences: Vec<Silence<'a>>,
+}
+
+/// Decides HL009.
+pub(crate) fn decide<'a>(context: &'a Context<'_>) -> SilentLosses<'a> {
+    let mut decided = SilentLosses {
+        verdict: Verdict::NotApplicable,
+        bound_ns: context.bounds.silent_ms.map_or(context.lease_ns, limits::ns),
+        taken: 0,
+        longest_ns: 0,
+        silences: Vec::new(),
+    };
     if context.history.counts.granted + context.history.counts.revoked == 0 {
-        return finding(Property::Hl009, Verdict::NotApplicable, "nobody watched the server");
+        return decided;
     }
     if !context.has_acquires() {
-        return finding(Property::Hl009, Verdict::Inconclusive, "nobody acquired the lock");
+        decided.verdict = Verdict::Inconclusive;
+        return decided;
     }
-    let bound_ns = context.bounds.silent_ms.map_or(context.lease_ns, limits::ns);
-    let mut taken = 0;
-    let mut longest = 0;
-    let mut silences = Vec::new();
-    for hold in context.holds.iter() {
-        let Some(silence) = silence(context, hold) else {
-            continue;
-        };
-        taken += 1;
-        let silent = silence.to_ns - silence.since_ns;
-        longest = longest.max(silent);
-        if silent > bound_ns {
-            silences.push(silence);
+    for silence in context.holds.iter().filter_map(|hold| silence(context, hold)) {
+        decided.taken += 1;
+        decided.longest_ns = decided.longest_ns.max(silence.length_ns());
+        if silence.length_ns() > decided.bound_ns {
+            decided.silences.push(silence);
         }
     }
-    let limit = format!("limit {}", length(bound_ns));
-    let mut answer = if silences.is_empty() {
-        let evidence = match taken {
-            0 => "no lock was taken from a holder that went on".to_owned(),
-            _ => format!(
-                "{} ended within {} of the loss ({limit})",
-                many(taken, "hold", "holds"),
-                length(longest)
-            ),
-        };
-        finding(Property::Hl009, Verdict::Holds, evidence)
+    decided
+        .silences
+        .sort_by_key(|silence| std::cmp::Reverse(silence.length_ns()));
+    decided.verdict = if decided.silences.is_empty() {
+        Verdict::Holds
     } else {
-        silences.sort_by_key(|silence| std::cmp::Reverse(silence.to_ns - silence.since_ns));
-        let described = silences.iter().take(limits::MAX_VIOLATIONS);
-        let violations = described.map(|silence| describe(context, silence)).collect();
-        let count = silences.len() as u64;
-        let evidence = format!(
-            "{} not told of the loss ({limit})",
-            many(count, "holder was", "holders were")
-        );
-        violated(Property::Hl009, evidence, violations, count)
+        Verdict::Violated
     };
-    answer.figures.insert("taken_from_holders".into(), taken as f64);
-    answer.figures.insert("longest_silence_ms".into(), longest as f64 / 1e6);
-    answer
+    decided
 }
 
 /// How long a hold went on after the server had removed its grant, if it did.
-fn silence<'a>(context: &'a Context<'_>, hold: &'a Hold) -> Option<Silence<'a>> {
+fn silence<'a>(context: &'a Context<'_>, hold: &'a LockHold) -> Option<Silence<'a>> {
     let history = context.history;
     let grant = context.grants.of_hold(history, hold)?;
     let revoked = grant.revoked_ns(history).filter(|_| !grant.is_out_of_sight(history))?;
@@ -90,45 +96,4 @@ fn silence<'a>(context: &'a Context<'_>, hold: &'a Hold) -> Option<Silence<'a>> 
         since_ns,
         to_ns,
     })
-}
-
-fn describe(context: &Context<'_>, silence: &Silence<'_>) -> Violation {
-    let history = context.history;
-    let (hold, grant) = (silence.hold, silence.grant);
-    let who = history.who(hold.process);
-    let mut violation = history.violation("silent-loss", hold.lock as usize, &[hold.process], silence.since_ns);
-    violation.window = context.window_before(silence.since_ns).map(|window| window.number);
-    let silent = length(silence.to_ns - silence.since_ns);
-    violation.summary = format!(
-        "{who} was not told for at least {silent} that it had lost `{}`",
-        violation.lock
-    );
-    violation.events.push(history.step(hold.got, "got the lock"));
-    violation
-        .events
-        .push(history.step(grant.revoked, "the server took it away"));
-    let text = format!("{who} got the lock at {}.", at(history.ns(hold.from), false));
-    violation.because.push(history.because(text, &[hold.got]));
-    let cause = grant.cause(history);
-    let cause = cause.map(|cause| format!(" ({cause})")).unwrap_or_default();
-    let revoked = grant.revoked_ns(history).unwrap_or(silence.since_ns);
-    let text = format!("The server took it away at {}{cause}.", at(revoked, false));
-    violation.because.push(history.because(text, &[grant.revoked]));
-    let until = at(silence.to_ns, false);
-    let text = match hold.ended {
-        Ended::Lost => format!("{who} was told only at {until}."),
-        Ended::Died => format!("{who} knew nothing of it when it died at {until}."),
-        Ended::Open => format!("{who} had not been told when the history ended at {until}."),
-        Ended::Released | Ended::Changed => format!("{who} went on until its own call at {until}."),
-    };
-    violation.because.push(history.because(text, &[hold.end]));
-    if hold.ended != Ended::Open {
-        violation.events.push(history.step(hold.end, "until then it believed"));
-    }
-    violation.likely = Some("the client library has no signal for a lost lock, or nobody listens to it".into());
-    violation.follows = context.root_of(hold.got);
-    violation
-        .figures
-        .insert("silent_ms".into(), (silence.to_ns - silence.since_ns) as f64 / 1e6);
-    violation
 }

@@ -1,34 +1,36 @@
 //! The order of tokens against the order of grants: what fencing and fairness both look at.
 //!
-//! Three rules, each sound by itself. *Asked after*: whoever asked after another one's reply was granted later. *Server*:
+//! Three rules, each sound by itself. *Asked after*: a client that asked after another one's reply was granted later. *Server*:
 //! the observer is one reader of one sequence. *Ended before*: a hold that had ended was granted before one that began
-//! after; used only where nobody watched the server, because a reply can be late.
+//! after; used only where the server was not watched, because a reply can be late.
 
-use crate::check::Context;
-use crate::grants::Grant;
+use crate::context::Context;
+use crate::grants::ServerGrant;
 use crate::history::names::{FastMap, FastSet};
-use crate::holds::{Ended, Hold};
+use crate::holds::{Ended, LockHold};
 use crate::model::Model;
 
 /// A later grant whose token does not exceed that of an earlier one.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Break {
-    pub earlier: Side,
-    pub later: Side,
+pub(crate) struct TokenBreak {
+    /// Dense.
+    pub lock: usize,
+    pub earlier: TokenGrant,
+    pub later: TokenGrant,
 }
 
 /// One grant with its token, as a client or as the server told it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Side {
+pub(crate) struct TokenGrant {
     pub token: u64,
     /// The position of the event that says so: the reply, or the granted line.
     pub position: u32,
     /// The client's hold, where it is known.
-    pub hold: Option<Hold>,
+    pub hold: Option<LockHold>,
 }
 
-impl Side {
-    fn of(hold: &Hold) -> Self {
+impl TokenGrant {
+    fn of(hold: &LockHold) -> Self {
         Self {
             token: hold.token,
             position: hold.got,
@@ -38,8 +40,8 @@ impl Side {
 }
 
 /// All breaks on one lock, each later grant once, in the order of the later one's event.
-pub(crate) fn breaks(context: &Context<'_>, lock: usize) -> Vec<Break> {
-    let holds: Vec<&Hold> = context.holds.by_lock[lock]
+pub(crate) fn breaks(context: &Context<'_>, lock: usize) -> Vec<TokenBreak> {
+    let holds: Vec<&LockHold> = context.holds.by_lock[lock]
         .iter()
         .filter(|hold| hold.has_token && hold.ended != Ended::Changed)
         .collect();
@@ -61,12 +63,12 @@ fn one_at_a_time(model: &Model) -> bool {
     !matches!(model, Model::ReadWrite | Model::Semaphore { .. })
 }
 
-fn asked_after(context: &Context<'_>, holds: &[&Hold]) -> Vec<Break> {
-    let call = |hold: &Hold| context.history.instant(hold.call);
-    let mut by_call: Vec<&Hold> = holds.to_vec();
+fn asked_after(context: &Context<'_>, holds: &[&LockHold]) -> Vec<TokenBreak> {
+    let call = |hold: &LockHold| context.history.instant(hold.call);
+    let mut by_call: Vec<&LockHold> = holds.to_vec();
     by_call.sort_by_key(|hold| call(hold));
     let mut found = Vec::new();
-    let mut highest: Option<&Hold> = None;
+    let mut highest: Option<&LockHold> = None;
     let mut returned = holds.iter().peekable();
     for later in by_call {
         while let Some(earlier) = returned.next_if(|earlier| earlier.from < call(later)) {
@@ -75,20 +77,21 @@ fn asked_after(context: &Context<'_>, holds: &[&Hold]) -> Vec<Break> {
             }
         }
         if let Some(earlier) = highest.filter(|earlier| later.token <= earlier.token) {
-            found.push(Break {
-                earlier: Side::of(earlier),
-                later: Side::of(later),
+            found.push(TokenBreak {
+                lock: later.lock as usize,
+                earlier: TokenGrant::of(earlier),
+                later: TokenGrant::of(later),
             });
         }
     }
     found
 }
 
-fn ended_before(holds: &[&Hold]) -> Vec<Break> {
-    let mut by_end: Vec<&Hold> = holds.to_vec();
+fn ended_before(holds: &[&LockHold]) -> Vec<TokenBreak> {
+    let mut by_end: Vec<&LockHold> = holds.to_vec();
     by_end.sort_by_key(|hold| hold.to);
     let mut found = Vec::new();
-    let mut highest: Option<&Hold> = None;
+    let mut highest: Option<&LockHold> = None;
     let mut ended = by_end.iter().peekable();
     for later in holds {
         while let Some(earlier) = ended.next_if(|earlier| earlier.to <= later.from && earlier.got != later.got) {
@@ -97,31 +100,33 @@ fn ended_before(holds: &[&Hold]) -> Vec<Break> {
             }
         }
         if let Some(earlier) = highest.filter(|earlier| later.token <= earlier.token && earlier.got != later.got) {
-            found.push(Break {
-                earlier: Side::of(earlier),
-                later: Side::of(later),
+            found.push(TokenBreak {
+                lock: later.lock as usize,
+                earlier: TokenGrant::of(earlier),
+                later: TokenGrant::of(later),
             });
         }
     }
     found
 }
 
-fn by_the_server(context: &Context<'_>, lock: usize, holds: &[&Hold]) -> Vec<Break> {
-    let by_token: FastMap<u64, &Hold> = holds.iter().map(|hold| (hold.token, *hold)).collect();
-    let side = |grant: &Grant, token: u64| Side {
+fn by_the_server(context: &Context<'_>, lock: usize, holds: &[&LockHold]) -> Vec<TokenBreak> {
+    let by_token: FastMap<u64, &LockHold> = holds.iter().map(|hold| (hold.token, *hold)).collect();
+    let side = |grant: &ServerGrant, token: u64| TokenGrant {
         token,
         position: grant.granted,
         hold: by_token.get(&token).map(|hold| **hold),
     };
     let mut found = Vec::new();
-    let mut highest: Option<(&Grant, u64)> = None;
+    let mut highest: Option<(&ServerGrant, u64)> = None;
     for grant in context.grants.of_lock(lock).filter(|grant| grant.granted != u32::MAX) {
         let Some(token) = grant.token else { continue };
         match highest {
             // The observer lost sight of an owner and found it again.
             Some((last, highest)) if token == highest && last.owner == grant.owner => {}
             Some((last, highest)) if token <= highest => {
-                found.push(Break {
+                found.push(TokenBreak {
+                    lock,
                     earlier: side(last, highest),
                     later: side(grant, token),
                 });

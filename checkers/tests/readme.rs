@@ -1,45 +1,45 @@
 //! What the README shows works: a history and a model of one's own.
 
 use harness_checkers::history::event::{Kind, Process};
-use harness_checkers::linearizability::{Operation, Searched, Spec, search};
+use harness_checkers::linearizability::{Operation, Searched, SequentialSpec, search};
 use harness_checkers::{Budget, Clock, Entry, F, HistoryBuilder, Options, Property, Verdict, check};
 
-enum Op {
+enum CounterOp {
     Add(i64),
     Read(i64),
 }
 
 struct Counter;
 
-impl Spec for Counter {
-    type Op = Op;
+impl SequentialSpec for Counter {
+    type Op = CounterOp;
     type State = i64;
 
     fn initial(&self) -> i64 {
         0
     }
 
-    fn step(&self, state: i64, op: &Op) -> Option<i64> {
+    fn step(&self, state: i64, op: &CounterOp) -> Option<i64> {
         match op {
-            Op::Add(n) => Some(state + n),
-            Op::Read(value) => (*value == state).then_some(state),
+            CounterOp::Add(n) => Some(state + n),
+            CounterOp::Read(value) => (*value == state).then_some(state),
         }
     }
 
-    fn is_observer(&self, op: &Op) -> bool {
-        matches!(op, Op::Read(_))
+    fn is_observer(&self, op: &CounterOp) -> bool {
+        matches!(op, CounterOp::Read(_))
     }
 }
 
 fn counter(read: i64) -> Searched {
     let operations = [
         Operation {
-            op: Op::Add(2),
+            op: CounterOp::Add(2),
             call: 0,
             reply: None,
         },
         Operation {
-            op: Op::Read(read),
+            op: CounterOp::Read(read),
             call: 5,
             reply: Some(6),
         },

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use harness_checkers::linearizability::{
-    LockOp, OneOwner, Operation, Register, RegisterOp, Searched, Spec, search, validate,
+    LockOp, OneOwner, Operation, Register, RegisterOp, Searched, SequentialSpec, search, validate,
 };
 use harness_checkers::{Budget, Clock, Mode, Model};
 
@@ -103,7 +103,7 @@ fn forty_unknown_operations_do_not_slow_the_search_down() {
 }
 
 /// A queue of numbers: nothing of ours, and without hints.
-struct Queue;
+struct QueueSpec;
 
 #[derive(Debug)]
 enum QueueOp {
@@ -111,7 +111,7 @@ enum QueueOp {
     Pop(Option<u8>),
 }
 
-impl Spec for Queue {
+impl SequentialSpec for QueueSpec {
     type Op = QueueOp;
     /// Up to seven items, and how many there are.
     type State = ([u8; 7], usize);
@@ -145,14 +145,14 @@ fn an_object_of_ones_own_needs_no_hints() {
         done(QueueOp::Pop(Some(1)), 12, 21),
         done(QueueOp::Pop(None), 22, 23),
     ];
-    let Searched::Order(order) = search(&Queue, &operations, Budget::default(), Clock::still()) else {
+    let Searched::Order(order) = search(&QueueSpec, &operations, Budget::default(), Clock::still()) else {
         panic!("two overlapping pushes have either order");
     };
-    assert_eq!(validate(&Queue, &operations, &order), Ok(()));
+    assert_eq!(validate(&QueueSpec, &operations, &order), Ok(()));
     operations[1].call = 11;
     operations[1].reply = Some(12);
     operations[2].call = 13;
     operations[3].call = 21;
-    let ordered = search(&Queue, &operations, Budget::default(), Clock::still());
+    let ordered = search(&QueueSpec, &operations, Budget::default(), Clock::still());
     assert_eq!(ordered, Searched::NoOrder { blocked: 2 });
 }

@@ -11,7 +11,7 @@ use super::complain;
 use super::stdout::{print, print_json};
 use crate::exit::Exit;
 use crate::report::terminal::{Look, render};
-use crate::report::{Diagnosis, diagnose, diagnosis::Known};
+use crate::report::{Diagnosis, diagnose, diagnosis::KnownRun};
 use crate::store::{self, StoreError, Stored, write_json};
 
 pub fn check(args: &CheckArgs, look: Look) -> Exit {
@@ -82,7 +82,7 @@ pub fn examine_this(stored: &Stored, history: History, options: &Options, starte
     let mut findings = decide(&history, options);
     let certificates = std::mem::take(&mut findings.certificates);
     let path = stored.folder.as_ref().unwrap_or(&stored.history).display().to_string();
-    let known = Known {
+    let known = KnownRun {
         info: stored.info.clone(),
         page: super::report::page_of(stored),
         path,

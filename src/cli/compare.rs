@@ -8,19 +8,19 @@ use super::check::examine;
 use super::complain;
 use super::stdout::{print, print_json};
 use crate::exit::Exit;
-use crate::report::comparison::{self, Gist};
+use crate::report::comparison::{self, RunSummary};
 use crate::store;
 
 /// Ends as a violation does when something is new.
 pub fn compare(args: &CompareArgs) -> Exit {
-    let gists = gist(args, &args.before).and_then(|before| Ok((before, gist(args, &args.after)?)));
+    let gists = summary(args, &args.before).and_then(|before| Ok((before, summary(args, &args.after)?)));
     let (before, after) = match gists {
         Ok(gists) => gists,
         Err(sentence) => return complain(Exit::Usage, sentence),
     };
     let compared = comparison::compare(&before, &after);
     if args.json {
-        let name = |gist: &Gist| gist.run.as_ref().map(|run| run.run.clone());
+        let name = |summary: &RunSummary| summary.run.as_ref().map(|run| run.run.clone());
         let mut object = json!(compared);
         object["before"] = json!(name(&before));
         object["after"] = json!(name(&after));
@@ -36,12 +36,12 @@ pub fn compare(args: &CompareArgs) -> Exit {
 }
 
 /// Decides from the history, as `harness check` does: both runs are judged by the checkers of today.
-fn gist(args: &CompareArgs, wanted: &str) -> Result<Gist, String> {
+fn summary(args: &CompareArgs, wanted: &str) -> Result<RunSummary, String> {
     let stored = store::find(&args.results, wanted).map_err(|error| error.to_string())?;
     let examined = examine(&stored, &ReadOptions::default(), &Options::default())
         .map_err(|error| format!("{}: {error}", stored.history.display()))?;
     let diagnosis = examined.diagnosis;
-    Ok(Gist {
+    Ok(RunSummary {
         outcome: diagnosis.outcome,
         run: diagnosis.run,
         findings: diagnosis.findings,

@@ -10,8 +10,8 @@ use crate::backends::{self, Backend};
 use crate::config::NO_FAULT;
 use crate::exit::Exit;
 use crate::faults::FAULTS;
-use crate::report::comparison::Gist;
-use crate::report::{FORMATS, Format};
+use crate::report::comparison::RunSummary;
+use crate::report::{FORMATS, ReportFormat};
 use crate::store;
 
 /// One thing that is listed.
@@ -168,7 +168,7 @@ fn checkers() -> Vec<ListEntry> {
 }
 
 fn reports() -> Vec<ListEntry> {
-    let row = |format: &Format| ListEntry {
+    let row = |format: &ReportFormat| ListEntry {
         name: format.name.to_owned(),
         about: match format.file {
             Some(file) => format!("{}; {file}", format.about),
@@ -193,12 +193,12 @@ fn runs(args: &ListArgs) -> Vec<ListEntry> {
         let folder = args.results.join(&name);
         let info = store::read_info(&folder).ok();
         let verdict = std::fs::read(folder.join("verdict.json")).ok();
-        let gist: Option<Gist> = verdict.and_then(|text| serde_json::from_slice(&text).ok());
-        let outcome = gist.as_ref().map_or("no verdict", |gist| gist.outcome.word());
+        let summary: Option<RunSummary> = verdict.and_then(|text| serde_json::from_slice(&text).ok());
+        let outcome = summary.as_ref().map_or("no verdict", |summary| summary.outcome.word());
         let what = info.as_ref().map(|info| format!("{} / {}", info.recipe, info.fault));
-        let broken: Vec<&str> = gist
+        let broken: Vec<&str> = summary
             .iter()
-            .flat_map(Gist::broken)
+            .flat_map(RunSummary::broken)
             .map(|(_, worst)| worst.summary.as_str())
             .collect();
         let more = match broken.len() {

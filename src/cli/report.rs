@@ -18,7 +18,7 @@ use super::suites::suites;
 use crate::exit::Exit;
 use crate::report::index::{self, Listed, ListedSuite};
 use crate::report::terminal::{Look, render};
-use crate::report::{Diagnosis, FORMATS, Format, Report, SCHEMA, Timeline, proven};
+use crate::report::{Diagnosis, FORMATS, Report, ReportFormat, SCHEMA, Timeline, proven};
 use crate::store::{self, StoreError, Stored};
 use crate::suite::{self, Record};
 
@@ -58,7 +58,12 @@ pub fn report(args: &ReportArgs) -> Exit {
     done.map_or_else(|error| complain(Exit::Environment, error), |()| Exit::Holds)
 }
 
-fn one(format: &Format, stored: &Stored, examined: &Examined, output: Option<&PathBuf>) -> Result<(), StoreError> {
+fn one(
+    format: &ReportFormat,
+    stored: &Stored,
+    examined: &Examined,
+    output: Option<&PathBuf>,
+) -> Result<(), StoreError> {
     let text = with_report(stored, &examined.diagnosis, &examined.history, |report| {
         (format.render)(report)
     });
@@ -176,7 +181,7 @@ fn listed(results: &Path, name: String) -> Listed {
     let verdict = std::fs::read(folder.join("verdict.json")).ok();
     let status = store::read_info(&folder).map(|info| info.status);
     Listed {
-        gist: verdict.and_then(|text| serde_json::from_slice(&text).ok()),
+        summary: verdict.and_then(|text| serde_json::from_slice(&text).ok()),
         status: status.map_or_else(
             |_| "unreadable".to_owned(),
             |status| format!("{status:?}").to_lowercase(),

@@ -21,9 +21,9 @@ use crate::limits::{ROW_OVERTIME, SUITE_LOG_TAIL};
 use crate::process;
 use crate::report::Diagnosis;
 use crate::report::terminal::Look;
-use crate::suite::Row;
-use crate::suite::judge::{Judged, Judgement, judge, judge_canary};
-use crate::suite::record::{Attempt, Record, RowRecord};
+use crate::suite::SuiteRow;
+use crate::suite::judge::{Judgement, RowOutcome, judge, judge_canary};
+use crate::suite::record::{Record, RowAttempt, RowRecord};
 use crate::suite::render::{self, progress};
 
 /// Where rows keep their runs, in the folder of the suite.
@@ -31,7 +31,7 @@ const RUNS: &str = "runs";
 
 /// A row and the time it was given.
 pub struct Job {
-    pub row: Row,
+    pub row: SuiteRow,
     pub time: Duration,
 }
 
@@ -90,7 +90,7 @@ pub async fn run<E>(
         let all: Duration = times.iter().sum();
         let pace = started.elapsed().as_secs_f64() / planned.as_secs_f64();
         let left_ms = (all - planned).mul_f64(pace).as_millis() as u64;
-        let place = render::Place {
+        let place = render::SuiteProgress {
             done: count,
             of: times.len(),
             left_ms,
@@ -101,8 +101,8 @@ pub async fn run<E>(
         keep(&record)?;
     }
     if *stop.borrow() {
-        for row in record.rows.iter_mut().filter(|row| row.judged == Judged::NotRun) {
-            row.judged = Judged::Interrupted;
+        for row in record.rows.iter_mut().filter(|row| row.judged == RowOutcome::NotRun) {
+            row.judged = RowOutcome::Interrupted;
         }
         record.exit = record.exit().code();
     }
@@ -143,13 +143,13 @@ async fn row(job: &Job, index: usize, folder: &Path, stop: &watch::Receiver<bool
 }
 
 /// One run of a row.
-async fn attempt(job: &Job, place: &RowFolder<'_>, stop: watch::Receiver<bool>) -> Attempt {
+async fn attempt(job: &Job, place: &RowFolder<'_>, stop: watch::Receiver<bool>) -> RowAttempt {
     let started = Instant::now();
     let ran = ran(job, place, stop).await;
     let took_ms = started.elapsed().as_millis() as u64;
     let (code, printed) = match ran {
         Ok(ran) => ran,
-        Err(sentence) => return failed(Judged::Bug, sentence, took_ms),
+        Err(sentence) => return failed(RowOutcome::Bug, sentence, took_ms),
     };
     let diagnosis: Option<Diagnosis> = serde_json::from_slice(&printed).ok();
     let exit = code.and_then(|code| Exit::ALL.into_iter().find(|exit| i32::from(exit.code()) == code));
@@ -158,10 +158,10 @@ async fn attempt(job: &Job, place: &RowFolder<'_>, stop: watch::Receiver<bool>) 
         judgement = judge_canary(judgement);
     }
     let Judgement { judged, mut why } = judgement;
-    if why.is_empty() && judged != Judged::AsExpected {
+    if why.is_empty() && judged != RowOutcome::AsExpected {
         why.extend(last_words(&place.log));
     }
-    Attempt {
+    RowAttempt {
         judged,
         why,
         exit: code.and_then(|code| u8::try_from(code).ok()),
@@ -171,29 +171,29 @@ async fn attempt(job: &Job, place: &RowFolder<'_>, stop: watch::Receiver<bool>) 
 }
 
 /// What an attempt takes over from the diagnosis.
-fn told(diagnosis: Option<Diagnosis>, place: &RowFolder<'_>) -> Attempt {
-    let nothing = failed(Judged::NotRun, String::new(), 0);
+fn told(diagnosis: Option<Diagnosis>, place: &RowFolder<'_>) -> RowAttempt {
+    let nothing = failed(RowOutcome::NotRun, String::new(), 0);
     let Some(diagnosis) = diagnosis else { return nothing };
     let findings = diagnosis.findings.iter();
-    Attempt {
+    RowAttempt {
         exit: Some(exit_of(&diagnosis).code()),
         outcome: Some(diagnosis.outcome),
         verdicts: findings.map(|finding| (finding.property, finding.verdict)).collect(),
-        bite: diagnosis.bite.evidence,
+        effect: diagnosis.effect.evidence,
         run: diagnosis.run.as_ref().map(|run| format!("{}/{}", place.runs, run.run)),
         again: diagnosis.run.map(|run| run.again).unwrap_or_default(),
         ..nothing
     }
 }
 
-fn failed(judged: Judged, sentence: String, took_ms: u64) -> Attempt {
-    Attempt {
+fn failed(judged: RowOutcome, sentence: String, took_ms: u64) -> RowAttempt {
+    RowAttempt {
         judged,
         why: vec![sentence],
         exit: None,
         outcome: None,
         verdicts: Default::default(),
-        bite: String::new(),
+        effect: String::new(),
         took_ms,
         run: None,
         again: Vec::new(),

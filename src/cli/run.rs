@@ -25,7 +25,7 @@ use crate::event::{ProgressEvent, ProgressSender};
 use crate::exit::Exit;
 use crate::plan::{Plan, plan};
 use crate::run::{self, RunError, RunFolder, RunOutcome, RunSpec};
-use crate::store::{self, RUN_SCHEMA, RunInfo, Status, Stored};
+use crate::store::{self, RUN_SCHEMA, RunInfo, RunStatus, Stored};
 use crate::ui::{self, Show};
 
 /// How long the screen may take to end once the run has.
@@ -133,13 +133,13 @@ fn dry_run(args: &RunArgs, config: &Config, plan: &Plan) {
     }
     for window in &plan.windows {
         let (start, end) = (window.start.as_secs_f64(), (window.start + window.length).as_secs_f64());
-        let heal = match window.strike.heal() {
+        let heal = match window.injection.action.heal_word() {
             "reset" => ", reset on heal",
             _ => "",
         };
         print(&format!(
             "  window {}   faults +{start:.1}s to +{end:.1}s   {}: {}{heal}\n",
-            window.number, window.fault, window.strike.title
+            window.number, window.fault.name, window.injection.title
         ));
     }
 }
@@ -268,9 +268,9 @@ fn outcome_of(ended: &RunOutcome, info: RunInfo) -> RunInfo {
     RunInfo {
         version: ended.version.clone(),
         status: match (&ended.error, ended.interrupted) {
-            (Some(_), _) => Status::Failed,
-            (None, true) => Status::Interrupted,
-            (None, false) => Status::Complete,
+            (Some(_), _) => RunStatus::Failed,
+            (None, true) => RunStatus::Interrupted,
+            (None, false) => RunStatus::Complete,
         },
         error: ended.error.as_ref().map(ToString::to_string),
         ..info
@@ -307,7 +307,7 @@ fn begin(
     let info = RunInfo {
         schema: RUN_SCHEMA.to_owned(),
         run: run.clone(),
-        status: Status::Running,
+        status: RunStatus::Running,
         harness: env!("CARGO_PKG_VERSION").to_owned(),
         started: store::minute_now(),
         backend: config.backend.to_string(),
@@ -359,7 +359,7 @@ fn judge(
         Ok(()) => Exit::Holds,
         Err(error) => complain(Exit::Environment, error),
     };
-    let interrupted = info.status == Status::Interrupted;
+    let interrupted = info.status == RunStatus::Interrupted;
     let stored = Stored {
         folder: Some(folder.0.clone()),
         history: folder.history(),

@@ -20,7 +20,7 @@ use crate::exit::Exit;
 use crate::plan::plan;
 use crate::store;
 use crate::suite::record::{self, Record, RowRecord};
-use crate::suite::{Row, Suite, file, junit, page, render};
+use crate::suite::{Suite, SuiteRow, file, junit, page, render};
 
 /// Its page.
 const PAGE: &str = "index.html";
@@ -65,7 +65,7 @@ fn ready(args: &SuiteArgs) -> Result<Ready, Refused> {
         row.settings = over(&set, &row.settings);
         row.retries = args.retries.unwrap_or(row.retries);
     }
-    let is_wanted = |row: &Row| args.filter.is_empty() || args.filter.iter().any(|text| row.name.contains(text));
+    let is_wanted = |row: &SuiteRow| args.filter.is_empty() || args.filter.iter().any(|text| row.name.contains(text));
     let mut jobs = Vec::new();
     for row in suite.rows.iter().filter(|row| is_wanted(row)) {
         let time = check(row).map_err(|sentence| {
@@ -118,7 +118,7 @@ fn set(given: &[String], options: &[OptionName]) -> Result<Vec<Setting>, Refused
 }
 
 /// How long a row takes, if it can be run at all: exactly what `harness run` would say of its words.
-fn check(row: &Row) -> Result<Duration, String> {
+fn check(row: &SuiteRow) -> Result<Duration, String> {
     let run = parse_run(row.words()).map_err(|error| {
         let text = error.to_string();
         text.trim_start_matches("error: ")

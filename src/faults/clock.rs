@@ -3,36 +3,60 @@
 //! Only the time of day moves; monotonic clocks go on as they were. A lock that compares deadlines of several machines
 //! must break under it, and so must one whose server counts a time to live by the time of day.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
-use super::strike::Means;
-use super::{Fault, Shape, Strike, Target, parse_duration};
+use super::{
+    ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, HealOnDrop, Healed, Inject, Injection, InjectionContext,
+    Needs, NotInjected, RunningFault, Shape, Target, parse_duration,
+};
+use crate::backends;
+use crate::evidence::{Evidence, EvidenceCounter};
+use crate::wall_clock::WallClock;
 
 pub struct Clock;
 
-/// How far a clock is stepped unless told, in leases: whatever was promised for one is over.
+/// How far a clock is stepped without an argument, in leases: everything that was promised for one is over.
 const LEASES: u32 = 2;
+const CLOCKS_STEPPED: EvidenceCounter = EvidenceCounter::new("clocks_stepped", "clock", "stepped");
+/// How often a process read such a clock meanwhile.
+const CLOCK_READINGS: EvidenceCounter = EvidenceCounter::new("clock_readings", "reading", "of a stepped clock");
 
 impl Fault for Clock {
-    fn name(&self) -> &'static str {
-        "clock"
+    fn definition(&self) -> FaultDefinition {
+        FaultDefinition {
+            name: "clock",
+            summary: "the wall clock of one client, or of one Redis server, is stepped",
+            argument: "waiter, holder, client or server, and how far: holder-5s (default: waiter, two leases forward)",
+            verb: "given another time of day",
+            counters: &[CLOCKS_STEPPED, CLOCK_READINGS],
+            trace: &[CLOCK_READINGS],
+            no_effect_hint: Some(
+                "the process read no wall clock, or not through a C library that it is linked to: this fault does not \
+                 act on this lock",
+            ),
+        }
     }
 
-    fn summary(&self) -> &'static str {
-        "the wall clock of one client, or of one Redis server, is stepped"
+    fn applies(&self, argument: Option<&str>, shape: &Shape) -> Result<(), String> {
+        let of_a_server = argument.is_some_and(|argument| argument.starts_with("server"));
+        if of_a_server && !shape.backend.wall_clock {
+            return Err(format!(
+                "clock=server: the servers of {} count by no wall clock that can be stepped; those of {} do",
+                shape.backend,
+                backends::names(" and ", |backend| backend.wall_clock)
+            ));
+        }
+        Ok(())
     }
 
-    fn argument(&self) -> &'static str {
-        "waiter, holder, client or server, and how far: holder-5s (default: waiter, two leases forward)"
-    }
-
-    fn plan(&self, argument: Option<&str>, _: u32, shape: &Shape, rng: &mut ChaCha8Rng) -> Result<Strike, String> {
+    fn plan(&self, argument: Option<&str>, _: u32, shape: &Shape, rng: &mut ChaCha8Rng) -> Result<Injection, String> {
         let (whose, step) = parse(argument.unwrap_or("waiter"))
             .map_err(|why| format!("clock={}: {why}", argument.unwrap_or_default()))?;
-        let step = step.unwrap_or(Step {
+        let step = step.unwrap_or(ClockStep {
             back: false,
             by: shape.lease * LEASES,
         });
@@ -40,34 +64,120 @@ impl Fault for Clock {
             "waiter" => Target::Waiter,
             "holder" => Target::Holder,
             "client" => Target::Clients(vec![rng.random_range(0..shape.clients)]),
-            _ => Target::Server(rng.random_range(0..shape.servers)),
+            _ => Target::Servers(vec![rng.random_range(0..shape.servers)]),
         };
         let who = match &target {
             Target::Clients(clients) => format!("c{}: ", clients[0]),
-            Target::Server(server) => format!("n{}: ", server + 1),
+            Target::Servers(servers) => format!("n{}: ", servers[0] + 1),
             _ => String::new(),
         };
         let way = if step.back { "back" } else { "forward" };
         let title = format!("{who}its wall clock steps {} ms {way}", step.by.as_millis());
-        Ok(Strike::of(target, Means::Clock(step), title))
+        Ok(Injection::new(target, step, title))
     }
 }
 
-/// How far a clock is stepped, and which way.
+/// How far the target's clocks are stepped, and which way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Step {
-    pub back: bool,
-    pub by: Duration,
+struct ClockStep {
+    back: bool,
+    by: Duration,
 }
 
-impl Step {
-    pub fn nanoseconds(self) -> i64 {
+impl ClockStep {
+    fn nanoseconds(self) -> i64 {
         let by = i64::try_from(self.by.as_nanos()).unwrap_or(i64::MAX);
         if self.back { -by } else { by }
     }
 }
 
-fn parse(text: &str) -> Result<(&str, Option<Step>), String> {
+impl Inject for ClockStep {
+    fn needs(&self) -> Needs {
+        Needs {
+            wall_clocks: true,
+            ..Needs::default()
+        }
+    }
+
+    fn heal_word(&self) -> &'static str {
+        "step back"
+    }
+
+    fn toxics(&self) -> Result<Option<String>, String> {
+        Ok(None)
+    }
+
+    fn inject<'a>(&'a self, context: InjectionContext<'a>) -> BoxFuture<'a, Result<RunningFault, NotInjected>> {
+        Box::pin(async move {
+            let env = context.env;
+            let mut affected = Affected {
+                servers: context.target.servers(),
+                ..Affected::default()
+            };
+            let servers = affected.servers.iter();
+            let of_servers = servers.filter_map(|server| env.server_clocks.get(*server as usize).cloned());
+            let mut clocks: Vec<_> = of_servers.collect();
+            for process in env.clients.processes_of(&context.target.clients()) {
+                affected.clients.extend(process.clients());
+                clocks.extend(process.wall_clock());
+            }
+            if affected == Affected::default() {
+                return Err(NotInjected::Missed("its process was not running"));
+            }
+            Ok(SteppedClocks::step(*self, clocks, affected).running())
+        })
+    }
+}
+
+/// Clocks that are stepped.
+struct SteppedClocks {
+    step: ClockStep,
+    /// With the readings before the step.
+    clocks: Vec<(Arc<WallClock>, u64)>,
+    affected: Affected,
+}
+
+impl SteppedClocks {
+    fn step(step: ClockStep, clocks: Vec<Arc<WallClock>>, affected: Affected) -> HealOnDrop<Self> {
+        let with_readings = |clock: Arc<WallClock>| {
+            let before = clock.shifted_readings();
+            clock.step(step.nanoseconds()).ok().map(|()| (clock, before))
+        };
+        HealOnDrop::new(Self {
+            step,
+            clocks: clocks.into_iter().filter_map(with_readings).collect(),
+            affected,
+        })
+    }
+
+    fn evidence(&self) -> Evidence {
+        let since = |(clock, before): &(Arc<WallClock>, u64)| clock.shifted_readings().saturating_sub(*before);
+        Evidence::default()
+            .with(&CLOCKS_STEPPED, self.clocks.len() as u64)
+            .with(&CLOCK_READINGS, self.clocks.iter().map(since).sum())
+    }
+}
+
+impl ActiveFault for SteppedClocks {
+    fn affected(&self) -> Affected {
+        self.affected.clone()
+    }
+
+    fn heal(&mut self, _: Duration, _: bool) -> BoxFuture<'_, Healed> {
+        let evidence = self.evidence();
+        self.undo();
+        Box::pin(std::future::ready(evidence.into()))
+    }
+
+    fn undo(&mut self) {
+        for (clock, _) in self.clocks.drain(..) {
+            let _ = clock.step(-self.step.nanoseconds());
+        }
+    }
+}
+
+/// Reads `holder-5s`: the target, and the step if one is given.
+fn parse(text: &str) -> Result<(&str, Option<ClockStep>), String> {
     let split = text.find(['+', '-']).unwrap_or(text.len());
     let (whose, step) = text.split_at(split);
     if !["waiter", "holder", "client", "server"].contains(&whose) {
@@ -83,39 +193,45 @@ fn parse(text: &str) -> Result<(&str, Option<Step>), String> {
         return Err("a step of nothing is none".into());
     }
     let back = step.starts_with('-');
-    Ok((whose, Some(Step { back, by })))
+    Ok((whose, Some(ClockStep { back, by })))
 }
 
 #[cfg(test)]
 mod tests {
     use rand::SeedableRng;
 
-    use harness_workloads::BackendId;
-
     use super::*;
-    use crate::backends;
 
-    fn planned(argument: &str) -> Result<Strike, String> {
-        let shape = Shape {
-            backend: backends::of(BackendId::Zk),
-            clients: 3,
-            servers: 1,
-            lease: Duration::from_secs(2),
-            protocol: crate::faults::Protocol::Resp,
-        };
-        Clock.plan(Some(argument), 0, &shape, &mut ChaCha8Rng::seed_from_u64(1))
+    fn planned(argument: &str) -> Result<(Target, i64), String> {
+        let shape = Shape::one_redis();
+        let injection = Clock.plan(Some(argument), 0, &shape, &mut ChaCha8Rng::seed_from_u64(1))?;
+        let step = injection.action_as::<ClockStep>().nanoseconds();
+        Ok((injection.target, step))
     }
 
     #[test]
-    fn who_and_how_far_are_as_they_were_typed() {
-        let back = planned("holder-1500ms").unwrap();
-        assert_eq!(back.target, Target::Holder);
-        assert!(matches!(back.means, Means::Clock(step) if step.nanoseconds() == -1_500_000_000));
-        let forward = planned("server").unwrap();
-        assert_eq!(forward.target, Target::Server(0));
-        assert!(matches!(forward.means, Means::Clock(step) if step.nanoseconds() == 4_000_000_000));
+    fn the_target_and_the_step_are_as_they_were_typed() {
+        assert_eq!(planned("holder-1500ms").unwrap(), (Target::Holder, -1_500_000_000));
+        assert_eq!(planned("server").unwrap(), (Target::Servers(vec![0]), 4_000_000_000));
         for wrong in ["somebody", "holder+", "waiter+5", "client-0s"] {
             assert!(planned(wrong).unwrap_err().contains(wrong), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_stepped_clock_is_stepped_back_when_its_window_is_dropped() {
+        let folder = tempfile::tempdir().unwrap();
+        let clocks = crate::wall_clock::Clocks::lay_out(folder.path().join("clocks")).unwrap();
+        let clock = clocks.clock("c0").unwrap();
+        let step = ClockStep {
+            back: true,
+            by: Duration::from_secs(7),
+        };
+        let stepped = SteppedClocks::step(step, vec![Arc::clone(&clock)], Affected::default());
+        assert_eq!(clock.offset_nanoseconds(), -7_000_000_000);
+        let trace = Clock.definition().trace;
+        assert!(!stepped.evidence().has_any(trace), "no process read the clock");
+        drop(stepped);
+        assert_eq!(clock.offset_nanoseconds(), 0);
     }
 }

@@ -3,39 +3,53 @@
 //! Replication is asynchronous: a lock that was granted after the link to the replica was held back is unknown to the new
 //! master, which grants it again. The old master is fenced off: it lives, and no client reaches it any more. With the
 //! heal it becomes the replica of the new one and forgets what it granted.
+//!
+//! The link is held back first, while the replica has no lock and before the target is resolved: so the holder was
+//! granted a lock that the replica will never know. Then clients are stalled, the replica is promoted, the observer
+//! looks at it, and clients are led there.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use harness_checkers::history::Requirement;
 use rand_chacha::ChaCha8Rng;
 
-use crate::cluster::Peering;
-
-use super::strike::{Demand, Means};
-use super::{Fault, Shape, Strike, Target};
+use super::fault::kind_of;
+use super::{
+    ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, FaultEnv, HealOnDrop, Healed, Inject, Injection,
+    InjectionContext, Needs, NotInjected, Preparation, RunningFault, Shape, Target,
+};
+use crate::cluster::{NodeCommand, Peering};
+use crate::evidence::{Evidence, EvidenceCounter, SERVERS_BACK};
+use crate::limits::{AIM, PROBE, SERVER_BACK};
+use crate::network::{Behaviour, Hold};
 
 pub struct Failover;
 
 const KINDS: [&str; 2] = ["held-back", "clean"];
+/// The role of a server that is in step with its master.
+const REPLICA: &str = "replica";
+/// What was on its way to the replica when its link was held back has arrived after this.
+const IN_FLIGHT: Duration = Duration::from_millis(5);
+/// Between two tries to find the replica without a lock.
+const TRY: Duration = Duration::from_millis(7);
+/// Replicas that took the place of their master.
+const SERVERS_PROMOTED: EvidenceCounter = EvidenceCounter::new("servers_promoted", "replica", "promoted");
 
 impl Fault for Failover {
-    fn name(&self) -> &'static str {
-        "failover"
-    }
-
-    fn summary(&self) -> &'static str {
-        "the replica of a Redis master is promoted without its last writes; a pass means that it missed"
-    }
-
-    fn argument(&self) -> &'static str {
-        "held-back | clean, when it has them all (default: held-back)"
-    }
-
-    fn plan(&self, argument: Option<&str>, _: u32, shape: &Shape, _: &mut ChaCha8Rng) -> Result<Strike, String> {
-        let kind = argument.unwrap_or(KINDS[0]);
-        if !KINDS.contains(&kind) {
-            return Err(format!(
-                "failover has no kind `{kind}`; it takes one of {}",
-                KINDS.join(", ")
-            ));
+    fn definition(&self) -> FaultDefinition {
+        FaultDefinition {
+            name: "failover",
+            summary: "the replica of a Redis master is promoted without its last writes; a pass means that it missed",
+            argument: "held-back | clean, when it has them all (default: held-back)",
+            verb: "led to another server",
+            counters: &[SERVERS_PROMOTED, SERVERS_BACK],
+            trace: &[SERVERS_PROMOTED],
+            no_effect_hint: None,
         }
+    }
+
+    fn applies(&self, _: Option<&str>, shape: &Shape) -> Result<(), String> {
         if !matches!(shape.backend.software.peering, Peering::Replication(_)) {
             let hint = "hint: --fault server-kill=leader or --fault partition=leader";
             return Err(format!(
@@ -46,54 +60,208 @@ impl Fault for Failover {
         if shape.servers != 1 {
             return Err("failover is of one master to its replica, and these masters have none: --nodes 1".into());
         }
-        let held_back = kind == "held-back";
+        Ok(())
+    }
+
+    fn plan(&self, argument: Option<&str>, _: u32, _: &Shape, _: &mut ChaCha8Rng) -> Result<Injection, String> {
+        let held_back = kind_of("failover", argument, &KINDS)? == "held-back";
         let title = if held_back {
             "its master fails over to a replica that does not have the lock"
         } else {
             "its master fails over to a replica that has the lock"
         };
-        let demand = held_back.then_some(Demand {
-            stopped_for: None,
-            breaks: "HL001",
-        });
-        let strike = Strike::of(Target::Holder, Means::Failover { held_back }, title.into());
-        Ok(Strike { demand, ..strike })
+        let injection = Injection::new(Target::Holder, PromoteReplica { held_back }, title);
+        if !held_back {
+            return Ok(injection);
+        }
+        Ok(injection.requiring(Requirement {
+            stopped_ms: None,
+            breaks: Some("HL001".into()),
+            // any lock that one server knows alone
+            even_without_lease: true,
+        }))
+    }
+}
+
+/// Promotes the replica, `held_back` if it is to lack what the master wrote last.
+#[derive(Debug)]
+struct PromoteReplica {
+    held_back: bool,
+}
+
+impl Inject for PromoteReplica {
+    fn needs(&self) -> Needs {
+        Needs {
+            peer_proxy: true,
+            replicas: 1,
+            ..Needs::default()
+        }
+    }
+
+    fn heal_word(&self) -> &'static str {
+        "follow"
+    }
+
+    fn toxics(&self) -> Result<Option<String>, String> {
+        Err("it leads clients to another server".into())
+    }
+
+    /// Holds the replication link back if asked to: at a moment at which the replica has no lock, if there is one soon.
+    fn prepare<'a>(
+        &'a self,
+        number: u32,
+        env: &'a FaultEnv,
+    ) -> BoxFuture<'a, Result<Option<Preparation>, &'static str>> {
+        Box::pin(async move {
+            let replica = env.servers.replica().ok_or("there is no replica")?;
+            if env.servers.role(replica).await.as_deref() != Some(REPLICA) {
+                return Err("the replica was not in step with its master");
+            }
+            let mut preparation = Preparation::default();
+            if self.held_back {
+                let master = env.servers.endpoints().primary().ok_or("there is no master")?;
+                let link = env
+                    .peer_links
+                    .get(&(replica, master))
+                    .ok_or("its link is not proxied")?;
+                for _ in 0..AIM.as_millis() / TRY.as_millis() {
+                    // the one before is healed first
+                    preparation.link_fault = None;
+                    tokio::time::sleep(TRY).await;
+                    let stalled = Hold::put(vec![Arc::clone(link)], number, Behaviour::STALL, false);
+                    preparation.link_fault = Some(stalled);
+                    tokio::time::sleep(IN_FLIGHT).await;
+                    let keys = env.servers.keys(replica).await;
+                    preparation.known_keys = keys.ok_or("the replica does not answer")?;
+                    if preparation.known_keys.is_empty() {
+                        break;
+                    }
+                }
+            }
+            Ok(Some(preparation))
+        })
+    }
+
+    fn inject<'a>(&'a self, context: InjectionContext<'a>) -> BoxFuture<'a, Result<RunningFault, NotInjected>> {
+        Box::pin(async move {
+            let env = context.env;
+            let replica = env.servers.replica();
+            let mut promoted = HealOnDrop::new(PromotedReplica {
+                env: env.clone(),
+                replication: context.preparation.and_then(|preparation| preparation.link_fault),
+                old: env.servers.endpoints().primary().unwrap_or_default(),
+                new: replica.ok_or(NotInjected::Missed("there is no replica"))?,
+                follows: true,
+                in_step: false,
+            });
+            if promoted.promote(context.number).await {
+                Ok(promoted.running())
+            } else {
+                Err(NotInjected::Missed("the replica was not promoted"))
+            }
+        })
+    }
+}
+
+/// A replica in the place of its master.
+struct PromotedReplica {
+    env: FaultEnv,
+    /// The replication link, if it is held back.
+    replication: Option<Hold>,
+    old: u32,
+    new: u32,
+    /// Whether the old master follows the new one.
+    follows: bool,
+    in_step: bool,
+}
+
+impl PromotedReplica {
+    async fn promote(&mut self, number: u32) -> bool {
+        let servers = &self.env.servers;
+        let links: Vec<_> = self.env.links.values().map(Arc::clone).collect();
+        // dropped at the end, which ends every connection to the old master
+        let _stalled = Hold::put(links, number, Behaviour::STALL, true);
+        if self.replication.is_none() && !servers.in_sync(self.new, self.old, PROBE).await {
+            return false;
+        }
+        if !matches!(servers.order(self.new, NodeCommand::Promote).await, Ok(Ok(()))) {
+            return false;
+        }
+        self.follows = false;
+        servers.set_primary(self.new);
+        let address = servers.address(self.new);
+        let mut observed = self.env.observed.clone();
+        // an observer that does not come reports it elsewhere; clients are not held back without a limit
+        let _ = tokio::time::timeout(PROBE, observed.wait_for(|at| *at == Some(address))).await;
+        for link in self.env.links.values() {
+            link.redirect(address);
+        }
+        true
+    }
+}
+
+impl ActiveFault for PromotedReplica {
+    fn affected(&self) -> Affected {
+        Affected {
+            clients: Vec::new(),
+            servers: vec![self.old, self.new],
+            links: self.replication.as_ref().map(Hold::names).unwrap_or_default(),
+        }
+    }
+
+    /// Lets the old master follow the new one; a `patient` heal waits until they are in step.
+    fn heal(&mut self, _: Duration, patient: bool) -> BoxFuture<'_, Healed> {
+        Box::pin(async move {
+            if !std::mem::replace(&mut self.follows, true) {
+                let servers = &self.env.servers;
+                let _ = servers.order(self.old, NodeCommand::Follow).await;
+                self.in_step = patient && servers.becomes(self.old, REPLICA, SERVER_BACK).await;
+            }
+            let replication = self.replication.as_ref();
+            let held = replication.map(|held| Evidence::of_links(held.names().len(), held.counts()));
+            held.unwrap_or_default()
+                .with(&SERVERS_PROMOTED, 1)
+                .with(&SERVERS_BACK, self.in_step.into())
+                .into()
+        })
+    }
+
+    fn undo(&mut self) {
+        if !std::mem::replace(&mut self.follows, true) {
+            self.env.servers.order(self.old, NodeCommand::Follow);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use rand::SeedableRng;
 
-    use harness_workloads::BackendId;
-
     use super::*;
-    use crate::backends;
-    use crate::network::tap::Protocol;
-
-    fn planned(backend: BackendId, servers: u32, kind: Option<&str>) -> Result<Strike, String> {
-        let shape = Shape {
-            backend: backends::of(backend),
-            clients: 3,
-            servers,
-            lease: Duration::from_secs(2),
-            protocol: Protocol::Resp,
-        };
-        Failover.plan(kind, 0, &shape, &mut ChaCha8Rng::seed_from_u64(1))
-    }
 
     #[test]
     fn a_failover_without_the_last_writes_must_break_mutual_exclusion_and_a_clean_one_need_not() {
-        let demand = planned(BackendId::Redis, 1, None).unwrap().demand;
-        assert_eq!(demand.map(|demand| demand.breaks), Some("HL001"));
-        assert_eq!(planned(BackendId::Redis, 1, Some("clean")).unwrap().demand, None);
+        let requirement = |kind| {
+            let mut rng = ChaCha8Rng::seed_from_u64(1);
+            Failover
+                .plan(kind, 0, &Shape::one_redis(), &mut rng)
+                .unwrap()
+                .requirement
+        };
+        let required = requirement(None).unwrap();
+        assert_eq!(required.breaks.as_deref(), Some("HL001"));
+        assert!(required.even_without_lease);
+        assert_eq!(requirement(Some("clean")), None);
     }
 
     #[test]
     fn only_a_single_redis_master_fails_over() {
-        assert!(planned(BackendId::Zk, 3, None).unwrap_err().contains("zk"));
-        assert!(planned(BackendId::Redis, 5, None).unwrap_err().contains("--nodes 1"));
+        let five = Shape {
+            servers: 5,
+            ..Shape::one_redis()
+        };
+        assert_eq!(Failover.applies(None, &Shape::one_redis()), Ok(()));
+        assert!(Failover.applies(None, &Shape::example()).unwrap_err().contains("zk"));
+        assert!(Failover.applies(None, &five).unwrap_err().contains("--nodes 1"));
     }
 }

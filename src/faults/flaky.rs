@@ -1,27 +1,33 @@
-//! `flaky`: chunks come in small slices, and connections are cut after some bytes, in the middle of whatever they carry.
+//! `flaky`: chunks come in small slices, and connections are cut after some bytes, in the middle of a message.
 
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
-use super::{Fault, Shape, Strike, everywhere};
+use super::link_injection::everywhere;
+use super::{Fault, FaultDefinition, Injection, Shape};
+use crate::evidence::RESETS;
 use crate::network::{Behaviour, Cut, Flow, Slice};
 
 pub struct Flaky;
 
 impl Fault for Flaky {
-    fn name(&self) -> &'static str {
-        "flaky"
+    fn definition(&self) -> FaultDefinition {
+        FaultDefinition {
+            name: "flaky",
+            summary: "chunks come in slices, and connections are cut in mid-message",
+            argument: "BYTES after which a connection is cut, about (default: drawn from 2000 to 10000)",
+            verb: "cut off",
+            counters: &[],
+            trace: &[RESETS],
+            no_effect_hint: None,
+        }
     }
 
-    fn summary(&self) -> &'static str {
-        "chunks come in slices, and connections are cut in mid-message"
+    fn applies(&self, _: Option<&str>, _: &Shape) -> Result<(), String> {
+        Ok(())
     }
 
-    fn argument(&self) -> &'static str {
-        "BYTES after which a connection is cut, about (default: drawn from 2000 to 10000)"
-    }
-
-    fn plan(&self, argument: Option<&str>, _: u32, _: &Shape, rng: &mut ChaCha8Rng) -> Result<Strike, String> {
+    fn plan(&self, argument: Option<&str>, _: u32, _: &Shape, rng: &mut ChaCha8Rng) -> Result<Injection, String> {
         let after_bytes = match argument {
             None => rng.random_range(2_000..10_000),
             Some(text) => text

@@ -1,52 +1,120 @@
 //! `kill-holder`, `kill`: the process of a client is killed, and comes back as another process of the history.
 
+use std::time::Duration;
+
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
-use super::strike::{ClientBlow, Means};
-use super::{Fault, Shape, Strike, Target, no_argument};
+use super::fault::no_argument;
+use super::{
+    ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, HealOnDrop, Healed, Inject, Injection, InjectionContext,
+    Needs, NotInjected, RunningFault, Shape, Target,
+};
+use crate::evidence::{Evidence, EvidenceCounter, HOLDERS};
 
-pub struct KillHolder;
-pub struct Kill;
+/// Which client's process is killed.
+pub enum Kill {
+    Holder,
+    Anyone,
+}
 
-const KILL: Means = Means::Clients(ClientBlow::Kill);
+const CLIENTS_KILLED: EvidenceCounter = EvidenceCounter::new("clients_killed", "client process", "killed");
 
-impl Fault for KillHolder {
-    fn name(&self) -> &'static str {
-        "kill-holder"
+impl Fault for Kill {
+    fn definition(&self) -> FaultDefinition {
+        let (name, summary) = match self {
+            Self::Holder => (
+                "kill-holder",
+                "the holder's process is killed; its client comes back as a new one",
+            ),
+            Self::Anyone => ("kill", "the process of some client is killed, whatever it does"),
+        };
+        FaultDefinition {
+            name,
+            summary,
+            argument: "",
+            verb: "killed",
+            counters: &[CLIENTS_KILLED, HOLDERS],
+            trace: &[CLIENTS_KILLED],
+            no_effect_hint: None,
+        }
     }
 
-    fn summary(&self) -> &'static str {
-        "the holder's process is killed; its client comes back as a new one"
+    fn applies(&self, _: Option<&str>, _: &Shape) -> Result<(), String> {
+        Ok(())
     }
 
-    fn argument(&self) -> &'static str {
-        ""
-    }
-
-    fn plan(&self, argument: Option<&str>, _: u32, _: &Shape, _: &mut ChaCha8Rng) -> Result<Strike, String> {
-        no_argument(self.name(), argument)?;
-        Ok(Strike::of(Target::Holder, KILL, "its process is killed".into()))
+    fn plan(&self, argument: Option<&str>, _: u32, shape: &Shape, rng: &mut ChaCha8Rng) -> Result<Injection, String> {
+        no_argument(self.definition().name, argument)?;
+        Ok(match self {
+            Self::Holder => Injection::new(Target::Holder, KillClients, "its process is killed"),
+            Self::Anyone => {
+                let client = rng.random_range(0..shape.clients);
+                let title = format!("c{client}: its process is killed");
+                Injection::new(Target::Clients(vec![client]), KillClients, title)
+            }
+        })
     }
 }
 
-impl Fault for Kill {
-    fn name(&self) -> &'static str {
-        "kill"
+/// Kills the target's processes (SIGKILL); the client pool starts them again without being asked.
+#[derive(Debug)]
+struct KillClients;
+
+impl Inject for KillClients {
+    fn needs(&self) -> Needs {
+        Needs::default()
     }
 
-    fn summary(&self) -> &'static str {
-        "the process of some client is killed, whatever it does"
+    fn heal_word(&self) -> &'static str {
+        "revive"
     }
 
-    fn argument(&self) -> &'static str {
-        ""
+    fn toxics(&self) -> Result<Option<String>, String> {
+        Ok(None)
     }
 
-    fn plan(&self, argument: Option<&str>, _: u32, shape: &Shape, rng: &mut ChaCha8Rng) -> Result<Strike, String> {
-        no_argument(self.name(), argument)?;
-        let client = rng.random_range(0..shape.clients);
-        let title = format!("c{client}: its process is killed");
-        Ok(Strike::of(Target::Clients(vec![client]), KILL, title))
+    fn inject<'a>(&'a self, context: InjectionContext<'a>) -> BoxFuture<'a, Result<RunningFault, NotInjected>> {
+        Box::pin(async move {
+            let mut killed = KilledClients::default();
+            for process in context.env.clients.processes_of(&context.target.clients()) {
+                if process.kill() {
+                    killed.processes += 1;
+                    killed.clients.extend(process.clients());
+                }
+            }
+            if killed.processes == 0 {
+                return Err(NotInjected::Missed("its process was not running"));
+            }
+            killed.holders = context.held_by(&killed.clients);
+            Ok(HealOnDrop::new(killed).running())
+        })
+    }
+}
+
+#[derive(Default)]
+struct KilledClients {
+    processes: u64,
+    clients: Vec<u32>,
+    holders: u64,
+}
+
+impl ActiveFault for KilledClients {
+    fn affected(&self) -> Affected {
+        Affected {
+            clients: self.clients.clone(),
+            ..Affected::default()
+        }
+    }
+
+    fn heal(&mut self, _: Duration, _: bool) -> BoxFuture<'_, Healed> {
+        let evidence = Evidence::default()
+            .with(&CLIENTS_KILLED, self.processes)
+            .with(&HOLDERS, self.holders);
+        Box::pin(std::future::ready(evidence.into()))
+    }
+
+    fn undo(&mut self) {
+        // the client pool starts a new process for each that ended
     }
 }

@@ -5,25 +5,31 @@ use std::time::Duration;
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
-use super::{Fault, Shape, Strike, everywhere, parse_duration};
+use super::link_injection::everywhere;
+use super::{Fault, FaultDefinition, Injection, Shape, parse_duration};
+use crate::evidence::DELAYED_BYTES;
 use crate::network::{Behaviour, Flow};
 
 pub struct Latency;
 
 impl Fault for Latency {
-    fn name(&self) -> &'static str {
-        "latency"
+    fn definition(&self) -> FaultDefinition {
+        FaultDefinition {
+            name: "latency",
+            summary: "every chunk is delayed, with jitter, both ways",
+            argument: "DELAY[+JITTER], such as 100ms+20ms (default: drawn, a round trip well below a third of the lease)",
+            verb: "slowed",
+            counters: &[],
+            trace: &[DELAYED_BYTES],
+            no_effect_hint: None,
+        }
     }
 
-    fn summary(&self) -> &'static str {
-        "every chunk is delayed, with jitter, both ways"
+    fn applies(&self, _: Option<&str>, _: &Shape) -> Result<(), String> {
+        Ok(())
     }
 
-    fn argument(&self) -> &'static str {
-        "DELAY[+JITTER], such as 100ms+20ms (default: drawn, a round trip well below a third of the lease)"
-    }
-
-    fn plan(&self, argument: Option<&str>, _: u32, shape: &Shape, rng: &mut ChaCha8Rng) -> Result<Strike, String> {
+    fn plan(&self, argument: Option<&str>, _: u32, shape: &Shape, rng: &mut ChaCha8Rng) -> Result<Injection, String> {
         let (delay, jitter) = match argument {
             None => {
                 let delay = shape.lease.mul_f64(rng.random_range(0.02..0.05));

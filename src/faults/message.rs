@@ -1,17 +1,22 @@
 //! `drop-request`, `drop-reply`, `delay-request`, `delay-reply`: one message, named by what it is, which one of them, and
-//! whose. What is dropped takes its connection with it, so a stream never has a hole.
+//! whose. A dropped message takes its connection with it, so a stream never has a hole.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
-use super::{Fault, Means, Shape, Strike, Target, parse_duration};
+use super::{
+    ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, HealOnDrop, Healed, Inject, Injection, InjectionContext,
+    Needs, NotInjected, RunningFault, Shape, Target, parse_duration,
+};
 use crate::client_role::{ANYONE, FILTERS, HOLDER};
+use crate::evidence::{Evidence, EvidenceCounter};
 use crate::network::tap::Spoken;
-use crate::network::{ClientFilter, Fate, Meant};
+use crate::network::{Armed, ClientFilter, Fate, LinkCounts, Meant, Rule};
 
-/// What happens to the message; the fault's name.
+/// What happens to the message; each is a fault of that name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum OnMessage {
     DropRequest,
@@ -20,8 +25,11 @@ pub enum OnMessage {
     DelayReply,
 }
 
-/// Of which occurrences a plan takes its pick when none is named.
+/// The occurrences that a plan draws from when none is named.
 const OCCURRENCES: std::ops::RangeInclusive<u32> = 1..=3;
+
+const MESSAGES_DROPPED: EvidenceCounter = EvidenceCounter::new("messages_dropped", "message", "dropped");
+const MESSAGES_DELAYED: EvidenceCounter = EvidenceCounter::new("messages_delayed", "message", "delayed");
 
 const DROP: &str = "MESSAGE[:K][:WHOSE][:refuse=TIME], such as create:2:waiter:refuse=2s: the K-th of them (drawn), of \
                     anyone, holder, worker, releaser or waiter; then the connection ends, and the client is refused for \
@@ -30,39 +38,59 @@ const DELAY: &str = "MESSAGE[:K][:WHOSE][:TIME], such as DEL:1:releaser:3s: the 
                      holder, worker, releaser or waiter, goes on so much later (default: a quarter more than the lease)";
 
 impl Fault for OnMessage {
-    fn name(&self) -> &'static str {
+    fn definition(&self) -> FaultDefinition {
+        let (name, summary) = match self {
+            Self::DropRequest => (
+                "drop-request",
+                "one request never reaches its server, and its connection ends",
+            ),
+            Self::DropReply => (
+                "drop-reply",
+                "one request is carried out, its reply never reaches the client, and the connection ends",
+            ),
+            Self::DelayRequest => (
+                "delay-request",
+                "one request reaches its server late, whatever became of its client",
+            ),
+            Self::DelayReply => ("delay-reply", "one reply reaches its client late"),
+        };
+        let dropped = FaultDefinition {
+            name,
+            summary,
+            argument: DROP,
+            verb: "cut off",
+            counters: &[MESSAGES_DROPPED],
+            trace: &[MESSAGES_DROPPED],
+            no_effect_hint: None,
+        };
         match self {
-            Self::DropRequest => "drop-request",
-            Self::DropReply => "drop-reply",
-            Self::DelayRequest => "delay-request",
-            Self::DelayReply => "delay-reply",
+            Self::DropRequest | Self::DropReply => dropped,
+            Self::DelayRequest | Self::DelayReply => FaultDefinition {
+                argument: DELAY,
+                verb: "slowed",
+                counters: &[MESSAGES_DELAYED],
+                trace: &[MESSAGES_DELAYED],
+                ..dropped
+            },
         }
     }
 
-    fn summary(&self) -> &'static str {
-        match self {
-            Self::DropRequest => "one request never reaches its server, and its connection ends",
-            Self::DropReply => {
-                "one request is carried out, its reply never reaches the client, and the connection ends"
-            }
-            Self::DelayRequest => "one request reaches its server late, whatever became of its client",
-            Self::DelayReply => "one reply reaches its client late",
-        }
+    fn applies(&self, _: Option<&str>, _: &Shape) -> Result<(), String> {
+        Ok(())
     }
 
-    fn argument(&self) -> &'static str {
-        match self {
-            Self::DropRequest | Self::DropReply => DROP,
-            Self::DelayRequest | Self::DelayReply => DELAY,
-        }
-    }
-
-    fn plan(&self, argument: Option<&str>, number: u32, shape: &Shape, rng: &mut ChaCha8Rng) -> Result<Strike, String> {
+    fn plan(
+        &self,
+        argument: Option<&str>,
+        number: u32,
+        shape: &Shape,
+        rng: &mut ChaCha8Rng,
+    ) -> Result<Injection, String> {
         let telling = shape.protocol.telling();
         let argument = argument.unwrap_or(telling[number as usize % telling.len()]);
-        let wrong = |why: String| format!("{}={argument}: {why}", self.name());
+        let wrong = |why: String| format!("{}={argument}: {why}", self.definition().name);
         let asked = self.parse(argument, shape).map_err(wrong)?;
-        // drawn whether it is needed or not, so that naming it changes nothing else of the plan
+        // drawn even if it is not needed, so that naming it changes nothing else of the plan
         let drawn = rng.random_range(OCCURRENCES);
         let meant = Meant {
             message: asked.message,
@@ -71,7 +99,8 @@ impl Fault for OnMessage {
             fate: self.fate(asked.time.unwrap_or(shape.lease * 5 / 4)),
             refuse: asked.refuse,
         };
-        Ok(Strike::of(Target::Everyone, Means::Message(meant), in_words(&meant)))
+        let title = in_words(&meant);
+        Ok(Injection::new(Target::Everyone, MessageInjection(meant), title))
     }
 }
 
@@ -127,11 +156,96 @@ impl OnMessage {
             } else {
                 return Err(format!(
                     "`{part}` says nothing here; what may stand there is {}",
-                    self.argument()
+                    self.definition().argument
                 ));
             }
         }
         Ok(asked)
+    }
+}
+
+/// A rule on every link: the first message that it means is dropped or delayed.
+#[derive(Debug)]
+struct MessageInjection(Meant);
+
+impl Inject for MessageInjection {
+    fn needs(&self) -> Needs {
+        Needs::default()
+    }
+
+    fn heal_word(&self) -> &'static str {
+        "resume"
+    }
+
+    fn toxics(&self) -> Result<Option<String>, String> {
+        Err("Toxiproxy does not read messages, so it cannot name one".into())
+    }
+
+    fn inject<'a>(&'a self, context: InjectionContext<'a>) -> BoxFuture<'a, Result<RunningFault, NotInjected>> {
+        Box::pin(async move {
+            let links = context.env.links.values().map(Arc::clone).collect();
+            let armed = Armed::put(links, context.number, Rule::new(self.0));
+            Ok(HealOnDrop::new(AwaitedMessage(armed)).running())
+        })
+    }
+}
+
+/// A rule that waits for its message, or has found it.
+struct AwaitedMessage(Armed);
+
+impl AwaitedMessage {
+    fn drops(&self) -> bool {
+        matches!(self.0.rule().meant.fate, Fate::DropRequest | Fate::DropReply)
+    }
+
+    fn evidence(&self) -> Evidence {
+        let rule = self.0.rule();
+        let found = rule.struck();
+        let (dropped, delayed) = match &found {
+            Some(found) if self.drops() => (u64::from(found.done), 0),
+            Some(_) => (0, 1),
+            None => (0, 0),
+        };
+        let mut evidence = Evidence::of_links(usize::from(found.is_some()), LinkCounts::default())
+            .with(&MESSAGES_DROPPED, dropped)
+            .with(&MESSAGES_DELAYED, delayed);
+        evidence.counts.refused = rule.refusals();
+        evidence
+    }
+
+    /// Why no message was dropped or delayed, if none was.
+    fn missed(&self) -> Option<String> {
+        let rule = self.0.rule();
+        let whose = rule.meant.whose.name();
+        match (rule.struck(), rule.passed()) {
+            (Some(found), _) if found.done || !self.drops() => None,
+            (Some(found), _) => Some(format!("the reply to `{}` never came", found.message)),
+            (None, passed) if passed.is_empty() => Some(format!("no message of {whose} passed")),
+            (None, passed) => Some(format!(
+                "too few `{}` of {whose} passed; what passed is {passed}",
+                rule.meant.message.name()
+            )),
+        }
+    }
+}
+
+impl ActiveFault for AwaitedMessage {
+    /// The client is not known before its message comes.
+    fn affected(&self) -> Affected {
+        Affected::default()
+    }
+
+    fn heal(&mut self, _: Duration, _: bool) -> BoxFuture<'_, Healed> {
+        let healed = Healed {
+            message: self.0.rule().struck(),
+            missed: self.missed(),
+            ..Healed::from(self.evidence())
+        };
+        Box::pin(std::future::ready(healed))
+    }
+
+    fn undo(&mut self) {
+        // the rule is dropped with this, and lifted from every link
     }
 }
 
@@ -176,26 +290,17 @@ fn ordinal(number: u32) -> String {
 mod tests {
     use rand::SeedableRng;
 
-    use harness_workloads::BackendId;
-
     use super::*;
-    use crate::backends;
     use crate::client_role::WAITER;
     use crate::network::tap::Protocol;
 
     fn planned(fault: OnMessage, argument: Option<&str>, protocol: Protocol) -> Result<Meant, String> {
         let shape = Shape {
-            backend: backends::of(BackendId::Redis),
-            clients: 5,
-            servers: 3,
-            lease: Duration::from_secs(2),
             protocol,
+            ..Shape::example()
         };
-        let strike = fault.plan(argument, 0, &shape, &mut ChaCha8Rng::seed_from_u64(3))?;
-        match strike.means {
-            Means::Message(meant) => Ok(meant),
-            _ => panic!("it is about a message"),
-        }
+        let injection = fault.plan(argument, 0, &shape, &mut ChaCha8Rng::seed_from_u64(3))?;
+        Ok(injection.action_as::<MessageInjection>().0)
     }
 
     #[test]

@@ -1,43 +1,55 @@
-//! `partition`: links stand still, both ways or one way, and come back: those between clients and servers, or those
-//! between servers (see [`rift`](super::rift)).
+//! `partition`: links stall, both ways or one way, and resume: those between clients and servers, or those between
+//! servers (see [`peer_partition`](super::peer_partition)).
 
 use rand::RngExt;
 use rand::seq::IndexedRandom;
 use rand_chacha::ChaCha8Rng;
 
-use super::{Fault, Means, OnLinks, Shape, Strike, Target, rift};
+use super::link_injection::LinkInjection;
+use super::{Fault, FaultDefinition, Injection, Shape, Target, peer_partition};
+use crate::evidence::{HELD_BYTES, HELD_CONNECTS};
 use crate::network::{Behaviour, Flow};
 
 pub struct Partition;
 
 /// The kinds between clients and servers, in the order in which a plan without an argument goes through them: the one
-/// that bites hardest first.
+/// with the largest effect first.
 const KINDS: [&str; 6] = ["holder", "client", "half", "to-server", "server", "to-client"];
 
 impl Fault for Partition {
-    fn name(&self) -> &'static str {
-        "partition"
-    }
-
-    fn summary(&self) -> &'static str {
-        "links stall, both ways or one way; new connections stay unanswered"
-    }
-
-    fn argument(&self) -> &'static str {
-        "holder | client | half | server | to-server | to-client (default: these, one after the other); between servers: \
+    fn definition(&self) -> FaultDefinition {
+        FaultDefinition {
+            name: "partition",
+            summary: "links stall, both ways or one way; new connections stay unanswered",
+            argument: "holder | client | half | server | to-server | to-client (default: these, one after the other); between servers: \
          leader | leader-alone (its clients cut off, too) | leader-to-servers | servers-to-leader | minority | \
-         servers-halves | ring | bridge | between-servers (these, one after the other)"
+         servers-halves | ring | bridge | between-servers (these, one after the other)",
+            verb: "cut off",
+            counters: &[],
+            trace: &[HELD_BYTES, HELD_CONNECTS],
+            no_effect_hint: None,
+        }
     }
 
-    fn plan(&self, argument: Option<&str>, number: u32, shape: &Shape, rng: &mut ChaCha8Rng) -> Result<Strike, String> {
+    fn applies(&self, argument: Option<&str>, shape: &Shape) -> Result<(), String> {
+        peer_partition::applies(argument.unwrap_or_default(), shape)
+    }
+
+    fn plan(
+        &self,
+        argument: Option<&str>,
+        number: u32,
+        shape: &Shape,
+        rng: &mut ChaCha8Rng,
+    ) -> Result<Injection, String> {
         let turn = |kinds: &[&'static str]| kinds[number as usize % kinds.len()];
         let kind = match argument {
             None => turn(&KINDS),
-            Some(rift::EVERY_KIND) => turn(&rift::KINDS),
+            Some(peer_partition::EVERY_KIND) => turn(&peer_partition::kinds_for(shape)),
             Some(kind) => known().find(|known| *known == kind).ok_or_else(|| unknown(kind))?,
         };
-        if rift::KINDS.contains(&kind) {
-            return rift::plan(kind, shape, rng);
+        if peer_partition::KINDS.contains(&kind) {
+            return Ok(peer_partition::plan(kind, shape, rng));
         }
         let both = Behaviour::STALL;
         let (target, behaviour, title) = match kind {
@@ -48,7 +60,11 @@ impl Fault for Partition {
             "half" => half(shape, rng),
             "server" => {
                 let server = rng.random_range(0..shape.servers);
-                (Target::Server(server), both, format!("every client | n{}", server + 1))
+                (
+                    Target::Servers(vec![server]),
+                    both,
+                    format!("every client | n{}", server + 1),
+                )
             }
             "to-server" => {
                 let one_way = Behaviour {
@@ -74,12 +90,12 @@ impl Fault for Partition {
             }
             _ => (Target::Holder, both, "holder | every server".into()),
         };
-        let on_links = OnLinks {
+        let on_links = LinkInjection {
             behaviour,
             reset_first: false,
             reset_on_heal: rng.random_bool(0.5),
         };
-        Ok(Strike::of(target, Means::Links(on_links), title))
+        Ok(Injection::new(target, on_links, title))
     }
 }
 
@@ -96,7 +112,10 @@ fn half(shape: &Shape, rng: &mut ChaCha8Rng) -> (Target, Behaviour, String) {
 }
 
 fn known() -> impl Iterator<Item = &'static str> {
-    KINDS.into_iter().chain(rift::KINDS).chain([rift::EVERY_KIND])
+    KINDS
+        .into_iter()
+        .chain(peer_partition::KINDS)
+        .chain([peer_partition::EVERY_KIND])
 }
 
 fn unknown(kind: &str) -> String {
@@ -106,28 +125,21 @@ fn unknown(kind: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use harness_workloads::BackendId;
-
     use super::*;
-    use crate::backends;
     use rand::SeedableRng;
-    use std::time::Duration;
 
     #[test]
     fn half_of_the_clients_is_half_of_them_and_each_once() {
         let shape = Shape {
-            backend: backends::of(BackendId::Zk),
             clients: 7,
-            servers: 3,
-            lease: Duration::from_secs(2),
-            protocol: crate::faults::Protocol::Zk,
+            ..Shape::example()
         };
         for seed in 0..50 {
-            let strike = Partition
+            let injection = Partition
                 .plan(Some("half"), 0, &shape, &mut ChaCha8Rng::seed_from_u64(seed))
                 .unwrap();
-            let Target::Clients(mut clients) = strike.target else {
-                panic!("half strikes clients")
+            let Target::Clients(mut clients) = injection.target else {
+                panic!("half is of clients")
             };
             clients.dedup();
             assert_eq!(clients.len(), 4);

@@ -3,112 +3,279 @@
 //! The harness is the application: while the process is stopped the work goes on, and the release that ends it reaches
 //! the client only when it runs again. No lock with a lease keeps two beliefs apart through that; tokens save the data.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use harness_checkers::history::Requirement;
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
-use super::strike::{ClientBlow, Demand, Means};
-use super::{Fault, Shape, Strike, Target, no_argument};
+use super::fault::no_argument;
+use super::{
+    ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, HealOnDrop, Healed, Inject, Injection, InjectionContext,
+    Needs, NotInjected, ProcessControl, RunningFault, Shape, Target,
+};
+use crate::evidence::{Evidence, EvidenceCounter, HOLDERS, STOPPED_MS};
 
-pub struct PauseHolder;
-pub struct PauseWaiter;
-pub struct Pause;
+/// Which client's process is stopped.
+pub enum Pause {
+    Holder,
+    Waiter,
+    Anyone,
+}
 
-const STOP: Means = Means::Clients(ClientBlow::Stop);
+const CLIENTS_STOPPED: EvidenceCounter = EvidenceCounter::new("clients_stopped", "client process", "stopped");
 
-impl Fault for PauseHolder {
-    fn name(&self) -> &'static str {
-        "pause-holder"
+impl Fault for Pause {
+    fn definition(&self) -> FaultDefinition {
+        let (name, summary) = match self {
+            Self::Holder => (
+                "pause-holder",
+                "the holder's process is stopped past its lease; a pass means that it missed",
+            ),
+            Self::Waiter => (
+                "pause-waiter",
+                "the process of a client that waits is stopped past its lease",
+            ),
+            Self::Anyone => ("pause", "the process of some client is stopped, whatever it does"),
+        };
+        FaultDefinition {
+            name,
+            summary,
+            argument: "",
+            verb: "stopped",
+            counters: &[CLIENTS_STOPPED, STOPPED_MS, HOLDERS],
+            trace: &[STOPPED_MS],
+            no_effect_hint: None,
+        }
     }
 
-    fn summary(&self) -> &'static str {
-        "the holder's process is stopped past its lease; a pass means that it missed"
+    fn applies(&self, _: Option<&str>, _: &Shape) -> Result<(), String> {
+        Ok(())
     }
 
-    fn argument(&self) -> &'static str {
-        ""
-    }
-
-    fn plan(&self, argument: Option<&str>, _: u32, shape: &Shape, _: &mut ChaCha8Rng) -> Result<Strike, String> {
-        no_argument(self.name(), argument)?;
-        let strike = Strike::of(Target::Holder, STOP, "its process is stopped".into());
-        Ok(Strike {
-            demand: Some(Demand {
-                stopped_for: Some(shape.lease),
-                breaks: "HL001",
+    fn plan(&self, argument: Option<&str>, _: u32, shape: &Shape, rng: &mut ChaCha8Rng) -> Result<Injection, String> {
+        no_argument(self.definition().name, argument)?;
+        let its_process = "its process is stopped";
+        Ok(match self {
+            Self::Holder => Injection::new(Target::Holder, StopClients, its_process).requiring(Requirement {
+                stopped_ms: Some(shape.lease.as_millis() as u64),
+                breaks: Some("HL001".into()),
+                even_without_lease: false,
             }),
-            ..strike
+            Self::Waiter => Injection::new(Target::Waiter, StopClients, its_process),
+            Self::Anyone => {
+                let client = rng.random_range(0..shape.clients);
+                let title = format!("c{client}: {its_process}");
+                Injection::new(Target::Clients(vec![client]), StopClients, title)
+            }
         })
     }
 }
 
-impl Fault for PauseWaiter {
-    fn name(&self) -> &'static str {
-        "pause-waiter"
+/// Stops the target's processes (SIGSTOP) until the heal.
+#[derive(Debug)]
+struct StopClients;
+
+impl Inject for StopClients {
+    fn needs(&self) -> Needs {
+        Needs::default()
     }
 
-    fn summary(&self) -> &'static str {
-        "the process of a client that waits is stopped past its lease"
+    fn heal_word(&self) -> &'static str {
+        "continue"
     }
 
-    fn argument(&self) -> &'static str {
-        ""
+    fn toxics(&self) -> Result<Option<String>, String> {
+        Ok(None)
     }
 
-    fn plan(&self, argument: Option<&str>, _: u32, _: &Shape, _: &mut ChaCha8Rng) -> Result<Strike, String> {
-        no_argument(self.name(), argument)?;
-        Ok(Strike::of(Target::Waiter, STOP, "its process is stopped".into()))
+    fn inject<'a>(&'a self, context: InjectionContext<'a>) -> BoxFuture<'a, Result<RunningFault, NotInjected>> {
+        Box::pin(async move {
+            let processes = context.env.clients.processes_of(&context.target.clients());
+            let mut stopped = StoppedClients::stop(processes);
+            if stopped.processes.is_empty() {
+                return Err(NotInjected::Missed("its process was not running"));
+            }
+            stopped.holders = context.held_by(&stopped.clients());
+            Ok(stopped.running())
+        })
     }
 }
 
-impl Fault for Pause {
-    fn name(&self) -> &'static str {
-        "pause"
+struct StoppedClients {
+    processes: Vec<Arc<dyn ProcessControl>>,
+    holders: u64,
+}
+
+impl StoppedClients {
+    fn stop(processes: Vec<Arc<dyn ProcessControl>>) -> HealOnDrop<Self> {
+        let mut stopped = HealOnDrop::new(Self {
+            processes: Vec::new(),
+            holders: 0,
+        });
+        for process in processes {
+            if process.stop() {
+                stopped.processes.push(process);
+            }
+        }
+        stopped
     }
 
-    fn summary(&self) -> &'static str {
-        "the process of some client is stopped, whatever it does"
+    fn clients(&self) -> Vec<u32> {
+        self.processes.iter().flat_map(|process| process.clients()).collect()
     }
 
-    fn argument(&self) -> &'static str {
-        ""
+    /// Zero unless every one of them is still stopped: how long one was stopped that ended meanwhile is not known.
+    fn for_how_long(&self, lasted: Duration) -> Duration {
+        if self.processes.iter().all(|process| process.is_stopped()) {
+            lasted
+        } else {
+            Duration::ZERO
+        }
+    }
+}
+
+impl ActiveFault for StoppedClients {
+    fn affected(&self) -> Affected {
+        Affected {
+            clients: self.clients(),
+            ..Affected::default()
+        }
     }
 
-    fn plan(&self, argument: Option<&str>, _: u32, shape: &Shape, rng: &mut ChaCha8Rng) -> Result<Strike, String> {
-        no_argument(self.name(), argument)?;
-        let client = rng.random_range(0..shape.clients);
-        let title = format!("c{client}: its process is stopped");
-        Ok(Strike::of(Target::Clients(vec![client]), STOP, title))
+    fn heal(&mut self, lasted: Duration, _: bool) -> BoxFuture<'_, Healed> {
+        let evidence = Evidence::default()
+            .with(&CLIENTS_STOPPED, self.processes.len() as u64)
+            .with(&STOPPED_MS, self.for_how_long(lasted).as_millis() as u64)
+            .with(&HOLDERS, self.holders);
+        self.undo();
+        Box::pin(std::future::ready(evidence.into()))
+    }
+
+    fn undo(&mut self) {
+        for process in self.processes.drain(..) {
+            process.go_on();
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::sync::Mutex;
 
     use rand::SeedableRng;
 
-    use harness_workloads::BackendId;
-
     use super::*;
-    use crate::backends;
+    use crate::faults::ClientHosts;
+    use crate::wall_clock::WallClock;
 
     #[test]
     fn a_paused_holder_must_be_stopped_past_the_lease_and_break_mutual_exclusion() {
-        let shape = Shape {
-            backend: backends::of(BackendId::Zk),
-            clients: 3,
-            servers: 3,
-            lease: Duration::from_secs(2),
-            protocol: crate::faults::Protocol::Zk,
-        };
-        let strike = PauseHolder
+        let shape = Shape::example();
+        let injection = Pause::Holder
             .plan(None, 0, &shape, &mut ChaCha8Rng::seed_from_u64(1))
             .unwrap();
-        let demand = strike.demand.unwrap();
-        assert_eq!((demand.stopped_for, demand.breaks), (Some(shape.lease), "HL001"));
+        let requirement = injection.requirement.unwrap();
         assert_eq!(
-            serde_json::to_value(demand).unwrap(),
+            serde_json::to_value(requirement).unwrap(),
             serde_json::json!({ "stopped_ms": 2000, "breaks": "HL001" })
         );
+    }
+
+    /// One process that hosts clients 2 and 3, and what was done to it.
+    #[derive(Clone, Default)]
+    struct PairOfClients(Arc<Mutex<Vec<&'static str>>>);
+
+    impl PairOfClients {
+        fn done(&self) -> Vec<&'static str> {
+            self.0.lock().unwrap().clone()
+        }
+
+        fn note(&self, what: &'static str) {
+            self.0.lock().unwrap().push(what);
+        }
+
+        fn stop_hosts_of(&self, clients: &[u32]) -> HealOnDrop<StoppedClients> {
+            let hosts: &dyn ClientHosts = self;
+            StoppedClients::stop(hosts.processes_of(clients))
+        }
+    }
+
+    impl ClientHosts for PairOfClients {
+        fn process_of(&self, client: u32) -> Option<Arc<dyn ProcessControl>> {
+            [2, 3].contains(&client).then(|| Arc::new(self.clone()) as _)
+        }
+    }
+
+    impl ProcessControl for PairOfClients {
+        fn clients(&self) -> Vec<u32> {
+            vec![2, 3]
+        }
+
+        fn stop(&self) -> bool {
+            self.note("stop");
+            true
+        }
+
+        fn is_stopped(&self) -> bool {
+            self.done().last() == Some(&"stop")
+        }
+
+        fn go_on(&self) {
+            self.note("go on");
+        }
+
+        fn wall_clock(&self) -> Option<Arc<WallClock>> {
+            None
+        }
+
+        fn kill(&self) -> bool {
+            self.note("kill");
+            true
+        }
+    }
+
+    #[tokio::test]
+    async fn a_stopped_process_continues_with_the_heal_and_once() {
+        let pair = PairOfClients::default();
+        let mut stopped = pair.stop_hosts_of(&[2]);
+        assert_eq!(
+            stopped.affected().names(),
+            ["c2", "c3"],
+            "every client of that process is stopped, too"
+        );
+        let healed = stopped.heal(Duration::from_secs(3), true).await;
+        assert_eq!(healed.evidence.get("stopped_ms"), 3000);
+        drop(stopped);
+        assert_eq!(pair.done(), ["stop", "go on"]);
+    }
+
+    #[test]
+    fn a_stopped_process_continues_when_a_panic_unwinds() {
+        let pair = PairOfClients::default();
+        let unwound = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let _stopped = pair.stop_hosts_of(&[3]);
+            panic!("in the middle of a window");
+        }));
+        assert!(unwound.is_err());
+        assert_eq!(pair.done(), ["stop", "go on"]);
+    }
+
+    #[tokio::test]
+    async fn a_process_that_did_not_stay_stopped_was_not_stopped() {
+        let pair = PairOfClients::default();
+        let mut stopped = pair.stop_hosts_of(&[2]);
+        pair.note("ended");
+        let healed = stopped.heal(Duration::from_secs(3), true).await;
+        assert_eq!(healed.evidence.get("stopped_ms"), 0);
+    }
+
+    #[test]
+    fn a_process_is_stopped_once_for_all_of_its_clients_and_a_client_without_one_is_not_found() {
+        let pair = PairOfClients::default();
+        assert_eq!(pair.stop_hosts_of(&[2, 3]).processes.len(), 1);
+        assert_eq!(pair.stop_hosts_of(&[7]).processes.len(), 0);
+        assert_eq!(pair.done(), ["stop", "go on"]);
     }
 }

@@ -1,28 +1,34 @@
-//! `reset`: every connection is reset when the window opens, and new ones again after a while.
+//! `reset`: every connection is reset when the window starts, and new ones again after a while.
 
 use std::time::Duration;
 
 use rand_chacha::ChaCha8Rng;
 
-use super::{Fault, Means, OnLinks, Shape, Strike, Target, parse_duration};
+use super::link_injection::LinkInjection;
+use super::{Fault, FaultDefinition, Injection, Shape, Target, parse_duration};
+use crate::evidence::RESETS;
 use crate::network::{Behaviour, Cut};
 
 pub struct Reset;
 
 impl Fault for Reset {
-    fn name(&self) -> &'static str {
-        "reset"
+    fn definition(&self) -> FaultDefinition {
+        FaultDefinition {
+            name: "reset",
+            summary: "connections are reset, again and again",
+            argument: "EVERY, such as 300ms: about how long a connection lives (default: a quarter of the lease)",
+            verb: "cut off",
+            counters: &[],
+            trace: &[RESETS],
+            no_effect_hint: None,
+        }
     }
 
-    fn summary(&self) -> &'static str {
-        "connections are reset, again and again"
+    fn applies(&self, _: Option<&str>, _: &Shape) -> Result<(), String> {
+        Ok(())
     }
 
-    fn argument(&self) -> &'static str {
-        "EVERY, such as 300ms: about how long a connection lives (default: a quarter of the lease)"
-    }
-
-    fn plan(&self, argument: Option<&str>, _: u32, shape: &Shape, _: &mut ChaCha8Rng) -> Result<Strike, String> {
+    fn plan(&self, argument: Option<&str>, _: u32, shape: &Shape, _: &mut ChaCha8Rng) -> Result<Injection, String> {
         let every = match argument {
             None => shape.lease / 4,
             Some(text) => parse_duration(text).map_err(|why| format!("reset={text}: {why}"))?,
@@ -31,7 +37,7 @@ impl Fault for Reset {
             after: Some(every.max(Duration::from_millis(1))),
             after_bytes: None,
         };
-        let on_links = OnLinks {
+        let on_links = LinkInjection {
             behaviour: Behaviour {
                 cut,
                 ..Behaviour::default()
@@ -40,6 +46,6 @@ impl Fault for Reset {
             reset_on_heal: false,
         };
         let title = format!("every connection, about every {}ms", every.as_millis());
-        Ok(Strike::of(Target::Everyone, Means::Links(on_links), title))
+        Ok(Injection::new(Target::Everyone, on_links, title))
     }
 }

@@ -1,102 +1,103 @@
 //! `server-kill`, `server-pause`, `server-restart`: servers are killed and started again on what they left on disk, or
-//! stopped and continued. Roles are asked for when the window opens.
+//! stopped and continued. Which one leads is asked when the window starts.
+//!
+//! The cluster carries out each order in turn, even if the fault that gave it is gone: so a heal can be ordered from a
+//! `Drop`.
+
+use std::time::Duration;
 
 use rand::RngExt;
 use rand::seq::IndexedRandom;
 use rand_chacha::ChaCha8Rng;
+use tokio::time::Instant;
 
-use super::strike::{Means, ServerBlow};
-use super::{Fault, Shape, Strike, Target, no_argument};
+use super::fault::{kind_of, no_argument, server_names};
+use super::{
+    ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, FaultEnv, HealOnDrop, Healed, Inject, Injection,
+    InjectionContext, Needs, NotInjected, RunningFault, Shape, Target,
+};
+use crate::cluster::{CommandOutcome, NodeCommand};
+use crate::evidence::{Evidence, EvidenceCounter, SERVERS_BACK, STOPPED_MS};
+use crate::limits::SERVER_BACK;
 
-pub struct ServerKill;
-pub struct ServerPause;
-pub struct ServerRestart;
-
-impl Fault for ServerKill {
-    fn name(&self) -> &'static str {
-        "server-kill"
-    }
-
-    fn summary(&self) -> &'static str {
-        "servers are killed, and started again on their data"
-    }
-
-    fn argument(&self) -> &'static str {
-        "one | leader | majority | all (default: one)"
-    }
-
-    fn plan(&self, argument: Option<&str>, _: u32, shape: &Shape, rng: &mut ChaCha8Rng) -> Result<Strike, String> {
-        let known = ["one", "leader", "majority", "all"];
-        let (target, who) = target(self.name(), argument, &known, shape, rng)?;
-        let means = Means::Servers(ServerBlow::Kill);
-        Ok(Strike::of(target, means, format!("{who}killed, then started again")))
-    }
+/// What is done to servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnServers {
+    /// Killed (SIGKILL), and started again on their data when the window heals.
+    Kill,
+    /// Stopped, and continued when the window heals.
+    Pause,
+    /// Killed and started again at once, one after the other, each when the one before it serves.
+    Restart,
 }
 
-impl Fault for ServerPause {
-    fn name(&self) -> &'static str {
-        "server-pause"
+const SERVERS_KILLED: EvidenceCounter = EvidenceCounter::new("servers_killed", "server", "killed");
+const SERVERS_PAUSED: EvidenceCounter = EvidenceCounter::new("servers_paused", "server", "paused");
+
+impl Fault for OnServers {
+    fn definition(&self) -> FaultDefinition {
+        let (name, summary, argument) = match self {
+            Self::Kill => (
+                "server-kill",
+                "servers are killed, and started again on their data",
+                "one | leader | majority | all (default: one)",
+            ),
+            Self::Pause => (
+                "server-pause",
+                "servers stand still, and go on",
+                "one | leader | majority (default: one)",
+            ),
+            Self::Restart => (
+                "server-restart",
+                "every server is killed and started again, one after the other",
+                "",
+            ),
+        };
+        let killed = FaultDefinition {
+            name,
+            summary,
+            argument,
+            verb: "touched",
+            counters: &[SERVERS_KILLED, SERVERS_BACK],
+            trace: &[SERVERS_KILLED],
+            no_effect_hint: None,
+        };
+        match self {
+            Self::Kill | Self::Restart => killed,
+            Self::Pause => FaultDefinition {
+                counters: &[SERVERS_PAUSED, STOPPED_MS],
+                trace: &[STOPPED_MS],
+                ..killed
+            },
+        }
     }
 
-    fn summary(&self) -> &'static str {
-        "servers stand still, and go on"
+    fn applies(&self, _: Option<&str>, _: &Shape) -> Result<(), String> {
+        Ok(())
     }
 
-    fn argument(&self) -> &'static str {
-        "one | leader | majority (default: one)"
+    fn plan(&self, argument: Option<&str>, _: u32, shape: &Shape, rng: &mut ChaCha8Rng) -> Result<Injection, String> {
+        let name = self.definition().name;
+        let (known, done): (&[&str], _) = match self {
+            Self::Kill => (&["one", "leader", "majority", "all"], "killed, then started again"),
+            // a pause of all servers would leave nothing to see
+            Self::Pause => (&["one", "leader", "majority"], "paused"),
+            Self::Restart => {
+                no_argument(name, argument)?;
+                let target = Target::Servers((0..shape.servers).collect());
+                return Ok(Injection::new(target, *self, "every server, one by one"));
+            }
+        };
+        let some: Vec<u32> = match kind_of(name, argument, known)? {
+            // the title begins with its name when it is known
+            "leader" => return Ok(Injection::new(Target::Leader, *self, done)),
+            "one" => vec![rng.random_range(0..shape.servers)],
+            "majority" => majority(shape, rng),
+            _ => (0..shape.servers).collect(),
+        };
+        let title = format!("{}: {done}", server_names(&some));
+        Ok(Injection::new(Target::Servers(some), *self, title))
     }
-
-    fn plan(&self, argument: Option<&str>, _: u32, shape: &Shape, rng: &mut ChaCha8Rng) -> Result<Strike, String> {
-        let (target, who) = target(self.name(), argument, &["one", "leader", "majority"], shape, rng)?;
-        let means = Means::Servers(ServerBlow::Pause);
-        Ok(Strike::of(target, means, format!("{who}paused")))
-    }
-}
-
-impl Fault for ServerRestart {
-    fn name(&self) -> &'static str {
-        "server-restart"
-    }
-
-    fn summary(&self) -> &'static str {
-        "every server is killed and started again, one after the other"
-    }
-
-    fn argument(&self) -> &'static str {
-        ""
-    }
-
-    fn plan(&self, argument: Option<&str>, _: u32, shape: &Shape, _: &mut ChaCha8Rng) -> Result<Strike, String> {
-        no_argument(self.name(), argument)?;
-        let target = Target::Servers((0..shape.servers).collect());
-        let means = Means::Servers(ServerBlow::Restart);
-        Ok(Strike::of(target, means, "every server, one by one".into()))
-    }
-}
-
-/// Whom an argument means, and how the title begins; the title of a leader is completed when it is known.
-fn target(
-    fault: &str,
-    argument: Option<&str>,
-    known: &[&str],
-    shape: &Shape,
-    rng: &mut ChaCha8Rng,
-) -> Result<(Target, String), String> {
-    let kind = argument.unwrap_or("one");
-    if !known.contains(&kind) {
-        return Err(format!(
-            "{fault} has no kind `{kind}`; it takes one of {}",
-            known.join(", ")
-        ));
-    }
-    let some: Vec<u32> = match kind {
-        "leader" => return Ok((Target::Leader, String::new())),
-        "one" => vec![rng.random_range(0..shape.servers)],
-        "majority" => majority(shape, rng),
-        _ => (0..shape.servers).collect(),
-    };
-    let names: Vec<String> = some.iter().map(|server| format!("n{}", server + 1)).collect();
-    Ok((Target::Servers(some), format!("{}: ", names.join(" "))))
 }
 
 fn majority(shape: &Shape, rng: &mut ChaCha8Rng) -> Vec<u32> {
@@ -106,35 +107,179 @@ fn majority(shape: &Shape, rng: &mut ChaCha8Rng) -> Vec<u32> {
     some
 }
 
+impl Inject for OnServers {
+    fn needs(&self) -> Needs {
+        Needs::default()
+    }
+
+    fn heal_word(&self) -> &'static str {
+        match self {
+            Self::Kill | Self::Restart => "start",
+            Self::Pause => "continue",
+        }
+    }
+
+    fn toxics(&self) -> Result<Option<String>, String> {
+        Ok(None)
+    }
+
+    fn inject<'a>(&'a self, context: InjectionContext<'a>) -> BoxFuture<'a, Result<RunningFault, NotInjected>> {
+        Box::pin(async move {
+            let servers = context.target.servers();
+            let endpoints = context.env.servers.endpoints();
+            // the guard exists before the first order is given
+            let mut active = HealOnDrop::new(ActiveOnServers {
+                what: *self,
+                env: context.env.clone(),
+                nodes: servers.iter().map(|server| endpoints.node_of(*server)).collect(),
+                servers,
+                done: 0,
+                back: 0,
+                healed: false,
+            });
+            let act = match self {
+                Self::Kill => NodeCommand::Kill,
+                Self::Pause => NodeCommand::Pause,
+                // one after the other, while the window is on
+                Self::Restart => return Ok(active.running()),
+            };
+            for done in active.order(act) {
+                active.done += u64::from(matches!(done.await, Ok(Ok(()))));
+            }
+            Ok(active.running())
+        })
+    }
+}
+
+/// Servers that are killed, stopped or being restarted.
+struct ActiveOnServers {
+    what: OnServers,
+    env: FaultEnv,
+    /// As clients know them.
+    servers: Vec<u32>,
+    /// Those behind them.
+    nodes: Vec<u32>,
+    /// To how many of them it was done.
+    done: u64,
+    /// How many served again.
+    back: u64,
+    healed: bool,
+}
+
+impl ActiveOnServers {
+    /// The order that undoes it; a restart undoes itself.
+    fn opposite(&self) -> Option<NodeCommand> {
+        match self.what {
+            OnServers::Kill => Some(NodeCommand::Start),
+            OnServers::Pause => Some(NodeCommand::Resume),
+            OnServers::Restart => None,
+        }
+    }
+
+    fn order(&self, act: NodeCommand) -> Vec<CommandOutcome> {
+        let order = |node: &u32| self.env.servers.order(*node, act);
+        self.nodes.iter().map(order).collect()
+    }
+
+    fn evidence(&self, lasted: Duration) -> Evidence {
+        match self.what {
+            OnServers::Pause => {
+                let stopped = if self.done > 0 { lasted } else { Duration::ZERO };
+                Evidence::default()
+                    .with(&SERVERS_PAUSED, self.done)
+                    .with(&STOPPED_MS, stopped.as_millis() as u64)
+            }
+            OnServers::Kill | OnServers::Restart => Evidence::default()
+                .with(&SERVERS_KILLED, self.done)
+                .with(&SERVERS_BACK, self.back),
+        }
+    }
+
+    async fn serves(&self, node: u32) -> bool {
+        self.env.servers.serves(node, SERVER_BACK).await
+    }
+
+    /// Points the links at where the node serves now, if clients are led to it: a container may come back with another
+    /// address.
+    fn redirect(&self, node: u32) {
+        let Some(server) = self.env.servers.endpoints().server_of(node) else {
+            return;
+        };
+        let address = self.env.servers.address(node);
+        for (_, link) in self.env.links.iter().filter(|((_, to), _)| *to == server) {
+            link.redirect(address);
+        }
+    }
+}
+
+impl ActiveFault for ActiveOnServers {
+    fn affected(&self) -> Affected {
+        Affected {
+            servers: self.servers.clone(),
+            ..Affected::default()
+        }
+    }
+
+    fn act(&mut self, _: Instant) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            if self.what != OnServers::Restart {
+                return;
+            }
+            for node in self.nodes.clone() {
+                let restarted = self.env.servers.order(node, NodeCommand::Restart).await;
+                self.done += u64::from(matches!(restarted, Ok(Ok(()))));
+                self.redirect(node);
+                self.back += u64::from(self.serves(node).await);
+            }
+        })
+    }
+
+    fn heal(&mut self, lasted: Duration, patient: bool) -> BoxFuture<'_, Healed> {
+        Box::pin(async move {
+            if let Some(act) = self.opposite() {
+                self.healed = true;
+                for done in self.order(act) {
+                    let _ = done.await;
+                }
+                for node in self.nodes.clone() {
+                    self.redirect(node);
+                    if patient && act == NodeCommand::Start {
+                        self.back += u64::from(self.serves(node).await);
+                    }
+                }
+            }
+            self.evidence(lasted).into()
+        })
+    }
+
+    fn undo(&mut self) {
+        if let Some(act) = self.opposite().filter(|_| !self.healed) {
+            self.healed = true;
+            self.order(act);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use rand::SeedableRng;
 
-    use harness_workloads::BackendId;
-
     use super::*;
-    use crate::backends;
 
-    fn struck(fault: &dyn Fault, kind: &str, servers: u32, seed: u64) -> Strike {
+    fn planned(fault: OnServers, kind: &str, servers: u32, seed: u64) -> Result<Target, String> {
         let shape = Shape {
-            backend: backends::of(BackendId::Zk),
-            clients: 5,
             servers,
-            lease: Duration::from_secs(2),
-            protocol: crate::faults::Protocol::Zk,
+            ..Shape::example()
         };
-        fault
-            .plan(Some(kind), 0, &shape, &mut ChaCha8Rng::seed_from_u64(seed))
-            .unwrap()
+        let injection = fault.plan(Some(kind), 0, &shape, &mut ChaCha8Rng::seed_from_u64(seed))?;
+        Ok(injection.target)
     }
 
     #[test]
     fn a_majority_is_more_than_half_of_the_servers_and_each_once() {
         for (servers, more_than_half) in [(1, 1), (3, 2), (4, 3), (5, 3)] {
             for seed in 0..20 {
-                let Target::Servers(mut some) = struck(&ServerKill, "majority", servers, seed).target else {
+                let Target::Servers(mut some) = planned(OnServers::Kill, "majority", servers, seed).unwrap() else {
                     panic!("a majority is of servers")
                 };
                 some.dedup();
@@ -145,20 +290,13 @@ mod tests {
     }
 
     #[test]
-    fn a_leader_is_known_when_the_window_opens() {
-        assert_eq!(struck(&ServerPause, "leader", 3, 1).target, Target::Leader);
+    fn a_leader_is_known_when_the_window_starts() {
+        assert_eq!(planned(OnServers::Pause, "leader", 3, 1), Ok(Target::Leader));
     }
 
     #[test]
     fn a_pause_of_all_servers_is_refused_since_nothing_would_be_left_to_see() {
-        let shape = Shape {
-            backend: backends::of(BackendId::Zk),
-            clients: 5,
-            servers: 3,
-            lease: Duration::from_secs(2),
-            protocol: crate::faults::Protocol::Zk,
-        };
-        let refused = ServerPause.plan(Some("all"), 0, &shape, &mut ChaCha8Rng::seed_from_u64(1));
-        assert!(refused.unwrap_err().contains("one, leader, majority"));
+        let refused = planned(OnServers::Pause, "all", 3, 1).unwrap_err();
+        assert!(refused.contains("one, leader, majority"));
     }
 }

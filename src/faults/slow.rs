@@ -1,27 +1,33 @@
-//! `slow`: every link carries only so many bytes a second, each way.
+//! `slow`: the bandwidth of every link is limited, each way.
 
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
-use super::{Fault, Shape, Strike, everywhere};
+use super::link_injection::everywhere;
+use super::{Fault, FaultDefinition, Injection, Shape};
+use crate::evidence::DELAYED_BYTES;
 use crate::network::{Behaviour, Flow};
 
 pub struct Slow;
 
 impl Fault for Slow {
-    fn name(&self) -> &'static str {
-        "slow"
+    fn definition(&self) -> FaultDefinition {
+        FaultDefinition {
+            name: "slow",
+            summary: "every link is narrow: so many bytes a second each way",
+            argument: "BYTES a second, such as 2000 or 4k (default: drawn from 2k to 8k)",
+            verb: "slowed",
+            counters: &[],
+            trace: &[DELAYED_BYTES],
+            no_effect_hint: None,
+        }
     }
 
-    fn summary(&self) -> &'static str {
-        "every link is narrow: so many bytes a second each way"
+    fn applies(&self, _: Option<&str>, _: &Shape) -> Result<(), String> {
+        Ok(())
     }
 
-    fn argument(&self) -> &'static str {
-        "BYTES a second, such as 2000 or 4k (default: drawn from 2k to 8k)"
-    }
-
-    fn plan(&self, argument: Option<&str>, _: u32, _: &Shape, rng: &mut ChaCha8Rng) -> Result<Strike, String> {
+    fn plan(&self, argument: Option<&str>, _: u32, _: &Shape, rng: &mut ChaCha8Rng) -> Result<Injection, String> {
         let rate = match argument {
             None => rng.random_range(2_000..8_000),
             Some(text) => parse(text).ok_or_else(|| format!("slow={text}: not a rate such as 2000 or 4k"))?,

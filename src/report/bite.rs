@@ -1,11 +1,16 @@
-//! Did it bite? What each fault window really did, and whether that is enough for a pass to mean anything.
+//! The effect of faults: what each window really did, and whether that is enough for a pass to mean anything.
+//!
+//! All that is needed stands in the history, as the fault declared it. Runs of before that are read by the name of their
+//! fault (`of_old_runs`).
 
+use harness_checkers::history::{EffectCounters, Requirement};
 use harness_checkers::{Findings, History, Verdict, Window};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::words::many;
-use crate::evidence::{Evidence, bytes_in_words};
+use crate::evidence::{Evidence, EvidenceCounter};
 
 /// What one fault window did.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -18,6 +23,9 @@ pub struct Bitten {
     pub heal_ns: Option<u64>,
     pub targets: Vec<String>,
     pub evidence: Evidence,
+    /// The same in words, those of the fault.
+    #[serde(default)]
+    pub did: String,
     /// Times that a client's library said, while it was on, that its lock was lost.
     pub locks_lost: u64,
     /// Acquires that were answered while it was on.
@@ -30,16 +38,25 @@ pub struct Bitten {
     /// fault missed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub breaks: Option<String>,
-    /// Why it struck nobody, or not hard enough, if so.
+    /// It is violated in locks that never run out as well.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub breaks_without_lease: bool,
+    /// Why it had no target, or not enough of an effect, if so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missed: Option<String>,
+    /// What to change if no window of this fault had an effect, where the fault knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+    /// What the fault counts, with its words.
+    #[serde(skip)]
+    counters: Vec<EvidenceCounter<String>>,
 }
 
 impl Bitten {
-    /// Why it struck nobody, or not hard enough, in a sentence.
+    /// Why it had no target, or not enough of an effect, in a sentence.
     pub fn missed_in_words(&self) -> Option<String> {
         let how = if self.targets.is_empty() {
-            "struck nobody"
+            "had no target"
         } else {
             "missed"
         };
@@ -91,22 +108,18 @@ pub fn bite(history: &History, planned_windows: u32) -> Bite {
     bite
 }
 
-/// What a user can do about a fault that struck nothing.
+/// What a user can do about a fault that had no effect: its own hint if it was injected, else the general one.
 fn hint_for(fault: &str, windows: &[Bitten]) -> String {
-    let mut of_it = windows.iter().filter(|window| window.fault == fault);
-    if of_it.any(|window| window.evidence.clocks_stepped > 0) {
-        return "the struck process read no wall clock, or not through a C library that it is linked to: this lock \
-                is none for this fault"
-            .to_owned();
-    }
-    "raise contention: --clients 12 --locks 1; or lengthen the windows: --window 10s".to_owned()
+    let injected = |window: &&Bitten| window.fault == fault && !window.targets.is_empty();
+    let own = windows.iter().filter(injected).find_map(|window| window.hint.clone());
+    own.unwrap_or_else(|| "raise contention: --clients 12 --locks 1; or lengthen the windows: --window 10s".to_owned())
 }
 
-/// Why a fault that breaks what it hits must have missed: it struck as it should, and the property holds all the same.
-/// A lock that never runs out is not broken by what outlasts a lease; a server that forgets it breaks that one, too.
+/// Why a fault that breaks every lock of a kind must have missed: the property holds. A lock that never runs out is not
+/// broken by what outlasts a lease; a server that forgets it breaks that one, too.
 pub fn unbroken(bite: &Bite, findings: &Findings, history: &History) -> Option<String> {
     let runs_out = history.header().promises.lease != Some(false);
-    let breaks_it = |window: &&Bitten| runs_out || window.evidence.servers_promoted > 0;
+    let breaks_it = |window: &&Bitten| runs_out || window.breaks_without_lease;
     let holds = |id: &str| {
         let mut found = findings.findings.iter().filter(|finding| finding.property.id() == id);
         found.any(|finding| finding.verdict == Verdict::Holds)
@@ -117,7 +130,7 @@ pub fn unbroken(bite: &Bite, findings: &Findings, history: &History) -> Option<S
         .filter(breaks_it)
         .find(|window| window.breaks.as_deref().is_some_and(holds))?;
     let property = window.breaks.as_deref().unwrap_or_default();
-    if window.evidence.servers_promoted > 0 {
+    if window.breaks_without_lease {
         return Some(format!(
             "{} breaks {property} in any lock that is on one server, and {property} holds: it missed",
             window.fault
@@ -129,65 +142,83 @@ pub fn unbroken(bite: &Bite, findings: &Findings, history: &History) -> Option<S
     ))
 }
 
-/// What a window had to achieve and did not: written by the schedule as `demand`, in the words of the plan.
-fn short_of_its_demand(demand: Option<&Value>, evidence: &Evidence) -> Option<String> {
-    let wanted = demand?.get("stopped_ms")?.as_u64()?;
-    (evidence.stopped_ms < wanted).then(|| {
-        format!(
-            "whoever it struck stood still for {} ms, and the lease is {wanted} ms",
-            evidence.stopped_ms
-        )
-    })
+/// What a window had to achieve and did not, in words.
+fn short_of(requirement: &Requirement, evidence: &Evidence) -> Option<String> {
+    let wanted = requirement.stopped_ms?;
+    let stopped = evidence.get("stopped_ms");
+    (stopped < wanted).then(|| format!("its target was stopped for {stopped} ms, and the lease is {wanted} ms"))
 }
 
 fn bitten(history: &History, window: &Window) -> Bitten {
-    let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
-    let facts = window.heal.get("evidence");
-    let evidence: Evidence = facts
-        .and_then(|facts| serde_json::from_value(facts.clone()).ok())
-        .unwrap_or_default();
-    let number = |name: &str| {
-        facts
-            .and_then(|facts| facts.get(name))
-            .and_then(Value::as_u64)
-            .unwrap_or(0)
-    };
-    let demand = window.heal.get("requirement").or_else(|| window.heal.get("demand"));
-    let missed = text(window.heal.get("missed")).or_else(|| short_of_its_demand(demand, &evidence));
-    let targets = window
-        .start
-        .get("targets")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten();
+    let healed = window.healed.clone().unwrap_or_default();
+    let counted = &healed.evidence;
+    let evidence = Evidence::from_counters(counted.iter().filter(|(key, _)| !SEEN_BY_CLIENTS.contains(key)));
+    let requirement = healed.requirement.unwrap_or_default();
+    let missed = healed.missed.or_else(|| short_of(&requirement, &evidence));
+    let left_trace = healed
+        .left_trace
+        .unwrap_or_else(|| of_old_runs::left_trace(&window.fault, &evidence));
+    let counters: Vec<EvidenceCounter<String>> = read(healed.extra.get("counters")).unwrap_or_default();
     Bitten {
         number: window.number,
         fault: window.fault.clone(),
-        title: text(window.start.get("title")).unwrap_or_default(),
+        title: window.started.title.clone(),
         start_ns: window.start_ns,
         heal_ns: window.heal_ns,
-        targets: targets.filter_map(|target| text(Some(target))).collect(),
-        locks_lost: number("locks_lost"),
-        acquires: number("acquires"),
+        targets: window.started.targets.clone(),
+        locks_lost: counted.get(EffectCounters::LOCKS_LOST),
+        acquires: counted.get(EffectCounters::ACQUIRES),
         expired: expired(history, window),
-        bit: missed.is_none() && left_its_trace(&window.fault, &evidence),
-        breaks: demand.and_then(|demand| text(demand.get("breaks"))),
+        bit: missed.is_none() && left_trace,
+        breaks: requirement.breaks,
+        breaks_without_lease: requirement.even_without_lease || of_old_runs::breaks_without_lease(&evidence),
+        did: healed.effect.unwrap_or_else(|| evidence.in_words(&counters)),
         evidence,
         missed,
+        hint: read(healed.extra.get("no_effect_hint")),
+        counters,
     }
 }
 
-/// Whether a fault left the trace that only it leaves: windows that overlap share their links' counters.
-fn left_its_trace(fault: &str, evidence: &Evidence) -> bool {
-    let counts = &evidence.counts;
-    match fault {
-        "partition" => counts.held_bytes + counts.held_connects > 0,
-        "latency" | "slow" => counts.delayed_bytes > 0,
-        "reset" | "flaky" => counts.resets > 0,
-        "drop-request" | "drop-reply" => evidence.messages_dropped > 0,
-        "delay-request" | "delay-reply" => evidence.messages_delayed > 0,
-        "failover" => evidence.servers_promoted > 0,
-        _ => evidence.touched(),
+/// What is written next to what the fault counted: what clients saw while it was on.
+const SEEN_BY_CLIENTS: [&str; 3] = [
+    EffectCounters::LOCKS_LOST,
+    EffectCounters::ACQUIRES,
+    EffectCounters::UNKNOWN,
+];
+
+fn read<T: DeserializeOwned>(value: Option<&Value>) -> Option<T> {
+    T::deserialize(value?).ok()
+}
+
+/// Histories in which faults did not declare these themselves.
+mod of_old_runs {
+    use super::Evidence;
+
+    /// Whether a fault left the trace that only it leaves: windows that overlap share their links' counters.
+    pub fn left_trace(fault: &str, evidence: &Evidence) -> bool {
+        let any = |keys: &[&str]| keys.iter().any(|key| evidence.get(key) > 0);
+        match fault {
+            "partition" => any(&["held_bytes", "held_connects"]),
+            "latency" | "slow" => any(&["delayed_bytes"]),
+            "reset" | "flaky" => any(&["resets"]),
+            "drop-request" | "drop-reply" => any(&["messages_dropped"]),
+            "delay-request" | "delay-reply" => any(&["messages_delayed"]),
+            "failover" => any(&["servers_promoted"]),
+            "pause" | "pause-holder" | "pause-waiter" => any(&["stopped_ms"]) && any(&["clients_stopped"]),
+            "server-pause" => any(&["stopped_ms"]) && any(&["servers_paused"]),
+            "clock" => any(&["clock_readings"]),
+            _ => {
+                let killed = any(&["clients_killed", "servers_killed"]);
+                let links = ["held_bytes", "delayed_bytes", "held_connects", "refused", "resets"];
+                killed || any(&links)
+            }
+        }
+    }
+
+    /// A failover loses a lock that never runs out, too.
+    pub fn breaks_without_lease(evidence: &Evidence) -> bool {
+        evidence.get("servers_promoted") > 0
     }
 }
 
@@ -219,44 +250,35 @@ fn in_words(windows: &[Bitten], planned: u32) -> String {
         };
         return none.to_owned();
     }
-    let sum = |of: fn(&Bitten) -> u64| windows.iter().map(of).sum::<u64>();
     let bit = windows.iter().filter(|window| window.bit).count();
-    let bytes = sum(|window| window.evidence.counts.held_bytes);
-    let delayed = sum(|window| window.evidence.counts.delayed_bytes);
-    let counts = [
-        (
-            sum(|window| window.evidence.counts.held_connects),
-            "connect",
-            " unanswered",
-        ),
-        (sum(|window| window.evidence.counts.refused), "connect", " refused"),
-        (sum(|window| window.evidence.counts.resets), "connection", " reset"),
-        (sum(|window| window.evidence.messages_dropped), "message", " dropped"),
-        (sum(|window| window.evidence.messages_delayed), "message", " delayed"),
-        (sum(|window| window.evidence.clients_stopped), "client", " stopped"),
-        (sum(|window| window.evidence.clients_killed), "client", " killed"),
-        (sum(|window| window.evidence.servers_paused), "server", " paused"),
-        (sum(|window| window.evidence.servers_killed), "server", " killed"),
-        (sum(|window| window.evidence.servers_promoted), "replica", " promoted"),
-        (
-            sum(|window| window.evidence.clock_readings),
-            "reading",
-            " of a stepped clock",
-        ),
+    let mut all = Evidence::default();
+    let mut counters: Vec<EvidenceCounter<String>> = Vec::new();
+    for window in windows {
+        all = all.plus(&window.evidence);
+        for counter in &window.counters {
+            if !counters.contains(counter) {
+                counters.push(counter.clone());
+            }
+        }
+    }
+    // windows act on the same links, and side by side: neither links nor times add up
+    all.links = 0;
+    all.counters.retain(|key, _| !key.ends_with("_ms"));
+    let sum = |of: fn(&Bitten) -> u64| windows.iter().map(of).sum::<u64>();
+    let seen = [
         (sum(|window| window.expired), "grant", " expired on the servers"),
         (sum(|window| window.locks_lost), "holder", " told of a loss"),
         (sum(|window| window.acquires), "acquire", " while a fault was on"),
     ];
-    let mut words = vec![format!("{bit} of {}", many(windows.len() as u64, "fault window"))];
-    for (bytes, how) in [(bytes, "held back"), (delayed, "delayed")] {
-        if bytes > 0 {
-            words.push(format!("{} {how}", bytes_in_words(bytes)));
-        }
+    let mut words = vec![all.in_words(&counters)];
+    let seen = seen.iter().filter(|(count, ..)| *count > 0);
+    words.extend(seen.map(|(count, what, how)| format!("{}{how}", many(*count, what))));
+    words.retain(|word| !word.is_empty());
+    let bit = format!("{bit} of {}", many(windows.len() as u64, "fault window"));
+    if words.is_empty() {
+        return bit;
     }
-    let counted = counts.iter().filter(|(count, ..)| *count > 0);
-    words.extend(counted.map(|(count, what, how)| format!("{}{how}", many(*count, what))));
-    let all = words.join(", ");
-    all.replacen(", ", ": ", 1)
+    format!("{bit}: {}", words.join(", "))
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
-//! Locks that came and went: how many were removed when nobody used them, and how many of these were made again.
+//! Locks that came and went: how many were removed while they were not in use, and how many of these were made again.
 
 use std::collections::BTreeMap;
 
 use harness_checkers::history::event::Kind;
+use harness_checkers::history::{ChurnFact, NemesisFact};
 use harness_checkers::{F, History};
-use serde_json::Value;
 
 use super::words::many;
 
@@ -16,15 +16,20 @@ pub struct Churn {
 }
 
 impl Churn {
-    /// `None` when nobody removed locks.
+    /// `None` when no locks were removed by turns.
     pub fn of(history: &History) -> Option<Self> {
         let lines = history.nemesis();
-        let mut lines = lines.iter().filter(|line| line.name == "churn").peekable();
-        lines.peek()?;
+        let churn = lines.iter().filter_map(|line| match &line.fact {
+            NemesisFact::Churn(churn) => Some((line.time_ns, churn)),
+            _ => None,
+        });
+        let mut churn = churn.peekable();
+        churn.peek()?;
         let mut removals: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
-        for line in lines.filter(|line| line.phase.as_deref() == Some("removed")) {
-            let lock = line.fields.get("lock").and_then(Value::as_str).unwrap_or_default();
-            removals.entry(lock).or_default().push(line.time_ns);
+        for (time_ns, churn) in churn {
+            if let ChurnFact::Removed { lock } = churn {
+                removals.entry(lock).or_default().push(time_ns);
+            }
         }
         let removed = removals.values().map(|times| times.len() as u64).sum();
         let mut made_again = 0;
@@ -43,13 +48,13 @@ impl Churn {
 
     pub fn in_words(self) -> String {
         format!(
-            "{} removed when nobody used them, {} of them made again",
+            "{} removed while they were not in use, {} of them made again",
             many(self.removed, "lock"),
             self.made_again
         )
     }
 
-    /// Why it put the lock to no test.
+    /// Why it did not test the lock.
     pub fn too_little(self) -> Option<String> {
         (self.made_again == 0).then(|| {
             format!(
@@ -113,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn locks_that_nobody_made_again_put_nothing_to_the_test() {
+    fn locks_that_were_not_made_again_test_nothing() {
         let none = churn(&[BEGIN, ASKED, GRANTED]).unwrap();
         assert!(none.too_little().is_some_and(|why| why.contains("0 locks removed")));
         assert!(churn(&[BEGIN, REMOVED]).unwrap().too_little().is_some());

@@ -1,4 +1,4 @@
-//! Two runs beside one another: which kinds of violation are new, which are still there, which are gone.
+//! Comparison of two runs: which kinds of violation are new, which are still there, which are gone.
 //!
 //! Violations of two runs are the same when they are of one property and one class: times and clients never repeat.
 
@@ -15,7 +15,7 @@ pub const SCHEMA: &str = "harness-comparison/1";
 
 /// What of a diagnosis is needed to compare it and to list it. Reads `verdict.json` and passes over the rest.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Gist {
+pub struct RunSummary {
     pub outcome: Outcome,
     pub run: Option<RunInfo>,
     pub findings: Vec<Finding>,
@@ -24,7 +24,7 @@ pub struct Gist {
     pub length_ns: u64,
 }
 
-impl Gist {
+impl RunSummary {
     /// What was tried: runs of one row can be compared.
     pub fn row(&self) -> Option<[&str; 4]> {
         let run = self.run.as_ref()?;
@@ -32,7 +32,7 @@ impl Gist {
         Some([&run.backend, &run.recipe, attitude, &run.fault])
     }
 
-    /// The worst violation of each property that stands for itself.
+    /// The worst violation of each property that follows from no other.
     pub fn broken(&self) -> impl Iterator<Item = (&Finding, &Violation)> {
         self.findings.iter().filter_map(|finding| {
             let root = finding
@@ -57,7 +57,7 @@ impl Gist {
 
 /// One kind of violation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct KindOf {
+pub struct ViolationKind {
     pub property: Property,
     pub class: String,
     /// The worst of them, in words.
@@ -66,7 +66,7 @@ pub struct KindOf {
     pub after: u64,
 }
 
-impl KindOf {
+impl ViolationKind {
     /// `HL001 stale-holder`
     pub fn name(&self) -> String {
         format!("{} {}", self.property.id(), self.class)
@@ -78,13 +78,13 @@ pub struct Comparison {
     pub schema: &'static str,
     /// Whether both runs tried the same: what is new may otherwise just be another test.
     pub same_row: bool,
-    pub new: Vec<KindOf>,
-    pub still: Vec<KindOf>,
-    pub gone: Vec<KindOf>,
+    pub new: Vec<ViolationKind>,
+    pub still: Vec<ViolationKind>,
+    pub gone: Vec<ViolationKind>,
 }
 
 /// What changed from one run to the next.
-pub fn compare(before: &Gist, after: &Gist) -> Comparison {
+pub fn compare(before: &RunSummary, after: &RunSummary) -> Comparison {
     let (old, young) = (before.kinds(), after.kinds());
     let mut comparison = Comparison {
         schema: SCHEMA,
@@ -102,7 +102,7 @@ pub fn compare(before: &Gist, after: &Gist) -> Comparison {
             .get(key)
             .or_else(|| old.get(key))
             .expect("the key is from one of them");
-        let kind = KindOf {
+        let kind = ViolationKind {
             property: key.0,
             class: key.1.to_owned(),
             summary: shown.summary.clone(),
@@ -120,16 +120,16 @@ pub fn compare(before: &Gist, after: &Gist) -> Comparison {
 }
 
 /// The comparison as lines for a terminal.
-pub fn render(comparison: &Comparison, (before, after): (&Gist, &Gist)) -> String {
+pub fn render(comparison: &Comparison, (before, after): (&RunSummary, &RunSummary)) -> String {
     let mut lines = Vec::new();
-    for (label, gist) in [("before", before), ("after", after)] {
-        let run = gist
+    for (label, summary) in [("before", before), ("after", after)] {
+        let run = summary
             .run
             .as_ref()
             .map(|run| format!("{}   {} / {}", run.run, run.recipe, run.fault));
         lines.push(format!(
             "{label:<8}{:<7} {}",
-            gist.outcome.word(),
+            summary.outcome.word(),
             run.unwrap_or_default()
         ));
     }
@@ -171,7 +171,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn gist(kinds: &[(&str, &str)]) -> Gist {
+    fn summary(kinds: &[(&str, &str)]) -> RunSummary {
         let finding = |(property, class): &(&str, &str)| {
             json!({ "property": property, "verdict": "violated", "evidence": "", "violations": [{
                 "id": format!("{property}-1"), "class": class, "lock": "l0", "processes": [], "clients": [], "at_ns": 1,
@@ -179,25 +179,25 @@ mod tests {
             }]})
         };
         let findings: Vec<_> = kinds.iter().map(finding).collect();
-        let gist =
+        let summary =
             json!({ "outcome": "FAIL", "run": null, "findings": findings, "length_ns": 1, "more": "is passed over" });
-        serde_json::from_value(gist).unwrap()
+        serde_json::from_value(summary).unwrap()
     }
 
     #[test]
-    fn new_still_there_and_gone_are_told_apart_by_property_and_class() {
-        let before = gist(&[("HL001", "stale-holder"), ("HL008", "lost-update")]);
-        let after = gist(&[("HL001", "granted-twice"), ("HL008", "lost-update")]);
+    fn new_still_there_and_gone_are_distinguished_by_property_and_class() {
+        let before = summary(&[("HL001", "stale-holder"), ("HL008", "lost-update")]);
+        let after = summary(&[("HL001", "granted-twice"), ("HL008", "lost-update")]);
         let comparison = compare(&before, &after);
-        let names = |kinds: &[KindOf]| kinds.iter().map(KindOf::name).collect::<Vec<_>>();
+        let names = |kinds: &[ViolationKind]| kinds.iter().map(ViolationKind::name).collect::<Vec<_>>();
         assert_eq!(names(&comparison.new), ["HL001 granted-twice"]);
         assert_eq!(names(&comparison.still), ["HL008 lost-update"]);
         assert_eq!(names(&comparison.gone), ["HL001 stale-holder"]);
     }
 
     #[test]
-    fn a_run_beside_itself_has_nothing_new() {
-        let run = gist(&[("HL001", "stale-holder")]);
+    fn a_run_compared_with_itself_has_nothing_new() {
+        let run = summary(&[("HL001", "stale-holder")]);
         let comparison = compare(&run, &run);
         assert!(comparison.new.is_empty() && comparison.gone.is_empty());
         assert_eq!(comparison.still.len(), 1);

@@ -2,15 +2,16 @@
 
 use std::collections::BTreeMap;
 
+use harness_checkers::history::{NemesisFact, PhaseFact};
 use harness_checkers::{Counts, F, Finding, Findings, History, Verdict};
 use serde::{Deserialize, Serialize};
 
 use super::bite::{Bite, bite, unbroken};
 use super::churn::Churn;
-use super::drawing::{Drawing, Scenery};
-use super::pokes::pokes;
+use super::drawing::{Drawing, DrawingContext};
+use super::manual_changes::manual_changes;
 use crate::exit::Exit;
-use crate::store::{RunInfo, Status};
+use crate::store::{RunInfo, RunStatus};
 
 pub const SCHEMA: &str = "harness-diagnosis/1";
 
@@ -37,7 +38,7 @@ impl Outcome {
 
 /// How long acquires took that were answered `ok`, in nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Latency {
+pub struct AcquireLatency {
     pub p50_ns: u64,
     pub p99_ns: u64,
     pub max_ns: u64,
@@ -45,9 +46,9 @@ pub struct Latency {
     pub max_window: Option<u32>,
 }
 
-/// The beginning of a phase: `control`, `warm-up`, `faults`, `calm` or `end`.
+/// The beginning of a phase: `control`, `warm-up`, `faults`, `recovery` (`calm` in older histories) or `end`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Phase {
+pub struct PhaseStart {
     pub name: String,
     pub start_ns: u64,
 }
@@ -70,14 +71,15 @@ pub struct Diagnosis {
     pub drawings: BTreeMap<String, Drawing>,
     /// The phases of the run, by beginning.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub phases: Vec<Phase>,
-    pub bite: Bite,
+    pub phases: Vec<PhaseStart>,
+    #[serde(alias = "bite")]
+    pub effect: Bite,
     /// Why this is neither a pass nor a failure.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unsure: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partial: Option<String>,
-    /// Clients that did not acquire as often as they were to: each time they were asked to, or once in the calm phase.
+    /// Clients that did not acquire as often as they were to: each time they were asked to, or once in the recovery phase.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unfinished: Vec<String>,
     pub notes: Vec<String>,
@@ -86,13 +88,13 @@ pub struct Diagnosis {
     pub acquires: u64,
     pub clients: u64,
     pub locks: Vec<String>,
-    pub latency: Latency,
+    pub latency: AcquireLatency,
     pub length_ns: u64,
     pub check_ns: u64,
 }
 
-/// What is known beside the history.
-pub struct Known {
+/// What is known of a run next to its history.
+pub struct KnownRun {
     pub info: Option<RunInfo>,
     pub path: String,
     pub page: Option<String>,
@@ -100,12 +102,12 @@ pub struct Known {
 }
 
 /// Puts it all together.
-pub fn diagnose(history: &History, findings: Findings, known: Known) -> Diagnosis {
+pub fn diagnose(history: &History, findings: Findings, known: KnownRun) -> Diagnosis {
     let planned = known.info.as_ref().map_or(0, |info| info.windows);
-    let bite = bite(history, planned);
+    let effect = bite(history, planned);
     let unfinished = unfinished(history);
     let churn = Churn::of(history);
-    let unsure = unsure(history, &findings, &bite, churn, &unfinished);
+    let unsure = unsure(history, &findings, &effect, churn, &unfinished);
     let exit = exit(&findings, &unsure, known.info.as_ref());
     // said by `partial` already
     let notes = findings
@@ -113,11 +115,11 @@ pub fn diagnose(history: &History, findings: Findings, known: Known) -> Diagnosi
         .into_iter()
         .filter(|note| !note.starts_with("the history is partial"))
         .chain(churn.map(Churn::in_words))
-        .chain(pokes(history))
+        .chain(manual_changes(history))
         .collect();
     let violations = || findings.findings.iter().flat_map(|finding| &finding.violations);
-    let scenery = Scenery::of(history, &bite.windows, violations());
-    let drawings = violations().filter_map(|v| Some((v.id.clone(), scenery.draw(v)?)));
+    let context = DrawingContext::of(history, &effect.windows, violations());
+    let drawings = violations().filter_map(|v| Some((v.id.clone(), context.draw(v)?)));
     let drawings = drawings.collect();
     let Counts {
         events,
@@ -133,12 +135,12 @@ pub fn diagnose(history: &History, findings: Findings, known: Known) -> Diagnosi
         path: known.path,
         page: known.page,
         phases: phases(history),
-        latency: latency(history, &bite),
+        latency: latency(history, &effect),
         drawings,
         partial: history.partial().map(str::to_owned),
         unfinished,
         unsure,
-        bite,
+        effect,
         events,
         operations,
         acquires: acquires_ok,
@@ -152,8 +154,8 @@ pub fn diagnose(history: &History, findings: Findings, known: Known) -> Diagnosi
     }
 }
 
-fn phases(history: &History) -> Vec<Phase> {
-    let phases = history.phases().into_iter().map(|phase| Phase {
+fn phases(history: &History) -> Vec<PhaseStart> {
+    let phases = history.phases().into_iter().map(|phase| PhaseStart {
         name: phase.name,
         start_ns: phase.start_ns,
     });
@@ -167,8 +169,8 @@ fn exit(findings: &Findings, unsure: &[String], info: Option<&RunInfo>) -> Exit 
         _ => Exit::Inconclusive,
     };
     match info.map(|info| info.status) {
-        Some(Status::Interrupted) => exit = exit.and(Exit::Interrupted),
-        Some(Status::Failed) => exit = exit.and(Exit::Environment),
+        Some(RunStatus::Interrupted) => exit = exit.and(Exit::Interrupted),
+        Some(RunStatus::Failed) => exit = exit.and(Exit::Environment),
         _ => {}
     }
     exit
@@ -186,7 +188,7 @@ fn outcome(exit: Exit) -> Outcome {
 fn unsure(
     history: &History,
     findings: &Findings,
-    bite: &Bite,
+    effect: &Bite,
     churn: Option<Churn>,
     unfinished: &[String],
 ) -> Vec<String> {
@@ -195,11 +197,14 @@ fn unsure(
         reasons.push(format!("the history is partial: {partial}"));
     }
     if !unfinished.is_empty() {
-        reasons.push(format!("{} had too few turns in fair weather", unfinished.join(" ")));
+        reasons.push(format!(
+            "{} acquired less often than required while no fault was active",
+            unfinished.join(" ")
+        ));
     }
-    reasons.extend(bite.too_little.clone());
+    reasons.extend(effect.too_little.clone());
     reasons.extend(churn.and_then(Churn::too_little));
-    reasons.extend(unbroken(bite, findings, history));
+    reasons.extend(unbroken(effect, findings, history));
     let open = findings
         .findings
         .iter()
@@ -209,23 +214,14 @@ fn unsure(
 }
 
 fn unfinished(history: &History) -> Vec<String> {
-    let ends = history
-        .nemesis()
-        .into_iter()
-        .filter(|line| line.phase.as_deref() == Some("end"));
-    let names = ends.flat_map(|line| {
-        line.fields
-            .get("unfinished")
-            .and_then(|names| names.as_array())
-            .cloned()
+    let ends = history.nemesis().into_iter().filter_map(|line| match line.fact {
+        NemesisFact::Phase(PhaseFact::End { unfinished, .. }) => Some(unfinished),
+        _ => None,
     });
-    names
-        .flatten()
-        .filter_map(|name| name.as_str().map(str::to_owned))
-        .collect()
+    ends.flatten().collect()
 }
 
-fn latency(history: &History, bite: &Bite) -> Latency {
+fn latency(history: &History, effect: &Bite) -> AcquireLatency {
     let mut called: BTreeMap<u32, u64> = BTreeMap::new();
     let mut took: Vec<(u64, u64)> = Vec::new();
     for entry in history.entries().filter(|entry| entry.f == F::Acquire) {
@@ -247,7 +243,7 @@ fn latency(history: &History, bite: &Bite) -> Latency {
     took.sort_unstable();
     let at = |share: f64| took.get(((took.len() as f64 * share) as usize).min(took.len().saturating_sub(1)));
     let Some((max_ns, answered)) = took.last().copied() else {
-        return Latency::default();
+        return AcquireLatency::default();
     };
     let on = |window: &&super::bite::Bitten| {
         window.start_ns <= answered
@@ -255,10 +251,10 @@ fn latency(history: &History, bite: &Bite) -> Latency {
                 .heal_ns
                 .is_none_or(|heal| answered.saturating_sub(max_ns) <= heal)
     };
-    Latency {
+    AcquireLatency {
         p50_ns: at(0.5).map_or(0, |(took, _)| *took),
         p99_ns: at(0.99).map_or(0, |(took, _)| *took),
         max_ns,
-        max_window: bite.windows.iter().find(on).map(|window| window.number),
+        max_window: effect.windows.iter().find(on).map(|window| window.number),
     }
 }

@@ -19,13 +19,13 @@ const SERVER: &str = "server";
 pub struct Drawing {
     pub from_ns: u64,
     pub to_ns: u64,
-    pub lanes: Vec<Lane>,
+    pub lanes: Vec<DrawingLane>,
     /// The stretches in which more than one held, by beginning.
     pub overlaps_ns: Vec<(u64, u64)>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Lane {
+pub struct DrawingLane {
     pub label: String,
     pub bars: Vec<Bar>,
     /// What the sentences of the because-chain are about, by time.
@@ -56,14 +56,14 @@ pub struct Mark {
 }
 
 /// What drawings are made of: who held what, what was broken, and the events that sentences are about.
-pub struct Scenery<'a> {
+pub struct DrawingContext<'a> {
     holds: Vec<CertainHold<'a>>,
     windows: &'a [Bitten],
     /// Time and lane of the events that sentences are about, by index.
     events: BTreeMap<u64, (u64, String)>,
 }
 
-impl<'a> Scenery<'a> {
+impl<'a> DrawingContext<'a> {
     pub fn of<'v>(
         history: &'a History,
         windows: &'a [Bitten],
@@ -72,10 +72,10 @@ impl<'a> Scenery<'a> {
         let sentences = violations.flat_map(|violation| &violation.because);
         let mut wanted: Vec<u64> = sentences.flat_map(|because| because.events.iter().copied()).collect();
         wanted.sort_unstable();
-        let told = history
+        let named = history
             .entries()
             .filter(|entry| wanted.binary_search(&entry.index).is_ok());
-        let events = told.filter_map(|entry| {
+        let events = named.filter_map(|entry| {
             let lane = match entry.process {
                 Process::Client(process) => format!("c{}", entry.client.unwrap_or(process)),
                 Process::Server => SERVER.to_owned(),
@@ -106,7 +106,7 @@ impl<'a> Scenery<'a> {
                 };
                 match drawing.lanes.iter_mut().find(|lane| lane.label == *label) {
                     Some(lane) => lane.marks.push(mark),
-                    None if label == SERVER => drawing.lanes.push(Lane {
+                    None if label == SERVER => drawing.lanes.push(DrawingLane {
                         label: label.clone(),
                         bars: Vec::new(),
                         marks: vec![mark],
@@ -118,7 +118,7 @@ impl<'a> Scenery<'a> {
         Some(drawing)
     }
 
-    /// The faults that were on, the hold that went on, and what others held meanwhile. `None` when nobody's hold went on.
+    /// The faults that were on, the hold that went on, and what others held meanwhile. `None` when no hold went on.
     fn overlap(&self, violation: &Violation, worst: (u64, u64)) -> Option<Drawing> {
         let of_lock = || self.holds.iter().filter(|hold| hold.lock == violation.lock);
         let went_on = |hold: &&CertainHold<'_>| {
@@ -148,15 +148,16 @@ impl<'a> Scenery<'a> {
     /// What the clients of a violation held while the events of its sentences happened.
     fn scene(&self, violation: &Violation) -> Option<Drawing> {
         let sentences = violation.because.iter().flat_map(|because| &because.events);
-        let told = sentences.filter_map(|index| self.events.get(index));
-        let times = || told.clone().map(|(at_ns, _)| *at_ns);
+        let named = sentences.filter_map(|index| self.events.get(index));
+        let times = || named.clone().map(|(at_ns, _)| *at_ns);
         let (from_ns, to_ns) = with_margin(times().min()?, times().max()?);
         if times().min() == times().max() {
             return None;
         }
         let mut clients = violation.clients.clone();
         clients.extend(
-            told.clone()
+            named
+                .clone()
                 .filter_map(|(_, label)| label.strip_prefix('c')?.parse::<u32>().ok()),
         );
         let mut seen = BTreeSet::new();
@@ -176,7 +177,7 @@ impl<'a> Scenery<'a> {
         })
     }
 
-    fn faults(&self, from_ns: u64, to_ns: u64) -> Vec<Lane> {
+    fn faults(&self, from_ns: u64, to_ns: u64) -> Vec<DrawingLane> {
         let on = |window: &&Bitten| window.start_ns < to_ns && window.heal_ns.is_none_or(|heal| heal > from_ns);
         let windows = self.windows.iter().filter(on);
         windows.map(|window| fault_lane(window, to_ns)).collect()
@@ -189,7 +190,7 @@ fn with_margin(from_ns: u64, to_ns: u64) -> (u64, u64) {
 }
 
 /// A lane for each client, those that held longest first, as many as a drawing shows.
-fn lanes_of(holds: &[&CertainHold<'_>]) -> Vec<Lane> {
+fn lanes_of(holds: &[&CertainHold<'_>]) -> Vec<DrawingLane> {
     let mut by_client: BTreeMap<u32, (u64, Vec<Bar>)> = BTreeMap::new();
     for hold in holds {
         let (held, bars) = by_client.entry(hold.client).or_default();
@@ -204,18 +205,18 @@ fn lanes_of(holds: &[&CertainHold<'_>]) -> Vec<Lane> {
     shown.map(|(client, (_, bars))| lane(client, bars)).collect()
 }
 
-fn lane(client: u32, bars: Vec<Bar>) -> Lane {
-    Lane {
+fn lane(client: u32, bars: Vec<Bar>) -> DrawingLane {
+    DrawingLane {
         label: format!("c{client}"),
         bars,
         marks: Vec::new(),
     }
 }
 
-fn fault_lane(window: &Bitten, to_ns: u64) -> Lane {
+fn fault_lane(window: &Bitten, to_ns: u64) -> DrawingLane {
     let text = format!("{} {}: {}", window.fault, window.number, window.title);
     let to = window.heal_ns.unwrap_or(to_ns);
-    Lane {
+    DrawingLane {
         label: "fault".into(),
         bars: vec![Bar {
             kind: BarKind::Fault,
@@ -230,7 +231,7 @@ fn fault_lane(window: &Bitten, to_ns: u64) -> Lane {
 fn hold_bar(hold: &CertainHold<'_>) -> Bar {
     let token = hold.token.map(|token| format!(", token {token}")).unwrap_or_default();
     let end = match hold.ended {
-        Ended::Lost => ", then told it is lost",
+        Ended::Lost => ", then notified of its loss",
         Ended::Died => ", then died",
         _ => "",
     };

@@ -1,18 +1,18 @@
-//! What GitHub's runner understands: commands on a line of their own, which become annotations and folded groups.
+//! What GitHub's runner understands: workflow commands, one a line, which become annotations and folded groups.
 
-use super::account;
 use super::diagnosis::{Diagnosis, Outcome};
+use super::summary;
 
 /// Annotations of one run; the page of a job shows ten in all.
 const MAX_ANNOTATIONS: usize = 5;
 
-/// One line for each violation that stands for itself, or one that says why the run is no pass.
+/// One line for each violation that follows from no other, or one that says why the run is no pass.
 pub fn annotations(diagnosis: &Diagnosis) -> Vec<String> {
-    let title = account::title(diagnosis);
-    let told = account::roots(diagnosis);
+    let title = summary::title(diagnosis);
+    let roots = summary::roots(diagnosis);
     let lines: Vec<String> = match diagnosis.outcome {
         Outcome::Pass => Vec::new(),
-        Outcome::Fail => told
+        Outcome::Fail => roots
             .iter()
             .map(|(_, violation)| {
                 let mut text = violation.summary.clone();
@@ -20,7 +20,7 @@ pub fn annotations(diagnosis: &Diagnosis) -> Vec<String> {
                     text += "\n";
                     text += &because.text;
                 }
-                if let Some(again) = account::again(diagnosis) {
+                if let Some(again) = summary::again(diagnosis) {
                     text += &format!("\nagain: {}", again.join(" "));
                 }
                 command("error", &format!("{} {title}", violation.id), &text)
@@ -29,12 +29,12 @@ pub fn annotations(diagnosis: &Diagnosis) -> Vec<String> {
         Outcome::Unsure => vec![command(
             "warning",
             &format!("UNSURE {title}"),
-            &account::sentence(diagnosis),
+            &summary::sentence(diagnosis),
         )],
         Outcome::Error => vec![command(
             "error",
             &format!("ERROR {title}"),
-            &account::sentence(diagnosis),
+            &summary::sentence(diagnosis),
         )],
     };
     lines.into_iter().take(MAX_ANNOTATIONS).collect()

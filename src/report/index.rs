@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use harness_checkers::Verdict;
 use maud::{Markup, html};
 
-use super::comparison::{Comparison, Gist, KindOf, compare};
+use super::comparison::{Comparison, RunSummary, ViolationKind, compare};
 use super::diagnosis::Outcome;
 use super::html::text::prose;
 use super::html::{page, sign};
@@ -23,7 +23,7 @@ pub const TITLE: &str = "<title>harness: all runs</title>";
 pub struct Listed {
     /// The name of its folder.
     pub name: String,
-    pub gist: Option<Gist>,
+    pub summary: Option<RunSummary>,
     /// How far it came, where there is no verdict.
     pub status: String,
     /// Whether it has a page of its own.
@@ -45,7 +45,7 @@ const SUITES: usize = 20;
 /// The page; `left_out` older runs are not listed.
 pub fn render(runs: &[Listed], left_out: usize, suites: &[ListedSuite]) -> String {
     let since = since_last_time(runs);
-    let outcome_of = |run: &Listed| run.gist.as_ref().map(|gist| gist.outcome);
+    let outcome_of = |run: &Listed| run.summary.as_ref().map(|summary| summary.outcome);
     let count = |outcome: Outcome| runs.iter().filter(|run| outcome_of(run) == Some(outcome)).count();
     let only_suites = runs.is_empty() && !suites.is_empty();
     let boxes = [Outcome::Fail, Outcome::Error, Outcome::Unsure, Outcome::Pass];
@@ -130,16 +130,16 @@ fn newest_suites(suites: &[ListedSuite]) -> Markup {
 
 /// Each run compared with the one before it of the same row. The first of a row has none.
 fn since_last_time(runs: &[Listed]) -> BTreeMap<&str, Comparison> {
-    let mut last: BTreeMap<[&str; 4], &Gist> = BTreeMap::new();
+    let mut last: BTreeMap<[&str; 4], &RunSummary> = BTreeMap::new();
     let mut since = BTreeMap::new();
     for run in runs {
-        let Some(gist) = &run.gist else { continue };
+        let Some(summary) = &run.summary else { continue };
         // a run that could not be made says nothing about what is gone
-        let Some(row) = gist.row().filter(|_| gist.outcome != Outcome::Error) else {
+        let Some(row) = summary.row().filter(|_| summary.outcome != Outcome::Error) else {
             continue;
         };
-        if let Some(before) = last.insert(row, gist) {
-            since.insert(run.name.as_str(), compare(before, gist));
+        if let Some(before) = last.insert(row, summary) {
+            since.insert(run.name.as_str(), compare(before, summary));
         }
     }
     since
@@ -149,7 +149,7 @@ fn since_last_time(runs: &[Listed]) -> BTreeMap<&str, Comparison> {
 fn news(runs: &[Listed], since: &BTreeMap<&str, Comparison>) -> Markup {
     let mut newest: BTreeMap<[&str; 4], &Listed> = BTreeMap::new();
     for run in runs {
-        if let Some(row) = run.gist.as_ref().and_then(Gist::row) {
+        if let Some(row) = run.summary.as_ref().and_then(RunSummary::row) {
             newest.insert(row, run);
         }
     }
@@ -184,9 +184,9 @@ fn link(run: &Listed) -> Markup {
 }
 
 fn row(run: &Listed, since: Option<&Comparison>) -> Markup {
-    let gist = run.gist.as_ref();
-    let outcome = gist.map_or("NONE", |gist| gist.outcome.word());
-    let info = gist.and_then(|gist| gist.run.as_ref());
+    let summary = run.summary.as_ref();
+    let outcome = summary.map_or("NONE", |summary| summary.outcome.word());
+    let info = summary.and_then(|summary| summary.run.as_ref());
     let lock = info.map(|info| {
         let attitude = info.attitude.as_deref().unwrap_or_default();
         format!("{} {attitude}", info.recipe)
@@ -194,8 +194,8 @@ fn row(run: &Listed, since: Option<&Comparison>) -> Markup {
     html! {
         tr data-outcome=(outcome) {
             td.head.(outcome.to_lowercase()) {
-                @match gist {
-                    Some(gist) => { (sign(gist.outcome)) " " (outcome) }
+                @match summary {
+                    Some(summary) => { (sign(summary.outcome)) " " (outcome) }
                     None => { (run.status) }
                 }
             }
@@ -205,15 +205,15 @@ fn row(run: &Listed, since: Option<&Comparison>) -> Markup {
             td.head { (info.map_or("", |info| &info.fault)) }
             td { (broken(run)) }
             td { (changes(since)) }
-            td.number { @if let Some(gist) = gist { (span(gist.length_ns)) } }
+            td.number { @if let Some(summary) = summary { (span(summary.length_ns)) } }
         }
     }
 }
 
 /// What is violated, or why it is not sure.
 fn broken(run: &Listed) -> Markup {
-    let Some(gist) = &run.gist else { return html! {} };
-    let roots: Vec<_> = gist.broken().collect();
+    let Some(summary) = &run.summary else { return html! {} };
+    let roots: Vec<_> = summary.broken().collect();
     if !roots.is_empty() {
         return html! {
             @for (place, (finding, root)) in roots.iter().enumerate() {
@@ -222,12 +222,15 @@ fn broken(run: &Listed) -> Markup {
             }
         };
     }
-    let error = gist.run.as_ref().and_then(|run| run.error.as_deref());
-    match (gist.outcome, error, gist.unsure.first()) {
+    let error = summary.run.as_ref().and_then(|run| run.error.as_deref());
+    match (summary.outcome, error, summary.unsure.first()) {
         (Outcome::Error, Some(error), _) => html! { (error.lines().next().unwrap_or_default()) },
         (Outcome::Unsure, _, Some(reason)) => prose(reason),
         _ => {
-            let holds = gist.findings.iter().filter(|finding| finding.verdict == Verdict::Holds);
+            let holds = summary
+                .findings
+                .iter()
+                .filter(|finding| finding.verdict == Verdict::Holds);
             html! { "nothing: " (holds.count()) " properties hold" }
         }
     }
@@ -242,7 +245,7 @@ fn changes(since: Option<&Comparison>) -> Markup {
         ("still", "unsure", &comparison.still),
         ("gone", "pass", &comparison.gone),
     ];
-    let names = |kinds: &[KindOf]| kinds.iter().map(KindOf::name).collect::<Vec<_>>().join(", ");
+    let names = |kinds: &[ViolationKind]| kinds.iter().map(ViolationKind::name).collect::<Vec<_>>().join(", ");
     let parts = parts.into_iter().filter(|(.., kinds)| !kinds.is_empty());
     html! {
         @for (place, (word, class, kinds)) in parts.enumerate() {

@@ -7,16 +7,16 @@ use std::time::Duration;
 use harness_checkers::{Finding, Verdict};
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite, XmlString};
 
-use super::account;
 use super::diagnosis::{Diagnosis, Outcome};
 use super::escape;
+use super::summary;
 use super::words::rfc3339;
 
 /// The case next to the properties: whether the run as a whole proves anything.
 const CONCLUSIVE: &str = "the run proves something";
 
 pub fn render(diagnosis: &Diagnosis) -> String {
-    let title = account::title(diagnosis);
+    let title = summary::title(diagnosis);
     let class = format!("harness.{}", title.replace(" / ", ".").replace(' ', "-"));
     let length = Duration::from_nanos(diagnosis.length_ns);
     let mut suite = TestSuite::new(line(&title));
@@ -65,10 +65,10 @@ fn output(diagnosis: &Diagnosis) -> String {
     if let Some(page) = &diagnosis.page {
         let _ = writeln!(output, "[[ATTACHMENT|{page}]]");
     }
-    if let Some(again) = account::again(diagnosis) {
+    if let Some(again) = summary::again(diagnosis) {
         let _ = writeln!(output, "again: {}", again.join(" "));
     }
-    let _ = write!(output, "did it bite? {}", diagnosis.bite.evidence);
+    let _ = write!(output, "effect of the faults: {}", diagnosis.effect.evidence);
     output
 }
 
@@ -98,11 +98,11 @@ fn failure(diagnosis: &Diagnosis, finding: &Finding) -> TestCaseStatus {
         failure.set_type("violated").set_message(line(&finding.evidence));
         return failure;
     };
-    let mut text = account::evidence(finding);
+    let mut text = summary::evidence(finding);
     for (number, because) in (1..).zip(&first.because) {
         let _ = write!(text, "\n{number}. {}", because.text);
     }
-    for (label, remark) in account::remarks(diagnosis, finding, first) {
+    for (label, remark) in summary::remarks(diagnosis, finding, first) {
         let _ = write!(text, "\n{label}: {remark}");
     }
     let message = format!("{}  {}", first.id, first.summary);
@@ -116,7 +116,7 @@ fn whole(diagnosis: &Diagnosis) -> TestCase {
     let status = match diagnosis.outcome {
         Outcome::Pass | Outcome::Fail => TestCaseStatus::success(),
         Outcome::Unsure | Outcome::Error => {
-            let reasons = account::reasons(diagnosis);
+            let reasons = summary::reasons(diagnosis);
             let text: Vec<String> = reasons
                 .iter()
                 .map(|(label, reason)| format!("{label}: {reason}"))
@@ -124,7 +124,7 @@ fn whole(diagnosis: &Diagnosis) -> TestCase {
             let mut error = TestCaseStatus::non_success(NonSuccessKind::Error);
             error
                 .set_type(diagnosis.outcome.word().to_lowercase())
-                .set_message(line(&account::sentence(diagnosis)))
+                .set_message(line(&summary::sentence(diagnosis)))
                 .set_description(lines(&text.join("\n")));
             error
         }

@@ -4,9 +4,9 @@ use std::fmt::Write;
 
 use harness_checkers::{Finding, Verdict, Violation};
 
-use super::account;
 use super::diagnosis::{Diagnosis, Outcome};
 use super::escape;
+use super::summary;
 use super::terminal::picture;
 use super::words::span;
 
@@ -19,8 +19,8 @@ pub fn render(diagnosis: &Diagnosis) -> String {
         "## {} {}: {}\n\n**{}**\n\n",
         sign(diagnosis.outcome),
         diagnosis.outcome.word(),
-        plain(&account::title(diagnosis)),
-        prose(&account::sentence(diagnosis))
+        plain(&summary::title(diagnosis)),
+        prose(&summary::sentence(diagnosis))
     );
     if let Some(run) = &diagnosis.run {
         let version = run.version.as_deref().unwrap_or_default();
@@ -35,13 +35,13 @@ pub fn render(diagnosis: &Diagnosis) -> String {
             span(diagnosis.length_ns)
         );
     }
-    for (finding, violation) in account::told(diagnosis) {
-        story(diagnosis, finding, violation, &mut text);
+    for (finding, violation) in summary::shown(diagnosis) {
+        violation_text(diagnosis, finding, violation, &mut text);
     }
-    if let Some(more) = account::more(diagnosis) {
+    if let Some(more) = summary::more(diagnosis) {
         let _ = writeln!(text, "{}\n", plain(&more));
     }
-    if let Some(again) = account::again(diagnosis) {
+    if let Some(again) = summary::again(diagnosis) {
         let _ = writeln!(
             text,
             "```sh\n{}\n```\nThe same plan, not the same timing.\n",
@@ -49,23 +49,23 @@ pub fn render(diagnosis: &Diagnosis) -> String {
         );
     }
     table(diagnosis, &mut text);
-    for (label, reason) in account::reasons(diagnosis) {
+    for (label, reason) in summary::reasons(diagnosis) {
         let _ = writeln!(text, "- {label}: {}", prose(reason));
     }
-    let _ = writeln!(text, "- did it bite? {}", plain(&diagnosis.bite.evidence));
+    let _ = writeln!(text, "- effect of the faults: {}", plain(&diagnosis.effect.evidence));
     for missed in diagnosis
-        .bite
+        .effect
         .windows
         .iter()
         .filter_map(super::bite::Bitten::missed_in_words)
     {
         let _ = writeln!(text, "- {}", plain(&missed));
     }
-    if let Some(latency) = account::latency(diagnosis) {
+    if let Some(latency) = summary::latency(diagnosis) {
         let _ = writeln!(text, "- {latency}");
     }
-    let _ = writeln!(text, "- {}", account::amount(diagnosis));
-    if let Some(page) = account::page(diagnosis) {
+    let _ = writeln!(text, "- {}", summary::amount(diagnosis));
+    if let Some(page) = summary::page(diagnosis) {
         let _ = writeln!(text, "- report: {}", code(&page));
     }
     cut(escape::no_commands(&text))
@@ -80,7 +80,7 @@ fn sign(outcome: Outcome) -> &'static str {
     }
 }
 
-fn story(diagnosis: &Diagnosis, finding: &Finding, violation: &Violation, text: &mut String) {
+fn violation_text(diagnosis: &Diagnosis, finding: &Finding, violation: &Violation, text: &mut String) {
     let _ = writeln!(text, "### {}: {}\n", plain(&violation.id), prose(&violation.summary));
     if let Some(drawing) = diagnosis.drawings.get(&violation.id) {
         let _ = writeln!(text, "```text\n{}\n```\n", fenced(&picture(drawing)));
@@ -89,7 +89,7 @@ fn story(diagnosis: &Diagnosis, finding: &Finding, violation: &Violation, text: 
         let _ = writeln!(text, "{number}. {}", prose(&because.text));
     }
     text.push('\n');
-    for (label, remark) in account::remarks(diagnosis, finding, violation) {
+    for (label, remark) in summary::remarks(diagnosis, finding, violation) {
         let _ = writeln!(text, "- {label}: {}", prose(&remark));
     }
     text.push('\n');
@@ -109,8 +109,8 @@ fn table(diagnosis: &Diagnosis, text: &mut String) {
             "| {} | {} | {sign} {} | {} |",
             finding.property.id(),
             finding.property.name(),
-            account::verdict_word(finding.verdict),
-            prose(&account::evidence(finding))
+            summary::verdict_word(finding.verdict),
+            prose(&summary::evidence(finding))
         );
     }
     text.push('\n');

@@ -1,25 +1,25 @@
-//! What is told of a run: one [`Diagnosis`], made from the history and its findings, and its renderings.
+//! Reports of a run: one [`Diagnosis`], made from the history and its findings, and its renderings.
 //!
 //! Pure: no clock, no I/O. Every screen and file is a rendering of the one diagnosis, so no two can disagree. A format is one
 //! file and one line in [`FORMATS`].
 
-pub mod account;
 pub mod bite;
 mod churn;
 pub mod comparison;
 pub mod diagnosis;
+mod downsample;
 pub mod drawing;
 pub mod escape;
 pub mod github;
 pub(crate) mod html;
 pub mod index;
 pub mod junit;
+mod manual_changes;
 pub mod markdown;
-mod pokes;
 pub mod roles;
 pub mod screen;
+pub mod summary;
 pub mod terminal;
-mod thin;
 pub mod timeline;
 pub(crate) mod words;
 
@@ -44,8 +44,8 @@ pub struct Report<'a> {
     pub lines: &'a BTreeMap<u64, String>,
 }
 
-/// One way to tell it.
-pub struct Format {
+/// One report format.
+pub struct ReportFormat {
     /// What `--format` takes.
     pub name: &'static str,
     /// The file of it in a run's folder, if there is one.
@@ -55,32 +55,32 @@ pub struct Format {
 }
 
 /// All of them.
-pub const FORMATS: &[Format] = &[
-    Format {
+pub const FORMATS: &[ReportFormat] = &[
+    ReportFormat {
         name: "html",
         file: Some("report.html"),
         about: "one offline page: proof, tables, timeline",
         render: html::render,
     },
-    Format {
+    ReportFormat {
         name: "junit",
         file: Some("junit.xml"),
         about: "one test case a property, for CI servers",
         render: |report| junit::render(report.diagnosis),
     },
-    Format {
+    ReportFormat {
         name: "markdown",
         file: Some("summary.md"),
         about: "a summary of at most 64 KiB, for job summaries and issues",
         render: |report| markdown::render(report.diagnosis),
     },
-    Format {
+    ReportFormat {
         name: "json",
         file: Some("verdict.json"),
         about: "the whole diagnosis; `harness report --schema` prints its schema",
         render: |report| json(report.diagnosis),
     },
-    Format {
+    ReportFormat {
         name: "terminal",
         file: None,
         about: "the screen that `harness run` ends with",

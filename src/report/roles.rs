@@ -1,9 +1,9 @@
-//! What the servers were to each other over the run, as the experiment saw it by asking them once a second.
+//! Roles of the servers over the run, as the run saw them by asking once a second.
 
 use std::collections::BTreeMap;
 
 use harness_checkers::History;
-use serde_json::Value;
+use harness_checkers::history::{NemesisFact, Role};
 
 use super::timeline::Moment;
 
@@ -19,25 +19,22 @@ pub struct Band {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Spell {
     pub from: Moment,
-    /// In the server's own word: `leader`, `follower`, `master`, …; `not serving` for one that did not answer as one that serves.
-    pub role: String,
+    pub role: Role,
 }
 
 /// A band for each server that a line of the nemesis gives a role to, by number.
 pub fn bands(history: &History) -> Vec<Band> {
     let mut bands: BTreeMap<(usize, String), Vec<Spell>> = BTreeMap::new();
-    for line in history.nemesis().into_iter().filter(|line| line.name == "roles") {
+    for line in history.nemesis() {
+        let NemesisFact::Roles(roles) = line.fact else { continue };
         let from = Moment {
             ns: line.time_ns,
             index: line.index,
         };
-        let roles = line.fields.get("roles").and_then(Value::as_object);
-        for (server, role) in roles.into_iter().flatten() {
-            let Some(role) = role.as_str() else { continue };
-            // n10 stands behind n9
-            let spells = bands.entry((server.len(), server.clone())).or_default();
+        for (server, role) in roles {
+            // n10 comes after n9
+            let spells = bands.entry((server.len(), server)).or_default();
             if spells.last().is_none_or(|last| last.role != role) {
-                let role = role.to_owned();
                 spells.push(Spell { from, role });
             }
         }
@@ -48,9 +45,9 @@ pub fn bands(history: &History) -> Vec<Band> {
 
 /// At most about `room` spells of each server: the longest ones. With the length in nanoseconds below which some were
 /// left out, if any were.
-pub fn thinned(bands: &[Band], end_ns: u64, room: usize) -> (Vec<Band>, Option<u64>) {
+pub fn downsampled(bands: &[Band], end_ns: u64, room: usize) -> (Vec<Band>, Option<u64>) {
     let mut left_out: Option<u64> = None;
-    let thin = |band: &Band| {
+    let downsample = |band: &Band| {
         let ends = band.spells.iter().skip(1).map(|next| next.from.ns).chain([end_ns]);
         let lengths = band.spells.iter().zip(ends);
         let lengths: Vec<u64> = lengths.map(|(spell, end)| end.saturating_sub(spell.from.ns)).collect();
@@ -70,7 +67,7 @@ pub fn thinned(bands: &[Band], end_ns: u64, room: usize) -> (Vec<Band>, Option<u
             spells,
         }
     };
-    (bands.iter().map(thin).collect(), left_out)
+    (bands.iter().map(downsample).collect(), left_out)
 }
 
 #[cfg(test)]
@@ -96,7 +93,7 @@ mod tests {
                 ns: at * 1000,
                 index: at,
             },
-            role: role.into(),
+            role: Role::parse(role),
         }
     }
 
@@ -120,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn of_very_many_spells_the_longest_stay_and_the_rest_is_told() {
+    fn of_very_many_spells_the_longest_stay_and_the_rest_is_counted() {
         let flapping = (1..=10).map(|at| spell(at * 10, if at % 2 == 0 { "leader" } else { "follower" }));
         let steady = [spell(200, "leader"), spell(300, "follower")];
         let band = Band {
@@ -128,11 +125,11 @@ mod tests {
             spells: flapping.chain(steady).collect(),
         };
         let bands = [band];
-        assert_eq!(thinned(&bands, 400_000, 12), (bands.to_vec(), None));
-        let (thin, left_out) = thinned(&bands, 400_000, 4);
+        assert_eq!(downsampled(&bands, 400_000, 12), (bands.to_vec(), None));
+        let (kept, left_out) = downsampled(&bands, 400_000, 4);
         // the tenth and what follows it are long; the first is where the band begins
         assert_eq!(
-            thin[0].spells,
+            kept[0].spells,
             [spell(10, "follower"), spell(100, "leader"), spell(300, "follower")]
         );
         assert_eq!(left_out, Some(10_001));

@@ -1,14 +1,14 @@
-//! The diagnosis on a terminal: the answer in the first line, the proof below it, what to type at the end.
+//! The diagnosis on a terminal: the answer in the first line, then the proof, then what to type.
 
 use harness_checkers::{Finding, Property, Verdict, Violation};
 
-use super::account;
 use super::bite::Bitten;
 use super::diagnosis::{Diagnosis, Outcome};
-use super::drawing::{BarKind, Drawing, Lane};
+use super::drawing::{BarKind, Drawing, DrawingLane};
 use super::escape;
 pub use super::screen::Look;
 use super::screen::ScreenText;
+use super::summary;
 use super::words::{span, stretch, wrap, wrap_words};
 
 /// Columns of text.
@@ -27,21 +27,21 @@ fn verdict_cell(look: Look, verdict: Verdict) -> ScreenText {
         Verdict::Inconclusive => "33",
         Verdict::NotApplicable => "2",
     };
-    look.paint(code, &format!("{:<13}", account::verdict_word(verdict)))
+    look.paint(code, &format!("{:<13}", summary::verdict_word(verdict)))
 }
 
 /// The whole screen of a finished run.
 pub fn render(diagnosis: &Diagnosis, look: Look) -> String {
     let mut lines = vec![headline(diagnosis, look), ScreenText::default()];
-    for (finding, violation) in account::told(diagnosis) {
-        lines.extend(story(diagnosis, finding, violation, look));
+    for (finding, violation) in summary::shown(diagnosis) {
+        lines.extend(violation_lines(diagnosis, finding, violation, look));
         lines.push(ScreenText::default());
     }
     let came_to_nothing = diagnosis.outcome == Outcome::Error && diagnosis.operations == 0;
     if !came_to_nothing {
         lines.extend(table(diagnosis, look));
         lines.push(ScreenText::default());
-        lines.extend(bite(diagnosis));
+        lines.extend(effect(diagnosis));
     }
     lines.extend(reasons(diagnosis));
     lines.push(ScreenText::default());
@@ -61,11 +61,11 @@ fn headline(diagnosis: &Diagnosis, look: Look) -> ScreenText {
         span(diagnosis.length_ns),
         span(diagnosis.check_ns)
     );
-    let title = look.bold(&account::title(diagnosis));
+    let title = look.bold(&summary::title(diagnosis));
     look.outcome(diagnosis.outcome) + "  " + title + "   " + look.dim(&times)
 }
 
-fn story(diagnosis: &Diagnosis, finding: &Finding, violation: &Violation, look: Look) -> Vec<ScreenText> {
+fn violation_lines(diagnosis: &Diagnosis, finding: &Finding, violation: &Violation, look: Look) -> Vec<ScreenText> {
     let heading = look.bold(&format!("{}  {}", violation.id, violation.summary));
     let mut lines = vec![look.paint("1;31", "x") + " " + heading];
     lines.push(ScreenText::default());
@@ -80,7 +80,7 @@ fn story(diagnosis: &Diagnosis, finding: &Finding, violation: &Violation, look: 
     for (number, because) in violation.because.iter().enumerate() {
         lines.extend(labelled(&format!("{}", number + 1), 4, &because.text));
     }
-    for (label, remark) in account::remarks(diagnosis, finding, violation) {
+    for (label, remark) in summary::remarks(diagnosis, finding, violation) {
         lines.extend(labelled(label, 9, &remark));
     }
     lines
@@ -170,7 +170,7 @@ fn axis(drawing: &Drawing, column: impl Fn(u64) -> usize) -> String {
     format!("{:MARGIN$}{}", "", line.into_iter().collect::<String>().trim_end())
 }
 
-fn draw_lane(lane: &Lane, drawing: &Drawing, column: impl Fn(u64) -> usize) -> ScreenText {
+fn draw_lane(lane: &DrawingLane, drawing: &Drawing, column: impl Fn(u64) -> usize) -> ScreenText {
     let mut cells = vec![' '; AXIS];
     for bar in &lane.bars {
         let (from, to) = (column(bar.from_ns), column(bar.to_ns));
@@ -222,7 +222,7 @@ fn table(diagnosis: &Diagnosis, look: Look) -> Vec<ScreenText> {
     let mut lines = vec![look.dim(&format!("  {:<19}{:<13}{}", "property", "verdict", "evidence"))];
     for finding in &diagnosis.findings {
         let width = 2 + 19 + 13;
-        let wrapped = wrap(&account::evidence(finding), WIDTH.saturating_sub(width) + 16);
+        let wrapped = wrap(&summary::evidence(finding), WIDTH.saturating_sub(width) + 16);
         for (number, line) in wrapped.iter().enumerate() {
             lines.push(match number {
                 0 => {
@@ -236,18 +236,18 @@ fn table(diagnosis: &Diagnosis, look: Look) -> Vec<ScreenText> {
     lines
 }
 
-fn bite(diagnosis: &Diagnosis) -> Vec<ScreenText> {
+fn effect(diagnosis: &Diagnosis) -> Vec<ScreenText> {
     let mut lines = Vec::new();
-    if !diagnosis.bite.windows.is_empty() || diagnosis.run.is_some() {
-        lines.extend(labelled_flush("did it bite?", &diagnosis.bite.evidence));
-        for missed in diagnosis.bite.windows.iter().filter_map(Bitten::missed_in_words) {
+    if !diagnosis.effect.windows.is_empty() || diagnosis.run.is_some() {
+        lines.extend(labelled_flush("effect", &diagnosis.effect.evidence));
+        for missed in diagnosis.effect.windows.iter().filter_map(Bitten::missed_in_words) {
             lines.extend(labelled_flush("", &missed));
         }
     }
-    if let Some(latency) = account::latency(diagnosis) {
+    if let Some(latency) = summary::latency(diagnosis) {
         lines.extend(labelled_flush("latency", &latency));
     }
-    lines.extend(labelled_flush("recorded", &account::amount(diagnosis)));
+    lines.extend(labelled_flush("recorded", &summary::amount(diagnosis)));
     lines
 }
 
@@ -265,7 +265,7 @@ fn flush(label: &str, text: &str) -> ScreenText {
 fn reasons(diagnosis: &Diagnosis) -> Vec<ScreenText> {
     let mut lines = Vec::new();
     let mut before = "";
-    for (label, text) in account::reasons(diagnosis) {
+    for (label, text) in summary::reasons(diagnosis) {
         lines.extend(labelled_flush(if label == before { "" } else { label }, text));
         before = label;
     }
@@ -275,17 +275,17 @@ fn reasons(diagnosis: &Diagnosis) -> Vec<ScreenText> {
 /// Where to look, and what to type.
 fn pointers(diagnosis: &Diagnosis) -> Vec<ScreenText> {
     let mut lines = Vec::new();
-    if let Some(more) = account::more(diagnosis) {
+    if let Some(more) = summary::more(diagnosis) {
         lines.extend(labelled_flush("more", &more));
     }
-    match account::page(diagnosis) {
+    match summary::page(diagnosis) {
         Some(page) => lines.push(flush("report", &page)),
         None => lines.push(flush("history", &history_path(diagnosis))),
     }
-    if let Some(exact) = account::exact(diagnosis) {
+    if let Some(exact) = summary::exact(diagnosis) {
         lines.push(flush("exact", &exact));
     }
-    if let Some(again) = account::again(diagnosis) {
+    if let Some(again) = summary::again(diagnosis) {
         let wrapped = wrap_words(again.iter().map(String::as_str), WIDTH - 20);
         let last = wrapped.len().saturating_sub(1);
         for (number, line) in wrapped.iter().enumerate() {

@@ -1,6 +1,6 @@
 //! What happened on the locks, turn by turn: what the page's timeline, latencies and queue are drawn from.
 //!
-//! A turn is one acquire and what came of it. Taken from the history as it is; nothing is decided here.
+//! A turn is one acquire and its outcome. Taken from the history as it is; nothing is decided here.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,12 +11,12 @@ use super::roles::{Band, bands};
 
 /// One acquire: asked, answered or not, held until something ended it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Turn {
+pub struct AcquireTurn {
     /// Into [`Timeline::lanes`].
     pub lane: usize,
     pub process: u32,
     pub asked: Moment,
-    pub answer: Answer,
+    pub answer: AcquireAnswer,
     pub answered: Option<Moment>,
     pub token: Option<u64>,
     /// The server that the reply came through, where that is known: into [`Timeline::nodes`].
@@ -33,11 +33,11 @@ pub struct Moment {
 
 /// What an acquire was answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Answer {
+pub enum AcquireAnswer {
     Ok,
     /// Surely not acquired.
     No,
-    /// Nobody can know.
+    /// Unknown: it may have been acquired or not.
     Unknown,
     /// Never, as far as the history goes.
     None,
@@ -45,15 +45,15 @@ pub enum Answer {
 
 /// Something that was said or seen and is no operation.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Signal {
+pub struct TimelineSignal {
     pub lane: usize,
     pub at: Moment,
-    pub kind: SignalKind,
+    pub kind: TimelineSignalKind,
     pub cause: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SignalKind {
+pub enum TimelineSignalKind {
     Woken,
     Lost,
     Died,
@@ -64,8 +64,8 @@ pub enum SignalKind {
 pub struct Timeline {
     /// Lock and client, by lock in the order of the header, then by client.
     pub lanes: Vec<(String, u32)>,
-    pub turns: Vec<Turn>,
-    pub signals: Vec<Signal>,
+    pub turns: Vec<AcquireTurn>,
+    pub signals: Vec<TimelineSignal>,
     /// Names of the servers that replies came through.
     pub nodes: Vec<String>,
     /// The roles of the servers, by server.
@@ -77,9 +77,9 @@ pub struct Timeline {
 
 impl Timeline {
     pub fn of(history: &History) -> Self {
-        let mut reading = Reading {
+        let mut reading = TimelineReader {
             lanes: lanes(history),
-            ..Reading::default()
+            ..TimelineReader::default()
         };
         for hold in history.certain_holds() {
             reading.holds.insert(hold.got_index, end_of(&hold));
@@ -154,7 +154,7 @@ fn client_of(entry: &Entry<'_>) -> Option<u32> {
     entry.client.or_else(|| entry.process_number())
 }
 
-/// Where a name stands among few; at the end, if it is new.
+/// The place of a name among few; a new one is added at the end.
 fn place_of(names: &mut Vec<String>, name: &str) -> usize {
     let known = names.iter().position(|known| known == name);
     known.unwrap_or_else(|| {
@@ -164,17 +164,17 @@ fn place_of(names: &mut Vec<String>, name: &str) -> usize {
 }
 
 #[derive(Default)]
-struct Reading {
+struct TimelineReader {
     lanes: BTreeMap<(String, u32), usize>,
     holds: HashMap<u64, (Moment, Ended)>,
-    turns: Vec<Turn>,
-    signals: Vec<Signal>,
+    turns: Vec<AcquireTurn>,
+    signals: Vec<TimelineSignal>,
     nodes: Vec<String>,
     /// The turn that a process waits in.
     open: HashMap<u32, usize>,
 }
 
-impl Reading {
+impl TimelineReader {
     fn see(&mut self, entry: &Entry<'_>) {
         let Some(process) = entry.process_number() else { return };
         let at = Moment {
@@ -184,9 +184,9 @@ impl Reading {
         match (entry.f, entry.kind) {
             (F::Acquire, Kind::Invoke) => self.ask(entry, process, at),
             (F::Acquire, _) => self.answer(entry, process, at),
-            (F::Woken, _) => self.signal(entry, at, SignalKind::Woken),
-            (F::Lost, _) => self.signal(entry, at, SignalKind::Lost),
-            (F::Died, _) => self.signal(entry, at, SignalKind::Died),
+            (F::Woken, _) => self.signal(entry, at, TimelineSignalKind::Woken),
+            (F::Lost, _) => self.signal(entry, at, TimelineSignalKind::Lost),
+            (F::Died, _) => self.signal(entry, at, TimelineSignalKind::Died),
             _ => {}
         }
     }
@@ -194,11 +194,11 @@ impl Reading {
     fn ask(&mut self, entry: &Entry<'_>, process: u32, asked: Moment) {
         let Some(lane) = self.lane_of(entry) else { return };
         self.open.insert(process, self.turns.len());
-        self.turns.push(Turn {
+        self.turns.push(AcquireTurn {
             lane,
             process,
             asked,
-            answer: Answer::None,
+            answer: AcquireAnswer::None,
             answered: None,
             token: None,
             node: None,
@@ -214,14 +214,14 @@ impl Reading {
         turn.token = entry.token;
         turn.node = entry.node.map(|node| place_of(&mut self.nodes, node));
         turn.answer = match entry.kind {
-            Kind::Ok => Answer::Ok,
-            Kind::Fail => Answer::No,
-            _ => Answer::Unknown,
+            Kind::Ok => AcquireAnswer::Ok,
+            Kind::Fail => AcquireAnswer::No,
+            _ => AcquireAnswer::Unknown,
         };
         turn.held = self.holds.get(&entry.index).copied();
     }
 
-    fn signal(&mut self, entry: &Entry<'_>, at: Moment, kind: SignalKind) {
+    fn signal(&mut self, entry: &Entry<'_>, at: Moment, kind: TimelineSignalKind) {
         // a signal without a lock is about all that the client has; one lane is enough to show it
         let client = client_of(entry);
         let lane = self.lane_of(entry).or_else(|| {
@@ -229,7 +229,7 @@ impl Reading {
             own.map(|(_, lane)| *lane)
         });
         if let Some(lane) = lane {
-            self.signals.push(Signal {
+            self.signals.push(TimelineSignal {
                 lane,
                 at,
                 kind,

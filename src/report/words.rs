@@ -37,7 +37,7 @@ pub fn moment(nanoseconds: u64) -> String {
     format!("{:.2}s", Duration::from_nanos(nanoseconds).as_secs_f64())
 }
 
-/// `13.90s to 15.74s`; `1.5ms at 13.90s` where both ends would be told alike.
+/// `13.90s to 15.74s`; `1.5ms at 13.90s` where both ends have the same digits.
 pub fn stretch(from_ns: u64, to_ns: u64) -> String {
     match (moment(from_ns), moment(to_ns)) {
         (from, to) if from == to => format!("{} at {from}", span(to_ns.saturating_sub(from_ns))),
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_wrapped_at_spaces_and_a_long_word_stands_alone() {
+    fn text_is_wrapped_at_spaces_and_a_long_word_is_alone() {
         assert_eq!(wrap("a bb ccc dddddddd e", 6), ["a bb", "ccc", "dddddddd", "e"]);
     }
 

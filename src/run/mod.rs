@@ -27,7 +27,7 @@ use tokio::time::Instant;
 use crate::cluster::{Cluster, ClusterError, ClusterSpec, PeerProxies, RuntimeChoice};
 use crate::config::Config;
 use crate::event::{ProgressEvent, ProgressSender};
-use crate::faults::{Field, Links};
+use crate::faults::{FaultEnv, Links};
 use crate::plan::Plan;
 use crate::wall_clock::{Clocks, WallClock};
 use clients::pool::{ClientPool, ClientPoolSpec};
@@ -255,9 +255,9 @@ async fn with_cluster(
     let pool = Arc::new(ClientPool::new(clients));
     ended.teardown.pool = Some(Arc::clone(&pool));
     let _listening = taps::start(notices, config, &pool, Arc::clone(&run));
-    let field = Field {
+    let env = FaultEnv {
         links,
-        between,
+        peer_links: between,
         clients: pool.clone(),
         servers: cluster.control(),
         observed: run.observed.subscribe(),
@@ -267,7 +267,7 @@ async fn with_cluster(
         spec,
         run: Arc::clone(&run),
         pool,
-        field: Arc::new(field),
+        env: Arc::new(env),
         probe: cluster.probe(),
         api,
     };

@@ -16,7 +16,7 @@ use super::clients::pool::ClientPool;
 use super::{RunError, RunSpec, observer, progress, schedule, taps};
 use crate::cluster::{EndpointsReceiver, RoleProbe};
 use crate::event::ProgressEvent;
-use crate::faults::Field;
+use crate::faults::FaultEnv;
 use crate::limits::CLIENT_OPEN;
 use crate::network::api::Api;
 use crate::run::context::RunContext;
@@ -31,7 +31,7 @@ pub struct PhaseRunner<'a> {
     pub spec: &'a RunSpec<'a>,
     pub run: Arc<RunContext>,
     pub pool: Arc<ClientPool>,
-    pub field: Arc<Field>,
+    pub env: Arc<FaultEnv>,
     pub probe: RoleProbe,
     /// Toxiproxy's API, where it is served.
     pub api: Option<Api>,
@@ -87,7 +87,7 @@ impl PhaseRunner<'_> {
         if stopped {
             return Err(RunError::Stopped);
         }
-        let wire = taps::summary(&self.field.links, &self.run);
+        let wire = taps::summary(&self.env.links, &self.run);
         self.phase("end", json!({ "unfinished": unfinished, "wire": wire }));
         Ok(())
     }
@@ -121,7 +121,7 @@ impl PhaseRunner<'_> {
         self.elapse(plan.phases.warm_up).await?;
         self.phase("faults", json!({ "windows": plan.windows.len() }));
         let faults_end = Instant::now() + plan.phases.faults;
-        schedule::run(plan, &self.field, &self.run).await;
+        schedule::run(plan, &self.env, &self.run).await;
         self.elapse(faults_end.saturating_duration_since(Instant::now()))
             .await?;
         self.calm().await

@@ -1,40 +1,46 @@
-//! The fault windows: opened on time, aimed when they open, healed whatever happens, and written down with what they did.
+//! The schedule of fault windows: each starts on time, resolves its target, heals whatever happens, and is recorded with
+//! what it did. Nothing here knows one fault from another.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::{Map, Value, json};
+use harness_checkers::history::{EffectCounters, MessageMatch, NemesisFact, WindowHeal, WindowStart};
+use serde_json::{Map, Value};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-use super::targeting::{Aimed, aim};
+use super::targeting::{GrantedSince, Resolution, resolve};
 use crate::event::ProgressEvent;
-use crate::evidence::Evidence;
-use crate::faults::{Field, Means, Open};
+use crate::faults::{ActiveFault, Affected, FaultEnv, HealOnDrop, Healed, InjectionContext, NotInjected};
 use crate::limits::AIM;
-use crate::network::Struck;
-use crate::plan::{Plan, Window};
+use crate::plan::{Plan, PlannedWindow};
 use crate::run::context::RunContext;
 
 /// Runs every window of the plan, from now. Windows that start together run side by side; the next ones wait until these
 /// have healed, which may take longer than planned: servers that were killed come back in their own time.
-pub async fn run(plan: &Plan, field: &Arc<Field>, run: &Arc<RunContext>) {
+pub async fn run(plan: &Plan, env: &Arc<FaultEnv>, run: &Arc<RunContext>) {
     let start = Instant::now();
     for slot in plan.windows.chunk_by(|one, other| one.start == other.start) {
-        side_by_side(slot, start, plan, field, run).await;
+        side_by_side(slot, start, plan, env, run).await;
     }
 }
 
-async fn side_by_side(windows: &[Window], start: Instant, plan: &Plan, field: &Arc<Field>, run: &Arc<RunContext>) {
+async fn side_by_side(
+    windows: &[PlannedWindow],
+    start: Instant,
+    plan: &Plan,
+    env: &Arc<FaultEnv>,
+    run: &Arc<RunContext>,
+) {
     let mut running = JoinSet::new();
     for window in windows {
-        let strike = WindowRun {
+        let window_run = WindowRun {
             window: window.clone(),
-            works: plan.struck_holder_works,
-            field: Arc::clone(field),
+            works: plan.target_holder_works,
+            env: Arc::clone(env),
             run: Arc::clone(run),
         };
-        running.spawn(strike.run(start));
+        running.spawn(window_run.run(start));
     }
     all(running).await;
 }
@@ -51,9 +57,9 @@ pub async fn all(mut tasks: JoinSet<()>) {
 }
 
 struct WindowRun {
-    window: Window,
+    window: PlannedWindow,
     works: Duration,
-    field: Arc<Field>,
+    env: Arc<FaultEnv>,
     run: Arc<RunContext>,
 }
 
@@ -62,59 +68,50 @@ impl WindowRun {
         if self.stopped_before(start + self.window.start).await {
             return;
         }
-        let prelude = match self.window.strike.prelude(self.window.number, &self.field).await {
-            Ok(prelude) => prelude,
+        let (number, action) = (self.window.number, &self.window.injection.action);
+        let preparation = match action.prepare(number, &self.env).await {
+            Ok(preparation) => preparation,
             Err(why) => return self.missed(why),
         };
-        let since = prelude.as_ref().map(|prelude| (Instant::now(), prelude.keys.clone()));
-        let leader = self.field.servers.leader(AIM);
-        let aimed = match aim(&self.window.strike, self.works, since, &self.run, leader).await {
-            Ok(aimed) => aimed,
+        let since = preparation.as_ref().map(|prepared| GrantedSince {
+            prepared: Instant::now(),
+            known_keys: prepared.known_keys.clone(),
+        });
+        let leader = self.env.servers.leader(AIM);
+        let resolution = match resolve(&self.window.injection, self.works, since, &self.run, leader).await {
+            Ok(resolution) => resolution,
             Err(why) => return self.missed(why),
         };
-        let opened = Instant::now();
+        let started = Instant::now();
         let before = CounterReadings::now(&self.run);
-        let holding: Vec<u32> = self.run.holders.all().into_iter().map(|(client, _)| client).collect();
-        let mut open = self
-            .window
-            .strike
-            .open(self.window.number, &self.field, &aimed.target, prelude)
-            .await;
-        if let Some(why) = open.trouble.take() {
-            return self.broken("could not be opened", &why);
-        }
-        if open.is_empty() {
-            return self.missed(match self.window.strike.means {
-                Means::Failover { .. } => "the replica was not promoted",
-                _ => "its process was not running",
-            });
-        }
-        self.write_start(&open, &aimed);
-        let struck = open.clients.clone();
-        let stopped = self.last(&mut open, opened + self.window.length).await;
-        let (message, no_message) = (open.message(), open.why_no_message());
-        let (mut evidence, trouble) = open.heal(opened.elapsed(), !stopped).await;
-        if matches!(self.window.strike.means, Means::Clients(_)) {
-            evidence.holders = struck.iter().filter(|client| holding.contains(client)).count() as u64;
-        }
-        let about = WindowEffect {
-            evidence,
-            before,
-            message,
-            no_message,
+        let context = InjectionContext {
+            number,
+            env: &self.env,
+            target: &resolution.target,
+            holding: self.run.holders.all().into_iter().map(|(client, _)| client).collect(),
+            preparation,
         };
-        self.write_heal(about, &aimed.title, opened.elapsed());
+        let mut active = match action.inject(context).await {
+            Ok(active) => active,
+            Err(NotInjected::Missed(why)) => return self.missed(why),
+            Err(NotInjected::Failed(why)) => return self.broken("could not be opened", &why),
+        };
+        self.write_start(active.affected(), &resolution);
+        let stopped = self.last(&mut active, started + self.window.length).await;
+        let healed = active.heal(started.elapsed(), !stopped).await;
+        let trouble = healed.trouble.clone();
+        self.write_heal(healed, before, &resolution.title, started.elapsed());
         if let Some(why) = trouble {
             self.broken("could not be healed", &why);
         }
     }
 
-    /// Lets a window last until it is `due` and has done what it does; returns whether the run stops.
-    async fn last(&self, open: &mut Open, due: Instant) -> bool {
+    /// Waits until a window is `due` to heal and its fault has done what it does; returns whether the run stops.
+    async fn last(&self, active: &mut HealOnDrop<dyn ActiveFault>, due: Instant) -> bool {
         let mut stop = self.run.stopping();
         tokio::select! {
             _ = stop.wait_for(|stop| *stop) => true,
-            _ = async { tokio::join!(open.act(), sleep_until(due)) } => false,
+            _ = async { tokio::join!(active.act(due), sleep_until(due)) } => false,
         }
     }
 
@@ -129,74 +126,72 @@ impl WindowRun {
 
     /// The network is not as the plan has it, so nothing that follows would mean anything.
     fn broken(&self, how: &str, why: &str) {
-        let window = format!("window {}, {},", self.window.number, self.window.fault);
+        let window = format!("window {}, {},", self.window.number, self.window.fault.name);
         self.run.fail(format!("{window} {how}: {why}"));
     }
 
     fn missed(&self, why: &str) {
-        let start = object(json!({
-            "window": self.window.number, "phase": "start", "title": self.window.strike.title, "targets": [],
-        }));
-        self.run.recorder.nemesis(self.window.fault, start);
-        let mut heal = object(json!({ "window": self.window.number, "phase": "heal", "missed": why }));
-        heal.insert("evidence".into(), json!(Evidence::default()));
-        self.run.recorder.nemesis(self.window.fault, heal);
-        let text = format!("window {}: {why}, so there was nobody to strike", self.window.number);
+        let (number, title) = (self.window.number, &self.window.injection.title);
+        for fact in NemesisFact::missed(self.window.fault.name, number, title, why) {
+            self.record(&fact);
+        }
+        let text = format!("window {number}: {why}, so nothing was injected");
         self.run.progress.send(ProgressEvent::Note(text));
     }
 
-    fn write_start(&self, open: &Open, aimed: &Aimed) {
-        let title = &aimed.title;
-        let mut start = object(json!({
-            "window": self.window.number, "phase": "start", "title": title, "targets": open.targets(), "cut": open.links(),
-        }));
-        if let Some(holder) = aimed.holder {
-            start.insert("holder".into(), json!(format!("c{holder}")));
-            start.insert("holder_works_ms".into(), json!(self.works.as_millis() as u64));
-        }
-        self.run.recorder.nemesis(self.window.fault, start);
+    fn write_start(&self, affected: Affected, resolution: &Resolution) {
+        let title = &resolution.title;
+        let start = WindowStart {
+            number: self.window.number,
+            title: title.clone(),
+            targets: affected.names(),
+            cut: Some(affected.links),
+            holder: resolution.holder.map(|holder| format!("c{holder}")),
+            holder_works_ms: resolution.holder.map(|_| self.works.as_millis() as u64),
+            verb: Some(self.window.fault.verb.to_owned()),
+            extra: Map::new(),
+        };
+        let fault = self.window.fault.name.to_owned();
+        self.record(&NemesisFact::Start { fault, start });
         self.run.progress.send(ProgressEvent::WindowOpened {
             number: self.window.number,
             title: self.headline(title),
         });
     }
 
-    fn write_heal(&self, about: WindowEffect, title: &str, lasted: Duration) {
-        let WindowEffect {
-            evidence,
-            before,
-            message,
-            no_message,
-        } = about;
-        let after = CounterReadings::now(&self.run);
-        let mut facts = object(json!(evidence));
-        facts.insert("locks_lost".into(), json!(after.lost - before.lost));
-        facts.insert("acquires".into(), json!(after.acquires - before.acquires));
-        facts.insert("unknown".into(), json!(after.unknown - before.unknown));
-        let mut heal = object(json!({ "window": self.window.number, "phase": "heal", "evidence": facts }));
-        if let Some(demand) = self.window.strike.demand {
-            heal.insert("demand".into(), json!(demand));
-        }
-        let mut words = vec![evidence.in_words()];
-        if let Some(message) = message {
-            let time = self.run.recorder.time_of(message.at);
-            words.push(format!(
-                "`{}` of {} ({}) at {:.3}s",
-                message.message,
-                message.client,
-                message.role,
-                Duration::from_nanos(time).as_secs_f64()
-            ));
-            let mut struck = object(json!(message));
-            struck.insert("time".into(), json!(time));
-            heal.insert("struck".into(), Value::Object(struck));
-        }
-        if let Some(why) = no_message {
-            words.push(why.clone());
-            heal.insert("missed".into(), json!(why));
-        }
+    fn write_heal(&self, healed: Healed, before: CounterReadings, title: &str, lasted: Duration) {
+        let fault = &self.window.fault;
+        let effect = healed.evidence.in_words(fault.counters);
+        let mut words = vec![effect.clone()];
+        let matched = healed.message.map(|message| MessageMatch {
+            message: message.message,
+            client: message.client,
+            link: message.link,
+            role: message.role.to_owned(),
+            done: message.done,
+            time_ns: self.run.recorder.time_of(message.at),
+        });
+        words.extend(matched.as_ref().map(|matched| {
+            let at = Duration::from_nanos(matched.time_ns).as_secs_f64();
+            let MessageMatch {
+                message, client, role, ..
+            } = matched;
+            format!("`{message}` of {client} ({role}) at {at:.3}s")
+        }));
+        words.extend(healed.missed.clone());
         words.retain(|word| !word.is_empty());
-        self.run.recorder.nemesis(self.window.fault, heal);
+        let heal = WindowHeal {
+            number: Some(self.window.number),
+            evidence: healed.evidence.iter().chain(before.until_now(&self.run)).collect(),
+            left_trace: Some(healed.evidence.has_any(fault.trace)),
+            effect: Some(effect),
+            requirement: self.window.injection.requirement.clone(),
+            matched,
+            missed: healed.missed,
+            extra: fault.for_readers(),
+        };
+        let fault = fault.name.to_owned();
+        self.record(&NemesisFact::Heal { fault, heal });
         self.run.progress.send(ProgressEvent::WindowHealed {
             number: self.window.number,
             title: self.headline(title),
@@ -205,19 +200,13 @@ impl WindowRun {
         });
     }
 
-    fn headline(&self, title: &str) -> String {
-        format!("{} {}   {title}", self.window.fault, self.window.number)
+    fn record(&self, fact: &NemesisFact) {
+        self.run.recorder.nemesis(fact.f(), fact.fields());
     }
-}
 
-/// What a window did, as far as it is known when it heals.
-struct WindowEffect {
-    evidence: Evidence,
-    before: CounterReadings,
-    /// The message that it struck.
-    message: Option<Struck>,
-    /// Why it struck none, when it meant one.
-    no_message: Option<String>,
+    fn headline(&self, title: &str) -> String {
+        format!("{} {}   {title}", self.window.fault.name, self.window.number)
+    }
 }
 
 /// What the clients had seen at some moment.
@@ -236,6 +225,16 @@ impl CounterReadings {
             acquires: run.counters.acquires.load(Relaxed),
             unknown: run.counters.unknown.load(Relaxed),
         }
+    }
+
+    /// What clients saw since then, as counters of a window.
+    fn until_now(self, run: &RunContext) -> [(&'static str, u64); 3] {
+        let now = Self::now(run);
+        [
+            (EffectCounters::LOCKS_LOST, now.lost - self.lost),
+            (EffectCounters::ACQUIRES, now.acquires - self.acquires),
+            (EffectCounters::UNKNOWN, now.unknown - self.unknown),
+        ]
     }
 }
 

@@ -7,9 +7,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use super::{LATEST, RUN_SCHEMA, RunStatus, StoreError, UNFINISHED, read_info, runs};
 use crate::backends;
-
-use super::{LATEST, RUN_SCHEMA, Status, StoreError, UNFINISHED, read_info, runs};
 
 /// What harness writes into a run's folder, in the order in which it is removed: last what says that it is a run.
 const FILES: [&str; 8] = [
@@ -28,7 +27,7 @@ const CLIENT_LOG: &str = ".log";
 const SERVER_LOG: &str = "server.log";
 
 #[derive(Deserialize)]
-struct Verdict {
+struct StoredVerdict {
     outcome: String,
 }
 
@@ -55,9 +54,9 @@ pub fn prune(results: &Path, keep: usize) -> Result<Vec<String>, StoreError> {
 /// A run that harness made here, that came to its end, and that passed.
 fn is_pass(folder: &Path, name: &str) -> bool {
     let complete = read_info(folder)
-        .is_ok_and(|info| info.schema == RUN_SCHEMA && info.run == name && info.status == Status::Complete);
+        .is_ok_and(|info| info.schema == RUN_SCHEMA && info.run == name && info.status == RunStatus::Complete);
     let verdict = fs::read(folder.join("verdict.json")).ok();
-    let verdict: Option<Verdict> = verdict.and_then(|text| serde_json::from_slice(&text).ok());
+    let verdict: Option<StoredVerdict> = verdict.and_then(|text| serde_json::from_slice(&text).ok());
     complete && verdict.is_some_and(|verdict| verdict.outcome == "PASS")
 }
 
@@ -92,7 +91,7 @@ pub fn only_ours(folder: &Path) -> Option<Vec<PathBuf>> {
     Some(inner)
 }
 
-/// Where a file stands in [`FILES`]; one that a killed harness was writing stands before all.
+/// The place of a file in [`FILES`]; one that a killed harness was writing comes before all.
 fn place_of(name: &str) -> Option<usize> {
     let (whole, unfinished) = match name.split_once(UNFINISHED) {
         Some((whole, by)) if by.parse::<u32>().is_ok() => (whole, true),

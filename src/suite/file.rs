@@ -16,15 +16,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use harness_checkers::Property;
 
-use super::{Expectation, Expected, Row, Suite, stable_hash};
+use super::{Expectation, Expected, Suite, SuiteRow, stable_hash};
 use crate::config::setting::{OptionName, Setting, SettingOrigin, over, settings};
 use crate::config::suggest::unknown_word;
 use crate::config::toml::{At, TomlError, TomlTable, TomlValue, read as read_toml, refuse_unknown};
 use crate::report::diagnosis::Outcome;
 
-/// Keys of a row beside the options of `harness run`.
+/// Keys of a row besides the options of `harness run`.
 const ROW_KEYS: [&str; 5] = ["name", "expect", "outcome", "canary", "retries"];
-/// Keys that defaults, groups and rows share beside those options.
+/// Keys that defaults, groups and rows share besides those options.
 const RETRIES: &str = "retries";
 
 /// What holds unless a row says otherwise.
@@ -91,7 +91,7 @@ fn items<'a>(table: &'a TomlTable, key: &str) -> Result<&'a [At<TomlValue>], Tom
     table.get(key).map_or(Ok(&[]), |at| at.list(key))
 }
 
-fn row(at: &At<TomlValue>, common: &Common, options: &[OptionName]) -> Result<Row, TomlError> {
+fn row(at: &At<TomlValue>, common: &Common, options: &[OptionName]) -> Result<SuiteRow, TomlError> {
     let table = at.table("row")?;
     refuse_unknown(table, names(options).chain(ROW_KEYS))?;
     let Common { settings, retries } = common.with(table, options)?;
@@ -106,7 +106,7 @@ fn row(at: &At<TomlValue>, common: &Common, options: &[OptionName]) -> Result<Ro
         Some(at) => at.text("name")?.to_owned(),
         None => name_of(&settings).ok_or_else(|| TomlError::at(at.line, "a row without a recipe needs a name"))?,
     };
-    Ok(Row {
+    Ok(SuiteRow {
         name,
         line: at.line,
         settings,
@@ -176,16 +176,13 @@ fn expected(id: &str, at: &At<TomlValue>) -> Result<Expected, TomlError> {
 }
 
 /// Two rows of one name would be one case for whoever compares two nights.
-fn unique(rows: &[Row]) -> Result<(), TomlError> {
+fn unique(rows: &[SuiteRow]) -> Result<(), TomlError> {
     let mut seen = BTreeSet::new();
     match rows.iter().find(|row| !seen.insert(row.name.as_str())) {
         None => Ok(()),
         Some(row) => Err(TomlError::at(
             row.line,
-            format!(
-                "there is a row `{}` already; give this one a `name` of its own",
-                row.name
-            ),
+            format!("there is a row `{}` already; give this one another `name`", row.name),
         )),
     }
 }

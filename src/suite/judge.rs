@@ -11,12 +11,12 @@ use crate::report::diagnosis::Outcome;
 /// What became of a run's expectation, from the one that wins to the one that yields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Judged {
+pub enum RowOutcome {
     /// A property is violated that should not be.
     Unexpected,
     /// A property has another verdict than it should: above all, a violation that must be found was not.
     Missing,
-    /// A canary that did not sing: what must fail did not.
+    /// A canary did not fail.
     Silent,
     /// A bug in harness.
     Bug,
@@ -25,12 +25,12 @@ pub enum Judged {
     Interrupted,
     /// Its row was never run.
     NotRun,
-    /// It proves nothing: a fault that did not bite, a checker out of budget.
+    /// It proves nothing: a fault without effect, a checker out of budget.
     Unsure,
     AsExpected,
 }
 
-impl Judged {
+impl RowOutcome {
     pub fn exit(self) -> Exit {
         match self {
             Self::Unexpected | Self::Missing | Self::Silent => Exit::Violated,
@@ -66,13 +66,13 @@ impl Judged {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Judgement {
-    pub judged: Judged,
+    pub judged: RowOutcome,
     /// Why it is not as expected, a sentence each.
     pub why: Vec<String>,
 }
 
 impl Judgement {
-    fn of(judged: Judged, why: impl Into<Vec<String>>) -> Self {
+    fn of(judged: RowOutcome, why: impl Into<Vec<String>>) -> Self {
         Self {
             judged,
             why: why.into(),
@@ -84,35 +84,35 @@ impl Judgement {
 pub fn judge(expect: &Expectation, exit: Option<Exit>, diagnosis: Option<&Diagnosis>) -> Judgement {
     let Some(diagnosis) = diagnosis else {
         return match exit {
-            Some(Exit::Interrupted) => Judgement::of(Judged::Interrupted, []),
-            Some(Exit::Environment) => Judgement::of(Judged::Environment, []),
-            Some(exit) => Judgement::of(Judged::Bug, [format!("exit {} without a verdict", exit.code())]),
-            None => Judgement::of(Judged::Bug, ["it ended without an exit code".to_owned()]),
+            Some(Exit::Interrupted) => Judgement::of(RowOutcome::Interrupted, []),
+            Some(Exit::Environment) => Judgement::of(RowOutcome::Environment, []),
+            Some(exit) => Judgement::of(RowOutcome::Bug, [format!("exit {} without a verdict", exit.code())]),
+            None => Judgement::of(RowOutcome::Bug, ["it ended without an exit code".to_owned()]),
         };
     };
     let unexpected = unexpected(expect, diagnosis);
     if !unexpected.is_empty() {
-        return Judgement::of(Judged::Unexpected, unexpected);
+        return Judgement::of(RowOutcome::Unexpected, unexpected);
     }
     match exit {
-        Some(Exit::Bug) | None => return Judgement::of(Judged::Bug, []),
-        Some(Exit::Interrupted) => return Judgement::of(Judged::Interrupted, []),
-        _ if diagnosis.outcome == Outcome::Error => return Judgement::of(Judged::Environment, []),
+        Some(Exit::Bug) | None => return Judgement::of(RowOutcome::Bug, []),
+        Some(Exit::Interrupted) => return Judgement::of(RowOutcome::Interrupted, []),
+        _ if diagnosis.outcome == Outcome::Error => return Judgement::of(RowOutcome::Environment, []),
         _ => {}
     }
     // a fault that touched nothing says nothing, whatever else was found
     if let Some(why) = diagnosis
-        .bite
+        .effect
         .too_little
         .as_ref()
         .filter(|_| expect.outcome != Outcome::Unsure)
     {
-        return Judgement::of(Judged::Unsure, [format!("the fault did not bite: {why}")]);
+        return Judgement::of(RowOutcome::Unsure, [format!("the fault had no effect: {why}")]);
     }
     other_than_expected(expect, diagnosis)
 }
 
-/// The violations that nobody expected. What follows from an expected one, or from one that may be, is expected with it.
+/// The violations that were not expected. What follows from an expected one, or from one that may be, is expected with it.
 fn unexpected(expect: &Expectation, diagnosis: &Diagnosis) -> Vec<String> {
     let is = |property: Property, expected: Expected| expect.verdicts.get(&property) == Some(&expected);
     let root_expected = |finding: &Finding| {
@@ -129,12 +129,12 @@ fn unexpected(expect: &Expectation, diagnosis: &Diagnosis) -> Vec<String> {
         .findings
         .iter()
         .filter(|finding| finding.verdict == Verdict::Violated);
-    let nobody_expected = violated.filter(|finding| match expect.verdicts.get(&finding.property) {
+    let not_expected = violated.filter(|finding| match expect.verdicts.get(&finding.property) {
         Some(Expected::Violated | Expected::Any) => false,
         Some(_) => true,
         None => !root_expected(finding),
     });
-    nobody_expected
+    not_expected
         .map(|finding| {
             let what = finding
                 .violations
@@ -147,7 +147,7 @@ fn unexpected(expect: &Expectation, diagnosis: &Diagnosis) -> Vec<String> {
 
 /// Verdicts and the outcome, when no violation is out of place.
 fn other_than_expected(expect: &Expectation, diagnosis: &Diagnosis) -> Judgement {
-    let mut judged = Judged::AsExpected;
+    let mut judged = RowOutcome::AsExpected;
     let mut why = Vec::new();
     for (property, expected) in &expect.verdicts {
         let finding = diagnosis.findings.iter().find(|finding| finding.property == *property);
@@ -163,16 +163,18 @@ fn other_than_expected(expect: &Expectation, diagnosis: &Diagnosis) -> Judgement
             word(verdict)
         ));
         judged = judged.min(if verdict == Verdict::Inconclusive {
-            Judged::Unsure
+            RowOutcome::Unsure
         } else {
-            Judged::Missing
+            RowOutcome::Missing
         });
     }
     // a pause that broke nothing missed, says the diagnosis: then the violation was not there to be found
     if diagnosis.outcome == Outcome::Unsure && expect.outcome != Outcome::Unsure {
         why.extend(diagnosis.unsure.iter().cloned());
-        judged = Judged::Unsure;
-    } else if expect.outcome == Outcome::Unsure && diagnosis.outcome != Outcome::Unsure && judged == Judged::AsExpected
+        judged = RowOutcome::Unsure;
+    } else if expect.outcome == Outcome::Unsure
+        && diagnosis.outcome != Outcome::Unsure
+        && judged == RowOutcome::AsExpected
     {
         // between pass and fail there is nothing left to compare: every violation that is there was expected or may be
         why.push(format!(
@@ -180,7 +182,7 @@ fn other_than_expected(expect: &Expectation, diagnosis: &Diagnosis) -> Judgement
             expect.outcome.word(),
             diagnosis.outcome.word()
         ));
-        judged = Judged::Missing;
+        judged = RowOutcome::Missing;
     }
     Judgement { judged, why }
 }
@@ -197,9 +199,9 @@ pub fn word(verdict: Verdict) -> &'static str {
 /// The same of a canary, which is in order when its alarm goes off.
 pub fn judge_canary(judgement: Judgement) -> Judgement {
     match judgement.judged {
-        Judged::Unexpected => Judgement::of(Judged::AsExpected, judgement.why),
-        Judged::AsExpected | Judged::Missing => Judgement::of(
-            Judged::Silent,
+        RowOutcome::Unexpected => Judgement::of(RowOutcome::AsExpected, judgement.why),
+        RowOutcome::AsExpected | RowOutcome::Missing => Judgement::of(
+            RowOutcome::Silent,
             ["a lock that is known to be broken was not caught".to_owned()],
         ),
         _ => judgement,
@@ -229,7 +231,7 @@ mod tests {
             .collect();
         serde_json::from_value(json!({
             "schema": "harness-diagnosis/1", "outcome": outcome, "exit": 0, "run": null, "path": "p", "model": "mutex",
-            "findings": findings, "drawings": {}, "bite": { "windows": [], "evidence": "", "too_little": too_little },
+            "findings": findings, "drawings": {}, "effect": { "windows": [], "evidence": "", "too_little": too_little },
             "notes": [], "events": 1, "operations": 1, "acquires": 1, "clients": 1, "locks": ["l0"],
             "latency": { "p50_ns": 0, "p99_ns": 0, "max_ns": 0, "max_window": null }, "length_ns": 1, "check_ns": 1,
         }))
@@ -243,7 +245,7 @@ mod tests {
         }
     }
 
-    fn judged(expect: &Expectation, exit: Exit, diagnosis: &Diagnosis) -> Judged {
+    fn judged(expect: &Expectation, exit: Exit, diagnosis: &Diagnosis) -> RowOutcome {
         judge(expect, Some(exit), Some(diagnosis)).judged
     }
 
@@ -266,7 +268,7 @@ mod tests {
         ];
         assert_eq!(
             judged(&broken(), Exit::Violated, &diagnosis("FAIL", &found, None)),
-            Judged::AsExpected
+            RowOutcome::AsExpected
         );
     }
 
@@ -274,7 +276,7 @@ mod tests {
     fn an_expected_violation_that_is_not_found_fails_the_row() {
         let found = [("HL001", "holds", None), ("HL003", "holds", None)];
         let judgement = judge(&broken(), Some(Exit::Holds), Some(&diagnosis("PASS", &found, None)));
-        assert_eq!(judgement.judged, Judged::Missing);
+        assert_eq!(judgement.judged, RowOutcome::Missing);
         assert!(
             judgement.why[0].contains("HL001 should be violated and is holds"),
             "{:?}",
@@ -288,7 +290,7 @@ mod tests {
         let found = [("HL001", "violated", None)];
         assert_eq!(
             judged(&hold, Exit::Violated, &diagnosis("FAIL", &found, None)),
-            Judged::Unexpected
+            RowOutcome::Unexpected
         );
         let root_of_its_own = [
             ("HL001", "violated", None),
@@ -297,7 +299,7 @@ mod tests {
         ];
         assert_eq!(
             judged(&broken(), Exit::Violated, &diagnosis("FAIL", &root_of_its_own, None)),
-            Judged::Unexpected
+            RowOutcome::Unexpected
         );
         let follows_another = [
             ("HL001", "violated", None),
@@ -306,42 +308,42 @@ mod tests {
         ];
         assert_eq!(
             judged(&broken(), Exit::Violated, &diagnosis("FAIL", &follows_another, None)),
-            Judged::Unexpected
+            RowOutcome::Unexpected
         );
     }
 
     #[test]
-    fn a_violation_counts_also_where_the_run_was_interrupted_or_its_fault_did_not_bite() {
+    fn a_violation_counts_also_where_the_run_was_interrupted_or_its_fault_had_no_effect() {
         let hold = expect(Outcome::Pass, &[]);
         let found = diagnosis("FAIL", &[("HL001", "violated", None)], Some("0 of 1 window"));
         for exit in [Exit::Violated, Exit::Interrupted, Exit::Environment] {
-            assert_eq!(judged(&hold, exit, &found), Judged::Unexpected);
+            assert_eq!(judged(&hold, exit, &found), RowOutcome::Unexpected);
         }
     }
 
     #[test]
-    fn a_fault_that_did_not_bite_fails_the_row_whatever_was_found() {
+    fn a_fault_without_effect_fails_the_row_whatever_was_found() {
         let found = [("HL001", "violated", None), ("HL003", "holds", None)];
         let judgement = judge(
             &broken(),
             Some(Exit::Violated),
             Some(&diagnosis("FAIL", &found, Some("0 of 2 windows"))),
         );
-        assert_eq!(judgement.judged, Judged::Unsure);
-        assert!(judgement.why[0].contains("did not bite"));
+        assert_eq!(judgement.judged, RowOutcome::Unsure);
+        assert!(judgement.why[0].contains("had no effect"));
     }
 
     #[test]
     fn a_run_that_proves_nothing_is_unsure_and_only_such_a_run_is_made_again() {
         let unsure = diagnosis("UNSURE", &[("HL001", "holds", None), ("HL003", "holds", None)], None);
-        assert_eq!(judged(&broken(), Exit::Inconclusive, &unsure), Judged::Unsure);
-        assert!(Judged::Unsure.proves_nothing() && Judged::Environment.proves_nothing());
+        assert_eq!(judged(&broken(), Exit::Inconclusive, &unsure), RowOutcome::Unsure);
+        assert!(RowOutcome::Unsure.proves_nothing() && RowOutcome::Environment.proves_nothing());
         for found in [
-            Judged::Unexpected,
-            Judged::Missing,
-            Judged::Silent,
-            Judged::Bug,
-            Judged::AsExpected,
+            RowOutcome::Unexpected,
+            RowOutcome::Missing,
+            RowOutcome::Silent,
+            RowOutcome::Bug,
+            RowOutcome::AsExpected,
         ] {
             assert!(!found.proves_nothing(), "{found:?}");
         }
@@ -351,9 +353,9 @@ mod tests {
     fn a_verdict_that_is_not_the_expected_one_fails_the_row() {
         let tokens = expect(Outcome::Pass, &[(Property::Hl003, Expected::Holds)]);
         let none = diagnosis("PASS", &[("HL003", "not-applicable", None)], None);
-        assert_eq!(judged(&tokens, Exit::Holds, &none), Judged::Missing);
+        assert_eq!(judged(&tokens, Exit::Holds, &none), RowOutcome::Missing);
         let any = expect(Outcome::Pass, &[(Property::Hl003, Expected::Any)]);
-        assert_eq!(judged(&any, Exit::Holds, &none), Judged::AsExpected);
+        assert_eq!(judged(&any, Exit::Holds, &none), RowOutcome::AsExpected);
     }
 
     #[test]
@@ -362,16 +364,16 @@ mod tests {
         let found = [("HL001", "violated", None), ("HL008", "violated", Some("HL001-1"))];
         assert_eq!(
             judged(&may, Exit::Violated, &diagnosis("FAIL", &found, None)),
-            Judged::AsExpected
+            RowOutcome::AsExpected
         );
         assert_eq!(
             judged(&may, Exit::Holds, &diagnosis("PASS", &[("HL001", "holds", None)], None)),
-            Judged::AsExpected
+            RowOutcome::AsExpected
         );
         let another = [("HL001", "violated", None), ("HL007", "violated", None)];
         assert_eq!(
             judged(&may, Exit::Violated, &diagnosis("FAIL", &another, None)),
-            Judged::Unexpected
+            RowOutcome::Unexpected
         );
     }
 
@@ -380,11 +382,11 @@ mod tests {
         let unsure = expect(Outcome::Unsure, &[]);
         assert_eq!(
             judged(&unsure, Exit::Inconclusive, &diagnosis("UNSURE", &[], Some("0 of 1"))),
-            Judged::AsExpected
+            RowOutcome::AsExpected
         );
         assert_eq!(
             judged(&unsure, Exit::Holds, &diagnosis("PASS", &[], None)),
-            Judged::Missing
+            RowOutcome::Missing
         );
     }
 
@@ -393,18 +395,18 @@ mod tests {
         let hold = expect(Outcome::Pass, &[(Property::Hl001, Expected::Holds)]);
         let canary = |exit, diagnosis: &Diagnosis| judge_canary(judge(&hold, Some(exit), Some(diagnosis))).judged;
         let sings = diagnosis("FAIL", &[("HL001", "violated", None)], None);
-        assert_eq!(canary(Exit::Violated, &sings), Judged::AsExpected);
+        assert_eq!(canary(Exit::Violated, &sings), RowOutcome::AsExpected);
         let silent = diagnosis("PASS", &[("HL001", "holds", None)], None);
-        assert_eq!(canary(Exit::Holds, &silent), Judged::Silent);
+        assert_eq!(canary(Exit::Holds, &silent), RowOutcome::Silent);
         let unsure = diagnosis("UNSURE", &[("HL001", "holds", None)], Some("0 of 1 window"));
         assert_eq!(
             canary(Exit::Inconclusive, &unsure),
-            Judged::Unsure,
+            RowOutcome::Unsure,
             "no song, and no silence either"
         );
         assert_eq!(
             judge_canary(judge(&hold, Some(Exit::Environment), None)).judged,
-            Judged::Environment
+            RowOutcome::Environment
         );
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
-use super::judge::Judged;
+use super::judge::RowOutcome;
 use super::record::{Record, RowRecord};
 use crate::report::junit::{document, line, lines};
 
@@ -35,16 +35,16 @@ fn case(row: &RowRecord) -> TestCase {
     }
     let run = row.last().and_then(|attempt| attempt.run.as_deref());
     output.extend(run.map(|run| format!("[[ATTACHMENT|{run}/report.html]]")));
-    if row.judged != Judged::AsExpected || row.attempts.len() > 1 {
+    if row.judged != RowOutcome::AsExpected || row.attempts.len() > 1 {
         case.set_system_out(lines(&output.join("\n")));
     }
     case
 }
 
-fn status(judged: Judged, reasons: &[&str]) -> TestCaseStatus {
+fn status(judged: RowOutcome, reasons: &[&str]) -> TestCaseStatus {
     let kind = match judged {
-        Judged::AsExpected => return TestCaseStatus::success(),
-        Judged::Unexpected | Judged::Missing | Judged::Silent => NonSuccessKind::Failure,
+        RowOutcome::AsExpected => return TestCaseStatus::success(),
+        RowOutcome::Unexpected | RowOutcome::Missing | RowOutcome::Silent => NonSuccessKind::Failure,
         _ => NonSuccessKind::Error,
     };
     let mut status = TestCaseStatus::non_success(kind);
@@ -65,9 +65,9 @@ mod tests {
             None,
             &[],
             &[
-                ("a", &[Judged::AsExpected]),
-                ("b \"&\u{1}", &[Judged::Unexpected]),
-                ("c", &[Judged::Unsure, Judged::Unsure]),
+                ("a", &[RowOutcome::AsExpected]),
+                ("b \"&\u{1}", &[RowOutcome::Unexpected]),
+                ("c", &[RowOutcome::Unsure, RowOutcome::Unsure]),
                 ("d", &[]),
             ],
         );
@@ -91,7 +91,11 @@ mod tests {
 
     #[test]
     fn a_case_that_needed_two_runs_says_so_also_where_it_passed() {
-        let text = junit(&record(None, &[], &[("a", &[Judged::Unsure, Judged::AsExpected])]));
+        let text = junit(&record(
+            None,
+            &[],
+            &[("a", &[RowOutcome::Unsure, RowOutcome::AsExpected])],
+        ));
         assert!(text.contains("2 runs"), "{text}");
         assert!(text.contains("errors=\"0\" failures=\"0\""), "{text}");
     }

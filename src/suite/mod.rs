@@ -16,8 +16,8 @@ use std::collections::BTreeMap;
 use harness_checkers::{Property, Verdict};
 use serde::{Deserialize, Serialize};
 
-pub use judge::{Judged, Judgement};
-pub use record::{Attempt, Record, RowRecord};
+pub use judge::{Judgement, RowOutcome};
+pub use record::{Record, RowAttempt, RowRecord};
 
 use crate::config::setting::Setting;
 use crate::report::diagnosis::Outcome;
@@ -73,9 +73,9 @@ pub struct Expectation {
 
 /// One experiment of a suite.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Row {
+pub struct SuiteRow {
     pub name: String,
-    /// Where it stands in the file, from 1.
+    /// Its line in the file, from 1.
     pub line: usize,
     pub settings: Vec<Setting>,
     pub expect: Expectation,
@@ -86,8 +86,8 @@ pub struct Row {
     pub retries: u32,
 }
 
-impl Row {
-    /// The words behind `harness run`.
+impl SuiteRow {
+    /// The arguments of `harness run`.
     pub fn words(&self) -> Vec<String> {
         self.settings.iter().filter_map(Setting::word).collect()
     }
@@ -98,7 +98,7 @@ pub struct Suite {
     pub name: String,
     /// Tells two versions of a suite apart.
     pub digest: String,
-    pub rows: Vec<Row>,
+    pub rows: Vec<SuiteRow>,
 }
 
 /// One of several parts of a suite: `2/3`.

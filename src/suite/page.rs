@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use maud::{Markup, html};
 
-use super::judge::Judged;
+use super::judge::RowOutcome;
 use super::record::{Record, RowRecord};
 use super::render::{again, clock, outcome, sum, verdicts};
 use super::since::Since;
@@ -56,7 +56,7 @@ pub fn page(record: &Record, before: Option<(&str, &Record)>) -> String {
 }
 
 fn is_wrong(row: &&RowRecord) -> bool {
-    row.judged != Judged::AsExpected
+    row.judged != RowOutcome::AsExpected
 }
 
 /// `2 of 12 rows are not as expected: a; b`
@@ -164,10 +164,10 @@ fn since(name: &str, since: &Since) -> Markup {
 
 /// A box for each way in which a row of this suite came out.
 fn boxes(record: &Record) -> Markup {
-    let mut ways: Vec<Judged> = record.rows.iter().map(|row| row.judged).collect();
+    let mut ways: Vec<RowOutcome> = record.rows.iter().map(|row| row.judged).collect();
     ways.sort_unstable();
     ways.dedup();
-    let count = |judged: Judged| record.count(|other| other == judged);
+    let count = |judged: RowOutcome| record.count(|other| other == judged);
     html! {
         @for (place, judged) in ways.into_iter().enumerate() {
             @if place > 0 { " " }
@@ -178,19 +178,20 @@ fn boxes(record: &Record) -> Markup {
 
 fn row(row: &RowRecord) -> Markup {
     let (sign, class) = match row.judged {
-        Judged::AsExpected => ('✓', "pass"),
-        Judged::Unsure | Judged::Interrupted | Judged::NotRun => ('?', "unsure"),
+        RowOutcome::AsExpected => ('✓', "pass"),
+        RowOutcome::Unsure | RowOutcome::Interrupted | RowOutcome::NotRun => ('?', "unsure"),
         _ => ('✕', "fail"),
     };
     let word = row.judged.word();
     // a violation that was looked for is no alarm
-    let wanted = row.judged == Judged::AsExpected && row.last().is_some_and(|last| last.outcome == Some(Outcome::Fail));
+    let wanted =
+        row.judged == RowOutcome::AsExpected && row.last().is_some_and(|last| last.outcome == Some(Outcome::Fail));
     html! {
         tr data-outcome=(word) {
             td.head.(class) { (sign) " " (word) }
             td.head { (report(row)) }
             td data-label="verdicts" { @if wanted { "as expected: " } (verdicts(row).trim()) }
-            td { (row.last().map_or("", |attempt| &attempt.bite)) }
+            td { (row.last().map_or("", |attempt| &attempt.effect)) }
             td.number data-label="runs" { (row.attempts.len()) }
             td.number { (clock(row.took_ms())) }
         }
@@ -202,12 +203,12 @@ mod tests {
     use super::*;
     use crate::suite::record::tests::record;
 
-    const OK: &[Judged] = &[Judged::AsExpected];
+    const OK: &[RowOutcome] = &[RowOutcome::AsExpected];
 
     #[test]
     fn a_reader_sees_first_how_many_rows_and_which_are_not_as_expected() {
-        let of = |rows: &[(&str, &[Judged])]| sentence(&record(None, &[], rows));
-        const BAD: &[Judged] = &[Judged::Unexpected];
+        let of = |rows: &[(&str, &[RowOutcome])]| sentence(&record(None, &[], rows));
+        const BAD: &[RowOutcome] = &[RowOutcome::Unexpected];
         assert_eq!(of(&[("a", OK), ("b", OK)]), "all 2 rows came out as expected");
         assert_eq!(of(&[("a", OK), ("b", BAD)]), "1 of 2 rows is not as expected: b");
         let many = of(&[("a", BAD), ("b", BAD), ("c", BAD), ("d", &[])]);
@@ -215,11 +216,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_stands_above_with_its_reason_its_report_and_what_to_type() {
+    fn what_is_wrong_comes_first_with_its_reason_its_report_and_what_to_type() {
         let now = record(
             None,
             &[],
-            &[("a <b>", &[Judged::Unsure, Judged::Unexpected]), ("c", OK), ("d", &[])],
+            &[
+                ("a <b>", &[RowOutcome::Unsure, RowOutcome::Unexpected]),
+                ("c", OK),
+                ("d", &[]),
+            ],
         );
         let page = page(&now, None);
         let (above, table) = page.split_once("All rows").unwrap();
@@ -238,7 +243,7 @@ mod tests {
     fn the_time_before_is_named_and_led_to() {
         let (before, now) = (
             record(None, &[], &[("a", OK)]),
-            record(None, &[], &[("a", &[Judged::Missing])]),
+            record(None, &[], &[("a", &[RowOutcome::Missing])]),
         );
         let page = page(&now, Some(("20261120-0645-suite-nightly", &before)));
         assert!(

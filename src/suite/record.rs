@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use harness_checkers::{Property, Verdict};
 use serde::{Deserialize, Serialize};
 
-use super::judge::Judged;
-use super::{Expectation, Row, Shard};
+use super::judge::RowOutcome;
+use super::{Expectation, Shard, SuiteRow};
 use crate::exit::Exit;
 use crate::report::diagnosis::Outcome;
 
@@ -14,15 +14,16 @@ pub const SCHEMA: &str = "harness-suite/1";
 
 /// One run of a row.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Attempt {
-    pub judged: Judged,
+pub struct RowAttempt {
+    pub judged: RowOutcome,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub why: Vec<String>,
     pub exit: Option<u8>,
     pub outcome: Option<Outcome>,
     pub verdicts: BTreeMap<Property, Verdict>,
     /// What the faults did, in one line.
-    pub bite: String,
+    #[serde(alias = "bite")]
+    pub effect: String,
     pub took_ms: u64,
     /// The run's folder, from the folder of the record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -35,31 +36,31 @@ pub struct Attempt {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RowRecord {
     pub name: String,
-    /// What was run: the words behind `harness run`.
+    /// What was run: the arguments of `harness run`.
     pub words: Vec<String>,
     pub expect: Expectation,
     pub canary: bool,
     /// Of the last attempt; the row's verdict.
-    pub judged: Judged,
+    pub judged: RowOutcome,
     /// In order; all but the last proved nothing.
-    pub attempts: Vec<Attempt>,
+    pub attempts: Vec<RowAttempt>,
 }
 
 impl RowRecord {
     /// A row that has not been run.
-    pub fn of(row: &Row) -> Self {
+    pub fn of(row: &SuiteRow) -> Self {
         Self {
             name: row.name.clone(),
             words: row.words(),
             expect: row.expect.clone(),
             canary: row.canary,
-            judged: Judged::NotRun,
+            judged: RowOutcome::NotRun,
             attempts: Vec::new(),
         }
     }
 
     /// Adds a run.
-    pub fn add(&mut self, attempt: Attempt) {
+    pub fn add(&mut self, attempt: RowAttempt) {
         self.judged = attempt.judged;
         self.attempts.push(attempt);
     }
@@ -72,7 +73,7 @@ impl RowRecord {
         self.attempts.iter().map(|attempt| attempt.took_ms).sum()
     }
 
-    pub fn last(&self) -> Option<&Attempt> {
+    pub fn last(&self) -> Option<&RowAttempt> {
         self.attempts.last()
     }
 }
@@ -114,7 +115,7 @@ impl Record {
     }
 
     /// Rows that came out so.
-    pub fn count(&self, wanted: impl Fn(Judged) -> bool) -> usize {
+    pub fn count(&self, wanted: impl Fn(RowOutcome) -> bool) -> usize {
         self.rows.iter().filter(|row| wanted(row.judged)).count()
     }
 }
@@ -184,7 +185,7 @@ fn missing(name: &str) -> RowRecord {
             verdicts: BTreeMap::new(),
         },
         canary: false,
-        judged: Judged::NotRun,
+        judged: RowOutcome::NotRun,
         attempts: Vec::new(),
     }
 }
@@ -193,16 +194,16 @@ fn missing(name: &str) -> RowRecord {
 pub mod tests {
     use super::*;
 
-    pub fn attempt(judged: Judged, took_ms: u64) -> Attempt {
-        let violated = judged == Judged::Unexpected;
+    pub fn attempt(judged: RowOutcome, took_ms: u64) -> RowAttempt {
+        let violated = judged == RowOutcome::Unexpected;
         let (outcome, verdict) = if violated {
             (Outcome::Fail, Verdict::Violated)
         } else {
             (Outcome::Pass, Verdict::Holds)
         };
-        Attempt {
+        RowAttempt {
             judged,
-            why: if judged == Judged::AsExpected {
+            why: if judged == RowOutcome::AsExpected {
                 Vec::new()
             } else {
                 vec![format!("a reason <{}>", judged.word())]
@@ -210,7 +211,7 @@ pub mod tests {
             exit: Some(judged.exit().code()),
             outcome: Some(outcome),
             verdicts: [(Property::Hl001, verdict)].into(),
-            bite: "2 of 2 fault windows: 3 KiB held back".into(),
+            effect: "2 of 2 fault windows: 3 KiB held back".into(),
             took_ms,
             run: Some("runs/20261121-0645-zk-none-5eed".into()),
             again: ["harness", "run", "--backend", "zk", "--client", "python3 my lock.py"]
@@ -220,8 +221,8 @@ pub mod tests {
     }
 
     /// A record of rows that came out so, run one by one.
-    pub fn record(shard: Option<&str>, wanted: &[&str], rows: &[(&str, &[Judged])]) -> Record {
-        let row = |(name, judged): &(&str, &[Judged])| {
+    pub fn record(shard: Option<&str>, wanted: &[&str], rows: &[(&str, &[RowOutcome])]) -> Record {
+        let row = |(name, judged): &(&str, &[RowOutcome])| {
             let mut row = missing(name);
             row.canary = name.contains("canary");
             row.expect
@@ -246,7 +247,7 @@ pub mod tests {
         record
     }
 
-    const OK: &[Judged] = &[Judged::AsExpected];
+    const OK: &[RowOutcome] = &[RowOutcome::AsExpected];
 
     #[test]
     fn shards_join_to_the_suite_in_the_order_of_its_file() {
@@ -262,7 +263,7 @@ pub mod tests {
     #[test]
     fn a_shard_that_never_came_makes_the_suite_an_error() {
         let joined = merge(vec![record(Some("1/2"), &["a", "b"], &[("a", OK)])]).unwrap();
-        assert_eq!(joined.rows[1].judged, Judged::NotRun);
+        assert_eq!(joined.rows[1].judged, RowOutcome::NotRun);
         assert_eq!(joined.exit(), Exit::Environment);
     }
 
@@ -283,16 +284,16 @@ pub mod tests {
 
     #[test]
     fn the_worst_row_is_the_exit_code_and_a_retry_is_counted() {
-        let rows: &[(&str, &[Judged])] = &[
-            ("a", &[Judged::Unsure, Judged::AsExpected]),
-            ("b", &[Judged::Unsure, Judged::Unsure]),
+        let rows: &[(&str, &[RowOutcome])] = &[
+            ("a", &[RowOutcome::Unsure, RowOutcome::AsExpected]),
+            ("b", &[RowOutcome::Unsure, RowOutcome::Unsure]),
         ];
         let unsure = record(None, &["a", "b"], rows);
         assert_eq!((unsure.exit(), unsure.retries()), (Exit::Inconclusive, 2));
-        let rows: &[(&str, &[Judged])] = &[
-            ("a", &[Judged::Unsure]),
-            ("b", &[Judged::Environment]),
-            ("c", &[Judged::Missing]),
+        let rows: &[(&str, &[RowOutcome])] = &[
+            ("a", &[RowOutcome::Unsure]),
+            ("b", &[RowOutcome::Environment]),
+            ("c", &[RowOutcome::Missing]),
         ];
         assert_eq!(record(None, &["a", "b", "c"], rows).exit(), Exit::Violated);
     }

@@ -5,8 +5,8 @@ use std::path::{Component, Path, PathBuf};
 
 use harness_checkers::{Property, Verdict};
 
-use super::judge::{Judged, word};
-use super::record::{Attempt, Record, RowRecord};
+use super::judge::{RowOutcome, word};
+use super::record::{Record, RowAttempt, RowRecord};
 use super::{Expectation, Expected};
 use crate::report::diagnosis::Outcome;
 use crate::report::escape::no_commands;
@@ -17,8 +17,8 @@ use crate::report::words::quoted;
 /// Columns of a row's name from which on it is wrapped no more.
 const NAME: usize = 52;
 
-/// What a line of progress says of the suite beside its row.
-pub struct Place {
+/// Progress of the suite, shown next to a row.
+pub struct SuiteProgress {
     /// Rows that are done, this one among them, and all of them.
     pub done: usize,
     pub of: usize,
@@ -27,7 +27,7 @@ pub struct Place {
 }
 
 /// One line for a row that is done.
-pub fn progress(row: &RowRecord, place: &Place, look: Look) -> String {
+pub fn progress(row: &RowRecord, place: &SuiteProgress, look: Look) -> String {
     let width = place.of.to_string().len();
     let left = if place.done == place.of {
         String::new()
@@ -38,7 +38,7 @@ pub fn progress(row: &RowRecord, place: &Place, look: Look) -> String {
     let took = row.took_ms() as f64 / 1000.0;
     let rest = format!("  {:<NAME$} {took:>6.1}s{}{left}", row.name, retried(row));
     let mut lines = vec![ScreenText::from(place) + judged(row, look) + &rest];
-    if row.judged != Judged::AsExpected {
+    if row.judged != RowOutcome::AsExpected {
         for why in row.last().into_iter().flat_map(|attempt| &attempt.why) {
             lines.extend(indented(8, why));
         }
@@ -61,7 +61,7 @@ pub fn table(record: &Record, folder: &str, look: Look) -> String {
         let rest = format!("  {:<width$}  {}{}", row.name, verdicts(row), retried(row));
         lines.push(ScreenText::from("  ") + judged(row, look) + &rest);
     }
-    for row in record.rows.iter().filter(|row| row.judged != Judged::AsExpected) {
+    for row in record.rows.iter().filter(|row| row.judged != RowOutcome::AsExpected) {
         lines.extend([empty(), look.bold("x") + " " + look.bold(&row.name)]);
         lines.extend(details(row, folder).iter().flat_map(|detail| indented(4, detail)));
     }
@@ -89,13 +89,13 @@ pub fn markdown(record: &Record) -> String {
         );
     }
     let mut left_out = 0;
-    for row in record.rows.iter().filter(|row| row.judged != Judged::AsExpected) {
+    for row in record.rows.iter().filter(|row| row.judged != RowOutcome::AsExpected) {
         let why = fenced(&details(row, "").join("\n"));
-        let told = format!("\n**{}**\n\n```\n{why}\n```\n", plain(&row.name));
-        if text.len() + told.len() > SUMMARY_BYTES {
+        let part = format!("\n**{}**\n\n```\n{why}\n```\n", plain(&row.name));
+        if text.len() + part.len() > SUMMARY_BYTES {
             left_out += 1;
         } else {
-            text.push_str(&told);
+            text.push_str(&part);
         }
     }
     if left_out > 0 {
@@ -120,32 +120,32 @@ fn headline(record: &Record, look: Look) -> ScreenText {
 }
 
 pub(super) fn sum(record: &Record) -> String {
-    let of = |judged: Judged| record.count(|other| other == judged);
+    let of = |judged: RowOutcome| record.count(|other| other == judged);
     let counts = [
-        (of(Judged::AsExpected), "as expected", "as expected"),
+        (of(RowOutcome::AsExpected), "as expected", "as expected"),
         (
-            of(Judged::Unexpected),
+            of(RowOutcome::Unexpected),
             "violated against expectation",
             "violated against expectation",
         ),
         (
-            of(Judged::Missing),
+            of(RowOutcome::Missing),
             "with another verdict than expected",
             "with another verdict than expected",
         ),
-        (of(Judged::Silent), "silent canary", "silent canaries"),
-        (of(Judged::Unsure), "unsure", "unsure"),
+        (of(RowOutcome::Silent), "silent canary", "silent canaries"),
+        (of(RowOutcome::Unsure), "unsure", "unsure"),
         (
-            of(Judged::Environment),
+            of(RowOutcome::Environment),
             "error of the environment",
             "errors of the environment",
         ),
-        (of(Judged::Bug), "bug in harness", "bugs in harness"),
-        (of(Judged::Interrupted), "interrupted", "interrupted"),
-        (of(Judged::NotRun), "not run", "not run"),
+        (of(RowOutcome::Bug), "bug in harness", "bugs in harness"),
+        (of(RowOutcome::Interrupted), "interrupted", "interrupted"),
+        (of(RowOutcome::NotRun), "not run", "not run"),
         (record.count(|_| true), "row", "rows"),
     ];
-    let told = counts
+    let shown = counts
         .iter()
         .filter(|(count, ..)| *count > 0)
         .map(|(count, one, many)| format!("{count} {}", if *count == 1 { one } else { many }));
@@ -156,7 +156,7 @@ pub(super) fn sum(record: &Record) -> String {
     };
     format!(
         "{}, {retries}, {}",
-        told.collect::<Vec<_>>().join(", "),
+        shown.collect::<Vec<_>>().join(", "),
         clock(record.took_ms)
     )
 }
@@ -164,8 +164,8 @@ pub(super) fn sum(record: &Record) -> String {
 fn judged(row: &RowRecord, look: Look) -> ScreenText {
     let word = format!("{:<9}", row.judged.word());
     match row.judged {
-        Judged::AsExpected => look.paint("32", &word),
-        Judged::Unsure | Judged::Interrupted | Judged::NotRun => look.paint("33", &word),
+        RowOutcome::AsExpected => look.paint("32", &word),
+        RowOutcome::Unsure | RowOutcome::Interrupted | RowOutcome::NotRun => look.paint("33", &word),
         _ => look.paint("1;31", &word),
     }
 }
@@ -187,8 +187,8 @@ pub(super) fn verdicts(row: &RowRecord) -> String {
     };
     let named = Property::ALL.into_iter().filter_map(|property| {
         let verdict = *attempt.verdicts.get(&property)?;
-        let told = row.expect.verdicts.contains_key(&property) || verdict == Verdict::Violated;
-        told.then(|| {
+        let shown = row.expect.verdicts.contains_key(&property) || verdict == Verdict::Violated;
+        shown.then(|| {
             format!(
                 "{} {}{}",
                 property.id(),
@@ -231,7 +231,7 @@ fn details(row: &RowRecord, folder: &str) -> Vec<String> {
 }
 
 /// What a shell makes the same plan of.
-pub(super) fn again(attempt: &Attempt) -> String {
+pub(super) fn again(attempt: &RowAttempt) -> String {
     let words = attempt.again.iter().map(|word| quoted(word));
     words.collect::<Vec<_>>().join(" ")
 }
@@ -278,9 +278,9 @@ mod tests {
             Some("1/2"),
             &names,
             &[
-                ("zk-polling / none", &[Judged::Unsure, Judged::AsExpected]),
-                ("redis-setnx / kill", &[Judged::Unexpected]),
-                ("canary", &[Judged::Silent]),
+                ("zk-polling / none", &[RowOutcome::Unsure, RowOutcome::AsExpected]),
+                ("redis-setnx / kill", &[RowOutcome::Unexpected]),
+                ("canary", &[RowOutcome::Silent]),
                 ("gone", &[]),
             ],
         )
@@ -311,7 +311,7 @@ mod tests {
 
     #[test]
     fn progress_has_the_place_the_time_and_what_is_left() {
-        let place = Place {
+        let place = SuiteProgress {
             done: 2,
             of: 12,
             left_ms: 75_000,
@@ -321,7 +321,7 @@ mod tests {
         assert!(line.ends_with("22.8s   (2 runs)   1m 15s left\n"), "{line}");
         let last = progress(
             &mixed().rows[1],
-            &Place {
+            &SuiteProgress {
                 done: 12,
                 of: 12,
                 left_ms: 0,

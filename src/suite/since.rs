@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::judge::Judged;
+use super::judge::RowOutcome;
 use super::record::Record;
 
 /// Names of rows, in the order of the suite's file.
@@ -18,12 +18,13 @@ pub struct Since {
 impl Since {
     /// What `now` has that `before` had not. Rows that were not run say nothing.
     pub fn of(before: &Record, now: &Record) -> Self {
-        let known: BTreeMap<&str, Judged> = before.rows.iter().map(|row| (row.name.as_str(), row.judged)).collect();
+        let known: BTreeMap<&str, RowOutcome> = before.rows.iter().map(|row| (row.name.as_str(), row.judged)).collect();
         let mut since = Self::default();
-        for row in now.rows.iter().filter(|row| row.judged != Judged::NotRun) {
+        for row in now.rows.iter().filter(|row| row.judged != RowOutcome::NotRun) {
             let before = known.get(row.name.as_str()).copied();
-            let was_wrong = before.is_some_and(|judged| judged != Judged::AsExpected && judged != Judged::NotRun);
-            let names = match (was_wrong, row.judged == Judged::AsExpected) {
+            let was_wrong =
+                before.is_some_and(|judged| judged != RowOutcome::AsExpected && judged != RowOutcome::NotRun);
+            let names = match (was_wrong, row.judged == RowOutcome::AsExpected) {
                 (false, true) => continue,
                 (false, false) => &mut since.new,
                 (true, false) => &mut since.still,
@@ -42,12 +43,12 @@ mod tests {
 
     #[test]
     fn each_row_is_compared_with_itself_and_one_that_was_not_run_with_nothing() {
-        const OK: &[Judged] = &[Judged::AsExpected];
-        const BAD: &[Judged] = &[Judged::Unexpected];
-        const NONE: &[Judged] = &[];
-        let rows: &[(&str, &[Judged])] = &[("a", OK), ("b", BAD), ("c", BAD), ("d", NONE), ("e", BAD), ("f", OK)];
+        const OK: &[RowOutcome] = &[RowOutcome::AsExpected];
+        const BAD: &[RowOutcome] = &[RowOutcome::Unexpected];
+        const NONE: &[RowOutcome] = &[];
+        let rows: &[(&str, &[RowOutcome])] = &[("a", OK), ("b", BAD), ("c", BAD), ("d", NONE), ("e", BAD), ("f", OK)];
         let before = record(None, &[], rows);
-        let rows: &[(&str, &[Judged])] = &[
+        let rows: &[(&str, &[RowOutcome])] = &[
             ("a", BAD),
             ("b", BAD),
             ("c", OK),

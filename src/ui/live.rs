@@ -1,4 +1,4 @@
-//! For a terminal: facts scroll, and a block of six lines below them is redrawn in place and vanishes at the end.
+//! For a terminal: facts scroll, and a block of six lines under them is redrawn in place and vanishes at the end.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use crate::report::screen::{Look, ScreenText};
 
 const BAR: usize = 30;
 
-pub struct Live {
+pub struct LiveView {
     look: Look,
     screen: MultiProgress,
     block: ProgressBar,
@@ -19,7 +19,7 @@ pub struct Live {
     open: BTreeMap<u32, (String, Instant)>,
 }
 
-impl Live {
+impl LiveView {
     pub fn new(look: Look) -> Self {
         let screen = MultiProgress::new();
         let block = screen.add(ProgressBar::new_spinner());
@@ -49,7 +49,7 @@ impl Live {
             open.collect::<Vec<_>>().join("\n")
         };
         let holders = if pulse.holders.is_empty() {
-            "nobody".to_owned()
+            "none".to_owned()
         } else {
             pulse.holders.join("  ")
         };
@@ -94,7 +94,7 @@ fn so_far(pulse: &ProgressSnapshot) -> String {
     format!("{} acquires, {seen}; the verdict comes at the end", pulse.acquires)
 }
 
-impl View for Live {
+impl View for LiveView {
     fn see(&mut self, since_start: Duration, event: &ProgressEvent, at: Instant) {
         match event {
             ProgressEvent::Snapshot(pulse) => {

@@ -14,7 +14,7 @@ use crate::report::screen::{Look, ScreenText};
 /// How progress is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Show {
-    /// Facts scroll, and a block is redrawn below them.
+    /// Facts scroll, and a block is redrawn under them.
     Live,
     /// One line a fact, and a heartbeat.
     Plain,
@@ -24,11 +24,11 @@ pub enum Show {
 /// Shows events until the run ends, and keeps them as lines of a log.
 pub async fn show(mut events: Receiver<TimedEvent>, how: Show, look: Look, log: impl Write + Send + 'static) {
     let on_screen: Box<dyn View + Send> = match how {
-        Show::Live => Box::new(live::Live::new(look)),
-        Show::Plain => Box::new(plain::Plain::new(look, Box::new(std::io::stderr()))),
-        Show::Nothing => Box::new(Silent),
+        Show::Live => Box::new(live::LiveView::new(look)),
+        Show::Plain => Box::new(plain::PlainView::new(look, Box::new(std::io::stderr()))),
+        Show::Nothing => Box::new(SilentView),
     };
-    let kept = plain::Plain::new(Look { color: false }, Box::new(log));
+    let kept = plain::PlainView::new(Look { color: false }, Box::new(log));
     let mut views = [on_screen, Box::new(kept)];
     let mut start = None;
     while let Some((at, event)) = events.recv().await {
@@ -50,9 +50,9 @@ trait View {
     fn end(&mut self);
 }
 
-struct Silent;
+struct SilentView;
 
-impl View for Silent {
+impl View for SilentView {
     fn see(&mut self, _: Duration, _: &ProgressEvent, _: Instant) {}
     fn end(&mut self) {}
 }

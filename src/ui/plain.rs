@@ -8,17 +8,17 @@ use crate::event::ProgressEvent;
 use crate::report::screen::Look;
 
 const HEARTBEAT: Duration = Duration::from_secs(10);
-/// Losses are frequent where faults bite; a log needs the first few of each stretch.
+/// Losses are frequent under faults; a log needs the first few of each window.
 const LOSSES_SHOWN: u32 = 3;
 
-pub struct Plain {
+pub struct PlainView {
     look: Look,
     out: Box<dyn Write + Send>,
     last_beat: Duration,
     losses: u32,
 }
 
-impl Plain {
+impl PlainView {
     pub fn new(look: Look, out: Box<dyn Write + Send>) -> Self {
         Self {
             look,
@@ -36,7 +36,7 @@ impl Plain {
     }
 }
 
-impl View for Plain {
+impl View for PlainView {
     fn see(&mut self, since_start: Duration, event: &ProgressEvent, _: Instant) {
         match event {
             ProgressEvent::Snapshot(pulse) if since_start >= self.last_beat + HEARTBEAT => {

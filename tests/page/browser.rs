@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::chromium::Page;
+use crate::chromium::BrowserPage;
 use crate::sample::{Sample, hostile, long};
 
 const HISTORIES: [&str; 12] = [
@@ -26,7 +26,7 @@ const DRAWN: &str = "(() => { const c = document.getElementById('canvas'); if (!
 
 #[test]
 fn every_page_is_drawn_without_a_complaint_and_asks_for_nothing() {
-    let mut page = Page::new();
+    let mut page = BrowserPage::new();
     for name in HISTORIES {
         let file = page.file(&format!("{name}.html"), &Sample::golden(name).page());
         page.open(&file, "");
@@ -38,7 +38,7 @@ fn every_page_is_drawn_without_a_complaint_and_asks_for_nothing() {
 
 #[test]
 fn the_policy_lets_nothing_out() {
-    let mut page = Page::new();
+    let mut page = BrowserPage::new();
     let file = page.file("page.html", &Sample::golden("hl001_stale_holder").page());
     page.open(&file, "");
     page.assert_quiet();
@@ -57,7 +57,7 @@ fn the_policy_lets_nothing_out() {
 
 #[test]
 fn keys_go_through_violations_and_move_the_timeline() {
-    let mut page = Page::new();
+    let mut page = BrowserPage::new();
     let file = page.file("page.html", &Sample::golden("hl001_stale_holder").page());
     page.open(&file, "");
     page.wait(DRAWN);
@@ -99,7 +99,7 @@ fn keys_go_through_violations_and_move_the_timeline() {
 
 #[test]
 fn links_lead_to_a_violation_and_to_a_stretch_of_time() {
-    let mut page = Page::new();
+    let mut page = BrowserPage::new();
     let file = page.file("page.html", &Sample::golden("hl001_stale_holder").page());
     page.open(&file, "#HL002-1");
     page.wait("document.querySelector('.current').id === 'HL002-1' && document.getElementById('HL002-1').open");
@@ -114,7 +114,7 @@ fn links_lead_to_a_violation_and_to_a_stretch_of_time() {
 
 #[test]
 fn the_pointer_is_told_call_reply_token_and_line() {
-    let mut page = Page::new();
+    let mut page = BrowserPage::new();
     let file = page.file("page.html", &Sample::golden("hl001_stale_holder").page());
     page.open(&file, "#HL001-1");
     page.wait(DRAWN);
@@ -132,7 +132,7 @@ fn the_pointer_is_told_call_reply_token_and_line() {
 }
 
 /// Moves the pointer over the canvas, row by row at these shares of its width, until the tip says this.
-fn point_until(page: &mut Page, wanted: &str) -> String {
+fn point_until(page: &mut BrowserPage, wanted: &str) -> String {
     let hover = format!(
         "(() => {{ const c = document.getElementById('canvas'), b = c.getBoundingClientRect(); \
         for (let y = 4; y < b.height; y += 4) for (let x = .02; x < 1; x += .02) {{ \
@@ -147,7 +147,7 @@ fn point_until(page: &mut Page, wanted: &str) -> String {
 
 #[test]
 fn servers_have_a_band_with_their_roles_and_acquires_the_server_that_they_went_through() {
-    let mut page = Page::new();
+    let mut page = BrowserPage::new();
     let file = page.file("page.html", &Sample::leader_killed().page());
     for (width, scheme) in [(1280, "light"), (1280, "dark"), (400, "light"), (400, "dark")] {
         page.resize(width, 900);
@@ -185,7 +185,7 @@ fn servers_have_a_band_with_their_roles_and_acquires_the_server_that_they_went_t
 
 #[test]
 fn without_scripts_the_answer_its_proof_and_the_tables_are_there() {
-    let mut page = Page::new();
+    let mut page = BrowserPage::new();
     page.without_scripts();
     let file = page.file("page.html", &Sample::golden("hl001_stale_holder").page());
     page.open(&file, "");
@@ -217,7 +217,7 @@ fn without_scripts_the_answer_its_proof_and_the_tables_are_there() {
 
 #[test]
 fn a_page_fits_a_phone_and_a_desk_in_light_and_dark() {
-    let mut page = Page::new();
+    let mut page = BrowserPage::new();
     for name in ["hl001_stale_holder", "recorded_zk_parent_watch", "hl001_holds"] {
         let file = page.file("page.html", &Sample::golden(name).page());
         let mut grounds = Vec::new();
@@ -238,7 +238,7 @@ fn a_page_fits_a_phone_and_a_desk_in_light_and_dark() {
 
 #[test]
 fn a_long_run_fits_and_says_what_it_leaves_out() {
-    let mut page = Page::new();
+    let mut page = BrowserPage::new();
     let whole = long(25_000).page();
     assert!(whole.len() <= 2 << 20, "{} bytes", whole.len());
     let longer = long(100_000).page();
@@ -262,7 +262,7 @@ fn a_long_run_fits_and_says_what_it_leaves_out() {
 
 #[test]
 fn nothing_in_a_name_becomes_markup() {
-    let mut page = Page::new();
+    let mut page = BrowserPage::new();
     let file = page.file("page.html", &hostile().page());
     page.open(&file, "");
     page.wait(DRAWN);
@@ -280,7 +280,7 @@ fn the_index_filters_runs_and_needs_no_script_to_list_them() {
         let diagnosis = Sample::golden(sample).diagnosis;
         Listed {
             name: name.into(),
-            gist: serde_json::from_value(json!(diagnosis)).unwrap(),
+            summary: serde_json::from_value(json!(diagnosis)).unwrap(),
             status: "complete".into(),
             page: true,
         }
@@ -295,7 +295,7 @@ fn the_index_filters_runs_and_needs_no_script_to_list_them() {
         outcome: harness::report::diagnosis::Outcome::Fail,
         sentence: "1 of 12 rows is not as expected: zk / <b>partition".into(),
     };
-    let mut page = Page::new();
+    let mut page = BrowserPage::new();
     let file = page.file("index.html", &render(&runs, 7, &[night]));
     page.open(&file, "");
     page.shoot("index");
@@ -338,7 +338,7 @@ fn the_page_of_a_suite_tells_what_is_wrong_first_and_filters_its_rows() {
             "name": name, "words": [], "expect": { "outcome": "PASS", "verdicts": {} }, "canary": false, "judged": judged,
             "attempts": [{
                 "judged": judged, "why": why, "exit": 1, "outcome": if why.is_empty() { "PASS" } else { "FAIL" }, "verdicts": {},
-                "bite": "2 of 2 fault windows: 3 KiB held back", "took_ms": 31000, "run": "runs/001/a run",
+                "effect": "2 of 2 fault windows: 3 KiB held back", "took_ms": 31000, "run": "runs/001/a run",
                 "again": ["harness", "run", "--backend", "zk", "--fault", "partition=holder", "--seed", "8f3a21c4"],
             }],
         })
@@ -360,7 +360,7 @@ fn the_page_of_a_suite_tells_what_is_wrong_first_and_filters_its_rows() {
         ),
     ]));
     let before = of(json!([row("zk / partition", "unsure", &["it missed"])]));
-    let mut page = Page::new();
+    let mut page = BrowserPage::new();
     let file = page.file(
         "index.html",
         &render(&now, Some(("20261120-0645-suite-nightly", &before))),

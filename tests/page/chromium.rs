@@ -35,7 +35,7 @@ fn program() -> PathBuf {
 }
 
 /// One page in a browser of its own.
-pub struct Page {
+pub struct BrowserPage {
     browser: Child,
     pipe: ChildStdin,
     messages: Receiver<Value>,
@@ -49,7 +49,7 @@ pub struct Page {
     folder: TempDir,
 }
 
-impl Page {
+impl BrowserPage {
     pub fn new() -> Self {
         let folder = TempDir::new().expect("a temporary folder");
         // the pipe's ends are the descriptors 3 and 4
@@ -259,7 +259,7 @@ impl Page {
     }
 }
 
-impl Drop for Page {
+impl Drop for BrowserPage {
     fn drop(&mut self) {
         let _ = self.browser.kill();
         let _ = self.browser.wait();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
-use harness::report::diagnosis::Known;
+use harness::report::diagnosis::KnownRun;
 use harness::report::{Diagnosis, FORMATS, Report, Timeline, diagnose};
 use harness_checkers::{Clock, History, Options, ReadOptions, check};
 
@@ -34,7 +34,7 @@ impl Sample {
             ..Options::default()
         };
         let findings = check(&history, &options);
-        let known = Known {
+        let known = KnownRun {
             info: None,
             path: "results/sample".into(),
             page: None,

@@ -22,7 +22,7 @@ fn a_lock_that_reads_no_wall_clock_is_not_bitten_by_one() {
     answer.assert_exit(3);
     assert_eq!(answer.verdict("HL001"), "holds");
     assert!(answer.window_sum("clocks_stepped") > 0);
-    assert_eq!(answer.bitten().0, 0, "{:#}", answer.diagnosis["bite"]);
+    assert_eq!(answer.bitten().0, 0, "{:#}", answer.diagnosis["effect"]);
 }
 
 /// The server counts a time to live by its wall clock: a step forward ends every lease at once.

@@ -81,7 +81,9 @@ impl Answer {
 
     /// The windows that left a trace, and all of them.
     pub fn bitten(&self) -> (usize, usize) {
-        let windows = self.diagnosis["bite"]["windows"].as_array().expect("a run has windows");
+        let windows = self.diagnosis["effect"]["windows"]
+            .as_array()
+            .expect("a run has windows");
         (
             windows.iter().filter(|window| window["bit"] == true).count(),
             windows.len(),
@@ -89,7 +91,9 @@ impl Answer {
     }
 
     pub fn window_sum(&self, counter: &str) -> u64 {
-        let windows = self.diagnosis["bite"]["windows"].as_array().expect("a run has windows");
+        let windows = self.diagnosis["effect"]["windows"]
+            .as_array()
+            .expect("a run has windows");
         windows
             .iter()
             .map(|window| window["evidence"][counter].as_u64().unwrap_or(0))
@@ -98,7 +102,9 @@ impl Answer {
 
     /// Acquires that were answered while a fault was on.
     pub fn acquires_under_faults(&self) -> u64 {
-        let windows = self.diagnosis["bite"]["windows"].as_array().expect("a run has windows");
+        let windows = self.diagnosis["effect"]["windows"]
+            .as_array()
+            .expect("a run has windows");
         windows.iter().filter_map(|window| window["acquires"].as_u64()).sum()
     }
 

@@ -10,7 +10,7 @@ fn bites(backend: &str, fault: &str, counter: &str) -> Answer {
     assert!(
         answer.window_sum(counter) > 0,
         "{fault} on {backend}: {:#}",
-        answer.diagnosis["bite"]
+        answer.diagnosis["effect"]
     );
     answer
 }
@@ -43,7 +43,7 @@ fn flaky_cuts_connections_in_the_middle() {
 #[test]
 fn latency_and_reset_together_heal_one_by_one() {
     let answer = bites("redis", "latency=20ms,reset=500ms", "resets");
-    let windows = answer.diagnosis["bite"]["windows"].as_array().unwrap();
+    let windows = answer.diagnosis["effect"]["windows"].as_array().unwrap();
     assert!(
         windows
             .iter()
@@ -71,6 +71,6 @@ fn every_kind_of_partition_holds_bytes_or_connects_back() {
 fn no_fault_is_a_choice_and_leaves_no_trace() {
     let answer = Harness::new().run("--runtime local --backend redis --fault none --lease 1s --time 7s");
     answer.assert_exit(0);
-    assert_eq!(answer.diagnosis["bite"]["windows"].as_array().map(Vec::len), Some(0));
+    assert_eq!(answer.diagnosis["effect"]["windows"].as_array().map(Vec::len), Some(0));
     assert!(answer.diagnosis["acquires"].as_u64() > Some(50));
 }

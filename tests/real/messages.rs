@@ -27,7 +27,7 @@ fn is_stuck(answer: &Answer) -> &Value {
     assert_eq!(answer.verdict("HL005"), "violated");
     assert_eq!(answer.verdict("HL001"), "holds");
     let (bit, _) = answer.bitten();
-    assert!(bit > 0, "{:#}", answer.diagnosis["bite"]);
+    assert!(bit > 0, "{:#}", answer.diagnosis["effect"]);
     &answer.finding("HL005")["violations"][0]
 }
 
@@ -38,7 +38,7 @@ fn stands(words: &str) -> Answer {
     assert!(
         bit == all && bit > 0,
         "{bit} of {all} windows bit: {:#}",
-        answer.diagnosis["bite"]
+        answer.diagnosis["effect"]
     );
     answer
 }
@@ -181,7 +181,7 @@ fn a_history_says_what_was_struck_and_whose_it_was() {
 fn a_message_that_never_comes_is_a_miss_with_what_came_instead() {
     let answer = run("--backend redis --recipe redis-setnx --lease 1s --time 14s --fault drop-request=BLPOP:1");
     answer.assert_exit(3);
-    let missed = answer.diagnosis["bite"]["windows"][0]["missed"].as_str().unwrap();
+    let missed = answer.diagnosis["effect"]["windows"][0]["missed"].as_str().unwrap();
     assert!(missed.contains("`BLPOP`") && missed.contains("SET ×"), "{missed}");
 }
 

@@ -17,7 +17,7 @@ fn assert_every_window_bit(answer: &Answer) {
     assert!(
         bit == all && bit > 0,
         "{bit} of {all} bit: {:#}\n{}",
-        answer.diagnosis["bite"],
+        answer.diagnosis["effect"],
         answer.stderr
     );
 }
@@ -68,7 +68,7 @@ fn a_holder_that_is_not_paused_past_its_lease_proves_nothing() {
     let answer = run("--backend zk --fault pause-holder --lease 2s --window 500ms --time 16s --seed 5eed");
     answer.assert_exit(3);
     assert_eq!(answer.verdict("HL001"), "holds");
-    assert_eq!(answer.bitten().0, 0, "{:#}", answer.diagnosis["bite"]);
+    assert_eq!(answer.bitten().0, 0, "{:#}", answer.diagnosis["effect"]);
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn a_dead_holder_is_replaced_where_the_lock_has_a_lease() {
     ));
     answer.assert_exit(0);
     assert_every_window_bit(&answer);
-    let windows = answer.diagnosis["bite"]["windows"].as_array().unwrap();
+    let windows = answer.diagnosis["effect"]["windows"].as_array().unwrap();
     assert_eq!(answer.window_sum("clients_killed"), windows.len() as u64);
     assert_eq!(answer.window_sum("holders"), windows.len() as u64);
 }
@@ -116,7 +116,7 @@ fn whoever_lives_in_a_struck_process_is_struck_and_comes_back() {
     let answer = harness.run(&format!("--runtime local {words}"));
     answer.assert_exit(0);
     assert_every_window_bit(&answer);
-    let windows = answer.diagnosis["bite"]["windows"].as_array().unwrap();
+    let windows = answer.diagnosis["effect"]["windows"].as_array().unwrap();
     assert!(
         windows
             .iter()
@@ -143,7 +143,7 @@ fn a_queue_stands_the_end_of_its_leader(runtime: &str, backend: &str) {
         "the observer stands it, too: {:#}",
         answer.finding("HL007")
     );
-    let windows = answer.diagnosis["bite"]["windows"].as_array().unwrap();
+    let windows = answer.diagnosis["effect"]["windows"].as_array().unwrap();
     assert!(windows.iter().all(|window| {
         let title = window["title"].as_str().unwrap_or_default();
         title.contains("(leader)") && window["targets"].as_array().map(Vec::len) == Some(1)

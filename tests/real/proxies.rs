@@ -98,7 +98,7 @@ fn every_fault_of_the_network_bites_through_a_toxiproxy() {
         assert!(
             answer.window_sum(counter) > 0,
             "{fault}: {:#}",
-            answer.diagnosis["bite"]
+            answer.diagnosis["effect"]
         );
     }
 }

@@ -10,10 +10,10 @@ fn stands(runtime: &str, backend: &str, kind: &str) -> Answer {
     let answer = Harness::new().run(&words);
     answer.assert_exit(0);
     assert_eq!(answer.verdict("HL001"), "holds");
-    let windows = answer.diagnosis["bite"]["windows"].as_array().unwrap();
+    let windows = answer.diagnosis["effect"]["windows"].as_array().unwrap();
     assert!(windows.iter().any(|window| window["bit"] == true), "{windows:#?}");
     let held = answer.window_sum("held_bytes") + answer.window_sum("held_connects");
-    assert!(held > 0, "{:#}", answer.diagnosis["bite"]);
+    assert!(held > 0, "{:#}", answer.diagnosis["effect"]);
     assert!(
         answer.window_sum("links") >= 4,
         "one server and the two others, both ways"
@@ -24,7 +24,7 @@ fn stands(runtime: &str, backend: &str, kind: &str) -> Answer {
 #[test]
 fn a_zookeeper_queue_stands_a_leader_that_is_cut_off_from_the_other_servers() {
     let answer = stands("local", "zk", "leader");
-    let windows = answer.diagnosis["bite"]["windows"].as_array().unwrap();
+    let windows = answer.diagnosis["effect"]["windows"].as_array().unwrap();
     assert!(
         windows[0]["title"].as_str().unwrap().contains("(leader)"),
         "{windows:#?}"
@@ -38,7 +38,7 @@ fn an_etcd_mutex_stands_a_leader_that_is_cut_off_from_the_other_servers() {
     assert!(
         answer.acquires_under_faults() > 0,
         "another one leads: {:#}",
-        answer.diagnosis["bite"]
+        answer.diagnosis["effect"]
     );
 }
 

@@ -117,7 +117,7 @@ fn passing_runs_beyond_those_to_keep_are_removed() {
 
 mod browser {
     use super::*;
-    use crate::chromium::Page;
+    use crate::chromium::BrowserPage;
 
     #[test]
     fn the_page_of_a_real_failure_is_drawn_as_it_is_linked() {
@@ -136,7 +136,7 @@ mod browser {
             .unwrap()
             .trim();
         let (path, place) = pointer.split_once('#').unwrap();
-        let mut page = Page::new();
+        let mut page = BrowserPage::new();
         page.open(&harness.folder.path().join(path), &format!("#{place}"));
         page.wait("document.querySelector('.current')?.id === 'HL001-1'");
         // bars in the colour of holds, not only names and an axis

@@ -1,15 +1,15 @@
-//! What besides a release may have woken a waiter: everybody else who left the queue, and when they may have left.
+//! What besides a release may have woken a waiter: every other client that left the queue, and when it may have left.
 //!
 //! Every rule errs on the side of explaining a wake, so that a recipe that wakes only the next is never blamed.
 
-use crate::check::Context;
+use crate::context::Context;
 use crate::history::event::Kind;
 use crate::history::names::FastSet;
-use crate::history::{Event, F};
+use crate::history::{F, PackedEvent};
 use crate::holds::Ended;
 use crate::limits;
 
-/// Spans in which somebody may have left the queue of one lock, by their two ends.
+/// Spans in which a client may have left the queue of one lock, by their two ends.
 #[derive(Debug, Default)]
 pub(super) struct Departures {
     from: Vec<u64>,
@@ -43,7 +43,7 @@ impl Departures {
         self.to.push(to);
     }
 
-    /// Grants that the server removed although their holder did not release, and those nobody is known to have held.
+    /// Grants that the server removed although their holder did not release, and those that no client is known to have held.
     fn taken_away(&mut self, context: &Context<'_>, lock: usize) {
         let history = context.history;
         let mut released: FastSet<u32> = FastSet::default();
@@ -69,7 +69,7 @@ impl Departures {
         }
     }
 
-    fn attempt(&mut self, context: &Context<'_>, call: &Event, expiry: u64) {
+    fn attempt(&mut self, context: &Context<'_>, call: &PackedEvent, expiry: u64) {
         let history = context.history;
         let reply = history.events.get(call.mate as usize);
         if reply.is_some_and(|reply| reply.kind == Kind::Ok) {

@@ -1,37 +1,38 @@
 //! HL004, herd: one release wakes at most as many waiters as can use it.
 //!
-//! Wakes are attributed to the hand-over in which they fall, and everything else that may have woken somebody in the
+//! Wakes are attributed to the hand-over in which they fall, and everything else that may have woken a waiter in the
 //! meantime (a session that expired, a waiter that gave up) is allowed for. See [`departures`] for what that is.
+//!
+//! The herd effect and the lock without it: Apache ZooKeeper, "ZooKeeper Recipes and Solutions",
+//! <https://zookeeper.apache.org/doc/current/recipes.html#sc_recipes_Locks>.
 
 mod departures;
-mod polling;
 mod wire;
 
 use std::collections::BTreeMap;
 
-use crate::check::Context;
-use crate::finding::{Finding, Property, Verdict, Violation};
+use crate::context::Context;
+use crate::finding::Verdict;
 use crate::history::event::Wakes;
 use crate::history::{F, Mode};
 use crate::limits;
 use crate::model::Model;
-use crate::story::{at, finding, many, violated};
 use departures::{Departures, Disturbed};
-use wire::PerHandOver;
+pub(crate) use wire::{PerHandOver, WakeCounts};
 
 /// What happened on one lock, by time.
 #[derive(Debug, Default)]
-pub(super) struct Traffic {
-    /// Release calls of certain holds: time and position.
-    releases: Vec<(u64, u32)>,
+pub(super) struct LockTraffic {
+    /// Release calls of certain holds.
+    releases: Vec<Release>,
     wakes: Vec<Wake>,
     /// When acquires were called and answered.
     asked: Vec<u64>,
     answered: Vec<u64>,
 }
 
-impl Traffic {
-    /// The same hand-overs, and nobody woken yet.
+impl LockTraffic {
+    /// The same hand-overs, with no wakes yet.
     fn without_wakes(&self) -> Self {
         Self {
             releases: self.releases.clone(),
@@ -40,6 +41,13 @@ impl Traffic {
             answered: self.answered.clone(),
         }
     }
+}
+
+/// A release call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Release {
+    ns: u64,
+    position: u32,
 }
 
 /// One `woken` signal, or one notification on the wire.
@@ -53,191 +61,246 @@ struct Wake {
     reader: bool,
 }
 
-/// One release and whom it woke.
+/// One release and the waiters that it woke.
 #[derive(Debug, Clone)]
-struct HandOver {
-    lock: usize,
-    release: u32,
-    woken: Vec<u32>,
-    counted: u64,
-    useful: u64,
-    waiters: u64,
+pub(crate) struct HandOver {
+    /// Dense.
+    pub lock: usize,
+    /// The position of the release call.
+    pub release: u32,
+    /// The positions of the wakes, one a client.
+    pub woken: Vec<u32>,
+    /// Waiters that count: of several clients in one process the most of a process, of adjacent readers one.
+    pub counted: u64,
+    /// Those whose next word was that they had the lock.
+    pub useful: u64,
+    /// Clients that waited.
+    pub waiters: u64,
+    /// Whether it woke more than can be explained.
+    pub guilty: bool,
 }
 
-/// What is judged: every hand-over, and those that woke too many, the worst first.
-struct Judged {
-    hand_overs: Vec<HandOver>,
-    guilty: Vec<HandOver>,
-    /// Whether it is what the clients said, or what passed the wire.
-    by: Witness,
+/// What is judged: every hand-over, by what one source told.
+#[derive(Debug)]
+pub(crate) struct HandOvers {
+    pub all: Vec<HandOver>,
+    pub source: WakeSource,
 }
 
+/// How it is known that a waiter was woken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Witness {
+pub(crate) enum WakeSource {
+    /// By the clients' `woken` signals.
     Signals,
+    /// By notifications that passed the links.
     Wire,
 }
 
-/// The finding of HL004.
-pub(crate) fn check(context: &Context<'_>) -> Finding {
+/// What was decided about HL004.
+#[derive(Debug)]
+pub(crate) struct Herd {
+    pub verdict: Verdict,
+    /// Waiters that one release may wake.
+    pub limit: u64,
+    pub judged: HerdJudgement,
+    /// What passed the links for each hand-over, where taps counted.
+    pub per_hand_over: Option<PerHandOver>,
+    /// Connections on which a tap lost its place.
+    pub lost: u64,
+    /// Wakes by both sources, where both can be counted.
+    pub counts: Option<WakeCounts>,
+}
+
+/// What HL004 was judged by.
+#[derive(Debug)]
+pub(crate) enum HerdJudgement {
+    /// Waiters poll and none is woken: judged by requests, where there is a limit for these.
+    Polls,
+    /// Nothing is known of wakes.
+    Nothing,
+    /// Waiters are notified.
+    Wakes(HandOvers),
+}
+
+/// Decides HL004.
+pub(crate) fn decide(context: &Context<'_>) -> Herd {
     let history = context.history;
     let promise = history.header.promises.wakes;
-    let per_hand_over = PerHandOver::of(context);
+    let mut decided = Herd {
+        verdict: Verdict::NotApplicable,
+        limit: u64::from(context.bounds.herd.unwrap_or(limits::HERD)),
+        judged: HerdJudgement::Nothing,
+        per_hand_over: PerHandOver::of(context),
+        lost: wire::lost(context),
+        counts: None,
+    };
     if promise == Some(Wakes::Polls) {
-        return polling::check(context, per_hand_over);
+        decided.judged = HerdJudgement::Polls;
+        decided.verdict = polls(context, &decided);
+        return decided;
     }
     let (woken, notified) = (history.counts.woken, history.counts.notified);
     if promise.is_none() && woken + notified == 0 {
-        return finding(
-            Property::Hl004,
-            Verdict::NotApplicable,
-            "no woken signals in this history",
-        );
+        return decided;
     }
-    let limit = u64::from(context.bounds.herd.unwrap_or(limits::HERD));
     let signals = traffic(context);
-    let lost = wire::lost(context);
-    let tapped = (notified > 0 && lost == 0).then(|| wire::notified(context, &signals));
-    let said = judge_all(context, &signals, limit, Witness::Signals);
-    let seen = tapped
+    let tapped = (notified > 0 && decided.lost == 0).then(|| wire::notified(context, &signals));
+    let by_signals = HandOvers::of(context, &signals, decided.limit, WakeSource::Signals);
+    let by_wire = tapped
         .as_ref()
-        .map(|tapped| judge_all(context, tapped, limit, Witness::Wire));
-    let counts = tapped
-        .as_ref()
-        .map(|tapped| (wire::wakes(&signals), wire::wakes(tapped)));
-    let judged = match seen {
+        .map(|tapped| HandOvers::of(context, tapped, decided.limit, WakeSource::Wire));
+    decided.counts = tapped.as_ref().map(|tapped| WakeCounts {
+        signals: wire::wakes(&signals),
+        wire: wire::wakes(tapped),
+    });
+    let judged = match by_wire {
         // what every hand-over shows is a herd, whatever the clients say; a single one may be a watch of an earlier wait
-        Some(seen) if woken == 0 || (said.guilty.is_empty() && seen.is_a_habit()) => seen,
-        _ => said,
+        Some(by_wire) if woken == 0 || (by_signals.guilty().is_empty() && by_wire.is_a_habit()) => by_wire,
+        _ => by_signals,
     };
-    let mut answer = answer(context, &judged, limit);
-    answer.figures = figures(&judged.hand_overs, limit);
-    beside(&mut answer, (counts, lost), per_hand_over, woken);
-    answer
+    let unheard = woken == 0 && judged.source == WakeSource::Signals;
+    decided.verdict = if !judged.guilty().is_empty() {
+        Verdict::Violated
+    } else if judged.contended() == 0 || unheard {
+        Verdict::Inconclusive
+    } else {
+        Verdict::Holds
+    };
+    decided.judged = HerdJudgement::Wakes(judged);
+    decided
 }
 
-impl Judged {
+/// Where waiters poll none is woken, and a hand-over costs requests: judged where there is a limit.
+fn polls(context: &Context<'_>, decided: &Herd) -> Verdict {
+    match (&decided.per_hand_over, context.bounds.requests) {
+        (None, _) | (_, None) => Verdict::NotApplicable,
+        (Some(cost), Some(limit)) if cost.requests > f64::from(limit) => Verdict::Violated,
+        _ if decided.lost > 0 => Verdict::Inconclusive,
+        _ => Verdict::Holds,
+    }
+}
+
+impl HandOvers {
+    fn of(context: &Context<'_>, traffic: &[LockTraffic], limit: u64, source: WakeSource) -> Self {
+        let disturbed = Disturbed::of(context);
+        let locks = traffic.iter().zip(Departures::of(context)).enumerate();
+        let all = locks.flat_map(|(lock, (traffic, departures))| {
+            Judge {
+                context,
+                lock,
+                traffic,
+                departures: &departures,
+                disturbed: &disturbed,
+                limit,
+            }
+            .hand_overs()
+        });
+        Self {
+            all: all.collect(),
+            source,
+        }
+    }
+
+    /// Those that woke too many, the worst first.
+    pub(crate) fn guilty(&self) -> Vec<&HandOver> {
+        let mut guilty: Vec<&HandOver> = self.all.iter().filter(|hand_over| hand_over.guilty).collect();
+        guilty.sort_by_key(|hand_over| std::cmp::Reverse(hand_over.counted));
+        guilty
+    }
+
+    /// How many had waiters.
+    pub(crate) fn contended(&self) -> u64 {
+        self.all.iter().filter(|hand_over| hand_over.waiters > 0).count() as u64
+    }
+
     /// Whether a good part of the contended hand-overs woke too many.
     fn is_a_habit(&self) -> bool {
-        let contended = self.hand_overs.iter().filter(|hand_over| hand_over.waiters > 0).count();
-        !self.guilty.is_empty() && self.guilty.len() * HABIT >= contended
+        let guilty = self.guilty().len() as u64;
+        guilty > 0 && guilty * HABIT >= self.contended()
     }
 }
 
-/// One in so many contended hand-overs makes a habit.
-const HABIT: usize = 10;
+/// One in this number of contended hand-overs makes a habit.
+const HABIT: u64 = 10;
 
-/// What the wire says beside the verdict: how much passed, and whether it agrees with the signals.
-fn beside(
-    answer: &mut Finding,
-    (counts, lost): (Option<(u64, u64)>, u64),
-    per_hand_over: Option<PerHandOver>,
-    woken: u64,
-) {
-    if lost > 0 {
-        answer.evidence += &format!(
-            "; the wire is no witness: taps lost their place on {}",
-            many(lost, "connection", "connections")
-        );
+/// What the hand-overs of one lock are judged by.
+struct Judge<'a> {
+    context: &'a Context<'a>,
+    lock: usize,
+    traffic: &'a LockTraffic,
+    departures: &'a Departures,
+    disturbed: &'a Disturbed,
+    limit: u64,
+}
+
+impl Judge<'_> {
+    /// Every hand-over of the lock.
+    fn hand_overs(&self) -> Vec<HandOver> {
+        let traffic = self.traffic;
+        let mut judged = Vec::with_capacity(traffic.releases.len());
+        for (place, release) in traffic.releases.iter().enumerate() {
+            let to_ns = traffic.releases.get(place + 1).map_or(u64::MAX, |next| next.ns);
+            let start = traffic.wakes.partition_point(|wake| wake.ns < release.ns);
+            let end = traffic.wakes.partition_point(|wake| wake.ns < to_ns);
+            let mut hand_over = self.hand_over(*release, &traffic.wakes[start.min(end)..end]);
+            let others = self.departures.between(release.ns, to_ns);
+            // a wake that got the lock was a separate hand-over, whatever made way for it
+            let allowed = self.limit.saturating_mul(hand_over.useful.max(1) + others);
+            hand_over.guilty = hand_over.counted > allowed && !self.explained_since_fault(release.ns, to_ns);
+            judged.push(hand_over);
+        }
+        judged
     }
-    if let Some((said, seen)) = counts {
-        answer.figures.insert("notified".into(), seen as f64);
-        if woken > 0 && wire::disagree(said, seen) {
-            answer.evidence += &format!(
-                "; signals and wire disagree: the clients told of {}, and {} to waiters passed their links",
-                many(said, "wake", "wakes"),
-                many(seen, "notification", "notifications")
-            );
+
+    fn hand_over(&self, release: Release, wakes: &[Wake]) -> HandOver {
+        let (shared, header) = (self.context.model == Model::ReadWrite, &self.context.history.header);
+        let mut clients = BTreeMap::new();
+        for wake in wakes.iter().rev() {
+            clients.insert(wake.client, wake);
+        }
+        let mut woken: Vec<u32> = clients.values().map(|wake| wake.position).collect();
+        woken.sort_unstable();
+        let adjacent = clients
+            .values()
+            .filter(|wake| shared && wake.useful && wake.reader)
+            .count() as u64;
+        let waiting = self.traffic.asked.partition_point(|asked| *asked <= release.ns);
+        let served = self
+            .traffic
+            .answered
+            .partition_point(|answered| *answered <= release.ns);
+        HandOver {
+            lock: self.lock,
+            release: release.position,
+            counted: most_of_a_process(clients.keys(), header.per_process).saturating_sub(adjacent.saturating_sub(1)),
+            useful: wakes.iter().filter(|wake| wake.useful).count() as u64,
+            waiters: (waiting.saturating_sub(served) as u64).max(woken.len() as u64),
+            woken,
+            guilty: false,
         }
     }
-    for (name, figure) in per_hand_over.into_iter().flat_map(PerHandOver::figures) {
-        answer.figures.insert(name.into(), figure);
-        for violation in &mut answer.violations {
-            violation.figures.insert(name.into(), figure);
-        }
+
+    /// Under a fault, messages are held back and sessions end unseen: then wakes must exceed, from the fault's start on, all
+    /// that can have caused any.
+    fn explained_since_fault(&self, from_ns: u64, to_ns: u64) -> bool {
+        let (traffic, departures) = (self.traffic, self.departures);
+        let Some(start) = self.disturbed.since(from_ns, to_ns) else {
+            return false;
+        };
+        let wakes = traffic.wakes.partition_point(|wake| wake.ns < to_ns)
+            - traffic.wakes.partition_point(|wake| wake.ns < start);
+        let releases = traffic.releases.partition_point(|release| release.ns < to_ns)
+            - traffic.releases.partition_point(|release| release.ns < start);
+        wakes as u64
+            <= self
+                .limit
+                .saturating_mul(releases as u64 + departures.between(start, to_ns))
     }
 }
 
-fn judge_all(context: &Context<'_>, traffic: &[Traffic], limit: u64, by: Witness) -> Judged {
-    let (mut hand_overs, mut guilty) = (Vec::new(), Vec::new());
-    let disturbed = Disturbed::of(context);
-    for (lock, (traffic, departures)) in traffic.iter().zip(Departures::of(context)).enumerate() {
-        for (hand_over, is_guilty) in judge(context, lock, traffic, limit, (&departures, &disturbed)) {
-            if is_guilty {
-                guilty.push(hand_over.clone());
-            }
-            hand_overs.push(hand_over);
-        }
-    }
-    guilty.sort_by_key(|hand_over: &HandOver| std::cmp::Reverse(hand_over.counted));
-    Judged { hand_overs, guilty, by }
-}
-
-fn answer(context: &Context<'_>, judged: &Judged, limit: u64) -> Finding {
-    let Judged { hand_overs, guilty, by } = judged;
-    let contended = hand_overs.iter().filter(|hand_over| hand_over.waiters > 0).count() as u64;
-    let max = hand_overs.iter().map(|hand_over| hand_over.counted).max().unwrap_or(0);
-    let unsure = |reason: &str| finding(Property::Hl004, Verdict::Inconclusive, reason);
-    let wire = if *by == Witness::Wire { " on the wire" } else { "" };
-    if !guilty.is_empty() {
-        let described = guilty.iter().take(limits::MAX_VIOLATIONS);
-        let violations = described.map(|hand_over| describe(context, hand_over, limit)).collect();
-        let of = many(contended, "contended release", "contended releases");
-        let evidence = format!(
-            "{} of {of} woke too many{wire}, one woke {max} (limit {limit})",
-            guilty.len()
-        );
-        return violated(Property::Hl004, evidence, violations, guilty.len() as u64);
-    }
-    if contended == 0 {
-        return unsure("no release while somebody waited");
-    }
-    if context.history.counts.woken == 0 && *by == Witness::Signals {
-        return unsure("waiters are notified, and no woken signal was recorded");
-    }
-    let most = many(max, "waiter", "waiters");
-    let evidence = if max > limit {
-        format!("{most} woken{wire} at most, no more than left the queue (limit {limit} per release)")
-    } else {
-        format!("{most} woken{wire} per release at most (limit {limit})")
-    };
-    finding(Property::Hl004, Verdict::Holds, evidence)
-}
-
-fn figures(hand_overs: &[HandOver], limit: u64) -> BTreeMap<String, f64> {
-    let mut figures = BTreeMap::new();
-    let mut table: BTreeMap<u64, u64> = BTreeMap::new();
-    for hand_over in hand_overs {
-        let most = table.entry(hand_over.waiters).or_default();
-        *most = (*most).max(hand_over.counted);
-    }
-    for (waiters, woken) in table
-        .iter()
-        .rev()
-        .filter(|(waiters, _)| **waiters > 0)
-        .take(limits::HERD_ROWS)
-    {
-        figures.insert(format!("woken_at_{waiters:04}_waiters"), *woken as f64);
-    }
-    let woken = |hand_over: &HandOver| hand_over.counted as f64;
-    figures.insert("limit".into(), limit as f64);
-    figures.insert("hand_overs".into(), hand_overs.len() as f64);
-    figures.insert("woken_max".into(), hand_overs.iter().map(woken).fold(0.0, f64::max));
-    figures.insert("woken".into(), hand_overs.iter().map(woken).sum());
-    figures.insert(
-        "useful".into(),
-        hand_overs.iter().map(|hand_over| hand_over.useful as f64).sum(),
-    );
-    figures.insert(
-        "waiters_max".into(),
-        table.keys().next_back().copied().unwrap_or(0) as f64,
-    );
-    figures
-}
-
-fn traffic(context: &Context<'_>) -> Vec<Traffic> {
+fn traffic(context: &Context<'_>) -> Vec<LockTraffic> {
     let history = context.history;
-    let mut all: Vec<Traffic> = (0..history.locks.len()).map(|_| Traffic::default()).collect();
+    let mut all: Vec<LockTraffic> = (0..history.locks.len()).map(|_| LockTraffic::default()).collect();
     // The last wake of each process that nothing has followed yet: lock and place.
     let mut fresh: Vec<Option<(usize, usize)>> = vec![None; history.processes.len()];
     for (position, event) in history.events.iter().enumerate() {
@@ -274,9 +337,10 @@ fn traffic(context: &Context<'_>) -> Vec<Traffic> {
         .iter()
         .filter(|hold| hold.ended == crate::holds::Ended::Released)
     {
-        all[hold.lock as usize]
-            .releases
-            .push((history.events[hold.end as usize].time, hold.end));
+        all[hold.lock as usize].releases.push(Release {
+            ns: history.events[hold.end as usize].time,
+            position: hold.end,
+        });
     }
     for traffic in &mut all {
         traffic.releases.sort_unstable();
@@ -285,67 +349,6 @@ fn traffic(context: &Context<'_>) -> Vec<Traffic> {
         traffic.answered.sort_unstable();
     }
     all
-}
-
-/// Every hand-over of one lock, and whether it woke more than can be explained.
-fn judge(
-    context: &Context<'_>,
-    lock: usize,
-    traffic: &Traffic,
-    limit: u64,
-    (departures, disturbed): (&Departures, &Disturbed),
-) -> Vec<(HandOver, bool)> {
-    let shared = context.model == Model::ReadWrite;
-    let mut judged = Vec::with_capacity(traffic.releases.len());
-    for (place, (from_ns, release)) in traffic.releases.iter().enumerate() {
-        let to_ns = traffic.releases.get(place + 1).map_or(u64::MAX, |(next, _)| *next);
-        let start = traffic.wakes.partition_point(|wake| wake.ns < *from_ns);
-        let end = traffic.wakes.partition_point(|wake| wake.ns < to_ns);
-        let hand_over = hand_over(
-            lock,
-            *release,
-            &traffic.wakes[start.min(end)..end],
-            traffic,
-            *from_ns,
-            (shared, context.history.header.per_process),
-        );
-        let others = departures.between(*from_ns, to_ns);
-        // a wake that got the lock was a hand-over of its own, whoever made way for it
-        let unexplained = hand_over.counted > limit.saturating_mul(hand_over.useful.max(1) + others);
-        let guilty = unexplained && !explained_since_fault(traffic, departures, disturbed, (*from_ns, to_ns), limit);
-        judged.push((hand_over, guilty));
-    }
-    judged
-}
-
-fn hand_over(
-    lock: usize,
-    release: u32,
-    wakes: &[Wake],
-    traffic: &Traffic,
-    ns: u64,
-    (shared, per_process): (bool, Option<u32>),
-) -> HandOver {
-    let mut clients = BTreeMap::new();
-    for wake in wakes.iter().rev() {
-        clients.insert(wake.client, wake);
-    }
-    let mut woken: Vec<u32> = clients.values().map(|wake| wake.position).collect();
-    woken.sort_unstable();
-    let adjacent = clients
-        .values()
-        .filter(|wake| shared && wake.useful && wake.reader)
-        .count() as u64;
-    let waiting = traffic.asked.partition_point(|asked| *asked <= ns);
-    let served = traffic.answered.partition_point(|answered| *answered <= ns);
-    HandOver {
-        lock,
-        release,
-        counted: most_of_a_process(clients.keys(), per_process).saturating_sub(adjacent.saturating_sub(1)),
-        useful: wakes.iter().filter(|wake| wake.useful).count() as u64,
-        waiters: (waiting.saturating_sub(served) as u64).max(woken.len() as u64),
-        woken,
-    }
 }
 
 /// Where several clients share a process, that process may queue for them all: then each process counts by itself.
@@ -358,66 +361,4 @@ fn most_of_a_process<'a>(clients: impl Iterator<Item = &'a u32>, per_process: Op
         *by_process.entry(client / per_process).or_default() += 1;
     }
     by_process.into_values().max().unwrap_or(0)
-}
-
-/// Under a fault, messages are held back and sessions end unseen: then wakes must exceed, from the fault's start on, all
-/// that can have caused any.
-fn explained_since_fault(
-    traffic: &Traffic,
-    departures: &Departures,
-    disturbed: &Disturbed,
-    (from_ns, to_ns): (u64, u64),
-    limit: u64,
-) -> bool {
-    let Some(start) = disturbed.since(from_ns, to_ns) else {
-        return false;
-    };
-    let count = |from: u64, to: u64| {
-        let wakes =
-            traffic.wakes.partition_point(|wake| wake.ns < to) - traffic.wakes.partition_point(|wake| wake.ns < from);
-        let releases = traffic.releases.partition_point(|(ns, _)| *ns < to)
-            - traffic.releases.partition_point(|(ns, _)| *ns < from);
-        (wakes as u64, releases as u64)
-    };
-    let (wakes, releases) = count(start, to_ns);
-    wakes <= limit.saturating_mul(releases + departures.between(start, to_ns))
-}
-
-fn describe(context: &Context<'_>, hand_over: &HandOver, limit: u64) -> Violation {
-    let history = context.history;
-    let release = &history.events[hand_over.release as usize];
-    let mut violation = history.violation("herd", hand_over.lock, &[release.process], release.time);
-    violation.window = context.window_before(release.time).map(|window| window.number);
-    let (woken, waiters) = (hand_over.counted, hand_over.waiters);
-    violation.summary = format!(
-        "one release woke {woken} of {} on `{}` (limit {limit})",
-        many(waiters, "waiter", "waiters"),
-        violation.lock
-    );
-    violation.events.push(history.step(hand_over.release, "release call"));
-    let proof = &hand_over.woken[..hand_over.woken.len().min(limit as usize + 1)];
-    violation
-        .events
-        .extend(proof.iter().map(|position| history.step(*position, "woken")));
-    let text = format!(
-        "{} released at {}.",
-        history.who(release.process),
-        at(release.time, true)
-    );
-    violation.because.push(history.because(text, &[hand_over.release]));
-    let text = format!(
-        "{} before the next release.",
-        many(woken, "waiter was woken", "waiters were woken")
-    );
-    violation.because.push(history.because(text, &hand_over.woken));
-    let text = format!("{} of them got the lock.", hand_over.useful);
-    violation.because.push(history.because(text, &[]));
-    violation.likely = Some(
-        "every waiter watches the same node or key, so one change wakes all; in a queue each watches only the one ahead"
-            .into(),
-    );
-    violation.figures.insert("woken".into(), woken as f64);
-    violation.figures.insert("waiters".into(), waiters as f64);
-    violation.figures.insert("useful".into(), hand_over.useful as f64);
-    violation
 }

@@ -1,22 +1,37 @@
-//! The herd as taps saw it on the wire, beside what the clients said of themselves.
+//! The herd as taps saw it on the wire, to compare with the clients' `woken` signals.
 //!
 //! A notification counts where its client had asked for the lock and had no answer yet. Counts of messages are of all
 //! links and all locks together, since a message does not say which hand-over it belongs to.
 
-use super::{Traffic, Wake};
-use crate::check::Context;
+use super::{LockTraffic, Wake};
+use crate::context::Context;
 use crate::history::event::Kind;
 use crate::history::names::FastMap;
 use crate::history::{F, Mode, NemesisFact, PhaseFact};
 
-/// Signals and wire may differ by so many wakes, or by this share of them in percent: a notification passes a link a
+/// Signals and wire may differ by this number of wakes, or by this share of them in percent: a notification passes a link a
 /// moment before its client says so, and the end of a run may fall in between.
 const ALIKE: u64 = 2;
 const ALIKE_PERCENT: u64 = 10;
 
+/// How many wakes the clients told of, and how many passed their links.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct WakeCounts {
+    pub signals: u64,
+    pub wire: u64,
+}
+
+impl WakeCounts {
+    /// Whether they are too far apart to be of the same run.
+    pub(crate) fn disagree(self) -> bool {
+        let most = self.signals.max(self.wire);
+        self.signals.abs_diff(self.wire) > ALIKE.max(most * ALIKE_PERCENT / 100)
+    }
+}
+
 /// What passed the links for each hand-over, on average.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct PerHandOver {
+pub(crate) struct PerHandOver {
     pub messages: f64,
     pub requests: f64,
     pub retries: f64,
@@ -26,9 +41,9 @@ impl PerHandOver {
     /// `None` where no tap counted, or fewer than two releases were counted.
     pub(super) fn of(context: &Context<'_>) -> Option<Self> {
         let readings = &context.history.wire;
-        let ((_, first), (_, last)) = (readings.first()?, readings.last()?);
+        let (first, last) = (readings.first()?, readings.last()?);
         let hand_overs = readings.len().checked_sub(1).filter(|count| *count > 0)? as f64;
-        let each = |column: usize| last[column].saturating_sub(first[column]) as f64 / hand_overs;
+        let each = |column: usize| last.counts[column].saturating_sub(first.counts[column]) as f64 / hand_overs;
         Some(Self {
             messages: each(0) + each(1) + each(2),
             requests: each(0),
@@ -36,7 +51,7 @@ impl PerHandOver {
         })
     }
 
-    pub(super) fn figures(self) -> [(&'static str, f64); 3] {
+    pub(crate) fn figures(self) -> [(&'static str, f64); 3] {
         [
             ("messages_per_hand_over", self.messages),
             ("requests_per_hand_over", self.requests),
@@ -56,7 +71,7 @@ pub(super) fn lost(context: &Context<'_>) -> u64 {
 }
 
 /// An acquire: when it was called and answered, and what came of it.
-struct Attempt {
+struct AcquireAttempt {
     lock: usize,
     called: u64,
     answered: u64,
@@ -67,9 +82,9 @@ struct Attempt {
 }
 
 /// The traffic with the notifications of the wire in the place of the signals.
-pub(super) fn notified(context: &Context<'_>, signals: &[Traffic]) -> Vec<Traffic> {
+pub(super) fn notified(context: &Context<'_>, signals: &[LockTraffic]) -> Vec<LockTraffic> {
     let history = context.history;
-    let mut all: Vec<Traffic> = signals.iter().map(Traffic::without_wakes).collect();
+    let mut all: Vec<LockTraffic> = signals.iter().map(LockTraffic::without_wakes).collect();
     let mut attempts = attempts(context);
     for (position, event) in history
         .events
@@ -107,9 +122,9 @@ pub(super) fn notified(context: &Context<'_>, signals: &[Traffic]) -> Vec<Traffi
 }
 
 /// Every acquire by its client, in the order of the calls.
-fn attempts(context: &Context<'_>) -> FastMap<u32, Vec<Attempt>> {
+fn attempts(context: &Context<'_>) -> FastMap<u32, Vec<AcquireAttempt>> {
     let history = context.history;
-    let mut attempts: FastMap<u32, Vec<Attempt>> = FastMap::default();
+    let mut attempts: FastMap<u32, Vec<AcquireAttempt>> = FastMap::default();
     for event in history.events.iter().filter(|event| event.is_call(F::Acquire)) {
         let Some(lock) = history.lock_number(event) else {
             continue;
@@ -118,7 +133,7 @@ fn attempts(context: &Context<'_>) -> FastMap<u32, Vec<Attempt>> {
         attempts
             .entry(history.client_of(event.process))
             .or_default()
-            .push(Attempt {
+            .push(AcquireAttempt {
                 lock,
                 called: event.time,
                 answered: reply.map_or(u64::MAX, |reply| reply.time),
@@ -134,12 +149,6 @@ fn attempts(context: &Context<'_>) -> FastMap<u32, Vec<Attempt>> {
 }
 
 /// Wakes of all locks.
-pub(super) fn wakes(traffic: &[Traffic]) -> u64 {
+pub(super) fn wakes(traffic: &[LockTraffic]) -> u64 {
     traffic.iter().map(|traffic| traffic.wakes.len() as u64).sum()
-}
-
-/// Whether two counts of wakes are too far apart to be of the same run.
-pub(super) fn disagree(signals: u64, wire: u64) -> bool {
-    let most = signals.max(wire);
-    signals.abs_diff(wire) > ALIKE.max(most * ALIKE_PERCENT / 100)
 }

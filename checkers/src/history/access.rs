@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::entry::{Entry, Event, F, NEMESIS, SERVER};
+use super::entry::{Entry, F, NEMESIS, PackedEvent, SERVER};
 use super::event::{Header, Kind, Process};
 use super::names::NONE;
 use super::{History, Symbol};
@@ -115,17 +115,17 @@ impl History {
     pub(crate) fn wire_at(&self, position: u32) -> Option<[u64; 4]> {
         let at = self
             .wire
-            .binary_search_by_key(&position, |(position, _)| *position)
+            .binary_search_by_key(&position, |reading| reading.position)
             .ok()?;
-        Some(self.wire[at].1)
+        Some(self.wire[at].counts)
     }
 
     fn node_at(&self, position: u32) -> Option<&str> {
         let at = self
             .nodes
-            .binary_search_by_key(&position, |(position, _)| *position)
+            .binary_search_by_key(&position, |reply| reply.position)
             .ok()?;
-        self.name(self.nodes[at].1)
+        self.name(self.nodes[at].node)
     }
 
     /// How much of everything there is.
@@ -147,7 +147,7 @@ impl History {
         (symbol != NONE).then(|| self.names.get(symbol))
     }
 
-    pub(crate) fn process(&self, event: &Event) -> Process {
+    pub(crate) fn process(&self, event: &PackedEvent) -> Process {
         match event.process {
             SERVER => Process::Server,
             NEMESIS => Process::Nemesis,

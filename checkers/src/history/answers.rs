@@ -52,7 +52,7 @@ pub enum RevokeCause {
     Released,
     /// Its lease, session or time to live ran out: `expired`.
     Expired,
-    /// Somebody removed it, and not its owner as far as is known: `deleted`.
+    /// A request removed it, and not its owner's as far as is known: `deleted`.
     Deleted,
     /// Another server took over that knew nothing of it: `failover`.
     Failover,

@@ -2,12 +2,12 @@
 //!
 //! Well-formedness is checked as events arrive, by the rules of [`super::form`]; an event that is refused is not added.
 
-use super::entry::{Entry, Event, F, NEMESIS, Rare, SERVER};
+use super::entry::{Entry, F, NEMESIS, PackedEvent, Rare, SERVER};
 use super::error::FormError;
 use super::event::{Header, Kind, Process};
 use super::form::{NEW, ProcessState, allowed};
 use super::names::{FastMap, NONE, Symbol};
-use super::{History, NemesisLine, Order};
+use super::{History, NemesisLine, OrderBasis, ReplyNode, WireReading};
 use crate::limits::MAX_TIME_NS;
 
 /// The largest number of events: positions are 32 bits, with a few values set aside.
@@ -41,7 +41,7 @@ impl HistoryBuilder {
 
     /// Goes by the order of the events alone, as Jepsen's histories want it: their `time` is not always monotone.
     pub fn in_order_of_position(mut self) -> Self {
-        self.history.order = Order::Position;
+        self.history.order = OrderBasis::Position;
         self
     }
 
@@ -151,7 +151,7 @@ impl HistoryBuilder {
         let number = self.history.processes[process as usize];
         let state = self.states[process as usize];
         let at = |position: u32| &self.history.events[position as usize];
-        if state.last != NONE && self.history.order == Order::Time && at(state.last).time > entry.time_ns {
+        if state.last != NONE && self.history.order == OrderBasis::Time && at(state.last).time > entry.time_ns {
             let before = at(state.last);
             return Err(FormError::TimeBackwards {
                 process: number,
@@ -202,7 +202,7 @@ impl HistoryBuilder {
         Ok(state.open)
     }
 
-    /// Signals are stamped by whoever raised them, so only the recorder's own lines count.
+    /// Signals are stamped by the client or the observer that raised them, so only the recorder's own lines count.
     fn watch_time(&mut self, entry: &Entry<'_>) {
         if entry.kind != Kind::Signal {
             self.history.inversions += u64::from(entry.time_ns < self.latest_ns);
@@ -229,7 +229,7 @@ impl HistoryBuilder {
         } else {
             self.history.events[mate as usize].mode
         };
-        self.history.events.push(Event {
+        self.history.events.push(PackedEvent {
             time: entry.time_ns,
             index: entry.index,
             token: entry.token.unwrap_or(0),
@@ -246,10 +246,11 @@ impl HistoryBuilder {
         if mate != NONE {
             self.history.events[mate as usize].mate = position;
         }
-        self.history.wire.extend(entry.wire.map(|wire| (position, wire)));
+        let reading = |counts| WireReading { position, counts };
+        self.history.wire.extend(entry.wire.map(reading));
         if let Some(node) = entry.node {
             let node = self.history.names.intern(node);
-            self.history.nodes.push((position, node));
+            self.history.nodes.push(ReplyNode { position, node });
         }
         if entry.f == F::Nemesis {
             self.add_nemesis(entry, position);

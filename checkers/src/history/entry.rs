@@ -1,6 +1,6 @@
 //! One event as it goes into a history and as it comes out again, and the 48 bytes it is kept in.
 //!
-//! [`Entry`] is what callers see; `Event` and `Rare` are how a million of them fit into memory. Start at [`Entry`].
+//! [`Entry`] is what callers see; `PackedEvent` and `Rare` are how a million of them fit into memory. Start at [`Entry`].
 
 use super::answers::{Refusal, RevokeCause};
 use super::event::{Fenced, Kind, Process};
@@ -28,7 +28,7 @@ pub enum F {
 }
 
 impl F {
-    /// The word that stands in the history; `nemesis` lines stand under their own name.
+    /// The word that a history has for it; `nemesis` lines have the name of their fact instead.
     pub fn name(self) -> &'static str {
         match self {
             Self::Acquire => "acquire",
@@ -103,7 +103,7 @@ pub struct Entry<'a> {
     /// Nanoseconds since the recorder started.
     pub time_ns: u64,
     pub process: Process,
-    /// The client that the process is an incarnation of; the process's own number when nobody said.
+    /// The client that the process is an incarnation of; the process's own number when no line says.
     pub client: Option<u32>,
     pub kind: Kind,
     pub f: F,
@@ -184,7 +184,7 @@ pub(crate) const NEMESIS: u32 = NONE - 2;
 
 /// What every event has, packed.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Event {
+pub(crate) struct PackedEvent {
     pub time: u64,
     pub index: u64,
     /// Meaningful when `has_token`.
@@ -203,7 +203,7 @@ pub(crate) struct Event {
     pub has_token: bool,
 }
 
-impl Event {
+impl PackedEvent {
     pub(crate) fn token(&self) -> Option<u64> {
         self.has_token.then_some(self.token)
     }
@@ -250,7 +250,7 @@ mod tests {
 
     #[test]
     fn a_million_operations_are_under_a_hundred_megabytes() {
-        assert!(size_of::<Event>() <= 48, "{}", size_of::<Event>());
+        assert!(size_of::<PackedEvent>() <= 48, "{}", size_of::<PackedEvent>());
         assert!(size_of::<Rare>() <= 56, "{}", size_of::<Rare>());
     }
 

@@ -47,7 +47,7 @@ fn default_model() -> String {
 /// What the recipe says of itself, so that a stored history can be judged without knowing the recipe.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Promises {
-    /// How waiters learn of a release; `None` when nobody said (a foreign client, an imported history).
+    /// How waiters learn of a release; `None` when the header does not say (a foreign client, an imported history).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wakes: Option<Wakes>,
     /// Whether tokens order the grants in the order of asking, so that HL006 is a promise and not a statistic.
@@ -56,8 +56,8 @@ pub struct Promises {
     /// Whether an acquire that was answered `ok` carries a fencing token.
     #[serde(default)]
     pub tokens: bool,
-    /// Whether the store takes the lock back by itself from a holder that says nothing for a lease; `None` when nobody
-    /// said. A lock without a lease is not broken by a pause of its holder.
+    /// Whether the store takes the lock back by itself from a holder that says nothing for a lease; `None` when
+    /// the header does not say. A lock without a lease is not broken by a pause of its holder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<bool>,
 }
@@ -68,7 +68,7 @@ pub struct Promises {
 pub enum Wakes {
     /// The server notifies them: `woken` signals are expected.
     Notified,
-    /// They ask again and again, nobody is woken, and HL004 does not apply.
+    /// They ask again and again, none is woken, and HL004 does not apply.
     Polls,
 }
 
@@ -122,7 +122,7 @@ pub enum Kind {
     Ok,
     /// It surely did not happen.
     Fail,
-    /// Nobody can know.
+    /// Whether it happened cannot be known.
     Info,
     Signal,
 }

@@ -5,14 +5,14 @@ use super::error::FormError;
 use super::event::{Kind, Process};
 use super::names::NONE;
 
-/// Where one process stands; positions of events.
+/// The state of one process; positions of events.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ProcessState {
     /// The position of the call without a reply.
     pub open: u32,
     /// The position of the process's last line that was stamped by the recorder.
     pub last: u32,
-    /// The position of the outcome nobody knows.
+    /// The position of the outcome that is not known.
     pub unknown: u32,
     pub died: u32,
 }

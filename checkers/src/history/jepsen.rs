@@ -1,5 +1,7 @@
 //! Jepsen's histories, EDN or JSON: a vector of maps, or one map after the other.
 //!
+//! The format: <https://github.com/jepsen-io/history>, <https://github.com/edn-format/edn>.
+//!
 //! The order of the file is the order of events. A lock is named by the value (a word, or the key of an independent
 //! pair), by a field that the caller names, or there is one lock for all; whatever else a value says of a lock is left.
 
@@ -21,7 +23,7 @@ const OPERATIONS: &str = "one of :acquire, :release, :lock, :unlock, :read, :wri
 /// Reads a whole history.
 pub(super) fn read(input: impl BufRead, json: bool, options: &ReadOptions) -> Result<History, ReadError> {
     let mut data = Data::new(input, json);
-    let mut reading = Reading {
+    let mut reading = JepsenReading {
         builder: HistoryBuilder::new(header()).in_order_of_position(),
         options,
         open: BTreeMap::new(),
@@ -60,7 +62,7 @@ fn header() -> Header {
     }
 }
 
-struct Reading<'a> {
+struct JepsenReading<'a> {
     builder: HistoryBuilder,
     options: &'a ReadOptions,
     /// The lock and mode of each process's open call: replies need not name them again.
@@ -70,7 +72,7 @@ struct Reading<'a> {
     locks: bool,
 }
 
-impl Reading<'_> {
+impl JepsenReading<'_> {
     fn all<R: BufRead>(&mut self, data: &mut Data<R>) -> Result<(), Stop> {
         let close = match data.next_visible()? {
             Some(b'[') => Some(b']'),

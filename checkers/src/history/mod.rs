@@ -28,9 +28,9 @@ pub use export::write_edn;
 pub use nemesis::{ChurnFact, MessageCounts, NemesisFact, ObserverFact, PhaseFact, ProxyChange, TapTotals};
 pub use read::ReadOptions;
 pub use window_facts::{EffectCounters, MessageMatch, Requirement, WindowHeal, WindowStart};
-pub use windows::{Nemesis, Phase, Window};
+pub use windows::{Nemesis, PhaseStart, Window};
 
-pub(crate) use entry::{Event, NEMESIS, Rare, SERVER};
+pub(crate) use entry::{NEMESIS, PackedEvent, Rare, SERVER};
 use event::Header;
 use names::{NONE, Names, Symbol};
 
@@ -40,22 +40,22 @@ use names::{NONE, Names, Symbol};
 #[derive(Debug, Clone)]
 pub struct History {
     pub(crate) header: Header,
-    pub(crate) events: Vec<Event>,
+    pub(crate) events: Vec<PackedEvent>,
     pub(crate) rare: Vec<Rare>,
     pub(crate) nemesis: Vec<NemesisLine>,
-    /// By position: requests, replies, notifications and retries that had passed all links by then.
-    pub(crate) wire: Vec<(u32, [u64; 4])>,
-    /// By position: the server behind the reply to an acquire.
-    pub(crate) nodes: Vec<(u32, Symbol)>,
+    /// By position.
+    pub(crate) wire: Vec<WireReading>,
+    /// By position.
+    pub(crate) nodes: Vec<ReplyNode>,
     pub(crate) names: Names,
     /// Numbers as recorded, by dense process number.
     pub(crate) processes: Vec<u32>,
-    /// Clients by dense process number; `NONE` when nobody said.
+    /// Clients by dense process number; `NONE` when no line says.
     pub(crate) clients: Vec<u32>,
     /// Names of locks, and their dense number by name.
     pub(crate) locks: Vec<Symbol>,
     pub(crate) lock_of_name: Vec<u32>,
-    pub(crate) order: Order,
+    pub(crate) order: OrderBasis,
     /// No line of a client is older than the client's lines above it.
     pub(crate) in_order: bool,
     pub(crate) partial: Option<String>,
@@ -66,13 +66,29 @@ pub struct History {
 
 /// What "before" means between the events of different processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Order {
+pub(crate) enum OrderBasis {
     /// The recorder's clock: own histories, where a signal may be written later than it was raised.
     Time,
     /// The order of the file: Jepsen's histories.
     Position,
 }
 
+/// What taps had counted at an event.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct WireReading {
+    pub position: u32,
+    /// Requests, replies, notifications and retries that had passed all links by then.
+    pub counts: [u64; 4],
+}
+
+/// The server that a reply to an acquire came through.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ReplyNode {
+    pub position: u32,
+    pub node: Symbol,
+}
+
+/// A line of the nemesis as it was written.
 #[derive(Debug, Clone)]
 pub(crate) struct NemesisLine {
     pub position: u32,
@@ -94,7 +110,7 @@ impl History {
             clients: Vec::new(),
             locks: Vec::new(),
             lock_of_name: Vec::new(),
-            order: Order::Time,
+            order: OrderBasis::Time,
             in_order: true,
             partial: None,
             inversions: 0,
@@ -114,7 +130,7 @@ impl History {
     }
 
     /// The dense number of an event's lock. Events without one have none.
-    pub(crate) fn lock_number(&self, event: &Event) -> Option<usize> {
+    pub(crate) fn lock_number(&self, event: &PackedEvent) -> Option<usize> {
         self.lock_of_name
             .get(event.lock as usize)
             .map(|number| *number as usize)
@@ -124,19 +140,19 @@ impl History {
         self.names.get(self.locks[number])
     }
 
-    /// Where an event stands among the others: its time, or its position.
+    /// The place of an event among the others: its time, or its position.
     pub(crate) fn instant(&self, position: u32) -> u64 {
         match self.order {
-            Order::Time => self.events[position as usize].time,
-            Order::Position => u64::from(position),
+            OrderBasis::Time => self.events[position as usize].time,
+            OrderBasis::Position => u64::from(position),
         }
     }
 
-    pub(crate) fn rare(&self, event: &Event) -> Rare {
+    pub(crate) fn rare(&self, event: &PackedEvent) -> Rare {
         self.rare.get(event.rare as usize).copied().unwrap_or_default()
     }
 
-    /// The client of a dense process: its own number when nobody said otherwise.
+    /// The client of a dense process: its own number when no line says otherwise.
     pub(crate) fn client_of(&self, process: u32) -> u32 {
         match self.clients[process as usize] {
             NONE => self.processes[process as usize],

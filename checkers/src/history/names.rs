@@ -9,7 +9,8 @@ pub(crate) type Symbol = u32;
 /// No name, no event, no process: the absent value of every 32-bit number here.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// A multiply-rotate hasher for small keys: histories are not adversaries of our hash tables, and are large.
+/// A multiply-rotate hasher for small keys, as `FxHasher` of the Rust compiler (<https://docs.rs/rustc-hash/1>). Histories are not
+/// adversaries of our hash tables, and are large.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct FastHasher(u64);
 

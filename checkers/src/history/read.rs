@@ -11,7 +11,7 @@ use super::builder::HistoryBuilder;
 use super::entry::{Entry, F, Mode};
 use super::error::ReadError;
 use super::event::{FORMAT, Fenced, Header, Kind, Process, VERSION};
-use super::scan::{Broken, Scanner, Value};
+use super::scan::{ScanError, ScanValue, Scanner};
 use super::{History, jepsen};
 
 /// The size of the read buffer: large enough that system calls do not show.
@@ -41,20 +41,20 @@ impl History {
     /// When reading fails, a line is not what its format says, or the history is not well formed.
     pub fn read(mut input: impl BufRead, options: &ReadOptions) -> Result<Self, ReadError> {
         match format(&mut input)? {
-            Format::Own => read_own(input),
-            Format::Jepsen { json } => jepsen::read(input, json, options),
+            HistoryFormat::Own => read_own(input),
+            HistoryFormat::Jepsen { json } => jepsen::read(input, json, options),
         }
     }
 }
 
-enum Format {
+enum HistoryFormat {
     Own,
     Jepsen { json: bool },
 }
 
 /// Tells the formats apart by what the buffer shows at first. Our own header is a JSON object that names its format,
 /// or fails as one; JSON of Jepsen's is a vector, or an object with an operation's fields.
-fn format(input: &mut impl BufRead) -> Result<Format, ReadError> {
+fn format(input: &mut impl BufRead) -> Result<HistoryFormat, ReadError> {
     let start = input.fill_buf()?;
     if start.is_empty() {
         return Err(ReadError::Empty);
@@ -74,18 +74,18 @@ fn format(input: &mut impl BufRead) -> Result<Format, ReadError> {
         [b'{', rest @ ..] if rest.trim_ascii_start().starts_with(b"\"") => {
             let operation = has(b"\"process\"") && has(b"\"type\"") && !has(b"\"format\"");
             if line.starts_with(b"[") || operation {
-                Format::Jepsen { json: true }
+                HistoryFormat::Jepsen { json: true }
             } else {
-                Format::Own
+                HistoryFormat::Own
             }
         }
-        [b'{', rest @ ..] if rest.trim_ascii_start().starts_with(b":") => Format::Jepsen { json: false },
-        [b'#' | b'(' | b';' | b']', ..] => Format::Jepsen { json: false },
+        [b'{', rest @ ..] if rest.trim_ascii_start().starts_with(b":") => HistoryFormat::Jepsen { json: false },
+        [b'#' | b'(' | b';' | b']', ..] => HistoryFormat::Jepsen { json: false },
         [] if line.starts_with(b"[") => {
             let json = start.windows(2).any(|pair| pair == b"{\"");
-            Format::Jepsen { json }
+            HistoryFormat::Jepsen { json }
         }
-        _ => Format::Own,
+        _ => HistoryFormat::Own,
     })
 }
 
@@ -155,7 +155,7 @@ fn push_line(builder: &mut HistoryBuilder, line: &[u8], number: u64) -> Result<(
         .map_err(|fault| ReadError::NotWellFormed { line: number, fault })
 }
 
-fn syntax(line: u64, broken: Broken) -> ReadError {
+fn syntax(line: u64, broken: ScanError) -> ReadError {
     ReadError::Syntax {
         line,
         column: broken.column,
@@ -204,8 +204,8 @@ const TEXT: &str = "a string";
 
 impl<'a> Raw<'a> {
     /// Nulls count as absent, unknown fields as nothing.
-    fn set(&mut self, key: &str, value: Value<'a>) {
-        if value == Value::Null {
+    fn set(&mut self, key: &str, value: ScanValue<'a>) {
+        if value == ScanValue::Null {
             return;
         }
         match key {
@@ -236,16 +236,16 @@ impl<'a> Raw<'a> {
         }
     }
 
-    fn number(&mut self, field: &'static str, value: Value<'a>) -> Option<u64> {
-        if let Value::Number(number) = value {
+    fn number(&mut self, field: &'static str, value: ScanValue<'a>) -> Option<u64> {
+        if let ScanValue::Number(number) = value {
             return Some(number);
         }
         self.wrong.get_or_insert((field, NUMBER));
         None
     }
 
-    fn small(&mut self, field: &'static str, value: Value<'a>) -> Option<u32> {
-        let small = if let Value::Number(number) = value {
+    fn small(&mut self, field: &'static str, value: ScanValue<'a>) -> Option<u32> {
+        let small = if let ScanValue::Number(number) = value {
             u32::try_from(number).ok()
         } else {
             None
@@ -256,19 +256,19 @@ impl<'a> Raw<'a> {
         small
     }
 
-    fn text(&mut self, field: &'static str, value: Value<'a>) -> Option<Cow<'a, str>> {
-        if let Value::Text(text) = value {
+    fn text(&mut self, field: &'static str, value: ScanValue<'a>) -> Option<Cow<'a, str>> {
+        if let ScanValue::Text(text) = value {
             return Some(text);
         }
         self.wrong.get_or_insert((field, TEXT));
         None
     }
 
-    fn whose(&mut self, value: Value<'a>) -> Option<Process> {
+    fn whose(&mut self, value: ScanValue<'a>) -> Option<Process> {
         let process = match value {
-            Value::Number(number) => u32::try_from(number).ok().map(Process::Client),
-            Value::Text(name) if name == "server" => Some(Process::Server),
-            Value::Text(name) if name == "nemesis" => Some(Process::Nemesis),
+            ScanValue::Number(number) => u32::try_from(number).ok().map(Process::Client),
+            ScanValue::Text(name) if name == "server" => Some(Process::Server),
+            ScanValue::Text(name) if name == "nemesis" => Some(Process::Nemesis),
             _ => None,
         };
         if process.is_none() {
@@ -320,10 +320,10 @@ impl<'a> Raw<'a> {
 }
 
 /// Four numbers; anything else of that name is not ours.
-fn counts(value: &Value<'_>) -> Option<[u64; 4]> {
-    let Value::List(values) = value else { return None };
-    let number = |value: &Value<'_>| match value {
-        Value::Number(number) => Some(*number),
+fn counts(value: &ScanValue<'_>) -> Option<[u64; 4]> {
+    let ScanValue::List(values) = value else { return None };
+    let number = |value: &ScanValue<'_>| match value {
+        ScanValue::Number(number) => Some(*number),
         _ => None,
     };
     let numbers: Option<Vec<u64>> = values.iter().map(number).collect();
@@ -331,9 +331,9 @@ fn counts(value: &Value<'_>) -> Option<[u64; 4]> {
 }
 
 /// A text; anything else of that name is not ours.
-fn name(value: Value<'_>) -> Option<Cow<'_, str>> {
+fn name(value: ScanValue<'_>) -> Option<Cow<'_, str>> {
     match value {
-        Value::Text(text) => Some(text),
+        ScanValue::Text(text) => Some(text),
         _ => None,
     }
 }

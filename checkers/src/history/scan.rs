@@ -10,7 +10,7 @@ const MAX_DEPTH: u32 = 64;
 
 /// Where a line stopped being JSON and what should have stood there.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Broken {
+pub(crate) struct ScanError {
     pub column: usize,
     pub found: String,
     pub expected: &'static str,
@@ -20,11 +20,11 @@ pub(crate) struct Broken {
 
 /// A value of a field: a number and a string are kept, the rest is checked and skipped.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Value<'a> {
+pub(crate) enum ScanValue<'a> {
     Number(u64),
     Text(Cow<'a, str>),
     /// A list of plain values, flat: what Jepsen writes for independent keys and compare-and-set.
-    List(Vec<Value<'a>>),
+    List(Vec<ScanValue<'a>>),
     Null,
     Other,
 }
@@ -43,8 +43,8 @@ impl<'a> Scanner<'a> {
     /// Calls `field` with each key and value of the object that is the whole line.
     pub(crate) fn object(
         &mut self,
-        mut field: impl FnMut(&Cow<'a, str>, Value<'a>) -> Result<(), Broken>,
-    ) -> Result<(), Broken> {
+        mut field: impl FnMut(&Cow<'a, str>, ScanValue<'a>) -> Result<(), ScanError>,
+    ) -> Result<(), ScanError> {
         self.expect(b'{', "`{`")?;
         if !self.accept(b'}') {
             loop {
@@ -68,12 +68,12 @@ impl<'a> Scanner<'a> {
     }
 
     /// An error at the cursor, for a value that is JSON and still wrong.
-    pub(crate) fn broken(&self, expected: &'static str) -> Broken {
+    pub(crate) fn broken(&self, expected: &'static str) -> ScanError {
         let rest = &self.line[self.at.min(self.line.len())..];
         let shown = String::from_utf8_lossy(&rest[..rest.len().min(24)])
             .trim_end()
             .to_owned();
-        Broken {
+        ScanError {
             column: self.at + 1,
             found: if rest.is_empty() {
                 "the end of the line".to_owned()
@@ -98,7 +98,7 @@ impl<'a> Scanner<'a> {
         found
     }
 
-    fn expect(&mut self, byte: u8, expected: &'static str) -> Result<(), Broken> {
+    fn expect(&mut self, byte: u8, expected: &'static str) -> Result<(), ScanError> {
         if self.accept(byte) {
             Ok(())
         } else {
@@ -106,23 +106,23 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    fn value(&mut self, depth: u32) -> Result<Value<'a>, Broken> {
+    fn value(&mut self, depth: u32) -> Result<ScanValue<'a>, ScanError> {
         self.space();
         match self.line.get(self.at) {
-            Some(b'"') => self.string("a string").map(Value::Text),
+            Some(b'"') => self.string("a string").map(ScanValue::Text),
             Some(b'0'..=b'9') => self.number(),
-            Some(b'-') => self.number().map(|_| Value::Other),
+            Some(b'-') => self.number().map(|_| ScanValue::Other),
             Some(b'{') if depth < MAX_DEPTH => self.skip_object(depth),
             Some(b'[') if depth < MAX_DEPTH => self.list(depth),
             Some(b'{' | b'[') => Err(self.broken("fewer nested values")),
-            Some(b't') => self.word(b"true", Value::Other),
-            Some(b'f') => self.word(b"false", Value::Other),
-            Some(b'n') => self.word(b"null", Value::Null),
+            Some(b't') => self.word(b"true", ScanValue::Other),
+            Some(b'f') => self.word(b"false", ScanValue::Other),
+            Some(b'n') => self.word(b"null", ScanValue::Null),
             _ => Err(self.broken("a value")),
         }
     }
 
-    fn word(&mut self, word: &[u8], value: Value<'a>) -> Result<Value<'a>, Broken> {
+    fn word(&mut self, word: &[u8], value: ScanValue<'a>) -> Result<ScanValue<'a>, ScanError> {
         if self.line[self.at..].starts_with(word) {
             self.at += word.len();
             return Ok(value);
@@ -134,10 +134,10 @@ impl<'a> Scanner<'a> {
         Err(self.broken("`true`, `false` or `null`"))
     }
 
-    fn skip_object(&mut self, depth: u32) -> Result<Value<'a>, Broken> {
+    fn skip_object(&mut self, depth: u32) -> Result<ScanValue<'a>, ScanError> {
         self.at += 1;
         if self.accept(b'}') {
-            return Ok(Value::Other);
+            return Ok(ScanValue::Other);
         }
         loop {
             self.space();
@@ -145,29 +145,29 @@ impl<'a> Scanner<'a> {
             self.expect(b':', "`:` after the field name")?;
             self.value(depth + 1)?;
             if self.accept(b'}') {
-                return Ok(Value::Other);
+                return Ok(ScanValue::Other);
             }
             self.expect(b',', "`,` or `}`")?;
         }
     }
 
-    fn list(&mut self, depth: u32) -> Result<Value<'a>, Broken> {
+    fn list(&mut self, depth: u32) -> Result<ScanValue<'a>, ScanError> {
         self.at += 1;
         let mut items = Vec::new();
         if self.accept(b']') {
-            return Ok(Value::List(items));
+            return Ok(ScanValue::List(items));
         }
         loop {
             items.push(self.value(depth + 1)?);
             if self.accept(b']') {
-                return Ok(Value::List(items));
+                return Ok(ScanValue::List(items));
             }
             self.expect(b',', "`,` or `]`")?;
         }
     }
 
     /// A whole number that fits is kept; any other JSON number is `Other`.
-    fn number(&mut self) -> Result<Value<'a>, Broken> {
+    fn number(&mut self) -> Result<ScanValue<'a>, ScanError> {
         let start = self.at;
         self.at += usize::from(self.line[self.at] == b'-');
         let digits = self.at;
@@ -187,17 +187,17 @@ impl<'a> Scanner<'a> {
             self.at += 1;
         }
         if whole {
-            return Ok(value.map_or(Value::Other, Value::Number));
+            return Ok(value.map_or(ScanValue::Other, ScanValue::Number));
         }
         let text = std::str::from_utf8(&self.line[start..self.at]).unwrap_or_default();
         if text.parse::<f64>().is_ok() {
-            Ok(Value::Other)
+            Ok(ScanValue::Other)
         } else {
             Err(self.broken("a number"))
         }
     }
 
-    fn string(&mut self, expected: &'static str) -> Result<Cow<'a, str>, Broken> {
+    fn string(&mut self, expected: &'static str) -> Result<Cow<'a, str>, ScanError> {
         if self.line.get(self.at) != Some(&b'"') {
             return Err(self.broken(expected));
         }
@@ -223,7 +223,7 @@ impl<'a> Scanner<'a> {
         self.text(start, escaped)
     }
 
-    fn text(&self, start: usize, escaped: bool) -> Result<Cow<'a, str>, Broken> {
+    fn text(&self, start: usize, escaped: bool) -> Result<Cow<'a, str>, ScanError> {
         let quoted = &self.line[start..self.at];
         let text = std::str::from_utf8(quoted).map_err(|_| self.broken("text in UTF-8"))?;
         if !escaped {
@@ -239,7 +239,7 @@ impl<'a> Scanner<'a> {
 mod tests {
     use super::*;
 
-    fn fields(line: &str) -> Result<Vec<(String, Value<'_>)>, Broken> {
+    fn fields(line: &str) -> Result<Vec<(String, ScanValue<'_>)>, ScanError> {
         let mut found = Vec::new();
         Scanner::new(line.as_bytes()).object(|key, value| {
             found.push((key.to_string(), value));
@@ -251,13 +251,13 @@ mod tests {
     #[test]
     fn the_fields_of_a_line_come_in_order() {
         let found = fields(r#" {"a":1, "b" : "x\ny","c":[1,"k",null],"d":{"e":[{}]},"f":-1.5e3,"g":true} "#).unwrap();
-        assert_eq!(found[0], ("a".into(), Value::Number(1)));
-        assert_eq!(found[1], ("b".into(), Value::Text("x\ny".into())));
+        assert_eq!(found[0], ("a".into(), ScanValue::Number(1)));
+        assert_eq!(found[1], ("b".into(), ScanValue::Text("x\ny".into())));
         assert_eq!(
             found[2].1,
-            Value::List(vec![Value::Number(1), Value::Text("k".into()), Value::Null])
+            ScanValue::List(vec![ScanValue::Number(1), ScanValue::Text("k".into()), ScanValue::Null])
         );
-        assert!(found[3..].iter().all(|(_, value)| *value == Value::Other));
+        assert!(found[3..].iter().all(|(_, value)| *value == ScanValue::Other));
     }
 
     #[test]

@@ -21,7 +21,7 @@ impl EffectCounters {
     pub const LOCKS_LOST: &'static str = "locks_lost";
     /// Acquires that were answered while it was on. Of every window.
     pub const ACQUIRES: &'static str = "acquires";
-    /// Operations of which nobody can know the outcome, while it was on. Of every window.
+    /// Operations whose outcome cannot be known, while it was on. Of every window.
     pub const UNKNOWN: &'static str = "unknown";
 
     /// The counter of that name; 0 when it is not there.
@@ -85,6 +85,9 @@ pub struct Requirement {
     /// The id of the property that no lock with a lease keeps under this fault (`HL001`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub breaks: Option<String>,
+    /// It is violated in locks that never run out as well.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub even_without_lease: bool,
 }
 
 /// The one message that a window was for, when it found it.

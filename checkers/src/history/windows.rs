@@ -46,14 +46,14 @@ impl Window {
 
 /// The beginning of a phase of the run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Phase {
+pub struct PhaseStart {
     /// `control`, `warm-up`, `faults`, `recovery` (`calm` in older histories) or `end`.
     pub name: String,
     pub start_ns: u64,
     pub index: u64,
 }
 
-impl Phase {
+impl PhaseStart {
     /// Whether all faults are healed by plan from here on.
     pub fn is_recovery(&self) -> bool {
         matches!(self.name.as_str(), "recovery" | "calm")
@@ -119,11 +119,11 @@ impl History {
     }
 
     /// The phases of the run, in order.
-    pub fn phases(&self) -> Vec<Phase> {
+    pub fn phases(&self) -> Vec<PhaseStart> {
         let phases = self.nemesis().into_iter().filter(|line| line.name == PHASE);
         phases
             .filter_map(|line| {
-                Some(Phase {
+                Some(PhaseStart {
                     name: line.phase?,
                     start_ns: line.time_ns,
                     index: line.index,

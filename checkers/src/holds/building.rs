@@ -1,24 +1,113 @@
 //! The pass over a history that finds the certain holds: what begins, changes and ends them.
 
-use super::{Ended, Hold, Holds};
+use super::{Ended, Holds, LockHold};
 use crate::history::event::Kind;
-use crate::history::names::NONE;
-use crate::history::{Event, F, History, Mode};
+use crate::history::names::{FastMap, NONE};
+use crate::history::{F, History, Mode, PackedEvent};
 use crate::model::Model;
+
+/// What one process has of one lock: places in the holds of that lock.
+#[derive(Debug, Default)]
+struct OwnHolds {
+    /// Those that go on: several only of a semaphore.
+    active: Vec<u32>,
+    /// Those that ended since the process last began with none at all: a lost signal may still arrive and end them earlier.
+    recent: Vec<u32>,
+}
+
+/// What one process has of all locks.
+#[derive(Debug, Default)]
+struct ProcessHolds {
+    by_lock: FastMap<u32, OwnHolds>,
+    /// Locks of which anything is in `by_lock`, so that a table that was large once is never walked.
+    locks: Vec<u32>,
+    /// Active holds of all locks.
+    active: usize,
+}
+
+impl ProcessHolds {
+    fn own(&mut self, lock: usize) -> &mut OwnHolds {
+        self.by_lock.entry(lock as u32).or_insert_with(|| {
+            self.locks.push(lock as u32);
+            OwnHolds::default()
+        })
+    }
+
+    /// The latest active hold of a lock.
+    fn latest(&self, lock: usize) -> Option<u32> {
+        self.by_lock.get(&(lock as u32))?.active.last().copied()
+    }
+
+    fn begin(&mut self, lock: usize, place: u32) {
+        if self.active == 0 {
+            self.forget();
+        }
+        self.active += 1;
+        self.own(lock).active.push(place);
+    }
+
+    /// An active hold is over.
+    fn end(&mut self, lock: usize, place: u32) {
+        self.active -= 1;
+        let own = self.own(lock);
+        if let Some(slot) = own.active.iter().rposition(|active| *active == place) {
+            own.active.remove(slot);
+        }
+        own.recent.push(place);
+    }
+
+    /// An active hold goes on as another one.
+    fn change(&mut self, lock: usize, before: u32, after: u32) {
+        self.end(lock, before);
+        self.active += 1;
+        self.own(lock).active.push(after);
+    }
+
+    fn forget(&mut self) {
+        for lock in self.locks.drain(..) {
+            self.by_lock.remove(&lock);
+        }
+    }
+
+    /// Takes out what it has of one lock, or of all: places by lock.
+    fn take(&mut self, one: Option<usize>) -> Vec<(u32, u32)> {
+        let mut taken = Vec::new();
+        let mut take = |lock: u32, own: &mut OwnHolds| {
+            self.active -= own.active.len();
+            taken.extend(
+                own.active
+                    .drain(..)
+                    .chain(own.recent.drain(..))
+                    .map(|place| (lock, place)),
+            );
+        };
+        match one {
+            Some(lock) => {
+                if let Some(own) = self.by_lock.get_mut(&(lock as u32)) {
+                    take(lock as u32, own);
+                }
+            }
+            None => {
+                for lock in self.locks.drain(..) {
+                    if let Some(mut own) = self.by_lock.remove(&lock) {
+                        take(lock, &mut own);
+                    }
+                }
+            }
+        }
+        taken
+    }
+}
 
 pub(super) struct Building<'a> {
     history: &'a History,
     reentrant: bool,
     many: bool,
     shared: bool,
-    holds: Vec<Vec<Hold>>,
-    /// Active holds by process: lock and place in `holds`.
-    active: Vec<Vec<(u32, u32)>>,
+    holds: Vec<Vec<LockHold>>,
+    processes: Vec<ProcessHolds>,
     /// The last downgrade that is answered ok, by process: its call.
     downgrade: Vec<u32>,
-    /// Holds that ended since the process last began with none, by process: a lost signal may still arrive and end them
-    /// earlier.
-    recent: Vec<Vec<(u32, u32)>>,
 }
 
 impl<'a> Building<'a> {
@@ -30,9 +119,8 @@ impl<'a> Building<'a> {
             many: matches!(model, Model::Semaphore { .. }),
             shared: matches!(model, Model::ReadWrite),
             holds: vec![Vec::new(); history.locks.len()],
-            active: vec![Vec::new(); processes],
+            processes: (0..processes).map(|_| ProcessHolds::default()).collect(),
             downgrade: vec![NONE; processes],
-            recent: vec![Vec::new(); processes],
         }
     }
 
@@ -44,22 +132,21 @@ impl<'a> Building<'a> {
             self.release(event, position);
         } else if self.shared && event.is_call(F::Acquire) && event.mode == Mode::Read {
             self.asked_to_read(event, position);
-        } else if matches!(event.f, F::Lost | F::Died) && (event.process as usize) < self.active.len() {
+        } else if matches!(event.f, F::Lost | F::Died) && (event.process as usize) < self.processes.len() {
             self.end(event, position);
         }
     }
 
-    fn got(&mut self, event: &Event, position: u32) {
+    fn got(&mut self, event: &PackedEvent, position: u32) {
         let Some(lock) = self.history.lock_number(event) else {
             return;
         };
         let instant = self.history.instant(position);
-        let held = self.active[event.process as usize]
-            .iter()
-            .rposition(|(of, _)| *of as usize == lock);
+        let process = event.process as usize;
+        let held = self.processes[process].latest(lock).filter(|_| !self.many);
+        let after = self.holds[lock].len() as u32;
         let mut from = instant;
-        if let (Some(slot), false) = (held, self.many) {
-            let place = self.active[event.process as usize][slot].1;
+        if let Some(place) = held {
             let hold = &mut self.holds[lock][place as usize];
             if !(self.shared && hold.mode != event.mode) {
                 hold.depth += u32::from(self.reentrant);
@@ -69,15 +156,13 @@ impl<'a> Building<'a> {
                 from = self.history.instant(event.mate).max(hold.from);
             }
             (hold.to, hold.end, hold.ended) = (from, position, Ended::Changed);
-            self.active[event.process as usize].remove(slot);
-            self.recent[event.process as usize].push((lock as u32, place));
-        } else if self.active[event.process as usize].is_empty() {
-            self.recent[event.process as usize].clear();
+            self.processes[process].change(lock, place, after);
+        } else {
+            self.processes[process].begin(lock, after);
         }
         let call = &self.history.events[event.mate as usize];
         let owner = if event.owner == NONE { call.owner } else { event.owner };
-        self.active[event.process as usize].push((lock as u32, self.holds[lock].len() as u32));
-        self.holds[lock].push(Hold {
+        self.holds[lock].push(LockHold {
             from,
             to: u64::MAX,
             token: event.token,
@@ -95,9 +180,9 @@ impl<'a> Building<'a> {
         });
     }
 
-    /// A downgrade of which nobody knows whether it happened leaves a certain hold of the weaker mode only. One that is
+    /// A downgrade that may or may not have happened leaves a certain hold of the weaker mode only. One that is
     /// answered is seen with its answer, unless the lock is lost before.
-    fn asked_to_read(&mut self, event: &Event, position: u32) {
+    fn asked_to_read(&mut self, event: &PackedEvent, position: u32) {
         let reply = self.history.events.get(event.mate as usize);
         match reply.map_or(Kind::Info, |reply| reply.kind) {
             Kind::Info => self.weaken(position),
@@ -112,65 +197,60 @@ impl<'a> Building<'a> {
         let Some(lock) = self.history.lock_number(event) else {
             return;
         };
-        let active = &mut self.active[event.process as usize];
-        let Some(slot) = active.iter().rposition(|(of, _)| *of as usize == lock) else {
+        let own = &mut self.processes[event.process as usize];
+        let Some(place) = own.latest(lock) else {
             return;
         };
         let instant = self.history.instant(position);
-        let (of, place) = active[slot];
+        let after = self.holds[lock].len() as u32;
         let before = &mut self.holds[lock][place as usize];
         if before.mode == Mode::Read {
             return;
         }
-        let weaker = Hold {
+        let weaker = LockHold {
             from: instant,
             mode: Mode::Read,
             ..*before
         };
         (before.to, before.end, before.ended) = (instant, position, Ended::Changed);
-        self.recent[event.process as usize].push((of, place));
-        active[slot].1 = self.holds[lock].len() as u32;
+        own.change(lock, place, after);
         self.holds[lock].push(weaker);
     }
 
-    fn release(&mut self, event: &Event, position: u32) {
+    fn release(&mut self, event: &PackedEvent, position: u32) {
         let Some(lock) = self.history.lock_number(event) else {
             return;
         };
         if self.many {
             return self.give_back(lock, event, position);
         }
-        let held = &self.active[event.process as usize];
-        let slot = held.iter().rposition(|(of, _)| *of as usize == lock);
-        let Some(slot) = slot else { return };
-        let (of, place) = self.active[event.process as usize][slot];
+        let own = &mut self.processes[event.process as usize];
+        let Some(place) = own.latest(lock) else { return };
         let hold = &mut self.holds[lock][place as usize];
         hold.depth -= 1;
         if hold.depth == 0 {
             (hold.to, hold.end, hold.ended) = (self.history.instant(position), position, Ended::Released);
-            self.active[event.process as usize].remove(slot);
-            self.recent[event.process as usize].push((of, place));
+            own.end(lock, place);
         }
     }
 
     /// Permits that are given back end the holds that they were taken with: one of just as many, else the latest ones. Of
     /// a hold of more, the rest goes on.
-    fn give_back(&mut self, lock: usize, event: &Event, position: u32) {
+    fn give_back(&mut self, lock: usize, event: &PackedEvent, position: u32) {
         let (process, instant) = (event.process as usize, self.history.instant(position));
         let mut left = self.history.permits(event);
         while left > 0 {
-            let held = &self.active[process];
-            let here = |(of, _): &(u32, u32)| *of as usize == lock;
-            let same = |own: &(u32, u32)| here(own) && self.holds[lock][own.1 as usize].permits == left;
-            let Some(slot) = held.iter().rposition(same).or_else(|| held.iter().rposition(here)) else {
+            let own = &mut self.processes[process];
+            let active = own.own(lock).active.iter().rev().copied();
+            let same = |place: &u32| self.holds[lock][*place as usize].permits == left;
+            let Some(place) = active.clone().find(same).or_else(|| own.latest(lock)) else {
                 return;
             };
-            let (of, place) = self.active[process].remove(slot);
+            let after = self.holds[lock].len() as u32;
             let hold = &mut self.holds[lock][place as usize];
             (hold.to, hold.end, hold.ended) = (instant, position, Ended::Released);
-            self.recent[process].push((of, place));
             if hold.permits > left {
-                let rest = Hold {
+                let rest = LockHold {
                     from: instant,
                     to: u64::MAX,
                     end: NONE,
@@ -178,17 +258,18 @@ impl<'a> Building<'a> {
                     permits: hold.permits - left,
                     ..*hold
                 };
-                self.active[process].push((of, self.holds[lock].len() as u32));
+                own.change(lock, place, after);
                 self.holds[lock].push(rest);
                 return;
             }
+            own.end(lock, place);
             left -= hold.permits;
         }
     }
 
     /// A signal that ends holds: of one lock, or of all when it names none. One that is told late cuts short what was
     /// released or changed since, too.
-    fn end(&mut self, event: &Event, position: u32) {
+    fn end(&mut self, event: &PackedEvent, position: u32) {
         let asked = self.downgrade[event.process as usize];
         if asked != NONE && self.history.events[asked as usize].mate > position {
             self.weaken(asked);
@@ -196,17 +277,12 @@ impl<'a> Building<'a> {
         let one = self.history.lock_number(event).filter(|_| event.f == F::Lost);
         let ended = if event.f == F::Died { Ended::Died } else { Ended::Lost };
         let instant = self.history.instant(position);
-        let holds = &mut self.holds;
-        let mut cut = |(of, place): &(u32, u32)| {
-            let hit = one.is_none_or(|lock| lock == *of as usize);
-            let hold = &mut holds[*of as usize][*place as usize];
-            if hit && instant < hold.to {
+        for (lock, place) in self.processes[event.process as usize].take(one) {
+            let hold = &mut self.holds[lock as usize][place as usize];
+            if instant < hold.to {
                 (hold.to, hold.end, hold.ended) = (instant.max(hold.from), position, ended);
             }
-            !hit
-        };
-        self.active[event.process as usize].retain(&mut cut);
-        self.recent[event.process as usize].retain(cut);
+        }
     }
 
     pub(super) fn finish(mut self) -> Holds {

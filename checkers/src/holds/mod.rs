@@ -8,7 +8,7 @@ mod building;
 use building::Building;
 
 use crate::history::names::NONE;
-use crate::history::{Event, History, Mode};
+use crate::history::{History, Mode, PackedEvent};
 use crate::model::Model;
 
 /// Why a certain hold ended.
@@ -49,7 +49,7 @@ pub struct CertainHold<'a> {
 
 /// One certain hold, packed. `from` and `to` are instants of the history (see `History::instant`).
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Hold {
+pub(crate) struct LockHold {
     pub from: u64,
     /// `u64::MAX` while it is open.
     pub to: u64,
@@ -68,7 +68,7 @@ pub(crate) struct Hold {
     pub has_token: bool,
 }
 
-impl Hold {
+impl LockHold {
     pub(crate) fn token(&self) -> Option<u64> {
         self.has_token.then_some(self.token)
     }
@@ -79,16 +79,24 @@ impl Hold {
     }
 }
 
+/// Where a hold of a process is: in the holds of its lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct HoldPlace {
+    lock: u32,
+    from: u64,
+    place: u32,
+}
+
 /// All certain holds: for each lock, by beginning.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Holds {
-    pub by_lock: Vec<Vec<Hold>>,
-    /// Beginning, lock and place of each process's holds, by beginning; there only when the history has writes.
-    by_process: Vec<Vec<(u64, u32, u32)>>,
+    pub by_lock: Vec<Vec<LockHold>>,
+    /// Each process's holds, by lock and beginning; there only when the history has writes.
+    by_process: Vec<Vec<HoldPlace>>,
 }
 
 impl Holds {
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Hold> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &LockHold> {
         self.by_lock.iter().flatten()
     }
 
@@ -97,12 +105,11 @@ impl Holds {
     }
 
     /// The hold of a process on a lock that contains an instant, ends not included.
-    pub(crate) fn around(&self, lock: usize, process: u32, instant: u64) -> Option<&Hold> {
+    pub(crate) fn around(&self, lock: usize, process: u32, instant: u64) -> Option<&LockHold> {
         let own = self.by_process.get(process as usize)?;
-        let after = own.partition_point(|(from, ..)| *from < instant);
-        // a process holds one lock a time, or a few nested ones
-        let mut before = own[..after].iter().rev().filter(|(_, of, _)| *of as usize == lock);
-        let hold = &self.by_lock[lock][before.next()?.2 as usize];
+        let after = own.partition_point(|hold| (hold.lock as usize, hold.from) < (lock, instant));
+        let before = own[..after].last().filter(|before| before.lock as usize == lock)?;
+        let hold = &self.by_lock[lock][before.place as usize];
         (hold.to > instant).then_some(hold)
     }
 
@@ -122,7 +129,11 @@ impl Holds {
         self.by_process = vec![Vec::new(); processes];
         for holds in &self.by_lock {
             for (place, hold) in holds.iter().enumerate() {
-                self.by_process[hold.process as usize].push((hold.from, hold.lock, place as u32));
+                self.by_process[hold.process as usize].push(HoldPlace {
+                    lock: hold.lock,
+                    from: hold.from,
+                    place: place as u32,
+                });
             }
         }
         for own in &mut self.by_process {
@@ -138,7 +149,7 @@ impl History {
         holds.iter().map(|hold| self.show(hold)).collect()
     }
 
-    pub(crate) fn show(&self, hold: &Hold) -> CertainHold<'_> {
+    pub(crate) fn show(&self, hold: &LockHold) -> CertainHold<'_> {
         CertainHold {
             lock: self.lock_name(hold.lock as usize),
             process: self.processes[hold.process as usize],
@@ -158,8 +169,8 @@ impl History {
     /// The time of an instant; the end of the history for an open end.
     pub(crate) fn ns(&self, instant: u64) -> u64 {
         match self.order {
-            crate::history::Order::Time => instant.min(self.end_ns),
-            crate::history::Order::Position => self
+            crate::history::OrderBasis::Time => instant.min(self.end_ns),
+            crate::history::OrderBasis::Position => self
                 .events
                 .get(instant as usize)
                 .map_or(self.end_ns, |event| event.time),
@@ -167,8 +178,8 @@ impl History {
     }
 
     /// Permits that an acquire or release is about: said by the reply, by its call, or 1.
-    pub(crate) fn permits(&self, event: &Event) -> u32 {
-        let said = |event: &Event| Some(self.rare(event).permits).filter(|permits| *permits != NONE);
+    pub(crate) fn permits(&self, event: &PackedEvent) -> u32 {
+        let said = |event: &PackedEvent| Some(self.rare(event).permits).filter(|permits| *permits != NONE);
         said(event)
             .or_else(|| said(self.events.get(event.mate as usize)?))
             .unwrap_or(1)

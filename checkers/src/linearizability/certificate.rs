@@ -4,10 +4,10 @@ use serde::{Deserialize, Serialize};
 
 use super::operations::{self, Operations};
 use super::register::Register;
-use super::spec::{Operation, Spec, validate};
+use super::spec::{Operation, SequentialSpec, validate};
 use super::specs::{LockOp, ManyOwners, OneOwner};
 use super::{Searched, anonymous, search};
-use crate::check::Context;
+use crate::context::Context;
 use crate::model::Model;
 use crate::options::{Budget, Clock};
 
@@ -61,7 +61,7 @@ pub(crate) fn lock(model: &Model, all: &[Operation<LockOp>], budget: Budget, clo
 
 /// The order that the sweeps have in mind: every acquire at its reply, every release at its call. It is one for all
 /// histories without answers that only observe; for those, and for downgrades, the search finds another.
-fn latest<S: Spec<Op = LockOp>>(spec: &S, operations: &[Operation<LockOp>]) -> Option<Vec<usize>> {
+fn latest<S: SequentialSpec<Op = LockOp>>(spec: &S, operations: &[Operation<LockOp>]) -> Option<Vec<usize>> {
     let point = |operation: &Operation<LockOp>| match operation.op {
         LockOp::Release { .. } | LockOp::Lose { .. } => Some((operation.call, false)),
         _ => operation.reply.map(|reply| (reply, true)),
@@ -76,7 +76,12 @@ fn latest<S: Spec<Op = LockOp>>(spec: &S, operations: &[Operation<LockOp>]) -> O
     validate(spec, operations, &order).is_ok().then_some(order)
 }
 
-fn ordered<S: Spec>(spec: &S, operations: &[Operation<S::Op>], budget: Budget, clock: Clock) -> Option<Vec<usize>> {
+fn ordered<S: SequentialSpec>(
+    spec: &S,
+    operations: &[Operation<S::Op>],
+    budget: Budget,
+    clock: Clock,
+) -> Option<Vec<usize>> {
     let Searched::Order(order) = search(spec, operations, budget, clock) else {
         return None;
     };

@@ -1,6 +1,6 @@
 //! What a sweep remembers of one lock: what is in flight, and since when nobody can have held it.
 
-use super::fault::Fault;
+use super::counterexample::Counterexample;
 use super::mutant::{Mutant, mutated};
 use crate::history::Mode;
 use crate::history::names::NONE;
@@ -51,7 +51,7 @@ pub(super) struct Lock {
     /// Acquires with unknown outcome that may have held until a lease ran out, so far; and how many of them were needed.
     pub fleeting: u64,
     pub needed: u64,
-    pub fault: Option<Fault>,
+    pub fault: Option<Counterexample>,
 }
 
 impl Lock {
@@ -84,7 +84,7 @@ impl Lock {
     }
 
     /// After the last event, a parked busy answer needs an acquire that may have happened before it ended.
-    pub(super) fn finish(mut self) -> Option<Fault> {
+    pub(super) fn finish(mut self) -> Option<Counterexample> {
         let parked = self.parked.take().filter(|parked| {
             let held = parked.instant >= self.unknown_call && !mutated(Mutant::UnknownAcquireNeverHolds);
             !held && !self.ran_out(parked)
@@ -94,7 +94,7 @@ impl Lock {
     }
 
     /// A parked busy answer that ended before this acquire was called. Whoever comes later ends the free time.
-    pub(super) fn unexplained(&mut self, called: u64, next: u32) -> Option<Fault> {
+    pub(super) fn unexplained(&mut self, called: u64, next: u32) -> Option<Counterexample> {
         let parked = self.parked.take();
         self.free_after = None;
         let parked = parked.filter(|parked| called > parked.instant)?;
@@ -111,8 +111,8 @@ impl Lock {
         parked.fleeting > self.needed
     }
 
-    fn spurious(&self, parked: &Parked, next: u32) -> Fault {
-        Fault::SpuriousBusy {
+    fn spurious(&self, parked: &Parked, next: u32) -> Counterexample {
+        Counterexample::SpuriousBusy {
             freed_by: self.freed_by,
             busy: parked.busy,
             next,

@@ -1,7 +1,7 @@
 //! Decisions that need more than one pass, and the smallest set of operations that proves a bad one.
 
 use super::anonymous;
-use super::fault::Fault;
+use super::counterexample::Counterexample;
 use super::operations::Operations;
 use super::register::{Register, RegisterOp};
 use super::spec::Operation;
@@ -40,7 +40,7 @@ pub(super) fn plain(all: &Operations<LockOp>) -> Decision {
         let fewer: Vec<Operation<LockOp>> = kept.iter().map(|at| all.operations[prefix[*at]]).collect();
         anonymous::decide(&fewer, 1).is_err()
     };
-    faulty(all, &prefix, &kept(&prefix, &units, violates))
+    illegal(all, &prefix, &kept(&prefix, &units, violates))
 }
 
 /// Decides a register by search.
@@ -64,7 +64,7 @@ pub(super) fn register(all: &Operations<RegisterOp>, budget: Budget, clock: Cloc
             .all(|op| !is_needed(&op, &fewer));
         sound && matches!(search(&Register, &fewer, small, clock), Searched::NoOrder { .. })
     };
-    faulty(all, &prefix, &kept(&prefix, &units, violates))
+    illegal(all, &prefix, &kept(&prefix, &units, violates))
 }
 
 /// The operations that were called before the reply that nothing can precede.
@@ -111,8 +111,8 @@ fn latest(places: usize, units: &[Vec<usize>], violates: &mut impl FnMut(&[usize
     None
 }
 
-fn faulty<O>(all: &Operations<O>, prefix: &[usize], kept: &[usize]) -> Decision {
-    Decision::Faulty(Fault::NoOrder {
+fn illegal<O>(all: &Operations<O>, prefix: &[usize], kept: &[usize]) -> Decision {
+    Decision::Illegal(Counterexample::NoOrder {
         calls: kept.iter().map(|at| all.calls[prefix[*at]]).collect(),
     })
 }

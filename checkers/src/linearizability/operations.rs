@@ -7,7 +7,7 @@ use super::specs::LockOp;
 use super::sweep::{is_busy, is_not_held};
 use crate::history::event::Kind;
 use crate::history::names::FastMap;
-use crate::history::{Event, F, History, Mode};
+use crate::history::{F, History, Mode, PackedEvent};
 use crate::model::Model;
 
 /// The operations on one lock, and the position of the call of each.
@@ -51,7 +51,7 @@ pub(crate) fn registers(history: &History) -> Vec<Operations<RegisterOp>> {
     all
 }
 
-fn register_op(history: &History, call: &Event, reply: Option<&Event>) -> Option<RegisterOp> {
+fn register_op(history: &History, call: &PackedEvent, reply: Option<&PackedEvent>) -> Option<RegisterOp> {
     let kind = reply.map_or(Kind::Info, |reply| reply.kind);
     let (asked, answered) = (
         history.rare(call),
@@ -74,7 +74,7 @@ fn register_op(history: &History, call: &Event, reply: Option<&Event>) -> Option
 
 /// Operations on locks, lock by lock, as the model reads them.
 pub(crate) fn locks(history: &History, model: &Model) -> Vec<Operations<LockOp>> {
-    let mut reading = Reading {
+    let mut reading = OperationReader {
         history,
         model,
         all: (0..history.locks.len()).map(|_| Operations::default()).collect(),
@@ -107,14 +107,14 @@ struct Own {
 /// A process that never holds: the release of somebody who does not hold is not legal by anybody's hold.
 const NOBODY: u32 = u32::MAX - 1;
 
-struct Reading<'a> {
+struct OperationReader<'a> {
     history: &'a History,
     model: &'a Model,
     all: Vec<Operations<LockOp>>,
     held: FastMap<(u32, u32), Own>,
 }
 
-impl Reading<'_> {
+impl OperationReader<'_> {
     fn see(&mut self, instant: u64, position: u32) {
         let event = &self.history.events[position as usize];
         if matches!(event.f, F::Lost | F::Died) && (event.process as usize) < self.history.processes.len() {
@@ -134,7 +134,7 @@ impl Reading<'_> {
         }
     }
 
-    fn acquire(&mut self, lock: usize, event: &Event, instant: u64, position: u32) {
+    fn acquire(&mut self, lock: usize, event: &PackedEvent, instant: u64, position: u32) {
         let history = self.history;
         let process = event.process;
         let reply = history.events.get(event.mate as usize);
@@ -142,7 +142,7 @@ impl Reading<'_> {
             .events
             .get(event.mate as usize)
             .map(|_| history.instant(event.mate));
-        let token = reply.and_then(Event::token);
+        let token = reply.and_then(PackedEvent::token);
         let permits = history.permits(reply.unwrap_or(event));
         let op = LockOp::Acquire {
             process,
@@ -174,7 +174,7 @@ impl Reading<'_> {
         }
     }
 
-    fn got(&mut self, lock: usize, event: &Event, instant: u64) {
+    fn got(&mut self, lock: usize, event: &PackedEvent, instant: u64) {
         let permits = u64::from(self.history.permits(event));
         let own = self.held.entry((lock as u32, event.process)).or_default();
         if own.depth == 0 {
@@ -196,7 +196,7 @@ impl Reading<'_> {
         };
     }
 
-    fn release(&mut self, lock: usize, event: &Event, instant: u64, position: u32) {
+    fn release(&mut self, lock: usize, event: &PackedEvent, instant: u64, position: u32) {
         let history = self.history;
         let process = event.process;
         let reply = history.events.get(event.mate as usize);
@@ -262,7 +262,7 @@ impl Reading<'_> {
         }
     }
 
-    fn lost(&mut self, event: &Event, instant: u64, position: u32) {
+    fn lost(&mut self, event: &PackedEvent, instant: u64, position: u32) {
         let one = self.history.lock_number(event).filter(|_| event.f == F::Lost);
         let locks = one.map_or(0..self.all.len(), |lock| lock..lock + 1);
         for lock in locks {

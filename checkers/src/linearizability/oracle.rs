@@ -6,7 +6,7 @@ use super::mutant::{Mutant, with};
 use super::operations::{self, Operations};
 use super::random::{LOCKS, is_coarse, random, show};
 use super::register::{Register, RegisterOp};
-use super::spec::{Operation, Spec, validate};
+use super::spec::{Operation, SequentialSpec, validate};
 use super::specs::{LockOp, ManyOwners, OneOwner};
 use super::{Decision, Searched, anonymous, decisions, search};
 use crate::history::History;
@@ -22,7 +22,7 @@ fn histories() -> u64 {
 }
 
 /// Whether some order of the operations is legal, by trying all.
-fn exists<S: Spec>(spec: &S, operations: &[Operation<S::Op>]) -> bool {
+fn exists<S: SequentialSpec>(spec: &S, operations: &[Operation<S::Op>]) -> bool {
     assert!(operations.len() <= 64, "the oracle is for small histories");
     let mut seen: HashSet<(u64, S::State)> = HashSet::new();
     let mut open = vec![(0u64, spec.initial())];
@@ -73,7 +73,7 @@ fn fast(history: &History, model: &Model) -> Vec<bool> {
     let decisions = decisions(history, model, budget(), Clock::still());
     let legal = |decision: &Decision| match decision {
         Decision::Legal => true,
-        Decision::Faulty(_) => false,
+        Decision::Illegal(_) => false,
         Decision::Unknown(reason) => panic!("undecided: {reason}"),
     };
     decisions.iter().map(legal).collect()
@@ -119,7 +119,7 @@ fn the_oracle_and_the_search_agree_on_registers() {
 }
 
 /// Search with and without hints against the oracle; every order found must stand the validator's test.
-fn searches<S: Spec>(seed: u64, spec: &S, operations: &[Operation<S::Op>], legal: bool) {
+fn searches<S: SequentialSpec>(seed: u64, spec: &S, operations: &[Operation<S::Op>], legal: bool) {
     match search(spec, operations, budget(), Clock::still()) {
         Searched::Order(order) => {
             assert!(legal, "seed {seed}: the search found an order where there is none");
@@ -170,7 +170,7 @@ fn anonymous_permits_are_decided_as_the_oracle_does() {
             let Some(Operations { operations, .. }) = all.first() else {
                 continue;
             };
-            let counter = Counter(permits);
+            let counter = PermitCounter(permits);
             let legal = exists(&counter, operations);
             match anonymous::decide(operations, permits) {
                 Ok(order) => {
@@ -184,9 +184,9 @@ fn anonymous_permits_are_decided_as_the_oracle_does() {
     }
 }
 
-struct Counter(u64);
+struct PermitCounter(u64);
 
-impl Spec for Counter {
+impl SequentialSpec for PermitCounter {
     type Op = LockOp;
     type State = u64;
 

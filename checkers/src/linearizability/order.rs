@@ -3,14 +3,14 @@
 //! A lost signal may be older than the lines above it; it moves to its own time, though never before the reply that
 //! began the hold it ends.
 
-use crate::history::{F, History, Order};
+use crate::history::{F, History, OrderBasis};
 
 /// Positions of a history's client events in order. `None` stands for the order of the file.
 pub(crate) struct EventOrder(Option<Vec<(u64, u32)>>);
 
 impl EventOrder {
     pub(crate) fn of(history: &History) -> Self {
-        if history.order == Order::Position || history.in_order {
+        if history.order == OrderBasis::Position || history.in_order {
             return Self(None);
         }
         let mut order: Vec<(u64, u32)> = keys(history).collect();

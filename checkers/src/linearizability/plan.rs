@@ -1,7 +1,7 @@
 //! What the search may know before it starts: calls and replies in order, a slot for each operation in flight, and what
 //! the hints of the specification allow for each.
 
-use super::spec::{Operation, Polarity, Spec};
+use super::spec::{Operation, Polarity, SequentialSpec};
 use crate::history::names::{FastMap, NONE};
 
 /// No such operation.
@@ -30,15 +30,15 @@ pub(super) struct OpPlan {
 }
 
 /// The whole plan of one search.
-pub(super) struct Plan {
+pub(super) struct SearchPlan {
     pub happenings: Vec<Happening>,
     pub ops: Vec<OpPlan>,
     /// Slots needed at once.
     pub width: usize,
 }
 
-impl Plan {
-    pub(super) fn of<S: Spec>(spec: &S, operations: &[Operation<S::Op>]) -> Self {
+impl SearchPlan {
+    pub(super) fn of<S: SequentialSpec>(spec: &S, operations: &[Operation<S::Op>]) -> Self {
         let opposed = Opposed::of(spec, operations);
         let mut ops: Vec<OpPlan> = operations
             .iter()
@@ -77,7 +77,7 @@ impl Plan {
     }
 }
 
-fn hints<S: Spec>(spec: &S, operation: &Operation<S::Op>, opposed: &Opposed) -> OpPlan {
+fn hints<S: SequentialSpec>(spec: &S, operation: &Operation<S::Op>, opposed: &Opposed) -> OpPlan {
     let crashed = operation.reply.is_none();
     let observer = spec.is_observer(&operation.op);
     let polarity = match spec.polarity(&operation.op) {
@@ -100,7 +100,12 @@ fn hints<S: Spec>(spec: &S, operation: &Operation<S::Op>, opposed: &Opposed) -> 
 
 /// Calls and replies at one instant are in no order, so what would best come late may have to come early, and the other
 /// way round: such operations are branched on.
-fn loosen<S: Spec>(spec: &S, operations: &[Operation<S::Op>], ops: &mut [OpPlan], happenings: &[(u64, bool, u32)]) {
+fn loosen<S: SequentialSpec>(
+    spec: &S,
+    operations: &[Operation<S::Op>],
+    ops: &mut [OpPlan],
+    happenings: &[(u64, bool, u32)],
+) {
     for same in happenings.chunk_by(|a, b| a.0 == b.0) {
         // Calls stand before replies.
         let (first, last) = (same[0], same[same.len() - 1]);
@@ -123,7 +128,7 @@ struct Opposed {
 }
 
 impl Opposed {
-    fn of<S: Spec>(spec: &S, operations: &[Operation<S::Op>]) -> Self {
+    fn of<S: SequentialSpec>(spec: &S, operations: &[Operation<S::Op>]) -> Self {
         let mut opposed = Self {
             calls: Vec::new(),
             replies: Vec::new(),
@@ -172,7 +177,12 @@ fn assign(ops: &mut [OpPlan], happenings: &[(u64, bool, u32)]) -> usize {
 }
 
 /// Links operations without a reply and of one class, so that only the oldest is ever tried.
-fn line_up<S: Spec>(spec: &S, operations: &[Operation<S::Op>], ops: &mut [OpPlan], happenings: &[(u64, bool, u32)]) {
+fn line_up<S: SequentialSpec>(
+    spec: &S,
+    operations: &[Operation<S::Op>],
+    ops: &mut [OpPlan],
+    happenings: &[(u64, bool, u32)],
+) {
     let mut last: FastMap<u64, u32> = FastMap::default();
     for (_, _, place) in happenings
         .iter()

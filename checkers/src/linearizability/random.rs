@@ -20,7 +20,10 @@ pub(super) const LOCKS: [Model; 10] = [
 
 const NAMES: [&str; 2] = ["l0", "l1"];
 
-/// A small generator of numbers; the same seed gives the same history.
+/// A small generator of numbers, xorshift64*; the same seed gives the same history.
+///
+/// S. Vigna, "An experimental exploration of Marsaglia's xorshift generators, scrambled" (2016),
+/// <https://arxiv.org/abs/1402.6246>.
 struct Dice(u64);
 
 impl Dice {
@@ -50,7 +53,7 @@ fn header(lease: bool) -> Header {
 
 /// What a client has called and not been answered.
 #[derive(Clone, Copy)]
-struct Open {
+struct OpenCall {
     f: F,
     lock: usize,
     mode: Mode,
@@ -58,13 +61,13 @@ struct Open {
     expected: u64,
 }
 
-struct Client {
+struct RandomClient {
     process: u32,
-    open: Option<Open>,
+    open: Option<OpenCall>,
     depth: [u32; 2],
 }
 
-impl Client {
+impl RandomClient {
     fn new(process: u32) -> Self {
         Self {
             process,
@@ -75,7 +78,7 @@ impl Client {
 }
 
 /// What a whole history has or has not.
-struct Style {
+struct HistoryStyle {
     /// No outcome is unknown.
     quiet: bool,
     /// Clocks so coarse that events have equal times.
@@ -91,8 +94,8 @@ pub(super) fn is_coarse(seed: u64) -> bool {
 /// A random history of up to a dozen operations by two to four clients.
 pub(super) fn random(seed: u64, model: Model) -> History {
     let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-    let mut clients: Vec<Client> = (0..2 + dice.below(3) as u32).map(Client::new).collect();
-    let style = Style {
+    let mut clients: Vec<RandomClient> = (0..2 + dice.below(3) as u32).map(RandomClient::new).collect();
+    let style = HistoryStyle {
         quiet: dice.chance(50),
         coarse: is_coarse(seed),
         locks: if dice.chance(15) { 2 } else { 1 },
@@ -114,7 +117,7 @@ pub(super) fn random(seed: u64, model: Model) -> History {
             call(&mut dice, &model, client, &style, &mut entry);
         }
         if entry.kind == Kind::Info || entry.f == F::Died {
-            *client = Client::new(next);
+            *client = RandomClient::new(next);
             next += 1;
         }
         builder.push(&entry).expect("the generator makes well-formed histories");
@@ -123,7 +126,7 @@ pub(super) fn random(seed: u64, model: Model) -> History {
 }
 
 /// Lost, of one lock or of all, sometimes written later than it was raised; or died.
-fn signal(dice: &mut Dice, client: &mut Client, entry: &mut Entry<'_>) {
+fn signal(dice: &mut Dice, client: &mut RandomClient, entry: &mut Entry<'_>) {
     (entry.kind, entry.f) = (Kind::Signal, F::Lost);
     if dice.chance(15) {
         entry.f = F::Died;
@@ -139,7 +142,7 @@ fn signal(dice: &mut Dice, client: &mut Client, entry: &mut Entry<'_>) {
     }
 }
 
-fn call(dice: &mut Dice, model: &Model, client: &mut Client, style: &Style, entry: &mut Entry<'_>) {
+fn call(dice: &mut Dice, model: &Model, client: &mut RandomClient, style: &HistoryStyle, entry: &mut Entry<'_>) {
     let lock = dice.below(style.locks) as usize;
     entry.lock = Some(NAMES[lock]);
     if model.is_lock() {
@@ -159,7 +162,7 @@ fn call(dice: &mut Dice, model: &Model, client: &mut Client, style: &Style, entr
         entry.value = (entry.f != F::Read).then(|| dice.below(3));
         entry.expected = (entry.f == F::Cas).then(|| dice.below(3));
     }
-    client.open = Some(Open {
+    client.open = Some(OpenCall {
         f: entry.f,
         lock,
         mode: entry.mode,
@@ -168,7 +171,14 @@ fn call(dice: &mut Dice, model: &Model, client: &mut Client, style: &Style, entr
     });
 }
 
-fn reply(dice: &mut Dice, model: &Model, client: &mut Client, open: Open, entry: &mut Entry<'_>, quiet: bool) {
+fn reply(
+    dice: &mut Dice,
+    model: &Model,
+    client: &mut RandomClient,
+    open: OpenCall,
+    entry: &mut Entry<'_>,
+    quiet: bool,
+) {
     (entry.f, entry.mode, entry.permits) = (open.f, open.mode, Some(open.permits));
     entry.lock = Some(NAMES[open.lock]);
     entry.kind = match dice.below(20) {
@@ -193,7 +203,7 @@ fn reply(dice: &mut Dice, model: &Model, client: &mut Client, open: Open, entry:
 }
 
 /// What an answer says: a token that mostly grows, or what was read.
-fn tell(dice: &mut Dice, open: Open, depth: u32, token: &mut u64, entry: &mut Entry<'_>) {
+fn tell(dice: &mut Dice, open: OpenCall, depth: u32, token: &mut u64, entry: &mut Entry<'_>) {
     entry.expected = (open.f == F::Cas).then_some(open.expected);
     if entry.kind == Kind::Ok && open.f == F::Acquire && dice.chance(80) {
         *token += if depth > 1 { 0 } else { dice.below(5) };

@@ -1,21 +1,34 @@
 //! The two readings of a mutex: ours, in which a release call ends the hold of its owner whatever its answer, and
-//! Jepsen's, in which a failed release has no effect and nobody in particular holds. Where they differ, a note says so.
+//! Jepsen's, in which a failed release has no effect and nobody in particular holds. Where they differ, the reader of a verdict is told.
 
-use super::fault::Fault;
+use super::counterexample::Counterexample;
 use super::operations::{self, Operations};
 use super::specs::LockOp;
 use super::{Decision, anonymous, decisions};
-use crate::check::Context;
+use crate::context::Context;
 use crate::history::event::Kind;
 use crate::history::names::NONE;
 use crate::history::{F, History};
 use crate::model::Model;
 
-/// Operations that a note names.
+/// Operations that are named.
 const NAMED: usize = 8;
 
-/// One note for each lock on which the reading that was not asked for answers otherwise.
-pub(super) fn differences(context: &Context<'_>, decided: &[Decision]) -> Vec<String> {
+/// A lock on which the two readings answer differently.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ReadingDifference {
+    /// Dense.
+    pub lock: usize,
+    /// Whether it is linearizable by our reading, and not by the other; else it is the other way round.
+    pub ours: bool,
+    /// Whether failed releases make the difference.
+    pub by_failed_releases: bool,
+    /// Indices of the latest of those releases; without any, of the operations that prove the violation.
+    pub events: Vec<u64>,
+}
+
+/// The locks on which the reading that was not asked for answers otherwise.
+pub(super) fn differences(context: &Context<'_>, decided: &[Decision]) -> Vec<ReadingDifference> {
     let history = context.history;
     let asked = context.model;
     if !matches!(asked, Model::OwnerMutex | Model::Mutex) {
@@ -23,7 +36,7 @@ pub(super) fn differences(context: &Context<'_>, decided: &[Decision]) -> Vec<St
     }
     let failed = failed_releases(history);
     // Without either, the two readings agree.
-    if failed.is_empty() && !decided.iter().any(|decision| matches!(decision, Decision::Faulty(_))) {
+    if failed.is_empty() && !decided.iter().any(|decision| matches!(decision, Decision::Illegal(_))) {
         return Vec::new();
     }
     let other = if asked == Model::OwnerMutex {
@@ -58,19 +71,24 @@ fn failed_releases(history: &History) -> Vec<u32> {
 fn strict(all: &Operations<LockOp>) -> Decision {
     match anonymous::decide(&all.operations, 1) {
         Ok(_) => Decision::Legal,
-        Err(blocked) => Decision::Faulty(Fault::NoOrder {
+        Err(blocked) => Decision::Illegal(Counterexample::NoOrder {
             calls: vec![all.calls[blocked]],
         }),
     }
 }
 
-fn difference(history: &History, lock: usize, pair: (&Decision, &Decision), failed: &[u32]) -> Option<String> {
-    let (fault, ours, theirs) = match pair {
-        (Decision::Legal, Decision::Faulty(fault)) => (fault, "linearizable", "not"),
-        (Decision::Faulty(fault), Decision::Legal) => (fault, "not linearizable", "it is"),
+fn difference(
+    history: &History,
+    lock: usize,
+    pair: (&Decision, &Decision),
+    failed: &[u32],
+) -> Option<ReadingDifference> {
+    let (counterexample, ours) = match pair {
+        (Decision::Legal, Decision::Illegal(counterexample)) => (counterexample, true),
+        (Decision::Illegal(counterexample), Decision::Legal) => (counterexample, false),
         _ => return None,
     };
-    let mut proof: Vec<u32> = fault.positions();
+    let mut proof: Vec<u32> = counterexample.positions();
     proof.retain(|position| *position != NONE);
     let replies = proof.iter().map(|position| history.events[*position as usize].mate);
     let until = replies
@@ -78,26 +96,17 @@ fn difference(history: &History, lock: usize, pair: (&Decision, &Decision), fail
         .chain(proof.iter().copied())
         .max()?;
     let before = failed.iter().copied().filter(|position| *position <= until);
-    let mut named: Vec<u32> = before
+    let releases: Vec<u32> = before
         .filter(|position| history.lock_number(&history.events[*position as usize]) == Some(lock))
         .collect();
-    let what = if named.is_empty() {
-        "operations"
-    } else {
-        "failed releases"
-    };
-    if named.is_empty() {
-        named = proof;
-    }
+    let by_failed_releases = !releases.is_empty();
+    let named = if by_failed_releases { releases } else { proof };
     let latest = &named[named.len().saturating_sub(NAMED)..];
-    let indices: Vec<String> = latest
-        .iter()
-        .map(|position| history.events[*position as usize].index.to_string())
-        .collect();
-    Some(format!(
-        "two readings of `{}` differ: {ours} when a release call ends its owner's hold whatever its answer, {theirs} with \
-         `--model mutex`, where a failed release has no effect and nobody in particular holds ({what}: events {})",
-        history.lock_name(lock),
-        indices.join(", ")
-    ))
+    let index = |position: &u32| history.events[*position as usize].index;
+    Some(ReadingDifference {
+        lock,
+        ours,
+        by_failed_releases,
+        events: latest.iter().map(index).collect(),
+    })
 }

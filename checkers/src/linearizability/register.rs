@@ -1,6 +1,6 @@
 //! The built-in specification of registers, with compare and set: there to prove the search on public histories.
 
-use super::spec::Spec;
+use super::spec::SequentialSpec;
 use crate::history::names::NONE;
 
 /// One operation on a register with its answer.
@@ -23,7 +23,7 @@ pub enum RegisterOp {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Register;
 
-impl Spec for Register {
+impl SequentialSpec for Register {
     type Op = RegisterOp;
     type State = Option<u64>;
 

@@ -1,14 +1,17 @@
 //! The general search: Wing and Gong's, made lazy as Lowe's, with memory as wide as the concurrency.
 //!
+//! J. Wing and C. Gong, "Testing and Verifying Concurrent Objects" (1993), <https://doi.org/10.1006/jpdc.1993.1015>;
+//! G. Lowe, "Testing for linearizability" (2017), <https://doi.org/10.1002/cpe.3928>.
+//!
 //! Walks the calls and replies in order. A reply that arrives before its operation has taken effect forces it: it, or
 //! first some other operation in flight, takes effect now. A configuration is the place in the history, the set of live
 //! operations that took effect, and the state; those that failed are remembered, and an operation without a reply that
 //! one of them did *not* spend never helps to spend now.
 
-use super::failed::Failed;
+use super::failures::FailedConfigurations;
 use super::mask::Mask;
-use super::plan::{Happening, NEVER, Plan};
-use super::spec::{Operation, Spec};
+use super::plan::{Happening, NEVER, SearchPlan};
+use super::spec::{Operation, SequentialSpec};
 use crate::options::{Budget, Clock};
 
 /// What a search found.
@@ -29,8 +32,8 @@ const CLOCK_EVERY: u64 = 4096;
 ///
 /// Operations may come in any order. Needs memory for the operations that are in flight at once, for one frame at each
 /// choice, and for remembered failures up to the budget.
-pub fn search<S: Spec>(spec: &S, operations: &[Operation<S::Op>], budget: Budget, clock: Clock) -> Searched {
-    let plan = Plan::of(spec, operations);
+pub fn search<S: SequentialSpec>(spec: &S, operations: &[Operation<S::Op>], budget: Budget, clock: Clock) -> Searched {
+    let plan = SearchPlan::of(spec, operations);
     match plan.width {
         0..=64 => Search::<S, 1>::new(spec, operations, &plan).run(budget, clock),
         65..=128 => Search::<S, 2>::new(spec, operations, &plan).run(budget, clock),
@@ -54,10 +57,10 @@ struct Frame<T, const W: usize> {
     cursor: u32,
 }
 
-struct Search<'a, S: Spec, const W: usize> {
+struct Search<'a, S: SequentialSpec, const W: usize> {
     spec: &'a S,
     operations: &'a [Operation<S::Op>],
-    plan: &'a Plan,
+    plan: &'a SearchPlan,
     at: u32,
     state: S::State,
     taken: Mask<W>,
@@ -68,13 +71,13 @@ struct Search<'a, S: Spec, const W: usize> {
     crashed: Mask<W>,
     order: Vec<u32>,
     frames: Vec<Frame<S::State, W>>,
-    failed: Failed<S::State, W>,
+    failed: FailedConfigurations<S::State, W>,
     deepest: u32,
     configurations: u64,
 }
 
-impl<'a, S: Spec, const W: usize> Search<'a, S, W> {
-    fn new(spec: &'a S, operations: &'a [Operation<S::Op>], plan: &'a Plan) -> Self {
+impl<'a, S: SequentialSpec, const W: usize> Search<'a, S, W> {
+    fn new(spec: &'a S, operations: &'a [Operation<S::Op>], plan: &'a SearchPlan) -> Self {
         Self {
             spec,
             operations,
@@ -88,7 +91,7 @@ impl<'a, S: Spec, const W: usize> Search<'a, S, W> {
             crashed: Mask::EMPTY,
             order: Vec::new(),
             frames: Vec::new(),
-            failed: Failed::default(),
+            failed: FailedConfigurations::default(),
             deepest: 0,
             configurations: 0,
         }

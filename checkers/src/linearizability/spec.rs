@@ -1,6 +1,6 @@
 //! What the general search needs to know of an object: its sequential specification.
 //!
-//! Implement [`Spec`] for an object of your own; the hints make the search fast and may all be left out. [`validate`]
+//! Implement [`SequentialSpec`] for an object of your own; the hints make the search fast and may all be left out. [`validate`]
 //! checks an order without knowing how it was found.
 
 use std::fmt::Debug;
@@ -28,7 +28,7 @@ pub enum Polarity {
 }
 
 /// A sequential specification: which answers are legal in which state.
-pub trait Spec {
+pub trait SequentialSpec {
     /// What is asked and answered.
     type Op;
     /// As small as possible: it is kept once for each remembered configuration.
@@ -73,7 +73,7 @@ pub enum Invalid {
 ///
 /// # Errors
 /// With the first operation that spoils the proof.
-pub fn validate<S: Spec>(spec: &S, operations: &[Operation<S::Op>], order: &[usize]) -> Result<(), Invalid> {
+pub fn validate<S: SequentialSpec>(spec: &S, operations: &[Operation<S::Op>], order: &[usize]) -> Result<(), Invalid> {
     let (mut state, mut latest_call, mut seen) = (spec.initial(), 0, vec![false; operations.len()]);
     for &place in order {
         let operation = operations

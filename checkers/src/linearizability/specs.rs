@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use super::spec::{Polarity, Spec};
+use super::spec::{Polarity, SequentialSpec};
 use crate::history::Mode;
 use crate::history::names::{FastMap, NONE};
 use crate::model::Model;
@@ -120,7 +120,7 @@ const FREE: Owned = Owned {
     known: false,
 };
 
-impl Spec for OneOwner {
+impl SequentialSpec for OneOwner {
     type Op = LockOp;
     type State = Owned;
 
@@ -184,13 +184,13 @@ pub struct ManyOwners {
     states: RefCell<Interned>,
 }
 
-type Owners = Vec<(u32, Mode, u64)>;
+type OwnerList = Vec<(u32, Mode, u64)>;
 
 /// Each distinct set of owners once.
 #[derive(Debug, Default)]
 struct Interned {
-    numbers: FastMap<Owners, u32>,
-    owners: Vec<Owners>,
+    numbers: FastMap<OwnerList, u32>,
+    owners: Vec<OwnerList>,
 }
 
 impl ManyOwners {
@@ -215,7 +215,7 @@ impl ManyOwners {
         Self { hints: false, ..self }
     }
 
-    fn acquire(&self, owners: &mut Owners, process: u32, mode: Mode, permits: u32) -> bool {
+    fn acquire(&self, owners: &mut OwnerList, process: u32, mode: Mode, permits: u32) -> bool {
         let own = owners.iter().position(|owner| owner.0 == process);
         if let Some(all) = self.permits {
             let taken: u64 = owners.iter().map(|owner| owner.2).sum();
@@ -236,7 +236,7 @@ impl ManyOwners {
         legal
     }
 
-    fn release(&self, owners: &mut Owners, process: u32, permits: u32) -> bool {
+    fn release(&self, owners: &mut OwnerList, process: u32, permits: u32) -> bool {
         let Some(place) = owners.iter().position(|owner| owner.0 == process) else {
             return false;
         };
@@ -251,7 +251,7 @@ impl ManyOwners {
 }
 
 impl Interned {
-    fn number(&mut self, owners: Owners) -> u32 {
+    fn number(&mut self, owners: OwnerList) -> u32 {
         if let Some(number) = self.numbers.get(&owners) {
             return *number;
         }
@@ -262,7 +262,7 @@ impl Interned {
     }
 }
 
-impl Spec for ManyOwners {
+impl SequentialSpec for ManyOwners {
     type Op = LockOp;
     /// The number of a set of owners.
     type State = u32;

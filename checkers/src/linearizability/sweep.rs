@@ -5,18 +5,18 @@
 //! throughout, and each process's own order makes sense. `busy` answers are explained by stretching holds: only the
 //! instants between a release's reply and the next acquire's call are certainly free.
 
-use super::evidence::Evidence;
-use super::fault::Fault;
+use super::counterexample::Counterexample;
+use super::finder::CounterexampleFinder;
 use super::lock::{Active, Lock, Parked};
 use super::mutant::{Mutant, mutated};
 use super::order::EventOrder;
 use crate::history::event::Kind;
 use crate::history::names::NONE;
-use crate::history::{Event, F, History, Mode, Refusal};
+use crate::history::{F, History, Mode, PackedEvent, Refusal};
 use crate::model::Model;
 
 /// Decides every lock of a history by one of the owner-aware models: the first fault of each, by dense lock number.
-pub(crate) fn sweep(history: &History, model: &Model) -> Vec<Option<Fault>> {
+pub(crate) fn sweep(history: &History, model: &Model) -> Vec<Option<Counterexample>> {
     let mut sweep = Sweep {
         history,
         model,
@@ -74,7 +74,7 @@ impl<'a> Sweep<'a> {
         self.locks[lock].fault = fault;
     }
 
-    fn asked(&mut self, lock: usize, event: &Event, instant: u64) {
+    fn asked(&mut self, lock: usize, event: &PackedEvent, instant: u64) {
         let state = &mut self.locks[lock];
         let kind = self
             .history
@@ -98,7 +98,7 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    fn got(&mut self, lock: usize, event: &Event, position: u32) -> Option<Fault> {
+    fn got(&mut self, lock: usize, event: &PackedEvent, position: u32) -> Option<Counterexample> {
         let permits = u64::from(self.history.permits(event));
         let called = self.history.instant(event.mate);
         let state = &mut self.locks[lock];
@@ -119,7 +119,7 @@ impl<'a> Sweep<'a> {
             _ => true,
         });
         if let Some(rival) = rival {
-            return Some(Fault::Overlap {
+            return Some(Counterexample::Overlap {
                 first: rival.got,
                 second: position,
             });
@@ -152,7 +152,7 @@ impl<'a> Sweep<'a> {
     }
 
     /// A second acquire of somebody who holds already.
-    fn again(&mut self, lock: usize, place: usize, event: &Event, position: u32) -> Option<Fault> {
+    fn again(&mut self, lock: usize, place: usize, event: &PackedEvent, position: u32) -> Option<Counterexample> {
         let state = &mut self.locks[lock];
         let alone = state.active.len() == 1;
         let active = &mut state.active[place];
@@ -165,7 +165,7 @@ impl<'a> Sweep<'a> {
                 let before = token.and_then(|token| active.token.replace(token));
                 let token_fault = match (before, token) {
                     (_, None) => None,
-                    (Some(outer), Some(token)) => (outer != token).then_some(Fault::TokenChanged {
+                    (Some(outer), Some(token)) => (outer != token).then_some(Counterexample::TokenChanged {
                         first: active.told,
                         second: position,
                     }),
@@ -191,31 +191,31 @@ impl<'a> Sweep<'a> {
                     return None;
                 }
                 let rival = state.active.iter().find(|active| active.process != event.process);
-                rival.map(|rival| Fault::Overlap {
+                rival.map(|rival| Counterexample::Overlap {
                     first: rival.got,
                     second: position,
                 })
             }
-            _ => Some(Fault::AlreadyHeld {
+            _ => Some(Counterexample::AlreadyHeld {
                 first: active.got,
                 second: position,
             }),
         }
     }
 
-    fn evidence(&self, lock: usize) -> Evidence<'a> {
-        Evidence {
+    fn evidence(&self, lock: usize) -> CounterexampleFinder<'a> {
+        CounterexampleFinder {
             history: self.history,
             model: self.model,
             lock,
         }
     }
 
-    fn token(&mut self, lock: usize, event: &Event, position: u32) -> Option<Fault> {
+    fn token(&mut self, lock: usize, event: &PackedEvent, position: u32) -> Option<Counterexample> {
         let fenced = matches!(self.model, Model::Fenced | Model::ReentrantFenced { .. });
         let token = event.token().filter(|_| fenced)?;
         let last = self.locks[lock].last_token.replace((token, position))?;
-        (token < last.0 || token == last.0 && !mutated(Mutant::EqualTokens)).then(|| Fault::TokenBack {
+        (token < last.0 || token == last.0 && !mutated(Mutant::EqualTokens)).then(|| Counterexample::TokenBack {
             first: last.1,
             second: position,
             between: if token == last.0 {
@@ -226,7 +226,7 @@ impl<'a> Sweep<'a> {
         })
     }
 
-    fn release(&mut self, lock: usize, event: &Event, position: u32) -> Option<Fault> {
+    fn release(&mut self, lock: usize, event: &PackedEvent, position: u32) -> Option<Counterexample> {
         let reply = self.history.events.get(event.mate as usize);
         let permits = u64::from(self.history.permits(event));
         let state = &mut self.locks[lock];
@@ -237,7 +237,7 @@ impl<'a> Sweep<'a> {
                 return None;
             }
             let ok = reply.is_some_and(|reply| reply.kind == Kind::Ok);
-            return ok.then_some(Fault::NotHolder { release: position });
+            return ok.then_some(Counterexample::NotHolder { release: position });
         };
         let active = state.active[place];
         // Expiry is a legal release by the server, and a session's lease may be older than its hold.
@@ -253,7 +253,7 @@ impl<'a> Sweep<'a> {
             // More than it has: impossible when answered ok, without effect otherwise.
             Model::Semaphore { .. } if permits > active.permits => {
                 let ok = reply.is_some_and(|reply| reply.kind == Kind::Ok);
-                return ok.then_some(Fault::NotHolder { release: position });
+                return ok.then_some(Counterexample::NotHolder { release: position });
             }
             Model::Semaphore { .. } if permits < active.permits => {
                 state.active[place].permits -= permits;
@@ -273,18 +273,18 @@ impl<'a> Sweep<'a> {
     }
 
     /// The answer "not held" to a process that held and that nobody told of a loss.
-    fn denied(&mut self, lock: usize, event: &Event) -> Option<Fault> {
+    fn denied(&mut self, lock: usize, event: &PackedEvent) -> Option<Counterexample> {
         let denied = &mut self.locks[lock].denied;
         let place = denied.iter().position(|(process, _)| *process == event.process)?;
         let (_, got) = denied.swap_remove(place);
-        Some(Fault::FalseNotHeld {
+        Some(Counterexample::FalseNotHeld {
             got,
             release: event.mate,
         })
     }
 
     /// Whether a reply says that its process did not hold the lock.
-    fn denies(&self, reply: &Event) -> bool {
+    fn denies(&self, reply: &PackedEvent) -> bool {
         reply.kind == Kind::Fail
             && self
                 .history
@@ -292,7 +292,7 @@ impl<'a> Sweep<'a> {
                 .is_some_and(is_not_held)
     }
 
-    fn released(&mut self, lock: usize, event: &Event, instant: u64, position: u32) {
+    fn released(&mut self, lock: usize, event: &PackedEvent, instant: u64, position: u32) {
         let state = &mut self.locks[lock];
         if mutated(Mutant::ReplyEnds)
             && let Some(place) = state.own(event.process)
@@ -307,7 +307,7 @@ impl<'a> Sweep<'a> {
     }
 
     /// A `busy` answer in a time in which the lock was free is kept until it is known when that time ended.
-    fn refused(&mut self, lock: usize, event: &Event, instant: u64, position: u32) {
+    fn refused(&mut self, lock: usize, event: &PackedEvent, instant: u64, position: u32) {
         let busy = self.history.name(self.history.rare(event).error).is_some_and(is_busy);
         let called = self.history.instant(event.mate);
         let state = &mut self.locks[lock];
@@ -321,7 +321,7 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    fn lost(&mut self, event: &Event) {
+    fn lost(&mut self, event: &PackedEvent) {
         if mutated(Mutant::LostIgnored) {
             return;
         }

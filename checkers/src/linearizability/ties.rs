@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use super::operations::{self, Operations};
 use super::order::EventOrder;
-use super::spec::Spec;
+use super::spec::SequentialSpec;
 use super::specs::{LockOp, ManyOwners, OneOwner};
 use super::{Decision, Searched, search};
-use crate::history::{History, Order};
+use crate::history::{History, OrderBasis};
 use crate::model::Model;
 use crate::options::{Budget, Clock};
 
@@ -21,10 +21,11 @@ pub(super) fn settle(
     history: &History,
     model: &Model,
     mut decisions: Vec<Decision>,
-    (budget, clock): (Budget, Clock),
+    budget: Budget,
+    clock: Clock,
 ) -> Vec<Decision> {
-    let faulty = |decision: &Decision| matches!(decision, Decision::Faulty(_));
-    if !decisions.iter().any(faulty) || !has_ties(history) {
+    let illegal = |decision: &Decision| matches!(decision, Decision::Illegal(_));
+    if !decisions.iter().any(illegal) || !has_ties(history) {
         return decisions;
     }
     let budget = Budget {
@@ -32,7 +33,7 @@ pub(super) fn settle(
         ..budget
     };
     let all = operations::locks(history, model);
-    for (decision, operations) in decisions.iter_mut().zip(&all).filter(|(decision, _)| faulty(decision)) {
+    for (decision, operations) in decisions.iter_mut().zip(&all).filter(|(decision, _)| illegal(decision)) {
         let legal = match model {
             Model::ReadWrite | Model::Semaphore { .. } => {
                 let spec = || ManyOwners::new(*model);
@@ -51,7 +52,13 @@ pub(super) fn settle(
 }
 
 /// Hints are quick and nearly always right; what they rest on is that a process's own events have different times.
-fn is_legal<S: Spec<Op = LockOp>>(hinted: S, plain: S, all: &Operations<LockOp>, budget: Budget, clock: Clock) -> bool {
+fn is_legal<S: SequentialSpec<Op = LockOp>>(
+    hinted: S,
+    plain: S,
+    all: &Operations<LockOp>,
+    budget: Budget,
+    clock: Clock,
+) -> bool {
     [hinted, plain]
         .iter()
         .any(|spec| matches!(search(spec, &all.operations, budget, clock), Searched::Order(_)))
@@ -60,7 +67,7 @@ fn is_legal<S: Spec<Op = LockOp>>(hinted: S, plain: S, all: &Operations<LockOp>,
 /// Whether two events of clients have one time.
 fn has_ties(history: &History) -> bool {
     let (mut last, mut ties) = (None, false);
-    if history.order == Order::Time {
+    if history.order == OrderBasis::Time {
         EventOrder::of(history).walk(history, |instant, position| {
             let event = &history.events[position as usize];
             if (event.process as usize) < history.processes.len() {

@@ -1,18 +1,17 @@
-//! Whom the server shows as the owner of a lock that does not move, and what that owner is doing.
+//! The owner that the server shows of a lock that does not move, and what that owner is doing.
 
-use super::Stuck;
 use super::waits::Stall;
-use crate::check::Context;
-use crate::grants::Grant;
+use super::{Stuck, StuckClass};
+use crate::context::Context;
+use crate::grants::ServerGrant;
 use crate::history::F;
 use crate::history::names::{FastMap, NONE};
 use crate::holds::Ended;
 use crate::limits;
-use crate::story::at;
 
 /// The owner of a lock that does not move. Positions are of the events that say so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Owner {
+pub(crate) enum StuckOwner {
     Nobody,
     /// The owner asks for the lock that the server gave it.
     Waiting {
@@ -30,82 +29,30 @@ pub(super) enum Owner {
         granted: u32,
         end: u32,
     },
-    /// Nobody watched the server, and the last holder left without saying so.
+    /// The server was not watched, and the last holder left without an answer.
     Unsure {
         process: u32,
         end: u32,
     },
 }
 
-impl Owner {
-    pub(super) fn process(&self) -> Option<u32> {
+impl StuckOwner {
+    pub(crate) fn process(&self) -> Option<u32> {
         match self {
             Self::Nobody => None,
             Self::Ghost { process, .. } => *process,
             Self::Waiting { process, .. } | Self::Dead { process, .. } | Self::Unsure { process, .. } => Some(*process),
         }
     }
-
-    pub(super) fn role(&self) -> &'static str {
-        match self {
-            Self::Nobody => "released",
-            Self::Waiting { .. } | Self::Ghost { .. } => "the server made it the owner",
-            Self::Dead { .. } => "left the lock behind",
-            Self::Unsure { .. } => "left without an answer",
-        }
-    }
-
-    /// One sentence and the positions of its events.
-    pub(super) fn tell(&self, context: &Context<'_>) -> (String, Vec<u32>) {
-        let history = context.history;
-        let time = |position: u32| history.events.get(position as usize).map_or(0, |event| event.time);
-        match *self {
-            Self::Nobody => ("Nobody held the lock.".to_owned(), Vec::new()),
-            Self::Waiting { process, granted } => {
-                let (who, since) = (history.who(process), at(time(granted), false));
-                (
-                    format!("The server shows {who} as the owner since {since}, and {who} still waits."),
-                    vec![granted],
-                )
-            }
-            Self::Ghost { process, granted } => {
-                let who = process.map_or("nobody this history knows".to_owned(), |process| history.who(process));
-                let since = at(time(granted), false);
-                (
-                    format!("The server shows {who} as the owner since {since}, which does not hold it."),
-                    vec![granted],
-                )
-            }
-            Self::Dead { process, granted, end } => {
-                let (who, gone) = (history.who(process), at(time(end), false));
-                let what = if history.events.get(end as usize).is_some_and(|event| event.f == F::Died) {
-                    "died"
-                } else {
-                    "was told of its loss"
-                };
-                (
-                    format!("{who} {what} at {gone}, and the lock was not given on."),
-                    vec![granted, end],
-                )
-            }
-            Self::Unsure { process, end } => {
-                let (who, gone) = (history.who(process), at(time(end), false));
-                (
-                    format!("{who} was the last holder, and left at {gone} without an answer."),
-                    vec![end],
-                )
-            }
-        }
-    }
 }
 
 /// Which processes go by which owner's name.
-pub(super) struct Owners {
+pub(super) struct OwnerNames {
     process: FastMap<u32, u32>,
     died: FastMap<u32, u32>,
 }
 
-impl Owners {
+impl OwnerNames {
     pub(super) fn of(context: &Context<'_>) -> Self {
         let history = context.history;
         let mut owners = Self {
@@ -122,8 +69,8 @@ impl Owners {
         owners
     }
 
-    /// Whom the lock belonged to while it did not move.
-    pub(super) fn during(&self, context: &Context<'_>, lock: usize, stall: &Stall) -> Owner {
+    /// The owner of the lock while it did not move.
+    pub(super) fn during(&self, context: &Context<'_>, lock: usize, stall: &Stall) -> StuckOwner {
         let history = context.history;
         let standing = context.grants.of_lock(lock).rev().find(|grant| {
             grant.granted_ns(history).is_some_and(|ns| ns < stall.to_ns)
@@ -133,16 +80,16 @@ impl Owners {
         });
         match standing {
             Some(grant) => self.owner(context, lock, grant, stall.from_ns),
-            None if context.grants.of_lock(lock).next().is_some() => Owner::Nobody,
+            None if context.grants.of_lock(lock).next().is_some() => StuckOwner::Nobody,
             None => last_holder(context, lock, stall),
         }
     }
 
-    /// A grant that stands although its live owner neither holds nor asks.
-    pub(super) fn ghost(&self, context: &Context<'_>, lock: usize, calm_ns: u64, bound_ns: u64) -> Option<Stuck> {
+    /// A grant that is not removed although its live owner neither holds nor asks.
+    pub(super) fn ghost(&self, context: &Context<'_>, lock: usize, healed_ns: u64, bound_ns: u64) -> Option<Stuck> {
         let history = context.history;
-        let long = |grant: &&Grant| {
-            let from = grant.granted_ns(history).unwrap_or(u64::MAX).max(calm_ns);
+        let long = |grant: &&ServerGrant| {
+            let from = grant.granted_ns(history).unwrap_or(u64::MAX).max(healed_ns);
             grant.revoked_ns(history).unwrap_or(history.end_ns).saturating_sub(from) > bound_ns
         };
         context.grants.of_lock(lock).filter(long).find_map(|grant| {
@@ -154,13 +101,13 @@ impl Owners {
                     .is_some_and(|of| of.granted == grant.granted)
             });
             let held_until = held.map(|hold| history.ns(hold.to)).max().unwrap_or(0);
-            let from_ns = grant.granted_ns(history)?.max(calm_ns).max(held_until);
+            let from_ns = grant.granted_ns(history)?.max(healed_ns).max(held_until);
             let owner = self.owner(context, lock, grant, from_ns);
-            let ghost = matches!(owner, Owner::Ghost { process: Some(_), .. });
+            let ghost = matches!(owner, StuckOwner::Ghost { process: Some(_), .. });
             let long = to_ns.saturating_sub(from_ns) > bound_ns;
             (ghost && long).then_some(Stuck {
                 lock,
-                class: "ghost",
+                class: StuckClass::Ghost,
                 from_ns,
                 to_ns,
                 waiter: None,
@@ -169,7 +116,7 @@ impl Owners {
         })
     }
 
-    fn owner(&self, context: &Context<'_>, lock: usize, grant: &Grant, from_ns: u64) -> Owner {
+    fn owner(&self, context: &Context<'_>, lock: usize, grant: &ServerGrant, from_ns: u64) -> StuckOwner {
         let history = context.history;
         let granted = grant.granted;
         let hold = context.holds.by_lock[lock].iter().rev().find(|hold| {
@@ -179,7 +126,7 @@ impl Owners {
                 .is_some_and(|of| of.granted == granted)
         });
         if let Some(hold) = hold.filter(|hold| matches!(hold.ended, Ended::Died | Ended::Lost)) {
-            return Owner::Dead {
+            return StuckOwner::Dead {
                 process: hold.process,
                 granted,
                 end: hold.end,
@@ -189,10 +136,10 @@ impl Owners {
             .map(|hold| hold.process)
             .or_else(|| self.process.get(&grant.owner).copied());
         let Some(process) = process else {
-            return Owner::Ghost { process: None, granted };
+            return StuckOwner::Ghost { process: None, granted };
         };
         if let Some(end) = self.died.get(&process) {
-            return Owner::Dead {
+            return StuckOwner::Dead {
                 process,
                 granted,
                 end: *end,
@@ -208,9 +155,9 @@ impl Owners {
             here && event.time <= from_ns.max(grant.granted_ns(history).unwrap_or(0)) && until >= history.end_ns
         });
         if asks {
-            Owner::Waiting { process, granted }
+            StuckOwner::Waiting { process, granted }
         } else {
-            Owner::Ghost {
+            StuckOwner::Ghost {
                 process: Some(process),
                 granted,
             }
@@ -219,17 +166,17 @@ impl Owners {
 }
 
 /// Without the server's word: a holder that left by its own answered release leaves a free lock, any other does not.
-fn last_holder(context: &Context<'_>, lock: usize, stall: &Stall) -> Owner {
+fn last_holder(context: &Context<'_>, lock: usize, stall: &Stall) -> StuckOwner {
     let history = context.history;
     let before = context.holds.by_lock[lock]
         .iter()
         .filter(|hold| history.ns(hold.to) <= stall.from_ns);
     let Some(hold) = before.max_by_key(|hold| hold.to) else {
-        return Owner::Nobody;
+        return StuckOwner::Nobody;
     };
     let (process, end) = (hold.process, hold.end);
     match hold.ended {
-        Ended::Died | Ended::Lost => Owner::Dead {
+        Ended::Died | Ended::Lost => StuckOwner::Dead {
             process,
             granted: hold.got,
             end,
@@ -238,11 +185,11 @@ fn last_holder(context: &Context<'_>, lock: usize, stall: &Stall) -> Owner {
             let reply = history.events.get(history.events[end as usize].mate as usize);
             let clean = reply.is_some_and(|reply| reply.is_ok(F::Release));
             if clean {
-                Owner::Nobody
+                StuckOwner::Nobody
             } else {
-                Owner::Unsure { process, end }
+                StuckOwner::Unsure { process, end }
             }
         }
-        Ended::Open | Ended::Changed => Owner::Nobody,
+        Ended::Open | Ended::Changed => StuckOwner::Nobody,
     }
 }

@@ -1,6 +1,7 @@
 //! Who waited after the last heal, for how long, and where a lock did not move.
 
-use crate::check::Context;
+use super::Waiter;
+use crate::context::Context;
 use crate::history::F;
 use crate::history::event::Kind;
 use crate::limits;
@@ -8,25 +9,22 @@ use crate::limits;
 /// One acquire that was open after the last heal.
 #[derive(Debug, Clone, Copy)]
 struct Wait {
-    process: u32,
-    call: u32,
+    waiter: Waiter,
     from_ns: u64,
     to_ns: u64,
 }
 
-/// A span in which nobody held a lock and somebody always asked for it.
+/// A span in which no client held a lock and some client always asked for it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Stall {
     pub from_ns: u64,
     pub to_ns: u64,
-    pub waiter: u32,
-    /// The position of that waiter's call.
-    pub call: u32,
+    pub waiter: Waiter,
 }
 
 /// All waits after the last heal.
 pub(super) struct Waits {
-    pub calm_ns: u64,
+    pub healed_ns: u64,
     /// Acquires that were open after the heal, and those that were answered ok.
     pub asked: u64,
     pub acquired: u64,
@@ -34,11 +32,11 @@ pub(super) struct Waits {
 }
 
 impl Waits {
-    pub(super) fn of(context: &Context<'_>, calm_ns: u64) -> Self {
+    pub(super) fn of(context: &Context<'_>, healed_ns: u64) -> Self {
         let history = context.history;
         let died = died(context);
         let mut waits = Self {
-            calm_ns,
+            healed_ns,
             asked: 0,
             acquired: 0,
             by_lock: vec![Vec::new(); history.locks.len()],
@@ -55,15 +53,17 @@ impl Waits {
                 Some(reply) => reply.time,
                 None => died[event.process as usize].min(history.end_ns),
             };
-            if to_ns < calm_ns {
+            if to_ns < healed_ns {
                 continue;
             }
             waits.asked += 1;
             waits.acquired += u64::from(reply.is_some_and(|reply| reply.kind == Kind::Ok));
-            let from_ns = event.time.max(calm_ns);
+            let from_ns = event.time.max(healed_ns);
             waits.by_lock[lock].push(Wait {
-                process: event.process,
-                call: position as u32,
+                waiter: Waiter {
+                    process: event.process,
+                    call: position as u32,
+                },
                 from_ns,
                 to_ns,
             });
@@ -80,12 +80,12 @@ impl Waits {
             .unwrap_or(0)
     }
 
-    /// The longest time after the heal that somebody asked for a lock nobody held, before getting it.
+    /// The longest time after the heal that a client asked for a lock that no client held, before getting it.
     pub(super) fn longest_free_ns(&self, context: &Context<'_>) -> u64 {
         let history = context.history;
         let mut longest = 0;
         for holds in &context.holds.by_lock {
-            let mut free_from = self.calm_ns;
+            let mut free_from = self.healed_ns;
             for hold in holds {
                 let from = free_from.max(history.events[hold.call as usize].time);
                 longest = longest.max(history.ns(hold.from).saturating_sub(from));
@@ -99,7 +99,7 @@ impl Waits {
     pub(super) fn stalls(&self, context: &Context<'_>, lock: usize, bound_ns: u64) -> Vec<Stall> {
         let history = context.history;
         let mut stalls = Vec::new();
-        let mut free_from = self.calm_ns;
+        let mut free_from = self.healed_ns;
         let mut gap = |from: u64, to: u64| {
             if to.saturating_sub(from) > bound_ns {
                 stalls.extend(
@@ -116,7 +116,7 @@ impl Waits {
         stalls
     }
 
-    /// The longest span within a gap in which somebody always asked, short pauses between attempts allowed.
+    /// The longest span within a gap in which some client always asked, short pauses between attempts allowed.
     fn waited(&self, lock: usize, from_ns: u64, to_ns: u64) -> Option<Stall> {
         let mut longest: Option<Stall> = None;
         let mut current: Option<Stall> = None;
@@ -133,8 +133,7 @@ impl Waits {
                 _ => Some(Stall {
                     from_ns: from,
                     to_ns: to,
-                    waiter: wait.process,
-                    call: wait.call,
+                    waiter: wait.waiter,
                 }),
             };
             if current.map(length) > longest.map(length) {
@@ -146,13 +145,13 @@ impl Waits {
 }
 
 impl Waits {
-    /// A wait in a stall by somebody else than a client, if there is one: the one to tell of.
-    pub(super) fn besides(&self, context: &Context<'_>, lock: usize, stall: &Stall, client: u32) -> Option<(u32, u32)> {
+    /// A wait in a stall by another client than this one, if there is one: the one to tell of.
+    pub(super) fn besides(&self, context: &Context<'_>, lock: usize, stall: &Stall, client: u32) -> Option<Waiter> {
         let mut waits = self.by_lock[lock]
             .iter()
             .filter(|wait| wait.to_ns > stall.from_ns && wait.from_ns < stall.to_ns);
-        let other = waits.find(|wait| context.history.client_of(wait.process) != client);
-        other.map(|wait| (wait.process, wait.call))
+        let other = waits.find(|wait| context.history.client_of(wait.waiter.process) != client);
+        other.map(|wait| wait.waiter)
     }
 }
 

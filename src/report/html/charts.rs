@@ -9,7 +9,7 @@ use maud::{Markup, html};
 use super::drawing::{axis, percentage};
 use super::sections::meter;
 use crate::report::diagnosis::Diagnosis;
-use crate::report::timeline::{Answer, Timeline};
+use crate::report::timeline::{AcquireAnswer, Timeline};
 use crate::report::words::{many, span, thousands};
 
 /// Columns and rows of the raster in which dots that would cover each other are drawn once.
@@ -23,7 +23,7 @@ const TALL: f64 = 1000.0;
 
 /// Latencies of all acquires that were answered, on a logarithmic axis, under the faults that were on.
 pub fn latency(diagnosis: &Diagnosis, timeline: &Timeline) -> Markup {
-    let dots: Vec<(u64, u64, Answer)> = timeline
+    let dots: Vec<(u64, u64, AcquireAnswer)> = timeline
         .turns
         .iter()
         .filter_map(|turn| {
@@ -41,9 +41,9 @@ pub fn latency(diagnosis: &Diagnosis, timeline: &Timeline) -> Markup {
     let (bottom, top) = (least.ilog10(), most.ilog10() + 1);
     let height = |ns: u64| TALL * (1.0 - ((ns as f64).log10() - f64::from(bottom)) / f64::from(top - bottom));
     let kinds = [
-        (Answer::Ok, "ok", "acquired"),
-        (Answer::No, "no", "surely not acquired"),
-        (Answer::Unknown, "unknown", "nobody can know"),
+        (AcquireAnswer::Ok, "ok", "acquired"),
+        (AcquireAnswer::No, "no", "surely not acquired"),
+        (AcquireAnswer::Unknown, "unknown", "unknown"),
     ];
     let kinds = kinds.map(|(answer, class, word)| {
         let of_it = dots.iter().filter(|dot| dot.2 == answer);
@@ -156,7 +156,7 @@ fn chart(
             div {
                 svg.plot role="img" aria-label=(title) width="100%" height=(height) {
                     @for (y, _) in rows { line.tick x1="0" x2="100%" y1=(top(y)) y2=(top(y)) {} }
-                    @for window in &diagnosis.bite.windows {
+                    @for window in &diagnosis.effect.windows {
                         @let (from, to) = (window.start_ns, window.heal_ns.unwrap_or(end_ns));
                         rect.band data-from=(from / 1000) data-to=(to / 1000) x=(percentage(percent(from)))
                             width=(percentage(percent(to.saturating_sub(from)))) y="0" height="100%" {

@@ -10,14 +10,14 @@ use serde_json::{Value, json};
 
 use super::text::json as escaped;
 use crate::report::Report;
-use crate::report::account;
+use crate::report::downsample::{Downsampled, downsample};
 use crate::report::roles::Band;
-use crate::report::thin::{Shown, thin};
-use crate::report::timeline::{Answer, SignalKind, Timeline, Turn};
+use crate::report::summary;
+use crate::report::timeline::{AcquireAnswer, AcquireTurn, Timeline, TimelineSignalKind};
 
 /// Bytes that one turn may take; how many turns fit is reckoned from it.
 const TURN_BYTES: usize = 58;
-/// Stretches of equal length in which the overview tells how much was held.
+/// Stretches of equal length in which the overview shows how much was held.
 const COLUMNS: u64 = 600;
 /// Letters of a cause or a title that are shown.
 const LONGEST: usize = 200;
@@ -26,7 +26,7 @@ const LONGEST: usize = 200;
 pub fn data(report: &Report<'_>, room: usize) -> (Markup, Option<String>) {
     let mut turns = room / TURN_BYTES;
     loop {
-        let shown = thin(report.timeline, report.diagnosis, turns);
+        let shown = downsample(report.timeline, report.diagnosis, turns);
         let data = escaped(&pack(report, &shown));
         if data.0.len() <= room || turns == 0 {
             return (data, shown.said);
@@ -35,10 +35,10 @@ pub fn data(report: &Report<'_>, room: usize) -> (Markup, Option<String>) {
     }
 }
 
-fn pack(report: &Report<'_>, shown: &Shown) -> String {
+fn pack(report: &Report<'_>, shown: &Downsampled) -> String {
     let timeline = report.timeline;
     let base = tokens(timeline);
-    let mut lanes: Vec<Vec<&Turn>> = vec![Vec::new(); timeline.lanes.len()];
+    let mut lanes: Vec<Vec<&AcquireTurn>> = vec![Vec::new(); timeline.lanes.len()];
     for place in &shown.turns {
         let turn = &timeline.turns[*place];
         lanes[turn.lane].push(turn);
@@ -73,7 +73,7 @@ fn pack(report: &Report<'_>, shown: &Shown) -> String {
         "signals": signals(timeline, shown),
         "nodes": timeline.nodes.iter().map(|node| clipped(node)).collect::<Vec<_>>(),
         "servers": servers(shown),
-        "again": account::again(report.diagnosis).map(|words| words.join(" ")),
+        "again": summary::again(report.diagnosis).map(|words| words.join(" ")),
     });
     let mut head = head.to_string();
     head.pop();
@@ -83,15 +83,15 @@ fn pack(report: &Report<'_>, shown: &Shown) -> String {
 /// Since the call before, to the answer, answer, of the hold, its end, token, process, lines: of the call since the one
 /// before, of the answer and of the end since the call; server, from 1. 0 is "none" for tokens, lines, ends and servers, -1
 /// for times.
-fn turn(turn: &Turn, before: &mut (u64, u64), base: Option<u64>, packed: &mut String) {
+fn turn(turn: &AcquireTurn, before: &mut (u64, u64), base: Option<u64>, packed: &mut String) {
     let asked = turn.asked.ns / 1000;
     let answered = turn.answered.map(|at| at.ns / 1000);
     let wait = answered.map_or(-1, |at| at.saturating_sub(asked) as i64);
     let answer = match turn.answer {
-        Answer::Ok => 0,
-        Answer::No => 1,
-        Answer::Unknown => 2,
-        Answer::None => 3,
+        AcquireAnswer::Ok => 0,
+        AcquireAnswer::No => 1,
+        AcquireAnswer::Unknown => 2,
+        AcquireAnswer::None => 3,
     };
     let (hold, ended, end_index) = turn.held.map_or((-1, 0, 0), |(end, ended)| {
         let ended = match ended {
@@ -132,7 +132,7 @@ fn tokens(timeline: &Timeline) -> Option<u64> {
 }
 
 fn windows(report: &Report<'_>) -> Vec<Value> {
-    let windows = report.diagnosis.bite.windows.iter();
+    let windows = report.diagnosis.effect.windows.iter();
     let window = |window: &crate::report::bite::Bitten| {
         json!({
             "number": window.number, "fault": window.fault, "title": clipped(&window.title), "from": window.start_ns / 1000,
@@ -163,14 +163,14 @@ fn violations(report: &Report<'_>) -> Vec<Value> {
     violations.map(violation).collect()
 }
 
-/// Lane, microseconds, kind, line, cause.
-fn signals(timeline: &Timeline, shown: &Shown) -> Vec<Value> {
+/// DrawingLane, microseconds, kind, line, cause.
+fn signals(timeline: &Timeline, shown: &Downsampled) -> Vec<Value> {
     let signals = shown.signals.iter().map(|place| &timeline.signals[*place]);
-    let signal = |signal: &crate::report::timeline::Signal| {
+    let signal = |signal: &crate::report::timeline::TimelineSignal| {
         let kind = match signal.kind {
-            SignalKind::Woken => "woken",
-            SignalKind::Lost => "lost",
-            SignalKind::Died => "died",
+            TimelineSignalKind::Woken => "woken",
+            TimelineSignalKind::Lost => "lost",
+            TimelineSignalKind::Died => "died",
         };
         json!([
             signal.lane,
@@ -201,10 +201,10 @@ fn held(timeline: &Timeline) -> Vec<u64> {
 }
 
 /// Each with its roles: microseconds, role, line.
-fn servers(shown: &Shown) -> Vec<Value> {
+fn servers(shown: &Downsampled) -> Vec<Value> {
     let server = |band: &Band| {
         let spells = band.spells.iter();
-        let spells = spells.map(|spell| json!([spell.from.ns / 1000, clipped(&spell.role), spell.from.index]));
+        let spells = spells.map(|spell| json!([spell.from.ns / 1000, clipped(spell.role.name()), spell.from.index]));
         json!({ "name": clipped(&band.server), "spells": spells.collect::<Vec<_>>() })
     };
     shown.bands.iter().map(server).collect()
@@ -221,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_overview_tells_how_many_held_on_average_whoever_it_was() {
+    fn the_overview_shows_how_many_held_on_average() {
         let mut lines = vec![r#"{"format":"harness-history","version":1,"locks":["l0"]}"#.to_owned()];
         // 600 s: c1 holds the first two columns, and c2 the second half of the second one; the last line ends the run
         for (time, client, kind, f) in [

@@ -2,10 +2,10 @@
 
 use maud::{Markup, html};
 
-use crate::report::drawing::{Bar, BarKind, Drawing, Lane};
+use crate::report::drawing::{Bar, BarKind, Drawing, DrawingLane};
 use crate::report::words::stretch;
 
-/// Pixels of a lane and of what stands above and below all lanes.
+/// Pixels of a lane, of the axis above all lanes and of the words under them.
 const LANE: usize = 38;
 const HEAD: usize = 22;
 const FOOT: usize = 26;
@@ -110,7 +110,7 @@ fn overlap_words(drawing: &Drawing, height: usize) -> Markup {
     }
 }
 
-fn draw_lane(drawing: &Drawing, lane: &Lane, top: usize) -> Markup {
+fn draw_lane(drawing: &Drawing, lane: &DrawingLane, top: usize) -> Markup {
     let place = (top + 4, LANE - 8);
     let middle = top + LANE / 2;
     let (wide, narrow) = bars(drawing, lane);
@@ -133,7 +133,7 @@ fn draw_lane(drawing: &Drawing, lane: &Lane, top: usize) -> Markup {
 /// Bars with room for words, and stretches of bars without: neighbours that would touch on the screen are one.
 type Bars<'a> = (Vec<(&'a Bar, (f64, f64))>, Vec<(f64, f64)>);
 
-fn bars<'a>(drawing: &Drawing, lane: &'a Lane) -> Bars<'a> {
+fn bars<'a>(drawing: &Drawing, lane: &'a DrawingLane) -> Bars<'a> {
     let (mut wide, mut narrow): Bars<'a> = Bars::default();
     for bar in &lane.bars {
         let (from, to) = (percent(drawing, bar.from_ns), percent(drawing, bar.to_ns));

@@ -16,7 +16,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use sha2::{Digest, Sha256};
 
 use super::diagnosis::Outcome;
-use super::{Report, account};
+use super::{Report, summary};
 pub(crate) use sections::spans;
 use text::{prose, whole};
 
@@ -44,7 +44,7 @@ pub fn render(report: &Report<'_>) -> String {
         sections::violations(report),
         sections::reasons(diagnosis),
         tables::properties(diagnosis),
-        tables::bite(report),
+        tables::effect(report),
         charts::latency(diagnosis, timeline),
         charts::herd(diagnosis),
         charts::queue(diagnosis, timeline),
@@ -53,13 +53,13 @@ pub fn render(report: &Report<'_>) -> String {
     let taken: usize = parts.iter().map(|part| part.0.len()).sum();
     let room = MAX_PAGE.saturating_sub(taken + STYLE.len() + SCRIPT.len() + SPARE);
     let (data, left_out) = data::data(report, room);
-    let [violations, reasons, properties, bite, latency, herd, queue, reproduce] = parts;
+    let [violations, reasons, properties, effect, latency, herd, queue, reproduce] = parts;
     let word = diagnosis.outcome.word();
     let body = html! {
         (PreEscaped(include_str!("../page/patterns.html")))
         header class=(word.to_lowercase()) {
             p.badge { (sign(diagnosis.outcome)) " " (word) }
-            h1 { (prose(&account::sentence(diagnosis))) }
+            h1 { (prose(&summary::sentence(diagnosis))) }
             p.what { (sections::what(diagnosis)) }
             (sections::again(diagnosis))
         }
@@ -67,7 +67,7 @@ pub fn render(report: &Report<'_>) -> String {
             (violations)
             (reasons)
             section #properties { h2 { "Properties" } div.scroll { (properties) } }
-            section #bite { h2 { "Did it bite?" } div.scroll { (bite) } }
+            section #effect { h2 { "Effect of the faults" } div.scroll { (effect) } }
             @if !timeline.turns.is_empty() { (PreEscaped(include_str!("../page/timeline.html"))) }
             @if let Some(said) = left_out { p.left-out { (said) } }
             section #charts { (latency) (herd) (queue) }
@@ -76,7 +76,7 @@ pub fn render(report: &Report<'_>) -> String {
         (PreEscaped(include_str!("../page/footer.html")))
         script #data type="application/json" { (data) }
     };
-    page(&format!("{word} {}", account::title(diagnosis)), STYLE, SCRIPT, &body)
+    page(&format!("{word} {}", summary::title(diagnosis)), STYLE, SCRIPT, &body)
 }
 
 /// A whole document with a style and a script of ours, and a policy that allows no other.

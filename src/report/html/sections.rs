@@ -7,7 +7,7 @@ use super::drawing::figure;
 use super::text::prose;
 use crate::report::diagnosis::Diagnosis;
 use crate::report::words::{date, many, span};
-use crate::report::{Report, account};
+use crate::report::{Report, summary};
 
 /// Lines of the history that are shown with a violation.
 const MAX_LINES: usize = 12;
@@ -22,7 +22,7 @@ pub fn what(diagnosis: &Diagnosis) -> Markup {
     let length = (diagnosis.length_ns > 0).then(|| span(diagnosis.length_ns));
     spans(&[
         format!("{} {version} ×{} {}", run.product, run.nodes, run.runtime),
-        account::lock(diagnosis),
+        summary::lock(diagnosis),
         format!("fault {}", run.fault),
         format!("seed {}", run.seed),
         length.unwrap_or_default(),
@@ -44,7 +44,7 @@ pub fn spans(parts: &[String]) -> Markup {
 /// The line that runs it again.
 pub fn again(diagnosis: &Diagnosis) -> Markup {
     html! {
-        @if let Some(again) = account::again(diagnosis) {
+        @if let Some(again) = summary::again(diagnosis) {
             div.again { code #again { (again.join(" ")) } button #copy type="button" hidden { "copy" } }
             p.quiet { "The same plan, not the same timing." }
         }
@@ -53,7 +53,7 @@ pub fn again(diagnosis: &Diagnosis) -> Markup {
 
 /// Why it is neither a pass nor a failure, and what else is to be known.
 pub fn reasons(diagnosis: &Diagnosis) -> Markup {
-    let reasons = account::reasons(diagnosis);
+    let reasons = summary::reasons(diagnosis);
     html! {
         @if !reasons.is_empty() {
             dl.remarks { @for (label, reason) in &reasons { dt { (label) } dd { (prose(reason)) } } }
@@ -64,7 +64,7 @@ pub fn reasons(diagnosis: &Diagnosis) -> Markup {
 /// Violations: the first of each property in full, what is like it or follows from it folded below.
 pub fn violations(report: &Report<'_>) -> Markup {
     let diagnosis = report.diagnosis;
-    let roots = account::roots(diagnosis);
+    let roots = summary::roots(diagnosis);
     let rest: Vec<(&Finding, &Violation)> = diagnosis
         .findings
         .iter()
@@ -83,7 +83,7 @@ pub fn violations(report: &Report<'_>) -> Markup {
         }
         @if !rest.is_empty() {
             details.rest {
-                summary { (untold(diagnosis, &rest)) }
+                summary { (hidden(diagnosis, &rest)) }
                 @for (finding, violation) in &rest {
                     details.violation id=(violation.id) tabindex="-1" {
                         summary {
@@ -98,7 +98,7 @@ pub fn violations(report: &Report<'_>) -> Markup {
     }
 }
 
-fn untold(diagnosis: &Diagnosis, rest: &[(&Finding, &Violation)]) -> String {
+fn hidden(diagnosis: &Diagnosis, rest: &[(&Finding, &Violation)]) -> String {
     let all: u64 = diagnosis.findings.iter().map(|finding| finding.violation_count).sum();
     let described: usize = diagnosis.findings.iter().map(|finding| finding.violations.len()).sum();
     let undescribed = all.saturating_sub(described as u64);
@@ -118,7 +118,7 @@ fn body(report: &Report<'_>, finding: &Finding, violation: &Violation) -> Markup
         @if finding.property == Property::Hl004 { (herd(violation)) }
         ol { @for because in &violation.because { li { (prose(&because.text)) } } }
         dl.remarks {
-            @for (label, remark) in account::remarks(report.diagnosis, finding, violation) {
+            @for (label, remark) in summary::remarks(report.diagnosis, finding, violation) {
                 dt { (label) } dd { (prose(&remark)) }
             }
         }

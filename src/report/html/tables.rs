@@ -8,7 +8,7 @@ use super::text::prose;
 use crate::report::bite::Bitten;
 use crate::report::diagnosis::Diagnosis;
 use crate::report::words::{many, moment, quoted, span};
-use crate::report::{Report, account};
+use crate::report::{Report, summary};
 
 /// A sign next to the word, for eyes that do not tell colours apart.
 fn sign(verdict: Verdict) -> (&'static str, &'static str) {
@@ -37,8 +37,8 @@ pub fn properties(diagnosis: &Diagnosis) -> Markup {
                             }
                         }
                         td.head { (finding.property.name()) }
-                        td.head.(class) { (sign) " " (account::verdict_word(finding.verdict)) }
-                        td { (prose(&account::evidence(finding))) }
+                        td.head.(class) { (sign) " " (summary::verdict_word(finding.verdict)) }
+                        td { (prose(&summary::evidence(finding))) }
                         td.number data-label="checked in" { (span(finding.check_us * 1000)) }
                     }
                 }
@@ -48,35 +48,35 @@ pub fn properties(diagnosis: &Diagnosis) -> Markup {
 }
 
 /// One row a fault window: what was planned, what came, what it touched, what it did.
-pub fn bite(report: &Report<'_>) -> Markup {
-    let bite = &report.diagnosis.bite;
+pub fn effect(report: &Report<'_>) -> Markup {
+    let effect = &report.diagnosis.effect;
     html! {
-        p { (bite.evidence) }
-        @if !bite.windows.is_empty() {
+        p { (effect.evidence) }
+        @if !effect.windows.is_empty() {
             table {
                 thead {
                     tr {
-                        th {} th { "fault" } th { "bit?" } th { "planned" } th { "real" } th { "touched" } th { "what it did" }
+                        th {} th { "fault" } th { "effect?" } th { "planned" } th { "real" } th { "touched" } th { "what it did" }
                     }
                 }
-                tbody { @for window in &bite.windows { (row(report, window)) } }
+                tbody { @for window in &effect.windows { (row(report, window)) } }
             }
         }
     }
 }
 
 fn row(report: &Report<'_>, window: &Bitten) -> Markup {
-    let (class, bit) = if window.bit {
-        ("pass", "✓ bit")
+    let (class, effect) = if window.bit {
+        ("pass", "✓ effect")
     } else {
-        ("unsure", "✕ missed")
+        ("unsure", "✕ none")
     };
     let healed = window.heal_ns.map_or_else(|| "the end".to_owned(), moment);
     html! {
         tr {
             td.head.number { (window.number) }
             td.head { b { (window.fault) } " " (window.title) }
-            td.head.(class) { (bit) }
+            td.head.(class) { (effect) }
             td data-label="planned" { (planned(report, window).unwrap_or_else(|| "–".into())) }
             td data-label="real" { a href=(link(window)) { (moment(window.start_ns)) " to " (healed) } }
             td data-label="touched" { (window.targets.join(" ")) }
@@ -93,7 +93,7 @@ fn did(window: &Bitten) -> Vec<String> {
         (window.acquires, "acquire", " meanwhile"),
     ];
     let counted = counted.into_iter().filter(|(count, ..)| *count > 0);
-    let mut did = vec![window.evidence.in_words()];
+    let mut did = vec![window.did.clone()];
     did.extend(counted.map(|(count, what, how)| many(count, what) + how));
     did.extend(window.missed_in_words());
     did.retain(|part| !part.is_empty());
@@ -124,10 +124,10 @@ fn planned(report: &Report<'_>, window: &Bitten) -> Option<String> {
 pub fn reproduce(report: &Report<'_>) -> Markup {
     let diagnosis = report.diagnosis;
     let mut commands = Vec::new();
-    if let Some(again) = account::again(diagnosis) {
+    if let Some(again) = summary::again(diagnosis) {
         commands.push(("the same plan, not the same timing", again.join(" ")));
     }
-    if let Some(exact) = account::exact(diagnosis) {
+    if let Some(exact) = summary::exact(diagnosis) {
         commands.push(("exactly this decision, from the stored history", exact));
     }
     if let Some(run) = &diagnosis.run {
@@ -138,8 +138,8 @@ pub fn reproduce(report: &Report<'_>) -> Markup {
     let run = run.map(|run| serde_json::to_value(run).expect("it is plain data"));
     html! {
         dl.commands { @for (what, command) in &commands { dt { (what) } dd { code { (command) } } } }
-        @if let Some(latency) = account::latency(diagnosis) { p { (latency) } }
-        p { (account::amount(diagnosis)) }
+        @if let Some(latency) = summary::latency(diagnosis) { p { (latency) } }
+        p { (summary::amount(diagnosis)) }
         @if let Some(run) = &run { (folded("the run, as run.json has it", run)) }
         @if let Some(plan) = report.plan { (folded("the plan", plan)) }
     }

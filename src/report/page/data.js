@@ -1,7 +1,7 @@
 // Unpacks the data, and says times and numbers as the page does. `../html/data.rs` packs it: the two are one format.
 const FIELDS = 11;
-const ANSWERS = ["acquired", "surely not acquired", "unknown: nobody can know", "no answer in this history"];
-const ENDED = ["still held when the history ends", "its release call", "told that it is lost", "its process died", "changed its mode"];
+const ANSWERS = ["acquired", "surely not acquired", "unknown: acquired or not", "no answer in this history"];
+const ENDED = ["still held when the history ends", "its release call", "a notification that it is lost", "its process died", "changed its mode"];
 const OK = 0, NO = 1, UNKNOWN = 2;
 
 const data = JSON.parse(document.getElementById("data").textContent);
@@ -68,7 +68,7 @@ const moments = (() => {
   return sorted.subarray(0, kept);
 })();
 
-// The first place in an ascending list that is not below a value.
+// The first place in an ascending list that is at least a value.
 function placeOf(list, value, key = (x) => x) {
   let low = 0, high = list.length;
   while (low < high) {

@@ -39,7 +39,7 @@ function words(lane, hit) {
   }
   if (hit.signal) {
     const { kind, at, line, cause } = hit.signal;
-    const what = { woken: "was woken", lost: "was told that the lock is lost", died: "died" }[kind];
+    const what = { woken: "was woken", lost: "was notified that the lock is lost", died: "died" }[kind];
     return `${lane.name} ${what} at ${seconds(at)}${cause ? `: ${cause}` : ""}\n${lineOf(line)}`;
   }
   const turn = hit.turn;

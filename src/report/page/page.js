@@ -60,7 +60,7 @@ document.addEventListener("keydown", (event) => {
     if (event.key === "Escape") event.target.blur();
     return;
   }
-  // up and down belong to the page until somebody is in the timeline
+  // up and down belong to the page until the timeline has the focus
   if (/^Arrow(Up|Down)$/.test(event.key) && !event.target.closest("#timeline")) return;
   if (byId("help").open && event.key !== "?") return;
   const key = keys[event.key];

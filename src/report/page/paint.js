@@ -13,9 +13,9 @@ function readColors() {
   }
 }
 
-// Where each lane stands: below its lock's name.
+// Where each lane is: under its lock's name.
 const rows = [];
-// Faults that are on at the same time stand below one another.
+// Faults that are on at the same time are drawn under each other.
 const levels = [];
 for (const window of data.windows) {
   const free = levels.findIndex((until) => until <= window.from);
@@ -240,7 +240,7 @@ function wordsIn(pen, turn, from, to, middle) {
   });
 }
 
-// "~" for what nobody can know, a cross for what surely was not.
+// "~" for what is unknown, a cross for what surely was not.
 function outcome(pen, turn, x, middle) {
   if (turn.answer === NO) {
     pen.strokeStyle = colors.violation;
@@ -261,7 +261,7 @@ function sign(pen, signal, x, y) {
   pen.fillText(text, x - 4, signal.kind === "woken" ? y + LANE - 5 : y + LANE / 2);
 }
 
-// Names stay at the left, whatever is behind them.
+// Names stay at the left, whatever they cover.
 function paintLabels(pen, height) {
   pen.fillStyle = colors.ground;
   pen.fillRect(0, 0, GUTTER, height);

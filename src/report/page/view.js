@@ -46,7 +46,7 @@ function move(share) {
 }
 const fit = () => show(0, end);
 
-// The address says what is shown, so that it can be sent to somebody. Other links are left alone while they are shown.
+// The address says what is shown, so that it can be shared. Other links are left alone while they are shown.
 let linking = 0;
 function setLink() {
   clearTimeout(linking);

@@ -7,7 +7,7 @@ use nix::sys::signal::Signal;
 use super::child::ChildProcess;
 use super::pool::ClientPool;
 use super::process::ClientProcess;
-use crate::faults::{self, Hosts};
+use crate::faults::{ClientHosts, ProcessControl};
 use crate::wall_clock::WallClock;
 
 /// The child that a process had when it was aimed at; a later one is another process.
@@ -16,8 +16,8 @@ struct ProcessHandle {
     child: Arc<ChildProcess>,
 }
 
-impl Hosts for ClientPool {
-    fn process_of(&self, client: u32) -> Option<Arc<dyn faults::ClientProcess>> {
+impl ClientHosts for ClientPool {
+    fn process_of(&self, client: u32) -> Option<Arc<dyn ProcessControl>> {
         let process = self.processes.iter().find(|process| process.hosts(client))?;
         let child = process.living()?;
         let process = Arc::clone(process);
@@ -25,7 +25,7 @@ impl Hosts for ClientPool {
     }
 }
 
-impl faults::ClientProcess for ProcessHandle {
+impl ProcessControl for ProcessHandle {
     fn clients(&self) -> Vec<u32> {
         self.process.clients()
     }

@@ -31,7 +31,7 @@ pub struct WallClocks {
 }
 
 pub fn wall_clocks(spec: &RunSpec<'_>) -> Result<WallClocks, RunError> {
-    if !spec.plan.steps_clocks() {
+    if !spec.plan.steps_clocks {
         return Ok(WallClocks::default());
     }
     let path = spec.folder.clocks();

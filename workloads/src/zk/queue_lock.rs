@@ -87,14 +87,14 @@ pub(super) async fn watch_nearest(
 
 /// A client of a queue recipe.
 pub(super) struct QueueLock<R> {
-    lock_session: LockSession,
+    base: LockSession,
     rule: R,
 }
 
 impl<R: QueueRule> QueueLock<R> {
     pub(super) fn new(context: ZkContext, rule: R) -> Self {
         QueueLock {
-            lock_session: LockSession::new(context),
+            base: LockSession::new(context),
             rule,
         }
     }
@@ -107,7 +107,7 @@ impl<R: QueueRule> QueueLock<R> {
         limits: WaitLimits,
     ) -> LockResult<Znode> {
         let parent = lock_path(&request.lock);
-        let guid = if self.lock_session.context.options.guid {
+        let guid = if self.base.context.options.guid {
             self.guid()
         } else {
             String::new()
@@ -117,7 +117,7 @@ impl<R: QueueRule> QueueLock<R> {
             let unknown = match session.create_sequential(&prefix).await {
                 Err(SessionError::Indefinite(reason)) => reason,
                 Err(error @ SessionError::Lost(_)) => {
-                    self.lock_session.end_session();
+                    self.base.end_session();
                     return Err(error.into());
                 }
                 answer => return Ok(answer?),
@@ -127,10 +127,10 @@ impl<R: QueueRule> QueueLock<R> {
             }
             match self.find(session, &parent, &guid, limits.call_limit).await {
                 Ok(Some(node)) => return Ok(node),
-                Ok(None) if self.lock_session.now() < limits.deadline => {}
+                Ok(None) if self.base.now() < limits.deadline => {}
                 Ok(None) => return Err(LockError::refused(unknown)),
                 Err(_) => {
-                    self.lock_session.leftovers.add_create(&parent, &guid);
+                    self.base.leftovers.add_create(&parent, &guid);
                     return Err(LockError::Unknown(unknown));
                 }
             }
@@ -138,7 +138,7 @@ impl<R: QueueRule> QueueLock<R> {
     }
 
     fn guid(&self) -> String {
-        let host = &self.lock_session.context.host;
+        let host = &self.base.context.host;
         format!("{:016x}{:016x}-", host.random(), host.random())
     }
 
@@ -150,7 +150,7 @@ impl<R: QueueRule> QueueLock<R> {
         guid: &str,
         limit: Duration,
     ) -> Result<Option<Znode>, SessionError> {
-        let found = self.lock_session.retry(session, limit, async || {
+        let found = self.base.retry(session, limit, async || {
             let names = session.children(parent).await?;
             match names.into_iter().find(|name| name.starts_with(guid)) {
                 Some(name) => session.exists(&format!("{parent}/{name}")).await,
@@ -162,28 +162,28 @@ impl<R: QueueRule> QueueLock<R> {
 
     /// Looks at the queue until the client is first.
     async fn wait_turn(&self, place: QueuePlace<'_>, lock: &str, limits: WaitLimits) -> Result<ProofOfLife, WaitEnd> {
-        let host = &*self.lock_session.context.host;
+        let host = &*self.base.context.host;
         let left = || limits.deadline.saturating_sub(host.now());
         loop {
-            let proof = self.lock_session.proof(place.session);
+            let proof = self.base.proof(place.session);
             match self.rule.look(place).await {
-                Ok(QueueLook::First) if self.lock_session.is_sure(place.session, &proof) => return Ok(proof),
+                Ok(QueueLook::First) if self.base.is_sure(place.session, &proof) => return Ok(proof),
                 Ok(QueueLook::First) => self.unsure(place.session, limits).await?,
                 Ok(QueueLook::Gone) => return Err(WaitEnd::NodeGone),
                 Ok(_) if left().is_zero() => return Err(WaitEnd::TimedOut),
                 Ok(QueueLook::Later(pause)) => host.sleep(pause.min(left())).await,
                 Ok(QueueLook::Watch(watch)) => match within(host, left(), watch).await {
-                    Some(event) => self.lock_session.woken(lock, event)?,
+                    Some(event) => self.base.woken(lock, event)?,
                     None => return Err(WaitEnd::TimedOut),
                 },
-                Err(error) => self.lock_session.ask_again(place.session, error, limits).await?,
+                Err(error) => self.base.ask_again(place.session, error, limits).await?,
             }
         }
     }
 
     /// The client was first, but the connection broke meanwhile: look again when it is back.
     async fn unsure(&self, session: &dyn ZkSession, limits: WaitLimits) -> Result<(), WaitEnd> {
-        match self.lock_session.reconnected(session, limits.call_limit).await {
+        match self.base.reconnected(session, limits.call_limit).await {
             true => Ok(()),
             false => Err(WaitEnd::TimedOut),
         }
@@ -193,11 +193,11 @@ impl<R: QueueRule> QueueLock<R> {
 #[async_trait(?Send)]
 impl<R: QueueRule> LockClient for QueueLock<R> {
     async fn open(&mut self) -> LockResult<LockGrant> {
-        self.lock_session.open().await
+        self.base.open().await
     }
 
     async fn acquire(&mut self, request: &AcquireRequest) -> LockResult<LockGrant> {
-        let (session, limits) = self.lock_session.begin(request).await?;
+        let (session, limits) = self.base.begin(request).await?;
         let node = self.enter(&*session, request, limits).await?;
         let parent = lock_path(&request.lock);
         let place = QueuePlace {
@@ -206,19 +206,19 @@ impl<R: QueueRule> LockClient for QueueLock<R> {
             name: last_part(&node.path),
         };
         match self.wait_turn(place, &request.lock, limits).await {
-            Ok(proof) => Ok(self.lock_session.begin_hold(&session, &request.lock, node, &proof)),
+            Ok(proof) => Ok(self.base.begin_hold(&session, &request.lock, node, &proof)),
             Err(why) => Err(self
-                .lock_session
+                .base
                 .withdraw(&*session, request, Some(node.path), why, limits.call_limit)
                 .await),
         }
     }
 
     async fn release(&mut self, lock: &str) -> LockResult<()> {
-        self.lock_session.release(lock).await
+        self.base.release(lock).await
     }
 
     async fn close(&mut self) {
-        self.lock_session.close().await;
+        self.base.close().await;
     }
 }

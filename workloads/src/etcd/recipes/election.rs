@@ -31,7 +31,7 @@ pub(super) const RECIPE: Recipe = Recipe {
         "leader election by the server's own service, as a lock",
         |context| {
             Box::new(ElectionLock {
-                lease_session: LeaseSession::new(context, KeyNames::PerLease),
+                base: LeaseSession::new(context, KeyNames::PerLease),
                 leaders: BTreeMap::new(),
             })
         },
@@ -39,7 +39,7 @@ pub(super) const RECIPE: Recipe = Recipe {
 };
 
 struct ElectionLock {
-    lease_session: LeaseSession,
+    base: LeaseSession,
     /// What the server needs to be told to resign, by lock.
     leaders: BTreeMap<String, Leader>,
 }
@@ -47,7 +47,7 @@ struct ElectionLock {
 #[async_trait(?Send)]
 impl LockClient for ElectionLock {
     async fn open(&mut self) -> LockResult<LockGrant> {
-        self.lease_session.open().await
+        self.base.open().await
     }
 
     async fn acquire(&mut self, request: &AcquireRequest) -> LockResult<LockGrant> {
@@ -55,24 +55,24 @@ impl LockClient for ElectionLock {
         let campaign = async |session: &dyn EtcdSession, lease: i64, wait: Duration| {
             session.campaign(&name, "leader", lease, wait).await
         };
-        let (leader, live) = ask(&mut self.lease_session, request, campaign).await?;
+        let (leader, live) = ask(&mut self.base, request, campaign).await?;
         let key = EtcdKey {
             name: leader.key.clone(),
             create_revision: leader.revision,
             ..EtcdKey::default()
         };
         self.leaders.insert(request.lock.clone(), leader);
-        Ok(self.lease_session.begin_hold(&request.lock, key, &live.keeper))
+        Ok(self.base.begin_hold(&request.lock, key, &live.keeper))
     }
 
     async fn release(&mut self, lock: &str) -> LockResult<()> {
         let leader = self.leaders.remove(lock).unwrap_or_default();
-        self.lease_session
+        self.base
             .release_by(lock, async |session, _| session.resign(&leader).await)
             .await
     }
 
     async fn close(&mut self) {
-        self.lease_session.close().await;
+        self.base.close().await;
     }
 }

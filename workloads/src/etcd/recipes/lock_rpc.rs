@@ -28,40 +28,40 @@ pub(super) const RECIPE: Recipe = Recipe {
     wakeup: Wakeup::Unreported,
     ..etcd("etcd-lock-rpc", "the server's own lock service", |context| {
         Box::new(LockRpc {
-            lease_session: LeaseSession::new(context, KeyNames::PerLease),
+            base: LeaseSession::new(context, KeyNames::PerLease),
         })
     })
 };
 
 struct LockRpc {
-    lease_session: LeaseSession,
+    base: LeaseSession,
 }
 
 #[async_trait(?Send)]
 impl LockClient for LockRpc {
     async fn open(&mut self) -> LockResult<LockGrant> {
-        self.lease_session.open().await
+        self.base.open().await
     }
 
     async fn acquire(&mut self, request: &AcquireRequest) -> LockResult<LockGrant> {
         let name = service_name(&request.lock);
         let lock = async |session: &dyn EtcdSession, lease: i64, wait: Duration| session.lock(&name, lease, wait).await;
-        let (name, live) = ask(&mut self.lease_session, request, lock).await?;
+        let (name, live) = ask(&mut self.base, request, lock).await?;
         let found = live.session.get(&name).await.ok().flatten();
         let key = found.unwrap_or(EtcdKey {
             name,
             ..EtcdKey::default()
         });
-        Ok(self.lease_session.begin_hold(&request.lock, key, &live.keeper))
+        Ok(self.base.begin_hold(&request.lock, key, &live.keeper))
     }
 
     async fn release(&mut self, lock: &str) -> LockResult<()> {
-        self.lease_session
+        self.base
             .release_by(lock, async |session, key| session.unlock(key).await)
             .await
     }
 
     async fn close(&mut self) {
-        self.lease_session.close().await;
+        self.base.close().await;
     }
 }

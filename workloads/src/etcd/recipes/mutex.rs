@@ -30,7 +30,7 @@ pub(super) const RECIPE: Recipe = etcd(
     "queue of leased keys; each waiter watches the one ahead",
     |context| {
         Box::new(MutexLock {
-            lease_session: LeaseSession::new(context, KeyNames::PerLease),
+            base: LeaseSession::new(context, KeyNames::PerLease),
         })
     },
 );
@@ -39,7 +39,7 @@ pub(super) const RECIPE: Recipe = etcd(
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
 
 struct MutexLock {
-    lease_session: LeaseSession,
+    base: LeaseSession,
 }
 
 /// What a look at the queue showed.
@@ -66,28 +66,28 @@ impl MutexLock {
     /// Creates the client's key. With the lease in its name it is the same key however often it is created.
     async fn enter(&mut self, lock: &str, limit: Duration) -> LockResult<(LiveLease, EtcdKey)> {
         loop {
-            let live = self.lease_session.ready().await?;
+            let live = self.base.ready().await?;
             let name = format!("{}{:x}", lock_prefix(lock), live.id());
             match self
-                .lease_session
+                .base
                 .retry(limit, || live.session.create(&name, "", live.id()))
                 .await
             {
                 Ok(created) => return Ok((live, created.answer.key)),
                 // the lease is gone: a new one, if there is time
                 Err(SessionError::Definite(reason)) => {
-                    self.lease_session.drop_lease();
-                    if self.lease_session.now() >= limit {
+                    self.base.drop_lease();
+                    if self.base.now() >= limit {
                         return Err(LockError::refused(reason));
                     }
                 }
                 Err(error) => {
                     let lease = live.id();
-                    self.lease_session.add_leftover(OwnKey { name, lease });
+                    self.base.add_leftover(OwnKey { name, lease });
                     return Err(LockError::Unknown(error.to_string()));
                 }
             }
-            self.lease_session.context.host.sleep(RETRY_PAUSE).await;
+            self.base.context.host.sleep(RETRY_PAUSE).await;
         }
     }
 
@@ -99,10 +99,10 @@ impl MutexLock {
         request: &AcquireRequest,
         deadline: Duration,
     ) -> LockResult<()> {
-        let host = &*self.lease_session.context.host;
+        let host = &*self.base.context.host;
         let left = || deadline.saturating_sub(host.now());
         loop {
-            let sure = || !self.lease_session.context.is_careful() || live.keeper.is_sure(host.now());
+            let sure = || !self.base.context.is_careful() || live.keeper.is_sure(host.now());
             match live
                 .session
                 .list(&lock_prefix(&request.lock))
@@ -113,10 +113,10 @@ impl MutexLock {
                 Ok(MutexLook::Gone) => return Err(LockError::refused("own key is gone")),
                 _ if left().is_zero() => return Err(LockError::wait_over(request)),
                 Ok(MutexLook::Behind(ahead, revision)) => {
-                    let wait = left().min(self.lease_session.context.lease);
+                    let wait = left().min(self.base.context.lease);
                     if let Some(Ok(())) = within(host, wait, deletion(&*live.session, &ahead.name, revision + 1)).await
                     {
-                        self.lease_session
+                        self.base
                             .context
                             .signals
                             .woken(&request.lock, format!("DELETE {}", ahead.name));
@@ -144,28 +144,25 @@ pub(super) async fn deletion(session: &dyn EtcdSession, key: &str, from_revision
 #[async_trait(?Send)]
 impl LockClient for MutexLock {
     async fn open(&mut self) -> LockResult<LockGrant> {
-        self.lease_session.open().await
+        self.base.open().await
     }
 
     async fn acquire(&mut self, request: &AcquireRequest) -> LockResult<LockGrant> {
-        let deadline = self.lease_session.now() + Duration::from_millis(request.wait_ms);
-        let limit = deadline + self.lease_session.context.lease / 2;
-        self.lease_session.forget_lost(&request.lock);
+        let deadline = self.base.now() + Duration::from_millis(request.wait_ms);
+        let limit = deadline + self.base.context.lease / 2;
+        self.base.forget_lost(&request.lock);
         let (live, own) = self.enter(&request.lock, limit).await?;
         match self.wait_turn(&live, &own, request, deadline).await {
-            Ok(()) => Ok(self.lease_session.begin_hold(&request.lock, own, &live.keeper)),
-            Err(refused) => Err(self
-                .lease_session
-                .withdraw(&*live.session, own.into(), refused, limit)
-                .await),
+            Ok(()) => Ok(self.base.begin_hold(&request.lock, own, &live.keeper)),
+            Err(refused) => Err(self.base.withdraw(&*live.session, own.into(), refused, limit).await),
         }
     }
 
     async fn release(&mut self, lock: &str) -> LockResult<()> {
-        self.lease_session.release(lock).await
+        self.base.release(lock).await
     }
 
     async fn close(&mut self) {
-        self.lease_session.close().await;
+        self.base.close().await;
     }
 }

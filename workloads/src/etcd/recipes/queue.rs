@@ -39,7 +39,7 @@ pub(super) const RECIPE: Recipe = Recipe {
         "one leased key; clients of a process wait in a line of their own",
         |context| {
             Box::new(ProcessQueueLock {
-                lease_session: LeaseSession::new(context, KeyNames::Shared),
+                base: LeaseSession::new(context, KeyNames::Shared),
                 held: BTreeMap::new(),
             })
         },
@@ -52,7 +52,7 @@ const HOLD_LEASES: u32 = 30;
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
 
 struct ProcessQueueLock {
-    lease_session: LeaseSession,
+    base: LeaseSession,
     held: BTreeMap<String, HeldSlot>,
 }
 
@@ -72,39 +72,36 @@ fn key_name(lock: &str) -> String {
 impl ProcessQueueLock {
     /// Waits at the head of the line until the key belongs to the client.
     async fn contend(&mut self, request: &AcquireRequest, deadline: Duration) -> LockResult<(LiveLease, EtcdKey)> {
-        let limit = deadline + self.lease_session.context.lease / 2;
+        let limit = deadline + self.base.context.lease / 2;
         let name = key_name(&request.lock);
         loop {
-            let live = self.lease_session.ready().await?;
+            let live = self.base.ready().await?;
             let created = self
-                .lease_session
+                .base
                 .retry(limit, || live.session.create(&name, "", live.id()))
                 .await;
-            let left = deadline.saturating_sub(self.lease_session.now());
+            let left = deadline.saturating_sub(self.base.now());
             match created.map(|created| created.answer) {
                 Ok(Created { key, .. }) if key.lease == live.id() => {
-                    if !self.lease_session.context.is_careful() || live.keeper.is_sure(self.lease_session.now()) {
+                    if !self.base.context.is_careful() || live.keeper.is_sure(self.base.now()) {
                         return Ok((live, key));
                     }
                     let refused = LockError::refused("the lease is not sure");
-                    return Err(self
-                        .lease_session
-                        .withdraw(&*live.session, key.into(), refused, limit)
-                        .await);
+                    return Err(self.base.withdraw(&*live.session, key.into(), refused, limit).await);
                 }
                 Ok(_) if left.is_zero() => return Err(LockError::wait_over(request)),
                 Ok(taken) => self.wait_for(&*live.session, &request.lock, &taken, left).await,
                 // the lease is gone: a new one, if there is time
                 Err(SessionError::Definite(reason)) => {
-                    self.lease_session.drop_lease();
+                    self.base.drop_lease();
                     if left.is_zero() {
                         return Err(LockError::refused(reason));
                     }
-                    self.lease_session.context.host.sleep(RETRY_PAUSE).await;
+                    self.base.context.host.sleep(RETRY_PAUSE).await;
                 }
                 Err(error) => {
                     let lease = live.id();
-                    self.lease_session.add_leftover(OwnKey { name, lease });
+                    self.base.add_leftover(OwnKey { name, lease });
                     return Err(LockError::Unknown(error.to_string()));
                 }
             }
@@ -113,11 +110,11 @@ impl ProcessQueueLock {
 
     /// Waits until the key of another client is deleted, or it is time to look again.
     async fn wait_for(&self, session: &dyn EtcdSession, lock: &str, taken: &Created, left: Duration) {
-        let host = &*self.lease_session.context.host;
+        let host = &*self.base.context.host;
         let gone = deletion(session, &taken.key.name, taken.revision + 1);
-        match within(host, left.min(self.lease_session.context.lease), gone).await {
+        match within(host, left.min(self.base.context.lease), gone).await {
             Some(Ok(())) => self
-                .lease_session
+                .base
                 .context
                 .signals
                 .woken(lock, format!("DELETE {}", taken.key.name)),
@@ -128,13 +125,10 @@ impl ProcessQueueLock {
 
     /// Ends the hold by itself when it has lasted too long.
     fn clock(&self, session: Rc<dyn EtcdSession>, lock: &str, own: &EtcdKey, slot: LineSlot) -> Task {
-        let (host, signals) = (
-            self.lease_session.context.host.clone(),
-            self.lease_session.context.signals.clone(),
-        );
+        let (host, signals) = (self.base.context.host.clone(), self.base.context.signals.clone());
         let (lock, own) = (lock.to_owned(), own.clone());
-        let time = self.lease_session.context.lease * HOLD_LEASES;
-        self.lease_session.context.host.spawn(Box::pin(async move {
+        let time = self.base.context.lease * HOLD_LEASES;
+        self.base.context.host.spawn(Box::pin(async move {
             host.sleep(time).await;
             signals.lost(&lock, "held too long");
             // a key that stays is deleted when the client next acquires
@@ -147,19 +141,19 @@ impl ProcessQueueLock {
 #[async_trait(?Send)]
 impl LockClient for ProcessQueueLock {
     async fn open(&mut self) -> LockResult<LockGrant> {
-        self.lease_session.open().await
+        self.base.open().await
     }
 
     async fn acquire(&mut self, request: &AcquireRequest) -> LockResult<LockGrant> {
-        let deadline = self.lease_session.now() + Duration::from_millis(request.wait_ms);
-        self.lease_session.forget_lost(&request.lock);
-        if !self.lease_session.holds(&request.lock) {
+        let deadline = self.base.now() + Duration::from_millis(request.wait_ms);
+        self.base.forget_lost(&request.lock);
+        if !self.base.holds(&request.lock) {
             self.held.remove(&request.lock);
         }
-        self.lease_session.ready().await?;
-        let line = self.lease_session.context.host.line(&request.lock);
+        self.base.ready().await?;
+        let line = self.base.context.host.line(&request.lock);
         let wait = Duration::from_millis(request.wait_ms);
-        let permit = match within(&*self.lease_session.context.host, wait, line.acquire_owned()).await {
+        let permit = match within(&*self.base.context.host, wait, line.acquire_owned()).await {
             Some(permit) => permit.expect("a line is never closed"),
             None => return Err(LockError::wait_over(request)),
         };
@@ -173,16 +167,16 @@ impl LockClient for ProcessQueueLock {
                 _clock: clock,
             },
         );
-        Ok(self.lease_session.begin_hold(&request.lock, own, &live.keeper))
+        Ok(self.base.begin_hold(&request.lock, own, &live.keeper))
     }
 
     async fn release(&mut self, lock: &str) -> LockResult<()> {
         let _next = self.held.remove(lock);
-        self.lease_session.release(lock).await
+        self.base.release(lock).await
     }
 
     async fn close(&mut self) {
         self.held.clear();
-        self.lease_session.close().await;
+        self.base.close().await;
     }
 }

@@ -4,9 +4,9 @@
 
 use std::time::Duration;
 
-use super::session::RedisConnect;
+use super::RedisContext;
 use crate::client::LockClient;
-use crate::recipe::{BackendId, Constructor, Recipe, RecipeContext, Wakeup};
+use crate::recipe::{Constructor, Recipe, Wakeup};
 
 mod getset;
 mod pubsub;
@@ -32,24 +32,12 @@ pub(crate) const RECIPES: &[&Recipe] = &[
 ];
 
 /// A recipe with what most recipes for Redis have in common.
-const fn redis(
-    name: &'static str,
-    summary: &'static str,
-    make: fn(RecipeContext<dyn RedisConnect>) -> Box<dyn LockClient>,
-) -> Recipe {
+const fn redis(name: &'static str, summary: &'static str, make: fn(RedisContext) -> Box<dyn LockClient>) -> Recipe {
     Recipe {
-        name,
-        backend: BackendId::Redis,
-        summary,
-        policies: true,
-        guid: false,
         wakeup: Wakeup::Polling,
-        modes: false,
         tokens: false,
         fifo: false,
-        servers: None,
-        lease: true,
         interval: Duration::from_millis(20),
-        constructor: Constructor::Redis(make),
+        ..Recipe::new(name, summary, Constructor::Redis(make))
     }
 }

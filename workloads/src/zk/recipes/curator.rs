@@ -29,51 +29,51 @@ pub(super) const RECIPE: Recipe = Recipe {
         "the lock of the zookeeper-client crate, compatible with Apache Curator",
         |context| {
             Box::new(Curator {
-                lock_session: LockSession::new(context),
+                base: LockSession::new(context),
             })
         },
     )
 };
 
 struct Curator {
-    lock_session: LockSession,
+    base: LockSession,
 }
 
 #[async_trait(?Send)]
 impl LockClient for Curator {
     async fn open(&mut self) -> LockResult<LockGrant> {
-        self.lock_session.open().await
+        self.base.open().await
     }
 
     async fn acquire(&mut self, request: &AcquireRequest) -> LockResult<LockGrant> {
-        let (session, limits) = self.lock_session.begin(request).await?;
+        let (session, limits) = self.base.begin(request).await?;
         let parent = lock_path(&request.lock);
         let left = limits
             .deadline
-            .saturating_sub(self.lock_session.now())
-            .max(self.lock_session.context.lease / 4);
+            .saturating_sub(self.base.now())
+            .max(self.base.context.lease / 4);
         let path = match session.library_lock(&parent, left).await {
             Ok(Some(path)) => path,
             Ok(None) => return Err(LockError::wait_over(request)),
             Err(error @ SessionError::Lost(_)) => {
-                self.lock_session.end_session();
+                self.base.end_session();
                 return Err(error.into());
             }
             Err(error) => return Err(error.into()),
         };
         // the library gives a path and no more: the token and a fresh proof have to be asked for
-        let proof = self.lock_session.proof(&*session);
+        let proof = self.base.proof(&*session);
         match self
-            .lock_session
+            .base
             .retry(&*session, limits.call_limit, || session.exists(&path))
             .await
         {
-            Ok(Retried { answer: Some(node), .. }) if self.lock_session.is_sure(&*session, &proof) => {
-                Ok(self.lock_session.begin_hold(&session, &request.lock, node, &proof))
+            Ok(Retried { answer: Some(node), .. }) if self.base.is_sure(&*session, &proof) => {
+                Ok(self.base.begin_hold(&session, &request.lock, node, &proof))
             }
             Ok(Retried { answer: None, .. }) => Err(LockError::refused("own node is gone")),
             _ => {
-                self.lock_session.leftovers.add_path(path);
+                self.base.leftovers.add_path(path);
                 Err(LockError::Unknown(
                     "the connection broke while the lock was granted".into(),
                 ))
@@ -82,10 +82,10 @@ impl LockClient for Curator {
     }
 
     async fn release(&mut self, lock: &str) -> LockResult<()> {
-        self.lock_session.release(lock).await
+        self.base.release(lock).await
     }
 
     async fn close(&mut self) {
-        self.lock_session.close().await;
+        self.base.close().await;
     }
 }

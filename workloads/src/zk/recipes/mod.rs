@@ -2,11 +2,9 @@
 
 #![deny(dead_code, reason = "a recipe that is not listed cannot be run")]
 
-use std::time::Duration;
-
-use super::session::ZkConnect;
+use super::ZkContext;
 use crate::client::LockClient;
-use crate::recipe::{BackendId, Constructor, Recipe, RecipeContext, Wakeup};
+use crate::recipe::{Constructor, Recipe};
 
 mod curator;
 mod election;
@@ -28,24 +26,9 @@ pub(crate) const RECIPES: &[&Recipe] = &[
 ];
 
 /// A recipe with what most recipes for ZooKeeper have in common.
-const fn zk(
-    name: &'static str,
-    summary: &'static str,
-    make: fn(RecipeContext<dyn ZkConnect>) -> Box<dyn LockClient>,
-) -> Recipe {
+const fn zk(name: &'static str, summary: &'static str, make: fn(ZkContext) -> Box<dyn LockClient>) -> Recipe {
     Recipe {
-        name,
-        backend: BackendId::Zk,
-        summary,
-        policies: true,
         guid: true,
-        wakeup: Wakeup::Notified,
-        modes: false,
-        tokens: true,
-        fifo: true,
-        servers: None,
-        lease: true,
-        interval: Duration::ZERO,
-        constructor: Constructor::Zk(make),
+        ..Recipe::new(name, summary, Constructor::Zk(make))
     }
 }

@@ -32,14 +32,14 @@ pub(super) const RECIPE: Recipe = Recipe {
         "one ephemeral node; the client that creates it holds, and all others watch it",
         |context| {
             Box::new(SingleNode {
-                lock_session: LockSession::new(context),
+                base: LockSession::new(context),
             })
         },
     )
 };
 
 struct SingleNode {
-    lock_session: LockSession,
+    base: LockSession,
 }
 
 /// The one node of a lock: the only child of the lock's node.
@@ -57,9 +57,9 @@ impl SingleNode {
         unknown: &mut bool,
     ) -> Result<(Znode, ProofOfLife), WaitEnd> {
         let path = node_path(&request.lock);
-        let host = &*self.lock_session.context.host;
+        let host = &*self.base.context.host;
         loop {
-            let proof = self.lock_session.proof(session);
+            let proof = self.base.proof(session);
             let taken = match session.create(&path).await {
                 Ok(Some(node)) => Ok(Some((node, None))),
                 Ok(None) => session
@@ -75,20 +75,20 @@ impl SingleNode {
             match taken {
                 Ok(Some((node, _))) if node.owner == session.id() => {
                     *unknown = true;
-                    if self.lock_session.is_sure(session, &proof) {
+                    if self.base.is_sure(session, &proof) {
                         return Ok((node, proof));
                     }
-                    if !self.lock_session.reconnected(session, limits.call_limit).await {
+                    if !self.base.reconnected(session, limits.call_limit).await {
                         return Err(WaitEnd::TimedOut);
                     }
                 }
                 Ok(_) if left.is_zero() => return Err(WaitEnd::TimedOut),
                 Ok(Some((_, Some(watch)))) => match within(host, left, watch).await {
-                    Some(event) => self.lock_session.woken(&request.lock, event)?,
+                    Some(event) => self.base.woken(&request.lock, event)?,
                     None => return Err(WaitEnd::TimedOut),
                 },
                 Ok(_) => {}
-                Err(error) => self.lock_session.ask_again(session, error, limits).await?,
+                Err(error) => self.base.ask_again(session, error, limits).await?,
             }
         }
     }
@@ -107,7 +107,7 @@ impl SingleNode {
         let mut own = None;
         if unknown {
             match self
-                .lock_session
+                .base
                 .retry(session, limits.call_limit, || session.exists(&path))
                 .await
             {
@@ -118,38 +118,36 @@ impl SingleNode {
                         .map(|node| node.path)
                 }
                 Err(error) => {
-                    self.lock_session.leftovers.add_path(path);
+                    self.base.leftovers.add_path(path);
                     return LockError::Unknown(error.to_string());
                 }
             }
         }
-        self.lock_session
-            .withdraw(session, request, own, why, limits.call_limit)
-            .await
+        self.base.withdraw(session, request, own, why, limits.call_limit).await
     }
 }
 
 #[async_trait(?Send)]
 impl LockClient for SingleNode {
     async fn open(&mut self) -> LockResult<LockGrant> {
-        self.lock_session.open().await
+        self.base.open().await
     }
 
     async fn acquire(&mut self, request: &AcquireRequest) -> LockResult<LockGrant> {
-        let (session, limits) = self.lock_session.begin(request).await?;
+        let (session, limits) = self.base.begin(request).await?;
         let mut unknown = false;
         let why = match self.contend(&*session, request, limits, &mut unknown).await {
-            Ok((node, proof)) => return Ok(self.lock_session.begin_hold(&session, &request.lock, node, &proof)),
+            Ok((node, proof)) => return Ok(self.base.begin_hold(&session, &request.lock, node, &proof)),
             Err(why) => why,
         };
         Err(self.withdraw(&*session, request, limits, why, unknown).await)
     }
 
     async fn release(&mut self, lock: &str) -> LockResult<()> {
-        self.lock_session.release(lock).await
+        self.base.release(lock).await
     }
 
     async fn close(&mut self) {
-        self.lock_session.close().await;
+        self.base.close().await;
     }
 }

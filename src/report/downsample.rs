@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::diagnosis::Diagnosis;
-use super::roles::{Band, thinned};
+use super::roles::{Band, downsampled};
 use super::timeline::Timeline;
 use super::words::{span, thousands};
 
@@ -21,12 +21,12 @@ const FAR_SHARE: usize = 10;
 
 /// Signals may be as many as this part of the turns: they are seen in passing, and a herd has very many.
 const SIGNAL_SHARE: usize = 2;
-/// Spells of a role that are shown of each server: more would not be told apart.
+/// Spells of a role that are shown of each server: more could not be distinguished.
 const SPELLS: usize = 300;
 
 /// What is shown: places in [`Timeline::turns`] and [`Timeline::signals`].
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Shown {
+pub struct Downsampled {
     pub turns: Vec<usize>,
     pub signals: Vec<usize>,
     /// The roles of the servers.
@@ -36,7 +36,7 @@ pub struct Shown {
 }
 
 /// Chooses at most about `room` turns and as many signals.
-pub fn thin(timeline: &Timeline, diagnosis: &Diagnosis, room: usize) -> Shown {
+pub fn downsample(timeline: &Timeline, diagnosis: &Diagnosis, room: usize) -> Downsampled {
     let edges = edges(diagnosis);
     let proofs = proofs(diagnosis);
     let turns: Vec<Candidate> = timeline
@@ -44,11 +44,11 @@ pub fn thin(timeline: &Timeline, diagnosis: &Diagnosis, room: usize) -> Shown {
         .iter()
         .map(|turn| {
             let times = [Some(turn.asked), turn.answered, turn.held.map(|(end, _)| end)];
-            let told = times.iter().flatten().any(|at| proofs.contains(&at.index));
+            let named = times.iter().flatten().any(|at| proofs.contains(&at.index));
             let last = times.iter().flatten().map(|at| at.ns).max().unwrap_or(turn.asked.ns);
             Candidate {
                 distance: distance(&edges, turn.asked.ns, last),
-                told,
+                named,
             }
         })
         .collect();
@@ -57,7 +57,7 @@ pub fn thin(timeline: &Timeline, diagnosis: &Diagnosis, room: usize) -> Shown {
         .iter()
         .map(|signal| Candidate {
             distance: distance(&edges, signal.at.ns, signal.at.ns),
-            told: proofs.contains(&signal.at.index),
+            named: proofs.contains(&signal.at.index),
         })
         .collect();
     let (shown_turns, near_ns) = choose(&turns, room);
@@ -66,7 +66,7 @@ pub fn thin(timeline: &Timeline, diagnosis: &Diagnosis, room: usize) -> Shown {
         (shown_turns.len(), turns.len(), "acquires"),
         (shown_signals.len(), signals.len(), "signals"),
     ];
-    let (bands, shortest_ns) = thinned(&timeline.bands, timeline.end_ns, SPELLS);
+    let (bands, shortest_ns) = downsampled(&timeline.bands, timeline.end_ns, SPELLS);
     let of_roles = shortest_ns.map(|ns| {
         format!(
             "Spells of a server's role that are shorter than {} are left out.",
@@ -74,7 +74,7 @@ pub fn thin(timeline: &Timeline, diagnosis: &Diagnosis, room: usize) -> Shown {
         )
     });
     let sentences: Vec<String> = [said(&counts, near_ns), of_roles].into_iter().flatten().collect();
-    Shown {
+    Downsampled {
         said: Some(sentences.join(" ")).filter(|said| !said.is_empty()),
         bands,
         turns: shown_turns,
@@ -84,8 +84,8 @@ pub fn thin(timeline: &Timeline, diagnosis: &Diagnosis, room: usize) -> Shown {
 
 /// What is left out, in a sentence; `None` when nothing is.
 fn said(counts: &[(usize, usize, &str)], near_ns: Option<u64>) -> Option<String> {
-    let thinned = counts.iter().filter(|(shown, all, _)| shown < all);
-    let parts: Vec<String> = thinned
+    let downsampled = counts.iter().filter(|(shown, all, _)| shown < all);
+    let parts: Vec<String> = downsampled
         .map(|(shown, all, what)| format!("{} of {} {what}", thousands(*shown as u64), thousands(*all as u64)))
         .collect();
     let within = match near_ns {
@@ -97,7 +97,7 @@ fn said(counts: &[(usize, usize, &str)], near_ns: Option<u64>) -> Option<String>
     };
     (!parts.is_empty()).then(|| {
         format!(
-            "The timeline shows {}: {within}the rest thinned evenly. history.jsonl has them all.",
+            "The timeline shows {}: {within}the rest downsampled evenly. history.jsonl has them all.",
             parts.join(" and ")
         )
     })
@@ -107,7 +107,7 @@ struct Candidate {
     /// To the nearest violation or edge, in nanoseconds.
     distance: u64,
     /// Whether a proof names it.
-    told: bool,
+    named: bool,
 }
 
 fn choose(all: &[Candidate], room: usize) -> (Vec<usize>, Option<u64>) {
@@ -117,7 +117,7 @@ fn choose(all: &[Candidate], room: usize) -> (Vec<usize>, Option<u64>) {
     let for_near = room - room / FAR_SHARE;
     let near = |within: u64| all.iter().filter(move |one| one.distance <= within).count();
     let radius = NEAR_NS.into_iter().find(|within| near(*within) <= for_near);
-    let surely = |one: &Candidate| one.told || radius.is_some_and(|within| one.distance <= within);
+    let surely = |one: &Candidate| one.named || radius.is_some_and(|within| one.distance <= within);
     let sure = all.iter().filter(|one| surely(one)).count();
     let rest = all.len() - sure;
     let left = room.saturating_sub(sure).max(1);
@@ -144,7 +144,7 @@ fn edges(diagnosis: &Diagnosis) -> Vec<u64> {
         let overlap = violation.overlap_ns.map(|(from, to)| [from, to]);
         [violation.at_ns].into_iter().chain(overlap.into_iter().flatten())
     });
-    let windows = diagnosis.bite.windows.iter();
+    let windows = diagnosis.effect.windows.iter();
     let faults = windows.flat_map(|window| [Some(window.start_ns), window.heal_ns].into_iter().flatten());
     let mut edges: Vec<u64> = violated.chain(faults).collect();
     edges.sort_unstable();
@@ -155,8 +155,8 @@ fn edges(diagnosis: &Diagnosis) -> Vec<u64> {
 fn distance(edges: &[u64], from_ns: u64, to_ns: u64) -> u64 {
     let after = edges.partition_point(|edge| *edge < from_ns);
     let before = after.checked_sub(1).map(|place| from_ns - edges[place]);
-    let behind = edges.get(after).map(|edge| edge.saturating_sub(to_ns));
-    before.into_iter().chain(behind).min().unwrap_or(u64::MAX)
+    let next = edges.get(after).map(|edge| edge.saturating_sub(to_ns));
+    before.into_iter().chain(next).min().unwrap_or(u64::MAX)
 }
 
 fn proofs(diagnosis: &Diagnosis) -> BTreeSet<u64> {
@@ -174,7 +174,7 @@ mod tests {
         (0..count)
             .map(|_| Candidate {
                 distance: u64::MAX,
-                told: false,
+                named: false,
             })
             .collect()
     }
@@ -185,12 +185,12 @@ mod tests {
     }
 
     #[test]
-    fn the_far_is_thinned_evenly_and_the_near_and_the_told_stay() {
+    fn the_far_is_thinned_evenly_and_the_near_and_the_named_stay() {
         let mut all = far(1000);
         for far in &mut all[500..550] {
             far.distance = 4_000_000_000;
         }
-        all[7].told = true;
+        all[7].named = true;
         let (shown, radius) = choose(&all, 100);
         assert_eq!(radius, Some(5_000_000_000));
         assert!((500..550).all(|place| shown.contains(&place)) && shown.contains(&7));

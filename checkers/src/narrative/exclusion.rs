@@ -1,115 +1,96 @@
-//! An overlap in words: what it is, by what the server said and by what was done to the first holder; how it came to
-//! that; and the likely cause.
+//! HL001 in words: what an overlap is, how it came to that, and the likely cause.
 
-use super::{Clash, Overlap, after_lease};
-use crate::check::Context;
-use crate::finding::{Because, Violation};
+use super::{at, finding, length, many, thousands, violated};
+use crate::context::Context;
+use crate::exclusion::{Exclusion, OverlapClass, before_change, beyond_permits, given_up};
+use crate::finding::{Because, Finding, Property, Verdict, Violation};
 use crate::history::names::NONE;
 use crate::history::{RevokeCause, Window};
-use crate::holds::{Ended, Hold};
+use crate::holds::{Ended, LockHold};
 use crate::limits;
-use crate::phantom;
-use crate::story::{at, length, thousands};
+use crate::overlaps::Conflict;
 
-/// What an overlap is, by what the server said and by what was done to the first holder.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Class {
-    GrantedTwice,
-    StaleHolder,
-    ForeignRelease,
-    Crowd,
+/// The finding of HL001.
+pub(crate) fn tell(context: &Context<'_>, decided: &Exclusion) -> Finding {
+    let (count, overlaps) = (context.holds.count() as u64, &context.overlaps);
+    let holds = many(count, "hold", "holds");
+    let mut told = match decided.verdict {
+        Verdict::NotApplicable => return finding(Property::Hl001, decided.verdict, "a register is not held"),
+        Verdict::Inconclusive => return finding(Property::Hl001, decided.verdict, "nobody acquired the lock"),
+        Verdict::Holds => {
+            let none = if context.model.capacity() > 1 {
+                "never more than the permits"
+            } else {
+                "no two overlap"
+            };
+            finding(Property::Hl001, Verdict::Holds, format!("{holds}, {none}"))
+        }
+        Verdict::Violated => {
+            let conflicts = context.conflicts.iter().zip(&decided.classes);
+            let violations = conflicts
+                .map(|(conflict, class)| describe(context, conflict, *class))
+                .collect();
+            let count = context.conflicts.len() as u64;
+            let by = many(count, "holder that went on", "holders that went on");
+            let evidence = format!(
+                "{} of {holds}, by {by}",
+                many(overlaps.len() as u64, "overlap", "overlaps")
+            );
+            violated(Property::Hl001, evidence, violations, count)
+        }
+    };
+    told.figures.insert("holds".into(), count as f64);
+    told.figures.insert("overlaps".into(), overlaps.len() as f64);
+    told.figures
+        .insert("overlaps_within_lease".into(), decided.within_lease as f64);
+    told
 }
 
-impl Class {
-    fn name(self) -> &'static str {
-        match self {
-            Self::GrantedTwice => "granted-twice",
-            Self::StaleHolder => "stale-holder",
-            Self::ForeignRelease => "foreign-release",
-            Self::Crowd => "too-many-permits",
+/// The likely cause of an overlap of that class, whatever the faults were.
+fn likely_of(class: OverlapClass) -> &'static str {
+    match class {
+        OverlapClass::GrantedTwice => {
+            "the service gave the lock to a second owner while the first still had it: look at failover, at a lost \
+             key, or at an acquire that is answered without having won"
         }
-    }
-
-    fn likely(self) -> &'static str {
-        match self {
-            Self::GrantedTwice => {
-                "the service gave the lock to a second owner while the first still had it: look at failover, at a lost \
-                 key, or at an acquire that is answered without having won"
-            }
-            Self::StaleHolder => {
-                "the holder went on after its lease had run out: stop work when the connection is suspended, or let \
-                 the store refuse tokens that go back"
-            }
-            Self::ForeignRelease => {
-                "somebody released a lock that was not theirs: compare the owner and delete in one atomic step"
-            }
-            Self::Crowd => "more permits were given out than there are: look at releases that are counted twice",
+        OverlapClass::StaleHolder => {
+            "the holder went on after its lease had run out: stop work when the connection is suspended, or let \
+             the store refuse tokens that go back"
+        }
+        OverlapClass::ForeignRelease => {
+            "somebody released a lock that was not theirs: compare the owner and delete in one atomic step"
+        }
+        OverlapClass::TooManyPermits => {
+            "more permits were given out than there are: look at releases that are counted twice"
         }
     }
 }
 
 /// A holder that stood still cannot have noticed that its time was over, and one whose lock the servers forgot has none to
 /// notice.
-fn likely(context: &Context<'_>, class: Class, first: &Hold, from_ns: u64) -> &'static str {
+fn likely(context: &Context<'_>, class: OverlapClass, first: &LockHold, from_ns: u64) -> &'static str {
     let history = context.history;
-    let struck = context.window_of_client(history.client_of(first.process), history.ns(first.from), from_ns);
+    let window = context.window_of_client(history.client_of(first.process), history.ns(first.from), from_ns);
     let grant = context.grants.of_hold(history, first);
-    match struck {
-        _ if class == Class::StaleHolder
+    match window {
+        _ if class == OverlapClass::StaleHolder
             && grant.is_some_and(|grant| grant.cause(history) == Some(RevokeCause::Failover)) =>
         {
             "the replica that took over did not have the lock: one that lives on a single master does not survive its \
              failover; ask a majority, or let the store refuse tokens that go back"
         }
-        Some(window) if class == Class::StaleHolder && window.fault.starts_with("pause") => {
+        Some(window) if class == OverlapClass::StaleHolder && window.fault.starts_with("pause") => {
             "the holder stood still while its lease ran out, and no client can notice that in time: let the store \
              refuse tokens that go back"
         }
-        _ => class.likely(),
+        _ => likely_of(class),
     }
 }
 
-fn classify(context: &Context<'_>, overlap: &Overlap) -> Class {
+fn describe(context: &Context<'_>, conflict: &Conflict, class: OverlapClass) -> Violation {
     let history = context.history;
-    if context.model.capacity() > 1 {
-        return Class::Crowd;
-    }
-    let first = context.grants.of_hold(history, &overlap.first);
-    let second = context.grants.of_hold(history, &overlap.second);
-    if let Some(first) = first
-        && first.revoked != NONE
-    {
-        let before = second.is_none_or(|second| first.revoked < second.first());
-        if before && phantom::foreign(context, &overlap.first).is_some() {
-            return Class::ForeignRelease;
-        }
-        if before {
-            return Class::StaleHolder;
-        }
-    }
-    if let (Some(first), Some(second)) = (first, second)
-        && first.granted != NONE
-        && second.granted != NONE
-    {
-        return Class::GrantedTwice;
-    }
-    let client = history.client_of(overlap.first.process);
-    let from = history.ns(overlap.first.from);
-    let touched = context
-        .window_of_client(client, from, history.ns(overlap.from()))
-        .is_some();
-    if after_lease(context, overlap) && history.header.lease_ms.is_some() || touched {
-        Class::StaleHolder
-    } else {
-        Class::GrantedTwice
-    }
-}
-
-pub(super) fn describe(context: &Context<'_>, clash: &Clash) -> Violation {
-    let history = context.history;
-    let overlap = &clash.opening;
+    let overlap = &conflict.opening;
     let (first, second) = (&overlap.first, &overlap.second);
-    let class = classify(context, overlap);
     let (from_ns, to_ns) = (history.ns(overlap.from()), history.ns(overlap.to()));
     let lock = second.lock as usize;
     let mut violation = history.violation(class.name(), lock, &[first.process, second.process], from_ns);
@@ -122,13 +103,13 @@ pub(super) fn describe(context: &Context<'_>, clash: &Clash) -> Violation {
         "two clients"
     };
     violation.summary = match class {
-        Class::Crowd => format!("more clients held `{}` than it has permits", violation.lock),
+        OverlapClass::TooManyPermits => format!("more clients held `{}` than it has permits", violation.lock),
         _ => format!(
             "{clients} held `{}` at the same time, for at least {}{}",
             violation.lock,
-            length(clash.shared_ns),
-            if clash.count > 1 {
-                format!(" in {} overlaps", thousands(clash.count))
+            length(conflict.shared_ns),
+            if conflict.count > 1 {
+                format!(" in {} overlaps", thousands(conflict.count))
             } else {
                 String::new()
             }
@@ -142,8 +123,8 @@ pub(super) fn describe(context: &Context<'_>, clash: &Clash) -> Violation {
             .events
             .push(history.step(before.got, "had it in another mode"));
     }
-    let others: Vec<&Hold> = match class {
-        Class::Crowd => there(context, overlap),
+    let others: Vec<&LockHold> = match class {
+        OverlapClass::TooManyPermits => beyond_permits(context, overlap),
         _ => Vec::new(),
     };
     for hold in [first, second].into_iter().chain(others.iter().copied()) {
@@ -161,50 +142,16 @@ pub(super) fn describe(context: &Context<'_>, clash: &Clash) -> Violation {
     if let Some(role) = ending(first) {
         violation.events.push(history.step(first.end, role));
     }
-    violation.because = story(context, clash, class);
+    violation.because = story(context, conflict, class);
     violation.likely = Some(likely(context, class, first, from_ns).to_owned());
     violation
         .figures
-        .insert("overlap_ms".into(), clash.shared_ns as f64 / 1e6);
-    violation.figures.insert("overlaps".into(), clash.count as f64);
+        .insert("overlap_ms".into(), conflict.shared_ns as f64 / 1e6);
+    violation.figures.insert("overlaps".into(), conflict.count as f64);
     violation
 }
 
-/// The hold that went on as this one, in another mode.
-fn before_change<'a>(context: &'a Context<'_>, hold: &Hold) -> Option<&'a Hold> {
-    let mut own = context.holds.by_lock[hold.lock as usize].iter();
-    own.find(|other| other.process == hold.process && other.ended == Ended::Changed && other.end == hold.got)
-}
-
-/// Where permits or the write mode were given up of what one acquire got, and this hold is what went on.
-fn given_up(context: &Context<'_>, hold: &Hold) -> impl Iterator<Item = u32> {
-    let (got, from) = (hold.got, hold.from);
-    let own = context.holds.by_lock[hold.lock as usize].iter();
-    own.filter(move |other| other.got == got && other.to <= from && !other.is_empty())
-        .map(|other| other.end)
-}
-
-/// Besides the two of an overlap, the fewest holds of that instant that make it too many.
-fn there<'a>(context: &'a Context<'_>, overlap: &Overlap) -> Vec<&'a Hold> {
-    let (first, second) = (overlap.first, overlap.second);
-    let mut holds: Vec<&Hold> = context.holds.by_lock[second.lock as usize]
-        .iter()
-        .take_while(|hold| hold.from <= second.from)
-        .filter(|hold| hold.to > second.from && !hold.is_empty())
-        .filter(|hold| ![(first.got, first.from), (second.got, second.from)].contains(&(hold.got, hold.from)))
-        .collect();
-    holds.sort_by_key(|hold| std::cmp::Reverse(hold.permits));
-    let mut out = u64::from(first.permits) + u64::from(second.permits);
-    let all = context.model.capacity();
-    holds.retain(|hold| {
-        let needed = out <= all;
-        out += u64::from(hold.permits);
-        needed
-    });
-    holds
-}
-
-fn ending(hold: &Hold) -> Option<&'static str> {
+fn ending(hold: &LockHold) -> Option<&'static str> {
     match hold.ended {
         Ended::Open => None,
         Ended::Released => Some("release call"),
@@ -215,13 +162,13 @@ fn ending(hold: &Hold) -> Option<&'static str> {
 }
 
 /// At most four sentences: how the first got it and was cut off, what the server did, how the second got it.
-fn story(context: &Context<'_>, clash: &Clash, class: Class) -> Vec<Because> {
-    let (history, overlap) = (context.history, &clash.opening);
+fn story(context: &Context<'_>, conflict: &Conflict, class: OverlapClass) -> Vec<Because> {
+    let (history, overlap) = (context.history, &conflict.opening);
     let (first, second) = (&overlap.first, &overlap.second);
     let (a, b) = history.both(first.process, second.process);
     let fine = history.ns(overlap.to()) - history.ns(overlap.from()) < 100 * limits::MS;
     let time = |ns: u64| at(ns, fine);
-    let token = |hold: &Hold| {
+    let token = |hold: &LockHold| {
         hold.token()
             .map(|token| format!(" (token {token})"))
             .unwrap_or_default()
@@ -253,7 +200,7 @@ fn story(context: &Context<'_>, clash: &Clash, class: Class) -> Vec<Because> {
     if let Some(grant) = context
         .grants
         .of_hold(history, first)
-        .filter(|_| class != Class::GrantedTwice)
+        .filter(|_| class != OverlapClass::GrantedTwice)
         && let Some(ns) = grant.revoked_ns(history)
     {
         let cause = grant.cause(history);
@@ -267,7 +214,7 @@ fn story(context: &Context<'_>, clash: &Clash, class: Class) -> Vec<Because> {
         token(second)
     );
     chain.push(history.because(text, &[second.got]));
-    chain.push(last_sentence(context, clash, (&a, &b), &time));
+    chain.push(last_sentence(context, conflict, (&a, &b), &time));
     chain
 }
 
@@ -286,9 +233,14 @@ fn verb(window: &Window) -> &str {
     }
 }
 
-fn last_sentence(context: &Context<'_>, clash: &Clash, (a, b): (&str, &str), time: &dyn Fn(u64) -> String) -> Because {
-    let (history, overlap) = (context.history, &clash.opening);
-    let first = clash.count > 1 || overlap.first.to <= overlap.second.to;
+fn last_sentence(
+    context: &Context<'_>,
+    conflict: &Conflict,
+    (a, b): (&str, &str),
+    time: &dyn Fn(u64) -> String,
+) -> Because {
+    let (history, overlap) = (context.history, &conflict.opening);
+    let first = conflict.count > 1 || overlap.first.to <= overlap.second.to;
     let (hold, name) = if first {
         (&overlap.first, a)
     } else {

@@ -1,21 +1,21 @@
 //! Which events prove a fault that a sweep found, where that takes more than a look at what it remembers.
 
-use super::fault::Fault;
+use super::counterexample::Counterexample;
 use super::lock::Active;
 use crate::history::names::NONE;
-use crate::history::{Event, F, History, Order};
+use crate::history::{F, History, OrderBasis, PackedEvent};
 use crate::model::Model;
 
 /// The events of one lock, under the model that it was swept by.
-pub(super) struct Evidence<'a> {
+pub(super) struct CounterexampleFinder<'a> {
     pub history: &'a History,
     pub model: &'a Model,
     pub lock: usize,
 }
 
-impl Evidence<'_> {
+impl CounterexampleFinder<'_> {
     /// The fewest acquires that leave too few permits for this one.
-    pub(super) fn crowd(&self, active: &[Active], permits: u64, second: u32) -> Fault {
+    pub(super) fn crowd(&self, active: &[Active], permits: u64, second: u32) -> Counterexample {
         let holders = active.iter();
         let mut parts: Vec<Part> = holders.flat_map(|holder| self.parts(holder, second)).collect();
         parts.sort_by_key(|part| std::cmp::Reverse(part.permits));
@@ -28,13 +28,13 @@ impl Evidence<'_> {
             there.extend(part.positions);
         }
         there.sort_unstable();
-        Fault::Crowd { there, second, out }
+        Counterexample::Crowd { there, second, out }
     }
 
     /// The acquires of its holder that are not released.
-    pub(super) fn too_deep(&self, active: &Active, second: u32) -> Fault {
+    pub(super) fn too_deep(&self, active: &Active, second: u32) -> Counterexample {
         let parts = self.parts(active, second);
-        Fault::TooDeep {
+        Counterexample::TooDeep {
             there: parts.into_iter().flat_map(|part| part.positions).collect(),
             second,
         }
@@ -57,7 +57,7 @@ impl Evidence<'_> {
     /// What makes up the hold of one process: acquires that it has not given back since, or not wholly.
     fn parts(&self, active: &Active, until: u32) -> Vec<Part> {
         let history = self.history;
-        let in_file = history.order == Order::Position || history.in_order;
+        let in_file = history.order == OrderBasis::Position || history.in_order;
         let last = if in_file { until } else { history.events.len() as u32 };
         let before = (history.instant(until), until);
         let mut parts: Vec<Part> = Vec::new();
@@ -78,7 +78,7 @@ impl Evidence<'_> {
         parts
     }
 
-    fn permits(&self, event: &Event) -> u64 {
+    fn permits(&self, event: &PackedEvent) -> u64 {
         match self.model {
             Model::Semaphore { .. } => u64::from(self.history.permits(event)),
             _ => 1,

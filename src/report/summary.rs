@@ -1,12 +1,12 @@
-//! What every rendering says in the same words: what the run was, what broke, what it cost, what to type.
+//! Summary: what every rendering says in the same words: what the run was, what broke, what it cost, what to type.
 
 use harness_checkers::{Finding, Property, Verdict, Violation};
 
 use super::diagnosis::{Diagnosis, Outcome};
 use super::words::{many, quoted, span, thousands};
 
-/// Violations that are told in full where room is short; the rest is counted.
-const TOLD: usize = 3;
+/// Violations that are shown in full where room is short; the rest is counted.
+const SHOWN: usize = 3;
 
 /// `zk / zk-predecessor-watch naive / partition`, or the path of a history that came from elsewhere.
 pub fn title(diagnosis: &Diagnosis) -> String {
@@ -28,11 +28,11 @@ pub fn lock(diagnosis: &Diagnosis) -> String {
 pub fn sentence(diagnosis: &Diagnosis) -> String {
     let error = diagnosis.run.as_ref().and_then(|run| run.error.clone());
     match diagnosis.outcome {
-        Outcome::Fail => told(diagnosis)
+        Outcome::Fail => shown(diagnosis)
             .first()
             .map_or_else(|| "a property is violated".to_owned(), |(_, v)| v.summary.clone()),
-        Outcome::Pass if diagnosis.bite.windows.is_empty() => "every property that applies holds".to_owned(),
-        Outcome::Pass => "every property that applies holds, and the faults bit".to_owned(),
+        Outcome::Pass if diagnosis.effect.windows.is_empty() => "every property that applies holds".to_owned(),
+        Outcome::Pass => "every property that applies holds, and the faults had an effect".to_owned(),
         Outcome::Unsure => diagnosis
             .unsure
             .first()
@@ -44,7 +44,7 @@ pub fn sentence(diagnosis: &Diagnosis) -> String {
     }
 }
 
-/// The violations that stand for themselves, the first of each property, the gravest property first.
+/// The violations that follow from no other, the first of each property, the gravest property first.
 pub fn roots(diagnosis: &Diagnosis) -> Vec<(&Finding, &Violation)> {
     let root = |finding: &'_ Finding| {
         finding
@@ -59,20 +59,20 @@ pub fn roots(diagnosis: &Diagnosis) -> Vec<(&Finding, &Violation)> {
     roots.collect()
 }
 
-/// Those of the [`roots`] that are told in full.
-pub fn told(diagnosis: &Diagnosis) -> Vec<(&Finding, &Violation)> {
-    let mut told = roots(diagnosis);
-    told.truncate(TOLD);
-    told
+/// Those of the [`roots`] that are shown in full.
+pub fn shown(diagnosis: &Diagnosis) -> Vec<(&Finding, &Violation)> {
+    let mut shown = roots(diagnosis);
+    shown.truncate(SHOWN);
+    shown
 }
 
-/// How many violations there are beside those that are told.
-pub fn untold(diagnosis: &Diagnosis) -> u64 {
+/// How many violations there are besides those that are shown.
+pub fn hidden(diagnosis: &Diagnosis) -> u64 {
     let all: u64 = diagnosis.findings.iter().map(|finding| finding.violation_count).sum();
-    all.saturating_sub(told(diagnosis).len() as u64)
+    all.saturating_sub(shown(diagnosis).len() as u64)
 }
 
-/// What is said below a violation, by its label.
+/// Remarks on a violation, by label.
 pub fn remarks(diagnosis: &Diagnosis, finding: &Finding, violation: &Violation) -> Vec<(&'static str, String)> {
     let mut remarks = Vec::new();
     let damage = damage(diagnosis, violation);
@@ -120,7 +120,7 @@ fn damage(diagnosis: &Diagnosis, violation: &Violation) -> String {
     parts.join("; ")
 }
 
-/// A property's evidence, and what it follows from if nothing of it stands for itself.
+/// A property's evidence, and the violation that all of its violations follow from, if they do.
 pub fn evidence(finding: &Finding) -> String {
     let mut evidence = finding.evidence.clone();
     if finding.verdict == Verdict::Violated && finding.violations.iter().all(|v| v.follows.is_some()) {
@@ -139,7 +139,7 @@ pub fn verdict_word(verdict: Verdict) -> &'static str {
     }
 }
 
-/// `acquire p50 3.0ms  p99 44ms  max 10.2s (window 2)`; `None` when nobody acquired.
+/// `acquire p50 3.0ms  p99 44ms  max 10.2s (window 2)`; `None` when there was no acquire.
 pub fn latency(diagnosis: &Diagnosis) -> Option<String> {
     let latency = diagnosis.latency;
     let slowest = latency
@@ -174,13 +174,13 @@ pub fn reasons(diagnosis: &Diagnosis) -> Vec<(&'static str, &str)> {
     let mut reasons: Vec<(&str, &str)> = error.map(|error| ("error", error)).into_iter().collect();
     if !is_sure {
         reasons.extend(diagnosis.unsure.iter().map(|reason| ("unsure", reason.as_str())));
-        reasons.extend(diagnosis.bite.hint.as_deref().map(|hint| ("hint", hint)));
+        reasons.extend(diagnosis.effect.hint.as_deref().map(|hint| ("hint", hint)));
     }
     reasons.extend(diagnosis.notes.iter().map(|note| ("note", note.as_str())));
     reasons
 }
 
-/// The words that make the same plan again, each as a shell takes it.
+/// The command that makes the same plan again, each word quoted for a shell.
 pub fn again(diagnosis: &Diagnosis) -> Option<Vec<String>> {
     let run = diagnosis.run.as_ref()?;
     let mut again: Vec<String> = run.again.iter().map(|word| quoted(word)).collect();
@@ -190,7 +190,7 @@ pub fn again(diagnosis: &Diagnosis) -> Option<Vec<String>> {
     Some(again)
 }
 
-/// The words that decide the same history again.
+/// The command that checks the same history again.
 pub fn exact(diagnosis: &Diagnosis) -> Option<String> {
     diagnosis
         .run
@@ -198,28 +198,28 @@ pub fn exact(diagnosis: &Diagnosis) -> Option<String> {
         .map(|_| format!("harness check {}", quoted(&diagnosis.path)))
 }
 
-/// The page, at the first violation that is told.
+/// The page, at the first violation that is shown.
 pub fn page(diagnosis: &Diagnosis) -> Option<String> {
     let page = diagnosis.page.as_ref()?;
-    let anchor = told(diagnosis)
+    let anchor = shown(diagnosis)
         .first()
         .map(|(_, violation)| format!("#{}", violation.id))
         .unwrap_or_default();
     Some(format!("{page}{anchor}"))
 }
 
-/// What is not told here, and where it is.
+/// How many violations are not shown here, and where they are.
 pub fn more(diagnosis: &Diagnosis) -> Option<String> {
-    let untold = untold(diagnosis);
+    let hidden = hidden(diagnosis);
     let whereabouts = if diagnosis.page.is_some() {
         "the report has them"
     } else {
         "--json lists them"
     };
-    (untold > 0).then(|| {
+    (hidden > 0).then(|| {
         format!(
             "{} more, like these or following from them: {whereabouts}",
-            thousands(untold)
+            thousands(hidden)
         )
     })
 }

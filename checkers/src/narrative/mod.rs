@@ -1,8 +1,21 @@
-//! Sentences about events: how proofs and because-chains are worded, so that every property sounds the same.
+//! What was decided, in sentences: one file a property, and the words that all of them share.
+//!
+//! Nothing is decided here. A property's module decides and hands over typed results; these functions turn them into
+//! [`Finding`]s, with the events of a proof and the sentences that explain it.
+
+pub(crate) mod exclusion;
+pub(crate) mod fairness;
+pub(crate) mod fencing;
+pub(crate) mod herd;
+pub(crate) mod linearizability;
+pub(crate) mod lost_update;
+pub(crate) mod phantom;
+pub(crate) mod progress;
+pub(crate) mod silent_loss;
 
 use std::collections::BTreeMap;
 
-use crate::finding::{Because, Finding, Property, Step, Verdict, Violation};
+use crate::finding::{Because, Finding, ProofEvent, Property, Verdict, Violation};
 use crate::history::names::NONE;
 use crate::history::{History, NEMESIS, SERVER};
 
@@ -61,10 +74,10 @@ impl History {
     }
 
     /// One event of a proof.
-    pub(crate) fn step(&self, position: u32, role: impl Into<String>) -> Step {
+    pub(crate) fn step(&self, position: u32, role: impl Into<String>) -> ProofEvent {
         let event = &self.events[position as usize];
         let process = self.processes.get(event.process as usize).copied();
-        Step {
+        ProofEvent {
             index: event.index,
             time_ns: event.time,
             process,
@@ -111,7 +124,7 @@ impl History {
 }
 
 /// Puts the events of proofs into the order of the history, each once.
-pub(crate) fn in_order(events: &mut Vec<Step>) {
+pub(crate) fn in_order(events: &mut Vec<ProofEvent>) {
     events.sort_by_key(|step| step.index);
     events.dedup_by_key(|step| step.index);
 }

@@ -4,11 +4,11 @@ use super::mask::Mask;
 use crate::history::names::FastMap;
 use std::hash::Hash;
 
-type Key<T, const W: usize> = (u32, T, Mask<W>);
+type ConfigurationKey<T, const W: usize> = (u32, T, Mask<W>);
 
 /// Failed configurations: for each place, state and set of live operations, the smallest sets of spent crashed ones.
-pub(super) struct Failed<T, const W: usize> {
-    map: FastMap<Key<T, W>, Spent<W>>,
+pub(super) struct FailedConfigurations<T, const W: usize> {
+    map: FastMap<ConfigurationKey<T, W>, Spent<W>>,
     extra: usize,
 }
 
@@ -18,7 +18,7 @@ struct Spent<const W: usize> {
     more: Vec<Mask<W>>,
 }
 
-impl<T, const W: usize> Default for Failed<T, W> {
+impl<T, const W: usize> Default for FailedConfigurations<T, W> {
     fn default() -> Self {
         Self {
             map: FastMap::default(),
@@ -27,7 +27,7 @@ impl<T, const W: usize> Default for Failed<T, W> {
     }
 }
 
-impl<T: Copy + Eq + Hash, const W: usize> Failed<T, W> {
+impl<T: Copy + Eq + Hash, const W: usize> FailedConfigurations<T, W> {
     /// Whether a configuration that had spent no more of the crashed operations has failed already.
     pub(super) fn covers(&self, at: u32, state: T, live: Mask<W>, spent: Mask<W>) -> bool {
         let found = self.map.get(&(at, state, live));
@@ -58,7 +58,8 @@ impl<T: Copy + Eq + Hash, const W: usize> Failed<T, W> {
 
     /// Forgets everything once it needs more than so many bytes: that costs time, never a verdict.
     pub(super) fn keep_within(&mut self, bytes: usize) {
-        let used = self.map.capacity() * size_of::<(Key<T, W>, Spent<W>)>() + self.extra * size_of::<Mask<W>>();
+        let used =
+            self.map.capacity() * size_of::<(ConfigurationKey<T, W>, Spent<W>)>() + self.extra * size_of::<Mask<W>>();
         if used > bytes {
             self.map = FastMap::default();
             self.extra = 0;

@@ -2,7 +2,7 @@
 
 /// The proof that one lock's operations have no legal order.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Fault {
+pub(crate) enum Counterexample {
     /// Two acquires were answered, and the first was not released before the second's answer.
     Overlap { first: u32, second: u32 },
     /// More permits than there are: the fewest holders' acquires, and releases of a part, the newcomer, and how many
@@ -26,7 +26,7 @@ pub(crate) enum Fault {
     NoOrder { calls: Vec<u32> },
 }
 
-impl Fault {
+impl Counterexample {
     /// The positions of the events that prove it.
     pub(crate) fn positions(&self) -> Vec<u32> {
         match self {

@@ -1,0 +1,99 @@
+//! What every property looks at: the history, and what is derived from it once.
+//!
+//! Derived are certain holds, the server's grants, fault windows, overlaps of holds, and the bounds that apply.
+
+use crate::grants::Grants;
+use crate::history::event::Bounds;
+use crate::history::names::FastSet;
+use crate::history::{History, Window};
+use crate::holds::Holds;
+use crate::limits;
+use crate::model::Model;
+use crate::options::Options;
+use crate::overlaps::{self, Conflict, Overlap};
+
+/// What the properties look at: the history and everything that is derived from it once.
+pub(crate) struct Context<'a> {
+    pub history: &'a History,
+    pub options: &'a Options,
+    pub model: Model,
+    pub holds: Holds,
+    pub grants: Grants,
+    pub windows: Vec<Window>,
+    /// Overlaps of certain holds, worst first: many violations follow from one.
+    pub overlaps: Vec<Overlap>,
+    /// The same by the hold that was there first, worst first: one violation of HL001 each.
+    pub conflicts: Vec<Conflict>,
+    /// The replies that began the holds of those overlaps.
+    pub overlapping: FastSet<u32>,
+    pub bounds: Bounds,
+    pub lease_ns: u64,
+}
+
+impl<'a> Context<'a> {
+    pub(crate) fn new(history: &'a History, options: &'a Options) -> Self {
+        let model = options.model.unwrap_or_else(|| Model::of_header(&history.header));
+        let (asked, header) = (&options.bounds, &history.header.bounds);
+        let mut context = Self {
+            history,
+            options,
+            model,
+            holds: Holds::of(history, &model),
+            grants: Grants::of(history),
+            windows: history.windows(),
+            overlaps: Vec::new(),
+            conflicts: Vec::new(),
+            overlapping: FastSet::default(),
+            bounds: Bounds {
+                herd: asked.herd.or(header.herd),
+                requests: asked.requests.or(header.requests),
+                progress_ms: asked.progress_ms.or(header.progress_ms),
+                silent_ms: asked.silent_ms.or(header.silent_ms),
+                passed_over: asked.passed_over.or(header.passed_over),
+            },
+            lease_ns: limits::ns(history.header.lease_ms.unwrap_or(limits::LEASE_MS)),
+        };
+        context.overlaps = overlaps::overlaps(history, &model, &context.holds);
+        context.conflicts = overlaps::conflicts(history, &context.overlaps);
+        let both = context
+            .overlaps
+            .iter()
+            .flat_map(|overlap| [overlap.first.got, overlap.second.got]);
+        context.overlapping = both.collect();
+        context
+    }
+
+    /// The last fault window that started at or before a time.
+    pub(crate) fn window_before(&self, ns: u64) -> Option<&Window> {
+        self.windows.iter().rev().find(|window| window.start_ns <= ns)
+    }
+
+    /// The window that touched a client between two times: named it, or everybody when no line names anybody.
+    pub(crate) fn window_of_client(&self, client: u32, from_ns: u64, to_ns: u64) -> Option<&Window> {
+        let mut touching = self
+            .windows
+            .iter()
+            .rev()
+            .filter(|window| window.touches(from_ns, to_ns));
+        touching.find(|window| window.names_client(client))
+    }
+
+    /// The id of the overlap that a process's hold takes part in, told by the position of its reply.
+    pub(crate) fn root_of(&self, got: u32) -> Option<String> {
+        let overlap = self
+            .overlaps
+            .iter()
+            .find(|overlap| overlap.first.got == got || overlap.second.got == got)?;
+        let place = self
+            .conflicts
+            .iter()
+            .position(|conflict| conflict.opening.first.got == overlap.first.got)?;
+        let number = if place < limits::MAX_VIOLATIONS { place + 1 } else { 1 };
+        Some(format!("HL001-{number}"))
+    }
+
+    /// Nothing can be said of locks without a single acquire that was answered.
+    pub(crate) fn has_acquires(&self) -> bool {
+        self.history.counts.acquires_ok > 0
+    }
+}

@@ -1,0 +1,146 @@
+//! HL001, mutual exclusion: no two processes' certain holds of one lock overlap.
+//!
+//! What overlaps is found by [`crate::overlaps`]. What an overlap *is* comes from what the server said and from the lease.
+//!
+//! Leases: C. Gray and D. Cheriton, "Leases: An Efficient Fault-Tolerant Mechanism for Distributed File Cache Consistency"
+//! (1989), <https://doi.org/10.1145/74850.74870>.
+
+use crate::context::Context;
+use crate::finding::Verdict;
+use crate::history::names::NONE;
+use crate::holds::{Ended, LockHold};
+use crate::limits;
+use crate::overlaps::Overlap;
+use crate::phantom;
+
+/// What an overlap is, by what the server said and by what was done to the first holder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OverlapClass {
+    /// The server gave the lock to a second owner while the first had it.
+    GrantedTwice,
+    /// The server had taken the lock back from the first holder, who went on.
+    StaleHolder,
+    /// The lock was removed on request while the first held it and had not asked for that.
+    ForeignRelease,
+    /// More permits of a semaphore were held than there are.
+    TooManyPermits,
+}
+
+impl OverlapClass {
+    /// As it is in `verdict.json`.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::GrantedTwice => "granted-twice",
+            Self::StaleHolder => "stale-holder",
+            Self::ForeignRelease => "foreign-release",
+            Self::TooManyPermits => "too-many-permits",
+        }
+    }
+}
+
+/// What was decided about HL001.
+pub(crate) struct Exclusion {
+    /// Not applicable to a register, inconclusive without a hold.
+    pub verdict: Verdict,
+    /// The classes of the conflicts that are described, in the order of [`Context::conflicts`].
+    pub classes: Vec<OverlapClass>,
+    /// Overlaps that began before the lease of the first holder could have run out.
+    pub within_lease: usize,
+}
+
+/// Decides HL001.
+pub(crate) fn decide(context: &Context<'_>) -> Exclusion {
+    let verdict = if !context.model.is_lock() {
+        Verdict::NotApplicable
+    } else if context.holds.count() == 0 {
+        Verdict::Inconclusive
+    } else if context.overlaps.is_empty() {
+        Verdict::Holds
+    } else {
+        Verdict::Violated
+    };
+    let described = context.conflicts.iter().take(limits::MAX_VIOLATIONS);
+    let early = context.overlaps.iter().filter(|overlap| !after_lease(context, overlap));
+    Exclusion {
+        verdict,
+        classes: described.map(|conflict| classify(context, &conflict.opening)).collect(),
+        within_lease: early.count(),
+    }
+}
+
+fn classify(context: &Context<'_>, overlap: &Overlap) -> OverlapClass {
+    let history = context.history;
+    if context.model.capacity() > 1 {
+        return OverlapClass::TooManyPermits;
+    }
+    let first = context.grants.of_hold(history, &overlap.first);
+    let second = context.grants.of_hold(history, &overlap.second);
+    if let Some(first) = first
+        && first.revoked != NONE
+    {
+        let before = second.is_none_or(|second| first.revoked < second.first());
+        if before && phantom::foreign_release(context, &overlap.first).is_some() {
+            return OverlapClass::ForeignRelease;
+        }
+        if before {
+            return OverlapClass::StaleHolder;
+        }
+    }
+    if let (Some(first), Some(second)) = (first, second)
+        && first.granted != NONE
+        && second.granted != NONE
+    {
+        return OverlapClass::GrantedTwice;
+    }
+    let client = history.client_of(overlap.first.process);
+    let from = history.ns(overlap.first.from);
+    let touched = context
+        .window_of_client(client, from, history.ns(overlap.from()))
+        .is_some();
+    if after_lease(context, overlap) && history.header.lease_ms.is_some() || touched {
+        OverlapClass::StaleHolder
+    } else {
+        OverlapClass::GrantedTwice
+    }
+}
+
+/// Whether the lease of the first may have run out before the second got the lock, without any renewal.
+fn after_lease(context: &Context<'_>, overlap: &Overlap) -> bool {
+    let asked = context.history.events[overlap.first.call as usize].time;
+    let held = context.history.ns(overlap.from()).saturating_sub(asked);
+    held >= context.lease_ns / 100 * limits::LEASE_SHARE_PERCENT
+}
+
+/// The hold that went on as this one, in another mode.
+pub(crate) fn before_change<'a>(context: &'a Context<'_>, hold: &LockHold) -> Option<&'a LockHold> {
+    let mut own = context.holds.by_lock[hold.lock as usize].iter();
+    own.find(|other| other.process == hold.process && other.ended == Ended::Changed && other.end == hold.got)
+}
+
+/// Where permits or the write mode were given up of what one acquire got, and this hold is what went on.
+pub(crate) fn given_up(context: &Context<'_>, hold: &LockHold) -> impl Iterator<Item = u32> {
+    let (got, from) = (hold.got, hold.from);
+    let own = context.holds.by_lock[hold.lock as usize].iter();
+    own.filter(move |other| other.got == got && other.to <= from && !other.is_empty())
+        .map(|other| other.end)
+}
+
+/// Besides the two of an overlap, the fewest holds of that instant that make it too many.
+pub(crate) fn beyond_permits<'a>(context: &'a Context<'_>, overlap: &Overlap) -> Vec<&'a LockHold> {
+    let (first, second) = (overlap.first, overlap.second);
+    let mut holds: Vec<&LockHold> = context.holds.by_lock[second.lock as usize]
+        .iter()
+        .take_while(|hold| hold.from <= second.from)
+        .filter(|hold| hold.to > second.from && !hold.is_empty())
+        .filter(|hold| ![(first.got, first.from), (second.got, second.from)].contains(&(hold.got, hold.from)))
+        .collect();
+    holds.sort_by_key(|hold| std::cmp::Reverse(hold.permits));
+    let mut out = u64::from(first.permits) + u64::from(second.permits);
+    let all = context.model.capacity();
+    holds.retain(|hold| {
+        let needed = out <= all;
+        out += u64::from(hold.permits);
+        needed
+    });
+    holds
+}

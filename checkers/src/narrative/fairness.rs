@@ -1,0 +1,126 @@
+//! HL006 in words: grants out of ticket order, and waiters that were passed over.
+
+use super::{at, finding, many, violated};
+use crate::context::Context;
+use crate::fairness::{Fairness, Passed};
+use crate::finding::{Finding, Property, Verdict, Violation};
+use crate::history::F;
+use crate::limits;
+use crate::tickets::TokenBreak;
+
+/// The finding of HL006.
+pub(crate) fn tell(context: &Context<'_>, decided: &Fairness) -> Finding {
+    let said = |evidence: String| finding(Property::Hl006, decided.verdict, evidence);
+    if !context.model.is_lock() {
+        return said("a register is not waited for".to_owned());
+    }
+    let statistic = format!(
+        "passed over {} at most, Jain index {:.2}",
+        many(decided.max, "time", "times"),
+        decided.jain
+    );
+    let mut told = match decided.verdict {
+        Verdict::Inconclusive => return said("nobody acquired the lock".to_owned()),
+        Verdict::NotApplicable => said(format!("no order is promised; {statistic}")),
+        Verdict::Holds if decided.ordered => {
+            let grants = many(decided.total, "grant", "grants");
+            said(format!("{grants} in ticket order; {statistic}"))
+        }
+        Verdict::Holds => said(statistic),
+        Verdict::Violated => {
+            let bound = context.bounds.passed_over.unwrap_or_default();
+            let breaks = decided.breaks.iter().map(|broken| out_of_order(context, broken));
+            let over = decided.over.iter().map(|passed| passed_over(context, passed, bound));
+            let violations = breaks.chain(over).take(limits::MAX_VIOLATIONS).collect();
+            let evidence = format!("{}; {statistic}", many(decided.count, "break", "breaks"));
+            violated(Property::Hl006, evidence, violations, decided.count)
+        }
+    };
+    told.figures.insert("passed_over_max".into(), decided.max as f64);
+    told.figures.insert("jain_index".into(), decided.jain);
+    told
+}
+
+fn out_of_order(context: &Context<'_>, broken: &TokenBreak) -> Violation {
+    let history = context.history;
+    let holds = [broken.later.hold, broken.earlier.hold];
+    let processes: Vec<u32> = holds.iter().flatten().map(|hold| hold.process).collect();
+    let at_ns = history.events[broken.later.position as usize].time;
+    let mut violation = history.violation("out-of-ticket-order", broken.lock, &processes, at_ns);
+    violation.window = context.window_before(at_ns).map(|window| window.number);
+    let (first, second) = (broken.earlier.token, broken.later.token);
+    violation.summary = format!(
+        "ticket {second} of `{}` was served after ticket {first}",
+        violation.lock
+    );
+    violation
+        .events
+        .push(history.step(broken.earlier.position, format!("ticket {first} served")));
+    violation
+        .events
+        .push(history.step(broken.later.position, format!("ticket {second} served")));
+    let time = |position: u32| at(history.events[position as usize].time, false);
+    let text = format!("Ticket {first} was served by {}.", time(broken.earlier.position));
+    violation
+        .because
+        .push(history.because(text, &[broken.earlier.position]));
+    let text = format!(
+        "Ticket {second}, which is older, was served at {}.",
+        time(broken.later.position)
+    );
+    violation.because.push(history.because(text, &[broken.later.position]));
+    // The same grants as a break of the tokens themselves.
+    violation.follows = Some("HL003-1".to_owned());
+    violation
+}
+
+fn passed_over(context: &Context<'_>, passed: &Passed, bound: u32) -> Violation {
+    let history = context.history;
+    let served = &passed.served;
+    let asked_ns = history.events[served.call as usize].time;
+    let got_ns = history.events[served.reply as usize].time;
+    let who = history.who(served.process);
+    let mut violation = history.violation("passed-over", passed.lock, &[served.process], got_ns);
+    violation.window = context.window_before(asked_ns).map(|window| window.number);
+    violation.summary = format!(
+        "{who} was passed over {} (limit {bound})",
+        many(passed.times, "time", "times")
+    );
+    violation.events.push(history.step(served.call, "asked"));
+    let mut before: Vec<u32> = Vec::new();
+    for (position, event) in history
+        .events
+        .iter()
+        .enumerate()
+        .take(served.reply as usize)
+        .skip(served.call as usize)
+    {
+        let later = event.is_ok(F::Acquire) && event.mate > served.call;
+        if later && history.lock_number(event) == Some(passed.lock) && before.len() <= bound as usize {
+            before.push(position as u32);
+        }
+    }
+    violation.events.extend(
+        before
+            .iter()
+            .map(|position| history.step(*position, "asked later, served first")),
+    );
+    violation
+        .events
+        .push(history.step(served.reply, "got the lock at last"));
+    let text = format!(
+        "{who} asked at {} and got the lock at {}.",
+        at(asked_ns, false),
+        at(got_ns, false)
+    );
+    violation
+        .because
+        .push(history.because(text, &[served.call, served.reply]));
+    let text = format!(
+        "In between, {} who asked later.",
+        many(passed.times, "grant went to one", "grants went to others")
+    );
+    violation.because.push(history.because(text, &before));
+    violation.figures.insert("passed_over".into(), passed.times as f64);
+    violation
+}

@@ -1,0 +1,167 @@
+//! HL003 in words: tokens that go back, stale writes that were accepted, holders that were refused.
+
+use super::{at, finding, many, violated};
+use crate::context::Context;
+use crate::fencing::{Fencing, TokenWrite, WrongWrite};
+use crate::finding::{Finding, Property, Verdict, Violation};
+use crate::limits;
+use crate::tickets::TokenBreak;
+
+/// The finding of HL003.
+pub(crate) fn tell(context: &Context<'_>, decided: &Fencing) -> Finding {
+    let tokens = many(decided.tokens, "token", "tokens");
+    let mut told = match decided.verdict {
+        Verdict::NotApplicable => return without_tokens(decided.late_writes),
+        Verdict::Inconclusive if context.has_acquires() => {
+            return finding(Property::Hl003, decided.verdict, "tokens are promised and none came");
+        }
+        Verdict::Inconclusive => return finding(Property::Hl003, decided.verdict, "nobody acquired the lock"),
+        Verdict::Violated => {
+            let breaks = decided.breaks.iter().map(|broken| token_break(context, broken));
+            let writes = decided.writes.wrong.iter().map(|write| wrong_write(context, write));
+            let count = decided.break_count + decided.writes.wrong.len() as u64;
+            let evidence = format!("{} of {tokens}", many(count, "break", "breaks"));
+            let violations = breaks.chain(writes).take(limits::MAX_VIOLATIONS).collect();
+            violated(Property::Hl003, evidence, violations, count)
+        }
+        Verdict::Holds => {
+            let mut evidence = format!("{tokens}, each larger than the last");
+            if decided.writes.refused_stale > 0 {
+                let stale = many(decided.writes.refused_stale, "stale write was", "stale writes were");
+                evidence.push_str(&format!("; {stale} refused: tokens would save you"));
+            }
+            finding(Property::Hl003, Verdict::Holds, evidence)
+        }
+    };
+    told.figures.insert("tokens".into(), decided.tokens as f64);
+    told.figures.insert("fenced_writes".into(), decided.writes.count as f64);
+    told.figures
+        .insert("stale_writes_refused".into(), decided.writes.refused_stale as f64);
+    told
+}
+
+fn wrong_write(context: &Context<'_>, write: &WrongWrite) -> Violation {
+    match *write {
+        WrongWrite::StaleAccepted { lock, stale, newer } => stale_accepted(context, lock, stale, newer),
+        WrongWrite::HolderRefused { lock, write } => holder_refused(context, lock, write),
+    }
+}
+
+/// A lock that gives no tokens: nothing to judge, and the writes that they would have stopped.
+fn without_tokens(late: u64) -> Finding {
+    let evidence = match late {
+        0 => "no fencing tokens".to_owned(),
+        _ => format!(
+            "no fencing tokens: a store that checks them would have refused {}",
+            many(late, "late write", "late writes")
+        ),
+    };
+    let mut told = finding(Property::Hl003, Verdict::NotApplicable, evidence);
+    if late > 0 {
+        told.figures.insert("late_writes".into(), late as f64);
+    }
+    told
+}
+
+fn token_break(context: &Context<'_>, broken: &TokenBreak) -> Violation {
+    let history = context.history;
+    let processes: Vec<u32> = [broken.earlier.hold, broken.later.hold]
+        .iter()
+        .flatten()
+        .map(|hold| hold.process)
+        .collect();
+    let at_ns = history.events[broken.later.position as usize].time;
+    let again = broken.later.token == broken.earlier.token;
+    let mut violation = history.violation(
+        if again { "token-twice" } else { "token-goes-back" },
+        broken.lock,
+        &processes,
+        at_ns,
+    );
+    violation.window = context.window_before(at_ns).map(|window| window.number);
+    violation.summary = if again {
+        format!(
+            "token {} of `{}` was given out twice",
+            broken.later.token, violation.lock
+        )
+    } else {
+        format!(
+            "token {} of `{}` came after token {}",
+            broken.later.token, violation.lock, broken.earlier.token
+        )
+    };
+    for (side, role) in [
+        (&broken.earlier, "got the larger token"),
+        (&broken.later, "got the smaller token later"),
+    ] {
+        let who = side
+            .hold
+            .map_or("the server's owner".to_owned(), |hold| history.who(hold.process));
+        let event = &history.events[side.position as usize];
+        violation.events.push(history.step(side.position, role));
+        let text = format!("{who} was granted token {} by {}.", side.token, at(event.time, false));
+        violation.because.push(history.because(text, &[side.position]));
+    }
+    if let Some(hold) = broken.later.hold {
+        violation.events.push(history.step(hold.call, "asked"));
+    }
+    violation.likely =
+        Some("tokens come from a counter that restarts or is not shared: take them from the store's own order".into());
+    violation.figures.insert("token".into(), broken.later.token as f64);
+    violation
+        .figures
+        .insert("token_before".into(), broken.earlier.token as f64);
+    violation
+}
+
+fn stale_accepted(context: &Context<'_>, lock: usize, stale: TokenWrite, newer: TokenWrite) -> Violation {
+    let history = context.history;
+    let event = &history.events[stale.position as usize];
+    let mut violation = history.violation("stale-write-accepted", lock, &[event.process], event.time);
+    violation.summary = format!(
+        "a write with token {} was accepted after one with token {}",
+        stale.token, newer.token
+    );
+    violation.window = context.window_before(event.time).map(|window| window.number);
+    violation
+        .events
+        .push(history.step(newer.position, format!("write with token {} accepted", newer.token)));
+    violation
+        .events
+        .push(history.step(stale.position, format!("write with token {} accepted", stale.token)));
+    let text = format!(
+        "Token {} was accepted by {}.",
+        newer.token,
+        at(history.events[newer.position as usize].time, false)
+    );
+    violation.because.push(history.because(text, &[newer.position]));
+    let text = format!(
+        "{} wrote with token {} at {}.",
+        history.who(event.process),
+        stale.token,
+        at(event.time, false)
+    );
+    violation.because.push(history.because(text, &[stale.position]));
+    violation
+}
+
+fn holder_refused(context: &Context<'_>, lock: usize, write: TokenWrite) -> Violation {
+    let TokenWrite { position, token } = write;
+    let history = context.history;
+    let event = &history.events[position as usize];
+    let mut violation = history.violation("true-holder-refused", lock, &[event.process], event.time);
+    violation.summary = format!("the only holder of `{}` was refused with token {token}", violation.lock);
+    violation.window = context.window_before(event.time).map(|window| window.number);
+    if let Some(hold) = context.holds.around(lock, event.process, history.instant(event.mate)) {
+        violation.events.push(history.step(hold.got, "got the lock"));
+    }
+    violation.events.push(history.step(position, "its write was refused"));
+    let text = format!(
+        "{} alone held the lock at {} and was refused.",
+        history.who(event.process),
+        at(event.time, false)
+    );
+    violation.because.push(history.because(text, &[position]));
+    violation.likely = Some("an earlier grant had a larger token: tokens do not follow the grants".into());
+    violation
+}

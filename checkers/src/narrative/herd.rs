@@ -1,0 +1,195 @@
+//! HL004 in words: which release woke too many, or what it costs that waiters poll.
+
+use std::collections::BTreeMap;
+
+use super::{at, finding, many, violated};
+use crate::context::Context;
+use crate::finding::{Finding, Property, Verdict, Violation};
+use crate::herd::{HandOver, HandOvers, Herd, HerdJudgement, PerHandOver, WakeSource};
+use crate::limits;
+
+/// The finding of HL004.
+pub(crate) fn tell(context: &Context<'_>, decided: &Herd) -> Finding {
+    match &decided.judged {
+        HerdJudgement::Nothing => finding(Property::Hl004, decided.verdict, "no woken signals in this history"),
+        HerdJudgement::Polls => polls(context, decided),
+        HerdJudgement::Wakes(judged) => {
+            let mut told = wakes(context, decided, judged);
+            told.figures = figures(&judged.all, decided.limit);
+            add_wire(&mut told, decided, context.history.counts.woken);
+            told
+        }
+    }
+}
+
+/// Waiters poll and none is woken: what a hand-over costs.
+fn polls(context: &Context<'_>, decided: &Herd) -> Finding {
+    let said = |evidence: String| finding(Property::Hl004, decided.verdict, evidence);
+    let Some(cost) = decided.per_hand_over else {
+        return said("waiters poll, nobody is woken".to_owned());
+    };
+    let costs = format!("{:.1} requests per hand-over", cost.requests);
+    let limited = format!("{costs} (limit {})", context.bounds.requests.unwrap_or_default());
+    let mut told = match decided.verdict {
+        Verdict::NotApplicable => said(format!("waiters poll, nobody is woken; {costs}")),
+        Verdict::Violated => {
+            let violation = too_busy(context, &limited);
+            violated(Property::Hl004, format!("waiters poll: {limited}"), vec![violation], 1)
+        }
+        Verdict::Inconclusive => {
+            let lost = many(decided.lost, "connection", "connections");
+            said(format!("taps lost their place on {lost}"))
+        }
+        Verdict::Holds => said(format!("waiters poll: {limited}")),
+    };
+    add_wire(&mut told, decided, 0);
+    told
+}
+
+/// Adds what the wire says: how much passed, and whether it agrees with the `woken` signals.
+fn add_wire(told: &mut Finding, decided: &Herd, woken: u64) {
+    if decided.lost > 0 {
+        told.evidence += &format!(
+            "; the wire is no witness: taps lost their place on {}",
+            many(decided.lost, "connection", "connections")
+        );
+    }
+    if let Some(counts) = decided.counts {
+        told.figures.insert("notified".into(), counts.wire as f64);
+        if woken > 0 && counts.disagree() {
+            told.evidence += &format!(
+                "; signals and wire disagree: the clients told of {}, and {} to waiters passed their links",
+                many(counts.signals, "wake", "wakes"),
+                many(counts.wire, "notification", "notifications")
+            );
+        }
+    }
+    for (name, figure) in decided.per_hand_over.into_iter().flat_map(PerHandOver::figures) {
+        told.figures.insert(name.into(), figure);
+        for violation in &mut told.violations {
+            violation.figures.insert(name.into(), figure);
+        }
+    }
+}
+
+fn wakes(context: &Context<'_>, decided: &Herd, judged: &HandOvers) -> Finding {
+    let limit = decided.limit;
+    let contended = judged.contended();
+    let max = judged.all.iter().map(|hand_over| hand_over.counted).max().unwrap_or(0);
+    let wire = if judged.source == WakeSource::Wire {
+        " on the wire"
+    } else {
+        ""
+    };
+    let said = |evidence: &str| finding(Property::Hl004, decided.verdict, evidence);
+    match decided.verdict {
+        Verdict::Violated => {
+            let guilty = judged.guilty();
+            let described = guilty.iter().take(limits::MAX_VIOLATIONS);
+            let violations = described.map(|hand_over| describe(context, hand_over, limit)).collect();
+            let of = many(contended, "contended release", "contended releases");
+            let evidence = format!(
+                "{} of {of} woke too many{wire}, one woke {max} (limit {limit})",
+                guilty.len()
+            );
+            violated(Property::Hl004, evidence, violations, guilty.len() as u64)
+        }
+        Verdict::Inconclusive if contended == 0 => said("no release while somebody waited"),
+        Verdict::Inconclusive => said("waiters are notified, and no woken signal was recorded"),
+        Verdict::Holds | Verdict::NotApplicable => {
+            let most = many(max, "waiter", "waiters");
+            said(&if max > limit {
+                format!("{most} woken{wire} at most, no more than left the queue (limit {limit} per release)")
+            } else {
+                format!("{most} woken{wire} per release at most (limit {limit})")
+            })
+        }
+    }
+}
+
+fn figures(hand_overs: &[HandOver], limit: u64) -> BTreeMap<String, f64> {
+    let mut figures = BTreeMap::new();
+    let mut table: BTreeMap<u64, u64> = BTreeMap::new();
+    for hand_over in hand_overs {
+        let most = table.entry(hand_over.waiters).or_default();
+        *most = (*most).max(hand_over.counted);
+    }
+    for (waiters, woken) in table
+        .iter()
+        .rev()
+        .filter(|(waiters, _)| **waiters > 0)
+        .take(limits::HERD_ROWS)
+    {
+        figures.insert(format!("woken_at_{waiters:04}_waiters"), *woken as f64);
+    }
+    let woken = |hand_over: &HandOver| hand_over.counted as f64;
+    figures.insert("limit".into(), limit as f64);
+    figures.insert("hand_overs".into(), hand_overs.len() as f64);
+    figures.insert("woken_max".into(), hand_overs.iter().map(woken).fold(0.0, f64::max));
+    figures.insert("woken".into(), hand_overs.iter().map(woken).sum());
+    figures.insert(
+        "useful".into(),
+        hand_overs.iter().map(|hand_over| hand_over.useful as f64).sum(),
+    );
+    figures.insert(
+        "waiters_max".into(),
+        table.keys().next_back().copied().unwrap_or(0) as f64,
+    );
+    figures
+}
+
+fn describe(context: &Context<'_>, hand_over: &HandOver, limit: u64) -> Violation {
+    let history = context.history;
+    let release = &history.events[hand_over.release as usize];
+    let mut violation = history.violation("herd", hand_over.lock, &[release.process], release.time);
+    violation.window = context.window_before(release.time).map(|window| window.number);
+    let (woken, waiters) = (hand_over.counted, hand_over.waiters);
+    violation.summary = format!(
+        "one release woke {woken} of {} on `{}` (limit {limit})",
+        many(waiters, "waiter", "waiters"),
+        violation.lock
+    );
+    violation.events.push(history.step(hand_over.release, "release call"));
+    let proof = &hand_over.woken[..hand_over.woken.len().min(limit as usize + 1)];
+    violation
+        .events
+        .extend(proof.iter().map(|position| history.step(*position, "woken")));
+    let text = format!(
+        "{} released at {}.",
+        history.who(release.process),
+        at(release.time, true)
+    );
+    violation.because.push(history.because(text, &[hand_over.release]));
+    let text = format!(
+        "{} before the next release.",
+        many(woken, "waiter was woken", "waiters were woken")
+    );
+    violation.because.push(history.because(text, &hand_over.woken));
+    let text = format!("{} of them got the lock.", hand_over.useful);
+    violation.because.push(history.because(text, &[]));
+    violation.likely = Some(
+        "every waiter watches the same node or key, so one change wakes all; in a queue each watches only the one ahead"
+            .into(),
+    );
+    violation.figures.insert("woken".into(), woken as f64);
+    violation.figures.insert("waiters".into(), waiters as f64);
+    violation.figures.insert("useful".into(), hand_over.useful as f64);
+    violation
+}
+
+fn too_busy(context: &Context<'_>, costs: &str) -> Violation {
+    let history = context.history;
+    let ends = [history.wire.first(), history.wire.last()].map(|end| end.map_or(0, |reading| reading.position));
+    let last = &history.events[ends[1] as usize];
+    let lock = history.lock_number(last).unwrap_or(0);
+    let mut violation = history.violation("polling", lock, &[last.process], last.time);
+    violation.summary = format!("waiting for `{}` costs {costs}", violation.lock);
+    violation
+        .events
+        .extend(ends.iter().map(|end| history.step(*end, "release call")));
+    let text = format!("From the first release to the last, every hand-over cost {costs}, of all clients together.");
+    violation.because.push(history.because(text, &ends));
+    violation.likely =
+        Some("waiters ask again and again: a longer interval, or a lock whose waiters are notified".into());
+    violation
+}

@@ -1,0 +1,223 @@
+//! HL002 in words: the finding, which events prove a counterexample, and what follows from what.
+
+use super::{at, finding, many, violated};
+use crate::context::Context;
+use crate::finding::{Finding, Property, Verdict, Violation};
+use crate::history::event::Kind;
+use crate::history::names::NONE;
+use crate::history::{F, History, PackedEvent};
+use crate::limits;
+use crate::linearizability::{Counterexample, Decision, Linearization, ReadingDifference};
+
+/// Operations of one proof that are listed. More come together only where none of tens of thousands could be left out.
+const MAX_SHOWN: usize = 500;
+
+/// The finding of HL002.
+pub(crate) fn tell(context: &Context<'_>, of: &Linearization) -> Finding {
+    if of.operations == 0 {
+        return finding(Property::Hl002, Verdict::Inconclusive, "no operations to order");
+    }
+    let locks = many(of.decisions.len() as u64, "lock", "locks");
+    let decisions = of.decisions.iter().enumerate();
+    let counterexamples: Vec<(usize, &Counterexample)> = decisions
+        .filter_map(|(lock, decision)| match decision {
+            Decision::Illegal(counterexample) => Some((lock, counterexample)),
+            _ => None,
+        })
+        .collect();
+    let undecided: Vec<&str> = of
+        .decisions
+        .iter()
+        .filter_map(|decision| match decision {
+            Decision::Unknown(reason) => Some(*reason),
+            _ => None,
+        })
+        .collect();
+    let mut told = if !counterexamples.is_empty() {
+        let described = counterexamples.iter().take(limits::MAX_VIOLATIONS);
+        let violations = described
+            .map(|(lock, counterexample)| explain(context, *lock, counterexample))
+            .collect();
+        let evidence = format!("{} of {locks} without a legal order", counterexamples.len());
+        violated(Property::Hl002, evidence, violations, counterexamples.len() as u64)
+    } else if let Some(reason) = undecided.first() {
+        let evidence = format!("{reason}, on {} of {locks}", undecided.len());
+        finding(Property::Hl002, Verdict::Inconclusive, evidence)
+    } else {
+        let evidence = format!("{} on {locks}", many(of.operations, "operation", "operations"));
+        finding(Property::Hl002, Verdict::Holds, evidence)
+    };
+    told.figures.insert("operations".into(), of.operations as f64);
+    told
+}
+
+/// What a reader of the verdict should know: where the two readings of a mutex differ, and which certificates are missing.
+pub(crate) fn notes(history: &History, of: &Linearization) -> Vec<String> {
+    let mut notes: Vec<String> = of.differences.iter().map(|lock| difference(history, lock)).collect();
+    if let Some(certificates) = &of.certificates
+        && certificates.len() < of.decisions.len()
+    {
+        let missing = many((of.decisions.len() - certificates.len()) as u64, "lock", "locks");
+        notes.push(format!(
+            "no certificate for {missing}: the budget of the search for one ended"
+        ));
+    }
+    notes
+}
+
+fn difference(history: &History, of: &ReadingDifference) -> String {
+    let (ours, theirs) = if of.ours {
+        ("linearizable", "not")
+    } else {
+        ("not linearizable", "it is")
+    };
+    let what = if of.by_failed_releases {
+        "failed releases"
+    } else {
+        "operations"
+    };
+    let indices: Vec<String> = of.events.iter().map(u64::to_string).collect();
+    format!(
+        "two readings of `{}` differ: {ours} when a release call ends its owner's hold whatever its answer, {theirs} with \
+         `--model mutex`, where a failed release has no effect and nobody in particular holds ({what}: events {})",
+        history.lock_name(of.lock),
+        indices.join(", ")
+    )
+}
+
+/// The violation of HL002 that a counterexample of one lock is.
+fn explain(context: &Context<'_>, lock: usize, counterexample: &Counterexample) -> Violation {
+    let history = context.history;
+    let positions: Vec<u32> = counterexample
+        .positions()
+        .into_iter()
+        .filter(|position| *position != NONE)
+        .collect();
+    let last = positions.iter().copied().max().unwrap_or(0);
+    let mut processes: Vec<u32> = Vec::new();
+    for position in &positions {
+        let process = history.events[*position as usize].process;
+        if !processes.contains(&process) && (process as usize) < history.processes.len() {
+            processes.push(process);
+        }
+    }
+    processes.truncate(8);
+    let at_ns = history.events[last as usize].time;
+    let mut violation = history.violation(class(counterexample), lock, &processes, at_ns);
+    violation.window = context.window_before(at_ns).map(|window| window.number);
+    violation.summary = summary(counterexample, &violation.lock);
+    for position in &positions[positions.len().saturating_sub(MAX_SHOWN)..] {
+        let event = &history.events[*position as usize];
+        violation.events.push(history.step(*position, role(event)));
+        // The reply of a call is what makes it evidence, and the other way round.
+        if event.mate != NONE {
+            violation
+                .events
+                .push(history.step(event.mate, role(&history.events[event.mate as usize])));
+        }
+    }
+    sentences(history, counterexample, &positions, &mut violation);
+    if let Counterexample::Overlap { first, second } = counterexample
+        && let Some(end) = release_of(history, *first, *second)
+    {
+        violation.events.push(history.step(end, "release call"));
+        let event = &history.events[end as usize];
+        let text = format!(
+            "{} called release only at {}.",
+            history.who(event.process),
+            at(event.time, true)
+        );
+        violation.because.push(history.because(text, &[end]));
+    }
+    violation.follows = positions.iter().find_map(|position| context.root_of(*position));
+    violation
+}
+
+fn class(counterexample: &Counterexample) -> &'static str {
+    match counterexample {
+        Counterexample::Overlap { .. } => "two-holders",
+        Counterexample::Crowd { .. } => "too-many-permits",
+        Counterexample::AlreadyHeld { .. } => "acquired-twice",
+        Counterexample::TooDeep { .. } => "over-the-limit",
+        Counterexample::NotHolder { .. } => "released-by-another",
+        Counterexample::FalseNotHeld { .. } => "denied-holder",
+        Counterexample::TokenBack { .. } => "token-goes-back",
+        Counterexample::TokenChanged { .. } => "token-changed",
+        Counterexample::SpuriousBusy { .. } => "spurious-busy",
+        Counterexample::NoOrder { .. } => "no-order",
+    }
+}
+
+fn summary(counterexample: &Counterexample, lock: &str) -> String {
+    match counterexample {
+        Counterexample::Overlap { .. } => format!("two acquires of `{lock}` were answered with no release between"),
+        Counterexample::Crowd { out, .. } => format!("{out} permits of `{lock}` were out at once"),
+        Counterexample::AlreadyHeld { .. } => format!("`{lock}` was acquired again by its holder"),
+        Counterexample::TooDeep { .. } => format!("`{lock}` was acquired more often than its limit"),
+        Counterexample::NotHolder { .. } => {
+            format!("`{lock}` was released by a process that did not hold it, and that was ok")
+        }
+        Counterexample::FalseNotHeld { .. } => format!("the holder of `{lock}` was told that it did not hold it"),
+        Counterexample::TokenBack { .. } => format!("a later grant of `{lock}` has no larger token"),
+        Counterexample::TokenChanged { .. } => format!("a nested acquire of `{lock}` got another token"),
+        Counterexample::SpuriousBusy { .. } => format!("`{lock}` was called busy while it was certainly free"),
+        Counterexample::NoOrder { calls } => {
+            format!(
+                "no order of {} on `{lock}` is legal",
+                many(calls.len() as u64, "operation", "operations")
+            )
+        }
+    }
+}
+
+fn role(event: &PackedEvent) -> String {
+    let what = match event.kind {
+        Kind::Invoke => "call",
+        Kind::Ok => "ok",
+        Kind::Fail => "failed",
+        Kind::Info => "unknown",
+        Kind::Signal => "signal",
+    };
+    format!("{} {what}", event.f.name())
+}
+
+/// The first call after the overlap that released what the acquire of the first reply got, if there is one.
+fn release_of(history: &History, got: u32, second: u32) -> Option<u32> {
+    let acquired = &history.events[got as usize];
+    let later = history.events.iter().enumerate().skip(second as usize);
+    let mut same = later.filter(|(_, event)| event.process == acquired.process && event.lock == acquired.lock);
+    same.find(|(_, event)| event.is_call(F::Release))
+        .map(|(position, _)| position as u32)
+}
+
+fn sentences(history: &History, counterexample: &Counterexample, positions: &[u32], violation: &mut Violation) {
+    if let Counterexample::NoOrder { .. } = counterexample {
+        if positions.len() > MAX_SHOWN {
+            let text = format!("The {MAX_SHOWN} latest of them are shown.");
+            violation.because.push(history.because(text, &[]));
+        }
+        let text = "Every order of these operations that respects their calls and replies has an impossible answer.";
+        violation.because.push(history.because(text, positions));
+        return;
+    }
+    for position in positions.iter().rev().take(3).rev() {
+        let event = &history.events[*position as usize];
+        let (who, time) = (history.who(event.process), at(event.time, true));
+        let token = event
+            .token()
+            .map(|token| format!(" (token {token})"))
+            .unwrap_or_default();
+        let text = match (counterexample, event.f, event.kind) {
+            (Counterexample::SpuriousBusy { freed_by, .. }, F::Release, _) if position == freed_by => {
+                format!("{who} had released by {time}.")
+            }
+            (Counterexample::SpuriousBusy { busy, .. }, ..) if position == busy => {
+                format!("{who} was told busy at {time}.")
+            }
+            (Counterexample::SpuriousBusy { .. }, ..) => format!("The next holder, {who}, asked only at {time}."),
+            (_, F::Acquire, _) => format!("{who} got the lock at {time}{token}."),
+            _ => format!("{who} called {} at {time}.", event.f.name()),
+        };
+        violation.because.push(history.because(text, &[*position]));
+    }
+}

@@ -1,0 +1,120 @@
+//! HL008 in words: which increments were lost, and who was inside at the same time.
+
+use super::{at, finding, many, thousands, violated};
+use crate::context::Context;
+use crate::finding::{Finding, Property, Verdict, Violation};
+use crate::history::names::NONE;
+use crate::limits;
+use crate::lost_update::{Damage, Increment, InnerReader, Updates};
+
+/// The finding of HL008.
+pub(crate) fn tell(context: &Context<'_>, decided: &Updates) -> Finding {
+    let increments = many(decided.increments, "increment", "increments");
+    let said = |evidence: &str| finding(Property::Hl008, decided.verdict, evidence);
+    let mut told = match decided.verdict {
+        Verdict::Violated => {
+            let described = decided.damage.iter().take(limits::MAX_VIOLATIONS);
+            let violations = described.map(|damage| describe(context, damage)).collect();
+            let lost = many(decided.lost, "update", "updates");
+            let mut evidence = format!("{lost} lost of {increments}");
+            if decided.two_inside > 0 {
+                evidence.push_str(&format!(
+                    ", {} two holders inside",
+                    many(decided.two_inside, "read saw", "reads saw")
+                ));
+            }
+            violated(Property::Hl008, evidence, violations, decided.damage.len() as u64)
+        }
+        Verdict::NotApplicable if context.history.counts.writes == 0 => {
+            return said("no guarded register in this history");
+        }
+        Verdict::NotApplicable => return said("the register is not guarded by a lock"),
+        Verdict::Holds | Verdict::Inconclusive => {
+            said(&format!("{increments}, register at {}", thousands(decided.last_value)))
+        }
+    };
+    told.figures.insert("increments".into(), decided.increments as f64);
+    told.figures.insert("lost_updates".into(), decided.lost as f64);
+    told.figures.insert("two_inside".into(), decided.two_inside as f64);
+    told.figures
+        .insert("writes_outside_a_hold".into(), decided.outside as f64);
+    told
+}
+
+/// A sentence on writes that do not count, when there are any.
+pub(crate) fn note(decided: &Updates) -> Option<String> {
+    let writes = many(decided.outside, "write was", "writes were");
+    let are = if decided.outside == 1 { "is" } else { "are" };
+    (decided.outside > 0).then(|| format!("{writes} called outside a certain hold and {are} not counted in HL008"))
+}
+
+fn describe(context: &Context<'_>, damage: &Damage) -> Violation {
+    match damage {
+        Damage::Lost { lock, victim, culprit } => lost(context, *lock, victim, culprit),
+        Damage::TwoInside {
+            lock,
+            reader,
+            increment,
+        } => inside(context, *lock, *reader, increment),
+    }
+}
+
+fn lost(context: &Context<'_>, lock: usize, victim: &Increment, culprit: &Increment) -> Violation {
+    let history = context.history;
+    let (a, b) = history.both(victim.process, culprit.process);
+    let time = |position: u32| history.events[position as usize].time;
+    let processes = [victim.process, culprit.process];
+    let mut violation = history.violation("lost-update", lock, &processes, time(culprit.write));
+    violation.window = context.window_before(time(culprit.write)).map(|window| window.number);
+    let value = culprit.value;
+    violation.summary = format!(
+        "{b} wrote {value} over the {} of {a}: an increment was lost",
+        victim.value
+    );
+    if culprit.read != NONE {
+        violation.events.push(history.step(culprit.read, "read the register"));
+    }
+    violation
+        .events
+        .push(history.step(victim.write, format!("wrote {}", victim.value)));
+    violation
+        .events
+        .push(history.step(culprit.write, format!("wrote {value}")));
+    if culprit.read != NONE {
+        let text = format!("{b} read the register at {}.", at(time(culprit.read), true));
+        violation.because.push(history.because(text, &[culprit.read]));
+    }
+    let text = format!("{a} wrote {} at {}.", victim.value, at(time(victim.write), true));
+    violation.because.push(history.because(text, &[victim.write]));
+    let text = format!(
+        "{b} wrote {value} at {}, from what it had read before.",
+        at(time(culprit.write), true)
+    );
+    violation.because.push(history.because(text, &[culprit.write]));
+    violation.follows = context.root_of(victim.got).or_else(|| context.root_of(culprit.got));
+    violation
+}
+
+fn inside(context: &Context<'_>, lock: usize, reader: InnerReader, increment: &Increment) -> Violation {
+    let history = context.history;
+    let InnerReader { process, read, got } = reader;
+    let (a, b) = history.both(increment.process, process);
+    let time = |position: u32| history.events[position as usize].time;
+    let mut violation = history.violation("two-inside", lock, &[increment.process, process], time(read));
+    violation.window = context.window_before(time(read)).map(|window| window.number);
+    violation.summary = format!(
+        "{b} read the register of `{}` in the midst of {a}'s increment",
+        violation.lock
+    );
+    violation.events.push(history.step(increment.read, "read the register"));
+    violation.events.push(history.step(read, "read it, too"));
+    violation
+        .events
+        .push(history.step(increment.write, format!("wrote {}", increment.value)));
+    let text = format!("{a} read the register at {}.", at(time(increment.read), true));
+    violation.because.push(history.because(text, &[increment.read]));
+    let text = format!("{b} read it at {}, before {a} wrote.", at(time(read), true));
+    violation.because.push(history.because(text, &[read]));
+    violation.follows = context.root_of(got).or_else(|| context.root_of(increment.got));
+    violation
+}

@@ -1,0 +1,134 @@
+//! HL007 in words: grants that the server never gave, had taken back, or that another process removed.
+
+use super::{at, finding, length, many, violated};
+use crate::context::Context;
+use crate::finding::{Because, Finding, Property, Verdict, Violation};
+use crate::grants::ServerGrant;
+use crate::holds::LockHold;
+use crate::phantom::{PhantomGrants, WrongGrant};
+
+/// The finding of HL007.
+pub(crate) fn tell(context: &Context<'_>, decided: &PhantomGrants<'_>) -> Finding {
+    let said = |evidence: &str| finding(Property::Hl007, decided.verdict, evidence);
+    let known = many(decided.known, "hold", "holds");
+    let mut told = match decided.verdict {
+        Verdict::NotApplicable => return said("nobody watched the server"),
+        Verdict::Inconclusive if decided.known == 0 => return said("no acquire named its token or owner"),
+        Verdict::Inconclusive => said("no acquire could be joined to a grant of the server"),
+        Verdict::Holds => {
+            let joined = many(decided.joined, "hold", "holds");
+            said(&format!("{joined} of {known} known to the server"))
+        }
+        Verdict::Violated => {
+            let are = if decided.count == 1 { "is" } else { "are" };
+            let evidence = format!("{} of {known} {are} not as the server has it", decided.count);
+            let violations = decided.wrong.iter().map(|wrong| describe(context, wrong)).collect();
+            violated(Property::Hl007, evidence, violations, decided.count)
+        }
+    };
+    told.figures.insert("joined_holds".into(), decided.joined as f64);
+    told.figures.insert("phantoms".into(), decided.count as f64);
+    told
+}
+
+fn describe(context: &Context<'_>, wrong: &WrongGrant<'_>) -> Violation {
+    match *wrong {
+        WrongGrant::TakenBack { hold, grant } => taken_back(context, hold, grant),
+        WrongGrant::NeverGiven { hold, covering } => never_given(context, hold, covering),
+        WrongGrant::ForeignRelease {
+            hold,
+            grant,
+            removed_ns,
+        } => foreign_release(context, hold, grant, removed_ns),
+    }
+}
+
+fn foreign_release(context: &Context<'_>, hold: &LockHold, grant: &ServerGrant, removed_ns: u64) -> Violation {
+    let history = context.history;
+    let who = history.who(hold.process);
+    let mut violation = start(context, "foreign-release", hold, removed_ns);
+    violation.summary = format!(
+        "the lock `{}` was released by somebody else while {who} held it",
+        violation.lock
+    );
+    violation.events.push(history.step(grant.revoked, "removed on request"));
+    let cause = grant.cause(history).map(|cause| cause.to_string()).unwrap_or_default();
+    let text = format!("The lock of {who} was removed at {} ({cause}).", at(removed_ns, false));
+    violation.because.push(history.because(text, &[grant.revoked]));
+    let text = format!(
+        "{who} held it until {} and had not released it.",
+        at(history.ns(hold.to), false)
+    );
+    violation.because.push(history.because(text, &[hold.end]));
+    violation.likely = Some(
+        "a release that does not compare the owner, or compares and deletes in two steps, came late from an earlier holder"
+            .into(),
+    );
+    violation
+}
+
+fn taken_back(context: &Context<'_>, hold: &LockHold, grant: &ServerGrant) -> Violation {
+    let history = context.history;
+    let (from, who) = (history.ns(hold.from), history.who(hold.process));
+    let revoked = grant.revoked_ns(history).unwrap_or(from);
+    let mut violation = start(context, "phantom-grant", hold, from);
+    let late = length(from - revoked);
+    violation.summary = format!(
+        "{who} was told that it has `{}`, {late} after the server had taken it back",
+        violation.lock
+    );
+    violation
+        .events
+        .push(history.step(grant.revoked, "the server took it back"));
+    let text = format!("The server took the lock from {who} at {}.", at(revoked, false));
+    violation.because.insert(0, history.because(text, &[grant.revoked]));
+    violation.likely =
+        Some("the acquire does not check, after waiting, that its own node or key is still there".into());
+    violation
+}
+
+fn never_given(context: &Context<'_>, hold: &LockHold, covering: Option<&ServerGrant>) -> Violation {
+    let history = context.history;
+    let (from, who) = (history.ns(hold.from), history.who(hold.process));
+    let mut violation = start(context, "phantom-grant", hold, from);
+    violation.summary = format!(
+        "{who} was told that it has `{}`, and the server never gave it",
+        violation.lock
+    );
+    let because: Because = match covering {
+        Some(grant) => {
+            violation
+                .events
+                .push(history.step(grant.granted, "the server's owner at the time"));
+            let owner = history.name(grant.owner).unwrap_or("another");
+            let since = at(grant.granted_ns(history).unwrap_or(from), false);
+            history.because(
+                format!("The server shows {owner} as the owner since {since}."),
+                &[grant.granted],
+            )
+        }
+        None => history.because("The observer saw the lock before and after, and no grant to it.", &[]),
+    };
+    violation.because.push(because);
+    violation.likely =
+        Some("the acquire is answered without having won: look at sessions that ended while it waited".into());
+    violation
+}
+
+fn start(context: &Context<'_>, class: &str, hold: &LockHold, at_ns: u64) -> Violation {
+    let history = context.history;
+    let mut violation = history.violation(class, hold.lock as usize, &[hold.process], at_ns);
+    violation.window = context.window_before(at_ns).map(|window| window.number);
+    violation.events.push(history.step(hold.got, "got the lock"));
+    let token = hold
+        .token()
+        .map(|token| format!(" (token {token})"))
+        .unwrap_or_default();
+    let text = format!(
+        "{} got the lock at {}{token}.",
+        history.who(hold.process),
+        at(history.ns(hold.from), false)
+    );
+    violation.because.push(history.because(text, &[hold.got]));
+    violation
+}

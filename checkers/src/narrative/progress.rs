@@ -1,0 +1,188 @@
+//! HL005 in words: which lock was stuck, since when, who owned it and who waited.
+
+use super::{at, finding, length, many, violated};
+use crate::context::Context;
+use crate::finding::{Because, Finding, Property, Verdict, Violation};
+use crate::history::F;
+use crate::history::names::NONE;
+use crate::limits;
+use crate::progress::{ProgressAfterHeal, ProgressOutcome, Stuck, StuckClass, StuckOwner, Waiter};
+
+/// The finding of HL005.
+pub(crate) fn tell(context: &Context<'_>, decided: &ProgressOutcome) -> Finding {
+    match decided {
+        ProgressOutcome::NobodyAsked => finding(Property::Hl005, Verdict::Inconclusive, "nobody asked for the lock"),
+        ProgressOutcome::NeverHealed => {
+            finding(Property::Hl005, Verdict::Inconclusive, "the last fault was not healed")
+        }
+        ProgressOutcome::Decided(after) => after_heal(context, after),
+    }
+}
+
+fn after_heal(context: &Context<'_>, decided: &ProgressAfterHeal) -> Finding {
+    let since = if context.windows.is_empty() {
+        ""
+    } else {
+        " after the heal"
+    };
+    let limit = format!("limit {}", length(decided.bound_ns));
+    let said = |evidence: String| finding(Property::Hl005, decided.verdict, evidence);
+    let mut told = match decided.verdict {
+        Verdict::Violated => {
+            let described = decided.stuck.iter().take(limits::MAX_VIOLATIONS);
+            let violations = described
+                .map(|stuck| describe(context, stuck, decided.bound_ns))
+                .collect();
+            let count = decided.stuck.len() as u64;
+            let evidence = format!("{} stuck{since} ({limit})", many(count, "lock was", "locks were"));
+            violated(Property::Hl005, evidence, violations, count)
+        }
+        Verdict::Holds | Verdict::NotApplicable => {
+            let free = length(decided.longest_free_ns);
+            said(format!("longest wait for a free lock{since} {free} ({limit})"))
+        }
+        Verdict::Inconclusive if decided.asked == 0 => said(format!("nobody asked for the lock{since}")),
+        Verdict::Inconclusive => {
+            let left = length(context.history.end_ns.saturating_sub(decided.healed_ns));
+            said(format!(
+                "nobody acquired{since}, and the history ends {left} later ({limit})"
+            ))
+        }
+    };
+    told.figures
+        .insert("longest_wait_ms".into(), decided.longest_ns as f64 / 1e6);
+    told.figures
+        .insert("longest_free_ms".into(), decided.longest_free_ns as f64 / 1e6);
+    told.figures.insert("limit_ms".into(), decided.bound_ns as f64 / 1e6);
+    told.figures
+        .insert("acquired_after_heal".into(), decided.acquired as f64);
+    told
+}
+
+fn describe(context: &Context<'_>, stuck: &Stuck, bound_ns: u64) -> Violation {
+    let history = context.history;
+    let mut processes: Vec<u32> = stuck.owner.process().into_iter().collect();
+    processes.extend(
+        stuck
+            .waiter
+            .map(|waiter| waiter.process)
+            .filter(|process| !processes.contains(process)),
+    );
+    let mut violation = history.violation(stuck.class.name(), stuck.lock, &processes, stuck.from_ns + bound_ns);
+    violation.window = context.window_before(stuck.from_ns).map(|window| window.number);
+    let waited = length(stuck.to_ns - stuck.from_ns);
+    violation.summary = summary(stuck.class, &violation.lock, &waited);
+    violation.because.extend(healed(context));
+    let (text, positions) = owner_sentence(context, &stuck.owner);
+    violation.events.extend(
+        positions
+            .iter()
+            .filter(|at| **at != NONE)
+            .map(|at| history.step(*at, role(&stuck.owner))),
+    );
+    violation.because.push(history.because(text, &positions));
+    if let Some(Waiter { process, call }) = stuck.waiter {
+        let asked = at(history.events[call as usize].time, false);
+        let text = format!(
+            "{} asked for it at {asked}, and until {} nobody got it.",
+            history.who(process),
+            at(stuck.to_ns, false)
+        );
+        violation.events.push(history.step(call, "asked for the lock"));
+        violation.because.push(history.because(text, &[call]));
+    }
+    violation.likely = Some(likely(stuck).to_owned());
+    violation
+        .figures
+        .insert("stuck_ms".into(), (stuck.to_ns - stuck.from_ns) as f64 / 1e6);
+    violation
+}
+
+fn summary(class: StuckClass, lock: &str, waited: &str) -> String {
+    match class {
+        StuckClass::Free => format!("nobody got `{lock}` for {waited}, though it was free and wanted"),
+        StuckClass::Ghost => format!("the server shows an owner of `{lock}` that does not hold it, for {waited}"),
+        StuckClass::DeadHolder => format!("nobody took the place of the dead holder of `{lock}` for {waited}"),
+    }
+}
+
+fn role(owner: &StuckOwner) -> &'static str {
+    match owner {
+        StuckOwner::Nobody => "released",
+        StuckOwner::Waiting { .. } | StuckOwner::Ghost { .. } => "the server made it the owner",
+        StuckOwner::Dead { .. } => "left the lock behind",
+        StuckOwner::Unsure { .. } => "left without an answer",
+    }
+}
+
+/// One sentence and the positions of its events.
+fn owner_sentence(context: &Context<'_>, owner: &StuckOwner) -> (String, Vec<u32>) {
+    let history = context.history;
+    let time = |position: u32| history.events.get(position as usize).map_or(0, |event| event.time);
+    match *owner {
+        StuckOwner::Nobody => ("Nobody held the lock.".to_owned(), Vec::new()),
+        StuckOwner::Waiting { process, granted } => {
+            let (who, since) = (history.who(process), at(time(granted), false));
+            (
+                format!("The server shows {who} as the owner since {since}, and {who} still waits."),
+                vec![granted],
+            )
+        }
+        StuckOwner::Ghost { process, granted } => {
+            let who = process.map_or("nobody this history knows".to_owned(), |process| history.who(process));
+            let since = at(time(granted), false);
+            (
+                format!("The server shows {who} as the owner since {since}, which does not hold it."),
+                vec![granted],
+            )
+        }
+        StuckOwner::Dead { process, granted, end } => {
+            let (who, gone) = (history.who(process), at(time(end), false));
+            let what = if history.events.get(end as usize).is_some_and(|event| event.f == F::Died) {
+                "died"
+            } else {
+                "was told of its loss"
+            };
+            (
+                format!("{who} {what} at {gone}, and the lock was not given on."),
+                vec![granted, end],
+            )
+        }
+        StuckOwner::Unsure { process, end } => {
+            let (who, gone) = (history.who(process), at(time(end), false));
+            (
+                format!("{who} was the last holder, and left at {gone} without an answer."),
+                vec![end],
+            )
+        }
+    }
+}
+
+fn healed(context: &Context<'_>) -> Option<Because> {
+    let heal = context
+        .windows
+        .iter()
+        .filter(|window| window.heal_ns.is_some())
+        .max_by_key(|window| window.heal_ns)?;
+    let (fault, number, when) = (&heal.fault, heal.number, at(heal.heal_ns?, false));
+    let text = format!("The last fault, {fault} {number}, was healed at {when}.");
+    Some(Because {
+        text,
+        events: vec![heal.heal_index?],
+    })
+}
+
+fn likely(stuck: &Stuck) -> &'static str {
+    match (stuck.class, &stuck.owner) {
+        (StuckClass::Ghost, _) => {
+            "an acquire whose reply was lost left its node or key behind: find it again by a GUID, or delete it on failure"
+        }
+        (StuckClass::Free, StuckOwner::Waiting { .. }) => "the wake-up was lost: look again after setting the watch",
+        (StuckClass::Free, _) => {
+            "the release was not noticed: the wake-up was lost, or the waiters wait for the wrong node"
+        }
+        (StuckClass::DeadHolder, _) => {
+            "the lock has no expiry, or its expiry is set in a second step that did not happen"
+        }
+    }
+}

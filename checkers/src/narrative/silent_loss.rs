@@ -1,0 +1,79 @@
+//! HL009 in words: who was not told of a loss, for how long, and what became of it.
+
+use super::{at, finding, length, many, violated};
+use crate::context::Context;
+use crate::finding::{Finding, Property, Verdict, Violation};
+use crate::holds::Ended;
+use crate::limits;
+use crate::silent_loss::{Silence, SilentLosses};
+
+/// The finding of HL009.
+pub(crate) fn tell(context: &Context<'_>, decided: &SilentLosses<'_>) -> Finding {
+    let limit = format!("limit {}", length(decided.bound_ns));
+    let said = |evidence: String| finding(Property::Hl009, decided.verdict, evidence);
+    let mut told = match decided.verdict {
+        Verdict::NotApplicable => return said("nobody watched the server".to_owned()),
+        Verdict::Inconclusive => return said("nobody acquired the lock".to_owned()),
+        Verdict::Holds if decided.taken == 0 => said("no lock was taken from a holder that went on".to_owned()),
+        Verdict::Holds => said(format!(
+            "{} ended within {} of the loss ({limit})",
+            many(decided.taken, "hold", "holds"),
+            length(decided.longest_ns)
+        )),
+        Verdict::Violated => {
+            let described = decided.silences.iter().take(limits::MAX_VIOLATIONS);
+            let violations = described.map(|silence| describe(context, silence)).collect();
+            let count = decided.silences.len() as u64;
+            let evidence = format!(
+                "{} not told of the loss ({limit})",
+                many(count, "holder was", "holders were")
+            );
+            violated(Property::Hl009, evidence, violations, count)
+        }
+    };
+    told.figures.insert("taken_from_holders".into(), decided.taken as f64);
+    told.figures
+        .insert("longest_silence_ms".into(), decided.longest_ns as f64 / 1e6);
+    told
+}
+
+fn describe(context: &Context<'_>, silence: &Silence<'_>) -> Violation {
+    let history = context.history;
+    let (hold, grant) = (silence.hold, silence.grant);
+    let who = history.who(hold.process);
+    let mut violation = history.violation("silent-loss", hold.lock as usize, &[hold.process], silence.since_ns);
+    violation.window = context.window_before(silence.since_ns).map(|window| window.number);
+    let silent = length(silence.length_ns());
+    violation.summary = format!(
+        "{who} was not told for at least {silent} that it had lost `{}`",
+        violation.lock
+    );
+    violation.events.push(history.step(hold.got, "got the lock"));
+    violation
+        .events
+        .push(history.step(grant.revoked, "the server took it away"));
+    let text = format!("{who} got the lock at {}.", at(history.ns(hold.from), false));
+    violation.because.push(history.because(text, &[hold.got]));
+    let cause = grant.cause(history);
+    let cause = cause.map(|cause| format!(" ({cause})")).unwrap_or_default();
+    let revoked = grant.revoked_ns(history).unwrap_or(silence.since_ns);
+    let text = format!("The server took it away at {}{cause}.", at(revoked, false));
+    violation.because.push(history.because(text, &[grant.revoked]));
+    let until = at(silence.to_ns, false);
+    let text = match hold.ended {
+        Ended::Lost => format!("{who} was told only at {until}."),
+        Ended::Died => format!("{who} knew nothing of it when it died at {until}."),
+        Ended::Open => format!("{who} had not been told when the history ended at {until}."),
+        Ended::Released | Ended::Changed => format!("{who} went on until its own call at {until}."),
+    };
+    violation.because.push(history.because(text, &[hold.end]));
+    if hold.ended != Ended::Open {
+        violation.events.push(history.step(hold.end, "until then it believed"));
+    }
+    violation.likely = Some("the client library has no signal for a lost lock, or nobody listens to it".into());
+    violation.follows = context.root_of(hold.got);
+    violation
+        .figures
+        .insert("silent_ms".into(), silence.length_ns() as f64 / 1e6);
+    violation
+}

@@ -1,0 +1,162 @@
+//! Overlaps of certain holds: what HL001 is about, and what many violations of other properties follow from.
+//!
+//! A sort and a sweep over the holds of each lock. Readers of a read/write lock do not exclude each other, and a
+//! semaphore's holds only once they are more than its permits.
+
+use std::collections::BTreeMap;
+
+use crate::history::names::FastMap;
+use crate::history::{History, Mode};
+use crate::holds::{Holds, LockHold};
+use crate::model::Model;
+
+/// Two certain holds that exclude each other and share more than an instant.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Overlap {
+    pub first: LockHold,
+    /// The newcomer: its reply made the overlap.
+    pub second: LockHold,
+}
+
+impl Overlap {
+    pub(crate) fn from(&self) -> u64 {
+        self.second.from
+    }
+
+    pub(crate) fn to(&self) -> u64 {
+        self.first.to.min(self.second.to)
+    }
+}
+
+/// All overlaps of one hold with the newcomers that it kept on against: one cause, however many they are.
+#[derive(Debug, Clone)]
+pub(crate) struct Conflict {
+    /// The overlap that began first: the story is how it came to that.
+    pub opening: Overlap,
+    pub count: u64,
+    /// How long they lasted together.
+    pub shared_ns: u64,
+}
+
+/// Overlaps by the hold that was there first, those that lasted longest in all first.
+pub(crate) fn conflicts(history: &History, overlaps: &[Overlap]) -> Vec<Conflict> {
+    let mut place: FastMap<u32, usize> = FastMap::default();
+    let mut conflicts: Vec<Conflict> = Vec::new();
+    for overlap in overlaps {
+        let at = *place.entry(overlap.first.got).or_insert(conflicts.len());
+        if at == conflicts.len() {
+            let (opening, count, shared_ns) = (*overlap, 0, 0);
+            conflicts.push(Conflict {
+                opening,
+                count,
+                shared_ns,
+            });
+        }
+        let conflict = &mut conflicts[at];
+        conflict.count += 1;
+        conflict.shared_ns += history.ns(overlap.to()) - history.ns(overlap.from());
+        if overlap.from() < conflict.opening.from() {
+            conflict.opening = *overlap;
+        }
+    }
+    conflicts.sort_by_key(|conflict| (std::cmp::Reverse(conflict.shared_ns), conflict.opening.first.got));
+    conflicts
+}
+
+/// One overlap for each newcomer, with the one of the others that it shares the most with; longest first.
+pub(crate) fn overlaps(history: &History, model: &Model, holds: &Holds) -> Vec<Overlap> {
+    let mut found = Vec::new();
+    if model.is_lock() {
+        for holds in &holds.by_lock {
+            match model {
+                Model::Semaphore { .. } => crowded(holds, model.capacity(), &mut found),
+                _ => overlapping(holds, *model == Model::ReadWrite, &mut found),
+            }
+        }
+    }
+    let length = |overlap: &Overlap| history.ns(overlap.to()) - history.ns(overlap.from());
+    found.sort_by_key(|overlap| (std::cmp::Reverse(length(overlap)), overlap.second.got));
+    found
+}
+
+fn overlapping(holds: &[LockHold], shared: bool, found: &mut Vec<Overlap>) {
+    let (mut writers, mut readers) = (Partners::default(), Partners::default());
+    for hold in holds.iter().filter(|hold| !hold.is_empty()) {
+        let reads = shared && hold.mode == Mode::Read;
+        let reader = if reads { None } else { readers.longest(hold) };
+        let partner = writers
+            .longest(hold)
+            .into_iter()
+            .chain(reader)
+            .max_by_key(|partner| partner.to);
+        if let Some(first) = partner.filter(|partner| partner.to > hold.from) {
+            found.push(Overlap {
+                first: *first,
+                second: *hold,
+            });
+        }
+        if reads { readers.add(hold) } else { writers.add(hold) }
+    }
+}
+
+/// Holds in excess of the permits: each newcomer that makes one too many, with the longest of those there.
+fn crowded(holds: &[LockHold], permits: u64, found: &mut Vec<Overlap>) {
+    // By end, then by beginning: the first to end is the first entry, the longest the last one.
+    let mut there: BTreeMap<(u64, usize), LockHold> = BTreeMap::new();
+    let mut taken = 0;
+    for (number, hold) in holds.iter().filter(|hold| !hold.is_empty()).enumerate() {
+        while let Some(over) = there.first_entry().filter(|first| first.key().0 <= hold.from) {
+            taken -= u64::from(over.remove().permits);
+        }
+        if taken + u64::from(hold.permits) > permits {
+            let first = there.values().next_back().unwrap_or(hold);
+            found.push(Overlap {
+                first: *first,
+                second: *hold,
+            });
+            continue;
+        }
+        taken += u64::from(hold.permits);
+        there.insert((hold.to, number), *hold);
+    }
+}
+
+/// Of all holds seen so far, the one that lasts longest, and the longest of any other process.
+///
+/// That is enough to answer in O(1) whether a newcomer overlaps with a hold of another process, and with which one longest.
+#[derive(Debug, Default)]
+struct Partners {
+    longest: Option<LockHold>,
+    other: Option<LockHold>,
+}
+
+impl Partners {
+    /// The hold of another process that lasts longest.
+    fn longest(&self, hold: &LockHold) -> Option<&LockHold> {
+        let own = |partner: &&LockHold| partner.process == hold.process;
+        self.longest
+            .as_ref()
+            .filter(|partner| !own(partner))
+            .or(self.other.as_ref())
+    }
+
+    fn add(&mut self, hold: &LockHold) {
+        match self.longest {
+            Some(longest) if longest.process == hold.process => {
+                if hold.to > longest.to {
+                    self.longest = Some(*hold);
+                }
+            }
+            Some(longest) if hold.to > longest.to => {
+                self.other = Some(longest);
+                self.longest = Some(*hold);
+            }
+            Some(_) => {
+                if self.other.is_none_or(|other| hold.to > other.to) {
+                    self.other = Some(*hold);
+                }
+            }
+            None => self.longest = Some(*hold),
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! `FaultEnv`: what a fault may touch. Links, the processes of clients and servers, each through the smallest handle that
+//! suffices; a fault does not learn what runs the experiment.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::cluster::{NodeControl, ObservedEndpoint};
+use crate::network::Link;
+use crate::wall_clock::WallClock;
+
+/// Proxied links, by the one that dials and the one that is dialled: `clients × servers`, or `servers × servers`.
+pub type Links = BTreeMap<(u32, u32), Arc<Link>>;
+
+/// What faults act on.
+#[derive(Clone)]
+pub struct FaultEnv {
+    pub links: Links,
+    /// The links between servers, by the one that dials and the one that is dialled; empty where they are direct.
+    pub peer_links: Links,
+    pub clients: Arc<dyn ClientHosts>,
+    pub servers: NodeControl,
+    /// The server that the observer watches, where it watches one of several.
+    pub observed: ObservedEndpoint,
+    /// By server: its wall clock, where the plan steps clocks.
+    pub server_clocks: Vec<Arc<WallClock>>,
+}
+
+/// Knows in which process each client lives.
+pub trait ClientHosts: Send + Sync {
+    /// The process that hosts a client now; `None` while it has none.
+    fn process_of(&self, client: u32) -> Option<Arc<dyn ProcessControl>>;
+}
+
+impl dyn ClientHosts + '_ {
+    /// The processes that host these clients, each once.
+    pub fn processes_of(&self, clients: &[u32]) -> Vec<Arc<dyn ProcessControl>> {
+        let mut hosted: Vec<u32> = Vec::new();
+        let mut processes = Vec::new();
+        for client in clients {
+            if !hosted.contains(client)
+                && let Some(process) = self.process_of(*client)
+            {
+                hosted.extend(process.clients());
+                processes.push(process);
+            }
+        }
+        processes
+    }
+}
+
+/// A process with clients in it. What is done to one of them is done to all.
+pub trait ProcessControl: Send + Sync {
+    fn clients(&self) -> Vec<u32>;
+
+    /// Stops it (SIGSTOP). Stops add up: the process continues when each was followed by [`ProcessControl::go_on`].
+    /// Returns whether there was a process to stop.
+    fn stop(&self) -> bool;
+
+    fn is_stopped(&self) -> bool;
+
+    /// Ends one stop. It does not wait, and does nothing to a process that is gone.
+    fn go_on(&self);
+
+    /// Its wall clock, where the plan steps clocks.
+    fn wall_clock(&self) -> Option<Arc<WallClock>>;
+
+    /// Kills it. Returns whether there was a process to kill.
+    fn kill(&self) -> bool;
+}

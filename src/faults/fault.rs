@@ -1,0 +1,141 @@
+//! The `Fault` trait: what a fault declares about itself, and how it plans one injection.
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use rand_chacha::ChaCha8Rng;
+use serde_json::{Map, Value};
+
+use super::Injection;
+use crate::backends::Backend;
+use crate::evidence::EvidenceCounter;
+use crate::network::tap::Protocol;
+
+/// The cluster that a fault is planned for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shape {
+    pub backend: &'static Backend,
+    pub clients: u32,
+    pub servers: u32,
+    pub lease: Duration,
+    /// What is spoken on the links between clients and servers.
+    pub protocol: Protocol,
+}
+
+/// What lists, the history and reports need to know of a fault. There are no defaults: each fault says all of it.
+#[derive(Debug, Clone, Copy)]
+pub struct FaultDefinition {
+    /// As it is typed after `--fault`.
+    pub name: &'static str,
+    /// One line for lists and help.
+    pub summary: &'static str,
+    /// What may follow `=`, for help; empty when the fault takes no argument.
+    pub argument: &'static str,
+    /// What happens to a client, in the passive: "it was *cut off* by partition 2".
+    pub verb: &'static str,
+    /// What the fault counts, with its words. The counters of links have theirs already.
+    pub counters: &'static [EvidenceCounter],
+    /// The fault had an effect if one of these is above zero. Windows that overlap share the counters of their links, so
+    /// this names what no other fault counts.
+    pub trace: &'static [EvidenceCounter],
+    /// What to change when no window had an effect, where this fault knows better than the general advice.
+    pub no_effect_hint: Option<&'static str>,
+}
+
+impl FaultDefinition {
+    /// What reports need beyond the typed fields of a heal, so that they need no table of faults.
+    pub fn for_readers(&self) -> Map<String, Value> {
+        let mut fields = Map::new();
+        fields.insert(
+            "counters".into(),
+            self.counters.iter().map(EvidenceCounter::to_json).collect(),
+        );
+        if let Some(hint) = self.no_effect_hint {
+            fields.insert("no_effect_hint".into(), hint.into());
+        }
+        fields
+    }
+}
+
+/// Something that can go wrong on purpose.
+pub trait Fault: Sync {
+    fn definition(&self) -> FaultDefinition;
+
+    /// Whether a cluster of this shape can have it. The error says why not, and what to do instead.
+    fn applies(&self, argument: Option<&str>, shape: &Shape) -> Result<(), String>;
+
+    /// Draws one injection. The same seed, shape and number give the same one. `number` counts this fault's windows from
+    /// 0, so that a fault can go through its kinds. The error says what the argument should have been.
+    fn plan(
+        &self,
+        argument: Option<&str>,
+        number: u32,
+        shape: &Shape,
+        rng: &mut ChaCha8Rng,
+    ) -> Result<Injection, String>;
+}
+
+impl dyn Fault + '_ {
+    pub fn name(&self) -> &'static str {
+        self.definition().name
+    }
+
+    pub fn summary(&self) -> &'static str {
+        self.definition().summary
+    }
+
+    pub fn argument(&self) -> &'static str {
+        self.definition().argument
+    }
+}
+
+/// Refuses an argument where none is taken.
+pub(super) fn no_argument(fault: &str, argument: Option<&str>) -> Result<(), String> {
+    match argument {
+        None => Ok(()),
+        Some(argument) => Err(format!("{fault}={argument}: {fault} takes no argument")),
+    }
+}
+
+/// The kind that an argument names, the first of `known` without one.
+pub(super) fn kind_of<'a>(fault: &str, argument: Option<&'a str>, known: &[&'a str]) -> Result<&'a str, String> {
+    let kind = argument.unwrap_or(known[0]);
+    if known.contains(&kind) {
+        Ok(kind)
+    } else {
+        Err(format!(
+            "{fault} has no kind `{kind}`; it takes one of {}",
+            known.join(", ")
+        ))
+    }
+}
+
+/// `n1 n3`
+pub(super) fn server_names(servers: &[u32]) -> String {
+    let names: Vec<String> = servers.iter().map(|server| format!("n{}", server + 1)).collect();
+    names.join(" ")
+}
+
+#[cfg(test)]
+impl Shape {
+    /// Five clients and three servers of ZooKeeper.
+    pub fn example() -> Self {
+        Self {
+            backend: crate::backends::of(harness_workloads::BackendId::Zk),
+            clients: 5,
+            servers: 3,
+            lease: Duration::from_secs(2),
+            protocol: Protocol::Zk,
+        }
+    }
+
+    /// Five clients and one master of Redis.
+    pub fn one_redis() -> Self {
+        Self {
+            backend: crate::backends::of(harness_workloads::BackendId::Redis),
+            servers: 1,
+            protocol: Protocol::Resp,
+            ..Self::example()
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! `Injection`: what one fault window does, as planned, and the `Inject` trait that does it.
+
+use std::any::Any;
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use harness_checkers::history::Requirement;
+
+use super::active::{BoxFuture, RunningFault};
+use super::env::FaultEnv;
+use super::target::{ResolvedTarget, Target};
+use crate::network::Hold;
+
+/// What is done to a target, with everything that was drawn for it.
+pub trait Inject: Any + Debug + Send + Sync {
+    /// What the run must be set up with for it.
+    fn needs(&self) -> Needs;
+
+    /// What the heal does, in one word.
+    fn heal_word(&self) -> &'static str;
+
+    /// The toxics that do it where links are those of a Toxiproxy; `None` when it touches none of them. The error says
+    /// what a Toxiproxy lacks.
+    fn toxics(&self) -> Result<Option<String>, String>;
+
+    /// What is done before the target is resolved. Most faults prepare nothing.
+    fn prepare<'a>(
+        &'a self,
+        _number: u32,
+        _env: &'a FaultEnv,
+    ) -> BoxFuture<'a, Result<Option<Preparation>, &'static str>> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
+
+    /// Does it.
+    fn inject<'a>(&'a self, context: InjectionContext<'a>) -> BoxFuture<'a, Result<RunningFault, NotInjected>>;
+}
+
+/// What an injection needs of a run beyond clients, links and servers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// Servers must reach each other through the proxy.
+    pub peer_proxy: bool,
+    /// Servers that clients do not know, which replicate those that they do.
+    pub replicas: u32,
+    /// Processes must be given wall clocks that can be stepped.
+    pub wall_clocks: bool,
+}
+
+/// What was prepared before the target was resolved. The holder that the target is resolved to was granted its lock after
+/// that.
+#[derive(Debug, Default)]
+pub struct Preparation {
+    /// A fault on links that is on already.
+    pub link_fault: Option<Hold>,
+    /// Keys on the servers: the target's lock must not be one of them.
+    pub known_keys: Vec<String>,
+}
+
+/// What an injection is given.
+pub struct InjectionContext<'a> {
+    /// The window's number, from 1.
+    pub number: u32,
+    pub env: &'a FaultEnv,
+    pub target: &'a ResolvedTarget,
+    /// The clients that hold a lock now.
+    pub holding: Vec<u32>,
+    pub preparation: Option<Preparation>,
+}
+
+impl InjectionContext<'_> {
+    /// How many of these clients hold a lock.
+    pub fn held_by(&self, clients: &[u32]) -> u64 {
+        clients.iter().filter(|client| self.holding.contains(client)).count() as u64
+    }
+}
+
+/// Why an injection was not done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NotInjected {
+    /// There was nothing to do it to; the run goes on.
+    Missed(&'static str),
+    /// It is not on as it should be; the run cannot go on.
+    Failed(String),
+}
+
+/// What one window does, as planned.
+#[derive(Debug, Clone)]
+pub struct Injection {
+    pub target: Target,
+    pub action: Arc<dyn Inject>,
+    /// What it must achieve for a pass to mean anything.
+    pub requirement: Option<Requirement>,
+    /// What it is, in words, without the fault's name: "holder | every server".
+    pub title: String,
+}
+
+impl Injection {
+    pub fn new(target: Target, action: impl Inject, title: impl Into<String>) -> Self {
+        Self {
+            target,
+            action: Arc::new(action),
+            requirement: None,
+            title: title.into(),
+        }
+    }
+
+    /// The same injection, which must achieve this for a pass to mean anything.
+    #[must_use]
+    pub fn requiring(mut self, requirement: Requirement) -> Self {
+        self.requirement = Some(requirement);
+        self
+    }
+
+    /// The same injection where a Toxiproxy does it: its title says with which toxics. The error says why there are none.
+    pub fn through_toxiproxy(mut self, fault: &str) -> Result<Self, String> {
+        let needed = |why| format!("{fault} needs the built-in proxy: {why}\nhint: --proxy builtin");
+        if let Some(toxics) = self.action.toxics().map_err(needed)? {
+            self.title = format!("{} | {toxics}", self.title);
+        }
+        Ok(self)
+    }
+
+    /// The action, where it is of this type.
+    #[cfg(test)]
+    pub fn action_as<T: Inject>(&self) -> &T {
+        let action: &dyn Any = &*self.action;
+        action.downcast_ref().expect("the plan makes an action of this type")
+    }
+}

@@ -1,0 +1,113 @@
+//! `LinkInjection`: links between clients and servers behave differently until the heal. What `partition`, `latency`,
+//! `slow`, `reset` and `flaky` have in common.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::active::{ActiveFault, Affected, BoxFuture, HealOnDrop, Healed, RunningFault};
+use super::injection::{Inject, Injection, InjectionContext, Needs, NotInjected};
+use super::target::Target;
+use crate::evidence::Evidence;
+use crate::network::{Behaviour, Hold, in_words, toxics_for};
+
+/// A behaviour of the target's links.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LinkInjection {
+    pub behaviour: Behaviour,
+    /// Reset the connections that exist when the window starts.
+    pub reset_first: bool,
+    /// Reset them when it heals, instead of letting them continue.
+    pub reset_on_heal: bool,
+}
+
+/// Every client's every link, with one behaviour.
+pub fn everywhere(behaviour: Behaviour, title: String) -> Injection {
+    let on_links = LinkInjection {
+        behaviour,
+        reset_first: false,
+        reset_on_heal: false,
+    };
+    Injection::new(Target::Everyone, on_links, title)
+}
+
+/// What the heal of a fault on links does.
+pub fn heal_word(reset_on_heal: bool) -> &'static str {
+    if reset_on_heal { "reset" } else { "resume" }
+}
+
+impl Inject for LinkInjection {
+    fn needs(&self) -> Needs {
+        Needs::default()
+    }
+
+    fn heal_word(&self) -> &'static str {
+        heal_word(self.reset_on_heal)
+    }
+
+    fn toxics(&self) -> Result<Option<String>, String> {
+        let toxics = toxics_for(&self.behaviour, self.reset_on_heal)?;
+        Ok(Some(in_words(&toxics)))
+    }
+
+    fn inject<'a>(&'a self, context: InjectionContext<'a>) -> BoxFuture<'a, Result<RunningFault, NotInjected>> {
+        Box::pin(async move {
+            let (mut clients, mut links) = (Vec::new(), Vec::new());
+            for ((client, server), link) in &context.env.links {
+                if context.target.has_link(*client, *server) {
+                    clients.push(*client);
+                    links.push(Arc::clone(link));
+                }
+            }
+            clients.dedup();
+            let mut fault = Hold::put(links, context.number, self.behaviour, self.reset_on_heal);
+            if self.reset_first {
+                fault.reset_connections();
+            }
+            fault.settle().await.map_err(NotInjected::Failed)?;
+            Ok(ActiveLinkFault::running(fault, clients, Vec::new()))
+        })
+    }
+}
+
+/// Links that behave differently.
+pub struct ActiveLinkFault {
+    fault: Hold,
+    clients: Vec<u32>,
+    servers: Vec<u32>,
+}
+
+impl ActiveLinkFault {
+    pub fn running(fault: Hold, clients: Vec<u32>, servers: Vec<u32>) -> RunningFault {
+        let active = Self {
+            fault,
+            clients,
+            servers,
+        };
+        HealOnDrop::new(active).running()
+    }
+}
+
+impl ActiveFault for ActiveLinkFault {
+    fn affected(&self) -> Affected {
+        Affected {
+            clients: self.clients.clone(),
+            servers: self.servers.clone(),
+            links: self.fault.names(),
+        }
+    }
+
+    fn heal(&mut self, _: Duration, _: bool) -> BoxFuture<'_, Healed> {
+        Box::pin(async move {
+            // counted before the heal lets go on what was held back
+            let evidence = Evidence::of_links(self.fault.names().len(), self.fault.counts());
+            Healed {
+                trouble: self.fault.lift().await.err(),
+                ..Healed::from(evidence)
+            }
+        })
+    }
+
+    fn undo(&mut self) {
+        // the guard of the links is dropped with this, and heals them
+    }
+}

@@ -1,0 +1,356 @@
+//! Peer partitions: the kinds of `partition` that cut servers off from each other, and what each does to every link.
+//!
+//! A link between servers carries the connections that one of them opened, both ways. So what `n1` sends to `n2` runs
+//! over two links: towards the server on `n1->n2`, and towards the client on `n2->n1`.
+
+use std::sync::Arc;
+
+use rand::RngExt;
+use rand::seq::{IndexedRandom, SliceRandom};
+use rand_chacha::ChaCha8Rng;
+
+use super::fault::server_names;
+use super::link_injection::{ActiveLinkFault, heal_word};
+use super::{
+    BoxFuture, FaultEnv, Inject, Injection, InjectionContext, Needs, NotInjected, RunningFault, Shape, Target,
+};
+use crate::cluster::Peering;
+use crate::network::{Behaviour, Flow, Hold, Link};
+
+/// The kinds, in the order in which `between-servers` goes through them.
+pub const KINDS: [&str; 8] = [
+    "leader",
+    "minority",
+    "leader-to-servers",
+    "bridge",
+    "servers-to-leader",
+    "ring",
+    "servers-halves",
+    "leader-alone",
+];
+
+/// The kind that means all of these, one after the other.
+pub const EVERY_KIND: &str = "between-servers";
+
+/// What is held back between servers.
+#[derive(Debug, Clone)]
+struct PeerPartition {
+    cut: CutBetween,
+    /// The target's clients are cut off from it, too.
+    clients_too: bool,
+    /// Reset connections when it heals, instead of letting them continue.
+    reset_on_heal: bool,
+}
+
+#[derive(Debug, Clone)]
+enum CutBetween {
+    /// What the target sends to the other servers, what they send to it, or both.
+    TargetAndOthers { sends: bool, hears: bool },
+    /// What the first of each pair sends to the second, by server from 0.
+    Pairs(Vec<(u32, u32)>),
+}
+
+const BOTH: CutBetween = CutBetween::TargetAndOthers {
+    sends: true,
+    hears: true,
+};
+
+/// The kinds that a cluster of this shape has enough servers for.
+pub fn kinds_for(shape: &Shape) -> Vec<&'static str> {
+    let fits = |kind: &&str| least_servers(kind) <= shape.servers;
+    KINDS.into_iter().filter(fits).collect()
+}
+
+fn least_servers(kind: &str) -> u32 {
+    if ["minority", "ring", "bridge"].contains(&kind) {
+        3
+    } else {
+        2
+    }
+}
+
+/// Whether a cluster can have this kind; any other kind than those of [`KINDS`] is not between servers.
+pub fn applies(kind: &str, shape: &Shape) -> Result<(), String> {
+    if !KINDS.contains(&kind) && kind != EVERY_KIND {
+        return Ok(());
+    }
+    let product = shape.backend.product();
+    match shape.backend.software.peering {
+        Peering::Socks => {}
+        Peering::Replication(_) => {
+            return Err(format!(
+                "partition={kind} parts servers that depend on each other, and {product} masters do not\nhint: --fault failover holds back what a master sends to its replica"
+            ));
+        }
+        Peering::Direct => {
+            return Err(format!(
+                "partition={kind} needs a proxy between the servers, and the servers of {product} take none"
+            ));
+        }
+    }
+    let (least, there_are) = (least_servers(kind), shape.servers);
+    if there_are < least {
+        return Err(format!(
+            "partition={kind} takes {least} servers or more, and there are {there_are}: --nodes 3"
+        ));
+    }
+    Ok(())
+}
+
+/// Draws a partition of this kind, one of [`KINDS`], which applies.
+pub fn plan(kind: &str, shape: &Shape, rng: &mut ChaCha8Rng) -> Injection {
+    let reset_on_heal = rng.random_bool(0.5);
+    let (target, cut, title) = match kind {
+        "minority" => minority(shape, rng),
+        "servers-halves" => halves(shape, rng),
+        "ring" => ring(shape, rng),
+        "bridge" => bridge(shape, rng),
+        _ => of_leader(kind),
+    };
+    let partition = PeerPartition {
+        cut,
+        clients_too: kind == "leader-alone",
+        reset_on_heal,
+    };
+    Injection::new(target, partition, title)
+}
+
+fn of_leader(kind: &str) -> (Target, CutBetween, String) {
+    let (cut, title) = match kind {
+        "leader-to-servers" => (
+            CutBetween::TargetAndOthers {
+                sends: true,
+                hears: false,
+            },
+            "what it sends to the other servers is held back",
+        ),
+        "servers-to-leader" => (
+            CutBetween::TargetAndOthers {
+                sends: false,
+                hears: true,
+            },
+            "what the other servers send to it is held back",
+        ),
+        "leader-alone" => (BOTH, "cut off from the other servers and from every client"),
+        _ => (BOTH, "cut off from the other servers; clients reach it"),
+    };
+    (Target::Leader, cut, title.to_owned())
+}
+
+fn minority(shape: &Shape, rng: &mut ChaCha8Rng) -> (Target, CutBetween, String) {
+    let size = rng.random_range(1..=(shape.servers as usize - 1) / 2);
+    let some = some(shape, size, rng);
+    let title = format!("{} | {}", server_names(&some), server_names(&others(shape, &some)));
+    (Target::Servers(some), BOTH, title)
+}
+
+fn halves(shape: &Shape, rng: &mut ChaCha8Rng) -> (Target, CutBetween, String) {
+    let some = some(shape, shape.servers as usize / 2, rng);
+    let title = format!("{} | {}", server_names(&some), server_names(&others(shape, &some)));
+    (Target::Servers(some), BOTH, title)
+}
+
+/// In a ring that the seed draws, each server hears the next ones, as many as make a majority with itself: no two servers
+/// hear the same majority.
+fn ring(shape: &Shape, rng: &mut ChaCha8Rng) -> (Target, CutBetween, String) {
+    let mut ring: Vec<u32> = (0..shape.servers).collect();
+    ring.shuffle(rng);
+    let (all, majority) = (ring.len(), ring.len() / 2 + 1);
+    let mut cut = Vec::new();
+    let mut heard = Vec::new();
+    for (place, server) in ring.iter().enumerate() {
+        let next = |step: usize| ring[(place + step) % all];
+        cut.extend((majority..all).map(|step| (next(step), *server)));
+        let hears: Vec<u32> = (1..majority).map(next).collect();
+        heard.push(format!("n{} hears {}", server + 1, server_names(&hears)));
+    }
+    (
+        Target::Servers((0..shape.servers).collect()),
+        CutBetween::Pairs(cut),
+        heard.join(", "),
+    )
+}
+
+/// Two sides that cannot reach each other, and one server that reaches both.
+fn bridge(shape: &Shape, rng: &mut ChaCha8Rng) -> (Target, CutBetween, String) {
+    let mut all: Vec<u32> = (0..shape.servers).collect();
+    all.shuffle(rng);
+    let (bridge, sides) = (all[0], &all[1..]);
+    let (one, other) = sides.split_at(sides.len() / 2);
+    let both_ways = |(from, to): (u32, u32)| [(from, to), (to, from)];
+    let pairs = one.iter().flat_map(|from| other.iter().map(|to| (*from, *to)));
+    let title = format!(
+        "{} | {}, and n{} reaches both",
+        server_names(one),
+        server_names(other),
+        bridge + 1
+    );
+    (
+        Target::Servers(sides.to_vec()),
+        CutBetween::Pairs(pairs.flat_map(both_ways).collect()),
+        title,
+    )
+}
+
+fn some(shape: &Shape, size: usize, rng: &mut ChaCha8Rng) -> Vec<u32> {
+    let all: Vec<u32> = (0..shape.servers).collect();
+    let mut some: Vec<u32> = all.sample(rng, size).copied().collect();
+    some.sort_unstable();
+    some
+}
+
+fn others(shape: &Shape, some: &[u32]) -> Vec<u32> {
+    (0..shape.servers).filter(|server| !some.contains(server)).collect()
+}
+
+impl Inject for PeerPartition {
+    fn needs(&self) -> Needs {
+        Needs {
+            peer_proxy: true,
+            ..Needs::default()
+        }
+    }
+
+    fn heal_word(&self) -> &'static str {
+        heal_word(self.reset_on_heal)
+    }
+
+    fn toxics(&self) -> Result<Option<String>, String> {
+        if self.clients_too {
+            return Err("it holds back links of two kinds at once".into());
+        }
+        // the proxy between servers is the built-in one in any case
+        Ok(None)
+    }
+
+    fn inject<'a>(&'a self, context: InjectionContext<'a>) -> BoxFuture<'a, Result<RunningFault, NotInjected>> {
+        Box::pin(async move {
+            let servers = context.target.servers();
+            let behaviours = self.behaviours(&servers, context.env);
+            let fault = Hold::put_each(behaviours, context.number, self.reset_on_heal);
+            Ok(ActiveLinkFault::running(fault, Vec::new(), servers))
+        })
+    }
+}
+
+impl PeerPartition {
+    /// What each link does while `target` is cut off.
+    fn behaviours(&self, target: &[u32], env: &FaultEnv) -> Vec<(Arc<Link>, Behaviour)> {
+        let stall = |cut: bool| if cut { Flow::STALL } else { Flow::default() };
+        let between = env.peer_links.iter().map(|((dialler, dialled), link)| {
+            let behaviour = Behaviour {
+                to_server: stall(self.cut.holds_back(target, *dialler, *dialled)),
+                to_client: stall(self.cut.holds_back(target, *dialled, *dialler)),
+                ..Behaviour::default()
+            };
+            (Arc::clone(link), behaviour)
+        });
+        let clients = env
+            .links
+            .iter()
+            .filter(|((_, server), _)| self.clients_too && target.contains(server));
+        let clients = clients.map(|(_, link)| (Arc::clone(link), Behaviour::STALL));
+        between
+            .filter(|(_, behaviour)| behaviour.holds_connects())
+            .chain(clients)
+            .collect()
+    }
+}
+
+impl CutBetween {
+    /// Whether what `from` sends to `to` is held back.
+    fn holds_back(&self, target: &[u32], from: u32, to: u32) -> bool {
+        match self {
+            Self::Pairs(pairs) => pairs.contains(&(from, to)),
+            Self::TargetAndOthers { sends, hears } => {
+                let (out, into) = (target.contains(&from), target.contains(&to));
+                (out && !into && *sends) || (into && !out && *hears)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::SeedableRng;
+
+    use super::*;
+
+    fn shape(servers: u32) -> Shape {
+        Shape {
+            servers,
+            ..Shape::example()
+        }
+    }
+
+    /// What is held back between servers, with server 0 as the leader.
+    fn cut(kind: &str, servers: u32, seed: u64) -> Vec<(u32, u32)> {
+        let injection = plan(kind, &shape(servers), &mut ChaCha8Rng::seed_from_u64(seed));
+        let partition: &PeerPartition = injection.action_as();
+        let target = match injection.target.clone() {
+            Target::Servers(servers) => servers,
+            Target::Leader => vec![0],
+            other => panic!("{other:?} is no server"),
+        };
+        let all = (0..servers).flat_map(|from| (0..servers).map(move |to| (from, to)));
+        all.filter(|(from, to)| from != to && partition.cut.holds_back(&target, *from, *to))
+            .collect()
+    }
+
+    #[test]
+    fn an_isolated_leader_neither_sends_nor_hears_and_the_others_do() {
+        for kind in ["leader", "leader-alone"] {
+            assert_eq!(cut(kind, 3, 1), [(0, 1), (0, 2), (1, 0), (2, 0)]);
+        }
+        assert_eq!(cut("leader-to-servers", 3, 1), [(0, 1), (0, 2)]);
+        assert_eq!(cut("servers-to-leader", 3, 1), [(1, 0), (2, 0)]);
+    }
+
+    #[test]
+    fn a_minority_is_less_than_half_and_cut_off_both_ways() {
+        for seed in 0..20 {
+            let cut = cut("minority", 5, seed);
+            assert!(
+                [2 * 4, 2 * 6].contains(&cut.len()),
+                "one against four, or two against three: {cut:?}"
+            );
+            assert!(cut.iter().all(|(from, to)| cut.contains(&(*to, *from))));
+        }
+    }
+
+    #[test]
+    fn halves_of_an_even_number_leave_no_majority() {
+        assert_eq!(cut("servers-halves", 4, 3).len(), 2 * 4);
+    }
+
+    #[test]
+    fn in_a_ring_everybody_hears_a_majority_and_no_two_the_same() {
+        for servers in [3, 4, 5, 7] {
+            let cut = cut("ring", servers, 3);
+            let hears = |server| -> Vec<u32> { (0..servers).filter(|from| !cut.contains(&(*from, server))).collect() };
+            let mut heard: Vec<Vec<u32>> = (0..servers).map(hears).collect();
+            assert!(heard.iter().all(|majority| majority.len() as u32 == servers / 2 + 1));
+            heard.sort();
+            heard.dedup();
+            assert_eq!(heard.len() as u32, servers);
+        }
+    }
+
+    #[test]
+    fn a_bridge_reaches_both_sides_and_they_do_not_reach_each_other() {
+        let cut = cut("bridge", 5, 3);
+        assert_eq!(cut.len(), 2 * 2 * 2);
+        let untouched = (0..5).filter(|server| cut.iter().all(|(from, to)| from != server && to != server));
+        assert_eq!(untouched.count(), 1);
+    }
+
+    #[test]
+    fn what_a_cluster_cannot_do_is_refused_with_the_reason() {
+        let why = |kind, shape| applies(kind, &shape).unwrap_err();
+        assert!(why("leader", Shape::one_redis()).contains("failover"));
+        assert!(why("ring", shape(2)).contains("3 servers or more"));
+        assert!(why("leader", shape(1)).contains("2 servers or more"));
+        assert!(why(EVERY_KIND, shape(1)).contains("2 servers or more"));
+        assert!(!kinds_for(&shape(2)).contains(&"ring") && kinds_for(&shape(3)) == KINDS);
+    }
+}

@@ -1,0 +1,55 @@
+//! The target of an injection: as it is planned, and as it is resolved when its window starts.
+
+use serde::Serialize;
+
+/// The planned target. `Holder`, `Waiter` and `Leader` are resolved when the window starts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Target {
+    Clients(Vec<u32>),
+    /// These servers, from 0; for a fault on links, every client's link to them.
+    Servers(Vec<u32>),
+    /// The client that holds a lock when the window starts.
+    Holder,
+    /// A client that waits for a lock then.
+    Waiter,
+    /// The server that leads then.
+    Leader,
+    Everyone,
+}
+
+/// A target whose roles are resolved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ResolvedTarget {
+    Clients(Vec<u32>),
+    /// From 0.
+    Servers(Vec<u32>),
+    Everyone,
+}
+
+impl ResolvedTarget {
+    /// The servers it names; none when it names clients.
+    pub fn servers(&self) -> Vec<u32> {
+        match self {
+            Self::Servers(servers) => servers.clone(),
+            Self::Clients(_) | Self::Everyone => Vec::new(),
+        }
+    }
+
+    /// The clients it names; none when it names servers.
+    pub fn clients(&self) -> Vec<u32> {
+        match self {
+            Self::Clients(clients) => clients.clone(),
+            Self::Servers(_) | Self::Everyone => Vec::new(),
+        }
+    }
+
+    /// Whether the link from this client to this server belongs to it.
+    pub fn has_link(&self, client: u32, server: u32) -> bool {
+        match self {
+            Self::Clients(clients) => clients.contains(&client),
+            Self::Servers(servers) => servers.contains(&server),
+            Self::Everyone => true,
+        }
+    }
+}

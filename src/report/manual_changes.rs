@@ -1,0 +1,65 @@
+//! Manual changes: what was changed through the proxy's API during a run. They are no faults of the plan, and are reported.
+
+use harness_checkers::History;
+use harness_checkers::history::NemesisFact;
+
+use super::words::{many, moment};
+
+/// How many of them a note names.
+const SHOWN: usize = 5;
+
+/// A note on all of them, if there were any.
+pub fn manual_changes(history: &History) -> Option<String> {
+    let lines = history.nemesis();
+    let changes = lines.iter().filter_map(|line| match &line.fact {
+        NemesisFact::ProxyChange(change) => {
+            let toxic = change.toxic.as_ref().and_then(|toxic| toxic.get("name")?.as_str());
+            let toxic = toxic.map(|toxic| format!(" ({toxic})")).unwrap_or_default();
+            Some(format!(
+                "{} {}{toxic} at {}",
+                change.proxy,
+                change.did,
+                moment(line.time_ns)
+            ))
+        }
+        _ => None,
+    });
+    let changes: Vec<String> = changes.collect();
+    let more = match changes.len().saturating_sub(SHOWN) {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    let shown = changes[..changes.len().min(SHOWN)].join(", ");
+    let count = many(changes.len() as u64, "manual change");
+    (!changes.is_empty()).then(|| format!("{count} came through the proxy's API and not from the plan: {shown}{more}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use harness_checkers::ReadOptions;
+
+    use super::*;
+
+    fn history(changes: usize) -> History {
+        let mut lines = vec![r#"{"format":"harness-history","version":1,"locks":["l0"]}"#.to_owned()];
+        for index in 1..=changes {
+            lines.push(format!(
+                r#"{{"index":{index},"time":{index}000000000,"process":"nemesis","type":"info","f":"proxy-api","phase":"change","proxy":"c0->n1","did":"toxic put on","toxic":{{"name":"latency_downstream"}}}}"#
+            ));
+        }
+        History::read(lines.join("\n").as_bytes(), &ReadOptions::default()).unwrap()
+    }
+
+    #[test]
+    fn every_change_is_reported_and_none_is_a_window_of_the_plan() {
+        assert_eq!(manual_changes(&history(0)), None);
+        let told = manual_changes(&history(1)).unwrap();
+        assert!(
+            told.contains("c0->n1 toxic put on (latency_downstream) at 1.00s"),
+            "{told}"
+        );
+        assert!(manual_changes(&history(7)).unwrap().contains("7 manual changes came"));
+        assert!(manual_changes(&history(7)).unwrap().ends_with("and 2 more"));
+        assert!(history(1).windows().is_empty());
+    }
+}

@@ -47,7 +47,7 @@ impl Exit {
 
     pub fn meaning(self) -> &'static str {
         match self {
-            Self::Holds => "every property that applies holds, and the faults bit",
+            Self::Holds => "every property that applies holds, and the faults had an effect",
             Self::Violated => "a property is violated",
             Self::Usage => "bad arguments or configuration",
             Self::Inconclusive => "inconclusive: nothing violated, and nothing proved",

@@ -341,3 +341,25 @@ fn names_of_a_foreign_history_reach_no_screen_and_no_summary_as_commands() {
     }
     assert!(screen.contains("\\u{1b}[2J"), "{screen}");
 }
+
+#[test]
+fn a_drawing_has_every_moment_that_its_sentences_are_about() {
+    let mut drawn = 0;
+    for name in HISTORIES {
+        let history = history(name);
+        let diagnosis = diagnosis_of(name, &history, None);
+        let violations = diagnosis.findings.iter().flat_map(|finding| &finding.violations);
+        for violation in violations {
+            let Some(drawing) = diagnosis.drawings.get(&violation.id) else {
+                continue;
+            };
+            for index in violation.because.iter().flat_map(|because| &because.events) {
+                let entry = history.entries().find(|entry| entry.index == *index).unwrap();
+                let span = drawing.from_ns..=drawing.to_ns;
+                assert!(span.contains(&entry.time_ns), "{name}: {}: event {index}", violation.id);
+                drawn += 1;
+            }
+        }
+    }
+    assert!(drawn > 20, "{drawn}");
+}

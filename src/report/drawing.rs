@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use harness_checkers::history::event::Process;
-use harness_checkers::{CertainHold, Ended, History, Property, Violation};
+use harness_checkers::history::event::{Kind, Process};
+use harness_checkers::{CertainHold, Ended, F, History, Property, Violation};
 use serde::{Deserialize, Serialize};
 
 use super::bite::Bitten;
@@ -12,6 +12,8 @@ use super::bite::Bitten;
 const MAX_LANES: usize = 5;
 /// Bars of one lane.
 const MAX_BARS: usize = 200;
+/// The lanes of faults.
+const FAULT: &str = "fault";
 /// The lane of what the server did.
 const SERVER: &str = "server";
 
@@ -46,6 +48,8 @@ pub struct Bar {
 pub enum BarKind {
     Fault,
     Hold,
+    /// An acquire that was called and not answered yet.
+    Wait,
 }
 
 /// The moment of an event and the number of the sentence that is about it, from 1.
@@ -55,9 +59,19 @@ pub struct Mark {
     pub at_ns: u64,
 }
 
+/// From the call of an acquire to its answer or to the end of the history.
+struct Wait<'a> {
+    called_index: u64,
+    lock: &'a str,
+    client: u32,
+    from_ns: u64,
+    to_ns: u64,
+}
+
 /// What drawings are made of: who held what, what was broken, and the events that sentences are about.
 pub struct DrawingContext<'a> {
     holds: Vec<CertainHold<'a>>,
+    waits: Vec<Wait<'a>>,
     windows: &'a [Bitten],
     /// Time and lane of the events that sentences are about, by index.
     events: BTreeMap<u64, (u64, String)>,
@@ -75,17 +89,18 @@ impl<'a> DrawingContext<'a> {
         let named = history
             .entries()
             .filter(|entry| wanted.binary_search(&entry.index).is_ok());
-        let events = named.filter_map(|entry| {
+        let events = named.map(|entry| {
             let lane = match entry.process {
                 Process::Client(process) => format!("c{}", entry.client.unwrap_or(process)),
                 Process::Server => SERVER.to_owned(),
-                Process::Nemesis => return None,
+                Process::Nemesis => FAULT.to_owned(),
             };
-            Some((entry.index, (entry.time_ns, lane)))
+            (entry.index, (entry.time_ns, lane))
         });
         Self {
             events: events.collect(),
             holds: history.certain_holds(),
+            waits: waits(history),
             windows,
         }
     }
@@ -104,7 +119,15 @@ impl<'a> DrawingContext<'a> {
                     sentence,
                     at_ns: *at_ns,
                 };
-                match drawing.lanes.iter_mut().find(|lane| lane.label == *label) {
+                let is_at = |lane: &DrawingLane| {
+                    let mut bars = lane.bars.iter();
+                    label != FAULT || bars.any(|bar| bar.from_ns == *at_ns || bar.to_ns == *at_ns)
+                };
+                match drawing
+                    .lanes
+                    .iter_mut()
+                    .find(|lane| lane.label == *label && is_at(lane))
+                {
                     Some(lane) => lane.marks.push(mark),
                     None if label == SERVER => drawing.lanes.push(DrawingLane {
                         label: label.clone(),
@@ -132,8 +155,10 @@ impl<'a> DrawingContext<'a> {
         let shared = |hold: &&CertainHold<'_>| (hold.from_ns.max(first.from_ns), hold.to_ns.min(first.to_ns));
         let mut overlaps_ns: Vec<(u64, u64)> = others.iter().map(shared).collect();
         overlaps_ns.sort_unstable();
-        let last = others.iter().map(|hold| hold.to_ns).chain([first.to_ns]).max()?;
-        let (from_ns, to_ns) = with_margin(first.from_ns, last);
+        let last = others.iter().map(|hold| hold.to_ns).chain([first.to_ns]);
+        let named = || self.named(violation).map(|(at_ns, _)| *at_ns);
+        let from = named().chain([first.from_ns]).min()?;
+        let (from_ns, to_ns) = with_margin(from, last.chain(named()).max()?);
         let mut lanes = self.faults(from_ns, to_ns);
         lanes.push(lane(first.client, vec![hold_bar(first)]));
         lanes.extend(lanes_of(&others));
@@ -147,17 +172,26 @@ impl<'a> DrawingContext<'a> {
 
     /// What the clients of a violation held while the events of its sentences happened.
     fn scene(&self, violation: &Violation) -> Option<Drawing> {
-        let sentences = violation.because.iter().flat_map(|because| &because.events);
-        let named = sentences.filter_map(|index| self.events.get(index));
-        let times = || named.clone().map(|(at_ns, _)| *at_ns);
-        let (from_ns, to_ns) = with_margin(times().min()?, times().max()?);
-        if times().min() == times().max() {
+        let indices: BTreeSet<u64> = violation
+            .because
+            .iter()
+            .flat_map(|because| &because.events)
+            .copied()
+            .collect();
+        let waits = self.waits.iter().filter(|wait| indices.contains(&wait.called_index));
+        let times = self
+            .named(violation)
+            .map(|(at_ns, _)| *at_ns)
+            .chain(waits.map(|wait| wait.to_ns));
+        let times: BTreeSet<u64> = times.collect();
+        let (first, last) = (*times.first()?, *times.last()?);
+        if first == last {
             return None;
         }
+        let (from_ns, to_ns) = with_margin(first, last);
         let mut clients = violation.clients.clone();
         clients.extend(
-            named
-                .clone()
+            self.named(violation)
                 .filter_map(|(_, label)| label.strip_prefix('c')?.parse::<u32>().ok()),
         );
         let mut seen = BTreeSet::new();
@@ -167,7 +201,10 @@ impl<'a> DrawingContext<'a> {
             let own = self.holds.iter().filter(|hold| {
                 hold.client == client && hold.lock == violation.lock && hold.from_ns < to_ns && hold.to_ns > from_ns
             });
-            lane(client, own.take(MAX_BARS).map(hold_bar).collect())
+            let mut bars: Vec<Bar> = own.take(MAX_BARS).map(hold_bar).collect();
+            bars.extend(self.waits_of(client, &violation.lock, (from_ns, to_ns)));
+            bars.sort_by_key(|bar| bar.from_ns);
+            lane(client, bars)
         }));
         Some(Drawing {
             from_ns,
@@ -179,8 +216,43 @@ impl<'a> DrawingContext<'a> {
 
     fn faults(&self, from_ns: u64, to_ns: u64) -> Vec<DrawingLane> {
         let on = |window: &&Bitten| window.start_ns < to_ns && window.heal_ns.is_none_or(|heal| heal > from_ns);
-        let windows = self.windows.iter().filter(on);
-        windows.map(|window| fault_lane(window, to_ns)).collect()
+        let mut lanes: Vec<DrawingLane> = Vec::new();
+        for bar in self.windows.iter().filter(on).map(|window| fault_bar(window, to_ns)) {
+            // windows that follow each other share a lane
+            let is_free = |lane: &&mut DrawingLane| lane.bars.last().is_none_or(|last| last.to_ns <= bar.from_ns);
+            match lanes.iter_mut().find(is_free) {
+                Some(lane) => lane.bars.push(bar),
+                None => lanes.push(DrawingLane {
+                    label: FAULT.to_owned(),
+                    bars: vec![bar],
+                    marks: Vec::new(),
+                }),
+            }
+        }
+        lanes
+    }
+
+    /// Time and lane of the events that the sentences of a violation are about.
+    fn named(&self, violation: &Violation) -> impl Iterator<Item = &(u64, String)> {
+        let indices = violation.because.iter().flat_map(|because| &because.events);
+        indices.filter_map(|index| self.events.get(index))
+    }
+
+    /// Waits of a client that are long enough to be seen.
+    fn waits_of(&self, client: u32, lock: &str, (from_ns, to_ns): (u64, u64)) -> impl Iterator<Item = Bar> {
+        let least = (to_ns - from_ns) / 100;
+        let own = self
+            .waits
+            .iter()
+            .filter(move |wait| wait.client == client && wait.lock == lock);
+        let seen =
+            own.filter(move |wait| wait.from_ns < to_ns && wait.to_ns > from_ns && wait.to_ns - wait.from_ns > least);
+        seen.take(MAX_BARS).map(|wait| Bar {
+            kind: BarKind::Wait,
+            from_ns: wait.from_ns,
+            to_ns: wait.to_ns,
+            text: "waits".into(),
+        })
     }
 }
 
@@ -213,19 +285,40 @@ fn lane(client: u32, bars: Vec<Bar>) -> DrawingLane {
     }
 }
 
-fn fault_lane(window: &Bitten, to_ns: u64) -> DrawingLane {
-    let text = format!("{} {}: {}", window.fault, window.number, window.title);
-    let to = window.heal_ns.unwrap_or(to_ns);
-    DrawingLane {
-        label: "fault".into(),
-        bars: vec![Bar {
-            kind: BarKind::Fault,
-            from_ns: window.start_ns,
-            to_ns: to,
-            text,
-        }],
-        marks: Vec::new(),
+fn fault_bar(window: &Bitten, to_ns: u64) -> Bar {
+    Bar {
+        kind: BarKind::Fault,
+        from_ns: window.start_ns,
+        to_ns: window.heal_ns.unwrap_or(to_ns),
+        text: format!("{} {}: {}", window.fault, window.number, window.title),
     }
+}
+
+fn waits(history: &History) -> Vec<Wait<'_>> {
+    let mut open: BTreeMap<u32, Wait<'_>> = BTreeMap::new();
+    let mut waits = Vec::new();
+    for entry in history.entries().filter(|entry| entry.f == F::Acquire) {
+        let (Some(process), Some(lock)) = (entry.process_number(), entry.lock) else {
+            continue;
+        };
+        let answered = open.remove(&process);
+        waits.extend(answered.map(|wait| Wait {
+            to_ns: entry.time_ns,
+            ..wait
+        }));
+        if entry.kind == Kind::Invoke {
+            let wait = Wait {
+                called_index: entry.index,
+                lock,
+                client: entry.client.unwrap_or(process),
+                from_ns: entry.time_ns,
+                to_ns: history.end_ns(),
+            };
+            open.insert(process, wait);
+        }
+    }
+    waits.extend(open.into_values());
+    waits
 }
 
 fn hold_bar(hold: &CertainHold<'_>) -> Bar {

@@ -9,12 +9,14 @@ use super::escape;
 pub use super::screen::Look;
 use super::screen::ScreenText;
 use super::summary;
-use super::words::{span, stretch, wrap, wrap_words};
+use super::words::{axis, span, stretch, wrap, wrap_words};
 
 /// Columns of text.
 const WIDTH: usize = 92;
 /// Columns of a drawing's time axis.
 const AXIS: usize = 62;
+/// Steps of a drawing's time axis, at most.
+const TICKS: u64 = 6;
 /// Columns before a drawing's time axis.
 const MARGIN: usize = 12;
 /// Columns from which on a bar has ends.
@@ -105,7 +107,7 @@ fn draw(drawing: &Drawing, look: Look) -> Vec<ScreenText> {
         let (from, to) = (drawing.from_ns as f64, drawing.to_ns as f64);
         (((ns as f64 - from) / (to - from).max(1.0)).clamp(0.0, 1.0) * (AXIS - 1) as f64).round() as usize
     };
-    let mut lines = vec![look.dim(&axis(drawing, column))];
+    let mut lines = vec![look.dim(&axis_line(drawing, column))];
     // a lane of marks alone says nothing where marks are not drawn
     let lanes = drawing
         .lanes
@@ -136,36 +138,12 @@ fn draw(drawing: &Drawing, look: Look) -> Vec<ScreenText> {
     lines
 }
 
-/// Whole steps of time, about six of them.
-fn axis(drawing: &Drawing, column: impl Fn(u64) -> usize) -> String {
-    let length = drawing.to_ns - drawing.from_ns;
-    let steps = [
-        1_000_000,
-        10_000_000,
-        100_000_000,
-        500_000_000,
-        1_000_000_000,
-        2_000_000_000,
-        5_000_000_000,
-    ];
-    let step = steps
-        .into_iter()
-        .find(|step| length / step <= 7)
-        .unwrap_or(10_000_000_000);
+fn axis_line(drawing: &Drawing, column: impl Fn(u64) -> usize) -> String {
     let mut line = vec![' '; AXIS + 10];
-    let mut at = drawing.from_ns.div_ceil(step) * step;
-    while at <= drawing.to_ns {
-        let text = if step < 1_000_000_000 {
-            format!("{:.2}s", at as f64 / 1e9)
-        } else {
-            format!("{}s", at / 1_000_000_000)
-        };
-        for (offset, letter) in text.chars().enumerate() {
-            if let Some(cell) = line.get_mut(column(at) + offset) {
-                *cell = letter;
-            }
+    for (at, label) in axis(drawing.from_ns, drawing.to_ns, TICKS) {
+        for (cell, letter) in line[column(at)..].iter_mut().zip(label.chars()) {
+            *cell = letter;
         }
-        at += step;
     }
     format!("{:MARGIN$}{}", "", line.into_iter().collect::<String>().trim_end())
 }
@@ -174,12 +152,16 @@ fn draw_lane(lane: &DrawingLane, drawing: &Drawing, column: impl Fn(u64) -> usiz
     let mut cells = vec![' '; AXIS];
     for bar in &lane.bars {
         let (from, to) = (column(bar.from_ns), column(bar.to_ns));
-        let fill = if bar.kind == BarKind::Fault { '=' } else { '#' };
+        let fill = match bar.kind {
+            BarKind::Fault => '=',
+            BarKind::Hold => '#',
+            BarKind::Wait => '-',
+        };
         cells[from..=to].fill(fill);
-        let inside: Vec<char> = format!(" {} ", escape::line(&bar.text)).chars().collect();
         let room = (to - from).saturating_sub(3);
-        for (offset, letter) in inside.iter().take(room).enumerate() {
-            cells[from + 2 + offset] = *letter;
+        let inside = fitting(&format!(" {} ", escape::line(&bar.text)), room);
+        for (offset, letter) in inside.chars().enumerate() {
+            cells[from + 2 + offset] = letter;
         }
         let wide = to - from >= WIDE;
         if wide && bar.from_ns >= drawing.from_ns {
@@ -196,6 +178,18 @@ fn draw_lane(lane: &DrawingLane, drawing: &Drawing, column: impl Fn(u64) -> usiz
     let label = format!("   {:<width$}", lane.label, width = MARGIN - 3);
     let line = format!("{label}{}", cells.into_iter().collect::<String>());
     line.trim_end().into()
+}
+
+/// As much of a text as there is room for; an ellipsis shows the cut, so that no number looks like another one.
+fn fitting(text: &str, room: usize) -> String {
+    if text.chars().count() <= room {
+        return text.to_owned();
+    }
+    let kept: String = text.chars().take(room.saturating_sub(1)).collect();
+    if kept.trim().is_empty() {
+        return String::new();
+    }
+    kept + "…"
 }
 
 fn herd(violation: &Violation) -> Vec<ScreenText> {

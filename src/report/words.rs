@@ -66,6 +66,27 @@ fn parts(started: &str) -> Option<[&str; 5]> {
         .then(|| [&day[..4], &day[4..6], &day[6..], &minute[..2], &minute[2..]])
 }
 
+/// Whole steps of time, about `count` of them, with their labels.
+pub fn axis(from_ns: u64, to_ns: u64, count: u64) -> Vec<(u64, String)> {
+    let length = to_ns.saturating_sub(from_ns).max(1);
+    let powers = (0..13).map(|power| 10_u64.pow(power));
+    let steps = powers.flat_map(|power| [power, power * 2, power * 5]);
+    let step = steps.into_iter().find(|step| length / step <= count).unwrap_or(length);
+    let digits = match step {
+        1_000_000_000.. => 0,
+        100_000_000.. => 1,
+        10_000_000.. => 2,
+        1_000_000.. => 3,
+        100_000.. => 4,
+        10_000.. => 5,
+        _ => 6,
+    };
+    let first = from_ns.div_ceil(step);
+    let last = to_ns / step;
+    let ticks = (first..=last).map(|number| number * step);
+    ticks.map(|at| (at, format!("{:.digits$}s", at as f64 / 1e9))).collect()
+}
+
 /// Breaks text into lines of at most `width` characters, at spaces.
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
     wrap_words(text.split_whitespace(), width)
@@ -112,6 +133,22 @@ mod tests {
     fn spans_keep_what_matters() {
         let spans = [41_000, 3_100_000, 44_000_000, 1_840_000_000, 10_200_000_000].map(span);
         assert_eq!(spans, ["41µs", "3.1ms", "44ms", "1.84s", "10.2s"]);
+    }
+
+    #[test]
+    fn an_axis_has_whole_steps_inside_its_stretch() {
+        let labels: Vec<String> = axis(11_400_000_000, 16_200_000_000, 6)
+            .into_iter()
+            .map(|tick| tick.1)
+            .collect();
+        assert_eq!(labels, ["12s", "13s", "14s", "15s", "16s"]);
+        let labels: Vec<String> = axis(1_000_000_000, 1_300_000_000, 6)
+            .into_iter()
+            .map(|tick| tick.1)
+            .collect();
+        assert_eq!(labels, ["1.00s", "1.05s", "1.10s", "1.15s", "1.20s", "1.25s", "1.30s"]);
+        let labels = axis(2_270_100_000, 2_270_900_000, 6).into_iter().map(|tick| tick.1);
+        assert_eq!(labels.collect::<Vec<_>>().first().map(String::as_str), Some("2.2702s"));
     }
 
     #[test]

@@ -134,7 +134,10 @@ fn a_run_that_is_poked_says_so_and_is_calm_at_its_end() {
     let answer = Answer::of(running.wait_with_output().expect("it ends"));
     answer.assert_exit(0);
     let notes = answer.diagnosis["notes"].to_string();
-    assert!(notes.contains("2 changes came through the proxy's API"), "{notes}");
+    assert!(
+        notes.contains("2 manual changes came through the proxy's API"),
+        "{notes}"
+    );
     assert!(
         notes.contains("latency_downstream") && notes.contains("reset"),
         "{notes}"

@@ -53,7 +53,7 @@ impl TapRig {
         self.rig.connect().await
     }
 
-    fn rule(&self, name: &str, occurrence: u32, whose: ClientFilter, action: MessageAction) -> ActiveRule {
+    fn rule(&self, name: &str, occurrence: u32, whose: ClientFilter, fate: MessageAction) -> ActiveRule {
         self.armed(MessageRuleSpec {
             message: Protocol::Resp.spoken(name).unwrap(),
             occurrence,
@@ -261,7 +261,7 @@ proptest! {
     }
 }
 
-async fn conversation(action: MessageAction, occurrence: u32, pieces: Vec<usize>) {
+async fn conversation(fate: MessageAction, occurrence: u32, pieces: Vec<usize>) {
     let rig = TapRig::new().await;
     let armed = rig.rule("SET", occurrence, ANYONE, fate);
     let (client, server) = rig.connect().await;

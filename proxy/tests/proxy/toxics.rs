@@ -440,7 +440,7 @@ async fn a_run_is_told_of_every_change_keeps_its_links_and_is_left_in_peace_at_i
         .ask("POST", "/proxies/c0-%3En1/toxics", &json!({ "type": "timeout" }))
         .await;
     assert_eq!(status, 409);
-    let on_changed: Vec<_> = rig.changes.lock().unwrap().iter().map(|change| change.did).collect();
+    let heard: Vec<_> = rig.changes.lock().unwrap().iter().map(|change| change.did).collect();
     assert_eq!(heard, ["toxic put on", "reset"]);
 }
 

@@ -6,11 +6,11 @@ use std::fmt::Write;
 use harness_checkers::{Property, Verdict};
 use maud::{Markup, html};
 
-use super::drawing::{axis, percentage};
+use super::drawing::percentage;
 use super::sections::meter;
 use crate::report::diagnosis::Diagnosis;
 use crate::report::timeline::{AcquireAnswer, Timeline};
-use crate::report::words::{many, span, thousands};
+use crate::report::words::{axis, many, span, thousands};
 
 /// Columns and rows of the raster in which dots that would cover each other are drawn once.
 const RASTER: (u64, u64) = (800, 90);

@@ -210,4 +210,6 @@ if (timeline) {
 readColors();
 changed(false);
 follow();
+// of many locks, the one that the first violation is about
+if (!location.hash && stops.length > 0) reveal(data.violations[ids.indexOf(stops[0])]);
 addEventListener("hashchange", follow);

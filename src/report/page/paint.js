@@ -169,9 +169,10 @@ function paintWindow(pen, window, x, height) {
   pen.fillStyle = colors["fault-ground"];
   pen.fillRect(left, top, width, BAND - 2);
   within(pen, left, top, width, BAND - 2, () => {
-    const words = `${window.fault} ${window.number}  ${window.title}${window.bit ? "" : "  (missed)"}`;
+    const words = `${window.fault} ${window.number}  ${window.title}${window.bit ? "" : "  (no effect)"}`;
     pen.fillStyle = colors["on-fault"];
-    pen.fillText(words, Math.max(left, GUTTER) + 6, top + BAND / 2 - 1);
+    const at = Math.max(left, GUTTER) + 6;
+    pen.fillText(fitting(pen, words, left + width - at), at, top + BAND / 2 - 1);
   });
 }
 
@@ -223,6 +224,14 @@ function paintLane(pen, { lane, y }, x, current) {
       outcome(pen, turn, Math.min(answered, last - 6), middle);
     }
   }
+  // a violation is marked in the lanes that it is about
+  for (const violation of data.violations) {
+    if (!(violation.root || violation === current) || violation.lock !== lane.lock || !violation.clients.includes(lane.client)) continue;
+    const [from, to] = violation.overlap || [violation.at, violation.at];
+    if (to < view.from || from > view.to) continue;
+    pen.fillStyle = colors.violation;
+    pen.fillRect(x(from) - 1, y + LANE - 4, Math.max(3, x(to) - x(from) + 1), 3);
+  }
   for (const signal of lane.signals) if (signal.at >= view.from && signal.at <= view.to) sign(pen, signal, x(signal.at), y);
   if (view.found && view.found.lane === lane) {
     pen.strokeStyle = colors.violation;
@@ -234,10 +243,16 @@ function paintLane(pen, { lane, y }, x, current) {
 }
 
 function wordsIn(pen, turn, from, to, middle) {
-  within(pen, from, middle - LANE, to - from - 4, LANE * 2, () => {
-    pen.fillStyle = colors["on-hold"];
-    pen.fillText(turn.token ? `holds, token ${turn.token}` : "holds", from + 6, middle);
-  });
+  pen.fillStyle = colors["on-hold"];
+  const words = turn.token ? `holds, token ${turn.token}` : "holds";
+  pen.fillText(fitting(pen, words, to - from - 10), from + 6, middle);
+}
+
+// As much of a text as there is room for; what is left out shows, so that no number looks like another one.
+function fitting(pen, text, room) {
+  if (pen.measureText(text).width <= room) return text;
+  while (text && pen.measureText(text + "…").width > room) text = text.slice(0, -1);
+  return text && text + "…";
 }
 
 // "~" for what is unknown, a cross for what surely was not.

@@ -113,7 +113,7 @@ impl Drop for Redis {
 /// The ways to one Redis that are measured beside each other; the first is what the others are measured against.
 struct Ways {
     named: Vec<(&'static str, SocketAddr)>,
-    toxiproxy: Option<Toxiproxy>,
+    toxiproxy: Option<ToxiproxyServer>,
     _redis: Redis,
     _link: Arc<Link>,
     _api: Api,
@@ -138,7 +138,7 @@ impl Ways {
                 made(api.address(), address, true),
             ),
         ];
-        let toxiproxy = Toxiproxy::start();
+        let toxiproxy = ToxiproxyServer::start();
         if let Some(toxiproxy) = &toxiproxy {
             named.push(("Toxiproxy", made(toxiproxy.api, address, false)));
             named.push(("Toxiproxy, latency toxic of 0 ms", made(toxiproxy.api, address, true)));
@@ -211,12 +211,12 @@ fn runtime() -> tokio::runtime::Runtime {
 }
 
 /// A Toxiproxy of this machine.
-struct Toxiproxy {
+struct ToxiproxyServer {
     child: Child,
     api: SocketAddr,
 }
 
-impl Toxiproxy {
+impl ToxiproxyServer {
     fn start() -> Option<Self> {
         let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
         let api = free.expect("a free port");
@@ -233,7 +233,7 @@ impl Toxiproxy {
     }
 }
 
-impl Drop for Toxiproxy {
+impl Drop for ToxiproxyServer {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

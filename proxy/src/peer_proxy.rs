@@ -93,7 +93,7 @@ impl PeerProxy {
         listener.set_nonblocking(true)?;
         let listen = listener.local_addr()?;
         let links = links(listen);
-        let way = Arc::new(PeerLinks {
+        let way = Arc::new(PeerRoutes {
             directory,
             links: links.clone(),
         });
@@ -113,12 +113,12 @@ impl Drop for PeerProxy {
     }
 }
 
-struct PeerLinks {
+struct PeerRoutes {
     directory: Arc<PeerDirectory>,
     links: Vec<Option<Arc<Link>>>,
 }
 
-async fn accept(listener: std::net::TcpListener, way: Arc<PeerLinks>) {
+async fn accept(listener: std::net::TcpListener, way: Arc<PeerRoutes>) {
     let listener = TcpListener::from_std(listener).expect("a bound, non-blocking listener inside a runtime");
     loop {
         match listener.accept().await {
@@ -133,7 +133,7 @@ async fn accept(listener: std::net::TcpListener, way: Arc<PeerLinks>) {
 }
 
 /// One connection, from its greeting to its end.
-async fn serve(mut from: TcpStream, way: Arc<PeerLinks>) {
+async fn serve(mut from: TcpStream, way: Arc<PeerRoutes>) {
     let Ok(Some(wanted)) = timeout(SOCKS_HANDSHAKE, handshake(&mut from)).await else {
         return;
     };

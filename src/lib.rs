@@ -32,6 +32,7 @@
 //! - A pass needs evidence: faults that left no trace make a run inconclusive ([`report::bite`]).
 //! - A module imports only what stands below it; `tests/tidy.rs` has the layers.
 
+pub mod backends;
 pub mod cli;
 pub mod client_role;
 pub mod clock;

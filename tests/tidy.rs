@@ -12,17 +12,27 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("process", &[]),
     ("wall_clock", &[]),
     ("event", &["limits"]),
-    ("config", &["limits"]),
+    ("cluster", &["limits", "process", "wall_clock"]),
+    ("backends", &["cluster", "limits", "clock"]),
+    ("config", &["backends", "cluster", "limits"]),
     ("client_role", &[]),
-    ("cluster", &["config", "limits", "process", "wall_clock"]),
     (
         "faults",
-        &["config", "client_role", "cluster", "evidence", "limits", "wall_clock"],
+        &[
+            "config",
+            "client_role",
+            "cluster",
+            "backends",
+            "evidence",
+            "limits",
+            "wall_clock",
+        ],
     ),
-    ("plan", &["faults", "config"]),
+    ("plan", &["faults", "config", "backends"]),
     (
         "run",
         &[
+            "backends",
             "plan",
             "faults",
             "client_role",
@@ -36,15 +46,15 @@ const LAYERS: &[(&str, &[&str])] = &[
             "wall_clock",
         ],
     ),
-    ("store", &[]),
+    ("store", &["backends"]),
     ("report", &["store", "exit", "evidence"]),
     ("ui", &["event", "report"]),
     ("suite", &["config", "report", "exit"]),
     (
         "cli",
         &[
-            "run", "plan", "faults", "cluster", "config", "event", "exit", "limits", "store", "report", "ui",
-            "process", "suite",
+            "backends", "run", "plan", "faults", "cluster", "config", "event", "exit", "limits", "store", "report",
+            "ui", "process", "suite",
         ],
     ),
 ];
@@ -302,5 +312,8 @@ fn the_rules_bite() {
     };
     assert_eq!(long_functions(&source).len(), 1);
     assert_eq!(imports("use crate::run::RunOutcome; // crate::plan"), ["run", "plan"]);
-    assert_eq!(module_of(Path::new("src/cluster/zk.rs")).as_deref(), Some("cluster"));
+    assert_eq!(
+        module_of(Path::new("src/backends/zk/server.rs")).as_deref(),
+        Some("backends")
+    );
 }

@@ -15,7 +15,7 @@ use crate::process::started_at;
 
 const PREFIX: &str = "harness-run-";
 const OWNER_FILE: &str = "owner.json";
-/// A folder without an owner's name is left alone for so long.
+/// A folder without an owner file that is younger than this is left alone.
 const UNSIGNED: Duration = Duration::from_secs(60);
 /// Every container and network carries these.
 pub const RUN_LABEL: &str = "harness.run";
@@ -76,7 +76,7 @@ fn own_namespace() -> u64 {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Owner {
+struct RunOwner {
     run: String,
     harness: Identity,
     servers: Vec<Identity>,
@@ -107,7 +107,7 @@ impl Claim {
 
     /// Writes down which processes belong to this run.
     pub fn note_servers(&self, pids: impl Iterator<Item = u32>) -> Result<(), (PathBuf, io::Error)> {
-        let owner = Owner {
+        let owner = RunOwner {
             run: self.run.clone(),
             harness: Identity::own(),
             servers: pids.filter_map(Identity::of).collect(),
@@ -176,7 +176,7 @@ pub fn local() -> Vec<Leftover> {
 fn of_folder(path: PathBuf) -> Vec<Leftover> {
     let owner = fs::read(path.join(OWNER_FILE))
         .ok()
-        .and_then(|text| serde_json::from_slice::<Owner>(&text).ok());
+        .and_then(|text| serde_json::from_slice::<RunOwner>(&text).ok());
     let Some(owner) = owner else {
         return if is_young(&path) {
             Vec::new()
@@ -260,7 +260,7 @@ mod tests {
     fn a_living_run_is_no_leftover_and_a_dead_one_is() {
         let claim = Claim::make("test-living").unwrap();
         assert_eq!(of_folder(claim.folder().to_owned()), Vec::new());
-        let dead = Owner {
+        let dead = RunOwner {
             run: "r".into(),
             harness: Identity {
                 pid: u32::MAX,

@@ -6,7 +6,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use harness_workloads::Backend;
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
@@ -14,6 +13,7 @@ use super::{
     ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, HealOnDrop, Healed, Inject, Injection, InjectionContext,
     Needs, NotInjected, RunningFault, Shape, Target, parse_duration,
 };
+use crate::backends;
 use crate::evidence::{Evidence, EvidenceCounter};
 use crate::wall_clock::WallClock;
 
@@ -43,10 +43,11 @@ impl Fault for Clock {
 
     fn applies(&self, argument: Option<&str>, shape: &Shape) -> Result<(), String> {
         let of_a_server = argument.is_some_and(|argument| argument.starts_with("server"));
-        if of_a_server && shape.backend != Backend::Redis {
+        if of_a_server && !shape.backend.wall_clock {
             return Err(format!(
-                "clock=server: the servers of {} count by no wall clock that can be stepped; those of redis do",
-                shape.backend
+                "clock=server: the servers of {} count by no wall clock that can be stepped; those of {} do",
+                shape.backend,
+                backends::names(" and ", |backend| backend.wall_clock)
             ));
         }
         Ok(())

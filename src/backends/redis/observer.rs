@@ -1,86 +1,90 @@
-//! Observes Redis: the keyspace events of the locks' keys, and the value that each set wrote.
+//! Observes Redis: the keyspace events of the locks' owners, and the value that each set wrote.
 //!
-//! Where a master has a replica, it follows whoever clients are led to.
+//! Where a master has a replica, it watches the one that clients reach.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use harness_checkers::history::RevokeCause;
 use tokio::time::timeout;
 
-use super::queue::{Change, Contender};
-use super::wire::Wire;
-use super::{Addresses, Sight, Unasked};
+use super::keyspace::KeyspaceConnection;
+use crate::backends::observer::{ObservationLog, Observer, Unasked};
+use crate::backends::owners::{Contender, OwnerChange};
 use crate::clock::monotonic_ns;
+use crate::cluster::{BoxFuture, EndpointsReceiver};
 
 /// How long a new connection may take before another one is tried: the first try at a container that is not up yet is
 /// repeated by the kernel only after a second, and what happens meanwhile is not seen.
 pub(super) const REOPEN: Duration = Duration::from_millis(100);
 
-/// Whom it hears.
+/// The source it hears, in the history.
 const MASTER: &str = "master";
 
-pub struct Redis {
-    addresses: Addresses,
+pub struct RedisObserver {
+    endpoints: EndpointsReceiver,
     at: SocketAddr,
-    wire: Wire,
+    keys: KeyspaceConnection,
 }
 
-/// What a key is known to hold: nothing, or somebody's value. An unnamed owner is `Some(None)`.
-type Keys = HashMap<String, Option<String>>;
+/// By lock: the value of its key; a key whose value is unknown has `None`.
+type KeyOwners = HashMap<String, Option<String>>;
 
-impl Redis {
-    pub async fn connect(addresses: Addresses) -> Result<Self, String> {
-        let at = first(&addresses);
-        let wire = Wire::open(at).await.map_err(|error| format!("the observer: {error}"))?;
-        Ok(Self { addresses, at, wire })
+impl RedisObserver {
+    pub async fn connect(endpoints: EndpointsReceiver) -> Result<Box<dyn Observer>, String> {
+        let at = first(&endpoints);
+        let keys = KeyspaceConnection::open(at)
+            .await
+            .map_err(|error| format!("the observer: {error}"))?;
+        Ok(Box::new(Self { endpoints, at, keys }))
     }
 
-    pub async fn run(mut self, sight: Sight) {
-        let mut keys = Keys::new();
+    async fn observe(mut self, log: ObservationLog) {
+        let mut owners = KeyOwners::new();
         loop {
-            sight.looks_at(self.at);
-            let (cause, heard) = self.watch(&mut keys, &sight).await;
-            sight.lost(MASTER, heard);
-            for (lock, owner) in keys.drain() {
-                sight.revoked(&lock, &Contender { owner, token: None }, cause, monotonic_ns());
+            log.watches(self.at);
+            let (cause, heard) = self.watch(&mut owners, &log).await;
+            log.lost(MASTER, heard);
+            for (lock, owner) in owners.drain() {
+                log.revoked(&lock, &Contender { owner, token: None }, cause.clone(), monotonic_ns());
             }
             if cause.is_none() {
-                sight.lost_its_connection().await;
+                log.pause().await;
             }
             loop {
-                self.at = first(&self.addresses);
-                if let Ok(Ok(wire)) = timeout(REOPEN, Wire::open(self.at)).await {
-                    self.wire = wire;
+                self.at = first(&self.endpoints);
+                if let Ok(Ok(keys)) = timeout(REOPEN, KeyspaceConnection::open(self.at)).await {
+                    self.keys = keys;
                     break;
                 }
-                sight.lost_its_connection().await;
+                log.pause().await;
             }
             // the next error is met by the next event
-            if self.catch_up(&mut keys, &sight).await.is_ok() {
-                sight.back(MASTER);
+            if self.catch_up(&mut owners, &log).await.is_ok() {
+                log.back(MASTER);
             }
         }
     }
 
-    /// Records what happens until the connection is lost, or clients are led elsewhere; returns what that did to every lock,
+    /// Records what happens until the connection is lost, or another server becomes the primary; returns what that did to every lock,
     /// and when the master was last heard.
-    async fn watch(&mut self, keys: &mut Keys, sight: &Sight) -> (Option<&'static str>, u64) {
+    async fn watch(&mut self, owners: &mut KeyOwners, log: &ObservationLog) -> (Option<RevokeCause>, u64) {
         let mut heard = monotonic_ns();
         loop {
             let event = tokio::select! {
-                event = self.wire.event() => event,
-                // without a sender nobody is led anywhere any more
-                Ok(()) = self.addresses.changed() => {
-                    if first(&self.addresses) == self.at {
+                event = self.keys.event() => event,
+                // without a sender the primary does not change any more
+                Ok(()) = self.endpoints.changed() => {
+                    if first(&self.endpoints) == self.at {
                         continue;
                     }
-                    return (Some("failover"), heard);
+                    return (Some(RevokeCause::Failover), heard);
                 }
             };
             let Ok((lock, event)) = event else { return (None, heard) };
             let at = monotonic_ns();
-            if self.saw(&lock, &event, at, keys, sight).await.is_err() {
+            if self.saw(&lock, &event, at, owners, log).await.is_err() {
                 return (None, heard);
             }
             heard = at;
@@ -88,33 +92,40 @@ impl Redis {
     }
 
     /// Reads which locks are held, after a connection was made.
-    async fn catch_up(&mut self, keys: &mut Keys, sight: &Sight) -> Result<(), String> {
-        for (lock, owner) in self.wire.held().await? {
-            keys.insert(lock.clone(), Some(owner.clone()));
+    async fn catch_up(&mut self, owners: &mut KeyOwners, log: &ObservationLog) -> Result<(), String> {
+        for (lock, owner) in self.keys.held().await? {
+            owners.insert(lock.clone(), Some(owner.clone()));
             let owner = Some(owner);
-            sight.granted(&lock, &Contender { owner, token: None }, monotonic_ns());
+            log.granted(&lock, &Contender { owner, token: None }, monotonic_ns());
         }
         Ok(())
     }
 
-    async fn saw(&mut self, lock: &str, event: &str, at: u64, keys: &mut Keys, sight: &Sight) -> Result<(), String> {
+    async fn saw(
+        &mut self,
+        lock: &str,
+        event: &str,
+        at: u64,
+        owners: &mut KeyOwners,
+        log: &ObservationLog,
+    ) -> Result<(), String> {
         match event {
             "set" => {
-                let owner = self.wire.value_of(lock).await?;
-                if owner.is_some() && keys.get(lock) == Some(&owner) {
+                let owner = self.keys.value_of(lock).await?;
+                if owner.is_some() && owners.get(lock) == Some(&owner) {
                     return Ok(());
                 }
-                let why = match overwrites(keys.get(lock), owner.as_deref(), since_1970()) {
+                let why = match overwrites(owners.get(lock), owner.as_deref(), since_1970()) {
                     Overwrite::Nothing => return Ok(()),
                     Overwrite::Expired => Unasked::Expired,
                     Overwrite::Taken => Unasked::Deleted,
                 };
-                let replaced = keys.insert(lock.to_owned(), owner.clone());
+                let replaced = owners.insert(lock.to_owned(), owner.clone());
                 if let Some(owner) = replaced {
-                    self.gone(lock, owner, why, at, sight).await;
+                    self.gone(lock, owner, why, at, log).await;
                 }
                 // by now, and not when the event was heard: the value may have been set again since
-                sight.granted(lock, &Contender { owner, token: None }, monotonic_ns());
+                log.granted(lock, &Contender { owner, token: None }, monotonic_ns());
             }
             "del" | "expired" => {
                 let why = if event == "expired" {
@@ -122,8 +133,8 @@ impl Redis {
                 } else {
                     Unasked::Deleted
                 };
-                if let Some(owner) = keys.remove(lock) {
-                    self.gone(lock, owner, why, at, sight).await;
+                if let Some(owner) = owners.remove(lock) {
+                    self.gone(lock, owner, why, at, log).await;
                 }
             }
             _ => {}
@@ -131,23 +142,28 @@ impl Redis {
         Ok(())
     }
 
-    async fn gone(&self, lock: &str, owner: Option<String>, why: Unasked, at: u64, sight: &Sight) {
+    async fn gone(&self, lock: &str, owner: Option<String>, why: Unasked, at: u64, log: &ObservationLog) {
         let why = if owner.is_none() && why == Unasked::Deleted {
             Unasked::Unknown
         } else {
             why
         };
         let contender = Contender { owner, token: None };
-        sight
-            .record(lock, vec![Change::Revoked(contender)], at, |_| async move { why })
+        log.record(lock, vec![OwnerChange::Revoked(contender)], at, |_| async move { why })
             .await;
+    }
+}
+
+impl Observer for RedisObserver {
+    fn run(self: Box<Self>, log: ObservationLog) -> BoxFuture<'static, ()> {
+        Box::pin(self.observe(log))
     }
 }
 
 /// What it means that a key which is there is set again.
 #[derive(Debug, PartialEq, Eq)]
 enum Overwrite {
-    /// The owner stays: whoever overwrote it has lost, and knows.
+    /// The owner stays: the client that overwrote it has lost, and knows it.
     Nothing,
     /// The owner's time was over, and the new value is the next owner's.
     Expired,
@@ -180,8 +196,8 @@ fn since_1970() -> Duration {
 }
 
 /// A plain lock lives on the first server.
-fn first(addresses: &Addresses) -> SocketAddr {
-    addresses.borrow().served()[0]
+fn first(endpoints: &EndpointsReceiver) -> SocketAddr {
+    endpoints.borrow().servers()[0]
 }
 
 #[cfg(test)]
@@ -201,6 +217,6 @@ mod tests {
             Overwrite::Taken,
             "a plain value says nothing of time"
         );
-        assert_eq!(of(None, "7000:b"), Overwrite::Taken, "nobody was there");
+        assert_eq!(of(None, "7000:b"), Overwrite::Taken, "there was no owner");
     }
 }

@@ -1,4 +1,4 @@
-//! The outlets of a run's servers: their ways to each other, on the proxy, as links that faults can act on.
+//! Peer proxies of a run: every connection between two servers passes a link that faults can act on.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -7,27 +7,27 @@ use std::sync::{Arc, Mutex};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use crate::cluster::{Member, Outlets, Peering};
+use crate::cluster::{NodeAddress, PeerProxies, Peering};
 use crate::faults::Links;
 use crate::network::{Directory, Egress, Peer, Proxy};
 
-/// Ways between servers on a proxy. They last as long as this does.
-pub struct Ways {
+/// The links between servers, on a separate proxy that ends with this.
+pub struct PeerLinks {
     proxy: Proxy,
-    opened: Mutex<Opened>,
+    opened: Mutex<OpenedLinks>,
     seed: u64,
 }
 
 #[derive(Default)]
-struct Opened {
+struct OpenedLinks {
     /// From each server to each other one.
     links: Links,
     directory: Option<Arc<Directory>>,
     egresses: Vec<Egress>,
 }
 
-impl Ways {
-    /// On a proxy of their own; `seed` decides what its links draw.
+impl PeerLinks {
+    /// `seed` decides what its links draw.
     pub fn new(seed: u64) -> io::Result<Arc<Self>> {
         Ok(Arc::new(Self {
             proxy: Proxy::start()?,
@@ -41,22 +41,27 @@ impl Ways {
         self.opened().links.clone()
     }
 
-    fn opened(&self) -> std::sync::MutexGuard<'_, Opened> {
-        self.opened.lock().expect("no one panics while opening outlets")
+    fn opened(&self) -> std::sync::MutexGuard<'_, OpenedLinks> {
+        self.opened.lock().expect("no one panics while opening links")
     }
 
     /// An egress for each server, with a link to every other one.
-    fn socks(&self, listen: IpAddr, members: &[Member], seed: &mut impl FnMut() -> u64) -> io::Result<Vec<SocketAddr>> {
-        let peer = |member: &Member| Peer {
-            name: member.name.clone(),
-            host: member.host.clone(),
-            ports: member.ports.clone(),
+    fn socks(
+        &self,
+        listen: IpAddr,
+        nodes: &[NodeAddress],
+        seed: &mut impl FnMut() -> u64,
+    ) -> io::Result<Vec<SocketAddr>> {
+        let peer = |node: &NodeAddress| Peer {
+            name: node.name.clone(),
+            host: node.host.clone(),
+            ports: node.ports.clone(),
         };
-        let directory = Arc::new(Directory::new(members.iter().map(peer).collect()));
+        let directory = Arc::new(Directory::new(nodes.iter().map(peer).collect()));
         let mut opened = self.opened();
         opened.directory = Some(Arc::clone(&directory));
-        for (from, member) in members.iter().enumerate() {
-            let (egress, links) = self.proxy.egress(listen, &member.name, &directory, &mut *seed)?;
+        for (from, node) in nodes.iter().enumerate() {
+            let (egress, links) = self.proxy.egress(listen, &node.name, &directory, &mut *seed)?;
             let links = links.into_iter().enumerate();
             let links = links.filter_map(|(to, link)| Some(((from as u32, to as u32), link?)));
             opened.links.extend(links);
@@ -69,12 +74,12 @@ impl Ways {
     fn replica(
         &self,
         listen: IpAddr,
-        members: &[Member],
+        nodes: &[NodeAddress],
         seed: &mut impl FnMut() -> u64,
     ) -> io::Result<Vec<SocketAddr>> {
         let mut opened = self.opened();
         for (from, to) in [(0, 1), (1, 0)] {
-            let name = format!("{}->{}", members[from].name, members[to].name);
+            let name = format!("{}->{}", nodes[from].name, nodes[to].name);
             // nowhere, until it is found
             let upstream = SocketAddr::new(listen, 0);
             let link = self.proxy.link_at(listen, name, upstream, seed())?;
@@ -84,13 +89,14 @@ impl Ways {
     }
 }
 
-impl Outlets for Ways {
-    fn open(&self, peering: Peering, listen: IpAddr, members: &[Member]) -> io::Result<Vec<SocketAddr>> {
+impl PeerProxies for PeerLinks {
+    fn open(&self, peering: Peering, listen: IpAddr, nodes: &[NodeAddress]) -> io::Result<Vec<SocketAddr>> {
         let mut seeds = ChaCha8Rng::seed_from_u64(self.seed);
         let mut seed = || seeds.random();
         match peering {
-            Peering::Socks => self.socks(listen, members, &mut seed),
-            Peering::Replica => self.replica(listen, members, &mut seed),
+            Peering::Socks => self.socks(listen, nodes, &mut seed),
+            Peering::Replication(_) => self.replica(listen, nodes, &mut seed),
+            Peering::Direct => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 

@@ -18,59 +18,60 @@ use tonic::metadata::MetadataValue;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status, Streaming};
 
-use super::queue::{Contender, Queues};
-use super::{Addresses, Sight, Unasked};
+use crate::backends::observer::{ObservationLog, Observer, Unasked};
+use crate::backends::owners::{Contender, OwnerQueues};
 use crate::clock::monotonic_ns;
+use crate::cluster::{BoxFuture, EndpointsReceiver};
 use crate::limits::PROBE;
 
 /// What the keys of every lock begin with.
 const LOCKS_PREFIX: &str = "harness/";
 
-pub struct Etcd {
-    addresses: Addresses,
+pub struct EtcdObserver {
+    endpoints: EndpointsReceiver,
     channel: Channel,
     events: Streaming<WatchResponse>,
     /// What came while something else was waited for.
-    ahead: VecDeque<Told>,
+    ahead: VecDeque<WatchUpdate>,
     /// The first revision that was not seen yet; etcd's own first one is 1.
     next_revision: i64,
-    /// The lease behind each key, and where it stands in its queue.
+    /// The lease behind each key, and its place in its queue.
     keys: HashMap<Vec<u8>, (i64, u64)>,
 }
 
 /// What the store told, and when it was heard. It is heard as it comes, whatever is asked meanwhile.
-struct Told {
+struct WatchUpdate {
     at: u64,
     response: WatchResponse,
 }
 
-impl Etcd {
-    pub async fn connect(addresses: Addresses) -> Result<Self, String> {
-        let channel = channel(&addresses);
+impl EtcdObserver {
+    pub async fn connect(endpoints: EndpointsReceiver) -> Result<Box<dyn Observer>, String> {
+        let channel = channel(&endpoints);
         let events = watch(&channel, 1)
             .await
             .map_err(|error| format!("the observer: {}", error.message()))?;
-        Ok(Self {
-            addresses,
+        Ok(Box::new(Self {
+            endpoints,
             channel,
             events,
             ahead: VecDeque::new(),
             next_revision: 1,
             keys: HashMap::new(),
-        })
+        }))
     }
 
-    pub async fn run(mut self, sight: Sight) {
-        let mut queues = Queues::default();
+    async fn observe(mut self, log: ObservationLog) {
+        let mut queues = OwnerQueues::default();
         loop {
-            while let Some(Told { at, response }) = self.next().await {
+            while let Some(WatchUpdate { at, response }) = self.next().await {
                 for event in response.events {
-                    self.saw(event, at, &mut queues, &sight).await;
+                    self.saw(event, at, &mut queues, &log).await;
                 }
             }
             loop {
-                sight.lost_its_connection().await;
-                self.channel = channel(&self.addresses);
+                log.pause().await;
+                self.channel = channel(&self.endpoints);
                 if let Ok(events) = watch(&self.channel, self.next_revision).await {
                     self.events = events;
                     break;
@@ -80,14 +81,14 @@ impl Etcd {
     }
 
     /// What the store told next; `None` when the watch is over.
-    async fn next(&mut self) -> Option<Told> {
+    async fn next(&mut self) -> Option<WatchUpdate> {
         match self.ahead.pop_front() {
             Some(told) => Some(told),
             None => hear(&mut self.events).await,
         }
     }
 
-    async fn saw(&mut self, event: Event, at: u64, queues: &mut Queues, sight: &Sight) {
+    async fn saw(&mut self, event: Event, at: u64, queues: &mut OwnerQueues, log: &ObservationLog) {
         let kind = event.r#type();
         let Some(kv) = event.kv else { return };
         self.next_revision = self.next_revision.max(kv.mod_revision + 1);
@@ -101,7 +102,7 @@ impl Etcd {
                 };
                 self.keys.insert(kv.key.clone(), (kv.lease, place));
                 let changes = queues.add(&lock, place, contender);
-                sight.record(&lock, changes, at, |_| async { Unasked::Unknown }).await;
+                log.record(&lock, changes, at, |_| async { Unasked::Unknown }).await;
             }
             EventType::Put => {}
             EventType::Delete => {
@@ -109,7 +110,7 @@ impl Etcd {
                     return;
                 };
                 let changes = queues.remove(&lock, place);
-                let recording = sight.record(&lock, changes, at, |_| why(&self.channel, lease));
+                let recording = log.record(&lock, changes, at, |_| why(&self.channel, lease));
                 let mut recording = std::pin::pin!(recording);
                 loop {
                     tokio::select! {
@@ -123,11 +124,17 @@ impl Etcd {
     }
 }
 
+impl Observer for EtcdObserver {
+    fn run(self: Box<Self>, log: ObservationLog) -> BoxFuture<'static, ()> {
+        Box::pin(self.observe(log))
+    }
+}
+
 /// What the store tells next, with the time at which it was heard; `None` when the watch is over.
-async fn hear(events: &mut Streaming<WatchResponse>) -> Option<Told> {
+async fn hear(events: &mut Streaming<WatchResponse>) -> Option<WatchUpdate> {
     let response = events.message().await.ok().flatten()?;
     let at = monotonic_ns();
-    Some(Told { at, response })
+    Some(WatchUpdate { at, response })
 }
 
 /// Why a key went that its owner did not delete: its lease is gone, or it is not.
@@ -141,8 +148,8 @@ async fn why(channel: &Channel, lease: i64) -> Unasked {
     }
 }
 
-/// To whichever servers answer, where they are now. One that is silent is left.
-fn channel(addresses: &Addresses) -> Channel {
+/// A channel to the servers that answer, at their current endpoints. It leaves one that is silent.
+fn channel(endpoints: &EndpointsReceiver) -> Channel {
     let endpoint = |address: &SocketAddr| {
         let endpoint = Endpoint::from_shared(format!("http://{address}")).expect("an address makes an endpoint");
         endpoint
@@ -152,7 +159,7 @@ fn channel(addresses: &Addresses) -> Channel {
             .http2_keep_alive_interval(PROBE)
             .keep_alive_timeout(PROBE)
     };
-    Channel::balance_list(addresses.borrow().served().iter().map(endpoint))
+    Channel::balance_list(endpoints.borrow().servers().iter().map(endpoint))
 }
 
 async fn watch(channel: &Channel, start_revision: i64) -> Result<Streaming<WatchResponse>, Status> {

@@ -12,17 +12,18 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 use zookeeper_client::{Acls, AddWatchMode, Client, CreateMode, EventType, PersistentWatcher, Stat, WatchedEvent};
 
-use super::queue::{Contender, Queues};
-use super::{Addresses, Sight, Unasked};
+use crate::backends::observer::{ObservationLog, Observer, Unasked};
+use crate::backends::owners::{Contender, OwnerQueues};
 use crate::clock::monotonic_ns;
+use crate::cluster::{BoxFuture, EndpointsReceiver};
 use crate::limits::PROBE;
 
 /// The parent of every lock's node.
 const LOCKS_PATH: &str = "/harness";
-/// A node that is written again and again: only a majority takes a write, and whoever answers one has told of all before
-/// it. A read would be answered by a server that is cut off from the others, too.
+/// A node that is written again and again: only a majority accepts a write, and the server that answers one has reported all
+/// changes before it. A read would also be answered by a server that is cut off from the others.
 const PROOF_PATH: &str = "/harness-observer";
-/// Whom it hears: any server tells of all.
+/// The source it hears, in the history: any server reports the changes of all.
 const ENSEMBLE: &str = "ensemble";
 /// The observer's session outlives any fault.
 const SESSION: Duration = Duration::from_secs(30);
@@ -32,49 +33,49 @@ const BEAT: Duration = Duration::from_millis(50);
 const REOPEN: Duration = Duration::from_secs(2);
 const SILENCE: Duration = Duration::from_millis(300);
 
-pub struct Zk {
-    addresses: Addresses,
+pub struct ZkObserver {
+    endpoints: EndpointsReceiver,
     client: Client,
     watcher: PersistentWatcher,
     /// Events that came while something else was waited for.
-    ahead: VecDeque<Told>,
+    ahead: VecDeque<WatchNotice>,
 }
 
 /// What the server told, and when it was heard. It is heard as it comes, whatever is asked meanwhile.
-struct Told {
+struct WatchNotice {
     at: u64,
     /// `None` is the end of the connection.
-    event: Option<Event>,
+    event: Option<NodeChange>,
 }
 
 /// What happened to which node.
-type Event = (EventType, String);
+type NodeChange = (EventType, String);
 
-impl Zk {
-    pub async fn connect(addresses: Addresses) -> Result<Self, String> {
-        let (client, watcher) = open(&addresses)
+impl ZkObserver {
+    pub async fn connect(endpoints: EndpointsReceiver) -> Result<Box<dyn Observer>, String> {
+        let (client, watcher) = open(&endpoints)
             .await
             .map_err(|error| format!("the observer: {error}"))?;
-        Ok(Self {
-            addresses,
+        Ok(Box::new(Self {
+            endpoints,
             client,
             watcher,
             ahead: VecDeque::new(),
-        })
+        }))
     }
 
-    pub async fn run(mut self, sight: Sight) {
-        let mut queues = Queues::default();
+    async fn observe(mut self, log: ObservationLog) {
+        let mut queues = OwnerQueues::default();
         loop {
-            self.catch_up(&mut queues, &sight).await;
-            sight.back(ENSEMBLE);
-            let heard = self.watch(&mut queues, &sight).await;
-            sight.lost(ENSEMBLE, heard);
+            self.catch_up(&mut queues, &log).await;
+            log.back(ENSEMBLE);
+            let heard = self.watch(&mut queues, &log).await;
+            log.lost(ENSEMBLE, heard);
             self.ahead.clear();
             (self.client, self.watcher) = loop {
-                match timeout(REOPEN, open(&self.addresses)).await {
+                match timeout(REOPEN, open(&self.endpoints)).await {
                     Ok(Ok(opened)) => break opened,
-                    _ => sight.lost_its_connection().await,
+                    _ => log.pause().await,
                 }
             };
         }
@@ -82,7 +83,7 @@ impl Zk {
 
     /// Records what happens until the connection is away for a moment. Events of that moment are never told, and a watch
     /// does not always survive it, so everything known is out of sight since the server was last heard: returns when that was.
-    async fn watch(&mut self, queues: &mut Queues, sight: &Sight) -> u64 {
+    async fn watch(&mut self, queues: &mut OwnerQueues, log: &ObservationLog) -> u64 {
         let mut heard = monotonic_ns();
         let mut beat = Instant::now() + BEAT;
         loop {
@@ -96,10 +97,10 @@ impl Zk {
                     beat = Instant::now() + BEAT;
                     proven
                 }
-                Told { at, event } = self.next() => match event {
+                WatchNotice { at, event } = self.next() => match event {
                     None => false,
                     Some((kind, path)) => {
-                        self.saw(kind, &path, at, queues, sight).await;
+                        self.saw(kind, &path, at, queues, log).await;
                         heard = heard.max(at);
                         true
                     }
@@ -110,7 +111,7 @@ impl Zk {
             }
         }
         for (lock, contender) in queues.forget() {
-            sight.lost_sight(&lock, &contender, heard);
+            log.lost_sight(&lock, &contender, heard);
         }
         heard
     }
@@ -121,7 +122,7 @@ impl Zk {
     }
 
     /// What the server told next.
-    async fn next(&mut self) -> Told {
+    async fn next(&mut self) -> WatchNotice {
         match self.ahead.pop_front() {
             Some(told) => told,
             None => told(self.watcher.changed().await),
@@ -129,7 +130,7 @@ impl Zk {
     }
 
     /// Reads what is there, after a connection was made.
-    async fn catch_up(&mut self, queues: &mut Queues, sight: &Sight) {
+    async fn catch_up(&mut self, queues: &mut OwnerQueues, log: &ObservationLog) {
         let mut there = Vec::new();
         for lock in self.client.list_children(LOCKS_PATH).await.unwrap_or_default() {
             let path = format!("{LOCKS_PATH}/{lock}");
@@ -138,18 +139,17 @@ impl Zk {
             names.sort_by_key(|name| place(name));
             for name in names {
                 there.push((lock.clone(), place(&name)));
-                self.came(&lock, &name, monotonic_ns(), queues, sight).await;
+                self.came(&lock, &name, monotonic_ns(), queues, log).await;
             }
         }
         for (lock, place) in queues.places().into_iter().filter(|known| !there.contains(known)) {
             let changes = queues.remove(&lock, place);
-            sight
-                .record(&lock, changes, monotonic_ns(), |_| async { Unasked::Unknown })
+            log.record(&lock, changes, monotonic_ns(), |_| async { Unasked::Unknown })
                 .await;
         }
     }
 
-    async fn saw(&mut self, kind: EventType, path: &str, at: u64, queues: &mut Queues, sight: &Sight) {
+    async fn saw(&mut self, kind: EventType, path: &str, at: u64, queues: &mut OwnerQueues, log: &ObservationLog) {
         let Some((lock, name)) = path
             .strip_prefix(LOCKS_PATH)
             .and_then(|rest| rest.strip_prefix('/')?.split_once('/'))
@@ -157,10 +157,10 @@ impl Zk {
             return;
         };
         match kind {
-            EventType::NodeCreated => self.came(lock, name, at, queues, sight).await,
+            EventType::NodeCreated => self.came(lock, name, at, queues, log).await,
             EventType::NodeDeleted => {
                 let changes = queues.remove(lock, place(name));
-                let recording = sight.record(lock, changes, at, |contender| why(&self.addresses, contender));
+                let recording = log.record(lock, changes, at, |contender| why(&self.endpoints, contender));
                 listening(&mut self.watcher, &mut self.ahead, recording).await;
             }
             _ => {}
@@ -169,7 +169,7 @@ impl Zk {
 
     /// A node came, and is asked for whose it is. The server tells of every change before it shows it in an answer: if it
     /// has told of the node's end by now, the answer may be of another node of that name, and the first stays unnamed.
-    async fn came(&mut self, lock: &str, name: &str, at: u64, queues: &mut Queues, sight: &Sight) {
+    async fn came(&mut self, lock: &str, name: &str, at: u64, queues: &mut OwnerQueues, log: &ObservationLog) {
         if queues.contains(lock, place(name)) {
             return;
         }
@@ -183,23 +183,29 @@ impl Zk {
         let went = told.any(|(kind, of)| *kind == EventType::NodeDeleted && *of == path);
         let stat = stat.filter(|_| !went);
         let changes = queues.add(lock, place(name), contender(stat));
-        sight.record(lock, changes, at, |_| async { Unasked::Unknown }).await;
+        log.record(lock, changes, at, |_| async { Unasked::Unknown }).await;
     }
 }
 
-fn told(event: WatchedEvent) -> Told {
+impl Observer for ZkObserver {
+    fn run(self: Box<Self>, log: ObservationLog) -> BoxFuture<'static, ()> {
+        Box::pin(self.observe(log))
+    }
+}
+
+fn told(event: WatchedEvent) -> WatchNotice {
     let at = monotonic_ns();
     let event = match event.event_type {
         EventType::Session => None,
         kind => Some((kind, event.path)),
     };
-    Told { at, event }
+    WatchNotice { at, event }
 }
 
 /// Waits for something, and hears what the server tells until it is there.
 async fn listening<T>(
     watcher: &mut PersistentWatcher,
-    ahead: &mut VecDeque<Told>,
+    ahead: &mut VecDeque<WatchNotice>,
     awaited: impl Future<Output = T>,
 ) -> T {
     let mut awaited = std::pin::pin!(awaited);
@@ -214,11 +220,11 @@ async fn listening<T>(
 }
 
 /// Why a node went that its owner did not delete: its session is gone, or it is not.
-async fn why(addresses: &Addresses, contender: Contender) -> Unasked {
+async fn why(endpoints: &EndpointsReceiver, contender: Contender) -> Unasked {
     let Some(session) = contender.owner else {
         return Unasked::Unknown;
     };
-    let servers = addresses.borrow().served();
+    let servers = endpoints.borrow().servers();
     let mut asked: JoinSet<_> = servers
         .into_iter()
         .map(|address| timeout(PROBE, four_letters(address, "dump")))
@@ -235,8 +241,8 @@ async fn why(addresses: &Addresses, contender: Contender) -> Unasked {
     Unasked::Unknown
 }
 
-async fn open(addresses: &Addresses) -> Result<(Client, PersistentWatcher), zookeeper_client::Error> {
-    let cluster: Vec<String> = addresses.borrow().served().iter().map(ToString::to_string).collect();
+async fn open(endpoints: &EndpointsReceiver) -> Result<(Client, PersistentWatcher), zookeeper_client::Error> {
+    let cluster: Vec<String> = endpoints.borrow().servers().iter().map(ToString::to_string).collect();
     let client = Client::connector()
         .with_session_timeout(SESSION)
         .with_connection_timeout(PROBE)

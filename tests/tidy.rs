@@ -11,7 +11,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("evidence", &[]),
     ("process", &[]),
     ("wall_clock", &[]),
-    ("event", &["limits"]),
+    ("event", &[]),
     ("cluster", &["limits", "process", "wall_clock"]),
     ("backends", &["cluster", "limits", "clock"]),
     ("config", &["backends", "cluster", "limits"]),

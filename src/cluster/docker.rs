@@ -9,6 +9,7 @@ use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::time::Duration;
 
 use testcontainers::bollard::Docker;
 use testcontainers::bollard::models::NetworkCreateRequest;
@@ -27,7 +28,11 @@ use tokio::time::timeout;
 use super::leftovers::{Identity, Leftover, OWNER_LABEL, RUN_LABEL};
 use super::software::{NodeAddress, NodeSetup};
 use super::{ClusterError, ClusterSpec, Node};
-use crate::limits::{ENGINE, IMAGE_PULL};
+
+/// Time for the container engine to answer a question that costs it nothing.
+const ENGINE: Duration = Duration::from_secs(5);
+/// Time for an image to be pulled.
+const IMAGE_PULL: Duration = Duration::from_secs(180);
 
 /// Where a container finds its wall clock.
 const CLOCKS: &str = "/harness-clocks";

@@ -11,8 +11,10 @@ use tokio::process::{Child, Command};
 use super::leftovers::Claim;
 use super::software::{NodeAddress, NodeSetup};
 use super::{ClusterError, ClusterSpec, Node};
-use crate::limits::SERVER_PORTS;
 use crate::process;
+
+/// Servers listen below the range from which the kernel takes ports for outgoing connections.
+const SERVER_PORTS: std::ops::Range<u16> = 20_000..32_000;
 
 /// Server processes, in the order of their nodes.
 pub struct Processes {

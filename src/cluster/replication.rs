@@ -9,6 +9,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::NodeControl;
 use crate::limits::{PROBE, READY_POLL};
 
+/// The future of a method of a trait object.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// What can be told to and asked of servers that replicate from a primary. Each call opens a connection to the server;

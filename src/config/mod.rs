@@ -20,7 +20,18 @@ pub use duration::{duration_within, parse_duration};
 
 use crate::backends::{self, Backend};
 use crate::cluster::RuntimeRequest;
-use crate::limits::{MAX_CLIENTS, MAX_LEASE, MAX_LOCKS, MAX_TIME, MIN_LEASE, MIN_TURN};
+use crate::limits::MAX_TIME;
+
+/// Clients of one run; each is a child process with a link to every server.
+const MAX_CLIENTS: u32 = 500;
+/// Locks of one run.
+const MAX_LOCKS: u32 = 10_000;
+/// Shorter leases run out by themselves on a loaded machine.
+const MIN_LEASE: Duration = Duration::from_millis(500);
+/// Longer leases make fault windows that last too long to wait for.
+const MAX_LEASE: Duration = Duration::from_secs(600);
+/// The shortest turn of locks that come and go: a few acquires long.
+const MIN_TURN: Duration = Duration::from_millis(10);
 
 /// The name that asks for no fault.
 pub const NO_FAULT: &str = "none";

@@ -1,16 +1,13 @@
 //! `ActiveFault`: a fault while its window is on, how it heals, and what is known of it then.
 
 use std::ops::{Deref, DerefMut};
-use std::pin::Pin;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+pub use crate::cluster::BoxFuture;
 use crate::evidence::Evidence;
 use crate::network::MatchedMessage;
-
-/// The future of a method of a trait object.
-pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// A fault that is on. It is dropped healed: [`HealOnDrop`] calls [`ActiveFault::undo`] if nothing healed it before.
 pub trait ActiveFault: Send {

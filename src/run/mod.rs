@@ -39,7 +39,7 @@ use clock::RunClock;
 use context::RunContext;
 pub use peer_proxies::PeerLinks;
 use phases::PhaseRunner;
-use setup::{ClientLinks, Routes, Servers, WallClocks};
+use setup::{ClientLinks, Routes, RunServers, WallClocks};
 
 /// Why a run could not be made, or could not go on.
 #[derive(Debug, thiserror::Error)]
@@ -119,7 +119,7 @@ pub struct RunOutcome {
 #[derive(Default)]
 pub struct Teardown {
     run: Option<Arc<RunContext>>,
-    servers: Option<Servers>,
+    servers: Option<RunServers>,
     links: Option<ClientLinks>,
     clocks: Option<Clocks>,
 }
@@ -189,9 +189,9 @@ async fn attempt(spec: Arc<RunSpec>, outcome: &mut RunOutcome) -> Result<(), Run
 
 /// Starts the servers, to the end even when the run is interrupted meanwhile: servers that are half started cannot be
 /// stopped, whole ones can, and starting has its own limit.
-async fn start_servers(spec: &RunSpec, clocks: &WallClocks, interrupted: &mut bool) -> Result<Servers, RunError> {
+async fn start_servers(spec: &RunSpec, clocks: &WallClocks, interrupted: &mut bool) -> Result<RunServers, RunError> {
     let mut interrupt = spec.interrupt.clone();
-    let mut starting = std::pin::pin!(Servers::start(spec, clocks));
+    let mut starting = std::pin::pin!(RunServers::start(spec, clocks));
     tokio::select! {
         biased;
         started = &mut starting => started,

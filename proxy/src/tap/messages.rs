@@ -33,16 +33,6 @@ impl MessageKind {
 }
 
 impl Protocol {
-    /// What is spoken to a backend.
-    pub fn of(backend: &str) -> Option<Self> {
-        match backend {
-            "zk" => Some(Self::Zk),
-            "redis" => Some(Self::Resp),
-            "etcd" => Some(Self::Grpc),
-            _ => None,
-        }
-    }
-
     /// Every name that may be typed.
     pub fn names(self) -> &'static [&'static str] {
         match self {

@@ -16,14 +16,16 @@ pub use clocks::WallClocks;
 pub use header::header;
 pub use links::ClientLinks;
 pub use routes::Routes;
-pub use servers::Servers;
+pub use servers::RunServers;
 
 use super::context::RunContext;
 use crate::client_role::LABELS;
 use crate::config::Config;
 use crate::faults::FaultEnv;
-use crate::limits::NOTICES;
 use crate::network::{TapHub, TapNotification};
+
+/// Notifications that taps read and that wait to be recorded; more are lost, and counted as lost.
+const NOTICES: usize = 65_536;
 
 /// What the taps of all links share, and where they report notifications.
 pub fn exchange(config: &Config) -> (Arc<TapHub>, mpsc::Receiver<TapNotification>) {
@@ -33,7 +35,7 @@ pub fn exchange(config: &Config) -> (Arc<TapHub>, mpsc::Receiver<TapNotification
 }
 
 /// Everything that faults may act on in this run.
-pub fn fault_env(run: &RunContext, links: &ClientLinks, servers: &Servers, clocks: &WallClocks) -> FaultEnv {
+pub fn fault_env(run: &RunContext, links: &ClientLinks, servers: &RunServers, clocks: &WallClocks) -> FaultEnv {
     FaultEnv {
         links: links.links.clone(),
         peer_links: servers.peer_links(),

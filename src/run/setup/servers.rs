@@ -12,13 +12,13 @@ use crate::run::peer_proxies::PeerLinks;
 use crate::run::{RunError, RunSpec};
 
 /// A running cluster.
-pub struct Servers {
+pub struct RunServers {
     pub cluster: Cluster,
     /// What carries the servers' connections to each other; `None` where they dial each other directly.
     peer_proxy: Option<Arc<PeerLinks>>,
 }
 
-impl Servers {
+impl RunServers {
     /// Starts the servers and waits until they serve.
     pub async fn start(spec: &RunSpec, clocks: &WallClocks) -> Result<Self, RunError> {
         let config = &spec.config;

@@ -95,9 +95,7 @@ fn a_run_that_could_not_be_made_leaves_a_page_that_says_why() {
     let junit = std::fs::read_to_string(folder.join("junit.xml")).unwrap();
     let document = roxmltree::Document::parse(&junit).unwrap();
     let mut errors = document.descendants().filter(|node| node.has_tag_name("error"));
-    assert!(
-        errors.any(|error| error.attribute("type") == Some("error"))
-    );
+    assert!(errors.any(|error| error.attribute("type") == Some("error")));
 }
 
 #[test]

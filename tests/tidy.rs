@@ -318,7 +318,7 @@ fn one_type_name_for_one_thing() {
 /// The name of the type that a line declares; an associated type declares none.
 fn declared_type(line: &str) -> Option<&str> {
     let associated = line.starts_with(char::is_whitespace) && line.trim_start().starts_with("type ");
-    let words = line.trim_start().split_whitespace();
+    let words = line.split_whitespace();
     let mut words = words.skip_while(|word| word.starts_with("pub"));
     let keyword = words.next()?;
     if associated || !["struct", "enum", "trait", "type", "union"].contains(&keyword) {
@@ -333,7 +333,6 @@ fn declared_type(line: &str) -> Option<&str> {
 /// Words that plain technical English does without: pronouns in place of a subject, and metaphors in place of terms.
 const PROSE: &[(&str, &str)] = &[
     ("whoever", "name the subject: the client, the caller, the process"),
-    ("whom", "name the subject"),
     ("somebody", "name the subject"),
     ("fair weather", "without faults"),
     ("vigil", "busy poll"),

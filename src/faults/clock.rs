@@ -213,7 +213,7 @@ mod tests {
     fn the_target_and_the_step_are_as_they_were_typed() {
         assert_eq!(planned("holder-1500ms").unwrap(), (Target::Holder, -1_500_000_000));
         assert_eq!(planned("server").unwrap(), (Target::Servers(vec![0]), 4_000_000_000));
-        for wrong in ["somebody", "holder+", "waiter+5", "client-0s"] {
+        for wrong in ["anyone", "holder+", "waiter+5", "client-0s"] {
             assert!(planned(wrong).unwrap_err().contains(wrong), "{wrong}");
         }
     }

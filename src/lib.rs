@@ -29,7 +29,7 @@
 //! - Nothing outlives its run: child processes die with harness even when it is killed ([`process`]), and what cannot (a
 //!   container, a folder) carries the name of its owner ([`cluster::leftovers`]).
 //! - The plan is a function of the configuration and the seed ([`plan`]). Verdicts are a function of the history.
-//! - A pass needs evidence: faults that left no trace make a run inconclusive ([`report::bite`]).
+//! - A pass needs evidence: faults that left no trace make a run inconclusive ([`report::effect`]).
 //! - A module imports only what stands below it; `tests/tidy.rs` has the layers.
 
 pub mod backends;

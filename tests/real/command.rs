@@ -80,12 +80,12 @@ impl Answer {
     }
 
     /// The windows that left a trace, and all of them.
-    pub fn bitten(&self) -> (usize, usize) {
+    pub fn windows_with_effect(&self) -> (usize, usize) {
         let windows = self.diagnosis["effect"]["windows"]
             .as_array()
             .expect("a run has windows");
         (
-            windows.iter().filter(|window| window["bit"] == true).count(),
+            windows.iter().filter(|window| window["had_effect"] == true).count(),
             windows.len(),
         )
     }

@@ -14,7 +14,7 @@ use crate::evidence::{Evidence, EvidenceCounter};
 
 /// What one fault window did.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Bitten {
+pub struct WindowEffect {
     pub number: u32,
     pub fault: String,
     pub title: String,
@@ -33,7 +33,8 @@ pub struct Bitten {
     /// Grants that the servers took back because a session, lease or key had run out.
     pub expired: u64,
     /// Whether it left a trace.
-    pub bit: bool,
+    #[serde(alias = "bit")]
+    pub had_effect: bool,
     /// The property that no lock with a lease keeps under this fault: where it holds although the lock runs out, the
     /// fault missed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -52,7 +53,7 @@ pub struct Bitten {
     counters: Vec<EvidenceCounter<String>>,
 }
 
-impl Bitten {
+impl WindowEffect {
     /// Why it had no target, or not enough of an effect, in a sentence.
     pub fn missed_in_words(&self) -> Option<String> {
         let how = if self.targets.is_empty() {
@@ -67,8 +68,8 @@ impl Bitten {
 
 /// All windows of a run.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct Bite {
-    pub windows: Vec<Bitten>,
+pub struct RunEffect {
+    pub windows: Vec<WindowEffect>,
     /// One line for a person.
     pub evidence: String,
     /// Why a pass would mean nothing; `None` when it means something.
@@ -80,9 +81,13 @@ pub struct Bite {
 }
 
 /// Reads what the windows did from the history.
-pub fn bite(history: &History, planned_windows: u32) -> Bite {
-    let windows: Vec<Bitten> = history.windows().iter().map(|window| bitten(history, window)).collect();
-    let mut bite = Bite {
+pub fn effect_of(history: &History, planned_windows: u32) -> RunEffect {
+    let windows: Vec<WindowEffect> = history
+        .windows()
+        .iter()
+        .map(|window| window_effect(history, window))
+        .collect();
+    let mut effect = RunEffect {
         evidence: in_words(&windows, planned_windows),
         windows,
         too_little: None,
@@ -91,40 +96,40 @@ pub fn bite(history: &History, planned_windows: u32) -> Bite {
     let counts = history.counts();
     let harness_run = !history.phases().is_empty();
     if harness_run && counts.acquires_ok < history.clients().len() as u64 {
-        bite.too_little = Some(format!(
+        effect.too_little = Some(format!(
             "only {} by {}",
             many(counts.acquires_ok, "acquire"),
             many(history.clients().len() as u64, "client")
         ));
-        bite.hint = Some("give them more time (--time), or shorter holds (--hold)".to_owned());
-    } else if let [first, ..] = toothless(&bite.windows)[..] {
-        let of_it = bite.windows.iter().filter(|window| window.fault == first).count() as u64;
-        bite.too_little = Some(format!("0 of {} of {first} touched anything", many(of_it, "window")));
-        bite.hint = Some(hint_for(first, &bite.windows));
-    } else if harness_run && planned_windows > 0 && bite.windows.is_empty() {
-        bite.too_little = Some("no fault window was opened".to_owned());
-        bite.hint = Some("let it run to its end".to_owned());
+        effect.hint = Some("give them more time (--time), or shorter holds (--hold)".to_owned());
+    } else if let [first, ..] = without_effect(&effect.windows)[..] {
+        let of_it = effect.windows.iter().filter(|window| window.fault == first).count() as u64;
+        effect.too_little = Some(format!("0 of {} of {first} touched anything", many(of_it, "window")));
+        effect.hint = Some(hint_for(first, &effect.windows));
+    } else if harness_run && planned_windows > 0 && effect.windows.is_empty() {
+        effect.too_little = Some("no fault window was opened".to_owned());
+        effect.hint = Some("let it run to its end".to_owned());
     }
-    bite
+    effect
 }
 
 /// What a user can do about a fault that had no effect: its own hint if it was injected, else the general one.
-fn hint_for(fault: &str, windows: &[Bitten]) -> String {
-    let injected = |window: &&Bitten| window.fault == fault && !window.targets.is_empty();
+fn hint_for(fault: &str, windows: &[WindowEffect]) -> String {
+    let injected = |window: &&WindowEffect| window.fault == fault && !window.targets.is_empty();
     let own = windows.iter().filter(injected).find_map(|window| window.hint.clone());
     own.unwrap_or_else(|| "raise contention: --clients 12 --locks 1; or lengthen the windows: --window 10s".to_owned())
 }
 
 /// Why a fault that breaks every lock of a kind must have missed: the property holds. A lock that never runs out is not
 /// broken by what outlasts a lease; a server that forgets it breaks that one, too.
-pub fn unbroken(bite: &Bite, findings: &Findings, history: &History) -> Option<String> {
+pub fn unbroken(effect: &RunEffect, findings: &Findings, history: &History) -> Option<String> {
     let runs_out = history.header().promises.lease != Some(false);
-    let breaks_it = |window: &&Bitten| runs_out || window.breaks_without_lease;
+    let breaks_it = |window: &&WindowEffect| runs_out || window.breaks_without_lease;
     let holds = |id: &str| {
         let mut found = findings.findings.iter().filter(|finding| finding.property.id() == id);
         found.any(|finding| finding.verdict == Verdict::Holds)
     };
-    let window = bite
+    let window = effect
         .windows
         .iter()
         .filter(breaks_it)
@@ -149,7 +154,7 @@ fn short_of(requirement: &Requirement, evidence: &Evidence) -> Option<String> {
     (stopped < wanted).then(|| format!("its target was stopped for {stopped} ms, and the lease is {wanted} ms"))
 }
 
-fn bitten(history: &History, window: &Window) -> Bitten {
+fn window_effect(history: &History, window: &Window) -> WindowEffect {
     let healed = window.healed.clone().unwrap_or_default();
     let counted = &healed.evidence;
     let evidence = Evidence::from_counters(counted.iter().filter(|(key, _)| !SEEN_BY_CLIENTS.contains(key)));
@@ -159,7 +164,7 @@ fn bitten(history: &History, window: &Window) -> Bitten {
         .left_trace
         .unwrap_or_else(|| of_old_runs::left_trace(&window.fault, &evidence));
     let counters: Vec<EvidenceCounter<String>> = read(healed.extra.get("counters")).unwrap_or_default();
-    Bitten {
+    WindowEffect {
         number: window.number,
         fault: window.fault.clone(),
         title: window.started.title.clone(),
@@ -169,7 +174,7 @@ fn bitten(history: &History, window: &Window) -> Bitten {
         locks_lost: counted.get(EffectCounters::LOCKS_LOST),
         acquires: counted.get(EffectCounters::ACQUIRES),
         expired: expired(history, window),
-        bit: missed.is_none() && left_trace,
+        had_effect: missed.is_none() && left_trace,
         breaks: requirement.breaks,
         breaks_without_lease: requirement.even_without_lease || of_old_runs::breaks_without_lease(&evidence),
         did: healed.effect.unwrap_or_else(|| evidence.in_words(&counters)),
@@ -222,12 +227,12 @@ mod of_old_runs {
     }
 }
 
-/// The faults that were tried and of which no window bit.
-fn toothless(windows: &[Bitten]) -> Vec<&str> {
+/// The faults that were tried and of which no window had an effect.
+fn without_effect(windows: &[WindowEffect]) -> Vec<&str> {
     let mut faults: Vec<&str> = windows.iter().map(|window| window.fault.as_str()).collect();
     faults.sort_unstable();
     faults.dedup();
-    faults.retain(|fault| !windows.iter().any(|window| window.fault == *fault && window.bit));
+    faults.retain(|fault| !windows.iter().any(|window| window.fault == *fault && window.had_effect));
     faults
 }
 
@@ -241,7 +246,7 @@ fn expired(history: &History, window: &Window) -> u64 {
     expired.count() as u64
 }
 
-fn in_words(windows: &[Bitten], planned: u32) -> String {
+fn in_words(windows: &[WindowEffect], planned: u32) -> String {
     if windows.is_empty() {
         let none = if planned > 0 {
             "no fault window was opened"
@@ -250,7 +255,7 @@ fn in_words(windows: &[Bitten], planned: u32) -> String {
         };
         return none.to_owned();
     }
-    let bit = windows.iter().filter(|window| window.bit).count();
+    let bit = windows.iter().filter(|window| window.had_effect).count();
     let mut all = Evidence::default();
     let mut counters: Vec<EvidenceCounter<String>> = Vec::new();
     for window in windows {
@@ -264,7 +269,7 @@ fn in_words(windows: &[Bitten], planned: u32) -> String {
     // windows act on the same links, and side by side: neither links nor times add up
     all.links = 0;
     all.counters.retain(|key, _| !key.ends_with("_ms"));
-    let sum = |of: fn(&Bitten) -> u64| windows.iter().map(of).sum::<u64>();
+    let sum = |of: fn(&WindowEffect) -> u64| windows.iter().map(of).sum::<u64>();
     let seen = [
         (sum(|window| window.expired), "grant", " expired on the servers"),
         (sum(|window| window.locks_lost), "holder", " told of a loss"),
@@ -309,9 +314,9 @@ mod tests {
     #[test]
     fn a_fault_that_never_bit_is_too_little_whatever_another_did() {
         let delayed = r#""links":3,"bytes":9,"held_bytes":0,"delayed_bytes":9,"connections":0,"held_connects":0,"refused":0,"resets":0"#;
-        let both = bite(&history(&[("partition", delayed), ("latency", delayed)]), 2);
+        let both = effect_of(&history(&[("partition", delayed), ("latency", delayed)]), 2);
         assert!(both.too_little.is_some_and(|why| why.contains("partition")));
-        assert!(bite(&history(&[("latency", delayed)]), 1).too_little.is_none());
+        assert!(effect_of(&history(&[("latency", delayed)]), 1).too_little.is_none());
     }
 
     fn paused_holder(promises: &str) -> History {
@@ -330,7 +335,7 @@ mod tests {
         let missed = |promises| {
             let history = paused_holder(promises);
             let findings = harness_checkers::check(&history, &harness_checkers::Options::default());
-            unbroken(&bite(&history, 1), &findings, &history)
+            unbroken(&effect_of(&history, 1), &findings, &history)
         };
         assert!(missed(r#""lease":true"#).is_some_and(|why| why.contains("HL001")));
         assert!(missed("").is_some(), "nobody said that it has no lease");
@@ -339,8 +344,8 @@ mod tests {
 
     #[test]
     fn a_heal_without_evidence_is_no_bite() {
-        let none = bite(&history(&[("reset", "")]), 1);
-        assert!(!none.windows[0].bit);
+        let none = effect_of(&history(&[("reset", "")]), 1);
+        assert!(!none.windows[0].had_effect);
         assert!(none.too_little.is_some());
     }
 }

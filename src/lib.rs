@@ -45,6 +45,7 @@ pub mod faults;
 pub mod limits;
 /// The fault-injecting proxy, a crate of its own.
 pub use harness_proxy as network;
+pub mod ownership;
 pub mod plan;
 pub mod process;
 pub mod report;

@@ -82,15 +82,23 @@ pub struct Bite {
 /// Reads what the windows did from the history.
 pub fn bite(history: &History, planned_windows: u32) -> Bite {
     let windows: Vec<Bitten> = history.windows().iter().map(|window| bitten(history, window)).collect();
+    let harness_run = !history.phases().is_empty();
     let mut bite = Bite {
-        evidence: in_words(&windows, planned_windows),
+        evidence: if harness_run {
+            in_words(&windows, planned_windows)
+        } else {
+            recorded_elsewhere(&windows)
+        },
         windows,
         too_little: None,
         hint: None,
     };
+    // another recorder writes down what its nemesis did, and counts no effects
+    if !harness_run {
+        return bite;
+    }
     let counts = history.counts();
-    let harness_run = !history.phases().is_empty();
-    if harness_run && counts.acquires_ok < history.clients().len() as u64 {
+    if counts.acquires_ok < history.clients().len() as u64 {
         bite.too_little = Some(format!(
             "only {} by {}",
             many(counts.acquires_ok, "acquire"),
@@ -101,7 +109,7 @@ pub fn bite(history: &History, planned_windows: u32) -> Bite {
         let of_it = bite.windows.iter().filter(|window| window.fault == first).count() as u64;
         bite.too_little = Some(format!("0 of {} of {first} touched anything", many(of_it, "window")));
         bite.hint = Some(hint_for(first, &bite.windows));
-    } else if harness_run && planned_windows > 0 && bite.windows.is_empty() {
+    } else if planned_windows > 0 && bite.windows.is_empty() {
         bite.too_little = Some("no fault window was opened".to_owned());
         bite.hint = Some("let it run to its end".to_owned());
     }
@@ -241,6 +249,14 @@ fn expired(history: &History, window: &Window) -> u64 {
     expired.count() as u64
 }
 
+fn recorded_elsewhere(windows: &[Bitten]) -> String {
+    if windows.is_empty() {
+        return "no fault was asked for".to_owned();
+    }
+    let windows = many(windows.len() as u64, "fault window");
+    format!("{windows} of another recorder, which counts no effects")
+}
+
 fn in_words(windows: &[Bitten], planned: u32) -> String {
     if windows.is_empty() {
         let none = if planned > 0 {
@@ -271,7 +287,8 @@ fn in_words(windows: &[Bitten], planned: u32) -> String {
         (sum(|window| window.acquires), "acquire", " while a fault was on"),
     ];
     let mut words = vec![all.in_words(&counters)];
-    let seen = seen.iter().filter(|(count, ..)| *count > 0);
+    // that no client acquired a lock meanwhile is worth a word
+    let seen = seen.iter().filter(|(count, what, _)| *count > 0 || *what == "acquire");
     words.extend(seen.map(|(count, what, how)| format!("{}{how}", many(*count, what))));
     words.retain(|word| !word.is_empty());
     let bit = format!("{bit} of {}", many(windows.len() as u64, "fault window"));
@@ -295,6 +312,7 @@ mod tests {
                 r#"{{"index":{index},"time":{index},"process":"nemesis","type":"info",{text}}}"#
             ));
         };
+        line(r#""f":"phase","phase":"faults","windows":2"#.to_owned());
         for (number, (fault, evidence)) in windows.iter().enumerate() {
             line(format!(
                 r#""f":"{fault}","window":{number},"phase":"start","targets":["c0"]"#
@@ -335,6 +353,28 @@ mod tests {
         assert!(missed(r#""lease":true"#).is_some_and(|why| why.contains("HL001")));
         assert!(missed("").is_some(), "nobody said that it has no lease");
         assert_eq!(missed(r#""lease":false"#), None);
+    }
+
+    #[test]
+    fn windows_without_an_acquire_are_said_to_have_none() {
+        let held = r#""held_bytes":9,"acquires":0"#;
+        let evidence = bite(&history(&[("partition", held)]), 1).evidence;
+        assert!(evidence.ends_with("0 acquires while a fault was on"), "{evidence}");
+    }
+
+    #[test]
+    fn windows_of_another_recorder_are_not_judged() {
+        let lines = r#"{"type":"info","f":"start-partition","value":"majority","process":"nemesis","time":3,"index":0}
+{"type":"invoke","f":"acquire","value":null,"process":0,"time":5,"index":1}
+{"type":"ok","f":"acquire","value":null,"process":0,"time":6,"index":2}
+{"type":"info","f":"stop-partition","value":null,"process":"nemesis","time":7,"index":3}"#;
+        let history = History::read(lines.as_bytes(), &ReadOptions::default()).unwrap();
+        let read = bite(&history, 0);
+        assert_eq!((read.windows.len(), read.too_little), (2, None));
+        assert_eq!(
+            read.evidence,
+            "2 fault windows of another recorder, which counts no effects"
+        );
     }
 
     #[test]

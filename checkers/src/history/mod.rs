@@ -25,7 +25,7 @@ pub use builder::HistoryBuilder;
 pub use entry::{Entry, F, Mode};
 pub use error::{FormError, ReadError};
 pub use export::write_edn;
-pub use nemesis::{ChurnFact, MessageCounts, NemesisFact, ObserverFact, PhaseFact, ProxyChange, TapTotals};
+pub use nemesis::{ChurnFact, MessageCounts, NemesisFact, ObserverFact, PhaseFact, ProxyChange, ServerEnd, TapTotals};
 pub use read::ReadOptions;
 pub use window_facts::{EffectCounters, MessageMatch, Requirement, WindowHeal, WindowStart};
 pub use windows::{Nemesis, PhaseStart, Window};

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::History;
 use super::event::Kind;
-use super::nemesis::{NemesisFact, PHASE};
+use super::nemesis::{NemesisFact, PHASE, ServerEnd};
 use super::window_facts::{WindowHeal, WindowStart};
 
 /// The last phase: a history that has phases and not this one was cut short.
@@ -106,6 +106,15 @@ impl History {
             }
         }
         windows
+    }
+
+    /// The servers that ended by themselves, each with the time in nanoseconds at which that was seen.
+    pub fn server_ends(&self) -> Vec<(u64, ServerEnd)> {
+        let ends = self.nemesis().into_iter().filter_map(|line| match line.fact {
+            NemesisFact::ServerEnded(end) => Some((line.time_ns, end)),
+            _ => None,
+        });
+        ends.collect()
     }
 
     /// The phases of the run, in order.

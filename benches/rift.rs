@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use harness::backends::{self, Backend};
 use harness::cluster::{Cluster, ClusterSpec, NodeCommand, PeerProxies, Peering, Runtime};
-use harness::network::{Behaviour, Hold};
+use harness::network::{Behaviour, LinkFault};
 use harness::run::PeerLinks;
 
 const ROUNDS: usize = 8;
@@ -93,7 +93,7 @@ impl Ensemble {
                     .links()
                     .into_iter()
                     .filter(|((from, to), _)| *from == old || *to == old);
-                Some(Hold::put(
+                Some(LinkFault::apply(
                     links.map(|(_, link)| link).collect(),
                     1,
                     Behaviour::STALL,

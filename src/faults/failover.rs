@@ -22,7 +22,7 @@ use super::{
 use crate::cluster::{NodeCommand, Peering};
 use crate::evidence::{Evidence, EvidenceCounter, SERVERS_BACK};
 use crate::limits::{AIM, PROBE, SERVER_BACK};
-use crate::network::{Behaviour, Hold};
+use crate::network::{Behaviour, LinkFault};
 
 pub struct Failover;
 
@@ -128,7 +128,7 @@ impl Inject for PromoteReplica {
                     // the one before is healed first
                     preparation.link_fault = None;
                     tokio::time::sleep(TRY).await;
-                    let stalled = Hold::put(vec![Arc::clone(link)], number, Behaviour::STALL, false);
+                    let stalled = LinkFault::apply(vec![Arc::clone(link)], number, Behaviour::STALL, false);
                     preparation.link_fault = Some(stalled);
                     tokio::time::sleep(IN_FLIGHT).await;
                     let keys = env.servers.keys(replica).await;
@@ -167,7 +167,7 @@ impl Inject for PromoteReplica {
 struct PromotedReplica {
     env: FaultEnv,
     /// The replication link, if it is held back.
-    replication: Option<Hold>,
+    replication: Option<LinkFault>,
     old: u32,
     new: u32,
     /// Whether the old master follows the new one.
@@ -180,7 +180,7 @@ impl PromotedReplica {
         let servers = &self.env.servers;
         let links: Vec<_> = self.env.links.values().map(Arc::clone).collect();
         // dropped at the end, which ends every connection to the old master
-        let _stalled = Hold::put(links, number, Behaviour::STALL, true);
+        let _stalled = LinkFault::apply(links, number, Behaviour::STALL, true);
         if self.replication.is_none() && !servers.in_sync(self.new, self.old, PROBE).await {
             return false;
         }
@@ -205,7 +205,7 @@ impl ActiveFault for PromotedReplica {
         Affected {
             clients: Vec::new(),
             servers: vec![self.old, self.new],
-            links: self.replication.as_ref().map(Hold::names).unwrap_or_default(),
+            links: self.replication.as_ref().map(LinkFault::names).unwrap_or_default(),
         }
     }
 

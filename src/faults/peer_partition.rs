@@ -15,7 +15,7 @@ use super::{
     BoxFuture, FaultEnv, Inject, Injection, InjectionContext, Needs, NotInjected, RunningFault, Shape, Target,
 };
 use crate::cluster::Peering;
-use crate::network::{Behaviour, Flow, Hold, Link};
+use crate::network::{Behaviour, Flow, Link, LinkFault};
 
 /// The kinds, in the order in which `between-servers` goes through them.
 pub const KINDS: [&str; 8] = [
@@ -227,7 +227,7 @@ impl Inject for PeerPartition {
         Box::pin(async move {
             let servers = context.target.servers();
             let behaviours = self.behaviours(&servers, context.env);
-            let fault = Hold::put_each(behaviours, context.number, self.reset_on_heal);
+            let fault = LinkFault::apply_each(behaviours, context.number, self.reset_on_heal);
             Ok(ActiveLinkFault::running(fault, Vec::new(), servers))
         })
     }

@@ -17,7 +17,7 @@ use super::recorder::Recorder;
 use super::register::GuardedRegister;
 use super::setup::Routes;
 use crate::event::ProgressSender;
-use crate::network::Exchange;
+use crate::network::TapHub;
 
 /// Latencies that the live view looks back on.
 const RECENT: usize = 2000;
@@ -31,7 +31,7 @@ pub struct RunContext {
     pub holders: Holders,
     pub counters: RunCounters,
     /// What passes the links, and what each client does meanwhile.
-    pub exchange: Arc<Exchange>,
+    pub exchange: Arc<TapHub>,
     /// Which server each client is connected to.
     pub routes: Routes,
     /// The server that the observer watches, where it watches one of several.
@@ -59,7 +59,7 @@ impl RunContext {
         spec: Arc<RunSpec>,
         recorder: Recorder,
         clients: ClientPool,
-        exchange: Arc<Exchange>,
+        exchange: Arc<TapHub>,
         routes: Routes,
     ) -> Self {
         let clock = recorder.clock();

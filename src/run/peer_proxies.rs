@@ -1,4 +1,4 @@
-//! Peer proxies of a run: every connection between two servers passes a link that faults can act on.
+//! PeerAddress proxies of a run: every connection between two servers passes a link that faults can act on.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -9,7 +9,7 @@ use rand_chacha::ChaCha8Rng;
 
 use crate::cluster::{NodeAddress, PeerProxies, Peering};
 use crate::faults::Links;
-use crate::network::{Directory, Egress, Peer, Proxy};
+use crate::network::{PeerAddress, PeerDirectory, PeerProxy, Proxy};
 
 /// The links between servers, on a separate proxy that ends with this.
 pub struct PeerLinks {
@@ -22,8 +22,8 @@ pub struct PeerLinks {
 struct OpenedLinks {
     /// From each server to each other one.
     links: Links,
-    directory: Option<Arc<Directory>>,
-    egresses: Vec<Egress>,
+    directory: Option<Arc<PeerDirectory>>,
+    egresses: Vec<PeerProxy>,
 }
 
 impl PeerLinks {
@@ -52,22 +52,22 @@ impl PeerLinks {
         nodes: &[NodeAddress],
         seed: &mut impl FnMut() -> u64,
     ) -> io::Result<Vec<SocketAddr>> {
-        let peer = |node: &NodeAddress| Peer {
+        let peer = |node: &NodeAddress| PeerAddress {
             name: node.name.clone(),
             host: node.host.clone(),
             ports: node.ports.clone(),
         };
-        let directory = Arc::new(Directory::new(nodes.iter().map(peer).collect()));
+        let directory = Arc::new(PeerDirectory::new(nodes.iter().map(peer).collect()));
         let mut opened = self.opened();
         opened.directory = Some(Arc::clone(&directory));
         for (from, node) in nodes.iter().enumerate() {
-            let (egress, links) = self.proxy.egress(listen, &node.name, &directory, &mut *seed)?;
+            let (egress, links) = self.proxy.peer_proxy(listen, &node.name, &directory, &mut *seed)?;
             let links = links.into_iter().enumerate();
             let links = links.filter_map(|(to, link)| Some(((from as u32, to as u32), link?)));
             opened.links.extend(links);
             opened.egresses.push(egress);
         }
-        Ok(opened.egresses.iter().map(Egress::listen).collect())
+        Ok(opened.egresses.iter().map(PeerProxy::listen).collect())
     }
 
     /// A listener for the first and the second server each, in front of the other one.

@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 
 use super::clients::pool::LogicalClient;
 use crate::faults::Links;
-use crate::network::Notice;
+use crate::network::TapNotification;
 use crate::run::context::RunContext;
 
 /// Writes notifications down until it is dropped.
@@ -23,7 +23,7 @@ impl Drop for TapListener {
     }
 }
 
-pub fn start(mut notices: mpsc::Receiver<Notice>, run: Arc<RunContext>) -> TapListener {
+pub fn start(mut notices: mpsc::Receiver<TapNotification>, run: Arc<RunContext>) -> TapListener {
     let (locks, separators) = (run.spec.config.lock_names(), run.spec.config.backend.separators);
     let clients: Vec<Arc<LogicalClient>> = run.clients.clients().map(|(_, client)| Arc::clone(client)).collect();
     TapListener(tokio::spawn(async move {
@@ -57,8 +57,8 @@ fn lock_of<'a>(subject: &str, separators: &[char], locks: &'a [String]) -> Optio
 pub fn summary(links: &Links, run: &RunContext) -> TapTotals {
     let mut clients: BTreeMap<String, MessageCounts> = BTreeMap::new();
     for ((client, _), link) in links {
-        if let Some(wire) = link.wire() {
-            let traffic = wire.traffic();
+        if let Some(tap) = link.tap() {
+            let traffic = tap.counts();
             let sum = clients.entry(format!("c{client}")).or_default();
             sum.requests += traffic.requests;
             sum.replies += traffic.replies;

@@ -19,7 +19,7 @@ fn struck(results: &Path) -> Value {
     let history = std::fs::read_to_string(results.join("latest/history.jsonl")).expect("a run has a history");
     let heal = history.lines().find(|line| line.contains(r#""phase":"heal""#));
     let heal: Value = serde_json::from_str(heal.expect("a window healed")).expect("JSON");
-    heal["struck"].clone()
+    heal["matched"].clone()
 }
 
 fn is_stuck(answer: &Answer) -> &Value {

@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 use crate::command::{Answer, Harness};
 
 /// `harness proxy`, and where its API is.
-struct Toxiproxy {
+struct ProxyProcess {
     child: Child,
     api: SocketAddr,
 }
 
-impl Toxiproxy {
+impl ProxyProcess {
     fn start(harness: &Harness) -> Self {
         let mut command = harness.command("proxy --listen 127.0.0.1:0");
         let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
@@ -30,7 +30,7 @@ impl Toxiproxy {
     }
 }
 
-impl Drop for Toxiproxy {
+impl Drop for ProxyProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -49,7 +49,7 @@ fn ask(api: SocketAddr, method: &str, path: &str, body: &str) -> std::io::Result
 
 fn through_both(words: &str) -> [Answer; 2] {
     let harness = Harness::new();
-    let toxiproxy = Toxiproxy::start(&harness);
+    let toxiproxy = ProxyProcess::start(&harness);
     let words = format!("--runtime local {words} --lease 1s --seed b17e");
     let built_in = harness.run(&words);
     let other = harness.run(&format!("{words} --proxy toxiproxy={}", toxiproxy.api));
@@ -85,7 +85,7 @@ fn both_proxies_let_the_careful_holder_pass() {
 #[test]
 fn every_fault_of_the_network_bites_through_a_toxiproxy() {
     let harness = Harness::new();
-    let toxiproxy = Toxiproxy::start(&harness);
+    let toxiproxy = ProxyProcess::start(&harness);
     for (fault, counter) in [
         ("latency=40ms+10ms", "delayed_bytes"),
         ("slow=2k", "delayed_bytes"),

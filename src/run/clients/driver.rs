@@ -298,7 +298,7 @@ impl ClientDriver {
             "release",
             Fields {
                 lock: Some(lock),
-                wire: Some(self.run.exchange.traffic().columns()),
+                wire: Some(self.run.exchange.counts().columns()),
                 ..Fields::default()
             },
         );

@@ -16,8 +16,8 @@ use crate::event::ProgressEvent;
 use crate::faults::Links;
 #[cfg(feature = "toxiproxy")]
 use crate::network::Toxiproxy;
-use crate::network::api::{Api, Poke};
-use crate::network::{Exchange, Proxy, Wire};
+use crate::network::api::{Api, ApiChange};
+use crate::network::{LinkTap, Proxy, TapHub};
 use crate::run::context::RunContext;
 use crate::run::{RunError, RunSpec};
 
@@ -33,7 +33,7 @@ pub struct ClientLinks {
 
 impl ClientLinks {
     /// One link for each client and server, in the order of both, with no fault on.
-    pub async fn open(spec: &RunSpec, cluster: &Cluster, exchange: &Arc<Exchange>) -> Result<Self, RunError> {
+    pub async fn open(spec: &RunSpec, cluster: &Cluster, exchange: &Arc<TapHub>) -> Result<Self, RunError> {
         let proxy = Proxy::start().map_err(|error| RunError::Proxy(format!("no thread for the proxy: {error}")))?;
         let mut links = Self {
             links: Links::new(),
@@ -56,10 +56,10 @@ impl ClientLinks {
         }
     }
 
-    fn built_in(&mut self, config: &Config, cluster: &Cluster, exchange: &Arc<Exchange>) -> Result<(), String> {
+    fn built_in(&mut self, config: &Config, cluster: &Cluster, exchange: &Arc<TapHub>) -> Result<(), String> {
         let mut seeds = ChaCha8Rng::seed_from_u64(config.seed ^ 0x11_4b5);
         for (ends, name, address) in wanted(config, cluster) {
-            let wire = Wire::new(exchange, ends.0, name.clone());
+            let wire = LinkTap::new(exchange, ends.0, name.clone());
             let link = self.proxy.tapped(name.clone(), address, seeds.random(), wire);
             let link = link.map_err(|error| format!("could not open the link {name}: {error}"))?;
             self.links.insert(ends, link);
@@ -157,7 +157,7 @@ fn wanted(config: &Config, cluster: &Cluster) -> Vec<((u32, u32), String, Socket
 }
 
 /// Records a change made through the proxy API. It is no planned window but must appear in the history.
-fn record(run: &RunContext, change: &Poke) {
+fn record(run: &RunContext, change: &ApiChange) {
     let toxic_fields = change.toxic.as_ref().map(serde_json::to_value);
     run.recorder.nemesis(&NemesisFact::ProxyChange(ProxyChange {
         proxy: change.proxy.clone(),

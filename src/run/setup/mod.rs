@@ -22,15 +22,15 @@ use super::context::RunContext;
 use crate::client_role::LABELS;
 use crate::config::Config;
 use crate::faults::FaultEnv;
-use crate::network::{Exchange, Notice};
+use crate::network::{TapHub, TapNotification};
 
 /// Notifications that taps read and that wait to be recorded; more are lost, and counted as lost.
 const NOTICES: usize = 65_536;
 
 /// What the taps of all links share, and where they report notifications.
-pub fn exchange(config: &Config) -> (Arc<Exchange>, mpsc::Receiver<Notice>) {
+pub fn exchange(config: &Config) -> (Arc<TapHub>, mpsc::Receiver<TapNotification>) {
     let (sender, notices) = mpsc::channel(NOTICES);
-    let exchange = Exchange::new(config.backend.protocol, LABELS, config.clients, sender);
+    let exchange = TapHub::new(config.backend.protocol, LABELS, config.clients, sender);
     (exchange, notices)
 }
 

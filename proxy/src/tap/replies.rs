@@ -1,15 +1,15 @@
-//! What Redis sends: values of RESP2 and RESP3, one in another.
+//! Observation Redis sends: values of RESP2 and RESP3, one in another.
 
-use super::Lost;
+use super::TapError;
 use super::lines::{KEPT, LINE, keep, line, number};
 
-/// How deep answers are nested.
+/// How deep replies are nested.
 const DEPTH: usize = 32;
 
 /// What the server's side is in the middle of.
 #[derive(Default)]
-pub(super) struct Answers {
-    pub(super) at: Answer,
+pub(super) struct ReplyParser {
+    pub(super) at: ReplyStep,
     line: Vec<u8>,
     /// Elements still to come, for each list that is open.
     pub(super) open: Vec<i64>,
@@ -18,11 +18,11 @@ pub(super) struct Answers {
     /// The first elements of a push or of an array that may be one, those of its lists among them.
     pub(super) words: Vec<Vec<u8>>,
     /// What the value is: told by its first byte, or by its first element.
-    pub(super) kind: Kind,
+    pub(super) kind: ReplyKind,
 }
 
 #[derive(Default, Clone, Copy, PartialEq)]
-pub(super) enum Answer {
+pub(super) enum ReplyStep {
     #[default]
     Start,
     /// A line whose text does not matter.
@@ -35,7 +35,7 @@ pub(super) enum Answer {
 }
 
 #[derive(Default, Clone, Copy, PartialEq)]
-pub(super) enum Kind {
+pub(super) enum ReplyKind {
     #[default]
     Reply,
     Push,
@@ -43,26 +43,26 @@ pub(super) enum Kind {
     Unsure,
 }
 
-impl Answers {
+impl ReplyParser {
     pub(super) fn is_whole(&self) -> bool {
-        self.at == Answer::Start && self.open.is_empty()
+        self.at == ReplyStep::Start && self.open.is_empty()
     }
 
     /// Takes one step into what is left of the chunk.
-    pub(super) fn step(&mut self, rest: &[u8]) -> Result<usize, Lost> {
+    pub(super) fn step(&mut self, rest: &[u8]) -> Result<usize, TapError> {
         match self.at {
-            Answer::Start => {
+            ReplyStep::Start => {
                 self.at = match rest[0] {
-                    b'+' | b'-' | b':' | b'_' | b'#' | b',' | b'(' => Answer::Simple,
-                    b'$' | b'!' | b'=' => Answer::Length,
-                    b'*' | b'~' | b'>' => Answer::Count(1),
-                    b'%' => Answer::Count(2),
-                    _ => return Err(Lost("an answer of an unknown kind")),
+                    b'+' | b'-' | b':' | b'_' | b'#' | b',' | b'(' => ReplyStep::Simple,
+                    b'$' | b'!' | b'=' => ReplyStep::Length,
+                    b'*' | b'~' | b'>' => ReplyStep::Count(1),
+                    b'%' => ReplyStep::Count(2),
+                    _ => return Err(TapError("an answer of an unknown kind")),
                 };
                 self.line.clear();
                 Ok(1)
             }
-            Answer::Simple => {
+            ReplyStep::Simple => {
                 let (length, whole) = line(&mut self.line, rest, KEPT)?;
                 if whole {
                     let text = self.line.trim_ascii_end().to_vec();
@@ -70,19 +70,19 @@ impl Answers {
                 }
                 Ok(length)
             }
-            Answer::Length => {
+            ReplyStep::Length => {
                 let (length, whole) = line(&mut self.line, rest, LINE)?;
                 if whole {
                     let text = number(&self.line)?;
                     self.line.clear();
                     match usize::try_from(text) {
-                        Ok(text) => self.at = Answer::Text(text + 2),
+                        Ok(text) => self.at = ReplyStep::Text(text + 2),
                         Err(_) => self.element(b""),
                     }
                 }
                 Ok(length)
             }
-            Answer::Count(each) => {
+            ReplyStep::Count(each) => {
                 let (length, whole) = line(&mut self.line, rest, LINE)?;
                 if whole {
                     let count = number(&self.line)? * each;
@@ -90,11 +90,11 @@ impl Answers {
                 }
                 Ok(length)
             }
-            Answer::Text(left) => {
+            ReplyStep::Text(left) => {
                 let part = &rest[..rest.len().min(left)];
                 let text = part.len().min(left.saturating_sub(2));
                 keep(&mut self.line, &part[..text]);
-                self.at = Answer::Text(left - part.len());
+                self.at = ReplyStep::Text(left - part.len());
                 if left == part.len() {
                     let text = std::mem::take(&mut self.line);
                     self.element(&text);
@@ -104,23 +104,23 @@ impl Answers {
         }
     }
 
-    fn list(&mut self, count: i64) -> Result<(), Lost> {
+    fn list(&mut self, count: i64) -> Result<(), TapError> {
         if count <= 0 {
             self.element(b"");
             return Ok(());
         }
         if self.open.len() == DEPTH {
-            return Err(Lost("an answer that is nested too deep"));
+            return Err(TapError("an answer that is nested too deep"));
         }
         self.open.push(count);
-        self.at = Answer::Start;
+        self.at = ReplyStep::Start;
         Ok(())
     }
 
     /// An element is whole, and with it every list that it was the last of.
     fn element(&mut self, text: &[u8]) {
-        self.at = Answer::Start;
-        if matches!(self.open.len(), 1 | 2) && self.words.len() < 3 && self.kind != Kind::Reply {
+        self.at = ReplyStep::Start;
+        if matches!(self.open.len(), 1 | 2) && self.words.len() < 3 && self.kind != ReplyKind::Reply {
             self.words.push(text.to_vec());
         }
         while let Some(left) = self.open.last_mut() {

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use super::behaviour::Flow;
 use crate::counts::LinkCounts;
 
-/// Counters of one link, written by its connections and read by whoever opens and heals a fault.
+/// Counters of one link, written by its connections and read when a fault is applied and healed.
 #[derive(Debug, Default)]
-pub struct Stats {
+pub struct LinkCounters {
     pub bytes: AtomicU64,
     pub held_bytes: AtomicU64,
     pub delayed_bytes: AtomicU64,
@@ -15,6 +15,7 @@ pub struct Stats {
     pub held_connects: AtomicU64,
     pub refused: AtomicU64,
     pub resets: AtomicU64,
+    pub dropped_packets: AtomicU64,
     /// Connections that are carried at this moment.
     pub live: AtomicU64,
     /// Of a meter: bytes that went into the proxy on its other side.
@@ -23,7 +24,7 @@ pub struct Stats {
     pub unanswered: AtomicU64,
 }
 
-impl Stats {
+impl LinkCounters {
     pub fn read(&self) -> LinkCounts {
         LinkCounts {
             bytes: self.bytes.load(Relaxed),
@@ -33,13 +34,12 @@ impl Stats {
             held_connects: self.held_connects.load(Relaxed),
             refused: self.refused.load(Relaxed),
             resets: self.resets.load(Relaxed),
+            dropped_packets: self.dropped_packets.load(Relaxed),
         }
     }
-}
 
-impl Stats {
     /// LinkCounts bytes that came while `flow` was on.
-    pub fn obeyed(&self, flow: Flow, bytes: usize) {
+    pub fn obeyed(&self, flow: &Flow, bytes: usize) {
         if flow.stall || flow.freeze || flow.discard || flow.reset_after.is_some() {
             count(&self.held_bytes, bytes as u64);
         } else if flow.delays() {
@@ -54,16 +54,16 @@ pub fn count(counter: &AtomicU64, by: u64) {
 }
 
 /// A connection that is carried, until it is dropped.
-pub struct Live<'a>(&'a AtomicU64);
+pub struct LiveConnection<'a>(&'a AtomicU64);
 
-impl<'a> Live<'a> {
-    pub fn begin(stats: &'a Stats) -> Self {
+impl<'a> LiveConnection<'a> {
+    pub fn begin(stats: &'a LinkCounters) -> Self {
         count(&stats.live, 1);
         Self(&stats.live)
     }
 }
 
-impl Drop for Live<'_> {
+impl Drop for LiveConnection<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Relaxed);
     }

@@ -15,14 +15,14 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::connection::{Connection, NoWay, reset};
+use super::connection::{Connection, DialError, reset};
 use super::link::Link;
-use super::socks::{self, Host, Malformed, Reply, Wanted};
+use super::socks::{self, SocksError, SocksHost, SocksReply, SocksRequest};
 use crate::limits::SOCKS_HANDSHAKE;
 
 /// A server as its peers ask for it.
 #[derive(Debug, Clone)]
-pub struct Peer {
+pub struct PeerAddress {
     /// `n1`, `n2`, …
     pub name: String,
     /// Its name in its peers' configuration, where that is not `name`.
@@ -33,14 +33,14 @@ pub struct Peer {
 
 /// Who is meant by a host and a port, and where that one is now.
 #[derive(Debug)]
-pub struct Directory {
-    peers: Vec<Peer>,
+pub struct PeerDirectory {
+    peers: Vec<PeerAddress>,
     /// Where each peer is; nowhere yet while it is being started.
     addresses: RwLock<Vec<Option<IpAddr>>>,
 }
 
-impl Directory {
-    pub fn new(peers: Vec<Peer>) -> Self {
+impl PeerDirectory {
+    pub fn new(peers: Vec<PeerAddress>) -> Self {
         let addresses = RwLock::new(vec![None; peers.len()]);
         Self { peers, addresses }
     }
@@ -57,14 +57,14 @@ impl Directory {
     }
 
     /// Which peer is asked for, and where it is now. Where peers share one address the port tells them apart.
-    fn find(&self, wanted: &Wanted) -> Option<(usize, SocketAddr)> {
+    fn find(&self, wanted: &SocksRequest) -> Option<(usize, SocketAddr)> {
         let addresses = self
             .addresses
             .read()
             .expect("no one panics while holding the directory");
         let named = |peer: usize| match &wanted.host {
-            Host::Name(name) => [&self.peers[peer].name, &self.peers[peer].host].contains(&name),
-            Host::Address(address) => addresses[peer] == Some(*address),
+            SocksHost::Name(name) => [&self.peers[peer].name, &self.peers[peer].host].contains(&name),
+            SocksHost::Address(address) => addresses[peer] == Some(*address),
         };
         let mut there =
             (0..self.peers.len()).filter(|peer| self.peers[*peer].ports.contains(&wanted.port) && named(*peer));
@@ -75,17 +75,17 @@ impl Directory {
 
 /// One server's way out. Dropping it takes no more connections.
 #[derive(Debug)]
-pub struct Egress {
+pub struct PeerProxy {
     listen: SocketAddr,
     accepting: JoinHandle<()>,
 }
 
-impl Egress {
+impl PeerProxy {
     /// Listens on a free port of the address `listen`, on the runtime `on`. `links` lead to the peers of `directory`, in
     /// their order; where there is none, nothing gets out.
     pub(super) fn open(
         listen: IpAddr,
-        directory: Arc<Directory>,
+        directory: Arc<PeerDirectory>,
         links: impl FnOnce(SocketAddr) -> Vec<Option<Arc<Link>>>,
         on: &Handle,
     ) -> io::Result<(Self, Vec<Option<Arc<Link>>>)> {
@@ -93,7 +93,7 @@ impl Egress {
         listener.set_nonblocking(true)?;
         let listen = listener.local_addr()?;
         let links = links(listen);
-        let way = Arc::new(Way {
+        let way = Arc::new(PeerRoutes {
             directory,
             links: links.clone(),
         });
@@ -107,18 +107,18 @@ impl Egress {
     }
 }
 
-impl Drop for Egress {
+impl Drop for PeerProxy {
     fn drop(&mut self) {
         self.accepting.abort();
     }
 }
 
-struct Way {
-    directory: Arc<Directory>,
+struct PeerRoutes {
+    directory: Arc<PeerDirectory>,
     links: Vec<Option<Arc<Link>>>,
 }
 
-async fn accept(listener: std::net::TcpListener, way: Arc<Way>) {
+async fn accept(listener: std::net::TcpListener, way: Arc<PeerRoutes>) {
     let listener = TcpListener::from_std(listener).expect("a bound, non-blocking listener inside a runtime");
     loop {
         match listener.accept().await {
@@ -133,42 +133,42 @@ async fn accept(listener: std::net::TcpListener, way: Arc<Way>) {
 }
 
 /// One connection, from its greeting to its end.
-async fn serve(mut from: TcpStream, way: Arc<Way>) {
+async fn serve(mut from: TcpStream, way: Arc<PeerRoutes>) {
     let Ok(Some(wanted)) = timeout(SOCKS_HANDSHAKE, handshake(&mut from)).await else {
         return;
     };
     let found = way.directory.find(&wanted);
     let Some((link, upstream)) = found.and_then(|(peer, upstream)| Some((way.links[peer].as_ref()?, upstream))) else {
-        let _ = from.write_all(&Reply::HostUnreachable.bytes()).await;
+        let _ = from.write_all(&SocksReply::HostUnreachable.bytes()).await;
         return;
     };
     let mut connection = link.connection();
     match connect(&mut connection, &from, upstream).await {
         Some(Ok(to)) => {
             let meter = connection.meter();
-            if from.write_all(&Reply::Connected.bytes()).await.is_ok() {
+            if from.write_all(&SocksReply::Connected.bytes()).await.is_ok() {
                 connection.pass(from, to, meter).await;
             }
         }
-        Some(Err(NoWay::Refused)) => drop(from.write_all(&Reply::Refused.bytes()).await),
-        Some(Err(NoWay::Silent)) => drop(from.write_all(&Reply::HostUnreachable.bytes()).await),
-        Some(Err(NoWay::Reset)) => reset(&from),
+        Some(Err(DialError::Refused)) => drop(from.write_all(&SocksReply::Refused.bytes()).await),
+        Some(Err(DialError::Silent)) => drop(from.write_all(&SocksReply::HostUnreachable.bytes()).await),
+        Some(Err(DialError::Reset)) => reset(&from),
         None => {}
     }
 }
 
-/// Dials once the link lets a connect through. `None`: whoever asked has gone away meanwhile.
+/// Dials once the link lets a connect through. `None`: the server that asked has gone away meanwhile.
 async fn connect(
     connection: &mut Connection,
     from: &TcpStream,
     upstream: SocketAddr,
-) -> Option<Result<TcpStream, NoWay>> {
+) -> Option<Result<TcpStream, DialError>> {
     tokio::select! {
         biased;
-        open = connection.open_way() => if let Err(no_way) = open { return Some(Err(no_way)) },
+        open = connection.wait_until_open() => if let Err(no_way) = open { return Some(Err(no_way)) },
         () = gone(from) => return None,
     }
-    Some(connection.dial(upstream).await)
+    Some(connection.dial(&upstream.into()).await)
 }
 
 /// Ends when the other end has closed or reset the connection. What it sent ahead of our answer stays where it is.
@@ -180,13 +180,13 @@ async fn gone(stream: &TcpStream) {
 }
 
 /// Reads what is wanted; answers the greeting, and whatever cannot be served.
-async fn handshake(stream: &mut TcpStream) -> Option<Wanted> {
+async fn handshake(stream: &mut TcpStream) -> Option<SocksRequest> {
     let mut bytes = Vec::new();
     let greeted = loop {
         match socks::greeting(&bytes) {
             Ok(Some(length)) => break length,
             Ok(None) => more(stream, &mut bytes).await?,
-            Err(Malformed::NoMethod) => {
+            Err(SocksError::NoMethod) => {
                 let _ = stream.write_all(&socks::NO_WELCOME).await;
                 return None;
             }
@@ -200,7 +200,7 @@ async fn handshake(stream: &mut TcpStream) -> Option<Wanted> {
             // nothing may follow before our answer
             Ok(Some((wanted, length))) => return (length == bytes.len()).then_some(wanted),
             Ok(None) => more(stream, &mut bytes).await?,
-            Err(Malformed::Refused(reply)) => {
+            Err(SocksError::Refused(reply)) => {
                 let _ = stream.write_all(&reply.bytes()).await;
                 return None;
             }
@@ -218,17 +218,17 @@ async fn more(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> Option<()> {
 mod tests {
     use super::*;
 
-    fn directory(ports: [&[u16]; 2]) -> Directory {
-        let peer = |number: usize| Peer {
+    fn directory(ports: [&[u16]; 2]) -> PeerDirectory {
+        let peer = |number: usize| PeerAddress {
             name: format!("n{}", number + 1),
             host: format!("run-n{}", number + 1),
             ports: ports[number].to_vec(),
         };
-        Directory::new(vec![peer(0), peer(1)])
+        PeerDirectory::new(vec![peer(0), peer(1)])
     }
 
-    fn at(host: Host, port: u16) -> Wanted {
-        Wanted { host, port }
+    fn at(host: SocksHost, port: u16) -> SocksRequest {
+        SocksRequest { host, port }
     }
 
     #[test]
@@ -237,22 +237,26 @@ mod tests {
         let loopback = IpAddr::from([127, 0, 0, 1]);
         local.found(0, loopback);
         local.found(1, loopback);
-        let find = |port| local.find(&at(Host::Address(loopback), port)).map(|(peer, _)| peer);
+        let find = |port| {
+            local
+                .find(&at(SocksHost::Address(loopback), port))
+                .map(|(peer, _)| peer)
+        };
         assert_eq!((find(3888), find(3889), find(22)), (Some(0), Some(1), None));
     }
 
     #[test]
     fn a_peer_is_looked_up_where_it_is_now() {
         let containers = directory([&[2380], &[2380]]);
-        let name = || at(Host::Name("run-n2".into()), 2380);
+        let name = || at(SocksHost::Name("run-n2".into()), 2380);
         assert_eq!(containers.find(&name()), None, "it was not started yet");
         for last in [3, 4] {
             let address = IpAddr::from([172, 18, 0, last]);
             containers.found(1, address);
             let found = Some((1, SocketAddr::new(address, 2380)));
             assert_eq!(containers.find(&name()), found);
-            assert_eq!(containers.find(&at(Host::Address(address), 2380)), found);
+            assert_eq!(containers.find(&at(SocksHost::Address(address), 2380)), found);
         }
-        assert_eq!(containers.find(&at(Host::Name("www".into()), 2380)), None);
+        assert_eq!(containers.find(&at(SocksHost::Name("www".into()), 2380)), None);
     }
 }

@@ -6,8 +6,9 @@ const KEPT: usize = 256;
 
 /// A walk over the outermost fields of a `WatchResponse`: events are counted, and the beginning of the first is kept.
 #[derive(Default)]
-pub(super) struct Walk {
-    at: Field,
+pub(super) struct WatchEvents {
+    watched: Watched,
+    at: WireField,
     number: u64,
     shift: u32,
     tag: u64,
@@ -15,11 +16,26 @@ pub(super) struct Walk {
     first: Vec<u8>,
 }
 
-/// The field of a `WatchResponse` that holds an event.
-const EVENT: u64 = 11;
+/// Which messages of a server are notifications, and where their subject is.
+#[derive(Default, Clone, Copy, PartialEq)]
+pub(super) enum Watched {
+    #[default]
+    Nothing,
+    /// `WatchResponse`: events, each with a key-value pair.
+    Events,
+    /// `LeaderResponse` of `Election.Observe`: a key-value pair.
+    Leader,
+}
+
+impl Watched {
+    /// The field that holds an event.
+    fn event(self) -> u64 {
+        if self == Self::Leader { 2 } else { 11 }
+    }
+}
 
 #[derive(Default, Clone, Copy, PartialEq)]
-enum Field {
+enum WireField {
     #[default]
     Tag,
     Number,
@@ -29,22 +45,33 @@ enum Field {
     Astray,
 }
 
-impl Walk {
+impl WatchEvents {
+    pub(super) fn new(watched: Watched) -> Self {
+        Self {
+            watched,
+            ..Self::default()
+        }
+    }
+
     pub(super) fn over(&mut self, body: &[u8]) {
         let mut rest = body;
         while let Some((byte, others)) = rest.split_first() {
-            if let Field::Skip(left) = self.at {
+            if let WireField::Skip(left) = self.at {
                 let part = rest.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-                if self.tag >> 3 == EVENT && self.events == 1 {
+                if self.tag >> 3 == self.watched.event() && self.events == 1 {
                     let room = KEPT.saturating_sub(self.first.len());
                     self.first.extend_from_slice(&rest[..part.min(room)]);
                 }
                 let left = left - part as u64;
-                self.at = if left > 0 { Field::Skip(left) } else { Field::Tag };
+                self.at = if left > 0 {
+                    WireField::Skip(left)
+                } else {
+                    WireField::Tag
+                };
                 rest = &rest[part..];
                 continue;
             }
-            if self.at == Field::Astray {
+            if self.at == WireField::Astray {
                 return;
             }
             rest = others;
@@ -57,7 +84,7 @@ impl Walk {
     /// Takes a byte of a number; answers whether the number is whole.
     fn digit(&mut self, byte: u8) -> bool {
         if self.shift >= 64 {
-            self.at = Field::Astray;
+            self.at = WireField::Astray;
             return false;
         }
         self.number |= u64::from(byte & 0x7f) << self.shift;
@@ -70,27 +97,34 @@ impl Walk {
         let number = std::mem::take(&mut self.number);
         self.shift = 0;
         self.at = match self.at {
-            Field::Tag => {
+            WireField::Tag => {
                 self.tag = number;
                 match number & 7 {
-                    0 => Field::Number,
-                    1 => Field::Skip(8),
-                    2 => Field::Length,
-                    5 => Field::Skip(4),
-                    _ => Field::Astray,
+                    0 => WireField::Number,
+                    1 => WireField::Skip(8),
+                    2 => WireField::Length,
+                    5 => WireField::Skip(4),
+                    _ => WireField::Astray,
                 }
             }
-            Field::Length => {
-                self.events += u64::from(self.tag >> 3 == EVENT);
-                if number > 0 { Field::Skip(number) } else { Field::Tag }
+            WireField::Length => {
+                self.events += u64::from(self.tag >> 3 == self.watched.event());
+                if number > 0 {
+                    WireField::Skip(number)
+                } else {
+                    WireField::Tag
+                }
             }
-            _ => Field::Tag,
+            _ => WireField::Tag,
         };
     }
 
-    /// The key of the first event: field 1 of its field 2.
+    /// The key of the first event: field 1 of its field 2, or of the event itself where that is a pair.
     pub(super) fn subject(&self) -> String {
-        let pair = field(&self.first, 2).unwrap_or_default();
+        let pair = match self.watched {
+            Watched::Leader => &self.first[..],
+            _ => field(&self.first, 2).unwrap_or_default(),
+        };
         String::from_utf8_lossy(field(pair, 1).unwrap_or_default()).into_owned()
     }
 }

@@ -1,6 +1,6 @@
 //! A rule about one message: which one is meant, and what becomes of it. The link that carries the message asks.
 //!
-//! A rule acts once. A message is held back whole, and either goes on later, with everything behind it, or its connection
+//! A rule acts once. A message is held back whole, and either goes on later, with everything that follows it, or its connection
 //! ends: there is never a hole in a stream.
 
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use super::label::{Label, LabelSet};
-use super::tap::{Name, Spoken};
+use super::tap::{MessageKind, MessageName};
 
 /// Names of messages that a rule remembers having seen pass.
 const REMEMBERED: usize = 64;
@@ -36,7 +36,7 @@ impl ClientFilter {
 
 /// What becomes of the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
+pub enum MessageAction {
     /// The request does not reach the server.
     DropRequest,
     /// The request was answered, and the answer does not reach the client.
@@ -49,19 +49,19 @@ pub enum Fate {
 
 /// Which message is meant, and what becomes of it: all of it planned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Meant {
-    pub message: Spoken,
+pub struct MessageRuleSpec {
+    pub message: MessageKind,
     /// The first one is 1.
     pub occurrence: u32,
     pub whose: ClientFilter,
-    pub fate: Fate,
+    pub action: MessageAction,
     /// For how long the client is refused after its connection ended.
     pub refuse: Option<Duration>,
 }
 
 /// The message that was found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Struck {
+pub struct MatchedMessage {
     pub message: String,
     /// `c3`
     pub client: String,
@@ -78,35 +78,35 @@ pub struct Struck {
 #[derive(Debug, Default)]
 struct Progress {
     seen: u32,
-    /// Messages of those that are meant to be struck, by name, whether they were meant or not.
-    passed: BTreeMap<Name, u64>,
-    struck: Option<Struck>,
+    /// Messages of those that are meant to be matched, by name, whether they were meant or not.
+    passed: BTreeMap<MessageName, u64>,
+    matched: Option<MatchedMessage>,
     refused: Option<(u32, Instant)>,
     refusals: u64,
 }
 
-/// A rule that lies on links.
+/// A rule that is active on links.
 #[derive(Debug)]
-pub struct Rule {
-    pub meant: Meant,
+pub struct MessageRule {
+    pub spec: MessageRuleSpec,
     progress: Mutex<Progress>,
     lifted: AtomicBool,
 }
 
 /// A request as a rule looks at it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Asked<'a> {
-    pub name: Name,
+pub(super) struct RequestSeen<'a> {
+    pub name: MessageName,
     pub client: u32,
     pub link: &'a str,
     pub label: Label,
     pub at: u64,
 }
 
-impl Rule {
-    pub fn new(meant: Meant) -> Self {
+impl MessageRule {
+    pub fn new(spec: MessageRuleSpec) -> Self {
         Self {
-            meant,
+            spec,
             progress: Mutex::default(),
             lifted: AtomicBool::new(false),
         }
@@ -117,22 +117,22 @@ impl Rule {
     }
 
     /// Whether this request is the one that is meant; from then on no other is.
-    pub(super) fn takes(&self, asked: Asked<'_>) -> bool {
-        if self.is_lifted() || !self.meant.whose.labels.contains(asked.label) {
+    pub(super) fn takes(&self, asked: RequestSeen<'_>) -> bool {
+        if self.is_lifted() || !self.spec.whose.labels.contains(asked.label) {
             return false;
         }
         let mut progress = self.progress();
         if progress.passed.len() < REMEMBERED || progress.passed.contains_key(&asked.name) {
             *progress.passed.entry(asked.name).or_default() += 1;
         }
-        if progress.struck.is_some() || !self.meant.message.means(&asked.name) {
+        if progress.matched.is_some() || !self.spec.message.means(&asked.name) {
             return false;
         }
         progress.seen += 1;
-        if progress.seen < self.meant.occurrence {
+        if progress.seen < self.spec.occurrence {
             return false;
         }
-        progress.struck = Some(Struck {
+        progress.matched = Some(MatchedMessage {
             message: asked.name.to_string(),
             client: format!("c{}", asked.client),
             link: asked.link.to_owned(),
@@ -146,17 +146,17 @@ impl Rule {
     /// What was meant came to pass. `client` is refused from now on, if the rule says so.
     pub(super) fn done(&self, client: u32) {
         let mut progress = self.progress();
-        if let Some(struck) = &mut progress.struck {
-            struck.done = true;
+        if let Some(matched) = &mut progress.matched {
+            matched.done = true;
         }
-        progress.refused = self.meant.refuse.map(|time| (client, Instant::now() + time));
+        progress.refused = self.spec.refuse.map(|time| (client, Instant::now() + time));
     }
 
     /// The connection ended before the rule could do what it says: the next such message is meant.
     pub(super) fn missed(&self) {
         let mut progress = self.progress();
-        if progress.struck.as_ref().is_some_and(|struck| !struck.done) {
-            progress.struck = None;
+        if progress.matched.as_ref().is_some_and(|matched| !matched.done) {
+            progress.matched = None;
         }
     }
 
@@ -182,8 +182,8 @@ impl Rule {
     }
 
     /// The message that was found, if one was.
-    pub fn struck(&self) -> Option<Struck> {
-        self.progress().struck.clone()
+    pub fn matched(&self) -> Option<MatchedMessage> {
+        self.progress().matched.clone()
     }
 
     /// How many connections were refused.
@@ -194,7 +194,7 @@ impl Rule {
     /// What passed of those whose message was meant, most frequent first: `GET ×12, SET ×3`.
     pub fn passed(&self) -> String {
         let progress = self.progress();
-        let mut passed: Vec<(&Name, &u64)> = progress.passed.iter().collect();
+        let mut passed: Vec<(&MessageName, &u64)> = progress.passed.iter().collect();
         passed.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
         let words: Vec<String> = passed.iter().map(|(name, count)| format!("{name} ×{count}")).collect();
         words.join(", ")

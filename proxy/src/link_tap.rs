@@ -1,6 +1,6 @@
-//! What is known of a link's messages: counted by taps, one a connection, and struck by the rules that lie on the link.
+//! The taps of a link: they count its messages, one tap for each connection, and ask the message rules of the link.
 //!
-//! A [`Wire`] belongs to a link and outlives its connections; an [`Ear`] belongs to one connection and is shared by its two
+//! A [`LinkTap`] belongs to a link and outlives its connections; a [`ConnectionTap`] belongs to one connection and is shared by its two
 //! lanes. Neither holds a byte back by itself: an ear says where to stop, and the lane stops there.
 
 use std::collections::HashSet;
@@ -13,8 +13,8 @@ use tokio::sync::mpsc;
 
 use super::label::{ClientLabels, LabelScheme};
 use super::link::Layer;
-use super::rule::{Asked, Fate, Rule};
-use super::tap::{Lost, Name, Protocol, Side, Tap, What};
+use super::message_rule::{MessageAction, MessageRule, RequestSeen};
+use super::tap::{MessageName, Observation, Protocol, Sender, TapError, TapParser};
 use crate::clock::monotonic_ns;
 
 /// Requests of one wait whose prints are remembered, so that one that is asked again is seen.
@@ -22,7 +22,7 @@ const REMEMBERED: usize = 256;
 
 /// Messages, counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Traffic {
+pub struct TapCounts {
     pub requests: u64,
     pub replies: u64,
     pub notifications: u64,
@@ -30,7 +30,7 @@ pub struct Traffic {
     pub retries: u64,
 }
 
-impl Traffic {
+impl TapCounts {
     /// As a history has it: requests, replies, notifications, retries.
     pub fn columns(self) -> [u64; 4] {
         [self.requests, self.replies, self.notifications, self.retries]
@@ -54,16 +54,16 @@ impl Traffic {
 
 /// The same, counted by many at once.
 #[derive(Debug, Default)]
-struct Counters {
+struct MessageCounters {
     requests: AtomicU64,
     replies: AtomicU64,
     notifications: AtomicU64,
     retries: AtomicU64,
 }
 
-impl Counters {
-    fn read(&self) -> Traffic {
-        Traffic {
+impl MessageCounters {
+    fn read(&self) -> TapCounts {
+        TapCounts {
             requests: self.requests.load(Relaxed),
             replies: self.replies.load(Relaxed),
             notifications: self.notifications.load(Relaxed),
@@ -74,32 +74,37 @@ impl Counters {
 
 /// A notification that passed a link towards its client.
 #[derive(Debug, Clone)]
-pub struct Notice {
+pub struct TapNotification {
     pub client: u32,
     /// A reading of `CLOCK_MONOTONIC`.
     pub at: u64,
-    pub name: Name,
+    pub name: MessageName,
     /// The path, key or channel that it is about.
     pub subject: Box<str>,
 }
 
-/// What all wires of a run share.
+/// What the taps of all links share.
 #[derive(Debug)]
-pub struct Exchange {
+pub struct TapHub {
     protocol: Protocol,
-    total: Counters,
+    total: MessageCounters,
     pub labels: ClientLabels,
-    notices: mpsc::Sender<Notice>,
+    notices: mpsc::Sender<TapNotification>,
     /// Connections on which a tap lost its place, and the first reason.
-    lost: Mutex<(u64, Option<(String, Lost)>)>,
+    lost: Mutex<(u64, Option<(String, TapError)>)>,
 }
 
-impl Exchange {
-    /// For so many clients; notices go to `notices`, and one that does not fit there is a lost place.
-    pub fn new(protocol: Protocol, labels: LabelScheme, clients: u32, notices: mpsc::Sender<Notice>) -> Arc<Self> {
+impl TapHub {
+    /// For `clients` clients. A notification that does not fit into `notices` counts as a lost place.
+    pub fn new(
+        protocol: Protocol,
+        labels: LabelScheme,
+        clients: u32,
+        notices: mpsc::Sender<TapNotification>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             protocol,
-            total: Counters::default(),
+            total: MessageCounters::default(),
             labels: ClientLabels::new(labels, clients),
             notices,
             lost: Mutex::default(),
@@ -107,7 +112,7 @@ impl Exchange {
     }
 
     /// What passed all links so far.
-    pub fn traffic(&self) -> Traffic {
+    pub fn counts(&self) -> TapCounts {
         self.total.read()
     }
 
@@ -117,7 +122,7 @@ impl Exchange {
         (lost.0, lost.1.as_ref().map(|(link, why)| format!("{link}: {}", why.0)))
     }
 
-    fn lose(&self, link: &str, why: Lost) {
+    fn lose(&self, link: &str, why: TapError) {
         let mut lost = self.lost.lock().expect("no one panics while holding a reason");
         lost.0 += 1;
         lost.1.get_or_insert_with(|| (link.to_owned(), why));
@@ -126,37 +131,37 @@ impl Exchange {
 
 /// The messages of one link.
 #[derive(Debug)]
-pub struct Wire {
-    exchange: Arc<Exchange>,
+pub struct LinkTap {
+    hub: Arc<TapHub>,
     client: u32,
-    link: String,
-    counters: Counters,
-    rules: Mutex<Vec<(Layer, Arc<Rule>)>>,
+    name: String,
+    counters: MessageCounters,
+    rules: Mutex<Vec<(Layer, Arc<MessageRule>)>>,
     /// Whether there are any: asked for every message.
     ruled: AtomicBool,
 }
 
-impl Wire {
-    pub fn new(exchange: &Arc<Exchange>, client: u32, link: String) -> Arc<Self> {
+impl LinkTap {
+    pub fn new(hub: &Arc<TapHub>, client: u32, name: String) -> Arc<Self> {
         Arc::new(Self {
-            exchange: Arc::clone(exchange),
+            hub: Arc::clone(hub),
             client,
-            link,
-            counters: Counters::default(),
+            name,
+            counters: MessageCounters::default(),
             rules: Mutex::default(),
             ruled: AtomicBool::new(false),
         })
     }
 
-    pub fn traffic(&self) -> Traffic {
+    pub fn counts(&self) -> TapCounts {
         self.counters.read()
     }
 
-    fn rules(&self) -> MutexGuard<'_, Vec<(Layer, Arc<Rule>)>> {
+    fn rules(&self) -> MutexGuard<'_, Vec<(Layer, Arc<MessageRule>)>> {
         self.rules.lock().expect("no one panics while holding a link's rules")
     }
 
-    pub(super) fn arm(&self, layer: Layer, rule: Arc<Rule>) {
+    pub(super) fn arm(&self, layer: Layer, rule: Arc<MessageRule>) {
         let mut rules = self.rules();
         rules.push((layer, rule));
         self.ruled.store(true, Relaxed);
@@ -173,51 +178,51 @@ impl Wire {
         self.ruled.load(Relaxed) && self.rules().iter().any(|(_, rule)| rule.refuses(self.client))
     }
 
-    fn count(&self, counter: fn(&Counters) -> &AtomicU64) {
+    fn count(&self, counter: fn(&MessageCounters) -> &AtomicU64) {
         counter(&self.counters).fetch_add(1, Relaxed);
-        counter(&self.exchange.total).fetch_add(1, Relaxed);
+        counter(&self.hub.total).fetch_add(1, Relaxed);
     }
 }
 
-/// Where a lane must stop in the chunk that was heard, and what follows.
+/// Where a pump must stop in the chunk that was observed, and what follows.
 #[derive(Debug)]
-pub(super) struct Halt {
+pub(super) struct TapStop {
     pub at: usize,
-    pub then: Then,
+    pub then: StopAction,
 }
 
 #[derive(Debug)]
-pub(super) enum Then {
+pub(super) enum StopAction {
     /// Nothing more passes: the connection ends.
-    End(Arc<Rule>),
-    /// The rest waits for so long, or until the rule is lifted.
-    Wait(Arc<Rule>, Duration),
+    End(Arc<MessageRule>),
+    /// The rest waits for this time, or until the rule is lifted.
+    Wait(Arc<MessageRule>, Duration),
 }
 
-/// Listens to one connection.
-pub(super) struct Ear {
-    wire: Arc<Wire>,
-    state: Mutex<Listening>,
+/// Reads one connection along.
+pub(super) struct ConnectionTap {
+    link: Arc<LinkTap>,
+    state: Mutex<TapState>,
 }
 
-struct Listening {
-    tap: Tap,
+struct TapState {
+    tap: TapParser,
     told: bool,
     /// The request whose answer is meant.
-    awaited: Option<(u64, Arc<Rule>)>,
+    awaited: Option<(u64, Arc<MessageRule>)>,
     /// Prints of what the client asked since its role changed for the `changes`th time.
     asked: HashSet<u64>,
     changes: u64,
     /// The request that the client is in the middle of.
-    name: Option<Name>,
+    name: Option<MessageName>,
 }
 
-impl Ear {
-    pub(super) fn new(wire: &Arc<Wire>) -> Self {
+impl ConnectionTap {
+    pub(super) fn new(link: &Arc<LinkTap>) -> Self {
         Self {
-            wire: Arc::clone(wire),
-            state: Mutex::new(Listening {
-                tap: Tap::new(wire.exchange.protocol),
+            link: Arc::clone(link),
+            state: Mutex::new(TapState {
+                tap: TapParser::new(link.hub.protocol),
                 told: false,
                 awaited: None,
                 asked: HashSet::new(),
@@ -227,85 +232,90 @@ impl Ear {
         }
     }
 
-    /// Hears a chunk before it is passed on; says where to stop, if anywhere.
-    pub(super) fn hear(&self, side: Side, chunk: &[u8]) -> Option<Halt> {
+    /// Reads a chunk before it is passed on; says where to stop, if anywhere.
+    pub(super) fn observe(&self, side: Sender, chunk: &[u8]) -> Option<TapStop> {
         let mut state = self.state.lock().expect("no one panics while listening");
         let state = &mut *state;
-        let mut halt = None;
-        for heard in state.tap.hear(side, chunk) {
+        let mut stop = None;
+        for heard in state.tap.observe(side, chunk) {
             let then = match &heard.what {
-                What::Request { number, name } => {
+                Observation::Request { number, name } => {
                     state.name = Some(*name);
                     self.request(*number, *name, &mut state.awaited)
                 }
-                What::Asked { print, .. } => {
+                Observation::Asked { print, .. } => {
                     let again = self.is_repeated(*print, &mut state.asked, &mut state.changes);
                     if again && !state.name.is_some_and(is_idle_talk) {
-                        self.wire.count(|counters| &counters.retries);
+                        self.link.count(|counters| &counters.retries);
                     }
                     None
                 }
-                What::Answering { number } => self.answer(*number, &mut state.awaited),
-                What::Reply { number, name } => {
+                Observation::Answering { number } => self.answer(*number, &mut state.awaited),
+                Observation::Reply { number, name } => {
                     if !is_idle_talk(*name) {
-                        self.wire.count(|counters| &counters.replies);
+                        self.link.count(|counters| &counters.replies);
                     }
                     self.answer(*number, &mut state.awaited)
                 }
-                What::Notification { name, subject } => {
+                Observation::Notification { name, subject } => {
                     self.notification(*name, subject);
                     None
                 }
             };
-            if let Some(then) = then.filter(|_| halt.is_none()) {
-                halt = Some(Halt { at: heard.at, then });
+            if let Some(then) = then.filter(|_| stop.is_none()) {
+                stop = Some(TapStop { at: heard.at, then });
             }
         }
         if let Some(why) = state.tap.lost().filter(|_| !state.told) {
             state.told = true;
-            self.wire.exchange.lose(&self.wire.link, why);
+            self.link.hub.lose(&self.link.name, why);
         }
-        halt
+        stop
     }
 
-    fn request(&self, number: u64, name: Name, awaited: &mut Option<(u64, Arc<Rule>)>) -> Option<Then> {
+    fn request(
+        &self,
+        number: u64,
+        name: MessageName,
+        awaited: &mut Option<(u64, Arc<MessageRule>)>,
+    ) -> Option<StopAction> {
         if !is_idle_talk(name) {
-            self.wire.count(|counters| &counters.requests);
+            self.link.count(|counters| &counters.requests);
         }
-        if !self.wire.ruled.load(Relaxed) {
+        if !self.link.ruled.load(Relaxed) {
             return None;
         }
-        let asked = Asked {
+        let asked = RequestSeen {
             name,
-            client: self.wire.client,
-            link: &self.wire.link,
-            label: self.wire.exchange.labels.get(self.wire.client).0,
+            client: self.link.client,
+            link: &self.link.name,
+            label: self.link.hub.labels.get(self.link.client).0,
             at: monotonic_ns(),
         };
-        let rules: Vec<Arc<Rule>> = self.wire.rules().iter().map(|(_, rule)| Arc::clone(rule)).collect();
+        let rules: Vec<Arc<MessageRule>> = self.link.rules().iter().map(|(_, rule)| Arc::clone(rule)).collect();
         let rule = rules.into_iter().find(|rule| rule.takes(asked))?;
-        match rule.meant.fate {
-            Fate::DropRequest => Some(Then::End(rule)),
-            Fate::DelayRequest(time) => Some(Then::Wait(rule, time)),
-            Fate::DropReply | Fate::DelayReply(_) => {
+        match rule.spec.action {
+            MessageAction::DropRequest => Some(StopAction::End(rule)),
+            MessageAction::DelayRequest(time) => Some(StopAction::Wait(rule, time)),
+            MessageAction::DropReply | MessageAction::DelayReply(_) => {
                 *awaited = Some((number, rule));
                 None
             }
         }
     }
 
-    fn answer(&self, number: u64, awaited: &mut Option<(u64, Arc<Rule>)>) -> Option<Then> {
+    fn answer(&self, number: u64, awaited: &mut Option<(u64, Arc<MessageRule>)>) -> Option<StopAction> {
         let (_, rule) = awaited.take_if(|(wanted, _)| *wanted == number)?;
-        match rule.meant.fate {
+        match rule.spec.action {
             _ if rule.is_lifted() => None,
-            Fate::DelayReply(time) => Some(Then::Wait(rule, time)),
-            _ => Some(Then::End(rule)),
+            MessageAction::DelayReply(time) => Some(StopAction::Wait(rule, time)),
+            _ => Some(StopAction::End(rule)),
         }
     }
 
     /// Whether a client that waits asked the same since it began to wait.
     fn is_repeated(&self, print: u64, asked: &mut HashSet<u64>, changes: &mut u64) -> bool {
-        let (label, now) = self.wire.exchange.labels.get(self.wire.client);
+        let (label, now) = self.link.hub.labels.get(self.link.client);
         if *changes != now {
             *changes = now;
             asked.clear();
@@ -314,33 +324,33 @@ impl Ear {
         if !known && asked.len() < REMEMBERED {
             asked.insert(print);
         }
-        known && self.wire.exchange.labels.is_retrying(label)
+        known && self.link.hub.labels.is_retrying(label)
     }
 
-    fn notification(&self, name: Name, subject: &str) {
-        self.wire.count(|counters| &counters.notifications);
-        let notice = Notice {
-            client: self.wire.client,
+    fn notification(&self, name: MessageName, subject: &str) {
+        self.link.count(|counters| &counters.notifications);
+        let notice = TapNotification {
+            client: self.link.client,
             at: monotonic_ns(),
             name,
             subject: subject.into(),
         };
-        if let Err(mpsc::error::TrySendError::Full(_)) = self.wire.exchange.notices.try_send(notice) {
-            self.wire.exchange.lose(
-                &self.wire.link,
-                Lost("notifications came faster than they were recorded"),
+        if let Err(mpsc::error::TrySendError::Full(_)) = self.link.hub.notices.try_send(notice) {
+            self.link.hub.lose(
+                &self.link.name,
+                TapError("notifications came faster than they were recorded"),
             );
         }
     }
 
     /// What a rule meant came to pass on this connection.
-    pub(super) fn done(&self, rule: &Rule) {
-        rule.done(self.wire.client);
+    pub(super) fn done(&self, rule: &MessageRule) {
+        rule.done(self.link.client);
     }
 }
 
-impl Drop for Ear {
-    /// An answer that never came was not struck.
+impl Drop for ConnectionTap {
+    /// A rule whose answer never came applies to the next request.
     fn drop(&mut self) {
         let awaited = self.state.get_mut().map(|state| state.awaited.take());
         if let Ok(Some((_, rule))) = awaited {
@@ -350,6 +360,6 @@ impl Drop for Ear {
 }
 
 /// Messages that keep a connection or a session alive say nothing of a lock.
-fn is_idle_talk(name: Name) -> bool {
+fn is_idle_talk(name: MessageName) -> bool {
     matches!(name.as_str(), "ping" | "PING")
 }

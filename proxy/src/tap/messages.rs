@@ -1,6 +1,6 @@
 //! The names of messages that a user may type, and which messages on the wire each of them means.
 
-use super::Name;
+use super::MessageName;
 
 /// What is spoken on a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,19 +15,19 @@ pub enum Protocol {
 
 /// The name of a message as it was typed, or drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Spoken {
+pub struct MessageKind {
     name: &'static str,
     /// The messages that it means.
     means: &'static [&'static str],
 }
 
-impl Spoken {
+impl MessageKind {
     pub fn name(&self) -> &'static str {
         self.name
     }
 
     /// Whether a message on the wire is one of those meant.
-    pub fn means(&self, name: &Name) -> bool {
+    pub fn means(&self, name: &MessageName) -> bool {
         self.means.iter().any(|meant| *meant == name.as_str())
     }
 }
@@ -52,14 +52,14 @@ impl Protocol {
     }
 
     /// The message of that name, in capitals or not.
-    pub fn spoken(self, name: &str) -> Option<Spoken> {
+    pub fn spoken(self, name: &str) -> Option<MessageKind> {
         let place = self.names().iter().position(|known| known.eq_ignore_ascii_case(name))?;
         let name = self.names()[place];
         let family = FAMILIES
             .iter()
             .find(|(protocol, head, _)| *protocol == self && *head == name);
         let means = family.map_or(&self.names()[place..=place], |(_, _, means)| means);
-        Some(Spoken { name, means })
+        Some(MessageKind { name, means })
     }
 }
 
@@ -264,7 +264,7 @@ mod tests {
         for protocol in ALL {
             for name in protocol.names() {
                 let spoken = protocol.spoken(&name.to_lowercase()).unwrap();
-                assert!(spoken.means(&Name::new(name.as_bytes())), "{name}");
+                assert!(spoken.means(&MessageName::new(name.as_bytes())), "{name}");
                 assert_eq!(spoken.name(), *name);
             }
             assert!(protocol.telling().iter().all(|name| protocol.spoken(name).is_some()));
@@ -274,7 +274,7 @@ mod tests {
 
     #[test]
     fn a_step_is_named_however_a_library_spells_it() {
-        let means = |name: &str, wire: &[u8]| Protocol::Resp.spoken(name).unwrap().means(&Name::new(wire));
+        let means = |name: &str, wire: &[u8]| Protocol::Resp.spoken(name).unwrap().means(&MessageName::new(wire));
         assert!(means("EXPIRE", b"PEXPIRE") && means("EVAL", b"EVALSHA") && means("SET", b"SETNX"));
         assert!(!means("PEXPIRE", b"EXPIRE") && !means("SET", b"GETSET"));
     }

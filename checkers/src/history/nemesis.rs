@@ -21,6 +21,7 @@ use serde_json::{Map, Value, json};
 
 use super::answers::Role;
 use super::window_facts::{WindowHeal, WindowStart, take};
+use super::windows::ServerEnd;
 
 /// The `f` of lines that begin a phase of the run.
 pub(super) const PHASE: &str = "phase";
@@ -118,29 +119,6 @@ pub enum ObserverFact {
     },
     /// It hears it again.
     Back { watched: String },
-}
-
-/// The end of a server that was to go on.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct ServerEnd {
-    /// `n1`
-    pub server: String,
-    /// `signal 9`, `exit status 1`, `its container was removed`
-    pub how: String,
-    /// The file with what it said.
-    pub log: String,
-}
-
-impl ServerEnd {
-    /// In a sentence. `at_ns`: when it was seen, in nanoseconds of the history.
-    pub fn in_words(&self, at_ns: u64) -> String {
-        let Self { server, how, log } = self;
-        format!(
-            "{server} ended by itself at {:.1}s ({how}); its log: {log}",
-            at_ns as f64 / 1e9
-        )
-    }
 }
 
 /// Locks that are used by turns, and are removed from the servers while they are not in use.

@@ -1,10 +1,11 @@
-//! What the nemesis wrote, line by line, and the fault windows and phases of a run.
+//! What the nemesis wrote, line by line: the fault windows and phases of a run, and servers that ended by themselves.
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::History;
 use super::event::Kind;
-use super::nemesis::{NemesisFact, PHASE, ServerEnd};
+use super::nemesis::{NemesisFact, PHASE};
 use super::window_facts::{WindowHeal, WindowStart};
 
 /// The last phase: a history that has phases and not this one was cut short.
@@ -53,6 +54,29 @@ impl PhaseStart {
     /// Whether all faults are healed by plan from here on.
     pub fn is_recovery(&self) -> bool {
         matches!(self.name.as_str(), "recovery" | "calm")
+    }
+}
+
+/// The end of a server that was to go on.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ServerEnd {
+    /// `n1`
+    pub server: String,
+    /// `signal 9`, `exit status 1`, `its container was removed`
+    pub how: String,
+    /// The file with what it said.
+    pub log: String,
+}
+
+impl ServerEnd {
+    /// In a sentence. `at_ns`: when it was seen, in nanoseconds of the history.
+    pub fn in_words(&self, at_ns: u64) -> String {
+        let Self { server, how, log } = self;
+        format!(
+            "{server} ended by itself at {:.1}s ({how}); its log: {log}",
+            at_ns as f64 / 1e9
+        )
     }
 }
 

@@ -81,7 +81,7 @@ impl Ensemble {
     /// Silences the leader; how long until another one leads and serves. Then waits until all is well again.
     async fn round(&self) -> f64 {
         let control = self.cluster.control();
-        let old = control.leader(Duration::from_secs(10)).await.expect("somebody leads");
+        let old = control.leader(Duration::from_secs(10)).await.expect("a server leads");
         let started = Instant::now();
         let hold = match &self.peers {
             None => {

@@ -15,16 +15,16 @@ use crate::faults::{FaultDefinition, Injection, Needs, Shape, fault_named};
 /// How long each phase lasts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Phases {
-    /// Fair weather, to see that the lock works here at all.
+    /// No faults, to see that the lock works here at all.
     #[serde(serialize_with = "milliseconds", rename = "control_ms")]
     pub control: Duration,
-    /// Fair weather, so that the first fault meets a running system.
+    /// No faults, so that the first one meets a running system.
     #[serde(serialize_with = "milliseconds", rename = "warm_up_ms")]
     pub warm_up: Duration,
     /// Fault windows open and heal.
     #[serde(serialize_with = "milliseconds", rename = "faults_ms")]
     pub faults: Duration,
-    /// Fair weather again: every client must acquire.
+    /// All faults are healed: every client must acquire.
     #[serde(serialize_with = "milliseconds", rename = "recovery_ms")]
     pub recovery: Duration,
 }

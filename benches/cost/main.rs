@@ -26,7 +26,7 @@ const ROUNDS: usize = 20;
 const PINGS: usize = 2_000;
 /// Added to the median round trip of a PING, for machines on which a plain relay adds 10 to 15.
 const PROXY_LIMIT_US: f64 = 20.0;
-/// The same beside what a plain relay adds, for machines on which system calls and waking somebody take longer.
+/// The same beside what a plain relay adds, for machines on which system calls and waking a thread take longer.
 const BESIDE_A_RELAY: f64 = 1.0;
 /// What a tap adds to that.
 const TAP_LIMIT_US: f64 = 5.0;

@@ -30,6 +30,7 @@ use super::link_tap::LinkTap;
 use super::pump::Disconnect;
 use super::toxic::Toxic;
 use crate::counts::LinkCounts;
+use crate::limits::BLACKHOLE_READ;
 
 /// What the connections of a link obey.
 #[derive(Debug, Clone)]
@@ -132,30 +133,7 @@ pub struct Link {
 struct ListenerState {
     listen: SocketAddr,
     seeds: ChaCha8Rng,
-    accepting: Option<Accepting>,
-}
-
-#[derive(Debug)]
-struct Accepting {
-    task: JoinHandle<()>,
-    /// The listener again, for its socket options.
-    socket: std::net::TcpListener,
-    /// While connects get no answer.
-    blackhole: Option<Blackhole>,
-}
-
-impl Accepting {
-    /// From now on the kernel does (not) drop attempts to connect.
-    fn answer_connects(&mut self, answer: bool) {
-        match (answer, self.blackhole.is_some()) {
-            (true, true) => {
-                Blackhole::detach(&self.socket);
-                self.blackhole = None;
-            }
-            (false, false) => self.blackhole = Blackhole::attach(&self.socket, Drops::Everything),
-            _ => {}
-        }
-    }
+    accepting: Option<JoinHandle<()>>,
 }
 
 impl Link {
@@ -229,10 +207,9 @@ impl Link {
     #[cfg(feature = "api")]
     pub(super) async fn stop_accepting(&self) {
         let accepting = self.listener().accepting.take();
-        if let Some(Accepting { task, socket, .. }) = accepting {
+        if let Some(task) = accepting {
             task.abort();
             let _ = task.await;
-            drop(socket);
             self.end_connections(EndMode::Close);
         }
     }
@@ -246,16 +223,9 @@ impl Link {
         let listener = std::net::TcpListener::bind(state.listen)?;
         listener.set_nonblocking(true)?;
         state.listen = listener.local_addr()?;
-        let socket = listener.try_clone()?;
         let seeds = ChaCha8Rng::seed_from_u64(state.seeds.random());
         let task = accept(listener, self.state.subscribe(), self.shared.clone(), seeds);
-        let mut accepting = Accepting {
-            task: self.on.runtime.spawn(task),
-            socket,
-            blackhole: None,
-        };
-        accepting.answer_connects(!self.state.borrow().behaviour.holds_connects());
-        state.accepting = Some(accepting);
+        state.accepting = Some(self.on.runtime.spawn(task));
         Ok(())
     }
 
@@ -298,21 +268,8 @@ impl Link {
     }
 
     pub fn counts(&self) -> LinkCounts {
-        self.count_unanswered();
         let own = self.shared.counters.read();
         self.external.as_ref().map_or(own, |external| external.counts(own))
-    }
-
-    /// Counts the attempts to connect that the kernel dropped since the last time.
-    fn count_unanswered(&self) {
-        if let Some(accepting) = &mut self.listener().accepting
-            && let Some(blackhole) = &mut accepting.blackhole
-        {
-            count(
-                &self.shared.counters.held_connects,
-                blackhole.dropped(&accepting.socket),
-            );
-        }
     }
 
     /// How many connections it carries to its server at this moment.
@@ -406,7 +363,6 @@ impl Link {
 
     fn change(&self, with: impl FnOnce(&mut BTreeMap<Layer, Behaviour>, &mut LinkState)) {
         let mut layers = self.layers.lock().expect("no one panics while holding a link's layers");
-        self.count_unanswered();
         self.state.send_modify(|state| {
             with(&mut layers, state);
             let joined = layers
@@ -417,10 +373,6 @@ impl Link {
                 MeterSide::Front | MeterSide::Back => state.shadow = joined,
             }
         });
-        let holds_connects = self.state.borrow().behaviour.holds_connects();
-        if let Some(accepting) = &mut self.listener().accepting {
-            accepting.answer_connects(!holds_connects);
-        }
     }
 }
 
@@ -431,7 +383,7 @@ impl Drop for Link {
             .get_mut()
             .expect("no one panics while holding a link's listener");
         if let Some(accepting) = listener.accepting.take() {
-            accepting.task.abort();
+            accepting.abort();
             self.reset_connections();
         }
     }
@@ -439,21 +391,44 @@ impl Drop for Link {
 
 async fn accept(
     listener: std::net::TcpListener,
-    state: watch::Receiver<LinkState>,
+    mut state: watch::Receiver<LinkState>,
     shared: LinkShared,
     mut seeds: ChaCha8Rng,
 ) {
     let listener = TcpListener::from_std(listener).expect("a bound, non-blocking listener inside a runtime");
+    let mut blackhole = None;
     loop {
-        match listener.accept().await {
-            Ok((client, _)) => {
-                // connections come from a listener that may have a filter, and its children have it, too
-                Blackhole::detach(&client);
-                let connection = Connection::new(state.clone(), shared.clone(), seeds.random());
-                tokio::spawn(connection.run(client));
-            }
-            // out of file descriptors, or the peer is gone already: neither ends the link
-            Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
+        let holds_connects = state.borrow_and_update().behaviour.holds_connects();
+        answer_connects(&listener, !holds_connects, &mut blackhole, &shared.counters);
+        tokio::select! {
+            biased;
+            changed = state.changed() => if changed.is_err() { return },
+            accepted = listener.accept() => match accepted {
+                Ok((client, _)) => {
+                    // a connection inherits the filter of its listener
+                    Blackhole::detach(&client);
+                    let connection = Connection::new(state.clone(), shared.clone(), seeds.random());
+                    tokio::spawn(connection.run(client));
+                }
+                // out of file descriptors, or the peer is gone already: neither ends the link
+                Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
+            },
+            () = tokio::time::sleep(BLACKHOLE_READ), if blackhole.is_some() => {}
         }
+    }
+}
+
+/// Lets the kernel drop attempts to connect, or not, and counts those that it dropped.
+fn answer_connects(listener: &TcpListener, answer: bool, blackhole: &mut Option<Blackhole>, counters: &LinkCounters) {
+    if let Some(blackhole) = blackhole {
+        count(&counters.held_connects, blackhole.dropped(listener));
+    }
+    match (answer, blackhole.is_some()) {
+        (true, true) => {
+            Blackhole::detach(listener);
+            *blackhole = None;
+        }
+        (false, false) => *blackhole = Blackhole::attach(listener, Drops::Everything),
+        _ => {}
     }
 }

@@ -320,7 +320,7 @@ pub struct RunArgs {
     #[arg(long, help_heading = OUTPUT, value_name = "N", default_value = "20", value_parser = parse_keep)]
     pub keep: u32,
 
-    /// Configuration file [default: the nearest harness.toml, in this folder or above]
+    /// Configuration file [default: the nearest harness.toml, from this folder up to that of the repository]
     #[arg(long = "config", help_heading = CONFIGURATION, value_name = "FILE")]
     pub file: Option<PathBuf>,
     /// Apply this profile of harness.toml

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::stdout::{print, print_json};
 use crate::backends;
-use crate::cluster::leftovers::{self, Leftover};
+use crate::cluster::leftovers::{self, Found, Leftover};
 use crate::cluster::{ServerSoftware, image_present};
 use crate::exit::Exit;
 
@@ -17,7 +17,10 @@ pub fn doctor(clean: bool, json: bool) -> Exit {
 }
 
 async fn examine(clean: bool, json: bool) -> Exit {
-    let mut found = leftovers::all().await;
+    let Found {
+        leftovers: mut found,
+        left_alone,
+    } = leftovers::all().await;
     let mut stuck = Vec::new();
     if clean {
         for leftover in std::mem::take(&mut found) {
@@ -41,6 +44,7 @@ async fn examine(clean: bool, json: bool) -> Exit {
             .map(|(leftover, error)| json!({ "leftover": leftover, "error": error }));
         print_json(&json!({
             "servers": servers.collect::<Vec<_>>(), "leftovers": found, "stuck": stuck.collect::<Vec<_>>(),
+            "left_alone": left_alone,
         }));
         return exit;
     }
@@ -49,6 +53,9 @@ async fn examine(clean: bool, json: bool) -> Exit {
     }
     for backend in backends::all() {
         print(&about(backend.software).await);
+    }
+    for sentence in left_alone.sentences() {
+        print(&format!("alone    {sentence}\n"));
     }
     print(&about_leftovers(&found));
     exit

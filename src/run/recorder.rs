@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_numbered_in_the_order_of_their_stamps_whoever_writes_them() {
+    fn lines_of_all_writers_are_numbered_in_the_order_of_their_stamps() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("history.jsonl");
         let (recorder, closer) = start(&path, &header(), RunClock::start()).unwrap();

@@ -96,7 +96,7 @@ fn servers_that_the_plan_kills_and_restarts_do_not_end_the_run() {
     let words = "--runtime local --backend etcd --fault server-kill,server-restart --lease 2s --time 24s --seed 1";
     let answer = Harness::new().run(words);
     answer.assert_exit(0);
-    let (_, windows) = answer.bitten();
+    let (_, windows) = answer.windows_with_effect();
     assert!(
         windows >= 2 && !answer.stderr.contains("by itself"),
         "{}",

@@ -1,5 +1,5 @@
 //! The other proxy, and the API: runs through a Toxiproxy give the verdicts that they give through the built-in one, and a
-//! run that somebody pokes says so. `harness proxy`, which speaks Toxiproxy's API, stands in for a Toxiproxy.
+//! run whose links were changed through the API says so. `harness proxy`, which speaks Toxiproxy's API, stands in for one.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -68,8 +68,11 @@ fn both_proxies_catch_the_naive_holder() {
     for answer in through_both("--backend zk --holder naive --fault partition=holder --time 14s") {
         answer.assert_exit(1);
         assert_eq!(answer.verdict("HL001"), "violated");
-        let (bit, all) = answer.bitten();
-        assert!(bit == all && bit > 0, "{bit} of {all} bit");
+        let (with_effect, all) = answer.windows_with_effect();
+        assert!(
+            with_effect == all && with_effect > 0,
+            "{with_effect} of {all} had an effect"
+        );
     }
 }
 
@@ -77,8 +80,11 @@ fn both_proxies_catch_the_naive_holder() {
 fn both_proxies_let_the_careful_holder_pass() {
     for answer in through_both("--backend zk --fault partition=holder --time 14s") {
         answer.assert_exit(0);
-        let (bit, all) = answer.bitten();
-        assert!(bit == all && bit > 0, "{bit} of {all} bit");
+        let (with_effect, all) = answer.windows_with_effect();
+        assert!(
+            with_effect == all && with_effect > 0,
+            "{with_effect} of {all} had an effect"
+        );
     }
 }
 

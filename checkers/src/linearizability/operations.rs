@@ -104,7 +104,7 @@ struct Own {
     denied: usize,
 }
 
-/// A process that never holds: the release of somebody who does not hold is not legal by anybody's hold.
+/// A process that never holds: the release of a process that does not hold is not legal by the hold of another.
 const NOBODY: u32 = u32::MAX - 1;
 
 struct OperationReader<'a> {
@@ -303,7 +303,7 @@ impl OperationReader<'_> {
                 };
                 self.all[lock].add(op, own.got, None, position);
             } else {
-                // A busy answer may go by a hold that is lost until somebody holds again.
+                // A busy answer may go by a hold that is lost until a process holds again.
                 let at = instant.max(own.got);
                 let reply = Some(at).filter(|_| known);
                 self.all[lock].add(LockOp::Lose { process: event.process }, at, reply, position);

@@ -63,6 +63,8 @@ async fn a_stall_of_one_direction_lets_the_other_pass() {
 async fn a_stalled_link_leaves_connects_unanswered_and_counts_them() {
     let rig = Rig::new().await;
     let fault = rig.fault(Behaviour::STALL);
+    // the link's own thread puts the filter on the listener
+    tokio::time::sleep(NOT_YET).await;
     let connecting = tokio::spawn(TcpStream::connect(rig.link.listen()));
     counted(|| fault.counts().held_connects, |count| *count > 0).await;
     tokio::time::sleep(NOT_YET).await;

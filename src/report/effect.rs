@@ -14,7 +14,7 @@ use crate::evidence::{Evidence, EvidenceCounter};
 
 /// What one fault window did.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Bitten {
+pub struct WindowEffect {
     pub number: u32,
     pub fault: String,
     pub title: String,
@@ -33,7 +33,8 @@ pub struct Bitten {
     /// Grants that the servers took back because a session, lease or key had run out.
     pub expired: u64,
     /// Whether it left a trace.
-    pub bit: bool,
+    #[serde(alias = "bit")]
+    pub had_effect: bool,
     /// The property that no lock with a lease keeps under this fault: where it holds although the lock runs out, the
     /// fault missed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -55,7 +56,7 @@ pub struct Bitten {
     counters: Vec<EvidenceCounter<String>>,
 }
 
-impl Bitten {
+impl WindowEffect {
     /// Why it had no target, or not enough of an effect, in a sentence.
     pub fn missed_in_words(&self) -> Option<String> {
         let how = if self.targets.is_empty() {
@@ -70,8 +71,8 @@ impl Bitten {
 
 /// All windows of a run.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct Bite {
-    pub windows: Vec<Bitten>,
+pub struct RunEffect {
+    pub windows: Vec<WindowEffect>,
     /// One line for a person.
     pub evidence: String,
     /// Why a pass would mean nothing; `None` when it means something.
@@ -83,10 +84,14 @@ pub struct Bite {
 }
 
 /// Reads what the windows did from the history.
-pub fn bite(history: &History, planned_windows: u32) -> Bite {
-    let windows: Vec<Bitten> = history.windows().iter().map(|window| bitten(history, window)).collect();
+pub fn effect_of(history: &History, planned_windows: u32) -> RunEffect {
+    let windows: Vec<WindowEffect> = history
+        .windows()
+        .iter()
+        .map(|window| window_effect(history, window))
+        .collect();
     let harness_run = !history.phases().is_empty();
-    let mut bite = Bite {
+    let mut effect = RunEffect {
         evidence: if harness_run {
             in_words(&windows, planned_windows)
         } else {
@@ -98,44 +103,44 @@ pub fn bite(history: &History, planned_windows: u32) -> Bite {
     };
     // another recorder writes down what its nemesis did, and counts no effects
     if !harness_run {
-        return bite;
+        return effect;
     }
     let counts = history.counts();
     if counts.acquires_ok < history.clients().len() as u64 {
-        bite.too_little = Some(format!(
+        effect.too_little = Some(format!(
             "only {} by {}",
             many(counts.acquires_ok, "acquire"),
             many(history.clients().len() as u64, "client")
         ));
-        bite.hint = Some("give them more time (--time), or shorter holds (--hold)".to_owned());
-    } else if let [first, ..] = toothless(&bite.windows)[..] {
-        let of_it = bite.windows.iter().filter(|window| window.fault == first).count() as u64;
-        bite.too_little = Some(format!("0 of {} of {first} touched anything", many(of_it, "window")));
-        bite.hint = Some(hint_for(first, &bite.windows));
-    } else if planned_windows > 0 && bite.windows.is_empty() {
-        bite.too_little = Some("no fault window was opened".to_owned());
-        bite.hint = Some("let it run to its end".to_owned());
+        effect.hint = Some("give them more time (--time), or shorter holds (--hold)".to_owned());
+    } else if let [first, ..] = without_effect(&effect.windows)[..] {
+        let of_it = effect.windows.iter().filter(|window| window.fault == first).count() as u64;
+        effect.too_little = Some(format!("0 of {} of {first} touched anything", many(of_it, "window")));
+        effect.hint = Some(hint_for(first, &effect.windows));
+    } else if planned_windows > 0 && effect.windows.is_empty() {
+        effect.too_little = Some("no fault window was opened".to_owned());
+        effect.hint = Some("let it run to its end".to_owned());
     }
-    bite
+    effect
 }
 
 /// What a user can do about a fault that had no effect: its own hint if it was injected, else the general one.
-fn hint_for(fault: &str, windows: &[Bitten]) -> String {
-    let injected = |window: &&Bitten| window.fault == fault && !window.targets.is_empty();
+fn hint_for(fault: &str, windows: &[WindowEffect]) -> String {
+    let injected = |window: &&WindowEffect| window.fault == fault && !window.targets.is_empty();
     let own = windows.iter().filter(injected).find_map(|window| window.hint.clone());
     own.unwrap_or_else(|| "raise contention: --clients 12 --locks 1; or lengthen the windows: --window 10s".to_owned())
 }
 
 /// Why a fault that breaks every lock of a kind must have missed: the property holds. A lock that never runs out is not
 /// broken by what outlasts a lease; a server that forgets it breaks that one, too.
-pub fn unbroken(bite: &Bite, findings: &Findings, history: &History) -> Option<String> {
+pub fn unbroken(effect: &RunEffect, findings: &Findings, history: &History) -> Option<String> {
     let runs_out = history.header().promises.lease != Some(false);
-    let breaks_it = |window: &&Bitten| runs_out || window.breaks_without_lease;
+    let breaks_it = |window: &&WindowEffect| runs_out || window.breaks_without_lease;
     let holds = |id: &str| {
         let mut found = findings.findings.iter().filter(|finding| finding.property.id() == id);
         found.any(|finding| finding.verdict == Verdict::Holds)
     };
-    let window = bite
+    let window = effect
         .windows
         .iter()
         .filter(breaks_it)
@@ -160,7 +165,7 @@ fn short_of(requirement: &Requirement, evidence: &Evidence) -> Option<String> {
     (stopped < wanted).then(|| format!("its target was stopped for {stopped} ms, and the lease is {wanted} ms"))
 }
 
-fn bitten(history: &History, window: &Window) -> Bitten {
+fn window_effect(history: &History, window: &Window) -> WindowEffect {
     let healed = window.healed.clone().unwrap_or_default();
     let counted = &healed.evidence;
     let evidence = Evidence::from_counters(counted.iter().filter(|(key, _)| !SEEN_BY_CLIENTS.contains(key)));
@@ -170,7 +175,7 @@ fn bitten(history: &History, window: &Window) -> Bitten {
         .left_trace
         .unwrap_or_else(|| of_old_runs::left_trace(&window.fault, &evidence));
     let counters: Vec<EvidenceCounter<String>> = read(healed.extra.get("counters")).unwrap_or_default();
-    Bitten {
+    WindowEffect {
         number: window.number,
         fault: window.fault.clone(),
         title: window.started.title.clone(),
@@ -181,7 +186,7 @@ fn bitten(history: &History, window: &Window) -> Bitten {
         acquires: counted.get(EffectCounters::ACQUIRES),
         counted_acquires: counted.iter().any(|(name, _)| name == EffectCounters::ACQUIRES),
         expired: expired(history, window),
-        bit: missed.is_none() && left_trace,
+        had_effect: missed.is_none() && left_trace,
         breaks: requirement.breaks,
         breaks_without_lease: requirement.even_without_lease || of_old_runs::breaks_without_lease(&evidence),
         did: healed.effect.unwrap_or_else(|| evidence.in_words(&counters)),
@@ -234,12 +239,12 @@ mod of_old_runs {
     }
 }
 
-/// The faults that were tried and of which no window bit.
-fn toothless(windows: &[Bitten]) -> Vec<&str> {
+/// The faults that were tried and of which no window had an effect.
+fn without_effect(windows: &[WindowEffect]) -> Vec<&str> {
     let mut faults: Vec<&str> = windows.iter().map(|window| window.fault.as_str()).collect();
     faults.sort_unstable();
     faults.dedup();
-    faults.retain(|fault| !windows.iter().any(|window| window.fault == *fault && window.bit));
+    faults.retain(|fault| !windows.iter().any(|window| window.fault == *fault && window.had_effect));
     faults
 }
 
@@ -253,7 +258,7 @@ fn expired(history: &History, window: &Window) -> u64 {
     expired.count() as u64
 }
 
-fn recorded_elsewhere(windows: &[Bitten]) -> String {
+fn recorded_elsewhere(windows: &[WindowEffect]) -> String {
     if windows.is_empty() {
         return "no fault was asked for".to_owned();
     }
@@ -261,7 +266,7 @@ fn recorded_elsewhere(windows: &[Bitten]) -> String {
     format!("{windows} of another recorder, which counts no effects")
 }
 
-fn in_words(windows: &[Bitten], planned: u32) -> String {
+fn in_words(windows: &[WindowEffect], planned: u32) -> String {
     if windows.is_empty() {
         let none = if planned > 0 {
             "no fault window was opened"
@@ -270,7 +275,7 @@ fn in_words(windows: &[Bitten], planned: u32) -> String {
         };
         return none.to_owned();
     }
-    let bit = windows.iter().filter(|window| window.bit).count();
+    let bit = windows.iter().filter(|window| window.had_effect).count();
     let mut all = Evidence::default();
     let mut counters: Vec<EvidenceCounter<String>> = Vec::new();
     for window in windows {
@@ -284,7 +289,7 @@ fn in_words(windows: &[Bitten], planned: u32) -> String {
     // windows act on the same links, and side by side: neither links nor times add up
     all.links = 0;
     all.counters.retain(|key, _| !key.ends_with("_ms"));
-    let sum = |of: fn(&Bitten) -> u64| windows.iter().map(of).sum::<u64>();
+    let sum = |of: fn(&WindowEffect) -> u64| windows.iter().map(of).sum::<u64>();
     let seen = [
         (sum(|window| window.expired), "grant", " expired on the servers"),
         (sum(|window| window.locks_lost), "holder", " told of a loss"),
@@ -334,9 +339,9 @@ mod tests {
     #[test]
     fn a_fault_that_never_bit_is_too_little_whatever_another_did() {
         let delayed = r#""links":3,"bytes":9,"held_bytes":0,"delayed_bytes":9,"connections":0,"held_connects":0,"refused":0,"resets":0"#;
-        let both = bite(&history(&[("partition", delayed), ("latency", delayed)]), 2);
+        let both = effect_of(&history(&[("partition", delayed), ("latency", delayed)]), 2);
         assert!(both.too_little.is_some_and(|why| why.contains("partition")));
-        assert!(bite(&history(&[("latency", delayed)]), 1).too_little.is_none());
+        assert!(effect_of(&history(&[("latency", delayed)]), 1).too_little.is_none());
     }
 
     fn paused_holder(promises: &str) -> History {
@@ -355,7 +360,7 @@ mod tests {
         let missed = |promises| {
             let history = paused_holder(promises);
             let findings = harness_checkers::check(&history, &harness_checkers::Options::default());
-            unbroken(&bite(&history, 1), &findings, &history)
+            unbroken(&effect_of(&history, 1), &findings, &history)
         };
         assert!(missed(r#""lease":true"#).is_some_and(|why| why.contains("HL001")));
         assert!(missed("").is_some(), "nobody said that it has no lease");
@@ -365,7 +370,7 @@ mod tests {
     #[test]
     fn windows_without_an_acquire_are_said_to_have_none() {
         let held = r#""held_bytes":9,"acquires":0"#;
-        let evidence = bite(&history(&[("partition", held)]), 1).evidence;
+        let evidence = effect_of(&history(&[("partition", held)]), 1).evidence;
         assert!(evidence.ends_with("0 acquires while a fault was on"), "{evidence}");
     }
 
@@ -376,7 +381,7 @@ mod tests {
 {"type":"ok","f":"acquire","value":null,"process":0,"time":6,"index":2}
 {"type":"info","f":"stop-partition","value":null,"process":"nemesis","time":7,"index":3}"#;
         let history = History::read(lines.as_bytes(), &ReadOptions::default()).unwrap();
-        let read = bite(&history, 0);
+        let read = effect_of(&history, 0);
         assert!(!read.windows.is_empty() && read.too_little.is_none());
         let said = "of another recorder, which counts no effects";
         assert!(read.evidence.ends_with(said), "{}", read.evidence);
@@ -384,8 +389,8 @@ mod tests {
 
     #[test]
     fn a_heal_without_evidence_is_no_bite() {
-        let none = bite(&history(&[("reset", "")]), 1);
-        assert!(!none.windows[0].bit);
+        let none = effect_of(&history(&[("reset", "")]), 1);
+        assert!(!none.windows[0].had_effect);
         assert!(none.too_little.is_some());
     }
 }

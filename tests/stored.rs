@@ -199,3 +199,56 @@ fn runs_are_listed_with_what_came_out() {
     assert!(list.contains(FIRST) && list.contains("FAIL"), "{list}");
     assert!(list.contains("two clients held"), "{list}");
 }
+
+/// What Jepsen's nemesis did is known from its lines, and not what effect it had.
+const JEPSEN: &str = r#"{:type :info, :f :start, :process :nemesis, :value nil, :time 1, :index 0}
+{:type :invoke, :f :acquire, :process 0, :value nil, :time 5, :index 1}
+{:type :ok, :f :acquire, :process 0, :value nil, :time 6, :index 2}
+{:type :invoke, :f :release, :process 0, :value nil, :time 7, :index 3}
+{:type :ok, :f :release, :process 0, :value nil, :time 8, :index 4}
+{:type :info, :f :stop, :process :nemesis, :value nil, :time 9, :index 5}
+{:type :invoke, :f :acquire, :process 1, :value nil, :time 10, :index 6}
+{:type :ok, :f :acquire, :process 1, :value nil, :time 11, :index 7}
+"#;
+
+#[test]
+fn a_lock_history_of_jepsens_that_holds_is_a_pass_whatever_its_nemesis_did() {
+    let results = Results::new();
+    std::fs::write(results.0.path().join("history.edn"), JEPSEN).unwrap();
+    let screen = results.shown("check history.edn");
+    assert!(
+        screen.contains("PASS") && screen.contains("of another recorder"),
+        "{screen}"
+    );
+}
+
+/// Progress is not judged without the servers that it needs, and what is missing is said first.
+#[test]
+fn a_run_whose_server_ended_by_itself_is_unsure_and_no_lock_is_blamed() {
+    let results = Results::new();
+    let folder = results.add(FIRST, "hl005_free");
+    let told = |words: &str| String::from_utf8(results.harness(words).stdout).unwrap();
+    let before = told("check 20261121");
+    assert!(before.contains("HL005"), "{before}");
+    let text = read(&folder, "history.jsonl");
+    let mut lines: Vec<&str> = text.lines().collect();
+    let first: Value = serde_json::from_str(lines[1]).unwrap();
+    let end = json!({
+        "index": 0, "time": first["time"], "process": "nemesis", "type": "info", "f": "server", "phase": "ended",
+        "server": "n1", "how": "signal 9", "log": "nodes/n1/server.log",
+    });
+    let end = end.to_string();
+    lines.insert(1, &end);
+    let mut numbered: Vec<String> = vec![lines[0].to_owned()];
+    numbered.extend(lines[1..].iter().enumerate().map(|(place, line)| {
+        let mut line: Value = serde_json::from_str(line).unwrap();
+        line["index"] = json!(place + 1);
+        line.to_string()
+    }));
+    std::fs::write(folder.join("history.jsonl"), numbered.join("\n")).unwrap();
+    let output = results.harness("check 20261121");
+    let screen = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(3), "{screen}");
+    assert!(screen.contains("n1 ended by itself at"), "{screen}");
+    assert!(screen.contains("hint") && !screen.contains("FAIL"), "{screen}");
+}

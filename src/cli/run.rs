@@ -279,6 +279,7 @@ fn exit_of_error(error: &RunError) -> Exit {
         RunError::Stopped => Exit::Interrupted,
         RunError::Cluster(_)
         | RunError::Clients(_)
+        | RunError::ServerEnded(_)
         | RunError::Control { .. }
         | RunError::Write { .. }
         | RunError::Proxy(_) => Exit::Environment,

@@ -2,17 +2,21 @@
 //!
 //! Commands are carried out one after the other by a task that lives as long as the cluster. A command that was queued is
 //! carried out even when its sender is gone, because the heal of a fault may be queued from a `Drop`.
+//!
+//! Between commands the task looks whether every server that was not killed still runs.
 
+use std::future::pending;
 use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use harness_checkers::history::ServerEnd;
 use tokio::sync::{Mutex as AsyncMutex, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::replication::Replication;
-use super::{ClusterError, Endpoints, RoleProbe, RunningNodes, ready};
+use super::{ClusterError, Endpoints, Node, RoleProbe, RunningNodes, ready};
 use crate::limits::{PROBE, READY_POLL};
 
 /// What a node can be made to do. Kills and pauses are counted: a node is back when each was followed by its opposite.
@@ -174,8 +178,8 @@ pub(super) fn spawn(
     running: &Arc<AsyncMutex<RunningNodes>>,
     endpoints: watch::Sender<Endpoints>,
     probe: RoleProbe,
-    peer_proxies: Vec<Option<SocketAddr>>,
-) -> (NodeControl, JoinHandle<()>) {
+    nodes: Vec<Node>,
+) -> (NodeControl, watch::Receiver<Option<ServerEnd>>, JoinHandle<()>) {
     let (queue, queued) = mpsc::unbounded_channel();
     let control = NodeControl {
         queue,
@@ -185,30 +189,70 @@ pub(super) fn spawn(
     let executor = CommandExecutor {
         running: Arc::downgrade(running),
         control: control.clone(),
-        peer_proxies,
+        nodes,
+        ended: watch::channel(None).0,
     };
-    (control, tokio::spawn(executor.run(queued)))
+    let ended = executor.ended.subscribe();
+    (control, ended, tokio::spawn(executor.run(queued)))
 }
 
 struct CommandExecutor {
     running: Weak<AsyncMutex<RunningNodes>>,
     control: NodeControl,
-    /// By node.
-    peer_proxies: Vec<Option<SocketAddr>>,
+    nodes: Vec<Node>,
+    /// The first server that ended by itself.
+    ended: watch::Sender<Option<ServerEnd>>,
 }
 
 impl CommandExecutor {
     async fn run(self, mut queued: mpsc::UnboundedReceiver<QueuedCommand>) {
-        let mut outages = vec![Outages::default(); self.peer_proxies.len()];
-        while let Some(QueuedCommand { node, command, done }) = queued.recv().await {
+        let mut outages = vec![Outages::default(); self.nodes.len()];
+        loop {
+            let next = tokio::select! {
+                biased;
+                next = queued.recv() => next,
+                () = self.watch(&outages) => unreachable!("it looks until it is dropped"),
+            };
+            let Some(QueuedCommand { node, command, done }) = next else {
+                return;
+            };
             let Some(running) = self.running.upgrade() else { return };
+            let before = outages[node];
             let outcome = match outages[node].count(command) {
                 None => Ok(()),
                 Some(command) => self.carry_out(node, command, &running).await,
             };
+            if outcome.is_err() {
+                outages[node] = before;
+                // it was killed and did not start
+                outages[node].killed += u32::from(command == NodeCommand::Restart);
+            }
             // the sender may be gone
             let _ = done.send(outcome);
         }
+    }
+
+    /// Looks, until it is dropped, for the first server that ended although no command killed it.
+    async fn watch(&self, outages: &[Outages]) {
+        while self.ended.borrow().is_none() {
+            let Some(running) = self.running.upgrade() else { break };
+            let pause = running.lock().await.look_every();
+            drop(running);
+            sleep(pause).await;
+            let Some(running) = self.running.upgrade() else { break };
+            let mut running = running.lock().await;
+            for (number, node) in self.nodes.iter().enumerate() {
+                if outages[number].killed == 0
+                    && let Some(how) = running.ended(number).await
+                {
+                    let server = node.name.clone();
+                    let log = node.log.display().to_string();
+                    self.ended.send_replace(Some(ServerEnd { server, how, log }));
+                    break;
+                }
+            }
+        }
+        pending().await
     }
 
     async fn carry_out(
@@ -251,7 +295,7 @@ impl CommandExecutor {
         let replication = self.control.replication();
         let replication = replication.ok_or_else(|| refused("servers of this product have no replicas".into()))?;
         let address = self.control.address(node as u32);
-        let asked = match (command, self.peer_proxies[node]) {
+        let asked = match (command, self.nodes[node].peer_proxy) {
             (NodeCommand::Promote, _) => replication.promote(address),
             (_, Some(primary)) => replication.follow(address, primary),
             (_, None) => return Ok(()),

@@ -12,6 +12,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use testcontainers::bollard::Docker;
+use testcontainers::bollard::errors::Error as BollardError;
 use testcontainers::bollard::models::NetworkCreateRequest;
 use testcontainers::bollard::query_parameters::{
     KillContainerOptionsBuilder, ListContainersOptionsBuilder, ListNetworksOptionsBuilder,
@@ -179,16 +180,22 @@ fn addresses(spec: &ClusterSpec, network: &str) -> Vec<NodeAddress> {
 }
 
 impl Containers {
-    /// How a server ended, if it did.
+    /// How a server ended, if it did. An engine that does not answer does not say that it did.
     pub async fn ended(&self, node: usize) -> Option<String> {
-        let container = self.containers.get(node)?;
-        match container.is_running().await {
-            Ok(true) => None,
-            Ok(false) => {
-                let code = container.exit_code().await.ok().flatten();
-                Some(code.map_or("its container stopped".into(), |code| format!("exit status {code}")))
+        let inspected = engine().await.ok()?.inspect_container(self.id(node), None).await;
+        match inspected {
+            Ok(container) => {
+                let state = container.state.filter(|state| state.running != Some(true))?;
+                let code = format!("exit status {}", state.exit_code.unwrap_or_default());
+                Some(match state.oom_killed {
+                    Some(true) => format!("out of memory, {code}"),
+                    _ => code,
+                })
             }
-            Err(error) => Some(error.to_string()),
+            Err(BollardError::DockerResponseServerError { status_code: 404, .. }) => {
+                Some("its container was removed".into())
+            }
+            Err(_) => None,
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -170,11 +171,11 @@ fn bind(port: u16) -> std::io::Result<TcpListener> {
 impl Processes {
     /// How a server ended, if it did.
     pub fn ended(&mut self, node: usize) -> Option<String> {
-        self.children[node]
-            .try_wait()
-            .ok()
-            .flatten()
-            .map(|status| status.to_string())
+        let status = self.children[node].try_wait().ok().flatten()?;
+        Some(match (status.signal(), status.code()) {
+            (Some(signal), _) => format!("signal {signal}"),
+            (None, code) => format!("exit status {}", code.unwrap_or_default()),
+        })
     }
 
     pub async fn kill(&mut self, node: usize) {

@@ -34,6 +34,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use harness_checkers::history::ServerEnd;
 use tokio::sync::{Mutex as AsyncMutex, watch};
 use tokio::task::JoinHandle;
 
@@ -158,6 +159,7 @@ pub struct Cluster {
     probe: RoleProbe,
     running: Arc<AsyncMutex<RunningNodes>>,
     control: NodeControl,
+    ended: watch::Receiver<Option<ServerEnd>>,
     executor: JoinHandle<()>,
 }
 
@@ -196,16 +198,21 @@ impl Cluster {
             endpoints,
         };
         let running = Arc::new(AsyncMutex::new(running));
-        let peer_proxies = nodes.iter().map(|node| node.peer_proxy).collect();
-        let (control, executor) = control::spawn(&running, sender, probe.clone(), peer_proxies);
+        let (control, ended, executor) = control::spawn(&running, sender, probe.clone(), nodes.clone());
         Self {
             nodes,
             version,
             probe,
             running,
             control,
+            ended,
             executor,
         }
+    }
+
+    /// The first server that ended by itself, once one did: not by a command of [`NodeControl`].
+    pub fn ended(&self) -> watch::Receiver<Option<ServerEnd>> {
+        self.ended.clone()
     }
 
     /// Asks its servers for their roles.
@@ -264,6 +271,15 @@ impl RoleProbe {
 }
 
 impl RunningNodes {
+    /// Time between two looks whether the servers still run; the container engine has to be asked.
+    fn look_every(&self) -> Duration {
+        match self {
+            Self::Local(_) => Duration::from_millis(200),
+            #[cfg(feature = "docker")]
+            Self::Docker(_) => Duration::from_secs(1),
+        }
+    }
+
     /// How a server ended, if one did.
     async fn ended(&mut self, node: usize) -> Option<String> {
         match self {

@@ -104,11 +104,19 @@ pub struct KnownRun {
 /// Puts it all together.
 pub fn diagnose(history: &History, findings: Findings, known: KnownRun) -> Diagnosis {
     let planned = known.info.as_ref().map_or(0, |info| info.windows);
-    let effect = effect_of(history, planned);
+    let mut effect = effect_of(history, planned);
+    let server_ends = history.server_ends();
+    if !server_ends.is_empty() {
+        effect.hint = Some("read its log, and run it again: what followed says nothing about the lock".to_owned());
+    }
     let unfinished = unfinished(history);
     let churn = Churn::of(history);
-    let unsure = unsure(history, &findings, &effect, churn, &unfinished);
-    let exit = exit(&findings, &unsure, known.info.as_ref());
+    let mut unsure = unsure(history, &findings, &effect, churn, &unfinished);
+    unsure.splice(0..0, server_ends.iter().map(|(at_ns, end)| end.in_words(*at_ns)));
+    // the history itself says why that run failed
+    let status = known.info.as_ref().map(|info| info.status);
+    let status = status.filter(|status| *status != RunStatus::Failed || server_ends.is_empty());
+    let exit = exit(&findings, &unsure, status);
     // said by `partial` already
     let notes = findings
         .notes
@@ -162,13 +170,13 @@ fn phases(history: &History) -> Vec<PhaseBand> {
     phases.collect()
 }
 
-fn exit(findings: &Findings, unsure: &[String], info: Option<&RunInfo>) -> Exit {
+fn exit(findings: &Findings, unsure: &[String], status: Option<RunStatus>) -> Exit {
     let mut exit = match findings.verdict() {
         Verdict::Violated => Exit::Violated,
         _ if unsure.is_empty() => Exit::Holds,
         _ => Exit::Inconclusive,
     };
-    match info.map(|info| info.status) {
+    match status {
         Some(RunStatus::Interrupted) => exit = exit.and(Exit::Interrupted),
         Some(RunStatus::Failed) => exit = exit.and(Exit::Environment),
         _ => {}

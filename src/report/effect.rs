@@ -48,6 +48,9 @@ pub struct WindowEffect {
     /// What to change if no window of this fault had an effect, where the fault knows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
+    /// Whether acquires were counted at all.
+    #[serde(skip)]
+    counted_acquires: bool,
     /// What the fault counts, with its words.
     #[serde(skip)]
     counters: Vec<EvidenceCounter<String>>,
@@ -87,15 +90,23 @@ pub fn effect_of(history: &History, planned_windows: u32) -> RunEffect {
         .iter()
         .map(|window| window_effect(history, window))
         .collect();
+    let harness_run = !history.phases().is_empty();
     let mut effect = RunEffect {
-        evidence: in_words(&windows, planned_windows),
+        evidence: if harness_run {
+            in_words(&windows, planned_windows)
+        } else {
+            recorded_elsewhere(&windows)
+        },
         windows,
         too_little: None,
         hint: None,
     };
+    // another recorder writes down what its nemesis did, and counts no effects
+    if !harness_run {
+        return effect;
+    }
     let counts = history.counts();
-    let harness_run = !history.phases().is_empty();
-    if harness_run && counts.acquires_ok < history.clients().len() as u64 {
+    if counts.acquires_ok < history.clients().len() as u64 {
         effect.too_little = Some(format!(
             "only {} by {}",
             many(counts.acquires_ok, "acquire"),
@@ -106,7 +117,7 @@ pub fn effect_of(history: &History, planned_windows: u32) -> RunEffect {
         let of_it = effect.windows.iter().filter(|window| window.fault == first).count() as u64;
         effect.too_little = Some(format!("0 of {} of {first} touched anything", many(of_it, "window")));
         effect.hint = Some(hint_for(first, &effect.windows));
-    } else if harness_run && planned_windows > 0 && effect.windows.is_empty() {
+    } else if planned_windows > 0 && effect.windows.is_empty() {
         effect.too_little = Some("no fault window was opened".to_owned());
         effect.hint = Some("let it run to its end".to_owned());
     }
@@ -173,6 +184,7 @@ fn window_effect(history: &History, window: &Window) -> WindowEffect {
         targets: window.started.targets.clone(),
         locks_lost: counted.get(EffectCounters::LOCKS_LOST),
         acquires: counted.get(EffectCounters::ACQUIRES),
+        counted_acquires: counted.iter().any(|(name, _)| name == EffectCounters::ACQUIRES),
         expired: expired(history, window),
         had_effect: missed.is_none() && left_trace,
         breaks: requirement.breaks,
@@ -246,6 +258,14 @@ fn expired(history: &History, window: &Window) -> u64 {
     expired.count() as u64
 }
 
+fn recorded_elsewhere(windows: &[WindowEffect]) -> String {
+    if windows.is_empty() {
+        return "no fault was asked for".to_owned();
+    }
+    let windows = many(windows.len() as u64, "fault window");
+    format!("{windows} of another recorder, which counts no effects")
+}
+
 fn in_words(windows: &[WindowEffect], planned: u32) -> String {
     if windows.is_empty() {
         let none = if planned > 0 {
@@ -276,7 +296,11 @@ fn in_words(windows: &[WindowEffect], planned: u32) -> String {
         (sum(|window| window.acquires), "acquire", " while a fault was on"),
     ];
     let mut words = vec![all.in_words(&counters)];
-    let seen = seen.iter().filter(|(count, ..)| *count > 0);
+    // that no client acquired a lock meanwhile is worth a word, where it was counted
+    let counted = windows.iter().any(|window| window.counted_acquires);
+    let seen = seen
+        .iter()
+        .filter(|(count, what, _)| *count > 0 || (counted && *what == "acquire"));
     words.extend(seen.map(|(count, what, how)| format!("{}{how}", many(*count, what))));
     words.retain(|word| !word.is_empty());
     let bit = format!("{bit} of {}", many(windows.len() as u64, "fault window"));
@@ -300,6 +324,7 @@ mod tests {
                 r#"{{"index":{index},"time":{index},"process":"nemesis","type":"info",{text}}}"#
             ));
         };
+        line(r#""f":"phase","phase":"faults","windows":2"#.to_owned());
         for (number, (fault, evidence)) in windows.iter().enumerate() {
             line(format!(
                 r#""f":"{fault}","window":{number},"phase":"start","targets":["c0"]"#
@@ -340,6 +365,26 @@ mod tests {
         assert!(missed(r#""lease":true"#).is_some_and(|why| why.contains("HL001")));
         assert!(missed("").is_some(), "nobody said that it has no lease");
         assert_eq!(missed(r#""lease":false"#), None);
+    }
+
+    #[test]
+    fn windows_without_an_acquire_are_said_to_have_none() {
+        let held = r#""held_bytes":9,"acquires":0"#;
+        let evidence = effect_of(&history(&[("partition", held)]), 1).evidence;
+        assert!(evidence.ends_with("0 acquires while a fault was on"), "{evidence}");
+    }
+
+    #[test]
+    fn windows_of_another_recorder_are_not_judged() {
+        let lines = r#"{"type":"info","f":"start-partition","value":"majority","process":"nemesis","time":3,"index":0}
+{"type":"invoke","f":"acquire","value":null,"process":0,"time":5,"index":1}
+{"type":"ok","f":"acquire","value":null,"process":0,"time":6,"index":2}
+{"type":"info","f":"stop-partition","value":null,"process":"nemesis","time":7,"index":3}"#;
+        let history = History::read(lines.as_bytes(), &ReadOptions::default()).unwrap();
+        let read = effect_of(&history, 0);
+        assert!(!read.windows.is_empty() && read.too_little.is_none());
+        let said = "of another recorder, which counts no effects";
+        assert!(read.evidence.ends_with(said), "{}", read.evidence);
     }
 
     #[test]

@@ -171,6 +171,7 @@ pub fn amount(diagnosis: &Diagnosis) -> String {
 pub fn reasons(diagnosis: &Diagnosis) -> Vec<(&'static str, &str)> {
     let is_sure = matches!(diagnosis.outcome, Outcome::Fail | Outcome::Error);
     let error = diagnosis.run.as_ref().and_then(|run| run.error.as_deref());
+    let error = error.filter(|error| is_sure || diagnosis.unsure.iter().all(|reason| reason != error));
     let mut reasons: Vec<(&str, &str)> = error.map(|error| ("error", error)).into_iter().collect();
     if !is_sure {
         reasons.extend(diagnosis.unsure.iter().map(|reason| ("unsure", reason.as_str())));

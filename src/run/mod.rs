@@ -52,6 +52,8 @@ pub enum RunError {
     Control { after: Duration, said: Option<String> },
     #[error("could not write {}: {why}", path.display())]
     Write { path: PathBuf, why: String },
+    #[error("{0}")]
+    ServerEnded(String),
     #[error("it was stopped")]
     Stopped,
     #[error("{0}")]
@@ -179,6 +181,7 @@ async fn attempt(spec: Arc<RunSpec>, outcome: &mut RunOutcome) -> Result<(), Run
         env: Arc::new(setup::fault_env(&run, links, servers, &clocks)),
         endpoints: servers.cluster.endpoints(),
         roles: servers.cluster.probe(),
+        ended: servers.cluster.ended(),
         run,
         api,
     };

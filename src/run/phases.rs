@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use harness_checkers::history::{NemesisFact, PhaseFact};
+use harness_checkers::history::{NemesisFact, PhaseFact, ServerEnd};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::churn::{self, Turns};
@@ -30,14 +31,32 @@ pub struct PhaseRunner {
     pub env: Arc<FaultEnv>,
     pub endpoints: EndpointsReceiver,
     pub roles: RoleProbe,
+    /// The first server that ended by itself.
+    pub ended: watch::Receiver<Option<ServerEnd>>,
     /// Toxiproxy's API, where it is served.
     pub api: Option<Api>,
 }
 
 impl PhaseRunner {
     /// Goes through all phases, with the observer watching. Ends early, with faults healed, when the user interrupts or the
-    /// run cannot go on.
+    /// run cannot go on. Where a server ended by itself, that is the reason, whatever else followed from it.
     pub async fn play(&self, interrupted: &mut bool) -> Result<(), RunError> {
+        let mut written = None;
+        let outcome = self.play_until(interrupted, &mut written).await;
+        match written.or_else(|| outcome.is_err().then(|| self.write_end()).flatten()) {
+            Some(end) => Err(RunError::ServerEnded(end)),
+            None => outcome,
+        }
+    }
+
+    /// Writes down that a server ended by itself, if one did; returns it in a sentence.
+    fn write_end(&self) -> Option<String> {
+        let end = self.ended.borrow().clone()?;
+        let at_ns = self.run.recorder.nemesis(&NemesisFact::ServerEnded(end.clone()));
+        Some(end.in_words(at_ns))
+    }
+
+    async fn play_until(&self, interrupted: &mut bool, written: &mut Option<String>) -> Result<(), RunError> {
         let run = &self.run;
         let starting = observer::start(run.spec.config.backend, self.endpoints.clone(), Arc::clone(run));
         let late = || format!("the observer did not connect within {}s", CLIENT_OPEN.as_secs());
@@ -50,10 +69,16 @@ impl PhaseRunner {
             self.phases().await
         };
         let mut phases = std::pin::pin!(phases);
+        let mut ended = self.ended.clone();
         let outcome = tokio::select! {
             biased;
             _ = interrupt.wait_for(|wanted| *wanted) => {
                 *interrupted = true;
+                Ok(())
+            }
+            // the sender lives as long as the servers
+            Ok(_) = ended.wait_for(Option::is_some) => {
+                *written = self.write_end();
                 Ok(())
             }
             why = run.failed() => Err(RunError::Clients(why)),

@@ -8,6 +8,7 @@ mod accidents;
 mod chromium;
 mod clocks;
 mod command;
+mod deaths;
 mod faults;
 mod foreign;
 mod locks;

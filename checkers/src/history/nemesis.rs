@@ -21,6 +21,7 @@ use serde_json::{Map, Value, json};
 
 use super::answers::Role;
 use super::window_facts::{WindowHeal, WindowStart, take};
+use super::windows::ServerEnd;
 
 /// The `f` of lines that begin a phase of the run.
 pub(super) const PHASE: &str = "phase";
@@ -28,6 +29,8 @@ pub(super) const PHASE: &str = "phase";
 const OBSERVER: &str = "observer";
 /// The `f` of lines about the servers' roles.
 const ROLES: &str = "roles";
+/// The `f` of lines about one server.
+const SERVER: &str = "server";
 /// The `f` of lines about locks that are removed while they are not in use.
 const CHURN: &str = "churn";
 /// The `f` of lines about changes through the proxy's API.
@@ -50,6 +53,8 @@ pub enum NemesisFact {
     Observer(ObserverFact),
     /// The roles of all servers, by server (`n1`), written whenever one changed.
     Roles(BTreeMap<String, Role>),
+    /// A server ended by itself: no fault of the plan killed it.
+    ServerEnded(ServerEnd),
     /// Locks come and go.
     Churn(ChurnFact),
     /// The proxy was changed through its API, and not by the plan.
@@ -170,6 +175,7 @@ impl NemesisFact {
             Self::Start { fault, .. } | Self::Heal { fault, .. } => fault,
             Self::Observer(_) => OBSERVER,
             Self::Roles(_) => ROLES,
+            Self::ServerEnded(_) => SERVER,
             Self::Churn(_) => CHURN,
             Self::ProxyChange(_) => PROXY_API,
             Self::Other { f, .. } => f,
@@ -187,6 +193,7 @@ impl NemesisFact {
             }
             Self::Observer(ObserverFact::Back { watched }) => with_phase("back", &json!({ "watched": watched })),
             Self::Roles(roles) => with_phase("seen", &json!({ "roles": roles })),
+            Self::ServerEnded(end) => with_phase("ended", end),
             Self::Churn(ChurnFact::Begin { turn_ms }) => with_phase("begin", &json!({ "turn_ms": turn_ms })),
             Self::Churn(ChurnFact::Removed { lock }) => with_phase("removed", &json!({ "lock": lock })),
             Self::ProxyChange(change) => with_phase("change", change),
@@ -208,6 +215,9 @@ impl NemesisFact {
             (PHASE, _) => PhaseFact::read(&fields).map(Self::Phase),
             (OBSERVER, "lost" | "back") => observer(&fields).map(Self::Observer),
             (ROLES, "seen") => Some(Self::Roles(roles(&fields))),
+            (SERVER, "ended") => ServerEnd::deserialize(Value::Object(fields.clone()))
+                .ok()
+                .map(Self::ServerEnded),
             (CHURN, "begin" | "removed") => churn(&fields).map(Self::Churn),
             (PROXY_API, "change" | "poke") => Some(Self::ProxyChange(ProxyChange::read(fields.clone()))),
             (_, "heal") => Some(Self::Heal {
@@ -362,7 +372,7 @@ mod tests {
     use crate::history::{EffectCounters, MessageMatch, Requirement};
 
     /// Lines as they are written and as they are read: the same, both ways.
-    const LINES: [&str; 14] = [
+    const LINES: [&str; 15] = [
         r#"{"each":null,"f":"phase","phase":"control"}"#,
         r#"{"each":3,"f":"phase","phase":"control"}"#,
         r#"{"control_acquires":41,"f":"phase","phase":"warm-up"}"#,
@@ -374,6 +384,7 @@ mod tests {
         r#"{"evidence":{"acquires":9,"held_bytes":7,"links":3,"locks_lost":1,"packets_marked":5,"unknown":0},"f":"partition","phase":"heal","window":1}"#,
         r#"{"evidence":{},"f":"pause-holder","missed":"nobody held a lock","phase":"heal","window":2}"#,
         r#"{"f":"roles","phase":"seen","roles":{"n1":"leader","n2":"not serving","n3":"learner"}}"#,
+        r#"{"f":"server","how":"signal 9","log":"nodes/n1/server.log","phase":"ended","server":"n1"}"#,
         r#"{"f":"churn","phase":"begin","turn_ms":500}"#,
         r#"{"f":"churn","lock":"l0","phase":"removed"}"#,
         r#"{"f":"else","more":{"a":[1]},"phase":"seen"}"#,

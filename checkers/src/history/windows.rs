@@ -1,5 +1,6 @@
-//! What the nemesis wrote, line by line, and the fault windows and phases of a run.
+//! What the nemesis wrote, line by line: the fault windows and phases of a run, and servers that ended by themselves.
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::History;
@@ -56,6 +57,29 @@ impl PhaseStart {
     }
 }
 
+/// The end of a server that was to go on.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ServerEnd {
+    /// `n1`
+    pub server: String,
+    /// `signal 9`, `exit status 1`, `its container was removed`
+    pub how: String,
+    /// The file with what it said.
+    pub log: String,
+}
+
+impl ServerEnd {
+    /// In a sentence. `at_ns`: when it was seen, in nanoseconds of the history.
+    pub fn in_words(&self, at_ns: u64) -> String {
+        let Self { server, how, log } = self;
+        format!(
+            "{server} ended by itself at {:.1}s ({how}); its log: {log}",
+            at_ns as f64 / 1e9
+        )
+    }
+}
+
 /// One line of the nemesis as it was written.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Nemesis {
@@ -106,6 +130,15 @@ impl History {
             }
         }
         windows
+    }
+
+    /// The servers that ended by themselves, each with the time in nanoseconds at which that was seen.
+    pub fn server_ends(&self) -> Vec<(u64, ServerEnd)> {
+        let ends = self.nemesis().into_iter().filter_map(|line| match line.fact {
+            NemesisFact::ServerEnded(end) => Some((line.time_ns, end)),
+            _ => None,
+        });
+        ends.collect()
     }
 
     /// The phases of the run, in order.

@@ -17,9 +17,11 @@ pub(crate) fn tell(context: &Context<'_>, decided: &ProgressOutcome) -> Finding 
             finding(Property::Hl005, Verdict::NotApplicable, evidence)
         }
         ProgressOutcome::NobodyAsked => finding(Property::Hl005, Verdict::Inconclusive, "nobody asked for the lock"),
-        ProgressOutcome::NeverHealed => {
-            finding(Property::Hl005, Verdict::Inconclusive, "the last fault was not healed")
-        }
+        ProgressOutcome::NeverHealed => finding(
+            Property::Hl005,
+            Verdict::Inconclusive,
+            "the last fault was not healed, or a server was gone",
+        ),
         ProgressOutcome::Decided(after) => after_heal(context, after),
     }
 }

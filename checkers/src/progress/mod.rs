@@ -62,7 +62,7 @@ pub(crate) enum ProgressOutcome {
     NobodyAsked,
     /// Faults were on, and this kind of recording does not say when they were healed.
     HealsUnknown,
-    /// A fault was on to the end.
+    /// A fault was on to the end, or a server was gone.
     NeverHealed,
     Decided(ProgressAfterHeal),
 }
@@ -133,8 +133,12 @@ pub(crate) fn decide(context: &Context<'_>) -> ProgressOutcome {
     })
 }
 
-/// The time of the last heal; the recovery phase counts for one that was not written. `None` when a fault is on to the end.
+/// The time of the last heal; the recovery phase counts for one that was not written. `None` when a fault is on to the end, or
+/// a server ended by itself, which nothing heals.
 fn last_heal(context: &Context<'_>) -> Option<u64> {
+    if !context.history.server_ends().is_empty() {
+        return None;
+    }
     let phases = context.history.phases();
     let recovery = phases
         .iter()

@@ -1,0 +1,139 @@
+//! Servers that end by themselves while a run goes on: the run ends at once and names the server, and no lock is blamed.
+
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::command::{Answer, Harness};
+
+/// Starts a run of a minute and waits until it is in its warm-up.
+fn warm(harness: &Harness, words: &str) -> Child {
+    let words = format!("run --lease 2s --time 60s --results results {words}");
+    let mut command = harness.command(&words);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let history = harness.results().join("latest/history.jsonl");
+    let start = Instant::now();
+    while !std::fs::read_to_string(&history).is_ok_and(|text| text.contains(r#""phase":"warm-up""#)) {
+        assert!(start.elapsed() < Duration::from_secs(60), "the warm-up takes too long");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    child
+}
+
+/// The children of a run that are this program.
+fn servers_of(run: &Child, program: &str) -> Vec<String> {
+    let output = Command::new("ps")
+        .args(["-o", "pid=,comm=", "--ppid", &run.id().to_string()])
+        .output();
+    let text = String::from_utf8(output.unwrap().stdout).unwrap();
+    let children = text.lines().filter_map(|line| line.trim().split_once(' '));
+    let servers = children.filter(|(_, name)| name.trim() == program);
+    servers.map(|(pid, _)| pid.to_owned()).collect()
+}
+
+fn succeeds(program: &str, words: &[&str]) -> String {
+    let output = Command::new(program).args(words).output().unwrap();
+    assert!(
+        output.status.success(),
+        "{program} {words:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The run has ended with `server ended by itself at …s (how)`, where `how` is one of these, and what it stored says the same and blames no lock.
+fn ended_by_itself(harness: &Harness, run: Child, server: &str, how: &[&str]) {
+    let output = run.wait_with_output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(4), "{stderr}");
+    let sentence = stderr
+        .lines()
+        .find(|line| line.contains("ended by itself"))
+        .unwrap_or_else(|| panic!("{stderr}"));
+    assert!(sentence.contains(&format!("{server} ended by itself at ")), "{stderr}");
+    let mut how = how.iter();
+    assert!(
+        how.any(|how| sentence.contains(&format!("s ({how}); its log: "))),
+        "{stderr}"
+    );
+    let (_, log) = sentence.rsplit_once("its log: ").unwrap();
+    assert!(harness.folder.path().join(log).is_file(), "{log}");
+
+    let checked = Answer::of(harness.output("check latest --json"));
+    checked.assert_exit(3);
+    let reason = checked.diagnosis["unsure"][0].as_str().unwrap();
+    assert!(sentence.ends_with(reason), "{reason}");
+    assert!(checked.diagnosis["effect"]["hint"].is_string());
+    assert_ne!(checked.verdict("HL005"), "violated");
+    let screen = String::from_utf8(harness.output("check latest").stdout).unwrap();
+    assert!(screen.contains("UNSURE") && screen.contains("hint"), "{screen}");
+}
+
+#[test]
+fn the_only_server_that_is_killed_ends_the_run() {
+    let harness = Harness::new();
+    let run = warm(&harness, "--runtime local --backend redis --fault none");
+    let servers = servers_of(&run, "redis-server");
+    assert_eq!(servers.len(), 1, "{servers:?}");
+    succeeds("kill", &["-9", &servers[0]]);
+    ended_by_itself(&harness, run, "n1", &["signal 9"]);
+}
+
+#[test]
+fn one_of_three_servers_that_is_killed_ends_the_run_under_faults() {
+    let harness = Harness::new();
+    let run = warm(
+        &harness,
+        "--runtime local --backend etcd --fault server-kill=leader,latency",
+    );
+    let servers = servers_of(&run, "etcd");
+    assert_eq!(servers.len(), 3, "{servers:?}");
+    succeeds("kill", &["-9", &servers[1]]);
+    ended_by_itself(&harness, run, "n2", &["signal 9"]);
+}
+
+#[test]
+fn servers_that_the_plan_kills_and_restarts_do_not_end_the_run() {
+    let words = "--runtime local --backend etcd --fault server-kill,server-restart --lease 2s --time 24s --seed 1";
+    let answer = Harness::new().run(words);
+    answer.assert_exit(0);
+    let (_, windows) = answer.windows_with_effect();
+    assert!(
+        windows >= 2 && !answer.stderr.contains("by itself"),
+        "{}",
+        answer.stderr
+    );
+}
+
+mod docker {
+    use super::*;
+
+    /// Starts a run on docker, does this to its only container, and returns the run.
+    fn without_its_container(harness: &Harness, words: &[&str]) -> Child {
+        let run = warm(harness, "--runtime docker --backend redis --fault none");
+        let name = std::fs::read_link(harness.results().join("latest")).unwrap();
+        let name = name.file_name().unwrap().to_str().unwrap();
+        // runs of one minute have the same name: the process tells them apart
+        let label = format!("label=harness.run={name}");
+        let process = format!("name=-{}-n1", run.id());
+        let found = ["ps", "--filter", &label, "--filter", &process, "--format", "{{.Names}}"];
+        let containers = succeeds("docker", &found);
+        assert_eq!(containers.lines().count(), 1, "{containers}");
+        succeeds("docker", &[words, &[containers.trim()]].concat());
+        run
+    }
+
+    #[test]
+    fn a_container_that_is_killed_ends_the_run() {
+        let harness = Harness::new();
+        let run = without_its_container(&harness, &["kill"]);
+        ended_by_itself(&harness, run, "n1", &["exit status 137"]);
+    }
+
+    #[test]
+    fn a_container_that_is_removed_ends_the_run() {
+        let harness = Harness::new();
+        let run = without_its_container(&harness, &["rm", "-f"]);
+        // it ends first, and may be seen in between
+        ended_by_itself(&harness, run, "n1", &["its container was removed", "exit status 137"]);
+    }
+}

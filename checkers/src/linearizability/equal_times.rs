@@ -51,9 +51,7 @@ fn permutations(left: usize) -> Vec<Vec<usize>> {
 fn tied(history: &History, first: usize, width: usize) -> (History, Vec<History>) {
     let mut times: Vec<u64> = history.entries().map(|entry| entry.time_ns * STEP).collect();
     let last = (first + width).min(times.len());
-    for at in first..last {
-        times[at] = first as u64 * 10 * STEP;
-    }
+    times[first..last].fill(first as u64 * 10 * STEP);
     let own = at_times(history, &times).expect("equal times are well formed");
     let orders = permutations(last - first).into_iter().filter_map(|order| {
         let mut apart = times.clone();

@@ -15,8 +15,8 @@ run: build ## a real ZooKeeper (BACKEND=etcd, redis) under partitions (FAULT=...
 	@scripts/provide $(BACKEND)
 	target/release/harness run --backend $(BACKEND) --fault $(FAULT) $(ARGS)
 
-servers: ## programs and, where Docker runs, images for all three backends
-	@scripts/provide --all zk etcd redis
+servers: ## programs and, where Docker runs, images for all backends
+	@scripts/provide --all
 
 images: ## server images from Debian packages, for machines that reach no registry
 	@images/build.sh
@@ -32,7 +32,7 @@ soak: build servers ## random combinations for an hour on each backend, and what
 	@scripts/soak $(ARGS)
 
 bench: ## what things cost: proxy, recording, checkers; beside a peer or a limit
-	@scripts/provide --all zk etcd redis
+	@scripts/provide --all
 	@scripts/bench
 
 fmt: ## formats the code

@@ -6,9 +6,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use harness::cluster::{Act, Chosen, Cluster, Outlets, Spec, server_of};
-use harness::network::{Behaviour, Hold};
-use harness::run::Ways;
+use harness::backends::{self, Backend};
+use harness::cluster::{Cluster, ClusterSpec, NodeCommand, PeerProxies, Peering, Runtime};
+use harness::network::{Behaviour, LinkFault};
+use harness::run::PeerLinks;
 
 const ROUNDS: usize = 8;
 /// What the proxy may cost, as a multiple.
@@ -19,7 +20,7 @@ const POLL: Duration = Duration::from_millis(10);
 /// An ensemble, and the proxy between its servers if it has one.
 struct Ensemble {
     cluster: Cluster,
-    ways: Option<Arc<Ways>>,
+    peers: Option<Arc<PeerLinks>>,
 }
 
 fn main() {
@@ -28,16 +29,17 @@ fn main() {
         return;
     }
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    for backend in ["zk", "etcd"] {
+    let elects = |backend: &&Backend| matches!(backend.software.peering, Peering::Socks);
+    for backend in backends::all().filter(elects) {
         runtime.block_on(measure(backend));
     }
 }
 
-async fn measure(backend: &str) {
+async fn measure(backend: &'static Backend) {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let ways = Ways::new(1).expect("a proxy");
+    let peers = PeerLinks::new(1).expect("a proxy");
     let direct = Ensemble::start(backend, folder.path(), None).await;
-    let proxied = Ensemble::start(backend, folder.path(), Some(ways)).await;
+    let proxied = Ensemble::start(backend, folder.path(), Some(peers)).await;
     let (mut stopped, mut cut_off) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         stopped.push(direct.round().await);
@@ -59,40 +61,39 @@ async fn measure(backend: &str) {
 }
 
 impl Ensemble {
-    async fn start(backend: &str, folder: &std::path::Path, ways: Option<Arc<Ways>>) -> Self {
-        let server = server_of(backend).expect("it is a backend");
-        let run = format!("bench-{backend}-{}", if ways.is_some() { "proxied" } else { "direct" });
-        let spec = Spec {
-            server,
+    async fn start(backend: &'static Backend, folder: &std::path::Path, peers: Option<Arc<PeerLinks>>) -> Self {
+        let run = format!("bench-{backend}-{}", if peers.is_some() { "proxied" } else { "direct" });
+        let spec = ClusterSpec {
+            software: backend.software,
             nodes: 3,
             lease: LEASE,
             logs: folder.join(&run),
             run,
             port_base: None,
             clocks: Vec::new(),
-            outlets: ways.clone().map(|ways| ways as Arc<dyn Outlets>),
+            peer_proxies: peers.clone().map(|peers| peers as Arc<dyn PeerProxies>),
         };
-        let cluster = Cluster::start(&spec, &Chosen::Local).await;
+        let cluster = Cluster::start(&spec, &Runtime::Local).await;
         let cluster = cluster.unwrap_or_else(|error| panic!("{backend} does not start: {error}"));
-        Self { cluster, ways }
+        Self { cluster, peers }
     }
 
     /// Silences the leader; how long until another one leads and serves. Then waits until all is well again.
     async fn round(&self) -> f64 {
-        let hand = self.cluster.hand();
-        let old = hand.leader(Duration::from_secs(10)).await.expect("somebody leads");
+        let control = self.cluster.control();
+        let old = control.leader(Duration::from_secs(10)).await.expect("a server leads");
         let started = Instant::now();
-        let hold = match &self.ways {
+        let hold = match &self.peers {
             None => {
-                let _ = hand.order(old, Act::Pause).await;
+                let _ = control.order(old, NodeCommand::Pause).await;
                 None
             }
-            Some(ways) => {
-                let links = ways
+            Some(peers) => {
+                let links = peers
                     .links()
                     .into_iter()
                     .filter(|((from, to), _)| *from == old || *to == old);
-                Some(Hold::put(
+                Some(LinkFault::apply(
                     links.map(|(_, link)| link).collect(),
                     1,
                     Behaviour::STALL,
@@ -102,11 +103,14 @@ impl Ensemble {
         };
         let took = self.new_leader(old, started).await;
         drop(hold);
-        if self.ways.is_none() {
-            let _ = hand.order(old, Act::Resume).await;
+        if self.peers.is_none() {
+            let _ = control.order(old, NodeCommand::Resume).await;
         }
         for node in 0..3 {
-            assert!(hand.serves(node, Duration::from_secs(30)).await, "everybody comes back");
+            assert!(
+                control.serves(node, Duration::from_secs(30)).await,
+                "everybody comes back"
+            );
         }
         // elections that the heal may have started are over
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -114,10 +118,10 @@ impl Ensemble {
     }
 
     async fn new_leader(&self, old: u32, started: Instant) -> f64 {
-        let hand = self.cluster.hand();
+        let control = self.cluster.control();
         loop {
             for node in (0..3).filter(|node| *node != old) {
-                if hand.role(node).await.as_deref() == Some("leader") {
+                if control.role(node).await.as_deref() == Some("leader") {
                     return started.elapsed().as_secs_f64();
                 }
             }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds images/{zk,etcd,redis} from Debian packages, for machines that reach no registry of images. The images take the
+# Builds every images/*/Dockerfile from Debian packages, for machines that reach no registry of images. The images take the
 # same environment and arguments as the official ones. Idempotent: what is there is left alone.
 #
 #   images/build.sh [zk|etcd|redis ...]      SUITE=trixie JRE=21 by default
@@ -10,7 +10,7 @@ suite=${SUITE:-trixie}
 jre=${JRE:-21}
 base=harness-debian:$suite
 wanted=("$@")
-[ ${#wanted[@]} -gt 0 ] || wanted=(zk etcd redis)
+[ ${#wanted[@]} -gt 0 ] || { wanted=(*/Dockerfile); wanted=("${wanted[@]%/Dockerfile}"); }
 
 missing=()
 for name in "${wanted[@]}"; do

@@ -1,12 +1,13 @@
-//! Progress: what the eyes of a user get while a run goes on. Lossy, never read again, never a verdict.
+//! Progress events: what a user sees while a run goes on. They may be dropped, are not stored, and decide nothing.
 
 use std::time::Duration;
 
 use tokio::sync::mpsc;
 
-use crate::limits::PROGRESS_QUEUE;
+/// Progress events that may wait for the screen. More are dropped, because nothing is decided from progress.
+const PROGRESS_QUEUE: usize = 1024;
 
-/// One piece of news.
+/// What happened in a run.
 #[derive(Debug, Clone)]
 pub enum ProgressEvent {
     /// The plan is made: what the header shows.
@@ -48,7 +49,7 @@ pub enum ProgressEvent {
     End,
 }
 
-/// A reading of the running system.
+/// The running system at one moment.
 #[derive(Debug, Clone, Default)]
 pub struct ProgressSnapshot {
     pub elapsed: Duration,
@@ -60,7 +61,7 @@ pub struct ProgressSnapshot {
     pub waiting: u64,
     /// `l0: c7 (token 2318, 0.4s)`
     pub holders: Vec<String>,
-    /// How often a client got a lock that another one held.
+    /// How often a client was granted a lock that another one held.
     pub overlaps: u64,
     /// `n1 follower`, as last asked.
     pub nodes: Vec<String>,
@@ -68,11 +69,11 @@ pub struct ProgressSnapshot {
     pub p99: Duration,
 }
 
-/// The sending end. Sending never waits: what does not fit is dropped.
+/// Sends progress events. Sending never waits: an event that does not fit is dropped.
 #[derive(Debug, Clone)]
 pub struct ProgressSender(mpsc::Sender<TimedEvent>);
 
-/// An event and when it was sent, since the progress began.
+/// An event and when it was sent.
 pub type TimedEvent = (std::time::Instant, ProgressEvent);
 
 impl ProgressSender {

@@ -29,9 +29,10 @@
 //! - Nothing outlives its run: child processes die with harness even when it is killed ([`process`]), and what cannot (a
 //!   container, a folder) carries the name of its owner ([`cluster::leftovers`]).
 //! - The plan is a function of the configuration and the seed ([`plan`]). Verdicts are a function of the history.
-//! - A pass needs evidence: faults that left no trace make a run inconclusive ([`report::bite`]).
+//! - A pass needs evidence: faults that left no trace make a run inconclusive ([`report::effect`]).
 //! - A module imports only what stands below it; `tests/tidy.rs` has the layers.
 
+pub mod backends;
 pub mod cli;
 pub mod client_role;
 pub mod clock;
@@ -44,6 +45,7 @@ pub mod faults;
 pub mod limits;
 /// The fault-injecting proxy, a crate of its own.
 pub use harness_proxy as network;
+pub mod ownership;
 pub mod plan;
 pub mod process;
 pub mod report;

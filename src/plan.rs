@@ -10,23 +10,23 @@ use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
 use crate::config::{Config, FaultRequest};
-use crate::faults::{FaultDefinition, Injection, Needs, Protocol, Shape, fault_named};
+use crate::faults::{FaultDefinition, Injection, Needs, Shape, fault_named};
 
 /// How long each phase lasts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Phases {
-    /// Fair weather, to see that the lock works here at all.
+    /// No faults, to see that the lock works here at all.
     #[serde(serialize_with = "milliseconds", rename = "control_ms")]
     pub control: Duration,
-    /// Fair weather, so that the first fault meets a running system.
+    /// No faults, so that the first one meets a running system.
     #[serde(serialize_with = "milliseconds", rename = "warm_up_ms")]
     pub warm_up: Duration,
     /// Fault windows open and heal.
     #[serde(serialize_with = "milliseconds", rename = "faults_ms")]
     pub faults: Duration,
-    /// Fair weather again: every client must acquire.
-    #[serde(serialize_with = "milliseconds", rename = "calm_ms")]
-    pub calm: Duration,
+    /// All faults are healed: every client must acquire.
+    #[serde(serialize_with = "milliseconds", rename = "recovery_ms")]
+    pub recovery: Duration,
 }
 
 /// One fault window.
@@ -63,7 +63,7 @@ pub struct Plan {
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
-    #[error("{}s is too short for a fault window of {}s after the control phase and before the calm one\nhint: use --time {}s or more, or a shorter --lease or --window", time.as_secs_f32(), window.as_secs_f32(), needed.as_secs())]
+    #[error("{}s is too short for a fault window of {}s after the control phase and before the recovery phase\nhint: use --time {}s or more, or a shorter --lease or --window", time.as_secs_f32(), window.as_secs_f32(), needed.as_secs())]
     TooShort {
         time: Duration,
         window: Duration,
@@ -108,7 +108,7 @@ pub fn plan(config: &Config) -> Result<Plan, PlanError> {
     if windows.is_empty() {
         phases.faults = config
             .time
-            .saturating_sub(phases.control + phases.warm_up + phases.calm);
+            .saturating_sub(phases.control + phases.warm_up + phases.recovery);
     }
     let needs: Vec<Needs> = windows.iter().map(|window| window.injection.action.needs()).collect();
     Ok(Plan {
@@ -130,17 +130,17 @@ fn phases(config: &Config) -> Phases {
             control: config.time,
             warm_up: Duration::ZERO,
             faults: Duration::ZERO,
-            calm: Duration::ZERO,
+            recovery: Duration::ZERO,
         };
     }
     let control = (config.time / 12).clamp(Duration::from_millis(1500), seconds(5));
-    let calm = (config.time / 4).clamp(config.lease * 2 + seconds(1), (config.lease * 3).max(seconds(15)));
-    let faults = config.time.saturating_sub(control * 2 + calm);
+    let recovery = (config.time / 4).clamp(config.lease * 2 + seconds(1), (config.lease * 3).max(seconds(15)));
+    let faults = config.time.saturating_sub(control * 2 + recovery);
     Phases {
         control,
         warm_up: control,
         faults,
-        calm,
+        recovery,
     }
 }
 
@@ -165,7 +165,7 @@ fn windows(config: &Config, phases: &Phases, rng: &mut ChaCha8Rng) -> Result<Vec
         clients: config.clients,
         servers: config.nodes,
         lease: config.lease,
-        protocol: Protocol::of(config.backend.name()).expect("every backend speaks a protocol that is known"),
+        protocol: config.backend.protocol,
     };
     let mut windows = Vec::new();
     let mut start = Duration::ZERO;
@@ -227,9 +227,10 @@ fn window(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backends;
     use crate::config::ProxyChoice;
     use crate::faults::Target;
-    use harness_workloads::Backend;
+    use harness_workloads::BackendId;
     use proptest::prelude::*;
 
     fn config(seed: u64, seconds: u64, lease_ms: u64, faults: &[&str]) -> Config {
@@ -270,7 +271,7 @@ mod tests {
                 prop_assert!(pair[0].start + pair[0].length < pair[1].start);
             }
             let phases = plan.phases;
-            prop_assert_eq!(phases.control + phases.warm_up + phases.faults + phases.calm, config.time);
+            prop_assert_eq!(phases.control + phases.warm_up + phases.faults + phases.recovery, config.time);
         }
     }
 
@@ -335,7 +336,7 @@ mod tests {
         assert!(plan(&config).unwrap().steps_clocks);
         config.faults[0].argument = Some("server".into());
         assert!(plan(&config).unwrap_err().to_string().contains("redis"));
-        config.backend = Backend::Redis;
+        config.backend = backends::of(BackendId::Redis);
         assert!(plan(&config).is_ok());
     }
 

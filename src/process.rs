@@ -1,7 +1,9 @@
-//! Child processes that never outlive harness: killed with it even when it is killed, and deaf to the terminal's Ctrl-C.
+//! Child processes that never outlive harness: killed with it even when it is killed, and out of reach of the terminal's
+//! Ctrl-C.
 //!
-//! Linux kills a child when the *thread* that made it ends, and runtime threads may end; so one thread that lives as
-//! long as harness makes them all.
+//! `PR_SET_PDEATHSIG` kills a child when the *thread* that started it ends
+//! (<https://man7.org/linux/man-pages/man2/PR_SET_PDEATHSIG.2const.html>), and runtime threads may end. So one thread that
+//! lives as long as harness, the spawner, starts them all.
 
 use std::io;
 use std::sync::LazyLock;
@@ -62,8 +64,8 @@ fn die_with_parent(command: &mut Command) {
 #[cfg(not(target_os = "linux"))]
 fn die_with_parent(_: &mut Command) {}
 
-/// Who a process is beyond its number: the time at which the kernel started it, in clock ticks since boot. `None` when
-/// there is no such process.
+/// When the kernel started a process, in clock ticks since boot: its number may be given to another process later. `None`
+/// when there is no such process.
 pub fn started_at(pid: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // the command's name is in parentheses and may hold anything; the fields after it are plain

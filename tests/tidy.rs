@@ -1,5 +1,6 @@
 //! The house rules that a machine can check, each with the way out.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -9,20 +10,31 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("clock", &[]),
     ("exit", &[]),
     ("evidence", &[]),
+    ("ownership", &[]),
     ("process", &[]),
     ("wall_clock", &[]),
-    ("event", &["limits"]),
-    ("config", &["limits"]),
+    ("event", &[]),
+    ("cluster", &["limits", "ownership", "process", "wall_clock"]),
+    ("backends", &["cluster", "limits", "clock"]),
+    ("config", &["backends", "cluster", "limits"]),
     ("client_role", &[]),
-    ("cluster", &["config", "limits", "process", "wall_clock"]),
     (
         "faults",
-        &["config", "client_role", "cluster", "evidence", "limits", "wall_clock"],
+        &[
+            "config",
+            "client_role",
+            "cluster",
+            "backends",
+            "evidence",
+            "limits",
+            "wall_clock",
+        ],
     ),
-    ("plan", &["faults", "config"]),
+    ("plan", &["faults", "config", "backends"]),
     (
         "run",
         &[
+            "backends",
             "plan",
             "faults",
             "client_role",
@@ -36,15 +48,28 @@ const LAYERS: &[(&str, &[&str])] = &[
             "wall_clock",
         ],
     ),
-    ("store", &[]),
+    ("store", &["backends"]),
     ("report", &["store", "exit", "evidence"]),
     ("ui", &["event", "report"]),
     ("suite", &["config", "report", "exit"]),
     (
         "cli",
         &[
-            "run", "plan", "faults", "cluster", "config", "event", "exit", "limits", "store", "report", "ui",
-            "process", "suite",
+            "backends",
+            "run",
+            "plan",
+            "faults",
+            "cluster",
+            "config",
+            "event",
+            "exit",
+            "limits",
+            "store",
+            "report",
+            "ui",
+            "ownership",
+            "process",
+            "suite",
         ],
     ),
 ];
@@ -279,6 +304,76 @@ fn pure_modules_take_no_clock_no_chance_and_no_files() {
     assert_none(complaints);
 }
 
+/// Type names that occur more than once, and why.
+const HOMONYMS: &[(&str, &str)] = &[];
+
+#[test]
+fn one_type_name_for_one_thing() {
+    let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for source in sources() {
+        for name in source.text.lines().filter_map(declared_type) {
+            places.entry(name.to_owned()).or_default().push(source.name());
+        }
+    }
+    assert!(places.len() > 300, "types are declared in another way");
+    let repeated = |name: &str| places.get(name).is_some_and(|places| places.len() > 1);
+    let unused = HOMONYMS.iter().filter(|(name, _)| !repeated(name));
+    let mut complaints: Vec<String> = unused
+        .map(|(name, _)| format!("`{name}` is on the list of homonyms and is none: remove it there"))
+        .collect();
+    for (name, places) in places.iter().filter(|(_, places)| places.len() > 1) {
+        if !HOMONYMS.iter().any(|(allowed, _)| allowed == name) {
+            complaints.push(format!("`{name}` names {} types: {}", places.len(), places.join(", ")));
+        }
+    }
+    assert_none(complaints);
+}
+
+/// The name of the type that a line declares; an associated type declares none.
+fn declared_type(line: &str) -> Option<&str> {
+    let associated = line.starts_with(char::is_whitespace) && line.trim_start().starts_with("type ");
+    let words = line.split_whitespace();
+    let mut words = words.skip_while(|word| word.starts_with("pub"));
+    let keyword = words.next()?;
+    if associated || !["struct", "enum", "trait", "type", "union"].contains(&keyword) {
+        return None;
+    }
+    let name = words.next()?;
+    let end = name.find(|letter: char| !letter.is_alphanumeric() && letter != '_');
+    let name = &name[..end.unwrap_or(name.len())];
+    name.starts_with(char::is_uppercase).then_some(name)
+}
+
+/// Words that plain technical English does without: pronouns in place of a subject, and metaphors in place of terms.
+const PROSE: &[(&str, &str)] = &[
+    ("whoever", "name the subject: the client, the caller, the process"),
+    ("somebody", "name the subject"),
+    ("fair weather", "without faults"),
+    ("vigil", "busy poll"),
+    ("toothless", "without effect"),
+];
+
+#[test]
+fn prose_names_its_subjects() {
+    let mut complaints = Vec::new();
+    for source in sources().iter().filter(|source| source.path != Path::new(file!())) {
+        for (number, line) in source.text.lines().enumerate() {
+            let letters = |letter: char| {
+                if letter.is_alphabetic() {
+                    letter.to_ascii_lowercase()
+                } else {
+                    ' '
+                }
+            };
+            let line: String = format!(" {line} ").chars().map(letters).collect();
+            for (banned, instead) in PROSE.iter().filter(|(banned, _)| line.contains(&format!(" {banned} "))) {
+                complaints.push(format!("{}:{}: `{banned}`: {instead}", source.name(), number + 1));
+            }
+        }
+    }
+    assert_none(complaints);
+}
+
 #[test]
 fn the_crates_form_a_star() {
     let manifest = |name: &str| fs::read_to_string(format!("{name}/Cargo.toml")).unwrap();
@@ -294,7 +389,7 @@ fn the_crates_form_a_star() {
 }
 
 #[test]
-fn the_rules_bite() {
+fn the_rules_find_what_they_forbid() {
     let long = format!("fn f() {{\n{}}}\n", "    let _ = 1;\n".repeat(MAX_FUNCTION_LINES + 1));
     let source = Source {
         path: "src/x.rs".into(),
@@ -302,5 +397,8 @@ fn the_rules_bite() {
     };
     assert_eq!(long_functions(&source).len(), 1);
     assert_eq!(imports("use crate::run::RunOutcome; // crate::plan"), ["run", "plan"]);
-    assert_eq!(module_of(Path::new("src/cluster/zk.rs")).as_deref(), Some("cluster"));
+    assert_eq!(
+        module_of(Path::new("src/backends/zk/server.rs")).as_deref(),
+        Some("backends")
+    );
 }

@@ -4,6 +4,7 @@
 //! a plain relay (tokio's own `copy_bidirectional`) and, where there is one, beside a Toxiproxy; rounds alternate, so that a
 //! noisy machine disturbs them all alike.
 
+mod healing;
 mod relays;
 
 use std::net::SocketAddr;
@@ -14,7 +15,9 @@ use std::time::{Duration, Instant};
 use harness::client_role::{ANYONE, LABELS};
 use harness::faults::Protocol;
 use harness::network::api::Api;
-use harness::network::{Armed, Behaviour, Exchange, Fate, Hold, Link, Meant, Proxy, Rule, Wire};
+use harness::network::{
+    ActiveRule, Behaviour, Link, LinkFault, LinkTap, MessageAction, MessageRule, MessageRuleSpec, Proxy, TapHub,
+};
 use relays::{plain_relay, sleepless_relay};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -23,7 +26,7 @@ const ROUNDS: usize = 20;
 const PINGS: usize = 2_000;
 /// Added to the median round trip of a PING, for machines on which a plain relay adds 10 to 15.
 const PROXY_LIMIT_US: f64 = 20.0;
-/// The same beside what a plain relay adds, for machines on which system calls and waking somebody take longer.
+/// The same beside what a plain relay adds, for machines on which system calls and waking a thread take longer.
 const BESIDE_A_RELAY: f64 = 1.0;
 /// What a tap adds to that.
 const TAP_LIMIT_US: f64 = 5.0;
@@ -46,6 +49,7 @@ fn main() {
     }
     println!("{:<66} {:>12} {:>12}  ", "what", "measured", "limit");
     proxy();
+    healing::healing();
     tap();
     partition();
     throughput();
@@ -109,7 +113,7 @@ impl Drop for Redis {
 /// The ways to one Redis that are measured beside each other; the first is what the others are measured against.
 struct Ways {
     named: Vec<(&'static str, SocketAddr)>,
-    toxiproxy: Option<Toxiproxy>,
+    toxiproxy: Option<ToxiproxyServer>,
     _redis: Redis,
     _link: Arc<Link>,
     _api: Api,
@@ -134,7 +138,7 @@ impl Ways {
                 made(api.address(), address, true),
             ),
         ];
-        let toxiproxy = Toxiproxy::start();
+        let toxiproxy = ToxiproxyServer::start();
         if let Some(toxiproxy) = &toxiproxy {
             named.push(("Toxiproxy", made(toxiproxy.api, address, false)));
             named.push(("Toxiproxy, latency toxic of 0 ms", made(toxiproxy.api, address, true)));
@@ -207,12 +211,12 @@ fn runtime() -> tokio::runtime::Runtime {
 }
 
 /// A Toxiproxy of this machine.
-struct Toxiproxy {
+struct ToxiproxyServer {
     child: Child,
     api: SocketAddr,
 }
 
-impl Toxiproxy {
+impl ToxiproxyServer {
     fn start() -> Option<Self> {
         let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
         let api = free.expect("a free port");
@@ -229,7 +233,7 @@ impl Toxiproxy {
     }
 }
 
-impl Drop for Toxiproxy {
+impl Drop for ToxiproxyServer {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -283,7 +287,7 @@ fn partition() {
         for layer in 0..20 {
             let links = links.clone();
             let put = Instant::now();
-            let hold = Hold::put(links, layer, Behaviour::STALL, false);
+            let hold = LinkFault::apply(links, layer, Behaviour::STALL, false);
             took.push(put.elapsed().as_secs_f64() * 1e3);
             held(&hold, &mut streams).await;
             drop(hold);
@@ -312,7 +316,7 @@ async fn echo() -> SocketAddr {
 }
 
 /// Sees that every connection is held.
-async fn held(hold: &Hold, streams: &mut [TcpStream]) {
+async fn held(hold: &LinkFault, streams: &mut [TcpStream]) {
     for stream in &mut *streams {
         stream.write_all(b"y").await.expect("sent");
     }
@@ -329,9 +333,9 @@ fn tap() {
     let address = SocketAddr::from(([127, 0, 0, 1], redis.port));
     let proxy = Proxy::start().expect("a proxy");
     let (notices, _heard) = tokio::sync::mpsc::channel(1);
-    let exchange = Exchange::new(Protocol::Resp, LABELS, 1, notices);
+    let exchange = TapHub::new(Protocol::Resp, LABELS, 1, notices);
     let tapped = |name: &str| {
-        let wire = Wire::new(&exchange, 0, name.into());
+        let wire = LinkTap::new(&exchange, 0, name.into());
         proxy.tapped(name.into(), address, 1, wire).expect("a link")
     };
     let (plain, listening, ruled) = (
@@ -340,14 +344,14 @@ fn tap() {
         tapped("c0->n3"),
     );
     let plain = plain.expect("a link");
-    let _armed = Armed::put(
+    let _armed = ActiveRule::apply(
         vec![ruled.clone()],
         1,
-        Rule::new(Meant {
+        MessageRule::new(MessageRuleSpec {
             message: Protocol::Resp.spoken("SET").expect("a command"),
             occurrence: 1,
             whose: ANYONE,
-            fate: Fate::DropReply,
+            action: MessageAction::DropReply,
             refuse: None,
         }),
     );

@@ -6,6 +6,7 @@
 use crate::context::Context;
 use crate::finding::{Finding, Findings, Property};
 use crate::history::History;
+use crate::model::{Model, UnknownModel};
 use crate::narrative::{self, many};
 use crate::options::Options;
 use crate::{exclusion, fairness, fencing, herd, linearizability, lost_update, phantom, progress, silent_loss};
@@ -65,7 +66,7 @@ pub fn check(history: &History, options: &Options) -> Findings {
     let mut updated = narrative::lost_update::tell(&context, &updates);
     updated.check_us = (clock.now_ns() - started) / 1000;
     findings.insert(7, updated);
-    let mut notes = notes(history);
+    let mut notes = notes(&context);
     notes.extend(narrative::linearizability::notes(history, &linearization));
     notes.extend(narrative::lost_update::note(&updates));
     Findings {
@@ -76,8 +77,17 @@ pub fn check(history: &History, options: &Options) -> Findings {
     }
 }
 
-fn notes(history: &History) -> Vec<String> {
+fn notes(context: &Context<'_>) -> Vec<String> {
+    let history = context.history;
     let mut notes = Vec::new();
+    if context.options.model.is_none()
+        && let Err(UnknownModel { name }) = Model::named_by(&history.header)
+    {
+        notes.push(format!(
+            "the header names the model `{name}`, which is not known: judged as {}",
+            context.model
+        ));
+    }
     if let Some(reason) = history.partial() {
         notes.push(format!(
             "the history is partial: {reason}; verdicts are about what was recorded"

@@ -24,10 +24,13 @@ pub const LEASE_SHARE_PERCENT: u64 = 90;
 pub const HERD_ROWS: usize = 64;
 /// One millisecond.
 pub const MS: u64 = 1_000_000;
-/// The latest time that an event may have: 36 years. Sums of a few such times still fit into 64 bits.
-pub const MAX_TIME_NS: u64 = 1 << 60;
+/// The latest time that an event may have: 146 years, so that times since 1970 can be read. A time and a few lengths fit into 64
+/// bits together.
+pub const MAX_TIME_NS: u64 = 1 << 62;
+/// The longest bound that counts as it is given: 36 years.
+const MAX_LENGTH_NS: u64 = 1 << 60;
 
-/// Milliseconds as nanoseconds, no more than any event's time.
+/// Milliseconds as nanoseconds, 36 years at most.
 pub(crate) fn ns(ms: u64) -> u64 {
-    ms.saturating_mul(MS).min(MAX_TIME_NS)
+    ms.saturating_mul(MS).min(MAX_LENGTH_NS)
 }

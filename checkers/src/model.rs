@@ -115,12 +115,17 @@ impl fmt::Display for Model {
 
 impl Model {
     /// The model that a header asks for. There, `mutex` is the lock under test and so the owner-aware one: histories
-    /// of ours name their owners. An unknown name is judged as that, too.
+    /// of ours name their owners. An unknown name is judged as that, too, and [`crate::check`] says so in a note.
     pub fn of_header(header: &Header) -> Self {
-        if header.model == "mutex" {
-            return Self::OwnerMutex;
+        Self::named_by(header).unwrap_or(Self::OwnerMutex)
+    }
+
+    /// As [`Self::of_header`], but `Err` for an unknown name.
+    pub(crate) fn named_by(header: &Header) -> Result<Self, UnknownModel> {
+        match header.model.as_str() {
+            "mutex" => Ok(Self::OwnerMutex),
+            name => name.parse(),
         }
-        header.model.parse().unwrap_or(Self::OwnerMutex)
     }
 
     /// Whether an owner may acquire again.

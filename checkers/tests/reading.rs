@@ -177,7 +177,8 @@ fn fault_windows_keep_their_raw_fields() {
         (1, 5, Some(9))
     );
     assert!(windows[0].names_client(3) && !windows[0].names_client(33));
-    assert_eq!(windows[0].heal["evidence"]["bytes_held"], 7);
+    let healed = windows[0].healed.as_ref().unwrap();
+    assert_eq!(healed.evidence.get("bytes_held"), 7);
 }
 
 const EDN: &str = r#"
@@ -219,6 +220,71 @@ fn json_of_jepsens_is_read_as_well() {
     assert_eq!((history.len(), history.counts().acquires_ok), (3, 1));
     let line = r#"{"process":0,"type":"invoke","f":"acquire"}"#;
     assert_eq!(read(line).unwrap().len(), 1);
+}
+
+#[test]
+fn json_of_jepsens_may_have_fields_on_lines_of_their_own() {
+    let vector = "[\n  {\n    \"type\": \"invoke\",\n    \"f\": \"acquire\",\n    \"process\": 0,\n    \"value\": null\n  },\n  {\n    \"type\": \"ok\", \"f\": \"acquire\", \"process\": 0\n  }\n]\n";
+    assert_eq!(read(vector).unwrap().counts().acquires_ok, 1);
+    let objects = vector
+        .trim_matches(|bracket| "[]\n".contains(bracket))
+        .replace("},", "}");
+    assert_eq!(read(&objects).unwrap().counts().acquires_ok, 1);
+    assert!(read("{\n \"format\": \"harness-history\"\n}").is_err());
+}
+
+#[test]
+fn times_since_1970_are_read() {
+    let now = 1_764_000_000_000_000_000;
+    let history = lines(&[(now, 3, "invoke", "acquire"), (now + 5, 3, "ok", "acquire")]).unwrap();
+    assert_eq!(history.end_ns(), now + 5);
+    let found = check(&history, &Options::default());
+    assert_eq!(found.of(Property::Hl001).verdict, Verdict::Holds);
+    assert!(
+        lines(&[(u64::MAX / 2, 3, "invoke", "acquire")])
+            .unwrap_err()
+            .contains("146 years")
+    );
+}
+
+#[test]
+fn an_unknown_model_of_a_header_is_named() {
+    let acquired = line(1, 3, "invoke", "acquire") + "\n" + &line(2, 3, "ok", "acquire");
+    let notes = |model: &str, options: &Options| {
+        let header = HEADER.replace("\"locks\"", &format!("\"model\":\"{model}\",\"locks\""));
+        check(&read(&format!("{header}\n{acquired}\n")).unwrap(), options).notes
+    };
+    let told = notes("chubby", &Options::default());
+    assert!(
+        told.len() == 1 && told[0].contains("`chubby`") && told[0].contains("owner-mutex"),
+        "{told:?}"
+    );
+    assert!(notes("mutex", &Options::default()).is_empty());
+    let asked = Options {
+        model: Some(Model::Fenced),
+        ..Options::default()
+    };
+    assert!(notes("chubby", &asked).is_empty());
+}
+
+#[test]
+fn what_a_foreign_recording_cannot_show_does_not_apply() {
+    let verdicts = |text: &str, model: Model| {
+        let options = Options {
+            model: Some(model),
+            ..Options::default()
+        };
+        let found = check(&read(text).unwrap(), &options);
+        (found.of(Property::Hl005).verdict, found.verdict())
+    };
+    let register = "{:type :invoke, :f :write, :value 1, :process 0}\n{:type :ok, :f :write, :value 1, :process 0}";
+    assert_eq!(
+        verdicts(register, Model::Register),
+        (Verdict::NotApplicable, Verdict::Holds)
+    );
+    let lock = "{:type :invoke, :f :acquire, :process 0}\n{:type :info, :f :start, :process :nemesis}\n\
+                {:type :ok, :f :acquire, :process 0}";
+    assert_eq!(verdicts(lock, Model::Mutex), (Verdict::NotApplicable, Verdict::Holds));
 }
 
 #[test]

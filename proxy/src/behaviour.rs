@@ -10,24 +10,32 @@ use std::time::Duration;
 pub struct Flow {
     /// Hold everything back, end of stream and resets included, until this is taken away.
     pub stall: bool,
+    /// Let the kernel drop the sender's packets before it acknowledges them; goes with `stall`.
+    pub blackhole: bool,
     /// Hold each chunk back for this long, give or take `jitter`.
     pub delay: Duration,
     pub jitter: Duration,
+    /// Lose packets: a chunk waits until TCP would have retransmitted it.
+    pub loss: Option<Loss>,
+    /// Hold chunks back longer in bursts.
+    pub bursts: Option<Bursts>,
+    /// Reset the connection when something arrives after this time without traffic, as a NAT does that has forgotten it.
+    pub forget_after: Option<Duration>,
     /// Let at most this many bytes a second pass.
     pub bytes_per_second: Option<u32>,
     /// Cut chunks into slices of about this many bytes, each sent on its own.
     pub slice: Option<Slice>,
     /// Hold every chunk back until this is taken away; new connections and an end with nothing before it pass.
     pub freeze: bool,
-    /// Hold the end of the stream back for so long.
+    /// Hold the end of the stream back for this time.
     pub end_delay: Duration,
     /// Throw away what comes. The connection ends when this is taken away: what came next would not follow what arrived.
     pub discard: bool,
-    /// End the connection when nothing came for so long.
+    /// End the connection when nothing arrived for this time.
     pub close_after_silence: Option<Duration>,
-    /// Hold everything back, and reset the connection so long after this began.
+    /// Hold everything back, and reset the connection this time after it began.
     pub reset_after: Option<Duration>,
-    /// End the connection when so many bytes have passed since this began.
+    /// End the connection when this many bytes have passed since this began.
     pub limit: Option<u64>,
 }
 
@@ -36,7 +44,7 @@ pub struct Flow {
 pub struct Slice {
     /// Bytes, at least 1.
     pub size: u32,
-    /// The seed draws each slice's size from so many bytes less to so many more.
+    /// The seed draws the size of each slice from `size` - `variation` to `size` + `variation` bytes.
     pub variation: u32,
     /// Time between two slices.
     pub gap: Duration,
@@ -63,8 +71,12 @@ impl Flow {
     /// Bytes go straight through.
     pub const PASS: Self = Self {
         stall: false,
+        blackhole: false,
         delay: Duration::ZERO,
         jitter: Duration::ZERO,
+        loss: None,
+        bursts: None,
+        forget_after: None,
         bytes_per_second: None,
         slice: None,
         freeze: false,
@@ -80,6 +92,24 @@ impl Flow {
         ..Self::PASS
     };
 
+    /// A stall that the sender's TCP notices: what it sends is not acknowledged.
+    pub const BLACKHOLE: Self = Self {
+        blackhole: true,
+        ..Self::STALL
+    };
+
+    /// How long a chunk is held back that arrived `age` after its connection began and drew `draw`.
+    pub fn delay_of(&self, age: Duration, draw: u64) -> Duration {
+        let lost = self.loss.map_or(Duration::ZERO, |loss| loss.delay_of(draw));
+        let burst = self.bursts.filter(|bursts| bursts.is_on(age));
+        let delay = self.delay + lost + burst.map_or(Duration::ZERO, |bursts| bursts.delay);
+        if self.jitter.is_zero() {
+            return delay;
+        }
+        let spread = 2.0 * self.jitter.as_secs_f64() * (draw as f64 / u64::MAX as f64);
+        (delay + Duration::from_secs_f64(spread)).saturating_sub(self.jitter)
+    }
+
     /// Whether bytes go straight through.
     pub fn is_pass(&self) -> bool {
         *self == Self::PASS
@@ -87,7 +117,12 @@ impl Flow {
 
     /// Whether bytes that pass come later, or in other pieces.
     pub fn delays(&self) -> bool {
-        !self.delay.is_zero() || !self.jitter.is_zero() || self.bytes_per_second.is_some() || self.slice.is_some()
+        !self.delay.is_zero()
+            || !self.jitter.is_zero()
+            || self.loss.is_some()
+            || self.bursts.is_some()
+            || self.bytes_per_second.is_some()
+            || self.slice.is_some()
     }
 
     /// Both at once: see [`Behaviour::join`].
@@ -95,8 +130,12 @@ impl Flow {
     pub fn join(self, other: Self) -> Self {
         Self {
             stall: self.stall || other.stall,
+            blackhole: self.blackhole || other.blackhole,
             delay: self.delay + other.delay,
             jitter: self.jitter + other.jitter,
+            loss: self.loss.max(other.loss),
+            bursts: self.bursts.max(other.bursts),
+            forget_after: least(self.forget_after, other.forget_after),
             bytes_per_second: least(self.bytes_per_second, other.bytes_per_second),
             slice: least(self.slice, other.slice),
             freeze: self.freeze || other.freeze,
@@ -106,6 +145,49 @@ impl Flow {
             reset_after: least(self.reset_after, other.reset_after),
             limit: least(self.limit, other.limit),
         }
+    }
+}
+
+/// Packet loss as the two ends of a TCP connection see it: a lost packet is sent again after a timeout, which doubles each
+/// time (RFC 6298), and everything that follows it waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Loss {
+    /// Packets lost of a thousand.
+    pub per_mille: u16,
+    /// The first retransmission timeout; 200 ms is the least of Linux.
+    pub timeout: Duration,
+}
+
+/// At most this many losses of one packet in a row.
+const MAX_LOSSES: u32 = 6;
+
+impl Loss {
+    fn delay_of(self, draw: u64) -> Duration {
+        let mut draw = draw;
+        let mut losses = 0;
+        // one multiplication and shift for each further chance (Knuth's MMIX generator)
+        while losses < MAX_LOSSES && (draw >> 32) % 1000 < u64::from(self.per_mille) {
+            losses += 1;
+            draw = draw
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+        }
+        self.timeout * ((1 << losses) - 1)
+    }
+}
+
+/// Bursts of delay: `length` of each `every` is slow, counted from the beginning of the connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Bursts {
+    pub every: Duration,
+    pub length: Duration,
+    pub delay: Duration,
+}
+
+impl Bursts {
+    fn is_on(self, age: Duration) -> bool {
+        let every = self.every.as_nanos().max(1);
+        age.as_nanos() % every < self.length.as_nanos()
     }
 }
 
@@ -121,7 +203,7 @@ impl Slice {
 }
 
 impl Behaviour {
-    /// Bytes stand still both ways.
+    /// No bytes pass either way, and no connect is answered.
     pub const STALL: Self = Self {
         to_server: Flow::STALL,
         to_client: Flow::STALL,
@@ -129,6 +211,13 @@ impl Behaviour {
             after: None,
             after_bytes: None,
         },
+    };
+
+    /// The network has gone: no connect is answered, and nothing that is sent is acknowledged.
+    pub const BLACKHOLE: Self = Self {
+        to_server: Flow::BLACKHOLE,
+        to_client: Flow::BLACKHOLE,
+        ..Self::STALL
     };
 
     /// The same flow both ways.
@@ -143,6 +232,11 @@ impl Behaviour {
     /// A new connection needs bytes to travel both ways before it is one.
     pub fn holds_connects(&self) -> bool {
         self.to_server.stall || self.to_client.stall
+    }
+
+    /// Whether nothing is acknowledged either way.
+    pub fn is_blackhole(&self) -> bool {
+        self.to_server.blackhole && self.to_client.blackhole
     }
 
     /// Both at once: stalls win, delays add up, the tighter limit counts.
@@ -190,6 +284,49 @@ mod tests {
         assert_eq!(joined.to_server.delay, Duration::from_millis(12));
         assert!(joined.to_client.stall && !joined.to_server.stall);
         assert!(joined.holds_connects());
+    }
+
+    #[test]
+    fn a_delay_is_drawn_within_its_jitter() {
+        let flow = Flow {
+            delay: Duration::from_millis(10),
+            jitter: Duration::from_millis(4),
+            ..Flow::PASS
+        };
+        let age = Duration::ZERO;
+        let drawn = [0, u64::MAX / 2, u64::MAX].map(|draw| flow.delay_of(age, draw).as_millis());
+        assert_eq!(drawn, [6, 10, 14]);
+    }
+
+    #[test]
+    fn a_lost_packet_waits_for_its_retransmission_and_one_lost_again_twice_as_long() {
+        let timeout = Duration::from_millis(200);
+        let delays = |per_mille| {
+            let loss = Loss { per_mille, timeout };
+            let draw = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            (0..10_000).map(move |number| loss.delay_of(draw(number)).as_millis())
+        };
+        assert!(delays(0).all(|delay| delay == 0));
+        assert!(delays(1000).all(|delay| delay == 200 * 63), "every attempt is lost");
+        let lost = delays(100).filter(|delay| *delay > 0).count();
+        assert!((800..1200).contains(&lost), "{lost} of 10,000 at 10 %");
+        let twice = delays(100).filter(|delay| *delay >= 600).count();
+        assert!((50..200).contains(&twice), "{twice} of 10,000 lost twice");
+    }
+
+    #[test]
+    fn a_burst_is_on_for_its_length_of_each_turn() {
+        let bursts = Bursts {
+            every: Duration::from_secs(1),
+            length: Duration::from_millis(100),
+            delay: Duration::from_millis(70),
+        };
+        let flow = Flow {
+            bursts: Some(bursts),
+            ..Flow::PASS
+        };
+        let delays = [50, 150, 1099, 1100].map(|age| flow.delay_of(Duration::from_millis(age), 0).as_millis());
+        assert_eq!(delays, [70, 0, 70, 0]);
     }
 
     #[test]

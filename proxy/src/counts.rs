@@ -13,12 +13,15 @@ pub struct LinkCounts {
     pub delayed_bytes: u64,
     /// Connections that were made.
     pub connections: u64,
-    /// Connections that were left unanswered.
+    /// Connection attempts that were left unanswered; the kernel's own repetitions of an attempt count.
     pub held_connects: u64,
     /// Connections that the server did not take.
     pub refused: u64,
     /// Connections that the link reset.
     pub resets: u64,
+    /// Packets that were dropped without being acknowledged, retransmissions among them.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub dropped_packets: u64,
 }
 
 impl LinkCounts {
@@ -35,7 +38,8 @@ impl LinkCounts {
 
     /// Whether a fault left a trace here.
     pub fn touched(&self) -> bool {
-        self.held_bytes + self.delayed_bytes + self.held_connects + self.refused + self.resets > 0
+        self.held_bytes + self.delayed_bytes + self.held_connects + self.refused + self.resets + self.dropped_packets
+            > 0
     }
 
     fn zip(self, other: Self, op: impl Fn(u64, u64) -> u64) -> Self {
@@ -47,6 +51,12 @@ impl LinkCounts {
             held_connects: op(self.held_connects, other.held_connects),
             refused: op(self.refused, other.refused),
             resets: op(self.resets, other.resets),
+            dropped_packets: op(self.dropped_packets, other.dropped_packets),
         }
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the serializer gives a reference")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }

@@ -1,62 +1,66 @@
 //! The network between clients and servers: one [`Link`] for each of both, through one of two proxies. Where servers are to
-//! be parted from each other, each dials through an [`Egress`], and there is a link for each ordered pair of them.
+//! be parted from each other, each dials through a [`PeerProxy`], and there is a link for each ordered pair of them.
 //!
-//! What a link does is a [`Behaviour`], put on as a layer and lifted when the [`Hold`] on it ends. The built-in proxy obeys
-//! in process, on a thread of its own that stays awake for a moment where a quick answer is usual. Its control plane never
-//! waits for a data path: putting a layer on is a store that the connections notice. The other proxy is somebody else's, a
-//! [`Remote`]: a Toxiproxy that is told in toxics.
+//! What a link does is a [`Behaviour`], put on as a layer and lifted when the [`LinkFault`] on it ends. The built-in proxy obeys
+//! in process, on one thread, which polls for a moment where a quick answer is usual. Its control plane never
+//! waits for a data path: putting a layer on is a store that the connections notice. The other proxy is an
+//! [`ExternalProxyDriver`]: a Toxiproxy that is told in toxics.
 
 #[cfg(feature = "api")]
 pub mod api;
 mod behaviour;
+mod blackhole;
+mod bottleneck;
+mod busy_poll;
+mod byte_meter;
 mod clock;
 mod connection;
+mod counters;
 mod counts;
-mod egress;
-mod far;
-mod hold;
+mod external;
 mod label;
-mod lane;
 mod limits;
 mod link;
-mod meter;
-mod rule;
+mod link_fault;
+mod link_tap;
+mod message_rule;
+mod peer_proxy;
+mod pump;
+mod queue;
 mod socks;
-mod stats;
 pub mod tap;
 mod toxic;
 #[cfg(feature = "toxiproxy")]
 mod toxiproxy;
 mod translate;
-mod vigil;
-mod wire;
 
-pub use behaviour::{Behaviour, Cut, Flow, Slice};
+pub use behaviour::{Behaviour, Bursts, Cut, Flow, Loss, Slice};
 pub use counts::LinkCounts;
-pub use egress::{Directory, Egress, Peer};
-pub use far::{Remote, Reply};
-pub use hold::Hold;
+pub use external::{ExternalProxyDriver, PendingReply};
 pub use label::{ClientLabels, Label, LabelScheme, LabelSet};
-pub use link::{Layer, Link};
-pub use rule::{ClientFilter, Fate, Meant, Rule, Struck};
-pub use toxic::{Kind, Stream, Toxic};
+pub use link::{Layer, Link, Upstream};
+pub use link_fault::LinkFault;
+pub use link_tap::{LinkTap, TapCounts, TapHub, TapNotification};
+pub use message_rule::{ClientFilter, MatchedMessage, MessageAction, MessageRule, MessageRuleSpec};
+pub use peer_proxy::{PeerAddress, PeerDirectory, PeerProxy};
+pub use toxic::{Toxic, ToxicKind, ToxicStream};
 #[cfg(feature = "toxiproxy")]
 pub use toxiproxy::Toxiproxy;
 pub use translate::{in_words, toxics_for};
-pub use wire::{Exchange, Notice, Traffic, Wire};
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use meter::Side;
+use busy_poll::ProxyRuntime;
+use byte_meter::MeterSide;
+use link::Route;
 use tokio::sync::oneshot;
-use vigil::Carrier;
 
 /// The thread that carries bytes. Dropping it ends every connection.
 #[derive(Debug)]
 pub struct Proxy {
-    on: Carrier,
+    on: ProxyRuntime,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
@@ -64,7 +68,7 @@ pub struct Proxy {
 impl Proxy {
     pub fn start() -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let on = Carrier::new(runtime.handle().clone());
+        let on = ProxyRuntime::new(runtime.handle().clone());
         let (stop, stopped) = oneshot::channel::<()>();
         let thread = std::thread::Builder::new().name("proxy".into()).spawn(move || {
             let _ = runtime.block_on(stopped);
@@ -83,28 +87,37 @@ impl Proxy {
 
     /// The same, on another address of this machine.
     pub fn link_at(&self, listen: IpAddr, name: String, upstream: SocketAddr, seed: u64) -> io::Result<Arc<Link>> {
-        Link::open(name, SocketAddr::new(listen, 0), upstream, seed, &self.on).map(Arc::new)
+        let route = Route {
+            listen: SocketAddr::new(listen, 0),
+            upstream: upstream.into(),
+        };
+        Link::open(name, route, seed, None, &self.on).map(Arc::new)
     }
 
     /// Opens the way out of the server `name` at the address `listen`. Returns it with its links to the peers of
     /// `directory`, in their order, none to itself; `seed` draws a seed for each.
-    pub fn egress(
+    pub fn peer_proxy(
         &self,
         listen: IpAddr,
         name: &str,
-        directory: &Arc<Directory>,
+        directory: &Arc<PeerDirectory>,
         mut seed: impl FnMut() -> u64,
-    ) -> io::Result<(Egress, Vec<Option<Arc<Link>>>)> {
+    ) -> io::Result<(PeerProxy, Vec<Option<Arc<Link>>>)> {
         let names: Vec<String> = directory.names().map(str::to_owned).collect();
         let links = |listen| {
             let to = |peer: String| {
                 let seed = seed();
-                let link = || Link::closed(format!("{name}->{peer}"), (listen, listen), seed, Side::Own, &self.on);
-                (peer != name).then(|| Arc::new(link()))
+                // each connection is dialled to the peer that it asked for
+                let route = Route {
+                    listen,
+                    upstream: listen.into(),
+                };
+                let link = |route| Link::closed(format!("{name}->{peer}"), route, seed, MeterSide::Own, &self.on);
+                (peer != name).then(|| Arc::new(link(route)))
             };
             names.into_iter().map(to).collect()
         };
-        Egress::open(listen, Arc::clone(directory), links, &self.on.runtime)
+        PeerProxy::open(listen, Arc::clone(directory), links, &self.on.runtime)
     }
 
     /// Opens links through a Toxiproxy, each between two meters; `run` goes into their names there.
@@ -115,13 +128,19 @@ impl Proxy {
         run: &str,
         wanted: &[(String, SocketAddr)],
     ) -> Result<Vec<Arc<Link>>, String> {
-        use far::Far;
-        let failed = |error: io::Error| format!("no meter beside {}: {error}", toxiproxy.name());
-        let meter = |name: &str, ways, side| Link::meter(name.to_owned(), ways, side, &self.on).map_err(failed);
+        use external::ExternalProxy;
+        let failed = |error: io::Error| format!("no meter next to {}: {error}", toxiproxy.name());
+        let meter = |name: &str, listen, upstream: SocketAddr, side| {
+            let route = Route {
+                listen,
+                upstream: upstream.into(),
+            };
+            Link::meter(name.to_owned(), route, side, &self.on).map_err(failed)
+        };
         let mut backs = Vec::new();
         for (name, upstream) in wanted {
             let listen = SocketAddr::new(toxiproxy.own(), 0);
-            backs.push(Arc::new(meter(name, (listen, *upstream), Side::Back)?));
+            backs.push(Arc::new(meter(name, listen, *upstream, MeterSide::Back)?));
         }
         // a name goes into paths of URLs
         let there = |name: &str| format!("{run}-{}", name.replace("->", "-"));
@@ -133,20 +152,25 @@ impl Proxy {
         let mut links = Vec::new();
         for (((name, _), back), through) in wanted.iter().zip(backs).zip(listens) {
             let here = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-            let far = Far {
-                remote: Arc::clone(toxiproxy) as Arc<dyn Remote>,
+            let external = ExternalProxy {
+                driver: Arc::clone(toxiproxy) as Arc<dyn ExternalProxyDriver>,
                 proxy: there(name),
                 back,
             };
-            links.push(Arc::new(meter(name, (here, through), Side::Front)?.with_far(far)));
+            links.push(Arc::new(
+                meter(name, here, through, MeterSide::Front)?.with_external(external),
+            ));
         }
         Ok(links)
     }
 
     /// Opens a link with a tap on every connection of it.
-    pub fn tapped(&self, name: String, upstream: SocketAddr, seed: u64, wire: Arc<Wire>) -> io::Result<Arc<Link>> {
-        let anywhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        Link::tapped(name, (anywhere, upstream), seed, wire, &self.on).map(Arc::new)
+    pub fn tapped(&self, name: String, upstream: SocketAddr, seed: u64, tap: Arc<LinkTap>) -> io::Result<Arc<Link>> {
+        let route = Route {
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            upstream: upstream.into(),
+        };
+        Link::open(name, route, seed, Some(tap), &self.on).map(Arc::new)
     }
 }
 
@@ -159,40 +183,40 @@ impl Drop for Proxy {
     }
 }
 
-/// A rule that lies on some links, and is lifted when this is dropped.
+/// A rule that is active on some links, and is lifted when this is dropped.
 #[derive(Debug)]
-pub struct Armed {
+pub struct ActiveRule {
     links: Vec<Arc<Link>>,
     layer: Layer,
-    rule: Arc<Rule>,
+    rule: Arc<MessageRule>,
 }
 
-impl Armed {
+impl ActiveRule {
     /// Puts `rule` on every one of `links`, which all have taps.
-    pub fn put(links: Vec<Arc<Link>>, layer: Layer, rule: Rule) -> Self {
+    pub fn apply(links: Vec<Arc<Link>>, layer: Layer, rule: MessageRule) -> Self {
         let rule = Arc::new(rule);
         for link in &links {
-            if let Some(wire) = link.wire() {
-                wire.arm(layer, Arc::clone(&rule));
+            if let Some(tap) = link.tap() {
+                tap.arm(layer, Arc::clone(&rule));
             }
         }
         Self { links, layer, rule }
     }
 
-    pub fn rule(&self) -> &Rule {
+    pub fn rule(&self) -> &MessageRule {
         &self.rule
     }
 }
 
-impl Drop for Armed {
+impl Drop for ActiveRule {
     fn drop(&mut self) {
         self.rule.lift();
         for link in &self.links {
-            if let Some(wire) = link.wire() {
-                wire.disarm(self.layer);
+            if let Some(tap) = link.tap() {
+                tap.disarm(self.layer);
             }
             // what the rule held back goes on
-            link.look_again();
+            link.wake_connections();
         }
     }
 }

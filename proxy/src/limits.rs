@@ -6,17 +6,22 @@ use std::time::Duration;
 pub const LINK_BUFFER: usize = 1 << 20;
 /// Bytes read from a socket at once.
 pub const CHUNK: usize = 16 << 10;
-/// How long the proxy looks for more after it carried something, before it sleeps: Redis on loopback answers sooner.
-pub const VIGIL: Duration = Duration::from_micros(50);
-/// It does so where the last time the next chunk came within this, which includes that it was woken for it.
-pub const SOON: Duration = Duration::from_micros(75);
-/// Whoever keeps the processor this long when the proxy offers it does not just answer.
-pub const CROWDED: Duration = Duration::from_micros(500);
-/// The proxy does without its vigil this long after that.
-pub const CROWDED_FOR: Duration = Duration::from_millis(20);
+/// Chunks that one direction of one connection may hold back: chunks of a byte must not fill the memory.
+pub const LINK_CHUNKS: usize = 16_384;
+/// How often the kernel is asked what a blackhole dropped.
+pub const BLACKHOLE_READ: Duration = Duration::from_millis(50);
+/// How long the proxy's thread polls for more after it forwarded a chunk, before it sleeps: Redis on loopback answers sooner.
+pub const BUSY_POLL: Duration = Duration::from_micros(50);
+/// It polls where the last time the next chunk came within this, which includes that the thread was woken for it.
+pub const QUICK_REPLY: Duration = Duration::from_micros(75);
+/// A yield that takes longer than this means that the processor is contended.
+pub const CONTENDED: Duration = Duration::from_micros(100);
+/// Polling is off for this long after the first contended yield; each further one doubles it up to the maximum.
+pub const BACKOFF: Duration = Duration::from_millis(20);
+pub const MAX_BACKOFF: Duration = Duration::from_secs(5);
 /// Time for the proxy to reach a server. On loopback and bridges a connect is answered at once or never.
 pub const DIAL: Duration = Duration::from_secs(3);
-/// Time for a server to say whom its way out should lead to: it is a child of ours on the same machine.
+/// Time for a server to say which peer it wants: it is a child process on the same machine.
 pub const SOCKS_HANDSHAKE: Duration = Duration::from_secs(10);
 /// Time for one call of a Toxiproxy's API; it gives up on its own handlers after 25 s.
 pub const REMOTE_CALL: Duration = Duration::from_secs(5);

@@ -1,10 +1,11 @@
 //! A link: one listener in front of one server for one client, and the connections that run through it.
 //!
 //! Faults are layers on a link. Each is put on and lifted by its own guard, so windows that overlap heal one by one.
-//! Accepting, dialling and carrying happen on the proxy's own thread; whoever puts a layer on never waits for them.
-//! A link between servers does not take connections itself: they come through an [`Egress`](super::Egress).
+//! Accepting, dialling and carrying happen on the proxy's own thread; the caller that puts a layer on never waits for them.
+//! A link between servers does not take connections itself: they come through a [`PeerProxy`](super::PeerProxy).
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering::Relaxed;
@@ -18,44 +19,95 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::behaviour::Behaviour;
-use super::connection::Connection;
-use super::far::Far;
-use super::lane::Broken;
-use super::meter::Side;
-use super::stats::Stats;
+use super::blackhole::{Blackhole, Drops};
+use super::bottleneck::Bottleneck;
+use super::busy_poll::ProxyRuntime;
+use super::byte_meter::MeterSide;
+use super::connection::{Connection, LinkShared};
+use super::counters::{LinkCounters, count};
+use super::external::ExternalProxy;
+use super::link_tap::LinkTap;
+use super::pump::Disconnect;
 use super::toxic::Toxic;
-use super::vigil::{Carrier, Vigil};
-use super::wire::Wire;
 use crate::counts::LinkCounts;
+use crate::limits::BLACKHOLE_READ;
 
 /// What the connections of a link obey.
 #[derive(Debug, Clone)]
-pub(super) struct State {
+pub(super) struct LinkState {
     pub behaviour: Behaviour,
-    /// What somebody else's proxy beside this link does, to be counted and not obeyed.
+    /// What an external proxy next to this link does, to be counted and not obeyed.
     pub shadow: Behaviour,
+    /// Bandwidth that is shared with other links, by layer.
+    pub bottlenecks: Arc<[SharedBandwidth]>,
     /// What the API put on.
     pub toxics: Arc<[Toxic]>,
-    pub upstream: SocketAddr,
+    pub upstream: Upstream,
     /// Connections from before the current epoch end.
     pub epoch: u64,
     /// How they do.
-    pub ending: Ending,
+    pub end_mode: EndMode,
+}
+
+impl LinkState {
+    fn drop_bottlenecks(&mut self, layer: Layer) {
+        let stay = self.bottlenecks.iter().filter(|shared| shared.layer != layer);
+        self.bottlenecks = stay.cloned().collect();
+    }
+}
+
+/// Where a link leads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Upstream {
+    Address(SocketAddr),
+    /// `host:port`, looked up for each connection.
+    Name(Arc<str>),
+}
+
+impl From<SocketAddr> for Upstream {
+    fn from(address: SocketAddr) -> Self {
+        Self::Address(address)
+    }
+}
+
+impl fmt::Display for Upstream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address(address) => address.fmt(f),
+            Self::Name(name) => f.write_str(name),
+        }
+    }
+}
+
+/// Where a link listens and where it leads.
+#[derive(Debug, Clone)]
+pub(super) struct Route {
+    pub listen: SocketAddr,
+    pub upstream: Upstream,
+}
+
+/// A bottleneck of a layer, both ways.
+#[derive(Debug, Clone)]
+pub(super) struct SharedBandwidth {
+    pub layer: Layer,
+    pub to_server: Arc<Bottleneck>,
+    pub to_client: Arc<Bottleneck>,
 }
 
 /// How the link ends connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ending {
+pub(super) enum EndMode {
     Reset,
     /// As a peer would.
+    #[cfg_attr(not(feature = "api"), expect(dead_code, reason = "only the API turns links off"))]
     Close,
 }
 
-impl Ending {
-    pub fn broken(self) -> Broken {
+impl EndMode {
+    pub fn disconnect(self) -> Disconnect {
         match self {
-            Self::Reset => Broken::Cut,
-            Self::Close => Broken::Closed,
+            Self::Reset => Disconnect::Cut,
+            Self::Close => Disconnect::Closed,
         }
     }
 }
@@ -63,156 +115,141 @@ impl Ending {
 /// The name of a layer: the number of the fault window that put it on.
 pub type Layer = u32;
 
-/// One proxied way, from a client to a server or from a server to a server.
+/// One proxied connection path, from a client to a server or from a server to a server.
 #[derive(Debug)]
 pub struct Link {
     name: String,
-    side: Side,
-    state: watch::Sender<State>,
+    state: watch::Sender<LinkState>,
     layers: Mutex<BTreeMap<Layer, Behaviour>>,
-    stats: Arc<Stats>,
-    wire: Option<Arc<Wire>>,
-    door: Mutex<Door>,
-    on: Carrier,
-    /// Who does what this link only counts.
-    far: Option<Far>,
+    shared: LinkShared,
+    listener: Mutex<ListenerState>,
+    on: ProxyRuntime,
+    /// Does what this link only counts.
+    external: Option<ExternalProxy>,
 }
 
 /// Where a link takes connections, while it does.
 #[derive(Debug)]
-struct Door {
+struct ListenerState {
     listen: SocketAddr,
     seeds: ChaCha8Rng,
     accepting: Option<JoinHandle<()>>,
 }
 
 impl Link {
-    /// Listens on `listen` (a free port, where that is 0) and carries to `upstream`, on the thread `on`.
-    /// `seed` decides jitter, cuts and toxicity; the same seed gives the same draws in the same order of connections.
+    /// A link of the built-in proxy that listens; see [`Link::closed`].
     pub(super) fn open(
         name: String,
-        listen: SocketAddr,
-        upstream: SocketAddr,
+        route: Route,
         seed: u64,
-        on: &Carrier,
+        tap: Option<Arc<LinkTap>>,
+        on: &ProxyRuntime,
     ) -> io::Result<Self> {
-        let link = Self::closed(name, (listen, upstream), seed, Side::Own, on);
-        link.admit()?;
+        let mut link = Self::closed(name, route, seed, MeterSide::Own, on);
+        link.shared.tap = tap;
+        link.start_accepting()?;
         Ok(link)
     }
 
-    /// The same, and a tap reads along.
-    pub(super) fn tapped(
-        name: String,
-        ways: (SocketAddr, SocketAddr),
-        seed: u64,
-        wire: Arc<Wire>,
-        on: &Carrier,
-    ) -> io::Result<Self> {
-        let mut link = Self::closed(name, ways, seed, Side::Own, on);
-        link.wire = Some(wire);
-        link.admit()?;
-        Ok(link)
-    }
-
-    /// A link on one side of somebody else's proxy: it counts what that does, and obeys nothing itself.
+    /// A link on one side of an external proxy: it counts what that does, and obeys nothing itself.
     #[cfg(feature = "toxiproxy")]
-    pub(super) fn meter(name: String, ways: (SocketAddr, SocketAddr), side: Side, on: &Carrier) -> io::Result<Self> {
-        let link = Self::closed(name, ways, 0, side, on);
-        link.admit()?;
+    pub(super) fn meter(name: String, route: Route, side: MeterSide, on: &ProxyRuntime) -> io::Result<Self> {
+        let link = Self::closed(name, route, 0, side, on);
+        link.start_accepting()?;
         Ok(link)
     }
 
-    /// A link that takes no connections until it is told to.
-    pub(super) fn closed(
-        name: String,
-        (listen, upstream): (SocketAddr, SocketAddr),
-        seed: u64,
-        side: Side,
-        on: &Carrier,
-    ) -> Self {
-        let state = State {
+    /// A link that takes no connections until it is told to, then on `route.listen` (a free port, where that is 0), on the
+    /// thread `on`. `seed` decides jitter, cuts and toxicity; the same seed gives the same draws in the same order of
+    /// connections.
+    pub(super) fn closed(name: String, route: Route, seed: u64, side: MeterSide, on: &ProxyRuntime) -> Self {
+        let state = LinkState {
             behaviour: Behaviour::default(),
             shadow: Behaviour::default(),
+            bottlenecks: Arc::new([]),
             toxics: Arc::new([]),
-            upstream,
+            upstream: route.upstream,
             epoch: 0,
-            ending: Ending::Reset,
+            end_mode: EndMode::Reset,
         };
         Self {
             name,
-            side,
             state: watch::channel(state).0,
             layers: Mutex::default(),
-            stats: Arc::default(),
-            wire: None,
-            door: Mutex::new(Door {
-                listen,
+            shared: LinkShared {
+                counters: Arc::default(),
+                side,
+                tap: None,
+                busy_poll: Arc::clone(&on.busy_poll),
+            },
+            listener: Mutex::new(ListenerState {
+                listen: route.listen,
                 seeds: ChaCha8Rng::seed_from_u64(seed),
                 accepting: None,
             }),
             on: on.clone(),
-            far: None,
+            external: None,
         }
     }
 
-    /// What is put on this link is done by `far`.
+    /// What is put on this link is done by `external`.
     #[cfg(feature = "toxiproxy")]
-    pub(super) fn with_far(mut self, far: Far) -> Self {
-        self.far = Some(far);
+    pub(super) fn with_external(mut self, external: ExternalProxy) -> Self {
+        self.external = Some(external);
         self
     }
 
-    pub(super) fn far(&self) -> Option<&Far> {
-        self.far.as_ref()
+    pub(super) fn external(&self) -> Option<&ExternalProxy> {
+        self.external.as_ref()
     }
 
     /// Refuses connections, and ends those that there are. The port is free when this returns.
-    pub(super) async fn shut(&self) {
-        let accepting = self.door().accepting.take();
-        if let Some(accepting) = accepting {
-            accepting.abort();
-            let _ = accepting.await;
-            self.end_connections(Ending::Close);
+    #[cfg(feature = "api")]
+    pub(super) async fn stop_accepting(&self) {
+        let accepting = self.listener().accepting.take();
+        if let Some(task) = accepting {
+            task.abort();
+            let _ = task.await;
+            self.end_connections(EndMode::Close);
         }
     }
 
     /// Takes connections.
-    pub(super) fn admit(&self) -> io::Result<()> {
-        let mut door = self.door();
-        if door.accepting.is_some() {
+    pub(super) fn start_accepting(&self) -> io::Result<()> {
+        let mut state = self.listener();
+        if state.accepting.is_some() {
             return Ok(());
         }
-        let listener = std::net::TcpListener::bind(door.listen)?;
+        let listener = std::net::TcpListener::bind(state.listen)?;
         listener.set_nonblocking(true)?;
-        door.listen = listener.local_addr()?;
-        let seeds = ChaCha8Rng::seed_from_u64(door.seeds.random());
-        let (state, stats) = (self.state.subscribe(), Arc::clone(&self.stats));
-        let vigil = Arc::clone(&self.on.vigil);
-        let accepting = accept(listener, state, (stats, self.side), (self.wire.clone(), vigil), seeds);
-        door.accepting = Some(self.on.runtime.spawn(accepting));
+        state.listen = listener.local_addr()?;
+        let seeds = ChaCha8Rng::seed_from_u64(state.seeds.random());
+        let task = accept(listener, self.state.subscribe(), self.shared.clone(), seeds);
+        state.accepting = Some(self.on.runtime.spawn(task));
         Ok(())
     }
 
     /// The next connection of a link that does not take its own.
     pub(super) fn connection(&self) -> Connection {
-        let seed = self.door().seeds.random();
-        let (stats, vigil) = (Arc::clone(&self.stats), Arc::clone(&self.on.vigil));
-        Connection::new(self.state.subscribe(), stats, (None, vigil), seed, self.side)
+        let seed = self.listener().seeds.random();
+        Connection::new(self.state.subscribe(), self.shared.clone(), seed)
     }
 
     /// Whether it takes connections.
     pub fn is_open(&self) -> bool {
-        self.door().accepting.is_some()
+        self.listener().accepting.is_some()
     }
 
+    #[cfg(feature = "api")]
     /// Listens elsewhere from the next time that it takes connections.
     pub(super) fn move_to(&self, listen: SocketAddr) {
-        self.door().listen = listen;
+        self.listener().listen = listen;
     }
 
-    fn door(&self) -> std::sync::MutexGuard<'_, Door> {
-        self.door.lock().expect("no one panics while holding a link's door")
+    fn listener(&self) -> std::sync::MutexGuard<'_, ListenerState> {
+        self.listener
+            .lock()
+            .expect("no one panics while holding a link's listener")
     }
 
     /// `c3->n1`, `n1->n2`.
@@ -222,31 +259,29 @@ impl Link {
 
     /// Where the client connects to.
     pub fn listen(&self) -> SocketAddr {
-        self.door().listen
+        self.listener().listen
     }
 
     /// Where it carries to.
-    pub fn upstream(&self) -> SocketAddr {
-        self.state.borrow().upstream
+    pub fn upstream(&self) -> Upstream {
+        self.state.borrow().upstream.clone()
     }
 
     pub fn counts(&self) -> LinkCounts {
-        match &self.far {
-            None => self.stats.read(),
-            Some(far) => far.counts(self.stats.read()),
-        }
+        let own = self.shared.counters.read();
+        self.external.as_ref().map_or(own, |external| external.counts(own))
     }
 
     /// How many connections it carries to its server at this moment.
     pub fn live(&self) -> u64 {
-        match &self.far {
-            None => self.stats.live.load(Relaxed),
-            Some(far) => far.back.live(),
+        match &self.external {
+            None => self.shared.counters.live.load(Relaxed),
+            Some(external) => external.back.live(),
         }
     }
 
-    pub(super) fn stats(&self) -> &Stats {
-        &self.stats
+    pub(super) fn counters(&self) -> &LinkCounters {
+        &self.shared.counters
     }
 
     /// The toxics on it, in the order in which they came.
@@ -254,76 +289,88 @@ impl Link {
         Arc::clone(&self.state.borrow().toxics)
     }
 
+    #[cfg(feature = "api")]
     /// Changes its toxics; connections obey at once.
-    pub(super) fn poison(&self, toxics: Vec<Toxic>) {
+    pub(super) fn set_toxics(&self, toxics: Vec<Toxic>) {
         self.state.send_modify(|state| state.toxics = toxics.into());
     }
 
     /// Puts a layer on, in place of an earlier one of that name.
-    pub fn put(&self, layer: Layer, behaviour: Behaviour) {
+    pub fn apply(&self, layer: Layer, behaviour: Behaviour) {
         self.change(|layers, _| {
             layers.insert(layer, behaviour);
         });
     }
 
+    /// Shares bandwidth with other links, as a layer.
+    pub(super) fn share(&self, shared: SharedBandwidth) {
+        self.state.send_modify(|state| {
+            state.drop_bottlenecks(shared.layer);
+            state.bottlenecks = state.bottlenecks.iter().cloned().chain([shared]).collect();
+        });
+    }
+
     /// Lifts a layer; without it the link does what the other layers say.
-    pub fn lift(&self, layer: Layer) {
-        self.change(|layers, _| {
+    pub fn heal(&self, layer: Layer) {
+        self.change(|layers, state| {
             layers.remove(&layer);
+            state.drop_bottlenecks(layer);
         });
     }
 
     /// Lifts a layer and resets every connection there is, at once: what was held back never gets through.
-    pub fn lift_and_reset(&self, layer: Layer) {
+    pub fn heal_and_reset(&self, layer: Layer) {
         self.change(|layers, state| {
             layers.remove(&layer);
+            state.drop_bottlenecks(layer);
             state.epoch += 1;
-            state.ending = Ending::Reset;
+            state.end_mode = EndMode::Reset;
         });
     }
 
     /// The messages that pass, where there is a tap.
-    pub fn wire(&self) -> Option<&Wire> {
-        self.wire.as_deref()
+    pub fn tap(&self) -> Option<&LinkTap> {
+        self.shared.tap.as_deref()
     }
 
     /// Lets every connection look again at what it obeys.
-    pub(super) fn look_again(&self) {
+    pub(super) fn wake_connections(&self) {
         self.state.send_modify(|_| {});
     }
 
     /// Resets every connection there is, both ends. New ones are taken.
     pub fn reset_connections(&self) {
-        self.end_connections(Ending::Reset);
+        self.end_connections(EndMode::Reset);
     }
 
-    fn end_connections(&self, ending: Ending) {
+    fn end_connections(&self, ending: EndMode) {
         self.state.send_modify(|state| {
             state.epoch += 1;
-            state.ending = ending;
+            state.end_mode = ending;
         });
     }
 
     /// Sends new connections to another address: a server that came back elsewhere.
-    pub fn redirect(&self, upstream: SocketAddr) {
-        match &self.far {
+    pub fn redirect(&self, upstream: impl Into<Upstream>) {
+        let upstream = upstream.into();
+        match &self.external {
             None => {
                 self.state.send_modify(|state| state.upstream = upstream);
             }
-            Some(far) => far.redirect(upstream),
+            Some(external) => external.redirect(upstream),
         }
     }
 
-    fn change(&self, with: impl FnOnce(&mut BTreeMap<Layer, Behaviour>, &mut State)) {
+    fn change(&self, with: impl FnOnce(&mut BTreeMap<Layer, Behaviour>, &mut LinkState)) {
         let mut layers = self.layers.lock().expect("no one panics while holding a link's layers");
         self.state.send_modify(|state| {
             with(&mut layers, state);
             let joined = layers
                 .values()
                 .fold(Behaviour::default(), |joined, layer| joined.join(*layer));
-            match self.side {
-                Side::Own => state.behaviour = joined,
-                Side::Front | Side::Back => state.shadow = joined,
+            match self.shared.side {
+                MeterSide::Own => state.behaviour = joined,
+                MeterSide::Front | MeterSide::Back => state.shadow = joined,
             }
         });
     }
@@ -331,31 +378,57 @@ impl Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        let door = self.door.get_mut().expect("no one panics while holding a link's door");
-        if let Some(accepting) = door.accepting.take() {
+        let listener = self
+            .listener
+            .get_mut()
+            .expect("no one panics while holding a link's listener");
+        if let Some(accepting) = listener.accepting.take() {
             accepting.abort();
+            self.reset_connections();
         }
-        self.reset_connections();
     }
 }
 
 async fn accept(
     listener: std::net::TcpListener,
-    state: watch::Receiver<State>,
-    (stats, side): (Arc<Stats>, Side),
-    (wire, vigil): (Option<Arc<Wire>>, Arc<Vigil>),
+    mut state: watch::Receiver<LinkState>,
+    shared: LinkShared,
     mut seeds: ChaCha8Rng,
 ) {
     let listener = TcpListener::from_std(listener).expect("a bound, non-blocking listener inside a runtime");
+    let mut blackhole = None;
     loop {
-        match listener.accept().await {
-            Ok((client, _)) => {
-                let beside = (wire.clone(), Arc::clone(&vigil));
-                let connection = Connection::new(state.clone(), Arc::clone(&stats), beside, seeds.random(), side);
-                tokio::spawn(connection.run(client));
-            }
-            // out of file descriptors, or the peer is gone already: neither ends the link
-            Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
+        let holds_connects = state.borrow_and_update().behaviour.holds_connects();
+        answer_connects(&listener, !holds_connects, &mut blackhole, &shared.counters);
+        tokio::select! {
+            biased;
+            changed = state.changed() => if changed.is_err() { return },
+            accepted = listener.accept() => match accepted {
+                Ok((client, _)) => {
+                    // a connection inherits the filter of its listener
+                    Blackhole::detach(&client);
+                    let connection = Connection::new(state.clone(), shared.clone(), seeds.random());
+                    tokio::spawn(connection.run(client));
+                }
+                // out of file descriptors, or the peer is gone already: neither ends the link
+                Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
+            },
+            () = tokio::time::sleep(BLACKHOLE_READ), if blackhole.is_some() => {}
         }
+    }
+}
+
+/// Lets the kernel drop attempts to connect, or not, and counts those that it dropped.
+fn answer_connects(listener: &TcpListener, answer: bool, blackhole: &mut Option<Blackhole>, counters: &LinkCounters) {
+    if let Some(blackhole) = blackhole {
+        count(&counters.held_connects, blackhole.dropped(listener));
+    }
+    match (answer, blackhole.is_some()) {
+        (true, true) => {
+            Blackhole::detach(listener);
+            *blackhole = None;
+        }
+        (false, false) => *blackhole = Blackhole::attach(listener, Drops::Everything),
+        _ => {}
     }
 }

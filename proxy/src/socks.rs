@@ -14,24 +14,24 @@ pub const WELCOME: [u8; 2] = [VERSION, NO_AUTHENTICATION];
 /// The answer to a greeting that offers nothing we do.
 pub const NO_WELCOME: [u8; 2] = [VERSION, NO_METHOD];
 
-/// Whom a peer wants to reach.
+/// The host that a server wants to reach.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Host {
+pub enum SocksHost {
     Address(IpAddr),
-    /// The proxy is to find out what it stands for.
+    /// The proxy is to resolve it.
     Name(String),
 }
 
 /// A CONNECT.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wanted {
-    pub host: Host,
+pub struct SocksRequest {
+    pub host: SocksHost,
     pub port: u16,
 }
 
 /// What is sent in answer to a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reply {
+pub enum SocksReply {
     Connected = 0,
     HostUnreachable = 4,
     Refused = 5,
@@ -41,16 +41,16 @@ pub enum Reply {
 
 /// Why bytes are no SOCKS5 that we take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Malformed {
-    /// Not version 5, or a reserved byte that is not zero: nobody knows what would be understood.
+pub enum SocksError {
+    /// Not version 5, or a reserved byte that is not zero: nothing that follows has a meaning.
     NotSocks5,
     /// It wants to authenticate.
     NoMethod,
-    /// It asks for something that has an answer of its own.
-    Refused(Reply),
+    /// It asks for something that has a specific reply.
+    Refused(SocksReply),
 }
 
-impl Reply {
+impl SocksReply {
     /// The whole answer; the bound address that it must carry means nothing to those who connect.
     pub fn bytes(self) -> [u8; 10] {
         [VERSION, self as u8, 0, 1, 0, 0, 0, 0, 0, 0]
@@ -58,7 +58,7 @@ impl Reply {
 }
 
 /// Takes a greeting from the front of `bytes`; its length. `None`: not whole yet.
-pub fn greeting(bytes: &[u8]) -> Result<Option<usize>, Malformed> {
+pub fn greeting(bytes: &[u8]) -> Result<Option<usize>, SocksError> {
     let [version, methods, rest @ ..] = bytes else {
         return expect(bytes.first().is_none_or(|version| *version == VERSION)).map(|()| None);
     };
@@ -66,12 +66,12 @@ pub fn greeting(bytes: &[u8]) -> Result<Option<usize>, Malformed> {
     match rest.get(..usize::from(*methods)) {
         None => Ok(None),
         Some(methods) if methods.contains(&NO_AUTHENTICATION) => Ok(Some(2 + methods.len())),
-        Some(_) => Err(Malformed::NoMethod),
+        Some(_) => Err(SocksError::NoMethod),
     }
 }
 
 /// Takes a request from the front of `bytes`, with its length. `None`: not whole yet.
-pub fn request(bytes: &[u8]) -> Result<Option<(Wanted, usize)>, Malformed> {
+pub fn request(bytes: &[u8]) -> Result<Option<(SocksRequest, usize)>, SocksError> {
     let [version, command, reserved, kind, rest @ ..] = bytes else {
         return expect(bytes.first().is_none_or(|version| *version == VERSION)).map(|()| None);
     };
@@ -81,22 +81,22 @@ pub fn request(bytes: &[u8]) -> Result<Option<(Wanted, usize)>, Malformed> {
     };
     let [high, low, ..] = after else { return Ok(None) };
     if *command != CONNECT {
-        return Err(Malformed::Refused(Reply::CommandNotSupported));
+        return Err(SocksError::Refused(SocksReply::CommandNotSupported));
     }
     let length = bytes.len() - after.len() + 2;
     let port = u16::from_be_bytes([*high, *low]);
-    Ok(Some((Wanted { host, port }, length)))
+    Ok(Some((SocksRequest { host, port }, length)))
 }
 
-/// The host of this kind at the front of `bytes`, and what stands behind it.
-fn host(kind: u8, bytes: &[u8]) -> Result<Option<(Host, &[u8])>, Malformed> {
+/// The host of this kind at the front of `bytes`, and what follows it.
+fn host(kind: u8, bytes: &[u8]) -> Result<Option<(SocksHost, &[u8])>, SocksError> {
     match kind {
         1 => Ok(bytes
             .split_first_chunk::<4>()
-            .map(|(octets, after)| (Host::Address(Ipv4Addr::from(*octets).into()), after))),
+            .map(|(octets, after)| (SocksHost::Address(Ipv4Addr::from(*octets).into()), after))),
         4 => Ok(bytes
             .split_first_chunk::<16>()
-            .map(|(octets, after)| (Host::Address(Ipv6Addr::from(*octets).to_canonical()), after))),
+            .map(|(octets, after)| (SocksHost::Address(Ipv6Addr::from(*octets).to_canonical()), after))),
         3 => {
             let Some((length, rest)) = bytes.split_first() else {
                 return Ok(None);
@@ -107,18 +107,19 @@ fn host(kind: u8, bytes: &[u8]) -> Result<Option<(Host, &[u8])>, Malformed> {
             match std::str::from_utf8(name) {
                 // some send an address as a name
                 Ok(name) => Ok(Some((
-                    name.parse().map_or_else(|_| Host::Name(name.to_owned()), Host::Address),
+                    name.parse()
+                        .map_or_else(|_| SocksHost::Name(name.to_owned()), SocksHost::Address),
                     after,
                 ))),
-                Err(_) => Err(Malformed::Refused(Reply::HostUnreachable)),
+                Err(_) => Err(SocksError::Refused(SocksReply::HostUnreachable)),
             }
         }
-        _ => Err(Malformed::Refused(Reply::AddressNotSupported)),
+        _ => Err(SocksError::Refused(SocksReply::AddressNotSupported)),
     }
 }
 
-fn expect(is_socks5: bool) -> Result<(), Malformed> {
-    if is_socks5 { Ok(()) } else { Err(Malformed::NotSocks5) }
+fn expect(is_socks5: bool) -> Result<(), SocksError> {
+    if is_socks5 { Ok(()) } else { Err(SocksError::NotSocks5) }
 }
 
 #[cfg(test)]
@@ -134,7 +135,7 @@ mod tests {
         bytes
     }
 
-    fn wanted(bytes: &[u8]) -> Wanted {
+    fn wanted(bytes: &[u8]) -> SocksRequest {
         let (wanted, length) = request(bytes).unwrap().expect("it is whole");
         assert_eq!(length, bytes.len());
         wanted
@@ -143,20 +144,20 @@ mod tests {
     #[test]
     fn addresses_of_both_kinds_and_names_are_understood() {
         let port = 2872;
-        let four = Host::Address(IpAddr::from([172, 18, 0, 3]));
-        assert_eq!(wanted(&asked(1, &[172, 18, 0, 3])), Wanted { host: four, port });
-        let six = Host::Address(Ipv6Addr::LOCALHOST.into());
+        let four = SocksHost::Address(IpAddr::from([172, 18, 0, 3]));
+        assert_eq!(wanted(&asked(1, &[172, 18, 0, 3])), SocksRequest { host: four, port });
+        let six = SocksHost::Address(Ipv6Addr::LOCALHOST.into());
         assert_eq!(
             wanted(&asked(4, &Ipv6Addr::LOCALHOST.octets())),
-            Wanted { host: six, port }
+            SocksRequest { host: six, port }
         );
-        let name = Host::Name("etcd2".into());
-        assert_eq!(wanted(&asked(3, b"\x05etcd2")), Wanted { host: name, port });
+        let name = SocksHost::Name("etcd2".into());
+        assert_eq!(wanted(&asked(3, b"\x05etcd2")), SocksRequest { host: name, port });
     }
 
     #[test]
     fn an_address_is_the_same_however_it_is_written() {
-        let loopback = Host::Address(Ipv4Addr::LOCALHOST.into());
+        let loopback = SocksHost::Address(Ipv4Addr::LOCALHOST.into());
         assert_eq!(wanted(&asked(3, b"\x09127.0.0.1")).host, loopback);
         assert_eq!(
             wanted(&asked(4, &Ipv4Addr::LOCALHOST.to_ipv6_mapped().octets())).host,
@@ -179,17 +180,20 @@ mod tests {
 
     #[test]
     fn what_is_not_done_is_refused_with_its_own_answer() {
-        assert_eq!(greeting(&[4, 1]), Err(Malformed::NotSocks5));
-        assert_eq!(greeting(b"GET / HTTP/1.1"), Err(Malformed::NotSocks5));
-        assert_eq!(greeting(&[5, 1, 2]), Err(Malformed::NoMethod));
+        assert_eq!(greeting(&[4, 1]), Err(SocksError::NotSocks5));
+        assert_eq!(greeting(b"GET / HTTP/1.1"), Err(SocksError::NotSocks5));
+        assert_eq!(greeting(&[5, 1, 2]), Err(SocksError::NoMethod));
         let mut bind = asked(1, &[127, 0, 0, 1]);
         bind[1] = 2;
-        assert_eq!(request(&bind), Err(Malformed::Refused(Reply::CommandNotSupported)));
-        let unknown = Malformed::Refused(Reply::AddressNotSupported);
+        assert_eq!(
+            request(&bind),
+            Err(SocksError::Refused(SocksReply::CommandNotSupported))
+        );
+        let unknown = SocksError::Refused(SocksReply::AddressNotSupported);
         assert_eq!(request(&asked(9, &[127, 0, 0, 1])), Err(unknown));
-        let no_text = Malformed::Refused(Reply::HostUnreachable);
+        let no_text = SocksError::Refused(SocksReply::HostUnreachable);
         assert_eq!(request(&asked(3, b"\x01\xff")), Err(no_text));
-        assert_eq!(Reply::Refused.bytes()[..2], [5, 5]);
+        assert_eq!(SocksReply::Refused.bytes()[..2], [5, 5]);
     }
 
     proptest! {

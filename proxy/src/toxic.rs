@@ -15,14 +15,14 @@ use super::behaviour::{Flow, Slice};
 /// A direction, in Toxiproxy's words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Stream {
+pub enum ToxicStream {
     /// From the client to the server.
     Upstream,
     /// From the server to the client.
     Downstream,
 }
 
-impl Stream {
+impl ToxicStream {
     pub const BOTH: [Self; 2] = [Self::Upstream, Self::Downstream];
 
     pub fn name(self) -> &'static str {
@@ -43,8 +43,8 @@ pub struct Toxic {
     /// Unique on its link, whatever the stream.
     pub name: String,
     #[serde(flatten)]
-    pub kind: Kind,
-    pub stream: Stream,
+    pub kind: ToxicKind,
+    pub stream: ToxicStream,
     /// The share of connections that it is for, 0 to 1.
     pub toxicity: f32,
 }
@@ -52,7 +52,7 @@ pub struct Toxic {
 /// What it does, with its attributes. What is not given is 0; what is below 0 counts as 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", content = "attributes", rename_all = "snake_case")]
-pub enum Kind {
+pub enum ToxicKind {
     /// Every chunk arrives `latency` ms later, give or take `jitter`. The end of the stream is not delayed.
     Latency {
         #[serde(default)]
@@ -100,14 +100,14 @@ pub enum Kind {
 
 /// Why a toxic is none.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Unfit {
+pub enum InvalidToxic {
     Type,
     Attributes(String),
 }
 
-impl Kind {
+impl ToxicKind {
     /// As Toxiproxy reads it: a type that it does not know is told from attributes that do not fit.
-    pub fn parse(name: &str, attributes: &Value) -> Result<Self, Unfit> {
+    pub fn parse(name: &str, attributes: &Value) -> Result<Self, InvalidToxic> {
         const NAMES: [&str; 8] = [
             "latency",
             "bandwidth",
@@ -119,17 +119,17 @@ impl Kind {
             "noop",
         ];
         if !NAMES.contains(&name) {
-            return Err(Unfit::Type);
+            return Err(InvalidToxic::Type);
         }
         let given = match attributes {
             Value::Null => Value::Object(serde_json::Map::new()),
             given => given.clone(),
         };
         let whole = serde_json::json!({ "type": name, "attributes": given });
-        let kind = serde_json::from_value(whole).map_err(|error| Unfit::Attributes(error.to_string()))?;
+        let kind = serde_json::from_value(whole).map_err(|error| InvalidToxic::Attributes(error.to_string()))?;
         match kind {
             Self::Slicer { average_size, .. } if average_size <= 0 => {
-                Err(Unfit::Attributes("average_size must be above 0".into()))
+                Err(InvalidToxic::Attributes("average_size must be above 0".into()))
             }
             kind => Ok(kind),
         }
@@ -199,7 +199,7 @@ impl Kind {
 
 impl Toxic {
     /// On every connection, with Toxiproxy's default name.
-    pub fn new(kind: Kind, stream: Stream) -> Self {
+    pub fn new(kind: ToxicKind, stream: ToxicStream) -> Self {
         Self {
             name: format!("{}_{}", kind.name(), stream.name()),
             kind,
@@ -219,7 +219,7 @@ impl Toxic {
 }
 
 /// What all toxics of one stream do to the connection with this seed, on top of `flow`.
-pub fn poisoned(flow: Flow, toxics: &[Toxic], stream: Stream, connection: u64) -> Flow {
+pub fn with_toxics(flow: Flow, toxics: &[Toxic], stream: ToxicStream, connection: u64) -> Flow {
     let mine = toxics
         .iter()
         .filter(|toxic| toxic.stream == stream && toxic.is_for(connection));
@@ -255,7 +255,7 @@ mod tests {
         Toxic {
             name: name.into(),
             toxicity,
-            ..Toxic::new(Kind::Timeout { timeout: 0 }, Stream::Upstream)
+            ..Toxic::new(ToxicKind::Timeout { timeout: 0 }, ToxicStream::Upstream)
         }
     }
 
@@ -281,7 +281,7 @@ mod tests {
 
     #[test]
     fn a_toxic_reads_as_toxiproxy_writes_it() {
-        let toxic = Toxic::new(Kind::Latency { latency: 5, jitter: 0 }, Stream::Downstream);
+        let toxic = Toxic::new(ToxicKind::Latency { latency: 5, jitter: 0 }, ToxicStream::Downstream);
         let text = serde_json::to_string(&toxic).unwrap();
         let expected = json!({
             "name": "latency_downstream", "type": "latency", "stream": "downstream", "toxicity": 1.0,
@@ -289,17 +289,20 @@ mod tests {
         });
         assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), expected);
         assert_eq!(
-            Kind::parse("slow_close", &Value::Null),
-            Ok(Kind::SlowClose { delay: 0 })
+            ToxicKind::parse("slow_close", &Value::Null),
+            Ok(ToxicKind::SlowClose { delay: 0 })
         );
-        assert_eq!(Kind::parse("packet_loss", &Value::Null), Err(Unfit::Type));
+        assert_eq!(ToxicKind::parse("packet_loss", &Value::Null), Err(InvalidToxic::Type));
         assert!(matches!(
-            Kind::parse("latency", &json!({ "latency": "5" })),
-            Err(Unfit::Attributes(_))
+            ToxicKind::parse("latency", &json!({ "latency": "5" })),
+            Err(InvalidToxic::Attributes(_))
         ));
-        assert!(matches!(Kind::parse("slicer", &json!({})), Err(Unfit::Attributes(_))));
+        assert!(matches!(
+            ToxicKind::parse("slicer", &json!({})),
+            Err(InvalidToxic::Attributes(_))
+        ));
         assert_eq!(
-            Kind::parse("latency", &json!({ "latency": -5 })).unwrap().flow(),
+            ToxicKind::parse("latency", &json!({ "latency": -5 })).unwrap().flow(),
             Flow::PASS
         );
     }
@@ -307,11 +310,11 @@ mod tests {
     #[test]
     fn toxics_of_one_stream_add_up_and_leave_the_other_alone() {
         let toxics = [
-            Toxic::new(Kind::Latency { latency: 5, jitter: 1 }, Stream::Upstream),
-            Toxic::new(Kind::LimitData { bytes: 10 }, Stream::Upstream),
+            Toxic::new(ToxicKind::Latency { latency: 5, jitter: 1 }, ToxicStream::Upstream),
+            Toxic::new(ToxicKind::LimitData { bytes: 10 }, ToxicStream::Upstream),
         ];
-        let up = poisoned(Flow::PASS, &toxics, Stream::Upstream, 1);
+        let up = with_toxics(Flow::PASS, &toxics, ToxicStream::Upstream, 1);
         assert_eq!((up.delay, up.limit), (Duration::from_millis(5), Some(10)));
-        assert!(poisoned(Flow::PASS, &toxics, Stream::Downstream, 1).is_pass());
+        assert!(with_toxics(Flow::PASS, &toxics, ToxicStream::Downstream, 1).is_pass());
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::behaviour::{Behaviour, Flow};
-use super::toxic::{Kind, Stream, Toxic};
+use super::toxic::{Toxic, ToxicKind, ToxicStream};
 
 /// The toxics that do what `behaviour` says, or stronger; `reset_on_heal` is what the plan does with connections then.
 /// The error says why there are none.
@@ -13,25 +13,25 @@ use super::toxic::{Kind, Stream, Toxic};
 pub fn toxics_for(behaviour: &Behaviour, reset_on_heal: bool) -> Result<Vec<Toxic>, String> {
     let mut toxics = Vec::new();
     for (stream, flow) in [
-        (Stream::Upstream, &behaviour.to_server),
-        (Stream::Downstream, &behaviour.to_client),
+        (ToxicStream::Upstream, &behaviour.to_server),
+        (ToxicStream::Downstream, &behaviour.to_client),
     ] {
         let kinds = of_flow(flow, reset_on_heal)?;
         toxics.extend(kinds.into_iter().map(|kind| Toxic::new(kind, stream)));
     }
     if let Some(after) = behaviour.cut.after {
         // on the way back, so that requests arrive and their answers are lost
-        let reset = Kind::ResetPeer {
+        let reset = ToxicKind::ResetPeer {
             timeout: whole_ms(after),
         };
-        toxics.push(Toxic::new(reset, Stream::Downstream));
+        toxics.push(Toxic::new(reset, ToxicStream::Downstream));
     }
     if let Some(bytes) = behaviour.cut.after_bytes {
         // a limit is for one stream: half of it each, so that no connection lives longer than planned
-        let limit = Kind::LimitData {
+        let limit = ToxicKind::LimitData {
             bytes: i64::from(bytes / 2),
         };
-        toxics.extend(Stream::BOTH.map(|stream| Toxic::new(limit, stream)));
+        toxics.extend(ToxicStream::BOTH.map(|stream| Toxic::new(limit, stream)));
     }
     Ok(toxics)
 }
@@ -46,8 +46,8 @@ pub fn in_words(toxics: &[Toxic]) -> String {
         format!("{}{}", toxic.kind.name(), given.concat())
     };
     let remark = |toxic: &Toxic| match toxic.kind {
-        Kind::Timeout { .. } => " (what is sent is lost, and the heal closes connections)",
-        Kind::ResetPeer { .. } => " (answers are lost, then the connection goes)",
+        ToxicKind::Timeout { .. } => " (what is sent is lost, and the heal closes connections)",
+        ToxicKind::ResetPeer { .. } => " (answers are lost, then the connection goes)",
         _ => "",
     };
     let both = |toxic: &Toxic| toxics.iter().filter(|other| other.kind == toxic.kind).count() == 2;
@@ -67,7 +67,7 @@ pub fn in_words(toxics: &[Toxic]) -> String {
     words.join(", ")
 }
 
-fn of_flow(flow: &Flow, reset_on_heal: bool) -> Result<Vec<Kind>, String> {
+fn of_flow(flow: &Flow, reset_on_heal: bool) -> Result<Vec<ToxicKind>, String> {
     let known = Flow {
         stall: flow.stall,
         delay: flow.delay,
@@ -82,13 +82,13 @@ fn of_flow(flow: &Flow, reset_on_heal: bool) -> Result<Vec<Kind>, String> {
     let mut kinds = Vec::new();
     if flow.stall {
         kinds.push(if reset_on_heal {
-            Kind::Timeout { timeout: 0 }
+            ToxicKind::Timeout { timeout: 0 }
         } else {
-            Kind::Bandwidth { rate: 0 }
+            ToxicKind::Bandwidth { rate: 0 }
         });
     }
     if !flow.delay.is_zero() || !flow.jitter.is_zero() {
-        kinds.push(Kind::Latency {
+        kinds.push(ToxicKind::Latency {
             latency: whole_ms(flow.delay),
             jitter: whole_ms(flow.jitter),
         });
@@ -99,12 +99,12 @@ fn of_flow(flow: &Flow, reset_on_heal: bool) -> Result<Vec<Kind>, String> {
                 "Toxiproxy counts bandwidth in whole kB a second, and {rate} bytes a second is less than one"
             ));
         }
-        kinds.push(Kind::Bandwidth {
+        kinds.push(ToxicKind::Bandwidth {
             rate: i64::from(rate / 1000),
         });
     }
     if let Some(slice) = flow.slice {
-        kinds.push(Kind::Slicer {
+        kinds.push(ToxicKind::Slicer {
             average_size: i64::from(slice.size),
             size_variation: i64::from(slice.variation),
             delay: slice.gap.as_micros() as i64,

@@ -10,6 +10,7 @@ use harness_checkers::{Model, ReadOptions};
 use harness_workloads::Policy;
 
 use super::examples;
+use crate::backends;
 use crate::config::heading::{AGAIN, CONFIGURATION, FAULTS, LOAD, LOCK, OUTPUT, SERVERS};
 use crate::config::setting::Setting;
 use crate::config::{Config, duration_within, parse_duration};
@@ -293,8 +294,7 @@ pub struct RunArgs {
     /// Seed of the plan, in hexadecimal [default: a new one]
     #[arg(long, help_heading = FAULTS, value_parser = parse_seed)]
     pub seed: Option<u64>,
-    /// Number of servers [default: 3; redis 1, redlock 5]
-    #[arg(long, help_heading = SERVERS, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=9))]
+    #[arg(long, help_heading = SERVERS, value_name = "N", help = format!("Number of servers [default: {}]", backends::default_nodes()), value_parser = clap::value_parser!(u32).range(1..=9))]
     pub nodes: Option<u32>,
     /// Image of Toxiproxy in place of the official one
     #[arg(long, help_heading = SERVERS, value_name = "IMAGE")]
@@ -320,7 +320,7 @@ pub struct RunArgs {
     #[arg(long, help_heading = OUTPUT, value_name = "N", default_value = "20", value_parser = parse_keep)]
     pub keep: u32,
 
-    /// Configuration file [default: the nearest harness.toml, in this folder or above]
+    /// Configuration file [default: the nearest harness.toml, from this folder up to that of the repository]
     #[arg(long = "config", help_heading = CONFIGURATION, value_name = "FILE")]
     pub file: Option<PathBuf>,
     /// Apply this profile of harness.toml

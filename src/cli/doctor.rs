@@ -4,8 +4,9 @@
 use serde_json::json;
 
 use super::stdout::{print, print_json};
-use crate::cluster::leftovers::{self, Leftover};
-use crate::cluster::{SERVERS, Server, image_present};
+use crate::backends;
+use crate::cluster::leftovers::{self, Found, Leftover};
+use crate::cluster::{ServerSoftware, image_present};
 use crate::exit::Exit;
 
 pub fn doctor(clean: bool, json: bool) -> Exit {
@@ -16,7 +17,10 @@ pub fn doctor(clean: bool, json: bool) -> Exit {
 }
 
 async fn examine(clean: bool, json: bool) -> Exit {
-    let mut found = leftovers::all().await;
+    let Found {
+        leftovers: mut found,
+        left_alone,
+    } = leftovers::all().await;
     let mut stuck = Vec::new();
     if clean {
         for leftover in std::mem::take(&mut found) {
@@ -33,39 +37,42 @@ async fn examine(clean: bool, json: bool) -> Exit {
         Exit::Environment
     };
     if json {
-        let servers = SERVERS
-            .iter()
-            .map(|server| json!({ "backend": server.backend(), "missing": server.missing() }));
+        let servers = backends::all()
+            .map(|backend| json!({ "backend": backend.name(), "missing": (backend.software.missing)() }));
         let stuck = stuck
             .iter()
             .map(|(leftover, error)| json!({ "leftover": leftover, "error": error }));
         print_json(&json!({
             "servers": servers.collect::<Vec<_>>(), "leftovers": found, "stuck": stuck.collect::<Vec<_>>(),
+            "left_alone": left_alone,
         }));
         return exit;
     }
     for (leftover, error) in &stuck {
         print(&format!("stuck    {leftover}: {error}\n"));
     }
-    for server in SERVERS {
-        print(&about(*server).await);
+    for backend in backends::all() {
+        print(&about(backend.software).await);
+    }
+    for sentence in left_alone.sentences() {
+        print(&format!("alone    {sentence}\n"));
     }
     print(&about_leftovers(&found));
     exit
 }
 
-async fn about(server: &dyn Server) -> String {
-    let missing = server.missing();
+async fn about(software: &ServerSoftware) -> String {
+    let missing = (software.missing)();
     let local = if missing.is_empty() {
         "installed".to_owned()
     } else {
-        format!("no: {} not found; {}", missing.join(" and "), server.install_hint())
+        format!("no: {} not found; {}", missing.join(" and "), software.install_hint)
     };
-    let docker = match image_present(server).await {
+    let docker = match image_present(software).await {
         Ok(image) => format!("image {image} is there"),
         Err(why) => format!("no: {why}"),
     };
-    format!("{:<6} local   {local}\n       docker  {docker}\n", server.backend())
+    format!("{:<6} local   {local}\n       docker  {docker}\n", software.backend)
 }
 
 fn about_leftovers(found: &[Leftover]) -> String {

@@ -1,15 +1,15 @@
 //! `harness list`: backends, recipes, faults, messages, checkers, report formats, exit codes and stored runs.
 
 use harness_checkers::Property;
-use harness_workloads::{Backend, Wakeup, default_recipe};
+use harness_workloads::Wakeup;
 use serde_json::{Value, json};
 
 use super::args::{ListArgs, ListWhat};
 use super::stdout::{print, print_json};
-use crate::cluster::SERVERS;
+use crate::backends::{self, Backend};
 use crate::config::NO_FAULT;
 use crate::exit::Exit;
-use crate::faults::{FAULTS, Protocol};
+use crate::faults::FAULTS;
 use crate::report::comparison::RunSummary;
 use crate::report::{FORMATS, ReportFormat};
 use crate::store;
@@ -93,22 +93,19 @@ fn wrap(text: &str, columns: usize) -> Vec<String> {
 }
 
 fn backends() -> Vec<ListEntry> {
-    let row = |backend: Backend| {
-        let server = SERVERS.iter().find(|server| server.backend() == backend.name());
-        let server = server.expect("every backend has servers");
-        let default = default_recipe(backend).name;
+    let row = |backend: &Backend| {
+        let software = backend.software;
+        let default = backend.default_recipe.unwrap_or("none");
         ListEntry {
             name: backend.to_string(),
             about: format!(
                 "{}, {} servers, image {}, default recipe {default}",
-                server.product(),
-                server.nodes(),
-                server.image()
+                software.product, software.nodes, software.image
             ),
-            facts: json!({ "product": server.product(), "nodes": server.nodes(), "image": server.image(), "recipe": default }),
+            facts: json!({ "product": software.product, "nodes": software.nodes, "image": software.image, "recipe": default }),
         }
     };
-    Backend::ALL.into_iter().map(row).collect()
+    backends::all().map(row).collect()
 }
 
 fn recipes() -> Vec<ListEntry> {
@@ -150,17 +147,15 @@ fn faults() -> Vec<ListEntry> {
 }
 
 fn messages() -> Vec<ListEntry> {
-    let row = |backend: Backend| {
-        let names = Protocol::of(backend.name())
-            .map(|protocol| protocol.names())
-            .unwrap_or_default();
+    let row = |backend: &Backend| {
+        let names = backend.protocol.names();
         ListEntry {
             name: backend.to_string(),
             about: names.join(", "),
             facts: json!({ "messages": names }),
         }
     };
-    Backend::ALL.into_iter().map(row).collect()
+    backends::all().map(row).collect()
 }
 
 fn checkers() -> Vec<ListEntry> {

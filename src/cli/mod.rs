@@ -4,6 +4,7 @@ pub mod args;
 mod check;
 mod client;
 mod compare;
+mod discovery;
 mod doctor;
 mod examples;
 mod explain;

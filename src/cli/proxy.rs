@@ -12,7 +12,7 @@ use crate::network::api::Api;
 pub fn proxy(listen: SocketAddr, seed: u64) -> Result<Exit, Failure> {
     let proxy = Proxy::start()
         .map_err(|error| Failure::environment(format!("could not start the thread of the proxy: {error}")))?;
-    let hear = Box::new(|change: crate::network::api::Poke| {
+    let hear = Box::new(|change: crate::network::api::ApiChange| {
         let toxic = change.toxic.map(|toxic| format!(" {}", toxic.name)).unwrap_or_default();
         eprintln!("{}: {}{toxic}", change.proxy, change.did);
     });

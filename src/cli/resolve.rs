@@ -3,27 +3,27 @@
 
 use std::time::Duration;
 
-use harness_workloads::{Backend, RecipeOptions, default_recipe, find_recipe, recipes};
+use harness_workloads::{RecipeOptions, find_recipe, recipes};
 
 use super::args::{OnOff, RecipeArgs, RunArgs};
 use super::settings::run_options;
-use crate::cluster::server_of;
+use crate::backends::{Backend, BackendOptions};
+use crate::cluster::RuntimeRequest;
 use crate::config::heading::describes_experiment;
 use crate::config::setting::{Setting, SettingOrigin};
 use crate::config::suggest::unknown_word;
-use crate::config::{Clients, Config, NO_FAULT, ProxyChoice, RuntimeKind};
+use crate::config::{Clients, Config, NO_FAULT, ProxyChoice};
 use crate::faults::{FAULTS, fault_named};
 
 impl RecipeArgs {
     /// The recipe with its options; `fallback` is the backend whose default recipe is taken when none is named.
-    pub fn options(&self, fallback: Option<Backend>) -> Result<RecipeOptions, String> {
+    pub fn options(&self, fallback: Option<&Backend>) -> Result<RecipeOptions, String> {
         let names = || recipes().map(|recipe| recipe.name);
-        let recipe = match (&self.recipe, fallback) {
-            (Some(name), _) => find_recipe(name)
-                .map_err(|_| unknown_word("recipe", name, names(), "`harness list recipes` shows all recipes"))?,
-            (None, Some(backend)) => default_recipe(backend),
-            (None, None) => return Err("--recipe is missing\nhint: `harness list recipes` shows all recipes".into()),
-        };
+        let default = fallback.and_then(|backend| backend.default_recipe);
+        let name = self.recipe.as_deref().or(default);
+        let name = name.ok_or("--recipe is missing\nhint: `harness list recipes` shows all recipes")?;
+        let recipe = find_recipe(name)
+            .map_err(|_| unknown_word("recipe", name, names(), "`harness list recipes` shows all recipes"))?;
         let mut options = RecipeOptions::of(recipe);
         options.policy = self.holder;
         options.guid = self.guid == OnOff::On;
@@ -51,8 +51,7 @@ impl RunArgs {
             Clients::Recipe(options) => options.recipe.servers,
             Clients::Foreign(_) => None,
         };
-        let server = server_of(config.backend.name()).expect("every backend has servers");
-        config.nodes = self.nodes.or(servers).unwrap_or_else(|| server.nodes());
+        config.nodes = self.nodes.or(servers).unwrap_or(config.backend.software.nodes);
         if let ProxyChoice::Toxiproxy { image } = &mut config.proxy {
             image.clone_from(&self.proxy_image);
         }
@@ -74,7 +73,7 @@ impl RunArgs {
     fn recipe_for_backend(&self) -> Result<RecipeOptions, String> {
         let options = self.recipe.options(Some(self.config.backend))?;
         let (name, of) = (options.recipe.name, options.recipe.backend);
-        if of == self.config.backend {
+        if of == self.config.backend.id {
             Ok(options)
         } else {
             Err(format!(
@@ -86,25 +85,18 @@ impl RunArgs {
 
     /// Combinations that are refused.
     fn combinations(&self, config: &Config) -> Vec<(bool, String)> {
-        let is_etcd = config.backend == Backend::Etcd;
+        let refused = (config.backend.refuse)(&BackendOptions {
+            nodes: config.nodes,
+            lease: config.lease,
+            recipe: match &config.who {
+                Clients::Recipe(options) => Some(options.recipe),
+                Clients::Foreign(_) => None,
+            },
+        });
         let asked = &self.config.faults;
-        let (recipe, nodes) = (config.recipe_name(), config.nodes);
+        let recipe = config.recipe_name();
         vec![
-            (
-                config.backend == Backend::Redis && nodes != 1 && is_single_server(config),
-                format!(
-                    "{recipe} is a single-server lock but --nodes is {nodes}\nhint: --nodes 1, or --recipe redlock"
-                ),
-            ),
-            (
-                is_etcd && config.lease < Duration::from_secs(2),
-                "etcd grants no lease shorter than 2s with the election timeout of these servers\nhint: --lease 2s"
-                    .into(),
-            ),
-            (
-                is_etcd && config.lease.subsec_nanos() != 0,
-                "etcd counts leases in whole seconds\nhint: --lease 2s".into(),
-            ),
+            (refused.is_some(), refused.unwrap_or_default()),
             (
                 config.each.is_some() && !config.faults.is_empty(),
                 "--each cannot be combined with faults\nhint: --fault none".into(),
@@ -146,11 +138,10 @@ impl RunArgs {
 
     /// Options of servers and of the proxy that cannot be combined, or that this build does not have.
     fn servers_and_proxy(&self, config: &Config) -> Vec<(bool, String)> {
-        let server = server_of(config.backend.name()).expect("every backend has servers");
-        let ports = server.ports() * config.nodes as usize;
+        let ports = config.backend.software.ports.len() * config.nodes as usize;
         let (local, docker) = (
-            config.runtime == RuntimeKind::Local,
-            config.runtime == RuntimeKind::Docker,
+            config.runtime == RuntimeRequest::Local,
+            config.runtime == RuntimeRequest::Docker,
         );
         let room = config
             .port_base
@@ -214,14 +205,6 @@ impl RunArgs {
 
 fn is_fault(name: &str) -> bool {
     name == NO_FAULT || fault_named(name).is_some()
-}
-
-/// Whether the lock is on one server and ignores others, as far as is known.
-fn is_single_server(config: &Config) -> bool {
-    match &config.who {
-        Clients::Recipe(options) => options.recipe.servers.is_none(),
-        Clients::Foreign(_) => false,
-    }
 }
 
 #[cfg(test)]

@@ -17,7 +17,6 @@ use tokio::time::timeout;
 use super::check::exit_of;
 use super::interrupt::interrupted;
 use crate::exit::Exit;
-use crate::limits::{ROW_OVERTIME, SUITE_LOG_TAIL};
 use crate::process;
 use crate::report::Diagnosis;
 use crate::report::terminal::Look;
@@ -26,6 +25,10 @@ use crate::suite::judge::{Judgement, RowOutcome, judge, judge_canary};
 use crate::suite::record::{Record, RowAttempt, RowRecord};
 use crate::suite::render::{self, progress};
 
+/// Time for a row of a suite to end beyond its own: servers start and stop, a long history is checked.
+const ROW_OVERTIME: Duration = Duration::from_secs(240);
+/// Lines of a row's log that the suite repeats when it has nothing better to say.
+const SUITE_LOG_TAIL: usize = 3;
 /// Folder of the rows' runs, in the folder of the suite.
 const RUNS: &str = "runs";
 

@@ -19,7 +19,7 @@ use super::github::Github;
 use super::interrupt::interrupted;
 use super::stdout::{print, print_json};
 use super::{Failure, complain, look, report};
-use crate::cluster::{Choice, Chosen, choose, server_of};
+use crate::cluster::{RuntimeChoice, choose};
 use crate::config::Config;
 use crate::event::{ProgressEvent, ProgressSender};
 use crate::exit::Exit;
@@ -144,13 +144,13 @@ fn dry_run(args: &RunArgs, config: &Config, plan: &Plan) {
     }
 }
 
-fn title(config: &Config, version: Option<&str>, choice: Option<&Choice>) -> String {
+fn title(config: &Config, version: Option<&str>, choice: Option<&RuntimeChoice>) -> String {
     let attitude = config
         .attitude()
         .map(|attitude| format!(" {attitude}"))
         .unwrap_or_default();
     let runtime = choice
-        .map(|choice| format!(" {}", choice.chosen.name()))
+        .map(|choice| format!(" {}", choice.runtime.name()))
         .unwrap_or_default();
     let version = version.map(|version| format!(" {version}")).unwrap_or_default();
     format!(
@@ -174,13 +174,13 @@ fn plan_in_words(config: &Config, plan: &Plan) -> String {
         );
     }
     format!(
-        "plan  {} = control {}, warm-up {}, faults {} ({} windows), calm {}",
+        "plan  {} = control {}, warm-up {}, faults {} ({} windows), recovery {}",
         seconds(config.time),
         seconds(plan.phases.control),
         seconds(plan.phases.warm_up),
         seconds(plan.phases.faults),
         plan.windows.len(),
-        seconds(plan.phases.calm)
+        seconds(plan.phases.recovery)
     )
 }
 
@@ -192,14 +192,13 @@ async fn real(
     color: ColorWhen,
     mut interrupt: watch::Receiver<bool>,
 ) -> Result<Exit, Failure> {
-    let server = server_of(config.backend.name()).expect("every backend has servers");
-    let choosing = choose(config.runtime, server, config.image.as_deref());
+    let choosing = choose(config.runtime, config.backend.software, config.image.as_deref());
     let chosen = tokio::select! {
         _ = interrupt.wait_for(|wanted| *wanted) => return Ok(Exit::Interrupted),
         chosen = choosing => chosen,
     };
     let choice = chosen.map_err(Failure::environment)?;
-    let digest = choice.chosen.digest().await;
+    let digest = choice.runtime.digest().await;
     let (run, folder, info) = begin(args, config, plan, &choice, digest).map_err(Failure::environment)?;
     let (folder, title) = (RunFolder(folder), title(config, None, Some(&choice)));
     let github = Github::noticed();
@@ -210,15 +209,15 @@ async fn real(
         plan: plan_in_words(config, plan),
     });
     progress.send(ProgressEvent::Chosen {
-        name: choice.chosen.name(),
+        name: choice.runtime.name(),
         why: choice.why.clone(),
     });
     let spec = RunSpec {
-        config,
-        plan,
-        run: &run,
-        folder: &folder,
-        choice: &choice,
+        config: config.clone(),
+        plan: plan.clone(),
+        name: run,
+        folder: folder.clone(),
+        choice,
         progress: progress.clone(),
         interrupt,
     };
@@ -291,7 +290,7 @@ fn begin(
     args: &RunArgs,
     config: &Config,
     plan: &Plan,
-    choice: &Choice,
+    choice: &RuntimeChoice,
     image_digest: Option<String>,
 ) -> Result<(String, PathBuf, RunInfo), store::StoreError> {
     let seed4: String = config.seed_text().chars().take(4).collect();
@@ -309,17 +308,12 @@ fn begin(
         harness: env!("CARGO_PKG_VERSION").to_owned(),
         started: store::minute_now(),
         backend: config.backend.to_string(),
-        product: server_of(config.backend.name())
-            .map_or("", |server| server.product())
-            .to_owned(),
+        product: config.backend.product().to_owned(),
         version: None,
         nodes: config.nodes,
-        runtime: choice.chosen.name().to_owned(),
+        runtime: choice.runtime.name().to_owned(),
         runtime_why: choice.why.clone(),
-        image: match &choice.chosen {
-            Chosen::Docker { image } => Some(image.clone()),
-            Chosen::Local => None,
-        },
+        image: choice.runtime.image().map(str::to_owned),
         image_digest,
         machine: machine(),
         recipe: config.recipe_name().to_owned(),

@@ -2,7 +2,7 @@
 //! which overrides the rest of `harness.toml`, which overrides the default.
 //!
 //! ```toml
-//! # harness.toml, in this folder or above
+//! # harness.toml, in this folder or above it in the repository
 //! runtime = "docker"
 //!
 //! [profile.nightly]
@@ -21,6 +21,7 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command, CommandFactory, FromArgMatches};
 
 use super::args::{Cli, RunArgs};
+use super::discovery::{self, FILE};
 use super::stdout::{print, print_json};
 use super::{complain, refuse};
 use crate::config::heading::is_configurable;
@@ -29,7 +30,6 @@ use crate::config::suggest::unknown_word;
 use crate::config::toml;
 use crate::exit::Exit;
 
-const FILE: &str = "harness.toml";
 const PREFIX: &str = "HARNESS_";
 const PROFILE: &str = "HARNESS_PROFILE";
 
@@ -145,18 +145,16 @@ impl Sources {
     fn look(named: Option<&Path>) -> Result<Self, String> {
         let text = |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
         let variables = env::vars_os().filter_map(text);
-        let path = named.map(Path::to_owned).or_else(|| {
-            let here = env::current_dir().ok()?;
-            let mut paths = here.ancestors().map(|folder| folder.join(FILE));
-            paths.find(|path| path.is_file())
-        });
-        let read = |path: PathBuf| match std::fs::read_to_string(&path) {
-            Ok(text) => Ok((path.display().to_string(), text)),
-            Err(error) => Err(format!("could not read {}: {error}", path.display())),
+        let file = match named {
+            None => discovery::nearest()?,
+            Some(path) => match std::fs::read_to_string(path) {
+                Ok(text) => Some((path.to_owned(), text)),
+                Err(error) => return Err(format!("could not read {}: {error}", path.display())),
+            },
         };
         Ok(Self {
             environment: variables.filter(|(name, _)| name.starts_with(PREFIX)).collect(),
-            file: path.map(read).transpose()?,
+            file: file.map(|(path, text)| (path.display().to_string(), text)),
         })
     }
 

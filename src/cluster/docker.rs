@@ -9,6 +9,7 @@ use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::time::Duration;
 
 use testcontainers::bollard::Docker;
 use testcontainers::bollard::models::NetworkCreateRequest;
@@ -25,9 +26,13 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::leftovers::{Identity, Leftover, OWNER_LABEL, RUN_LABEL};
-use super::server::{Member, Setup};
-use super::{ClusterError, Node, Spec};
-use crate::limits::{ENGINE, IMAGE_PULL};
+use super::software::{NodeAddress, NodeSetup};
+use super::{ClusterError, ClusterSpec, Node};
+
+/// Time for the container engine to answer a question that costs it nothing.
+const ENGINE: Duration = Duration::from_secs(5);
+/// Time for an image to be pulled.
+const IMAGE_PULL: Duration = Duration::from_secs(180);
 
 /// Where a container finds its wall clock.
 const CLOCKS: &str = "/harness-clocks";
@@ -36,7 +41,7 @@ type Container = ContainerAsync<GenericImage>;
 
 /// The containers of a run, in the order of their nodes, and their network.
 pub struct Containers {
-    spec: Spec,
+    spec: ClusterSpec,
     containers: Vec<Container>,
     /// The port that clients reach, the same in every container.
     port: u16,
@@ -44,23 +49,23 @@ pub struct Containers {
 }
 
 /// Starts every server of `spec` at the same time, since a quorum needs them all.
-pub async fn start(spec: &Spec, image: &str) -> Result<(Vec<Node>, Containers), ClusterError> {
+pub async fn start(spec: &ClusterSpec, image: &str) -> Result<(Vec<Node>, Containers), ClusterError> {
     let network = Network::create(spec).await?;
-    let members = members(spec, &network.name);
-    let outlets = match spec.outlets {
+    let addresses = addresses(spec, &network.name);
+    let peer_proxies = match spec.peer_proxies {
         None => Vec::new(),
         // where containers find this machine
-        Some(_) => spec.outlets(network.gateway().await?, &members)?,
+        Some(_) => spec.open_peer_proxies(network.gateway().await?, &addresses)?,
     };
     let mut starting = JoinSet::new();
-    for me in 0..members.len() {
-        let setup = Setup {
-            members: members.clone(),
+    for me in 0..addresses.len() {
+        let setup = NodeSetup {
+            nodes: addresses.clone(),
             me,
             bind: "0.0.0.0".into(),
             data: PathBuf::from("/data"),
             lease: spec.lease,
-            outlet: outlets.get(me).copied(),
+            peer_proxy: peer_proxies.get(me).copied(),
         };
         starting.spawn(start_one(spec.clone(), setup, image.to_owned(), network.name.clone()));
     }
@@ -74,7 +79,7 @@ pub async fn start(spec: &Spec, image: &str) -> Result<(Vec<Node>, Containers), 
     }
     started.sort_by(|(one, _), (other, _)| one.name.cmp(&other.name));
     let (nodes, containers) = started.into_iter().unzip();
-    let port = spec.server.container_ports()[0];
+    let port = spec.software.ports[0];
     let containers = Containers {
         spec: spec.clone(),
         containers,
@@ -91,20 +96,20 @@ pub async fn start(spec: &Spec, image: &str) -> Result<(Vec<Node>, Containers), 
 }
 
 async fn start_one(
-    spec: Spec,
-    setup: Setup,
+    spec: ClusterSpec,
+    setup: NodeSetup,
     image: String,
     network: String,
 ) -> Result<(Node, Container), ClusterError> {
     let node = setup.me().name.clone();
     let failed = |why: String| ClusterError::Start {
-        product: spec.server.product(),
+        product: spec.software.product,
         node: node.clone(),
         why,
     };
     let log = spec.logs.join(&node).join("server.log");
     let output = log_file(&log)?;
-    let given = spec.server.container(&setup);
+    let given = (spec.software.container)(&setup);
     let (name, tag) = image.rsplit_once(':').unwrap_or((&image, "latest"));
     let mut request = GenericImage::new(name, tag)
         .with_container_name(&setup.me().host)
@@ -146,7 +151,7 @@ async fn start_one(
             name: node,
             address,
             log,
-            outlet: setup.outlet,
+            peer_proxy: setup.peer_proxy,
         },
         container,
     ))
@@ -163,12 +168,12 @@ fn log_file(path: &PathBuf) -> Result<Mutex<File>, ClusterError> {
     File::create(path).map(Mutex::new).map_err(failed)
 }
 
-fn members(spec: &Spec, network: &str) -> Vec<Member> {
-    let member = |number| Member {
+fn addresses(spec: &ClusterSpec, network: &str) -> Vec<NodeAddress> {
+    let member = |number| NodeAddress {
         name: format!("n{number}"),
         number,
         host: format!("{network}-n{number}"),
-        ports: spec.server.container_ports(),
+        ports: spec.software.ports.to_vec(),
     };
     (1..=spec.nodes).map(member).collect()
 }
@@ -253,7 +258,7 @@ struct Network {
 }
 
 impl Network {
-    async fn create(spec: &Spec) -> Result<Self, ClusterError> {
+    async fn create(spec: &ClusterSpec) -> Result<Self, ClusterError> {
         let name = engine_name(&spec.run);
         let labels = [
             (RUN_LABEL.to_owned(), spec.run.clone()),

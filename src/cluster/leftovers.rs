@@ -2,20 +2,26 @@
 //!
 //! A run that starts servers claims a temporary folder and writes into it who it is. A claim whose harness is no longer
 //! alive is a leftover; so is a container or network whose label names such a harness.
+//!
+//! Every user can write into the temporary folder of the machine. So a claim is believed only where no other user can have
+//! written it, and a process that it names is killed only if it also works in the claimed folder, which others cannot enter.
 
-use std::fs;
-use std::io;
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Read};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::local::temporary_folder;
+use crate::ownership::{Distrust, check_own};
 use crate::process::started_at;
 
 const PREFIX: &str = "harness-run-";
 const OWNER_FILE: &str = "owner.json";
-/// A folder without an owner's name is left alone for so long.
+const RANDOM: &str = "/dev/urandom";
+/// A folder without an owner file that is younger than this is left alone.
 const UNSIGNED: Duration = Duration::from_secs(60);
 /// Every container and network carries these.
 pub const RUN_LABEL: &str = "harness.run";
@@ -71,12 +77,11 @@ impl Identity {
 
 /// The number of the process namespace that this process lives in; 0 where there are none.
 fn own_namespace() -> u64 {
-    use std::os::unix::fs::MetadataExt;
     fs::metadata("/proc/self/ns/pid").map_or(0, |namespace| namespace.ino())
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Owner {
+struct RunOwner {
     run: String,
     harness: Identity,
     servers: Vec<Identity>,
@@ -90,9 +95,12 @@ pub struct Claim {
 }
 
 impl Claim {
+    /// Makes the folder; one that is there already, whoever made it, is an error.
     pub fn make(run: &str) -> Result<Self, (PathBuf, io::Error)> {
-        let folder = temporary_folder().join(format!("{PREFIX}{run}-{}", std::process::id()));
-        fs::create_dir_all(&folder).map_err(|error| (folder.clone(), error))?;
+        let number = unguessable_number().map_err(|error| (PathBuf::from(RANDOM), error))?;
+        let folder = temporary_folder().join(format!("{PREFIX}{run}-{number:016x}"));
+        let made = DirBuilder::new().mode(0o700).create(&folder);
+        made.map_err(|error| (folder.clone(), error))?;
         let claim = Self {
             folder,
             run: run.to_owned(),
@@ -107,7 +115,7 @@ impl Claim {
 
     /// Writes down which processes belong to this run.
     pub fn note_servers(&self, pids: impl Iterator<Item = u32>) -> Result<(), (PathBuf, io::Error)> {
-        let owner = Owner {
+        let owner = RunOwner {
             run: self.run.clone(),
             harness: Identity::own(),
             servers: pids.filter_map(Identity::of).collect(),
@@ -119,6 +127,13 @@ impl Claim {
             .and_then(|()| fs::rename(&fresh, &path))
             .map_err(|error| (path, error))
     }
+}
+
+/// A number that another user cannot know in advance, to make a folder of that name first.
+fn unguessable_number() -> io::Result<u64> {
+    let mut bytes = [0; size_of::<u64>()];
+    File::open(RANDOM)?.read_exact(&mut bytes)?;
+    Ok(u64::from_ne_bytes(bytes))
 }
 
 impl Drop for Claim {
@@ -140,6 +155,9 @@ pub enum Leftover {
         pid: u32,
         #[serde(skip)]
         started: u64,
+        /// The folder that the run claimed.
+        #[serde(skip)]
+        claim: PathBuf,
     },
     Container {
         run: String,
@@ -162,46 +180,103 @@ impl std::fmt::Display for Leftover {
     }
 }
 
-/// Folders and processes of runs whose harness is gone.
-pub fn local() -> Vec<Leftover> {
-    let Ok(entries) = fs::read_dir(temporary_folder()) else {
-        return Vec::new();
+/// How much looks like a leftover, and is not touched.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct LeftAlone {
+    pub foreign_folders: usize,
+    pub folders_others_can_write: usize,
+    /// They have the number and start of a server, and work elsewhere.
+    pub processes_elsewhere: usize,
+}
+
+impl LeftAlone {
+    /// What is left alone and why, one sentence for each reason.
+    pub fn sentences(self) -> Vec<String> {
+        let counts = [
+            (self.foreign_folders, "folder", "of another user"),
+            (self.folders_others_can_write, "folder", "that other users can write"),
+            (
+                self.processes_elsewhere,
+                "process",
+                "that does not work in the folder of its run",
+            ),
+        ];
+        let some = counts.into_iter().filter(|(count, ..)| *count > 0);
+        let sentence = |(count, what, why): (usize, &str, &str)| match (count, what) {
+            (1, _) => format!("1 {what} {why} left alone"),
+            (_, "process") => format!("{count} processes, each one {why}, left alone"),
+            _ => format!("{count} {what}s {why} left alone"),
+        };
+        some.map(sentence).collect()
+    }
+}
+
+/// What earlier runs left.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    pub leftovers: Vec<Leftover>,
+    pub left_alone: LeftAlone,
+}
+
+/// Folders and processes of runs whose harness is gone, among the claims in the folder `within`.
+fn local(within: &Path) -> Found {
+    let mut found = Found::default();
+    let Ok(entries) = fs::read_dir(within) else {
+        return found;
     };
     let claimed = entries
         .flatten()
         .filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX));
-    claimed.flat_map(|entry| of_folder(entry.path())).collect()
+    for entry in claimed {
+        // of the entry itself: no claim is a symbolic link
+        let Ok(about) = entry.metadata() else { continue };
+        match check_own(&about) {
+            Ok(()) if about.is_dir() => {
+                let (left, elsewhere) = of_folder(entry.path());
+                found.leftovers.extend(left);
+                found.left_alone.processes_elsewhere += elsewhere;
+            }
+            Ok(()) => {}
+            Err(Distrust::ForeignOwner(_)) => found.left_alone.foreign_folders += 1,
+            Err(Distrust::WritableByOthers) => found.left_alone.folders_others_can_write += 1,
+        }
+    }
+    found
 }
 
-fn of_folder(path: PathBuf) -> Vec<Leftover> {
+/// What a claim comes to, and how many of its processes do not work in its folder.
+fn of_folder(path: PathBuf) -> (Vec<Leftover>, usize) {
     let owner = fs::read(path.join(OWNER_FILE))
         .ok()
-        .and_then(|text| serde_json::from_slice::<Owner>(&text).ok());
+        .and_then(|text| serde_json::from_slice::<RunOwner>(&text).ok());
     let Some(owner) = owner else {
-        return if is_young(&path) {
-            Vec::new()
-        } else {
-            vec![Leftover::Folder {
-                run: "an unknown run".into(),
-                path,
-            }]
-        };
+        let run = "an unknown run".into();
+        let left = (!is_young(&path)).then_some(Leftover::Folder { run, path });
+        return (left.into_iter().collect(), 0);
     };
     if owner.harness.is_alive() {
-        return Vec::new();
+        return (Vec::new(), 0);
     }
     let alive = owner.servers.iter().filter(|server| server.is_alive());
-    let processes = alive.map(|s| Leftover::Process {
+    let (own, elsewhere): (Vec<&Identity>, Vec<&Identity>) = alive.partition(|server| works_in(server.pid, &path));
+    let processes = own.into_iter().map(|server| Leftover::Process {
         run: owner.run.clone(),
-        pid: s.pid,
-        started: s.started,
+        pid: server.pid,
+        started: server.started,
+        claim: path.clone(),
     });
-    processes
-        .chain([Leftover::Folder {
-            run: owner.run.clone(),
-            path: path.clone(),
-        }])
-        .collect()
+    let folder = Leftover::Folder {
+        run: owner.run.clone(),
+        path: path.clone(),
+    };
+    (processes.chain([folder]).collect(), elsewhere.len())
+}
+
+/// Whether the working folder of a process is in `claim`, as that of every server is that [`super::local`] starts. Unlike
+/// the environment, which a server may overwrite with its title, the kernel keeps it.
+fn works_in(pid: u32, claim: &Path) -> bool {
+    let works = fs::read_link(format!("/proc/{pid}/cwd"));
+    works.is_ok_and(|works| claim.canonicalize().is_ok_and(|claim| works.starts_with(claim)))
 }
 
 /// Whether a folder was made just now, and its owner may not have signed it yet.
@@ -214,14 +289,14 @@ fn is_young(path: &Path) -> bool {
 }
 
 /// Everything that is left behind, containers included when an engine answers.
-pub async fn all() -> Vec<Leftover> {
+pub async fn all() -> Found {
     #[cfg_attr(
         not(feature = "docker"),
         expect(unused_mut, reason = "only the docker runtime adds to it")
     )]
-    let mut found = local();
+    let mut found = local(&temporary_folder());
     #[cfg(feature = "docker")]
-    found.extend(super::docker::leftovers().await);
+    found.leftovers.extend(super::docker::leftovers().await);
     found
 }
 
@@ -229,11 +304,16 @@ pub async fn all() -> Vec<Leftover> {
 pub async fn remove(leftover: &Leftover) -> Result<(), String> {
     match leftover {
         Leftover::Folder { path, .. } => fs::remove_dir_all(path).map_err(|error| error.to_string()),
-        Leftover::Process { pid, started, .. } => kill(Identity {
-            pid: *pid,
-            started: *started,
-            namespace: own_namespace(),
-        }),
+        Leftover::Process {
+            pid, started, claim, ..
+        } => {
+            let identity = Identity {
+                pid: *pid,
+                started: *started,
+                namespace: own_namespace(),
+            };
+            kill(identity, claim)
+        }
         #[cfg(feature = "docker")]
         Leftover::Container { id, .. } => super::docker::remove_container(id).await,
         #[cfg(feature = "docker")]
@@ -243,38 +323,113 @@ pub async fn remove(leftover: &Leftover) -> Result<(), String> {
     }
 }
 
-fn kill(identity: Identity) -> Result<(), String> {
+fn kill(identity: Identity, claim: &Path) -> Result<(), String> {
     use nix::sys::signal::{Signal, kill};
     use nix::unistd::Pid;
     if !identity.is_alive() {
         return Ok(());
+    }
+    if !works_in(identity.pid, claim) {
+        return Err("it does not work in the folder of its run any more".into());
     }
     kill(Pid::from_raw(identity.pid as i32), Signal::SIGKILL).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::process::ExitStatusExt;
+
     use super::*;
+    use crate::ownership::give_away;
+
+    /// A claim in `within` of a harness that is gone, and of these processes.
+    fn dead_claim(within: &Path, name: &str, servers: Vec<Identity>) -> PathBuf {
+        let folder = within.join(format!("{PREFIX}{name}"));
+        fs::create_dir_all(folder.join("n1")).unwrap();
+        let harness = Identity {
+            pid: u32::MAX,
+            started: 1,
+            namespace: own_namespace(),
+        };
+        let run = name.to_owned();
+        let owner = RunOwner { run, harness, servers };
+        fs::write(folder.join(OWNER_FILE), serde_json::to_string(&owner).unwrap()).unwrap();
+        folder
+    }
+
+    fn sleeper(works_in: &Path) -> std::process::Child {
+        let mut sleep = std::process::Command::new("sleep");
+        sleep.arg("600").current_dir(works_in).spawn().unwrap()
+    }
 
     #[test]
     fn a_living_run_is_no_leftover_and_a_dead_one_is() {
         let claim = Claim::make("test-living").unwrap();
-        assert_eq!(of_folder(claim.folder().to_owned()), Vec::new());
-        let dead = Owner {
-            run: "r".into(),
-            harness: Identity {
-                pid: u32::MAX,
-                started: 1,
-                namespace: own_namespace(),
-            },
-            servers: vec![],
+        assert_eq!(of_folder(claim.folder().to_owned()), (Vec::new(), 0));
+        let temporary = tempfile::tempdir().unwrap();
+        let path = dead_claim(temporary.path(), "r", vec![]);
+        let expected = Leftover::Folder { run: "r".into(), path };
+        assert_eq!(local(temporary.path()).leftovers, [expected]);
+    }
+
+    #[test]
+    fn a_claim_is_a_new_folder_that_only_its_user_can_enter() {
+        let claims = [Claim::make("test-new").unwrap(), Claim::make("test-new").unwrap()];
+        assert_ne!(claims[0].folder(), claims[1].folder(), "the name cannot be guessed");
+        for claim in &claims {
+            assert_eq!(fs::metadata(claim.folder()).unwrap().mode() & 0o777, 0o700);
+        }
+    }
+
+    #[test]
+    fn a_claim_that_another_user_can_have_written_is_left_alone() {
+        let temporary = tempfile::tempdir().unwrap();
+        let open = dead_claim(temporary.path(), "open", vec![]);
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
+        let mut left_alone = LeftAlone {
+            folders_others_can_write: 1,
+            ..LeftAlone::default()
         };
-        fs::write(claim.folder().join(OWNER_FILE), serde_json::to_string(&dead).unwrap()).unwrap();
-        let expected = Leftover::Folder {
-            run: "r".into(),
-            path: claim.folder().to_owned(),
+        let foreign = dead_claim(temporary.path(), "foreign", vec![Identity::own()]);
+        if give_away(&foreign) {
+            left_alone.foreign_folders = 1;
+        } else {
+            fs::remove_dir_all(&foreign).unwrap();
+        }
+        let expected = Found {
+            leftovers: Vec::new(),
+            left_alone,
         };
-        assert_eq!(of_folder(claim.folder().to_owned()), vec![expected]);
+        assert_eq!(local(temporary.path()), expected);
+        let sentences = left_alone.sentences();
+        assert!(
+            sentences.contains(&"1 folder that other users can write left alone".to_owned()),
+            "{sentences:?}"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_process_is_killed_only_if_it_works_in_the_folder_of_its_run() {
+        let temporary = tempfile::tempdir().unwrap();
+        let claim = dead_claim(temporary.path(), "r", vec![]);
+        let (mut server, mut other) = (sleeper(&claim.join("n1")), sleeper(temporary.path()));
+        let servers = [&server, &other].map(|child| Identity::of(child.id()).unwrap());
+        dead_claim(temporary.path(), "r", servers.to_vec());
+        let found = local(temporary.path());
+        assert_eq!(found.left_alone.processes_elsewhere, 1);
+        assert!(
+            matches!(found.leftovers[..], [Leftover::Process { pid, .. }, Leftover::Folder { .. }] if pid == server.id())
+        );
+        for leftover in &found.leftovers {
+            remove(leftover).await.unwrap();
+        }
+        assert_eq!(server.wait().unwrap().signal(), Some(9));
+        assert!(!claim.exists());
+        assert_eq!(other.try_wait().unwrap(), None, "it lives");
+        assert!(kill(servers[1], &claim).unwrap_err().contains("does not work"));
+        other.kill().unwrap();
+        other.wait().unwrap();
     }
 
     #[test]

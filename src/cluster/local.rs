@@ -9,46 +9,48 @@ use nix::sys::signal::Signal;
 use tokio::process::{Child, Command};
 
 use super::leftovers::Claim;
-use super::server::{Member, Setup};
-use super::{ClusterError, Node, Spec};
-use crate::limits::SERVER_PORTS;
+use super::software::{NodeAddress, NodeSetup};
+use super::{ClusterError, ClusterSpec, Node};
 use crate::process;
+
+/// Servers listen below the range from which the kernel takes ports for outgoing connections.
+const SERVER_PORTS: std::ops::Range<u16> = 20_000..32_000;
 
 /// Server processes, in the order of their nodes.
 pub struct Processes {
-    spec: Spec,
+    spec: ClusterSpec,
     children: Vec<Child>,
     /// By node: how it is set up, and its log.
-    setups: Vec<(Setup, PathBuf)>,
+    setups: Vec<(NodeSetup, PathBuf)>,
     /// Removes the temporary folder when it goes.
     claim: Claim,
 }
 
 /// Starts every server of `spec` and returns at once; they may not serve yet.
-pub async fn start(spec: &Spec) -> Result<(Vec<Node>, Processes), ClusterError> {
+pub async fn start(spec: &ClusterSpec) -> Result<(Vec<Node>, Processes), ClusterError> {
     let claim = Claim::make(&spec.run).map_err(|(path, source)| ClusterError::Write { path, source })?;
-    let members = members(spec)?;
-    let outlets = spec.outlets(Ipv4Addr::LOCALHOST.into(), &members)?;
+    let addresses = addresses(spec)?;
+    let peer_proxies = spec.open_peer_proxies(Ipv4Addr::LOCALHOST.into(), &addresses)?;
     let mut nodes = Vec::new();
     let mut children = Vec::new();
     let mut setups = Vec::new();
-    for (me, member) in members.iter().enumerate() {
-        let setup = Setup {
-            members: members.clone(),
+    for (me, address) in addresses.iter().enumerate() {
+        let setup = NodeSetup {
+            nodes: addresses.clone(),
             me,
             bind: Ipv4Addr::LOCALHOST.to_string(),
-            data: claim.folder().join(&member.name),
+            data: claim.folder().join(&address.name),
             lease: spec.lease,
-            outlet: outlets.get(me).copied(),
+            peer_proxy: peer_proxies.get(me).copied(),
         };
-        let log = spec.logs.join(&member.name).join("server.log");
-        spec.found(me, (Ipv4Addr::LOCALHOST, member.ports[0]).into());
+        let log = spec.logs.join(&address.name).join("server.log");
+        spec.found(me, (Ipv4Addr::LOCALHOST, address.ports[0]).into());
         children.push(start_one(spec, &setup, &log).await?);
         nodes.push(Node {
-            name: member.name.clone(),
-            address: (Ipv4Addr::LOCALHOST, member.ports[0]).into(),
+            name: address.name.clone(),
+            address: (Ipv4Addr::LOCALHOST, address.ports[0]).into(),
             log: log.clone(),
-            outlet: setup.outlet,
+            peer_proxy: setup.peer_proxy,
         });
         setups.push((setup, log));
     }
@@ -66,8 +68,8 @@ pub async fn start(spec: &Spec) -> Result<(Vec<Node>, Processes), ClusterError> 
     ))
 }
 
-async fn start_one(spec: &Spec, setup: &Setup, log: &Path) -> Result<Child, ClusterError> {
-    let launch = spec.server.launch(setup);
+async fn start_one(spec: &ClusterSpec, setup: &NodeSetup, log: &Path) -> Result<Child, ClusterError> {
+    let launch = (spec.software.launch)(setup);
     for (name, contents) in &launch.files {
         let path = setup.data.join(name);
         write(&path, contents)?;
@@ -84,13 +86,13 @@ async fn start_one(spec: &Spec, setup: &Setup, log: &Path) -> Result<Child, Clus
 }
 
 /// Starts a server whose files are there.
-async fn run(spec: &Spec, setup: &Setup, log: &Path) -> Result<Child, ClusterError> {
+async fn run(spec: &ClusterSpec, setup: &NodeSetup, log: &Path) -> Result<Child, ClusterError> {
     let failed = |why: String| ClusterError::Start {
-        product: spec.server.product(),
+        product: spec.software.product,
         node: setup.me().name.clone(),
         why,
     };
-    let launch = spec.server.launch(setup);
+    let launch = (spec.software.launch)(setup);
     let output = File::options()
         .append(true)
         .open(log)
@@ -118,8 +120,8 @@ fn write(path: &Path, contents: &str) -> Result<(), ClusterError> {
     fs::write(path, contents).map_err(failed)
 }
 
-fn members(spec: &Spec) -> Result<Vec<Member>, ClusterError> {
-    let per_node = spec.server.ports();
+fn addresses(spec: &ClusterSpec) -> Result<Vec<NodeAddress>, ClusterError> {
+    let per_node = spec.software.ports.len();
     let wanted = per_node * spec.nodes as usize;
     let ports = match spec.port_base {
         Some(base) => fixed_ports(base, wanted, per_node)?,
@@ -128,7 +130,7 @@ fn members(spec: &Spec) -> Result<Vec<Member>, ClusterError> {
             range: SERVER_PORTS,
         })?,
     };
-    let member = |(number, ports): (usize, &[u16])| Member {
+    let member = |(number, ports): (usize, &[u16])| NodeAddress {
         name: format!("n{}", number + 1),
         number: number as u32 + 1,
         host: Ipv4Addr::LOCALHOST.to_string(),
@@ -152,7 +154,7 @@ fn fixed_ports(base: u16, wanted: usize, per_node: usize) -> Result<Vec<u16>, Cl
     Ok(ports)
 }
 
-/// Ports that nobody listens on, found by listening. Runs that start at the same time look in different places.
+/// Ports that are free, found by listening on them. Runs that start at the same time begin their search at different ports.
 fn free_ports(wanted: usize) -> Option<Vec<u16>> {
     let span = usize::from(SERVER_PORTS.end - SERVER_PORTS.start);
     let start = std::process::id() as usize * 61 % span;

@@ -1,32 +1,33 @@
-//! Servers, however they come to life: one handle over child processes and containers.
+//! A cluster of servers: one handle over child processes (the local runtime) and containers (docker).
 //!
-//! A cluster knows its own [`Spec`] and nothing of plans, faults or clients. Whatever it started is gone when it is
-//! stopped or dropped; what a killed harness left behind is found by [`leftovers`].
+//! A cluster knows its [`ClusterSpec`] and nothing about plans, faults, clients or products: what differs between products
+//! is in [`ServerSoftware`], which `backends` fills in. Everything that a cluster started is gone when it is stopped or
+//! dropped; [`leftovers`] finds what a killed harness could not remove.
 
+mod control;
 #[cfg(feature = "docker")]
 mod docker;
-mod etcd;
-mod hand;
+mod endpoints;
 pub mod leftovers;
 mod local;
-mod outlets;
-mod places;
+mod peering;
 mod ready;
-mod redis;
-mod replica;
+mod replication;
 mod runtime;
-mod server;
 #[cfg(feature = "docker")]
 mod sidecar;
-mod zk;
+mod software;
 
-pub use hand::{Act, Done, Hand};
-pub use outlets::{Outlets, Peering};
-pub use places::{Places, Witness};
-pub use runtime::{Choice, Chosen, choose, image_present};
-pub use server::{Member, SERVERS, Server, Serving, server_of};
+pub use control::{CommandOutcome, NodeCommand, NodeControl};
+pub use endpoints::{Endpoints, EndpointsReceiver, ObservedEndpoint};
+pub use peering::{PeerProxies, Peering};
+pub use replication::{BoxFuture, Replication};
+pub use runtime::{Runtime, RuntimeChoice, RuntimeRequest, choose, image_present};
 #[cfg(feature = "docker")]
 pub use sidecar::Sidecar;
+pub use software::{
+    ContainerSpec, Launch, NodeAddress, NodeSetup, Readiness, ServerSoftware, Serving, find_program, missing_program,
+};
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -41,44 +42,44 @@ use crate::wall_clock::WallClock;
 
 /// What to start.
 #[derive(Clone)]
-pub struct Spec {
-    pub server: &'static dyn Server,
+pub struct ClusterSpec {
+    pub software: &'static ServerSoftware,
     pub nodes: u32,
     /// What clients will ask for; server settings follow from it.
     pub lease: Duration,
     /// The run's name: folders, containers and networks carry it.
     pub run: String,
-    /// A folder for each server's configuration and log, `<logs>/n1/server.log`.
+    /// A folder for each node's configuration and log, `<logs>/n1/server.log`.
     pub logs: PathBuf,
     /// The first port of local servers; free ports are looked for when it is not given.
     pub port_base: Option<u16>,
     /// By server: the wall clock it is to have; empty where they all have the machine's.
     pub clocks: Vec<Arc<WallClock>>,
-    /// Leads what the servers send to each other through a proxy. With none, they dial each other themselves. Servers of
-    /// a product that replicates are a master and its replicas with it, and strangers without.
-    pub outlets: Option<Arc<dyn Outlets>>,
+    /// The proxies between the servers. Without them servers dial each other directly. Servers of a product that replicates
+    /// are a primary and its replicas with proxies, and independent of each other without.
+    pub peer_proxies: Option<Arc<dyn PeerProxies>>,
 }
 
-impl Spec {
-    /// Opens an outlet for each of `members`, if there are to be any.
-    fn outlets(&self, listen: IpAddr, members: &[Member]) -> Result<Vec<SocketAddr>, ClusterError> {
-        let Some(outlets) = &self.outlets else {
+impl ClusterSpec {
+    /// Opens a proxy for each of `nodes`, if there are to be any.
+    fn open_peer_proxies(&self, listen: IpAddr, nodes: &[NodeAddress]) -> Result<Vec<SocketAddr>, ClusterError> {
+        let Some(proxies) = &self.peer_proxies else {
             return Ok(Vec::new());
         };
-        let opened = outlets.open(self.server.peering(), listen, members);
-        opened.map_err(|why| ClusterError::Outlets { listen, why })
+        let opened = proxies.open(self.software.peering, listen, nodes);
+        opened.map_err(|why| ClusterError::PeerProxies { listen, why })
     }
 
     /// A server was found at this address.
     fn found(&self, node: usize, address: SocketAddr) {
-        if let Some(outlets) = &self.outlets {
-            outlets.found(node, address);
+        if let Some(proxies) = &self.peer_proxies {
+            proxies.found(node, address);
         }
     }
 
-    /// The server that stands for all of them, if it is not each for itself.
-    fn front(&self) -> Option<usize> {
-        (self.outlets.is_some() && self.server.peering() == Peering::Replica).then_some(0)
+    /// The node that is the primary at first, where the others are its replicas.
+    fn primary(&self) -> Option<usize> {
+        (self.peer_proxies.is_some() && matches!(self.software.peering, Peering::Replication(_))).then_some(0)
     }
 }
 
@@ -90,8 +91,8 @@ pub struct Node {
     /// Where it serves clients.
     pub address: SocketAddr,
     pub log: PathBuf,
-    /// Where its way out to its peers is, if it has one.
-    pub outlet: Option<SocketAddr>,
+    /// The proxy through which it reaches its peers, if there is one.
+    pub peer_proxy: Option<SocketAddr>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -123,10 +124,10 @@ pub enum ClusterError {
     #[error("no free ports between {} and {} for {wanted} servers", range.start, range.end)]
     NoPorts { wanted: usize, range: std::ops::Range<u16> },
     #[error(
-        "could not open a way out for the servers at {listen}: {why}\nhint: partitions between servers need an address of this machine that they can dial; --runtime local has one"
+        "could not open proxies between the servers at {listen}: {why}\nhint: partitions between servers need an address of this machine that they can dial; --runtime local has one"
     )]
-    Outlets { listen: IpAddr, why: std::io::Error },
-    #[error("{node} would not {what}: {why}")]
+    PeerProxies { listen: IpAddr, why: std::io::Error },
+    #[error("{node} refused to {what}: {why}")]
     Disobeyed {
         node: String,
         what: &'static str,
@@ -143,7 +144,8 @@ pub enum ClusterError {
     Nothing(String),
 }
 
-enum Running {
+/// The nodes of a cluster, by the runtime that started them.
+enum RunningNodes {
     Local(local::Processes),
     #[cfg(feature = "docker")]
     Docker(docker::Containers),
@@ -153,108 +155,115 @@ enum Running {
 pub struct Cluster {
     pub nodes: Vec<Node>,
     pub version: String,
-    census: Census,
-    running: Arc<AsyncMutex<Running>>,
-    hand: Hand,
-    keeping: JoinHandle<()>,
+    probe: RoleProbe,
+    running: Arc<AsyncMutex<RunningNodes>>,
+    control: NodeControl,
+    executor: JoinHandle<()>,
 }
 
 impl Cluster {
     /// Starts the servers and waits until every one of them serves and knows a leader.
-    pub async fn start(spec: &Spec, chosen: &Chosen) -> Result<Self, ClusterError> {
-        let (nodes, mut running) = match chosen {
-            Chosen::Local => {
+    pub async fn start(spec: &ClusterSpec, runtime: &Runtime) -> Result<Self, ClusterError> {
+        let (nodes, mut running) = match runtime {
+            Runtime::Local => {
                 let (nodes, processes) = local::start(spec).await?;
-                (nodes, Running::Local(processes))
+                (nodes, RunningNodes::Local(processes))
             }
             #[cfg(feature = "docker")]
-            Chosen::Docker { image } => {
+            Runtime::Docker { image } => {
                 let (nodes, containers) = docker::start(spec, image).await?;
-                (nodes, Running::Docker(containers))
+                (nodes, RunningNodes::Docker(containers))
             }
             #[cfg(not(feature = "docker"))]
-            Chosen::Docker { .. } => return Err(ClusterError::Engine("this harness was built without docker".into())),
+            Runtime::Docker { .. } => return Err(ClusterError::Engine("this harness was built without docker".into())),
         };
-        let version = match ready::wait(spec.server, &nodes, &mut running, CLUSTER_READY).await {
+        let version = match ready::wait(spec.software, &nodes, &mut running, CLUSTER_READY).await {
             Ok(version) => version,
             Err(error) => {
                 running.stop().await;
                 return Err(error);
             }
         };
-        Ok(Self::in_hand(spec, nodes, version, running))
+        Ok(Self::new(spec, nodes, version, running))
     }
 
-    fn in_hand(spec: &Spec, nodes: Vec<Node>, version: String, running: Running) -> Self {
+    fn new(spec: &ClusterSpec, nodes: Vec<Node>, version: String, running: RunningNodes) -> Self {
         let addresses = nodes.iter().map(|node| node.address).collect();
-        let (sender, places) = watch::channel(Places::new(addresses, spec.front()));
-        let census = Census {
-            server: spec.server,
+        let (sender, endpoints) = watch::channel(Endpoints::new(addresses, spec.primary()));
+        let probe = RoleProbe {
+            software: spec.software,
             names: nodes.iter().map(|node| node.name.clone()).collect(),
-            places,
+            endpoints,
         };
         let running = Arc::new(AsyncMutex::new(running));
-        let outlets = nodes.iter().map(|node| node.outlet).collect();
-        let (hand, keeping) = hand::keep(&running, sender, census.clone(), outlets);
+        let peer_proxies = nodes.iter().map(|node| node.peer_proxy).collect();
+        let (control, executor) = control::spawn(&running, sender, probe.clone(), peer_proxies);
         Self {
             nodes,
             version,
-            census,
+            probe,
             running,
-            hand,
-            keeping,
+            control,
+            executor,
         }
     }
 
-    /// The census of this cluster, to be taken while it runs.
-    pub fn census(&self) -> Census {
-        self.census.clone()
+    /// Asks its servers for their roles.
+    pub fn probe(&self) -> RoleProbe {
+        self.probe.clone()
     }
 
-    /// A hand on its servers.
-    pub fn hand(&self) -> Hand {
-        self.hand.clone()
+    /// Kills, starts, pauses and promotes its nodes.
+    pub fn control(&self) -> NodeControl {
+        self.control.clone()
     }
 
-    /// Where its servers serve now.
-    pub fn places(&self) -> watch::Receiver<Places> {
-        self.census.places.clone()
+    /// Where its nodes serve now.
+    pub fn endpoints(&self) -> EndpointsReceiver {
+        self.probe.endpoints.clone()
     }
 
-    /// Stops every server and removes what they left. Orders that were not carried out yet are of no use any more.
+    /// Stops every server and removes what they left. Commands that were not carried out yet are discarded.
     pub async fn stop(self) {
-        self.keeping.abort();
-        let _ = self.keeping.await;
+        self.executor.abort();
+        let _ = self.executor.await;
         if let Some(running) = Arc::into_inner(self.running) {
             running.into_inner().stop().await;
         }
     }
 }
 
-/// Asks servers what they are.
+/// Asks servers for their roles.
 #[derive(Clone)]
-pub struct Census {
-    server: &'static dyn Server,
+pub struct RoleProbe {
+    software: &'static ServerSoftware,
     names: Vec<String>,
-    places: watch::Receiver<Places>,
+    endpoints: EndpointsReceiver,
 }
 
-impl Census {
+impl RoleProbe {
     fn addresses(&self) -> Vec<SocketAddr> {
-        self.places.borrow().nodes().to_vec()
+        self.endpoints.borrow().nodes().to_vec()
+    }
+
+    fn replication(&self) -> Option<&'static dyn Replication> {
+        match self.software.peering {
+            Peering::Replication(replication) => Some(replication),
+            Peering::Direct | Peering::Socks => None,
+        }
     }
 
     /// Each server's role now, `None` for one that does not serve.
     pub async fn roles(&self) -> Vec<(String, Option<Serving>)> {
         let mut roles = Vec::new();
         for (name, address) in self.names.iter().zip(self.addresses()) {
-            roles.push((name.clone(), ready::ask(self.server, address).await.ok()));
+            roles.push((name.clone(), ready::ask(self.software, address).await.ok()));
         }
         roles
     }
 }
 
-impl Running {
+impl RunningNodes {
     /// How a server ended, if one did.
     async fn ended(&mut self, node: usize) -> Option<String> {
         match self {

@@ -8,22 +8,22 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::server::{Answer, Server, Serving};
-use super::{ClusterError, Node, Running};
+use super::software::{Readiness, ServerSoftware, Serving};
+use super::{ClusterError, Node, RunningNodes};
 use crate::limits::{LOG_TAIL_LINES, PROBE, READY_POLL};
 
 /// Waits until every node serves; returns the version they run.
 pub async fn wait(
-    server: &dyn Server,
+    software: &ServerSoftware,
     nodes: &[Node],
-    running: &mut Running,
+    running: &mut RunningNodes,
     within: Duration,
 ) -> Result<String, ClusterError> {
     let deadline = Instant::now() + within;
     let mut version = String::new();
     for (number, node) in nodes.iter().enumerate() {
         loop {
-            match ask(server, node.address).await {
+            match ask(software, node.address).await {
                 Ok(serving) => {
                     version = serving.version;
                     break;
@@ -31,11 +31,11 @@ pub async fn wait(
                 Err(why) => {
                     for (other, started) in nodes.iter().enumerate() {
                         if let Some(end) = running.ended(other).await {
-                            return Err(ended(server, started, &end));
+                            return Err(ended(software, started, &end));
                         }
                     }
                     if Instant::now() >= deadline {
-                        return Err(not_ready(server, &nodes[number], &why, within));
+                        return Err(not_ready(software, &nodes[number], &why, within));
                     }
                 }
             }
@@ -46,47 +46,47 @@ pub async fn wait(
 }
 
 /// Asks one server whether it serves. The error says why not.
-pub async fn ask(server: &dyn Server, address: SocketAddr) -> Result<Serving, String> {
-    timeout(PROBE, converse(server, address))
+pub async fn ask(software: &ServerSoftware, address: SocketAddr) -> Result<Serving, String> {
+    timeout(PROBE, converse(software, address))
         .await
         .unwrap_or_else(|_| Err("it does not answer".into()))
 }
 
-async fn converse(server: &dyn Server, address: SocketAddr) -> Result<Serving, String> {
+async fn converse(software: &ServerSoftware, address: SocketAddr) -> Result<Serving, String> {
     let mut stream = TcpStream::connect(address).await.map_err(|error| error.to_string())?;
     stream
-        .write_all(&server.question(&address.to_string()))
+        .write_all(&(software.question)(&address.to_string()))
         .await
         .map_err(|error| error.to_string())?;
     let mut bytes = Vec::new();
     loop {
         let read = stream.read_buf(&mut bytes).await.map_err(|error| error.to_string())?;
-        match server.answer(&bytes, read == 0) {
-            Answer::Serving(serving) => return Ok(serving),
-            Answer::NotYet(why) => return Err(why),
-            Answer::Unfinished if read == 0 => return Err("its answer ended in the middle".into()),
-            Answer::Unfinished => {}
+        match (software.answer)(&bytes, read == 0) {
+            Readiness::Serving(serving) => return Ok(serving),
+            Readiness::NotYet(why) => return Err(why),
+            Readiness::Unfinished if read == 0 => return Err("its answer ended in the middle".into()),
+            Readiness::Unfinished => {}
         }
     }
 }
 
-fn not_ready(server: &dyn Server, node: &Node, why: &str, after: Duration) -> ClusterError {
+fn not_ready(software: &ServerSoftware, node: &Node, why: &str, after: Duration) -> ClusterError {
     let log = log_tail(&node.log)
         .map(|tail| format!("\n  {tail}"))
         .unwrap_or_default();
     let why = format!("{why}   ({}){log}", node.log.display());
     ClusterError::NotReady {
-        product: server.product(),
+        product: software.product,
         node: node.name.clone(),
         why,
         after,
     }
 }
 
-fn ended(server: &dyn Server, node: &Node, how: &str) -> ClusterError {
+fn ended(software: &ServerSoftware, node: &Node, how: &str) -> ClusterError {
     let why = log_tail(&node.log).unwrap_or_else(|| how.to_owned());
     ClusterError::Ended {
-        product: server.product(),
+        product: software.product,
         node: node.name.clone(),
         why,
         log: node.log.clone(),

@@ -1,5 +1,5 @@
-//! A container beside the servers: Toxiproxy, on the host's network, so that it reaches servers of either runtime and
-//! clients reach it, all on loopback.
+//! The container of a Toxiproxy, on the host's network: it reaches servers of either runtime, and clients reach it, all on
+//! loopback.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -109,7 +109,7 @@ fn tail(said: &str) -> String {
     lines[lines.len().saturating_sub(LOG_TAIL_LINES)..].join("\n  ")
 }
 
-/// A port that was free just now; the container is on the host's network, so nobody chooses one for it.
+/// A port that was free just now; the container is on the host's network, so the engine chooses none for it.
 fn free_port() -> std::io::Result<u16> {
     std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?
         .local_addr()

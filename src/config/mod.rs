@@ -13,12 +13,25 @@ pub mod toml;
 use core::net::SocketAddr;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
-use harness_workloads::{Backend, Policy, RecipeOptions, default_recipe};
+use clap::Args;
+use harness_workloads::{Policy, RecipeOptions};
 
 pub use duration::{duration_within, parse_duration};
 
-use crate::limits::{MAX_CLIENTS, MAX_LEASE, MAX_LOCKS, MAX_TIME, MIN_LEASE, MIN_TURN};
+use crate::backends::{self, Backend};
+use crate::cluster::RuntimeRequest;
+use crate::limits::MAX_TIME;
+
+/// Clients of one run; each is a child process with a link to every server.
+const MAX_CLIENTS: u32 = 500;
+/// Locks of one run.
+const MAX_LOCKS: u32 = 10_000;
+/// Shorter leases run out by themselves on a loaded machine.
+const MIN_LEASE: Duration = Duration::from_millis(500);
+/// Longer leases make fault windows that last too long to wait for.
+const MAX_LEASE: Duration = Duration::from_secs(600);
+/// The shortest turn of locks that come and go: a few acquires long.
+const MIN_TURN: Duration = Duration::from_millis(10);
 
 /// The name that asks for no fault.
 pub const NO_FAULT: &str = "none";
@@ -46,17 +59,6 @@ pub mod heading {
     }
 }
 use heading::{FAULTS, LIMITS, LOAD, LOCK, SERVERS};
-
-/// What `--runtime` takes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum RuntimeKind {
-    /// Docker if an engine answers and has the image or can pull it, else local
-    Auto,
-    /// Containers
-    Docker,
-    /// Processes of the programs installed on this machine
-    Local,
-}
 
 /// What `--proxy` takes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -130,14 +132,13 @@ pub struct Mix {
 /// What a run needs to know, complete and checked.
 #[derive(Debug, Clone, Args)]
 pub struct Config {
-    /// Store that holds the locks: zk, etcd or redis
-    #[arg(long, help_heading = LOCK, value_parser = parse_backend)]
-    pub backend: Backend,
+    #[arg(long, help_heading = LOCK, value_parser = parse_backend, help = format!("Store that holds the locks: {}", backends::names(" or ", |_| true)))]
+    pub backend: &'static Backend,
     /// Session timeout or time to live of a lock
     #[arg(long, help_heading = LOCK, value_name = "TIME", default_value = "2s", value_parser = duration_within(MIN_LEASE, MAX_LEASE))]
     pub lease: Duration,
     /// Completed by `RunArgs::config`.
-    #[arg(skip = Clients::Recipe(RecipeOptions::of(default_recipe(Backend::Zk))))]
+    #[arg(skip = Clients::Foreign(String::new()))]
     pub who: Clients,
 
     /// Number of lock clients
@@ -182,8 +183,8 @@ pub struct Config {
     pub seed: u64,
 
     /// How servers are started
-    #[arg(long, help_heading = SERVERS, value_enum, default_value_t = RuntimeKind::Auto)]
-    pub runtime: RuntimeKind,
+    #[arg(long, help_heading = SERVERS, value_enum, default_value_t = RuntimeRequest::Auto)]
+    pub runtime: RuntimeRequest,
     /// Completed by `RunArgs::config`.
     #[arg(skip)]
     pub nodes: u32,
@@ -215,9 +216,9 @@ pub struct Config {
     pub progress_bound: Duration,
 }
 
-fn parse_backend(text: &str) -> Result<Backend, String> {
-    let known = Backend::ALL.into_iter().find(|backend| backend.name() == text);
-    known.ok_or_else(|| format!("expected {}", Backend::ALL.map(Backend::name).join(", ")))
+fn parse_backend(text: &str) -> Result<&'static Backend, String> {
+    let known = backends::all().find(|backend| backend.name() == text);
+    known.ok_or_else(|| format!("expected {}", backends::names(", ", |_| true)))
 }
 
 fn from_one_to(most: u32) -> impl clap::builder::TypedValueParser<Value = u32> {
@@ -233,6 +234,7 @@ impl Config {
         let command = Self::augment_args(clap::Command::new("example"));
         let matches = command.get_matches_from(["example", "--backend", "zk"]);
         Self {
+            who: Clients::Recipe(RecipeOptions::named("zk-predecessor-watch").expect("it is in the catalogue")),
             faults: Vec::new(),
             nodes: 3,
             wait: Duration::from_secs(10),

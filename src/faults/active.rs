@@ -1,16 +1,13 @@
 //! `ActiveFault`: a fault while its window is on, how it heals, and what is known of it then.
 
 use std::ops::{Deref, DerefMut};
-use std::pin::Pin;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+pub use crate::cluster::BoxFuture;
 use crate::evidence::Evidence;
-use crate::network::Struck;
-
-/// The future of a method of a trait object.
-pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+use crate::network::MatchedMessage;
 
 /// A fault that is on. It is dropped healed: [`HealOnDrop`] calls [`ActiveFault::undo`] if nothing healed it before.
 pub trait ActiveFault: Send {
@@ -57,7 +54,7 @@ pub struct Healed {
     /// Why the heal failed, if it did: the run cannot go on.
     pub trouble: Option<String>,
     /// The message that it acted on, if it waited for one and found it.
-    pub message: Option<Struck>,
+    pub message: Option<MatchedMessage>,
     /// Why it did not do what was planned, if so.
     pub missed: Option<String>,
 }

@@ -6,7 +6,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use harness_workloads::Backend;
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
@@ -14,10 +13,11 @@ use super::{
     ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, HealOnDrop, Healed, Inject, Injection, InjectionContext,
     Needs, NotInjected, RunningFault, Shape, Target, parse_duration,
 };
+use crate::backends;
 use crate::evidence::{Evidence, EvidenceCounter};
 use crate::wall_clock::WallClock;
 
-pub struct Clock;
+pub struct ClockFault;
 
 /// How far a clock is stepped without an argument, in leases: everything that was promised for one is over.
 const LEASES: u32 = 2;
@@ -25,7 +25,7 @@ const CLOCKS_STEPPED: EvidenceCounter = EvidenceCounter::new("clocks_stepped", "
 /// How often a process read such a clock meanwhile.
 const CLOCK_READINGS: EvidenceCounter = EvidenceCounter::new("clock_readings", "reading", "of a stepped clock");
 
-impl Fault for Clock {
+impl Fault for ClockFault {
     fn definition(&self) -> FaultDefinition {
         FaultDefinition {
             name: "clock",
@@ -43,10 +43,11 @@ impl Fault for Clock {
 
     fn applies(&self, argument: Option<&str>, shape: &Shape) -> Result<(), String> {
         let of_a_server = argument.is_some_and(|argument| argument.starts_with("server"));
-        if of_a_server && shape.backend != Backend::Redis {
+        if of_a_server && !shape.backend.wall_clock {
             return Err(format!(
-                "clock=server: the servers of {} count by no wall clock that can be stepped; those of redis do",
-                shape.backend
+                "clock=server: the servers of {} count by no wall clock that can be stepped; those of {} do",
+                shape.backend,
+                backends::names(" and ", |backend| backend.wall_clock)
             ));
         }
         Ok(())
@@ -203,7 +204,7 @@ mod tests {
 
     fn planned(argument: &str) -> Result<(Target, i64), String> {
         let shape = Shape::one_redis();
-        let injection = Clock.plan(Some(argument), 0, &shape, &mut ChaCha8Rng::seed_from_u64(1))?;
+        let injection = ClockFault.plan(Some(argument), 0, &shape, &mut ChaCha8Rng::seed_from_u64(1))?;
         let step = injection.action_as::<ClockStep>().nanoseconds();
         Ok((injection.target, step))
     }
@@ -212,7 +213,7 @@ mod tests {
     fn the_target_and_the_step_are_as_they_were_typed() {
         assert_eq!(planned("holder-1500ms").unwrap(), (Target::Holder, -1_500_000_000));
         assert_eq!(planned("server").unwrap(), (Target::Servers(vec![0]), 4_000_000_000));
-        for wrong in ["somebody", "holder+", "waiter+5", "client-0s"] {
+        for wrong in ["anyone", "holder+", "waiter+5", "client-0s"] {
             assert!(planned(wrong).unwrap_err().contains(wrong), "{wrong}");
         }
     }
@@ -228,7 +229,7 @@ mod tests {
         };
         let stepped = SteppedClocks::step(step, vec![Arc::clone(&clock)], Affected::default());
         assert_eq!(clock.offset_nanoseconds(), -7_000_000_000);
-        let trace = Clock.definition().trace;
+        let trace = ClockFault.definition().trace;
         assert!(!stepped.evidence().has_any(trace), "no process read the clock");
         drop(stepped);
         assert_eq!(clock.offset_nanoseconds(), 0);

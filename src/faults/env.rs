@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::cluster::{Hand, Witness};
+use crate::cluster::{NodeControl, ObservedEndpoint};
 use crate::network::Link;
 use crate::wall_clock::WallClock;
 
@@ -18,9 +18,9 @@ pub struct FaultEnv {
     /// The links between servers, by the one that dials and the one that is dialled; empty where they are direct.
     pub peer_links: Links,
     pub clients: Arc<dyn ClientHosts>,
-    pub servers: Hand,
+    pub servers: NodeControl,
     /// The server that the observer watches, where it watches one of several.
-    pub observed: Witness,
+    pub observed: ObservedEndpoint,
     /// By server: its wall clock, where the plan steps clocks.
     pub server_clocks: Vec<Arc<WallClock>>,
 }

@@ -12,7 +12,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use harness_checkers::history::Requirement;
-use harness_workloads::Backend;
 use rand_chacha::ChaCha8Rng;
 
 use super::fault::kind_of;
@@ -20,10 +19,10 @@ use super::{
     ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, FaultEnv, HealOnDrop, Healed, Inject, Injection,
     InjectionContext, Needs, NotInjected, Preparation, RunningFault, Shape, Target,
 };
-use crate::cluster::Act;
+use crate::cluster::{NodeCommand, Peering};
 use crate::evidence::{Evidence, EvidenceCounter, SERVERS_BACK};
 use crate::limits::{AIM, PROBE, SERVER_BACK};
-use crate::network::{Behaviour, Hold};
+use crate::network::{Behaviour, LinkFault};
 
 pub struct Failover;
 
@@ -51,17 +50,15 @@ impl Fault for Failover {
     }
 
     fn applies(&self, _: Option<&str>, shape: &Shape) -> Result<(), String> {
-        if shape.backend != Backend::Redis {
+        if !matches!(shape.backend.software.peering, Peering::Replication(_)) {
             let hint = "hint: --fault server-kill=leader or --fault partition=leader";
             return Err(format!(
-                "failover is of a Redis master to its replica; servers of {} elect a leader themselves\n{hint}",
+                "failover is of a master to its replica; servers of {} have none\n{hint}",
                 shape.backend
             ));
         }
         if shape.servers != 1 {
-            return Err(
-                "failover is of one Redis master to its replica, and these masters have none: --nodes 1".into(),
-            );
+            return Err("failover is of one master to its replica, and these masters have none: --nodes 1".into());
         }
         Ok(())
     }
@@ -122,7 +119,7 @@ impl Inject for PromoteReplica {
             }
             let mut preparation = Preparation::default();
             if self.held_back {
-                let master = env.servers.places().front().ok_or("there is no master")?;
+                let master = env.servers.endpoints().primary().ok_or("there is no master")?;
                 let link = env
                     .peer_links
                     .get(&(replica, master))
@@ -131,7 +128,7 @@ impl Inject for PromoteReplica {
                     // the one before is healed first
                     preparation.link_fault = None;
                     tokio::time::sleep(TRY).await;
-                    let stalled = Hold::put(vec![Arc::clone(link)], number, Behaviour::STALL, false);
+                    let stalled = LinkFault::apply(vec![Arc::clone(link)], number, Behaviour::STALL, false);
                     preparation.link_fault = Some(stalled);
                     tokio::time::sleep(IN_FLIGHT).await;
                     let keys = env.servers.keys(replica).await;
@@ -152,7 +149,7 @@ impl Inject for PromoteReplica {
             let mut promoted = HealOnDrop::new(PromotedReplica {
                 env: env.clone(),
                 replication: context.preparation.and_then(|preparation| preparation.link_fault),
-                old: env.servers.places().front().unwrap_or_default(),
+                old: env.servers.endpoints().primary().unwrap_or_default(),
                 new: replica.ok_or(NotInjected::Missed("there is no replica"))?,
                 follows: true,
                 in_step: false,
@@ -170,7 +167,7 @@ impl Inject for PromoteReplica {
 struct PromotedReplica {
     env: FaultEnv,
     /// The replication link, if it is held back.
-    replication: Option<Hold>,
+    replication: Option<LinkFault>,
     old: u32,
     new: u32,
     /// Whether the old master follows the new one.
@@ -183,15 +180,15 @@ impl PromotedReplica {
         let servers = &self.env.servers;
         let links: Vec<_> = self.env.links.values().map(Arc::clone).collect();
         // dropped at the end, which ends every connection to the old master
-        let _stalled = Hold::put(links, number, Behaviour::STALL, true);
-        if self.replication.is_none() && !servers.in_step(self.new, self.old, PROBE).await {
+        let _stalled = LinkFault::apply(links, number, Behaviour::STALL, true);
+        if self.replication.is_none() && !servers.in_sync(self.new, self.old, PROBE).await {
             return false;
         }
-        if !matches!(servers.order(self.new, Act::Promote).await, Ok(Ok(()))) {
+        if !matches!(servers.order(self.new, NodeCommand::Promote).await, Ok(Ok(()))) {
             return false;
         }
         self.follows = false;
-        servers.lead_to(self.new);
+        servers.set_primary(self.new);
         let address = servers.address(self.new);
         let mut observed = self.env.observed.clone();
         // an observer that does not come reports it elsewhere; clients are not held back without a limit
@@ -208,7 +205,7 @@ impl ActiveFault for PromotedReplica {
         Affected {
             clients: Vec::new(),
             servers: vec![self.old, self.new],
-            links: self.replication.as_ref().map(Hold::names).unwrap_or_default(),
+            links: self.replication.as_ref().map(LinkFault::names).unwrap_or_default(),
         }
     }
 
@@ -217,7 +214,7 @@ impl ActiveFault for PromotedReplica {
         Box::pin(async move {
             if !std::mem::replace(&mut self.follows, true) {
                 let servers = &self.env.servers;
-                let _ = servers.order(self.old, Act::Follow).await;
+                let _ = servers.order(self.old, NodeCommand::Follow).await;
                 self.in_step = patient && servers.becomes(self.old, REPLICA, SERVER_BACK).await;
             }
             let replication = self.replication.as_ref();
@@ -231,7 +228,7 @@ impl ActiveFault for PromotedReplica {
 
     fn undo(&mut self) {
         if !std::mem::replace(&mut self.follows, true) {
-            self.env.servers.order(self.old, Act::Follow);
+            self.env.servers.order(self.old, NodeCommand::Follow);
         }
     }
 }

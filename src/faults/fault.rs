@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
-use harness_workloads::Backend;
+use crate::backends::Backend;
 use rand_chacha::ChaCha8Rng;
 use serde_json::{Map, Value};
 
@@ -14,7 +14,7 @@ use crate::network::tap::Protocol;
 /// The cluster that a fault is planned for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
-    pub backend: Backend,
+    pub backend: &'static Backend,
     pub clients: u32,
     pub servers: u32,
     pub lease: Duration,
@@ -120,8 +120,11 @@ pub(super) fn server_names(servers: &[u32]) -> String {
 impl Shape {
     /// Five clients and three servers of ZooKeeper.
     pub fn example() -> Self {
+        use crate::backends;
+        use harness_workloads::BackendId;
+
         Self {
-            backend: Backend::Zk,
+            backend: backends::of(BackendId::Zk),
             clients: 5,
             servers: 3,
             lease: Duration::from_secs(2),
@@ -131,8 +134,11 @@ impl Shape {
 
     /// Five clients and one master of Redis.
     pub fn one_redis() -> Self {
+        use crate::backends;
+        use harness_workloads::BackendId;
+
         Self {
-            backend: Backend::Redis,
+            backend: backends::of(BackendId::Redis),
             servers: 1,
             protocol: Protocol::Resp,
             ..Self::example()

@@ -9,7 +9,7 @@ use harness_checkers::history::Requirement;
 use super::active::{BoxFuture, RunningFault};
 use super::env::FaultEnv;
 use super::target::{ResolvedTarget, Target};
-use crate::network::Hold;
+use crate::network::LinkFault;
 
 /// What is done to a target, with everything that was drawn for it.
 pub trait Inject: Any + Debug + Send + Sync {
@@ -52,7 +52,7 @@ pub struct Needs {
 #[derive(Debug, Default)]
 pub struct Preparation {
     /// A fault on links that is on already.
-    pub link_fault: Option<Hold>,
+    pub link_fault: Option<LinkFault>,
     /// Keys on the servers: the target's lock must not be one of them.
     pub known_keys: Vec<String>,
 }

@@ -8,7 +8,7 @@ use super::active::{ActiveFault, Affected, BoxFuture, HealOnDrop, Healed, Runnin
 use super::injection::{Inject, Injection, InjectionContext, Needs, NotInjected};
 use super::target::Target;
 use crate::evidence::Evidence;
-use crate::network::{Behaviour, Hold, in_words, toxics_for};
+use crate::network::{Behaviour, LinkFault, in_words, toxics_for};
 
 /// A behaviour of the target's links.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,7 +59,7 @@ impl Inject for LinkInjection {
                 }
             }
             clients.dedup();
-            let mut fault = Hold::put(links, context.number, self.behaviour, self.reset_on_heal);
+            let mut fault = LinkFault::apply(links, context.number, self.behaviour, self.reset_on_heal);
             if self.reset_first {
                 fault.reset_connections();
             }
@@ -71,13 +71,13 @@ impl Inject for LinkInjection {
 
 /// Links that behave differently.
 pub struct ActiveLinkFault {
-    fault: Hold,
+    fault: LinkFault,
     clients: Vec<u32>,
     servers: Vec<u32>,
 }
 
 impl ActiveLinkFault {
-    pub fn running(fault: Hold, clients: Vec<u32>, servers: Vec<u32>) -> RunningFault {
+    pub fn running(fault: LinkFault, clients: Vec<u32>, servers: Vec<u32>) -> RunningFault {
         let active = Self {
             fault,
             clients,
@@ -101,7 +101,7 @@ impl ActiveFault for ActiveLinkFault {
             // counted before the heal lets go on what was held back
             let evidence = Evidence::of_links(self.fault.names().len(), self.fault.counts());
             Healed {
-                trouble: self.fault.lift().await.err(),
+                trouble: self.fault.heal().await.err(),
                 ..Healed::from(evidence)
             }
         })

@@ -14,8 +14,8 @@ use super::{
 use crate::client_role::{ANYONE, FILTERS, HOLDER};
 use crate::config::suggest::similar;
 use crate::evidence::{Evidence, EvidenceCounter};
-use crate::network::tap::Spoken;
-use crate::network::{Armed, ClientFilter, Fate, LinkCounts, Meant, Rule};
+use crate::network::tap::MessageKind;
+use crate::network::{ActiveRule, ClientFilter, LinkCounts, MessageAction, MessageRule, MessageRuleSpec};
 
 /// What happens to the message; each is a fault of that name.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -93,11 +93,11 @@ impl Fault for OnMessage {
         let asked = self.parse(argument, shape).map_err(wrong)?;
         // drawn even if it is not needed, so that naming it changes nothing else of the plan
         let drawn = rng.random_range(OCCURRENCES);
-        let meant = Meant {
+        let meant = MessageRuleSpec {
             message: asked.message,
             occurrence: asked.occurrence.unwrap_or(drawn),
             whose: asked.whose.unwrap_or(ANYONE),
-            fate: self.fate(asked.time.unwrap_or(shape.lease * 5 / 4)),
+            action: self.fate(asked.time.unwrap_or(shape.lease * 5 / 4)),
             refuse: asked.refuse,
         };
         let title = in_words(&meant);
@@ -107,7 +107,7 @@ impl Fault for OnMessage {
 
 /// What an argument says.
 struct Asked {
-    message: Spoken,
+    message: MessageKind,
     occurrence: Option<u32>,
     whose: Option<ClientFilter>,
     time: Option<Duration>,
@@ -119,12 +119,12 @@ impl OnMessage {
         matches!(self, Self::DropRequest | Self::DropReply)
     }
 
-    fn fate(self, time: Duration) -> Fate {
+    fn fate(self, time: Duration) -> MessageAction {
         match self {
-            Self::DropRequest => Fate::DropRequest,
-            Self::DropReply => Fate::DropReply,
-            Self::DelayRequest => Fate::DelayRequest(time),
-            Self::DelayReply => Fate::DelayReply(time),
+            Self::DropRequest => MessageAction::DropRequest,
+            Self::DropReply => MessageAction::DropReply,
+            Self::DelayRequest => MessageAction::DelayRequest(time),
+            Self::DelayReply => MessageAction::DelayReply(time),
         }
     }
 
@@ -176,7 +176,7 @@ impl OnMessage {
 
 /// A rule on every link: the first message that it means is dropped or delayed.
 #[derive(Debug)]
-struct MessageInjection(Meant);
+struct MessageInjection(MessageRuleSpec);
 
 impl Inject for MessageInjection {
     fn needs(&self) -> Needs {
@@ -194,23 +194,26 @@ impl Inject for MessageInjection {
     fn inject<'a>(&'a self, context: InjectionContext<'a>) -> BoxFuture<'a, Result<RunningFault, NotInjected>> {
         Box::pin(async move {
             let links = context.env.links.values().map(Arc::clone).collect();
-            let armed = Armed::put(links, context.number, Rule::new(self.0));
+            let armed = ActiveRule::apply(links, context.number, MessageRule::new(self.0));
             Ok(HealOnDrop::new(AwaitedMessage(armed)).running())
         })
     }
 }
 
 /// A rule that waits for its message, or has found it.
-struct AwaitedMessage(Armed);
+struct AwaitedMessage(ActiveRule);
 
 impl AwaitedMessage {
     fn drops(&self) -> bool {
-        matches!(self.0.rule().meant.fate, Fate::DropRequest | Fate::DropReply)
+        matches!(
+            self.0.rule().spec.action,
+            MessageAction::DropRequest | MessageAction::DropReply
+        )
     }
 
     fn evidence(&self) -> Evidence {
         let rule = self.0.rule();
-        let found = rule.struck();
+        let found = rule.matched();
         let (dropped, delayed) = match &found {
             Some(found) if self.drops() => (u64::from(found.done), 0),
             Some(_) => (0, 1),
@@ -226,14 +229,14 @@ impl AwaitedMessage {
     /// Why no message was dropped or delayed, if none was.
     fn missed(&self) -> Option<String> {
         let rule = self.0.rule();
-        let whose = rule.meant.whose.name();
-        match (rule.struck(), rule.passed()) {
+        let whose = rule.spec.whose.name();
+        match (rule.matched(), rule.passed()) {
             (Some(found), _) if found.done || !self.drops() => None,
             (Some(found), _) => Some(format!("the reply to `{}` never came", found.message)),
             (None, passed) if passed.is_empty() => Some(format!("no message of {whose} passed")),
             (None, passed) => Some(format!(
                 "too few `{}` of {whose} passed; what passed is {passed}",
-                rule.meant.message.name()
+                rule.spec.message.name()
             )),
         }
     }
@@ -247,7 +250,7 @@ impl ActiveFault for AwaitedMessage {
 
     fn heal(&mut self, _: Duration, _: bool) -> BoxFuture<'_, Healed> {
         let healed = Healed {
-            message: self.0.rule().struck(),
+            message: self.0.rule().matched(),
             missed: self.missed(),
             ..Healed::from(self.evidence())
         };
@@ -259,8 +262,8 @@ impl ActiveFault for AwaitedMessage {
     }
 }
 
-fn in_words(meant: &Meant) -> String {
-    let Meant {
+fn in_words(meant: &MessageRuleSpec) -> String {
+    let MessageRuleSpec {
         message,
         occurrence,
         whose,
@@ -277,11 +280,11 @@ fn in_words(meant: &Meant) -> String {
         .refuse
         .map(|time| format!(", and the client is refused for {}ms", time.as_millis()))
         .unwrap_or_default();
-    match &meant.fate {
-        Fate::DropRequest => format!("{which} is lost before the server; its connection ends{refused}"),
-        Fate::DropReply => format!("{which} is carried out, its reply is lost; the connection ends{refused}"),
-        Fate::DelayRequest(time) => format!("{which} reaches the server {}", late(time)),
-        Fate::DelayReply(time) => format!("the reply to the {which} comes {}", late(time)),
+    match &meant.action {
+        MessageAction::DropRequest => format!("{which} is lost before the server; its connection ends{refused}"),
+        MessageAction::DropReply => format!("{which} is carried out, its reply is lost; the connection ends{refused}"),
+        MessageAction::DelayRequest(time) => format!("{which} reaches the server {}", late(time)),
+        MessageAction::DelayReply(time) => format!("the reply to the {which} comes {}", late(time)),
     }
 }
 
@@ -304,7 +307,7 @@ mod tests {
     use crate::client_role::WAITER;
     use crate::network::tap::Protocol;
 
-    fn planned(fault: OnMessage, argument: Option<&str>, protocol: Protocol) -> Result<Meant, String> {
+    fn planned(fault: OnMessage, argument: Option<&str>, protocol: Protocol) -> Result<MessageRuleSpec, String> {
         let shape = Shape {
             protocol,
             ..Shape::example()
@@ -318,11 +321,11 @@ mod tests {
         for argument in ["create:2:waiter:refuse=2s", "CREATE:refuse=2s:waiter:2"] {
             let meant = planned(OnMessage::DropReply, Some(argument), Protocol::Zk).unwrap();
             assert_eq!((meant.message.name(), meant.occurrence), ("create", 2));
-            assert_eq!((meant.whose, meant.fate), (WAITER, Fate::DropReply));
+            assert_eq!((meant.whose, meant.action), (WAITER, MessageAction::DropReply));
             assert_eq!(meant.refuse, Some(Duration::from_secs(2)));
         }
         let meant = planned(OnMessage::DelayRequest, Some("DEL:3s"), Protocol::Resp).unwrap();
-        assert_eq!(meant.fate, Fate::DelayRequest(Duration::from_secs(3)));
+        assert_eq!(meant.action, MessageAction::DelayRequest(Duration::from_secs(3)));
         assert!(OCCURRENCES.contains(&meant.occurrence), "drawn from the seed");
     }
 

@@ -53,7 +53,7 @@ pub const FAULTS: &[&dyn Fault] = &[
     &server::OnServers::Pause,
     &server::OnServers::Restart,
     &failover::Failover,
-    &clock::Clock,
+    &clock::ClockFault,
 ];
 
 pub fn fault_named(name: &str) -> Option<&'static dyn Fault> {

@@ -5,7 +5,6 @@
 
 use std::sync::Arc;
 
-use harness_workloads::Backend;
 use rand::RngExt;
 use rand::seq::{IndexedRandom, SliceRandom};
 use rand_chacha::ChaCha8Rng;
@@ -15,7 +14,8 @@ use super::link_injection::{ActiveLinkFault, heal_word};
 use super::{
     BoxFuture, FaultEnv, Inject, Injection, InjectionContext, Needs, NotInjected, RunningFault, Shape, Target,
 };
-use crate::network::{Behaviour, Flow, Hold, Link};
+use crate::cluster::Peering;
+use crate::network::{Behaviour, Flow, Link, LinkFault};
 
 /// The kinds, in the order in which `between-servers` goes through them.
 pub const KINDS: [&str; 8] = [
@@ -74,10 +74,19 @@ pub fn applies(kind: &str, shape: &Shape) -> Result<(), String> {
     if !KINDS.contains(&kind) && kind != EVERY_KIND {
         return Ok(());
     }
-    if shape.backend == Backend::Redis {
-        return Err(format!(
-            "partition={kind} parts servers that depend on each other, and Redis masters do not\nhint: --fault failover holds back what a master sends to its replica"
-        ));
+    let product = shape.backend.product();
+    match shape.backend.software.peering {
+        Peering::Socks => {}
+        Peering::Replication(_) => {
+            return Err(format!(
+                "partition={kind} parts servers that depend on each other, and {product} masters do not\nhint: --fault failover holds back what a master sends to its replica"
+            ));
+        }
+        Peering::Direct => {
+            return Err(format!(
+                "partition={kind} needs a proxy between the servers, and the servers of {product} take none"
+            ));
+        }
     }
     let (least, there_are) = (least_servers(kind), shape.servers);
     if there_are < least {
@@ -218,7 +227,7 @@ impl Inject for PeerPartition {
         Box::pin(async move {
             let servers = context.target.servers();
             let behaviours = self.behaviours(&servers, context.env);
-            let fault = Hold::put_each(behaviours, context.number, self.reset_on_heal);
+            let fault = LinkFault::apply_each(behaviours, context.number, self.reset_on_heal);
             Ok(ActiveLinkFault::running(fault, Vec::new(), servers))
         })
     }

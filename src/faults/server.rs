@@ -16,7 +16,7 @@ use super::{
     ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, FaultEnv, HealOnDrop, Healed, Inject, Injection,
     InjectionContext, Needs, NotInjected, RunningFault, Shape, Target,
 };
-use crate::cluster::{Act, Done};
+use crate::cluster::{CommandOutcome, NodeCommand};
 use crate::evidence::{Evidence, EvidenceCounter, SERVERS_BACK, STOPPED_MS};
 use crate::limits::SERVER_BACK;
 
@@ -126,20 +126,20 @@ impl Inject for OnServers {
     fn inject<'a>(&'a self, context: InjectionContext<'a>) -> BoxFuture<'a, Result<RunningFault, NotInjected>> {
         Box::pin(async move {
             let servers = context.target.servers();
-            let places = context.env.servers.places();
+            let endpoints = context.env.servers.endpoints();
             // the guard exists before the first order is given
             let mut active = HealOnDrop::new(ActiveOnServers {
                 what: *self,
                 env: context.env.clone(),
-                nodes: servers.iter().map(|server| places.node_of(*server)).collect(),
+                nodes: servers.iter().map(|server| endpoints.node_of(*server)).collect(),
                 servers,
                 done: 0,
                 back: 0,
                 healed: false,
             });
             let act = match self {
-                Self::Kill => Act::Kill,
-                Self::Pause => Act::Pause,
+                Self::Kill => NodeCommand::Kill,
+                Self::Pause => NodeCommand::Pause,
                 // one after the other, while the window is on
                 Self::Restart => return Ok(active.running()),
             };
@@ -168,15 +168,15 @@ struct ActiveOnServers {
 
 impl ActiveOnServers {
     /// The order that undoes it; a restart undoes itself.
-    fn opposite(&self) -> Option<Act> {
+    fn opposite(&self) -> Option<NodeCommand> {
         match self.what {
-            OnServers::Kill => Some(Act::Start),
-            OnServers::Pause => Some(Act::Resume),
+            OnServers::Kill => Some(NodeCommand::Start),
+            OnServers::Pause => Some(NodeCommand::Resume),
             OnServers::Restart => None,
         }
     }
 
-    fn order(&self, act: Act) -> Vec<Done> {
+    fn order(&self, act: NodeCommand) -> Vec<CommandOutcome> {
         let order = |node: &u32| self.env.servers.order(*node, act);
         self.nodes.iter().map(order).collect()
     }
@@ -202,7 +202,7 @@ impl ActiveOnServers {
     /// Points the links at where the node serves now, if clients are led to it: a container may come back with another
     /// address.
     fn redirect(&self, node: u32) {
-        let Some(server) = self.env.servers.places().server_of(node) else {
+        let Some(server) = self.env.servers.endpoints().server_of(node) else {
             return;
         };
         let address = self.env.servers.address(node);
@@ -226,7 +226,7 @@ impl ActiveFault for ActiveOnServers {
                 return;
             }
             for node in self.nodes.clone() {
-                let restarted = self.env.servers.order(node, Act::Restart).await;
+                let restarted = self.env.servers.order(node, NodeCommand::Restart).await;
                 self.done += u64::from(matches!(restarted, Ok(Ok(()))));
                 self.redirect(node);
                 self.back += u64::from(self.serves(node).await);
@@ -243,7 +243,7 @@ impl ActiveFault for ActiveOnServers {
                 }
                 for node in self.nodes.clone() {
                     self.redirect(node);
-                    if patient && act == Act::Start {
+                    if patient && act == NodeCommand::Start {
                         self.back += u64::from(self.serves(node).await);
                     }
                 }

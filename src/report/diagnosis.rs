@@ -6,9 +6,9 @@ use harness_checkers::history::{NemesisFact, PhaseFact};
 use harness_checkers::{Counts, F, Finding, Findings, History, Verdict};
 use serde::{Deserialize, Serialize};
 
-use super::bite::{Bite, bite, unbroken};
 use super::churn::Churn;
 use super::drawing::{Drawing, DrawingContext};
+use super::effect::{RunEffect, effect_of, unbroken};
 use super::manual_changes::manual_changes;
 use crate::exit::Exit;
 use crate::store::{RunInfo, RunStatus};
@@ -48,7 +48,7 @@ pub struct AcquireLatency {
 
 /// The beginning of a phase: `control`, `warm-up`, `faults`, `recovery` (`calm` in older histories) or `end`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PhaseStart {
+pub struct PhaseBand {
     pub name: String,
     pub start_ns: u64,
 }
@@ -71,9 +71,9 @@ pub struct Diagnosis {
     pub drawings: BTreeMap<String, Drawing>,
     /// The phases of the run, by beginning.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub phases: Vec<PhaseStart>,
+    pub phases: Vec<PhaseBand>,
     #[serde(alias = "bite")]
-    pub effect: Bite,
+    pub effect: RunEffect,
     /// Why this is neither a pass nor a failure.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unsure: Vec<String>,
@@ -104,7 +104,7 @@ pub struct KnownRun {
 /// Puts it all together.
 pub fn diagnose(history: &History, findings: Findings, known: KnownRun) -> Diagnosis {
     let planned = known.info.as_ref().map_or(0, |info| info.windows);
-    let effect = bite(history, planned);
+    let effect = effect_of(history, planned);
     let unfinished = unfinished(history);
     let churn = Churn::of(history);
     let unsure = unsure(history, &findings, &effect, churn, &unfinished);
@@ -154,8 +154,8 @@ pub fn diagnose(history: &History, findings: Findings, known: KnownRun) -> Diagn
     }
 }
 
-fn phases(history: &History) -> Vec<PhaseStart> {
-    let phases = history.phases().into_iter().map(|phase| PhaseStart {
+fn phases(history: &History) -> Vec<PhaseBand> {
+    let phases = history.phases().into_iter().map(|phase| PhaseBand {
         name: phase.name,
         start_ns: phase.start_ns,
     });
@@ -188,7 +188,7 @@ fn outcome(exit: Exit) -> Outcome {
 fn unsure(
     history: &History,
     findings: &Findings,
-    effect: &Bite,
+    effect: &RunEffect,
     churn: Option<Churn>,
     unfinished: &[String],
 ) -> Vec<String> {
@@ -221,7 +221,7 @@ fn unfinished(history: &History) -> Vec<String> {
     ends.flatten().collect()
 }
 
-fn latency(history: &History, effect: &Bite) -> AcquireLatency {
+fn latency(history: &History, effect: &RunEffect) -> AcquireLatency {
     let mut called: BTreeMap<u32, u64> = BTreeMap::new();
     let mut took: Vec<(u64, u64)> = Vec::new();
     for entry in history.entries().filter(|entry| entry.f == F::Acquire) {
@@ -245,7 +245,7 @@ fn latency(history: &History, effect: &Bite) -> AcquireLatency {
     let Some((max_ns, answered)) = took.last().copied() else {
         return AcquireLatency::default();
     };
-    let on = |window: &&super::bite::Bitten| {
+    let on = |window: &&super::effect::WindowEffect| {
         window.start_ns <= answered
             && window
                 .heal_ns

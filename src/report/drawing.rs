@@ -6,7 +6,7 @@ use harness_checkers::history::event::{Kind, Process};
 use harness_checkers::{CertainHold, Ended, F, History, Property, Violation};
 use serde::{Deserialize, Serialize};
 
-use super::bite::Bitten;
+use super::effect::WindowEffect;
 
 /// Lanes of one drawing, the faults' own aside.
 const MAX_LANES: usize = 5;
@@ -60,7 +60,7 @@ pub struct Mark {
 }
 
 /// From the call of an acquire to its answer or to the end of the history.
-struct Wait<'a> {
+struct WaitBar<'a> {
     called_index: u64,
     lock: &'a str,
     client: u32,
@@ -71,8 +71,8 @@ struct Wait<'a> {
 /// What drawings are made of: who held what, what was broken, and the events that sentences are about.
 pub struct DrawingContext<'a> {
     holds: Vec<CertainHold<'a>>,
-    waits: Vec<Wait<'a>>,
-    windows: &'a [Bitten],
+    waits: Vec<WaitBar<'a>>,
+    windows: &'a [WindowEffect],
     /// Time and lane of the events that sentences are about, by index.
     events: BTreeMap<u64, (u64, String)>,
 }
@@ -80,7 +80,7 @@ pub struct DrawingContext<'a> {
 impl<'a> DrawingContext<'a> {
     pub fn of<'v>(
         history: &'a History,
-        windows: &'a [Bitten],
+        windows: &'a [WindowEffect],
         violations: impl Iterator<Item = &'v Violation>,
     ) -> Self {
         let sentences = violations.flat_map(|violation| &violation.because);
@@ -215,7 +215,7 @@ impl<'a> DrawingContext<'a> {
     }
 
     fn faults(&self, from_ns: u64, to_ns: u64) -> Vec<DrawingLane> {
-        let on = |window: &&Bitten| window.start_ns < to_ns && window.heal_ns.is_none_or(|heal| heal > from_ns);
+        let on = |window: &&WindowEffect| window.start_ns < to_ns && window.heal_ns.is_none_or(|heal| heal > from_ns);
         let mut lanes: Vec<DrawingLane> = Vec::new();
         for bar in self.windows.iter().filter(on).map(|window| fault_bar(window, to_ns)) {
             // windows that follow each other share a lane
@@ -285,7 +285,7 @@ fn lane(client: u32, bars: Vec<Bar>) -> DrawingLane {
     }
 }
 
-fn fault_bar(window: &Bitten, to_ns: u64) -> Bar {
+fn fault_bar(window: &WindowEffect, to_ns: u64) -> Bar {
     Bar {
         kind: BarKind::Fault,
         from_ns: window.start_ns,
@@ -294,20 +294,20 @@ fn fault_bar(window: &Bitten, to_ns: u64) -> Bar {
     }
 }
 
-fn waits(history: &History) -> Vec<Wait<'_>> {
-    let mut open: BTreeMap<u32, Wait<'_>> = BTreeMap::new();
+fn waits(history: &History) -> Vec<WaitBar<'_>> {
+    let mut open: BTreeMap<u32, WaitBar<'_>> = BTreeMap::new();
     let mut waits = Vec::new();
     for entry in history.entries().filter(|entry| entry.f == F::Acquire) {
         let (Some(process), Some(lock)) = (entry.process_number(), entry.lock) else {
             continue;
         };
         let answered = open.remove(&process);
-        waits.extend(answered.map(|wait| Wait {
+        waits.extend(answered.map(|wait| WaitBar {
             to_ns: entry.time_ns,
             ..wait
         }));
         if entry.kind == Kind::Invoke {
-            let wait = Wait {
+            let wait = WaitBar {
                 called_index: entry.index,
                 lock,
                 client: entry.client.unwrap_or(process),

@@ -57,7 +57,7 @@ pub fn render(diagnosis: &Diagnosis) -> String {
         .effect
         .windows
         .iter()
-        .filter_map(super::bite::Bitten::missed_in_words)
+        .filter_map(super::effect::WindowEffect::missed_in_words)
     {
         let _ = writeln!(text, "- {}", plain(&missed));
     }

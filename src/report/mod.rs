@@ -3,12 +3,12 @@
 //! Pure: no clock, no I/O. Every screen and file is a rendering of the one diagnosis, so no two can disagree. A format is one
 //! file and one line in [`FORMATS`].
 
-pub mod bite;
 mod churn;
 pub mod comparison;
 pub mod diagnosis;
 mod downsample;
 pub mod drawing;
+pub mod effect;
 pub mod escape;
 pub mod github;
 pub(crate) mod html;

@@ -1,30 +1,22 @@
-//! Churn: locks come and go. In each turn half of the locks are in use and the other half drain; what an empty lock leaves
-//! on the servers is removed meanwhile, so that whoever comes back to it has to make it again, beside others who do.
+//! Churn: locks come and go. In each turn half of the locks are in use and the other half drain; what remains of an empty
+//! lock on the servers is removed meanwhile, so that clients that come back to it create it again, all at once.
 //!
-//! Only ZooKeeper keeps something of a lock that nobody asks for, its node. A key of etcd or Redis goes with its holder.
+//! What remains is the backend's matter: see [`LockSweeper`].
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use harness_workloads::zk::lock_path;
+use harness_checkers::history::{ChurnFact, NemesisFact};
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
-use serde_json::json;
-use tokio::sync::watch;
-use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
-use zookeeper_client::{Client, Error};
+use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use super::schedule::object;
-use crate::cluster::Places;
-use crate::limits::PROBE;
+use crate::backends::{Connect, LockSweeper};
+use crate::cluster::EndpointsReceiver;
 use crate::run::context::RunContext;
 
-/// The name of its lines in the history.
-const F: &str = "churn";
 /// Looks at the locks out of use, in each turn.
 const LOOKS: u32 = 4;
-/// The session with which nodes are removed; it owns nothing.
-const SESSION: Duration = Duration::from_secs(10);
 
 /// Which locks are in use, and when.
 #[derive(Debug, Clone)]
@@ -51,7 +43,7 @@ impl Turns {
         &self.locks[drawn % self.locks.len()]
     }
 
-    /// The locks that nobody asks for now.
+    /// The locks that no client asks for now.
     fn out_of_use(&self) -> impl Iterator<Item = &str> {
         let (first, count) = self.in_use();
         let all = self.locks.len();
@@ -69,53 +61,44 @@ impl Turns {
     }
 }
 
-/// Removes what is left of locks out of use, for ever; a connection that fails is made again.
-pub async fn sweep(turns: Turns, addresses: watch::Receiver<Places>, run: Arc<RunContext>) {
+/// Removes what remains of locks out of use, until it is dropped; a connection that fails is made again.
+pub async fn sweep(
+    turns: Turns,
+    endpoints: EndpointsReceiver,
+    connect: Connect<dyn LockSweeper>,
+    run: Arc<RunContext>,
+) {
     let Some(length) = turns.length else { return };
-    let begin = json!({ "phase": "begin", "turn_ms": length.as_millis() as u64 });
-    run.recorder.nemesis(F, object(begin));
+    let turn_ms = length.as_millis() as u64;
+    let begin = NemesisFact::Churn(ChurnFact::Begin { turn_ms });
+    run.recorder.nemesis(&begin);
     let mut looks = interval(length / LOOKS);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut connected = None;
     loop {
         looks.tick().await;
-        let client = match connected.take() {
-            Some(client) => client,
-            None => match connect(&addresses).await {
-                Some(client) => client,
-                None => continue,
+        let sweeper = match connected.take() {
+            Some(sweeper) => sweeper,
+            None => match connect(endpoints.clone()).await {
+                Ok(sweeper) => sweeper,
+                Err(_) => continue,
             },
         };
-        if remove_all(&client, &turns, &run).await {
-            connected = Some(client);
+        if remove_all(&*sweeper, &turns, &run).await.is_ok() {
+            connected = Some(sweeper);
         }
     }
 }
 
-async fn connect(addresses: &watch::Receiver<Places>) -> Option<Client> {
-    let servers: Vec<String> = addresses.borrow().served().iter().map(ToString::to_string).collect();
-    let connecting = Client::connector()
-        .with_session_timeout(SESSION)
-        .with_connection_timeout(PROBE)
-        .connect(&servers.join(","))
-        .await;
-    connecting.ok()
-}
-
-/// Removes the nodes of all locks out of use that nobody is below; `false` when the connection is of no more use.
-async fn remove_all(client: &Client, turns: &Turns, run: &RunContext) -> bool {
+async fn remove_all(sweeper: &dyn LockSweeper, turns: &Turns, run: &RunContext) -> Result<(), String> {
     for lock in turns.out_of_use() {
-        match timeout(PROBE, client.delete(&lock_path(lock), None)).await {
-            Ok(Ok(())) => {
-                let removed = json!({ "phase": "removed", "lock": lock });
-                run.recorder.nemesis(F, object(removed));
-            }
-            // somebody waits or holds still; it is gone already
-            Ok(Err(Error::NotEmpty | Error::NoNode)) => {}
-            Ok(Err(_)) | Err(_) => return false,
+        if sweeper.remove(lock).await? {
+            let lock = lock.to_owned();
+            let removed = NemesisFact::Churn(ChurnFact::Removed { lock });
+            run.recorder.nemesis(&removed);
         }
     }
-    true
+    Ok(())
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! What everybody in an experiment shares: the recorder, the register, who holds, what to show, and the way to stop.
+//! The run context: what everything in a run shares. The recorder, the register, the clients and which of them hold a lock,
+//! the counters that are shown, and the way to stop.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -8,24 +9,29 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
+use super::RunSpec;
 use super::clients::holders::Holders;
+use super::clients::pool::ClientPool;
+use super::clock::RunClock;
 use super::recorder::Recorder;
 use super::register::GuardedRegister;
-use super::setup::routes::Routes;
+use super::setup::Routes;
 use crate::event::ProgressSender;
-use crate::network::Exchange;
+use crate::network::TapHub;
 
 /// Latencies that the live view looks back on.
 const RECENT: usize = 2000;
 
 pub struct RunContext {
+    pub spec: Arc<RunSpec>,
+    pub clock: RunClock,
     pub recorder: Recorder,
     pub register: GuardedRegister,
+    pub clients: Arc<ClientPool>,
     pub holders: Holders,
     pub counters: RunCounters,
-    pub progress: ProgressSender,
     /// What passes the links, and what each client does meanwhile.
-    pub exchange: Arc<Exchange>,
+    pub exchange: Arc<TapHub>,
     /// Which server each client is connected to.
     pub routes: Routes,
     /// The server that the observer watches, where it watches one of several.
@@ -35,7 +41,7 @@ pub struct RunContext {
     fatal: watch::Sender<Option<String>>,
 }
 
-/// Counters for the eyes; verdicts come from the history.
+/// Counters for the live view; verdicts come from the history.
 #[derive(Debug, Default)]
 pub struct RunCounters {
     pub acquires: AtomicU64,
@@ -49,19 +55,33 @@ pub struct RunCounters {
 }
 
 impl RunContext {
-    pub fn new(recorder: Recorder, progress: ProgressSender, exchange: Arc<Exchange>, routes: Routes) -> Self {
+    pub fn new(
+        spec: Arc<RunSpec>,
+        recorder: Recorder,
+        clients: ClientPool,
+        exchange: Arc<TapHub>,
+        routes: Routes,
+    ) -> Self {
+        let clock = recorder.clock();
         Self {
+            spec,
+            clock,
             recorder,
             register: GuardedRegister::default(),
-            holders: Holders::default(),
+            clients: Arc::new(clients),
+            holders: Holders::new(clock),
             counters: RunCounters::default(),
-            progress,
             exchange,
             routes,
             observed: watch::channel(None).0,
             stop: watch::channel(false).0,
             fatal: watch::channel(None).0,
         }
+    }
+
+    /// Where to report what a user sees while the run goes on.
+    pub fn progress(&self) -> &ProgressSender {
+        &self.spec.progress
     }
 
     /// Turns `true` when clients should finish what they hold and start nothing new.
@@ -73,7 +93,11 @@ impl RunContext {
         self.stop.send_replace(true);
     }
 
-    /// The run cannot go on. The first reason is the one that is told.
+    pub fn is_stopping(&self) -> bool {
+        *self.stop.borrow()
+    }
+
+    /// Ends the run, which cannot go on. The first reason is the one that is reported.
     pub fn fail(&self, why: String) {
         self.fatal.send_if_modified(|fatal| {
             let first = fatal.is_none();
@@ -83,10 +107,13 @@ impl RunContext {
         self.stop();
     }
 
-    /// Waits until the run cannot go on, and tells why.
+    /// Waits until the run cannot go on; returns why.
     pub async fn failed(&self) -> String {
         let mut fatal = self.fatal.subscribe();
-        let why = fatal.wait_for(Option::is_some).await.expect("the run holds the sender");
+        let why = fatal
+            .wait_for(Option::is_some)
+            .await
+            .expect("the context holds the sender");
         why.clone().unwrap_or_default()
     }
 

@@ -1,12 +1,17 @@
-//! One experiment: servers, links, clients, phases and faults, and a history on disk at the end.
+//! One run: servers, links, clients, phases and faults, and a history on disk at the end.
 //!
 //! Nothing is decided here. Whatever happens, faults heal, clients and servers end, and what was recorded stays.
+//!
+//! [`execute`] is given a [`RunSpec`]. It starts the servers and opens the links (`setup`), makes the [`RunContext`] that
+//! everything in the run shares (`context`), and goes through the phases (`phases`), which run the clients (`clients`) and
+//! the fault windows (`schedule`).
 
 mod churn;
 mod clients;
+mod clock;
 mod context;
 mod observer;
-mod outlets;
+mod peer_proxies;
 mod phases;
 mod progress;
 mod recorder;
@@ -16,36 +21,34 @@ mod schedule;
 mod setup;
 mod taps;
 mod targeting;
+#[cfg(test)]
+mod testing;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::Instant;
 
-use crate::cluster::{Choice, Cluster, ClusterError, Outlets, Spec, server_of};
+use crate::cluster::{ClusterError, RuntimeChoice};
 use crate::config::Config;
-use crate::event::{ProgressEvent, ProgressSender};
-use crate::faults::{FaultEnv, Links};
+use crate::event::ProgressSender;
 use crate::plan::Plan;
-use crate::wall_clock::{Clocks, WallClock};
-use clients::pool::{ClientPool, ClientPoolSpec};
+use crate::wall_clock::Clocks;
+use clock::RunClock;
 use context::RunContext;
-pub use outlets::Ways;
+pub use peer_proxies::PeerLinks;
 use phases::PhaseRunner;
-use setup::WallClocks;
-use setup::links::ClientLinks;
-use setup::routes::Routes;
+use setup::{ClientLinks, Routes, RunServers, WallClocks};
 
-/// Why an experiment could not be made, or could not go on.
+/// Why a run could not be made, or could not go on.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     #[error(transparent)]
     Cluster(#[from] ClusterError),
     #[error("{0}")]
     Clients(String),
-    #[error("the control phase failed: nobody acquired a lock in {}s of fair weather{}", after.as_secs_f32(), said.as_ref().map(|said| format!("\n  the last thing a client said: {said}")).unwrap_or_default())]
+    #[error("the control phase failed: no client acquired a lock in {}s without faults{}", after.as_secs_f32(), said.as_ref().map(|said| format!("\n  the last error of a client: {said}")).unwrap_or_default())]
     Control { after: Duration, said: Option<String> },
     #[error("could not write {}: {why}", path.display())]
     Write { path: PathBuf, why: String },
@@ -55,7 +58,16 @@ pub enum RunError {
     Proxy(String),
 }
 
-/// Where an experiment puts its files.
+impl RunError {
+    fn write(path: &Path, error: &std::io::Error) -> Self {
+        Self::Write {
+            path: path.to_owned(),
+            why: error.to_string(),
+        }
+    }
+}
+
+/// Where a run puts its files.
 #[derive(Debug, Clone)]
 pub struct RunFolder(pub PathBuf);
 
@@ -72,27 +84,29 @@ impl RunFolder {
         self.0.join("clients")
     }
 
-    /// Where wall clocks lie while the run lasts, if the plan steps any.
+    /// Wall clocks, while the run lasts, if the plan steps any.
     fn clocks(&self) -> PathBuf {
         self.0.join("clocks")
     }
 }
 
-/// What an experiment needs beside its plan.
-pub struct RunSpec<'a> {
-    pub config: &'a Config,
-    pub plan: &'a Plan,
-    pub run: &'a str,
-    pub folder: &'a RunFolder,
-    pub choice: &'a Choice,
+/// What a run is made of.
+pub struct RunSpec {
+    pub config: Config,
+    pub plan: Plan,
+    /// The run's name, which is its folder's as well.
+    pub name: String,
+    pub folder: RunFolder,
+    pub choice: RuntimeChoice,
     pub progress: ProgressSender,
-    /// Turns `true` when the user wants it to end.
+    /// Turns `true` when the user wants the run to end.
     pub interrupt: watch::Receiver<bool>,
 }
 
-/// What is known of an experiment beside its history.
-#[derive(Debug)]
+/// What is known of a run besides its history.
+#[derive(Debug, Default)]
 pub struct RunOutcome {
+    /// The servers' version, once they serve.
     pub version: Option<String>,
     pub interrupted: bool,
     /// Why it could not be made or go on, if so.
@@ -101,13 +115,12 @@ pub struct RunOutcome {
     pub teardown: Teardown,
 }
 
-/// Clients, servers and links that are still there when the history is complete.
+/// Clients, servers and links that still exist when the history is complete.
 #[derive(Default)]
 pub struct Teardown {
-    pool: Option<Arc<ClientPool>>,
-    cluster: Option<Cluster>,
-    proxied: Option<ClientLinks>,
-    ways: Option<Arc<Ways>>,
+    run: Option<Arc<RunContext>>,
+    servers: Option<RunServers>,
+    links: Option<ClientLinks>,
     clocks: Option<Clocks>,
 }
 
@@ -118,165 +131,73 @@ impl std::fmt::Debug for Teardown {
 }
 
 impl Teardown {
-    /// Ends them all.
+    /// Ends them all: clients first, so that they do not see their servers go.
     pub async fn run(self) {
-        if let Some(pool) = self.pool {
-            pool.close().await;
+        if let Some(run) = self.run {
+            run.clients.close().await;
         }
-        if let Some(cluster) = self.cluster {
-            cluster.stop().await;
+        if let Some(servers) = self.servers {
+            servers.stop().await;
         }
-        if let Some(proxied) = self.proxied {
-            proxied.close().await;
+        if let Some(links) = self.links {
+            links.close().await;
         }
-        drop((self.ways, self.clocks));
+        drop(self.clocks);
     }
 }
 
-/// Makes the experiment. The history is complete and on disk when this returns.
-pub async fn execute(spec: RunSpec<'_>) -> RunOutcome {
-    let mut ended = RunOutcome {
-        version: None,
-        interrupted: false,
-        error: None,
-        teardown: Teardown::default(),
-    };
-    let clocks = match setup::wall_clocks(&spec) {
-        Ok(clocks) => clocks,
-        Err(error) => {
-            ended.error = Some(error);
-            return ended;
-        }
-    };
-    let mut interrupt = spec.interrupt.clone();
-    let mut preparing = std::pin::pin!(prepare(&spec, &clocks.servers));
-    let made = tokio::select! {
-        made = &mut preparing => made,
-        _ = interrupt.wait_for(|wanted| *wanted) => {
-            ended.interrupted = true;
-            // servers that are half started cannot be stopped; whole ones can, and starting has its own limit
-            preparing.await
-        }
-    };
-    match made {
-        Err(error) => ended.error = Some(error),
-        Ok((ways, cluster)) => {
-            ended.version = Some(cluster.version.clone());
-            if !ended.interrupted {
-                let between = ways.as_ref().map(|ways| ways.links()).unwrap_or_default();
-                let outcome = with_cluster(&spec, &cluster, between, &clocks, &mut ended).await;
-                ended.error = outcome.err();
-            }
-            ended.teardown.ways = ways;
-            ended.teardown.cluster = Some(cluster);
-        }
-    }
-    ended.teardown.clocks = clocks.folder;
-    ended
+/// Makes the run. The history is complete and on disk when this returns.
+pub async fn execute(spec: RunSpec) -> RunOutcome {
+    let mut outcome = RunOutcome::default();
+    let made = attempt(Arc::new(spec), &mut outcome).await;
+    outcome.error = made.err();
+    outcome
 }
 
-/// The servers, and the ways between them where the plan strikes there.
-type Ground = (Option<Arc<Ways>>, Cluster);
-
-async fn prepare(spec: &RunSpec<'_>, clocks: &[Arc<WallClock>]) -> Result<Ground, RunError> {
-    let config = spec.config;
-    let server = server_of(config.backend.name()).expect("every backend has servers");
-    let ways = if spec.plan.servers_through_proxy {
-        let ways = Ways::new(config.seed ^ 0xbe_7ee4);
-        Some(ways.map_err(|error| RunError::Proxy(format!("no thread for the proxy between servers: {error}")))?)
-    } else {
-        None
-    };
-    if ways.is_some() {
-        let text = "the servers reach each other through the proxy, since windows strike between them";
-        spec.progress.send(ProgressEvent::Note(text.into()));
+async fn attempt(spec: Arc<RunSpec>, outcome: &mut RunOutcome) -> Result<(), RunError> {
+    let mut clocks = WallClocks::lay_out(&spec)?;
+    outcome.teardown.clocks = clocks.folder.take();
+    let started = start_servers(&spec, &clocks, &mut outcome.interrupted).await?;
+    let servers = outcome.teardown.servers.insert(started);
+    outcome.version = Some(servers.cluster.version.clone());
+    if outcome.interrupted {
+        return Ok(());
     }
-    let servers = Spec {
-        server,
-        nodes: config.nodes + spec.plan.replicas,
-        lease: config.lease,
-        run: spec.run.to_owned(),
-        logs: spec.folder.nodes(),
-        port_base: config.port_base,
-        outlets: ways.clone().map(|ways| ways as Arc<dyn Outlets>),
-        clocks: clocks.to_vec(),
-    };
-    let started = Instant::now();
-    let cluster = Cluster::start(&servers, &spec.choice.chosen).await?;
-    let roles = cluster.census().roles().await;
-    let leaders: Vec<&str> = roles
-        .iter()
-        .filter(|(_, serving)| {
-            serving
-                .as_ref()
-                .is_some_and(|s| s.role == "leader" || s.role == "master")
-        })
-        .map(|(name, _)| name.as_str())
-        .collect();
-    let summary = format!(
-        "{} {} ×{}, leader {}",
-        server.product(),
-        cluster.version,
-        servers.nodes,
-        leaders.join(" ")
-    );
-    spec.progress.send(ProgressEvent::ClusterReady {
-        took: started.elapsed(),
-        summary,
-    });
-    Ok((ways, cluster))
-}
-
-async fn with_cluster(
-    spec: &RunSpec<'_>,
-    cluster: &Cluster,
-    between: Links,
-    clocks: &WallClocks,
-    ended: &mut RunOutcome,
-) -> Result<(), RunError> {
-    let config = spec.config;
-    let (exchange, notices) = setup::exchange(config);
-    let opened = ClientLinks::open(spec, cluster, &exchange).await?;
-    let proxied = ended.teardown.proxied.insert(opened);
-    let links = proxied.links.clone();
-    let opens = setup::opens(config, &links);
-    let routes = Routes::new(&links, &cluster.places().borrow());
+    let (exchange, notices) = setup::exchange(&spec.config);
+    let opened = ClientLinks::open(&spec, &servers.cluster, &exchange).await?;
+    let links = outcome.teardown.links.insert(opened);
     let path = spec.folder.history();
-    let failed = |error: std::io::Error| RunError::Write {
-        path: path.clone(),
-        why: error.to_string(),
-    };
-    std::fs::create_dir_all(spec.folder.clients()).map_err(failed)?;
-    let (recorder, closer) = recorder::start(&path, &setup::header(spec)).map_err(failed)?;
-    let run = Arc::new(RunContext::new(recorder, spec.progress.clone(), exchange, routes));
-    let api = proxied.serve_api(config, &run)?;
-    let clients = ClientPoolSpec {
-        start: setup::start(config),
-        per_process: config.per_process,
-        logs: spec.folder.clients(),
-        opens,
-        clocks: clocks.clients.clone(),
-    };
-    let pool = Arc::new(ClientPool::new(clients));
-    ended.teardown.pool = Some(Arc::clone(&pool));
-    let _listening = taps::start(notices, config.lock_names(), &pool, Arc::clone(&run));
-    let env = FaultEnv {
-        links,
-        peer_links: between,
-        clients: pool.clone(),
-        servers: cluster.hand(),
-        observed: run.observed.subscribe(),
-        server_clocks: clocks.servers.clone(),
-    };
-    let scene = PhaseRunner {
-        spec,
-        run: Arc::clone(&run),
-        pool,
-        env: Arc::new(env),
-        census: cluster.census(),
+    let clients = setup::client_pool(&spec, links, &clocks)?;
+    let (recorder, closer) = recorder::start(&path, &setup::header(&spec), RunClock::start())
+        .map_err(|error| RunError::write(&path, &error))?;
+    let routes = Routes::new(&links.links, &servers.cluster.endpoints().borrow());
+    let run = Arc::new(RunContext::new(spec, recorder, clients, exchange, routes));
+    outcome.teardown.run = Some(Arc::clone(&run));
+    let api = links.serve_api(&run)?;
+    let _listening = taps::start(notices, Arc::clone(&run));
+    let phases = PhaseRunner {
+        env: Arc::new(setup::fault_env(&run, links, servers, &clocks)),
+        endpoints: servers.cluster.endpoints(),
+        roles: servers.cluster.probe(),
+        run,
         api,
     };
-    let outcome = scene.play(cluster.places(), &mut ended.interrupted).await;
-    let written = closer.close().map_err(failed);
-    outcome.and(written)
+    let played = phases.play(&mut outcome.interrupted).await;
+    let written = closer.close().map_err(|error| RunError::write(&path, &error));
+    played.and(written)
+}
+
+/// Starts the servers, to the end even when the run is interrupted meanwhile: servers that are half started cannot be
+/// stopped, whole ones can, and starting has its own limit.
+async fn start_servers(spec: &RunSpec, clocks: &WallClocks, interrupted: &mut bool) -> Result<RunServers, RunError> {
+    let mut interrupt = spec.interrupt.clone();
+    let mut starting = std::pin::pin!(RunServers::start(spec, clocks));
+    tokio::select! {
+        biased;
+        started = &mut starting => started,
+        _ = interrupt.wait_for(|wanted| *wanted) => {
+            *interrupted = true;
+            starting.await
+        }
+    }
 }

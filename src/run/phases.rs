@@ -1,56 +1,53 @@
-//! The phases of an experiment: control, warm-up, faults, calm, end; with servers, links and clients in place.
+//! The phases of a run: control, warm-up, faults, recovery, end; with servers, links and clients in place.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use harness_workloads::Backend;
+use harness_checkers::history::{NemesisFact, PhaseFact};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use serde_json::{Map, json};
-use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout};
 
 use super::churn::{self, Turns};
 use super::clients::driver::{ClientDriver, Workload};
-use super::clients::pool::ClientPool;
-use super::{RunError, RunSpec, observer, progress, schedule, taps};
-use crate::cluster::{Census, Places};
+use super::clients::process::CLIENT_OPEN;
+use super::context::RunContext;
+use super::{RunError, observer, progress, schedule, taps};
+use crate::cluster::{EndpointsReceiver, RoleProbe};
 use crate::event::ProgressEvent;
 use crate::faults::FaultEnv;
-use crate::limits::CLIENT_OPEN;
 use crate::network::api::Api;
-use crate::run::context::RunContext;
 
-/// How often the calm phase looks whether everybody had their turn.
+/// Pause between two looks whether every client had its turns.
 const LOOK: Duration = Duration::from_millis(50);
 /// How long a run that was stopped may take to heal.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// The phases, with everything in place.
-pub struct PhaseRunner<'a> {
-    pub spec: &'a RunSpec<'a>,
+/// Goes through the phases.
+pub struct PhaseRunner {
     pub run: Arc<RunContext>,
-    pub pool: Arc<ClientPool>,
     pub env: Arc<FaultEnv>,
-    pub census: Census,
+    pub endpoints: EndpointsReceiver,
+    pub roles: RoleProbe,
     /// Toxiproxy's API, where it is served.
     pub api: Option<Api>,
 }
 
-impl PhaseRunner<'_> {
-    /// Plays all phases, with the observer watching.
-    pub async fn play(&self, addresses: watch::Receiver<Places>, interrupted: &mut bool) -> Result<(), RunError> {
-        let starting = observer::start(self.spec.config.backend, addresses.clone(), Arc::clone(&self.run));
+impl PhaseRunner {
+    /// Goes through all phases, with the observer watching. Ends early, with faults healed, when the user interrupts or the
+    /// run cannot go on.
+    pub async fn play(&self, interrupted: &mut bool) -> Result<(), RunError> {
+        let run = &self.run;
+        let starting = observer::start(run.spec.config.backend, self.endpoints.clone(), Arc::clone(run));
         let late = || format!("the observer did not connect within {}s", CLIENT_OPEN.as_secs());
-        let started = timeout(CLIENT_OPEN, starting).await.unwrap_or_else(|_| Err(late()));
-        let _observer = started.map_err(RunError::Clients)?;
-        let _pulse = progress::start(self.spec.plan, Arc::clone(&self.run), self.census.clone());
-        let mut interrupt = self.spec.interrupt.clone();
+        let started = run.clock.within(CLIENT_OPEN, starting).await;
+        let _observer = started.unwrap_or_else(|| Err(late())).map_err(RunError::Clients)?;
+        let _ticker = progress::start(run, self.roles.clone());
+        let mut interrupt = run.spec.interrupt.clone();
         let phases = async {
-            self.pool.open(&self.run).await.map_err(RunError::Clients)?;
-            self.phases(addresses).await
+            run.clients.open(run).await.map_err(RunError::Clients)?;
+            self.phases().await
         };
         let mut phases = std::pin::pin!(phases);
         let outcome = tokio::select! {
@@ -59,124 +56,129 @@ impl PhaseRunner<'_> {
                 *interrupted = true;
                 Ok(())
             }
-            why = self.run.failed() => Err(RunError::Clients(why)),
-            why = self.run.recorder.failed() => {
-                Err(RunError::Write { path: self.spec.folder.history(), why })
-            }
+            why = run.failed() => Err(RunError::Clients(why)),
+            why = run.recorder.failed() => Err(RunError::Write { path: run.spec.folder.history(), why }),
             outcome = &mut phases => return outcome,
         };
-        self.run.stop();
-        // windows that are open heal and say so, and clients give back what they hold
-        let _ = timeout(GRACE, phases).await;
+        run.stop();
+        // windows that are open heal and record it, and clients release what they hold
+        let _ = run.clock.within(GRACE, phases).await;
         outcome
     }
 
-    async fn phases(&self, addresses: watch::Receiver<Places>) -> Result<(), RunError> {
-        self.phase("control", json!({ "each": self.spec.config.each }));
-        let turns = Turns::new(self.spec.config.lock_names(), self.spec.config.churn);
+    async fn phases(&self) -> Result<(), RunError> {
+        let run = &self.run;
+        let config = &run.spec.config;
+        self.begin(PhaseFact::Control { each: config.each });
+        let turns = Turns::new(config.lock_names(), config.churn);
         let drivers = self.drivers(turns.clone());
-        let _sweeper = self.sweeper(turns, addresses);
-        let (weathered, drivers) = match self.spec.config.each {
-            Some(each) => (self.turns(each).await, drivers),
-            None => (self.weather().await, drivers),
+        let _sweeper = self.sweeper(turns);
+        let went = match config.each {
+            Some(each) => self.turns(each).await,
+            None => self.control_to_recovery().await,
         };
-        let stopped = *self.run.stopping().borrow();
-        self.run.stop();
-        // clients give back what they hold
-        let patience = self.spec.config.lease * 2 + Duration::from_secs(1);
-        let _ = timeout(patience, schedule::all(drivers)).await;
-        let unfinished = weathered?;
+        let stopped = run.is_stopping();
+        run.stop();
+        // clients release what they hold
+        let patience = config.lease * 2 + Duration::from_secs(1);
+        let _ = run.clock.within(patience, schedule::all(drivers)).await;
+        let unfinished = went?;
         if stopped {
             return Err(RunError::Stopped);
         }
-        let wire = taps::summary(&self.env.links, &self.run);
-        self.phase("end", json!({ "unfinished": unfinished, "wire": wire }));
+        let wire = Some(taps::summary(&self.env.links, run));
+        self.begin(PhaseFact::End { unfinished, wire });
         Ok(())
     }
 
-    /// Every client has its turns, within the time. Returns those who had not.
+    /// Waits until every client had its turns, or the time is over. Returns the clients that had fewer.
     async fn turns(&self, each: u32) -> Result<Vec<String>, RunError> {
-        let end = Instant::now() + self.spec.plan.phases.control;
+        let run = &self.run;
+        let end = run.clock.now() + run.spec.plan.phases.control;
         loop {
             self.elapse(LOOK).await?;
-            let waiting = self.below(std::iter::repeat(u64::from(each)));
-            let holding = !self.run.holders.all().is_empty();
-            if (waiting.is_empty() && !holding) || Instant::now() >= end {
-                return Ok(waiting);
+            let unfinished = self.below(std::iter::repeat(u64::from(each)));
+            let holding = !run.holders.all().is_empty();
+            if (unfinished.is_empty() && !holding) || run.clock.now() >= end {
+                return Ok(unfinished);
             }
         }
     }
 
-    /// Control, warm-up, faults, calm. Returns the clients that did not acquire in the calm.
-    async fn weather(&self) -> Result<Vec<String>, RunError> {
-        let plan = self.spec.plan;
+    /// Control, warm-up, faults, recovery. Returns the clients that did not acquire during recovery.
+    async fn control_to_recovery(&self) -> Result<Vec<String>, RunError> {
+        let (run, plan) = (&self.run, &self.run.spec.plan);
         self.elapse(plan.phases.control).await?;
         let acquired = self.acquired();
         if acquired == 0 {
-            let said = self.run.counters.last_error();
+            let said = run.counters.last_error();
             return Err(RunError::Control {
                 after: plan.phases.control,
                 said,
             });
         }
-        self.phase("warm-up", json!({ "control_acquires": acquired }));
+        self.begin(PhaseFact::WarmUp {
+            control_acquires: acquired,
+        });
         self.elapse(plan.phases.warm_up).await?;
-        self.phase("faults", json!({ "windows": plan.windows.len() }));
-        let faults_end = Instant::now() + plan.phases.faults;
-        schedule::run(plan, &self.env, &self.run).await;
-        self.elapse(faults_end.saturating_duration_since(Instant::now()))
-            .await?;
-        self.calm().await
+        self.begin(PhaseFact::Faults {
+            windows: plan.windows.len() as u32,
+        });
+        let end = run.clock.now() + plan.phases.faults;
+        schedule::run_windows(run, &self.env).await;
+        self.elapse(end.saturating_sub(run.clock.now())).await?;
+        self.recovery().await
     }
 
-    /// Fair weather, until its time is over and everybody acquired, or until the bound for that. Returns those who did not.
-    async fn calm(&self) -> Result<Vec<String>, RunError> {
-        let config = self.spec.config;
+    /// No faults, until the planned time is over and every client acquired, or the bound for that is over. Returns the
+    /// clients that did not.
+    async fn recovery(&self) -> Result<Vec<String>, RunError> {
+        let run = &self.run;
+        let config = &run.spec.config;
         if let Some(api) = &self.api {
-            // whoever poked must not be taken for a lock that makes no progress
+            // a lock must not be judged for what was changed through the API
             api.calm().await.map_err(RunError::Proxy)?;
         }
-        self.phase("calm", json!({}));
-        let before: Vec<u64> = self
-            .pool
-            .clients()
-            .map(|(_, client)| client.acquired.load(Relaxed))
-            .collect();
-        let started = Instant::now();
-        let planned = self.spec.plan.phases.calm;
-        // somebody may have begun to wait just before the calm
+        self.begin(PhaseFact::Recovery);
+        let before = run.clients.acquired();
+        let began = run.clock.now();
+        let planned = run.spec.plan.phases.recovery;
+        // a client may have begun to wait just before the recovery
         let at_most = planned.max(config.progress_bound + config.wait);
         loop {
             self.elapse(LOOK).await?;
-            let waiting = self.below(before.iter().map(|before| before + 1));
-            if started.elapsed() >= at_most || (waiting.is_empty() && started.elapsed() >= planned) {
-                return Ok(waiting);
+            let unfinished = self.below(before.iter().map(|before| before + 1));
+            let lasted = run.clock.now() - began;
+            if lasted >= at_most || (unfinished.is_empty() && lasted >= planned) {
+                return Ok(unfinished);
             }
         }
     }
 
-    /// The clients that acquired less often than they should have, in the order of the clients.
+    /// The clients that acquired less often than is `wanted` of each, in the order of the clients.
     fn below(&self, wanted: impl Iterator<Item = u64>) -> Vec<String> {
-        let short = self
-            .pool
-            .clients()
-            .zip(wanted)
-            .filter(|((_, client), wanted)| client.acquired.load(Relaxed) < *wanted);
-        short.map(|((_, client), _)| format!("c{}", client.number)).collect()
+        let acquired = self.run.clients.acquired().into_iter();
+        let short = acquired.zip(wanted).enumerate();
+        short
+            .filter(|(_, (acquired, wanted))| acquired < wanted)
+            .map(|(client, _)| format!("c{client}"))
+            .collect()
     }
 
-    /// Removes what is left of locks that are out of use, until it is dropped.
-    fn sweeper(&self, turns: Turns, addresses: watch::Receiver<Places>) -> JoinSet<()> {
+    /// Removes what is left of locks out of use, until it is dropped.
+    fn sweeper(&self, turns: Turns) -> JoinSet<()> {
         let mut sweeper = JoinSet::new();
-        if self.spec.config.backend == Backend::Zk {
-            sweeper.spawn(churn::sweep(turns, addresses, Arc::clone(&self.run)));
+        if let Some(connect) = self.run.spec.config.backend.sweep {
+            let sweep = churn::sweep(turns, self.endpoints.clone(), connect, Arc::clone(&self.run));
+            sweeper.spawn(sweep);
         }
         sweeper
     }
 
+    /// Starts the driver of each client.
     fn drivers(&self, locks: Turns) -> JoinSet<()> {
-        let config = self.spec.config;
-        let work = Arc::new(Workload {
+        let config = &self.run.spec.config;
+        let workload = Arc::new(Workload {
             locks,
             hold: config.hold,
             wait: config.wait,
@@ -187,13 +189,12 @@ impl PhaseRunner<'_> {
         });
         let mut seeds = ChaCha8Rng::seed_from_u64(config.seed);
         let mut drivers = JoinSet::new();
-        for (process, client) in self.pool.clients() {
+        for (process, client) in self.run.clients.clients() {
             let driver = ClientDriver {
                 client: Arc::clone(client),
                 process: Arc::clone(process),
-                pool: Arc::clone(&self.pool),
                 run: Arc::clone(&self.run),
-                work: Arc::clone(&work),
+                workload: Arc::clone(&workload),
                 rng: ChaCha8Rng::seed_from_u64(seeds.random()),
             };
             drivers.spawn(driver.run());
@@ -205,25 +206,25 @@ impl PhaseRunner<'_> {
         self.run.counters.acquires.load(Relaxed)
     }
 
-    /// Lets time pass; ends early with the reason when the run cannot go on, or was stopped.
+    /// Lets time pass; fails when the run stops meanwhile.
     async fn elapse(&self, time: Duration) -> Result<(), RunError> {
         let mut stop = self.run.stopping();
         tokio::select! {
+            biased;
             _ = stop.wait_for(|stop| *stop) => Err(RunError::Stopped),
-            () = sleep(time) => Ok(()),
+            () = self.run.clock.sleep(time) => Ok(()),
         }
     }
 
-    fn phase(&self, name: &'static str, facts: serde_json::Value) {
-        let mut extra = Map::new();
-        extra.insert("phase".into(), name.into());
-        extra.extend(facts.as_object().cloned().unwrap_or_default());
-        self.run.recorder.nemesis("phase", extra);
-        let text = match name {
-            "warm-up" => format!("control passed, {} acquires", self.acquired()),
-            "calm" => "faults over; calm, until everybody acquired".to_owned(),
-            other => other.to_owned(),
+    /// Records that a phase begins, and shows it.
+    fn begin(&self, phase: PhaseFact) {
+        let name = phase.name();
+        let text = match &phase {
+            PhaseFact::WarmUp { control_acquires } => format!("control passed, {control_acquires} acquires"),
+            PhaseFact::Recovery => "faults over; recovery, until every client acquired".to_owned(),
+            _ => name.to_owned(),
         };
-        self.run.progress.send(ProgressEvent::Phase { name, text });
+        self.run.recorder.nemesis(&NemesisFact::Phase(phase));
+        self.run.progress().send(ProgressEvent::Phase { name, text });
     }
 }

@@ -1,24 +1,22 @@
-//! The pulse: a reading of the running system for the live view, a few times a second; and the watch over the servers' roles.
+//! The progress ticker: a snapshot of the running system for the live view, a few times a second.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::clients::holders::Holding;
-use super::roles::Roles;
-use crate::cluster::Census;
+use super::roles::ServerRoles;
+use crate::cluster::RoleProbe;
 use crate::event::{ProgressEvent, ProgressSnapshot};
-use crate::plan::Plan;
 use crate::run::context::RunContext;
 
 const EVERY: Duration = Duration::from_millis(250);
 /// Holders that fit a line.
 const SHOWN: usize = 3;
 
-/// Beats until it is dropped.
+/// Sends snapshots until it is dropped.
 pub struct ProgressTicker(JoinHandle<()>);
 
 impl Drop for ProgressTicker {
@@ -27,29 +25,27 @@ impl Drop for ProgressTicker {
     }
 }
 
-pub fn start(plan: &Plan, run: Arc<RunContext>, census: Census) -> ProgressTicker {
-    let phases = plan.phases;
-    let total = phases.control + phases.warm_up + phases.faults + phases.calm;
+/// Starts the ticker, and the watch over the servers' roles that it shows.
+pub fn start(run: &Arc<RunContext>, probe: RoleProbe) -> ProgressTicker {
+    let run = Arc::clone(run);
     ProgressTicker(tokio::spawn(async move {
-        let roles = Roles::default();
-        let watching = roles.watch(census, Arc::clone(&run));
-        tokio::join!(beat(total, run, &roles), watching);
+        let roles = ServerRoles::default();
+        let watching = roles.watch(probe, Arc::clone(&run));
+        tokio::join!(tick(&run, &roles), watching);
     }))
 }
 
-async fn beat(total: Duration, run: Arc<RunContext>, roles: &Roles) {
-    let started = Instant::now();
-    let mut ticks = interval(EVERY);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
-    let mut last = 0;
+async fn tick(run: &RunContext, roles: &ServerRoles) {
+    let phases = run.spec.plan.phases;
+    let total = phases.control + phases.warm_up + phases.faults + phases.recovery;
+    let (started, mut last) = (run.clock.now(), 0);
     loop {
-        ticks.tick().await;
         let counters = &run.counters;
         let acquires = counters.acquires.load(Relaxed);
         let (p50, p99) = counters.percentiles();
         let holders = run.holders.all();
-        run.progress.send(ProgressEvent::Snapshot(ProgressSnapshot {
-            elapsed: started.elapsed(),
+        run.progress().send(ProgressEvent::Snapshot(ProgressSnapshot {
+            elapsed: run.clock.now() - started,
             total,
             acquires,
             acquires_per_second: (acquires - last) * 1000 / EVERY.as_millis() as u64,
@@ -59,7 +55,7 @@ async fn beat(total: Duration, run: Arc<RunContext>, roles: &Roles) {
             holders: holders
                 .iter()
                 .take(SHOWN)
-                .map(|(client, holding)| in_words(*client, holding))
+                .map(|(client, holding)| in_words(*client, holding, run.clock.now()))
                 .collect(),
             overlaps: run.holders.overlaps(),
             nodes: roles.in_words(),
@@ -67,11 +63,12 @@ async fn beat(total: Duration, run: Arc<RunContext>, roles: &Roles) {
             p99,
         }));
         last = acquires;
+        run.clock.sleep(EVERY).await;
     }
 }
 
-fn in_words(client: u32, holding: &Holding) -> String {
-    let held = holding.since.elapsed().as_secs_f32();
+fn in_words(client: u32, holding: &Holding, now: Duration) -> String {
+    let held = now.saturating_sub(holding.since).as_secs_f32();
     match holding.token {
         Some(token) => format!("{}: c{client} (token {token}, {held:.1}s)", holding.lock),
         None => format!("{}: c{client} ({held:.1}s)", holding.lock),

@@ -1,7 +1,7 @@
 //! The recorder: one clock, one writer, and a history that reaches the disk as it grows.
 //!
-//! A line is stamped and numbered under one lock, so the order of the file is the order of the stamps. Writing to disk is
-//! a thread's work of its own and holds nobody back, until more waits than `limits::RECORDER_BUFFER`.
+//! A line is stamped and numbered under one lock, so the order of the file is the order of the stamps. A dedicated thread
+//! writes to disk. Recording blocks only when more than [`RECORDER_BUFFER`] bytes are queued.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -10,12 +10,15 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use harness_checkers::history::NemesisFact;
 use harness_checkers::history::event::{Fields, Header, Kind, Line, Process};
 use serde_json::{Map, Value};
 
-use crate::clock::{RunOrigin, monotonic_ns};
-use crate::limits::{RECORDER_BUFFER, RECORDER_FLUSH};
-
+use super::clock::RunClock;
+/// Bytes of history that may wait for the disk before recording blocks.
+const RECORDER_BUFFER: usize = 64 << 20;
+/// The history reaches the disk at least this often, so that a killed run leaves a history.
+const RECORDER_FLUSH: Duration = Duration::from_millis(20);
 /// How often a run asks whether the disk still takes its history.
 const FAILURE_LOOK: Duration = Duration::from_millis(100);
 
@@ -29,7 +32,7 @@ struct RecorderBuffer {
 
 struct RecorderState {
     buffer: Mutex<RecorderBuffer>,
-    /// Told when bytes were taken from the buffer, and when the recorder closes.
+    /// Notified when bytes were taken from the buffer, and when the recorder closes.
     moved: Condvar,
 }
 
@@ -37,7 +40,7 @@ struct RecorderState {
 #[derive(Clone)]
 pub struct Recorder {
     shared: Arc<RecorderState>,
-    origin: RunOrigin,
+    clock: RunClock,
 }
 
 /// The writer's end: closing it puts everything on disk.
@@ -47,8 +50,16 @@ pub struct RecorderCloser {
 }
 
 /// Starts a history at `path` with its header as line 1.
-pub fn start(path: &Path, header: &Header) -> io::Result<(Recorder, RecorderCloser)> {
-    let file = File::create(path)?;
+pub fn start(path: &Path, header: &Header, clock: RunClock) -> io::Result<(Recorder, RecorderCloser)> {
+    record_to(File::create(path)?, header, clock)
+}
+
+/// Starts a history on any sink.
+fn record_to(
+    sink: impl Write + Send + 'static,
+    header: &Header,
+    clock: RunClock,
+) -> io::Result<(Recorder, RecorderCloser)> {
     let mut bytes = serde_json::to_vec(header)?;
     bytes.push(b'\n');
     let shared = Arc::new(RecorderState {
@@ -61,18 +72,12 @@ pub fn start(path: &Path, header: &Header) -> io::Result<(Recorder, RecorderClos
     let writing = Arc::clone(&shared);
     let thread = std::thread::Builder::new()
         .name("recorder".into())
-        .spawn(move || write(&writing, file))?;
+        .spawn(move || write(&writing, sink))?;
     let closer = RecorderCloser {
         shared: Arc::clone(&shared),
         thread: Some(thread),
     };
-    Ok((
-        Recorder {
-            shared,
-            origin: RunOrigin::now(),
-        },
-        closer,
-    ))
+    Ok((Recorder { shared, clock }, closer))
 }
 
 impl RecorderState {
@@ -81,7 +86,7 @@ impl RecorderState {
     }
 }
 
-fn write(shared: &RecorderState, mut file: File) {
+fn write(shared: &RecorderState, mut sink: impl Write) {
     let mut taken = Vec::new();
     loop {
         let mut buffer = shared.lock();
@@ -96,8 +101,8 @@ fn write(shared: &RecorderState, mut file: File) {
         let closed = buffer.closed;
         drop(buffer);
         shared.moved.notify_all();
-        if let Err(error) = file.write_all(&taken) {
-            // nothing more is kept: whoever waits for room must go on, and the run ends
+        if let Err(error) = sink.write_all(&taken) {
+            // nothing more is kept: threads that wait for room must go on, and the run ends
             let mut buffer = shared.lock();
             buffer.failed.get_or_insert(error);
             buffer.bytes = Vec::new();
@@ -130,17 +135,23 @@ impl Recorder {
         )
     }
 
-    /// Records a signal; `at` is a reading of `CLOCK_MONOTONIC` by whoever raised it.
+    /// Records a signal; `at` is a reading of `CLOCK_MONOTONIC` by the process that raised it.
     pub fn signal(&self, process: Process, client: Option<u32>, f: &str, fields: Fields<'_>, at: Option<u64>) -> u64 {
         self.line(process, client, Kind::Signal, f, fields, Map::new(), at)
     }
 
-    /// Records what the fault schedule did.
-    pub fn nemesis(&self, f: &str, extra: Map<String, Value>) -> u64 {
-        self.line(Process::Nemesis, None, Kind::Info, f, Fields::default(), extra, None)
+    /// Records a fact of the nemesis: a phase, what a window did, what happened to the servers.
+    pub fn nemesis(&self, fact: &NemesisFact) -> u64 {
+        let (fields, extra) = (Fields::default(), fact.fields());
+        self.line(Process::Nemesis, None, Kind::Info, fact.f(), fields, extra, None)
     }
 
-    /// Waits until the disk takes no more, and tells why.
+    /// The clock with which lines are stamped.
+    pub fn clock(&self) -> RunClock {
+        self.clock
+    }
+
+    /// Waits until the disk takes no more; returns why.
     pub async fn failed(&self) -> String {
         loop {
             if let Some(error) = &self.shared.lock().failed {
@@ -152,12 +163,7 @@ impl Recorder {
 
     /// The time in the history of a reading of `CLOCK_MONOTONIC`.
     pub fn time_of(&self, reading: u64) -> u64 {
-        self.origin.since_ns(reading)
-    }
-
-    /// Whether a reading of `CLOCK_MONOTONIC` can be of this run.
-    pub fn is_of_this_run(&self, reading: u64) -> bool {
-        self.origin.since_ns(reading) > 0 && reading <= monotonic_ns()
+        self.clock.stamp_of(reading)
     }
 
     #[expect(clippy::too_many_arguments, reason = "the columns of a line")]
@@ -180,11 +186,11 @@ impl Recorder {
                 .expect("no one panics while recording a line");
         }
         if buffer.failed.is_some() {
-            return self.origin.elapsed_ns();
+            return self.clock.stamp();
         }
         buffer.lines += 1;
-        let now = self.origin.elapsed_ns();
-        let time = at.map_or(now, |at| self.origin.since_ns(at).min(now));
+        let now = self.clock.stamp();
+        let time = at.map_or(now, |at| self.clock.stamp_of(at).min(now));
         let line = Line {
             index: buffer.lines,
             time,
@@ -229,16 +235,17 @@ impl Drop for RecorderCloser {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::monotonic_ns;
 
     fn header() -> Header {
         serde_json::from_str(r#"{"format":"harness-history","version":1}"#).unwrap()
     }
 
     #[test]
-    fn lines_are_numbered_in_the_order_of_their_stamps_whoever_writes_them() {
+    fn lines_of_all_writers_are_numbered_in_the_order_of_their_stamps() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("history.jsonl");
-        let (recorder, closer) = start(&path, &header()).unwrap();
+        let (recorder, closer) = start(&path, &header(), RunClock::start()).unwrap();
         std::thread::scope(|scope| {
             for process in 0..4 {
                 let recorder = recorder.clone();
@@ -267,7 +274,7 @@ mod tests {
     #[test]
     fn a_signal_keeps_the_reading_of_the_clock_that_it_came_with() {
         let folder = tempfile::tempdir().unwrap();
-        let (recorder, _closer) = start(&folder.path().join("h"), &header()).unwrap();
+        let (recorder, _closer) = start(&folder.path().join("h"), &header(), RunClock::start()).unwrap();
         let raised = monotonic_ns();
         let between = recorder.operation(1, 1, Kind::Invoke, "release", Fields::default());
         let time = recorder.signal(Process::Client(1), Some(1), "lost", Fields::default(), Some(raised));
@@ -276,7 +283,7 @@ mod tests {
 
     #[test]
     fn a_full_disk_is_an_error_and_not_a_shorter_history() {
-        let (recorder, closer) = start(Path::new("/dev/full"), &header()).unwrap();
+        let (recorder, closer) = start(Path::new("/dev/full"), &header(), RunClock::start()).unwrap();
         recorder.operation(1, 1, Kind::Invoke, "acquire", Fields::default());
         let error = closer.close().unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);

@@ -1,8 +1,9 @@
-//! The guarded register: what an application keeps behind its lock. It lives here, not in a server, so it tells exactly
-//! what the lock let through.
+//! The guarded register: the data that an application protects with its lock. It is in this process, not in a server, so it
+//! shows exactly what the lock let through.
 //!
-//! There are two side by side. The plain one takes every write; the fenced one takes a write only if no higher token
-//! wrote before, and so shows whether checking tokens would have saved the data.
+//! Each lock has two. The plain one takes every write; the fenced one takes a write only if no higher token wrote before,
+//! and so shows whether checking tokens would have saved the data (M. Kleppmann, How to do distributed locking, 2016,
+//! <https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html>).
 
 use std::collections::HashMap;
 use std::sync::Mutex;

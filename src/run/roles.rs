@@ -1,34 +1,33 @@
-//! What the servers are to each other: asked again and again, shown, and written down whenever it changes.
+//! Roles of the servers: asked once a second, shown, and written into the history whenever one changes.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use serde_json::{Map, Value};
+use harness_checkers::history::{NemesisFact, Role};
 use tokio::time::sleep;
 
-use crate::cluster::Census;
+use crate::cluster::RoleProbe;
 use crate::run::context::RunContext;
 
 /// Servers are asked this often.
 const EVERY: Duration = Duration::from_secs(1);
-/// The role of a server that does not serve.
-const NONE: &str = "not serving";
 
 /// Every server's name with its role, as last asked.
 #[derive(Default)]
-pub struct Roles(Mutex<Vec<(String, String)>>);
+pub struct ServerRoles(Mutex<Vec<(String, Role)>>);
 
-impl Roles {
-    /// Asks until it is dropped. One that does not answer holds back nobody but the others' next question.
-    pub async fn watch(&self, census: Census, run: Arc<RunContext>) {
+impl ServerRoles {
+    /// Asks until it is dropped. A server that does not answer only delays the next question to the others.
+    pub async fn watch(&self, probe: RoleProbe, run: Arc<RunContext>) {
         loop {
-            let roles = census.roles().await;
-            let named = roles.into_iter().map(|(name, serving)| {
-                let role = serving.map_or_else(|| NONE.to_owned(), |serving| serving.role);
+            let roles = probe.roles().await.into_iter().map(|(name, serving)| {
+                let role = serving.map_or(Role::NotServing, |serving| Role::parse(&serving.role));
                 (name, role)
             });
-            if let Some(changed) = self.see(named.collect()) {
-                run.recorder.nemesis("roles", line(&changed));
+            if let Some(changed) = self.see(roles.collect()) {
+                // no window of the plan: servers change roles by themselves
+                let fact = NemesisFact::Roles(changed.into_iter().collect());
+                run.recorder.nemesis(&fact);
             }
             sleep(EVERY).await;
         }
@@ -40,8 +39,8 @@ impl Roles {
         roles.iter().map(|(name, role)| format!("{name} {role}")).collect()
     }
 
-    /// Takes an answer; returns it if it is not the one before.
-    fn see(&self, now: Vec<(String, String)>) -> Option<Vec<(String, String)>> {
+    /// Takes an answer; returns it if it differs from the one before.
+    fn see(&self, now: Vec<(String, Role)>) -> Option<Vec<(String, Role)>> {
         let mut before = self.0.lock().expect("no one panics while holding the roles");
         (*before != now).then(|| {
             before.clone_from(&now);
@@ -50,33 +49,22 @@ impl Roles {
     }
 }
 
-/// No window of the plan: servers change by themselves.
-fn line(roles: &[(String, String)]) -> Map<String, Value> {
-    let roles: Map<String, Value> = roles
-        .iter()
-        .map(|(name, role)| (name.clone(), role.as_str().into()))
-        .collect();
-    Map::from_iter([("phase".to_owned(), "seen".into()), ("roles".to_owned(), roles.into())])
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn answer(roles: &[&str]) -> Vec<(String, String)> {
+    fn answer(roles: &[Role]) -> Vec<(String, Role)> {
         let named = roles.iter().enumerate();
-        named
-            .map(|(at, role)| (format!("n{}", at + 1), (*role).to_owned()))
-            .collect()
+        named.map(|(at, role)| (format!("n{}", at + 1), role.clone())).collect()
     }
 
     #[test]
     fn only_what_changed_is_to_be_written_down_and_the_last_is_shown() {
-        let roles = Roles::default();
-        let first = answer(&["leader", "follower"]);
+        let roles = ServerRoles::default();
+        let first = answer(&[Role::Leader, Role::Follower]);
         assert_eq!(roles.see(first.clone()), Some(first.clone()));
         assert_eq!(roles.see(first.clone()), None);
-        let second = answer(&[NONE, "follower"]);
+        let second = answer(&[Role::NotServing, Role::Follower]);
         assert_eq!(roles.see(second.clone()), Some(second));
         assert_eq!(roles.in_words(), ["n1 not serving", "n2 follower"]);
         assert!(roles.see(first).is_some());
@@ -84,8 +72,8 @@ mod tests {
 
     #[test]
     fn a_line_names_every_server_with_its_role() {
-        let line = Value::from(line(&answer(&["leader", NONE])));
+        let fact = NemesisFact::Roles(answer(&[Role::Leader, Role::NotServing]).into_iter().collect());
         let wanted = r#"{"phase":"seen","roles":{"n1":"leader","n2":"not serving"}}"#;
-        assert_eq!(line, serde_json::from_str::<Value>(wanted).unwrap());
+        assert_eq!(serde_json::to_string(&fact.fields()).unwrap(), wanted);
     }
 }

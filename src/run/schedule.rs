@@ -2,50 +2,39 @@
 //! what it did. Nothing here knows one fault from another.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use harness_checkers::history::{EffectCounters, MessageMatch, NemesisFact, WindowHeal, WindowStart};
-use serde_json::{Map, Value};
+use serde_json::Map;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until};
 
+use super::context::RunContext;
 use super::targeting::{GrantedSince, Resolution, resolve};
 use crate::event::ProgressEvent;
 use crate::faults::{ActiveFault, Affected, FaultEnv, HealOnDrop, Healed, InjectionContext, NotInjected};
 use crate::limits::AIM;
-use crate::plan::{Plan, PlannedWindow};
-use crate::run::context::RunContext;
+use crate::plan::PlannedWindow;
 
-/// Runs every window of the plan, from now. Windows that start together run side by side; the next ones wait until these
-/// have healed, which may take longer than planned: servers that were killed come back in their own time.
-pub async fn run(plan: &Plan, env: &Arc<FaultEnv>, run: &Arc<RunContext>) {
-    let start = Instant::now();
-    for slot in plan.windows.chunk_by(|one, other| one.start == other.start) {
-        side_by_side(slot, start, plan, env, run).await;
+/// Runs every window of the plan, from now. Windows that start together run at the same time; the next ones wait until these
+/// have healed, which may take longer than planned, since servers that were killed need time to serve again.
+pub async fn run_windows(run: &Arc<RunContext>, env: &Arc<FaultEnv>) {
+    let start = run.clock.now();
+    for slot in run.spec.plan.windows.chunk_by(|one, other| one.start == other.start) {
+        let mut running = JoinSet::new();
+        for window in slot {
+            let window = WindowRun {
+                window: window.clone(),
+                run: Arc::clone(run),
+                env: Arc::clone(env),
+            };
+            running.spawn(window.run(start));
+        }
+        all(running).await;
     }
 }
 
-async fn side_by_side(
-    windows: &[PlannedWindow],
-    start: Instant,
-    plan: &Plan,
-    env: &Arc<FaultEnv>,
-    run: &Arc<RunContext>,
-) {
-    let mut running = JoinSet::new();
-    for window in windows {
-        let window_run = WindowRun {
-            window: window.clone(),
-            works: plan.target_holder_works,
-            env: Arc::clone(env),
-            run: Arc::clone(run),
-        };
-        running.spawn(window_run.run(start));
-    }
-    all(running).await;
-}
-
-/// Waits for every task. A panic in one is a bug of ours and goes on here.
+/// Waits for every task, and goes on with the panic of one, which is a bug of ours.
 pub async fn all(mut tasks: JoinSet<()>) {
     while let Some(ended) = tasks.join_next().await {
         if let Err(error) = ended
@@ -58,13 +47,12 @@ pub async fn all(mut tasks: JoinSet<()>) {
 
 struct WindowRun {
     window: PlannedWindow,
-    works: Duration,
-    env: Arc<FaultEnv>,
     run: Arc<RunContext>,
+    env: Arc<FaultEnv>,
 }
 
 impl WindowRun {
-    async fn run(self, start: Instant) {
+    async fn run(self, start: Duration) {
         if self.stopped_before(start + self.window.start).await {
             return;
         }
@@ -74,15 +62,15 @@ impl WindowRun {
             Err(why) => return self.missed(why),
         };
         let since = preparation.as_ref().map(|prepared| GrantedSince {
-            prepared: Instant::now(),
+            prepared: self.run.clock.now(),
             known_keys: prepared.known_keys.clone(),
         });
         let leader = self.env.servers.leader(AIM);
-        let resolution = match resolve(&self.window.injection, self.works, since, &self.run, leader).await {
+        let resolution = match resolve(&self.window.injection, since, &self.run, leader).await {
             Ok(resolution) => resolution,
             Err(why) => return self.missed(why),
         };
-        let started = Instant::now();
+        let started = self.run.clock.now();
         let before = CounterReadings::now(&self.run);
         let context = InjectionContext {
             number,
@@ -98,29 +86,31 @@ impl WindowRun {
         };
         self.write_start(active.affected(), &resolution);
         let stopped = self.last(&mut active, started + self.window.length).await;
-        let healed = active.heal(started.elapsed(), !stopped).await;
+        let healed = active.heal(self.run.clock.now() - started, !stopped).await;
         let trouble = healed.trouble.clone();
-        self.write_heal(healed, before, &resolution.title, started.elapsed());
+        self.write_heal(healed, before, &resolution.title, self.run.clock.now() - started);
         if let Some(why) = trouble {
             self.broken("could not be healed", &why);
         }
     }
 
     /// Waits until a window is `due` to heal and its fault has done what it does; returns whether the run stops.
-    async fn last(&self, active: &mut HealOnDrop<dyn ActiveFault>, due: Instant) -> bool {
+    async fn last(&self, active: &mut HealOnDrop<dyn ActiveFault>, due: Duration) -> bool {
         let mut stop = self.run.stopping();
         tokio::select! {
+            biased;
             _ = stop.wait_for(|stop| *stop) => true,
-            _ = async { tokio::join!(active.act(due), sleep_until(due)) } => false,
+            _ = async { tokio::join!(active.act(self.run.clock.instant(due)), self.run.clock.sleep_until(due)) } => false,
         }
     }
 
     /// Waits; returns at once, and says so, when the run stops.
-    async fn stopped_before(&self, due: Instant) -> bool {
+    async fn stopped_before(&self, due: Duration) -> bool {
         let mut stop = self.run.stopping();
         tokio::select! {
+            biased;
             _ = stop.wait_for(|stop| *stop) => true,
-            () = sleep_until(due) => false,
+            () = self.run.clock.sleep_until(due) => false,
         }
     }
 
@@ -133,10 +123,10 @@ impl WindowRun {
     fn missed(&self, why: &str) {
         let (number, title) = (self.window.number, &self.window.injection.title);
         for fact in NemesisFact::missed(self.window.fault.name, number, title, why) {
-            self.record(&fact);
+            self.run.recorder.nemesis(&fact);
         }
         let text = format!("window {number}: {why}, so nothing was injected");
-        self.run.progress.send(ProgressEvent::Note(text));
+        self.run.progress().send(ProgressEvent::Note(text));
     }
 
     fn write_start(&self, affected: Affected, resolution: &Resolution) {
@@ -147,13 +137,15 @@ impl WindowRun {
             targets: affected.names(),
             cut: Some(affected.links),
             holder: resolution.holder.map(|holder| format!("c{holder}")),
-            holder_works_ms: resolution.holder.map(|_| self.works.as_millis() as u64),
+            holder_works_ms: resolution
+                .holder
+                .map(|_| self.run.spec.plan.target_holder_works.as_millis() as u64),
             verb: Some(self.window.fault.verb.to_owned()),
             extra: Map::new(),
         };
         let fault = self.window.fault.name.to_owned();
-        self.record(&NemesisFact::Start { fault, start });
-        self.run.progress.send(ProgressEvent::WindowOpened {
+        self.run.recorder.nemesis(&NemesisFact::Start { fault, start });
+        self.run.progress().send(ProgressEvent::WindowOpened {
             number: self.window.number,
             title: self.headline(title),
         });
@@ -191,17 +183,13 @@ impl WindowRun {
             extra: fault.for_readers(),
         };
         let fault = fault.name.to_owned();
-        self.record(&NemesisFact::Heal { fault, heal });
-        self.run.progress.send(ProgressEvent::WindowHealed {
+        self.run.recorder.nemesis(&NemesisFact::Heal { fault, heal });
+        self.run.progress().send(ProgressEvent::WindowHealed {
             number: self.window.number,
             title: self.headline(title),
             lasted,
             evidence: words.join(", "),
         });
-    }
-
-    fn record(&self, fact: &NemesisFact) {
-        self.run.recorder.nemesis(fact.f(), fact.fields());
     }
 
     fn headline(&self, title: &str) -> String {
@@ -219,7 +207,6 @@ struct CounterReadings {
 
 impl CounterReadings {
     fn now(run: &RunContext) -> Self {
-        use std::sync::atomic::Ordering::Relaxed;
         Self {
             lost: run.counters.lost.load(Relaxed),
             acquires: run.counters.acquires.load(Relaxed),
@@ -235,13 +222,5 @@ impl CounterReadings {
             (EffectCounters::ACQUIRES, now.acquires - self.acquires),
             (EffectCounters::UNKNOWN, now.unknown - self.unknown),
         ]
-    }
-}
-
-/// The fields of a line of the nemesis.
-pub(super) fn object(value: Value) -> Map<String, Value> {
-    match value {
-        Value::Object(map) => map,
-        _ => unreachable!("only objects are made here"),
     }
 }

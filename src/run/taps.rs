@@ -5,35 +5,31 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use harness_checkers::history::event::{Fields, Process};
-use serde_json::{Value, json};
+use harness_checkers::history::{MessageCounts, TapTotals};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use super::clients::pool::{ClientPool, LogicalClient};
+use super::clients::pool::LogicalClient;
 use crate::faults::Links;
-use crate::network::{Notice, Traffic};
+use crate::network::TapNotification;
 use crate::run::context::RunContext;
 
 /// Writes notifications down until it is dropped.
-pub struct Listening(JoinHandle<()>);
+pub struct TapListener(JoinHandle<()>);
 
-impl Drop for Listening {
+impl Drop for TapListener {
     fn drop(&mut self) {
         self.0.abort();
     }
 }
 
-pub fn start(
-    mut notices: mpsc::Receiver<Notice>,
-    locks: Vec<String>,
-    pool: &ClientPool,
-    run: Arc<RunContext>,
-) -> Listening {
-    let clients: Vec<Arc<LogicalClient>> = pool.clients().map(|(_, client)| Arc::clone(client)).collect();
-    Listening(tokio::spawn(async move {
+pub fn start(mut notices: mpsc::Receiver<TapNotification>, run: Arc<RunContext>) -> TapListener {
+    let (locks, separators) = (run.spec.config.lock_names(), run.spec.config.backend.separators);
+    let clients: Vec<Arc<LogicalClient>> = run.clients.clients().map(|(_, client)| Arc::clone(client)).collect();
+    TapListener(tokio::spawn(async move {
         while let Some(notice) = notices.recv().await {
-            if let (Some(lock), Some(client)) = (lock_of(&notice.subject, &locks), clients.get(notice.client as usize))
-            {
+            let lock = lock_of(&notice.subject, separators, &locks);
+            if let (Some(lock), Some(client)) = (lock, clients.get(notice.client as usize)) {
                 let cause = format!("{} {}", notice.name, notice.subject);
                 let fields = Fields {
                     lock: Some(lock),
@@ -49,30 +45,36 @@ pub fn start(
 }
 
 /// The lock whose name is a part of a path, key or channel; where there is but one lock, it is that one.
-fn lock_of<'a>(subject: &str, locks: &'a [String]) -> Option<&'a str> {
+fn lock_of<'a>(subject: &str, separators: &[char], locks: &'a [String]) -> Option<&'a str> {
     if let [only] = locks {
         return Some(only);
     }
-    let mut parts = subject.split(['/', ':', '.', '{', '}']);
+    let mut parts = subject.split(separators);
     parts.find_map(|part| locks.iter().find(|lock| *lock == part).map(String::as_str))
 }
 
 /// What passed the links of each client, and whether every tap kept its place.
-pub fn summary(links: &Links, run: &RunContext) -> Value {
-    let mut clients: BTreeMap<String, Traffic> = BTreeMap::new();
+pub fn summary(links: &Links, run: &RunContext) -> TapTotals {
+    let mut clients: BTreeMap<String, MessageCounts> = BTreeMap::new();
     for ((client, _), link) in links {
-        if let Some(wire) = link.wire() {
+        if let Some(tap) = link.tap() {
+            let traffic = tap.counts();
             let sum = clients.entry(format!("c{client}")).or_default();
-            *sum = sum.plus(wire.traffic());
+            sum.requests += traffic.requests;
+            sum.replies += traffic.replies;
+            sum.notifications += traffic.notifications;
+            sum.retries += traffic.retries;
         }
     }
     let (lost, why) = run.exchange.lost();
-    json!({ "clients": clients, "lost": lost, "why": why })
+    TapTotals { clients, lost, why }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const SEPARATORS: [char; 3] = ['/', ':', '@'];
 
     #[test]
     fn a_notification_is_about_the_lock_that_its_path_or_key_names() {
@@ -83,8 +85,8 @@ mod tests {
             ("harness/l10/694d7", Some("l10")),
             ("__keyspace@0__:other", None),
         ] {
-            assert_eq!(lock_of(subject, &locks), lock, "{subject}");
+            assert_eq!(lock_of(subject, &SEPARATORS, &locks), lock, "{subject}");
         }
-        assert_eq!(lock_of("anything", &locks[..1]), Some("l1"));
+        assert_eq!(lock_of("anything", &SEPARATORS, &locks[..1]), Some("l1"));
     }
 }

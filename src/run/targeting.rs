@@ -1,8 +1,7 @@
-//! Resolves the target of an injection when its window starts: who holds, who waits and who leads is known only then.
+//! Targeting: resolves the target of an injection when its window starts. Only then is it known which client holds a lock or
+//! waits for one, and which server leads.
 
 use std::time::Duration;
-
-use tokio::time::{Instant, timeout};
 
 use super::clients::holders::Holding;
 use crate::faults::{Injection, ResolvedTarget, Target};
@@ -19,12 +18,13 @@ pub struct Resolution {
 
 /// Holders that were granted their lock after an injection was prepared.
 pub struct GrantedSince {
-    pub prepared: Instant,
+    /// By the clock of the run.
+    pub prepared: Duration,
     /// Keys that the servers had already.
     pub known_keys: Vec<String>,
 }
 
-/// What was asked for this long after something is surely answered after it, too.
+/// Upper bound on one round trip: a request sent this long after an event is answered after it.
 const ROUND_TRIP: Duration = Duration::from_millis(100);
 
 impl GrantedSince {
@@ -34,10 +34,10 @@ impl GrantedSince {
     }
 }
 
-/// Resolves the target; the error says what there was none of. A holder works for `works` more from then on.
+/// Resolves the target of `injection` to concrete clients or servers. Fails with what was missing, e.g. `nobody held a lock`.
+/// A holder that is targeted goes on working for [`target_holder_works`](crate::plan::Plan::target_holder_works).
 pub async fn resolve(
     injection: &Injection,
-    works: Duration,
     since: Option<GrantedSince>,
     run: &RunContext,
     leader: impl Future<Output = Option<u32>>,
@@ -47,17 +47,21 @@ pub async fn resolve(
     let (target, title) = match &injection.target {
         Target::Holder => {
             let fits = |holding: &Holding| since.as_ref().is_none_or(|since| since.includes(holding));
-            let (client, holding) = timeout(AIM, run.holders.aim(works, fits))
+            let (client, holding) = run
+                .clock
+                .within(AIM, run.holders.target(run.spec.plan.target_holder_works, fits))
                 .await
-                .map_err(|_| "nobody held a lock")?;
+                .ok_or("nobody held a lock")?;
             holder = Some(client);
             let title = format!("c{client} (holder of {}): {planned}", holding.lock);
             (ResolvedTarget::Clients(vec![client]), title)
         }
         Target::Waiter => {
-            let (client, lock) = timeout(AIM, run.holders.waiter())
+            let (client, lock) = run
+                .clock
+                .within(AIM, run.holders.waiter())
                 .await
-                .map_err(|_| "nobody waited for a lock")?;
+                .ok_or("nobody waited for a lock")?;
             let title = format!("c{client} (waiting for {lock}): {planned}");
             (ResolvedTarget::Clients(vec![client]), title)
         }

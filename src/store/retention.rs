@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use crate::backends;
+
 use super::{LATEST, RUN_SCHEMA, RunStatus, StoreError, UNFINISHED, read_info, runs};
 
 /// What harness writes into a run's folder, in the order in which it is removed: last what says that it is a run.
@@ -22,8 +24,8 @@ const FILES: [&str; 8] = [
 ];
 /// What it writes into `clients/`: one log a client.
 const CLIENT_LOG: &str = ".log";
-/// What it writes into `nodes/n1/`.
-const NODE_FILES: [&str; 3] = ["server.log", "zoo.cfg", "myid"];
+/// What it writes into `nodes/n1/`, next to the files that a backend names.
+const SERVER_LOG: &str = "server.log";
 
 #[derive(Deserialize)]
 struct StoredVerdict {
@@ -76,7 +78,7 @@ pub fn only_ours(folder: &Path) -> Option<Vec<PathBuf>> {
                     if !kind.is_dir() || !node.starts_with('n') {
                         return None;
                     }
-                    inner.extend(files_of(&path, |name| NODE_FILES.contains(&name))?);
+                    inner.extend(files_of(&path, |name| name == SERVER_LOG || is_server_file(name))?);
                     inner.push(path);
                 }
                 inner.push(path);
@@ -98,6 +100,11 @@ fn place_of(name: &str) -> Option<usize> {
     };
     let place = FILES.iter().position(|file| *file == whole)?;
     Some(if unfinished { 0 } else { place + 1 })
+}
+
+/// Whether a backend keeps a file of this name of each server.
+fn is_server_file(name: &str) -> bool {
+    backends::all().any(|backend| backend.software.files.contains(&name))
 }
 
 fn files_of(folder: &Path, is_ours: impl Fn(&str) -> bool) -> Option<Vec<PathBuf>> {

@@ -175,7 +175,7 @@ fn expected(id: &str, at: &At<TomlValue>) -> Result<Expected, TomlError> {
     known.ok_or_else(|| TomlError::at(at.line, unknown_word("verdict", typed, words, &words.join(", "))))
 }
 
-/// Two rows of one name would be one case for whoever compares two nights.
+/// Two rows of one name would be one case when two nights are compared.
 fn unique(rows: &[SuiteRow]) -> Result<(), TomlError> {
     let mut seen = BTreeSet::new();
     match rows.iter().find(|row| !seen.insert(row.name.as_str())) {

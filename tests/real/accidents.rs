@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::command::{Answer, Harness, processes_of};
+use crate::command::{Answer, Harness, give_away, processes_of};
 
 const LONG: &str = "run --runtime local --backend zk --fault partition --lease 1s --time 60s --results results";
 
@@ -76,6 +76,39 @@ fn a_killed_run_leaves_a_history_that_can_be_checked_and_nothing_that_runs() {
     assert!(cleaned.contains("removed"), "{cleaned}");
     let found = String::from_utf8(harness.output("doctor").stdout).unwrap();
     assert!(!found.contains(&run), "{found}");
+}
+
+#[test]
+fn the_claim_of_another_user_has_no_process_killed() {
+    use std::os::unix::fs::MetadataExt;
+
+    let harness = Harness::new();
+    let claim = harness.folder.path().join("harness-run-evil");
+    std::fs::create_dir(&claim).unwrap();
+    let mut victim = Command::new("sleep").arg("600").current_dir(&claim).spawn().unwrap();
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", victim.id())).unwrap();
+    let started: u64 = stat.split_whitespace().nth(21).unwrap().parse().unwrap();
+    let namespace = std::fs::metadata("/proc/self/ns/pid").unwrap().ino();
+    let process = |pid: u32| serde_json::json!({ "pid": pid, "started": started, "namespace": namespace });
+    let owner = serde_json::json!({ "run": "evil", "harness": process(u32::MAX), "servers": [process(victim.id())] });
+    std::fs::write(claim.join("owner.json"), owner.to_string()).unwrap();
+    let doctor = |words: &str| {
+        let mut command = harness.command(words);
+        command.env("TMPDIR", harness.folder.path());
+        command.env("DOCKER_HOST", "unix:///nowhere/docker.sock");
+        String::from_utf8(command.output().unwrap().stdout).unwrap()
+    };
+    let own = doctor("doctor");
+    assert!(own.contains(&format!("server process {}", victim.id())), "{own}");
+    if give_away(&claim) {
+        let cleaned = doctor("doctor --clean");
+        assert!(cleaned.contains("1 folder of another user left alone"), "{cleaned}");
+        assert!(!cleaned.contains("removed"), "{cleaned}");
+        assert!(claim.join("owner.json").exists());
+        assert_eq!(victim.try_wait().unwrap(), None, "it lives");
+    }
+    victim.kill().unwrap();
+    victim.wait().unwrap();
 }
 
 #[test]

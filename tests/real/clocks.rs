@@ -17,12 +17,12 @@ fn a_lock_that_compares_deadlines_breaks_when_a_waiters_clock_runs_ahead() {
 }
 
 #[test]
-fn a_lock_that_reads_no_wall_clock_is_not_bitten_by_one() {
+fn a_lock_that_reads_no_wall_clock_is_not_affected_by_one() {
     let answer = run("local", "--recipe redis-set-px-lua --fault clock");
     answer.assert_exit(3);
     assert_eq!(answer.verdict("HL001"), "holds");
     assert!(answer.window_sum("clocks_stepped") > 0);
-    assert_eq!(answer.bitten().0, 0, "{:#}", answer.diagnosis["effect"]);
+    assert_eq!(answer.windows_with_effect().0, 0, "{:#}", answer.diagnosis["effect"]);
 }
 
 /// The server counts a time to live by its wall clock: a step forward ends every lease at once.

@@ -80,12 +80,12 @@ impl Answer {
     }
 
     /// The windows that left a trace, and all of them.
-    pub fn bitten(&self) -> (usize, usize) {
+    pub fn windows_with_effect(&self) -> (usize, usize) {
         let windows = self.diagnosis["effect"]["windows"]
             .as_array()
             .expect("a run has windows");
         (
-            windows.iter().filter(|window| window["bit"] == true).count(),
+            windows.iter().filter(|window| window["had_effect"] == true).count(),
             windows.len(),
         )
     }
@@ -113,6 +113,16 @@ impl Answer {
         assert_eq!(self.exit, expected, "{}\n{:#}", self.stderr, self.diagnosis);
         self
     }
+}
+
+/// Gives a file to a user that is neither root nor the one who runs the tests. `false`, and a line on stderr, where the
+/// tests may not do that: they do not run as root.
+pub fn give_away(path: &Path) -> bool {
+    let given = std::os::unix::fs::lchown(path, Some(65_534), Some(65_534)).is_ok();
+    if !given {
+        eprintln!("skipped: files of another user, which only root can make");
+    }
+    given
 }
 
 /// The processes that run in `folder` or name it on their command line.

@@ -2,8 +2,8 @@
 
 use crate::command::{Answer, Harness};
 
-/// What a fault must have counted to have bitten.
-fn bites(backend: &str, fault: &str, counter: &str) -> Answer {
+/// What a fault must have counted as evidence.
+fn has_effect(backend: &str, fault: &str, counter: &str) -> Answer {
     let words = format!("--runtime local --backend {backend} --fault {fault} --lease 1s --time 14s --seed b17e");
     let answer = Harness::new().run(&words);
     answer.assert_exit(0);
@@ -17,7 +17,7 @@ fn bites(backend: &str, fault: &str, counter: &str) -> Answer {
 
 #[test]
 fn latency_delays() {
-    let answer = bites("redis", "latency=40ms+10ms", "delayed_bytes");
+    let answer = has_effect("redis", "latency=40ms+10ms", "delayed_bytes");
     let slowest = answer.diagnosis["latency"]["max_ns"].as_u64().unwrap();
     assert!(
         slowest > 60_000_000,
@@ -27,27 +27,27 @@ fn latency_delays() {
 
 #[test]
 fn slow_delays() {
-    bites("redis", "slow=2k", "delayed_bytes");
+    has_effect("redis", "slow=2k", "delayed_bytes");
 }
 
 #[test]
 fn reset_resets() {
-    bites("zk", "reset", "resets");
+    has_effect("zk", "reset", "resets");
 }
 
 #[test]
 fn flaky_cuts_connections_in_the_middle() {
-    bites("redis", "flaky=2000", "resets");
+    has_effect("redis", "flaky=2000", "resets");
 }
 
 #[test]
 fn latency_and_reset_together_heal_one_by_one() {
-    let answer = bites("redis", "latency=20ms,reset=500ms", "resets");
+    let answer = has_effect("redis", "latency=20ms,reset=500ms", "resets");
     let windows = answer.diagnosis["effect"]["windows"].as_array().unwrap();
     assert!(
         windows
             .iter()
-            .all(|window| window["heal_ns"].is_u64() && window["bit"] == true),
+            .all(|window| window["heal_ns"].is_u64() && window["had_effect"] == true),
         "{windows:#?}"
     );
 }
@@ -62,8 +62,11 @@ fn every_kind_of_partition_holds_bytes_or_connects_back() {
         );
         let answer = Harness::new().run(&words);
         answer.assert_exit(0);
-        let (bit, all) = answer.bitten();
-        assert!(bit == all && bit > 0, "partition={kind}: {bit} of {all} bit");
+        let (with_effect, all) = answer.windows_with_effect();
+        assert!(
+            with_effect == all && with_effect > 0,
+            "partition={kind}: {with_effect} of {all} had an effect"
+        );
     }
 }
 

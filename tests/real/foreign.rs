@@ -1,4 +1,4 @@
-//! Somebody's own client, in another language: heard as our own are, and never trusted.
+//! Foreign clients, in other languages: heard as the project's own are, and never trusted.
 
 use crate::command::Harness;
 

@@ -19,25 +19,25 @@ fn struck(results: &Path) -> Value {
     let history = std::fs::read_to_string(results.join("latest/history.jsonl")).expect("a run has a history");
     let heal = history.lines().find(|line| line.contains(r#""phase":"heal""#));
     let heal: Value = serde_json::from_str(heal.expect("a window healed")).expect("JSON");
-    heal["struck"].clone()
+    heal["matched"].clone()
 }
 
 fn is_stuck(answer: &Answer) -> &Value {
     answer.assert_exit(1);
     assert_eq!(answer.verdict("HL005"), "violated");
     assert_eq!(answer.verdict("HL001"), "holds");
-    let (bit, _) = answer.bitten();
-    assert!(bit > 0, "{:#}", answer.diagnosis["effect"]);
+    let (with_effect, _) = answer.windows_with_effect();
+    assert!(with_effect > 0, "{:#}", answer.diagnosis["effect"]);
     &answer.finding("HL005")["violations"][0]
 }
 
 fn stands(words: &str) -> Answer {
     let answer = run(words);
     answer.assert_exit(0);
-    let (bit, all) = answer.bitten();
+    let (with_effect, all) = answer.windows_with_effect();
     assert!(
-        bit == all && bit > 0,
-        "{bit} of {all} windows bit: {:#}",
+        with_effect == all && with_effect > 0,
+        "{with_effect} of {all} windows had an effect: {:#}",
         answer.diagnosis["effect"]
     );
     answer

@@ -1,5 +1,5 @@
 //! The other proxy, and the API: runs through a Toxiproxy give the verdicts that they give through the built-in one, and a
-//! run that somebody pokes says so. `harness proxy`, which speaks Toxiproxy's API, stands in for a Toxiproxy.
+//! run whose links were changed through the API says so. `harness proxy`, which speaks Toxiproxy's API, stands in for one.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 use crate::command::{Answer, Harness};
 
 /// `harness proxy`, and where its API is.
-struct Toxiproxy {
+struct ProxyProcess {
     child: Child,
     api: SocketAddr,
 }
 
-impl Toxiproxy {
+impl ProxyProcess {
     fn start(harness: &Harness) -> Self {
         let mut command = harness.command("proxy --listen 127.0.0.1:0");
         let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
@@ -30,7 +30,7 @@ impl Toxiproxy {
     }
 }
 
-impl Drop for Toxiproxy {
+impl Drop for ProxyProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -49,7 +49,7 @@ fn ask(api: SocketAddr, method: &str, path: &str, body: &str) -> std::io::Result
 
 fn through_both(words: &str) -> [Answer; 2] {
     let harness = Harness::new();
-    let toxiproxy = Toxiproxy::start(&harness);
+    let toxiproxy = ProxyProcess::start(&harness);
     let words = format!("--runtime local {words} --lease 1s --seed b17e");
     let built_in = harness.run(&words);
     let other = harness.run(&format!("{words} --proxy toxiproxy={}", toxiproxy.api));
@@ -68,8 +68,11 @@ fn both_proxies_catch_the_naive_holder() {
     for answer in through_both("--backend zk --holder naive --fault partition=holder --time 14s") {
         answer.assert_exit(1);
         assert_eq!(answer.verdict("HL001"), "violated");
-        let (bit, all) = answer.bitten();
-        assert!(bit == all && bit > 0, "{bit} of {all} bit");
+        let (with_effect, all) = answer.windows_with_effect();
+        assert!(
+            with_effect == all && with_effect > 0,
+            "{with_effect} of {all} had an effect"
+        );
     }
 }
 
@@ -77,15 +80,18 @@ fn both_proxies_catch_the_naive_holder() {
 fn both_proxies_let_the_careful_holder_pass() {
     for answer in through_both("--backend zk --fault partition=holder --time 14s") {
         answer.assert_exit(0);
-        let (bit, all) = answer.bitten();
-        assert!(bit == all && bit > 0, "{bit} of {all} bit");
+        let (with_effect, all) = answer.windows_with_effect();
+        assert!(
+            with_effect == all && with_effect > 0,
+            "{with_effect} of {all} had an effect"
+        );
     }
 }
 
 #[test]
 fn every_fault_of_the_network_bites_through_a_toxiproxy() {
     let harness = Harness::new();
-    let toxiproxy = Toxiproxy::start(&harness);
+    let toxiproxy = ProxyProcess::start(&harness);
     for (fault, counter) in [
         ("latency=40ms+10ms", "delayed_bytes"),
         ("slow=2k", "delayed_bytes"),

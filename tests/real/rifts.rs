@@ -11,7 +11,10 @@ fn stands(runtime: &str, backend: &str, kind: &str) -> Answer {
     answer.assert_exit(0);
     assert_eq!(answer.verdict("HL001"), "holds");
     let windows = answer.diagnosis["effect"]["windows"].as_array().unwrap();
-    assert!(windows.iter().any(|window| window["bit"] == true), "{windows:#?}");
+    assert!(
+        windows.iter().any(|window| window["had_effect"] == true),
+        "{windows:#?}"
+    );
     let held = answer.window_sum("held_bytes") + answer.window_sum("held_connects");
     assert!(held > 0, "{:#}", answer.diagnosis["effect"]);
     assert!(

@@ -5,7 +5,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::command::{Answer, Harness};
+use crate::command::{Answer, Harness, give_away};
 
 fn with_file(text: &str) -> Harness {
     let harness = Harness::new();
@@ -61,6 +61,53 @@ fn a_run_takes_what_the_file_says_and_its_words_make_it_again_without_the_file()
         run["seed"].as_str().unwrap()
     )));
     assert_eq!(again.diagnosis, first.diagnosis, "the same plan");
+}
+
+#[test]
+fn a_file_of_another_user_is_obeyed_only_if_it_is_named() {
+    let harness = with_file(TOML);
+    if !give_away(&harness.folder.path().join("harness.toml")) {
+        return;
+    }
+    let found = harness.run("--dry-run");
+    found.assert_exit(2);
+    let words = "is not obeyed, for it belongs to user 65534";
+    assert!(found.stderr.contains(words), "{}", found.stderr);
+    harness.run("--dry-run --config harness.toml").assert_exit(0);
+}
+
+#[test]
+fn a_file_above_is_found_in_a_repository_and_not_elsewhere() {
+    let harness = with_file(TOML);
+    let below = harness.folder.path().join("below");
+    fs::create_dir(&below).expect("a folder can be made");
+    let lease = || {
+        let mut command = harness.command("run --backend redis --show-config");
+        let output = command.current_dir(&below).output().expect("harness can be started");
+        let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+        shown
+            .lines()
+            .find(|line| line.starts_with("lease "))
+            .unwrap()
+            .to_owned()
+    };
+    assert!(lease().contains("default"), "{}", lease());
+    fs::create_dir(harness.folder.path().join(".git")).expect("a folder can be made");
+    assert!(lease().contains("harness.toml:3"), "{}", lease());
+}
+
+#[test]
+fn a_folder_or_a_fifo_in_place_of_the_file_is_refused() {
+    for make in ["mkdir", "mkfifo"] {
+        let harness = Harness::new();
+        let made = std::process::Command::new(make)
+            .arg(harness.folder.path().join("harness.toml"))
+            .status();
+        assert!(made.expect("the program is there").success());
+        let answer = harness.run("--backend redis --dry-run");
+        answer.assert_exit(2);
+        assert!(answer.stderr.contains("is not a file"), "{}", answer.stderr);
+    }
 }
 
 #[test]

@@ -22,8 +22,6 @@ pub mod zk;
 
 pub use client::{LockClient, LockError, LockGrant, LockResult, SignalSink};
 pub use host::{RecipeHost, Task, TokioHost, within};
-pub use recipe::{
-    Backend, Constructor, Policy, Recipe, RecipeError, RecipeOptions, Wakeup, default_recipe, find_recipe, recipes,
-};
+pub use recipe::{BackendId, Constructor, Policy, Recipe, RecipeError, RecipeOptions, Wakeup, find_recipe, recipes};
 pub use serve::{ServeError, serve, serve_process, serve_with};
 pub use session::SessionError;

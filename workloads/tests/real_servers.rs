@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use harness_workloads::protocol::{AcquireRequest, LockSignal, LockSignalKind, OpenRequest};
-use harness_workloads::{Backend, LockClient, LockError, Policy, RecipeHost, RecipeOptions, SignalSink, TokioHost};
+use harness_workloads::{BackendId, LockClient, LockError, Policy, RecipeHost, RecipeOptions, SignalSink, TokioHost};
 use servers::{Servers, StallableLinks};
 use tokio::task::LocalSet;
 
@@ -65,7 +65,7 @@ fn wait(lock: &str, wait_ms: u64) -> AcquireRequest {
     }
 }
 
-fn recipes(backend: Backend) -> impl Iterator<Item = RecipeOptions> {
+fn recipes(backend: BackendId) -> impl Iterator<Item = RecipeOptions> {
     backend.recipes().iter().map(|recipe| RecipeOptions {
         interval: Duration::from_millis(20),
         ..RecipeOptions::of(recipe)
@@ -162,7 +162,7 @@ async fn raises_lost_in_a_partition(machine: &Machine, options: RecipeOptions) {
     holder.close().await;
 }
 
-async fn works(machine: &Machine, backend: Backend) {
+async fn works(machine: &Machine, backend: BackendId) {
     for options in recipes(backend) {
         excludes(machine, options).await;
         gives_up(machine, options).await;
@@ -171,17 +171,21 @@ async fn works(machine: &Machine, backend: Backend) {
 
 #[test]
 fn every_zookeeper_recipe_excludes_on_a_real_ensemble() {
-    on(servers::zookeeper(), async |machine| works(machine, Backend::Zk).await);
+    on(servers::zookeeper(), async |machine| {
+        works(machine, BackendId::Zk).await
+    });
 }
 
 #[test]
 fn every_etcd_recipe_excludes_on_a_real_cluster() {
-    on(servers::etcd(), async |machine| works(machine, Backend::Etcd).await);
+    on(servers::etcd(), async |machine| works(machine, BackendId::Etcd).await);
 }
 
 #[test]
 fn every_redis_recipe_excludes_on_real_servers() {
-    on(servers::redis(5), async |machine| works(machine, Backend::Redis).await);
+    on(servers::redis(5), async |machine| {
+        works(machine, BackendId::Redis).await
+    });
 }
 
 #[test]

@@ -67,7 +67,9 @@ pub enum FormError {
         kind: &'static str,
         f: &'static str,
     },
-    #[error("the time {time_ns} ns is more than 36 years into the run")]
+    #[error(
+        "the time {time_ns} ns is more than 146 years; times are nanoseconds since the recorder started, or since 1970"
+    )]
     TooLate { time_ns: u64 },
     #[error("a history has at most 4,294,967,000 events")]
     TooLong,

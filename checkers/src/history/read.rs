@@ -53,37 +53,34 @@ enum HistoryFormat {
 }
 
 /// Tells the formats apart by what the buffer shows at first. Our own header is a JSON object that names its format,
-/// or fails as one; JSON of Jepsen's is a vector, or an object with an operation's fields.
+/// or fails as one; JSON of Jepsen's is a vector of objects, or an object with an operation's fields, on one line or several.
 fn format(input: &mut impl BufRead) -> Result<HistoryFormat, ReadError> {
-    let start = input.fill_buf()?;
+    let start = input.fill_buf()?.trim_ascii_start();
     if start.is_empty() {
-        return Err(ReadError::Empty);
+        return if input.fill_buf()?.is_empty() {
+            Err(ReadError::Empty)
+        } else {
+            Ok(HistoryFormat::Own)
+        };
     }
-    let line = start
-        .split(|byte| *byte == b'\n')
-        .find(|line| !line.trim_ascii().is_empty())
-        .unwrap_or_default();
-    let line = line.trim_ascii();
-    let inner = line
-        .trim_ascii_start()
-        .strip_prefix(b"[")
-        .unwrap_or(line)
-        .trim_ascii_start();
-    let has = |word: &[u8]| line.windows(word.len()).any(|window| window == word);
-    Ok(match inner {
-        [b'{', rest @ ..] if rest.trim_ascii_start().starts_with(b"\"") => {
-            let operation = has(b"\"process\"") && has(b"\"type\"") && !has(b"\"format\"");
-            if line.starts_with(b"[") || operation {
-                HistoryFormat::Jepsen { json: true }
-            } else {
-                HistoryFormat::Own
-            }
-        }
-        [b'{', rest @ ..] if rest.trim_ascii_start().starts_with(b":") => HistoryFormat::Jepsen { json: false },
-        [b'#' | b'(' | b';' | b']', ..] => HistoryFormat::Jepsen { json: false },
-        [] if line.starts_with(b"[") => {
-            let json = start.windows(2).any(|pair| pair == b"{\"");
-            HistoryFormat::Jepsen { json }
+    let vector = start.starts_with(b"[");
+    let inner = start.strip_prefix(b"[").unwrap_or(start).trim_ascii_start();
+    let Some(object) = inner.strip_prefix(b"{") else {
+        let edn = vector || matches!(inner, [b'#' | b'(' | b';' | b']', ..]);
+        return Ok(if edn {
+            HistoryFormat::Jepsen { json: false }
+        } else {
+            HistoryFormat::Own
+        });
+    };
+    // The first line, or the first object where that has more lines.
+    let end = |mark: u8| object.iter().position(|byte| *byte == mark).unwrap_or(object.len());
+    let fields = &object[..end(b'\n').max(end(b'}'))];
+    let has = |word: &[u8]| fields.windows(word.len()).any(|window| window == word);
+    Ok(match object.trim_ascii_start() {
+        [b':', ..] => HistoryFormat::Jepsen { json: false },
+        [b'"', ..] if vector || has(b"\"process\"") && has(b"\"type\"") && !has(b"\"format\"") => {
+            HistoryFormat::Jepsen { json: true }
         }
         _ => HistoryFormat::Own,
     })

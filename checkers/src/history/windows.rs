@@ -1,4 +1,4 @@
-//! What the nemesis wrote: fault windows and phases, with their raw fields for reports.
+//! What the nemesis wrote, line by line, and the fault windows and phases of a run.
 
 use serde_json::{Map, Value};
 
@@ -26,10 +26,6 @@ pub struct Window {
     pub started: WindowStart,
     /// What the line of the heal says; `None` without one.
     pub healed: Option<WindowHeal>,
-    /// The line of the start, all its fields.
-    pub start: Map<String, Value>,
-    /// The line of the heal, all its fields; empty without one.
-    pub heal: Map<String, Value>,
 }
 
 impl Window {
@@ -69,11 +65,8 @@ pub struct Nemesis {
     pub name: String,
     /// `start` or `heal` of a fault; the name of a phase.
     pub phase: Option<String>,
-    pub window: Option<u32>,
     /// What the line says.
     pub fact: NemesisFact,
-    /// All fields of the line, the known ones, too.
-    pub fields: Map<String, Value>,
 }
 
 impl History {
@@ -96,8 +89,6 @@ impl History {
                     heal_index: None,
                     started: start,
                     healed: None,
-                    start: line.fields,
-                    heal: Map::new(),
                 }),
                 NemesisFact::Heal { fault, heal } => {
                     let open = windows.iter_mut().rev().find(|window| {
@@ -109,7 +100,6 @@ impl History {
                         window.heal_ns = Some(line.time_ns);
                         window.heal_index = Some(line.index);
                         window.healed = Some(heal);
-                        window.heal = line.fields;
                     }
                 }
                 _ => {}
@@ -153,18 +143,12 @@ impl History {
         let event = &self.events[line.position as usize];
         debug_assert_ne!(event.kind, Kind::Signal, "the nemesis raises no signals");
         let fields: Map<String, Value> = serde_json::from_str(&line.raw).unwrap_or_default();
-        let window = fields
-            .get("window")
-            .and_then(Value::as_u64)
-            .and_then(|number| u32::try_from(number).ok());
         Nemesis {
             index: event.index,
             time_ns: event.time,
             name: line.name.clone(),
             phase: fields.get("phase").and_then(Value::as_str).map(str::to_owned),
-            window,
-            fact: NemesisFact::read(&line.name, fields.clone()),
-            fields,
+            fact: NemesisFact::read(&line.name, fields),
         }
     }
 }

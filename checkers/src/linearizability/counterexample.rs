@@ -12,9 +12,9 @@ pub(crate) enum Counterexample {
     AlreadyHeld { first: u32, second: u32 },
     /// An owner acquired more often than the limit.
     TooDeep { there: Vec<u32>, second: u32 },
-    /// A release was answered ok for somebody who did not hold.
+    /// A release was answered ok for a process that did not hold.
     NotHolder { release: u32 },
-    /// A release was answered "not held" for somebody who did.
+    /// A release was answered "not held" for a process that did.
     FalseNotHeld { got: u32, release: u32 },
     /// A later grant has a token that is not larger. Where the second could be nested in the first: what ended that.
     TokenBack { first: u32, second: u32, between: u32 },

@@ -129,7 +129,7 @@ impl Lock {
         self.fault.or(fault)
     }
 
-    /// A parked busy answer that ended before this acquire was called. Whoever comes later ends the free time.
+    /// A parked busy answer that ended before this acquire was called. A later acquire ends the free time.
     pub(super) fn unexplained(&mut self, called: u64, next: u32) -> Option<Counterexample> {
         let parked = self.parked.take();
         self.free_after = None;

@@ -122,7 +122,7 @@ struct Own {
     denied: usize,
 }
 
-/// A process that never holds: the release of somebody who does not hold is not legal by anybody's hold.
+/// A process that never holds: the release of a process that does not hold is not legal by the hold of another.
 const NOBODY: u32 = u32::MAX - 1;
 
 struct OperationReader<'a> {
@@ -308,7 +308,7 @@ impl OperationReader<'_> {
                 .map_or(asked.call, |reply| reply.min(instant + 1).max(asked.call));
             let reads = matches!(before.op, LockOp::Acquire { mode: Mode::Read, .. });
             if *self.model == Model::ReadWrite && own.mode == Mode::Write && reads {
-                // A downgrade may have had its effect before the loss as well, and then it harms nobody.
+                // A downgrade may have had its effect before the loss as well, and then it harms no one.
                 let position = self.all[lock].calls[place];
                 self.all[lock].add(before.op, before.call, Some(instant), position);
             }
@@ -331,7 +331,7 @@ impl OperationReader<'_> {
             let after = own.got + u64::from(!self.tied);
             self.all[lock].add(op, after, None, position);
         } else {
-            // A busy answer may go by a hold that is lost until somebody holds again.
+            // A busy answer may go by a hold that is lost until a process holds again.
             let at = instant.max(own.got);
             let reply = Some(at).filter(|_| known);
             self.all[lock].add(LockOp::Lose { process: event.process }, at, reply, position);

@@ -214,7 +214,7 @@ fn tell(dice: &mut Dice, open: OpenCall, depth: u32, token: &mut u64, entry: &mu
     }
 }
 
-/// A history for the eyes of whoever must find out what is wrong.
+/// A history as text, to be read when a test fails.
 pub(super) fn show(history: &History) -> String {
     let line = |entry: Entry<'_>| {
         format!(

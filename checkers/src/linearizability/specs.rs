@@ -24,7 +24,7 @@ pub enum LockOp {
     Lose {
         process: u32,
     },
-    /// An answer that somebody else holds.
+    /// An answer that another process holds.
     Busy {
         process: u32,
     },

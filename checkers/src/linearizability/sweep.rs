@@ -180,7 +180,7 @@ impl<'a> Sweep<'a> {
         fault
     }
 
-    /// A second acquire of somebody who holds already.
+    /// A second acquire of a process that holds already.
     fn again(&mut self, lock: usize, place: usize, event: &PackedEvent, position: u32) -> Option<Counterexample> {
         let state = &mut self.locks[lock];
         let alone = state.active.len() == 1;
@@ -363,7 +363,7 @@ impl<'a> Sweep<'a> {
     }
 }
 
-/// Whether an error says that somebody else had the lock at some instant of the call.
+/// Whether an error says that another process had the lock at some instant of the call.
 pub(crate) fn is_busy(error: &str) -> bool {
     Refusal::parse(error) == Refusal::Busy
 }

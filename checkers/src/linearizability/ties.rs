@@ -18,7 +18,7 @@ use crate::model::Model;
 /// When an acquire comes: the smaller, the earlier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Turn {
-    /// Reads, and lets go at this instant: in nobody's way but a writer's.
+    /// Reads, and lets go at this instant: excludes only writers.
     ReadsForNow,
     /// Already holds.
     Holds,

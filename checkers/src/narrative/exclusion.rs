@@ -58,7 +58,7 @@ fn likely_of(class: OverlapClass) -> &'static str {
              the store refuse tokens that go back"
         }
         OverlapClass::ForeignRelease => {
-            "somebody released a lock that was not theirs: compare the owner and delete in one atomic step"
+            "a client released a lock that it did not own: compare the owner and delete in one atomic step"
         }
         OverlapClass::TooManyPermits => {
             "more permits were given out than there are: look at releases that are counted twice"

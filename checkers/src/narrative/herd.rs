@@ -94,7 +94,7 @@ fn wakes(context: &Context<'_>, decided: &Herd, judged: &HandOvers) -> Finding {
             );
             violated(Property::Hl004, evidence, violations, guilty.len() as u64)
         }
-        Verdict::Inconclusive if contended == 0 => said("no release while somebody waited"),
+        Verdict::Inconclusive if contended == 0 => said("no release while a client waited"),
         Verdict::Inconclusive => said("waiters are notified, and no woken signal was recorded"),
         Verdict::Holds | Verdict::NotApplicable => {
             let most = many(max, "waiter", "waiters");

@@ -48,7 +48,7 @@ fn foreign_release(context: &Context<'_>, hold: &LockHold, grant: &ServerGrant, 
     let who = history.who(hold.process);
     let mut violation = start(context, "foreign-release", hold, removed_ns);
     violation.summary = format!(
-        "the lock `{}` was released by somebody else while {who} held it",
+        "the lock `{}` was released by another client while {who} held it",
         violation.lock
     );
     violation.events.push(history.step(grant.revoked, "removed on request"));

@@ -11,6 +11,11 @@ use crate::progress::{ProgressAfterHeal, ProgressOutcome, Stuck, StuckClass, Stu
 /// The finding of HL005.
 pub(crate) fn tell(context: &Context<'_>, decided: &ProgressOutcome) -> Finding {
     match decided {
+        ProgressOutcome::NoLock => finding(Property::Hl005, Verdict::NotApplicable, "a register is not waited for"),
+        ProgressOutcome::HealsUnknown => {
+            let evidence = "the recording does not say when its faults were healed";
+            finding(Property::Hl005, Verdict::NotApplicable, evidence)
+        }
         ProgressOutcome::NobodyAsked => finding(Property::Hl005, Verdict::Inconclusive, "nobody asked for the lock"),
         ProgressOutcome::NeverHealed => {
             finding(Property::Hl005, Verdict::Inconclusive, "the last fault was not healed")

@@ -5,7 +5,7 @@ mod waits;
 
 use crate::context::Context;
 use crate::finding::Verdict;
-use crate::history::Window;
+use crate::history::{OrderBasis, Window};
 use crate::limits;
 use owners::OwnerNames;
 pub(crate) use owners::StuckOwner;
@@ -56,8 +56,12 @@ pub(crate) struct Stuck {
 /// What was decided about HL005.
 #[derive(Debug)]
 pub(crate) enum ProgressOutcome {
+    /// Registers are not waited for.
+    NoLock,
     /// No client asked for a lock in the whole history.
     NobodyAsked,
+    /// Faults were on, and this kind of recording does not say when they were healed.
+    HealsUnknown,
     /// A fault was on to the end.
     NeverHealed,
     Decided(ProgressAfterHeal),
@@ -84,11 +88,18 @@ pub(crate) struct ProgressAfterHeal {
 /// Decides HL005.
 pub(crate) fn decide(context: &Context<'_>) -> ProgressOutcome {
     let history = context.history;
-    if !context.model.is_lock() || history.counts.operations == 0 {
+    if !context.model.is_lock() {
+        return ProgressOutcome::NoLock;
+    }
+    if history.counts.operations == 0 {
         return ProgressOutcome::NobodyAsked;
     }
     let Some(healed_ns) = last_heal(context) else {
-        return ProgressOutcome::NeverHealed;
+        // Jepsen's nemesis has lines for what it does, in words of each test, and none for a heal.
+        return match history.order {
+            OrderBasis::Position => ProgressOutcome::HealsUnknown,
+            OrderBasis::Time => ProgressOutcome::NeverHealed,
+        };
     };
     let waits = Waits::of(context, healed_ns);
     let bound_ns = limits::ns(context.bounds.progress_ms.unwrap_or(limits::PROGRESS_MS));

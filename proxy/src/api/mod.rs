@@ -1,21 +1,22 @@
-//! Toxiproxy's HTTP API, served by the built-in proxy: any client for Toxiproxy can watch a run and poke it.
+//! Toxiproxy's HTTP API, served by the built-in proxy: any Toxiproxy client can inspect and change its links.
 //!
 //! Names, defaults, status codes and errors are Toxiproxy's. Better than there: toxicity and jitter come from the seed and a
 //! live connection keeps its lot whatever else comes or goes; `reset_peer` resets connections that were there before it,
-//! after exactly its time; nothing here waits for a connection. Whoever started it hears of every [`Poke`].
+//! after exactly its time; nothing here waits for a connection. Every [`ApiChange`] is reported to the caller that started it.
 
-mod answers;
 mod proxies;
+mod routes;
 
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{CONTENT_TYPE, USER_AGENT};
+use hyper::header::{CONTENT_TYPE, HeaderValue, USER_AGENT};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
@@ -27,12 +28,12 @@ use tokio::time::timeout;
 
 use super::{Link, Proxy, Toxic};
 use crate::limits::{API_BODY, API_REQUEST};
-use answers::{Answer, Refusal};
-use proxies::Proxies;
+use proxies::ProxyTable;
+use routes::{ApiError, ApiResponse};
 
-/// What somebody did through the API.
+/// A change that a client of the API made.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Poke {
+pub struct ApiChange {
     /// The link or proxy.
     pub proxy: String,
     pub did: &'static str,
@@ -40,24 +41,24 @@ pub struct Poke {
     pub toxic: Option<Toxic>,
 }
 
-/// Hears of every poke: of what comes before it comes, of what goes when it is gone.
-pub type Hear = Box<dyn Fn(Poke) + Send + Sync>;
+/// Is told of every change: before a toxic comes, after one has gone.
+pub type OnChange = Box<dyn Fn(ApiChange) + Send + Sync>;
 
 /// The API of a proxy, served until this is dropped.
 #[derive(Debug)]
 pub struct Api {
     address: SocketAddr,
-    proxies: Arc<Proxies>,
+    proxies: Arc<ProxyTable>,
     serving: JoinHandle<()>,
 }
 
 impl Api {
     /// Serves at `at`. `links` can be poisoned and turned off, and neither led elsewhere nor deleted.
-    pub fn serve(proxy: &Proxy, links: Vec<Arc<Link>>, at: SocketAddr, seed: u64, hear: Hear) -> io::Result<Self> {
+    pub fn serve(proxy: &Proxy, links: Vec<Arc<Link>>, at: SocketAddr, seed: u64, hear: OnChange) -> io::Result<Self> {
         let listener = std::net::TcpListener::bind(at)?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
-        let proxies = Arc::new(Proxies::new(links, proxy.on.clone(), seed, hear));
+        let proxies = Arc::new(ProxyTable::new(links, proxy.on.clone(), seed, hear));
         let serving = proxy.on.runtime.spawn(accept(listener, Arc::clone(&proxies)));
         Ok(Self {
             address,
@@ -68,6 +69,12 @@ impl Api {
 
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Makes the proxies of a JSON list, as `POST /populate` does.
+    pub async fn populate(&self, list: &[u8]) -> Result<(), String> {
+        let (_, refused) = self.proxies.populate(list).await;
+        refused.map_or(Ok(()), |refused| Err(refused.error))
     }
 
     /// Takes away what was put on, and refuses more from now on. The error says what could not be undone.
@@ -82,7 +89,7 @@ impl Drop for Api {
     }
 }
 
-async fn accept(listener: std::net::TcpListener, proxies: Arc<Proxies>) {
+async fn accept(listener: std::net::TcpListener, proxies: Arc<ProxyTable>) {
     let listener = TcpListener::from_std(listener).expect("a bound, non-blocking listener inside a runtime");
     let mut connections = JoinSet::new();
     loop {
@@ -97,7 +104,7 @@ async fn accept(listener: std::net::TcpListener, proxies: Arc<Proxies>) {
     }
 }
 
-async fn converse(stream: TcpStream, proxies: Arc<Proxies>) {
+async fn converse(stream: TcpStream, proxies: Arc<ProxyTable>) {
     let service = service_fn(move |request| {
         let proxies = Arc::clone(&proxies);
         async move { Ok::<_, Infallible>(respond(&proxies, request).await) }
@@ -108,20 +115,27 @@ async fn converse(stream: TcpStream, proxies: Arc<Proxies>) {
     let _ = http.serve_connection(TokioIo::new(stream), service).await;
 }
 
-async fn respond(proxies: &Proxies, request: Request<Incoming>) -> Response<Full<Bytes>> {
+/// A unique number for each request; Toxiproxy sends an id, too.
+fn request_id() -> HeaderValue {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    HeaderValue::from(LAST.fetch_add(1, Relaxed) + 1)
+}
+
+async fn respond(proxies: &ProxyTable, request: Request<Incoming>) -> Response<Full<Bytes>> {
     let (head, body) = request.into_parts();
     let agent = head.headers.get(USER_AGENT).and_then(|agent| agent.to_str().ok());
     let answer = if agent.is_some_and(|agent| agent.starts_with("Mozilla/")) {
         // a page in a browser must not be able to reach it
-        Answer::text(403, "User agent not allowed\n")
+        ApiResponse::text(403, "User agent not allowed\n")
     } else {
         match timeout(API_REQUEST, Limited::new(body, API_BODY).collect()).await {
-            Ok(Ok(body)) => answers::answer(proxies, &head.method, head.uri.path(), &body.to_bytes()).await,
-            Ok(Err(error)) => Refusal::bad_body(error).into(),
-            Err(_) => Refusal::bad_body("it did not arrive").into(),
+            Ok(Ok(body)) => routes::answer(proxies, &head.method, head.uri.path(), &body.to_bytes()).await,
+            Ok(Err(error)) => ApiError::bad_body(error).into(),
+            Err(_) => ApiError::bad_body("it did not arrive").into(),
         }
     };
     let mut response = Response::new(Full::from(answer.body));
+    response.headers_mut().insert("x-toxiproxy-request-id", request_id());
     *response.status_mut() = answer.status;
     if let Some(content) = answer.content {
         response.headers_mut().insert(CONTENT_TYPE, content);

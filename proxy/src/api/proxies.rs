@@ -12,16 +12,16 @@ use serde_json::Value;
 use tokio::net::lookup_host;
 use tokio::sync::{Mutex, MutexGuard};
 
-use super::answers::{Refusal, parse};
-use super::{Hear, Poke};
-use crate::link::Link;
-use crate::meter::Side;
-use crate::toxic::{Kind, Stream, Toxic, Unfit};
-use crate::vigil::Carrier;
+use super::routes::{ApiError, parse};
+use super::{ApiChange, OnChange};
+use crate::busy_poll::ProxyRuntime;
+use crate::byte_meter::MeterSide;
+use crate::link::{Link, Route, Upstream};
+use crate::toxic::{InvalidToxic, Toxic, ToxicKind, ToxicStream};
 
 /// A proxy as Toxiproxy shows it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Shown {
+pub struct ProxyView {
     name: String,
     listen: String,
     upstream: String,
@@ -30,7 +30,7 @@ pub struct Shown {
 }
 
 #[derive(Deserialize)]
-struct WantedProxy {
+struct ProxyRequest {
     name: Option<String>,
     listen: Option<String>,
     upstream: Option<String>,
@@ -38,7 +38,7 @@ struct WantedProxy {
 }
 
 #[derive(Deserialize)]
-struct WantedToxic {
+struct ToxicRequest {
     name: Option<String>,
     r#type: Option<String>,
     stream: Option<String>,
@@ -47,35 +47,38 @@ struct WantedToxic {
     attributes: Value,
 }
 
-struct Entry {
+struct ProxyEntry {
     link: Arc<Link>,
-    /// As it was given: a name may stand in it.
+    /// As it was given, until the proxy listens: then with the port that it has.
+    listen: String,
+    /// As it was given: it may be a name.
     upstream: String,
     /// A link of a run, which belongs to the run.
     of_run: bool,
 }
 
-type Entries = BTreeMap<String, Entry>;
+type ProxyEntries = BTreeMap<String, ProxyEntry>;
 
-pub struct Proxies {
+pub struct ProxyTable {
     /// Changed by one request at a time.
-    entries: Mutex<Entries>,
-    on: Carrier,
+    entries: Mutex<ProxyEntries>,
+    on: ProxyRuntime,
     seed: u64,
-    hear: Hear,
+    hear: OnChange,
     calm: AtomicBool,
 }
 
-impl std::fmt::Debug for Proxies {
+impl std::fmt::Debug for ProxyTable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Proxies")
+        f.write_str("ProxyTable")
     }
 }
 
-impl Proxies {
-    pub fn new(links: Vec<Arc<Link>>, on: Carrier, seed: u64, hear: Hear) -> Self {
+impl ProxyTable {
+    pub fn new(links: Vec<Arc<Link>>, on: ProxyRuntime, seed: u64, hear: OnChange) -> Self {
         let entry = |link: Arc<Link>| {
-            let entry = Entry {
+            let entry = ProxyEntry {
+                listen: link.listen().to_string(),
                 upstream: link.upstream().to_string(),
                 link: Arc::clone(&link),
                 of_run: true,
@@ -91,7 +94,7 @@ impl Proxies {
         }
     }
 
-    pub async fn all(&self) -> BTreeMap<String, Shown> {
+    pub async fn all(&self) -> BTreeMap<String, ProxyView> {
         let entries = self.entries.lock().await;
         entries
             .iter()
@@ -99,21 +102,21 @@ impl Proxies {
             .collect()
     }
 
-    pub async fn one(&self, name: &str) -> Result<Shown, Refusal> {
+    pub async fn one(&self, name: &str) -> Result<ProxyView, ApiError> {
         Ok(find(&*self.entries.lock().await, name)?.show())
     }
 
-    pub async fn create(&self, body: &[u8]) -> Result<Shown, Refusal> {
-        let wanted: WantedProxy = parse(body)?;
+    pub async fn create(&self, body: &[u8]) -> Result<ProxyView, ApiError> {
+        let wanted: ProxyRequest = parse(body)?;
         let (name, upstream) = (wanted.name.unwrap_or_default(), wanted.upstream.unwrap_or_default());
         for (field, given) in [("name", &name), ("upstream", &upstream)] {
             if given.is_empty() {
-                return Err(Refusal::missing(field));
+                return Err(ApiError::missing(field));
             }
         }
         let mut entries = self.changing().await?;
         if entries.contains_key(&name) {
-            return Err(Refusal::new(409, "proxy already exists"));
+            return Err(ApiError::new(409, "proxy already exists"));
         }
         let enabled = wanted.enabled.unwrap_or(true);
         self.make(&mut entries, name, wanted.listen.unwrap_or_default(), upstream, enabled)
@@ -122,26 +125,30 @@ impl Proxies {
 
     async fn make(
         &self,
-        entries: &mut MutexGuard<'_, Entries>,
+        entries: &mut MutexGuard<'_, ProxyEntries>,
         name: String,
         listen: String,
         upstream: String,
         enabled: bool,
-    ) -> Result<Shown, Refusal> {
-        let ways = (resolve(&listen).await?, resolve(&upstream).await?);
+    ) -> Result<ProxyView, ApiError> {
+        let route = Route {
+            listen: resolve(&listen).await?,
+            upstream: upstream_of(&upstream),
+        };
         let digest = name
             .bytes()
             .fold(self.seed, |seed, byte| seed.rotate_left(7) ^ u64::from(byte));
         let seed = ChaCha8Rng::seed_from_u64(digest).random();
-        let link = Link::closed(name.clone(), ways, seed, Side::Own, &self.on);
-        if enabled {
-            link.admit().map_err(|error| cannot_listen(&listen, &error))?;
-        }
-        let entry = Entry {
+        let link = Link::closed(name.clone(), route, seed, MeterSide::Own, &self.on);
+        let mut entry = ProxyEntry {
             link: Arc::new(link),
+            listen,
             upstream,
             of_run: false,
         };
+        if enabled {
+            entry.turn_on()?;
+        }
         let shown = entry.show();
         entries.insert(name, entry);
         self.tell(&shown.name, "made", None);
@@ -150,18 +157,18 @@ impl Proxies {
 
     /// Makes all proxies of a list, or leaves those alone that are the same already. Returns what it made before it had to
     /// stop.
-    pub async fn populate(&self, body: &[u8]) -> (Vec<Shown>, Option<Refusal>) {
+    pub async fn populate(&self, body: &[u8]) -> (Vec<ProxyView>, Option<ApiError>) {
         let mut made = Vec::new();
         let refusal = self.populate_all(body, &mut made).await.err();
         (made, refusal)
     }
 
-    async fn populate_all(&self, body: &[u8], made: &mut Vec<Shown>) -> Result<(), Refusal> {
-        let wanted: Vec<WantedProxy> = parse(body)?;
+    async fn populate_all(&self, body: &[u8], made: &mut Vec<ProxyView>) -> Result<(), ApiError> {
+        let wanted: Vec<ProxyRequest> = parse(body)?;
         for (number, proxy) in wanted.iter().enumerate() {
             for (field, given) in [("name", &proxy.name), ("upstream", &proxy.upstream)] {
                 if given.as_deref().unwrap_or_default().is_empty() {
-                    return Err(Refusal::missing(format!("{field} at proxy {}", number + 1)));
+                    return Err(ApiError::missing(format!("{field} at proxy {}", number + 1)));
                 }
             }
         }
@@ -176,7 +183,7 @@ impl Proxies {
                     continue;
                 }
                 entry.must_not_be_of_a_run()?;
-                entry.link.shut().await;
+                entry.link.stop_accepting().await;
             }
             let enabled = proxy.enabled.unwrap_or(true);
             made.push(self.make(&mut entries, name, listen, upstream, enabled).await?);
@@ -184,70 +191,69 @@ impl Proxies {
         Ok(())
     }
 
-    pub async fn update(&self, name: &str, body: &[u8]) -> Result<Shown, Refusal> {
+    pub async fn update(&self, name: &str, body: &[u8]) -> Result<ProxyView, ApiError> {
         let mut entries = self.changing().await?;
         let entry = find_mut(&mut entries, name)?;
-        let wanted: WantedProxy = parse(body)?;
-        let listen = wanted.listen.unwrap_or_else(|| entry.link.listen().to_string());
+        let wanted: ProxyRequest = parse(body)?;
+        let listen = wanted.listen.unwrap_or_else(|| entry.listen.clone());
         let upstream = wanted.upstream.unwrap_or_else(|| entry.upstream.clone());
-        let ways = (resolve(&listen).await?, resolve(&upstream).await?);
         let enabled = wanted.enabled.unwrap_or(entry.link.is_open());
-        if ways.0 != entry.link.listen() || upstream != entry.upstream {
+        let address = resolve(&listen).await?;
+        if address != entry.link.listen() || upstream != entry.upstream {
             entry.must_not_be_of_a_run()?;
-            entry.link.shut().await;
-            entry.link.move_to(ways.0);
-            entry.link.redirect(ways.1);
-            entry.upstream = upstream;
+            entry.link.stop_accepting().await;
+            entry.link.move_to(address);
+            entry.link.redirect(upstream_of(&upstream));
+            (entry.listen, entry.upstream) = (listen, upstream);
         }
         if enabled && !entry.link.is_open() {
-            entry.link.admit().map_err(|error| cannot_listen(&listen, &error))?;
+            entry.turn_on()?;
             self.tell(name, "turned on", None);
         } else if !enabled && entry.link.is_open() {
             self.tell(name, "turned off", None);
-            entry.link.shut().await;
+            entry.link.stop_accepting().await;
         }
         Ok(entry.show())
     }
 
-    pub async fn delete(&self, name: &str) -> Result<(), Refusal> {
+    pub async fn delete(&self, name: &str) -> Result<(), ApiError> {
         let mut entries = self.changing().await?;
         let entry = find(&entries, name)?;
         entry.must_not_be_of_a_run()?;
-        entry.link.shut().await;
+        entry.link.stop_accepting().await;
         entries.remove(name);
         self.tell(name, "deleted", None);
         Ok(())
     }
 
     /// Turns every proxy on and takes every toxic away.
-    pub async fn reset(&self) -> Result<(), Refusal> {
-        let entries = self.changing().await?;
-        self.undo(&entries)
+    pub async fn reset(&self) -> Result<(), ApiError> {
+        let mut entries = self.changing().await?;
+        self.undo(&mut entries)
     }
 
-    /// As [`Proxies::reset`], and grants no change any more.
+    /// As [`ProxyTable::reset`], and grants no change any more.
     pub async fn calm(&self) -> Result<(), String> {
-        let entries = self.entries.lock().await;
+        let mut entries = self.entries.lock().await;
         self.calm.store(true, Relaxed);
-        self.undo(&entries).map_err(|refusal| refusal.error)
+        self.undo(&mut entries).map_err(|refusal| refusal.error)
     }
 
-    fn undo(&self, entries: &Entries) -> Result<(), Refusal> {
+    fn undo(&self, entries: &mut ProxyEntries) -> Result<(), ApiError> {
         for (name, entry) in entries {
             let closed = !entry.link.is_open();
             if closed {
-                let listen = entry.link.listen().to_string();
-                entry.link.admit().map_err(|error| cannot_listen(&listen, &error))?;
+                entry.turn_on()?;
             }
             if closed || !entry.link.toxics().is_empty() {
-                entry.link.poison(Vec::new());
+                entry.link.set_toxics(Vec::new());
                 self.tell(name, "reset", None);
             }
         }
         Ok(())
     }
 
-    pub async fn toxic(&self, proxy: &str, name: &str) -> Result<Toxic, Refusal> {
+    pub async fn toxic(&self, proxy: &str, name: &str) -> Result<Toxic, ApiError> {
         let entries = self.entries.lock().await;
         let toxics = find(&entries, proxy)?.link.toxics();
         toxics
@@ -257,19 +263,19 @@ impl Proxies {
             .ok_or_else(no_toxic)
     }
 
-    pub async fn add_toxic(&self, proxy: &str, body: &[u8]) -> Result<Toxic, Refusal> {
+    pub async fn add_toxic(&self, proxy: &str, body: &[u8]) -> Result<Toxic, ApiError> {
         let entries = self.changing().await?;
         let link = &find(&entries, proxy)?.link;
         let toxic = toxic_of(parse(body)?, &link.toxics())?;
         self.tell(proxy, "toxic put on", Some(&toxic));
         let mut toxics = link.toxics().to_vec();
         toxics.push(toxic.clone());
-        link.poison(toxics);
+        link.set_toxics(toxics);
         Ok(toxic)
     }
 
     /// Changes attributes and toxicity, and nothing else of it.
-    pub async fn update_toxic(&self, proxy: &str, name: &str, body: &[u8]) -> Result<Toxic, Refusal> {
+    pub async fn update_toxic(&self, proxy: &str, name: &str, body: &[u8]) -> Result<Toxic, ApiError> {
         let entries = self.changing().await?;
         let link = &find(&entries, proxy)?.link;
         let mut toxics = link.toxics().to_vec();
@@ -277,43 +283,43 @@ impl Proxies {
             .iter_mut()
             .find(|toxic| toxic.name == name)
             .ok_or_else(no_toxic)?;
-        let wanted: WantedToxic = parse(body)?;
+        let wanted: ToxicRequest = parse(body)?;
         let mut attributes = toxic.kind.attributes();
         if let (Some(there), Some(given)) = (attributes.as_object_mut(), wanted.attributes.as_object()) {
             there.extend(given.clone());
         }
-        toxic.kind = Kind::parse(&toxic.kind.name(), &attributes).map_err(unfit)?;
+        toxic.kind = ToxicKind::parse(&toxic.kind.name(), &attributes).map_err(unfit)?;
         toxic.toxicity = wanted.toxicity.unwrap_or(toxic.toxicity);
         let toxic = toxic.clone();
         self.tell(proxy, "toxic changed", Some(&toxic));
-        link.poison(toxics);
+        link.set_toxics(toxics);
         Ok(toxic)
     }
 
-    pub async fn delete_toxic(&self, proxy: &str, name: &str) -> Result<(), Refusal> {
+    pub async fn delete_toxic(&self, proxy: &str, name: &str) -> Result<(), ApiError> {
         let entries = self.changing().await?;
         let link = &find(&entries, proxy)?.link;
         let (gone, stay): (Vec<Toxic>, Vec<Toxic>) =
             link.toxics().iter().cloned().partition(|toxic| toxic.name == name);
         let gone = gone.first().ok_or_else(no_toxic)?;
-        link.poison(stay);
+        link.set_toxics(stay);
         self.tell(proxy, "toxic taken away", Some(gone));
         Ok(())
     }
 
-    async fn changing(&self) -> Result<MutexGuard<'_, Entries>, Refusal> {
+    async fn changing(&self) -> Result<MutexGuard<'_, ProxyEntries>, ApiError> {
         let entries = self.entries.lock().await;
         if self.calm.load(Relaxed) {
-            return Err(Refusal::new(
+            return Err(ApiError::new(
                 409,
-                "the faults of this run are over: it is left in peace until it ends",
+                "the faults of this run are over: it takes no more changes",
             ));
         }
         Ok(entries)
     }
 
     fn tell(&self, proxy: &str, did: &'static str, toxic: Option<&Toxic>) {
-        (self.hear)(Poke {
+        (self.hear)(ApiChange {
             proxy: proxy.to_owned(),
             did,
             toxic: toxic.cloned(),
@@ -321,63 +327,72 @@ impl Proxies {
     }
 }
 
-impl Entry {
-    fn show(&self) -> Shown {
+impl ProxyEntry {
+    fn show(&self) -> ProxyView {
         let mut toxics = self.link.toxics().to_vec();
         toxics.sort_by_key(|toxic| toxic.stream);
-        Shown {
+        ProxyView {
             name: self.link.name().to_owned(),
-            listen: self.link.listen().to_string(),
+            listen: self.listen.clone(),
             upstream: self.upstream.clone(),
             enabled: self.link.is_open(),
             toxics,
         }
     }
 
-    fn must_not_be_of_a_run(&self) -> Result<(), Refusal> {
+    fn turn_on(&mut self) -> Result<(), ApiError> {
+        let failed = |error| cannot_listen(&self.listen, &error);
+        self.link.start_accepting().map_err(failed)?;
+        self.listen = self.link.listen().to_string();
+        Ok(())
+    }
+
+    fn must_not_be_of_a_run(&self) -> Result<(), ApiError> {
         if self.of_run {
-            let why = "is a link of a run: it can be poisoned and turned off, and neither led elsewhere nor deleted";
-            return Err(Refusal::new(409, format!("{} {why}", self.link.name())));
+            let why =
+                "is a link of a run: it can be given toxics and turned off, and neither led elsewhere nor deleted";
+            return Err(ApiError::new(409, format!("{} {why}", self.link.name())));
         }
         Ok(())
     }
 }
 
-fn find<'a>(entries: &'a Entries, name: &str) -> Result<&'a Entry, Refusal> {
+fn find<'a>(entries: &'a ProxyEntries, name: &str) -> Result<&'a ProxyEntry, ApiError> {
     entries.get(name).ok_or_else(no_proxy)
 }
 
-fn find_mut<'a>(entries: &'a mut Entries, name: &str) -> Result<&'a mut Entry, Refusal> {
+fn find_mut<'a>(entries: &'a mut ProxyEntries, name: &str) -> Result<&'a mut ProxyEntry, ApiError> {
     entries.get_mut(name).ok_or_else(no_proxy)
 }
 
-fn no_proxy() -> Refusal {
-    Refusal::new(404, "proxy not found")
+fn no_proxy() -> ApiError {
+    ApiError::new(404, "proxy not found")
 }
 
-fn no_toxic() -> Refusal {
-    Refusal::new(404, "toxic not found")
+fn no_toxic() -> ApiError {
+    ApiError::new(404, "toxic not found")
 }
 
-fn unfit(unfit: Unfit) -> Refusal {
+fn unfit(unfit: InvalidToxic) -> ApiError {
     match unfit {
-        Unfit::Type => Refusal::new(400, "invalid toxic type"),
-        Unfit::Attributes(why) => Refusal::bad_body(why),
+        InvalidToxic::Type => ApiError::new(400, "invalid toxic type"),
+        InvalidToxic::Attributes(why) => ApiError::bad_body(why),
     }
 }
 
-fn toxic_of(wanted: WantedToxic, there: &[Toxic]) -> Result<Toxic, Refusal> {
-    let stream = Stream::named(wanted.stream.as_deref().unwrap_or("downstream"));
-    let stream = stream.ok_or_else(|| Refusal::new(400, "stream was invalid, can be either upstream or downstream"))?;
+fn toxic_of(wanted: ToxicRequest, there: &[Toxic]) -> Result<Toxic, ApiError> {
+    let stream = ToxicStream::named(&wanted.stream.as_deref().unwrap_or("downstream").to_lowercase());
+    let stream =
+        stream.ok_or_else(|| ApiError::new(400, "stream was invalid, can be either upstream or downstream"))?;
     let kind = wanted.r#type.unwrap_or_default();
-    let parsed = Kind::parse(&kind, &wanted.attributes);
-    if parsed == Err(Unfit::Type) {
-        return Err(unfit(Unfit::Type));
+    let parsed = ToxicKind::parse(&kind, &wanted.attributes);
+    if parsed == Err(InvalidToxic::Type) {
+        return Err(unfit(InvalidToxic::Type));
     }
     let name = wanted.name.filter(|name| !name.is_empty());
     let name = name.unwrap_or_else(|| format!("{kind}_{}", stream.name()));
     if there.iter().any(|toxic| toxic.name == name) {
-        return Err(Refusal::new(409, "toxic already exists"));
+        return Err(ApiError::new(409, "toxic already exists"));
     }
     Ok(Toxic {
         name,
@@ -387,22 +402,36 @@ fn toxic_of(wanted: WantedToxic, there: &[Toxic]) -> Result<Toxic, Refusal> {
     })
 }
 
-fn cannot_listen(listen: &str, error: &std::io::Error) -> Refusal {
-    Refusal::new(500, format!("listen tcp {listen}: bind: {error}"))
+/// As Go says it: `bind: address already in use`.
+fn cannot_listen(listen: &str, error: &std::io::Error) -> ApiError {
+    let text = error.to_string().to_lowercase();
+    let text = text.split(" (os error").next().unwrap_or_default();
+    ApiError::new(500, format!("listen tcp {listen}: bind: {text}"))
 }
 
-/// `host:port`; no host is every address, and no port a free one.
-async fn resolve(address: &str) -> Result<SocketAddr, Refusal> {
+/// An address, or a name that is looked up for each connection. Without a host it is this machine.
+fn upstream_of(given: &str) -> Upstream {
+    match given.parse() {
+        Ok(address) => Upstream::Address(address),
+        Err(_) if given.starts_with(':') => Upstream::Name(format!("localhost{given}").into()),
+        Err(_) => Upstream::Name(given.into()),
+    }
+}
+
+/// `host:port` to listen at; no host is every address, and no port a free one.
+async fn resolve(address: &str) -> Result<SocketAddr, ApiError> {
     let (host, port) = address.rsplit_once(':').unwrap_or((address, "0"));
     let host = match host {
+        // a socket of IPv6 takes both kinds, where there is IPv6
+        "" if std::net::UdpSocket::bind("[::]:0").is_ok() => "[::]",
         "" => "0.0.0.0",
         "localhost" => "127.0.0.1",
         host => host,
     };
     let found = lookup_host(format!("{host}:{port}")).await;
-    let found = found.map_err(|error| Refusal::new(500, format!("address {address}: {error}")))?;
+    let found = found.map_err(|error| ApiError::new(500, format!("address {address}: {error}")))?;
     found
         .into_iter()
         .min_by_key(SocketAddr::is_ipv6)
-        .ok_or_else(|| Refusal::new(500, format!("address {address}: no address")))
+        .ok_or_else(|| ApiError::new(500, format!("address {address}: no address")))
 }

@@ -1,12 +1,12 @@
 //! What a client sends to Redis: commands as arrays of strings, or on a line of their own.
 
 use super::lines::{KEPT, LINE, keep, line, number};
-use super::{Lost, Print};
+use super::{RequestDigest, TapError};
 
 /// What the client's side is in the middle of.
 #[derive(Default)]
-pub(super) struct Commands {
-    pub(super) at: Command,
+pub(super) struct CommandParser {
+    pub(super) at: CommandStep,
     line: Vec<u8>,
     /// Arguments still to come, the one being read included.
     left: i64,
@@ -14,12 +14,12 @@ pub(super) struct Commands {
     pub(super) count: usize,
     /// The first two.
     pub(super) words: [Vec<u8>; 2],
-    pub(super) print: Print,
+    pub(super) print: RequestDigest,
     pub(super) named: bool,
 }
 
 #[derive(Default, Clone, Copy, PartialEq)]
-pub(super) enum Command {
+pub(super) enum CommandStep {
     #[default]
     Start,
     Inline,
@@ -31,12 +31,12 @@ pub(super) enum Command {
     Argument(usize),
 }
 
-impl Commands {
+impl CommandParser {
     /// Takes one step into what is left of the chunk.
-    pub(super) fn step(&mut self, rest: &[u8]) -> Result<usize, Lost> {
+    pub(super) fn step(&mut self, rest: &[u8]) -> Result<usize, TapError> {
         let length = match self.at {
-            Command::Start => 0,
-            Command::Inline => {
+            CommandStep::Start => 0,
+            CommandStep::Inline => {
                 let (length, whole) = line(&mut self.line, rest, KEPT)?;
                 self.print.add(&rest[..length]);
                 if whole {
@@ -44,29 +44,33 @@ impl Commands {
                 }
                 length
             }
-            Command::Count => {
+            CommandStep::Count => {
                 let (length, whole) = line(&mut self.line, rest, LINE)?;
                 if whole {
                     self.left = number(&self.line)?;
                     self.line.clear();
-                    self.at = if self.left > 0 { Command::Length } else { Command::Start };
+                    self.at = if self.left > 0 {
+                        CommandStep::Length
+                    } else {
+                        CommandStep::Start
+                    };
                 }
                 length
             }
-            Command::Length => {
+            CommandStep::Length => {
                 let (length, whole) = line(&mut self.line, rest, LINE)?;
                 if whole {
                     let text = self
                         .line
                         .strip_prefix(b"$")
-                        .ok_or(Lost("an argument without a length"))?;
-                    let argument = usize::try_from(number(text)?).map_err(|_| Lost("an argument that is none"))?;
+                        .ok_or(TapError("an argument without a length"))?;
+                    let argument = usize::try_from(number(text)?).map_err(|_| TapError("an argument that is none"))?;
                     self.line.clear();
-                    self.at = Command::Argument(argument + 2);
+                    self.at = CommandStep::Argument(argument + 2);
                 }
                 length
             }
-            Command::Argument(left) => {
+            CommandStep::Argument(left) => {
                 let part = &rest[..rest.len().min(left)];
                 self.print.add(part);
                 if let Some(word) = self.words.get_mut(self.count) {
@@ -82,15 +86,19 @@ impl Commands {
 
     fn argument(&mut self, left: usize) {
         if left > 0 {
-            self.at = Command::Argument(left);
+            self.at = CommandStep::Argument(left);
             return;
         }
         self.count += 1;
         self.left -= 1;
-        self.at = if self.left > 0 { Command::Length } else { Command::Start };
+        self.at = if self.left > 0 {
+            CommandStep::Length
+        } else {
+            CommandStep::Start
+        };
     }
 
-    /// A command on a line of its own, as people type them; an empty line is none.
+    /// An inline command, as people type them; an empty line is none.
     fn inline(&mut self) {
         let mut words = self.line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
         for word in &mut self.words {
@@ -98,6 +106,6 @@ impl Commands {
             self.count += usize::from(!word.is_empty());
         }
         self.count += words.count();
-        self.at = Command::Start;
+        self.at = CommandStep::Start;
     }
 }

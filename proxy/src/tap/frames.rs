@@ -1,6 +1,6 @@
 //! Frames of HTTP/2: their heads, their padding, and header blocks over as many frames as they take.
 
-use super::Lost;
+use super::TapError;
 
 pub(super) const FRAME_HEAD: usize = 9;
 /// The longest header block.
@@ -85,11 +85,11 @@ impl Frames {
         (part, length, over)
     }
 
-    pub(super) fn add_to_block(&mut self, part: &[u8]) -> Result<(), Lost> {
+    pub(super) fn add_to_block(&mut self, part: &[u8]) -> Result<(), TapError> {
         let skipped = part.len().min(self.skip);
         self.skip -= skipped;
         if self.block.len() + part.len() > LONGEST_BLOCK {
-            return Err(Lost("a header block that is too long"));
+            return Err(TapError("a header block that is too long"));
         }
         self.block.extend_from_slice(&part[skipped..]);
         Ok(())

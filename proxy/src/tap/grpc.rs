@@ -1,12 +1,12 @@
-//! gRPC over HTTP/2 without TLS: a method is the path of a stream, a message is what stands behind its length in the
+//! gRPC over HTTP/2 without TLS: a method is the path of a stream, a message follows its length in the
 //! stream's data.
 
 use std::collections::HashMap;
 
 use super::frames::{CONTINUATION, DATA, END_HEADERS, END_STREAM, FRAME_HEAD, Frames, HEADERS, RST_STREAM};
-use super::hpack::Decoder;
-use super::walk::Walk;
-use super::{Heard, Lost, Name, Print, What};
+use super::hpack::HpackDecoder;
+use super::watch_events::{WatchEvents, Watched};
+use super::{MessageName, Observation, Observed, RequestDigest, TapError};
 
 /// What a client sends first.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -15,32 +15,32 @@ const MAX_STREAMS: usize = 8192;
 /// Flag and length before a message.
 const MESSAGE_HEAD: usize = 5;
 
-pub(super) struct Grpc {
+pub(super) struct GrpcReader {
     preface: usize,
     client: Frames,
     server: Frames,
-    decoder: Decoder,
-    streams: HashMap<u32, Stream>,
+    decoder: HpackDecoder,
+    streams: HashMap<u32, Call>,
 }
 
-impl Default for Grpc {
+impl Default for GrpcReader {
     fn default() -> Self {
         Self {
             preface: 0,
             client: Frames::default(),
             server: Frames::default(),
-            decoder: Decoder::new(),
+            decoder: HpackDecoder::new(),
             streams: HashMap::new(),
         }
     }
 }
 
 /// One call.
-struct Stream {
-    name: Name,
-    watches: bool,
-    requests: Messages,
-    answers: Messages,
+struct Call {
+    name: MessageName,
+    watched: Watched,
+    requests: MessageParser,
+    answers: MessageParser,
     asked: u32,
     answered: u32,
     /// Whether the answer's headers came.
@@ -49,61 +49,61 @@ struct Stream {
 
 /// One side's messages of a stream, read in pieces.
 #[derive(Default)]
-struct Messages {
+struct MessageParser {
     head: [u8; MESSAGE_HEAD],
     have: usize,
     left: usize,
-    print: Print,
-    walk: Walk,
+    print: RequestDigest,
+    watch_events: WatchEvents,
 }
 
 /// What a piece of a message means.
 #[derive(Clone, Copy, PartialEq)]
-enum Step {
+enum MessageStep {
     Nothing,
     /// The head is whole, and with it the message if there is nothing in it.
     Begun(bool),
     Over,
 }
 
-impl Messages {
-    fn step(&mut self, part: &[u8], watches: bool) -> (usize, Step) {
+impl MessageParser {
+    fn step(&mut self, part: &[u8], watched: Watched) -> (usize, MessageStep) {
         if self.have < MESSAGE_HEAD {
             self.head[self.have] = part[0];
             self.have += 1;
             if self.have < MESSAGE_HEAD {
-                return (1, Step::Nothing);
+                return (1, MessageStep::Nothing);
             }
             let [_, length @ ..] = self.head;
             self.left = u32::from_be_bytes(length) as usize;
-            self.print = Print::default();
-            self.walk = Walk::default();
+            self.print = RequestDigest::default();
+            self.watch_events = WatchEvents::new(watched);
             if self.left == 0 {
                 self.have = 0;
             }
-            return (1, Step::Begun(self.left == 0));
+            return (1, MessageStep::Begun(self.left == 0));
         }
         let body = &part[..part.len().min(self.left)];
         self.left -= body.len();
         self.print.add(body);
         // a compressed message cannot be walked over
-        if watches && self.head[0] == 0 {
-            self.walk.over(body);
+        if watched != Watched::Nothing && self.head[0] == 0 {
+            self.watch_events.over(body);
         }
         if self.left > 0 {
-            return (body.len(), Step::Nothing);
+            return (body.len(), MessageStep::Nothing);
         }
         self.have = 0;
-        (body.len(), Step::Over)
+        (body.len(), MessageStep::Over)
     }
 }
 
-impl Grpc {
-    pub(super) fn client(&mut self, chunk: &[u8], heard: &mut Vec<Heard>) -> Result<(), Lost> {
+impl GrpcReader {
+    pub(super) fn client(&mut self, chunk: &[u8], heard: &mut Vec<Observed>) -> Result<(), TapError> {
         let mut here = 0;
         while self.preface < PREFACE.len() && here < chunk.len() {
             if chunk[here] != PREFACE[self.preface] {
-                return Err(Lost("a client that does not speak HTTP/2 in the clear"));
+                return Err(TapError("a client that does not speak HTTP/2 in the clear"));
             }
             self.preface += 1;
             here += 1;
@@ -139,21 +139,25 @@ impl Grpc {
     }
 
     /// A client's header block is whole: a new stream, or trailers.
-    fn open(&mut self, stream: u32) -> Result<(), Lost> {
+    fn open(&mut self, stream: u32) -> Result<(), TapError> {
         let path = self.decoder.path(&self.client.block);
-        let path = path.map_err(|_| Lost("a header block that cannot be read"))?;
+        let path = path.map_err(|_| TapError("a header block that cannot be read"))?;
         let Some(path) = path.filter(|_| !self.streams.contains_key(&stream)) else {
             return Ok(());
         };
         if self.streams.len() >= MAX_STREAMS {
-            return Err(Lost("too many open streams"));
+            return Err(TapError("too many open streams"));
         }
         let method = path.rsplit(|letter| *letter == b'/').next().unwrap_or_default();
-        let stream_of = Stream {
-            name: Name::new(method),
-            watches: method == b"Watch",
-            requests: Messages::default(),
-            answers: Messages::default(),
+        let stream_of = Call {
+            name: MessageName::new(method),
+            watched: match method {
+                b"Watch" => Watched::Events,
+                b"Observe" => Watched::Leader,
+                _ => Watched::Nothing,
+            },
+            requests: MessageParser::default(),
+            answers: MessageParser::default(),
             asked: 0,
             answered: 0,
             answering: false,
@@ -162,34 +166,34 @@ impl Grpc {
         Ok(())
     }
 
-    fn requests(&mut self, stream: u32, mut part: &[u8], at: usize, heard: &mut Vec<Heard>) {
+    fn requests(&mut self, stream: u32, mut part: &[u8], at: usize, heard: &mut Vec<Observed>) {
         let Some(call) = self.streams.get_mut(&stream) else {
             return;
         };
         while !part.is_empty() {
-            let (length, step) = call.requests.step(part, false);
+            let (length, step) = call.requests.step(part, Watched::Nothing);
             part = &part[length..];
-            if let Step::Begun(_) = step {
+            if let MessageStep::Begun(_) = step {
                 call.asked = call.asked.wrapping_add(1);
                 // the same bytes mean another thing to another method
                 call.requests.print.add(call.name.as_str().as_bytes());
                 let (number, name) = (number(stream, call.asked), call.name);
-                heard.push(Heard {
+                heard.push(Observed {
                     at,
-                    what: What::Request { number, name },
+                    what: Observation::Request { number, name },
                 });
             }
-            if matches!(step, Step::Begun(true) | Step::Over) {
+            if matches!(step, MessageStep::Begun(true) | MessageStep::Over) {
                 let (number, print) = (number(stream, call.asked), call.requests.print.state);
-                heard.push(Heard {
+                heard.push(Observed {
                     at,
-                    what: What::Asked { number, print },
+                    what: Observation::Asked { number, print },
                 });
             }
         }
     }
 
-    pub(super) fn server(&mut self, chunk: &[u8], heard: &mut Vec<Heard>) -> Result<(), Lost> {
+    pub(super) fn server(&mut self, chunk: &[u8], heard: &mut Vec<Observed>) -> Result<(), TapError> {
         let (mut here, mut start) = (0, 0);
         while here < chunk.len() {
             if self.server.have < FRAME_HEAD {
@@ -221,7 +225,7 @@ impl Grpc {
     }
 
     /// The head of a server's frame is whole. Headers that end a stream before any came are an answer without a message.
-    fn answering(&mut self, at: usize, heard: &mut Vec<Heard>) {
+    fn answering(&mut self, at: usize, heard: &mut Vec<Observed>) {
         let (kind, stream, flags) = (self.server.kind(), self.server.stream(), self.server.flags());
         if kind != HEADERS {
             return;
@@ -234,56 +238,56 @@ impl Grpc {
         let name = call.name;
         if first {
             let what = if flags & END_STREAM != 0 {
-                What::Reply { number, name }
+                Observation::Reply { number, name }
             } else {
-                What::Answering { number }
+                Observation::Answering { number }
             };
-            heard.push(Heard { at, what });
+            heard.push(Observed { at, what });
         }
     }
 
-    fn answers(&mut self, stream: u32, mut part: &[u8], at: usize, heard: &mut Vec<Heard>) {
+    fn answers(&mut self, stream: u32, mut part: &[u8], at: usize, heard: &mut Vec<Observed>) {
         let Some(call) = self.streams.get_mut(&stream) else {
             return;
         };
         while !part.is_empty() {
-            let (length, step) = call.answers.step(part, call.watches);
+            let (length, step) = call.answers.step(part, call.watched);
             part = &part[length..];
             let (begun, over) = match step {
-                Step::Nothing => (false, false),
-                Step::Begun(empty) => (true, empty),
-                Step::Over => (false, true),
+                MessageStep::Nothing => (false, false),
+                MessageStep::Begun(empty) => (true, empty),
+                MessageStep::Over => (false, true),
             };
-            if begun && !call.watches {
+            if begun && call.watched == Watched::Nothing {
                 call.answered = call.answered.wrapping_add(1);
                 let (number, name) = (number(stream, call.answered), call.name);
-                heard.push(Heard {
+                heard.push(Observed {
                     at,
-                    what: What::Reply { number, name },
+                    what: Observation::Reply { number, name },
                 });
-            } else if over && call.watches {
-                heard.push(Heard {
+            } else if over && call.watched != Watched::Nothing {
+                heard.push(Observed {
                     at,
-                    what: call.watched(stream),
+                    what: call.notification(stream),
                 });
             }
         }
     }
 }
 
-impl Stream {
+impl Call {
     /// What a message of a watch is: events, or the answer to a request.
-    fn watched(&mut self, stream: u32) -> What {
-        let walk = &self.answers.walk;
+    fn notification(&mut self, stream: u32) -> Observation {
+        let watch_events = &self.answers.watch_events;
         let compressed = self.answers.head[0] != 0;
-        if walk.events > 0 || compressed {
-            return What::Notification {
+        if watch_events.events > 0 || compressed {
+            return Observation::Notification {
                 name: self.name,
-                subject: walk.subject().into(),
+                subject: watch_events.subject().into(),
             };
         }
         self.answered = self.answered.wrapping_add(1);
-        What::Reply {
+        Observation::Reply {
             number: number(stream, self.answered),
             name: self.name,
         }

@@ -9,9 +9,9 @@ use std::sync::LazyLock;
 
 /// The largest table that is kept; a peer that wants more is not read any further.
 const MAX_TABLE: usize = 64 << 10;
-/// The table until somebody says otherwise.
+/// The table until a peer sets another size.
 const DEFAULT_TABLE: usize = 4096;
-/// What an entry counts beside its text.
+/// What an entry counts in addition to its text.
 const ENTRY: usize = 32;
 /// Symbols of the Huffman code: all bytes and the end of the string.
 const SYMBOLS: usize = 257;
@@ -23,13 +23,13 @@ pub(super) struct Unreadable;
 
 type Text = Vec<u8>;
 
-pub(super) struct Decoder {
+pub(super) struct HpackDecoder {
     table: VecDeque<(Text, Text)>,
     size: usize,
     limit: usize,
 }
 
-impl Decoder {
+impl HpackDecoder {
     pub(super) fn new() -> Self {
         Self {
             table: VecDeque::new(),
@@ -294,7 +294,7 @@ mod tests {
                 "8287 85bf 4088 25a8 49e9 5ba9 7d7f 8925 a849 e95b b8e8 b4bf",
             ],
         ] {
-            let mut decoder = Decoder::new();
+            let mut decoder = HpackDecoder::new();
             let paths: Vec<Text> = blocks
                 .iter()
                 .map(|block| decoder.path(&bytes(block)).unwrap().unwrap())
@@ -317,7 +317,7 @@ mod tests {
 
     #[test]
     fn old_entries_leave_a_table_that_is_full() {
-        let mut decoder = Decoder::new();
+        let mut decoder = HpackDecoder::new();
         decoder.resize(100).unwrap();
         for value in 0..10_u8 {
             decoder.add(b"name".to_vec(), vec![value; 20]);

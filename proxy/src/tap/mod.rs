@@ -1,69 +1,69 @@
 //! Wire taps: they read along what passes a connection, name its messages and count. Each protocol is one file (`zk`,
-//! `resp`, `grpc`), with the grammar of its pieces beside it.
+//! `resp`, `grpc`), with the grammar of its pieces in files next to it.
 //!
 //! A tap never alters what it reads. It keeps a bounded part of what it has seen, answers the same whatever pieces a stream
 //! comes in, and panics on nothing. When a stream is not what its protocol says, the tap has lost its place: it says so
-//! once, and reads no further. Start at [`Tap`]; what its findings are used for is in `wire`.
+//! once, and reads no further. Start at [`TapParser`]; what its findings are used for is in `wire`.
 
-mod answers;
 mod commands;
 mod frames;
 mod grpc;
 mod hpack;
 mod lines;
-mod names;
+mod messages;
+mod replies;
 mod resp;
-mod walk;
+mod watch_events;
 mod zk;
 
-pub use names::{Protocol, Spoken};
+pub use messages::{MessageKind, Protocol};
 
 use std::fmt;
 
 /// Who sent what is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Side {
+pub enum Sender {
     Client,
     Server,
 }
 
 /// Something that a tap read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Heard {
+pub struct Observed {
     /// Where its message begins in the chunk that was read; 0 when it began in an earlier one.
     pub at: usize,
-    pub what: What,
+    pub what: Observation,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum What {
+pub enum Observation {
     /// A request begins. Its number is its own on this connection.
-    Request { number: u64, name: Name },
+    Request { number: u64, name: MessageName },
     /// A request is over; equal requests have equal prints, their numbers apart.
     Asked { number: u64, print: u64 },
     /// Something that belongs to the answer to a request and is no message by itself.
     Answering { number: u64 },
     /// The answer to a request begins.
-    Reply { number: u64, name: Name },
+    Reply { number: u64, name: MessageName },
     /// The server tells of a change, unasked: what happened, and to what.
-    Notification { name: Name, subject: Box<str> },
+    Notification { name: MessageName, subject: Box<str> },
 }
 
 /// Why a tap reads no further.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Lost(pub &'static str);
+pub struct TapError(pub &'static str);
 
 /// The longest name; a command's name is shorter.
 const NAME: usize = 24;
 
 /// The name of a message, as its protocol spells it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Name {
+pub struct MessageName {
     length: u8,
     bytes: [u8; NAME],
 }
 
-impl Name {
+impl MessageName {
     /// The first bytes of `text` that fit; what cannot be printed becomes `?`.
     pub fn new(text: &[u8]) -> Self {
         let mut bytes = [0; NAME];
@@ -82,38 +82,44 @@ impl Name {
     }
 }
 
-impl fmt::Debug for Name {
+impl fmt::Debug for MessageName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}", self.as_str())
     }
 }
 
-impl fmt::Display for Name {
+impl fmt::Display for MessageName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
 }
 
-enum Reader {
-    Zk(zk::Zk),
-    Resp(resp::Resp),
-    Grpc(Box<grpc::Grpc>),
+/// The first byte of a TLS connection; no protocol that is read begins with it.
+const TLS_HANDSHAKE: u8 = 0x16;
+const TLS: TapError = TapError("a client that speaks TLS, which a tap cannot read");
+
+enum ProtocolReader {
+    Zk(zk::ZkReader),
+    Resp(resp::RespReader),
+    Grpc(Box<grpc::GrpcReader>),
 }
 
 /// Reads along one connection, both ways.
-pub struct Tap {
-    reader: Reader,
-    lost: Option<Lost>,
-    heard: Vec<Heard>,
+pub struct TapParser {
+    begun: bool,
+    reader: ProtocolReader,
+    lost: Option<TapError>,
+    heard: Vec<Observed>,
 }
 
-impl Tap {
+impl TapParser {
     pub fn new(protocol: Protocol) -> Self {
         Self {
+            begun: false,
             reader: match protocol {
-                Protocol::Zk => Reader::Zk(zk::Zk::default()),
-                Protocol::Resp => Reader::Resp(resp::Resp::default()),
-                Protocol::Grpc => Reader::Grpc(Box::default()),
+                Protocol::Zk => ProtocolReader::Zk(zk::ZkReader::default()),
+                Protocol::Resp => ProtocolReader::Resp(resp::RespReader::default()),
+                Protocol::Grpc => ProtocolReader::Grpc(Box::default()),
             },
             lost: None,
             heard: Vec::new(),
@@ -121,25 +127,27 @@ impl Tap {
     }
 
     /// Reads the next bytes of one side. What it answers is in the order of the chunk.
-    pub fn hear(&mut self, side: Side, chunk: &[u8]) -> &[Heard] {
+    pub fn observe(&mut self, side: Sender, chunk: &[u8]) -> &[Observed] {
         self.heard.clear();
         if self.lost.is_none() {
+            let first = !std::mem::replace(&mut self.begun, true);
+            let speaks_tls = first && side == Sender::Client && chunk.first() == Some(&TLS_HANDSHAKE);
             let heard = &mut self.heard;
             let read = match (&mut self.reader, side) {
-                (Reader::Zk(zk), Side::Client) => zk.client(chunk, heard),
-                (Reader::Zk(zk), Side::Server) => zk.server(chunk, heard),
-                (Reader::Resp(resp), Side::Client) => resp.client(chunk, heard),
-                (Reader::Resp(resp), Side::Server) => resp.server(chunk, heard),
-                (Reader::Grpc(grpc), Side::Client) => grpc.client(chunk, heard),
-                (Reader::Grpc(grpc), Side::Server) => grpc.server(chunk, heard),
+                (ProtocolReader::Zk(zk), Sender::Client) => zk.client(chunk, heard),
+                (ProtocolReader::Zk(zk), Sender::Server) => zk.server(chunk, heard),
+                (ProtocolReader::Resp(resp), Sender::Client) => resp.client(chunk, heard),
+                (ProtocolReader::Resp(resp), Sender::Server) => resp.server(chunk, heard),
+                (ProtocolReader::Grpc(grpc), Sender::Client) => grpc.client(chunk, heard),
+                (ProtocolReader::Grpc(grpc), Sender::Server) => grpc.server(chunk, heard),
             };
-            self.lost = read.err();
+            self.lost = if speaks_tls { Some(TLS) } else { read.err() };
         }
         &self.heard
     }
 
     /// Why it reads no further, if it does not.
-    pub fn lost(&self) -> Option<Lost> {
+    pub fn lost(&self) -> Option<TapError> {
         self.lost
     }
 }
@@ -147,7 +155,7 @@ impl Tap {
 /// The print of a request: equal bytes give equal prints. Only the beginning counts, which tells requests apart well
 /// enough and costs little.
 #[derive(Debug, Clone, Copy)]
-struct Print {
+struct RequestDigest {
     state: u64,
     left: usize,
 }
@@ -155,7 +163,7 @@ struct Print {
 /// Bytes of a request that its print is made of.
 const PRINTED: usize = 1024;
 
-impl Default for Print {
+impl Default for RequestDigest {
     fn default() -> Self {
         Self {
             state: 0xcbf2_9ce4_8422_2325,
@@ -164,7 +172,7 @@ impl Default for Print {
     }
 }
 
-impl Print {
+impl RequestDigest {
     /// FNV-1a: the bytes come in pieces of any size, and the print must not depend on where they are cut.
     fn add(&mut self, bytes: &[u8]) {
         let bytes = &bytes[..bytes.len().min(self.left)];

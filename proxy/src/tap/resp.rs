@@ -1,41 +1,44 @@
-//! RESP2 and RESP3: commands as arrays or lines, answers in the order of the commands, and pushes in between.
+//! RESP2 and RESP3: commands as arrays or lines, replies in the order of the commands, and pushes in between.
 //!
 //! Commands that subscribe have no answer in that order: each of their channels is confirmed by a push, or by an array
 //! that looks like one (RESP2).
 
 use std::collections::VecDeque;
 
-use super::answers::{Answer, Answers, Kind};
-use super::commands::{Command, Commands};
-use super::{Heard, Lost, Name, What};
+use super::commands::{CommandParser, CommandStep};
+use super::replies::{ReplyKind, ReplyParser, ReplyStep};
+use super::{MessageName, Observation, Observed, TapError};
 
 /// Commands without an answer yet.
 const MAX_UNANSWERED: usize = 65_536;
 
 #[derive(Default)]
-pub(super) struct Resp {
-    commands: Commands,
-    answers: Answers,
+pub(super) struct RespReader {
+    commands: CommandParser,
+    replies: ReplyParser,
     /// Commands without an answer.
-    unanswered: VecDeque<(u64, Name)>,
+    unanswered: VecDeque<(u64, MessageName)>,
     /// Subscriptions without a confirmation, and how many each still has to get.
-    unconfirmed: VecDeque<(u64, Name, usize)>,
+    unconfirmed: VecDeque<(u64, MessageName, usize)>,
     requests: u64,
-    /// Whether the connection ever subscribed: from then on an array may be a push.
-    subscribed: bool,
+    /// Subscriptions that were confirmed, as the last confirmation counts them: channels and patterns, and shard channels.
+    subscribed: u64,
+    subscribed_shards: u64,
+    /// Whether the server sends pushes as such, so that an array is never one.
+    resp3: bool,
 }
 
-impl Resp {
-    pub(super) fn client(&mut self, chunk: &[u8], heard: &mut Vec<Heard>) -> Result<(), Lost> {
+impl RespReader {
+    pub(super) fn client(&mut self, chunk: &[u8], heard: &mut Vec<Observed>) -> Result<(), TapError> {
         let (mut here, mut start) = (0, 0);
         while here < chunk.len() {
-            if self.commands.at == Command::Start {
+            if self.commands.at == CommandStep::Start {
                 start = here;
-                self.commands = Commands::default();
+                self.commands = CommandParser::default();
                 self.commands.at = if chunk[here] == b'*' {
-                    Command::Count
+                    CommandStep::Count
                 } else {
-                    Command::Inline
+                    CommandStep::Inline
                 };
                 here += usize::from(chunk[here] == b'*');
                 continue;
@@ -47,7 +50,7 @@ impl Resp {
                 commands.named = true;
                 self.asked(start, heard)?;
             }
-            if self.commands.at == Command::Start {
+            if self.commands.at == CommandStep::Start {
                 self.over(start, heard)?;
             }
         }
@@ -55,49 +58,55 @@ impl Resp {
     }
 
     /// A command has its name.
-    fn asked(&mut self, at: usize, heard: &mut Vec<Heard>) -> Result<(), Lost> {
+    fn asked(&mut self, at: usize, heard: &mut Vec<Observed>) -> Result<(), TapError> {
         self.requests += 1;
-        let name = Name::new(&self.commands.words[0].to_ascii_uppercase());
-        heard.push(Heard {
+        let name = MessageName::new(&self.commands.words[0].to_ascii_uppercase());
+        heard.push(Observed {
             at,
-            what: What::Request {
+            what: Observation::Request {
                 number: self.requests,
                 name,
             },
         });
         if matches!(name.as_str(), "MONITOR" | "SYNC" | "PSYNC") {
-            return Err(Lost("a command after which answers come unasked"));
+            return Err(TapError("a command after which replies come unasked"));
         }
         // its answer may come before its last byte was read here
-        if confirmations(name.as_str()).is_none() {
+        if !is_confirmed(name.as_str()) {
             self.unanswered.push_back((self.requests, name));
         }
         if self.unanswered.len() + self.unconfirmed.len() > MAX_UNANSWERED {
-            return Err(Lost("too many commands without an answer"));
+            return Err(TapError("too many commands without an answer"));
         }
         Ok(())
     }
 
     /// A command is whole.
-    fn over(&mut self, at: usize, heard: &mut Vec<Heard>) -> Result<(), Lost> {
+    fn over(&mut self, at: usize, heard: &mut Vec<Observed>) -> Result<(), TapError> {
         let commands = &self.commands;
         if !commands.named {
             return Ok(());
         }
-        let name = Name::new(&commands.words[0].to_ascii_uppercase());
+        let name = MessageName::new(&commands.words[0].to_ascii_uppercase());
         if name.as_str() == "CLIENT" && commands.words[1].eq_ignore_ascii_case(b"REPLY") {
-            return Err(Lost("a client that wants no answers"));
+            return Err(TapError("a client that wants no replies"));
         }
-        if let Some(subscribes) = confirmations(name.as_str()) {
-            self.subscribed |= subscribes;
-            let channels = commands.count - 1;
-            if channels > 0 {
-                self.unconfirmed.push_back((self.requests, name, channels));
-            }
+        if is_confirmed(name.as_str()) {
+            // without an argument all subscriptions end; where there is none, that is confirmed once
+            let all = if name.as_str() == "SUNSUBSCRIBE" {
+                self.subscribed_shards
+            } else {
+                self.subscribed
+            };
+            let confirmations = match commands.count - 1 {
+                0 => all.max(1) as usize,
+                channels => channels,
+            };
+            self.unconfirmed.push_back((self.requests, name, confirmations));
         }
-        heard.push(Heard {
+        heard.push(Observed {
             at,
-            what: What::Asked {
+            what: Observation::Asked {
                 number: self.requests,
                 print: commands.print.state,
             },
@@ -105,19 +114,19 @@ impl Resp {
         Ok(())
     }
 
-    pub(super) fn server(&mut self, chunk: &[u8], heard: &mut Vec<Heard>) -> Result<(), Lost> {
+    pub(super) fn server(&mut self, chunk: &[u8], heard: &mut Vec<Observed>) -> Result<(), TapError> {
         let (mut here, mut start) = (0, 0);
         while here < chunk.len() {
-            let begins = self.answers.at == Answer::Start && self.answers.open.is_empty();
+            let begins = self.replies.at == ReplyStep::Start && self.replies.open.is_empty();
             if begins {
                 start = here;
                 self.begin(chunk[here], start, heard)?;
             }
-            here += self.answers.step(&chunk[here..])?;
-            if self.answers.kind == Kind::Unsure && self.answers.count > 0 {
+            here += self.replies.step(&chunk[here..])?;
+            if self.replies.kind == ReplyKind::Unsure && self.replies.count > 0 {
                 self.settle(start, heard)?;
             }
-            if self.answers.is_whole() {
+            if self.replies.is_whole() {
                 self.whole(start, heard)?;
             }
         }
@@ -125,12 +134,15 @@ impl Resp {
     }
 
     /// A value begins with `first`.
-    fn begin(&mut self, first: u8, at: usize, heard: &mut Vec<Heard>) -> Result<(), Lost> {
-        self.answers = Answers::default();
+    fn begin(&mut self, first: u8, at: usize, heard: &mut Vec<Observed>) -> Result<(), TapError> {
+        self.replies = ReplyParser::default();
         match first {
-            b'>' => self.answers.kind = Kind::Push,
-            b'*' if self.subscribed => self.answers.kind = Kind::Unsure,
-            b'-' if self.is_refused_subscription() => {
+            b'>' => {
+                self.resp3 = true;
+                self.replies.kind = ReplyKind::Push;
+            }
+            b'*' if self.may_be_push() => self.replies.kind = ReplyKind::Unsure,
+            b'-' if self.confirms_next() => {
                 if let Some((number, name, _)) = self.unconfirmed.pop_front() {
                     heard.push(reply(at, number, name));
                 }
@@ -140,42 +152,56 @@ impl Resp {
         Ok(())
     }
 
-    /// An error comes in the place of a confirmation when no command before it waits.
-    fn is_refused_subscription(&self) -> bool {
+    /// In RESP2 an array may be a push while a channel is subscribed, and where a confirmation is due.
+    fn may_be_push(&self) -> bool {
+        !self.resp3 && (self.subscribed + self.subscribed_shards > 0 || self.confirms_next())
+    }
+
+    /// Whether the next value that is no message confirms a subscription, or is the error in its place: no command before
+    /// it waits.
+    fn confirms_next(&self) -> bool {
         let next = self.unanswered.front().map_or(u64::MAX, |(number, _)| *number);
         self.unconfirmed.front().is_some_and(|(number, ..)| *number < next)
     }
 
-    fn replied(&mut self, at: usize, heard: &mut Vec<Heard>) -> Result<(), Lost> {
-        let (number, name) = self.unanswered.pop_front().ok_or(Lost("an answer to no command"))?;
+    fn replied(&mut self, at: usize, heard: &mut Vec<Observed>) -> Result<(), TapError> {
+        let (number, name) = self.unanswered.pop_front().ok_or(TapError("an answer to no command"))?;
+        if name.as_str() == "RESET" {
+            (self.subscribed, self.subscribed_shards, self.resp3) = (0, 0, false);
+        }
         heard.push(reply(at, number, name));
         Ok(())
     }
 
     /// An array has its first element: it is an answer, or a push of RESP2.
-    fn settle(&mut self, at: usize, heard: &mut Vec<Heard>) -> Result<(), Lost> {
-        let first = self.answers.words.first().map_or(&[][..], Vec::as_slice);
+    fn settle(&mut self, at: usize, heard: &mut Vec<Observed>) -> Result<(), TapError> {
+        let first = self.replies.words.first().map_or(&[][..], Vec::as_slice);
         if is_notification(first) || is_confirmation(first) {
-            self.answers.kind = Kind::Push;
+            self.replies.kind = ReplyKind::Push;
             return Ok(());
         }
-        self.answers.kind = Kind::Reply;
+        self.replies.kind = ReplyKind::Reply;
         self.replied(at, heard)
     }
 
     /// A value is whole. An array without elements never had a first one.
-    fn whole(&mut self, at: usize, heard: &mut Vec<Heard>) -> Result<(), Lost> {
-        match self.answers.kind {
-            Kind::Reply => return Ok(()),
-            Kind::Unsure => {
-                self.answers.kind = Kind::Reply;
+    fn whole(&mut self, at: usize, heard: &mut Vec<Observed>) -> Result<(), TapError> {
+        match self.replies.kind {
+            ReplyKind::Reply => return Ok(()),
+            ReplyKind::Unsure => {
+                self.replies.kind = ReplyKind::Reply;
                 return self.replied(at, heard);
             }
-            Kind::Push => {}
+            ReplyKind::Push => {}
         }
-        let words = &self.answers.words;
+        let words = &self.replies.words;
         let word = |place: usize| words.get(place).map_or(&[][..], Vec::as_slice);
         if is_confirmation(word(0)) {
+            let now = std::str::from_utf8(word(2)).ok().and_then(|count| count.parse().ok());
+            match word(0) {
+                b"ssubscribe" | b"sunsubscribe" => self.subscribed_shards = now.unwrap_or(0),
+                _ => self.subscribed = now.unwrap_or(0),
+            }
             if let Some((number, name, left)) = self.unconfirmed.front_mut() {
                 *left -= 1;
                 let (number, name, left) = (*number, *name, *left);
@@ -186,12 +212,12 @@ impl Resp {
             }
             return Ok(());
         }
-        // a pattern stands before the channel that matched it
+        // a pattern precedes the channel that matched it
         let subject = word(if word(0) == b"pmessage" { 2 } else { 1 });
-        heard.push(Heard {
+        heard.push(Observed {
             at,
-            what: What::Notification {
-                name: Name::new(word(0)),
+            what: Observation::Notification {
+                name: MessageName::new(word(0)),
                 subject: String::from_utf8_lossy(subject).into(),
             },
         });
@@ -199,20 +225,19 @@ impl Resp {
     }
 }
 
-fn reply(at: usize, number: u64, name: Name) -> Heard {
-    Heard {
+fn reply(at: usize, number: u64, name: MessageName) -> Observed {
+    Observed {
         at,
-        what: What::Reply { number, name },
+        what: Observation::Reply { number, name },
     }
 }
 
-/// Whether a command is answered by confirmations, and whether it begins to subscribe.
-fn confirmations(name: &str) -> Option<bool> {
-    match name {
-        "SUBSCRIBE" | "PSUBSCRIBE" | "SSUBSCRIBE" => Some(true),
-        "UNSUBSCRIBE" | "PUNSUBSCRIBE" | "SUNSUBSCRIBE" => Some(false),
-        _ => None,
-    }
+/// Whether a command is answered by confirmations.
+fn is_confirmed(name: &str) -> bool {
+    matches!(
+        name,
+        "SUBSCRIBE" | "PSUBSCRIBE" | "SSUBSCRIBE" | "UNSUBSCRIBE" | "PUNSUBSCRIBE" | "SUNSUBSCRIBE"
+    )
 }
 
 fn is_notification(word: &[u8]) -> bool {

@@ -5,14 +5,14 @@ use proptest::prelude::*;
 use super::*;
 
 /// What one side says at once.
-type Said = (Side, Vec<u8>);
+type Said = (Sender, Vec<u8>);
 
 fn client(bytes: impl Into<Vec<u8>>) -> Said {
-    (Side::Client, bytes.into())
+    (Sender::Client, bytes.into())
 }
 
 fn server(bytes: impl Into<Vec<u8>>) -> Said {
-    (Side::Server, bytes.into())
+    (Sender::Server, bytes.into())
 }
 
 /// A record of ZooKeeper: numbers, then bytes.
@@ -115,38 +115,60 @@ fn etcd() -> Vec<Said> {
         server(message(5, false, b"ttl")),
         client([call(7, "/v3lockpb.Lock/Unlock"), message(7, true, b"")].concat()),
         server(frame(1, 0x5, 7, &[0x88])),
+        client([call(9, "/v3electionpb.Election/Observe"), message(9, true, b"name")].concat()),
+        server([headers(9, 0), message(9, false, &leader("harness/l0/2"))].concat()),
+    ]
+}
+
+/// The message of an observed election: a header, then the leader's key-value pair.
+fn leader(key: &str) -> Vec<u8> {
+    let field = |number: u8, body: &[u8]| [&[number << 3 | 2, body.len() as u8][..], body].concat();
+    [field(1, &[8, 1]), field(2, &field(1, key.as_bytes()))].concat()
+}
+
+/// A connection of RESP2 that gives its subscription up, as a pool does before it hands the connection back, and then reads
+/// a list that looks like a message.
+fn redis_after_a_subscription() -> Vec<Said> {
+    vec![
+        client("*2\r\n$9\r\nSUBSCRIBE\r\n$1\r\na\r\n*1\r\n$11\r\nUNSUBSCRIBE\r\n"),
+        server("*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n*3\r\n$11\r\nunsubscribe\r\n$1\r\na\r\n:0\r\n"),
+        client("*4\r\n$6\r\nLRANGE\r\n$1\r\nl\r\n$1\r\n0\r\n$2\r\n-1\r\n*2\r\n$3\r\nGET\r\n$1\r\nx\r\n"),
+        server("*3\r\n$7\r\nmessage\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\nv\r\n"),
+        client("*1\r\n$11\r\nUNSUBSCRIBE\r\n"),
+        server("*3\r\n$11\r\nunsubscribe\r\n$-1\r\n:0\r\n"),
     ]
 }
 
 type Conversation = fn() -> Vec<Said>;
 
-const CONVERSATIONS: [(Protocol, Conversation); 4] = [
+const CONVERSATIONS: [(Protocol, Conversation); 5] = [
     (Protocol::Zk, zookeeper),
     (Protocol::Resp, redis),
     (Protocol::Resp, redis_of_old),
+    (Protocol::Resp, redis_after_a_subscription),
     (Protocol::Grpc, etcd),
 ];
 
-fn listen(protocol: Protocol, said: &[Said]) -> (Vec<What>, Option<Lost>) {
-    let mut tap = Tap::new(protocol);
+fn listen(protocol: Protocol, said: &[Said]) -> (Vec<Observation>, Option<TapError>) {
+    let mut tap = TapParser::new(protocol);
     let mut whats = Vec::new();
     for (side, bytes) in said {
-        for heard in tap.hear(*side, bytes) {
-            assert!(heard.at <= bytes.len(), "it stands in the chunk");
+        for heard in tap.observe(*side, bytes) {
+            assert!(heard.at <= bytes.len(), "it is within the chunk");
             whats.push(heard.what.clone());
         }
     }
     (whats, tap.lost())
 }
 
-/// The names in order: requests bare, replies behind `<`, notifications behind `!` with what they are about.
+/// The names in order: requests bare, replies after `<`, notifications after `!` with what they are about.
 fn names(protocol: Protocol, said: &[Said]) -> String {
     let (whats, lost) = listen(protocol, said);
     assert_eq!(lost, None);
     let words = whats.iter().filter_map(|what| match what {
-        What::Request { name, .. } => Some(name.to_string()),
-        What::Reply { name, .. } => Some(format!("<{name}")),
-        What::Notification { name, subject } => Some(format!("!{name} {subject}")),
+        Observation::Request { name, .. } => Some(name.to_string()),
+        Observation::Reply { name, .. } => Some(format!("<{name}")),
+        Observation::Notification { name, subject } => Some(format!("!{name} {subject}")),
         _ => None,
     });
     words.collect::<Vec<_>>().join(" ")
@@ -175,11 +197,19 @@ fn redis_is_read_by_command_and_pushes_come_in_between() {
 }
 
 #[test]
+fn a_list_is_an_answer_where_no_channel_is_subscribed() {
+    assert_eq!(
+        names(Protocol::Resp, &redis_after_a_subscription()),
+        "SUBSCRIBE UNSUBSCRIBE <SUBSCRIBE <UNSUBSCRIBE LRANGE GET <LRANGE <GET UNSUBSCRIBE <UNSUBSCRIBE"
+    );
+}
+
+#[test]
 fn etcd_is_read_by_method_and_watches_by_their_key() {
     assert_eq!(
         names(Protocol::Grpc, &etcd()),
         "Txn <Txn Watch <Watch !Watch harness/l0/1 LeaseKeepAlive <LeaseKeepAlive LeaseKeepAlive <LeaseKeepAlive Unlock \
-         <Unlock"
+         <Unlock Observe !Observe harness/l0/2"
     );
 }
 
@@ -188,8 +218,8 @@ fn an_answer_has_the_number_of_its_request() {
     for (protocol, conversation) in CONVERSATIONS {
         let (whats, _) = listen(protocol, &conversation());
         for what in &whats {
-            if let What::Reply { number, name } = what {
-                let asked = |other: &What| matches!(other, What::Request { number: asked, name: of } if asked == number && of == name);
+            if let Observation::Reply { number, name } = what {
+                let asked = |other: &Observation| matches!(other, Observation::Request { number: asked, name: of } if asked == number && of == name);
                 assert!(whats.iter().any(asked), "{what:?}");
             }
         }
@@ -202,7 +232,7 @@ fn the_same_request_has_the_same_print_whatever_its_number() {
     let prints: Vec<u64> = whats
         .iter()
         .filter_map(|what| match what {
-            What::Asked { print, .. } => Some(*print),
+            Observation::Asked { print, .. } => Some(*print),
             _ => None,
         })
         .collect();
@@ -252,7 +282,7 @@ proptest! {
     fn a_tap_panics_on_nothing(said in proptest::collection::vec((any::<bool>(), proptest::collection::vec(any::<u8>(), 0..200)), 0..20)) {
         let said: Vec<Said> = said
             .into_iter()
-            .map(|(from_client, bytes)| (if from_client { Side::Client } else { Side::Server }, bytes))
+            .map(|(from_client, bytes)| (if from_client { Sender::Client } else { Sender::Server }, bytes))
             .collect();
         for (protocol, conversation) in CONVERSATIONS {
             listen(protocol, &said);
@@ -281,7 +311,7 @@ proptest! {
 #[test]
 fn a_message_without_an_end_is_not_kept_whole() {
     // a record, a string and a message of many megabytes, of which a tap keeps the beginning only
-    let mut zk = zk::Zk::default();
+    let mut zk = zk::ZkReader::default();
     zk.client(&record(&[0; 4], b""), &mut Vec::new()).unwrap();
     zk.client(&(50_u32 << 20).to_be_bytes(), &mut Vec::new()).unwrap();
     zk.client(&[0, 0, 0, 1, 0, 0, 0, 5], &mut Vec::new()).unwrap();

@@ -1,10 +1,10 @@
-//! ZooKeeper: records behind their length. Requests carry a number that their answers repeat; what carries −1 is the
+//! ZooKeeper: records after their length. Requests carry a number that their answers repeat; what carries −1 is the
 //! notification of a watch. The first record of each side has neither: it opens the session.
 
 use std::collections::VecDeque;
 
-use super::names::zk_request;
-use super::{Heard, Lost, Name, Print, What};
+use super::messages::zk_request;
+use super::{MessageName, Observation, Observed, RequestDigest, TapError};
 
 /// The longest record. Servers take one megabyte unless told otherwise.
 const LONGEST: u32 = 64 << 20;
@@ -19,25 +19,25 @@ const REQUEST_HEAD: usize = 8;
 const REPLY_HEAD: usize = 4;
 /// The number of what no request asked for.
 const NOTIFICATION: i32 = -1;
-/// Number, transaction and error of an answer: what stands before the body.
+/// Number, transaction and error of an answer: what precedes the body.
 const REPLY_HEADER: usize = 16;
 
 #[derive(Default)]
-pub(super) struct Zk {
-    client: Records,
-    server: Records,
+pub(super) struct ZkReader {
+    client: RecordParser,
+    server: RecordParser,
     /// Requests without an answer: the number on the wire, the tap's own, the name.
-    unanswered: VecDeque<(i32, u64, Name)>,
+    unanswered: VecDeque<(i32, u64, MessageName)>,
     /// Requests so far.
     requests: u64,
     opened: bool,
     /// What the record is that the client is in the middle of.
-    print: Print,
+    print: RequestDigest,
 }
 
 /// One side's records, read in pieces.
 #[derive(Default)]
-struct Records {
+struct RecordParser {
     length: [u8; 4],
     /// How much of the length there is.
     have: usize,
@@ -48,29 +48,29 @@ struct Records {
 }
 
 /// A step in a side's records.
-enum Step<'a> {
+enum RecordStep<'a> {
     /// Nothing to tell yet.
     Nothing,
     /// More of the body, with what is kept of it so far; and whether that is all.
     Body(&'a [u8], bool),
 }
 
-impl Records {
+impl RecordParser {
     /// Takes one step into `chunk` and returns how far it went.
-    fn step<'a>(&mut self, chunk: &'a [u8]) -> Result<(usize, Step<'a>), Lost> {
+    fn step<'a>(&mut self, chunk: &'a [u8]) -> Result<(usize, RecordStep<'a>), TapError> {
         if self.have < self.length.len() {
             self.length[self.have] = chunk[0];
             self.have += 1;
             if self.have == self.length.len() {
                 let length = u32::from_be_bytes(self.length);
                 if length > LONGEST || (length as usize) < REPLY_HEAD {
-                    return Err(Lost("a record of impossible length"));
+                    return Err(TapError("a record of impossible length"));
                 }
                 self.left = length as usize;
                 self.kept.clear();
                 self.named = false;
             }
-            return Ok((1, Step::Nothing));
+            return Ok((1, RecordStep::Nothing));
         }
         let body = &chunk[..chunk.len().min(self.left)];
         self.left -= body.len();
@@ -79,7 +79,7 @@ impl Records {
         if self.left == 0 {
             self.have = 0;
         }
-        Ok((body.len(), Step::Body(body, self.left == 0)))
+        Ok((body.len(), RecordStep::Body(body, self.left == 0)))
     }
 
     /// Whether a new record begins here.
@@ -93,17 +93,17 @@ impl Records {
     }
 }
 
-impl Zk {
-    pub(super) fn client(&mut self, chunk: &[u8], heard: &mut Vec<Heard>) -> Result<(), Lost> {
+impl ZkReader {
+    pub(super) fn client(&mut self, chunk: &[u8], heard: &mut Vec<Observed>) -> Result<(), TapError> {
         let (mut here, mut start) = (0, 0);
         while here < chunk.len() {
             if self.client.at_start() {
                 start = here;
-                self.print = Print::default();
+                self.print = RequestDigest::default();
             }
             let (length, step) = self.client.step(&chunk[here..])?;
             here += length;
-            let Step::Body(body, whole) = step else { continue };
+            let RecordStep::Body(body, whole) = step else { continue };
             let opens = !self.opened;
             if !self.client.named && (opens || self.client.kept.len() >= REQUEST_HEAD) {
                 self.client.named = true;
@@ -112,13 +112,13 @@ impl Zk {
             self.print_body(body, opens);
             if whole {
                 if !self.client.named {
-                    return Err(Lost("a request without a head"));
+                    return Err(TapError("a request without a head"));
                 }
                 self.opened = true;
                 let print = self.print.state;
-                heard.push(Heard {
+                heard.push(Observed {
                     at: start,
-                    what: What::Asked {
+                    what: Observation::Asked {
                         number: self.requests,
                         print,
                     },
@@ -135,29 +135,29 @@ impl Zk {
         self.print.add(&body[number.min(body.len())..]);
     }
 
-    fn asked(&mut self, at: usize, heard: &mut Vec<Heard>) -> Result<(), Lost> {
+    fn asked(&mut self, at: usize, heard: &mut Vec<Observed>) -> Result<(), TapError> {
         let (xid, name) = if self.opened {
             let (Some(xid), Some(kind)) = (self.client.number(0), self.client.number(4)) else {
-                return Err(Lost("a request without a head"));
+                return Err(TapError("a request without a head"));
             };
-            (xid, zk_request(kind).ok_or(Lost("a request of an unknown kind"))?)
+            (xid, zk_request(kind).ok_or(TapError("a request of an unknown kind"))?)
         } else {
             (0, "connect")
         };
         if self.unanswered.len() >= MAX_UNANSWERED {
-            return Err(Lost("too many requests without an answer"));
+            return Err(TapError("too many requests without an answer"));
         }
         self.requests += 1;
-        let (number, name) = (self.requests, Name::new(name.as_bytes()));
+        let (number, name) = (self.requests, MessageName::new(name.as_bytes()));
         self.unanswered.push_back((xid, number, name));
-        heard.push(Heard {
+        heard.push(Observed {
             at,
-            what: What::Request { number, name },
+            what: Observation::Request { number, name },
         });
         Ok(())
     }
 
-    pub(super) fn server(&mut self, chunk: &[u8], heard: &mut Vec<Heard>) -> Result<(), Lost> {
+    pub(super) fn server(&mut self, chunk: &[u8], heard: &mut Vec<Observed>) -> Result<(), TapError> {
         let (mut here, mut start) = (0, 0);
         while here < chunk.len() {
             if self.server.at_start() {
@@ -165,7 +165,7 @@ impl Zk {
             }
             let (length, step) = self.server.step(&chunk[here..])?;
             here += length;
-            let Step::Body(_, whole) = step else { continue };
+            let RecordStep::Body(_, whole) = step else { continue };
             if !self.server.named && self.server.kept.len() >= REPLY_HEAD {
                 let xid = self.server.number(0).unwrap_or_default();
                 // the answer that opens a session comes first, and begins with the version of the protocol
@@ -176,7 +176,7 @@ impl Zk {
                 }
             }
             if whole && !self.server.named {
-                heard.push(Heard {
+                heard.push(Observed {
                     at: start,
                     what: self.notification(),
                 });
@@ -185,20 +185,20 @@ impl Zk {
         Ok(())
     }
 
-    fn answered(&mut self, xid: i32, at: usize, heard: &mut Vec<Heard>) -> Result<(), Lost> {
+    fn answered(&mut self, xid: i32, at: usize, heard: &mut Vec<Observed>) -> Result<(), TapError> {
         let place = self.unanswered.iter().position(|(asked, ..)| *asked == xid);
         let (_, number, name) = place
             .and_then(|place| self.unanswered.remove(place))
-            .ok_or(Lost("an answer to no request"))?;
-        heard.push(Heard {
+            .ok_or(TapError("an answer to no request"))?;
+        heard.push(Observed {
             at,
-            what: What::Reply { number, name },
+            what: Observation::Reply { number, name },
         });
         Ok(())
     }
 
-    /// Kind and state, then the path behind its length.
-    fn notification(&self) -> What {
+    /// Kind and state, then the path after its length.
+    fn notification(&self) -> Observation {
         let name = match self.server.number(REPLY_HEADER) {
             Some(1) => "NodeCreated",
             Some(2) => "NodeDeleted",
@@ -211,14 +211,14 @@ impl Zk {
         let kept = &self.server.kept;
         let end = path.saturating_add(length).min(kept.len());
         let subject = String::from_utf8_lossy(kept.get(path..end).unwrap_or_default());
-        What::Notification {
-            name: Name::new(name.as_bytes()),
+        Observation::Notification {
+            name: MessageName::new(name.as_bytes()),
             subject: subject.into(),
         }
     }
 }
 
-impl Records {
+impl RecordParser {
     /// Bytes of the record so far.
     fn read(&self) -> usize {
         u32::from_be_bytes(self.length) as usize - self.left
@@ -226,7 +226,7 @@ impl Records {
 }
 
 #[cfg(test)]
-impl Zk {
+impl ZkReader {
     /// Bytes that are kept of records that are not whole yet.
     pub(super) fn kept(&self) -> usize {
         self.client.kept.len() + self.server.kept.len()

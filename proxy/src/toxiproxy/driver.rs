@@ -1,4 +1,4 @@
-//! The thread that talks to a Toxiproxy: one order after the other, each seen to be done.
+//! The thread that talks to a Toxiproxy: one command after the other, each seen to be done.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -11,50 +11,58 @@ use tokio::sync::oneshot;
 use toxiproxy_rust::client::Client;
 use toxiproxy_rust::proxy::{Proxy, ProxyPack};
 
-use super::http::Http;
+use super::http::ToxiproxyHttp;
 use crate::link::Layer;
-use crate::toxic::{Kind, Toxic};
+use crate::toxic::{Toxic, ToxicKind};
 
 /// The thread's name, by which its panics are told from others.
 pub const THREAD: &str = "toxiproxy";
 
-type Reply<T> = oneshot::Sender<Result<T, String>>;
+type CommandReply<T> = oneshot::Sender<Result<T, String>>;
 
-pub enum Order {
+pub enum DriverCommand {
     Version {
-        reply: Reply<String>,
+        reply: CommandReply<String>,
     },
     Open {
         proxies: Vec<(String, SocketAddr)>,
         listen: IpAddr,
-        reply: Reply<Vec<u16>>,
+        reply: CommandReply<Vec<u16>>,
     },
     Put {
         layer: Layer,
         proxies: Vec<String>,
         toxics: Vec<Toxic>,
-        reply: Reply<()>,
+        reply: CommandReply<()>,
     },
     Lift {
         layer: Layer,
         proxies: Vec<String>,
-        reply: Reply<()>,
+        reply: CommandReply<()>,
+    },
+    /// The names of all proxies there.
+    List {
+        reply: CommandReply<Vec<String>>,
+    },
+    Delete {
+        proxies: Vec<String>,
+        reply: CommandReply<()>,
     },
     Close {
-        reply: Reply<()>,
+        reply: CommandReply<()>,
     },
 }
 
-pub struct Driver {
+pub struct ToxiproxyDriver {
     address: SocketAddr,
-    tools: Option<(Client, Http)>,
+    tools: Option<(Client, ToxiproxyHttp)>,
     /// The proxies that were made, by name.
     proxies: BTreeMap<String, Proxy>,
     /// What should be on them.
     toxics: BTreeMap<String, Vec<(Layer, Toxic)>>,
 }
 
-impl Driver {
+impl ToxiproxyDriver {
     pub fn new(address: SocketAddr) -> Self {
         silence_panics();
         Self {
@@ -65,24 +73,28 @@ impl Driver {
         }
     }
 
-    /// Obeys until nobody gives orders any more, and takes everything away that it made.
-    pub fn run(mut self, orders: &mpsc::Receiver<Order>) {
-        while let Ok(order) = orders.recv() {
-            match order {
-                Order::Version { reply } => drop(reply.send(self.guarded(Self::version))),
-                Order::Open { proxies, listen, reply } => {
+    /// Carries out commands until their sender is dropped, then deletes everything that it made.
+    pub fn run(mut self, commands: &mpsc::Receiver<DriverCommand>) {
+        while let Ok(command) = commands.recv() {
+            match command {
+                DriverCommand::Version { reply } => drop(reply.send(self.guarded(Self::version))),
+                DriverCommand::Open { proxies, listen, reply } => {
                     drop(reply.send(self.guarded(|driver| driver.open(&proxies, listen))));
                 }
-                Order::Put {
+                DriverCommand::Put {
                     layer,
                     proxies,
                     toxics,
                     reply,
                 } => drop(reply.send(self.guarded(|driver| driver.put(layer, &proxies, &toxics)))),
-                Order::Lift { layer, proxies, reply } => {
+                DriverCommand::Lift { layer, proxies, reply } => {
                     drop(reply.send(self.guarded(|driver| driver.lift(layer, &proxies))));
                 }
-                Order::Close { reply } => drop(reply.send(self.guarded(Self::close))),
+                DriverCommand::List { reply } => drop(reply.send(self.guarded(Self::list))),
+                DriverCommand::Delete { proxies, reply } => {
+                    drop(reply.send(self.guarded(|driver| driver.delete(&proxies))));
+                }
+                DriverCommand::Close { reply } => drop(reply.send(self.guarded(Self::close))),
             }
         }
         let _ = self.guarded(Self::close);
@@ -103,9 +115,9 @@ impl Driver {
         })
     }
 
-    fn tools(&mut self) -> Result<&(Client, Http), String> {
+    fn tools(&mut self) -> Result<&(Client, ToxiproxyHttp), String> {
         if self.tools.is_none() {
-            self.tools = Some((Client::new(self.address), Http::new(self.address)?));
+            self.tools = Some((Client::new(self.address), ToxiproxyHttp::new(self.address)?));
         }
         Ok(self.tools.as_ref().expect("made just now"))
     }
@@ -208,6 +220,20 @@ impl Driver {
         let names: Vec<String> = self.proxies.keys().chain(self.toxics.keys()).cloned().collect();
         self.proxies.clear();
         self.toxics.clear();
+        self.delete(&names)
+    }
+
+    fn list(&mut self) -> Result<Vec<String>, String> {
+        let seen = self.read_back()?;
+        Ok(seen
+            .as_object()
+            .into_iter()
+            .flatten()
+            .map(|(name, _)| name.clone())
+            .collect())
+    }
+
+    fn delete(&mut self, names: &[String]) -> Result<(), String> {
         let (_, http) = self.tools()?;
         names.iter().try_for_each(|name| http.delete(&["proxies", name]))
     }
@@ -220,7 +246,7 @@ impl Driver {
     fn compare(&self, seen: &Value, name: &str) -> Result<(), String> {
         let proxy = &seen[name];
         if proxy["enabled"] != Value::Bool(true) {
-            return Err(format!("{name} is not there, or somebody turned it off"));
+            return Err(format!("{name} is not there, or was turned off"));
         }
         let wanted = self.toxics.get(name).map(Vec::as_slice).unwrap_or_default();
         let missing = wanted
@@ -273,11 +299,11 @@ fn by_crate(proxy: &Proxy, toxic: &Toxic) -> bool {
     let share = toxic.toxicity;
     let number = |number: i64| u32::try_from(number).unwrap_or(u32::MAX);
     match toxic.kind {
-        Kind::Latency { latency, jitter } => proxy.with_latency(stream, number(latency), number(jitter), share),
-        Kind::Bandwidth { rate } => proxy.with_bandwidth(stream, number(rate), share),
-        Kind::SlowClose { delay } => proxy.with_slow_close(stream, number(delay), share),
-        Kind::Timeout { timeout } => proxy.with_timeout(stream, number(timeout), share),
-        Kind::Slicer {
+        ToxicKind::Latency { latency, jitter } => proxy.with_latency(stream, number(latency), number(jitter), share),
+        ToxicKind::Bandwidth { rate } => proxy.with_bandwidth(stream, number(rate), share),
+        ToxicKind::SlowClose { delay } => proxy.with_slow_close(stream, number(delay), share),
+        ToxicKind::Timeout { timeout } => proxy.with_timeout(stream, number(timeout), share),
+        ToxicKind::Slicer {
             average_size,
             size_variation,
             delay,
@@ -288,8 +314,8 @@ fn by_crate(proxy: &Proxy, toxic: &Toxic) -> bool {
             number(delay),
             share,
         ),
-        Kind::LimitData { bytes } => proxy.with_limit_data(stream, number(bytes), share),
-        Kind::ResetPeer { .. } | Kind::Noop {} => return false,
+        ToxicKind::LimitData { bytes } => proxy.with_limit_data(stream, number(bytes), share),
+        ToxicKind::ResetPeer { .. } | ToxicKind::Noop {} => return false,
     };
     true
 }

@@ -1,5 +1,5 @@
 //! Toxiproxy's HTTP API, for what `toxiproxy_rust` can't do: a status is looked at, one toxic is removed, a toxic has a name
-//! of its own or is a `reset_peer`, and what is there is read back whole.
+//! that is not the default or is a `reset_peer`, and what is there is read back whole.
 
 use std::net::SocketAddr;
 
@@ -10,12 +10,12 @@ use serde_json::Value;
 
 use crate::limits::REMOTE_CALL;
 
-pub struct Http {
+pub struct ToxiproxyHttp {
     client: Client,
     address: SocketAddr,
 }
 
-impl Http {
+impl ToxiproxyHttp {
     /// Blocks: not to be made where a runtime runs.
     pub fn new(address: SocketAddr) -> Result<Self, String> {
         let client = Client::builder().timeout(REMOTE_CALL).no_proxy().build();

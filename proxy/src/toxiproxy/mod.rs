@@ -1,7 +1,7 @@
 //! A Toxiproxy as the proxy of a run, driven with the `toxiproxy_rust` crate.
 //!
-//! The crate blocks, panics, and ignores what the server answers. So it lives on a thread of its own, where its panics
-//! become errors; whoever gives an order waits for a bounded time; and what was set is read back and compared. Each link is
+//! The crate blocks, panics, and ignores what the server answers. So it runs on a thread where its panics
+//! become errors; the sender of a command waits for a bounded time; and what was set is read back and compared. Each link is
 //! `client → meter → Toxiproxy → meter → server`: Toxiproxy tells nothing of what it holds back, the meters do.
 
 mod driver;
@@ -15,11 +15,11 @@ use tokio::net::{TcpStream, lookup_host};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::far::{Remote, Reply, within};
+use super::external::{ExternalProxyDriver, PendingReply, within};
 use super::link::Layer;
 use super::toxic::Toxic;
 use crate::limits::{DIAL, REMOTE, REMOTE_GOODBYE};
-use driver::{Driver, Order};
+use driver::{DriverCommand, ToxiproxyDriver};
 
 /// A Toxiproxy that answers, and its driver. Dropping it deletes what it made there.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub struct Toxiproxy {
     /// Our address, as it sees us.
     own: IpAddr,
     version: String,
-    orders: Option<mpsc::Sender<Order>>,
+    commands: Option<mpsc::Sender<DriverCommand>>,
     /// Ends when the driver has.
     over: Mutex<mpsc::Receiver<()>>,
 }
@@ -47,10 +47,10 @@ impl Toxiproxy {
             .and_then(|stream| stream.local_addr())
             .map_err(|error| failed(error.to_string()))?
             .ip();
-        let (orders, taken) = mpsc::channel();
+        let (commands, taken) = mpsc::channel();
         let (ending, over) = mpsc::channel();
         let started = thread::Builder::new().name(driver::THREAD.into()).spawn(move || {
-            Driver::new(address).run(&taken);
+            ToxiproxyDriver::new(address).run(&taken);
             drop(ending);
         });
         started.map_err(|error| failed(error.to_string()))?;
@@ -58,10 +58,10 @@ impl Toxiproxy {
             address,
             own,
             version: String::new(),
-            orders: Some(orders),
+            commands: Some(commands),
             over: Mutex::new(over),
         };
-        let version = toxiproxy.ask(|reply| Order::Version { reply });
+        let version = toxiproxy.ask(|reply| DriverCommand::Version { reply });
         toxiproxy.version = within(REMOTE, version).await.map_err(failed)?;
         Ok(Arc::new(toxiproxy))
     }
@@ -75,7 +75,7 @@ impl Toxiproxy {
         self.address
     }
 
-    /// Where meters behind it must listen for it to reach them.
+    /// Where meters on its server side must listen for it to reach them.
     pub(super) fn own(&self) -> IpAddr {
         self.own
     }
@@ -86,7 +86,7 @@ impl Toxiproxy {
             ip if ip.is_loopback() => ip,
             _ => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
         };
-        let opened = self.ask(|reply| Order::Open { proxies, listen, reply });
+        let opened = self.ask(|reply| DriverCommand::Open { proxies, listen, reply });
         let ports = within(REMOTE, opened)
             .await
             .map_err(|why| format!("{}: {why}", self.name()))?;
@@ -96,9 +96,25 @@ impl Toxiproxy {
             .collect())
     }
 
+    /// The names of all proxies there, whichever client made them.
+    pub async fn proxies(&self) -> Result<Vec<String>, String> {
+        let listed = self.ask(|reply| DriverCommand::List { reply });
+        within(REMOTE, listed)
+            .await
+            .map_err(|why| format!("{}: {why}", self.name()))
+    }
+
+    /// Deletes proxies, such as those of a run that was killed. One that is not there is no error.
+    pub async fn delete(&self, proxies: Vec<String>) -> Result<(), String> {
+        let deleted = self.ask(|reply| DriverCommand::Delete { proxies, reply });
+        within(REMOTE, deleted)
+            .await
+            .map_err(|why| format!("{}: {why}", self.name()))
+    }
+
     /// Deletes what was made there.
     pub async fn close(&self) -> Result<(), String> {
-        let closed = self.ask(|reply| Order::Close { reply });
+        let closed = self.ask(|reply| DriverCommand::Close { reply });
         within(REMOTE_GOODBYE, closed)
             .await
             .map_err(|why| format!("{}: {why}", self.name()))
@@ -106,24 +122,24 @@ impl Toxiproxy {
 
     fn ask<T>(
         &self,
-        order: impl FnOnce(oneshot::Sender<Result<T, String>>) -> Order,
+        command: impl FnOnce(oneshot::Sender<Result<T, String>>) -> DriverCommand,
     ) -> oneshot::Receiver<Result<T, String>> {
         let (reply, answer) = oneshot::channel();
-        if let Some(orders) = &self.orders {
+        if let Some(commands) = &self.commands {
             // where the driver is gone, the reply is dropped and the answer says so
-            let _ = orders.send(order(reply));
+            let _ = commands.send(command(reply));
         }
         answer
     }
 }
 
-impl Remote for Toxiproxy {
+impl ExternalProxyDriver for Toxiproxy {
     fn name(&self) -> String {
         format!("toxiproxy at {}", self.address)
     }
 
-    fn put(&self, layer: Layer, proxies: Vec<String>, toxics: Vec<Toxic>) -> Reply {
-        self.ask(|reply| Order::Put {
+    fn put(&self, layer: Layer, proxies: Vec<String>, toxics: Vec<Toxic>) -> PendingReply {
+        self.ask(|reply| DriverCommand::Put {
             layer,
             proxies,
             toxics,
@@ -131,15 +147,15 @@ impl Remote for Toxiproxy {
         })
     }
 
-    fn lift(&self, layer: Layer, proxies: Vec<String>) -> Reply {
-        self.ask(|reply| Order::Lift { layer, proxies, reply })
+    fn lift(&self, layer: Layer, proxies: Vec<String>) -> PendingReply {
+        self.ask(|reply| DriverCommand::Lift { layer, proxies, reply })
     }
 }
 
 impl Drop for Toxiproxy {
     fn drop(&mut self) {
-        drop(self.orders.take());
-        // a driver that is stuck in a call is left behind
+        drop(self.commands.take());
+        // a driver that is stuck in a call is abandoned
         if let Ok(over) = self.over.get_mut() {
             let _ = over.recv_timeout(REMOTE_GOODBYE);
         }

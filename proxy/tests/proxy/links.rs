@@ -1,15 +1,16 @@
 //! The built-in proxy, over real sockets: exact when no fault is on, and each behaviour biting and healing.
 
+use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use harness_proxy::{Behaviour, Cut, Flow, Hold, Proxy, Slice};
+use harness_proxy::{Behaviour, Cut, Flow, LinkFault, Loss, Proxy, Slice};
 use proptest::prelude::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
-use super::rig::{NOT_YET, Rig, SOON, arrives, counted, is_silent, until_reset};
+use super::rig::{NOT_YET, Rig, SOON, arrives, connect, counted, is_silent, until_reset};
 
 #[tokio::test]
 async fn without_a_fault_bytes_pass_both_ways_and_half_close_is_kept() {
@@ -30,7 +31,7 @@ async fn without_a_fault_bytes_pass_both_ways_and_half_close_is_kept() {
 async fn a_stall_holds_bytes_and_the_end_of_the_stream_until_it_is_lifted() {
     let rig = Rig::new().await;
     let (mut client, mut server) = rig.connect().await;
-    let hold = rig.hold(Behaviour::STALL);
+    let hold = rig.fault(Behaviour::STALL);
     client.write_all(b"late").await.unwrap();
     drop(client);
     is_silent(&mut server).await;
@@ -48,7 +49,7 @@ async fn a_stall_holds_bytes_and_the_end_of_the_stream_until_it_is_lifted() {
 async fn a_stall_of_one_direction_lets_the_other_pass() {
     let rig = Rig::new().await;
     let (mut client, mut server) = rig.connect().await;
-    let _hold = rig.hold(Behaviour {
+    let _hold = rig.fault(Behaviour {
         to_server: Flow::STALL,
         ..Behaviour::default()
     });
@@ -59,21 +60,120 @@ async fn a_stall_of_one_direction_lets_the_other_pass() {
 }
 
 #[tokio::test]
-async fn a_stalled_link_leaves_new_connections_unanswered_and_counts_them() {
+async fn a_stalled_link_leaves_connects_unanswered_and_counts_them() {
     let rig = Rig::new().await;
-    let hold = rig.hold(Behaviour::STALL);
-    let _client = TcpStream::connect(rig.link.listen()).await.unwrap();
-    assert!(timeout(NOT_YET, rig.server.accept()).await.is_err());
-    counted(|| hold.counts().held_connects, |count| *count == 1).await;
-    drop(hold);
+    let fault = rig.fault(Behaviour::STALL);
+    // the link's own thread puts the filter on the listener
+    tokio::time::sleep(NOT_YET).await;
+    let connecting = tokio::spawn(TcpStream::connect(rig.link.listen()));
+    counted(|| fault.counts().held_connects, |count| *count > 0).await;
+    tokio::time::sleep(NOT_YET).await;
+    assert!(!connecting.is_finished(), "the client's own kernel has no answer");
+    drop(fault);
+    let connected = timeout(SOON, connecting).await.expect("the next attempt gets through");
+    connected.unwrap().unwrap();
     timeout(SOON, rig.server.accept()).await.expect("healed").unwrap();
+}
+
+/// The error of a connection whose kernel gives up what it has sent after a second.
+async fn unacknowledged(stream: &mut TcpStream) -> io::Error {
+    let second = Some(Duration::from_secs(1));
+    socket2::SockRef::from(&*stream).set_tcp_user_timeout(second).unwrap();
+    stream.write_all(b"lost").await.unwrap();
+    let read = timeout(SOON, stream.read(&mut [0])).await;
+    read.expect("the kernel gives up").expect_err("the connection is gone")
+}
+
+#[tokio::test]
+async fn a_blackhole_acknowledges_nothing_and_a_client_notices() {
+    let rig = Rig::new().await;
+    let (mut client, mut server) = rig.connect().await;
+    let fault = rig.fault(Behaviour::BLACKHOLE);
+    // the link's own thread puts the filter on the sockets
+    tokio::time::sleep(NOT_YET).await;
+    assert_eq!(unacknowledged(&mut client).await.kind(), io::ErrorKind::TimedOut);
+    is_silent(&mut server).await;
+    assert!(fault.counts().dropped_packets > 0 && fault.counts().bytes == 0);
+}
+
+#[tokio::test]
+async fn a_stall_acknowledges_what_it_holds() {
+    let rig = Rig::new().await;
+    let (mut client, mut server) = rig.connect().await;
+    let fault = rig.fault(Behaviour::STALL);
+    client.write_all(b"held").await.unwrap();
+    counted(|| fault.counts().held_bytes, |bytes| *bytes == 4).await;
+    assert_eq!(fault.counts().dropped_packets, 0);
+    drop(fault);
+    arrives(&mut server, b"held").await;
+}
+
+#[tokio::test]
+async fn what_a_blackhole_dropped_is_sent_again_and_arrives_after_the_heal() {
+    let rig = Rig::new().await;
+    let (mut client, mut server) = rig.connect().await;
+    let fault = rig.fault(Behaviour::BLACKHOLE);
+    tokio::time::sleep(NOT_YET).await;
+    client.write_all(b"again").await.unwrap();
+    counted(|| fault.counts().dropped_packets, |dropped| *dropped > 0).await;
+    drop(fault);
+    arrives(&mut server, b"again").await;
+    server.write_all(b"answer").await.unwrap();
+    arrives(&mut client, b"answer").await;
+}
+
+#[tokio::test]
+async fn a_blackhole_one_way_lets_the_other_pass() {
+    let rig = Rig::new().await;
+    let (mut client, mut server) = rig.connect().await;
+    let fault = rig.fault(Behaviour {
+        to_server: Flow::BLACKHOLE,
+        ..Behaviour::default()
+    });
+    tokio::time::sleep(NOT_YET).await;
+    // more than fits into windows: the acknowledgements must pass
+    let news = vec![7; 8 << 20];
+    let (written, ()) = tokio::join!(server.write_all(&news), arrives(&mut client, &news));
+    written.unwrap();
+    client.write_all(b"dropped").await.unwrap();
+    counted(|| fault.counts().dropped_packets, |dropped| *dropped > 0).await;
+    is_silent(&mut server).await;
+}
+
+#[tokio::test]
+async fn what_is_held_obeys_the_link_as_it_is_now() {
+    let never = Duration::from_secs(24 * 3600);
+    let late = |delay| Behaviour::both(Flow { delay, ..Flow::PASS });
+    let sliced = Behaviour::both(Flow {
+        slice: Some(Slice {
+            gap: Duration::from_secs(60),
+            ..Slice::of(1)
+        }),
+        ..Flow::PASS
+    });
+    let slow = Behaviour::both(Flow {
+        bytes_per_second: Some(1),
+        ..Flow::PASS
+    });
+    for before in [late(never), sliced, slow] {
+        let rig = Rig::new().await;
+        let (mut client, mut server) = rig.connect().await;
+        rig.link.apply(1, before);
+        // another fault stays
+        rig.link.apply(2, late(Duration::from_millis(1)));
+        let sent = vec![5; 100_000];
+        client.write_all(&sent).await.unwrap();
+        counted(|| rig.link.counts().delayed_bytes, |bytes| *bytes == 100_000).await;
+        rig.link.heal(1);
+        arrives(&mut server, &sent).await;
+    }
 }
 
 #[tokio::test]
 async fn a_heal_with_reset_breaks_the_connections_that_were_stalled() {
     let rig = Rig::new().await;
     let (mut client, mut server) = rig.connect().await;
-    let hold = Hold::put(vec![Arc::clone(&rig.link)], 1, Behaviour::STALL, true);
+    let hold = LinkFault::apply(vec![Arc::clone(&rig.link)], 1, Behaviour::STALL, true);
     client.write_all(b"never").await.unwrap();
     is_silent(&mut server).await;
     drop(hold);
@@ -88,7 +188,7 @@ async fn a_delay_delays_every_chunk_and_keeps_order() {
     let rig = Rig::new().await;
     let (mut client, mut server) = rig.connect().await;
     let delay = Duration::from_millis(80);
-    let hold = rig.hold(Behaviour::both(Flow {
+    let hold = rig.fault(Behaviour::both(Flow {
         delay,
         jitter: Duration::from_millis(20),
         ..Flow::default()
@@ -109,7 +209,7 @@ async fn a_delay_delays_every_chunk_and_keeps_order() {
 async fn a_slow_link_takes_at_least_as_long_as_its_rate_says() {
     let rig = Rig::new().await;
     let (mut client, mut server) = rig.connect().await;
-    let _hold = rig.hold(Behaviour::both(Flow {
+    let _hold = rig.fault(Behaviour::both(Flow {
         bytes_per_second: Some(10_000),
         ..Flow::default()
     }));
@@ -134,7 +234,7 @@ async fn resetting_a_link_resets_both_ends_and_takes_new_connections() {
 async fn a_cut_by_bytes_ends_the_connection_once_its_budget_passed() {
     let rig = Rig::new().await;
     let (mut client, mut server) = rig.connect().await;
-    let _hold = rig.hold(Behaviour {
+    let _hold = rig.fault(Behaviour {
         cut: Cut {
             after: None,
             after_bytes: Some(100),
@@ -159,7 +259,7 @@ async fn a_cut_by_time_ends_connections_that_are_idle() {
         after: Some(Duration::from_millis(50)),
         after_bytes: None,
     };
-    let _hold = rig.hold(Behaviour {
+    let _hold = rig.fault(Behaviour {
         cut,
         ..Behaviour::default()
     });
@@ -174,7 +274,7 @@ async fn a_server_that_is_not_there_is_a_reset_and_is_counted() {
     // the reset may be faster than the client's own end of the handshake
     match TcpStream::connect(link.listen()).await {
         Ok(mut client) => drop(until_reset(&mut client).await),
-        Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset),
+        Err(error) => assert_eq!(error.kind(), io::ErrorKind::ConnectionReset),
     }
     assert_eq!(link.counts().refused, 1);
 }
@@ -183,13 +283,72 @@ async fn a_server_that_is_not_there_is_a_reset_and_is_counted() {
 async fn windows_that_overlap_on_one_link_heal_one_by_one() {
     let rig = Rig::new().await;
     let (mut client, mut server) = rig.connect().await;
-    let first = Hold::put(vec![Arc::clone(&rig.link)], 1, Behaviour::STALL, false);
-    let second = Hold::put(vec![Arc::clone(&rig.link)], 2, Behaviour::STALL, false);
+    let first = LinkFault::apply(vec![Arc::clone(&rig.link)], 1, Behaviour::STALL, false);
+    let second = LinkFault::apply(vec![Arc::clone(&rig.link)], 2, Behaviour::STALL, false);
     client.write_all(b"x").await.unwrap();
     drop(first);
     is_silent(&mut server).await;
     drop(second);
     arrives(&mut server, b"x").await;
+}
+
+#[tokio::test]
+async fn a_connection_that_was_idle_for_too_long_is_forgotten() {
+    let rig = Rig::new().await;
+    let (mut client, mut server) = rig.connect().await;
+    client.write_all(b"hello").await.unwrap();
+    arrives(&mut server, b"hello").await;
+    let idle = Duration::from_millis(200);
+    let forgetting = Flow {
+        forget_after: Some(idle),
+        ..Flow::PASS
+    };
+    let fault = rig.fault(Behaviour::both(forgetting));
+    tokio::time::sleep(idle * 2).await;
+    client.write_all(b"again").await.unwrap();
+    until_reset(&mut client).await;
+    until_reset(&mut server).await;
+    assert_eq!(fault.counts().resets, 1);
+}
+
+#[tokio::test]
+async fn what_follows_a_lost_packet_waits_for_its_retransmission() {
+    let rig = Rig::new().await;
+    let (mut client, mut server) = rig.connect().await;
+    let timeout = Duration::from_millis(20);
+    let _fault = rig.fault(Behaviour::both(Flow {
+        loss: Some(Loss {
+            per_mille: 1000,
+            timeout,
+        }),
+        ..Flow::PASS
+    }));
+    let sent = Instant::now();
+    client.write_all(b"lost").await.unwrap();
+    arrives(&mut server, b"lost").await;
+    assert!(sent.elapsed() >= timeout * 63, "six retransmissions");
+}
+
+#[tokio::test]
+async fn connections_of_several_links_share_a_bottleneck() {
+    let rig = Rig::new().await;
+    let server = rig.server.local_addr().unwrap();
+    let other = rig.proxy.link("c1->n1".into(), server, 8).unwrap();
+    let (mut one, mut first) = rig.connect().await;
+    let (mut two, mut second) = connect(&other, &rig.server).await;
+    let fault = LinkFault::share_bandwidth(vec![Arc::clone(&rig.link), other], 1, 20_000);
+    let sent = Instant::now();
+    one.write_all(&[1; 3000]).await.unwrap();
+    two.write_all(&[2; 3000]).await.unwrap();
+    tokio::join!(arrives(&mut first, &[1; 3000]), arrives(&mut second, &[2; 3000]));
+    assert!(
+        sent.elapsed() >= Duration::from_millis(250),
+        "6000 bytes at 20,000 a second"
+    );
+    assert_eq!(fault.counts().delayed_bytes, 6000);
+    one.write_all(&[1; 100_000]).await.unwrap();
+    drop(fault);
+    arrives(&mut first, &[1; 100_000]).await;
 }
 
 #[derive(Debug, Clone)]
@@ -198,6 +357,10 @@ enum Weather {
     Stall,
     Delay,
     Slice,
+    Late,
+    Slow,
+    Frozen,
+    Crumbs,
 }
 
 proptest! {
@@ -207,12 +370,24 @@ proptest! {
     #[test]
     fn bytes_arrive_whole_whatever_comes_and_goes(
         chunks in proptest::collection::vec(1usize..40_000, 1..12),
-        weather in proptest::collection::vec(
-            prop_oneof![Just(Weather::Fair), Just(Weather::Stall), Just(Weather::Delay), Just(Weather::Slice)], 0..6),
+        weather in proptest::collection::vec(any_weather(), 0..6),
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(stream_through(chunks, weather));
     }
+}
+
+fn any_weather() -> impl Strategy<Value = Weather> {
+    proptest::sample::select(vec![
+        Weather::Fair,
+        Weather::Stall,
+        Weather::Delay,
+        Weather::Slice,
+        Weather::Late,
+        Weather::Slow,
+        Weather::Frozen,
+        Weather::Crumbs,
+    ])
 }
 
 async fn stream_through(chunks: Vec<usize>, weather: Vec<Weather>) {
@@ -251,8 +426,27 @@ async fn stream_through(chunks: Vec<usize>, weather: Vec<Weather>) {
                     slice: Some(Slice::of(4096)),
                     ..Flow::default()
                 }),
+                Weather::Late => Behaviour::both(Flow {
+                    delay: SOON * 100,
+                    ..Flow::default()
+                }),
+                Weather::Slow => Behaviour::both(Flow {
+                    bytes_per_second: Some(1000),
+                    ..Flow::default()
+                }),
+                Weather::Frozen => Behaviour::both(Flow {
+                    freeze: true,
+                    ..Flow::default()
+                }),
+                Weather::Crumbs => Behaviour::both(Flow {
+                    slice: Some(Slice {
+                        gap: Duration::from_secs(1),
+                        ..Slice::of(1)
+                    }),
+                    ..Flow::default()
+                }),
             };
-            let hold = rig.hold(behaviour);
+            let hold = rig.fault(behaviour);
             tokio::time::sleep(Duration::from_millis(3)).await;
             drop(hold);
         }

@@ -1,11 +1,14 @@
-//! Taps and faults that name a message, over real sockets: what is named is what is struck, the client and its server see
-//! no hole, and a tap that understands nothing stands in nobody's way.
+//! Taps and message rules over real sockets: a rule matches the message that it names, the client and its server see no
+//! hole, and a tap that understands nothing lets everything pass.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use harness_proxy::tap::Protocol;
-use harness_proxy::{Armed, ClientFilter, Exchange, Fate, Label, LabelScheme, LabelSet, Meant, Notice, Rule, Wire};
+use harness_proxy::{
+    ActiveRule, ClientFilter, Label, LabelScheme, LabelSet, LinkTap, MessageAction, MessageRule, MessageRuleSpec,
+    TapHub, TapNotification,
+};
 use proptest::prelude::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -33,15 +36,15 @@ const WAITER: ClientFilter = ClientFilter::new("waiter", LabelSet::of(&[WAITS]))
 /// A link with a tap.
 struct TapRig {
     rig: Rig,
-    exchange: Arc<Exchange>,
-    notices: mpsc::Receiver<Notice>,
+    exchange: Arc<TapHub>,
+    notices: mpsc::Receiver<TapNotification>,
 }
 
 impl TapRig {
     async fn new() -> Self {
         let (sender, notices) = mpsc::channel(1000);
-        let exchange = Exchange::new(Protocol::Resp, LABELS, 2, sender);
-        let wire = Wire::new(&exchange, 1, "c1->n1".into());
+        let exchange = TapHub::new(Protocol::Resp, LABELS, 2, sender);
+        let wire = LinkTap::new(&exchange, 1, "c1->n1".into());
         let rig = Rig::with(|proxy, server| proxy.tapped("c1->n1".into(), server, 7, wire)).await;
         Self { rig, exchange, notices }
     }
@@ -50,67 +53,67 @@ impl TapRig {
         self.rig.connect().await
     }
 
-    fn rule(&self, name: &str, occurrence: u32, whose: ClientFilter, fate: Fate) -> Armed {
-        self.armed(Meant {
+    fn rule(&self, name: &str, occurrence: u32, whose: ClientFilter, fate: MessageAction) -> ActiveRule {
+        self.armed(MessageRuleSpec {
             message: Protocol::Resp.spoken(name).unwrap(),
             occurrence,
             whose,
-            fate,
+            action: fate,
             refuse: None,
         })
     }
 
-    fn armed(&self, meant: Meant) -> Armed {
-        Armed::put(vec![Arc::clone(&self.rig.link)], 1, Rule::new(meant))
+    fn armed(&self, meant: MessageRuleSpec) -> ActiveRule {
+        ActiveRule::apply(vec![Arc::clone(&self.rig.link)], 1, MessageRule::new(meant))
     }
 }
 
 #[tokio::test]
 async fn a_dropped_request_never_reaches_the_server_and_its_connection_ends() {
     let rig = TapRig::new().await;
-    let armed = rig.rule("SET", 2, ANYONE, Fate::DropRequest);
+    let armed = rig.rule("SET", 2, ANYONE, MessageAction::DropRequest);
     let (mut client, mut server) = rig.connect().await;
     client.write_all(SET).await.unwrap();
     arrives(&mut server, SET).await;
-    // the one that is meant stands between two others, in one piece with them
+    // the one that is meant is between two others, in one piece with them
     client.write_all(&[GET, SET, GET].concat()).await.unwrap();
     let reached = until_reset(&mut server).await;
     assert!(GET.starts_with(&reached), "{}", String::from_utf8_lossy(&reached));
     until_reset(&mut client).await;
-    let struck = armed.rule().struck().expect("it struck");
-    assert_eq!((struck.message.as_str(), struck.client.as_str()), ("SET", "c1"));
-    assert!(struck.done);
+    let matched = armed.rule().matched().expect("it matched");
+    assert_eq!((matched.message.as_str(), matched.client.as_str()), ("SET", "c1"));
+    assert!(matched.done);
 }
 
 #[tokio::test]
 async fn a_dropped_reply_is_of_a_request_that_the_server_answered() {
     let rig = TapRig::new().await;
-    let armed = rig.rule("set", 1, ANYONE, Fate::DropReply);
+    let armed = rig.rule("set", 1, ANYONE, MessageAction::DropReply);
     let (mut client, mut server) = rig.connect().await;
     client.write_all(&[GET, SET].concat()).await.unwrap();
     arrives(&mut server, &[GET, SET].concat()).await;
     assert!(
-        !armed.rule().struck().expect("found").done,
+        !armed.rule().matched().expect("found").done,
         "not before the server answered"
     );
     server.write_all(b"$1\r\nv\r\n").await.unwrap();
     arrives(&mut client, b"$1\r\nv\r\n").await;
     server.write_all(b"+OK\r\n").await.unwrap();
     assert_eq!(until_reset(&mut client).await, b"");
-    assert!(armed.rule().struck().expect("it struck").done);
+    assert!(armed.rule().matched().expect("it matched").done);
 }
 
 #[tokio::test]
 async fn a_connection_that_ends_before_the_answer_leaves_the_rule_to_the_next_request() {
     let rig = TapRig::new().await;
-    let armed = rig.rule("SET", 1, ANYONE, Fate::DropReply);
+    let armed = rig.rule("SET", 1, ANYONE, MessageAction::DropReply);
     let (mut client, mut server) = rig.connect().await;
     client.write_all(SET).await.unwrap();
     arrives(&mut server, SET).await;
     drop((client, server));
     let (mut client, mut server) = rig.connect().await;
     let forgotten = async {
-        while armed.rule().struck().is_some() {
+        while armed.rule().matched().is_some() {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     };
@@ -124,7 +127,7 @@ async fn a_connection_that_ends_before_the_answer_leaves_the_rule_to_the_next_re
 #[tokio::test]
 async fn a_delayed_request_waits_with_everything_behind_it_and_outlives_its_client() {
     let rig = TapRig::new().await;
-    let armed = rig.rule("SET", 1, ANYONE, Fate::DelayRequest(NEVER));
+    let armed = rig.rule("SET", 1, ANYONE, MessageAction::DelayRequest(NEVER));
     let (mut client, mut server) = rig.connect().await;
     client.write_all(&[GET, SET, GET].concat()).await.unwrap();
     arrives(&mut server, GET).await;
@@ -145,7 +148,7 @@ async fn a_delayed_request_waits_with_everything_behind_it_and_outlives_its_clie
 async fn a_delayed_message_goes_on_by_itself() {
     let rig = TapRig::new().await;
     let late = Duration::from_millis(150);
-    let armed = rig.rule("GET", 1, ANYONE, Fate::DelayReply(late));
+    let armed = rig.rule("GET", 1, ANYONE, MessageAction::DelayReply(late));
     let (mut client, mut server) = rig.connect().await;
     client.write_all(GET).await.unwrap();
     arrives(&mut server, GET).await;
@@ -153,13 +156,13 @@ async fn a_delayed_message_goes_on_by_itself() {
     server.write_all(b"$1\r\nv\r\n+late\r\n").await.unwrap();
     arrives(&mut client, b"$1\r\nv\r\n+late\r\n").await;
     assert!(answered.elapsed() >= late);
-    assert!(armed.rule().struck().expect("it struck").done);
+    assert!(armed.rule().matched().expect("it matched").done);
 }
 
 #[tokio::test]
-async fn only_a_message_of_whom_is_meant_is_struck() {
+async fn only_a_message_of_a_client_that_is_meant_is_matched() {
     let rig = TapRig::new().await;
-    let armed = rig.rule("SET", 1, WAITER, Fate::DropRequest);
+    let armed = rig.rule("SET", 1, WAITER, MessageAction::DropRequest);
     let (mut client, mut server) = rig.connect().await;
     for label in [IDLE, WORKS] {
         rig.exchange.labels.set(1, label);
@@ -169,18 +172,18 @@ async fn only_a_message_of_whom_is_meant_is_struck() {
     rig.exchange.labels.set(1, WAITS);
     client.write_all(SET).await.unwrap();
     until_reset(&mut client).await;
-    assert_eq!(armed.rule().struck().map(|struck| struck.role), Some("a waiter"));
+    assert_eq!(armed.rule().matched().map(|matched| matched.role), Some("a waiter"));
     assert_eq!(armed.rule().passed(), "SET ×1", "of waiters");
 }
 
 #[tokio::test]
-async fn whoever_lost_a_message_is_refused_for_as_long_as_the_rule_says() {
+async fn a_client_that_lost_a_message_is_refused_as_the_rule_says() {
     let rig = TapRig::new().await;
-    let armed = rig.armed(Meant {
+    let armed = rig.armed(MessageRuleSpec {
         message: Protocol::Resp.spoken("SET").unwrap(),
         occurrence: 1,
         whose: ANYONE,
-        fate: Fate::DropRequest,
+        action: MessageAction::DropRequest,
         refuse: Some(NEVER),
     });
     let (mut client, _server) = rig.connect().await;
@@ -210,7 +213,7 @@ async fn messages_are_counted_and_a_waiter_that_asks_the_same_again_retries() {
         .write_all(b"_\r\n$1\r\nv\r\n>3\r\n$7\r\nmessage\r\n$2\r\nl0\r\n$0\r\n\r\n_\r\n+OK\r\n")
         .await
         .unwrap();
-    counted(|| rig.exchange.traffic().columns(), |columns| *columns == [4, 4, 1, 2]).await;
+    counted(|| rig.exchange.counts().columns(), |columns| *columns == [4, 4, 1, 2]).await;
     let notice = rig.notices.recv().await.expect("a notice");
     assert_eq!((notice.client, &*notice.subject), (1, "l0"));
     assert_eq!(rig.exchange.lost().0, 0);
@@ -231,16 +234,16 @@ async fn a_tap_that_lost_its_place_says_so_once_and_the_bytes_go_on() {
     let (connections, why) = rig.exchange.lost();
     assert_eq!(connections, 1);
     assert!(why.is_some_and(|why| why.contains("c1->n1")), "it says where");
-    assert_eq!(rig.exchange.traffic().requests, 1, "nothing is counted from there on");
+    assert_eq!(rig.exchange.counts().requests, 1, "nothing is counted from there on");
 }
 
-fn fates() -> impl Strategy<Value = Fate> {
+fn fates() -> impl Strategy<Value = MessageAction> {
     let time = Duration::from_millis(3);
     prop_oneof![
-        Just(Fate::DropRequest),
-        Just(Fate::DropReply),
-        Just(Fate::DelayRequest(time)),
-        Just(Fate::DelayReply(time)),
+        Just(MessageAction::DropRequest),
+        Just(MessageAction::DropReply),
+        Just(MessageAction::DelayRequest(time)),
+        Just(MessageAction::DelayReply(time)),
     ]
 }
 
@@ -258,7 +261,7 @@ proptest! {
     }
 }
 
-async fn conversation(fate: Fate, occurrence: u32, pieces: Vec<usize>) {
+async fn conversation(fate: MessageAction, occurrence: u32, pieces: Vec<usize>) {
     let rig = TapRig::new().await;
     let armed = rig.rule("SET", occurrence, ANYONE, fate);
     let (client, server) = rig.connect().await;
@@ -286,7 +289,7 @@ async fn conversation(fate: Fate, occurrence: u32, pieces: Vec<usize>) {
             let whole = reads.read_to_end(&mut got).await.is_ok();
             (got, whole)
         };
-        // a reset is told once, to whoever asks first: who writes or who reads
+        // a reset is told once, to the first call: a write or a read
         let (wrote, (got, read)) = tokio::join!(writing, reading);
         (got, wrote && read)
     };
@@ -306,4 +309,14 @@ async fn conversation(fate: Fate, occurrence: u32, pieces: Vec<usize>) {
     assert!(to_server.is_none_or(|to_server| asked.starts_with(&to_server) && (!server_whole || to_server == asked)));
     assert!(!client_whole || to_client == answers);
     drop(armed);
+}
+
+#[tokio::test]
+async fn a_client_that_speaks_tls_is_named_and_its_bytes_pass() {
+    let rig = TapRig::new().await;
+    let (mut client, mut server) = rig.connect().await;
+    client.write_all(&[0x16, 3, 1, 0, 5]).await.unwrap();
+    arrives(&mut server, &[0x16, 3, 1, 0, 5]).await;
+    let lost = counted(|| rig.exchange.lost(), |(count, _)| *count == 1).await;
+    assert!(lost.1.unwrap().contains("TLS"));
 }

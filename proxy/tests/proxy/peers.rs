@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use harness_proxy::{Behaviour, Directory, Egress, Flow, Hold, Link, Peer, Proxy};
+use harness_proxy::{Behaviour, Flow, Link, LinkFault, PeerAddress, PeerDirectory, PeerProxy, Proxy};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
@@ -15,25 +15,25 @@ const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// `n1` with a way out to `n2`.
 struct PeerRig {
     _proxy: Proxy,
-    egress: Egress,
+    egress: PeerProxy,
     link: Arc<Link>,
-    directory: Arc<Directory>,
+    directory: Arc<PeerDirectory>,
     peer: TcpListener,
 }
 
 impl PeerRig {
     async fn new() -> Self {
         let peer = TcpListener::bind((LOOPBACK, 0)).await.unwrap();
-        let member = |name: &str, port| Peer {
+        let member = |name: &str, port| PeerAddress {
             name: name.to_owned(),
             host: format!("{name}.run"),
             ports: vec![port],
         };
         let peers = vec![member("n1", 1), member("n2", peer.local_addr().unwrap().port())];
-        let directory = Arc::new(Directory::new(peers));
+        let directory = Arc::new(PeerDirectory::new(peers));
         directory.found(1, LOOPBACK);
         let proxy = Proxy::start().unwrap();
-        let (egress, links) = proxy.egress(LOOPBACK, "n1", &directory, || 7).unwrap();
+        let (egress, links) = proxy.peer_proxy(LOOPBACK, "n1", &directory, || 7).unwrap();
         let link = links.into_iter().flatten().next().expect("a link to the only peer");
         assert_eq!(link.name(), "n1->n2");
         Self {
@@ -71,8 +71,8 @@ impl PeerRig {
         (from, to)
     }
 
-    fn hold(&self, behaviour: Behaviour) -> Hold {
-        Hold::put(vec![Arc::clone(&self.link)], 1, behaviour, false)
+    fn fault(&self, behaviour: Behaviour) -> LinkFault {
+        LinkFault::apply(vec![Arc::clone(&self.link)], 1, behaviour, false)
     }
 }
 
@@ -106,20 +106,20 @@ async fn a_server_reaches_its_peer_by_name_and_bytes_pass_both_ways() {
 #[tokio::test]
 async fn a_connect_that_is_held_back_has_no_answer_until_the_heal() {
     let rig = PeerRig::new().await;
-    let hold = rig.hold(Behaviour::STALL);
+    let hold = rig.fault(Behaviour::STALL);
     let mut from = rig.ask("n2.run", rig.port()).await;
     counted(|| hold.counts().held_connects, |count| *count == 1).await;
     is_silent(&mut from).await;
-    assert!(timeout(NOT_YET, rig.peer.accept()).await.is_err(), "nobody dialled");
+    assert!(timeout(NOT_YET, rig.peer.accept()).await.is_err(), "it was not dialled");
     drop(hold);
     timeout(SOON, rig.peer.accept()).await.expect("healed").unwrap();
     assert_eq!(reply(&mut from).await, 0);
 }
 
 #[tokio::test]
-async fn whoever_gives_up_a_held_connect_is_not_dialled_for_at_the_heal() {
+async fn a_held_connect_that_was_given_up_is_not_dialled_at_the_heal() {
     let rig = PeerRig::new().await;
-    let hold = rig.hold(Behaviour::STALL);
+    let hold = rig.fault(Behaviour::STALL);
     let gone = rig.ask("n2.run", rig.port()).await;
     counted(|| hold.counts().held_connects, |count| *count == 1).await;
     drop(gone);
@@ -140,7 +140,7 @@ async fn whoever_gives_up_a_held_connect_is_not_dialled_for_at_the_heal() {
 async fn a_one_way_cut_holds_bytes_and_the_end_back_in_that_direction_only() {
     let rig = PeerRig::new().await;
     let (mut from, mut to) = rig.connect().await;
-    let hold = rig.hold(Behaviour {
+    let hold = rig.fault(Behaviour {
         to_client: Flow::STALL,
         ..Behaviour::default()
     });

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use harness_proxy::{Behaviour, Hold, Link, Proxy};
+use harness_proxy::{Behaviour, Link, LinkFault, Proxy};
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
@@ -47,8 +47,8 @@ impl Rig {
         connect(&self.link, &self.server).await
     }
 
-    pub fn hold(&self, behaviour: Behaviour) -> Hold {
-        Hold::put(vec![Arc::clone(&self.link)], 1, behaviour, false)
+    pub fn fault(&self, behaviour: Behaviour) -> LinkFault {
+        LinkFault::apply(vec![Arc::clone(&self.link)], 1, behaviour, false)
     }
 }
 

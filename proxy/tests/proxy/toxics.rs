@@ -5,7 +5,7 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use harness_proxy::api::{Api, Poke};
+use harness_proxy::api::{Api, ApiChange};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -18,7 +18,7 @@ use super::rig::{Rig, SOON, anywhere, arrives, is_silent, rest};
 struct ApiRig {
     api: Api,
     rig: Rig,
-    pokes: Arc<Mutex<Vec<Poke>>>,
+    changes: Arc<Mutex<Vec<ApiChange>>>,
 }
 
 impl ApiRig {
@@ -28,13 +28,13 @@ impl ApiRig {
 
     async fn seeded(seed: u64) -> Self {
         let rig = Rig::seeded(seed).await;
-        let pokes = Arc::new(Mutex::new(Vec::new()));
-        let hear = {
-            let pokes = Arc::clone(&pokes);
-            Box::new(move |poke| pokes.lock().unwrap().push(poke))
+        let changes = Arc::new(Mutex::new(Vec::new()));
+        let on_change = {
+            let changes = Arc::clone(&changes);
+            Box::new(move |change| changes.lock().unwrap().push(change))
         };
-        let api = Api::serve(&rig.proxy, vec![Arc::clone(&rig.link)], anywhere(), seed, hear).unwrap();
-        Self { api, rig, pokes }
+        let api = Api::serve(&rig.proxy, vec![Arc::clone(&rig.link)], anywhere(), seed, on_change).unwrap();
+        Self { api, rig, changes }
     }
 
     async fn connect(&self) -> (TcpStream, TcpStream) {
@@ -161,7 +161,7 @@ async fn timeout_swallows_what_comes_and_closes_when_it_is_taken_away() {
     server.write_all(b"other way").await.unwrap();
     arrives(&mut client, b"other way").await;
     rig.cure("timeout_upstream").await;
-    assert_eq!(rest(&mut server).await.0, b"", "nothing may arrive behind a hole");
+    assert_eq!(rest(&mut server).await.0, b"", "nothing may arrive after a hole");
     assert_eq!(rest(&mut client).await.0, b"");
     assert_eq!(rig.rig.link.counts().held_bytes, 4);
     rig.connect().await;
@@ -426,7 +426,7 @@ async fn clients_of_the_api_make_proxies_lead_them_elsewhere_and_delete_them() {
 }
 
 #[tokio::test]
-async fn a_run_hears_of_every_poke_keeps_its_links_and_is_left_in_peace_at_its_end() {
+async fn a_run_is_told_of_every_change_keeps_its_links_and_is_left_in_peace_at_its_end() {
     let rig = ApiRig::new().await;
     rig.poison(json!({ "type": "timeout" })).await;
     for (method, body) in [("DELETE", Value::Null), ("PATCH", json!({ "upstream": "127.0.0.1:1" }))] {
@@ -440,7 +440,7 @@ async fn a_run_hears_of_every_poke_keeps_its_links_and_is_left_in_peace_at_its_e
         .ask("POST", "/proxies/c0-%3En1/toxics", &json!({ "type": "timeout" }))
         .await;
     assert_eq!(status, 409);
-    let heard: Vec<_> = rig.pokes.lock().unwrap().iter().map(|poke| poke.did).collect();
+    let heard: Vec<_> = rig.changes.lock().unwrap().iter().map(|change| change.did).collect();
     assert_eq!(heard, ["toxic put on", "reset"]);
 }
 
@@ -487,7 +487,7 @@ async fn both_ways(seed: u64, length: usize, toxics: Vec<Value>) {
     let sent: Vec<u8> = (0..length).map(|at| (at % 251) as u8).collect();
     let (mut client_reads, mut client_writes) = client.split();
     let (mut server_reads, mut server_writes) = server.split();
-    let poked = !toxics.is_empty();
+    let changed = !toxics.is_empty();
     let poking = async {
         for toxic in toxics {
             // one of the same name may be there already: then that one stays
@@ -524,10 +524,63 @@ async fn both_ways(seed: u64, length: usize, toxics: Vec<Value>) {
             sent.len()
         );
         assert!(
-            poked || got.len() == sent.len(),
+            changed || got.len() == sent.len(),
             "{} of {} bytes arrived",
             got.len(),
             sent.len()
         );
     }
+}
+
+#[tokio::test]
+async fn an_upstream_is_looked_up_for_each_connection() {
+    let rig = ApiRig::new().await;
+    let unknown = json!({ "name": "later", "listen": "127.0.0.1:0", "upstream": "not-there.invalid:1" });
+    let (status, made) = rig.ask("POST", "/proxies", &unknown).await;
+    assert_eq!((status, &made["upstream"]), (201, &json!("not-there.invalid:1")));
+    let port = rig.rig.server.local_addr().unwrap().port();
+    let named = json!({ "upstream": format!("localhost:{port}") });
+    let (status, moved) = rig.ask("POST", "/proxies/later", &named).await;
+    assert_eq!(status, 200);
+    let mut client = TcpStream::connect(moved["listen"].as_str().unwrap()).await.unwrap();
+    let (mut server, _) = timeout(SOON, rig.rig.server.accept()).await.unwrap().unwrap();
+    client.write_all(b"found").await.unwrap();
+    arrives(&mut server, b"found").await;
+}
+
+#[tokio::test]
+async fn keys_and_streams_are_read_without_regard_to_case() {
+    let rig = ApiRig::new().await;
+    let pascal = json!({ "Name": "net", "Listen": "127.0.0.1:0", "Upstream": "127.0.0.1:9" });
+    assert_eq!(rig.ask("POST", "/proxies", &pascal).await.0, 201);
+    let toxic = json!({ "Type": "latency", "Stream": "UPSTREAM", "Attributes": { "Latency": 7 } });
+    let (status, made) = rig.ask("POST", "/proxies/net/toxics", &toxic).await;
+    assert_eq!((status, &made["name"]), (200, &json!("latency_upstream")));
+    assert_eq!(made["attributes"]["latency"], 7);
+}
+
+#[tokio::test]
+async fn a_proxy_that_is_deleted_ends_its_connections_as_a_peer_would() {
+    let rig = ApiRig::new().await;
+    let upstream = rig.rig.server.local_addr().unwrap().to_string();
+    let wanted = json!({ "name": "gone", "listen": "127.0.0.1:0", "upstream": upstream });
+    let (_, made) = rig.ask("POST", "/proxies", &wanted).await;
+    let mut client = TcpStream::connect(made["listen"].as_str().unwrap()).await.unwrap();
+    let (mut server, _) = timeout(SOON, rig.rig.server.accept()).await.unwrap().unwrap();
+    assert_eq!(rig.ask("DELETE", "/proxies/gone", &Value::Null).await.0, 204);
+    for stream in [&mut client, &mut server] {
+        let (got, ended) = rest(stream).await;
+        assert_eq!(got, b"");
+        ended.expect("an end of stream and no reset");
+    }
+}
+
+#[tokio::test]
+async fn a_port_that_is_taken_is_named_in_the_words_of_go() {
+    let rig = ApiRig::new().await;
+    let taken = rig.rig.server.local_addr().unwrap().to_string();
+    let wanted = json!({ "name": "late", "listen": taken, "upstream": "127.0.0.1:9" });
+    let (status, answer) = rig.ask("POST", "/proxies", &wanted).await;
+    let expected = format!("listen tcp {taken}: bind: address already in use");
+    assert_eq!((status, &answer["error"]), (500, &json!(expected)));
 }

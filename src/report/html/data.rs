@@ -133,10 +133,10 @@ fn tokens(timeline: &Timeline) -> Option<u64> {
 
 fn windows(report: &Report<'_>) -> Vec<Value> {
     let windows = report.diagnosis.effect.windows.iter();
-    let window = |window: &crate::report::bite::Bitten| {
+    let window = |window: &crate::report::effect::WindowEffect| {
         json!({
             "number": window.number, "fault": window.fault, "title": clipped(&window.title), "from": window.start_ns / 1000,
-            "to": window.heal_ns.unwrap_or(report.timeline.end_ns) / 1000, "bit": window.bit,
+            "to": window.heal_ns.unwrap_or(report.timeline.end_ns) / 1000, "bit": window.had_effect,
         })
     };
     windows.map(window).collect()

@@ -5,8 +5,8 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use super::text::prose;
-use crate::report::bite::Bitten;
 use crate::report::diagnosis::Diagnosis;
+use crate::report::effect::WindowEffect;
 use crate::report::words::{many, moment, quoted, span};
 use crate::report::{Report, summary};
 
@@ -65,8 +65,8 @@ pub fn effect(report: &Report<'_>) -> Markup {
     }
 }
 
-fn row(report: &Report<'_>, window: &Bitten) -> Markup {
-    let (class, effect) = if window.bit {
+fn row(report: &Report<'_>, window: &WindowEffect) -> Markup {
+    let (class, effect) = if window.had_effect {
         ("pass", "✓ effect")
     } else {
         ("unsure", "✕ none")
@@ -86,7 +86,7 @@ fn row(report: &Report<'_>, window: &Bitten) -> Markup {
 }
 
 /// What a window did, a part each.
-fn did(window: &Bitten) -> Vec<String> {
+fn did(window: &WindowEffect) -> Vec<String> {
     let counted = [
         (window.expired, "grant", " expired on the servers"),
         (window.locks_lost, "holder", " told of a loss"),
@@ -101,7 +101,7 @@ fn did(window: &Bitten) -> Vec<String> {
 }
 
 /// The timeline, at this window.
-fn link(window: &Bitten) -> String {
+fn link(window: &WindowEffect) -> String {
     let from = window.start_ns as f64 / 1e9;
     let to = window.heal_ns.map_or(from + 10.0, |heal| heal as f64 / 1e9);
     let margin = (to - from) * 0.1;
@@ -109,7 +109,7 @@ fn link(window: &Bitten) -> String {
 }
 
 /// When the plan wanted it: plans count from the start of the faults phase.
-fn planned(report: &Report<'_>, window: &Bitten) -> Option<String> {
+fn planned(report: &Report<'_>, window: &WindowEffect) -> Option<String> {
     let phase = report.diagnosis.phases.iter().find(|phase| phase.name == "faults")?;
     let windows = report.plan?.get("windows")?.as_array()?;
     let planned = windows

@@ -1,7 +1,7 @@
-//! A lock client's child process: requests in, replies and signals out, and every way in which it can lie.
+//! A child process with lock clients in it: requests in, replies and signals out, one line of JSON each.
 //!
-//! Nothing that a child prints is trusted: a line that is not of the protocol, a reply that nobody asked for, a line
-//! without end each give one sentence that names the client and the line, and the child is not listened to again.
+//! Nothing that a child prints is trusted: a line that is not of the protocol, a reply without a request, or a line without
+//! end is an error that names the client and the line, and the child is not read any more.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use harness_workloads::protocol::{self, ClientOp, Message, Request};
 use nix::sys::signal::{Signal, killpg};
@@ -19,8 +20,14 @@ use tokio::sync::{Mutex as AsyncMutex, oneshot};
 use tokio::time::timeout;
 
 use crate::clock::monotonic_ns;
-use crate::limits::{CLIENT_CLOSE, CLIENT_LINE, QUOTED_LINE};
 use crate::process::{self, Activity};
+
+/// Time for a client to close its session before it is killed.
+pub(super) const CLIENT_CLOSE: Duration = Duration::from_secs(2);
+/// Longest line that a client may print, in bytes. No message is longer, and a faulty client must not fill the memory.
+const CLIENT_LINE: usize = 64 << 10;
+/// Characters of a client's offending line that an error repeats.
+const QUOTED_LINE: usize = 120;
 
 /// Why a child cannot be used (any more).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -48,7 +55,7 @@ impl ChildError {
     }
 }
 
-/// What a child says by itself.
+/// What a child reports without a request.
 #[derive(Debug)]
 pub enum ChildEvent {
     Signal(protocol::LockSignal),
@@ -60,7 +67,7 @@ pub enum ChildEvent {
     },
 }
 
-/// Called with news as they are read, in the order in which the child gave them, and never blocking.
+/// Called with each event as it is read, in the order in which the child printed them. It must not block.
 pub type OnChildEvent = Arc<dyn Fn(ChildEvent) + Send + Sync>;
 
 type Pending = Arc<Mutex<HashMap<u64, oneshot::Sender<Message>>>>;
@@ -71,7 +78,7 @@ pub struct ChildProcess {
     pending: Pending,
     next_id: AtomicU64,
     process: Mutex<Option<Child>>,
-    /// How many want it stopped.
+    /// How many faults stop it now.
     stops: Mutex<u32>,
     group: Pid,
     /// When it was last seen alive, by `CLOCK_MONOTONIC`.
@@ -83,7 +90,7 @@ pub struct ChildProcess {
 pub struct ChildCommand {
     pub program: String,
     pub args: Vec<String>,
-    /// Beside the environment that harness has.
+    /// In addition to the environment of harness.
     pub env: Vec<(String, String)>,
 }
 
@@ -170,13 +177,13 @@ impl ChildProcess {
         self.kill();
     }
 
-    /// Kills the child at once, and whatever it started: it leads a process group of its own.
+    /// Kills the child at once, with everything that it started: it leads a process group.
     pub fn kill(&self) {
         self.activity();
         let _ = killpg(self.group, Signal::SIGKILL);
     }
 
-    /// Sends a signal to the child and to whatever it started. Returns whether it was there.
+    /// Sends a signal to the child and to everything that it started. Returns whether it exists.
     pub fn signal(&self, signal: Signal) -> bool {
         if signal == Signal::SIGKILL {
             self.activity();
@@ -301,7 +308,7 @@ impl OutputReader {
             who: self.who.clone(),
             line: quote(line),
         })?;
-        // whoever asked may have stopped waiting; the answer is then of no interest
+        // the requester may have stopped waiting
         let _ = asked.send(message);
         Ok(())
     }
@@ -335,7 +342,7 @@ impl OutputReader {
     }
 }
 
-/// A line as an error repeats it: short, and with nothing in it that could disturb a terminal.
+/// A line as an error repeats it: short, and without control characters, which could disturb a terminal.
 fn quote(line: &[u8]) -> String {
     let text: String = String::from_utf8_lossy(line)
         .chars()

@@ -1,7 +1,8 @@
-//! The life of one client: acquire, work on the guarded register, release, again; and every call and reply recorded.
+//! The client driver, one logical client's loop: acquire, work on the guarded register, release, again; and every call and
+//! reply recorded.
 //!
-//! The harness is the application here. It decides how long a lock is held, stops at once when the client's library says
-//! that the lock is lost, and otherwise believes what an application would believe.
+//! The driver is the application. It decides how long a lock is held, stops at once when the client's library says that the
+//! lock is lost, and otherwise believes what an application would believe.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -12,10 +13,9 @@ use harness_workloads::protocol::{AcquireRequest, ClientOp, Message};
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::pool::{ClientPool, Health, LogicalClient};
-use super::process::ClientProcess;
+use super::pool::{Health, LogicalClient};
+use super::process::{ClientProcess, ClientReply};
 use crate::client_role::ClientRole;
 use crate::clock::monotonic_ns;
 use crate::config::Mix;
@@ -34,7 +34,7 @@ const AFTER_REFUSAL: Duration = Duration::from_millis(2);
 /// Pause before a dead client is started again.
 const AFTER_DEATH: Duration = Duration::from_millis(200);
 
-/// What a client is to do.
+/// What a client does.
 #[derive(Debug, Clone)]
 pub struct Workload {
     pub locks: Turns,
@@ -48,28 +48,19 @@ pub struct Workload {
     pub each: Option<u32>,
 }
 
+/// What runs one client.
 pub struct ClientDriver {
     pub client: Arc<LogicalClient>,
     pub process: Arc<ClientProcess>,
-    pub pool: Arc<ClientPool>,
     pub run: Arc<RunContext>,
-    pub work: Arc<Workload>,
+    pub workload: Arc<Workload>,
     pub rng: ChaCha8Rng,
-}
-
-/// A reply, or why there is none.
-enum ClientReply {
-    Message(Message),
-    /// The child ended, or broke the protocol.
-    Gone,
-    /// It did not answer in time.
-    Silent,
 }
 
 /// One acquire, as it is wanted.
 struct LockRequest<'a> {
     lock: &'a str,
-    /// For reading, beside other readers.
+    /// For reading, together with other readers.
     read: bool,
     /// Not at all for a try.
     wait: Duration,
@@ -83,10 +74,9 @@ struct GrantedLock {
 impl ClientDriver {
     /// Goes on until the run stops, or every turn was had.
     pub async fn run(mut self) {
-        let stop = self.run.stopping();
         let mut turns = 0;
-        while !*stop.borrow() && self.work.each.is_none_or(|each| turns < each) {
-            let lock = self.work.locks.draw(&mut self.rng).to_owned();
+        while !self.run.is_stopping() && self.workload.each.is_none_or(|each| turns < each) {
+            let lock = self.workload.locks.draw(&mut self.rng).to_owned();
             if self.turn(&lock).await {
                 turns += 1;
             }
@@ -105,7 +95,7 @@ impl ClientDriver {
         let Some(grant) = self.acquire(&request).await else {
             return false;
         };
-        let again = self.work.nested && self.rng.random();
+        let again = self.workload.nested && self.rng.random();
         let nested = again && !health.has_changed().unwrap_or(true) && self.acquire(&request).await.is_some();
         self.hold(&request, &grant, &mut health).await;
         let executes = self.executes().await;
@@ -115,12 +105,12 @@ impl ClientDriver {
             return true;
         }
         if nested {
-            self.give_back(lock).await;
+            self.release(lock).await;
         }
         if now.losses == before.losses {
             self.run.holders.release(lock, grant.token, grant.owner.as_deref());
         }
-        self.give_back(lock).await;
+        self.release(lock).await;
         self.is(ClientRole::Idle);
         true
     }
@@ -128,17 +118,17 @@ impl ClientDriver {
     /// What the next acquire is for, drawn as the mix says.
     fn request<'a>(&mut self, lock: &'a str) -> LockRequest<'a> {
         let mut drawn = |percent: u32| self.rng.random_range(0..100) < percent;
-        let (read, is_try) = (drawn(self.work.mix.reads), drawn(self.work.mix.tries));
+        let (read, is_try) = (drawn(self.workload.mix.reads), drawn(self.workload.mix.tries));
         LockRequest {
             lock,
             read,
-            wait: if is_try { Duration::ZERO } else { self.work.wait },
+            wait: if is_try { Duration::ZERO } else { self.workload.wait },
         }
     }
 
     async fn acquire(&mut self, request: &LockRequest<'_>) -> Option<GrantedLock> {
         let lock = request.lock;
-        let called = Instant::now();
+        let called = self.run.clock.now();
         let wait_ms = request.wait.as_millis() as u64;
         let mode = request.read.then_some("read");
         self.call(
@@ -159,7 +149,7 @@ impl ClientDriver {
         self.run.counters.waiting.fetch_add(1, Relaxed);
         self.run.holders.wait(self.client.number, lock);
         self.is(ClientRole::Waits);
-        let answer = self.ask(op, request.wait + self.work.patience).await;
+        let answer = self.ask(op, request.wait + self.workload.patience).await;
         let granted = matches!(answer, ClientReply::Message(Message::Ok { .. }));
         self.is(if granted { ClientRole::Works } else { ClientRole::Idle });
         self.run.holders.waited(self.client.number);
@@ -174,7 +164,7 @@ impl ClientDriver {
                     ..Fields::default()
                 };
                 self.reply(Kind::Ok, "acquire", fields);
-                self.run.counters.acquired(called.elapsed());
+                self.run.counters.acquired(self.run.clock.now() - called);
                 self.client.acquired.fetch_add(1, Relaxed);
                 Some(GrantedLock { token, owner })
             }
@@ -191,7 +181,7 @@ impl ClientDriver {
                         ..Fields::default()
                     },
                 );
-                sleep(AFTER_REFUSAL).await;
+                self.run.clock.sleep(AFTER_REFUSAL).await;
                 None
             }
             unknown => {
@@ -205,7 +195,7 @@ impl ClientDriver {
     async fn hold(&mut self, request: &LockRequest<'_>, grant: &GrantedLock, health: &mut watch::Receiver<Health>) {
         let lock = request.lock;
         if health.has_changed().unwrap_or(true) {
-            // its word of the loss was read, and written down, before the reply that it follows
+            // the signal of the loss was read and recorded before the reply, which it follows
             let fields = Fields {
                 lock: Some(lock),
                 cause: Some("told with the reply"),
@@ -220,11 +210,11 @@ impl ClientDriver {
             );
             return;
         }
-        let work = self.work.hold.mul_f64(self.rng.random_range(0.5..1.5));
+        let work = self.workload.hold.mul_f64(self.rng.random_range(0.5..1.5));
         self.run
             .holders
             .begin(self.client.number, lock, grant.token, work, request.read);
-        let mut until = Some(Instant::now() + work);
+        let mut until = Some(self.run.clock.now() + work);
         let mut stop = self.run.stopping();
         while let Some(end) = until {
             if !self.executes().await || health.has_changed().unwrap_or(true) || *stop.borrow() {
@@ -235,7 +225,7 @@ impl ClientDriver {
                 biased;
                 _ = health.changed() => break,
                 _ = stop.changed() => {}
-                () = self.work(end.min(Instant::now() + ROUND)) => {}
+                () = self.work(end.min(self.run.clock.now() + ROUND)) => {}
             }
             // an application that was stopped before its write makes it when it continues, whatever its library says then
             if !self.executes().await {
@@ -251,24 +241,21 @@ impl ClientDriver {
 
     /// Works until then, or until the process ends. The more often it is seen alive, the nearer is the end of a certain
     /// hold to the process's death.
-    async fn work(&self, until: Instant) {
-        let Some(child) = self.process.child() else { return };
-        while Instant::now() < until && child.activity() != Activity::Ending {
-            sleep_until(until.min(Instant::now() + PROOF_OF_LIFE)).await;
+    async fn work(&self, until: Duration) {
+        let clock = self.run.clock;
+        while clock.now() < until && self.process.activity() != Activity::Ending {
+            clock.sleep_until(until.min(clock.now() + PROOF_OF_LIFE)).await;
         }
     }
 
     /// Waits while the process is stopped: the application is in it, and does nothing meanwhile. Returns whether it executes,
     /// or `false` when it ends.
     async fn executes(&self) -> bool {
-        let Some(child) = self.process.living() else {
-            return false;
-        };
         loop {
-            match child.activity() {
+            match self.process.activity() {
                 Activity::Running => return true,
                 Activity::Ending => return false,
-                Activity::Stopped => sleep(STOPPED_POLL).await,
+                Activity::Stopped => self.run.clock.sleep(STOPPED_POLL).await,
             }
         }
     }
@@ -304,19 +291,19 @@ impl ClientDriver {
         self.reply(Kind::Ok, "write", Fields { fenced, ..fields });
     }
 
-    /// Gives the lock back, once.
-    async fn give_back(&mut self, lock: &str) {
+    /// Releases the lock, once.
+    async fn release(&mut self, lock: &str) {
         self.is(ClientRole::Releases);
         self.call(
             "release",
             Fields {
                 lock: Some(lock),
-                wire: Some(self.run.exchange.traffic().columns()),
+                wire: Some(self.run.exchange.counts().columns()),
                 ..Fields::default()
             },
         );
         match self
-            .ask(ClientOp::Release { lock: lock.to_owned() }, self.work.patience)
+            .ask(ClientOp::Release { lock: lock.to_owned() }, self.workload.patience)
             .await
         {
             ClientReply::Message(Message::Ok { .. }) => {
@@ -342,7 +329,7 @@ impl ClientDriver {
         }
     }
 
-    /// Nobody can know how an operation ended: its process never acts again.
+    /// Records that the outcome of an operation is unknown: its process number never acts again.
     async fn unknown(&mut self, f: &str, lock: &str, answer: ClientReply) {
         self.run.counters.unknown.fetch_add(1, Relaxed);
         let error = match &answer {
@@ -361,8 +348,8 @@ impl ClientDriver {
             },
         );
         if matches!(answer, ClientReply::Message(_)) {
-            self.pool.retire(&self.client);
-            sleep(AFTER_REFUSAL).await;
+            self.run.clients.retire(&self.client);
+            self.run.clock.sleep(AFTER_REFUSAL).await;
             return;
         }
         if matches!(answer, ClientReply::Silent) {
@@ -374,11 +361,9 @@ impl ClientDriver {
     /// Records a death and brings the client back as another process.
     async fn bury(&mut self, lock: Option<&str>) {
         let mut health = self.client.health();
-        let died_at = health.wait_for(|health| health.died_at.is_some());
-        let died_at = timeout(self.work.patience, died_at)
-            .await
-            .ok()
-            .and_then(|health| health.ok()?.died_at);
+        let died = health.wait_for(|health| health.died_at.is_some());
+        let died = self.run.clock.within(self.workload.patience, died).await;
+        let died_at = died.and_then(|health| health.ok()?.died_at);
         // a read or write in its name was recorded a moment after it was seen alive
         let died_at = died_at.map(|at| at.max(self.client.recorded_at.load(Relaxed)));
         let fields = Fields {
@@ -392,10 +377,9 @@ impl ClientDriver {
             fields,
             died_at,
         );
-        self.pool.retire(&self.client);
-        let stop = self.run.stopping();
-        while !*stop.borrow() {
-            sleep(AFTER_DEATH).await;
+        self.run.clients.retire(&self.client);
+        while !self.run.is_stopping() {
+            self.run.clock.sleep(AFTER_DEATH).await;
             if self.process.revive(&self.run).await {
                 return;
             }
@@ -403,17 +387,10 @@ impl ClientDriver {
     }
 
     async fn ask(&self, op: ClientOp, within: Duration) -> ClientReply {
-        let Some(child) = self.process.child() else {
-            return ClientReply::Gone;
-        };
-        match timeout(within, child.ask(self.client.number, op)).await {
-            Ok(Some(message)) => ClientReply::Message(message),
-            Ok(None) => ClientReply::Gone,
-            Err(_) => ClientReply::Silent,
-        }
+        self.process.ask(&self.client, op, within, &self.run).await
     }
 
-    /// What the client does from now on, for whoever looks at its messages.
+    /// Sets what the client does from now on, for taps and faults that look at its messages.
     fn is(&self, role: ClientRole) {
         self.run.exchange.labels.set(self.client.number, role.into());
     }

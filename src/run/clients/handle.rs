@@ -1,4 +1,4 @@
-//! What client faults strike: the child process behind a process, stopped, continued or killed with whatever it started.
+//! What faults do to a client process: its child is stopped, continued or killed, with everything that it started.
 
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ impl ProcessControl for ProcessHandle {
     }
 
     fn kill(&self) -> bool {
-        self.process.struck();
+        self.process.expect_kill();
         self.child.signal(Signal::SIGKILL)
     }
 }

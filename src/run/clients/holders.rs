@@ -1,32 +1,34 @@
-//! Who holds what right now, as the harness that hands out the work knows it: what faults aim at.
+//! Holders: which client holds or waits for which lock now, as the drivers know it. Faults find their targets here.
 //!
-//! A strike at a holder makes that holder's work last: it goes on until the time given, unless it learns that the lock
-//! is lost. Deciding to stop and being struck exclude each other here, so a struck holder surely still holds.
+//! A fault that targets a holder makes that holder work longer: it goes on until the time given, unless it learns that the
+//! lock is lost. Deciding to stop and being targeted exclude each other, so a targeted holder certainly still holds.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use tokio::time::Instant;
+
+use crate::run::clock::RunClock;
 
 /// A hold that is going on.
 #[derive(Debug, Clone)]
 pub struct Holding {
     pub lock: String,
     pub token: Option<u64>,
-    pub since: Instant,
-    /// It is held for reading: others may read beside it.
+    /// By the clock of the run.
+    pub since: Duration,
+    /// Held for reading, which other readers may do at the same time.
     shared: bool,
-    works_until: Instant,
+    works_until: Duration,
 }
 
 #[derive(Debug, Default)]
 struct HoldersTable {
     /// By client.
     now: BTreeMap<u32, Holding>,
-    /// Who asked for which lock, and when, by client.
-    waiting: BTreeMap<u32, (String, Instant)>,
+    /// The lock that each client asked for, and when, by client.
+    waiting: BTreeMap<u32, (String, Duration)>,
     /// Holds that began while another client held the same lock.
     overlaps: u64,
     /// Grants whose holder has asked to release, by lock and the server's name for them.
@@ -40,13 +42,22 @@ pub enum GrantId {
     Owner(String),
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Holders {
+    clock: RunClock,
     table: Mutex<HoldersTable>,
-    someone: Notify,
+    changed: Notify,
 }
 
 impl Holders {
+    pub fn new(clock: RunClock) -> Self {
+        Self {
+            clock,
+            table: Mutex::default(),
+            changed: Notify::new(),
+        }
+    }
+
     fn table(&self) -> MutexGuard<'_, HoldersTable> {
         self.table
             .lock()
@@ -55,8 +66,8 @@ impl Holders {
 
     /// A client asks for a lock.
     pub fn wait(&self, client: u32, lock: &str) {
-        self.table().waiting.insert(client, (lock.to_owned(), Instant::now()));
-        self.someone.notify_waiters();
+        self.table().waiting.insert(client, (lock.to_owned(), self.clock.now()));
+        self.changed.notify_waiters();
     }
 
     /// A client has its answer, whatever it is.
@@ -64,15 +75,15 @@ impl Holders {
         self.table().waiting.remove(&client);
     }
 
-    /// A client that waits for a lock that somebody else holds: of them the one that asked last, which is likely to wait
-    /// the longest. Where nobody is known to hold, anybody who asks will do, since the work may be over in no time.
+    /// A client that waits for a lock that another one holds: the one that asked last, which is likely to wait the longest.
+    /// Where no lock is known to be held, any client that asks, since the work may be over at once.
     pub async fn waiter(&self) -> (u32, String) {
         loop {
-            let came = self.someone.notified();
+            let changed = self.changed.notified();
             if let Some(waiter) = self.last_to_ask() {
                 return waiter;
             }
-            came.await;
+            changed.await;
         }
     }
 
@@ -85,9 +96,9 @@ impl Holders {
         Some((*client, lock.clone()))
     }
 
-    /// A client got a lock and means to work for `work`; `shared` with others that read.
+    /// A client got a lock and is going to work for `work`; `shared` with others that read.
     pub fn begin(&self, client: u32, lock: &str, token: Option<u64>, work: Duration, shared: bool) {
-        let now = Instant::now();
+        let now = self.clock.now();
         let holding = Holding {
             lock: lock.to_owned(),
             token,
@@ -103,14 +114,14 @@ impl Holders {
         table.overlaps += u64::from(taken);
         table.now.insert(client, holding);
         drop(table);
-        self.someone.notify_waiters();
+        self.changed.notify_waiters();
     }
 
-    /// Until when a holder works; `None` when its work is over, and from then on it is no holder.
-    pub fn works_until(&self, client: u32) -> Option<Instant> {
+    /// Until when a holder works, by the clock of the run; `None` when its work is over, and from then on it is no holder.
+    pub fn works_until(&self, client: u32) -> Option<Duration> {
         let mut table = self.table();
         let until = table.now.get(&client)?.works_until;
-        if until > Instant::now() {
+        if until > self.clock.now() {
             return Some(until);
         }
         table.now.remove(&client);
@@ -136,31 +147,32 @@ impl Holders {
         self.table().released.remove(&(lock.to_owned(), grant.clone()))
     }
 
-    /// Picks the client that has held a lock for the shortest time, if it `fits`, and makes it work until `works` from now.
-    pub async fn aim(&self, works: Duration, fits: impl Fn(&Holding) -> bool) -> (u32, Holding) {
+    /// Picks the client that has held a lock for the shortest time and `fits`, waits for one if there is none, and makes it
+    /// work for at least `works` from now.
+    pub async fn target(&self, works: Duration, fits: impl Fn(&Holding) -> bool) -> (u32, Holding) {
         loop {
-            let came = self.someone.notified();
-            if let Some(aimed) = self.take_aim(works, &fits) {
-                return aimed;
+            let changed = self.changed.notified();
+            if let Some(target) = self.try_target(works, &fits) {
+                return target;
             }
-            came.await;
+            changed.await;
         }
     }
 
-    fn take_aim(&self, works: Duration, fits: impl Fn(&Holding) -> bool) -> Option<(u32, Holding)> {
+    fn try_target(&self, works: Duration, fits: impl Fn(&Holding) -> bool) -> Option<(u32, Holding)> {
         let mut table = self.table();
         let fitting = table.now.iter_mut().filter(|(_, holding)| fits(holding));
         let (client, holding) = fitting.max_by_key(|(_, holding)| holding.since)?;
-        holding.works_until = holding.works_until.max(Instant::now() + works);
+        holding.works_until = holding.works_until.max(self.clock.now() + works);
         Some((*client, holding.clone()))
     }
 
-    /// How often a client got a lock that another one held: for the eyes, the history decides.
+    /// How often a client got a lock that another one held: for the live view; the history decides.
     pub fn overlaps(&self) -> u64 {
         self.table().overlaps
     }
 
-    /// Everyone who holds, by client.
+    /// All holders, by client.
     pub fn all(&self) -> Vec<(u32, Holding)> {
         self.table()
             .now
@@ -175,22 +187,22 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_struck_holder_goes_on_working_and_others_do_not() {
-        let holders = Holders::default();
+    async fn a_targeted_holder_goes_on_working_and_others_do_not() {
+        let holders = Holders::new(RunClock::start());
         holders.begin(1, "l0", None, Duration::from_millis(10), false);
         holders.begin(2, "l1", None, Duration::from_millis(10), false);
         tokio::time::advance(Duration::from_millis(5)).await;
-        let (struck, _) = holders.aim(Duration::from_secs(5), |_| true).await;
+        let (targeted, _) = holders.target(Duration::from_secs(5), |_| true).await;
         tokio::time::advance(Duration::from_millis(10)).await;
-        assert!(holders.works_until(struck).is_some());
-        assert!(holders.works_until(3 - struck).is_none());
+        assert!(holders.works_until(targeted).is_some());
+        assert!(holders.works_until(3 - targeted).is_none());
         tokio::time::advance(Duration::from_secs(5)).await;
-        assert!(holders.works_until(struck).is_none());
+        assert!(holders.works_until(targeted).is_none());
     }
 
     #[test]
     fn two_holders_of_one_lock_are_seen_and_of_two_locks_are_not() {
-        let holders = Holders::default();
+        let holders = Holders::new(RunClock::start());
         let work = Duration::from_secs(1);
         holders.begin(1, "l0", None, work, false);
         holders.begin(2, "l1", None, work, false);
@@ -206,7 +218,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_waiter_waits_for_a_lock_that_is_taken_and_was_the_last_to_ask() {
-        let holders = Holders::default();
+        let holders = Holders::new(RunClock::start());
         holders.begin(0, "l0", None, Duration::from_secs(1), false);
         for (client, lock) in [(1, "l0"), (2, "l0"), (3, "l1")] {
             holders.wait(client, lock);
@@ -217,18 +229,18 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn aiming_waits_for_somebody_to_hold() {
-        let holders = Holders::default();
-        let (aimed, ()) = tokio::join!(holders.aim(Duration::from_secs(1), |_| true), async {
+    async fn a_target_is_waited_for_until_a_client_holds() {
+        let holders = Holders::new(RunClock::start());
+        let (target, ()) = tokio::join!(holders.target(Duration::from_secs(1), |_| true), async {
             tokio::task::yield_now().await;
             holders.begin(7, "l0", Some(3), Duration::from_secs(1), false);
         });
-        assert_eq!(aimed.0, 7);
+        assert_eq!(target.0, 7);
     }
 
     #[test]
     fn a_released_grant_is_known_once() {
-        let holders = Holders::default();
+        let holders = Holders::new(RunClock::start());
         holders.release("l0", Some(4), Some("0x1"));
         assert!(holders.was_released("l0", &GrantId::Token(4)));
         assert!(!holders.was_released("l0", &GrantId::Token(4)));

@@ -1,4 +1,4 @@
-//! The lock clients of a run, their process numbers, and the child processes that they live in.
+//! The client pool: the lock clients of a run, their process numbers, and the processes that host them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,17 +16,17 @@ use crate::wall_clock::WallClock;
 /// What a client must notice while it holds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Health {
-    /// How often its library said that the lock is lost.
+    /// How often its library reported that the lock is lost.
     pub losses: u64,
-    /// When its child process ended, by `CLOCK_MONOTONIC`.
+    /// When its child process ended, a reading of `CLOCK_MONOTONIC` in nanoseconds.
     pub died_at: Option<u64>,
 }
 
-/// One lock client, through all its incarnations.
+/// One lock client through the whole run, whatever process it lives in: `c3` in the history.
 pub struct LogicalClient {
     pub number: u32,
     pub(super) open: OpenRequest,
-    /// The incarnation: its process number in the history.
+    /// Its process number in the history, another one after each operation whose outcome is unknown.
     process: AtomicU32,
     pub(super) health: watch::Sender<Health>,
     /// How often it acquired.
@@ -41,14 +41,16 @@ pub struct ClientPool {
     next_process: AtomicU32,
 }
 
-/// How the pool's clients are started.
+/// What a pool is made of.
 pub struct ClientPoolSpec {
-    pub start: ChildCommand,
+    pub command: ChildCommand,
+    /// Clients in one process.
     pub per_process: u32,
+    /// The folder for what clients print on stderr.
     pub logs: PathBuf,
     /// By client: what it is told when it opens.
     pub opens: Vec<OpenRequest>,
-    /// By client: the wall clock that its process is to have; empty where they all have the machine's.
+    /// By client: the wall clock of its process; empty where all have the machine's.
     pub clocks: Vec<Arc<WallClock>>,
 }
 
@@ -58,18 +60,18 @@ impl ClientPool {
             .opens
             .into_iter()
             .enumerate()
-            .map(|(n, o)| LogicalClient::new(n, o))
+            .map(|(number, open)| LogicalClient::new(number as u32, open))
             .collect();
         let next_process = AtomicU32::new(clients.len() as u32);
         let process = |members: &[Arc<LogicalClient>]| {
-            let who = format!("client c{}", members[0].number);
-            let log = spec.logs.join(format!("c{}.log", members[0].number));
-            let wall_clock = spec.clocks.get(members[0].number as usize).cloned();
-            let mut start = spec.start.clone();
+            let first = members[0].number;
+            let log = spec.logs.join(format!("c{first}.log"));
+            let wall_clock = spec.clocks.get(first as usize).cloned();
+            let mut command = spec.command.clone();
             if let Some(clock) = &wall_clock {
-                start.env.extend(clock.environment(clock.folder()));
+                command.env.extend(clock.environment(clock.folder()));
             }
-            Arc::new(ClientProcess::new(who, start, log, members.to_vec(), wall_clock))
+            Arc::new(ClientProcess::new(command, log, members.to_vec(), wall_clock))
         };
         Self {
             processes: clients.chunks(spec.per_process as usize).map(process).collect(),
@@ -90,10 +92,18 @@ impl ClientPool {
         Ok(())
     }
 
+    /// By client: the client and its process.
     pub fn clients(&self) -> impl Iterator<Item = (&Arc<ClientProcess>, &Arc<LogicalClient>)> {
         self.processes
             .iter()
             .flat_map(|process| process.members().iter().map(move |client| (process, client)))
+    }
+
+    /// By client: how often it acquired.
+    pub fn acquired(&self) -> Vec<u64> {
+        self.clients()
+            .map(|(_, client)| client.acquired.load(Relaxed))
+            .collect()
     }
 
     /// Gives a client a new process number: its old one must never act again.
@@ -113,11 +123,11 @@ impl ClientPool {
 }
 
 impl LogicalClient {
-    fn new(number: usize, open: OpenRequest) -> Arc<Self> {
+    fn new(number: u32, open: OpenRequest) -> Arc<Self> {
         Arc::new(Self {
-            number: number as u32,
+            number,
             open,
-            process: AtomicU32::new(number as u32),
+            process: AtomicU32::new(number),
             health: watch::channel(Health::default()).0,
             acquired: AtomicU64::new(0),
             recorded_at: AtomicU64::new(0),

@@ -1,81 +1,114 @@
-//! A child process and the clients in it: how it is started and started again, and what is made of what it says by itself.
+//! A client process: the clients that it hosts, how it is started and started again, and what its unsolicited messages do.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
+use std::time::Duration;
 
 use harness_checkers::history::event::{Fields, Process};
-use harness_workloads::protocol::{ClientOp, LockSignalKind, Message};
+use harness_workloads::protocol::{ClientOp, LockSignal, LockSignalKind, Message};
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::timeout;
 
-use super::child::{ChildCommand, ChildError, ChildEvent, ChildProcess, OnChildEvent};
+use super::child::{CLIENT_CLOSE, ChildCommand, ChildError, ChildEvent, ChildProcess, OnChildEvent};
 use super::pool::LogicalClient;
 use crate::event::ProgressEvent;
-use crate::limits::{CLIENT_CLOSE, CLIENT_OPEN, MAX_RESTARTS};
+use crate::process::Activity;
 use crate::run::context::RunContext;
 use crate::wall_clock::WallClock;
 
-/// A child process and the clients in it.
+/// Time for a client to open its session, and for the observer to connect.
+pub const CLIENT_OPEN: Duration = Duration::from_secs(15);
+/// Times that a client process may end by itself and be started again before the run gives up.
+const MAX_RESTARTS: u32 = 50;
+
+/// A process with clients in it, through all its generations: each is one child of ours.
 pub struct ClientProcess {
-    start: ChildCommand,
+    command: ChildCommand,
     log: PathBuf,
-    who: String,
     members: Vec<Arc<LogicalClient>>,
     child: RwLock<Option<Arc<ChildProcess>>>,
-    /// How often it was started again; held while somebody does.
+    /// How often it was started again; locked while it is being started.
     restarts: AsyncMutex<u32>,
     generation: Mutex<Generation>,
-    /// Whether a fault killed its child: that is not the child's own doing.
-    was_struck: AtomicBool,
+    /// Whether a fault killed its child: that end is not counted as the client's own.
+    killed_by_fault: AtomicBool,
     wall_clock: Option<Arc<WallClock>>,
 }
 
-/// Which child is the process's, and whether it is over. A child that was replaced may tell of its end long after.
+/// Which child is the current one, and whether it has ended. A child that was replaced may report its end much later.
 #[derive(Debug, Default)]
 struct Generation {
     /// Counts the children.
-    child: u64,
+    number: u64,
     over: bool,
 }
 
+/// The answer to a request, or why there is none.
+pub enum ClientReply {
+    Message(Message),
+    /// The child ended, or broke the protocol.
+    Gone,
+    /// It did not answer in time.
+    Silent,
+}
+
 impl ClientProcess {
-    /// A process without a child yet. `who` names it in errors.
+    /// A process without a child yet.
     pub fn new(
-        who: String,
-        start: ChildCommand,
+        command: ChildCommand,
         log: PathBuf,
         members: Vec<Arc<LogicalClient>>,
         wall_clock: Option<Arc<WallClock>>,
     ) -> Self {
         Self {
-            start,
+            command,
             log,
-            who,
             members,
             child: RwLock::default(),
             restarts: AsyncMutex::new(0),
             generation: Mutex::default(),
-            was_struck: AtomicBool::new(false),
+            killed_by_fault: AtomicBool::new(false),
             wall_clock,
         }
+    }
+
+    /// Its name in errors: that of its first client.
+    fn name(&self) -> String {
+        format!("client c{}", self.members[0].number)
     }
 
     pub fn members(&self) -> &[Arc<LogicalClient>] {
         &self.members
     }
 
-    /// The child to talk to now.
-    pub fn child(&self) -> Option<Arc<ChildProcess>> {
+    fn child(&self) -> Option<Arc<ChildProcess>> {
         self.child
             .read()
             .expect("no one panics while holding a process's child")
             .clone()
     }
 
-    /// The child to talk to now, unless it is over.
+    /// The current child, unless it has ended.
     pub fn living(&self) -> Option<Arc<ChildProcess>> {
         self.child().filter(|_| !self.generation().over)
+    }
+
+    /// What the current child does now; `Ending` when there is none.
+    pub fn activity(&self) -> Activity {
+        self.living().map_or(Activity::Ending, |child| child.activity())
+    }
+
+    /// Sends a client's request to the current child and waits `within` this time for the reply.
+    pub async fn ask(&self, client: &LogicalClient, op: ClientOp, within: Duration, run: &RunContext) -> ClientReply {
+        let Some(child) = self.child() else {
+            return ClientReply::Gone;
+        };
+        match run.clock.within(within, child.ask(client.number, op)).await {
+            Some(Some(message)) => ClientReply::Message(message),
+            Some(None) => ClientReply::Gone,
+            None => ClientReply::Silent,
+        }
     }
 
     pub fn clients(&self) -> Vec<u32> {
@@ -90,12 +123,12 @@ impl ClientProcess {
         self.wall_clock.clone()
     }
 
-    /// A fault kills the child: its next start is not held against it.
-    pub fn struck(&self) {
-        self.was_struck.store(true, Relaxed);
+    /// A fault is about to kill the child: the restart that follows is not counted.
+    pub fn expect_kill(&self) {
+        self.killed_by_fault.store(true, Relaxed);
     }
 
-    /// Kills a child that does not answer any more.
+    /// Kills the child.
     pub fn kill(&self) {
         if let Some(child) = self.child() {
             child.kill();
@@ -105,27 +138,25 @@ impl ClientProcess {
     /// Starts a child and opens its clients.
     pub async fn open(self: &Arc<Self>, run: &Arc<RunContext>) -> Result<(), String> {
         let number = self.begin_generation();
-        let child = ChildProcess::start(&self.start, self.who.clone(), &self.log, self.on_event(number, run))
+        let child = ChildProcess::start(&self.command, self.name(), &self.log, self.on_event(number, run))
             .await
             .map_err(|error| error.to_string())?;
         *self
             .child
             .write()
-            .expect("no one panics while holding a process's child") = Some(Arc::clone(&child));
+            .expect("no one panics while holding a process's child") = Some(child);
         for member in &self.members {
             let could_not_open = |error: &str| format!("client c{} could not open its session: {error}", member.number);
-            let asked = timeout(
-                CLIENT_OPEN,
-                child.ask(member.number, ClientOp::Open(member.open.clone())),
-            )
-            .await;
-            match asked {
-                Ok(Some(Message::Ok { .. })) => {}
-                Ok(Some(Message::Fail { error, .. })) => return Err(could_not_open(&error.to_string())),
-                Ok(Some(Message::Info { error, .. })) => return Err(could_not_open(&error)),
-                Ok(Some(Message::Signal(_))) => unreachable!("a signal is never a reply"),
-                Ok(None) => return Err(self.why_it_ended(member, run).await),
-                Err(_) => {
+            match self
+                .ask(member, ClientOp::Open(member.open.clone()), CLIENT_OPEN, run)
+                .await
+            {
+                ClientReply::Message(Message::Ok { .. }) => {}
+                ClientReply::Message(Message::Fail { error, .. }) => return Err(could_not_open(&error.to_string())),
+                ClientReply::Message(Message::Info { error, .. }) => return Err(could_not_open(&error)),
+                ClientReply::Message(Message::Signal(_)) => unreachable!("a signal is never a reply"),
+                ClientReply::Gone => return Err(self.why_it_ended(member, run).await),
+                ClientReply::Silent => {
                     return Err(format!(
                         "client c{} did not open within {}s",
                         member.number,
@@ -137,21 +168,22 @@ impl ClientProcess {
         Ok(())
     }
 
-    /// Why a child ended while it was opening: its last words come a moment after its end.
+    /// Why a child ended while it was opening. Its last line on stderr is known a moment after its end.
     async fn why_it_ended(&self, member: &LogicalClient, run: &RunContext) -> String {
         let mut health = member.health();
-        let _ = timeout(CLIENT_CLOSE * 2, health.wait_for(|health| health.died_at.is_some())).await;
+        let died = health.wait_for(|health| health.died_at.is_some());
+        let _ = run.clock.within(CLIENT_CLOSE * 2, died).await;
         let said = run.failure().or_else(|| run.counters.last_error());
         said.unwrap_or_else(|| {
             format!(
                 "{} ended while it was opening (its log: {})",
-                self.who,
+                self.name(),
                 self.log.display()
             )
         })
     }
 
-    /// Starts a new child in place of one that is over, unless another client of this process already did. Returns whether
+    /// Starts a new child in place of one that ended, unless another client of this process already did. Returns whether
     /// there is a child to talk to; a client that is cut off from every server cannot open, and tries again.
     pub async fn revive(self: &Arc<Self>, run: &Arc<RunContext>) -> bool {
         let mut restarts = self.restarts.lock().await;
@@ -164,11 +196,11 @@ impl ClientProcess {
             self.generation().over = true;
             return false;
         }
-        *restarts += u32::from(!self.was_struck.swap(false, Relaxed));
+        *restarts += u32::from(!self.killed_by_fault.swap(false, Relaxed));
         if *restarts > MAX_RESTARTS {
             run.fail(format!(
                 "{} ended {MAX_RESTARTS} times; see {}",
-                self.who,
+                self.name(),
                 self.log.display()
             ));
         }
@@ -190,25 +222,24 @@ impl ClientProcess {
             .expect("no one panics while holding a process's generation")
     }
 
-    /// Another child takes the process, alive; returns its number.
+    /// Begins with another child, alive; returns its number.
     fn begin_generation(&self) -> u64 {
         let mut generation = self.generation();
-        generation.child += 1;
+        generation.number += 1;
         generation.over = false;
         for member in &self.members {
             member.health.send_modify(|health| health.died_at = None);
         }
-        generation.child
+        generation.number
     }
 
-    /// Called for everything that a child says by itself, in its order. What one says that was replaced, its end among it,
-    /// is of nobody who is there.
-    fn on_event(self: &Arc<Self>, child: u64, run: &Arc<RunContext>) -> OnChildEvent {
+    /// Handles unsolicited messages in order. Messages from a child that has been replaced, including its end, are ignored.
+    fn on_event(self: &Arc<Self>, number: u64, run: &Arc<RunContext>) -> OnChildEvent {
         let (process, run) = (Arc::clone(self), Arc::clone(run));
-        Arc::new(move |news| {
+        Arc::new(move |event| {
             let mut generation = process.generation();
-            match news {
-                _ if generation.child != child => {}
+            match event {
+                _ if generation.number != number => {}
                 ChildEvent::Signal(signal) => process.heard(&signal, &run),
                 ChildEvent::Over { error, at } => {
                     generation.over = true;
@@ -218,14 +249,15 @@ impl ClientProcess {
         })
     }
 
-    fn heard(&self, signal: &harness_workloads::protocol::LockSignal, run: &RunContext) {
+    fn heard(&self, signal: &LockSignal, run: &RunContext) {
         let Some(client) = self.members.iter().find(|member| member.number == signal.client) else {
             return run.fail(format!(
                 "{} raised a signal for client {}, which it does not host",
-                self.who, signal.client
+                self.name(),
+                signal.client
             ));
         };
-        if !run.recorder.is_of_this_run(signal.at) {
+        if !run.clock.is_of_this_run(signal.at) {
             return run.fail(format!(
                 "client c{} raised a signal at {}, which is no CLOCK_MONOTONIC of this run in nanoseconds",
                 signal.client, signal.at
@@ -250,7 +282,7 @@ impl ClientProcess {
         );
         if signal.f == LockSignalKind::Lost {
             run.counters.lost.fetch_add(1, Relaxed);
-            run.progress.send(ProgressEvent::Lost {
+            run.progress().send(ProgressEvent::Lost {
                 client: client.number,
                 cause: signal.cause.clone(),
             });
@@ -274,29 +306,14 @@ impl ClientProcess {
 mod tests {
     use std::time::Duration;
 
-    use harness_checkers::history::event::Header;
-    use serde_json::json;
-
     use harness_workloads::protocol::OpenRequest;
 
     use super::*;
-    use crate::config::Config;
-    use crate::event::ProgressSender;
     use crate::run::clients::pool::{ClientPool, ClientPoolSpec};
-    use crate::run::setup::routes::Routes;
-    use crate::run::{recorder, setup};
+    use crate::run::testing::context_of;
 
     /// A process of two clients: its first child cannot open, any other one can.
-    fn process_of_two(folder: &std::path::Path) -> (ClientPool, Arc<RunContext>) {
-        let header: Header = serde_json::from_value(json!({ "format": "harness-history", "version": 1 })).unwrap();
-        let (recorder, _closer) = recorder::start(&folder.join("history.jsonl"), &header).unwrap();
-        let (exchange, _notices) = setup::exchange(&Config::example());
-        let run = Arc::new(RunContext::new(
-            recorder,
-            ProgressSender::channel().0,
-            exchange,
-            Routes::default(),
-        ));
+    fn process_of_two(folder: &std::path::Path) -> Arc<RunContext> {
         let script = r#"
             if mkdir tried 2>/dev/null; then
                 read line; echo '{"type":"fail","id":1,"error":"no server"}'; exec sleep 60
@@ -310,7 +327,7 @@ mod tests {
             lease_ms: 1000,
         };
         let pool = ClientPool::new(ClientPoolSpec {
-            start: ChildCommand {
+            command: ChildCommand {
                 program: "sh".into(),
                 args: vec!["-c".into(), script],
                 env: Vec::new(),
@@ -320,14 +337,14 @@ mod tests {
             opens: vec![open.clone(), open],
             clocks: Vec::new(),
         });
-        (pool, run)
+        context_of(pool, folder)
     }
 
     #[tokio::test]
     async fn the_late_end_of_a_child_that_was_replaced_is_not_its_successors() {
         let folder = tempfile::tempdir().unwrap();
-        let (pool, run) = process_of_two(folder.path());
-        let process = &pool.processes[0];
+        let run = process_of_two(folder.path());
+        let process = &run.clients.processes[0];
         process.begin_generation();
         process.generation().over = true;
         assert!(!process.revive(&run).await, "the first child cannot open");
@@ -337,11 +354,11 @@ mod tests {
             process.living().is_some(),
             "the end of the first child was taken for the second's"
         );
-        for (_, client) in pool.clients() {
+        for (_, client) in run.clients.clients() {
             assert_eq!(client.health().borrow().died_at, None);
         }
         process.kill();
-        let mut health = pool.clients().next().unwrap().1.health();
+        let mut health = run.clients.clients().next().unwrap().1.health();
         health.wait_for(|health| health.died_at.is_some()).await.unwrap();
         assert!(process.living().is_none(), "its own end is");
     }

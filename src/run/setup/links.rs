@@ -1,11 +1,12 @@
-//! The proxy of a run: the built-in one, or a Toxiproxy that runs already or is started for it; and the links through it.
+//! The proxy of a run, and its client links: the built-in proxy, a Toxiproxy that runs already, or one that is started.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use harness_checkers::history::{NemesisFact, ProxyChange};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use serde_json::{Map, Value, json};
+use serde_json::Map;
 
 use crate::cluster::Cluster;
 #[cfg(feature = "docker")]
@@ -15,12 +16,12 @@ use crate::event::ProgressEvent;
 use crate::faults::Links;
 #[cfg(feature = "toxiproxy")]
 use crate::network::Toxiproxy;
-use crate::network::api::{Api, Poke};
-use crate::network::{Exchange, Proxy, Wire};
+use crate::network::api::{Api, ApiChange};
+use crate::network::{LinkTap, Proxy, TapHub};
 use crate::run::context::RunContext;
 use crate::run::{RunError, RunSpec};
 
-/// Links, and whoever carries them; to be kept until the run is over.
+/// The links of all clients and the proxy that carries them; to be kept until the run is over.
 pub struct ClientLinks {
     pub links: Links,
     proxy: Proxy,
@@ -32,9 +33,9 @@ pub struct ClientLinks {
 
 impl ClientLinks {
     /// One link for each client and server, in the order of both, with no fault on.
-    pub async fn open(spec: &RunSpec<'_>, cluster: &Cluster, exchange: &Arc<Exchange>) -> Result<Self, RunError> {
+    pub async fn open(spec: &RunSpec, cluster: &Cluster, exchange: &Arc<TapHub>) -> Result<Self, RunError> {
         let proxy = Proxy::start().map_err(|error| RunError::Proxy(format!("no thread for the proxy: {error}")))?;
-        let mut proxied = Self {
+        let mut links = Self {
             links: Links::new(),
             proxy,
             #[cfg(feature = "toxiproxy")]
@@ -43,22 +44,22 @@ impl ClientLinks {
             sidecar: None,
         };
         let opened = match &spec.config.proxy {
-            ProxyChoice::BuiltIn => proxied.built_in(spec.config, cluster, exchange),
-            other => proxied.through(other, spec, cluster).await,
+            ProxyChoice::BuiltIn => links.built_in(&spec.config, cluster, exchange),
+            other => links.through(other, spec, cluster).await,
         };
         match opened {
-            Ok(()) => Ok(proxied),
+            Ok(()) => Ok(links),
             Err(why) => {
-                proxied.close().await;
+                links.close().await;
                 Err(RunError::Proxy(why))
             }
         }
     }
 
-    fn built_in(&mut self, config: &Config, cluster: &Cluster, exchange: &Arc<Exchange>) -> Result<(), String> {
+    fn built_in(&mut self, config: &Config, cluster: &Cluster, exchange: &Arc<TapHub>) -> Result<(), String> {
         let mut seeds = ChaCha8Rng::seed_from_u64(config.seed ^ 0x11_4b5);
         for (ends, name, address) in wanted(config, cluster) {
-            let wire = Wire::new(exchange, ends.0, name.clone());
+            let wire = LinkTap::new(exchange, ends.0, name.clone());
             let link = self.proxy.tapped(name.clone(), address, seeds.random(), wire);
             let link = link.map_err(|error| format!("could not open the link {name}: {error}"))?;
             self.links.insert(ends, link);
@@ -67,8 +68,8 @@ impl ClientLinks {
     }
 
     #[cfg(feature = "toxiproxy")]
-    async fn through(&mut self, choice: &ProxyChoice, spec: &RunSpec<'_>, cluster: &Cluster) -> Result<(), String> {
-        let at = self.toxiproxy_at(choice, spec.run).await?;
+    async fn through(&mut self, choice: &ProxyChoice, spec: &RunSpec, cluster: &Cluster) -> Result<(), String> {
+        let at = self.toxiproxy_at(choice, &spec.name).await?;
         let toxiproxy = Toxiproxy::connect(&at).await?;
         self.toxiproxy = Some(Arc::clone(&toxiproxy));
         let text = format!(
@@ -77,20 +78,20 @@ impl ClientLinks {
             toxiproxy.address()
         );
         spec.progress.send(ProgressEvent::Note(text));
-        let wanted = wanted(spec.config, cluster);
+        let wanted = wanted(&spec.config, cluster);
         let named: Vec<_> = wanted
             .iter()
             .map(|(_, name, address)| (name.clone(), *address))
             .collect();
-        // runs of one name can meet there: each has a results folder of its own
-        let run = format!("{}-{}", spec.run, std::process::id());
+        // runs with the same name in different results folders can use the same Toxiproxy
+        let run = format!("{}-{}", spec.name, std::process::id());
         let links = self.proxy.links_through(&toxiproxy, &run, &named).await?;
         self.links = wanted.into_iter().map(|(ends, ..)| ends).zip(links).collect();
         Ok(())
     }
 
     #[cfg(not(feature = "toxiproxy"))]
-    async fn through(&mut self, _: &ProxyChoice, _: &RunSpec<'_>, _: &Cluster) -> Result<(), String> {
+    async fn through(&mut self, _: &ProxyChoice, _: &RunSpec, _: &Cluster) -> Result<(), String> {
         Err("this harness was built without toxiproxy".into())
     }
 
@@ -113,21 +114,18 @@ impl ClientLinks {
         }
     }
 
-    /// Serves Toxiproxy's API, where that was asked for, and writes down what is done through it.
-    pub fn serve_api(&self, config: &Config, run: &Arc<RunContext>) -> Result<Option<Api>, RunError> {
-        let Some(at) = config.proxy_api else { return Ok(None) };
+    /// Serves Toxiproxy's API, where that was asked for, and records what is changed through it.
+    pub fn serve_api(&self, run: &Arc<RunContext>) -> Result<Option<Api>, RunError> {
+        let Some(at) = run.spec.config.proxy_api else {
+            return Ok(None);
+        };
         let links = self.links.values().cloned().collect();
-        let hears = Arc::clone(run);
-        let api = Api::serve(
-            &self.proxy,
-            links,
-            at,
-            config.seed,
-            Box::new(move |poke| write(&hears, &poke)),
-        )
-        .map_err(|error| RunError::Proxy(format!("could not serve the API at {at}: {error}")))?;
+        let told = Arc::clone(run);
+        let on_change = Box::new(move |change| record(&told, &change));
+        let api = Api::serve(&self.proxy, links, at, run.spec.config.seed, on_change)
+            .map_err(|error| RunError::Proxy(format!("could not serve the API at {at}: {error}")))?;
         let text = format!("Toxiproxy's API is at http://{}", api.address());
-        run.progress.send(ProgressEvent::Note(text));
+        run.progress().send(ProgressEvent::Note(text));
         Ok(Some(api))
     }
 
@@ -151,28 +149,29 @@ impl ClientLinks {
 fn wanted(config: &Config, cluster: &Cluster) -> Vec<((u32, u32), String, SocketAddr)> {
     let mut wanted = Vec::new();
     for client in 0..config.clients {
-        for (server, address) in cluster.places().borrow().served().into_iter().enumerate() {
+        for (server, address) in cluster.endpoints().borrow().servers().into_iter().enumerate() {
             wanted.push(((client, server as u32), format!("c{client}->n{}", server + 1), address));
         }
     }
     wanted
 }
 
-/// Somebody else's hand in the run: no window of the plan, and in the history all the same.
-fn write(run: &RunContext, poke: &Poke) {
-    let mut extra = Map::new();
-    extra.insert("phase".into(), json!("poke"));
-    if let Ok(Value::Object(facts)) = serde_json::to_value(poke) {
-        extra.extend(facts);
-    }
-    run.recorder.nemesis("proxy-api", extra);
-    let toxic = poke
+/// Records a change made through the proxy API. It is no planned window but must appear in the history.
+fn record(run: &RunContext, change: &ApiChange) {
+    let toxic_fields = change.toxic.as_ref().map(serde_json::to_value);
+    run.recorder.nemesis(&NemesisFact::ProxyChange(ProxyChange {
+        proxy: change.proxy.clone(),
+        did: change.did.to_owned(),
+        toxic: toxic_fields.and_then(|fields| fields.ok()?.as_object().cloned()),
+        extra: Map::new(),
+    }));
+    let toxic = change
         .toxic
         .as_ref()
         .map(|toxic| format!(" ({})", toxic.name))
         .unwrap_or_default();
-    run.progress.send(ProgressEvent::Note(format!(
+    run.progress().send(ProgressEvent::Note(format!(
         "through the API: {} {}{toxic}",
-        poke.proxy, poke.did
+        change.proxy, change.did
     )));
 }

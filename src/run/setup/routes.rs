@@ -2,19 +2,19 @@
 
 use std::sync::Arc;
 
-use crate::cluster::Places;
+use crate::cluster::Endpoints;
 use crate::faults::Links;
 use crate::network::Link;
 
-/// By client: its links, each with the name of the server behind it.
+/// By client: its links, each with the name of its server.
 #[derive(Default)]
 pub struct Routes(Vec<Vec<(String, Arc<Link>)>>);
 
 impl Routes {
-    /// Empty where one address stands for several servers: who is behind it changes, and a connection does not say.
-    pub fn new(links: &Links, places: &Places) -> Self {
+    /// Empty where one address stands for several servers: which of them it leads to changes, and a connection does not say.
+    pub fn new(links: &Links, endpoints: &Endpoints) -> Self {
         let mut clients: Vec<Vec<_>> = Vec::new();
-        if places.front().is_none() {
+        if endpoints.primary().is_none() {
             for ((client, server), link) in links {
                 let client = *client as usize;
                 clients.resize_with(clients.len().max(client + 1), Vec::new);
@@ -76,7 +76,7 @@ mod tests {
                 links.insert((client, server as u32), link);
             }
         }
-        let routes = Routes::new(&links, &Places::new(servers.to_vec(), None));
+        let routes = Routes::new(&links, &Endpoints::new(servers.to_vec(), None));
         let connect = async |ends: (u32, u32)| TcpStream::connect(links[&ends].listen()).await.unwrap();
         assert_eq!(routes.node_of(1), None, "to none");
         let second = connect((1, 1)).await;
@@ -84,13 +84,13 @@ mod tests {
         let again = connect((1, 1)).await;
         let first = connect((1, 0)).await;
         becomes(&routes, 1, None).await;
-        assert_eq!(routes.node_of(0), None, "what others do is theirs");
+        assert_eq!(routes.node_of(0), None, "connections of others do not count");
         drop((second, again));
         becomes(&routes, 1, Some("n1")).await;
         links[&(1, 0)].reset_connections();
         becomes(&routes, 1, None).await;
         drop(first);
-        assert_eq!(routes.node_of(7), None, "nobody of that number");
+        assert_eq!(routes.node_of(7), None, "there is no such client");
     }
 
     #[tokio::test]
@@ -99,8 +99,8 @@ mod tests {
         let address = server().await;
         let link = proxy.link("c0->n1".into(), address, 1).unwrap();
         let links = Links::from([((0, 0), link)]);
-        let named = Routes::new(&links, &Places::new(vec![address], None));
-        let replicated = Routes::new(&links, &Places::new(vec![address, address], Some(0)));
+        let named = Routes::new(&links, &Endpoints::new(vec![address], None));
+        let replicated = Routes::new(&links, &Endpoints::new(vec![address, address], Some(0)));
         let _connection = TcpStream::connect(links[&(0, 0)].listen()).await.unwrap();
         becomes(&named, 0, Some("n1")).await;
         assert_eq!(replicated.node_of(0), None);

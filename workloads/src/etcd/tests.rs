@@ -7,7 +7,7 @@ use super::*;
 use crate::client::{LockClient, LockError};
 use crate::host::RecipeHost;
 use crate::protocol::LockSignalKind;
-use crate::recipe::{Backend, Constructor, Policy};
+use crate::recipe::{BackendId, Constructor, Policy};
 use crate::testing::{LEASE, SignalLog, client, in_virtual_time, options, sleep, start, wait};
 
 fn client_of(
@@ -34,7 +34,7 @@ fn a_prefix_ends_before_its_successor() {
 
 #[test]
 fn every_recipe_excludes_and_hands_over() {
-    for recipe in Backend::Etcd.recipes() {
+    for recipe in BackendId::Etcd.recipes() {
         in_virtual_time(async |host| {
             let etcd = FakeEtcd::new();
             let (mut one, signals) = careful(recipe.name, &etcd, &host);

@@ -7,7 +7,7 @@ use super::fake::{FakeRedis, RedisCallFault};
 use crate::client::{LockClient, LockError};
 use crate::host::RecipeHost;
 use crate::protocol::LockSignalKind;
-use crate::recipe::{Backend, Constructor, Policy};
+use crate::recipe::{BackendId, Constructor, Policy};
 use crate::testing::{LEASE, SignalLog, client, in_virtual_time, options, sleep, start, wait};
 
 fn client_of(
@@ -31,7 +31,7 @@ const LUA: &str = "redis-set-px-lua";
 
 #[test]
 fn every_recipe_excludes_and_hands_over() {
-    for recipe in Backend::Redis.recipes() {
+    for recipe in BackendId::Redis.recipes() {
         in_virtual_time(async |host| {
             let redis = FakeRedis::new(5);
             let (mut one, signals) = careful(recipe.name, &redis, &host);

@@ -31,8 +31,6 @@ pub(crate) const RECIPES: &[&Recipe] = &[
     &redlock::RECIPE,
 ];
 
-pub(crate) const DEFAULT: &Recipe = &set_px_lua::RECIPE;
-
 /// A recipe with what most recipes for Redis have in common.
 const fn redis(name: &'static str, summary: &'static str, make: fn(RedisContext) -> Box<dyn LockClient>) -> Recipe {
     Recipe {

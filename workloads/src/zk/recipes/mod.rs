@@ -25,8 +25,6 @@ pub(crate) const RECIPES: &[&Recipe] = &[
     &curator::RECIPE,
 ];
 
-pub(crate) const DEFAULT: &Recipe = &predecessor_watch::RECIPE;
-
 /// A recipe with what most recipes for ZooKeeper have in common.
 const fn zk(name: &'static str, summary: &'static str, make: fn(ZkContext) -> Box<dyn LockClient>) -> Recipe {
     Recipe {

@@ -1,0 +1,64 @@
+//! A bottleneck: bandwidth that the connections of several links share, as those behind one router do. The rate of a
+//! [`Flow`](crate::Flow) is for each connection alone.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// A connection takes at most what the rate allows in this part of a second, then another one has its turn.
+const TURNS_PER_SECOND: u32 = 100;
+/// A bottleneck that was not used for a while makes up for at most this much of it.
+const CATCH_UP: Duration = Duration::from_millis(20);
+
+/// One direction of a bottleneck.
+#[derive(Debug)]
+pub struct Bottleneck {
+    bytes_per_second: u32,
+    /// What was taken is through by then.
+    busy_until: Mutex<Instant>,
+}
+
+impl Bottleneck {
+    pub fn new(bytes_per_second: u32, now: Instant) -> Self {
+        Self {
+            bytes_per_second: bytes_per_second.max(1),
+            busy_until: Mutex::new(now),
+        }
+    }
+
+    /// Takes the way for at most `wanted` bytes; how many. The error says when to ask again.
+    pub fn take(&self, now: Instant, wanted: usize) -> Result<usize, Instant> {
+        let mut busy_until = self
+            .busy_until
+            .lock()
+            .expect("no one panics while holding a bottleneck");
+        if *busy_until > now {
+            return Err(*busy_until);
+        }
+        let turn = (self.bytes_per_second / TURNS_PER_SECOND).max(1) as usize;
+        let taken = wanted.min(turn);
+        let time = Duration::from_secs_f64(taken as f64 / f64::from(self.bytes_per_second));
+        *busy_until = (*busy_until).max(now - CATCH_UP) + time;
+        Ok(taken)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_who_share_it_get_its_rate_together() {
+        let start = Instant::now();
+        let bottleneck = Bottleneck::new(10_000, start);
+        let mut taken = 0;
+        for ms in 0..2000 {
+            let now = start + Duration::from_millis(ms);
+            for _connection in 0..5 {
+                taken += bottleneck.take(now, 1000).unwrap_or(0);
+            }
+        }
+        assert!((19_500..=20_400).contains(&taken), "{taken} bytes in 2 s");
+    }
+}

@@ -1,0 +1,103 @@
+//! Byte meters: links that carry bytes as they come and count what an external proxy does to them.
+//!
+//! A Toxiproxy tells nothing of what it holds back. So each of its proxies is placed between two meters, one that the client
+//! talks to and one that talks to the server: what went in on one side and did not come out on the other is held back. They
+//! count by the same rules as the built-in proxy: a connection that begins in a partition counts as a connect that was left
+//! unanswered, and what it sends until the heal counts as nothing more.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use tokio::sync::watch;
+
+use super::behaviour::{Behaviour, Cut};
+use super::counters::{LinkCounters, count};
+use super::link::LinkState;
+use super::pump::Direction;
+
+/// The side of an external proxy that a link is on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MeterSide {
+    /// It obeys its own layers; there is no external proxy.
+    Own,
+    /// The client talks to it, and it talks to the proxy.
+    Front,
+    /// The proxy talks to it, and it talks to the server.
+    #[cfg_attr(
+        not(feature = "toxiproxy"),
+        expect(dead_code, reason = "only a Toxiproxy has meters")
+    )]
+    Back,
+}
+
+/// What one connection of a link counts on behalf of an external proxy.
+#[derive(Debug)]
+pub struct ByteMeter {
+    side: MeterSide,
+    /// It began while connects were held, and that lasts.
+    unanswered: AtomicBool,
+    /// Which of the two ends of the connection went first.
+    gone: OnceLock<ConnectionEnd>,
+}
+
+/// An end of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ConnectionEnd {
+    Client,
+    Upstream,
+}
+
+impl ByteMeter {
+    /// Of a connection that begins now.
+    pub fn begin(side: MeterSide, shadow: &Behaviour, stats: &LinkCounters) -> Self {
+        let unanswered = side != MeterSide::Own && shadow.holds_connects();
+        if unanswered && side == MeterSide::Front {
+            count(&stats.held_connects, 1);
+        }
+        Self {
+            side,
+            unanswered: AtomicBool::new(unanswered),
+            gone: OnceLock::new(),
+        }
+    }
+
+    /// Whether bytes of this direction are past the proxy when they leave this link.
+    pub fn counts_passed(&self, direction: Direction) -> bool {
+        match self.side {
+            MeterSide::Own => true,
+            MeterSide::Front => direction == Direction::ToClient,
+            MeterSide::Back => direction == Direction::ToServer,
+        }
+    }
+
+    /// Counts a chunk that is about to enter the proxy.
+    pub fn read(&self, direction: Direction, bytes: usize, state: &watch::Receiver<LinkState>, stats: &LinkCounters) {
+        if self.side == MeterSide::Own || self.counts_passed(direction) {
+            return;
+        }
+        count(&stats.entered, bytes as u64);
+        let shadow = state.borrow().shadow;
+        if !shadow.holds_connects() {
+            self.unanswered.store(false, Relaxed);
+        }
+        let flow = direction.of(&shadow);
+        if self.unanswered.load(Relaxed) {
+            count(&stats.unanswered, bytes as u64);
+        } else if !flow.stall && flow.delays() {
+            count(&stats.delayed_bytes, bytes as u64);
+        }
+    }
+
+    /// An end of the connection ended its stream, or takes no more.
+    pub fn gone(&self, end: ConnectionEnd) {
+        let _ = self.gone.set(end);
+    }
+
+    /// Counts the end of a connection that the proxy broke, since it is told to.
+    pub fn ended(&self, shadow: &Behaviour, stats: &LinkCounters) {
+        let by_proxy = self.gone.get() == Some(&ConnectionEnd::Upstream);
+        if self.side == MeterSide::Front && by_proxy && shadow.cut != Cut::default() {
+            count(&stats.resets, 1);
+        }
+    }
+}

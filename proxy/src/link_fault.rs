@@ -1,0 +1,203 @@
+//! [`LinkFault`]: the guard of a behaviour on links. Dropping it heals them.
+
+use std::sync::Arc;
+
+use super::behaviour::Behaviour;
+use super::bottleneck::Bottleneck;
+use super::external::{ExternalProxy, ExternalProxyDriver, PendingReply, answer};
+use super::link::{Layer, Link, SharedBandwidth};
+use super::translate::toxics_for;
+use crate::counts::LinkCounts;
+use tokio::time::Instant;
+
+/// A layer that lies on some links, and is lifted when this is dropped.
+///
+/// The built-in proxy obeys at once. A remote one is told at once and obeys when [`LinkFault::settle`] or [`LinkFault::heal`] says so.
+#[derive(Debug)]
+pub struct LinkFault {
+    links: Vec<(Arc<Link>, CountsBefore)>,
+    layer: Layer,
+    behaviour: Behaviour,
+    reset_on_heal: bool,
+    /// What the remote was told and has not answered.
+    told: Vec<(Arc<dyn ExternalProxyDriver>, PendingReply)>,
+    /// Why it could not be told, if so.
+    untold: Option<String>,
+    healed: bool,
+}
+
+/// What a link had counted when the layer was put on.
+#[derive(Debug, Clone, Copy)]
+struct CountsBefore {
+    counts: LinkCounts,
+    inside: i64,
+}
+
+impl CountsBefore {
+    fn now(link: &Link) -> Self {
+        Self {
+            counts: link.counts(),
+            inside: link.external().map_or(0, |external| external.inside(link.counters())),
+        }
+    }
+}
+
+impl LinkFault {
+    /// Puts `behaviour` on every one of `links`. With `reset_on_heal`, lifting it resets the connections as well.
+    pub fn apply(links: Vec<Arc<Link>>, layer: Layer, behaviour: Behaviour, reset_on_heal: bool) -> Self {
+        let links: Vec<_> = links
+            .into_iter()
+            .map(|link| (Arc::clone(&link), CountsBefore::now(&link)))
+            .collect();
+        for (link, _) in links.iter().filter(|(link, _)| link.external().is_none()) {
+            link.apply(layer, behaviour);
+        }
+        let mut fault = Self {
+            links,
+            layer,
+            behaviour,
+            reset_on_heal,
+            told: Vec::new(),
+            untold: None,
+            healed: false,
+        };
+        match toxics_for(&behaviour, reset_on_heal) {
+            Ok(toxics) => {
+                fault.told = fault.tell(|remote, proxies| remote.put(layer, proxies, toxics.clone()));
+            }
+            Err(why) => fault.untold = Some(why),
+        }
+        fault
+    }
+
+    /// Puts another behaviour on each of `links`, all of them of the built-in proxy.
+    pub fn apply_each(links: Vec<(Arc<Link>, Behaviour)>, layer: Layer, reset_on_heal: bool) -> Self {
+        let before = |(link, _): &(Arc<Link>, Behaviour)| (Arc::clone(link), CountsBefore::now(link));
+        let fault = Self {
+            links: links.iter().map(before).collect(),
+            layer,
+            behaviour: Behaviour::default(),
+            reset_on_heal,
+            told: Vec::new(),
+            untold: None,
+            healed: false,
+        };
+        for (link, behaviour) in links {
+            link.apply(layer, behaviour);
+        }
+        fault
+    }
+
+    /// Lets the connections of all `links`, all of them of the built-in proxy, share `bytes_per_second` each way.
+    pub fn share_bandwidth(links: Vec<Arc<Link>>, layer: Layer, bytes_per_second: u32) -> Self {
+        let bottleneck = || Arc::new(Bottleneck::new(bytes_per_second, Instant::now()));
+        let shared = SharedBandwidth {
+            layer,
+            to_server: bottleneck(),
+            to_client: bottleneck(),
+        };
+        for link in &links {
+            link.share(shared.clone());
+        }
+        let pass = links.into_iter().map(|link| (link, Behaviour::default()));
+        Self::apply_each(pass.collect(), layer, false)
+    }
+
+    /// Waits until the layer is on everywhere. The error says where it is not, or why that is unknown.
+    pub async fn settle(&mut self) -> Result<(), String> {
+        if let (Some(why), true) = (self.untold.take(), self.externals().next().is_some()) {
+            return Err(why);
+        }
+        self.answers().await?;
+        for (link, external) in self.externals() {
+            link.apply(self.layer, self.behaviour);
+            external.back.apply(self.layer, self.behaviour);
+        }
+        Ok(())
+    }
+
+    /// Lifts the layer and waits until it is gone everywhere. The error says where it is not, or why that is unknown.
+    pub async fn heal(&mut self) -> Result<(), String> {
+        self.begin_to_heal();
+        self.answers().await
+    }
+
+    fn begin_to_heal(&mut self) {
+        if std::mem::replace(&mut self.healed, true) {
+            return;
+        }
+        for (link, _) in &self.links {
+            match link.external() {
+                None if self.reset_on_heal => link.heal_and_reset(self.layer),
+                None => link.heal(self.layer),
+                Some(external) => {
+                    link.heal(self.layer);
+                    external.back.heal(self.layer);
+                }
+            }
+        }
+        self.told = self.tell(|remote, proxies| remote.lift(self.layer, proxies));
+    }
+
+    async fn answers(&mut self) -> Result<(), String> {
+        for (remote, reply) in std::mem::take(&mut self.told) {
+            answer(&*remote, reply).await?;
+        }
+        Ok(())
+    }
+
+    /// Gives each remote one order for all of its links.
+    fn tell(
+        &self,
+        order: impl Fn(&dyn ExternalProxyDriver, Vec<String>) -> PendingReply,
+    ) -> Vec<(Arc<dyn ExternalProxyDriver>, PendingReply)> {
+        let mut orders: Vec<(&Arc<dyn ExternalProxyDriver>, Vec<String>)> = Vec::new();
+        for (_, external) in self.externals() {
+            match orders
+                .iter_mut()
+                .find(|(remote, _)| Arc::ptr_eq(remote, &external.driver))
+            {
+                Some((_, proxies)) => proxies.push(external.proxy.clone()),
+                None => orders.push((&external.driver, vec![external.proxy.clone()])),
+            }
+        }
+        let told = orders.into_iter();
+        told.map(|(remote, proxies)| (Arc::clone(remote), order(&**remote, proxies)))
+            .collect()
+    }
+
+    fn externals(&self) -> impl Iterator<Item = (&Arc<Link>, &ExternalProxy)> {
+        self.links.iter().filter_map(|(link, _)| Some((link, link.external()?)))
+    }
+
+    /// What the links counted since the layer was put on.
+    pub fn counts(&self) -> LinkCounts {
+        let stalls = self.behaviour.holds_connects();
+        self.links.iter().fold(LinkCounts::default(), |sum, (link, before)| {
+            let now = CountsBefore::now(link);
+            let mut counts = now.counts.since(before.counts);
+            if stalls && link.external().is_some() {
+                counts.held_bytes = u64::try_from(now.inside - before.inside).unwrap_or(0);
+            }
+            sum.plus(counts)
+        })
+    }
+
+    /// The names of the links it lies on.
+    pub fn names(&self) -> Vec<String> {
+        self.links.iter().map(|(link, _)| link.name().to_owned()).collect()
+    }
+
+    /// Resets the connections that run through these links now. A remote proxy does so as its toxics say.
+    pub fn reset_connections(&self) {
+        for (link, _) in self.links.iter().filter(|(link, _)| link.external().is_none()) {
+            link.reset_connections();
+        }
+    }
+}
+
+impl Drop for LinkFault {
+    fn drop(&mut self) {
+        self.begin_to_heal();
+    }
+}

@@ -1,0 +1,365 @@
+//! The taps of a link: they count its messages, one tap for each connection, and ask the message rules of the link.
+//!
+//! A [`LinkTap`] belongs to a link and outlives its connections; a [`ConnectionTap`] belongs to one connection and is shared by its two
+//! lanes. Neither holds a byte back by itself: an ear says where to stop, and the lane stops there.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tokio::sync::mpsc;
+
+use super::label::{ClientLabels, LabelScheme};
+use super::link::Layer;
+use super::message_rule::{MessageAction, MessageRule, RequestSeen};
+use super::tap::{MessageName, Observation, Protocol, Sender, TapError, TapParser};
+use crate::clock::monotonic_ns;
+
+/// Requests of one wait whose prints are remembered, so that one that is asked again is seen.
+const REMEMBERED: usize = 256;
+
+/// Messages, counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TapCounts {
+    pub requests: u64,
+    pub replies: u64,
+    pub notifications: u64,
+    /// Requests that a client repeated, byte for byte, while its label says that it retries ([`LabelScheme::retrying`]).
+    pub retries: u64,
+}
+
+impl TapCounts {
+    /// As a history has it: requests, replies, notifications, retries.
+    pub fn columns(self) -> [u64; 4] {
+        [self.requests, self.replies, self.notifications, self.retries]
+    }
+
+    /// Requests and what came back.
+    pub fn messages(self) -> u64 {
+        self.requests + self.replies + self.notifications
+    }
+
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            requests: self.requests + other.requests,
+            replies: self.replies + other.replies,
+            notifications: self.notifications + other.notifications,
+            retries: self.retries + other.retries,
+        }
+    }
+}
+
+/// The same, counted by many at once.
+#[derive(Debug, Default)]
+struct MessageCounters {
+    requests: AtomicU64,
+    replies: AtomicU64,
+    notifications: AtomicU64,
+    retries: AtomicU64,
+}
+
+impl MessageCounters {
+    fn read(&self) -> TapCounts {
+        TapCounts {
+            requests: self.requests.load(Relaxed),
+            replies: self.replies.load(Relaxed),
+            notifications: self.notifications.load(Relaxed),
+            retries: self.retries.load(Relaxed),
+        }
+    }
+}
+
+/// A notification that passed a link towards its client.
+#[derive(Debug, Clone)]
+pub struct TapNotification {
+    pub client: u32,
+    /// A reading of `CLOCK_MONOTONIC`.
+    pub at: u64,
+    pub name: MessageName,
+    /// The path, key or channel that it is about.
+    pub subject: Box<str>,
+}
+
+/// What the taps of all links share.
+#[derive(Debug)]
+pub struct TapHub {
+    protocol: Protocol,
+    total: MessageCounters,
+    pub labels: ClientLabels,
+    notices: mpsc::Sender<TapNotification>,
+    /// Connections on which a tap lost its place, and the first reason.
+    lost: Mutex<(u64, Option<(String, TapError)>)>,
+}
+
+impl TapHub {
+    /// For `clients` clients. A notification that does not fit into `notices` counts as a lost place.
+    pub fn new(
+        protocol: Protocol,
+        labels: LabelScheme,
+        clients: u32,
+        notices: mpsc::Sender<TapNotification>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            protocol,
+            total: MessageCounters::default(),
+            labels: ClientLabels::new(labels, clients),
+            notices,
+            lost: Mutex::default(),
+        })
+    }
+
+    /// What passed all links so far.
+    pub fn counts(&self) -> TapCounts {
+        self.total.read()
+    }
+
+    /// On how many connections a tap lost its place, and the first: link and reason.
+    pub fn lost(&self) -> (u64, Option<String>) {
+        let lost = self.lost.lock().expect("no one panics while holding a reason");
+        (lost.0, lost.1.as_ref().map(|(link, why)| format!("{link}: {}", why.0)))
+    }
+
+    fn lose(&self, link: &str, why: TapError) {
+        let mut lost = self.lost.lock().expect("no one panics while holding a reason");
+        lost.0 += 1;
+        lost.1.get_or_insert_with(|| (link.to_owned(), why));
+    }
+}
+
+/// The messages of one link.
+#[derive(Debug)]
+pub struct LinkTap {
+    hub: Arc<TapHub>,
+    client: u32,
+    name: String,
+    counters: MessageCounters,
+    rules: Mutex<Vec<(Layer, Arc<MessageRule>)>>,
+    /// Whether there are any: asked for every message.
+    ruled: AtomicBool,
+}
+
+impl LinkTap {
+    pub fn new(hub: &Arc<TapHub>, client: u32, name: String) -> Arc<Self> {
+        Arc::new(Self {
+            hub: Arc::clone(hub),
+            client,
+            name,
+            counters: MessageCounters::default(),
+            rules: Mutex::default(),
+            ruled: AtomicBool::new(false),
+        })
+    }
+
+    pub fn counts(&self) -> TapCounts {
+        self.counters.read()
+    }
+
+    fn rules(&self) -> MutexGuard<'_, Vec<(Layer, Arc<MessageRule>)>> {
+        self.rules.lock().expect("no one panics while holding a link's rules")
+    }
+
+    pub(super) fn arm(&self, layer: Layer, rule: Arc<MessageRule>) {
+        let mut rules = self.rules();
+        rules.push((layer, rule));
+        self.ruled.store(true, Relaxed);
+    }
+
+    pub(super) fn disarm(&self, layer: Layer) {
+        let mut rules = self.rules();
+        rules.retain(|(other, _)| *other != layer);
+        self.ruled.store(!rules.is_empty(), Relaxed);
+    }
+
+    /// Whether a new connection is refused by a rule.
+    pub(super) fn refuses(&self) -> bool {
+        self.ruled.load(Relaxed) && self.rules().iter().any(|(_, rule)| rule.refuses(self.client))
+    }
+
+    fn count(&self, counter: fn(&MessageCounters) -> &AtomicU64) {
+        counter(&self.counters).fetch_add(1, Relaxed);
+        counter(&self.hub.total).fetch_add(1, Relaxed);
+    }
+}
+
+/// Where a pump must stop in the chunk that was observed, and what follows.
+#[derive(Debug)]
+pub(super) struct TapStop {
+    pub at: usize,
+    pub then: StopAction,
+}
+
+#[derive(Debug)]
+pub(super) enum StopAction {
+    /// Nothing more passes: the connection ends.
+    End(Arc<MessageRule>),
+    /// The rest waits for this time, or until the rule is lifted.
+    Wait(Arc<MessageRule>, Duration),
+}
+
+/// Reads one connection along.
+pub(super) struct ConnectionTap {
+    link: Arc<LinkTap>,
+    state: Mutex<TapState>,
+}
+
+struct TapState {
+    tap: TapParser,
+    told: bool,
+    /// The request whose answer is meant.
+    awaited: Option<(u64, Arc<MessageRule>)>,
+    /// Prints of what the client asked since its role changed for the `changes`th time.
+    asked: HashSet<u64>,
+    changes: u64,
+    /// The request that the client is in the middle of.
+    name: Option<MessageName>,
+}
+
+impl ConnectionTap {
+    pub(super) fn new(link: &Arc<LinkTap>) -> Self {
+        Self {
+            link: Arc::clone(link),
+            state: Mutex::new(TapState {
+                tap: TapParser::new(link.hub.protocol),
+                told: false,
+                awaited: None,
+                asked: HashSet::new(),
+                changes: 0,
+                name: None,
+            }),
+        }
+    }
+
+    /// Reads a chunk before it is passed on; says where to stop, if anywhere.
+    pub(super) fn observe(&self, side: Sender, chunk: &[u8]) -> Option<TapStop> {
+        let mut state = self.state.lock().expect("no one panics while listening");
+        let state = &mut *state;
+        let mut stop = None;
+        for heard in state.tap.observe(side, chunk) {
+            let then = match &heard.what {
+                Observation::Request { number, name } => {
+                    state.name = Some(*name);
+                    self.request(*number, *name, &mut state.awaited)
+                }
+                Observation::Asked { print, .. } => {
+                    let again = self.is_repeated(*print, &mut state.asked, &mut state.changes);
+                    if again && !state.name.is_some_and(is_idle_talk) {
+                        self.link.count(|counters| &counters.retries);
+                    }
+                    None
+                }
+                Observation::Answering { number } => self.answer(*number, &mut state.awaited),
+                Observation::Reply { number, name } => {
+                    if !is_idle_talk(*name) {
+                        self.link.count(|counters| &counters.replies);
+                    }
+                    self.answer(*number, &mut state.awaited)
+                }
+                Observation::Notification { name, subject } => {
+                    self.notification(*name, subject);
+                    None
+                }
+            };
+            if let Some(then) = then.filter(|_| stop.is_none()) {
+                stop = Some(TapStop { at: heard.at, then });
+            }
+        }
+        if let Some(why) = state.tap.lost().filter(|_| !state.told) {
+            state.told = true;
+            self.link.hub.lose(&self.link.name, why);
+        }
+        stop
+    }
+
+    fn request(
+        &self,
+        number: u64,
+        name: MessageName,
+        awaited: &mut Option<(u64, Arc<MessageRule>)>,
+    ) -> Option<StopAction> {
+        if !is_idle_talk(name) {
+            self.link.count(|counters| &counters.requests);
+        }
+        if !self.link.ruled.load(Relaxed) {
+            return None;
+        }
+        let asked = RequestSeen {
+            name,
+            client: self.link.client,
+            link: &self.link.name,
+            label: self.link.hub.labels.get(self.link.client).0,
+            at: monotonic_ns(),
+        };
+        let rules: Vec<Arc<MessageRule>> = self.link.rules().iter().map(|(_, rule)| Arc::clone(rule)).collect();
+        let rule = rules.into_iter().find(|rule| rule.takes(asked))?;
+        match rule.spec.action {
+            MessageAction::DropRequest => Some(StopAction::End(rule)),
+            MessageAction::DelayRequest(time) => Some(StopAction::Wait(rule, time)),
+            MessageAction::DropReply | MessageAction::DelayReply(_) => {
+                *awaited = Some((number, rule));
+                None
+            }
+        }
+    }
+
+    fn answer(&self, number: u64, awaited: &mut Option<(u64, Arc<MessageRule>)>) -> Option<StopAction> {
+        let (_, rule) = awaited.take_if(|(wanted, _)| *wanted == number)?;
+        match rule.spec.action {
+            _ if rule.is_lifted() => None,
+            MessageAction::DelayReply(time) => Some(StopAction::Wait(rule, time)),
+            _ => Some(StopAction::End(rule)),
+        }
+    }
+
+    /// Whether a client that waits asked the same since it began to wait.
+    fn is_repeated(&self, print: u64, asked: &mut HashSet<u64>, changes: &mut u64) -> bool {
+        let (label, now) = self.link.hub.labels.get(self.link.client);
+        if *changes != now {
+            *changes = now;
+            asked.clear();
+        }
+        let known = asked.contains(&print);
+        if !known && asked.len() < REMEMBERED {
+            asked.insert(print);
+        }
+        known && self.link.hub.labels.is_retrying(label)
+    }
+
+    fn notification(&self, name: MessageName, subject: &str) {
+        self.link.count(|counters| &counters.notifications);
+        let notice = TapNotification {
+            client: self.link.client,
+            at: monotonic_ns(),
+            name,
+            subject: subject.into(),
+        };
+        if let Err(mpsc::error::TrySendError::Full(_)) = self.link.hub.notices.try_send(notice) {
+            self.link.hub.lose(
+                &self.link.name,
+                TapError("notifications came faster than they were recorded"),
+            );
+        }
+    }
+
+    /// What a rule meant came to pass on this connection.
+    pub(super) fn done(&self, rule: &MessageRule) {
+        rule.done(self.link.client);
+    }
+}
+
+impl Drop for ConnectionTap {
+    /// A rule whose answer never came applies to the next request.
+    fn drop(&mut self) {
+        let awaited = self.state.get_mut().map(|state| state.awaited.take());
+        if let Ok(Some((_, rule))) = awaited {
+            rule.missed();
+        }
+    }
+}
+
+/// Messages that keep a connection or a session alive say nothing of a lock.
+fn is_idle_talk(name: MessageName) -> bool {
+    matches!(name.as_str(), "ping" | "PING")
+}

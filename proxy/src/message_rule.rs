@@ -1,0 +1,202 @@
+//! A rule about one message: which one is meant, and what becomes of it. The link that carries the message asks.
+//!
+//! A rule acts once. A message is held back whole, and either goes on later, with everything that follows it, or its connection
+//! ends: there is never a hole in a stream.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+use serde::Serialize;
+use tokio::time::Instant;
+
+use super::label::{Label, LabelSet};
+use super::tap::{MessageKind, MessageName};
+
+/// Names of messages that a rule remembers having seen pass.
+const REMEMBERED: usize = 64;
+
+/// Selects clients by label; the name is what the selection is called in arguments and reports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClientFilter {
+    name: &'static str,
+    labels: LabelSet,
+}
+
+impl ClientFilter {
+    pub const fn new(name: &'static str, labels: LabelSet) -> Self {
+        Self { name, labels }
+    }
+
+    pub fn name(self) -> &'static str {
+        self.name
+    }
+}
+
+/// What becomes of the message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MessageAction {
+    /// The request does not reach the server.
+    DropRequest,
+    /// The request was answered, and the answer does not reach the client.
+    DropReply,
+    /// The request reaches the server this much later.
+    DelayRequest(Duration),
+    /// The answer reaches the client this much later.
+    DelayReply(Duration),
+}
+
+/// Which message is meant, and what becomes of it: all of it planned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MessageRuleSpec {
+    pub message: MessageKind,
+    /// The first one is 1.
+    pub occurrence: u32,
+    pub whose: ClientFilter,
+    pub action: MessageAction,
+    /// For how long the client is refused after its connection ended.
+    pub refuse: Option<Duration>,
+}
+
+/// The message that was found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct MatchedMessage {
+    pub message: String,
+    /// `c3`
+    pub client: String,
+    /// `c3->n1`
+    pub link: String,
+    pub role: &'static str,
+    /// A reading of `CLOCK_MONOTONIC`.
+    #[serde(skip)]
+    pub at: u64,
+    /// Whether the rule's end was reached: held back and its connection ended, or held back and gone on.
+    pub done: bool,
+}
+
+#[derive(Debug, Default)]
+struct Progress {
+    seen: u32,
+    /// Messages of those that are meant to be matched, by name, whether they were meant or not.
+    passed: BTreeMap<MessageName, u64>,
+    matched: Option<MatchedMessage>,
+    refused: Option<(u32, Instant)>,
+    refusals: u64,
+}
+
+/// A rule that is active on links.
+#[derive(Debug)]
+pub struct MessageRule {
+    pub spec: MessageRuleSpec,
+    progress: Mutex<Progress>,
+    lifted: AtomicBool,
+}
+
+/// A request as a rule looks at it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RequestSeen<'a> {
+    pub name: MessageName,
+    pub client: u32,
+    pub link: &'a str,
+    pub label: Label,
+    pub at: u64,
+}
+
+impl MessageRule {
+    pub fn new(spec: MessageRuleSpec) -> Self {
+        Self {
+            spec,
+            progress: Mutex::default(),
+            lifted: AtomicBool::new(false),
+        }
+    }
+
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().expect("no one panics while holding a rule")
+    }
+
+    /// Whether this request is the one that is meant; from then on no other is.
+    pub(super) fn takes(&self, asked: RequestSeen<'_>) -> bool {
+        if self.is_lifted() || !self.spec.whose.labels.contains(asked.label) {
+            return false;
+        }
+        let mut progress = self.progress();
+        if progress.passed.len() < REMEMBERED || progress.passed.contains_key(&asked.name) {
+            *progress.passed.entry(asked.name).or_default() += 1;
+        }
+        if progress.matched.is_some() || !self.spec.message.means(&asked.name) {
+            return false;
+        }
+        progress.seen += 1;
+        if progress.seen < self.spec.occurrence {
+            return false;
+        }
+        progress.matched = Some(MatchedMessage {
+            message: asked.name.to_string(),
+            client: format!("c{}", asked.client),
+            link: asked.link.to_owned(),
+            role: asked.label.words(),
+            at: asked.at,
+            done: false,
+        });
+        true
+    }
+
+    /// What was meant came to pass. `client` is refused from now on, if the rule says so.
+    pub(super) fn done(&self, client: u32) {
+        let mut progress = self.progress();
+        if let Some(matched) = &mut progress.matched {
+            matched.done = true;
+        }
+        progress.refused = self.spec.refuse.map(|time| (client, Instant::now() + time));
+    }
+
+    /// The connection ended before the rule could do what it says: the next such message is meant.
+    pub(super) fn missed(&self) {
+        let mut progress = self.progress();
+        if progress.matched.as_ref().is_some_and(|matched| !matched.done) {
+            progress.matched = None;
+        }
+    }
+
+    /// Whether new connections of a client are refused now; counts those that are.
+    pub(super) fn refuses(&self, client: u32) -> bool {
+        if self.is_lifted() {
+            return false;
+        }
+        let mut progress = self.progress();
+        let refused = progress
+            .refused
+            .is_some_and(|(refused, until)| refused == client && Instant::now() < until);
+        progress.refusals += u64::from(refused);
+        refused
+    }
+
+    pub(super) fn lift(&self) {
+        self.lifted.store(true, Relaxed);
+    }
+
+    pub fn is_lifted(&self) -> bool {
+        self.lifted.load(Relaxed)
+    }
+
+    /// The message that was found, if one was.
+    pub fn matched(&self) -> Option<MatchedMessage> {
+        self.progress().matched.clone()
+    }
+
+    /// How many connections were refused.
+    pub fn refusals(&self) -> u64 {
+        self.progress().refusals
+    }
+
+    /// What passed of those whose message was meant, most frequent first: `GET ×12, SET ×3`.
+    pub fn passed(&self) -> String {
+        let progress = self.progress();
+        let mut passed: Vec<(&MessageName, &u64)> = progress.passed.iter().collect();
+        passed.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+        let words: Vec<String> = passed.iter().map(|(name, count)| format!("{name} ×{count}")).collect();
+        words.join(", ")
+    }
+}

@@ -1,0 +1,262 @@
+//! The way out of one server: a SOCKS5 proxy that it dials its peers through, so that each of its connections runs over
+//! the link to the peer that it asked for.
+//!
+//! A connect stays what it is: one that a link holds back is not answered, one that the peer refuses is answered as
+//! refused. Nothing is accepted before the peer has accepted it.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, RwLock};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::connection::{Connection, DialError, reset};
+use super::link::Link;
+use super::socks::{self, SocksError, SocksHost, SocksReply, SocksRequest};
+use crate::limits::SOCKS_HANDSHAKE;
+
+/// A server as its peers ask for it.
+#[derive(Debug, Clone)]
+pub struct PeerAddress {
+    /// `n1`, `n2`, …
+    pub name: String,
+    /// Its name in its peers' configuration, where that is not `name`.
+    pub host: String,
+    /// The ports that it listens on.
+    pub ports: Vec<u16>,
+}
+
+/// Who is meant by a host and a port, and where that one is now.
+#[derive(Debug)]
+pub struct PeerDirectory {
+    peers: Vec<PeerAddress>,
+    /// Where each peer is; nowhere yet while it is being started.
+    addresses: RwLock<Vec<Option<IpAddr>>>,
+}
+
+impl PeerDirectory {
+    pub fn new(peers: Vec<PeerAddress>) -> Self {
+        let addresses = RwLock::new(vec![None; peers.len()]);
+        Self { peers, addresses }
+    }
+
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.peers.iter().map(|peer| peer.name.as_str())
+    }
+
+    /// A peer is at this address from now on.
+    pub fn found(&self, peer: usize, address: IpAddr) {
+        self.addresses
+            .write()
+            .expect("no one panics while holding the directory")[peer] = Some(address);
+    }
+
+    /// Which peer is asked for, and where it is now. Where peers share one address the port tells them apart.
+    fn find(&self, wanted: &SocksRequest) -> Option<(usize, SocketAddr)> {
+        let addresses = self
+            .addresses
+            .read()
+            .expect("no one panics while holding the directory");
+        let named = |peer: usize| match &wanted.host {
+            SocksHost::Name(name) => [&self.peers[peer].name, &self.peers[peer].host].contains(&name),
+            SocksHost::Address(address) => addresses[peer] == Some(*address),
+        };
+        let mut there =
+            (0..self.peers.len()).filter(|peer| self.peers[*peer].ports.contains(&wanted.port) && named(*peer));
+        let peer = there.next()?;
+        Some((peer, SocketAddr::new(addresses[peer]?, wanted.port)))
+    }
+}
+
+/// One server's way out. Dropping it takes no more connections.
+#[derive(Debug)]
+pub struct PeerProxy {
+    listen: SocketAddr,
+    accepting: JoinHandle<()>,
+}
+
+impl PeerProxy {
+    /// Listens on a free port of the address `listen`, on the runtime `on`. `links` lead to the peers of `directory`, in
+    /// their order; where there is none, nothing gets out.
+    pub(super) fn open(
+        listen: IpAddr,
+        directory: Arc<PeerDirectory>,
+        links: impl FnOnce(SocketAddr) -> Vec<Option<Arc<Link>>>,
+        on: &Handle,
+    ) -> io::Result<(Self, Vec<Option<Arc<Link>>>)> {
+        let listener = std::net::TcpListener::bind((listen, 0))?;
+        listener.set_nonblocking(true)?;
+        let listen = listener.local_addr()?;
+        let links = links(listen);
+        let way = Arc::new(PeerRoutes {
+            directory,
+            links: links.clone(),
+        });
+        let accepting = on.spawn(accept(listener, way));
+        Ok((Self { listen, accepting }, links))
+    }
+
+    /// Where the server finds it.
+    pub fn listen(&self) -> SocketAddr {
+        self.listen
+    }
+}
+
+impl Drop for PeerProxy {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+struct PeerRoutes {
+    directory: Arc<PeerDirectory>,
+    links: Vec<Option<Arc<Link>>>,
+}
+
+async fn accept(listener: std::net::TcpListener, way: Arc<PeerRoutes>) {
+    let listener = TcpListener::from_std(listener).expect("a bound, non-blocking listener inside a runtime");
+    loop {
+        match listener.accept().await {
+            Ok((server, _)) => {
+                let _ = server.set_nodelay(true);
+                tokio::spawn(serve(server, Arc::clone(&way)));
+            }
+            // out of file descriptors, or the peer is gone already: neither ends the way out
+            Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
+        }
+    }
+}
+
+/// One connection, from its greeting to its end.
+async fn serve(mut from: TcpStream, way: Arc<PeerRoutes>) {
+    let Ok(Some(wanted)) = timeout(SOCKS_HANDSHAKE, handshake(&mut from)).await else {
+        return;
+    };
+    let found = way.directory.find(&wanted);
+    let Some((link, upstream)) = found.and_then(|(peer, upstream)| Some((way.links[peer].as_ref()?, upstream))) else {
+        let _ = from.write_all(&SocksReply::HostUnreachable.bytes()).await;
+        return;
+    };
+    let mut connection = link.connection();
+    match connect(&mut connection, &from, upstream).await {
+        Some(Ok(to)) => {
+            let meter = connection.meter();
+            if from.write_all(&SocksReply::Connected.bytes()).await.is_ok() {
+                connection.pass(from, to, meter).await;
+            }
+        }
+        Some(Err(DialError::Refused)) => drop(from.write_all(&SocksReply::Refused.bytes()).await),
+        Some(Err(DialError::Silent)) => drop(from.write_all(&SocksReply::HostUnreachable.bytes()).await),
+        Some(Err(DialError::Reset)) => reset(&from),
+        None => {}
+    }
+}
+
+/// Dials once the link lets a connect through. `None`: the server that asked has gone away meanwhile.
+async fn connect(
+    connection: &mut Connection,
+    from: &TcpStream,
+    upstream: SocketAddr,
+) -> Option<Result<TcpStream, DialError>> {
+    tokio::select! {
+        biased;
+        open = connection.wait_until_open() => if let Err(no_way) = open { return Some(Err(no_way)) },
+        () = gone(from) => return None,
+    }
+    Some(connection.dial(&upstream.into()).await)
+}
+
+/// Ends when the other end has closed or reset the connection. What it sent ahead of our answer stays where it is.
+async fn gone(stream: &TcpStream) {
+    let mut byte = [0];
+    if let Ok(1..) = stream.peek(&mut byte).await {
+        std::future::pending::<()>().await;
+    }
+}
+
+/// Reads what is wanted; answers the greeting, and whatever cannot be served.
+async fn handshake(stream: &mut TcpStream) -> Option<SocksRequest> {
+    let mut bytes = Vec::new();
+    let greeted = loop {
+        match socks::greeting(&bytes) {
+            Ok(Some(length)) => break length,
+            Ok(None) => more(stream, &mut bytes).await?,
+            Err(SocksError::NoMethod) => {
+                let _ = stream.write_all(&socks::NO_WELCOME).await;
+                return None;
+            }
+            Err(_) => return None,
+        }
+    };
+    bytes.drain(..greeted);
+    stream.write_all(&socks::WELCOME).await.ok()?;
+    loop {
+        match socks::request(&bytes) {
+            // nothing may follow before our answer
+            Ok(Some((wanted, length))) => return (length == bytes.len()).then_some(wanted),
+            Ok(None) => more(stream, &mut bytes).await?,
+            Err(SocksError::Refused(reply)) => {
+                let _ = stream.write_all(&reply.bytes()).await;
+                return None;
+            }
+            Err(_) => return None,
+        }
+    }
+}
+
+async fn more(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> Option<()> {
+    // a greeting and a request are at most 257 and 262 bytes long
+    (stream.read_buf(bytes).await.ok()? > 0).then_some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn directory(ports: [&[u16]; 2]) -> PeerDirectory {
+        let peer = |number: usize| PeerAddress {
+            name: format!("n{}", number + 1),
+            host: format!("run-n{}", number + 1),
+            ports: ports[number].to_vec(),
+        };
+        PeerDirectory::new(vec![peer(0), peer(1)])
+    }
+
+    fn at(host: SocksHost, port: u16) -> SocksRequest {
+        SocksRequest { host, port }
+    }
+
+    #[test]
+    fn peers_on_one_address_are_told_apart_by_their_ports() {
+        let local = directory([&[2888, 3888], &[2889, 3889]]);
+        let loopback = IpAddr::from([127, 0, 0, 1]);
+        local.found(0, loopback);
+        local.found(1, loopback);
+        let find = |port| {
+            local
+                .find(&at(SocksHost::Address(loopback), port))
+                .map(|(peer, _)| peer)
+        };
+        assert_eq!((find(3888), find(3889), find(22)), (Some(0), Some(1), None));
+    }
+
+    #[test]
+    fn a_peer_is_looked_up_where_it_is_now() {
+        let containers = directory([&[2380], &[2380]]);
+        let name = || at(SocksHost::Name("run-n2".into()), 2380);
+        assert_eq!(containers.find(&name()), None, "it was not started yet");
+        for last in [3, 4] {
+            let address = IpAddr::from([172, 18, 0, last]);
+            containers.found(1, address);
+            let found = Some((1, SocketAddr::new(address, 2380)));
+            assert_eq!(containers.find(&name()), found);
+            assert_eq!(containers.find(&at(SocksHost::Address(address), 2380)), found);
+        }
+        assert_eq!(containers.find(&at(SocksHost::Name("www".into()), 2380)), None);
+    }
+}

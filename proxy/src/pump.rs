@@ -1,0 +1,473 @@
+//! A pump: one direction of one connection. Bytes in, bytes out, in order and complete, whatever the flow says of *when*.
+//!
+//! Without a fault it is a plain copy through a buffer that all connections of the thread share. What is held back, delayed,
+//! slowed or sliced goes through a bounded [`SendQueue`], and so do the end of the stream and a reset by the sender: a
+//! stalled link hides those too. What arrives is a prefix of what was sent: a pump that discarded bytes forwards no more.
+
+use std::cell::RefCell;
+use std::future::{Future, poll_fn};
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::task::{Context, Poll, ready};
+
+use rand_chacha::ChaCha8Rng;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::tcp::{ReadHalf, WriteHalf};
+use tokio::sync::watch;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use crate::behaviour::{Behaviour, Flow};
+use crate::blackhole::{Blackhole, Drops};
+use crate::bottleneck::Bottleneck;
+use crate::busy_poll::ReplyPredictor;
+use crate::byte_meter::{ByteMeter, ConnectionEnd};
+use crate::counters::{LinkCounters, count};
+use crate::limits::CHUNK;
+use crate::link::LinkState;
+use crate::link_tap::{ConnectionTap, StopAction, TapStop};
+use crate::message_rule::MessageRule;
+use crate::queue::{Due, SendQueue, WRITE_CHUNKS};
+use crate::tap::Sender;
+use crate::toxic::{ToxicStream, with_toxics};
+
+thread_local! {
+    /// A chunk is read into this and written from it. Only what cannot be written at once is copied.
+    static BUFFER: RefCell<Box<[u8]>> = RefCell::new(vec![0; CHUNK].into());
+}
+
+/// Which of the two directions of a link a pump carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Direction {
+    ToServer,
+    ToClient,
+}
+
+impl Direction {
+    pub fn of(self, behaviour: &Behaviour) -> Flow {
+        match self {
+            Self::ToServer => behaviour.to_server,
+            Self::ToClient => behaviour.to_client,
+        }
+    }
+
+    /// Who sends what the pump carries.
+    fn sender(self) -> Sender {
+        match self {
+            Self::ToServer => Sender::Client,
+            Self::ToClient => Sender::Server,
+        }
+    }
+
+    /// Where its bytes come from, and where they go.
+    fn ends(self) -> [ConnectionEnd; 2] {
+        match self {
+            Self::ToServer => [ConnectionEnd::Client, ConnectionEnd::Upstream],
+            Self::ToClient => [ConnectionEnd::Upstream, ConnectionEnd::Client],
+        }
+    }
+
+    /// What bytes of this direction obey on the connection with this seed.
+    pub fn flow(self, state: &LinkState, connection: u64) -> Flow {
+        let stream = match self {
+            Self::ToServer => ToxicStream::Upstream,
+            Self::ToClient => ToxicStream::Downstream,
+        };
+        with_toxics(self.of(&state.behaviour), &state.toxics, stream, connection)
+    }
+}
+
+/// How a pump ended when it did not end with the end of its stream.
+#[derive(Debug)]
+pub(super) enum Disconnect {
+    /// One of the two peers reset or is gone: the other one must see a reset.
+    Peer,
+    /// The link resets the connection: its byte budget is used up, its time is over, or a rule ends it.
+    Cut,
+    /// The link ends the connection as a peer would.
+    Closed,
+}
+
+/// What both pumps of a connection share.
+pub(super) struct ConnectionContext<'a> {
+    pub counters: &'a LinkCounters,
+    /// Told of each chunk that was forwarded.
+    pub predictor: ReplyPredictor<'a>,
+    /// Bytes that may still pass before the link cuts the connection; `u64::MAX` is no limit.
+    pub budget: &'a AtomicU64,
+    /// Reads along, where the link has a tap.
+    pub tap: Option<ConnectionTap>,
+    /// The seed of the connection: it decides which toxics apply.
+    pub seed: u64,
+    /// The epoch of the connection; in a later one it is over, whatever it still carries.
+    pub epoch: u64,
+    /// What is counted on behalf of an external proxy.
+    pub meter: ByteMeter,
+}
+
+pub(super) struct Pump<'a> {
+    from: ReadHalf<'a>,
+    to: WriteHalf<'a>,
+    direction: Direction,
+    state: watch::Receiver<LinkState>,
+    shared: &'a ConnectionContext<'a>,
+    rng: ChaCha8Rng,
+    queue: SendQueue,
+    /// The sender's stream has ended, and the queue has its end.
+    ended: bool,
+    /// What the bytes obey now.
+    flow: Flow,
+    /// When the connection ends if nothing arrives until then.
+    silent_at: Option<Instant>,
+    /// Bytes that passed since the flow has a limit.
+    passed: u64,
+    /// Bandwidth that is shared with other links.
+    bottlenecks: Vec<Arc<Bottleneck>>,
+    /// Drops what the sender sends, where the flow says so.
+    blackhole: Option<Blackhole>,
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+impl<'a> Pump<'a> {
+    pub fn new(
+        (from, to): (ReadHalf<'a>, WriteHalf<'a>),
+        direction: Direction,
+        state: watch::Receiver<LinkState>,
+        shared: &'a ConnectionContext<'a>,
+        rng: ChaCha8Rng,
+    ) -> Self {
+        Self {
+            from,
+            to,
+            direction,
+            state,
+            shared,
+            rng,
+            queue: SendQueue::new(Instant::now()),
+            ended: false,
+            flow: Flow::PASS,
+            silent_at: None,
+            passed: 0,
+            bottlenecks: Vec::new(),
+            blackhole: None,
+            timer: None,
+        }
+    }
+
+    /// Carries bytes until the stream ends (and the end was passed on) or breaks.
+    ///
+    /// It registers no waker for changes of the link's state: the connection waits for those once for its two pumps and
+    /// polls both, which spares each chunk two registrations.
+    pub async fn run(mut self) -> Result<(), Disconnect> {
+        self.obey()?;
+        poll_fn(|task| self.poll(task)).await
+    }
+
+    fn poll(&mut self, task: &mut Context<'_>) -> Poll<Result<(), Disconnect>> {
+        loop {
+            if self.state.has_changed().map_err(|_| Disconnect::Cut)? {
+                self.obey()?;
+            }
+            let due_at = match self.poll_send(task)? {
+                Poll::Ready(Sent::End) => return Poll::Ready(Ok(())),
+                Poll::Ready(Sent::UntilNow(due_at)) => due_at,
+                Poll::Pending => None,
+            };
+            let may_read = !self.ended && self.queue.has_room(&self.flow);
+            if may_read && self.poll_receive(task)?.is_ready() {
+                continue;
+            }
+            ready!(self.poll_timer(task, due_at))?;
+        }
+    }
+
+    /// Obeys the link's state as it is now. An error ends the connection.
+    fn obey(&mut self) -> Result<(), Disconnect> {
+        let (flow, drops) = {
+            let state = self.state.borrow_and_update();
+            if state.epoch != self.shared.epoch {
+                return Err(state.end_mode.disconnect());
+            }
+            let shared = state.bottlenecks.iter().map(|shared| match self.direction {
+                Direction::ToServer => Arc::clone(&shared.to_server),
+                Direction::ToClient => Arc::clone(&shared.to_client),
+            });
+            self.bottlenecks.clear();
+            self.bottlenecks.extend(shared);
+            let flow = self.direction.flow(&state, self.shared.seed);
+            let drops = if state.behaviour.is_blackhole() {
+                Drops::Everything
+            } else {
+                Drops::Stream
+            };
+            (flow, drops)
+        };
+        self.blackhole(flow.blackhole.then_some(drops));
+        if flow == self.flow {
+            return Ok(());
+        }
+        if self.flow.discard && !flow.discard {
+            return Err(Disconnect::Closed);
+        }
+        let now = Instant::now();
+        if flow.close_after_silence != self.flow.close_after_silence {
+            self.silent_at = flow.close_after_silence.map(|silence| now + silence);
+        }
+        if flow.limit != self.flow.limit {
+            self.passed = 0;
+        }
+        self.flow = flow;
+        self.queue.flow_changed(now);
+        Ok(())
+    }
+
+    /// Puts a blackhole at the sender's socket, or takes it away.
+    fn blackhole(&mut self, drops: Option<Drops>) {
+        if self.blackhole.as_ref().map(|blackhole| blackhole.drops) == drops {
+            return;
+        }
+        self.count_dropped();
+        self.blackhole = drops.and_then(|drops| Blackhole::attach(self.from.as_ref(), drops));
+        if drops.is_none() {
+            Blackhole::detach(self.from.as_ref());
+        }
+    }
+
+    /// Sends what is due. Pending: the receiver takes no more at present.
+    fn poll_send(&mut self, task: &mut Context<'_>) -> Poll<Result<Sent, Disconnect>> {
+        while !self.queue.is_empty() {
+            let now = Instant::now();
+            match self.queue.due(now, &self.flow, &mut self.rng) {
+                Due::Nothing => break,
+                Due::At(due) => return Poll::Ready(Ok(Sent::UntilNow(Some(due)))),
+                Due::Bytes(length) => {
+                    let length = match self.take_bandwidth(now, self.allowed(length)) {
+                        Ok(length) => length,
+                        Err(due) => return Poll::Ready(Ok(Sent::UntilNow(Some(due)))),
+                    };
+                    let written = {
+                        let mut slices = [IoSlice::new(&[]); WRITE_CHUNKS];
+                        let slices_count = self.queue.slices(length, &mut slices);
+                        self.count_passed(length);
+                        Pin::new(&mut self.to).poll_write_vectored(task, &slices[..slices_count])
+                    };
+                    let written = ready!(self.written(length, written))?;
+                    self.queue.sent(now, &self.flow, written);
+                    self.spend(written)?;
+                }
+                Due::Gate => {
+                    if let Some(rule) = self.queue.take_gate() {
+                        self.done(&rule);
+                    }
+                }
+                Due::End => {
+                    self.queue.take_end()?;
+                    ready!(Pin::new(&mut self.to).poll_shutdown(task)).map_err(|_| Disconnect::Peer)?;
+                    return Poll::Ready(Ok(Sent::End));
+                }
+            }
+        }
+        Poll::Ready(Ok(Sent::UntilNow(None)))
+    }
+
+    fn poll_receive(&mut self, task: &mut Context<'_>) -> Poll<Result<(), Disconnect>> {
+        BUFFER.with_borrow_mut(|buffer| {
+            let mut buffer = ReadBuf::new(buffer);
+            let read = ready!(Pin::new(&mut self.from).poll_read(task, &mut buffer));
+            Poll::Ready(self.receive(task, read.map(|()| buffer.filled())))
+        })
+    }
+
+    fn receive(&mut self, task: &mut Context<'_>, read: io::Result<&[u8]>) -> Result<(), Disconnect> {
+        let chunk = match read {
+            Ok(chunk) if !chunk.is_empty() => chunk,
+            ended => {
+                let [from, _] = self.direction.ends();
+                self.shared.meter.gone(from);
+                self.end(ended.map(|_| ()).map_err(|_| Disconnect::Peer));
+                return Ok(());
+            }
+        };
+        if self
+            .flow
+            .forget_after
+            .is_some_and(|idle| self.shared.predictor.idle_for() > idle)
+        {
+            return Err(Disconnect::Cut);
+        }
+        let counters = self.shared.counters;
+        self.shared
+            .meter
+            .read(self.direction, chunk.len(), &self.state, counters);
+        if !self.bottlenecks.is_empty() {
+            count(&counters.delayed_bytes, chunk.len() as u64);
+        }
+        if !self.flow.is_pass() {
+            counters.obeyed(&self.flow, chunk.len());
+            self.silent_at = self.flow.close_after_silence.map(|silence| Instant::now() + silence);
+        }
+        let stop = self.observe(chunk);
+        let (passing, rest) = chunk.split_at(stop.as_ref().map_or(chunk.len(), |stop| stop.at));
+        self.forward(task, passing)?;
+        if let Some(stop) = stop {
+            self.stop(stop.then, rest);
+        }
+        Ok(())
+    }
+
+    /// Lets the tap read a chunk before any of it is passed on.
+    fn observe(&self, chunk: &[u8]) -> Option<TapStop> {
+        self.shared.tap.as_ref()?.observe(self.direction.sender(), chunk)
+    }
+
+    /// Writes what can be written at once and queues the rest.
+    fn forward(&mut self, task: &mut Context<'_>, bytes: &[u8]) -> Result<(), Disconnect> {
+        if self.flow.discard {
+            return Ok(());
+        }
+        let mut written = 0;
+        let direct = self.flow.is_pass() && self.bottlenecks.is_empty() && self.queue.is_empty();
+        if direct && !bytes.is_empty() {
+            self.count_passed(bytes.len());
+            let result = Pin::new(&mut self.to).poll_write(task, bytes);
+            if let Poll::Ready(result) = self.written(bytes.len(), result) {
+                written = result?;
+                self.spend(written)?;
+            }
+        }
+        self.queue.push(Instant::now(), &mut self.rng, &bytes[written..]);
+        Ok(())
+    }
+
+    /// Holds back the message of a rule and what follows it; or ends the stream there.
+    fn stop(&mut self, then: StopAction, rest: &[u8]) {
+        if self.flow.discard {
+            return;
+        }
+        match then {
+            StopAction::End(rule) => {
+                self.done(&rule);
+                self.end(Err(Disconnect::Cut));
+            }
+            StopAction::Wait(rule, time) => {
+                count(&self.shared.counters.delayed_bytes, rest.len() as u64);
+                let now = Instant::now();
+                self.queue.push_gate(now + time, rule);
+                self.queue.push(now, &mut self.rng, rest);
+            }
+        }
+    }
+
+    fn done(&self, rule: &MessageRule) {
+        if let Some(tap) = &self.shared.tap {
+            tap.done(rule);
+        }
+    }
+
+    fn end(&mut self, how: Result<(), Disconnect>) {
+        self.ended = true;
+        self.silent_at = None;
+        self.queue.push_end(Instant::now(), how);
+    }
+
+    /// How much of `length` bytes the flow's limit leaves.
+    fn allowed(&self, length: usize) -> usize {
+        let left = self
+            .flow
+            .limit
+            .map_or(u64::MAX, |limit| limit.saturating_sub(self.passed));
+        length.min(usize::try_from(left).unwrap_or(usize::MAX))
+    }
+
+    /// How much of `length` bytes may pass every bottleneck now. The error says when to ask again.
+    fn take_bandwidth(&self, now: Instant, length: usize) -> Result<usize, Instant> {
+        let mut bottlenecks = self.bottlenecks.iter();
+        bottlenecks.try_fold(length, |length, bottleneck| bottleneck.take(now, length))
+    }
+
+    /// Counts bytes before they are written: a receiver that has a byte finds it counted.
+    fn count_passed(&self, bytes: usize) {
+        if self.shared.meter.counts_passed(self.direction) {
+            count(&self.shared.counters.bytes, bytes as u64);
+        }
+    }
+
+    /// Takes back what of `length` bytes was counted and not written.
+    fn written(&self, length: usize, written: Poll<io::Result<usize>>) -> Poll<Result<usize, Disconnect>> {
+        let unwritten = match &written {
+            Poll::Ready(Ok(written)) => length - written,
+            Poll::Ready(Err(_)) | Poll::Pending => length,
+        };
+        if self.shared.meter.counts_passed(self.direction) {
+            self.shared.counters.bytes.fetch_sub(unwritten as u64, Relaxed);
+        }
+        let [_, to] = self.direction.ends();
+        written.map_err(|_| {
+            self.shared.meter.gone(to);
+            Disconnect::Peer
+        })
+    }
+
+    /// Charges written bytes to the limit and the budget. An error ends the connection: one of them is used up.
+    fn spend(&mut self, written: usize) -> Result<(), Disconnect> {
+        let written = written as u64;
+        self.shared.predictor.forwarded(self.direction);
+        if let Some(limit) = self.flow.limit {
+            self.passed += written;
+            if self.passed >= limit {
+                return Err(Disconnect::Closed);
+            }
+        }
+        let budget = self.shared.budget.load(Relaxed);
+        if budget != u64::MAX {
+            self.shared.budget.store(budget.saturating_sub(written), Relaxed);
+            if budget <= written {
+                return Err(Disconnect::Cut);
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts the packets that the kernel dropped for this pump since the last time.
+    fn count_dropped(&mut self) {
+        if let Some(blackhole) = &mut self.blackhole {
+            count(
+                &self.shared.counters.dropped_packets,
+                blackhole.dropped(self.from.as_ref()),
+            );
+        }
+    }
+
+    /// Waits for the next time at which something happens by itself. Ready: look again.
+    fn poll_timer(&mut self, task: &mut Context<'_>, due_at: Option<Instant>) -> Poll<Result<(), Disconnect>> {
+        let read_at = self.blackhole.as_ref().map(|blackhole| blackhole.read_at);
+        let Some(at) = due_at.into_iter().chain(self.silent_at).chain(read_at).min() else {
+            return Poll::Pending;
+        };
+        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(at)));
+        if timer.deadline() != at {
+            timer.as_mut().reset(at);
+        }
+        ready!(timer.as_mut().poll(task));
+        self.count_dropped();
+        match self.silent_at {
+            Some(silent_at) if silent_at <= Instant::now() => Poll::Ready(Err(Disconnect::Closed)),
+            _ => Poll::Ready(Ok(())),
+        }
+    }
+}
+
+impl Drop for Pump<'_> {
+    fn drop(&mut self) {
+        self.count_dropped();
+    }
+}
+
+/// What [`Pump::poll_send`] came to.
+enum Sent {
+    /// The end of the stream.
+    End,
+    /// All that is due now; more is due at that time.
+    UntilNow(Option<Instant>),
+}

@@ -1,0 +1,288 @@
+//! The names of messages that a user may type, and which messages on the wire each of them means.
+
+use super::MessageName;
+
+/// What is spoken on a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    /// ZooKeeper's framed records.
+    Zk,
+    /// RESP2 and RESP3: Redis.
+    Resp,
+    /// gRPC over HTTP/2 without TLS: etcd.
+    Grpc,
+}
+
+/// The name of a message as it was typed, or drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MessageKind {
+    name: &'static str,
+    /// The messages that it means.
+    means: &'static [&'static str],
+}
+
+impl MessageKind {
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Whether a message on the wire is one of those meant.
+    pub fn means(&self, name: &MessageName) -> bool {
+        self.means.iter().any(|meant| *meant == name.as_str())
+    }
+}
+
+impl Protocol {
+    /// Every name that may be typed.
+    pub fn names(self) -> &'static [&'static str] {
+        match self {
+            Self::Zk => ZK,
+            Self::Resp => RESP,
+            Self::Grpc => GRPC,
+        }
+    }
+
+    /// The names of which a plan without one takes its pick: those that locks live by.
+    pub fn telling(self) -> &'static [&'static str] {
+        match self {
+            Self::Zk => &["create", "delete", "getChildren"],
+            Self::Resp => &["SET", "DEL", "EVAL"],
+            Self::Grpc => &["Txn", "LeaseKeepAlive", "Range"],
+        }
+    }
+
+    /// The message of that name, in capitals or not.
+    pub fn spoken(self, name: &str) -> Option<MessageKind> {
+        let place = self.names().iter().position(|known| known.eq_ignore_ascii_case(name))?;
+        let name = self.names()[place];
+        let family = FAMILIES
+            .iter()
+            .find(|(protocol, head, _)| *protocol == self && *head == name);
+        let means = family.map_or(&self.names()[place..=place], |(_, _, means)| means);
+        Some(MessageKind { name, means })
+    }
+}
+
+/// Names that mean several messages: what differs between them is how a library spells the same step.
+const FAMILIES: &[(Protocol, &str, &[&str])] = &[
+    (Protocol::Resp, "SET", &["SET", "SETNX", "SETEX", "PSETEX"]),
+    (
+        Protocol::Resp,
+        "EXPIRE",
+        &["EXPIRE", "PEXPIRE", "EXPIREAT", "PEXPIREAT"],
+    ),
+    (Protocol::Resp, "EVAL", &["EVAL", "EVALSHA", "FCALL"]),
+    (Protocol::Resp, "DEL", &["DEL", "UNLINK"]),
+];
+
+/// Requests of ZooKeeper. Variants that differ in what they answer go by one name.
+const ZK: &[&str] = &[
+    "connect",
+    "create",
+    "delete",
+    "exists",
+    "getData",
+    "setData",
+    "getACL",
+    "setACL",
+    "getChildren",
+    "sync",
+    "ping",
+    "check",
+    "multi",
+    "reconfig",
+    "checkWatches",
+    "removeWatches",
+    "deleteContainer",
+    "auth",
+    "setWatches",
+    "sasl",
+    "getEphemerals",
+    "getAllChildrenNumber",
+    "addWatch",
+    "whoAmI",
+    "closeSession",
+];
+
+/// The name of a request of ZooKeeper by its number.
+pub(super) fn zk_request(number: i32) -> Option<&'static str> {
+    Some(match number {
+        1 | 15 | 19 | 21 => "create",
+        2 => "delete",
+        3 => "exists",
+        4 => "getData",
+        5 => "setData",
+        6 => "getACL",
+        7 => "setACL",
+        8 | 12 => "getChildren",
+        9 => "sync",
+        11 => "ping",
+        13 => "check",
+        14 | 22 => "multi",
+        16 => "reconfig",
+        17 => "checkWatches",
+        18 => "removeWatches",
+        20 => "deleteContainer",
+        100 => "auth",
+        101 | 105 => "setWatches",
+        102 => "sasl",
+        103 => "getEphemerals",
+        104 => "getAllChildrenNumber",
+        106 => "addWatch",
+        107 => "whoAmI",
+        -11 => "closeSession",
+        _ => return None,
+    })
+}
+
+/// Commands of Redis that locks are made of.
+const RESP: &[&str] = &[
+    "SET",
+    "SETNX",
+    "SETEX",
+    "PSETEX",
+    "GET",
+    "GETSET",
+    "GETDEL",
+    "GETEX",
+    "MGET",
+    "MSET",
+    "MSETNX",
+    "DEL",
+    "UNLINK",
+    "EXISTS",
+    "EXPIRE",
+    "PEXPIRE",
+    "EXPIREAT",
+    "PEXPIREAT",
+    "PERSIST",
+    "TTL",
+    "PTTL",
+    "TYPE",
+    "RENAME",
+    "RENAMENX",
+    "EVAL",
+    "EVALSHA",
+    "FCALL",
+    "SCRIPT",
+    "FUNCTION",
+    "MULTI",
+    "EXEC",
+    "DISCARD",
+    "WATCH",
+    "UNWATCH",
+    "WAIT",
+    "INCR",
+    "INCRBY",
+    "DECR",
+    "DECRBY",
+    "APPEND",
+    "HSET",
+    "HSETNX",
+    "HGET",
+    "HGETALL",
+    "HDEL",
+    "HEXISTS",
+    "HINCRBY",
+    "LPUSH",
+    "RPUSH",
+    "LPOP",
+    "RPOP",
+    "BLPOP",
+    "BRPOP",
+    "BLMOVE",
+    "BRPOPLPUSH",
+    "LREM",
+    "LRANGE",
+    "LLEN",
+    "SADD",
+    "SREM",
+    "SISMEMBER",
+    "SMEMBERS",
+    "ZADD",
+    "ZREM",
+    "ZRANGE",
+    "ZRANK",
+    "ZSCORE",
+    "ZREMRANGEBYSCORE",
+    "ZRANGEBYSCORE",
+    "XADD",
+    "XREAD",
+    "XREADGROUP",
+    "SUBSCRIBE",
+    "UNSUBSCRIBE",
+    "PSUBSCRIBE",
+    "PUNSUBSCRIBE",
+    "SSUBSCRIBE",
+    "PUBLISH",
+    "HELLO",
+    "AUTH",
+    "CLIENT",
+    "SELECT",
+    "PING",
+    "ECHO",
+    "TIME",
+    "INFO",
+    "ROLE",
+    "KEYS",
+    "SCAN",
+];
+
+/// Methods of etcd's services.
+const GRPC: &[&str] = &[
+    "Range",
+    "Put",
+    "DeleteRange",
+    "Txn",
+    "Compact",
+    "Watch",
+    "LeaseGrant",
+    "LeaseRevoke",
+    "LeaseKeepAlive",
+    "LeaseTimeToLive",
+    "LeaseLeases",
+    "Lock",
+    "Unlock",
+    "Campaign",
+    "Proclaim",
+    "Leader",
+    "Observe",
+    "Resign",
+    "MemberList",
+    "Status",
+    "Authenticate",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: [Protocol; 3] = [Protocol::Zk, Protocol::Resp, Protocol::Grpc];
+
+    #[test]
+    fn every_name_means_at_least_itself_and_capitals_do_not_matter() {
+        for protocol in ALL {
+            for name in protocol.names() {
+                let spoken = protocol.spoken(&name.to_lowercase()).unwrap();
+                assert!(spoken.means(&MessageName::new(name.as_bytes())), "{name}");
+                assert_eq!(spoken.name(), *name);
+            }
+            assert!(protocol.telling().iter().all(|name| protocol.spoken(name).is_some()));
+            assert!(protocol.spoken("nonsense").is_none());
+        }
+    }
+
+    #[test]
+    fn a_step_is_named_however_a_library_spells_it() {
+        let means = |name: &str, wire: &[u8]| Protocol::Resp.spoken(name).unwrap().means(&MessageName::new(wire));
+        assert!(means("EXPIRE", b"PEXPIRE") && means("EVAL", b"EVALSHA") && means("SET", b"SETNX"));
+        assert!(!means("PEXPIRE", b"EXPIRE") && !means("SET", b"GETSET"));
+    }
+
+    #[test]
+    fn every_request_of_zookeeper_that_is_read_can_be_typed() {
+        for name in (-20..200).filter_map(zk_request) {
+            assert!(ZK.contains(&name), "{name}");
+        }
+    }
+}

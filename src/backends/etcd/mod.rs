@@ -1,0 +1,32 @@
+//! etcd: three servers that elect a leader; a lock is a prefix, and its contenders are keys with a lease below it.
+
+use std::time::Duration;
+
+use harness_workloads::BackendId;
+
+use super::{Backend, BackendOptions};
+use crate::network::tap::Protocol;
+
+mod observer;
+mod server;
+
+pub static BACKEND: Backend = Backend {
+    id: BackendId::Etcd,
+    software: &server::SOFTWARE,
+    protocol: Protocol::Grpc,
+    default_recipe: Some("etcd-mutex"),
+    separators: &['/', ':', '.'],
+    wall_clock: false,
+    refuse,
+    observe: |endpoints| Box::pin(observer::EtcdObserver::connect(endpoints)),
+    // a key goes with the lease of its holder
+    sweep: None,
+};
+
+fn refuse(options: &BackendOptions) -> Option<String> {
+    if options.lease < Duration::from_secs(2) {
+        let why = "etcd grants no lease shorter than 2s with the election timeout of these servers\nhint: --lease 2s";
+        return Some(why.into());
+    }
+    (options.lease.subsec_nanos() != 0).then(|| "etcd counts leases in whole seconds\nhint: --lease 2s".into())
+}

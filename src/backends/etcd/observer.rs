@@ -1,0 +1,208 @@
+//! Observes etcd: a watch on the locks' prefix, which misses nothing, and the lease of a contender that went unasked.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use harness_workloads::etcd::owner_name;
+use harness_workloads::etcd::prefix_end;
+use harness_workloads::etcd::wire::etcdserverpb::event::EventType;
+use harness_workloads::etcd::wire::etcdserverpb::lease_client::LeaseClient;
+use harness_workloads::etcd::wire::etcdserverpb::watch_client::WatchClient;
+use harness_workloads::etcd::wire::etcdserverpb::watch_request::RequestUnion;
+use harness_workloads::etcd::wire::etcdserverpb::{
+    Event, LeaseTimeToLiveRequest, WatchCreateRequest, WatchRequest, WatchResponse,
+};
+use tokio_stream::StreamExt;
+use tonic::metadata::MetadataValue;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Request, Status, Streaming};
+
+use crate::backends::observer::{ObservationLog, Observer, Unasked};
+use crate::backends::owners::{Contender, OwnerQueues};
+use crate::clock::monotonic_ns;
+use crate::cluster::{BoxFuture, EndpointsReceiver};
+use crate::limits::PROBE;
+
+/// What the keys of every lock begin with.
+const LOCKS_PREFIX: &str = "harness/";
+
+pub struct EtcdObserver {
+    endpoints: EndpointsReceiver,
+    channel: Channel,
+    events: Streaming<WatchResponse>,
+    /// What came while something else was waited for.
+    ahead: VecDeque<WatchUpdate>,
+    /// The first revision that was not seen yet; etcd's own first one is 1.
+    next_revision: i64,
+    /// The lease behind each key, and its place in its queue.
+    keys: HashMap<Vec<u8>, (i64, u64)>,
+}
+
+/// What the store told, and when it was heard. It is heard as it comes, whatever is asked meanwhile.
+struct WatchUpdate {
+    at: u64,
+    response: WatchResponse,
+}
+
+impl EtcdObserver {
+    pub async fn connect(endpoints: EndpointsReceiver) -> Result<Box<dyn Observer>, String> {
+        let channel = channel(&endpoints);
+        let events = watch(&channel, 1)
+            .await
+            .map_err(|error| format!("the observer: {}", error.message()))?;
+        Ok(Box::new(Self {
+            endpoints,
+            channel,
+            events,
+            ahead: VecDeque::new(),
+            next_revision: 1,
+            keys: HashMap::new(),
+        }))
+    }
+
+    async fn observe(mut self, log: ObservationLog) {
+        let mut queues = OwnerQueues::default();
+        loop {
+            while let Some(WatchUpdate { at, response }) = self.next().await {
+                for event in response.events {
+                    self.saw(event, at, &mut queues, &log).await;
+                }
+            }
+            loop {
+                log.pause().await;
+                self.channel = channel(&self.endpoints);
+                if let Ok(events) = watch(&self.channel, self.next_revision).await {
+                    self.events = events;
+                    break;
+                }
+            }
+        }
+    }
+
+    /// What the store told next; `None` when the watch is over.
+    async fn next(&mut self) -> Option<WatchUpdate> {
+        match self.ahead.pop_front() {
+            Some(told) => Some(told),
+            None => hear(&mut self.events).await,
+        }
+    }
+
+    async fn saw(&mut self, event: Event, at: u64, queues: &mut OwnerQueues, log: &ObservationLog) {
+        let kind = event.r#type();
+        let Some(kv) = event.kv else { return };
+        self.next_revision = self.next_revision.max(kv.mod_revision + 1);
+        let Some(lock) = lock_of(&kv.key) else { return };
+        match kind {
+            EventType::Put if kv.create_revision == kv.mod_revision => {
+                let place = kv.create_revision as u64;
+                let contender = Contender {
+                    owner: Some(owner_name(kv.lease)),
+                    token: Some(place),
+                };
+                self.keys.insert(kv.key.clone(), (kv.lease, place));
+                let changes = queues.add(&lock, place, contender);
+                log.record(&lock, changes, at, |_| async { Unasked::Unknown }).await;
+            }
+            EventType::Put => {}
+            EventType::Delete => {
+                let Some((lease, place)) = self.keys.remove(&kv.key) else {
+                    return;
+                };
+                let changes = queues.remove(&lock, place);
+                let recording = log.record(&lock, changes, at, |_| why(&self.channel, lease));
+                let mut recording = std::pin::pin!(recording);
+                loop {
+                    tokio::select! {
+                        biased;
+                        Some(told) = hear(&mut self.events) => self.ahead.push_back(told),
+                        () = &mut recording => break,
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Observer for EtcdObserver {
+    fn run(self: Box<Self>, log: ObservationLog) -> BoxFuture<'static, ()> {
+        Box::pin(self.observe(log))
+    }
+}
+
+/// What the store tells next, with the time at which it was heard; `None` when the watch is over.
+async fn hear(events: &mut Streaming<WatchResponse>) -> Option<WatchUpdate> {
+    let response = events.message().await.ok().flatten()?;
+    let at = monotonic_ns();
+    Some(WatchUpdate { at, response })
+}
+
+/// Why a key went that its owner did not delete: its lease is gone, or it is not.
+async fn why(channel: &Channel, lease: i64) -> Unasked {
+    let mut leases = LeaseClient::new(channel.clone());
+    let asked = leases.lease_time_to_live(LeaseTimeToLiveRequest { id: lease, keys: false });
+    match tokio::time::timeout(PROBE, asked).await {
+        Ok(Ok(answer)) if answer.get_ref().ttl < 0 => Unasked::Expired,
+        Ok(Ok(_)) => Unasked::Deleted,
+        _ => Unasked::Unknown,
+    }
+}
+
+/// A channel to the servers that answer, at their current endpoints. It leaves one that is silent.
+fn channel(endpoints: &EndpointsReceiver) -> Channel {
+    let endpoint = |address: &SocketAddr| {
+        let endpoint = Endpoint::from_shared(format!("http://{address}")).expect("an address makes an endpoint");
+        endpoint
+            .connect_timeout(PROBE)
+            .tcp_nodelay(true)
+            .keep_alive_while_idle(true)
+            .http2_keep_alive_interval(PROBE)
+            .keep_alive_timeout(PROBE)
+    };
+    Channel::balance_list(endpoints.borrow().servers().iter().map(endpoint))
+}
+
+async fn watch(channel: &Channel, start_revision: i64) -> Result<Streaming<WatchResponse>, Status> {
+    let create = WatchCreateRequest {
+        key: LOCKS_PREFIX.as_bytes().to_vec(),
+        range_end: prefix_end(LOCKS_PREFIX),
+        start_revision,
+        ..WatchCreateRequest::default()
+    };
+    let request = WatchRequest {
+        request_union: Some(RequestUnion::CreateRequest(create)),
+    };
+    // the stream of requests stays open: its end would end the watch
+    let requests = tokio_stream::once(request).chain(tokio_stream::pending());
+    let mut client = WatchClient::new(channel.clone());
+    let mut requests = Request::new(requests);
+    // a member that has lost its leader ends the watch, instead of falling behind in silence
+    requests
+        .metadata_mut()
+        .insert("hasleader", MetadataValue::from_static("true"));
+    let asked = client.watch(requests);
+    let limit = Duration::from_secs(5);
+    let answer = tokio::time::timeout(limit, asked)
+        .await
+        .map_err(|_| Status::deadline_exceeded("no answer to a watch"))?;
+    Ok(answer?.into_inner())
+}
+
+/// `harness/l0/…`
+fn lock_of(key: &[u8]) -> Option<String> {
+    let key = std::str::from_utf8(key).ok()?;
+    let rest = key.strip_prefix(LOCKS_PREFIX)?;
+    Some(rest.split_once('/').map_or(rest, |(lock, _)| lock).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_lock_is_below_the_watched_prefix() {
+        assert!(harness_workloads::etcd::lock_prefix("l0").starts_with(LOCKS_PREFIX));
+        assert_eq!(lock_of(b"harness/l0/694d"), Some("l0".into()));
+        assert_eq!(lock_of(b"other"), None);
+    }
+}

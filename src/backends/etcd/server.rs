@@ -1,0 +1,189 @@
+//! etcd servers: command line, container, and readiness by the maintenance status of the JSON gateway.
+//!
+//! Settings: <https://etcd.io/docs/v3.5/op-guide/configuration/>
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::cluster::{
+    ContainerSpec, Launch, NodeAddress, NodeSetup, Peering, Readiness, ServerSoftware, Serving, find_program,
+    missing_program,
+};
+
+const HEARTBEAT: Duration = Duration::from_millis(100);
+const ELECTION_TIMEOUT: Duration = Duration::from_millis(1000);
+
+pub static SOFTWARE: ServerSoftware = ServerSoftware {
+    backend: "etcd",
+    product: "etcd",
+    nodes: 3,
+    ports: &[2379, 2380],
+    image: include_str!("image").trim_ascii(),
+    install_hint: "apt-get install etcd-server (or put an etcd binary on PATH)",
+    files: &[],
+    peering: Peering::Socks,
+    missing: || missing_program("etcd"),
+    launch,
+    container,
+    question,
+    answer,
+};
+
+fn launch(setup: &NodeSetup) -> Launch {
+    // etcd refuses to run on processors it does not list; the flag is harmless elsewhere
+    let mut env = vec![("ETCD_UNSUPPORTED_ARCH".to_owned(), "arm64".to_owned())];
+    env.extend(proxy_environment(setup));
+    let data = setup.data.join("data").display().to_string();
+    Launch {
+        program: find_program("etcd").unwrap_or_else(|| "etcd".into()),
+        args: arguments(setup, &setup.bind, &data),
+        env,
+        files: Vec::new(),
+    }
+}
+
+fn container(setup: &NodeSetup) -> ContainerSpec {
+    let mut command = vec!["etcd".to_owned()];
+    command.extend(arguments(setup, "0.0.0.0", "/tmp/etcd-data"));
+    ContainerSpec {
+        env: proxy_environment(setup),
+        command,
+    }
+}
+
+fn question(at: &str) -> Vec<u8> {
+    format!(
+        "POST /v3/maintenance/status HTTP/1.1\r\nHost: {at}\r\nContent-Type: application/json\r\n\
+         Content-Length: 2\r\nConnection: close\r\n\r\n{{}}"
+    )
+    .into_bytes()
+}
+
+fn answer(bytes: &[u8], closed: bool) -> Readiness {
+    if !closed {
+        return Readiness::Unfinished;
+    }
+    let text = String::from_utf8_lossy(bytes);
+    let body = text.find('{').and_then(|start| Some(&text[start..=text.rfind('}')?]));
+    match body.map(serde_json::from_str::<MaintenanceStatus>) {
+        Some(Ok(status)) => status.answer(),
+        _ => Readiness::NotYet(text.lines().next().unwrap_or("it closed the connection").to_owned()),
+    }
+}
+
+/// The part of `/v3/maintenance/status` that matters here; numbers come as strings.
+#[derive(Deserialize)]
+struct MaintenanceStatus {
+    #[serde(default)]
+    header: ResponseHeader,
+    #[serde(default)]
+    leader: String,
+    #[serde(default)]
+    version: String,
+    #[serde(default)]
+    error: String,
+}
+
+#[derive(Deserialize, Default)]
+struct ResponseHeader {
+    #[serde(default)]
+    member_id: String,
+}
+
+impl MaintenanceStatus {
+    fn answer(self) -> Readiness {
+        if !self.error.is_empty() {
+            return Readiness::NotYet(self.error);
+        }
+        if self.leader.is_empty() || self.leader == "0" {
+            return Readiness::NotYet("it knows no leader".into());
+        }
+        let leads = self.leader == self.header.member_id;
+        Readiness::Serving(Serving {
+            role: if leads { "leader" } else { "follower" }.into(),
+            leads,
+            version: self.version,
+        })
+    }
+}
+
+/// The environment that makes it reach its peers through the peer proxy. Nothing else that it sends is plain HTTP.
+fn proxy_environment(setup: &NodeSetup) -> Vec<(String, String)> {
+    let Some(proxy) = setup.peer_proxy else {
+        return Vec::new();
+    };
+    let variables = [
+        ("HTTP_PROXY", format!("socks5://{proxy}")),
+        // the exemptions of this machine's user would bypass the proxy
+        ("NO_PROXY", String::new()),
+        ("no_proxy", String::new()),
+    ];
+    variables.map(|(name, value)| (name.to_owned(), value)).into()
+}
+
+/// The host by which its peers dial a node. Go's HTTP client never uses a proxy for loopback addresses; it does for names,
+/// which need not resolve.
+fn peer_host<'a>(setup: &NodeSetup, node: &'a NodeAddress) -> &'a str {
+    if setup.peer_proxy.is_some() && node.host.parse::<IpAddr>().is_ok() {
+        &node.name
+    } else {
+        &node.host
+    }
+}
+
+fn arguments(setup: &NodeSetup, bind: &str, data: &str) -> Vec<String> {
+    let me = setup.me();
+    let peer = |node: &NodeAddress| format!("http://{}:{}", peer_host(setup, node), node.ports[1]);
+    let cluster: Vec<String> = setup
+        .nodes
+        .iter()
+        .map(|node| format!("{}={}", node.name, peer(node)))
+        .collect();
+    let settings = [
+        ("--name", me.name.clone()),
+        ("--data-dir", data.to_owned()),
+        ("--listen-client-urls", format!("http://{bind}:{}", me.ports[0])),
+        ("--advertise-client-urls", format!("http://{}:{}", me.host, me.ports[0])),
+        ("--listen-peer-urls", format!("http://{bind}:{}", me.ports[1])),
+        ("--initial-advertise-peer-urls", peer(me)),
+        ("--initial-cluster", cluster.join(",")),
+        ("--initial-cluster-state", "new".into()),
+        ("--heartbeat-interval", HEARTBEAT.as_millis().to_string()),
+        ("--election-timeout", ELECTION_TIMEOUT.as_millis().to_string()),
+        ("--log-level", "warn".into()),
+        ("--logger", "zap".into()),
+    ];
+    settings
+        .into_iter()
+        .flat_map(|(flag, value)| [flag.to_owned(), value])
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEADER: &str =
+        "HTTP/1.1 200 OK\r\n\r\n{\"header\":{\"member_id\":\"7\"},\"version\":\"3.4.23\",\"leader\":\"7\"}";
+
+    #[test]
+    fn a_leader_is_the_member_whose_id_leads() {
+        let serving = Serving {
+            role: "leader".into(),
+            leads: true,
+            version: "3.4.23".into(),
+        };
+        assert_eq!(answer(LEADER.as_bytes(), true), Readiness::Serving(serving));
+    }
+
+    #[test]
+    fn a_member_without_a_leader_does_not_serve() {
+        let without = LEADER.replace("\"leader\":\"7\"", "\"raftTerm\":\"2\"");
+        assert_eq!(
+            answer(without.as_bytes(), true),
+            Readiness::NotYet("it knows no leader".into())
+        );
+    }
+}

@@ -1,0 +1,151 @@
+//! Backends: everything that the harness knows about one store product is a [`Backend`] in a folder here.
+//!
+//! To add a backend, name it in [`BackendId`], write its folder with a `static BACKEND`, and follow the compiler to [`of`].
+//! The other rooms ask the value and know no product.
+
+use std::fmt;
+use std::time::Duration;
+
+use harness_workloads::{BackendId, Recipe, recipes};
+
+use crate::cluster::{BoxFuture, EndpointsReceiver, ServerSoftware};
+use crate::network::tap::Protocol;
+
+mod etcd;
+pub mod observer;
+pub mod owners;
+mod redis;
+mod zk;
+
+use observer::Observer;
+
+/// Connects to a cluster and makes a `T`; the error is a sentence.
+pub type Connect<T> = fn(EndpointsReceiver) -> BoxFuture<'static, Result<Box<T>, String>>;
+
+/// One store product: its servers, what is spoken to them, and what can be asked of them.
+pub struct Backend {
+    pub id: BackendId,
+    pub software: &'static ServerSoftware,
+    /// What clients speak to the servers, for the taps on their links.
+    pub protocol: Protocol,
+    /// The recipe of a run that names none; without one a run needs a client program.
+    pub default_recipe: Option<&'static str>,
+    /// The characters between the parts of a path, key or channel; one part is the lock's name.
+    pub separators: &'static [char],
+    /// Whether its servers expire locks by a wall clock that can be stepped.
+    pub wall_clock: bool,
+    /// Why a run with these options cannot be, if so: a sentence with the options that can.
+    pub refuse: fn(&BackendOptions) -> Option<String>,
+    /// Connects the observer, which shows who owns which lock.
+    pub observe: Connect<dyn Observer>,
+    /// Connects what removes the remains of a lock that no client uses; `None` where nothing remains.
+    pub sweep: Option<Connect<dyn LockSweeper>>,
+}
+
+/// The options of a run that a backend may refuse.
+#[derive(Debug, Clone, Copy)]
+pub struct BackendOptions {
+    pub nodes: u32,
+    pub lease: Duration,
+    /// `None`: the clients are a foreign program.
+    pub recipe: Option<&'static Recipe>,
+}
+
+/// Removes what remains on the servers of a lock that no client uses.
+pub trait LockSweeper: Send + Sync {
+    /// Removes what remains of `lock`; returns whether there was something. The error means that the connection is lost.
+    fn remove<'a>(&'a self, lock: &'a str) -> BoxFuture<'a, Result<bool, String>>;
+}
+
+/// The backend of this name.
+pub const fn of(id: BackendId) -> &'static Backend {
+    match id {
+        BackendId::Zk => &zk::BACKEND,
+        BackendId::Etcd => &etcd::BACKEND,
+        BackendId::Redis => &redis::BACKEND,
+    }
+}
+
+/// Every backend.
+pub fn all() -> impl Iterator<Item = &'static Backend> {
+    BackendId::ALL.iter().map(|id| of(*id))
+}
+
+/// The names of the backends that `are` so, for a sentence: `zk, etcd or redis`, where `last` is ` or `.
+pub fn names(last: &str, are: impl Fn(&Backend) -> bool) -> String {
+    let names: Vec<&str> = all().filter(|backend| are(backend)).map(Backend::name).collect();
+    match names.split_last() {
+        Some((name, [])) => (*name).to_owned(),
+        Some((name, others)) => format!("{}{last}{name}", others.join(", ")),
+        None => "none".to_owned(),
+    }
+}
+
+/// How many servers a run has unless told otherwise, for help: `zk 3, etcd 3, redis 1, redlock 5`.
+pub fn default_nodes() -> String {
+    let of_backends = all().map(|backend| (backend.name(), backend.software.nodes));
+    let of_recipes = recipes().filter_map(|recipe| Some((recipe.name, recipe.servers?)));
+    let nodes = of_backends
+        .chain(of_recipes)
+        .map(|(name, nodes)| format!("{name} {nodes}"));
+    nodes.collect::<Vec<_>>().join(", ")
+}
+
+impl Backend {
+    /// As users type it: `zk`, `etcd`, `redis`.
+    pub fn name(&self) -> &'static str {
+        self.id.name()
+    }
+
+    /// The product's name: `ZooKeeper`.
+    pub fn product(&self) -> &'static str {
+        self.software.product
+    }
+}
+
+impl PartialEq for Backend {
+    fn eq(&self, other: &Self) -> bool {
+        self.id == other.id
+    }
+}
+
+impl Eq for Backend {}
+
+impl fmt::Debug for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl fmt::Display for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use harness_workloads::find_recipe;
+
+    use super::*;
+
+    #[test]
+    fn a_default_recipe_is_one_of_its_own_backend() {
+        for backend in all() {
+            if let Some(name) = backend.default_recipe {
+                assert_eq!(find_recipe(name).map(|recipe| recipe.backend), Ok(backend.id));
+            }
+            let has_recipes = !backend.id.recipes().is_empty();
+            assert_eq!(backend.default_recipe.is_some(), has_recipes, "{backend}");
+        }
+    }
+
+    #[test]
+    fn a_backend_is_found_by_its_own_id_and_has_a_whole_image_name() {
+        for backend in all() {
+            assert_eq!(of(backend.id).software.backend, backend.name());
+            let (name, tag) = backend.software.image.rsplit_once(':').unwrap();
+            assert!(!name.is_empty() && !tag.is_empty() && !tag.contains(char::is_whitespace));
+        }
+    }
+}

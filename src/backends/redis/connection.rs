@@ -1,0 +1,77 @@
+//! One RESP3 connection to a Redis server, read in the order in which the server sent: replies and pushes.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::resp::{self, RespValue};
+
+pub struct RespConnection {
+    stream: TcpStream,
+    bytes: Vec<u8>,
+    /// Pushes that came while a reply was waited for.
+    pub pushes: VecDeque<Vec<RespValue>>,
+}
+
+impl RespConnection {
+    pub async fn open(address: SocketAddr) -> Result<Self, String> {
+        let stream = TcpStream::connect(address).await.map_err(|error| error.to_string())?;
+        let _ = stream.set_nodelay(true);
+        let mut connection = Self {
+            stream,
+            bytes: Vec::new(),
+            pushes: VecDeque::new(),
+        };
+        connection.ask(&["HELLO", "3"]).await?;
+        Ok(connection)
+    }
+
+    /// Sends a command and waits for its reply; the error is the server's.
+    pub async fn ask(&mut self, words: &[&str]) -> Result<RespValue, String> {
+        self.send(words).await?;
+        loop {
+            match self.next().await? {
+                RespValue::Push(push) => self.pushes.push_back(push),
+                RespValue::Error(error) => return Err(error),
+                reply => return Ok(reply),
+            }
+        }
+    }
+
+    /// Sends a command whose replies are pushes.
+    pub async fn send(&mut self, words: &[&str]) -> Result<(), String> {
+        let mut command = format!("*{}\r\n", words.len());
+        for word in words {
+            command += &format!("${}\r\n{word}\r\n", word.len());
+        }
+        let sent = self.stream.write_all(command.as_bytes()).await;
+        sent.map_err(|error| error.to_string())
+    }
+
+    /// The next push.
+    pub async fn push(&mut self) -> Result<Vec<RespValue>, String> {
+        loop {
+            if let Some(push) = self.pushes.pop_front() {
+                return Ok(push);
+            }
+            if let RespValue::Push(push) = self.next().await? {
+                return Ok(push);
+            }
+        }
+    }
+
+    async fn next(&mut self) -> Result<RespValue, String> {
+        loop {
+            if let Some((value, length)) = resp::take(&self.bytes)? {
+                self.bytes.drain(..length);
+                return Ok(value);
+            }
+            let read = self.stream.read_buf(&mut self.bytes).await;
+            if read.map_err(|error| error.to_string())? == 0 {
+                return Err("the server closed the connection".into());
+            }
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! Redis: one server, or several independent ones for Redlock; a lock is a key. `failover` adds a replica.
+
+use harness_workloads::BackendId;
+
+use super::observer::Observer;
+use super::{Backend, BackendOptions};
+use crate::cluster::EndpointsReceiver;
+use crate::network::tap::Protocol;
+
+mod connection;
+mod control;
+mod keyspace;
+mod observer;
+mod quorum;
+mod resp;
+mod server;
+
+pub static BACKEND: Backend = Backend {
+    id: BackendId::Redis,
+    software: &server::SOFTWARE,
+    protocol: Protocol::Resp,
+    default_recipe: Some("redis-set-px-lua"),
+    separators: &[':', '.', '{', '}', '/'],
+    wall_clock: true,
+    refuse,
+    observe: |endpoints| Box::pin(observe(endpoints)),
+    // a key goes with its holder
+    sweep: None,
+};
+
+/// Several servers know nothing of each other, so only a lock of a majority of them can use more than one.
+fn refuse(options: &BackendOptions) -> Option<String> {
+    let single = options.recipe.filter(|recipe| recipe.servers.is_none());
+    let nodes = options.nodes;
+    single.filter(|_| nodes != 1).map(|recipe| {
+        let name = recipe.name;
+        format!("{name} is a single-server lock but --nodes is {nodes}\nhint: --nodes 1, or --recipe redlock")
+    })
+}
+
+async fn observe(endpoints: EndpointsReceiver) -> Result<Box<dyn Observer>, String> {
+    let servers = endpoints.borrow().servers().len();
+    if servers > 1 {
+        quorum::QuorumObserver::connect(endpoints).await
+    } else {
+        observer::RedisObserver::connect(endpoints).await
+    }
+}

@@ -1,0 +1,222 @@
+//! Observes Redis: the keyspace events of the locks' owners, and the value that each set wrote.
+//!
+//! Where a master has a replica, it watches the one that clients reach.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use harness_checkers::history::RevokeCause;
+use tokio::time::timeout;
+
+use super::keyspace::KeyspaceConnection;
+use crate::backends::observer::{ObservationLog, Observer, Unasked};
+use crate::backends::owners::{Contender, OwnerChange};
+use crate::clock::monotonic_ns;
+use crate::cluster::{BoxFuture, EndpointsReceiver};
+
+/// How long a new connection may take before another one is tried: the first try at a container that is not up yet is
+/// repeated by the kernel only after a second, and what happens meanwhile is not seen.
+pub(super) const REOPEN: Duration = Duration::from_millis(100);
+
+/// The source it hears, in the history.
+const MASTER: &str = "master";
+
+pub struct RedisObserver {
+    endpoints: EndpointsReceiver,
+    at: SocketAddr,
+    keys: KeyspaceConnection,
+}
+
+/// By lock: the value of its key; a key whose value is unknown has `None`.
+type KeyOwners = HashMap<String, Option<String>>;
+
+impl RedisObserver {
+    pub async fn connect(endpoints: EndpointsReceiver) -> Result<Box<dyn Observer>, String> {
+        let at = first(&endpoints);
+        let keys = KeyspaceConnection::open(at)
+            .await
+            .map_err(|error| format!("the observer: {error}"))?;
+        Ok(Box::new(Self { endpoints, at, keys }))
+    }
+
+    async fn observe(mut self, log: ObservationLog) {
+        let mut owners = KeyOwners::new();
+        loop {
+            log.watches(self.at);
+            let (cause, heard) = self.watch(&mut owners, &log).await;
+            log.lost(MASTER, heard);
+            for (lock, owner) in owners.drain() {
+                log.revoked(&lock, &Contender { owner, token: None }, cause.clone(), monotonic_ns());
+            }
+            if cause.is_none() {
+                log.pause().await;
+            }
+            loop {
+                self.at = first(&self.endpoints);
+                if let Ok(Ok(keys)) = timeout(REOPEN, KeyspaceConnection::open(self.at)).await {
+                    self.keys = keys;
+                    break;
+                }
+                log.pause().await;
+            }
+            // the next error is met by the next event
+            if self.catch_up(&mut owners, &log).await.is_ok() {
+                log.back(MASTER);
+            }
+        }
+    }
+
+    /// Records what happens until the connection is lost, or another server becomes the primary; returns what that did to every lock,
+    /// and when the master was last heard.
+    async fn watch(&mut self, owners: &mut KeyOwners, log: &ObservationLog) -> (Option<RevokeCause>, u64) {
+        let mut heard = monotonic_ns();
+        loop {
+            let event = tokio::select! {
+                event = self.keys.event() => event,
+                // without a sender the primary does not change any more
+                Ok(()) = self.endpoints.changed() => {
+                    if first(&self.endpoints) == self.at {
+                        continue;
+                    }
+                    return (Some(RevokeCause::Failover), heard);
+                }
+            };
+            let Ok((lock, event)) = event else { return (None, heard) };
+            let at = monotonic_ns();
+            if self.saw(&lock, &event, at, owners, log).await.is_err() {
+                return (None, heard);
+            }
+            heard = at;
+        }
+    }
+
+    /// Reads which locks are held, after a connection was made.
+    async fn catch_up(&mut self, owners: &mut KeyOwners, log: &ObservationLog) -> Result<(), String> {
+        for (lock, owner) in self.keys.held().await? {
+            owners.insert(lock.clone(), Some(owner.clone()));
+            let owner = Some(owner);
+            log.granted(&lock, &Contender { owner, token: None }, monotonic_ns());
+        }
+        Ok(())
+    }
+
+    async fn saw(
+        &mut self,
+        lock: &str,
+        event: &str,
+        at: u64,
+        owners: &mut KeyOwners,
+        log: &ObservationLog,
+    ) -> Result<(), String> {
+        match event {
+            "set" => {
+                let owner = self.keys.value_of(lock).await?;
+                if owner.is_some() && owners.get(lock) == Some(&owner) {
+                    return Ok(());
+                }
+                let why = match overwrites(owners.get(lock), owner.as_deref(), since_1970()) {
+                    Overwrite::Nothing => return Ok(()),
+                    Overwrite::Expired => Unasked::Expired,
+                    Overwrite::Taken => Unasked::Deleted,
+                };
+                let replaced = owners.insert(lock.to_owned(), owner.clone());
+                if let Some(owner) = replaced {
+                    self.gone(lock, owner, why, at, log).await;
+                }
+                // by now, and not when the event was heard: the value may have been set again since
+                log.granted(lock, &Contender { owner, token: None }, monotonic_ns());
+            }
+            "del" | "expired" => {
+                let why = if event == "expired" {
+                    Unasked::Expired
+                } else {
+                    Unasked::Deleted
+                };
+                if let Some(owner) = owners.remove(lock) {
+                    self.gone(lock, owner, why, at, log).await;
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    async fn gone(&self, lock: &str, owner: Option<String>, why: Unasked, at: u64, log: &ObservationLog) {
+        let why = if owner.is_none() && why == Unasked::Deleted {
+            Unasked::Unknown
+        } else {
+            why
+        };
+        let contender = Contender { owner, token: None };
+        log.record(lock, vec![OwnerChange::Revoked(contender)], at, |_| async move { why })
+            .await;
+    }
+}
+
+impl Observer for RedisObserver {
+    fn run(self: Box<Self>, log: ObservationLog) -> BoxFuture<'static, ()> {
+        Box::pin(self.observe(log))
+    }
+}
+
+/// What it means that a key which is there is set again.
+#[derive(Debug, PartialEq, Eq)]
+enum Overwrite {
+    /// The owner stays: the client that overwrote it has lost, and knows it.
+    Nothing,
+    /// The owner's time was over, and the new value is the next owner's.
+    Expired,
+    Taken,
+}
+
+/// Locks whose value is a deadline are taken over by GETSET. All who see that the deadline has passed overwrite it, and the
+/// first of them has the lock: those after it overwrite a deadline that has not passed.
+fn overwrites(known: Option<&Option<String>>, new: Option<&str>, now: Duration) -> Overwrite {
+    match (known, new.and_then(deadline)) {
+        (Some(Some(old)), Some(_)) => match deadline(old) {
+            Some(deadline) if deadline < now => Overwrite::Expired,
+            Some(_) => Overwrite::Nothing,
+            None => Overwrite::Taken,
+        },
+        // whose value it was is not known, so neither is whether its time was over
+        (Some(None), Some(_)) => Overwrite::Nothing,
+        _ => Overwrite::Taken,
+    }
+}
+
+/// The deadline in a value such as `1795263846123:5eed`, since 1970.
+fn deadline(value: &str) -> Option<Duration> {
+    let (digits, _) = value.split_once(':')?;
+    digits.parse().ok().map(Duration::from_millis)
+}
+
+fn since_1970() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+/// A plain lock lives on the first server.
+fn first(endpoints: &EndpointsReceiver) -> SocketAddr {
+    endpoints.borrow().servers()[0]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_first_to_overwrite_a_deadline_that_has_passed_owns_the_lock() {
+        let now = Duration::from_millis(5_000);
+        let known = |value: &str| Some(Some(value.to_owned()));
+        let of = |known: Option<Option<String>>, new| overwrites(known.as_ref(), Some(new), now);
+        assert_eq!(of(known("4000:a"), "7000:b"), Overwrite::Expired);
+        assert_eq!(of(known("7000:b"), "7001:c"), Overwrite::Nothing);
+        assert_eq!(of(Some(None), "7001:c"), Overwrite::Nothing);
+        assert_eq!(
+            of(known("5eed"), "beef"),
+            Overwrite::Taken,
+            "a plain value says nothing of time"
+        );
+        assert_eq!(of(None, "7000:b"), Overwrite::Taken, "there was no owner");
+    }
+}

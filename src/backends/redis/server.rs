@@ -1,0 +1,116 @@
+//! Redis servers: command line, container, and readiness by `INFO`.
+//!
+//! Settings: <https://redis.io/docs/latest/operate/oss_and_stack/management/config-file/>
+
+use super::control::RedisReplication;
+use crate::cluster::{
+    ContainerSpec, Launch, NodeSetup, Peering, Readiness, ServerSoftware, Serving, find_program, missing_program,
+};
+
+pub static SOFTWARE: ServerSoftware = ServerSoftware {
+    backend: "redis",
+    product: "Redis",
+    nodes: 1,
+    ports: &[6379],
+    image: include_str!("image").trim_ascii(),
+    install_hint: "apt-get install redis-server (or put a redis-server binary on PATH)",
+    files: &[],
+    peering: Peering::Replication(&RedisReplication),
+    missing: || missing_program("redis-server"),
+    launch,
+    container,
+    question: |_| b"INFO\r\n".to_vec(),
+    answer,
+};
+
+fn launch(setup: &NodeSetup) -> Launch {
+    let mut args = arguments(setup, &setup.bind);
+    args.extend(["--dir".to_owned(), setup.data.display().to_string()]);
+    Launch {
+        program: find_program("redis-server").unwrap_or_else(|| "redis-server".into()),
+        args,
+        ..Launch::default()
+    }
+}
+
+fn container(setup: &NodeSetup) -> ContainerSpec {
+    let mut command = vec!["redis-server".to_owned()];
+    command.extend(arguments(setup, "0.0.0.0"));
+    ContainerSpec {
+        env: Vec::new(),
+        command,
+    }
+}
+
+fn answer(bytes: &[u8], closed: bool) -> Readiness {
+    let text = String::from_utf8_lossy(bytes);
+    if let Some(error) = text.strip_prefix('-') {
+        return Readiness::NotYet(error.trim().to_owned());
+    }
+    let after = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
+    // the keyspace section is the last one
+    match (after("role:"), after("redis_version:"), text.contains("# Keyspace")) {
+        (Some("slave"), _, true) if after("master_link_status:") != Some("up") => {
+            Readiness::NotYet("it is not in step with its master".into())
+        }
+        (Some("slave"), version, true) => serving("replica", version),
+        (Some(role), version, true) => serving(role, version),
+        _ if closed => Readiness::NotYet("it closed the connection".into()),
+        _ => Readiness::Unfinished,
+    }
+}
+
+fn serving(role: &str, version: Option<&str>) -> Readiness {
+    Readiness::Serving(Serving {
+        role: role.to_owned(),
+        leads: role == "master",
+        version: version.unwrap_or("?").to_owned(),
+    })
+}
+
+/// No persistence: what a test wrote is gone with the server. Keyspace events are what the observer reads.
+fn arguments(setup: &NodeSetup, bind: &str) -> Vec<String> {
+    let settings = [
+        ("--port", setup.me().ports[0].to_string()),
+        ("--bind", bind.to_owned()),
+        ("--save", String::new()),
+        ("--appendonly", "no".into()),
+        ("--daemonize", "no".into()),
+        ("--protected-mode", "no".into()),
+        ("--notify-keyspace-events", "Kg$x".into()),
+        // a replica is in step at once, not after five seconds
+        ("--repl-diskless-sync-delay", "0".into()),
+        ("--loglevel", "notice".into()),
+    ];
+    let mut arguments: Vec<String> = settings
+        .into_iter()
+        .flat_map(|(flag, value)| [flag.to_owned(), value])
+        .collect();
+    // with peer proxies the first node is the primary of the others
+    if let Some(primary) = setup.peer_proxy.filter(|_| setup.me > 0) {
+        arguments.extend([
+            "--replicaof".into(),
+            primary.ip().to_string(),
+            primary.port().to_string(),
+        ]);
+    }
+    arguments
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_loads_is_not_serving_and_one_with_a_role_is() {
+        assert!(matches!(
+            answer(b"-LOADING Redis is loading\r\n", false),
+            Readiness::NotYet(_)
+        ));
+        let late = b"$9\r\n# Server\r\nrole:slave\r\nmaster_link_status:down\r\n# Keyspace\r\n";
+        assert!(matches!(answer(late, false), Readiness::NotYet(why) if why.contains("in step")));
+        let info = b"$9\r\n# Server\r\nredis_version:7.0.15\r\nrole:master\r\n# Keyspace\r\n";
+        assert_eq!(answer(info, false), serving("master", Some("7.0.15")));
+        assert_eq!(answer(b"$9\r\n# Server\r\nrole:mas", false), Readiness::Unfinished);
+    }
+}

@@ -1,0 +1,22 @@
+//! ZooKeeper: three servers that elect a leader; a lock is a node, and its contenders are nodes below it.
+
+use harness_workloads::BackendId;
+
+use super::Backend;
+use crate::network::tap::Protocol;
+
+mod observer;
+mod server;
+mod sweep;
+
+pub static BACKEND: Backend = Backend {
+    id: BackendId::Zk,
+    software: &server::SOFTWARE,
+    protocol: Protocol::Zk,
+    default_recipe: Some("zk-predecessor-watch"),
+    separators: &['/'],
+    wall_clock: false,
+    refuse: |_| None,
+    observe: |endpoints| Box::pin(observer::ZkObserver::connect(endpoints)),
+    sweep: Some(|endpoints| Box::pin(sweep::ZkSweeper::connect(endpoints))),
+};

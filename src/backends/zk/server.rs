@@ -1,0 +1,213 @@
+//! ZooKeeper servers: configuration file, command line, container, and readiness by the four-letter word `srvr`.
+//!
+//! Settings: <https://zookeeper.apache.org/doc/current/zookeeperAdmin.html>
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::cluster::{ContainerSpec, Launch, NodeSetup, Peering, Readiness, ServerSoftware, Serving, find_program};
+
+/// Where distributions put ZooKeeper's jars: Debian's package, and a release unpacked under `ZOOKEEPER_HOME`.
+const DEBIAN_JAR: &str = "/usr/share/java/zookeeper.jar";
+/// Without a logging backend on the class path ZooKeeper is silent.
+const DEBIAN_LOGGER: &str = "/usr/share/java/slf4j-simple.jar";
+/// A test server is small and must start quickly.
+const JVM_FLAGS: &[&str] = &[
+    "-Xms16m",
+    "-Xmx128m",
+    "-Xss512k",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-XX:-UsePerfData",
+    "-Xshare:auto",
+    "-Dzookeeper.cnxTimeout=1000",
+    "-Dzookeeper.fastleader.maxNotificationInterval=1000",
+];
+/// In ticks: how long a follower may take to join.
+const INIT_LIMIT: u32 = 20;
+/// In ticks: how far a follower may fall behind.
+const SYNC_LIMIT: u32 = 10;
+
+/// The server grants no session shorter than two ticks and rounds to ticks, so a tick is a tenth of the lease.
+fn tick_ms(lease: Duration) -> u128 {
+    (lease.as_millis() / 10).clamp(100, 2000)
+}
+
+/// The server grants no session longer than this: room for the clients' own and the observer's.
+fn max_session_ms(lease: Duration) -> u128 {
+    lease.as_millis().max(60_000)
+}
+
+pub static SOFTWARE: ServerSoftware = ServerSoftware {
+    backend: "zk",
+    product: "ZooKeeper",
+    nodes: 3,
+    ports: &[2181, 2888, 3888],
+    image: include_str!("image").trim_ascii(),
+    install_hint: "apt-get install default-jre-headless libzookeeper-java libslf4j-java (or set ZOOKEEPER_HOME to an unpacked release)",
+    files: &["zoo.cfg", "myid"],
+    peering: Peering::Socks,
+    missing,
+    launch,
+    container,
+    question: |_| b"srvr".to_vec(),
+    answer,
+};
+
+fn missing() -> Vec<String> {
+    let mut missing = Vec::new();
+    if find_program("java").is_none() {
+        missing.push("java".to_owned());
+    }
+    if class_path().is_none() {
+        missing.push("zookeeper.jar".to_owned());
+    }
+    missing
+}
+
+fn launch(setup: &NodeSetup) -> Launch {
+    let mut args = jvm_flags(setup);
+    args.push("-Dorg.slf4j.simpleLogger.showDateTime=true".into());
+    args.push("-cp".into());
+    args.push(class_path().unwrap_or_default());
+    args.push("org.apache.zookeeper.server.quorum.QuorumPeerMain".into());
+    args.push(setup.data.join("zoo.cfg").display().to_string());
+    Launch {
+        program: find_program("java").unwrap_or_else(|| "java".into()),
+        args,
+        env: Vec::new(),
+        files: vec![
+            ("zoo.cfg".into(), configuration(setup)),
+            ("data/myid".into(), format!("{}\n", setup.me().number)),
+        ],
+    }
+}
+
+fn container(setup: &NodeSetup) -> ContainerSpec {
+    let servers: Vec<String> = setup
+        .nodes
+        .iter()
+        .map(|m| {
+            format!(
+                "server.{}={}:{}:{};{}",
+                m.number, m.host, m.ports[1], m.ports[2], m.ports[0]
+            )
+        })
+        .collect();
+    let env = [
+        ("ZOO_MY_ID", setup.me().number.to_string()),
+        ("ZOO_SERVERS", servers.join(" ")),
+        ("ZOO_TICK_TIME", tick_ms(setup.lease).to_string()),
+        ("ZOO_INIT_LIMIT", INIT_LIMIT.to_string()),
+        ("ZOO_SYNC_LIMIT", SYNC_LIMIT.to_string()),
+        ("ZOO_MAX_CLIENT_CNXNS", "0".into()),
+        ("ZOO_STANDALONE_ENABLED", "false".into()),
+        ("ZOO_ADMINSERVER_ENABLED", "false".into()),
+        ("ZOO_4LW_COMMANDS_WHITELIST", "*".into()),
+        (
+            "ZOO_CFG_EXTRA",
+            format!("forceSync=no maxSessionTimeout={}", max_session_ms(setup.lease)),
+        ),
+        ("JVMFLAGS", jvm_flags(setup).join(" ")),
+    ];
+    ContainerSpec {
+        env: env.map(|(name, value)| (name.to_owned(), value)).into(),
+        command: Vec::new(),
+    }
+}
+
+fn answer(bytes: &[u8], closed: bool) -> Readiness {
+    if !closed {
+        return Readiness::Unfinished;
+    }
+    let text = String::from_utf8_lossy(bytes);
+    let after = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
+    match (after("Mode:"), after("Zookeeper version:")) {
+        (Some(role), version) => Readiness::Serving(Serving {
+            role: role.to_owned(),
+            leads: ["leader", "standalone"].contains(&role),
+            version: version
+                .unwrap_or("?")
+                .split(['-', ','])
+                .next()
+                .unwrap_or("?")
+                .to_owned(),
+        }),
+        (None, _) if text.is_empty() => Readiness::NotYet("it closed the connection".into()),
+        (None, _) => Readiness::NotYet(text.lines().next().unwrap_or_default().to_owned()),
+    }
+}
+
+fn jvm_flags(setup: &NodeSetup) -> Vec<String> {
+    let mut flags: Vec<String> = JVM_FLAGS.iter().map(ToString::to_string).collect();
+    if let Some(proxy) = setup.peer_proxy {
+        flags.push(format!("-DsocksProxyHost={}", proxy.ip()));
+        flags.push(format!("-DsocksProxyPort={}", proxy.port()));
+        // unset, or with any value, it would add loopback to what is dialled directly
+        flags.push("-DsocksNonProxyHosts=".to_owned());
+    }
+    flags
+}
+
+fn configuration(setup: &NodeSetup) -> String {
+    let me = setup.me();
+    let servers: String = setup
+        .nodes
+        .iter()
+        .map(|m| format!("server.{}={}:{}:{}\n", m.number, m.host, m.ports[1], m.ports[2]))
+        .collect();
+    format!(
+        "tickTime={tick}\ninitLimit={INIT_LIMIT}\nsyncLimit={SYNC_LIMIT}\ndataDir={data}\nclientPort={port}\n\
+         clientPortAddress={bind}\nadmin.enableServer=false\n4lw.commands.whitelist=*\nmaxClientCnxns=0\n\
+         standaloneEnabled=false\nforceSync=no\nmaxSessionTimeout={max}\n{servers}",
+        max = max_session_ms(setup.lease),
+        tick = tick_ms(setup.lease),
+        data = setup.data.join("data").display(),
+        port = me.ports[0],
+        bind = setup.bind,
+    )
+}
+
+fn class_path() -> Option<String> {
+    if let Some(home) = std::env::var_os("ZOOKEEPER_HOME").map(PathBuf::from)
+        && home.join("lib").is_dir()
+    {
+        return Some(format!("{0}/lib/*:{0}/*", home.display()));
+    }
+    let logger = if Path::new(DEBIAN_LOGGER).is_file() {
+        format!(":{DEBIAN_LOGGER}")
+    } else {
+        String::new()
+    };
+    Path::new(DEBIAN_JAR).is_file().then(|| format!("{DEBIAN_JAR}{logger}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_without_quorum_is_not_serving() {
+        let text = b"This ZooKeeper instance is not currently serving requests\n";
+        assert!(matches!(answer(text, true), Readiness::NotYet(why) if why.contains("not currently serving")));
+    }
+
+    #[test]
+    fn a_leader_tells_its_role_and_version() {
+        let text = b"Zookeeper version: 3.8.0-5a02a05eddb59aee6ac762f7ea82e92a68eb9c0f, built on 2022\nMode: leader\n";
+        let serving = Serving {
+            role: "leader".into(),
+            leads: true,
+            version: "3.8.0".into(),
+        };
+        assert_eq!(answer(text, true), Readiness::Serving(serving));
+        assert_eq!(answer(b"Zookeeper ver", false), Readiness::Unfinished);
+    }
+
+    #[test]
+    fn the_shortest_session_is_well_below_the_lease() {
+        for lease_ms in [1000, 2000, 30_000] {
+            assert!(2 * tick_ms(Duration::from_millis(lease_ms)) * 2 <= u128::from(lease_ms));
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Removes the node of a ZooKeeper lock that no client uses, so that the next client creates it again.
+
+use std::time::Duration;
+
+use harness_workloads::zk::lock_path;
+use tokio::time::timeout;
+use zookeeper_client::{Client, Error};
+
+use crate::backends::LockSweeper;
+use crate::cluster::{BoxFuture, EndpointsReceiver};
+use crate::limits::PROBE;
+
+/// The session with which nodes are removed; it owns nothing.
+const SESSION: Duration = Duration::from_secs(10);
+
+pub struct ZkSweeper {
+    client: Client,
+}
+
+impl ZkSweeper {
+    pub async fn connect(endpoints: EndpointsReceiver) -> Result<Box<dyn LockSweeper>, String> {
+        let servers: Vec<String> = endpoints.borrow().servers().iter().map(ToString::to_string).collect();
+        let connecting = Client::connector()
+            .with_session_timeout(SESSION)
+            .with_connection_timeout(PROBE)
+            .connect(&servers.join(","))
+            .await;
+        let client = connecting.map_err(|error| error.to_string())?;
+        Ok(Box::new(Self { client }))
+    }
+
+    async fn delete(&self, lock: &str) -> Result<bool, String> {
+        match timeout(PROBE, self.client.delete(&lock_path(lock), None)).await {
+            Ok(Ok(())) => Ok(true),
+            // a client still waits for it or holds it; or it is gone already
+            Ok(Err(Error::NotEmpty | Error::NoNode)) => Ok(false),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err("it does not answer".into()),
+        }
+    }
+}
+
+impl LockSweeper for ZkSweeper {
+    fn remove<'a>(&'a self, lock: &'a str) -> BoxFuture<'a, Result<bool, String>> {
+        Box::pin(self.delete(lock))
+    }
+}

@@ -1,0 +1,288 @@
+//! `NodeControl`: kills the nodes of a running cluster and starts them again, pauses, resumes and promotes them.
+//!
+//! Commands are carried out one after the other by a task that lives as long as the cluster. A command that was queued is
+//! carried out even when its sender is gone, because the heal of a fault may be queued from a `Drop`.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::sync::{Mutex as AsyncMutex, mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::replication::Replication;
+use super::{ClusterError, Endpoints, RoleProbe, RunningNodes, ready};
+use crate::limits::{PROBE, READY_POLL};
+
+/// What a node can be made to do. Kills and pauses are counted: a node is back when each was followed by its opposite.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NodeCommand {
+    /// SIGKILL; its data folder stays.
+    Kill,
+    /// With the same data, on the same ports.
+    Start,
+    Pause,
+    Resume,
+    /// Kill and start in one command, so that the end of a run cannot fall between them.
+    Restart,
+    /// A replica becomes the primary.
+    Promote,
+    /// A node becomes a replica of the node at the far end of its peer proxy, and loses what that node does not have.
+    Follow,
+}
+
+/// A command's outcome; an error of the channel means that the cluster is gone.
+pub type CommandOutcome = oneshot::Receiver<Result<(), ClusterError>>;
+
+struct QueuedCommand {
+    node: usize,
+    command: NodeCommand,
+    done: oneshot::Sender<Result<(), ClusterError>>,
+}
+
+#[derive(Clone)]
+pub struct NodeControl {
+    // unbounded, since a `Drop` cannot wait; there are at most as many commands as windows and nodes
+    queue: mpsc::UnboundedSender<QueuedCommand>,
+    endpoints: watch::Sender<Endpoints>,
+    probe: RoleProbe,
+}
+
+impl NodeControl {
+    /// Queues a command for a node, from 0, and returns at once.
+    pub fn order(&self, node: u32, command: NodeCommand) -> CommandOutcome {
+        let (done, outcome) = oneshot::channel();
+        let node = node as usize;
+        let _ = self.queue.send(QueuedCommand { node, command, done });
+        outcome
+    }
+
+    pub fn address(&self, node: u32) -> SocketAddr {
+        self.probe.addresses()[node as usize]
+    }
+
+    /// Where the nodes are now, and which one is the primary.
+    pub fn endpoints(&self) -> Endpoints {
+        self.endpoints.borrow().clone()
+    }
+
+    /// From now on this node is the one that clients reach.
+    pub fn set_primary(&self, node: u32) {
+        self.endpoints
+            .send_modify(|endpoints| endpoints.set_primary(node as usize));
+    }
+
+    /// The commands for replication, where the product replicates from a primary.
+    pub(super) fn replication(&self) -> Option<&'static dyn Replication> {
+        self.probe.replication()
+    }
+
+    pub fn name(&self, node: u32) -> &str {
+        &self.probe.names[node as usize]
+    }
+
+    /// A node's role now, `None` when it does not serve.
+    pub async fn role(&self, node: u32) -> Option<String> {
+        let serving = ready::ask(self.probe.software, self.address(node)).await;
+        serving.ok().map(|serving| serving.role)
+    }
+
+    /// The node that leads now, from 0; waits for an election that is going on.
+    pub async fn leader(&self, within: Duration) -> Option<u32> {
+        let deadline = Instant::now() + within;
+        loop {
+            let leader = self.look_for_leader().await;
+            if leader.is_some() || Instant::now() >= deadline {
+                return leader;
+            }
+            sleep(READY_POLL).await;
+        }
+    }
+
+    async fn look_for_leader(&self) -> Option<u32> {
+        if let Some(primary) = self.endpoints.borrow().primary() {
+            return Some(primary);
+        }
+        let roles = self.probe.roles().await;
+        let mut serving = roles.iter().map(|(_, serving)| serving.as_ref());
+        let leader = serving.position(|serving| serving.is_some_and(|serving| serving.leads))?;
+        Some(leader as u32)
+    }
+
+    /// Waits until a node has this role; returns whether it does.
+    pub async fn becomes(&self, node: u32, role: &str, within: Duration) -> bool {
+        let deadline = Instant::now() + within;
+        while self.role(node).await.as_deref() != Some(role) {
+            if Instant::now() >= deadline {
+                return false;
+            }
+            sleep(READY_POLL).await;
+        }
+        true
+    }
+
+    /// Waits until a node serves again; returns whether it does.
+    pub async fn serves(&self, node: u32, within: Duration) -> bool {
+        let deadline = Instant::now() + within;
+        while ready::ask(self.probe.software, self.address(node)).await.is_err() {
+            if Instant::now() >= deadline {
+                return false;
+            }
+            sleep(READY_POLL).await;
+        }
+        true
+    }
+}
+
+/// How often a node was killed and paused and has not come back.
+#[derive(Debug, Clone, Copy, Default)]
+struct Outages {
+    killed: u32,
+    paused: u32,
+}
+
+impl Outages {
+    /// The command to carry out now; `None` while another window still wants the node as it is.
+    fn count(&mut self, command: NodeCommand) -> Option<NodeCommand> {
+        use NodeCommand::{Follow, Kill, Pause, Promote, Restart, Resume, Start};
+        let due = match command {
+            Kill => {
+                self.killed += 1;
+                self.killed == 1
+            }
+            Start => {
+                self.killed = self.killed.saturating_sub(1);
+                self.killed == 0
+            }
+            Pause => {
+                self.paused += 1;
+                self.paused == 1 && self.killed == 0
+            }
+            Resume => {
+                self.paused = self.paused.saturating_sub(1);
+                self.paused == 0 && self.killed == 0
+            }
+            Restart | Promote | Follow => self.killed == 0,
+        };
+        due.then_some(command)
+    }
+}
+
+/// Starts the task that carries out commands. It ends with the last strong reference to what runs.
+pub(super) fn spawn(
+    running: &Arc<AsyncMutex<RunningNodes>>,
+    endpoints: watch::Sender<Endpoints>,
+    probe: RoleProbe,
+    peer_proxies: Vec<Option<SocketAddr>>,
+) -> (NodeControl, JoinHandle<()>) {
+    let (queue, queued) = mpsc::unbounded_channel();
+    let control = NodeControl {
+        queue,
+        endpoints,
+        probe,
+    };
+    let executor = CommandExecutor {
+        running: Arc::downgrade(running),
+        control: control.clone(),
+        peer_proxies,
+    };
+    (control, tokio::spawn(executor.run(queued)))
+}
+
+struct CommandExecutor {
+    running: Weak<AsyncMutex<RunningNodes>>,
+    control: NodeControl,
+    /// By node.
+    peer_proxies: Vec<Option<SocketAddr>>,
+}
+
+impl CommandExecutor {
+    async fn run(self, mut queued: mpsc::UnboundedReceiver<QueuedCommand>) {
+        let mut outages = vec![Outages::default(); self.peer_proxies.len()];
+        while let Some(QueuedCommand { node, command, done }) = queued.recv().await {
+            let Some(running) = self.running.upgrade() else { return };
+            let outcome = match outages[node].count(command) {
+                None => Ok(()),
+                Some(command) => self.carry_out(node, command, &running).await,
+            };
+            // the sender may be gone
+            let _ = done.send(outcome);
+        }
+    }
+
+    async fn carry_out(
+        &self,
+        node: usize,
+        command: NodeCommand,
+        running: &AsyncMutex<RunningNodes>,
+    ) -> Result<(), ClusterError> {
+        use NodeCommand::{Follow, Kill, Pause, Promote, Restart, Resume, Start};
+        let mut running = running.lock().await;
+        match command {
+            Kill => running.kill(node).await,
+            Pause => running.pause(node).await,
+            Resume => running.resume(node).await,
+            Start | Restart => {
+                if command == Restart {
+                    running.kill(node).await?;
+                }
+                if let Some(address) = running.start(node).await? {
+                    let endpoints = &self.control.endpoints;
+                    endpoints.send_modify(|endpoints| endpoints.set_address(node, address));
+                }
+                Ok(())
+            }
+            Promote | Follow => self.replicate(node, command).await,
+        }
+    }
+
+    async fn replicate(&self, node: usize, command: NodeCommand) -> Result<(), ClusterError> {
+        let what = if command == NodeCommand::Promote {
+            "be promoted"
+        } else {
+            "follow another"
+        };
+        let refused = |why: String| ClusterError::Disobeyed {
+            node: self.control.probe.names[node].clone(),
+            what,
+            why,
+        };
+        let replication = self.control.replication();
+        let replication = replication.ok_or_else(|| refused("servers of this product have no replicas".into()))?;
+        let address = self.control.address(node as u32);
+        let asked = match (command, self.peer_proxies[node]) {
+            (NodeCommand::Promote, _) => replication.promote(address),
+            (_, Some(primary)) => replication.follow(address, primary),
+            (_, None) => return Ok(()),
+        };
+        let answer = timeout(PROBE, asked).await;
+        answer
+            .unwrap_or_else(|_| Err("it does not answer".to_owned()))
+            .map_err(refused)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn due(commands: &[NodeCommand]) -> Vec<bool> {
+        let mut outages = Outages::default();
+        let mut due = |command: &NodeCommand| outages.count(*command).is_some();
+        commands.iter().map(&mut due).collect()
+    }
+
+    #[test]
+    fn a_server_that_two_windows_killed_starts_with_the_second_heal() {
+        use NodeCommand::{Kill, Start};
+        assert_eq!(due(&[Kill, Kill, Start, Start]), [true, false, false, true]);
+    }
+
+    #[test]
+    fn a_dead_server_is_neither_paused_nor_resumed_nor_restarted() {
+        use NodeCommand::{Kill, Pause, Restart, Resume, Start};
+        let commands = [Kill, Pause, Restart, Resume, Start, Restart];
+        assert_eq!(due(&commands), [true, false, false, false, true, true]);
+    }
+}

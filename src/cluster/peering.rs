@@ -1,0 +1,30 @@
+//! How the servers of a product reach each other, and the proxies that can be put between them for a peer partition.
+//!
+//! A cluster knows where its servers are; it knows nothing of proxies. It is given [`PeerProxies`] with its
+//! [`ClusterSpec`](super::ClusterSpec), opens them before the first server starts, and tells them every server's address.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+use super::replication::Replication;
+use super::software::NodeAddress;
+
+/// How the servers of a product reach each other, as far as a proxy can be put between them.
+#[derive(Clone, Copy)]
+pub enum Peering {
+    /// No proxy can be put between them, or they never talk to each other.
+    Direct,
+    /// Every server dials its peers through a SOCKS5 proxy. They elect a leader among themselves.
+    Socks,
+    /// A replica dials its primary, and can be told any address to dial.
+    Replication(&'static dyn Replication),
+}
+
+/// A proxy for each server, through which it reaches the others. Dropping it closes them.
+pub trait PeerProxies: Send + Sync {
+    /// Opens a proxy for each of `nodes` that listens on `listen`; returns their addresses, by node.
+    fn open(&self, peering: Peering, listen: IpAddr, nodes: &[NodeAddress]) -> io::Result<Vec<SocketAddr>>;
+
+    /// A server serves clients at `address` from now on; its other ports are at the same host.
+    fn found(&self, node: usize, address: SocketAddr);
+}

@@ -1,0 +1,67 @@
+//! Replication from a primary to replicas: the commands that a product has for it, and waiting until a replica is in sync.
+
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, timeout};
+
+use super::NodeControl;
+use crate::limits::{PROBE, READY_POLL};
+
+/// The future of a method of a trait object.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// What can be told to and asked of servers that replicate from a primary. Each call opens a connection to the server;
+/// callers bound its time. The error of each call is a sentence.
+pub trait Replication: Sync {
+    /// Makes a replica the primary.
+    fn promote(&self, server: SocketAddr) -> BoxFuture<'_, Result<(), String>>;
+
+    /// Makes a server a replica of `primary`. What it has and its primary does not have is deleted.
+    fn follow(&self, server: SocketAddr, primary: SocketAddr) -> BoxFuture<'_, Result<(), String>>;
+
+    /// The keys that a server has.
+    fn keys(&self, server: SocketAddr) -> BoxFuture<'_, Result<Vec<String>, String>>;
+
+    /// How far the primary's log of writes goes, in bytes.
+    fn written(&self, primary: SocketAddr) -> BoxFuture<'_, Result<u64, String>>;
+
+    /// How far a replica has read that log, in bytes.
+    fn applied(&self, replica: SocketAddr) -> BoxFuture<'_, Result<u64, String>>;
+}
+
+impl NodeControl {
+    /// The node that clients do not reach: the replica.
+    pub fn replica(&self) -> Option<u32> {
+        let endpoints = self.endpoints();
+        let primary = endpoints.primary()?;
+        (0..endpoints.nodes().len() as u32).find(|node| *node != primary)
+    }
+
+    /// The keys that a node has; `None` when it does not answer.
+    pub async fn keys(&self, node: u32) -> Option<Vec<String>> {
+        let asked = self.replication()?.keys(self.address(node));
+        timeout(PROBE, asked).await.ok()?.ok()
+    }
+
+    /// Waits until a replica has everything that its primary has written by now; returns whether it does.
+    pub async fn in_sync(&self, replica: u32, primary: u32, within: Duration) -> bool {
+        let Some(replication) = self.replication() else {
+            return false;
+        };
+        let deadline = Instant::now() + within;
+        let written = timeout(PROBE, replication.written(self.address(primary))).await;
+        let Ok(Ok(written)) = written else { return false };
+        loop {
+            let applied = timeout(PROBE, replication.applied(self.address(replica))).await;
+            if matches!(applied, Ok(Ok(applied)) if applied >= written) {
+                return true;
+            }
+            if Instant::now() >= deadline {
+                return false;
+            }
+            sleep(READY_POLL / 10).await;
+        }
+    }
+}

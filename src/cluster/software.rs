@@ -1,0 +1,129 @@
+//! What the cluster must know of a product's servers: how they are configured, started, and asked whether they serve.
+//!
+//! Each backend fills in one [`ServerSoftware`]; all of it is text and pure functions. Starting servers and asking them is
+//! done by the runtimes.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::peering::Peering;
+
+/// One node as its own and its peers' configuration name it.
+#[derive(Debug, Clone)]
+pub struct NodeAddress {
+    /// `n1`, `n2`, …
+    pub name: String,
+    /// From 1.
+    pub number: u32,
+    /// A name or an address that its peers can reach.
+    pub host: String,
+    /// The ports it listens on, one for each of [`ServerSoftware::ports`]; the first serves clients.
+    pub ports: Vec<u16>,
+}
+
+/// The configuration of one node, from which its command line and files follow.
+#[derive(Debug, Clone)]
+pub struct NodeSetup {
+    /// Every node of the cluster, this one included.
+    pub nodes: Vec<NodeAddress>,
+    /// The index of this node in `nodes`.
+    pub me: usize,
+    /// The address to listen on.
+    pub bind: String,
+    /// An empty folder for this node alone.
+    pub data: PathBuf,
+    /// The lease that clients will ask for; tick and timeout settings follow from it.
+    pub lease: Duration,
+    /// The proxy through which it must reach its peers, if it may not dial them directly; see [`Peering`].
+    pub peer_proxy: Option<SocketAddr>,
+}
+
+impl NodeSetup {
+    pub fn me(&self) -> &NodeAddress {
+        &self.nodes[self.me]
+    }
+}
+
+/// A program with its arguments, and the files it wants to find.
+#[derive(Debug, Clone, Default)]
+pub struct Launch {
+    pub program: PathBuf,
+    pub args: Vec<String>,
+    pub env: Vec<(String, String)>,
+    /// Paths inside the data folder, and contents. Their file names belong in [`ServerSoftware::files`].
+    pub files: Vec<(String, String)>,
+}
+
+/// What a container of the official image is given in place of a configuration file.
+#[derive(Debug, Clone, Default)]
+pub struct ContainerSpec {
+    pub env: Vec<(String, String)>,
+    /// Empty: the image's own command.
+    pub command: Vec<String>,
+}
+
+/// What a server that serves said about itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Serving {
+    /// `leader`, `follower`, `master`, `replica`, …: the product's own word.
+    pub role: String,
+    /// Whether that role is the one that decides: a fault that targets the leader targets this server.
+    pub leads: bool,
+    pub version: String,
+}
+
+/// A server's answer to the question whether it serves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Readiness {
+    Serving(Serving),
+    /// It answers and does not serve yet; why.
+    NotYet(String),
+    /// The answer is not complete; read on.
+    Unfinished,
+}
+
+/// The servers of one product.
+pub struct ServerSoftware {
+    /// The backend's name: `zk`, `etcd`, `redis`.
+    pub backend: &'static str,
+    /// The product's name in reports and messages: `ZooKeeper`.
+    pub product: &'static str,
+    /// Servers of a cluster unless told otherwise.
+    pub nodes: u32,
+    /// The ports that a server listens on in a container, where they are fixed; the first serves clients. As a local process it
+    /// listens on just as many.
+    pub ports: &'static [u16],
+    /// The official image, `name:tag`. `scripts/provide` reads it from the same file.
+    pub image: &'static str,
+    /// What to install when [`ServerSoftware::missing`] finds something missing.
+    pub install_hint: &'static str,
+    /// The files, next to its log, that a run keeps of a node: the names of [`Launch::files`].
+    pub files: &'static [&'static str],
+    /// How its servers reach each other, which decides how they can be cut off from each other.
+    pub peering: Peering,
+    /// What this machine lacks to start it as a local process; empty when nothing is missing.
+    pub missing: fn() -> Vec<String>,
+    /// The local process of a node.
+    pub launch: fn(&NodeSetup) -> Launch,
+    /// The container of a node.
+    pub container: fn(&NodeSetup) -> ContainerSpec,
+    /// Bytes to send to the client port at `HOST:PORT` in order to ask whether it serves.
+    pub question: fn(at: &str) -> Vec<u8>,
+    /// Reads all bytes answered so far, and whether the server has closed the connection.
+    pub answer: fn(bytes: &[u8], closed: bool) -> Readiness,
+}
+
+/// Where `program` is in `PATH`.
+pub fn find_program(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path)
+        .map(|folder| folder.join(program))
+        .find(|candidate| candidate.is_file())
+}
+
+/// `program` as the only thing missing, if `PATH` does not have it.
+pub fn missing_program(program: &str) -> Vec<String> {
+    let found = find_program(program);
+    found.is_none().then(|| program.to_owned()).into_iter().collect()
+}

@@ -1,0 +1,351 @@
+//! The effect of faults: what each window really did, and whether that is enough for a pass to mean anything.
+//!
+//! All that is needed stands in the history, as the fault declared it. Runs of before that are read by the name of their
+//! fault (`of_old_runs`).
+
+use harness_checkers::history::{EffectCounters, Requirement};
+use harness_checkers::{Findings, History, Verdict, Window};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::words::many;
+use crate::evidence::{Evidence, EvidenceCounter};
+
+/// What one fault window did.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WindowEffect {
+    pub number: u32,
+    pub fault: String,
+    pub title: String,
+    pub start_ns: u64,
+    /// `None` when the history ends before the heal.
+    pub heal_ns: Option<u64>,
+    pub targets: Vec<String>,
+    pub evidence: Evidence,
+    /// The same in words, those of the fault.
+    #[serde(default)]
+    pub did: String,
+    /// Times that a client's library said, while it was on, that its lock was lost.
+    pub locks_lost: u64,
+    /// Acquires that were answered while it was on.
+    pub acquires: u64,
+    /// Grants that the servers took back because a session, lease or key had run out.
+    pub expired: u64,
+    /// Whether it left a trace.
+    #[serde(alias = "bit")]
+    pub had_effect: bool,
+    /// The property that no lock with a lease keeps under this fault: where it holds although the lock runs out, the
+    /// fault missed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub breaks: Option<String>,
+    /// It is violated in locks that never run out as well.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub breaks_without_lease: bool,
+    /// Why it had no target, or not enough of an effect, if so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub missed: Option<String>,
+    /// What to change if no window of this fault had an effect, where the fault knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+    /// What the fault counts, with its words.
+    #[serde(skip)]
+    counters: Vec<EvidenceCounter<String>>,
+}
+
+impl WindowEffect {
+    /// Why it had no target, or not enough of an effect, in a sentence.
+    pub fn missed_in_words(&self) -> Option<String> {
+        let how = if self.targets.is_empty() {
+            "had no target"
+        } else {
+            "missed"
+        };
+        let missed = self.missed.as_ref()?;
+        Some(format!("window {} {how}: {missed}", self.number))
+    }
+}
+
+/// All windows of a run.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct RunEffect {
+    pub windows: Vec<WindowEffect>,
+    /// One line for a person.
+    pub evidence: String,
+    /// Why a pass would mean nothing; `None` when it means something.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub too_little: Option<String>,
+    /// What a user can do about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+}
+
+/// Reads what the windows did from the history.
+pub fn effect_of(history: &History, planned_windows: u32) -> RunEffect {
+    let windows: Vec<WindowEffect> = history
+        .windows()
+        .iter()
+        .map(|window| window_effect(history, window))
+        .collect();
+    let mut effect = RunEffect {
+        evidence: in_words(&windows, planned_windows),
+        windows,
+        too_little: None,
+        hint: None,
+    };
+    let counts = history.counts();
+    let harness_run = !history.phases().is_empty();
+    if harness_run && counts.acquires_ok < history.clients().len() as u64 {
+        effect.too_little = Some(format!(
+            "only {} by {}",
+            many(counts.acquires_ok, "acquire"),
+            many(history.clients().len() as u64, "client")
+        ));
+        effect.hint = Some("give them more time (--time), or shorter holds (--hold)".to_owned());
+    } else if let [first, ..] = without_effect(&effect.windows)[..] {
+        let of_it = effect.windows.iter().filter(|window| window.fault == first).count() as u64;
+        effect.too_little = Some(format!("0 of {} of {first} touched anything", many(of_it, "window")));
+        effect.hint = Some(hint_for(first, &effect.windows));
+    } else if harness_run && planned_windows > 0 && effect.windows.is_empty() {
+        effect.too_little = Some("no fault window was opened".to_owned());
+        effect.hint = Some("let it run to its end".to_owned());
+    }
+    effect
+}
+
+/// What a user can do about a fault that had no effect: its own hint if it was injected, else the general one.
+fn hint_for(fault: &str, windows: &[WindowEffect]) -> String {
+    let injected = |window: &&WindowEffect| window.fault == fault && !window.targets.is_empty();
+    let own = windows.iter().filter(injected).find_map(|window| window.hint.clone());
+    own.unwrap_or_else(|| "raise contention: --clients 12 --locks 1; or lengthen the windows: --window 10s".to_owned())
+}
+
+/// Why a fault that breaks every lock of a kind must have missed: the property holds. A lock that never runs out is not
+/// broken by what outlasts a lease; a server that forgets it breaks that one, too.
+pub fn unbroken(effect: &RunEffect, findings: &Findings, history: &History) -> Option<String> {
+    let runs_out = history.header().promises.lease != Some(false);
+    let breaks_it = |window: &&WindowEffect| runs_out || window.breaks_without_lease;
+    let holds = |id: &str| {
+        let mut found = findings.findings.iter().filter(|finding| finding.property.id() == id);
+        found.any(|finding| finding.verdict == Verdict::Holds)
+    };
+    let window = effect
+        .windows
+        .iter()
+        .filter(breaks_it)
+        .find(|window| window.breaks.as_deref().is_some_and(holds))?;
+    let property = window.breaks.as_deref().unwrap_or_default();
+    if window.breaks_without_lease {
+        return Some(format!(
+            "{} breaks {property} in any lock that is on one server, and {property} holds: it missed",
+            window.fault
+        ));
+    }
+    Some(format!(
+        "{} breaks {property} in any lock with a lease, and {property} holds: it missed, or the lock never runs out",
+        window.fault
+    ))
+}
+
+/// What a window had to achieve and did not, in words.
+fn short_of(requirement: &Requirement, evidence: &Evidence) -> Option<String> {
+    let wanted = requirement.stopped_ms?;
+    let stopped = evidence.get("stopped_ms");
+    (stopped < wanted).then(|| format!("its target was stopped for {stopped} ms, and the lease is {wanted} ms"))
+}
+
+fn window_effect(history: &History, window: &Window) -> WindowEffect {
+    let healed = window.healed.clone().unwrap_or_default();
+    let counted = &healed.evidence;
+    let evidence = Evidence::from_counters(counted.iter().filter(|(key, _)| !SEEN_BY_CLIENTS.contains(key)));
+    let requirement = healed.requirement.unwrap_or_default();
+    let missed = healed.missed.or_else(|| short_of(&requirement, &evidence));
+    let left_trace = healed
+        .left_trace
+        .unwrap_or_else(|| of_old_runs::left_trace(&window.fault, &evidence));
+    let counters: Vec<EvidenceCounter<String>> = read(healed.extra.get("counters")).unwrap_or_default();
+    WindowEffect {
+        number: window.number,
+        fault: window.fault.clone(),
+        title: window.started.title.clone(),
+        start_ns: window.start_ns,
+        heal_ns: window.heal_ns,
+        targets: window.started.targets.clone(),
+        locks_lost: counted.get(EffectCounters::LOCKS_LOST),
+        acquires: counted.get(EffectCounters::ACQUIRES),
+        expired: expired(history, window),
+        had_effect: missed.is_none() && left_trace,
+        breaks: requirement.breaks,
+        breaks_without_lease: requirement.even_without_lease || of_old_runs::breaks_without_lease(&evidence),
+        did: healed.effect.unwrap_or_else(|| evidence.in_words(&counters)),
+        evidence,
+        missed,
+        hint: read(healed.extra.get("no_effect_hint")),
+        counters,
+    }
+}
+
+/// What is written next to what the fault counted: what clients saw while it was on.
+const SEEN_BY_CLIENTS: [&str; 3] = [
+    EffectCounters::LOCKS_LOST,
+    EffectCounters::ACQUIRES,
+    EffectCounters::UNKNOWN,
+];
+
+fn read<T: DeserializeOwned>(value: Option<&Value>) -> Option<T> {
+    T::deserialize(value?).ok()
+}
+
+/// Histories in which faults did not declare these themselves.
+mod of_old_runs {
+    use super::Evidence;
+
+    /// Whether a fault left the trace that only it leaves: windows that overlap share their links' counters.
+    pub fn left_trace(fault: &str, evidence: &Evidence) -> bool {
+        let any = |keys: &[&str]| keys.iter().any(|key| evidence.get(key) > 0);
+        match fault {
+            "partition" => any(&["held_bytes", "held_connects"]),
+            "latency" | "slow" => any(&["delayed_bytes"]),
+            "reset" | "flaky" => any(&["resets"]),
+            "drop-request" | "drop-reply" => any(&["messages_dropped"]),
+            "delay-request" | "delay-reply" => any(&["messages_delayed"]),
+            "failover" => any(&["servers_promoted"]),
+            "pause" | "pause-holder" | "pause-waiter" => any(&["stopped_ms"]) && any(&["clients_stopped"]),
+            "server-pause" => any(&["stopped_ms"]) && any(&["servers_paused"]),
+            "clock" => any(&["clock_readings"]),
+            _ => {
+                let killed = any(&["clients_killed", "servers_killed"]);
+                let links = ["held_bytes", "delayed_bytes", "held_connects", "refused", "resets"];
+                killed || any(&links)
+            }
+        }
+    }
+
+    /// A failover loses a lock that never runs out, too.
+    pub fn breaks_without_lease(evidence: &Evidence) -> bool {
+        evidence.get("servers_promoted") > 0
+    }
+}
+
+/// The faults that were tried and of which no window had an effect.
+fn without_effect(windows: &[WindowEffect]) -> Vec<&str> {
+    let mut faults: Vec<&str> = windows.iter().map(|window| window.fault.as_str()).collect();
+    faults.sort_unstable();
+    faults.dedup();
+    faults.retain(|fault| !windows.iter().any(|window| window.fault == *fault && window.had_effect));
+    faults
+}
+
+fn expired(history: &History, window: &Window) -> u64 {
+    let end = window.heal_ns.unwrap_or(u64::MAX);
+    let expired = history.entries().filter(|entry| {
+        entry.f == harness_checkers::F::Revoked
+            && entry.cause == Some("expired")
+            && (window.start_ns..=end).contains(&entry.time_ns)
+    });
+    expired.count() as u64
+}
+
+fn in_words(windows: &[WindowEffect], planned: u32) -> String {
+    if windows.is_empty() {
+        let none = if planned > 0 {
+            "no fault window was opened"
+        } else {
+            "no fault was asked for"
+        };
+        return none.to_owned();
+    }
+    let bit = windows.iter().filter(|window| window.had_effect).count();
+    let mut all = Evidence::default();
+    let mut counters: Vec<EvidenceCounter<String>> = Vec::new();
+    for window in windows {
+        all = all.plus(&window.evidence);
+        for counter in &window.counters {
+            if !counters.contains(counter) {
+                counters.push(counter.clone());
+            }
+        }
+    }
+    // windows act on the same links, and side by side: neither links nor times add up
+    all.links = 0;
+    all.counters.retain(|key, _| !key.ends_with("_ms"));
+    let sum = |of: fn(&WindowEffect) -> u64| windows.iter().map(of).sum::<u64>();
+    let seen = [
+        (sum(|window| window.expired), "grant", " expired on the servers"),
+        (sum(|window| window.locks_lost), "holder", " told of a loss"),
+        (sum(|window| window.acquires), "acquire", " while a fault was on"),
+    ];
+    let mut words = vec![all.in_words(&counters)];
+    let seen = seen.iter().filter(|(count, ..)| *count > 0);
+    words.extend(seen.map(|(count, what, how)| format!("{}{how}", many(*count, what))));
+    words.retain(|word| !word.is_empty());
+    let bit = format!("{bit} of {}", many(windows.len() as u64, "fault window"));
+    if words.is_empty() {
+        return bit;
+    }
+    format!("{bit}: {}", words.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use harness_checkers::ReadOptions;
+
+    use super::*;
+
+    fn history(windows: &[(&str, &str)]) -> History {
+        let mut lines = vec![r#"{"format":"harness-history","version":1,"locks":["l0"]}"#.to_owned()];
+        let mut line = |text: String| {
+            let index = lines.len();
+            lines.push(format!(
+                r#"{{"index":{index},"time":{index},"process":"nemesis","type":"info",{text}}}"#
+            ));
+        };
+        for (number, (fault, evidence)) in windows.iter().enumerate() {
+            line(format!(
+                r#""f":"{fault}","window":{number},"phase":"start","targets":["c0"]"#
+            ));
+            line(format!(
+                r#""f":"{fault}","window":{number},"phase":"heal","evidence":{{{evidence}}}"#
+            ));
+        }
+        History::read(lines.join("\n").as_bytes(), &ReadOptions::default()).unwrap()
+    }
+
+    #[test]
+    fn a_fault_that_never_bit_is_too_little_whatever_another_did() {
+        let delayed = r#""links":3,"bytes":9,"held_bytes":0,"delayed_bytes":9,"connections":0,"held_connects":0,"refused":0,"resets":0"#;
+        let both = effect_of(&history(&[("partition", delayed), ("latency", delayed)]), 2);
+        assert!(both.too_little.is_some_and(|why| why.contains("partition")));
+        assert!(effect_of(&history(&[("latency", delayed)]), 1).too_little.is_none());
+    }
+
+    fn paused_holder(promises: &str) -> History {
+        let lines = [
+            format!(r#"{{"format":"harness-history","version":1,"locks":["l0"],"promises":{{{promises}}}}}"#),
+            r#"{"index":1,"time":1,"process":0,"type":"invoke","f":"acquire","lock":"l0"}"#.to_owned(),
+            r#"{"index":2,"time":2,"process":0,"type":"ok","f":"acquire","lock":"l0"}"#.to_owned(),
+            r#"{"index":3,"time":3,"process":"nemesis","type":"info","f":"pause-holder","window":1,"phase":"start","targets":["c0"]}"#.to_owned(),
+            r#"{"index":4,"time":4,"process":"nemesis","type":"info","f":"pause-holder","window":1,"phase":"heal","demand":{"stopped_ms":1,"breaks":"HL001"},"evidence":{"clients_stopped":1,"stopped_ms":9}}"#.to_owned(),
+        ];
+        History::read(lines.join("\n").as_bytes(), &ReadOptions::default()).unwrap()
+    }
+
+    #[test]
+    fn a_pause_that_breaks_nothing_missed_unless_the_lock_never_runs_out() {
+        let missed = |promises| {
+            let history = paused_holder(promises);
+            let findings = harness_checkers::check(&history, &harness_checkers::Options::default());
+            unbroken(&effect_of(&history, 1), &findings, &history)
+        };
+        assert!(missed(r#""lease":true"#).is_some_and(|why| why.contains("HL001")));
+        assert!(missed("").is_some(), "nobody said that it has no lease");
+        assert_eq!(missed(r#""lease":false"#), None);
+    }
+
+    #[test]
+    fn a_heal_without_evidence_is_no_bite() {
+        let none = effect_of(&history(&[("reset", "")]), 1);
+        assert!(!none.windows[0].had_effect);
+        assert!(none.too_little.is_some());
+    }
+}

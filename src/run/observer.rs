@@ -1,0 +1,69 @@
+//! The observer of a run: connected to the servers without a proxy, it writes what it saw into the history.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use harness_checkers::history::event::{Fields, Process};
+use harness_checkers::history::{NemesisFact, ObserverFact};
+use tokio::task::JoinHandle;
+
+use super::clients::holders::GrantId;
+use super::context::RunContext;
+use crate::backends::Backend;
+use crate::backends::observer::{ObservationLog, ObservationSink};
+use crate::backends::owners::Contender;
+use crate::cluster::EndpointsReceiver;
+
+/// A running observer; it stops when this is dropped.
+pub struct RunningObserver(JoinHandle<()>);
+
+impl Drop for RunningObserver {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Connects and starts to observe; the error says why it cannot.
+pub async fn start(
+    backend: &Backend,
+    endpoints: EndpointsReceiver,
+    run: Arc<RunContext>,
+) -> Result<RunningObserver, String> {
+    let observer = (backend.observe)(endpoints).await?;
+    Ok(RunningObserver(tokio::spawn(observer.run(ObservationLog::new(run)))))
+}
+
+impl ObservationSink for RunContext {
+    fn signal(&self, name: &'static str, fields: Fields<'_>, at: u64) {
+        self.recorder.signal(Process::Server, None, name, fields, Some(at));
+    }
+
+    fn lost(&self, source: &str, heard: u64) {
+        let watched = source.to_owned();
+        let since_ns = Some(self.recorder.time_of(heard));
+        let fact = NemesisFact::Observer(ObserverFact::Lost { watched, since_ns });
+        self.recorder.nemesis(&fact);
+    }
+
+    fn back(&self, source: &str) {
+        let watched = source.to_owned();
+        let fact = NemesisFact::Observer(ObserverFact::Back { watched });
+        self.recorder.nemesis(&fact);
+    }
+
+    fn was_released(&self, lock: &str, contender: &Contender) -> bool {
+        let by_token = contender.token.map(GrantId::Token);
+        let by_owner = contender.owner.clone().map(GrantId::Owner);
+        // each is asked for, since asking forgets
+        let asked: Vec<bool> = by_token
+            .into_iter()
+            .chain(by_owner)
+            .map(|grant| self.holders.was_released(lock, &grant))
+            .collect();
+        asked.contains(&true)
+    }
+
+    fn watches(&self, address: SocketAddr) {
+        self.observed.send_replace(Some(address));
+    }
+}

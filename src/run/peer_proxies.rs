@@ -1,0 +1,113 @@
+//! PeerAddress proxies of a run: every connection between two servers passes a link that faults can act on.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex};
+
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use crate::cluster::{NodeAddress, PeerProxies, Peering};
+use crate::faults::Links;
+use crate::network::{PeerAddress, PeerDirectory, PeerProxy, Proxy};
+
+/// The links between servers, on a separate proxy that ends with this.
+pub struct PeerLinks {
+    proxy: Proxy,
+    opened: Mutex<OpenedLinks>,
+    seed: u64,
+}
+
+#[derive(Default)]
+struct OpenedLinks {
+    /// From each server to each other one.
+    links: Links,
+    directory: Option<Arc<PeerDirectory>>,
+    egresses: Vec<PeerProxy>,
+}
+
+impl PeerLinks {
+    /// `seed` decides what its links draw.
+    pub fn new(seed: u64) -> io::Result<Arc<Self>> {
+        Ok(Arc::new(Self {
+            proxy: Proxy::start()?,
+            opened: Mutex::default(),
+            seed,
+        }))
+    }
+
+    /// The links there are, by the server that dials and the one that is dialled.
+    pub fn links(&self) -> Links {
+        self.opened().links.clone()
+    }
+
+    fn opened(&self) -> std::sync::MutexGuard<'_, OpenedLinks> {
+        self.opened.lock().expect("no one panics while opening links")
+    }
+
+    /// An egress for each server, with a link to every other one.
+    fn socks(
+        &self,
+        listen: IpAddr,
+        nodes: &[NodeAddress],
+        seed: &mut impl FnMut() -> u64,
+    ) -> io::Result<Vec<SocketAddr>> {
+        let peer = |node: &NodeAddress| PeerAddress {
+            name: node.name.clone(),
+            host: node.host.clone(),
+            ports: node.ports.clone(),
+        };
+        let directory = Arc::new(PeerDirectory::new(nodes.iter().map(peer).collect()));
+        let mut opened = self.opened();
+        opened.directory = Some(Arc::clone(&directory));
+        for (from, node) in nodes.iter().enumerate() {
+            let (egress, links) = self.proxy.peer_proxy(listen, &node.name, &directory, &mut *seed)?;
+            let links = links.into_iter().enumerate();
+            let links = links.filter_map(|(to, link)| Some(((from as u32, to as u32), link?)));
+            opened.links.extend(links);
+            opened.egresses.push(egress);
+        }
+        Ok(opened.egresses.iter().map(PeerProxy::listen).collect())
+    }
+
+    /// A listener for the first and the second server each, in front of the other one.
+    fn replica(
+        &self,
+        listen: IpAddr,
+        nodes: &[NodeAddress],
+        seed: &mut impl FnMut() -> u64,
+    ) -> io::Result<Vec<SocketAddr>> {
+        let mut opened = self.opened();
+        for (from, to) in [(0, 1), (1, 0)] {
+            let name = format!("{}->{}", nodes[from].name, nodes[to].name);
+            // nowhere, until it is found
+            let upstream = SocketAddr::new(listen, 0);
+            let link = self.proxy.link_at(listen, name, upstream, seed())?;
+            opened.links.insert((from as u32, to as u32), link);
+        }
+        Ok(opened.links.values().map(|link| link.listen()).collect())
+    }
+}
+
+impl PeerProxies for PeerLinks {
+    fn open(&self, peering: Peering, listen: IpAddr, nodes: &[NodeAddress]) -> io::Result<Vec<SocketAddr>> {
+        let mut seeds = ChaCha8Rng::seed_from_u64(self.seed);
+        let mut seed = || seeds.random();
+        match peering {
+            Peering::Socks => self.socks(listen, nodes, &mut seed),
+            Peering::Replication(_) => self.replica(listen, nodes, &mut seed),
+            Peering::Direct => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
+    fn found(&self, node: usize, address: SocketAddr) {
+        let opened = self.opened();
+        match &opened.directory {
+            Some(directory) => directory.found(node, address.ip()),
+            None => {
+                let leading = opened.links.iter().filter(|((_, to), _)| *to as usize == node);
+                leading.for_each(|(_, link)| link.redirect(address));
+            }
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! The clients of a run: the command that starts them, and what each is given to open its session.
+
+use harness_workloads::protocol::OpenRequest;
+
+use super::{ClientLinks, WallClocks};
+use crate::config::{Clients, Config};
+use crate::faults::Links;
+use crate::run::clients::child::ChildCommand;
+use crate::run::clients::pool::{ClientPool, ClientPoolSpec};
+use crate::run::{RunError, RunSpec};
+
+/// All clients, none of them started.
+pub fn client_pool(spec: &RunSpec, links: &ClientLinks, clocks: &WallClocks) -> Result<ClientPool, RunError> {
+    let logs = spec.folder.clients();
+    std::fs::create_dir_all(&logs).map_err(|error| RunError::write(&logs, &error))?;
+    Ok(ClientPool::new(ClientPoolSpec {
+        command: command(&spec.config),
+        per_process: spec.config.per_process,
+        logs,
+        opens: opens(&spec.config, &links.links),
+        clocks: clocks.clients.clone(),
+    }))
+}
+
+/// What each client is given to open its session: its links, beginning with another server each, so that the load spreads.
+fn opens(config: &Config, links: &Links) -> Vec<OpenRequest> {
+    let endpoints = |client: u32| {
+        let server = |offset| (client + offset) % config.nodes;
+        (0..config.nodes)
+            .map(|offset| links[&(client, server(offset))].listen().to_string())
+            .collect()
+    };
+    let lease_ms = config.lease.as_millis() as u64;
+    let open = |client| OpenRequest {
+        backend: config.backend.name().to_owned(),
+        endpoints: endpoints(client),
+        lease_ms,
+    };
+    (0..config.clients).map(open).collect()
+}
+
+/// The command line of a client process.
+fn command(config: &Config) -> ChildCommand {
+    let options = match &config.who {
+        Clients::Foreign(command) => {
+            return ChildCommand {
+                program: "sh".into(),
+                args: vec!["-c".into(), command.clone()],
+                env: Vec::new(),
+            };
+        }
+        Clients::Recipe(options) => options,
+    };
+    let own = std::env::current_exe().map_or_else(|_| "harness".into(), |path| path.display().to_string());
+    let mut args = vec!["client".to_owned()];
+    args.extend(["--recipe".to_owned(), options.recipe.name.to_owned()]);
+    args.extend(["--holder".to_owned(), options.policy.to_string()]);
+    args.extend(["--guid".to_owned(), if options.guid { "on" } else { "off" }.to_owned()]);
+    args.extend(["--interval".to_owned(), format!("{}us", options.interval.as_micros())]);
+    if options.reentrant {
+        args.push("--reentrant".to_owned());
+    }
+    ChildCommand {
+        program: own,
+        args,
+        env: Vec::new(),
+    }
+}

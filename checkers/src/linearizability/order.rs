@@ -1,48 +1,121 @@
 //! The order in which events are looked at: by time where the history goes by time, else as they stand in the file.
 //!
 //! A lost signal may be older than the lines above it; it moves to its own time, though never before the reply that
-//! began the hold it ends.
+//! began the hold it ends. Of one time, it comes first among what its process did at that time: no line of the recorder
+//! says which came first, and a loss that came earlier is never less legal.
 
+use crate::history::names::{FastMap, NONE};
 use crate::history::{F, History, OrderBasis};
 
-/// Positions of a history's client events in order. `None` stands for the order of the file.
-pub(crate) struct EventOrder(Option<Vec<(u64, u32)>>);
+/// One event in its turn. A signal that ends the holds of all locks comes once for each that its process ever got.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct OrderedEvent {
+    pub instant: u64,
+    pub position: u32,
+    /// Dense; `NONE` for an event without a lock.
+    pub lock: u32,
+}
+
+/// The events of a history's clients in order. `None` stands for the order of the file.
+pub(crate) struct EventOrder(Option<Vec<OrderedEvent>>);
 
 impl EventOrder {
     pub(crate) fn of(history: &History) -> Self {
-        if history.order == OrderBasis::Position || history.in_order {
+        let signals = history.counts.lost + history.counts.died > 0;
+        if !signals && (history.order == OrderBasis::Position || history.in_order) {
             return Self(None);
         }
-        let mut order: Vec<(u64, u32)> = keys(history).collect();
-        order.sort_unstable();
-        Self(Some(order))
+        let mut keyed = keys(history);
+        if !keyed.is_sorted_by_key(|(rank, event)| (event.instant, *rank)) {
+            keyed.sort_unstable_by_key(|(rank, event)| (event.instant, *rank, event.position, event.lock));
+        }
+        Self(Some(keyed.into_iter().map(|(_, event)| event).collect()))
     }
 
-    /// Calls `see` with each instant and position, in order, until it says that it has seen enough.
-    pub(crate) fn walk(&self, history: &History, mut see: impl FnMut(u64, u32) -> bool) {
-        match &self.0 {
-            Some(order) => {
-                let _ = order.iter().all(|(instant, position)| see(*instant, *position));
-            }
-            None => {
-                let _ = (0..history.events.len() as u32).all(|position| see(history.instant(position), position));
-            }
+    /// Calls `see` with each event in order, until it says that it has seen enough.
+    pub(crate) fn walk(&self, history: &History, mut see: impl FnMut(OrderedEvent) -> bool) {
+        if let Some(order) = &self.0 {
+            let _ = order.iter().all(|event| see(*event));
+            return;
         }
+        let _ = (0..history.events.len() as u32).all(|position| {
+            let lock = history.lock_number(&history.events[position as usize]);
+            see(OrderedEvent {
+                instant: history.instant(position),
+                position,
+                lock: lock.map_or(NONE, |lock| lock as u32),
+            })
+        });
     }
 }
 
-fn keys(history: &History) -> impl Iterator<Item = (u64, u32)> {
-    let mut got = vec![0u64; history.processes.len()];
-    history.events.iter().enumerate().filter_map(move |(position, event)| {
-        let last = got.get_mut(event.process as usize)?;
-        if event.is_ok(F::Acquire) {
-            *last = event.time;
+/// Each event with its rank among those of its instant.
+fn keys(history: &History) -> Vec<(u64, OrderedEvent)> {
+    let acquired = locks_by_process(history);
+    let mut got: FastMap<(u32, u32), u32> = FastMap::default();
+    let mut keyed = Vec::with_capacity(history.events.len());
+    for (position, event) in history.events.iter().enumerate() {
+        if event.process as usize >= history.processes.len() {
+            continue;
         }
-        let key = if matches!(event.f, F::Lost | F::Died) {
-            event.time.max(*last)
-        } else {
-            event.time
+        let position = position as u32;
+        let lock = history.lock_number(event).map_or(NONE, |lock| lock as u32);
+        let instant = history.instant(position);
+        let mut add = |rank: u64, instant: u64, lock: u32| {
+            keyed.push((
+                rank,
+                OrderedEvent {
+                    instant,
+                    position,
+                    lock,
+                },
+            ));
         };
-        Some((key, position as u32))
-    })
+        if !matches!(event.f, F::Lost | F::Died) {
+            if event.is_ok(F::Acquire) {
+                got.insert((event.process, lock), position);
+            }
+            add(u64::from(position) * 2 + 2, instant, lock);
+            continue;
+        }
+        let one = [lock];
+        let all = acquired.get(event.process as usize).map_or(&[][..], Vec::as_slice);
+        let ended = if event.f == F::Lost && lock != NONE {
+            &one[..]
+        } else {
+            all
+        };
+        for lock in ended {
+            let began = got.get(&(event.process, *lock));
+            match began.map(|position| (history.instant(*position), *position)) {
+                Some((began, reply)) if began >= instant => add(u64::from(reply) * 2 + 3, began, *lock),
+                _ => add(0, instant, *lock),
+            }
+        }
+    }
+    keyed
+}
+
+/// The locks that each process ever got, where a signal ends the holds of all of them.
+fn locks_by_process(history: &History) -> Vec<Vec<u32>> {
+    let of_all = |event: &crate::history::PackedEvent| {
+        event.f == F::Died || event.f == F::Lost && history.lock_number(event).is_none()
+    };
+    if !history.events.iter().any(of_all) {
+        return Vec::new();
+    }
+    let mut acquired: Vec<Vec<u32>> = vec![Vec::new(); history.processes.len()];
+    for event in history.events.iter().filter(|event| event.is_ok(F::Acquire)) {
+        if let Some(lock) = history.lock_number(event) {
+            let own = &mut acquired[event.process as usize];
+            if own.last() != Some(&(lock as u32)) {
+                own.push(lock as u32);
+            }
+        }
+    }
+    for own in &mut acquired {
+        own.sort_unstable();
+        own.dedup();
+    }
+    acquired
 }

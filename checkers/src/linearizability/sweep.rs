@@ -9,7 +9,8 @@ use super::counterexample::Counterexample;
 use super::finder::CounterexampleFinder;
 use super::lock::{Active, Lock, Parked};
 use super::mutant::{Mutant, mutated};
-use super::order::EventOrder;
+use super::order::{EventOrder, OrderedEvent};
+use super::ties;
 use crate::history::event::Kind;
 use crate::history::names::NONE;
 use crate::history::{F, History, Mode, PackedEvent, Refusal};
@@ -23,35 +24,57 @@ pub(crate) fn sweep(history: &History, model: &Model) -> Vec<Option<Counterexamp
         locks: vec![Lock::new(); history.locks.len()],
         leased: history.header.lease_ms.is_some(),
     };
-    EventOrder::of(history).walk(history, |instant, position| {
-        sweep.see(instant, position);
+    let mut same: Vec<OrderedEvent> = Vec::new();
+    EventOrder::of(history).walk(history, |event| {
+        if same.last().is_some_and(|last| last.instant != event.instant) {
+            sweep.at_one_instant(&mut same);
+        }
+        same.push(event);
         true
     });
+    sweep.at_one_instant(&mut same);
     sweep.locks.into_iter().map(Lock::finish).collect()
 }
 
-struct Sweep<'a> {
-    history: &'a History,
-    model: &'a Model,
-    locks: Vec<Lock>,
+pub(super) struct Sweep<'a> {
+    pub(super) history: &'a History,
+    pub(super) model: &'a Model,
+    pub(super) locks: Vec<Lock>,
     /// The server may take a lock back.
-    leased: bool,
+    pub(super) leased: bool,
 }
 
 impl<'a> Sweep<'a> {
-    fn see(&mut self, instant: u64, position: u32) {
+    /// Sees all events of one instant, in whichever order is legal if any is.
+    fn at_one_instant(&mut self, same: &mut Vec<OrderedEvent>) {
+        if same.len() > 1 {
+            // Stable: each process's own order stays.
+            same.sort_by_key(|event| event.lock);
+            for of_lock in same.chunk_by(|a, b| a.lock == b.lock) {
+                match of_lock {
+                    [one] => self.see(*one),
+                    several => ties::see(self, several),
+                }
+            }
+        } else if let [one] = same[..] {
+            self.see(one);
+        }
+        same.clear();
+    }
+
+    pub(super) fn see(&mut self, ordered: OrderedEvent) {
+        let OrderedEvent {
+            instant,
+            position,
+            lock,
+        } = ordered;
         let event = &self.history.events[position as usize];
+        let lock = lock as usize;
+        if self.locks.get(lock).is_none_or(|lock| lock.fault.is_some()) {
+            return;
+        }
         if matches!(event.f, F::Lost | F::Died) {
-            return self.lost(event);
-        }
-        if !matches!(event.f, F::Acquire | F::Release) {
-            return;
-        }
-        let Some(lock) = self.history.lock_number(event) else {
-            return;
-        };
-        if self.locks[lock].fault.is_some() {
-            return;
+            return self.lost(lock, event);
         }
         let fault = match (event.f, event.kind) {
             (F::Acquire, Kind::Ok) => self.got(lock, event, position),
@@ -94,7 +117,7 @@ impl<'a> Sweep<'a> {
             && kind != Kind::Fail
             && let Some(place) = state.own(event.process)
         {
-            state.active[place].mode = Mode::Read;
+            state.set_mode(place, Mode::Read);
         }
     }
 
@@ -102,7 +125,7 @@ impl<'a> Sweep<'a> {
         let permits = u64::from(self.history.permits(event));
         let called = self.history.instant(event.mate);
         let state = &mut self.locks[lock];
-        state.lapsed.retain(|process| *process != event.process);
+        state.lapsed.remove(&event.process);
         if let Some(fault) = state.unexplained(called, event.mate) {
             return Some(fault);
         }
@@ -112,12 +135,18 @@ impl<'a> Sweep<'a> {
         {
             return self.again(lock, place, event, position);
         }
-        let rival = state.active.iter().find(|active| match self.model {
-            Model::Semaphore { .. } => false,
-            Model::ReadWrite if mutated(Mutant::OnlyWritersExclude) => active.mode == event.mode,
-            Model::ReadWrite => active.mode == Mode::Write || event.mode == Mode::Write,
-            _ => true,
-        });
+        let shares = *self.model == Model::ReadWrite && event.mode == Mode::Read && state.writers == 0;
+        let rival = match self.model {
+            Model::Semaphore { .. } => None,
+            Model::ReadWrite if mutated(Mutant::OnlyWritersExclude) => {
+                state.active.iter().find(|active| active.mode == event.mode)
+            }
+            _ if shares => None,
+            Model::ReadWrite if event.mode == Mode::Read => {
+                state.active.iter().find(|active| active.mode == Mode::Write)
+            }
+            _ => state.active.first(),
+        };
         if let Some(rival) = rival {
             return Some(Counterexample::Overlap {
                 first: rival.got,
@@ -145,7 +174,7 @@ impl<'a> Sweep<'a> {
                     told: position,
                     got: position,
                 };
-                state.active.push(active);
+                state.begin(active);
             }
         }
         fault
@@ -187,7 +216,8 @@ impl<'a> Sweep<'a> {
             }
             Model::ReadWrite if event.mode == Mode::Write && active.mode == Mode::Read => {
                 if alone {
-                    (active.mode, active.got) = (Mode::Write, position);
+                    active.got = position;
+                    state.set_mode(place, Mode::Write);
                     return None;
                 }
                 let rival = state.active.iter().find(|active| active.process != event.process);
@@ -231,9 +261,7 @@ impl<'a> Sweep<'a> {
         let permits = u64::from(self.history.permits(event));
         let state = &mut self.locks[lock];
         let Some(place) = state.own(event.process) else {
-            let lapsed = state.lapsed.iter().position(|process| *process == event.process);
-            if let Some(place) = lapsed {
-                state.lapsed.swap_remove(place);
+            if state.lapsed.remove(&event.process) {
                 return None;
             }
             let ok = reply.is_some_and(|reply| reply.kind == Kind::Ok);
@@ -284,7 +312,7 @@ impl<'a> Sweep<'a> {
     }
 
     /// Whether a reply says that its process did not hold the lock.
-    fn denies(&self, reply: &PackedEvent) -> bool {
+    pub(super) fn denies(&self, reply: &PackedEvent) -> bool {
         reply.kind == Kind::Fail
             && self
                 .history
@@ -321,22 +349,16 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    fn lost(&mut self, event: &PackedEvent) {
+    fn lost(&mut self, lock: usize, event: &PackedEvent) {
         if mutated(Mutant::LostIgnored) {
             return;
         }
-        let one = self.history.lock_number(event).filter(|_| event.f == F::Lost);
-        let locks = match one {
-            Some(lock) => &mut self.locks[lock..=lock],
-            None => &mut self.locks[..],
-        };
-        for lock in locks {
-            lock.denied.retain(|(process, _)| *process != event.process);
-            if let Some(place) = lock.own(event.process) {
-                lock.end(place);
-                lock.free_after = None;
-                lock.lapsed.push(event.process);
-            }
+        let lock = &mut self.locks[lock];
+        lock.denied.retain(|(process, _)| *process != event.process);
+        if let Some(place) = lock.own(event.process) {
+            lock.end(place);
+            lock.free_after = None;
+            lock.lapsed.insert(event.process);
         }
     }
 }

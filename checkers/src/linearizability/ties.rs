@@ -1,80 +1,177 @@
-//! Events of equal time: which of them came first, nobody knows, so every order is tried before a fault is believed.
+//! Events of equal time: which of them came first is not known, so the history is legal if some order of them is.
 //!
-//! A sweep takes them as they stand in the file. An order that is legal so is legal; a fault may be that of the clock.
+//! Each process's own events stay in their order; between processes every order is possible. No search is needed. What
+//! frees comes as early as its process allows. An acquire comes when nothing is left that could come before it, and
+//! first those whose process also lets go at this instant: afterwards all is as before. Last come those that go on.
+//! Of permits, the order is the one that needs the fewest at once, by H. Abdel-Wahab and T. Kameda, "Scheduling to
+//! Minimize Maximum Cumulative Cost Subject to Series-Parallel Precedence Constraints" (1978),
+//! <https://doi.org/10.1287/opre.26.1.141>.
 
-use std::time::Duration;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
-use super::operations::{self, Operations};
-use super::order::EventOrder;
-use super::spec::SequentialSpec;
-use super::specs::{LockOp, ManyOwners, OneOwner};
-use super::{Decision, Searched, search};
-use crate::history::{History, OrderBasis};
+use super::order::OrderedEvent;
+use super::sweep::Sweep;
+use crate::history::{F, Mode, PackedEvent};
 use crate::model::Model;
-use crate::options::{Budget, Clock};
 
-/// How long a search without hints may take before the file's own order of equal times is believed.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// When an acquire comes: the smaller, the earlier.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Turn {
+    /// Reads, and lets go at this instant: excludes only writers.
+    ReadsForNow,
+    /// Already holds.
+    Holds,
+    /// Lets go at this instant. By token, which must grow.
+    ForNow(Option<u64>),
+    /// Goes on, and writes.
+    Stays(Option<u64>),
+    StaysReading,
+    /// Needs that many permits at most, and gives back all that it takes.
+    Permits(i64),
+}
 
-/// The same decisions; faults in a history of equal times are looked at again by search.
-pub(super) fn settle(
-    history: &History,
-    model: &Model,
-    mut decisions: Vec<Decision>,
-    budget: Budget,
-    clock: Clock,
-) -> Vec<Decision> {
-    let illegal = |decision: &Decision| matches!(decision, Decision::Illegal(_));
-    if !decisions.iter().any(illegal) || !has_ties(history) {
-        return decisions;
-    }
-    let budget = Budget {
-        time: budget.time.min(PATIENCE),
-        ..budget
-    };
-    let all = operations::locks(history, model);
-    for (decision, operations) in decisions.iter_mut().zip(&all).filter(|(decision, _)| illegal(decision)) {
-        let legal = match model {
-            Model::ReadWrite | Model::Semaphore { .. } => {
-                let spec = || ManyOwners::new(*model);
-                is_legal(spec(), spec().without_hints(), operations, budget, clock)
+/// The acquire's turn, and how many events of its process go with it.
+type Next = (Turn, usize);
+
+/// Lets a sweep see the events of one lock and one instant.
+pub(super) fn see(sweep: &mut Sweep<'_>, same: &[OrderedEvent]) {
+    let history = sweep.history;
+    let process = |event: &OrderedEvent| history.events[event.position as usize].process;
+    let mut events = same.to_vec();
+    // Stable: each process's own order stays.
+    events.sort_by_key(process);
+    let mut chains: Vec<&[OrderedEvent]> = events.chunk_by(|a, b| process(a) == process(b)).collect();
+    let mut waiting: BinaryHeap<Reverse<(Turn, u32, usize, usize)>> = BinaryHeap::new();
+    let mut rising: Vec<&[OrderedEvent]> = Vec::new();
+    let mut ready: Vec<usize> = (0..chains.len()).rev().collect();
+    loop {
+        while let Some(chain) = ready.pop() {
+            while let Some((first, rest)) = chains[chain].split_first() {
+                if history.events[first.position as usize].is_ok(F::Acquire) {
+                    break;
+                }
+                sweep.see(*first);
+                chains[chain] = rest;
             }
-            _ => {
-                let spec = OneOwner::new(*model);
-                is_legal(spec, spec.without_hints(), operations, budget, clock)
+            let Some(first) = chains[chain].first() else { continue };
+            match next(sweep, chains[chain]) {
+                Some((turn, len)) => waiting.push(Reverse((turn, first.position, chain, len))),
+                None => rising.push(chains[chain]),
             }
+        }
+        let Some(Reverse((_, _, chain, len))) = waiting.pop() else {
+            break;
         };
-        if legal {
-            *decision = Decision::Legal;
+        let (now, rest) = chains[chain].split_at(len);
+        now.iter().for_each(|event| sweep.see(*event));
+        chains[chain] = rest;
+        ready.push(chain);
+    }
+    for part in latest_first(sweep, &rising).into_iter().rev() {
+        part.iter().for_each(|event| sweep.see(*event));
+    }
+}
+
+/// The turn of the acquire that a process's events begin with; `None` for permits of which some stay taken.
+fn next(sweep: &Sweep<'_>, chain: &[OrderedEvent]) -> Option<Next> {
+    let history = sweep.history;
+    let lock = &sweep.locks[chain[0].lock as usize];
+    let events = || chain.iter().map(|event| &history.events[event.position as usize]);
+    let process = history.events[chain[0].position as usize].process;
+    if let Model::Semaphore { .. } = sweep.model {
+        let levels = levels(sweep, chain);
+        let len = levels.iter().position(|level| *level <= 0)? + 1;
+        let peak = levels[..len].iter().max().copied().unwrap_or_default();
+        return Some((Turn::Permits(peak), len));
+    }
+    if lock.own(process).is_some() {
+        return Some((Turn::Holds, 1));
+    }
+    let (mut depth, mut token, mut writes, mut ends) = (0u32, None, false, false);
+    for event in events() {
+        if event.is_ok(F::Acquire) {
+            depth = if sweep.model.is_reentrant() { depth + 1 } else { 1 };
+            token = token.or(event.token());
+            writes |= event.mode == Mode::Write;
+        } else if ends_all(sweep, event) {
+            depth = 0;
+        } else if event.is_call(F::Release) {
+            depth = depth.saturating_sub(1);
+        }
+        if depth == 0 {
+            ends = true;
+            break;
         }
     }
-    decisions
+    let shared = *sweep.model == Model::ReadWrite;
+    let turn = match (ends, shared && !writes) {
+        (true, true) => Turn::ReadsForNow,
+        (true, false) => Turn::ForNow(token),
+        (false, true) => Turn::StaysReading,
+        (false, false) => Turn::Stays(token),
+    };
+    Some((turn, 1))
 }
 
-/// Hints are quick and nearly always right; what they rest on is that a process's own events have different times.
-fn is_legal<S: SequentialSpec<Op = LockOp>>(
-    hinted: S,
-    plain: S,
-    all: &Operations<LockOp>,
-    budget: Budget,
-    clock: Clock,
-) -> bool {
-    [hinted, plain]
-        .iter()
-        .any(|spec| matches!(search(spec, &all.operations, budget, clock), Searched::Order(_)))
+/// Whether a process has nothing of the lock after an event.
+fn ends_all(sweep: &Sweep<'_>, event: &PackedEvent) -> bool {
+    let denied = || {
+        let reply = sweep.history.events.get(event.mate as usize);
+        !sweep.leased && reply.is_some_and(|reply| sweep.denies(reply))
+    };
+    matches!(event.f, F::Lost | F::Died) || event.is_call(F::Release) && denied()
 }
 
-/// Whether two events of clients have one time.
-fn has_ties(history: &History) -> bool {
-    let (mut last, mut ties) = (None, false);
-    if history.order == OrderBasis::Time {
-        EventOrder::of(history).walk(history, |instant, position| {
-            let event = &history.events[position as usize];
-            if (event.process as usize) < history.processes.len() {
-                ties |= last.replace(instant) == Some(instant);
+/// How many more permits a process has after each of its events than before the first.
+fn levels(sweep: &Sweep<'_>, chain: &[OrderedEvent]) -> Vec<i64> {
+    let history = sweep.history;
+    let lock = &sweep.locks[chain[0].lock as usize];
+    let process = history.events[chain[0].position as usize].process;
+    let before = lock.own(process).map_or(0, |place| lock.active[place].permits as i64);
+    let mut own = before;
+    let after = chain.iter().map(|ordered| {
+        let event = &history.events[ordered.position as usize];
+        let permits = i64::from(history.permits(event));
+        if event.is_ok(F::Acquire) {
+            own += permits;
+        } else if ends_all(sweep, event) {
+            own = 0;
+        } else if event.is_call(F::Release) && permits <= own {
+            own -= permits;
+        }
+        own - before
+    });
+    after.collect()
+}
+
+/// Parts of the events of processes that all end with more permits than they began with, the latest part first: seen
+/// backwards, such a process gives permits back.
+fn latest_first<'a>(sweep: &Sweep<'_>, rising: &[&'a [OrderedEvent]]) -> Vec<&'a [OrderedEvent]> {
+    let mut parts: Vec<Vec<(i64, &[OrderedEvent])>> = Vec::new();
+    for chain in rising {
+        let mut levels = levels(sweep, chain);
+        levels.insert(0, 0);
+        let (mut own, mut end) = (Vec::new(), chain.len());
+        while end > 0 {
+            let (mut begin, mut peak) = (end - 1, levels[end]);
+            while begin > 0 && levels[begin] > levels[end] {
+                peak = peak.max(levels[begin]);
+                begin -= 1;
             }
-            !ties
-        });
+            own.push((peak - levels[end], &chain[begin..end]));
+            end = begin;
+        }
+        own.reverse();
+        parts.push(own);
     }
-    ties
+    let mut waiting: BinaryHeap<Reverse<(i64, usize)>> = BinaryHeap::new();
+    let last = |own: &[(i64, &[OrderedEvent])], at: usize| own.last().map(|(peak, _)| Reverse((*peak, at)));
+    waiting.extend(parts.iter().enumerate().filter_map(|(at, own)| last(own, at)));
+    let mut order = Vec::new();
+    while let Some(Reverse((_, at))) = waiting.pop() {
+        order.extend(parts[at].pop().map(|(_, events)| events));
+        waiting.extend(last(&parts[at], at));
+    }
+    order
 }

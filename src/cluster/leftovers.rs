@@ -95,7 +95,7 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// Makes the folder; one that is there already, whoever made it, is an error.
+    /// Makes the folder. An error if it exists already: another user may have made it.
     pub fn make(run: &str) -> Result<Self, (PathBuf, io::Error)> {
         let number = unguessable_number().map_err(|error| (PathBuf::from(RANDOM), error))?;
         let folder = temporary_folder().join(format!("{PREFIX}{run}-{number:016x}"));

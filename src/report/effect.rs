@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn a_heal_without_evidence_is_no_bite() {
+    fn a_heal_without_evidence_had_no_effect() {
         let none = effect_of(&history(&[("reset", "")]), 1);
         assert!(!none.windows[0].had_effect);
         assert!(none.too_little.is_some());

@@ -24,15 +24,20 @@ pub(crate) fn sweep(history: &History, model: &Model) -> Vec<Option<Counterexamp
         locks: vec![Lock::new(); history.locks.len()],
         leased: history.header.lease_ms.is_some(),
     };
-    let mut same: Vec<OrderedEvent> = Vec::new();
+    // The event before, and those before it of the same instant.
+    let (mut last, mut same): (Option<OrderedEvent>, Vec<OrderedEvent>) = (None, Vec::new());
     EventOrder::of(history).walk(history, |event| {
-        if same.last().is_some_and(|last| last.instant != event.instant) {
-            sweep.at_one_instant(&mut same);
+        match last.replace(event) {
+            Some(last) if last.instant == event.instant => same.push(last),
+            Some(last) if same.is_empty() => sweep.see(last),
+            Some(last) => sweep.at_one_instant(&mut same, last),
+            None => {}
         }
-        same.push(event);
         true
     });
-    sweep.at_one_instant(&mut same);
+    if let Some(last) = last {
+        sweep.at_one_instant(&mut same, last);
+    }
     sweep.locks.into_iter().map(Lock::finish).collect()
 }
 
@@ -46,18 +51,15 @@ pub(super) struct Sweep<'a> {
 
 impl<'a> Sweep<'a> {
     /// Sees all events of one instant, in whichever order is legal if any is.
-    fn at_one_instant(&mut self, same: &mut Vec<OrderedEvent>) {
-        if same.len() > 1 {
-            // Stable: each process's own order stays.
-            same.sort_by_key(|event| event.lock);
-            for of_lock in same.chunk_by(|a, b| a.lock == b.lock) {
-                match of_lock {
-                    [one] => self.see(*one),
-                    several => ties::see(self, several),
-                }
+    fn at_one_instant(&mut self, same: &mut Vec<OrderedEvent>, last: OrderedEvent) {
+        same.push(last);
+        // Stable: each process's own order stays.
+        same.sort_by_key(|event| event.lock);
+        for of_lock in same.chunk_by(|a, b| a.lock == b.lock) {
+            match of_lock {
+                [one] => self.see(*one),
+                several => ties::see(self, several),
             }
-        } else if let [one] = same[..] {
-            self.see(one);
         }
         same.clear();
     }

@@ -11,6 +11,9 @@ use tokio::sync::Notify;
 
 use crate::run::clock::RunClock;
 
+/// Time for a fault to act on a waiter after it was chosen, on a busy machine; less than the shortest lease.
+const STILL_WAITING: Duration = Duration::from_millis(100);
+
 /// A hold that is going on.
 #[derive(Debug, Clone)]
 pub struct Holding {
@@ -76,24 +79,35 @@ impl Holders {
     }
 
     /// A client that waits for a lock that another one holds: the one that asked last, which is likely to wait the longest.
-    /// Where no lock is known to be held, any client that asks, since the work may be over at once.
+    /// Waits for one if there is none. The holder works for [`STILL_WAITING`] more, so that the fault acts on a waiter and
+    /// not on a client that was granted the lock meanwhile and has not said so: no lock can prevent what that does.
     pub async fn waiter(&self) -> (u32, String) {
         loop {
             let changed = self.changed.notified();
-            if let Some(waiter) = self.last_to_ask() {
+            if let Some(waiter) = self.try_waiter() {
                 return waiter;
             }
             changed.await;
         }
     }
 
-    fn last_to_ask(&self) -> Option<(u32, String)> {
-        let table = self.table();
-        let (client, (lock, _)) = table.waiting.iter().max_by_key(|(_, (lock, since))| {
-            let taken = table.now.values().any(|holding| holding.lock == *lock);
-            (taken, *since)
-        })?;
-        Some((*client, lock.clone()))
+    fn try_waiter(&self) -> Option<(u32, String)> {
+        let mut table = self.table();
+        let HoldersTable { now, waiting, .. } = &mut *table;
+        let held_by_another = |client: u32, lock: &str| {
+            now.iter()
+                .any(|(holder, holding)| *holder != client && holding.lock == lock)
+        };
+        let waits = waiting
+            .iter()
+            .filter(|(client, (lock, _))| held_by_another(**client, lock));
+        let (client, (lock, _)) = waits.max_by_key(|(_, (_, since))| *since)?;
+        let waiter = (*client, lock.clone());
+        let until = self.clock.now() + STILL_WAITING;
+        for holding in now.values_mut().filter(|holding| holding.lock == waiter.1) {
+            holding.works_until = holding.works_until.max(until);
+        }
+        Some(waiter)
     }
 
     /// A client got a lock and is going to work for `work`; `shared` with others that read.
@@ -226,6 +240,26 @@ mod tests {
         assert_eq!(holders.waiter().await, (2, "l0".into()));
         holders.waited(2);
         assert_eq!(holders.waiter().await, (1, "l0".into()));
+        holders.waited(1);
+        assert_eq!(
+            holders.try_waiter(),
+            None,
+            "l1 is free: its waiter may have been granted it"
+        );
+        holders.wait(0, "l0");
+        assert_eq!(holders.try_waiter(), None, "the holder itself asks again");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_holder_keeps_its_lock_while_its_waiter_becomes_the_target_of_a_fault() {
+        let holders = Holders::new(RunClock::start());
+        holders.begin(0, "l0", None, Duration::from_millis(1), false);
+        holders.wait(1, "l0");
+        assert_eq!(holders.waiter().await, (1, "l0".into()));
+        tokio::time::advance(Duration::from_millis(50)).await;
+        assert!(holders.works_until(0).is_some());
+        tokio::time::advance(Duration::from_millis(60)).await;
+        assert!(holders.works_until(0).is_none());
     }
 
     #[tokio::test]

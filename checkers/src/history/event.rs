@@ -60,6 +60,35 @@ pub struct Promises {
     /// the header does not say. A lock without a lease is not broken by a pause of its holder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<bool>,
+    /// Whether a holder's lease is renewed for as long as it holds; `None` when the header does not say. A lock that
+    /// promises `false` may end a hold after one lease without any fault.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub renews: Option<bool>,
+    /// Whether an owner may acquire again what it holds; `None` when the header does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reentrant: Option<bool>,
+    /// Whose names the clients' `owner`s are; `None` when the header does not say: then the history itself shows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<Origin>,
+    /// Whose numbers the clients' `token`s are; `None` when the header does not say: then the history itself shows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<Origin>,
+    /// Whether the observer knows where this lock is kept. `false`: what it saw, or did not see, says nothing of this
+    /// lock. `None` when the header does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub watched: Option<bool>,
+}
+
+/// Where the owners or tokens that clients answer with come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Origin {
+    /// They are the server's, so that they can be compared with what the observer saw.
+    Server,
+    /// The lock makes them itself: a counter, a name. They are compared among themselves only.
+    Own,
+    /// There are none.
+    None,
 }
 
 /// How waiters learn of a release.
@@ -188,4 +217,31 @@ pub struct Fields<'a> {
     /// On the reply to an acquire: the server that the client was connected to, where it was exactly one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<&'a str>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_header_does_not_promise_is_neither_read_nor_written() {
+        let none: Promises = serde_json::from_str("{}").unwrap();
+        assert_eq!(none, Promises::default());
+        assert_eq!(
+            serde_json::to_string(&none).unwrap(),
+            r#"{"fifo":false,"tokens":false}"#
+        );
+    }
+
+    #[test]
+    fn a_contract_is_written_as_it_is_read() {
+        let text = r#"{"fifo":true,"tokens":true,"lease":true,"renews":false,"reentrant":false,"owner":"own","token":"none","watched":false}"#;
+        let contract: Promises = serde_json::from_str(text).unwrap();
+        assert_eq!(
+            (contract.owner, contract.token),
+            (Some(Origin::Own), Some(Origin::None))
+        );
+        assert_eq!(serde_json::to_string(&contract).unwrap(), text);
+        assert!(serde_json::from_str::<Promises>(r#"{"owner":"mine"}"#).is_err());
+    }
 }

@@ -44,5 +44,6 @@ fn promises(config: &Config) -> Promises {
         fifo: options.recipe.fifo,
         tokens: options.recipe.tokens,
         lease: Some(options.recipe.lease),
+        ..Promises::default()
     }
 }

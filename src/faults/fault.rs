@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::Injection;
 use crate::evidence::EvidenceCounter;
-use crate::network::tap::Protocol;
+use harness_proxy::tap::Protocol;
 
 /// The cluster that a fault is planned for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -14,8 +14,8 @@ use super::{
 use crate::client_role::{ANYONE, FILTERS, HOLDER};
 use crate::config::suggest::similar;
 use crate::evidence::{Evidence, EvidenceCounter};
-use crate::network::tap::MessageKind;
-use crate::network::{ActiveRule, ClientFilter, LinkCounts, MessageAction, MessageRule, MessageRuleSpec};
+use harness_proxy::tap::MessageKind;
+use harness_proxy::{ActiveRule, ClientFilter, LinkCounts, MessageAction, MessageRule, MessageRuleSpec};
 
 /// What happens to the message; each is a fault of that name.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -305,7 +305,7 @@ mod tests {
 
     use super::*;
     use crate::client_role::WAITER;
-    use crate::network::tap::Protocol;
+    use harness_proxy::tap::Protocol;
 
     fn planned(fault: OnMessage, argument: Option<&str>, protocol: Protocol) -> Result<MessageRuleSpec, String> {
         let shape = Shape {

@@ -17,7 +17,7 @@ use super::recorder::Recorder;
 use super::register::GuardedRegister;
 use super::setup::Routes;
 use crate::event::ProgressSender;
-use crate::network::TapHub;
+use harness_proxy::TapHub;
 
 /// Latencies that the live view looks back on.
 const RECENT: usize = 2000;

@@ -14,12 +14,12 @@ use crate::cluster::Sidecar;
 use crate::config::{Config, ProxyChoice};
 use crate::event::ProgressEvent;
 use crate::faults::Links;
-#[cfg(feature = "toxiproxy")]
-use crate::network::Toxiproxy;
-use crate::network::api::{Api, ApiChange};
-use crate::network::{LinkTap, Proxy, TapHub};
 use crate::run::context::RunContext;
 use crate::run::{RunError, RunSpec};
+#[cfg(feature = "toxiproxy")]
+use harness_proxy::Toxiproxy;
+use harness_proxy::api::{Api, ApiChange};
+use harness_proxy::{LinkTap, Proxy, TapHub};
 
 /// The links of all clients and the proxy that carries them; to be kept until the run is over.
 pub struct ClientLinks {

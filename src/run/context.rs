@@ -79,6 +79,11 @@ impl RunContext {
         }
     }
 
+    /// What passed all links so far, as a history has it; `None` where no tap reads them.
+    pub fn wire(&self) -> Option<[u64; 4]> {
+        self.spec.config.has_taps().then(|| self.exchange.counts().columns())
+    }
+
     /// Where to report what a user sees while the run goes on.
     pub fn progress(&self) -> &ProgressSender {
         &self.spec.progress

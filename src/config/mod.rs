@@ -14,6 +14,7 @@ use core::net::SocketAddr;
 use std::time::Duration;
 
 use clap::Args;
+use harness_proxy::tap::Protocol;
 use harness_workloads::{Policy, RecipeOptions};
 
 pub use duration::{duration_within, parse_duration};
@@ -246,6 +247,11 @@ impl Config {
     /// Whether a client may acquire a lock again that it holds.
     pub fn is_reentrant(&self) -> bool {
         matches!(&self.who, Clients::Recipe(options) if options.reentrant)
+    }
+
+    /// Whether the links of clients have taps, which read and count messages.
+    pub fn has_taps(&self) -> bool {
+        !self.proxy.is_toxiproxy() && self.backend.protocol != Protocol::Opaque
     }
 
     /// The model that the lock must follow, by its name in the checkers.

@@ -5,7 +5,7 @@ use harness_workloads::BackendId;
 use super::observer::Observer;
 use super::{Backend, BackendOptions};
 use crate::cluster::EndpointsReceiver;
-use crate::network::tap::Protocol;
+use harness_proxy::tap::Protocol;
 
 mod connection;
 mod control;

@@ -7,6 +7,7 @@ use harness_workloads::{RecipeOptions, find_recipe, recipes};
 
 use super::args::{OnOff, RecipeArgs, RunArgs};
 use super::settings::run_options;
+use crate::adapters;
 use crate::backends::{Backend, BackendOptions};
 use crate::cluster::RuntimeRequest;
 use crate::config::heading::describes_experiment;
@@ -47,6 +48,7 @@ impl RunArgs {
             Some(command) => Clients::Foreign(command.clone()),
             None => Clients::Recipe(self.recipe_for_backend()?),
         };
+        self.check_adapter()?;
         let servers = match &config.who {
             Clients::Recipe(options) => options.recipe.servers,
             Clients::Foreign(_) => None,
@@ -68,6 +70,23 @@ impl RunArgs {
             Some((_, sentence)) => Err(sentence),
             None => Ok(config),
         }
+    }
+
+    /// Whether the client that is named is an adapter of another backend, or nearly one.
+    fn check_adapter(&self) -> Result<(), String> {
+        let (Some(client), backend) = (&self.client, self.config.backend.name()) else {
+            return Ok(());
+        };
+        if let Some(adapter) = adapters::named(client) {
+            return match adapter.backend == backend {
+                true => Ok(()),
+                false => Err(format!(
+                    "the client `{client}` is for {of}\nhint: --backend {of}",
+                    of = adapter.backend
+                )),
+            };
+        }
+        Ok(())
     }
 
     fn recipe_for_backend(&self) -> Result<RecipeOptions, String> {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use harness_workloads::{BackendId, KeyValue, Recipe, recipes};
 
 use crate::cluster::{BoxFuture, EndpointsReceiver, ServerSoftware};
-use crate::network::tap::Protocol;
+use harness_proxy::tap::Protocol;
 
 mod etcd;
 pub mod lock_keys;

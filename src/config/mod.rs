@@ -15,6 +15,7 @@ use core::net::SocketAddr;
 use std::time::Duration;
 
 use clap::Args;
+use harness_proxy::tap::Protocol;
 use harness_workloads::{Contract, Policy, RecipeOptions};
 
 pub use demand::Demand;
@@ -255,6 +256,11 @@ impl Config {
             seed: 1,
             ..Self::from_arg_matches(&matches).expect("the defaults are valid")
         }
+    }
+
+    /// Whether the links of clients have taps, which read and count messages.
+    pub fn has_taps(&self) -> bool {
+        !self.proxy.is_toxiproxy() && self.backend.protocol != Protocol::Opaque
     }
 
     /// The seed as it is typed: `8f3a21c4`.

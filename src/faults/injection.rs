@@ -9,7 +9,7 @@ use harness_checkers::history::Requirement;
 use super::active::{BoxFuture, RunningFault};
 use super::env::FaultEnv;
 use super::target::{ResolvedTarget, Target};
-use crate::network::LinkFault;
+use harness_proxy::LinkFault;
 
 /// What is done to a target, with everything that was drawn for it.
 pub trait Inject: Any + Debug + Send + Sync {

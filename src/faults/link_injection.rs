@@ -8,7 +8,7 @@ use super::active::{ActiveFault, Affected, BoxFuture, HealOnDrop, Healed, Runnin
 use super::injection::{Inject, Injection, InjectionContext, Needs, NotInjected};
 use super::target::Target;
 use crate::evidence::Evidence;
-use crate::network::{Behaviour, LinkFault, in_words, toxics_for};
+use harness_proxy::{Behaviour, LinkFault, in_words, toxics_for};
 
 /// A behaviour of the target's links.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -31,7 +31,7 @@ pub use injection::{Inject, Injection, InjectionContext, Needs, NotInjected, Pre
 pub use target::{ResolvedTarget, Target};
 
 use crate::config::parse_duration;
-pub use crate::network::tap::Protocol;
+pub use harness_proxy::tap::Protocol;
 
 /// Every fault, in the order in which lists show them.
 pub const FAULTS: &[&dyn Fault] = &[
@@ -69,7 +69,7 @@ mod tests {
 
     use super::link_injection::LinkInjection;
     use super::*;
-    use crate::network::Behaviour;
+    use harness_proxy::Behaviour;
 
     /// A cluster that can have this fault.
     fn shape_for(fault: &dyn Fault) -> Shape {

@@ -8,7 +8,7 @@ use rand_chacha::ChaCha8Rng;
 use super::link_injection::LinkInjection;
 use super::{Fault, FaultDefinition, Injection, Shape, Target, peer_partition};
 use crate::evidence::{HELD_BYTES, HELD_CONNECTS};
-use crate::network::{Behaviour, Flow};
+use harness_proxy::{Behaviour, Flow};
 
 pub struct Partition;
 

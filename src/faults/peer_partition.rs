@@ -15,7 +15,7 @@ use super::{
     BoxFuture, FaultEnv, Inject, Injection, InjectionContext, Needs, NotInjected, RunningFault, Shape, Target,
 };
 use crate::cluster::Peering;
-use crate::network::{Behaviour, Flow, Link, LinkFault};
+use harness_proxy::{Behaviour, Flow, Link, LinkFault};
 
 /// The kinds, in the order in which `between-servers` goes through them.
 pub const KINDS: [&str; 8] = [

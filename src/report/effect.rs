@@ -5,9 +5,7 @@
 
 use harness_checkers::history::{EffectCounters, Requirement};
 use harness_checkers::{Findings, History, Verdict, Window};
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::words::many;
 use crate::evidence::{Evidence, EvidenceCounter};
@@ -174,7 +172,7 @@ fn window_effect(history: &History, window: &Window) -> WindowEffect {
     let left_trace = healed
         .left_trace
         .unwrap_or_else(|| of_old_runs::left_trace(&window.fault, &evidence));
-    let counters: Vec<EvidenceCounter<String>> = read(healed.extra.get("counters")).unwrap_or_default();
+    let counters = healed.counters;
     WindowEffect {
         number: window.number,
         fault: window.fault.clone(),
@@ -192,7 +190,7 @@ fn window_effect(history: &History, window: &Window) -> WindowEffect {
         did: healed.effect.unwrap_or_else(|| evidence.in_words(&counters)),
         evidence,
         missed,
-        hint: read(healed.extra.get("no_effect_hint")),
+        hint: healed.no_effect_hint,
         counters,
     }
 }
@@ -203,10 +201,6 @@ const SEEN_BY_CLIENTS: [&str; 3] = [
     EffectCounters::ACQUIRES,
     EffectCounters::UNKNOWN,
 ];
-
-fn read<T: DeserializeOwned>(value: Option<&Value>) -> Option<T> {
-    T::deserialize(value?).ok()
-}
 
 /// Histories in which faults did not declare these themselves.
 mod of_old_runs {

@@ -18,7 +18,7 @@ use super::register::GuardedRegister;
 use super::setup::Routes;
 use super::terms::Terms;
 use crate::event::ProgressSender;
-use crate::network::TapHub;
+use harness_proxy::TapHub;
 
 /// Latencies that the live view looks back on.
 const RECENT: usize = 2000;
@@ -81,6 +81,11 @@ impl RunContext {
             stop: watch::channel(false).0,
             fatal: watch::channel(None).0,
         }
+    }
+
+    /// What passed all links so far, as a history has it; `None` where no tap reads them.
+    pub fn wire(&self) -> Option<[u64; 4]> {
+        self.spec.config.has_taps().then(|| self.exchange.counts().columns())
     }
 
     /// Where to report what a user sees while the run goes on.

@@ -17,7 +17,7 @@ use super::{RunError, observer, progress, schedule, taps};
 use crate::cluster::{EndpointsReceiver, RoleProbe};
 use crate::event::ProgressEvent;
 use crate::faults::FaultEnv;
-use crate::network::api::Api;
+use harness_proxy::api::Api;
 
 /// Pause between two looks whether every client had its turns.
 const LOOK: Duration = Duration::from_millis(50);

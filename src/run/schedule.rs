@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use harness_checkers::history::{EffectCounters, MessageMatch, NemesisFact, WindowHeal, WindowStart};
+use harness_checkers::history::{EffectCounters, EvidenceCounter, MessageMatch, NemesisFact, WindowHeal, WindowStart};
 use serde_json::Map;
 use tokio::task::JoinSet;
 
@@ -180,7 +180,9 @@ impl WindowRun {
             requirement: self.window.injection.requirement.clone(),
             matched,
             missed: healed.missed,
-            extra: fault.for_readers(),
+            counters: fault.counters.iter().map(EvidenceCounter::owned).collect(),
+            no_effect_hint: fault.no_effect_hint.map(str::to_owned),
+            extra: Map::new(),
         };
         let fault = fault.name.to_owned();
         self.run.recorder.nemesis(&NemesisFact::Heal { fault, heal });

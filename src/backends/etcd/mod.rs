@@ -5,7 +5,7 @@ use std::time::Duration;
 use harness_workloads::{BackendId, KeyValue};
 
 use super::{Backend, BackendOptions};
-use crate::network::tap::Protocol;
+use harness_proxy::tap::Protocol;
 
 mod observer;
 mod server;

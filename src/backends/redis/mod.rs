@@ -6,7 +6,7 @@ use super::lock_keys::LockKeys;
 use super::observer::Observer;
 use super::{Backend, BackendOptions};
 use crate::cluster::EndpointsReceiver;
-use crate::network::tap::Protocol;
+use harness_proxy::tap::Protocol;
 
 mod connection;
 mod control;

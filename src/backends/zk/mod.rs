@@ -3,7 +3,7 @@
 use harness_workloads::{BackendId, KeyValue};
 
 use super::Backend;
-use crate::network::tap::Protocol;
+use harness_proxy::tap::Protocol;
 
 mod observer;
 mod server;

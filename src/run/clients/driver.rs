@@ -301,7 +301,7 @@ impl ClientDriver {
             "release",
             Fields {
                 lock: Some(lock),
-                wire: Some(self.run.exchange.counts().columns()),
+                wire: self.run.wire(),
                 ..Fields::default()
             },
         );

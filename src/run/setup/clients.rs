@@ -43,7 +43,7 @@ fn opens(config: &Config, links: &Links) -> Vec<OpenRequest> {
 /// The command line of a client process.
 fn command(config: &Config) -> Result<ChildCommand, RunError> {
     let options = match &config.who {
-        Clients::Foreign(command) => {
+        Clients::Foreign { command, .. } => {
             let command = adapters::shell_command(command).map_err(|error| RunError::Clients(error.to_string()))?;
             return Ok(ChildCommand {
                 program: "sh".into(),

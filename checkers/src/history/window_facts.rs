@@ -21,6 +21,10 @@ impl EffectCounters {
     pub const LOCKS_LOST: &'static str = "locks_lost";
     /// Acquires that were answered while it was on. Of every window.
     pub const ACQUIRES: &'static str = "acquires";
+    /// Packets that links dropped while it was on.
+    pub const DROPPED_PACKETS: &'static str = "dropped_packets";
+    /// Attempts to connect that links left unanswered.
+    pub const HELD_CONNECTS: &'static str = "held_connects";
     /// Operations whose outcome cannot be known, while it was on. Of every window.
     pub const UNKNOWN: &'static str = "unknown";
 

@@ -17,6 +17,25 @@ pub struct Evidence {
     pub counters: BTreeMap<String, u64>,
 }
 
+/// What becomes of acquires while a fault is on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Acquires {
+    /// Some client can acquire. Where none does although clients try, a pass says nothing about the lock under the fault.
+    GoOn,
+    /// No client can: nothing reaches a majority of the servers.
+    Stop,
+}
+
+impl Acquires {
+    /// As the history has it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::GoOn => "go-on",
+            Self::Stop => "stop",
+        }
+    }
+}
+
 /// Something that a fault counts, with its words: `3 connections reset` has the noun `connection` and the outcome `reset`.
 /// The history carries it, so that reports need not know the fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,11 +63,20 @@ pub const LINKS: EvidenceCounter = EvidenceCounter::new("links", "link", "");
 pub const HELD_BYTES: EvidenceCounter = EvidenceCounter::new("held_bytes", "", "held back");
 pub const DELAYED_BYTES: EvidenceCounter = EvidenceCounter::new("delayed_bytes", "", "delayed");
 pub const HELD_CONNECTS: EvidenceCounter = EvidenceCounter::new("held_connects", "connect", "unanswered");
+pub const DROPPED_PACKETS: EvidenceCounter = EvidenceCounter::new("dropped_packets", "packet", "dropped");
 pub const REFUSED: EvidenceCounter = EvidenceCounter::new("refused", "connect", "refused");
 pub const RESETS: EvidenceCounter = EvidenceCounter::new("resets", "connection", "reset");
 
 /// What links count, as far as it proves a fault.
-pub const LINK_COUNTERS: [EvidenceCounter; 6] = [LINKS, HELD_CONNECTS, REFUSED, RESETS, HELD_BYTES, DELAYED_BYTES];
+pub const LINK_COUNTERS: [EvidenceCounter; 7] = [
+    LINKS,
+    DROPPED_PACKETS,
+    HELD_CONNECTS,
+    REFUSED,
+    RESETS,
+    HELD_BYTES,
+    DELAYED_BYTES,
+];
 
 /// How long each process of the target was surely stopped.
 pub const STOPPED_MS: EvidenceCounter = EvidenceCounter::new("stopped_ms", "ms", "stopped");
@@ -81,6 +109,7 @@ impl Evidence {
                 "held_connects" => &mut links.held_connects,
                 "refused" => &mut links.refused,
                 "resets" => &mut links.resets,
+                "dropped_packets" => &mut links.dropped_packets,
                 _ => evidence.counters.entry(key.to_owned()).or_default(),
             };
             *field = count;
@@ -88,8 +117,9 @@ impl Evidence {
         evidence
     }
 
-    /// All counters by key, those of links even where they are 0.
+    /// All counters by key, most of those of links even where they are 0.
     pub fn iter(&self) -> impl Iterator<Item = (&str, u64)> {
+        let dropped = Some(("dropped_packets", self.counts.dropped_packets)).filter(|(_, count)| *count > 0);
         let of_links = [
             "links",
             "bytes",
@@ -101,7 +131,11 @@ impl Evidence {
             "resets",
         ];
         let own = self.counters.iter().map(|(key, count)| (key.as_str(), *count));
-        of_links.into_iter().map(|key| (key, self.get(key))).chain(own)
+        of_links
+            .into_iter()
+            .map(|key| (key, self.get(key)))
+            .chain(dropped)
+            .chain(own)
     }
 
     /// The same with a counter of the fault's own.
@@ -124,6 +158,7 @@ impl Evidence {
             "held_connects" => self.counts.held_connects,
             "refused" => self.counts.refused,
             "resets" => self.counts.resets,
+            "dropped_packets" => self.counts.dropped_packets,
             _ => self.counters.get(key).copied().unwrap_or(0),
         }
     }

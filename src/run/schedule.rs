@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use super::context::RunContext;
 use super::targeting::{GrantedSince, Resolution, resolve};
 use crate::event::ProgressEvent;
+use crate::evidence::{DROPPED_PACKETS, HELD_CONNECTS};
 use crate::faults::{ActiveFault, Affected, FaultEnv, HealOnDrop, Healed, InjectionContext, NotInjected};
 use crate::limits::AIM;
 use crate::plan::PlannedWindow;
@@ -88,6 +89,9 @@ impl WindowRun {
         let stopped = self.last(&mut active, started + self.window.length).await;
         let healed = active.heal(self.run.clock.now() - started, !stopped).await;
         let trouble = healed.trouble.clone();
+        if healed.evidence.has_any(&[DROPPED_PACKETS, HELD_CONNECTS]) {
+            self.run.dropped_for(self.run.clock.now() - started);
+        }
         self.write_heal(healed, before, &resolution.title, self.run.clock.now() - started);
         if let Some(why) = trouble {
             self.broken("could not be healed", &why);
@@ -172,6 +176,11 @@ impl WindowRun {
         }));
         words.extend(healed.missed.clone());
         words.retain(|word| !word.is_empty());
+        let mut extra = fault.for_readers();
+        extra.insert(
+            "acquires_meanwhile".into(),
+            self.window.injection.acquires.word().into(),
+        );
         let heal = WindowHeal {
             number: Some(self.window.number),
             evidence: healed.evidence.iter().chain(before.until_now(&self.run)).collect(),
@@ -180,7 +189,7 @@ impl WindowRun {
             requirement: self.window.injection.requirement.clone(),
             matched,
             missed: healed.missed,
-            extra: fault.for_readers(),
+            extra,
         };
         let fault = fault.name.to_owned();
         self.run.recorder.nemesis(&NemesisFact::Heal { fault, heal });

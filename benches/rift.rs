@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use harness::backends::{self, Backend};
 use harness::cluster::{Cluster, ClusterSpec, NodeCommand, PeerProxies, Peering, Runtime};
-use harness::network::{Behaviour, LinkFault};
 use harness::run::PeerLinks;
+use harness_proxy::{Behaviour, LinkFault};
 
 const ROUNDS: usize = 8;
 /// What the proxy may cost, as a multiple.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+pub use harness_checkers::history::EvidenceCounter;
 use harness_proxy::LinkCounts;
 use serde::{Deserialize, Serialize};
 
@@ -15,47 +16,6 @@ pub struct Evidence {
     /// What the fault itself counted, by the key of its counter.
     #[serde(flatten)]
     pub counters: BTreeMap<String, u64>,
-}
-
-/// What becomes of acquires while a fault is on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Acquires {
-    /// Some client can acquire. Where none does although clients try, a pass says nothing about the lock under the fault.
-    GoOn,
-    /// No client can: nothing reaches a majority of the servers.
-    Stop,
-}
-
-impl Acquires {
-    /// As the history has it.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::GoOn => "go-on",
-            Self::Stop => "stop",
-        }
-    }
-}
-
-/// Something that a fault counts, with its words: `3 connections reset` has the noun `connection` and the outcome `reset`.
-/// The history carries it, so that reports need not know the fault.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EvidenceCounter<Text = &'static str> {
-    /// Its key in the history.
-    pub key: Text,
-    /// In the singular.
-    pub noun: Text,
-    pub outcome: Text,
-}
-
-impl EvidenceCounter {
-    pub const fn new(key: &'static str, noun: &'static str, outcome: &'static str) -> Self {
-        Self { key, noun, outcome }
-    }
-
-    /// As the history carries it.
-    pub fn to_json(&self) -> serde_json::Value {
-        serde_json::json!(self)
-    }
 }
 
 pub const LINKS: EvidenceCounter = EvidenceCounter::new("links", "link", "");
@@ -185,7 +145,7 @@ impl Evidence {
         let mut add = |counter: EvidenceCounter<&str>| {
             let count = self.get(counter.key);
             if count > 0 {
-                words.push(counter.in_words(count));
+                words.push(counted(counter, count));
             }
         };
         add(LINKS);
@@ -197,52 +157,36 @@ impl Evidence {
             }
         }
         for key in own {
-            add(EvidenceCounter::from_key(key));
+            add(counter_of_key(key));
         }
         LINK_COUNTERS.into_iter().skip(1).for_each(add);
         words.join(", ")
     }
 }
 
-impl<Text: AsRef<str>> EvidenceCounter<Text> {
-    pub fn as_ref(&self) -> EvidenceCounter<&str> {
-        EvidenceCounter {
-            key: self.key.as_ref(),
-            noun: self.noun.as_ref(),
-            outcome: self.outcome.as_ref(),
-        }
+/// What a key says by itself, for a history that does not say more: `servers_killed` counts servers, killed.
+fn counter_of_key(key: &str) -> EvidenceCounter<&str> {
+    let (noun, outcome) = match key.strip_suffix("_ms") {
+        Some(outcome) => ("ms", outcome),
+        None => key.split_once('_').unwrap_or((key, "")),
+    };
+    EvidenceCounter {
+        key,
+        noun: noun.strip_suffix('s').filter(|_| noun != "ms").unwrap_or(noun),
+        outcome,
     }
 }
 
-impl<'a> EvidenceCounter<&'a str> {
-    /// What a key says by itself, for a history that does not say more: `servers_killed` counts servers, killed.
-    fn from_key(key: &'a str) -> Self {
-        if let Some(outcome) = key.strip_suffix("_ms") {
-            return Self {
-                key,
-                noun: "ms",
-                outcome,
-            };
-        }
-        let (noun, outcome) = key.split_once('_').unwrap_or((key, ""));
-        Self {
-            key,
-            noun: noun.strip_suffix('s').unwrap_or(noun),
-            outcome,
-        }
-    }
-
-    /// `2 servers killed`
-    pub fn in_words(&self, count: u64) -> String {
-        let Self { key, noun, outcome } = self;
-        let counted = if key.ends_with("_bytes") {
-            bytes_in_words(count)
-        } else {
-            format!("{count} {noun}{}", plural(count, noun))
-        };
-        let outcome = outcome.replace('_', " ");
-        format!("{counted} {outcome}").trim_end().to_owned()
-    }
+/// `2 servers killed`
+fn counted(counter: EvidenceCounter<&str>, count: u64) -> String {
+    let EvidenceCounter { key, noun, outcome } = counter;
+    let counted = if key.ends_with("_bytes") {
+        bytes_in_words(count)
+    } else {
+        format!("{count} {noun}{}", plural(count, noun))
+    };
+    let outcome = outcome.replace('_', " ");
+    format!("{counted} {outcome}").trim_end().to_owned()
 }
 
 /// What a noun ends with for this count of it.

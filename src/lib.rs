@@ -7,7 +7,7 @@
 //!   a signal carries the clock of the process that raised it ([`clock`]), and a process is dead from the last moment at
 //!   which it was seen alive ([`process::activity`]).
 //! - What arrives over a link is a prefix of what was sent. A fault decides when bytes pass and whether the connection
-//!   lives, nothing else ([`network`]).
+//!   lives, nothing else ([`harness_proxy`]).
 //! - A fault heals when it is dropped: at its time, on Ctrl-C, and when a panic unwinds ([`faults`]).
 //! - Nothing outlives its run: child processes die with harness even when it is killed ([`process`]), and what cannot (a
 //!   container, a folder) carries the name of its owner ([`cluster::leftovers`]).
@@ -26,8 +26,6 @@ pub mod evidence;
 pub mod exit;
 pub mod faults;
 pub mod limits;
-/// The fault-injecting proxy, a crate of its own.
-pub use harness_proxy as network;
 pub mod ownership;
 pub mod plan;
 pub mod process;

@@ -41,7 +41,7 @@ pub struct PlannedWindow {
     pub start: Duration,
     #[serde(serialize_with = "milliseconds", rename = "length_ms")]
     pub length: Duration,
-    #[serde(serialize_with = "in_words", rename = "strike")]
+    #[serde(serialize_with = "in_words")]
     pub injection: Injection,
 }
 

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use harness::client_role::{ANYONE, LABELS};
 use harness::faults::Protocol;
-use harness::network::api::Api;
-use harness::network::{
+use harness_proxy::api::Api;
+use harness_proxy::{
     ActiveRule, Behaviour, Link, LinkFault, LinkTap, MessageAction, MessageRule, MessageRuleSpec, Proxy, TapHub,
 };
 use relays::{plain_relay, sleepless_relay};

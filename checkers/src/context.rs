@@ -11,6 +11,7 @@ use crate::limits;
 use crate::model::Model;
 use crate::options::Options;
 use crate::overlaps::{self, Conflict, Overlap};
+use crate::watched::NotWatched;
 
 /// What the properties look at: the history and everything that is derived from it once.
 pub(crate) struct Context<'a> {
@@ -19,6 +20,8 @@ pub(crate) struct Context<'a> {
     pub model: Model,
     pub holds: Holds,
     pub grants: Grants,
+    /// Why no hold can be compared with the grants; `None` when holds can be.
+    pub not_watched: Option<NotWatched>,
     pub windows: Vec<Window>,
     /// Overlaps of certain holds, worst first: many violations follow from one.
     pub overlaps: Vec<Overlap>,
@@ -34,12 +37,15 @@ impl<'a> Context<'a> {
     pub(crate) fn new(history: &'a History, options: &'a Options) -> Self {
         let model = options.model.unwrap_or_else(|| Model::of_header(&history.header));
         let (asked, header) = (&options.bounds, &history.header.bounds);
+        let holds = Holds::of(history, &model);
+        let grants = Grants::of(history, &holds, &model);
         let mut context = Self {
             history,
             options,
             model,
-            holds: Holds::of(history, &model),
-            grants: Grants::of(history),
+            not_watched: grants.watched().why_not(history, &holds, &grants),
+            holds,
+            grants,
             windows: history.windows(),
             overlaps: Vec::new(),
             conflicts: Vec::new(),

@@ -83,7 +83,8 @@ pub(crate) fn decide(context: &Context<'_>) -> Fairness {
     passed.sort_by_key(|passed| (Reverse(passed.times), passed.served.reply));
     decided.max = passed.first().map_or(0, |passed| passed.times);
     decided.jain = jain(context);
-    decided.ordered = context.history.header.promises.fifo && context.holds.iter().any(|hold| hold.has_token);
+    let promises = &context.history.header.promises;
+    decided.ordered = promises.fifo && promises.orders_tokens() && context.holds.iter().any(|hold| hold.has_token);
     for lock in (0..context.history.locks.len()).filter(|_| decided.ordered) {
         let breaks = tickets::breaks(context, lock);
         decided.count += breaks.len() as u64;

@@ -25,6 +25,8 @@ pub(crate) struct Fencing {
     pub writes: CheckedWrites,
     /// Without tokens: writes that a store which checks tokens would have refused.
     pub late_writes: u64,
+    /// There are tokens, the lock's own, and no order of them is promised.
+    pub unordered: bool,
 }
 
 /// What the token-checking register did.
@@ -67,7 +69,14 @@ pub(crate) fn decide(context: &Context<'_>) -> Fencing {
         break_count: 0,
         writes: CheckedWrites::default(),
         late_writes: 0,
+        unordered: false,
     };
+    if !context.history.header.promises.orders_tokens() {
+        decided.verdict = Verdict::NotApplicable;
+        decided.unordered = decided.tokens > 0;
+        decided.late_writes = late_writes(context);
+        return decided;
+    }
     if decided.tokens == 0 {
         if !context.history.header.promises.tokens {
             decided.verdict = Verdict::NotApplicable;

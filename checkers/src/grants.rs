@@ -3,9 +3,12 @@
 //! Server lines are stamped when the observer read them, so they may trail the truth and the client's own replies.
 //! Grants are joined to holds by token or by owner, never by the fine order of events.
 
-use crate::history::names::{FastMap, NONE};
-use crate::history::{F, History, RevokeCause};
-use crate::holds::LockHold;
+use crate::history::names::{FastMap, FastSet, NONE};
+use crate::history::{F, History, Mode, RevokeCause};
+use crate::holds::{Holds, LockHold};
+use crate::limits;
+use crate::model::Model;
+use crate::watched::Watched;
 
 /// One grant of the server.
 #[derive(Debug, Clone, Copy)]
@@ -27,12 +30,29 @@ pub(crate) struct Grants {
     pub by_lock: Vec<Vec<u32>>,
     by_token: FastMap<(u32, u64), u32>,
     by_owner: FastMap<(u32, u32), Vec<u32>>,
+    /// What of a hold is compared with them.
+    watched: Watched,
+    sharing: Sharing,
+}
+
+/// Who may hold a lock at once. Of those who do, the observer shows only the first of the queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Sharing {
+    #[default]
+    Nobody,
+    Readers,
+    All,
 }
 
 impl Grants {
-    pub(crate) fn of(history: &History) -> Self {
+    pub(crate) fn of(history: &History, holds: &Holds, model: &Model) -> Self {
         let mut grants = Self {
             by_lock: vec![Vec::new(); history.locks.len()],
+            sharing: match model {
+                Model::ReadWrite => Sharing::Readers,
+                Model::Semaphore { permits } if *permits > 1 => Sharing::All,
+                _ => Sharing::Nobody,
+            },
             ..Self::default()
         };
         if history.counts.granted + history.counts.revoked == 0 {
@@ -48,6 +68,9 @@ impl Grants {
                 _ => {}
             }
         }
+        grants.join_rewritten(history);
+        grants.index();
+        grants.watched = Watched::of(history, holds, &grants);
         grants
     }
 
@@ -55,19 +78,63 @@ impl Grants {
         self.all.is_empty()
     }
 
+    /// What of a hold is compared with these grants.
+    pub(crate) fn watched(&self) -> Watched {
+        self.watched
+    }
+
+    /// A hold's token, where it is the server's.
+    pub(crate) fn token_of(&self, hold: &LockHold) -> Option<u64> {
+        hold.token().filter(|_| self.watched.tokens)
+    }
+
+    /// A hold's owner, where it is the server's name for it and the observer would show its grant.
+    pub(crate) fn owner_of(&self, hold: &LockHold) -> Option<u32> {
+        (self.watched.owners && hold.owner != NONE && self.is_shown(hold)).then_some(hold.owner)
+    }
+
+    /// Whether the observer would show the grant of this hold: a reader, or the holder of a permit, need not be the first.
+    pub(crate) fn is_shown(&self, hold: &LockHold) -> bool {
+        match self.sharing {
+            Sharing::Nobody => true,
+            Sharing::Readers => hold.mode == Mode::Write,
+            Sharing::All => false,
+        }
+    }
+
     /// The grant that a hold rests on: of its token, or else the grant of its owner nearest to its beginning.
     pub(crate) fn of_hold(&self, history: &History, hold: &LockHold) -> Option<&ServerGrant> {
-        if let Some(token) = hold.token()
+        if let Some(token) = self.token_of(hold)
             && let Some(place) = self.by_token.get(&(hold.lock, token))
         {
             return Some(&self.all[*place as usize]);
         }
-        let places = self
-            .by_owner
-            .get(&(hold.lock, hold.owner))
-            .filter(|_| hold.owner != NONE)?;
+        let token = self.token_of(hold);
+        let differs = |grant: &ServerGrant| matches!((grant.token, token), (Some(a), Some(b)) if a != b);
+        self.nearest(history, hold, self.owner_of(hold)?, differs)
+    }
+
+    /// Whether the observer saw a grant to the owner that the hold names, at the time of the hold.
+    pub(crate) fn shows_owner(&self, history: &History, hold: &LockHold) -> bool {
+        self.nearest(history, hold, hold.owner, |_| false).is_some()
+    }
+
+    /// Whether the observer saw the grant with the hold's token, at the time of the hold.
+    pub(crate) fn shows_token(&self, history: &History, hold: &LockHold) -> bool {
+        let place = hold.token().and_then(|token| self.by_token.get(&(hold.lock, token)));
+        place.is_some_and(|place| may_be_of(history, &self.all[*place as usize], hold))
+    }
+
+    /// The grant of an owner that is nearest to the beginning of a hold, of those that may be its grant.
+    fn nearest(
+        &self,
+        history: &History,
+        hold: &LockHold,
+        owner: u32,
+        differs: impl Fn(&ServerGrant) -> bool,
+    ) -> Option<&ServerGrant> {
+        let places = self.by_owner.get(&(hold.lock, owner))?;
         let from = history.ns(hold.from);
-        let differs = |grant: &ServerGrant| matches!((grant.token, hold.token()), (Some(a), Some(b)) if a != b);
         let near = |grant: &&ServerGrant| history.events[grant.first() as usize].time.abs_diff(from);
         let after =
             places.partition_point(|place| history.events[self.all[*place as usize].first() as usize].time <= from);
@@ -75,23 +142,29 @@ impl Grants {
         places[around]
             .iter()
             .map(|place| &self.all[*place as usize])
-            .filter(|grant| !differs(grant))
-            .min_by_key(near)
+            .filter(|grant| !differs(grant) && may_be_of(history, grant, hold))
+            .min_by_key(|grant| (is_the_next(history, grant, hold), near(grant)))
     }
 
     /// Whether the server knows exactly one grant of the hold's owner on its lock.
     pub(crate) fn is_single(&self, hold: &LockHold) -> bool {
-        self.by_owner
-            .get(&(hold.lock, hold.owner))
-            .is_some_and(|places| places.len() == 1)
+        let places = self
+            .owner_of(hold)
+            .and_then(|owner| self.by_owner.get(&(hold.lock, owner)));
+        places.is_some_and(|places| places.len() == 1)
+    }
+
+    /// The grants of the hold's owner that may be the one it rests on, in order.
+    pub(crate) fn candidates(&self, history: &History, hold: &LockHold) -> impl Iterator<Item = &ServerGrant> {
+        self.of_owner(hold)
+            .filter(move |grant| may_be_of(history, grant, hold) && !is_the_next(history, grant, hold))
     }
 
     /// All grants of the hold's owner on its lock, in order.
     pub(crate) fn of_owner(&self, hold: &LockHold) -> impl Iterator<Item = &ServerGrant> {
         let places = self
-            .by_owner
-            .get(&(hold.lock, hold.owner))
-            .filter(|_| hold.owner != NONE);
+            .owner_of(hold)
+            .and_then(|owner| self.by_owner.get(&(hold.lock, owner)));
         places.into_iter().flatten().map(|place| &self.all[*place as usize])
     }
 
@@ -145,16 +218,74 @@ impl Grants {
     }
 
     fn add(&mut self, grant: ServerGrant) {
-        let place = self.all.len() as u32;
-        if let Some(token) = grant.token {
-            self.by_token.entry((grant.lock, token)).or_insert(place);
-        }
-        if grant.owner != NONE {
-            self.by_owner.entry((grant.lock, grant.owner)).or_default().push(place);
-        }
-        self.by_lock[grant.lock as usize].push(place);
+        self.by_lock[grant.lock as usize].push(self.all.len() as u32);
         self.all.push(grant);
     }
+
+    /// A lock that writes its value anew when it renews is shown as the end of one grant and the beginning of another, at one
+    /// instant and to a name that no client answered with. That is one grant.
+    fn join_rewritten(&mut self, history: &History) {
+        let acquires = history.events.iter().filter(|event| event.f == F::Acquire);
+        let named: FastSet<u32> = acquires
+            .map(|event| event.owner)
+            .filter(|owner| *owner != NONE)
+            .collect();
+        for places in &mut self.by_lock {
+            let mut kept: Vec<u32> = Vec::with_capacity(places.len());
+            for place in places.iter().copied() {
+                let grant = self.all[place as usize];
+                let before = kept.last().map(|before| *before as usize);
+                match before.filter(|before| is_rewritten(history, &named, &self.all[*before], &grant)) {
+                    Some(before) => self.all[before].revoked = grant.revoked,
+                    None => kept.push(place),
+                }
+            }
+            *places = kept;
+        }
+    }
+
+    fn index(&mut self) {
+        for place in self.by_lock.iter().flatten().copied() {
+            let grant = &self.all[place as usize];
+            if let Some(token) = grant.token {
+                self.by_token.entry((grant.lock, token)).or_insert(place);
+            }
+            if grant.owner != NONE {
+                self.by_owner.entry((grant.lock, grant.owner)).or_default().push(place);
+            }
+        }
+    }
+}
+
+/// Whether a grant can be the one that a hold rests on. Lines of the observer come late and never early: what had ended by
+/// its line when the hold was asked for had ended, and what began by its line long after the hold was over was another's.
+fn may_be_of(history: &History, grant: &ServerGrant, hold: &LockHold) -> bool {
+    let called = history.events[hold.call as usize].time;
+    let over = history.ns(hold.to).saturating_add(limits::OBSERVER_GAP_NS);
+    let ended = grant.revoked_ns(history).filter(|_| !grant.is_out_of_sight(history));
+    ended.is_none_or(|ended| ended >= called) && grant.granted_ns(history).is_none_or(|granted| granted <= over)
+}
+
+/// Whether a grant was seen to begin when the hold was over, and the hold was long enough for that to be told: it is that of the
+/// owner's next hold.
+fn is_the_next(history: &History, grant: &ServerGrant, hold: &LockHold) -> bool {
+    let (from, to) = (history.ns(hold.from), history.ns(hold.to));
+    let after = grant.granted_ns(history).is_some_and(|granted| granted > to);
+    after && to.saturating_sub(from) > limits::OBSERVER_LAG_NS
+}
+
+/// Whether `later` is `earlier` under a new name: its key was never gone, and no client answered with the new name.
+fn is_rewritten(history: &History, named: &FastSet<u32>, earlier: &ServerGrant, later: &ServerGrant) -> bool {
+    let (Some(ended), Some(began)) = (earlier.revoked_ns(history), later.granted_ns(history)) else {
+        return false;
+    };
+    let unasked = earlier.cause(history) == Some(RevokeCause::Deleted);
+    let unnamed = later.owner != NONE && !named.contains(&later.owner) && later.token.is_none();
+    earlier.granted != NONE
+        && unasked
+        && unnamed
+        && later.granted > earlier.revoked
+        && began - ended.min(began) <= limits::REWRITE_NS
 }
 
 impl ServerGrant {

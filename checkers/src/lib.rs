@@ -25,6 +25,7 @@ mod progress;
 pub mod shrink;
 mod silent_loss;
 mod tickets;
+mod watched;
 
 pub use check::check;
 pub use finding::*;

@@ -10,6 +10,9 @@ pub const PROGRESS_MS: u64 = 10_000;
 pub const LEASE_MS: u64 = 2_000;
 /// How much later than it happened the observer may have seen something. Server lines prove nothing finer.
 pub const OBSERVER_LAG_NS: u64 = 250_000_000;
+/// Between the two lines by which the observer tells of a value that was written over another one: it asks for the new value
+/// when it hears of the change.
+pub const REWRITE_NS: u64 = 20_000_000;
 /// How far away the observer's own lines may be for it to count as having been live in between.
 pub const OBSERVER_GAP_NS: u64 = 5_000_000_000;
 /// Pauses between two attempts of one waiter that still count as one wait.

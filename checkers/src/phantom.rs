@@ -33,9 +33,9 @@ pub(crate) enum WrongGrant<'a> {
 
 /// What was decided about HL007.
 pub(crate) struct PhantomGrants<'a> {
-    /// Not applicable when the server was not watched; inconclusive when no hold could be compared with it.
+    /// Not applicable when the lock was not watched; inconclusive when no hold could be joined to a grant.
     pub verdict: Verdict,
-    /// Holds whose reply named a token or an owner.
+    /// Holds whose reply named a token or an owner of the server's.
     pub known: u64,
     /// Holds that were joined to a grant of the server.
     pub joined: u64,
@@ -47,7 +47,7 @@ pub(crate) struct PhantomGrants<'a> {
 
 /// Decides HL007.
 pub(crate) fn decide<'a>(context: &'a Context<'_>) -> PhantomGrants<'a> {
-    let known = |hold: &&LockHold| hold.has_token || hold.owner != NONE;
+    let known = |hold: &&LockHold| is_named(context, hold);
     let mut decided = PhantomGrants {
         verdict: Verdict::NotApplicable,
         known: context.holds.iter().filter(known).count() as u64,
@@ -55,13 +55,10 @@ pub(crate) fn decide<'a>(context: &'a Context<'_>) -> PhantomGrants<'a> {
         wrong: Vec::new(),
         count: 0,
     };
-    if context.grants.is_empty() {
+    if context.not_watched.is_some() {
         return decided;
     }
     decided.verdict = Verdict::Inconclusive;
-    if decided.known == 0 {
-        return decided;
-    }
     let sight = ObserverSight::of(context);
     let named = NamedGrants::of(context);
     for hold in context.holds.iter() {
@@ -79,6 +76,11 @@ pub(crate) fn decide<'a>(context: &'a Context<'_>) -> PhantomGrants<'a> {
         decided.verdict = Verdict::Holds;
     }
     decided
+}
+
+/// Whether a hold has a name by which the server knows it.
+fn is_named(context: &Context<'_>, hold: &LockHold) -> bool {
+    context.grants.token_of(hold).is_some() || context.grants.owner_of(hold).is_some()
 }
 
 /// How much later than it happened, at that time, the observer saw something.
@@ -106,20 +108,24 @@ struct ObserverSight {
 impl ObserverSight {
     fn of(context: &Context<'_>) -> Self {
         let history = context.history;
-        let seen = context.holds.iter().filter(|hold| hold.has_token).flat_map(|hold| {
-            let grant = context.grants.of_hold(history, hold);
-            let (from, to) = (history.ns(hold.from), history.ns(hold.to));
-            let granted = grant.and_then(|grant| grant.granted_ns(history));
-            let ended = grant.filter(|grant| hold.ended == Ended::Released && !grant.is_out_of_sight(history));
-            let ended = ended.and_then(|grant| grant.revoked_ns(history));
-            let delay = |at_ns: u64, seen: Option<u64>| {
-                seen.map(|seen| Delay {
-                    at_ns,
-                    by_ns: seen.saturating_sub(at_ns),
-                })
-            };
-            [delay(from, granted), delay(to, ended)].into_iter().flatten()
-        });
+        let seen = context
+            .holds
+            .iter()
+            .filter(|hold| context.grants.token_of(hold).is_some())
+            .flat_map(|hold| {
+                let grant = context.grants.of_hold(history, hold);
+                let (from, to) = (history.ns(hold.from), history.ns(hold.to));
+                let granted = grant.and_then(|grant| grant.granted_ns(history));
+                let ended = grant.filter(|grant| hold.ended == Ended::Released && !grant.is_out_of_sight(history));
+                let ended = ended.and_then(|grant| grant.revoked_ns(history));
+                let delay = |at_ns: u64, seen: Option<u64>| {
+                    seen.map(|seen| Delay {
+                        at_ns,
+                        by_ns: seen.saturating_sub(at_ns),
+                    })
+                };
+                [delay(from, granted), delay(to, ended)].into_iter().flatten()
+            });
         let mut delays: Vec<Delay> = seen.collect();
         delays.sort_unstable_by_key(|delay| delay.at_ns);
         Self {
@@ -173,7 +179,11 @@ struct NamedGrants(FastSet<(u32, u64)>);
 impl NamedGrants {
     fn of(context: &Context<'_>) -> Self {
         let holds = context.holds.iter();
-        Self(holds.filter_map(|hold| Some((hold.lock, hold.token()?))).collect())
+        Self(
+            holds
+                .filter_map(|hold| Some((hold.lock, context.grants.token_of(hold)?)))
+                .collect(),
+        )
     }
 
     fn has(&self, grant: &ServerGrant) -> bool {
@@ -189,42 +199,73 @@ fn phantom<'a>(
     hold: &'a LockHold,
 ) -> Option<WrongGrant<'a>> {
     let history = context.history;
-    if hold.is_empty() || (!hold.has_token && hold.owner == NONE) {
+    if hold.is_empty() || !is_named(context, hold) {
         return None;
     }
+    let has_token = context.grants.token_of(hold).is_some();
     let from = history.ns(hold.from);
     // A name that comes again proves nothing about which of its grants this was; unless the store gives a token with each,
     // this answer came without one, and all of that name's grants were another answer's or had ended before it was asked for.
-    let sure = |grant: &ServerGrant| grant.token.is_some() && hold.has_token || context.grants.is_single(hold);
-    let without_its_token = history.header.promises.tokens && !hold.has_token;
+    let sure = |grant: &ServerGrant| grant.token.is_some() && has_token || context.grants.is_single(hold);
+    let without_its_token = history.header.promises.tokens && context.grants.watched().tokens && !has_token;
     let meant = |grant: &&ServerGrant| {
         let mut all = context.grants.of_owner(hold);
         let free = |grant: &ServerGrant| !named.has(grant) && !ended_before_the_call(context, grant, hold);
         sure(grant) || !without_its_token || all.any(free)
     };
-    if let Some(grant) = context.grants.of_hold(history, hold).filter(meant) {
-        let revoked = grant.revoked_ns(history)?;
-        let sure = sure(grant);
-        let long_gone = revoked + limits::OBSERVER_LAG_NS < from;
-        return (sure && long_gone && !grant.is_out_of_sight(history)).then_some(WrongGrant::TakenBack { hold, grant });
-    }
-    let mut others = context
-        .grants
-        .of_lock(hold.lock as usize)
-        .filter(|grant| speaks_alike(grant, hold));
-    let mut alike = context
-        .grants
-        .of_lock(hold.lock as usize)
-        .filter(|grant| speaks_alike(grant, hold));
     let lag_ns = sight.lag_ns(from);
-    let covering = alike.find(|grant| covers(context, grant, from, lag_ns));
-    let long = history.ns(hold.to) - from > lag_ns;
-    let told = sight.is_whole(history.events[hold.call as usize].time, from + lag_ns);
-    let live = long
-        && told
-        && observed_around(context, &mut others, from, lag_ns)
-        && !unnamed_owner_shown(context, hold, lag_ns);
-    (covering.is_some() || live).then_some(WrongGrant::NeverGiven { hold, covering })
+    if let Some(grant) = context.grants.of_hold(history, hold).filter(meant) {
+        if grant.is_out_of_sight(history) || grant.revoked_ns(history)? + limits::OBSERVER_LAG_NS >= from {
+            return None;
+        }
+        let gone = |grant: &ServerGrant| grant.revoked_ns(history).is_some_and(|revoked| revoked + lag_ns < from);
+        let all_gone = || context.grants.candidates(history, hold).all(gone);
+        let taken_back = sure(grant) || all_gone() && Around::of(context, sight, hold, lag_ns).shows_no_grant();
+        return taken_back.then_some(WrongGrant::TakenBack { hold, grant });
+    }
+    if !context.grants.is_shown(hold) {
+        return None;
+    }
+    let around = Around::of(context, sight, hold, lag_ns);
+    let covering = around.covering;
+    around
+        .shows_no_grant()
+        .then_some(WrongGrant::NeverGiven { hold, covering })
+}
+
+/// What the observer showed of a lock while a client believed that it held it.
+struct Around<'a> {
+    /// The grant of another owner that it showed well before and well after the hold began.
+    covering: Option<&'a ServerGrant>,
+    /// The hold was long enough to be seen, the observer told all, and wrote of this lock before and after.
+    live: bool,
+}
+
+impl<'a> Around<'a> {
+    fn of(context: &'a Context<'_>, sight: &ObserverSight, hold: &LockHold, lag_ns: u64) -> Self {
+        let history = context.history;
+        let from = history.ns(hold.from);
+        let alike = || {
+            let grants = context.grants.of_lock(hold.lock as usize);
+            grants.filter(|grant| speaks_alike(context, grant, hold))
+        };
+        let others = |grant: &&ServerGrant| context.grants.owner_of(hold) != Some(grant.owner);
+        let covering = alike()
+            .filter(others)
+            .find(|grant| covers(context, grant, from, lag_ns));
+        let long = history.ns(hold.to) - from > lag_ns;
+        let told = sight.is_whole(history.events[hold.call as usize].time, from + lag_ns);
+        let live = long
+            && told
+            && observed_around(context, &mut alike(), from, lag_ns)
+            && !unnamed_owner_shown(context, hold, lag_ns);
+        Self { covering, live }
+    }
+
+    /// Whether a grant of this hold would have been seen, and was not.
+    fn shows_no_grant(&self) -> bool {
+        self.covering.is_some() || self.live
+    }
 }
 
 /// Whether a grant was over when a hold was asked for. Lines of the observer come late and never early, so it was.
@@ -236,8 +277,10 @@ fn ended_before_the_call(context: &Context<'_>, grant: &ServerGrant, hold: &Lock
 }
 
 /// Whether the observer's lines say what this hold could be joined by.
-fn speaks_alike(grant: &ServerGrant, hold: &LockHold) -> bool {
-    (hold.has_token && grant.token.is_some()) || (hold.owner != NONE && grant.owner != NONE)
+fn speaks_alike(context: &Context<'_>, grant: &ServerGrant, hold: &LockHold) -> bool {
+    let grants = &context.grants;
+    (grants.token_of(hold).is_some() && grant.token.is_some())
+        || (grants.owner_of(hold).is_some() && grant.owner != NONE)
 }
 
 /// Whether the server may have shown an owner at the beginning of a hold whose name the observer did not learn.
@@ -247,7 +290,7 @@ fn unnamed_owner_shown(context: &Context<'_>, hold: &LockHold, lag_ns: u64) -> b
     let mut unnamed = context
         .grants
         .of_lock(hold.lock as usize)
-        .filter(|grant| !speaks_alike(grant, hold));
+        .filter(|grant| !speaks_alike(context, grant, hold));
     unnamed.any(|grant| {
         let came = grant.granted_ns(history).is_none_or(|granted| granted < from + lag_ns);
         let stays = grant.revoked_ns(history).is_none_or(|revoked| revoked + lag_ns > from);
@@ -297,7 +340,8 @@ pub(crate) fn foreign_release<'a>(context: &'a Context<'_>, hold: &'a LockHold) 
     let history = context.history;
     let grant = context.grants.of_hold(history, hold)?;
     let removed_ns = grant.revoked_ns(history).filter(|_| grant.was_deleted(history))?;
-    let named = grant.token.is_some() && hold.has_token || context.grants.is_single(hold);
+    let has_token = context.grants.token_of(hold).is_some();
+    let named = grant.token.is_some() && has_token || context.grants.is_single(hold);
     let margin = if named { 0 } else { limits::OBSERVER_LAG_NS };
     let inside = removed_ns > history.ns(hold.from) + margin && removed_ns < history.ns(hold.to);
     // A loss that the owner was told of shortly after, or its death, may be why the lock was deleted.

@@ -47,7 +47,7 @@ pub(crate) fn decide<'a>(context: &'a Context<'_>) -> SilentLosses<'a> {
         longest_ns: 0,
         silences: Vec::new(),
     };
-    if context.history.counts.granted + context.history.counts.revoked == 0 {
+    if context.not_watched.is_some() {
         return decided;
     }
     if !context.has_acquires() {
@@ -76,7 +76,14 @@ pub(crate) fn decide<'a>(context: &'a Context<'_>) -> SilentLosses<'a> {
 fn silence<'a>(context: &'a Context<'_>, hold: &'a LockHold) -> Option<Silence<'a>> {
     let history = context.history;
     let grant = context.grants.of_hold(history, hold)?;
-    let revoked = grant.revoked_ns(history).filter(|_| !grant.is_out_of_sight(history))?;
+    let removed = |grant: &ServerGrant| grant.revoked_ns(history).filter(|_| !grant.is_out_of_sight(history));
+    let mut revoked = removed(grant)?;
+    if context.grants.token_of(hold).is_none() {
+        // which of its owner's grants it was is not known for sure: it was lost with the last of them
+        for other in context.grants.candidates(history, hold) {
+            revoked = revoked.max(removed(other)?);
+        }
+    }
     let (from, to_ns) = (history.ns(hold.from), history.ns(hold.to));
     let mut since_ns = revoked.max(from);
     if to_ns <= since_ns || hold.is_empty() {

@@ -46,7 +46,8 @@ pub(crate) fn breaks(context: &Context<'_>, lock: usize) -> Vec<TokenBreak> {
         .filter(|hold| hold.has_token && hold.ended != Ended::Changed)
         .collect();
     let mut found = asked_after(context, &holds);
-    let observed = context.grants.of_lock(lock).any(|grant| grant.token.is_some());
+    let watched = context.grants.watched().tokens;
+    let observed = watched && context.grants.of_lock(lock).any(|grant| grant.token.is_some());
     if observed && one_at_a_time(&context.model) {
         found.extend(by_the_server(context, lock, &holds));
     } else if !observed && one_at_a_time(&context.model) {

@@ -151,7 +151,11 @@ fn messages() -> Vec<ListEntry> {
         let names = backend.protocol.names();
         ListEntry {
             name: backend.to_string(),
-            about: names.join(", "),
+            about: if names.is_empty() {
+                "none is read".into()
+            } else {
+                names.join(", ")
+            },
             facts: json!({ "messages": names }),
         }
     };

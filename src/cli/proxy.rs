@@ -5,14 +5,14 @@ use std::net::SocketAddr;
 use super::Failure;
 use super::stdout::print;
 use crate::exit::Exit;
-use crate::network::Proxy;
-use crate::network::api::Api;
+use harness_proxy::Proxy;
+use harness_proxy::api::Api;
 
 /// Serves until Ctrl-C.
 pub fn proxy(listen: SocketAddr, seed: u64) -> Result<Exit, Failure> {
     let proxy = Proxy::start()
         .map_err(|error| Failure::environment(format!("could not start the thread of the proxy: {error}")))?;
-    let hear = Box::new(|change: crate::network::api::ApiChange| {
+    let hear = Box::new(|change: harness_proxy::api::ApiChange| {
         let toxic = change.toxic.map(|toxic| format!(" {}", toxic.name)).unwrap_or_default();
         eprintln!("{}: {}{toxic}", change.proxy, change.did);
     });

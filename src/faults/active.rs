@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 pub use crate::cluster::BoxFuture;
 use crate::evidence::Evidence;
-use crate::network::MatchedMessage;
+use harness_proxy::MatchedMessage;
 
 /// A fault that is on. It is dropped healed: [`HealOnDrop`] calls [`ActiveFault::undo`] if nothing healed it before.
 pub trait ActiveFault: Send {

@@ -1,5 +1,6 @@
 //! `bottleneck`: all links together have so much bandwidth, as clients behind one router do.
 
+use harness_proxy::LinkFault;
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
@@ -10,7 +11,6 @@ use super::{
     Shape, Target,
 };
 use crate::evidence::DELAYED_BYTES;
-use crate::network::LinkFault;
 
 pub struct SharedLink;
 

@@ -1,12 +1,12 @@
 //! `bursts`: delay that comes in bursts, as from a queue in a router that fills and empties.
 
+use harness_proxy::{Behaviour, Bursts, Flow};
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
 use super::link_injection::everywhere;
 use super::{Fault, FaultDefinition, Injection, Shape, parse_duration};
 use crate::evidence::DELAYED_BYTES;
-use crate::network::{Behaviour, Bursts, Flow};
 
 pub struct LatencyBursts;
 

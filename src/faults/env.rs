@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::cluster::{NodeControl, ObservedEndpoint};
-use crate::network::Link;
 use crate::wall_clock::WallClock;
+use harness_proxy::Link;
 
 /// Proxied links, by the one that dials and the one that is dialled: `clients × servers`, or `servers × servers`.
 pub type Links = BTreeMap<(u32, u32), Arc<Link>>;

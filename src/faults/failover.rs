@@ -22,7 +22,7 @@ use super::{
 use crate::cluster::{NodeCommand, Peering};
 use crate::evidence::{Evidence, EvidenceCounter, SERVERS_BACK};
 use crate::limits::{AIM, PROBE, SERVER_BACK};
-use crate::network::{Behaviour, LinkFault};
+use harness_proxy::{Behaviour, LinkFault};
 
 pub struct Failover;
 

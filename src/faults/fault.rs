@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use crate::backends::Backend;
 use rand_chacha::ChaCha8Rng;
-use serde_json::{Map, Value};
 
 use super::Injection;
 use crate::evidence::EvidenceCounter;
-use crate::network::tap::Protocol;
+use harness_proxy::tap::Protocol;
 
 /// The cluster that a fault is planned for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,21 +39,6 @@ pub struct FaultDefinition {
     pub trace: &'static [EvidenceCounter],
     /// What to change when no window had an effect, where this fault knows better than the general advice.
     pub no_effect_hint: Option<&'static str>,
-}
-
-impl FaultDefinition {
-    /// What reports need beyond the typed fields of a heal, so that they need no table of faults.
-    pub fn for_readers(&self) -> Map<String, Value> {
-        let mut fields = Map::new();
-        fields.insert(
-            "counters".into(),
-            self.counters.iter().map(EvidenceCounter::to_json).collect(),
-        );
-        if let Some(hint) = self.no_effect_hint {
-            fields.insert("no_effect_hint".into(), hint.into());
-        }
-        fields
-    }
 }
 
 /// Something that can go wrong on purpose.

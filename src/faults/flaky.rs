@@ -6,7 +6,7 @@ use rand_chacha::ChaCha8Rng;
 use super::link_injection::everywhere;
 use super::{Fault, FaultDefinition, Injection, Shape};
 use crate::evidence::RESETS;
-use crate::network::{Behaviour, Cut, Flow, Slice};
+use harness_proxy::{Behaviour, Cut, Flow, Slice};
 
 pub struct Flaky;
 

@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
+use harness_proxy::{Behaviour, Flow};
 use rand_chacha::ChaCha8Rng;
 
 use super::link_injection::everywhere;
 use super::{Fault, FaultDefinition, Injection, Shape, parse_duration};
 use crate::evidence::RESETS;
-use crate::network::{Behaviour, Flow};
 
 pub struct ForgetIdle;
 

@@ -10,8 +10,8 @@ use super::active::{BoxFuture, RunningFault};
 use super::env::FaultEnv;
 use super::fault::Shape;
 use super::target::{ResolvedTarget, Target};
-use crate::evidence::Acquires;
-use crate::network::LinkFault;
+use harness_checkers::history::Acquires;
+use harness_proxy::LinkFault;
 
 /// What is done to a target, with everything that was drawn for it.
 pub trait Inject: Any + Debug + Send + Sync {

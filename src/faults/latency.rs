@@ -8,7 +8,7 @@ use rand_chacha::ChaCha8Rng;
 use super::link_injection::everywhere;
 use super::{Fault, FaultDefinition, Injection, Shape, parse_duration};
 use crate::evidence::DELAYED_BYTES;
-use crate::network::{Behaviour, Flow};
+use harness_proxy::{Behaviour, Flow};
 
 pub struct Latency;
 

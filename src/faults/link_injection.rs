@@ -7,8 +7,9 @@ use std::time::Duration;
 use super::active::{ActiveFault, Affected, BoxFuture, HealOnDrop, Healed, RunningFault};
 use super::injection::{Inject, Injection, InjectionContext, Needs, NotInjected};
 use super::target::Target;
-use crate::evidence::{Acquires, Evidence};
-use crate::network::{Behaviour, Link, LinkFault, in_words, toxics_for};
+use crate::evidence::Evidence;
+use harness_checkers::history::Acquires;
+use harness_proxy::{Behaviour, Link, LinkFault, in_words, toxics_for};
 
 /// A behaviour of the target's links.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use harness_proxy::{Behaviour, Flow, Loss};
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
 use super::link_injection::everywhere;
 use super::{Fault, FaultDefinition, Injection, Shape};
 use crate::evidence::DELAYED_BYTES;
-use crate::network::{Behaviour, Flow, Loss};
 
 pub struct PacketLoss;
 

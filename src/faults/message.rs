@@ -14,8 +14,8 @@ use super::{
 use crate::client_role::{ANYONE, FILTERS, HOLDER};
 use crate::config::suggest::similar;
 use crate::evidence::{Evidence, EvidenceCounter};
-use crate::network::tap::MessageKind;
-use crate::network::{ActiveRule, ClientFilter, LinkCounts, MessageAction, MessageRule, MessageRuleSpec};
+use harness_proxy::tap::{MessageKind, Protocol};
+use harness_proxy::{ActiveRule, ClientFilter, LinkCounts, MessageAction, MessageRule, MessageRuleSpec};
 
 /// What happens to the message; each is a fault of that name.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -76,8 +76,15 @@ impl Fault for OnMessage {
         }
     }
 
-    fn applies(&self, _: Option<&str>, _: &Shape) -> Result<(), String> {
-        Ok(())
+    fn applies(&self, _: Option<&str>, shape: &Shape) -> Result<(), String> {
+        match shape.protocol {
+            Protocol::Opaque => Err(format!(
+                "{} acts on one message, and harness does not read the messages of {}\nhint: `reset` and `flaky` end connections at any point",
+                self.definition().name,
+                shape.backend
+            )),
+            _ => Ok(()),
+        }
     }
 
     fn plan(
@@ -310,7 +317,6 @@ mod tests {
 
     use super::*;
     use crate::client_role::WAITER;
-    use crate::network::tap::Protocol;
 
     fn planned(fault: OnMessage, argument: Option<&str>, protocol: Protocol) -> Result<MessageRuleSpec, String> {
         let shape = Shape {
@@ -346,6 +352,18 @@ mod tests {
         );
         let why = planned(OnMessage::DropReply, Some("foo"), Protocol::Resp).unwrap_err();
         assert!(why.ends_with("hint: `harness list messages` shows all"), "{why}");
+    }
+
+    #[test]
+    fn on_a_protocol_that_no_tap_reads_no_message_can_be_meant() {
+        let shape = |protocol| Shape {
+            protocol,
+            ..Shape::example()
+        };
+        let fault = OnMessage::DelayReply;
+        assert_eq!(fault.applies(None, &shape(Protocol::Zk)), Ok(()));
+        let why = fault.applies(None, &shape(Protocol::Opaque)).unwrap_err();
+        assert!(why.starts_with("delay-reply acts on one message"), "{why}");
     }
 
     #[test]

@@ -35,8 +35,8 @@ pub use injection::{Inject, Injection, InjectionContext, Needs, NotInjected, Pre
 pub use target::{ResolvedTarget, Target};
 
 use crate::config::parse_duration;
-use crate::evidence::Acquires;
-pub use crate::network::tap::Protocol;
+use harness_checkers::history::Acquires;
+pub use harness_proxy::tap::Protocol;
 
 /// Every fault, in the order in which lists show them.
 pub const FAULTS: &[&dyn Fault] = &[
@@ -78,7 +78,7 @@ mod tests {
 
     use super::link_injection::LinkInjection;
     use super::*;
-    use crate::network::Behaviour;
+    use harness_proxy::Behaviour;
 
     /// A cluster that can have this fault.
     fn shape_for(fault: &dyn Fault) -> Shape {

@@ -11,7 +11,7 @@ use rand_chacha::ChaCha8Rng;
 use super::link_injection::LinkInjection;
 use super::{Acquires, Fault, FaultDefinition, Injection, Shape, Target, acquires_without, peer_partition};
 use crate::evidence::{DROPPED_PACKETS, HELD_BYTES, HELD_CONNECTS};
-use crate::network::{Behaviour, Flow};
+use harness_proxy::{Behaviour, Flow};
 
 pub struct Partition;
 

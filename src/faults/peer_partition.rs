@@ -16,7 +16,7 @@ use super::{
     acquires_without,
 };
 use crate::cluster::Peering;
-use crate::network::{Behaviour, Flow, Link, LinkFault};
+use harness_proxy::{Behaviour, Flow, Link, LinkFault};
 
 /// The kinds, in the order in which `between-servers` goes through them.
 pub const KINDS: [&str; 8] = [
@@ -282,7 +282,7 @@ mod tests {
     use rand::SeedableRng;
 
     use super::*;
-    use crate::evidence::Acquires;
+    use harness_checkers::history::Acquires;
 
     fn shape(servers: u32) -> Shape {
         Shape {

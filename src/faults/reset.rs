@@ -7,7 +7,7 @@ use rand_chacha::ChaCha8Rng;
 use super::link_injection::LinkInjection;
 use super::{Acquires, Fault, FaultDefinition, Injection, Shape, Target, parse_duration};
 use crate::evidence::RESETS;
-use crate::network::{Behaviour, Cut};
+use harness_proxy::{Behaviour, Cut};
 
 pub struct Reset;
 

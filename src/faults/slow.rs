@@ -6,7 +6,7 @@ use rand_chacha::ChaCha8Rng;
 use super::link_injection::everywhere;
 use super::{Fault, FaultDefinition, Injection, Shape};
 use crate::evidence::DELAYED_BYTES;
-use crate::network::{Behaviour, Flow};
+use harness_proxy::{Behaviour, Flow};
 
 pub struct Slow;
 

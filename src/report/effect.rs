@@ -4,14 +4,12 @@
 //! fault (`of_old_runs`).
 
 use harness_checkers::history::event::Kind;
-use harness_checkers::history::{EffectCounters, Requirement};
+use harness_checkers::history::{Acquires, EffectCounters, Requirement};
 use harness_checkers::{Findings, History, Verdict, Window};
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::words::many;
-use crate::evidence::{Acquires, Evidence, EvidenceCounter};
+use crate::evidence::{Evidence, EvidenceCounter};
 
 /// What one fault window did.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -209,7 +207,7 @@ fn window_effect(history: &History, window: &Window) -> WindowEffect {
     let left_trace = healed
         .left_trace
         .unwrap_or_else(|| of_old_runs::left_trace(&window.fault, &evidence));
-    let counters: Vec<EvidenceCounter<String>> = read(healed.extra.get("counters")).unwrap_or_default();
+    let counters = healed.counters;
     WindowEffect {
         number: window.number,
         fault: window.fault.clone(),
@@ -227,11 +225,8 @@ fn window_effect(history: &History, window: &Window) -> WindowEffect {
         did: healed.effect.unwrap_or_else(|| evidence.in_words(&counters)),
         evidence,
         missed,
-        hint: read(healed.extra.get("no_effect_hint")),
-        acquires_go_on: healed
-            .extra
-            .get("acquires_meanwhile")
-            .is_some_and(|word| word == Acquires::GoOn.word()),
+        hint: healed.no_effect_hint,
+        acquires_go_on: healed.acquires_meanwhile == Some(Acquires::GoOn),
         counters,
     }
 }
@@ -242,10 +237,6 @@ const SEEN_BY_CLIENTS: [&str; 3] = [
     EffectCounters::ACQUIRES,
     EffectCounters::UNKNOWN,
 ];
-
-fn read<T: DeserializeOwned>(value: Option<&Value>) -> Option<T> {
-    T::deserialize(value?).ok()
-}
 
 /// Histories in which faults did not declare these themselves.
 mod of_old_runs {

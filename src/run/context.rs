@@ -16,14 +16,16 @@ use super::clock::RunClock;
 use super::recorder::Recorder;
 use super::register::GuardedRegister;
 use super::setup::Routes;
+use super::terms::Terms;
 use crate::event::ProgressSender;
-use crate::network::TapHub;
+use harness_proxy::TapHub;
 
 /// Latencies that the live view looks back on.
 const RECENT: usize = 2000;
 
 pub struct RunContext {
     pub spec: Arc<RunSpec>,
+    pub terms: Terms,
     pub clock: RunClock,
     pub recorder: Recorder,
     pub register: GuardedRegister,
@@ -59,6 +61,7 @@ pub struct RunCounters {
 impl RunContext {
     pub fn new(
         spec: Arc<RunSpec>,
+        terms: Terms,
         recorder: Recorder,
         clients: ClientPool,
         exchange: Arc<TapHub>,
@@ -67,6 +70,7 @@ impl RunContext {
         let clock = recorder.clock();
         Self {
             spec,
+            terms,
             clock,
             recorder,
             register: GuardedRegister::default(),
@@ -80,6 +84,11 @@ impl RunContext {
             stop: watch::channel(false).0,
             fatal: watch::channel(None).0,
         }
+    }
+
+    /// What passed all links so far, as a history has it; `None` where no tap reads them.
+    pub fn wire(&self) -> Option<[u64; 4]> {
+        self.spec.config.has_taps().then(|| self.exchange.counts().columns())
     }
 
     /// Where to report what a user sees while the run goes on.

@@ -9,7 +9,7 @@ use rand_chacha::ChaCha8Rng;
 
 use crate::cluster::{NodeAddress, PeerProxies, Peering};
 use crate::faults::Links;
-use crate::network::{PeerAddress, PeerDirectory, PeerProxy, Proxy};
+use harness_proxy::{PeerAddress, PeerDirectory, PeerProxy, Proxy};
 
 /// The links between servers, on a separate proxy that ends with this.
 pub struct PeerLinks {

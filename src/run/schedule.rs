@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use harness_checkers::history::{EffectCounters, MessageMatch, NemesisFact, WindowHeal, WindowStart};
+use harness_checkers::history::{EffectCounters, EvidenceCounter, MessageMatch, NemesisFact, WindowHeal, WindowStart};
 use serde_json::Map;
 use tokio::task::JoinSet;
 
@@ -176,11 +176,6 @@ impl WindowRun {
         }));
         words.extend(healed.missed.clone());
         words.retain(|word| !word.is_empty());
-        let mut extra = fault.for_readers();
-        extra.insert(
-            "acquires_meanwhile".into(),
-            self.window.injection.acquires.word().into(),
-        );
         let heal = WindowHeal {
             number: Some(self.window.number),
             evidence: healed.evidence.iter().chain(before.until_now(&self.run)).collect(),
@@ -189,7 +184,10 @@ impl WindowRun {
             requirement: self.window.injection.requirement.clone(),
             matched,
             missed: healed.missed,
-            extra,
+            counters: fault.counters.iter().map(EvidenceCounter::owned).collect(),
+            no_effect_hint: fault.no_effect_hint.map(str::to_owned),
+            acquires_meanwhile: Some(self.window.injection.acquires),
+            extra: Map::new(),
         };
         let fault = fault.name.to_owned();
         self.run.recorder.nemesis(&NemesisFact::Heal { fault, heal });

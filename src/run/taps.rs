@@ -11,8 +11,8 @@ use tokio::task::JoinHandle;
 
 use super::clients::pool::LogicalClient;
 use crate::faults::Links;
-use crate::network::TapNotification;
 use crate::run::context::RunContext;
+use harness_proxy::TapNotification;
 
 /// Writes notifications down until it is dropped.
 pub struct TapListener(JoinHandle<()>);

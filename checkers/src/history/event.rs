@@ -79,6 +79,14 @@ pub struct Promises {
     pub watched: Option<bool>,
 }
 
+impl Promises {
+    /// Whether a later token is to be larger: tokens of the server are taken for fencing tokens, and a lock's own if it promises
+    /// that.
+    pub(crate) fn orders_tokens(&self) -> bool {
+        self.tokens || matches!(self.token, None | Some(Origin::Server))
+    }
+}
+
 /// Where the owners or tokens that clients answer with come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

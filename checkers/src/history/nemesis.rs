@@ -372,7 +372,7 @@ mod tests {
     use crate::history::{EffectCounters, MessageMatch, Requirement};
 
     /// Lines as they are written and as they are read: the same, both ways.
-    const LINES: [&str; 15] = [
+    const LINES: [&str; 16] = [
         r#"{"each":null,"f":"phase","phase":"control"}"#,
         r#"{"each":3,"f":"phase","phase":"control"}"#,
         r#"{"control_acquires":41,"f":"phase","phase":"warm-up"}"#,
@@ -383,6 +383,7 @@ mod tests {
         r#"{"f":"pause-holder","phase":"start","targets":[],"title":"holder","window":2}"#,
         r#"{"evidence":{"acquires":9,"held_bytes":7,"links":3,"locks_lost":1,"packets_marked":5,"unknown":0},"f":"partition","phase":"heal","window":1}"#,
         r#"{"evidence":{},"f":"pause-holder","missed":"nobody held a lock","phase":"heal","window":2}"#,
+        r#"{"counters":[{"key":"servers_killed","noun":"server","outcome":"killed"}],"evidence":{},"f":"server-kill","no_effect_hint":"more servers","phase":"heal","window":3}"#,
         r#"{"f":"roles","phase":"seen","roles":{"n1":"leader","n2":"not serving","n3":"learner"}}"#,
         r#"{"f":"server","how":"signal 9","log":"nodes/n1/server.log","phase":"ended","server":"n1"}"#,
         r#"{"f":"churn","phase":"begin","turn_ms":500}"#,

@@ -94,6 +94,16 @@ pub struct Requirement {
     pub even_without_lease: bool,
 }
 
+/// What becomes of acquires while a fault is on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Acquires {
+    /// Some client can acquire. Where none does although clients try, a pass says nothing about the lock under the fault.
+    GoOn,
+    /// No client can: nothing reaches a majority of the servers.
+    Stop,
+}
+
 /// The one message that a window was for, when it found it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MessageMatch {
@@ -170,6 +180,41 @@ impl WindowStart {
     }
 }
 
+/// Something that a fault counts, with its words: `3 connections reset` has the noun `connection` and the outcome `reset`.
+/// The line of the heal carries it, so that no reader needs a table of faults.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EvidenceCounter<Text = &'static str> {
+    /// Its name in [`EffectCounters`].
+    pub key: Text,
+    /// In the singular.
+    pub noun: Text,
+    pub outcome: Text,
+}
+
+impl EvidenceCounter {
+    pub const fn new(key: &'static str, noun: &'static str, outcome: &'static str) -> Self {
+        Self { key, noun, outcome }
+    }
+
+    pub fn owned(&self) -> EvidenceCounter<String> {
+        EvidenceCounter {
+            key: self.key.into(),
+            noun: self.noun.into(),
+            outcome: self.outcome.into(),
+        }
+    }
+}
+
+impl<Text: AsRef<str>> EvidenceCounter<Text> {
+    pub fn as_ref(&self) -> EvidenceCounter<&str> {
+        EvidenceCounter {
+            key: self.key.as_ref(),
+            noun: self.noun.as_ref(),
+            outcome: self.outcome.as_ref(),
+        }
+    }
+}
+
 /// The last line of a window.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct WindowHeal {
@@ -193,6 +238,15 @@ pub struct WindowHeal {
     /// Why it had no target, or no effect on it, if so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missed: Option<String>,
+    /// The words of the counters in `evidence` that the fault declares; empty in histories in which faults did not say that.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub counters: Vec<EvidenceCounter<String>>,
+    /// What to change when no window had an effect, where the fault knows better than the general advice.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub no_effect_hint: Option<String>,
+    /// What becomes of acquires while it is on. `None` in histories in which faults did not say that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub acquires_meanwhile: Option<Acquires>,
     /// All other fields.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
@@ -208,6 +262,9 @@ impl WindowHeal {
             requirement: take(&mut fields, "requirement").or_else(|| take(&mut fields, "demand")),
             matched: take(&mut fields, "matched").or_else(|| take(&mut fields, "struck")),
             missed: take(&mut fields, "missed"),
+            counters: take(&mut fields, "counters").unwrap_or_default(),
+            no_effect_hint: take(&mut fields, "no_effect_hint"),
+            acquires_meanwhile: take(&mut fields, "acquires_meanwhile"),
             extra: fields,
         }
     }

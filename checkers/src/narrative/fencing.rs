@@ -11,7 +11,7 @@ use crate::tickets::TokenBreak;
 pub(crate) fn tell(context: &Context<'_>, decided: &Fencing) -> Finding {
     let tokens = many(decided.tokens, "token", "tokens");
     let mut told = match decided.verdict {
-        Verdict::NotApplicable => return without_tokens(decided.late_writes),
+        Verdict::NotApplicable => return without_tokens(decided),
         Verdict::Inconclusive if context.has_acquires() => {
             return finding(Property::Hl003, decided.verdict, "tokens are promised and none came");
         }
@@ -48,11 +48,17 @@ fn wrong_write(context: &Context<'_>, write: &WrongWrite) -> Violation {
 }
 
 /// A lock that gives no tokens: nothing to judge, and the writes that they would have stopped.
-fn without_tokens(late: u64) -> Finding {
+fn without_tokens(decided: &Fencing) -> Finding {
+    let late = decided.late_writes;
+    let none = if decided.unordered {
+        "the tokens are the lock's own, and no order of them is promised"
+    } else {
+        "no fencing tokens"
+    };
     let evidence = match late {
-        0 => "no fencing tokens".to_owned(),
+        0 => none.to_owned(),
         _ => format!(
-            "no fencing tokens: a store that checks them would have refused {}",
+            "{none}: a store that checks them would have refused {}",
             many(late, "late write", "late writes")
         ),
     };

@@ -15,9 +15,11 @@ pub(crate) mod silent_loss;
 
 use std::collections::BTreeMap;
 
+use crate::context::Context;
 use crate::finding::{Because, Finding, ProofEvent, Property, Verdict, Violation};
 use crate::history::names::NONE;
 use crate::history::{History, NEMESIS, SERVER};
+use crate::watched::NotWatched;
 
 /// A length of time for a person: `1.84s`, `840ms`, `8.4ms`, `120µs`.
 pub(crate) fn length(ns: u64) -> String {
@@ -120,6 +122,18 @@ impl History {
             follows: None,
             figures: BTreeMap::new(),
         }
+    }
+}
+
+/// Why nothing can be held against the observer's lines, as the evidence of the properties that rest on them.
+pub(crate) fn not_watched(context: &Context<'_>) -> &'static str {
+    match context.not_watched {
+        None | Some(NotWatched::NoObserver) => "nobody watched the server",
+        Some(NotWatched::Elsewhere) => "not watched: the observer does not know where the lock is kept",
+        Some(NotWatched::NothingSeen) => "not watched: the observer saw no grant of these locks",
+        Some(NotWatched::NoNames) => "not watched: no acquire named its token or owner",
+        Some(NotWatched::OwnNames) => "not watched: the clients' owners and tokens are the lock's own",
+        Some(NotWatched::OtherNames) => "not watched: the clients' owners and tokens are not the server's",
     }
 }
 

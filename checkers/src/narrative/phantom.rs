@@ -1,6 +1,6 @@
 //! HL007 in words: grants that the server never gave, had taken back, or that another process removed.
 
-use super::{at, finding, length, many, violated};
+use super::{at, finding, length, many, not_watched, violated};
 use crate::context::Context;
 use crate::finding::{Because, Finding, Property, Verdict, Violation};
 use crate::grants::ServerGrant;
@@ -12,8 +12,7 @@ pub(crate) fn tell(context: &Context<'_>, decided: &PhantomGrants<'_>) -> Findin
     let said = |evidence: &str| finding(Property::Hl007, decided.verdict, evidence);
     let known = many(decided.known, "hold", "holds");
     let mut told = match decided.verdict {
-        Verdict::NotApplicable => return said("nobody watched the server"),
-        Verdict::Inconclusive if decided.known == 0 => return said("no acquire named its token or owner"),
+        Verdict::NotApplicable => return said(not_watched(context)),
         Verdict::Inconclusive => said("no acquire could be joined to a grant of the server"),
         Verdict::Holds => {
             let joined = many(decided.joined, "hold", "holds");

@@ -1,6 +1,6 @@
 //! HL009 in words: who was not told of a loss, for how long, and what became of it.
 
-use super::{at, finding, length, many, violated};
+use super::{at, finding, length, many, not_watched, violated};
 use crate::context::Context;
 use crate::finding::{Finding, Property, Verdict, Violation};
 use crate::holds::Ended;
@@ -12,7 +12,7 @@ pub(crate) fn tell(context: &Context<'_>, decided: &SilentLosses<'_>) -> Finding
     let limit = format!("limit {}", length(decided.bound_ns));
     let said = |evidence: String| finding(Property::Hl009, decided.verdict, evidence);
     let mut told = match decided.verdict {
-        Verdict::NotApplicable => return said("nobody watched the server".to_owned()),
+        Verdict::NotApplicable => return said(not_watched(context).to_owned()),
         Verdict::Inconclusive => return said("nobody acquired the lock".to_owned()),
         Verdict::Holds if decided.taken == 0 => said("no lock was taken from a holder that went on".to_owned()),
         Verdict::Holds => said(format!(

@@ -72,6 +72,9 @@ impl OwnerNames {
     /// The owner of the lock while it did not move.
     pub(super) fn during(&self, context: &Context<'_>, lock: usize, stall: &Stall) -> StuckOwner {
         let history = context.history;
+        if context.not_watched.is_some() {
+            return last_holder(context, lock, stall);
+        }
         let standing = context.grants.of_lock(lock).rev().find(|grant| {
             grant.granted_ns(history).is_some_and(|ns| ns < stall.to_ns)
                 && grant
@@ -88,6 +91,9 @@ impl OwnerNames {
     /// A grant that is not removed although its live owner neither holds nor asks.
     pub(super) fn ghost(&self, context: &Context<'_>, lock: usize, healed_ns: u64, bound_ns: u64) -> Option<Stuck> {
         let history = context.history;
+        if context.not_watched.is_some() {
+            return None;
+        }
         let long = |grant: &&ServerGrant| {
             let from = grant.granted_ns(history).unwrap_or(u64::MAX).max(healed_ns);
             grant.revoked_ns(history).unwrap_or(history.end_ns).saturating_sub(from) > bound_ns

@@ -11,6 +11,8 @@ pub enum Protocol {
     Resp,
     /// gRPC over HTTP/2 without TLS: etcd.
     Grpc,
+    /// A protocol that no tap reads: its messages have no names and are not counted.
+    Opaque,
 }
 
 /// The name of a message as it was typed, or drawn.
@@ -39,6 +41,7 @@ impl Protocol {
             Self::Zk => ZK,
             Self::Resp => RESP,
             Self::Grpc => GRPC,
+            Self::Opaque => &[],
         }
     }
 
@@ -48,6 +51,7 @@ impl Protocol {
             Self::Zk => &["create", "delete", "getChildren"],
             Self::Resp => &["SET", "DEL", "EVAL"],
             Self::Grpc => &["Txn", "LeaseKeepAlive", "Range"],
+            Self::Opaque => &[],
         }
     }
 

@@ -102,6 +102,7 @@ enum ProtocolReader {
     Zk(zk::ZkReader),
     Resp(resp::RespReader),
     Grpc(Box<grpc::GrpcReader>),
+    Opaque,
 }
 
 /// Reads along one connection, both ways.
@@ -120,6 +121,7 @@ impl TapParser {
                 Protocol::Zk => ProtocolReader::Zk(zk::ZkReader::default()),
                 Protocol::Resp => ProtocolReader::Resp(resp::RespReader::default()),
                 Protocol::Grpc => ProtocolReader::Grpc(Box::default()),
+                Protocol::Opaque => ProtocolReader::Opaque,
             },
             lost: None,
             heard: Vec::new(),
@@ -140,6 +142,7 @@ impl TapParser {
                 (ProtocolReader::Resp(resp), Sender::Server) => resp.server(chunk, heard),
                 (ProtocolReader::Grpc(grpc), Sender::Client) => grpc.client(chunk, heard),
                 (ProtocolReader::Grpc(grpc), Sender::Server) => grpc.server(chunk, heard),
+                (ProtocolReader::Opaque, _) => Ok(()),
             };
             self.lost = if speaks_tls { Some(TLS) } else { read.err() };
         }

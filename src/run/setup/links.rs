@@ -14,12 +14,12 @@ use crate::cluster::Sidecar;
 use crate::config::{Config, ProxyChoice};
 use crate::event::ProgressEvent;
 use crate::faults::Links;
-#[cfg(feature = "toxiproxy")]
-use crate::network::Toxiproxy;
-use crate::network::api::{Api, ApiChange};
-use crate::network::{LinkTap, Proxy, TapHub};
 use crate::run::context::RunContext;
 use crate::run::{RunError, RunSpec};
+#[cfg(feature = "toxiproxy")]
+use harness_proxy::Toxiproxy;
+use harness_proxy::api::{Api, ApiChange};
+use harness_proxy::{LinkTap, Proxy, TapHub};
 
 /// The links of all clients and the proxy that carries them; to be kept until the run is over.
 pub struct ClientLinks {
@@ -59,8 +59,13 @@ impl ClientLinks {
     fn built_in(&mut self, config: &Config, cluster: &Cluster, exchange: &Arc<TapHub>) -> Result<(), String> {
         let mut seeds = ChaCha8Rng::seed_from_u64(config.seed ^ 0x11_4b5);
         for (ends, name, address) in wanted(config, cluster) {
-            let wire = LinkTap::new(exchange, ends.0, name.clone());
-            let link = self.proxy.tapped(name.clone(), address, seeds.random(), wire);
+            let seed = seeds.random();
+            let link = if config.has_taps() {
+                let tap = LinkTap::new(exchange, ends.0, name.clone());
+                self.proxy.tapped(name.clone(), address, seed, tap)
+            } else {
+                self.proxy.link(name.clone(), address, seed)
+            };
             let link = link.map_err(|error| format!("could not open the link {name}: {error}"))?;
             self.links.insert(ends, link);
         }

@@ -22,7 +22,7 @@ use super::context::RunContext;
 use crate::client_role::LABELS;
 use crate::config::Config;
 use crate::faults::FaultEnv;
-use crate::network::{TapHub, TapNotification};
+use harness_proxy::{TapHub, TapNotification};
 
 /// Notifications that taps read and that wait to be recorded; more are lost, and counted as lost.
 const NOTICES: usize = 65_536;

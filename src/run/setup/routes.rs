@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::cluster::Endpoints;
 use crate::faults::Links;
-use crate::network::Link;
+use harness_proxy::Link;
 
 /// By client: its links, each with the name of its server.
 #[derive(Default)]
@@ -43,7 +43,7 @@ mod tests {
     use tokio::time::sleep;
 
     use super::*;
-    use crate::network::Proxy;
+    use harness_proxy::Proxy;
 
     async fn server() -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

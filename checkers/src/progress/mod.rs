@@ -5,7 +5,7 @@ mod waits;
 
 use crate::context::Context;
 use crate::finding::Verdict;
-use crate::history::{OrderBasis, Window};
+use crate::history::{EffectCounters, OrderBasis, Window};
 use crate::limits;
 use owners::OwnerNames;
 pub(crate) use owners::StuckOwner;
@@ -76,6 +76,8 @@ pub(crate) struct ProgressAfterHeal {
     pub healed_ns: u64,
     /// How long a lock may be stuck.
     pub bound_ns: u64,
+    /// The part of it in which TCP may not have sent again what a fault dropped.
+    pub retransmission_ns: u64,
     /// Acquires that were open after the heal, and those that were answered ok.
     pub asked: u64,
     pub acquired: u64,
@@ -102,7 +104,8 @@ pub(crate) fn decide(context: &Context<'_>) -> ProgressOutcome {
         };
     };
     let waits = Waits::of(context, healed_ns);
-    let bound_ns = limits::ns(context.bounds.progress_ms.unwrap_or(limits::PROGRESS_MS));
+    let retransmission_ns = retransmission(context, healed_ns);
+    let bound_ns = limits::ns(context.bounds.progress_ms.unwrap_or(limits::PROGRESS_MS)) + retransmission_ns;
     let mut stuck = Vec::new();
     let owners = OwnerNames::of(context);
     for lock in 0..history.locks.len() {
@@ -125,6 +128,7 @@ pub(crate) fn decide(context: &Context<'_>) -> ProgressOutcome {
         verdict,
         healed_ns,
         bound_ns,
+        retransmission_ns,
         asked: waits.asked,
         acquired: waits.acquired,
         longest_ns: waits.longest_ns(),
@@ -155,6 +159,22 @@ fn last_heal(context: &Context<'_>) -> Option<u64> {
         .iter()
         .map(heal)
         .try_fold(0, |latest: u64, heal| Some(latest.max(heal?)))
+}
+
+/// How long after the last heal a connection may still be silent because of TCP: a sender whose packets are dropped waits
+/// twice as long before each further attempt ([RFC 6298], 5.5), so the attempt after the heal comes at most one length of the
+/// window later.
+///
+/// [RFC 6298]: https://www.rfc-editor.org/rfc/rfc6298#section-5
+fn retransmission(context: &Context<'_>, healed_ns: u64) -> u64 {
+    let until = |window: &Window| {
+        let counters = [EffectCounters::DROPPED_PACKETS, EffectCounters::HELD_CONNECTS];
+        let dropped = window.healed.as_ref()?.evidence.sum(counters) > 0;
+        let heal_ns = window.heal_ns.filter(|_| dropped)?;
+        Some(heal_ns + (heal_ns - window.start_ns))
+    };
+    let latest = context.windows.iter().filter_map(until).max();
+    latest.map_or(0, |latest| latest.saturating_sub(healed_ns))
 }
 
 /// What kind of stall it is; `None` when the owner's lease may still explain it.

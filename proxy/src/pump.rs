@@ -297,6 +297,7 @@ impl<'a> Pump<'a> {
             return Err(Disconnect::Cut);
         }
         let counters = self.shared.counters;
+        count(&counters.received[self.direction as usize], chunk.len() as u64);
         self.shared
             .meter
             .read(self.direction, chunk.len(), &self.state, counters);
@@ -416,6 +417,7 @@ impl<'a> Pump<'a> {
     /// Charges written bytes to the limit and the budget. An error ends the connection: one of them is used up.
     fn spend(&mut self, written: usize) -> Result<(), Disconnect> {
         let written = written as u64;
+        count(&self.shared.counters.sent[self.direction as usize], written);
         self.shared.predictor.forwarded(self.direction);
         if let Some(limit) = self.flow.limit {
             self.passed += written;

@@ -83,6 +83,9 @@ pub enum CliCommand {
         /// Address of the API
         #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8474")]
         listen: SocketAddr,
+        /// JSON file of proxies to make at the start, as Toxiproxy's -config takes it
+        #[arg(long, value_name = "FILE")]
+        config: Option<PathBuf>,
         /// Seed of jitter and toxicity, in hexadecimal
         #[arg(long, value_parser = parse_seed, default_value = "0")]
         seed: u64,

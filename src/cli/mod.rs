@@ -82,7 +82,7 @@ fn dispatch(matches: &clap::ArgMatches) -> Result<Exit, Failure> {
         CliCommand::Adapters { names, backend } => return adapters::install(&names, backend.as_deref()),
         CliCommand::Explain { property } => return explain::explain(&property),
         CliCommand::Doctor { clean, json } => doctor::doctor(clean, json),
-        CliCommand::Proxy { listen, seed } => return proxy::proxy(listen, seed),
+        CliCommand::Proxy { listen, config, seed } => return proxy::proxy(listen, config.as_deref(), seed),
         CliCommand::Client(args) => return client::client(&args),
     };
     Ok(exit)

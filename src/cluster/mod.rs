@@ -8,6 +8,7 @@ mod control;
 #[cfg(feature = "docker")]
 mod docker;
 mod endpoints;
+pub mod leftover_proxies;
 pub mod leftovers;
 mod local;
 mod peering;

@@ -7,6 +7,7 @@
 //! the fault windows (`schedule`).
 
 mod churn;
+pub mod client_check;
 mod clients;
 mod clock;
 mod context;

@@ -14,7 +14,7 @@ pub fn client_pool(spec: &RunSpec, links: &ClientLinks, clocks: &WallClocks) -> 
     let logs = spec.folder.clients();
     std::fs::create_dir_all(&logs).map_err(|error| RunError::write(&logs, &error))?;
     Ok(ClientPool::new(ClientPoolSpec {
-        command: command(&spec.config),
+        command: client_command(&spec.config),
         per_process: spec.config.per_process,
         logs,
         opens: opens(&spec.config, &links.links),
@@ -40,7 +40,7 @@ fn opens(config: &Config, links: &Links) -> Vec<OpenRequest> {
 }
 
 /// The command line of a client process.
-fn command(config: &Config) -> ChildCommand {
+pub fn client_command(config: &Config) -> ChildCommand {
     let options = match &config.who {
         Clients::Foreign { command, .. } => {
             return ChildCommand {

@@ -93,6 +93,11 @@ impl Grants {
         (self.watched.owners && hold.owner != NONE && self.is_shown(hold)).then_some(hold.owner)
     }
 
+    /// Whether a hold has a name by which the server knows it.
+    pub(crate) fn is_named(&self, hold: &LockHold) -> bool {
+        self.token_of(hold).is_some() || self.owner_of(hold).is_some()
+    }
+
     /// Whether the observer would show the grant of this hold: a reader, or the holder of a permit, need not be the first.
     pub(crate) fn is_shown(&self, hold: &LockHold) -> bool {
         match self.sharing {

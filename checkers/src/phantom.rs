@@ -47,7 +47,7 @@ pub(crate) struct PhantomGrants<'a> {
 
 /// Decides HL007.
 pub(crate) fn decide<'a>(context: &'a Context<'_>) -> PhantomGrants<'a> {
-    let known = |hold: &&LockHold| is_named(context, hold);
+    let known = |hold: &&LockHold| context.grants.is_named(hold);
     let mut decided = PhantomGrants {
         verdict: Verdict::NotApplicable,
         known: context.holds.iter().filter(known).count() as u64,
@@ -76,11 +76,6 @@ pub(crate) fn decide<'a>(context: &'a Context<'_>) -> PhantomGrants<'a> {
         decided.verdict = Verdict::Holds;
     }
     decided
-}
-
-/// Whether a hold has a name by which the server knows it.
-fn is_named(context: &Context<'_>, hold: &LockHold) -> bool {
-    context.grants.token_of(hold).is_some() || context.grants.owner_of(hold).is_some()
 }
 
 /// How much later than it happened, at that time, the observer saw something.
@@ -199,7 +194,7 @@ fn phantom<'a>(
     hold: &'a LockHold,
 ) -> Option<WrongGrant<'a>> {
     let history = context.history;
-    if hold.is_empty() || !is_named(context, hold) {
+    if hold.is_empty() || !context.grants.is_named(hold) {
         return None;
     }
     let has_token = context.grants.token_of(hold).is_some();
@@ -218,6 +213,9 @@ fn phantom<'a>(
         if grant.is_out_of_sight(history) || grant.revoked_ns(history)? + limits::OBSERVER_LAG_NS >= from {
             return None;
         }
+        if was_stopped_meanwhile(context, hold, grant) {
+            return None;
+        }
         let gone = |grant: &ServerGrant| grant.revoked_ns(history).is_some_and(|revoked| revoked + lag_ns < from);
         let all_gone = || context.grants.candidates(history, hold).all(gone);
         let taken_back = sure(grant) || all_gone() && Around::of(context, sight, hold, lag_ns).shows_no_grant();
@@ -231,6 +229,16 @@ fn phantom<'a>(
     around
         .shows_no_grant()
         .then_some(WrongGrant::NeverGiven { hold, covering })
+}
+
+/// Whether the client stood still while its grant ended, and answered as soon as it went on: no library can answer earlier, and
+/// none can know in that instant that its time is over.
+fn was_stopped_meanwhile(context: &Context<'_>, hold: &LockHold, grant: &ServerGrant) -> bool {
+    let history = context.history;
+    let granted = grant.granted_ns(history).unwrap_or(0);
+    let revoked = grant.revoked_ns(history).unwrap_or(u64::MAX);
+    let went_on = context.stopped_until(history.client_of(hold.process), granted, revoked);
+    went_on.is_some_and(|went_on| history.ns(hold.from) <= went_on.saturating_add(limits::AFTERMATH_NS))
 }
 
 /// What the observer showed of a lock while a client believed that it held it.

@@ -6,21 +6,26 @@
 use std::fmt;
 use std::time::Duration;
 
-use harness_workloads::{BackendId, Recipe, recipes};
+use harness_workloads::{BackendId, KeyValue, Recipe, recipes};
 
 use crate::cluster::{BoxFuture, EndpointsReceiver, ServerSoftware};
 use harness_proxy::tap::Protocol;
 
 mod etcd;
+pub mod lock_keys;
 pub mod observer;
 pub mod owners;
 mod redis;
 mod zk;
 
+use lock_keys::LockKeys;
 use observer::Observer;
 
 /// Connects to a cluster and makes a `T`; the error is a sentence.
 pub type Connect<T> = fn(EndpointsReceiver) -> BoxFuture<'static, Result<Box<T>, String>>;
+
+/// Connects an observer of locks that are kept under these keys; the error is a sentence.
+pub type Observe = fn(EndpointsReceiver, LockKeys) -> BoxFuture<'static, Result<Box<dyn Observer>, String>>;
 
 /// One store product: its servers, what is spoken to them, and what can be asked of them.
 pub struct Backend {
@@ -36,8 +41,12 @@ pub struct Backend {
     pub wall_clock: bool,
     /// Why a run with these options cannot be, if so: a sentence with the options that can.
     pub refuse: fn(&BackendOptions) -> Option<String>,
+    /// Where the observer finds a lock unless its client says otherwise.
+    pub keys: &'static str,
+    /// What can be kept there, the usual one first.
+    pub values: &'static [KeyValue],
     /// Connects the observer, which shows who owns which lock.
-    pub observe: Connect<dyn Observer>,
+    pub observe: Observe,
     /// Connects what removes the remains of a lock that no client uses; `None` where nothing remains.
     pub sweep: Option<Connect<dyn LockSweeper>>,
 }

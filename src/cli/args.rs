@@ -288,6 +288,11 @@ pub struct RunArgs {
     /// Lock under test: a command that speaks the client protocol on stdin and stdout
     #[arg(long, help_heading = LOCK, value_name = "CMD", conflicts_with_all = ["recipe", "holder", "guid", "interval", "reentrant"])]
     pub client: Option<String>,
+    /// What the client promises, where it does not say so itself: a list such as `owner=own,renews=false`
+    ///
+    /// The names are those of the `contract` in an answer to `open`.
+    #[arg(long, help_heading = LOCK, value_name = "PROMISES", value_delimiter = ',', requires = "client")]
+    pub promise: Vec<String>,
     /// How long an acquire waits for a taken lock [default: 10s; with --each, --time]
     #[arg(long, help_heading = LOAD, value_name = "TIME", value_parser = duration_within(Duration::ZERO, MAX_TIME))]
     pub wait: Option<Duration>,

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use harness_workloads::{RecipeOptions, find_recipe, recipes};
+use harness_workloads::{Contract, RecipeOptions, find_recipe, recipes};
 
 use super::args::{OnOff, RecipeArgs, RunArgs};
 use super::settings::run_options;
@@ -12,7 +12,7 @@ use crate::cluster::RuntimeRequest;
 use crate::config::heading::describes_experiment;
 use crate::config::setting::{Setting, SettingOrigin};
 use crate::config::suggest::unknown_word;
-use crate::config::{Clients, Config, NO_FAULT, ProxyChoice};
+use crate::config::{Clients, Config, Demand, NO_FAULT, ProxyChoice};
 use crate::faults::{FAULTS, fault_named};
 
 impl RecipeArgs {
@@ -44,12 +44,15 @@ impl RunArgs {
         }
         config.faults.retain(|fault| fault.name != NO_FAULT);
         config.who = match &self.client {
-            Some(command) => Clients::Foreign(command.clone()),
+            Some(command) => Clients::Foreign {
+                command: command.clone(),
+                promise: self.promised()?,
+            },
             None => Clients::Recipe(self.recipe_for_backend()?),
         };
         let servers = match &config.who {
             Clients::Recipe(options) => options.recipe.servers,
-            Clients::Foreign(_) => None,
+            Clients::Foreign { .. } => None,
         };
         config.nodes = self.nodes.or(servers).unwrap_or(config.backend.software.nodes);
         if let ProxyChoice::Toxiproxy { image } = &mut config.proxy {
@@ -68,6 +71,13 @@ impl RunArgs {
             Some((_, sentence)) => Err(sentence),
             None => Ok(config),
         }
+    }
+
+    /// What is typed of the client's contract.
+    fn promised(&self) -> Result<Contract, String> {
+        let mut promises = self.promise.iter();
+        let promised = promises.try_fold(Contract::default(), |contract, text| contract.promise(text));
+        promised.map_err(|error| format!("--promise {error}\nhint: docs/client-protocol.md has the names"))
     }
 
     fn recipe_for_backend(&self) -> Result<RecipeOptions, String> {
@@ -90,13 +100,18 @@ impl RunArgs {
             lease: config.lease,
             recipe: match &config.who {
                 Clients::Recipe(options) => Some(options.recipe),
-                Clients::Foreign(_) => None,
+                Clients::Foreign { .. } => None,
             },
         });
+        let known = match &config.who {
+            Clients::Recipe(options) => options.contract(),
+            Clients::Foreign { promise, .. } => promise.clone(),
+        };
+        let demand = Demand::of(config, &known).err();
         let asked = &self.config.faults;
-        let recipe = config.recipe_name();
         vec![
             (refused.is_some(), refused.unwrap_or_default()),
+            (demand.is_some(), demand.unwrap_or_default()),
             (
                 config.each.is_some() && !config.faults.is_empty(),
                 "--each cannot be combined with faults\nhint: --fault none".into(),
@@ -104,20 +119,6 @@ impl RunArgs {
             (
                 self.until.is_some() && self.repeat < 2,
                 "--until needs --repeat\nhint: --repeat 10".into(),
-            ),
-            (
-                config.mix.reads > 0 && matches!(&config.who, Clients::Recipe(options) if !options.recipe.modes),
-                format!(
-                    "{recipe} has no read mode, which --reads needs\nhint: --recipe zk-read-write, or a --client of your own"
-                ),
-            ),
-            (
-                config.mix.tries > 0 && (config.model() == "read-write" || config.is_reentrant()),
-                "--tries needs an exclusive lock: no model has `busy` answers of shared or reentrant locks".into(),
-            ),
-            (
-                config.is_reentrant() && config.mix.reads > 0,
-                "--reentrant cannot be combined with --reads: no model has both".into(),
             ),
             (
                 config.churn.is_some() && config.locks < 2,

@@ -5,6 +5,7 @@
 //! its [`heading`]. An option whose default depends on another option is a field of `RunArgs` in `cli::args`, which
 //! completes the `Config`.
 
+pub mod demand;
 pub mod duration;
 pub mod setting;
 pub mod suggest;
@@ -15,8 +16,9 @@ use std::time::Duration;
 
 use clap::Args;
 use harness_proxy::tap::Protocol;
-use harness_workloads::{Policy, RecipeOptions};
+use harness_workloads::{Contract, Policy, RecipeOptions};
 
+pub use demand::Demand;
 pub use duration::{duration_within, parse_duration};
 
 use crate::backends::{self, Backend};
@@ -113,18 +115,23 @@ impl FaultRequest {
 pub enum Clients {
     /// A recipe of this project, run by `harness client`.
     Recipe(RecipeOptions),
-    /// Another program that speaks the client protocol: a command line for the shell.
-    Foreign(String),
+    /// Another program that speaks the client protocol.
+    Foreign {
+        /// A command line for the shell.
+        command: String,
+        /// What it promises besides, or in place of, what it answers to `open`.
+        promise: Contract,
+    },
 }
 
 /// Shares of the acquires, in percent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Args)]
 pub struct Mix {
-    /// Percentage of acquires in read mode
+    /// Percentage of acquires in read mode [default: 0; 50 for a client that promises read=true]
     ///
     /// For locks with shared modes: `--recipe zk-read-write`, or a client of your own.
-    #[arg(long, help_heading = LOAD, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=100))]
-    pub reads: u32,
+    #[arg(long, help_heading = LOAD, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(..=100))]
+    pub reads: Option<u32>,
     /// Percentage of acquires that do not wait for a taken lock
     #[arg(long, help_heading = LOAD, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=100))]
     pub tries: u32,
@@ -139,7 +146,7 @@ pub struct Config {
     #[arg(long, help_heading = LOCK, value_name = "TIME", default_value = "2s", value_parser = duration_within(MIN_LEASE, MAX_LEASE))]
     pub lease: Duration,
     /// Completed by `RunArgs::config`.
-    #[arg(skip = Clients::Foreign(String::new()))]
+    #[arg(skip = Clients::Foreign { command: String::new(), promise: Contract::default() })]
     pub who: Clients,
 
     /// Number of lock clients
@@ -215,6 +222,13 @@ pub struct Config {
     /// Time after the last heal within which a free lock must be acquired
     #[arg(long, help_heading = LIMITS, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
     pub progress_bound: Duration,
+
+    /// Time for a client to open its session
+    #[arg(long, help_heading = LOAD, value_name = "TIME", default_value = "15s", value_parser = duration_within(Duration::from_millis(100), MAX_TIME))]
+    pub open_limit: Duration,
+    /// Time for a client to answer beyond the wait that it was given [default: two leases and 5s]
+    #[arg(long, help_heading = LOAD, value_name = "TIME", value_parser = duration_within(Duration::from_millis(100), MAX_TIME))]
+    pub answer_limit: Option<Duration>,
 }
 
 fn parse_backend(text: &str) -> Result<&'static Backend, String> {
@@ -244,26 +258,9 @@ impl Config {
         }
     }
 
-    /// Whether a client may acquire a lock again that it holds.
-    pub fn is_reentrant(&self) -> bool {
-        matches!(&self.who, Clients::Recipe(options) if options.reentrant)
-    }
-
     /// Whether the links of clients have taps, which read and count messages.
     pub fn has_taps(&self) -> bool {
         !self.proxy.is_toxiproxy() && self.backend.protocol != Protocol::Opaque
-    }
-
-    /// The model that the lock must follow, by its name in the checkers.
-    pub fn model(&self) -> &'static str {
-        let modes = matches!(&self.who, Clients::Recipe(options) if options.recipe.modes);
-        match self.mix {
-            _ if self.is_reentrant() => "reentrant",
-            Mix { reads: 1.., .. } => "read-write",
-            _ if modes => "read-write",
-            Mix { tries: 1.., .. } => "try-lock",
-            Mix { .. } => "mutex",
-        }
     }
 
     /// The seed as it is typed: `8f3a21c4`.
@@ -275,7 +272,7 @@ impl Config {
     pub fn recipe_name(&self) -> &str {
         match &self.who {
             Clients::Recipe(options) => options.recipe.name,
-            Clients::Foreign(command) => command,
+            Clients::Foreign { command, .. } => command,
         }
     }
 
@@ -307,6 +304,11 @@ impl Config {
         } else {
             names.join("+")
         }
+    }
+
+    /// How long a client may take for any answer beyond the wait it was given.
+    pub fn patience(&self) -> Duration {
+        self.answer_limit.unwrap_or(self.lease * 2 + Duration::from_secs(5))
     }
 
     pub fn lock_names(&self) -> Vec<String> {

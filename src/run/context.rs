@@ -16,6 +16,7 @@ use super::clock::RunClock;
 use super::recorder::Recorder;
 use super::register::GuardedRegister;
 use super::setup::Routes;
+use super::terms::Terms;
 use crate::event::ProgressSender;
 use harness_proxy::TapHub;
 
@@ -24,6 +25,7 @@ const RECENT: usize = 2000;
 
 pub struct RunContext {
     pub spec: Arc<RunSpec>,
+    pub terms: Terms,
     pub clock: RunClock,
     pub recorder: Recorder,
     pub register: GuardedRegister,
@@ -57,6 +59,7 @@ pub struct RunCounters {
 impl RunContext {
     pub fn new(
         spec: Arc<RunSpec>,
+        terms: Terms,
         recorder: Recorder,
         clients: ClientPool,
         exchange: Arc<TapHub>,
@@ -65,6 +68,7 @@ impl RunContext {
         let clock = recorder.clock();
         Self {
             spec,
+            terms,
             clock,
             recorder,
             register: GuardedRegister::default(),

@@ -21,6 +21,7 @@ mod schedule;
 mod setup;
 mod taps;
 mod targeting;
+mod terms;
 #[cfg(test)]
 mod testing;
 
@@ -35,11 +36,13 @@ use crate::config::Config;
 use crate::event::ProgressSender;
 use crate::plan::Plan;
 use crate::wall_clock::Clocks;
+use clients::pool::ClientPool;
 use clock::RunClock;
 use context::RunContext;
 pub use peer_proxies::PeerLinks;
 use phases::PhaseRunner;
 use setup::{ClientLinks, Routes, RunServers, WallClocks};
+use terms::Terms;
 
 /// Why a run could not be made, or could not go on.
 #[derive(Debug, thiserror::Error)]
@@ -170,10 +173,13 @@ async fn attempt(spec: Arc<RunSpec>, outcome: &mut RunOutcome) -> Result<(), Run
     let links = outcome.teardown.links.insert(opened);
     let path = spec.folder.history();
     let clients = setup::client_pool(&spec, links, &clocks)?;
-    let (recorder, closer) = recorder::start(&path, &setup::header(&spec), RunClock::start())
+    let Some(terms) = settle(&spec, &clients, &mut outcome.interrupted).await? else {
+        return Ok(());
+    };
+    let (recorder, closer) = recorder::start(&path, &setup::header(&spec, &terms), RunClock::start())
         .map_err(|error| RunError::write(&path, &error))?;
     let routes = Routes::new(&links.links, &servers.cluster.endpoints().borrow());
-    let run = Arc::new(RunContext::new(spec, recorder, clients, exchange, routes));
+    let run = Arc::new(RunContext::new(spec, terms, recorder, clients, exchange, routes));
     outcome.teardown.run = Some(Arc::clone(&run));
     let api = links.serve_api(&run)?;
     let _listening = taps::start(notices, Arc::clone(&run));
@@ -188,6 +194,24 @@ async fn attempt(spec: Arc<RunSpec>, outcome: &mut RunOutcome) -> Result<(), Run
     let played = phases.play(&mut outcome.interrupted).await;
     let written = closer.close().map_err(|error| RunError::write(&path, &error));
     played.and(written)
+}
+
+/// Settles the terms of the run: the contract of a recipe is known, a foreign client is asked for its own. `None` when the
+/// user interrupts meanwhile.
+async fn settle(spec: &RunSpec, clients: &ClientPool, interrupted: &mut bool) -> Result<Option<Terms>, RunError> {
+    if let Some(terms) = Terms::of_recipe(&spec.config) {
+        return terms.map(Some).map_err(RunError::Clients);
+    }
+    let mut interrupt = spec.interrupt.clone();
+    let answered = tokio::select! {
+        biased;
+        answered = clients.processes[0].contract(spec.config.open_limit) => answered.map_err(RunError::Clients)?,
+        _ = interrupt.wait_for(|wanted| *wanted) => {
+            *interrupted = true;
+            return Ok(None);
+        }
+    };
+    Terms::of(&spec.config, answered).map(Some).map_err(RunError::Clients)
 }
 
 /// Starts the servers, to the end even when the run is interrupted meanwhile: servers that are half started cannot be

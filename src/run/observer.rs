@@ -29,7 +29,7 @@ pub async fn start(
     endpoints: EndpointsReceiver,
     run: Arc<RunContext>,
 ) -> Result<RunningObserver, String> {
-    let observer = (backend.observe)(endpoints).await?;
+    let observer = (backend.observe)(endpoints, run.terms.keys.clone()).await?;
     Ok(RunningObserver(tokio::spawn(observer.run(ObservationLog::new(run)))))
 }
 

@@ -12,7 +12,6 @@ use tokio::task::JoinSet;
 
 use super::churn::{self, Turns};
 use super::clients::driver::{ClientDriver, Workload};
-use super::clients::process::CLIENT_OPEN;
 use super::context::RunContext;
 use super::{RunError, observer, progress, schedule, taps};
 use crate::cluster::{EndpointsReceiver, RoleProbe};
@@ -22,6 +21,8 @@ use harness_proxy::api::Api;
 
 /// Pause between two looks whether every client had its turns.
 const LOOK: Duration = Duration::from_millis(50);
+/// Time for the observer to connect.
+const OBSERVER_OPEN: Duration = Duration::from_secs(15);
 /// How long a run that was stopped may take to heal.
 const GRACE: Duration = Duration::from_secs(2);
 
@@ -59,8 +60,8 @@ impl PhaseRunner {
     async fn play_until(&self, interrupted: &mut bool, written: &mut Option<String>) -> Result<(), RunError> {
         let run = &self.run;
         let starting = observer::start(run.spec.config.backend, self.endpoints.clone(), Arc::clone(run));
-        let late = || format!("the observer did not connect within {}s", CLIENT_OPEN.as_secs());
-        let started = run.clock.within(CLIENT_OPEN, starting).await;
+        let late = || format!("the observer did not connect within {}s", OBSERVER_OPEN.as_secs());
+        let started = run.clock.within(OBSERVER_OPEN, starting).await;
         let _observer = started.unwrap_or_else(|| Err(late())).map_err(RunError::Clients)?;
         let _ticker = progress::start(run, self.roles.clone());
         let mut interrupt = run.spec.interrupt.clone();
@@ -207,10 +208,9 @@ impl PhaseRunner {
             locks,
             hold: config.hold,
             wait: config.wait,
-            patience: config.lease * 2 + Duration::from_secs(5),
+            patience: config.patience(),
             each: config.each,
-            mix: config.mix,
-            nested: config.is_reentrant(),
+            demand: self.run.terms.demand,
         });
         let mut seeds = ChaCha8Rng::seed_from_u64(config.seed);
         let mut drivers = JoinSet::new();

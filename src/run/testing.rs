@@ -9,6 +9,7 @@ use super::clients::pool::ClientPool;
 use super::clock::RunClock;
 use super::context::RunContext;
 use super::setup::{self, Routes};
+use super::terms::Terms;
 use super::{RunFolder, RunSpec, recorder};
 use crate::cluster::{Runtime, RuntimeChoice};
 use crate::config::Config;
@@ -30,11 +31,13 @@ pub fn context_of(clients: ClientPool, folder: &Path) -> Arc<RunContext> {
         progress: ProgressSender::channel().0,
         interrupt: watch::channel(false).1,
     };
-    let header = setup::header(&spec);
+    let terms = Terms::of(&spec.config, None).unwrap();
+    let header = setup::header(&spec, &terms);
     let (recorder, _closer) = recorder::start(&spec.folder.history(), &header, RunClock::start()).unwrap();
     let (exchange, _notices) = setup::exchange(&spec.config);
     Arc::new(RunContext::new(
         Arc::new(spec),
+        terms,
         recorder,
         clients,
         exchange,

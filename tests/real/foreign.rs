@@ -25,18 +25,99 @@ fn a_lock_that_everybody_gets_is_caught_without_its_help() {
 
 #[test]
 fn the_client_of_the_protocol_page_is_a_lock() {
-    let page = include_str!("../../docs/client-protocol.md");
-    let (_, program) = page.rsplit_once("```python\n").unwrap();
-    let (program, _) = program.split_once("```").unwrap();
     let harness = Harness::new();
-    let script = harness.folder.path().join("my_lock.py");
-    std::fs::write(&script, program).unwrap();
+    let client = page_client(&harness, &[]);
     let words = "run --json --runtime local --backend redis --fault partition=holder --lease 1s --time 12s --client";
     let mut command = harness.command(words);
-    let output = command.arg(format!("python3 {}", script.display())).output().unwrap();
+    let output = command.arg(client).output().unwrap();
     let answer = crate::command::Answer::of(output);
     answer.assert_exit(0);
     assert_eq!(answer.verdict("HL007"), "holds", "its owners are found on the server");
+}
+
+/// The program at the end of the protocol's page, with some of its text replaced, in a file of its own.
+fn page_client(harness: &Harness, replaced: &[(&str, &str)]) -> String {
+    let page = include_str!("../../docs/client-protocol.md");
+    let (_, program) = page.rsplit_once("```python\n").unwrap();
+    let (program, _) = program.split_once("```").unwrap();
+    let mut program = program.to_owned();
+    for (from, to) in replaced {
+        assert!(program.contains(from), "{from}");
+        program = program.replace(from, to);
+    }
+    let script = harness.folder.path().join("my_lock.py");
+    std::fs::write(&script, program).unwrap();
+    format!("python3 {}", script.display())
+}
+
+/// The lock is the field of a hash, at a key of its own.
+const HASH: [(&str, &str); 4] = [
+    ("harness:{lock}", "locks/{lock}.mine"),
+    (r#""value": "string""#, r#""value": "hash""#),
+    (
+        r#"self.call("SET", f"locks/{lock}.mine", value, "NX", "PX", int(self.lease * 1000)) == "OK""#,
+        r#"self.call("EVAL", "if redis.call('exists',KEYS[1])==1 then return 0 end redis.call('hset',KEYS[1],ARGV[1],1) return redis.call('pexpire',KEYS[1],ARGV[2])", 1, f"locks/{lock}.mine", value, int(self.lease * 1000)) == 1"#,
+    ),
+    (
+        "if redis.call('get',KEYS[1])==ARGV[1]",
+        "if redis.call('hexists',KEYS[1],ARGV[1])==1",
+    ),
+];
+
+#[test]
+fn a_lock_in_a_hash_of_its_own_name_is_watched_where_its_contract_says() {
+    let harness = Harness::new();
+    let client = page_client(&harness, &HASH);
+    let words = "run --json --runtime local --backend redis --lease 1s --time 8s --client";
+    let answer = crate::command::Answer::of(harness.command(words).arg(&client).output().unwrap());
+    answer.assert_exit(0);
+    assert_eq!(answer.verdict("HL007"), "holds", "its owners are found on the server");
+    let unwatched = harness
+        .command(words)
+        .args([&client, "--promise", "value=none"])
+        .output()
+        .unwrap();
+    assert_eq!(crate::command::Answer::of(unwatched).verdict("HL007"), "not-applicable");
+}
+
+#[test]
+fn a_lock_that_answers_what_its_server_never_granted_is_caught_in_a_hash_of_its_own_name() {
+    let harness = Harness::new();
+    let mut replaced = HASH.to_vec();
+    replaced.push((
+        r#"return {"owner": value}"#,
+        r#"return {"owner": value if value > "2" else "x" + value}"#,
+    ));
+    let client = page_client(&harness, &replaced);
+    let words = "run --json --runtime local --backend redis --lease 3s --hold 900ms --time 14s --client";
+    let answer = crate::command::Answer::of(harness.command(words).arg(&client).output().unwrap());
+    answer.assert_exit(1);
+    assert_eq!(answer.verdict("HL007"), "violated");
+}
+
+#[test]
+fn a_client_that_promises_another_thing_the_second_time_ends_the_run_with_both_answers() {
+    let harness = Harness::new();
+    let replaced = [(r#""renews": False"#, r#""renews": bool(time.monotonic_ns() % 2)"#)];
+    let client = page_client(&harness, &replaced);
+    let words = "run --runtime local --backend redis --clients 20 --time 8s --client";
+    let output = harness.command(words).arg(client).output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(4), "{stderr}");
+    for answered in [r#""renews":true"#, r#""renews":false"#, "promises something else"] {
+        assert!(stderr.contains(answered), "{stderr}");
+    }
+}
+
+#[test]
+fn a_client_whose_contract_has_a_field_that_is_none_is_refused_with_those_that_are() {
+    let harness = Harness::new();
+    let client = page_client(&harness, &[(r#""renews""#, r#""renew""#)]);
+    let words = "run --runtime local --backend redis --time 8s --client";
+    let output = harness.command(words).arg(client).output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(4), "{stderr}");
+    assert!(stderr.contains("`renew`") && stderr.contains("`renews`"), "{stderr}");
 }
 
 #[test]

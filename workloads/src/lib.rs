@@ -8,6 +8,7 @@
 //! Nothing here may know of faults, checkers or reports: a lock does not know that it is being tested.
 
 mod client;
+mod contract;
 pub mod etcd;
 mod host;
 pub mod protocol;
@@ -21,6 +22,7 @@ mod testing;
 pub mod zk;
 
 pub use client::{LockClient, LockError, LockGrant, LockResult, SignalSink};
+pub use contract::{Contract, IssuedBy, KeyPattern, KeyValue};
 pub use host::{RecipeHost, Task, TokioHost, within};
 pub use recipe::{BackendId, Constructor, Policy, Recipe, RecipeError, RecipeOptions, Wakeup, find_recipe, recipes};
 pub use serve::{ServeError, serve, serve_process, serve_with};

@@ -10,6 +10,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::contract::Contract;
+
 /// A request, from the harness to the client: `{"id":2,"client":3,"op":"release","lock":"l0"}`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Request {
@@ -70,6 +72,9 @@ pub enum Message {
         /// The server's name for the owner of a grant: a session, a lease, a random value.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         owner: Option<String>,
+        /// In the answer to `open`: what the client promises.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        contract: Option<Box<Contract>>,
     },
     /// It surely did not happen, and never will.
     Fail {

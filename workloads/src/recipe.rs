@@ -8,7 +8,10 @@ use std::rc::Rc;
 use std::str::FromStr;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::client::{LockClient, SignalSink};
+use crate::contract::{Contract, IssuedBy};
 use crate::etcd::{EtcdConnect, EtcdServers};
 use crate::host::RecipeHost;
 use crate::protocol::OpenRequest;
@@ -59,11 +62,13 @@ impl fmt::Display for BackendId {
 }
 
 /// How a waiter learns that it may try again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Wakeup {
     /// The server notifies it, and the client raises `woken`.
     Notified,
     /// It asks at intervals; `woken` is never raised.
+    #[serde(rename = "polls")]
     Polling,
     /// The server or a library waits on its behalf and does not report it; `woken` is never raised.
     Unreported,
@@ -123,6 +128,10 @@ pub struct Recipe {
     pub servers: Option<u32>,
     /// Whether the lock expires by itself when its holder says nothing for a lease.
     pub lease: bool,
+    /// Whether the lease is renewed while the lock is held.
+    pub renews: bool,
+    /// Whether times of the wall clocks of several clients are compared.
+    pub wall_clock: bool,
     /// How long a waiter waits before it asks again; zero where it does not poll.
     pub interval: Duration,
     pub constructor: Constructor,
@@ -143,6 +152,8 @@ impl Recipe {
             fifo: true,
             servers: None,
             lease: true,
+            renews: true,
+            wall_clock: false,
             interval: Duration::ZERO,
             constructor,
         }
@@ -224,6 +235,31 @@ impl RecipeOptions {
     /// The defaults of the recipe of this name.
     pub fn named(name: &str) -> Result<Self, RecipeError> {
         find_recipe(name).map(Self::of)
+    }
+
+    /// What a client of this recipe promises. Its keys are those that the observers look for by default.
+    pub fn contract(self) -> Contract {
+        let recipe = self.recipe;
+        Contract {
+            lease: Some(recipe.lease),
+            renews: Some(recipe.lease && recipe.renews),
+            fifo: Some(recipe.fifo),
+            read: Some(recipe.modes),
+            reentrant: Some(self.reentrant),
+            permits: None,
+            tries: Some(true),
+            wakes: Some(recipe.wakeup),
+            owner: Some(IssuedBy::Server),
+            token: Some(if recipe.tokens {
+                IssuedBy::Server
+            } else {
+                IssuedBy::None
+            }),
+            wall_clock: Some(recipe.wall_clock),
+            keys: None,
+            value: None,
+            rewrites: None,
+        }
     }
 
     /// A client of this recipe for real servers, not yet connected.

@@ -16,6 +16,7 @@ use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, LocalSet};
 
 use crate::client::{LockClient, LockError, LockGrant, LockResult, SignalSink};
+use crate::contract::Contract;
 use crate::host::{RecipeHost, TokioHost};
 use crate::protocol::{ClientOp, FailReason, Message, OpenRequest, Request};
 use crate::recipe::RecipeOptions;
@@ -43,17 +44,23 @@ pub async fn serve(
     stdin: impl AsyncRead + Unpin,
     stdout: impl AsyncWrite + Unpin,
 ) -> Result<(), ServeError> {
-    serve_with(&move |open, signals| options.client(open, signals), stdin, stdout).await
+    let contract = options.contract();
+    let maker = move |open: &OpenRequest, signals| options.client(open, signals);
+    serve_with(&maker, Some(&contract), stdin, stdout).await
 }
 
-/// Serves the clients that `maker` makes.
+/// Serves the clients that `maker` makes, each of which promises what `contract` says.
 pub async fn serve_with(
     maker: ClientFactory<'_>,
+    contract: Option<&Contract>,
     stdin: impl AsyncRead + Unpin,
     stdout: impl AsyncWrite + Unpin,
 ) -> Result<(), ServeError> {
     let (out, messages) = mpsc::unbounded_channel();
-    tokio::try_join!(read_requests(maker, stdin, out), write_messages(messages, stdout))?;
+    tokio::try_join!(
+        read_requests(maker, contract, stdin, out),
+        write_messages(messages, stdout)
+    )?;
     Ok(())
 }
 
@@ -86,12 +93,14 @@ struct ServedClient {
 
 async fn read_requests(
     maker: ClientFactory<'_>,
+    contract: Option<&Contract>,
     stdin: impl AsyncRead + Unpin,
     out: mpsc::UnboundedSender<Message>,
 ) -> Result<(), ServeError> {
     let mut lines = BufReader::new(stdin).lines();
     let machine = TokioHost::shared();
     let mut clients: BTreeMap<u32, ServedClient> = BTreeMap::new();
+    let host = |lock| host(lock, contract.cloned(), out.clone());
     while let Some(line) = lines.next_line().await? {
         if line.trim().is_empty() {
             continue;
@@ -100,7 +109,7 @@ async fn read_requests(
             line: line.clone(),
             cause,
         })?;
-        dispatch(maker, &machine, request, &mut clients, &out)?;
+        dispatch(maker, &host, &machine, request, &mut clients, &out)?;
     }
     let tasks: Vec<_> = clients.into_values().map(|client| client.task).collect();
     let closed = async {
@@ -115,6 +124,7 @@ async fn read_requests(
 
 fn dispatch(
     maker: ClientFactory<'_>,
+    host: &dyn Fn(Box<dyn LockClient>) -> ServedClient,
     machine: &Rc<dyn RecipeHost>,
     request: Request,
     clients: &mut BTreeMap<u32, ServedClient>,
@@ -130,7 +140,7 @@ fn dispatch(
         // the other end may be gone, and the signal is of no interest then
         let send = Rc::new(move |signal| drop(signals_out.send(Message::Signal(signal))));
         match maker(open, SignalSink::new(client, machine.clone(), send)) {
-            Ok(lock) => drop(clients.insert(client, host(lock, out.clone()))),
+            Ok(lock) => drop(clients.insert(client, host(lock))),
             Err(error) => {
                 let error = FailReason::Other(error);
                 let _ = out.send(Message::Fail { id, error });
@@ -147,13 +157,18 @@ fn dispatch(
         .map_err(|_| ServeError::OutOfTurn(format!("client {client} has a request open already")))
 }
 
-fn host(mut lock: Box<dyn LockClient>, out: mpsc::UnboundedSender<Message>) -> ServedClient {
+fn host(
+    mut lock: Box<dyn LockClient>,
+    contract: Option<Contract>,
+    out: mpsc::UnboundedSender<Message>,
+) -> ServedClient {
     let (requests, mut inbox) = mpsc::channel::<Request>(1);
     let task = tokio::task::spawn_local(async move {
         while let Some(request) = inbox.recv().await {
             let last = request.op == ClientOp::Close;
             let outcome = perform(&mut *lock, &request.op).await;
-            let _ = out.send(reply(request.id, outcome));
+            let promised = contract.clone().filter(|_| matches!(request.op, ClientOp::Open(_)));
+            let _ = out.send(reply(request.id, outcome, promised));
             if last {
                 return;
             }
@@ -175,9 +190,14 @@ async fn perform(lock: &mut dyn LockClient, op: &ClientOp) -> LockResult<LockGra
     }
 }
 
-fn reply(id: u64, outcome: LockResult<LockGrant>) -> Message {
+fn reply(id: u64, outcome: LockResult<LockGrant>, contract: Option<Contract>) -> Message {
     match outcome {
-        Ok(LockGrant { token, owner }) => Message::Ok { id, token, owner },
+        Ok(LockGrant { token, owner }) => Message::Ok {
+            id,
+            token,
+            owner,
+            contract: contract.map(Box::new),
+        },
         Err(LockError::Refused(error)) => Message::Fail { id, error },
         Err(LockError::Unknown(error)) => Message::Info { id, error },
     }

@@ -92,7 +92,8 @@ impl ProtocolPeer {
             Message::Ok {
                 id,
                 token: None,
-                owner: Some("0x1".into())
+                owner: Some("0x1".into()),
+                contract: None,
             }
         );
     }
@@ -133,7 +134,7 @@ fn served(script: impl AsyncFnOnce(&mut ProtocolPeer)) -> (Result<(), ServeError
                     closed: count.clone(),
                 }) as Box<dyn LockClient>)
             };
-            serve_with(&maker, stdin, stdout).await
+            serve_with(&maker, None, stdin, stdout).await
         });
         let mut harness = ProtocolPeer {
             lines: BufReader::new(output).lines(),
@@ -158,7 +159,8 @@ fn each_outcome_has_its_reply() {
             Message::Ok {
                 id,
                 token: Some(1),
-                owner: Some("0x1".into())
+                owner: Some("0x1".into()),
+                contract: None,
             }
         );
         let id = harness.send(3, acquire("busy", 0)).await;
@@ -233,7 +235,8 @@ fn a_closed_client_may_be_opened_again() {
             Message::Ok {
                 id,
                 token: None,
-                owner: None
+                owner: None,
+                contract: None,
             }
         );
         harness.open(1).await;

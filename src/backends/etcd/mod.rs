@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use harness_workloads::BackendId;
+use harness_workloads::{BackendId, KeyValue};
 
 use super::{Backend, BackendOptions};
 use harness_proxy::tap::Protocol;
@@ -18,7 +18,9 @@ pub static BACKEND: Backend = Backend {
     separators: &['/', ':', '.'],
     wall_clock: false,
     refuse,
-    observe: |endpoints| Box::pin(observer::EtcdObserver::connect(endpoints)),
+    keys: "harness/{lock}",
+    values: &[KeyValue::Revision],
+    observe: |endpoints, keys| Box::pin(observer::EtcdObserver::connect(endpoints, keys)),
     // a key goes with the lease of its holder
     sweep: None,
 };

@@ -18,25 +18,24 @@ use tonic::metadata::MetadataValue;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status, Streaming};
 
+use crate::backends::lock_keys::LockKeys;
 use crate::backends::observer::{ObservationLog, Observer, Unasked};
 use crate::backends::owners::{Contender, OwnerQueues};
 use crate::clock::monotonic_ns;
 use crate::cluster::{BoxFuture, EndpointsReceiver};
 use crate::limits::PROBE;
 
-/// What the keys of every lock begin with.
-const LOCKS_PREFIX: &str = "harness/";
-
 pub struct EtcdObserver {
     endpoints: EndpointsReceiver,
+    keys: LockKeys,
     channel: Channel,
     events: Streaming<WatchResponse>,
     /// What came while something else was waited for.
     ahead: VecDeque<WatchUpdate>,
     /// The first revision that was not seen yet; etcd's own first one is 1.
     next_revision: i64,
-    /// The lease behind each key, and its place in its queue.
-    keys: HashMap<Vec<u8>, (i64, u64)>,
+    /// The lease behind each contender's key, and its place in its queue.
+    contenders: HashMap<Vec<u8>, (i64, u64)>,
 }
 
 /// What the store told, and when it was heard. It is heard as it comes, whatever is asked meanwhile.
@@ -46,18 +45,19 @@ struct WatchUpdate {
 }
 
 impl EtcdObserver {
-    pub async fn connect(endpoints: EndpointsReceiver) -> Result<Box<dyn Observer>, String> {
+    pub async fn connect(endpoints: EndpointsReceiver, keys: LockKeys) -> Result<Box<dyn Observer>, String> {
         let channel = channel(&endpoints);
-        let events = watch(&channel, 1)
+        let events = watch(&channel, &keys, 1)
             .await
             .map_err(|error| format!("the observer: {}", error.message()))?;
         Ok(Box::new(Self {
             endpoints,
+            keys,
             channel,
             events,
             ahead: VecDeque::new(),
             next_revision: 1,
-            keys: HashMap::new(),
+            contenders: HashMap::new(),
         }))
     }
 
@@ -72,7 +72,7 @@ impl EtcdObserver {
             loop {
                 log.pause().await;
                 self.channel = channel(&self.endpoints);
-                if let Ok(events) = watch(&self.channel, self.next_revision).await {
+                if let Ok(events) = watch(&self.channel, &self.keys, self.next_revision).await {
                     self.events = events;
                     break;
                 }
@@ -92,7 +92,9 @@ impl EtcdObserver {
         let kind = event.r#type();
         let Some(kv) = event.kv else { return };
         self.next_revision = self.next_revision.max(kv.mod_revision + 1);
-        let Some(lock) = lock_of(&kv.key) else { return };
+        let Some(lock) = lock_of(&self.keys, &kv.key) else {
+            return;
+        };
         match kind {
             EventType::Put if kv.create_revision == kv.mod_revision => {
                 let place = kv.create_revision as u64;
@@ -100,13 +102,13 @@ impl EtcdObserver {
                     owner: Some(owner_name(kv.lease)),
                     token: Some(place),
                 };
-                self.keys.insert(kv.key.clone(), (kv.lease, place));
+                self.contenders.insert(kv.key.clone(), (kv.lease, place));
                 let changes = queues.add(&lock, place, contender);
                 log.record(&lock, changes, at, |_| async { Unasked::Unknown }).await;
             }
             EventType::Put => {}
             EventType::Delete => {
-                let Some((lease, place)) = self.keys.remove(&kv.key) else {
+                let Some((lease, place)) = self.contenders.remove(&kv.key) else {
                     return;
                 };
                 let changes = queues.remove(&lock, place);
@@ -162,10 +164,15 @@ fn channel(endpoints: &EndpointsReceiver) -> Channel {
     Channel::balance_list(endpoints.borrow().servers().iter().map(endpoint))
 }
 
-async fn watch(channel: &Channel, start_revision: i64) -> Result<Streaming<WatchResponse>, Status> {
+async fn watch(channel: &Channel, keys: &LockKeys, start_revision: i64) -> Result<Streaming<WatchResponse>, Status> {
+    let (key, range_end) = match keys.pattern.before() {
+        // from the first key to the last: <https://etcd.io/docs/latest/learning/api/#key-ranges>
+        "" => (vec![0], vec![0]),
+        prefix => (prefix.as_bytes().to_vec(), prefix_end(prefix)),
+    };
     let create = WatchCreateRequest {
-        key: LOCKS_PREFIX.as_bytes().to_vec(),
-        range_end: prefix_end(LOCKS_PREFIX),
+        key,
+        range_end,
         start_revision,
         ..WatchCreateRequest::default()
     };
@@ -188,21 +195,29 @@ async fn watch(channel: &Channel, start_revision: i64) -> Result<Streaming<Watch
     Ok(answer?.into_inner())
 }
 
-/// `harness/l0/…`
-fn lock_of(key: &[u8]) -> Option<String> {
-    let key = std::str::from_utf8(key).ok()?;
-    let rest = key.strip_prefix(LOCKS_PREFIX)?;
-    Some(rest.split_once('/').map_or(rest, |(lock, _)| lock).to_owned())
+/// The lock that a key belongs to: it is the lock's key, or a contender's below it.
+fn lock_of(keys: &LockKeys, key: &[u8]) -> Option<String> {
+    let (lock, rest) = keys.pattern.lock_of(std::str::from_utf8(key).ok()?)?;
+    let below = rest.is_empty() || rest.starts_with('/') || keys.pattern.after().ends_with('/');
+    below.then(|| lock.to_owned())
 }
 
 #[cfg(test)]
 mod tests {
+    use harness_workloads::BackendId;
+
     use super::*;
+    use crate::backends;
 
     #[test]
-    fn every_lock_is_below_the_watched_prefix() {
-        assert!(harness_workloads::etcd::lock_prefix("l0").starts_with(LOCKS_PREFIX));
-        assert_eq!(lock_of(b"harness/l0/694d"), Some("l0".into()));
-        assert_eq!(lock_of(b"other"), None);
+    fn a_contender_is_a_key_at_or_below_its_locks() {
+        let mut keys = LockKeys::default_of(backends::of(BackendId::Etcd));
+        assert_eq!(lock_of(&keys, b"harness/l0/694d"), Some("l0".into()));
+        assert_eq!(lock_of(&keys, b"harness/l0"), Some("l0".into()));
+        assert_eq!(lock_of(&keys, b"harness/l0-waiters"), None);
+        assert_eq!(lock_of(&keys, b"other"), None);
+        keys.pattern = "/locks/{lock}.d/".parse().unwrap();
+        assert_eq!(lock_of(&keys, b"/locks/l3.d/694d"), Some("l3".into()));
+        assert_eq!(lock_of(&keys, b"/locks/l3/694d"), None);
     }
 }

@@ -1,70 +1,96 @@
-//! Keyspace events of a Redis server, and the values of the keys they tell of, over one connection.
+//! Keyspace events of a Redis server, and the owners in the keys they tell of, over one connection.
 //!
 //! <https://redis.io/docs/latest/develop/pubsub/keyspace-notifications/>
 //!
-//! An event does not carry the value, so it is asked for; events and the answer come over one connection, in order. If
+//! An event does not carry the owner, so it is asked for; events and the answer come over one connection, in order. If
 //! another event of the key came before the answer, the answer is about a later owner, and the first one stays unnamed.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
+use harness_workloads::KeyValue;
+
 use super::connection::RespConnection;
 use super::resp::RespValue;
+use crate::backends::lock_keys::LockKeys;
+use crate::backends::observer::Unasked;
 
-/// What every lock's key begins with.
-const KEY_PREFIX: &str = "harness:";
+/// Keyspace events, `K`, of general commands, strings, hashes and lists, and of expired keys.
+const EVENTS: &str = "Kg$hlx";
 
 pub struct KeyspaceConnection {
     connection: RespConnection,
-    /// Events that came while an answer was waited for: lock and what happened to its key.
-    waiting: VecDeque<(String, String)>,
+    keys: LockKeys,
+    /// Events that came while an answer was waited for, by lock.
+    waiting: VecDeque<(String, KeyChange)>,
+}
+
+/// What happened to a lock's key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyChange {
+    /// It was written.
+    Written,
+    Gone(Unasked),
 }
 
 impl KeyspaceConnection {
-    pub async fn open(address: SocketAddr) -> Result<Self, String> {
+    pub async fn open(address: SocketAddr, keys: LockKeys) -> Result<Self, String> {
         let mut connection = RespConnection::open(address).await?;
-        let events = ["CONFIG", "SET", "notify-keyspace-events", "Kg$x"];
-        connection.ask(&events).await?;
-        let pattern = format!("__keyspace@*__:{KEY_PREFIX}*");
+        connection
+            .ask(&["CONFIG", "SET", "notify-keyspace-events", EVENTS])
+            .await?;
+        let pattern = format!("__keyspace@*__:{}", glob(&keys));
         connection.send(&["PSUBSCRIBE", &pattern]).await?;
         Ok(Self {
             connection,
+            keys,
             waiting: VecDeque::new(),
         })
     }
 
     /// The next event: lock and what happened to its key.
-    pub async fn event(&mut self) -> Result<(String, String), String> {
+    pub async fn event(&mut self) -> Result<(String, KeyChange), String> {
         loop {
             if let Some(event) = self.waiting.pop_front() {
                 return Ok(event);
             }
             let push = self.connection.push().await?;
-            self.waiting.extend(event_of(&push));
+            self.waiting.extend(event_of(&self.keys, &push));
         }
     }
 
-    /// The value of a lock's key as its last known event left it; `None` when it is gone, or when more happened to it
+    /// The owner in a lock's key as its last known event left it; `None` when it is gone, or when more happened to it
     /// before the answer.
-    pub async fn value_of(&mut self, lock: &str) -> Result<Option<String>, String> {
-        let answer = self.ask(&["GET", &format!("{KEY_PREFIX}{lock}")]).await?;
+    pub async fn owner_of(&mut self, lock: &str) -> Result<Option<String>, String> {
+        let key = self.keys.pattern.key(lock);
+        let answer = match self.keys.value {
+            KeyValue::Hash => self.ask(&["HKEYS", &key]).await,
+            KeyValue::List => self.ask(&["LINDEX", &key, "0"]).await,
+            _ => self.ask(&["GET", &key]).await,
+        };
+        let answer = match answer {
+            // it is no lock of the kind that the contract names
+            Err(error) if error.starts_with("WRONGTYPE") => RespValue::Null,
+            answer => answer?,
+        };
         let overtaken = self.waiting.iter().any(|(other, _)| other == lock);
-        match answer {
-            RespValue::Text(value) if !overtaken => Ok(Some(value)),
-            _ => Ok(None),
-        }
+        let owner = match answer {
+            RespValue::Text(owner) => Some(owner),
+            fields => fields.texts().into_iter().next(),
+        };
+        Ok(owner.filter(|_| !overtaken))
     }
 
-    /// The locks that are held, and by which value; a server that came back empty holds none.
+    /// The locks that are held, and by whom; a server that came back empty holds none.
     pub async fn held(&mut self) -> Result<Vec<(String, String)>, String> {
         let mut held = Vec::new();
-        for key in self.ask(&["KEYS", &format!("{KEY_PREFIX}*")]).await?.texts() {
-            let Some(lock) = key.strip_prefix(KEY_PREFIX) else {
+        for key in self.ask(&["KEYS", &glob(&self.keys)]).await?.texts() {
+            let Some(lock) = lock_of(&self.keys, &key) else {
                 continue;
             };
             // the list of keys does not say that the key still exists; its value does
-            if let Some(owner) = self.value_of(lock).await? {
-                held.push((lock.to_owned(), owner));
+            if let Some(owner) = self.owner_of(&lock).await? {
+                held.push((lock, owner));
             }
         }
         Ok(held)
@@ -73,13 +99,36 @@ impl KeyspaceConnection {
     async fn ask(&mut self, words: &[&str]) -> Result<RespValue, String> {
         let answer = self.connection.ask(words).await;
         let pushes = self.connection.pushes.drain(..);
-        self.waiting.extend(pushes.filter_map(|push| event_of(&push)));
+        self.waiting
+            .extend(pushes.filter_map(|push| event_of(&self.keys, &push)));
         answer
     }
 }
 
+/// The lock whose key this is.
+fn lock_of(keys: &LockKeys, key: &str) -> Option<String> {
+    let (lock, rest) = keys.pattern.lock_of(key)?;
+    rest.is_empty().then(|| lock.to_owned())
+}
+
+/// The keys of all locks as a pattern of Redis.
+fn glob(keys: &LockKeys) -> String {
+    let literally = |text: &str| {
+        let special = |c: char| "*?[]\\".contains(c);
+        let escaped = text
+            .chars()
+            .flat_map(|c| special(c).then_some('\\').into_iter().chain([c]));
+        escaped.collect::<String>()
+    };
+    format!(
+        "{}*{}",
+        literally(keys.pattern.before()),
+        literally(keys.pattern.after())
+    )
+}
+
 /// `pmessage, pattern, __keyspace@0__:<key>, <event>`
-fn event_of(push: &[RespValue]) -> Option<(String, String)> {
+fn event_of(keys: &LockKeys, push: &[RespValue]) -> Option<(String, KeyChange)> {
     match push {
         [
             RespValue::Text(kind),
@@ -87,10 +136,19 @@ fn event_of(push: &[RespValue]) -> Option<(String, String)> {
             RespValue::Text(channel),
             RespValue::Text(event),
         ] if kind == "pmessage" => {
+            let event = match (event.as_str(), keys.value) {
+                ("expired", _) => KeyChange::Gone(Unasked::Expired),
+                ("del", _) => KeyChange::Gone(Unasked::Deleted),
+                // SET with PX raises `expire` as well, which says nothing of the owner
+                ("set" | "incrby", KeyValue::String)
+                | ("hset" | "hincrby" | "hdel", KeyValue::Hash)
+                | ("lpush" | "rpush" | "lpop" | "rpop" | "lset" | "lrem" | "linsert" | "ltrim", KeyValue::List) => {
+                    KeyChange::Written
+                }
+                _ => return None,
+            };
             let key = channel.split_once("__:")?.1;
-            // SET with PX raises `expire` as well, which says nothing of the owner
-            let tells = matches!(event.as_str(), "set" | "del" | "expired");
-            tells.then_some((key.strip_prefix(KEY_PREFIX)?.to_owned(), event.clone()))
+            Some((lock_of(keys, key)?, event))
         }
         _ => None,
     }
@@ -98,23 +156,57 @@ fn event_of(push: &[RespValue]) -> Option<(String, String)> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use harness_workloads::BackendId;
 
-    #[test]
-    fn every_lock_is_a_key_with_the_observed_prefix() {
-        assert_eq!(harness_workloads::redis::lock_key("l0"), format!("{KEY_PREFIX}l0"));
+    use super::*;
+    use crate::backends;
+
+    fn keys(pattern: &str, value: KeyValue) -> LockKeys {
+        let default = LockKeys::default_of(backends::of(BackendId::Redis));
+        let pattern = pattern.parse().unwrap();
+        LockKeys {
+            pattern,
+            value,
+            ..default
+        }
+    }
+
+    fn event(keys: &LockKeys, key: &str, event: &str) -> Option<(String, KeyChange)> {
+        let push = ["pmessage", "x", &format!("__keyspace@0__:{key}"), event].map(|text| RespValue::Text(text.into()));
+        assert_eq!(event_of(keys, &push[..3]), None);
+        event_of(keys, &push)
     }
 
     #[test]
     fn an_event_names_its_lock() {
-        let text = |text: &str| RespValue::Text(text.into());
-        let push = [
-            text("pmessage"),
-            text("x"),
-            text("__keyspace@0__:harness:l0"),
-            text("expired"),
-        ];
-        assert_eq!(event_of(&push), Some(("l0".into(), "expired".into())));
-        assert_eq!(event_of(&push[..3]), None);
+        let keys = keys("harness:{lock}", KeyValue::String);
+        let gone = |why| Some(("l0".to_owned(), KeyChange::Gone(why)));
+        assert_eq!(event(&keys, "harness:l0", "expired"), gone(Unasked::Expired));
+        assert_eq!(event(&keys, "harness:l0", "del"), gone(Unasked::Deleted));
+        assert_eq!(
+            event(&keys, "harness:l0", "set"),
+            Some(("l0".into(), KeyChange::Written))
+        );
+        assert_eq!(event(&keys, "harness:l0", "expire"), None);
+        assert_eq!(
+            event(&keys, "harness:l0:waiters", "set"),
+            None,
+            "the key of something else"
+        );
+    }
+
+    #[test]
+    fn a_key_is_written_by_the_commands_of_its_kind_of_value() {
+        let hash = keys("{lock}", KeyValue::Hash);
+        assert_eq!(event(&hash, "l0", "hincrby"), Some(("l0".into(), KeyChange::Written)));
+        assert_eq!(event(&hash, "l0", "set"), None);
+        let list = keys("{lock}", KeyValue::List);
+        assert_eq!(event(&list, "l0", "lpush"), Some(("l0".into(), KeyChange::Written)));
+        assert_eq!(event(&list, "l0", "hset"), None);
+    }
+
+    #[test]
+    fn a_pattern_is_found_literally() {
+        assert_eq!(glob(&keys("a[*]:{lock}?", KeyValue::String)), r"a\[\*\]:*\?");
     }
 }

@@ -1,7 +1,8 @@
 //! Redis: one server, or several independent ones for Redlock; a lock is a key. `failover` adds a replica.
 
-use harness_workloads::BackendId;
+use harness_workloads::{BackendId, KeyValue};
 
+use super::lock_keys::LockKeys;
 use super::observer::Observer;
 use super::{Backend, BackendOptions};
 use crate::cluster::EndpointsReceiver;
@@ -23,7 +24,9 @@ pub static BACKEND: Backend = Backend {
     separators: &[':', '.', '{', '}', '/'],
     wall_clock: true,
     refuse,
-    observe: |endpoints| Box::pin(observe(endpoints)),
+    keys: "harness:{lock}",
+    values: &[KeyValue::String, KeyValue::Hash, KeyValue::List],
+    observe: |endpoints, keys| Box::pin(observe(endpoints, keys)),
     // a key goes with its holder
     sweep: None,
 };
@@ -38,11 +41,11 @@ fn refuse(options: &BackendOptions) -> Option<String> {
     })
 }
 
-async fn observe(endpoints: EndpointsReceiver) -> Result<Box<dyn Observer>, String> {
+async fn observe(endpoints: EndpointsReceiver, keys: LockKeys) -> Result<Box<dyn Observer>, String> {
     let servers = endpoints.borrow().servers().len();
     if servers > 1 {
-        quorum::QuorumObserver::connect(endpoints).await
+        quorum::QuorumObserver::connect(endpoints, keys).await
     } else {
-        observer::RedisObserver::connect(endpoints).await
+        observer::RedisObserver::connect(endpoints, keys).await
     }
 }

@@ -9,7 +9,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use harness_checkers::history::RevokeCause;
 use tokio::time::timeout;
 
-use super::keyspace::KeyspaceConnection;
+use super::keyspace::{KeyChange, KeyspaceConnection};
+use crate::backends::lock_keys::LockKeys;
 use crate::backends::observer::{ObservationLog, Observer, Unasked};
 use crate::backends::owners::{Contender, OwnerChange};
 use crate::clock::monotonic_ns;
@@ -25,19 +26,25 @@ const MASTER: &str = "master";
 pub struct RedisObserver {
     endpoints: EndpointsReceiver,
     at: SocketAddr,
-    keys: KeyspaceConnection,
+    keys: LockKeys,
+    connection: KeyspaceConnection,
 }
 
-/// By lock: the value of its key; a key whose value is unknown has `None`.
+/// By lock: the owner in its key; a key whose owner is unknown has `None`.
 type KeyOwners = HashMap<String, Option<String>>;
 
 impl RedisObserver {
-    pub async fn connect(endpoints: EndpointsReceiver) -> Result<Box<dyn Observer>, String> {
+    pub async fn connect(endpoints: EndpointsReceiver, keys: LockKeys) -> Result<Box<dyn Observer>, String> {
         let at = first(&endpoints);
-        let keys = KeyspaceConnection::open(at)
+        let connection = KeyspaceConnection::open(at, keys.clone())
             .await
             .map_err(|error| format!("the observer: {error}"))?;
-        Ok(Box::new(Self { endpoints, at, keys }))
+        Ok(Box::new(Self {
+            endpoints,
+            at,
+            keys,
+            connection,
+        }))
     }
 
     async fn observe(mut self, log: ObservationLog) {
@@ -54,8 +61,9 @@ impl RedisObserver {
             }
             loop {
                 self.at = first(&self.endpoints);
-                if let Ok(Ok(keys)) = timeout(REOPEN, KeyspaceConnection::open(self.at)).await {
-                    self.keys = keys;
+                let opening = KeyspaceConnection::open(self.at, self.keys.clone());
+                if let Ok(Ok(connection)) = timeout(REOPEN, opening).await {
+                    self.connection = connection;
                     break;
                 }
                 log.pause().await;
@@ -73,7 +81,7 @@ impl RedisObserver {
         let mut heard = monotonic_ns();
         loop {
             let event = tokio::select! {
-                event = self.keys.event() => event,
+                event = self.connection.event() => event,
                 // without a sender the primary does not change any more
                 Ok(()) = self.endpoints.changed() => {
                     if first(&self.endpoints) == self.at {
@@ -84,7 +92,7 @@ impl RedisObserver {
             };
             let Ok((lock, event)) = event else { return (None, heard) };
             let at = monotonic_ns();
-            if self.saw(&lock, &event, at, owners, log).await.is_err() {
+            if self.saw(&lock, event, at, owners, log).await.is_err() {
                 return (None, heard);
             }
             heard = at;
@@ -93,7 +101,7 @@ impl RedisObserver {
 
     /// Reads which locks are held, after a connection was made.
     async fn catch_up(&mut self, owners: &mut KeyOwners, log: &ObservationLog) -> Result<(), String> {
-        for (lock, owner) in self.keys.held().await? {
+        for (lock, owner) in self.connection.held().await? {
             owners.insert(lock.clone(), Some(owner.clone()));
             let owner = Some(owner);
             log.granted(&lock, &Contender { owner, token: None }, monotonic_ns());
@@ -104,14 +112,16 @@ impl RedisObserver {
     async fn saw(
         &mut self,
         lock: &str,
-        event: &str,
+        event: KeyChange,
         at: u64,
         owners: &mut KeyOwners,
         log: &ObservationLog,
     ) -> Result<(), String> {
         match event {
-            "set" => {
-                let owner = self.keys.value_of(lock).await?;
+            // the same owner, with another value
+            KeyChange::Written if self.keys.rewrites && owners.contains_key(lock) => {}
+            KeyChange::Written => {
+                let owner = self.connection.owner_of(lock).await?;
                 if owner.is_some() && owners.get(lock) == Some(&owner) {
                     return Ok(());
                 }
@@ -127,17 +137,11 @@ impl RedisObserver {
                 // by now, and not when the event was heard: the value may have been set again since
                 log.granted(lock, &Contender { owner, token: None }, monotonic_ns());
             }
-            "del" | "expired" => {
-                let why = if event == "expired" {
-                    Unasked::Expired
-                } else {
-                    Unasked::Deleted
-                };
+            KeyChange::Gone(why) => {
                 if let Some(owner) = owners.remove(lock) {
                     self.gone(lock, owner, why, at, log).await;
                 }
             }
-            _ => {}
         }
         Ok(())
     }

@@ -3,15 +3,16 @@
 //! Each master has its own connection. What one that is out of sight held last counts until it is seen
 //! again; what it may have taken on meanwhile does not.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
 
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::keyspace::KeyspaceConnection;
+use super::keyspace::{KeyChange, KeyspaceConnection};
 use super::observer::REOPEN;
+use crate::backends::lock_keys::LockKeys;
 use crate::backends::observer::{ObservationLog, Observer, RECONNECT, Unasked};
 use crate::backends::owners::{Contender, OwnerChange};
 use crate::clock::monotonic_ns;
@@ -19,6 +20,7 @@ use crate::cluster::{BoxFuture, EndpointsReceiver};
 
 pub struct QuorumObserver {
     endpoints: EndpointsReceiver,
+    keys: LockKeys,
     connections: Vec<KeyspaceConnection>,
 }
 
@@ -36,17 +38,21 @@ enum MasterReport {
 }
 
 impl QuorumObserver {
-    pub async fn connect(endpoints: EndpointsReceiver) -> Result<Box<dyn Observer>, String> {
+    pub async fn connect(endpoints: EndpointsReceiver, keys: LockKeys) -> Result<Box<dyn Observer>, String> {
         let masters = endpoints.borrow().servers();
         let mut connections = Vec::new();
         for address in masters {
             connections.push(
-                KeyspaceConnection::open(address)
+                KeyspaceConnection::open(address, keys.clone())
                     .await
                     .map_err(|error| format!("the observer: {error}"))?,
             );
         }
-        Ok(Box::new(Self { endpoints, connections }))
+        Ok(Box::new(Self {
+            endpoints,
+            keys,
+            connections,
+        }))
     }
 
     async fn observe(self, log: ObservationLog) {
@@ -54,8 +60,9 @@ impl QuorumObserver {
         let mut majority = MajorityCount::new(self.connections.len());
         // they end with this
         let mut watching = JoinSet::new();
-        for (master, keys) in self.connections.into_iter().enumerate() {
-            watching.spawn(watch(master, keys, self.endpoints.clone(), sender.clone()));
+        for (master, connection) in self.connections.into_iter().enumerate() {
+            let keys = self.keys.clone();
+            watching.spawn(watch(master, connection, keys, self.endpoints.clone(), sender.clone()));
         }
         while let Some((master, seen)) = seen.recv().await {
             let source = format!("master {}", master + 1);
@@ -81,23 +88,24 @@ impl Observer for QuorumObserver {
 /// Reports what one master shows, until the receiver is gone.
 async fn watch(
     master: usize,
-    mut keys: KeyspaceConnection,
+    mut connection: KeyspaceConnection,
+    keys: LockKeys,
     endpoints: EndpointsReceiver,
     to: mpsc::Sender<(usize, MasterReport)>,
 ) {
     loop {
         let mut heard = monotonic_ns();
         // `Err` is a lost connection, and the only way out of it
-        let Err(_) = tell(master, &mut keys, &to, &mut heard).await;
+        let Err(_) = tell(master, &mut connection, &keys, &to, &mut heard).await;
         let _ = send(&to, master, MasterReport::Nothing { heard }).await;
-        keys = loop {
+        connection = loop {
             tokio::time::sleep(RECONNECT).await;
             if to.is_closed() {
                 return;
             }
             let address = endpoints.borrow().servers()[master];
-            if let Ok(Ok(keys)) = timeout(REOPEN, KeyspaceConnection::open(address)).await {
-                break keys;
+            if let Ok(Ok(opened)) = timeout(REOPEN, KeyspaceConnection::open(address, keys.clone())).await {
+                break opened;
             }
         };
     }
@@ -105,22 +113,28 @@ async fn watch(
 
 async fn tell(
     master: usize,
-    keys: &mut KeyspaceConnection,
+    connection: &mut KeyspaceConnection,
+    keys: &LockKeys,
     to: &mpsc::Sender<(usize, MasterReport)>,
     heard: &mut u64,
 ) -> Result<Infallible, String> {
-    let held = keys.held().await?;
+    let held = connection.held().await?;
+    let mut taken: HashSet<String> = held.iter().map(|(lock, _)| lock.clone()).collect();
     send(to, master, MasterReport::All(held)).await?;
     loop {
-        let (lock, event) = keys.event().await?;
+        let (lock, event) = connection.event().await?;
         let at = monotonic_ns();
-        let seen = match event.as_str() {
-            "set" => {
-                let owner = keys.value_of(&lock).await?;
+        let seen = match event {
+            // the same owner, with another value
+            KeyChange::Written if !taken.insert(lock.clone()) && keys.rewrites => continue,
+            KeyChange::Written => {
+                let owner = connection.owner_of(&lock).await?;
                 MasterReport::Set(lock, owner)
             }
-            "expired" => MasterReport::Gone(lock, Unasked::Expired),
-            _ => MasterReport::Gone(lock, Unasked::Deleted),
+            KeyChange::Gone(why) => {
+                taken.remove(&lock);
+                MasterReport::Gone(lock, why)
+            }
         };
         *heard = at;
         send(to, master, seen).await?;

@@ -1,6 +1,6 @@
 //! ZooKeeper: three servers that elect a leader; a lock is a node, and its contenders are nodes below it.
 
-use harness_workloads::BackendId;
+use harness_workloads::{BackendId, KeyValue};
 
 use super::Backend;
 use harness_proxy::tap::Protocol;
@@ -17,6 +17,8 @@ pub static BACKEND: Backend = Backend {
     separators: &['/'],
     wall_clock: false,
     refuse: |_| None,
-    observe: |endpoints| Box::pin(observer::ZkObserver::connect(endpoints)),
+    keys: "/harness/{lock}",
+    values: &[KeyValue::Sequential, KeyValue::Node],
+    observe: |endpoints, keys| Box::pin(observer::ZkObserver::connect(endpoints, keys)),
     sweep: Some(|endpoints| Box::pin(sweep::ZkSweeper::connect(endpoints))),
 };

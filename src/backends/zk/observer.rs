@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use harness_workloads::KeyValue;
 use harness_workloads::zk::{owner_name, sequence_of};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -12,14 +13,13 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 use zookeeper_client::{Acls, AddWatchMode, Client, CreateMode, EventType, PersistentWatcher, Stat, WatchedEvent};
 
+use crate::backends::lock_keys::LockKeys;
 use crate::backends::observer::{ObservationLog, Observer, Unasked};
 use crate::backends::owners::{Contender, OwnerQueues};
 use crate::clock::monotonic_ns;
 use crate::cluster::{BoxFuture, EndpointsReceiver};
 use crate::limits::PROBE;
 
-/// The parent of every lock's node.
-const LOCKS_PATH: &str = "/harness";
 /// A node that is written again and again: only a majority accepts a write, and the server that answers one has reported all
 /// changes before it. A read would also be answered by a server that is cut off from the others.
 const PROOF_PATH: &str = "/harness-observer";
@@ -35,6 +35,7 @@ const SILENCE: Duration = Duration::from_millis(300);
 
 pub struct ZkObserver {
     endpoints: EndpointsReceiver,
+    nodes: LockNodes,
     client: Client,
     watcher: PersistentWatcher,
     /// Events that came while something else was waited for.
@@ -51,13 +52,55 @@ struct WatchNotice {
 /// What happened to which node.
 type NodeChange = (EventType, String);
 
+/// The nodes of the locks: where they are, and whose contender a node is.
+struct LockNodes {
+    keys: LockKeys,
+    /// The node below which all of them are.
+    root: String,
+    /// What follows a child of the root in the path of a lock's node.
+    below: String,
+}
+
+impl LockNodes {
+    fn of(keys: LockKeys) -> Self {
+        let (root, _) = keys.pattern.before().rsplit_once('/').unwrap_or_default();
+        let after = keys.pattern.after();
+        Self {
+            root: root.to_owned(),
+            below: after.find('/').map_or("", |slash| &after[slash..]).to_owned(),
+            keys,
+        }
+    }
+
+    /// The lock that is below this child of the root, and its node.
+    fn lock_under(&self, child: &str) -> Option<(String, String)> {
+        let node = format!("{}/{child}{}", self.root, self.below);
+        let (lock, rest) = self.keys.pattern.lock_of(&node)?;
+        rest.is_empty().then(|| (lock.to_owned(), node.clone()))
+    }
+
+    /// The lock whose contender a node is.
+    fn lock_of_contender(&self, path: &str) -> Option<String> {
+        let (lock, rest) = self.keys.pattern.lock_of(path)?;
+        let is_contender = match self.keys.value {
+            KeyValue::Node => rest.is_empty(),
+            _ => rest
+                .strip_prefix('/')
+                .is_some_and(|name| !name.is_empty() && !name.contains('/')),
+        };
+        is_contender.then(|| lock.to_owned())
+    }
+}
+
 impl ZkObserver {
-    pub async fn connect(endpoints: EndpointsReceiver) -> Result<Box<dyn Observer>, String> {
-        let (client, watcher) = open(&endpoints)
+    pub async fn connect(endpoints: EndpointsReceiver, keys: LockKeys) -> Result<Box<dyn Observer>, String> {
+        let nodes = LockNodes::of(keys);
+        let (client, watcher) = open(&endpoints, &nodes.root)
             .await
             .map_err(|error| format!("the observer: {error}"))?;
         Ok(Box::new(Self {
             endpoints,
+            nodes,
             client,
             watcher,
             ahead: VecDeque::new(),
@@ -73,7 +116,7 @@ impl ZkObserver {
             log.lost(ENSEMBLE, heard);
             self.ahead.clear();
             (self.client, self.watcher) = loop {
-                match timeout(REOPEN, open(&self.endpoints)).await {
+                match timeout(REOPEN, open(&self.endpoints, &self.nodes.root)).await {
                     Ok(Ok(opened)) => break opened,
                     _ => log.pause().await,
                 }
@@ -132,14 +175,27 @@ impl ZkObserver {
     /// Reads what is there, after a connection was made.
     async fn catch_up(&mut self, queues: &mut OwnerQueues, log: &ObservationLog) {
         let mut there = Vec::new();
-        for lock in self.client.list_children(LOCKS_PATH).await.unwrap_or_default() {
-            let path = format!("{LOCKS_PATH}/{lock}");
-            let mut names = self.client.list_children(&path).await.unwrap_or_default();
+        let below_root = self.client.list_children(&self.nodes.root).await.unwrap_or_default();
+        let nodes: Vec<_> = below_root
+            .iter()
+            .filter_map(|child| self.nodes.lock_under(child))
+            .collect();
+        for (lock, path) in nodes {
+            let mut paths = match self.nodes.keys.value {
+                KeyValue::Node => match self.client.check_stat(&path).await {
+                    Ok(Some(_)) => vec![path],
+                    _ => Vec::new(),
+                },
+                _ => {
+                    let names = self.client.list_children(&path).await.unwrap_or_default();
+                    names.into_iter().map(|name| format!("{path}/{name}")).collect()
+                }
+            };
             // the first of them owns the lock
-            names.sort_by_key(|name| place(name));
-            for name in names {
-                there.push((lock.clone(), place(&name)));
-                self.came(&lock, &name, monotonic_ns(), queues, log).await;
+            paths.sort_by_key(|path| place(path));
+            for path in paths {
+                there.push((lock.clone(), place(&path)));
+                self.came(&lock, &path, monotonic_ns(), queues, log).await;
             }
         }
         for (lock, place) in queues.places().into_iter().filter(|known| !there.contains(known)) {
@@ -150,17 +206,16 @@ impl ZkObserver {
     }
 
     async fn saw(&mut self, kind: EventType, path: &str, at: u64, queues: &mut OwnerQueues, log: &ObservationLog) {
-        let Some((lock, name)) = path
-            .strip_prefix(LOCKS_PATH)
-            .and_then(|rest| rest.strip_prefix('/')?.split_once('/'))
-        else {
+        let Some(lock) = self.nodes.lock_of_contender(path) else {
             return;
         };
         match kind {
-            EventType::NodeCreated => self.came(lock, name, at, queues, log).await,
+            EventType::NodeCreated => {
+                self.came(&lock, path, at, queues, log).await;
+            }
             EventType::NodeDeleted => {
-                let changes = queues.remove(lock, place(name));
-                let recording = log.record(lock, changes, at, |contender| why(&self.endpoints, contender));
+                let changes = queues.remove(&lock, place(path));
+                let recording = log.record(&lock, changes, at, |contender| why(&self.endpoints, contender));
                 listening(&mut self.watcher, &mut self.ahead, recording).await;
             }
             _ => {}
@@ -169,20 +224,19 @@ impl ZkObserver {
 
     /// A node came, and is asked for whose it is. The server tells of every change before it shows it in an answer: if it
     /// has told of the node's end by now, the answer may be of another node of that name, and the first stays unnamed.
-    async fn came(&mut self, lock: &str, name: &str, at: u64, queues: &mut OwnerQueues, log: &ObservationLog) {
-        if queues.contains(lock, place(name)) {
+    async fn came(&mut self, lock: &str, path: &str, at: u64, queues: &mut OwnerQueues, log: &ObservationLog) {
+        if queues.contains(lock, place(path)) {
             return;
         }
-        let path = format!("{LOCKS_PATH}/{lock}/{name}");
-        let asked = self.client.check_stat(&path);
+        let asked = self.client.check_stat(path);
         let stat = listening(&mut self.watcher, &mut self.ahead, asked)
             .await
             .ok()
             .flatten();
         let mut told = self.ahead.iter().filter_map(|told| told.event.as_ref());
-        let went = told.any(|(kind, of)| *kind == EventType::NodeDeleted && *of == path);
+        let went = told.any(|(kind, of)| *kind == EventType::NodeDeleted && of == path);
         let stat = stat.filter(|_| !went);
-        let changes = queues.add(lock, place(name), contender(stat));
+        let changes = queues.add(lock, place(path), contender(stat));
         log.record(lock, changes, at, |_| async { Unasked::Unknown }).await;
     }
 }
@@ -241,7 +295,10 @@ async fn why(endpoints: &EndpointsReceiver, contender: Contender) -> Unasked {
     Unasked::Unknown
 }
 
-async fn open(endpoints: &EndpointsReceiver) -> Result<(Client, PersistentWatcher), zookeeper_client::Error> {
+async fn open(
+    endpoints: &EndpointsReceiver,
+    root: &str,
+) -> Result<(Client, PersistentWatcher), zookeeper_client::Error> {
     let cluster: Vec<String> = endpoints.borrow().servers().iter().map(ToString::to_string).collect();
     let client = Client::connector()
         .with_session_timeout(SESSION)
@@ -249,9 +306,9 @@ async fn open(endpoints: &EndpointsReceiver) -> Result<(Client, PersistentWatche
         .connect(&cluster.join(","))
         .await?;
     let persistent = CreateMode::Persistent.with_acls(Acls::anyone_all());
-    client.mkdir(LOCKS_PATH, &persistent).await?;
+    client.mkdir(root, &persistent).await?;
     client.mkdir(PROOF_PATH, &persistent).await?;
-    let watcher = client.watch(LOCKS_PATH, AddWatchMode::PersistentRecursive).await?;
+    let watcher = client.watch(root, AddWatchMode::PersistentRecursive).await?;
     Ok((client, watcher))
 }
 
@@ -263,9 +320,9 @@ async fn four_letters(address: SocketAddr, word: &str) -> std::io::Result<String
     Ok(text)
 }
 
-/// A node without a sequence is alone.
-fn place(name: &str) -> u64 {
-    sequence_of(name).map_or(0, |sequence| sequence as u64)
+/// A contender's place in the queue. A node without a sequence is alone.
+fn place(path: &str) -> u64 {
+    sequence_of(path).map_or(0, |sequence| sequence as u64)
 }
 
 fn contender(stat: Option<Stat>) -> Contender {
@@ -277,10 +334,40 @@ fn contender(stat: Option<Stat>) -> Contender {
 
 #[cfg(test)]
 mod tests {
+    use harness_workloads::BackendId;
+
     use super::*;
+    use crate::backends;
+
+    fn nodes(pattern: &str, value: KeyValue) -> LockNodes {
+        let mut keys = LockKeys::default_of(backends::of(BackendId::Zk));
+        (keys.pattern, keys.value) = (pattern.parse().unwrap(), value);
+        LockNodes::of(keys)
+    }
 
     #[test]
-    fn every_lock_is_below_the_watched_node() {
-        assert_eq!(harness_workloads::zk::lock_path("l0"), format!("{LOCKS_PATH}/l0"));
+    fn a_contender_is_a_child_of_its_locks_node() {
+        let nodes = nodes("/harness/{lock}", KeyValue::Sequential);
+        assert_eq!(nodes.root, "/harness");
+        assert_eq!(nodes.lock_under("l0"), Some(("l0".into(), "/harness/l0".into())));
+        assert_eq!(nodes.lock_under("other"), None);
+        assert_eq!(
+            nodes.lock_of_contender("/harness/l0/x-lock-0000000004"),
+            Some("l0".into())
+        );
+        assert_eq!(nodes.lock_of_contender("/harness/l0"), None);
+        assert_eq!(nodes.lock_of_contender("/harness/l0/leases/x"), None);
+    }
+
+    #[test]
+    fn a_lock_may_be_one_node_or_lie_below_another() {
+        let single = nodes("/apps/my-{lock}", KeyValue::Node);
+        assert_eq!(single.lock_under("my-l2"), Some(("l2".into(), "/apps/my-l2".into())));
+        assert_eq!(single.lock_of_contender("/apps/my-l2"), Some("l2".into()));
+        assert_eq!(single.lock_of_contender("/apps/my-l2/x"), None);
+        let below = nodes("/apps/{lock}/leases", KeyValue::Sequential);
+        assert_eq!(below.root, "/apps");
+        assert_eq!(below.lock_under("l2"), Some(("l2".into(), "/apps/l2/leases".into())));
+        assert_eq!(below.lock_of_contender("/apps/l2/leases/x"), Some("l2".into()));
     }
 }

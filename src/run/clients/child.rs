@@ -28,6 +28,8 @@ pub(super) const CLIENT_CLOSE: Duration = Duration::from_secs(2);
 const CLIENT_LINE: usize = 64 << 10;
 /// Characters of a client's offending line that an error repeats.
 const QUOTED_LINE: usize = 120;
+/// Lines of a client's stderr that an error repeats.
+const QUOTED_LINES: usize = 5;
 
 /// Why a child cannot be used (any more).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -40,11 +42,12 @@ pub enum ChildError {
     Unasked { who: String, line: String },
     #[error("{who} printed more than {} KiB without an end of line", CLIENT_LINE >> 10)]
     Endless { who: String },
-    #[error("{who} ended ({how}){}", tail.as_ref().map(|tail| format!(": {tail}")).unwrap_or_default())]
+    #[error("{who} ended ({how}){}", said.as_deref().unwrap_or_default())]
     Ended {
         who: String,
         how: String,
-        tail: Option<String>,
+        /// What it said last on stderr; see [`last_words`].
+        said: Option<String>,
     },
 }
 
@@ -328,17 +331,29 @@ impl OutputReader {
             },
             None => "it was told to".into(),
         };
-        let text = std::fs::read_to_string(&self.log).unwrap_or_default();
-        let tail = text
-            .lines()
-            .rev()
-            .find(|line| !line.trim().is_empty())
-            .map(|line| quote(line.as_bytes()));
         ChildError::Ended {
             who: self.who.clone(),
             how,
-            tail,
+            said: last_words(&self.log),
         }
+    }
+}
+
+/// The last lines of a child's stderr as they end a sentence about it: `: ` and the line where there is one, else a block.
+pub(super) fn last_words(log: &Path) -> Option<String> {
+    let text = std::fs::read(log).ok()?;
+    let lines = text
+        .rsplit(|byte| *byte == b'\n')
+        .filter(|line| !line.trim_ascii().is_empty());
+    let mut last: Vec<String> = lines
+        .take(QUOTED_LINES)
+        .map(|line| quote(line.trim_ascii_end()))
+        .collect();
+    last.reverse();
+    match last.as_slice() {
+        [] => None,
+        [line] => Some(format!(": {}", line.trim())),
+        lines => Some(format!("; its last lines on stderr:\n    {}", lines.join("\n    "))),
     }
 }
 
@@ -403,6 +418,13 @@ mod tests {
         assert_eq!(reply, None);
         assert_eq!(error.to_string(), "c3 ended (exit status: 3): no such module: redis");
         assert!(!error.is_lie());
+    }
+
+    #[tokio::test]
+    async fn a_child_that_said_more_is_quoted_with_its_last_lines() {
+        let (_, error) = lie("read x; seq 1 9 >&2; echo >&2; exit 3").await;
+        let said = "c3 ended (exit status: 3); its last lines on stderr:\n    5\n    6\n    7\n    8\n    9";
+        assert_eq!(error.to_string(), said);
     }
 
     #[tokio::test]

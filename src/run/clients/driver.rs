@@ -18,7 +18,7 @@ use super::pool::{Health, LogicalClient};
 use super::process::{ClientProcess, ClientReply};
 use crate::client_role::ClientRole;
 use crate::clock::monotonic_ns;
-use crate::config::Mix;
+use crate::config::Demand;
 use crate::process::Activity;
 use crate::run::churn::Turns;
 use crate::run::context::RunContext;
@@ -40,9 +40,7 @@ pub struct Workload {
     pub locks: Turns,
     pub hold: Duration,
     pub wait: Duration,
-    pub mix: Mix,
-    /// Whether a holder sometimes takes its lock a second time, and gives it back twice.
-    pub nested: bool,
+    pub demand: Demand,
     /// How long a client may take for any answer beyond the wait it was given.
     pub patience: Duration,
     pub each: Option<u32>,
@@ -62,6 +60,8 @@ struct LockRequest<'a> {
     lock: &'a str,
     /// For reading, together with other readers.
     read: bool,
+    /// Of how many the lock has, for a semaphore.
+    permits: Option<u32>,
     /// Not at all for a try.
     wait: Duration,
 }
@@ -95,7 +95,7 @@ impl ClientDriver {
         let Some(grant) = self.acquire(&request).await else {
             return false;
         };
-        let again = self.workload.nested && self.rng.random();
+        let again = self.workload.demand.nested && self.rng.random();
         let nested = again && !health.has_changed().unwrap_or(true) && self.acquire(&request).await.is_some();
         self.hold(&request, &grant, &mut health).await;
         let executes = self.executes().await;
@@ -118,10 +118,11 @@ impl ClientDriver {
     /// What the next acquire is for, drawn as the mix says.
     fn request<'a>(&mut self, lock: &'a str) -> LockRequest<'a> {
         let mut drawn = |percent: u32| self.rng.random_range(0..100) < percent;
-        let (read, is_try) = (drawn(self.workload.mix.reads), drawn(self.workload.mix.tries));
+        let (read, is_try) = (drawn(self.workload.demand.reads), drawn(self.workload.demand.tries));
         LockRequest {
             lock,
             read,
+            permits: self.workload.demand.permits.map(|_| 1),
             wait: if is_try { Duration::ZERO } else { self.workload.wait },
         }
     }
@@ -137,6 +138,7 @@ impl ClientDriver {
                 lock: Some(lock),
                 wait_ms: Some(wait_ms),
                 mode,
+                permits: request.permits,
                 ..Fields::default()
             },
         );
@@ -144,7 +146,7 @@ impl ClientDriver {
             lock: lock.to_owned(),
             wait_ms,
             mode: mode.map(str::to_owned),
-            ..AcquireRequest::default()
+            permits: request.permits,
         });
         self.run.counters.waiting.fetch_add(1, Relaxed);
         self.run.holders.wait(self.client.number, lock);
@@ -210,10 +212,11 @@ impl ClientDriver {
             );
             return;
         }
+        let shared = self.workload.demand.is_shared(request.read);
         let work = self.workload.hold.mul_f64(self.rng.random_range(0.5..1.5));
         self.run
             .holders
-            .begin(self.client.number, lock, grant.token, work, request.read);
+            .begin(self.client.number, lock, grant.token, work, shared);
         let mut until = Some(self.run.clock.now() + work);
         let mut stop = self.run.stopping();
         while let Some(end) = until {
@@ -231,7 +234,7 @@ impl ClientDriver {
             if !self.executes().await {
                 break;
             }
-            if !request.read {
+            if !shared {
                 self.write(lock, grant, value + 1);
             }
             until = self.run.holders.works_until(self.client.number);

@@ -6,19 +6,18 @@ use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use std::time::Duration;
 
 use harness_checkers::history::event::{Fields, Process};
+use harness_workloads::Contract;
 use harness_workloads::protocol::{ClientOp, LockSignal, LockSignalKind, Message};
-use tokio::sync::Mutex as AsyncMutex;
+use tokio::sync::{Mutex as AsyncMutex, watch};
 use tokio::time::timeout;
 
-use super::child::{CLIENT_CLOSE, ChildCommand, ChildError, ChildEvent, ChildProcess, OnChildEvent};
+use super::child::{self, CLIENT_CLOSE, ChildCommand, ChildError, ChildEvent, ChildProcess, OnChildEvent};
 use super::pool::LogicalClient;
 use crate::event::ProgressEvent;
 use crate::process::Activity;
 use crate::run::context::RunContext;
 use crate::wall_clock::WallClock;
 
-/// Time for a client to open its session, and for the observer to connect.
-pub const CLIENT_OPEN: Duration = Duration::from_secs(15);
 /// Times that a client process may end by itself and be started again before the run gives up.
 const MAX_RESTARTS: u32 = 50;
 
@@ -135,6 +134,50 @@ impl ClientProcess {
         }
     }
 
+    /// Starts a child for a moment, before the run begins, to ask its first client for its contract. Nothing of this is in the
+    /// history.
+    pub async fn contract(&self, limit: Duration) -> Result<Option<Contract>, String> {
+        let (over, mut ended) = watch::channel(None);
+        let on_event: OnChildEvent = Arc::new(move |event| {
+            if let ChildEvent::Over { error, .. } = event {
+                over.send_replace(Some(error));
+            }
+        });
+        let child = ChildProcess::start(&self.command, self.name(), &self.log, on_event)
+            .await
+            .map_err(|error| error.to_string())?;
+        let member = &self.members[0];
+        let reply = timeout(limit, child.ask(member.number, ClientOp::Open(member.open.clone())));
+        let answered = match reply.await {
+            Ok(Some(message)) => self.opened(member, ClientReply::Message(message), limit),
+            Err(_) => self.opened(member, ClientReply::Silent, limit),
+            Ok(None) => match timeout(CLIENT_CLOSE * 2, ended.wait_for(Option::is_some)).await {
+                Ok(Ok(error)) => Err(error.as_ref().map(ToString::to_string).unwrap_or_default()),
+                _ => self.opened(member, ClientReply::Gone, limit),
+            },
+        };
+        if answered.is_ok() {
+            // whether it closes in time is seen at the end of the run
+            let _ = timeout(CLIENT_CLOSE, child.ask(member.number, ClientOp::Close)).await;
+        }
+        child.end().await;
+        answered
+    }
+
+    /// What a client promises that answered its `open` like this; the error says why it is not open.
+    fn opened(&self, member: &LogicalClient, reply: ClientReply, limit: Duration) -> Result<Option<Contract>, String> {
+        let why = match reply {
+            ClientReply::Message(Message::Ok { contract, .. }) => return Ok(contract.map(|contract| *contract)),
+            ClientReply::Message(Message::Fail { error, .. }) => format!("could not open its session: {error}"),
+            ClientReply::Message(Message::Info { error, .. }) => format!("could not open its session: {error}"),
+            ClientReply::Message(Message::Signal(_)) => unreachable!("a signal is never a reply"),
+            ClientReply::Gone => "ended while it was opening".to_owned(),
+            ClientReply::Silent => format!("did not open within {}s (--open-limit)", limit.as_secs_f32()),
+        };
+        let said = child::last_words(&self.log).unwrap_or_default();
+        Err(format!("client c{} {why}{said}", member.number))
+    }
+
     /// Starts a child and opens its clients.
     pub async fn open(self: &Arc<Self>, run: &Arc<RunContext>) -> Result<(), String> {
         let number = self.begin_generation();
@@ -145,24 +188,18 @@ impl ClientProcess {
             .child
             .write()
             .expect("no one panics while holding a process's child") = Some(child);
+        let limit = run.spec.config.open_limit;
         for member in &self.members {
-            let could_not_open = |error: &str| format!("client c{} could not open its session: {error}", member.number);
-            match self
-                .ask(member, ClientOp::Open(member.open.clone()), CLIENT_OPEN, run)
-                .await
-            {
-                ClientReply::Message(Message::Ok { .. }) => {}
-                ClientReply::Message(Message::Fail { error, .. }) => return Err(could_not_open(&error.to_string())),
-                ClientReply::Message(Message::Info { error, .. }) => return Err(could_not_open(&error)),
-                ClientReply::Message(Message::Signal(_)) => unreachable!("a signal is never a reply"),
+            let opening = ClientOp::Open(member.open.clone());
+            let reply = match self.ask(member, opening, limit, run).await {
                 ClientReply::Gone => return Err(self.why_it_ended(member, run).await),
-                ClientReply::Silent => {
-                    return Err(format!(
-                        "client c{} did not open within {}s",
-                        member.number,
-                        CLIENT_OPEN.as_secs()
-                    ));
-                }
+                reply => reply,
+            };
+            let contract = self.opened(member, reply, limit)?;
+            if let Err(why) = run.terms.confirm(contract.as_ref()) {
+                let why = format!("client c{} {why}", member.number);
+                run.fail(why.clone());
+                return Err(why);
             }
         }
         Ok(())

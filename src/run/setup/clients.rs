@@ -42,7 +42,7 @@ fn opens(config: &Config, links: &Links) -> Vec<OpenRequest> {
 /// The command line of a client process.
 fn command(config: &Config) -> ChildCommand {
     let options = match &config.who {
-        Clients::Foreign(command) => {
+        Clients::Foreign { command, .. } => {
             return ChildCommand {
                 program: "sh".into(),
                 args: vec!["-c".into(), command.clone()],

@@ -1,24 +1,24 @@
-//! The header of a history: the model, the locks, and what the recipe promises, so that a checker needs nothing else.
+//! The header of a history: the model, the locks, and what the clients promise, so that a checker needs nothing else.
 
-use harness_checkers::history::event::{Bounds, FORMAT, Header, Promises, VERSION, Wakes};
+use harness_checkers::history::event::{Bounds, FORMAT, Header, VERSION};
 use serde_json::Map;
 
-use crate::config::{Clients, Config};
 use crate::run::RunSpec;
+use crate::run::terms::Terms;
 
-pub fn header(spec: &RunSpec) -> Header {
+pub fn header(spec: &RunSpec, terms: &Terms) -> Header {
     let config = &spec.config;
     let lease_ms = config.lease.as_millis() as u64;
     Header {
         format: FORMAT.to_owned(),
         version: VERSION,
         run: spec.name.clone(),
-        model: config.model().to_owned(),
+        model: terms.demand.model(),
         locks: config.lock_names(),
         lease_ms: Some(lease_ms),
         recipe: Some(config.recipe_name().to_owned()),
         per_process: Some(config.per_process).filter(|clients| *clients > 1),
-        promises: promises(config),
+        promises: terms.promises(),
         bounds: Bounds {
             herd: Some(config.herd_limit),
             requests: config.requests_limit,
@@ -27,23 +27,5 @@ pub fn header(spec: &RunSpec) -> Header {
             passed_over: None,
         },
         extra: Map::new(),
-    }
-}
-
-/// Of foreign clients nothing is known.
-fn promises(config: &Config) -> Promises {
-    let Clients::Recipe(options) = &config.who else {
-        return Promises::default();
-    };
-    Promises {
-        wakes: match options.recipe.wakeup {
-            harness_workloads::Wakeup::Notified => Some(Wakes::Notified),
-            harness_workloads::Wakeup::Polling => Some(Wakes::Polls),
-            harness_workloads::Wakeup::Unreported => None,
-        },
-        fifo: options.recipe.fifo,
-        tokens: options.recipe.tokens,
-        lease: Some(options.recipe.lease),
-        ..Promises::default()
     }
 }

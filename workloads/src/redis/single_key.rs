@@ -165,7 +165,7 @@ impl<V: Variant> SingleKeyLock<V> {
             value: attempt.value.clone(),
             asked,
         };
-        let watch = match (expires, self.variant.renews()) {
+        let watch = match (expires, self.renews()) {
             (Some(_), true) => Some(keep_renewing(&self.context, self.connection.clone(), lease)),
             (Some(_), false) if self.context.is_careful() => Some(watch_validity(&self.context, lease)),
             _ => None,
@@ -207,10 +207,15 @@ impl<V: Variant> SingleKeyLock<V> {
         }
     }
 
+    /// Whether the holder renews the lease until it releases.
+    fn renews(&self) -> bool {
+        self.context.options.recipe.renews
+    }
+
     /// Whether a careful client knows that it no longer holds the lock.
     fn is_over(&self, lock: &str, held: &HeldValue) -> bool {
         let ran_out = self.now() >= valid_until(&self.context, held.asked);
-        let timed = self.variant.expires() && !self.variant.renews();
+        let timed = self.variant.expires() && !self.renews();
         self.context.is_careful() && (held.losses != self.context.signals.losses(lock) || (timed && ran_out))
     }
 

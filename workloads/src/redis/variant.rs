@@ -20,11 +20,6 @@ pub(super) trait Variant {
         true
     }
 
-    /// Whether the holder renews the lease until it releases.
-    fn renews(&self) -> bool {
-        false
-    }
-
     /// Whether a lost reply to the SET is settled by reading the value back.
     fn reads_back(&self) -> bool {
         true

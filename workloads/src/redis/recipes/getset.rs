@@ -19,11 +19,14 @@ use crate::redis::single_key::SingleKeyLock;
 use crate::redis::variant::{KeyContext, Variant};
 use crate::session::SessionError;
 
-pub(super) const RECIPE: Recipe = redis(
-    "redis-getset",
-    "SETNX of a deadline, GETSET when it has passed; DEL within it",
-    |context| Box::new(SingleKeyLock::new(context, Getset)),
-);
+pub(super) const RECIPE: Recipe = Recipe {
+    wall_clock: true,
+    ..redis(
+        "redis-getset",
+        "SETNX of a deadline, GETSET when it has passed; DEL within it",
+        |context| Box::new(SingleKeyLock::new(context, Getset)),
+    )
+};
 
 struct Getset;
 

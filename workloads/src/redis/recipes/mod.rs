@@ -37,6 +37,7 @@ const fn redis(name: &'static str, summary: &'static str, make: fn(RedisContext)
         wakeup: Wakeup::Polling,
         tokens: false,
         fifo: false,
+        renews: false,
         interval: Duration::from_millis(20),
         ..Recipe::new(name, summary, Constructor::Redis(make))
     }

@@ -24,6 +24,7 @@ use crate::session::SessionError;
 
 pub(super) const RECIPE: Recipe = Recipe {
     wakeup: Wakeup::Notified,
+    renews: true,
     ..redis(
         "redis-pubsub",
         "as redis-watchdog; waiters are told by a message",
@@ -47,10 +48,6 @@ fn channel(key: &str) -> String {
 
 #[async_trait(?Send)]
 impl Variant for Pubsub {
-    fn renews(&self) -> bool {
-        true
-    }
-
     async fn release(&self, at: KeyContext<'_>) -> Result<bool, SessionError> {
         at.session.del_if_and_publish(at.key, at.value, &channel(at.key)).await
     }

@@ -17,20 +17,19 @@ use crate::redis::single_key::SingleKeyLock;
 use crate::redis::variant::{KeyContext, Variant};
 use crate::session::SessionError;
 
-pub(super) const RECIPE: Recipe = redis(
-    "redis-watchdog",
-    "SET NX PX, renewed every third of the lease while held",
-    |context| Box::new(SingleKeyLock::new(context, Watchdog)),
-);
+pub(super) const RECIPE: Recipe = Recipe {
+    renews: true,
+    ..redis(
+        "redis-watchdog",
+        "SET NX PX, renewed every third of the lease while held",
+        |context| Box::new(SingleKeyLock::new(context, Watchdog)),
+    )
+};
 
 struct Watchdog;
 
 #[async_trait(?Send)]
 impl Variant for Watchdog {
-    fn renews(&self) -> bool {
-        true
-    }
-
     async fn release(&self, at: KeyContext<'_>) -> Result<bool, SessionError> {
         at.session.del_if(at.key, at.value).await
     }

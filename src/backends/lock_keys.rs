@@ -1,0 +1,112 @@
+//! Where the observer finds the locks of a run ([`LockKeys`]): the contract's pattern and kind of value, or the backend's.
+
+use harness_workloads::{Contract, KeyPattern, KeyValue};
+
+use super::Backend;
+
+/// Where locks are kept on the servers, and how their owners are read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LockKeys {
+    pub pattern: KeyPattern,
+    pub value: KeyValue,
+    /// Whether a holder writes other values while it holds.
+    pub rewrites: bool,
+}
+
+impl LockKeys {
+    /// Where clients of this contract keep their locks. The error says what the contract should have.
+    pub fn of(backend: &Backend, contract: &Contract) -> Result<Self, String> {
+        let default = backend.values[0];
+        // what is kept elsewhere is not found under the default pattern either
+        let value = contract
+            .value
+            .filter(|value| *value != KeyValue::None)
+            .unwrap_or(default);
+        if !backend.values.contains(&value) {
+            let values: Vec<String> = backend.values.iter().map(ToString::to_string).collect();
+            return Err(format!(
+                "{value} is no kind of value that locks on {backend} are observed by\nhint: {} or none",
+                values.join(", ")
+            ));
+        }
+        let own = contract.keys.clone();
+        let pattern = own.unwrap_or_else(|| {
+            backend
+                .keys
+                .parse()
+                .expect("the default pattern has a place for the lock")
+        });
+        if backend.keys.starts_with('/') && !(pattern.before().starts_with('/') && pattern.before()[1..].contains('/'))
+        {
+            return Err(format!(
+                "{pattern} is no node below a parent node, where locks on {backend} are observed\nhint: {}",
+                backend.keys
+            ));
+        }
+        Ok(Self {
+            pattern,
+            value,
+            rewrites: contract.rewrites.unwrap_or(false),
+        })
+    }
+}
+
+#[cfg(test)]
+impl LockKeys {
+    /// Where the recipes of a backend keep their locks.
+    pub fn default_of(backend: &Backend) -> Self {
+        Self::of(backend, &Contract::default()).expect("the default is one that can be")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use harness_workloads::BackendId;
+
+    use super::super::of;
+    use super::*;
+
+    fn keys(backend: BackendId, promises: &[&str]) -> Result<LockKeys, String> {
+        let contract = promises
+            .iter()
+            .try_fold(Contract::default(), |all, one| all.promise(one))?;
+        LockKeys::of(of(backend), &contract)
+    }
+
+    #[test]
+    fn a_contract_names_its_keys_and_the_backend_names_the_rest() {
+        let own = keys(BackendId::Redis, &["keys=my:{lock}", "value=hash"]).unwrap();
+        assert_eq!((own.pattern.key("l0").as_str(), own.value), ("my:l0", KeyValue::Hash));
+        let default = keys(BackendId::Redis, &[]).unwrap();
+        assert_eq!(
+            (default.pattern.key("l0").as_str(), default.value),
+            ("harness:l0", KeyValue::String)
+        );
+        let elsewhere = keys(BackendId::Etcd, &["value=none"]).unwrap();
+        assert_eq!(elsewhere.value, KeyValue::Revision);
+    }
+
+    #[test]
+    fn a_kind_of_value_that_the_store_does_not_have_is_refused_with_those_that_it_has() {
+        let sentence = keys(BackendId::Zk, &["value=hash"]).unwrap_err();
+        assert!(sentence.contains("sequential, node or none"), "{sentence}");
+        let sentence = keys(BackendId::Zk, &["keys=locks/{lock}"]).unwrap_err();
+        assert!(sentence.contains("/harness/{lock}"), "{sentence}");
+    }
+
+    #[test]
+    fn the_recipes_keep_their_locks_where_the_observers_look_by_default() {
+        for (backend, key) in [
+            (BackendId::Zk, harness_workloads::zk::lock_path("l0")),
+            (BackendId::Etcd, harness_workloads::etcd::lock_prefix("l0")),
+            (BackendId::Redis, harness_workloads::redis::lock_key("l0")),
+        ] {
+            let keys = LockKeys::default_of(of(backend));
+            assert_eq!(
+                keys.pattern.lock_of(&key).map(|(lock, _)| lock),
+                Some("l0"),
+                "{backend}"
+            );
+        }
+    }
+}

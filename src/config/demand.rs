@@ -1,0 +1,149 @@
+//! What a run asks of its clients beyond plain acquires ([`Demand`]): reads, tries, nested holds, permits. The options say
+//! what is wanted, the contract of the clients what can be had.
+
+use harness_workloads::Contract;
+
+use super::{Clients, Config};
+
+/// Share of the acquires in read mode, in percent, where a client of one's own has such a mode and no option says more.
+const READS: u32 = 50;
+
+/// What is asked of the clients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Demand {
+    /// Percentage of acquires in read mode.
+    pub reads: u32,
+    /// Whether the lock has a read mode, asked for or not.
+    modes: bool,
+    /// Percentage of acquires that do not wait.
+    pub tries: u32,
+    /// Whether a holder sometimes takes its lock a second time, and gives it back twice.
+    pub nested: bool,
+    /// How many clients may hold a lock at once, each with one permit.
+    pub permits: Option<u32>,
+}
+
+impl Demand {
+    /// What `config` asks of clients with this contract. The error says which option they cannot be asked for.
+    pub fn of(config: &Config, contract: &Contract) -> Result<Self, String> {
+        let foreign = matches!(config.who, Clients::Foreign { .. });
+        let modes = contract.read == Some(true);
+        let usual = if foreign && modes && contract.permits.is_none() {
+            READS
+        } else {
+            0
+        };
+        let (reads, tries) = (config.mix.reads.unwrap_or(usual), config.mix.tries);
+        let reentrant = contract.reentrant == Some(true);
+        let who = config.recipe_name();
+        let refused = [
+            (
+                reads > 0 && contract.read == Some(false),
+                format!(
+                    "{who} has no read mode, which --reads needs\nhint: --recipe zk-read-write, or a --client that promises read=true"
+                ),
+            ),
+            (
+                reads > 0 && contract.permits.is_some(),
+                format!("--reads needs a lock with modes, and {who} has permits: no model has both"),
+            ),
+            (
+                tries > 0 && contract.tries == Some(false),
+                format!("--tries needs a try-lock, and {who} promises tries=false"),
+            ),
+            (
+                tries > 0 && (reads > 0 || modes || contract.permits.is_some() || (reentrant && !foreign)),
+                "--tries needs an exclusive lock: no model has `busy` answers of shared or reentrant locks".into(),
+            ),
+            (
+                reads > 0 && reentrant && !foreign,
+                "--reentrant cannot be combined with --reads: no model has both".into(),
+            ),
+            (
+                contract.permits == Some(0),
+                format!("{who} promises permits=0: a lock that no client can hold"),
+            ),
+        ];
+        if let Some((_, sentence)) = refused.into_iter().find(|(refused, _)| *refused) {
+            return Err(sentence);
+        }
+        Ok(Self {
+            reads,
+            modes,
+            tries,
+            nested: reentrant && !modes && reads == 0 && tries == 0 && contract.permits.is_none(),
+            permits: contract.permits,
+        })
+    }
+
+    /// The model that the lock must follow, by its name in the checkers.
+    pub fn model(&self) -> String {
+        match *self {
+            Self {
+                permits: Some(permits), ..
+            } => format!("semaphore={permits}"),
+            Self { nested: true, .. } => "reentrant".to_owned(),
+            Self { reads: 1.., .. } | Self { modes: true, .. } => "read-write".to_owned(),
+            Self { tries: 1.., .. } => "try-lock".to_owned(),
+            _ => "mutex".to_owned(),
+        }
+    }
+
+    /// Whether several clients may hold a lock at once, for reading or with permits.
+    pub fn is_shared(&self, read: bool) -> bool {
+        read || self.permits.is_some_and(|permits| permits > 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(reads: Option<u32>, tries: u32, promises: &[&str]) -> Result<Demand, String> {
+        let mut config = Config::example();
+        config.who = Clients::Foreign {
+            command: "python3 my_lock.py".into(),
+            promise: Contract::default(),
+        };
+        (config.mix.reads, config.mix.tries) = (reads, tries);
+        let contract = promises
+            .iter()
+            .try_fold(Contract::default(), |all, one| all.promise(one))?;
+        Demand::of(&config, &contract)
+    }
+
+    #[test]
+    fn what_a_contract_promises_is_asked_for_and_judged() {
+        for (reads, tries, promises, model) in [
+            (None, 0, vec![], "mutex"),
+            (None, 20, vec!["tries=true"], "try-lock"),
+            (None, 0, vec!["read=true"], "read-write"),
+            (Some(0), 0, vec!["read=true"], "read-write"),
+            (Some(80), 0, vec![], "read-write"),
+            (None, 0, vec!["reentrant=true"], "reentrant"),
+            (None, 20, vec!["reentrant=true"], "try-lock"),
+            (None, 0, vec!["reentrant=true", "read=true"], "read-write"),
+            (None, 0, vec!["permits=3", "read=true"], "semaphore=3"),
+        ] {
+            let demand = of(reads, tries, &promises).unwrap();
+            assert_eq!(demand.model(), model, "{promises:?}");
+            assert_eq!(demand.nested, model == "reentrant", "{promises:?}");
+        }
+        assert_eq!(of(None, 0, &["read=true"]).unwrap().reads, READS);
+        assert_eq!(of(Some(0), 0, &["read=true"]).unwrap().reads, 0);
+    }
+
+    #[test]
+    fn what_a_contract_denies_is_not_asked_for() {
+        for (reads, tries, promise, named) in [
+            (Some(10), 0, "read=false", "--reads"),
+            (Some(10), 0, "permits=2", "permits"),
+            (None, 10, "tries=false", "--tries"),
+            (None, 10, "read=true", "exclusive"),
+            (None, 0, "permits=0", "permits=0"),
+        ] {
+            let sentence = of(reads, tries, &[promise]).unwrap_err();
+            assert!(sentence.contains(named), "{promise}: {sentence}");
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! The terms of a run ([`Terms`]): the contract of its clients, and what follows from it. They are settled before the
+//! history begins, since its header has them.
+
+use harness_checkers::history::event::{Origin, Promises, Wakes};
+use harness_workloads::{Contract, IssuedBy, KeyValue, Wakeup};
+
+use crate::backends::lock_keys::LockKeys;
+use crate::config::Demand;
+use crate::config::{Clients, Config};
+
+/// What clients promise, what they are asked for, and where their locks are.
+#[derive(Debug, Clone)]
+pub struct Terms {
+    /// What a client answers to `open`. All clients of a run answer the same.
+    answered: Option<Contract>,
+    /// The answer, completed by the options.
+    pub contract: Contract,
+    pub demand: Demand,
+    pub keys: LockKeys,
+    /// Whether it is known where the locks are; `None` where the observer looks for them in the usual place.
+    watched: Option<bool>,
+}
+
+impl Terms {
+    /// The terms with clients that give this answer; the error says what is wrong with it.
+    pub fn of(config: &Config, answered: Option<Contract>) -> Result<Self, String> {
+        let mut contract = answered.clone().unwrap_or_default();
+        let mut watched = Some(true);
+        if let Clients::Foreign { promise, .. } = &config.who {
+            contract = contract.completed_by(promise);
+            watched = contract.keys.is_some().then_some(true);
+        }
+        let demand = Demand::of(config, &contract)?;
+        // of several holders of one lock, the observer shows the first
+        let several = demand.is_shared(false);
+        if several || contract.value == Some(KeyValue::None) {
+            watched = Some(false);
+        }
+        Ok(Self {
+            keys: LockKeys::of(config.backend, &contract)?,
+            answered,
+            contract,
+            demand,
+            watched,
+        })
+    }
+
+    /// What `config` tells of its clients without asking them: all of a recipe's contract.
+    pub fn of_recipe(config: &Config) -> Option<Result<Self, String>> {
+        match &config.who {
+            Clients::Recipe(options) => Some(Self::of(config, Some(options.contract()))),
+            Clients::Foreign { .. } => None,
+        }
+    }
+
+    /// Refuses a client that promises something else than the first one, with both answers.
+    pub fn confirm(&self, answer: Option<&Contract>) -> Result<(), String> {
+        if answer == self.answered.as_ref() {
+            return Ok(());
+        }
+        let words = |contract: Option<&Contract>| contract.map_or("no contract".to_owned(), ToString::to_string);
+        Err(format!(
+            "promises something else than the first client that was asked\n  then: {}\n  now:  {}\nhint: every `open` must answer the same `contract`",
+            words(self.answered.as_ref()),
+            words(answer)
+        ))
+    }
+
+    /// What the header of the history says of the lock.
+    pub fn promises(&self) -> Promises {
+        let contract = &self.contract;
+        let origin = |issued| match issued {
+            IssuedBy::Server => Origin::Server,
+            IssuedBy::Own => Origin::Own,
+            IssuedBy::None => Origin::None,
+        };
+        Promises {
+            wakes: match contract.wakes {
+                Some(Wakeup::Notified) => Some(Wakes::Notified),
+                Some(Wakeup::Polling) => Some(Wakes::Polls),
+                Some(Wakeup::Unreported) | None => None,
+            },
+            fifo: contract.fifo.unwrap_or(false),
+            tokens: matches!(contract.token, Some(IssuedBy::Server | IssuedBy::Own)),
+            lease: contract.lease,
+            renews: contract.renews,
+            reentrant: contract.reentrant,
+            owner: contract.owner.map(origin),
+            token: contract.token.map(origin),
+            watched: self.watched,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn foreign(typed: &[&str]) -> Config {
+        let promise = typed.iter().try_fold(Contract::default(), |all, one| all.promise(one));
+        let mut config = Config::example();
+        config.who = Clients::Foreign {
+            command: "./my-lock".into(),
+            promise: promise.unwrap(),
+        };
+        config
+    }
+
+    fn answer(promises: &[&str]) -> Contract {
+        promises
+            .iter()
+            .try_fold(Contract::default(), |all, one| all.promise(one))
+            .unwrap()
+    }
+
+    #[test]
+    fn a_client_without_a_contract_promises_nothing() {
+        let terms = Terms::of(&foreign(&[]), None).unwrap();
+        assert_eq!(terms.promises(), Promises::default());
+        assert_eq!(terms.demand.model(), "mutex");
+    }
+
+    #[test]
+    fn the_header_has_what_is_answered_and_what_is_typed() {
+        let answered = answer(&["renews=false", "owner=server", "token=own", "keys=/locks/{lock}"]);
+        let promises = Terms::of(&foreign(&["owner=own"]), Some(answered)).unwrap().promises();
+        assert_eq!((promises.owner, promises.token), (Some(Origin::Own), Some(Origin::Own)));
+        assert_eq!((promises.renews, promises.tokens), (Some(false), true));
+        assert_eq!(promises.watched, Some(true));
+    }
+
+    #[test]
+    fn a_lock_that_is_kept_elsewhere_or_has_several_holders_is_not_watched() {
+        for promise in ["value=none", "permits=2"] {
+            let terms = Terms::of(&foreign(&[]), Some(answer(&[promise, "keys=/locks/{lock}"]))).unwrap();
+            assert_eq!(terms.promises().watched, Some(false), "{promise}");
+        }
+    }
+
+    #[test]
+    fn a_second_client_that_promises_something_else_is_refused_with_both_answers() {
+        let terms = Terms::of(&foreign(&["fifo=true"]), Some(answer(&["renews=true"]))).unwrap();
+        assert_eq!(terms.confirm(Some(&answer(&["renews=true"]))), Ok(()));
+        let sentence = terms.confirm(Some(&answer(&["renews=false"]))).unwrap_err();
+        assert!(sentence.contains(r#"then: {"renews":true}"#), "{sentence}");
+        assert!(sentence.contains(r#"now:  {"renews":false}"#), "{sentence}");
+        assert!(terms.confirm(None).unwrap_err().contains("now:  no contract"));
+    }
+}

@@ -86,6 +86,17 @@ impl<'a> Context<'a> {
             .find(|window| window.touched_client(client))
     }
 
+    /// Whether a fault between two times may concern a client: all do but those that name other clients only.
+    pub(crate) fn fault_near(&self, client: u32, from_ns: u64, to_ns: u64) -> bool {
+        let concerns = |window: &Window| {
+            let targets = &window.started.targets;
+            let others = !targets.is_empty() && targets.iter().all(|target| target.starts_with('c'));
+            // a clock that is wrong makes its client take over what another's lease still protects
+            !others || window.names_client(client) || window.fault == "clock"
+        };
+        self.windows_in(from_ns, to_ns).any(concerns)
+    }
+
     /// When a client's process went on that was stopped at some instant between two times, in nanoseconds; `None` when it was not
     /// stopped.
     pub(crate) fn stopped_until(&self, client: u32, from_ns: u64, to_ns: u64) -> Option<u64> {

@@ -93,7 +93,7 @@ struct Span {
 /// How late the observer was, as the history itself shows it: by the grants that it saw after their owners had the reply, and
 /// by the ends that it saw after their owners had asked for them. On a machine that has too much to do it may be a second
 /// late, and then sees some grants not at all.
-struct ObserverSight {
+pub(crate) struct ObserverSight {
     /// By time.
     delays: Vec<Delay>,
     /// When it heard nothing of a server, by its own word.
@@ -101,7 +101,7 @@ struct ObserverSight {
 }
 
 impl ObserverSight {
-    fn of(context: &Context<'_>) -> Self {
+    pub(crate) fn of(context: &Context<'_>) -> Self {
         let history = context.history;
         let seen = context
             .holds
@@ -130,12 +130,12 @@ impl ObserverSight {
     }
 
     /// Whether all that happened between two times was told.
-    fn is_whole(&self, from: u64, to: u64) -> bool {
+    pub(crate) fn is_whole(&self, from: u64, to: u64) -> bool {
         self.blind.iter().all(|span| span.to_ns < from || span.from_ns > to)
     }
 
     /// How late it may have been about a time: twice as late as it is seen to have been near it.
-    fn lag_ns(&self, ns: u64) -> u64 {
+    pub(crate) fn lag_ns(&self, ns: u64) -> u64 {
         let from = self
             .delays
             .partition_point(|delay| delay.at_ns + limits::OBSERVER_GAP_NS < ns);
@@ -261,7 +261,7 @@ impl<'a> Around<'a> {
         let covering = alike()
             .filter(others)
             .find(|grant| covers(context, grant, from, lag_ns));
-        let long = history.ns(hold.to) - from > lag_ns;
+        let long = history.ns(hold.to).saturating_sub(from) > lag_ns;
         let told = sight.is_whole(history.events[hold.call as usize].time, from + lag_ns);
         let live = long
             && told

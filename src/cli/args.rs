@@ -57,7 +57,7 @@ pub enum CliCommand {
     List(ListArgs),
     /// Explain a property: what it means, why it breaks, how to tell the causes apart and how to fix them
     Explain {
-        /// HL001 to HL009
+        /// HL001 to HL011
         property: String,
     },
     /// Show which servers this machine can run, and what earlier runs left behind

@@ -109,7 +109,7 @@ fn likely(context: &Context<'_>, class: OverlapClass, first: &LockHold, from_ns:
     };
     match (ended_ns.and_then(early), cause) {
         (Some((lasted_ns, lease_ms)), Some(RevokeCause::Deleted)) => format!(
-            "the lock was removed {} after it was asked for, before its lease of {lease_ms} ms was over: somebody, or a \
+            "the lock was removed {} after it was asked for, before its lease of {lease_ms} ms was over: a client, or a \
              server that lost its data, deleted it",
             length(lasted_ns)
         ),
@@ -202,7 +202,7 @@ fn story(context: &Context<'_>, conflict: &Conflict, class: OverlapClass) -> Vec
     let (history, overlap) = (context.history, &conflict.opening);
     let (first, second) = (&overlap.first, &overlap.second);
     let (a, b) = history.both(first.process, second.process);
-    let fine = history.ns(overlap.to()) - history.ns(overlap.from()) < 100 * limits::MS;
+    let fine = history.ns(overlap.to()).saturating_sub(history.ns(overlap.from())) < 100 * limits::MS;
     let time = |ns: u64| at(ns, fine);
     let token = |hold: &LockHold| {
         hold.token()

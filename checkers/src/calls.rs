@@ -78,9 +78,9 @@ pub(crate) fn decide<'a>(context: &'a Context<'_>) -> CallsInTime<'a> {
     decided
 }
 
-/// Whether one calm span has all of a time.
-fn is_calm(calm: &[CalmSpan], from_ns: u64, to_ns: u64) -> bool {
-    calm.iter().any(|span| span.from_ns <= from_ns && to_ns <= span.to_ns)
+/// The calm span that has all of a time.
+fn span_of(calm: &[CalmSpan], from_ns: u64, to_ns: u64) -> Option<&CalmSpan> {
+    calm.iter().find(|span| span.from_ns <= from_ns && to_ns <= span.to_ns)
 }
 
 fn unanswered(context: &Context<'_>, calm: &[CalmSpan], decided: &mut CallsInTime<'_>) {
@@ -107,12 +107,12 @@ fn unanswered(context: &Context<'_>, calm: &[CalmSpan], decided: &mut CallsInTim
         let due_ns = event.time + wait_ns;
         let from_ns = due_ns.min(answered_ns);
         // what was sent while a fault was on may be lost, and is not answered in time by anybody
-        if !is_calm(calm, event.time, answered_ns) {
+        let Some(span) = span_of(calm, event.time, answered_ns) else {
             continue;
-        }
+        };
         decided.judged += 1;
         let late_ns = answered_ns - from_ns;
-        if late_ns > decided.bound_ns {
+        if late_ns > decided.bound_ns + span.retransmission_ns {
             decided.late.push(LateCall::Unanswered {
                 lock,
                 call: position as u32,
@@ -147,7 +147,7 @@ fn grants_that_stay<'a>(context: &'a Context<'_>, calm: &[CalmSpan], decided: &m
         let stays_ns = stays_until.saturating_sub(reply.time);
         let lag_ns = sight.lag_ns(reply.time).max(limits::OBSERVER_LAG_NS);
         let seen = grant.granted != NONE && !grant.is_out_of_sight(history) && sight.is_whole(end.time, stays_until);
-        if stays_ns > limits::RELEASE_NS + lag_ns && seen && is_calm(calm, end.time, stays_until) {
+        if stays_ns > limits::RELEASE_NS + lag_ns && seen && span_of(calm, end.time, stays_until).is_some() {
             decided.late.push(LateCall::GrantStays {
                 hold,
                 grant,

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use crate::context::Context;
-use crate::history::{NemesisFact, Role, Window};
+use crate::history::{EffectCounters, NemesisFact, Role, Window};
 
 /// A span without an excuse.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,6 +15,8 @@ pub(crate) struct CalmSpan {
     pub to_ns: u64,
     /// How much longer than the bound a lock may stand still in it: what was done before may have left a lease behind.
     pub patience_ns: u64,
+    /// How much longer connections may be silent in it because of TCP.
+    pub retransmission_ns: u64,
 }
 
 /// The calm spans of a history. `healed_ns` is the time of the last heal, where there is one.
@@ -52,6 +54,7 @@ pub(crate) fn spans(context: &Context<'_>, healed_ns: Option<u64>) -> Vec<CalmSp
             from_ns,
             to_ns,
             patience_ns: if undisturbed { 0 } else { context.lease_ns },
+            retransmission_ns: retransmission_ns(context, from_ns),
         })
         .collect();
     // what comes after every heal has had its time: the recovery waits for it
@@ -59,8 +62,25 @@ pub(crate) fn spans(context: &Context<'_>, healed_ns: Option<u64>) -> Vec<CalmSp
         from_ns,
         to_ns: end_ns,
         patience_ns: 0,
+        retransmission_ns: retransmission_ns(context, from_ns),
     }));
     spans
+}
+
+/// How long after a heal a connection may still be silent because of TCP: a sender whose packets are dropped waits
+/// twice as long before each further attempt ([RFC 6298], 5.5), so the attempt after the heal comes at most one length of the
+/// window later.
+///
+/// [RFC 6298]: https://www.rfc-editor.org/rfc/rfc6298#section-5
+pub(crate) fn retransmission_ns(context: &Context<'_>, healed_ns: u64) -> u64 {
+    let until = |window: &Window| {
+        let counters = [EffectCounters::DROPPED_PACKETS, EffectCounters::HELD_CONNECTS];
+        let dropped = window.healed.as_ref()?.evidence.sum(counters) > 0;
+        let heal_ns = window.heal_ns.filter(|heal_ns| dropped && *heal_ns <= healed_ns)?;
+        Some(heal_ns + (heal_ns - window.start_ns))
+    };
+    let latest = context.windows.iter().filter_map(until).max();
+    latest.map_or(0, |latest| latest.saturating_sub(healed_ns))
 }
 
 /// When the recovery began, where a phase says so.

@@ -179,7 +179,7 @@ impl PhaseRunner {
         let began = run.clock.now();
         let planned = run.spec.plan.phases.recovery;
         // a client may have begun to wait just before the recovery
-        let at_most = planned.max(config.progress_bound + config.wait);
+        let at_most = planned.max(config.progress_bound + config.wait + run.until_sent_again());
         loop {
             self.elapse(LOOK).await?;
             let unfinished = self.below(before.iter().map(|before| before + 1));

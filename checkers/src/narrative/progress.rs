@@ -32,7 +32,10 @@ fn after_heal(context: &Context<'_>, decided: &ProgressAfterHeal) -> Finding {
     } else {
         " after the heal"
     };
-    let limit = format!("limit {}", length(decided.bound_ns));
+    let mut limit = format!("limit {}", length(decided.bound_ns));
+    if decided.retransmission_ns > 0 {
+        limit += &format!(", {} of it for TCP to send again", length(decided.retransmission_ns));
+    }
     let said = |evidence: String| finding(Property::Hl005, decided.verdict, evidence);
     let mut told = match decided.verdict {
         Verdict::Violated => {

@@ -77,6 +77,8 @@ pub(crate) struct ProgressAfterHeal {
     pub healed_ns: u64,
     /// How long a lock may be stuck.
     pub bound_ns: u64,
+    /// The part of it in which TCP may not have sent again what a fault dropped.
+    pub retransmission_ns: u64,
     /// Acquires that were open after the heal, and those that were answered ok.
     pub asked: u64,
     pub acquired: u64,
@@ -102,6 +104,7 @@ pub(crate) fn decide(context: &Context<'_>) -> ProgressOutcome {
     }
     let waits = Waits::of(context);
     let bound_ns = limits::ns(context.bounds.progress_ms.unwrap_or(limits::PROGRESS_MS));
+    let retransmission_ns = healed_ns.map_or(0, |healed_ns| calm::retransmission_ns(context, healed_ns));
     let owners = OwnerNames::of(context);
     let spans = calm::spans(context, healed_ns);
     let mut stuck = Vec::new();
@@ -119,7 +122,7 @@ pub(crate) fn decide(context: &Context<'_>) -> ProgressOutcome {
             stuck.extend(new);
         }
         if let Some(healed_ns) = healed_ns.filter(|_| stuck.len() == before) {
-            stuck.extend(owners.ghost(context, lock, healed_ns, bound_ns));
+            stuck.extend(owners.ghost(context, lock, healed_ns, bound_ns + retransmission_ns));
         }
         stuck[before..].sort_by_key(|stuck| stuck.from_ns);
     }
@@ -136,7 +139,8 @@ pub(crate) fn decide(context: &Context<'_>) -> ProgressOutcome {
     ProgressOutcome::Decided(ProgressAfterHeal {
         verdict,
         healed_ns,
-        bound_ns,
+        bound_ns: bound_ns + retransmission_ns,
+        retransmission_ns,
         asked: after.asked,
         acquired: after.acquired,
         longest_ns: after.longest_ns,
@@ -154,7 +158,7 @@ fn stuck_in(
     span: &CalmSpan,
     bound_ns: u64,
 ) -> Vec<Stuck> {
-    let bound_ns = bound_ns + span.patience_ns;
+    let bound_ns = bound_ns + span.patience_ns + span.retransmission_ns;
     let stalls = waits.stalls(context, lock, span, bound_ns);
     let blamed = stalls
         .iter()

@@ -56,12 +56,21 @@ pub enum CliCommand {
     Compare(CompareArgs),
     /// Convert a history to the format of another tool
     Export(ExportArgs),
-    /// List backends, recipes, faults, messages, checkers, report formats, exit codes or runs
+    /// List backends, recipes, clients, faults, messages, checkers, report formats, exit codes or runs
     List(ListArgs),
     /// Explain a property: what it means, why it breaks, how to tell the causes apart and how to fix them
     Explain {
-        /// HL001 to HL009
+        /// HL001 to HL011
         property: String,
+    },
+    /// Install adapters: the lock libraries that `--client NAME` runs by name
+    #[command(after_help = examples::ADAPTERS)]
+    Adapters {
+        /// Adapters to install [default: those of the backend, or all]
+        names: Vec<String>,
+        /// Only the adapters of this backend
+        #[arg(long, conflicts_with = "names", value_parser = PossibleValuesParser::new(harness_workloads::BackendId::ALL.iter().map(|id| id.name())))]
+        backend: Option<String>,
     },
     /// Show which servers this machine can run, and what earlier runs left behind
     Doctor {
@@ -266,6 +275,8 @@ pub struct ListArgs {
 pub enum ListWhat {
     Backends,
     Recipes,
+    /// Adapters: clients for lock libraries, for `--client NAME`
+    Clients,
     Faults,
     /// Names that the faults on messages take, for each backend
     Messages,

@@ -40,6 +40,15 @@ Examples:
   harness suite nightly.toml --shard 1/3      on each of three machines, then:
   harness suite --merge DIR                   with their results in DIR";
 
+pub const ADAPTERS: &str = "\
+Examples:
+  harness list clients                      which adapters there are
+  harness adapters kazoo-lock               install one, below ~/.cache/harness
+  harness run --backend zk --client kazoo-lock --fault partition=holder
+
+Packages of Python are installed from PyPI into a virtual environment, in pinned versions. Java libraries and \
+programs must be there; where they are not, the packages of Debian that have them are named.";
+
 pub const CHECK: &str = "\
 Examples:
   harness check latest

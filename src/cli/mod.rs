@@ -1,5 +1,6 @@
 //! The command line: one file a subcommand.
 
+mod adapters;
 pub mod args;
 mod check;
 mod client;
@@ -80,6 +81,7 @@ fn dispatch(matches: &clap::ArgMatches) -> Result<Exit, Failure> {
         CliCommand::Compare(args) => return compare::compare(&args),
         CliCommand::Export(args) => return export::export(&args),
         CliCommand::List(args) => list::list(&args),
+        CliCommand::Adapters { names, backend } => return adapters::install(&names, backend.as_deref()),
         CliCommand::Explain { property } => return explain::explain(&property),
         CliCommand::Doctor { clean, json } => doctor::doctor(clean, json),
         CliCommand::Proxy { listen, seed } => return proxy::proxy(listen, seed),

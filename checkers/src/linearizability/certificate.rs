@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::operations::{self, Operations};
 use super::register::Register;
+use super::search::search_in_turn;
 use super::spec::{Operation, SequentialSpec, validate};
 use super::specs::{LockOp, ManyOwners, OneOwner};
 use super::{Searched, anonymous, search};
@@ -26,18 +27,21 @@ pub(crate) fn all(context: &Context<'_>) -> Vec<Certificate> {
     if !model.is_lock() {
         let all = operations::registers(context.history);
         return collect(context, &all, |operations| {
-            ordered(&Register, operations, budget, clock)
+            let after = operations.predecessors(context.history);
+            let found = search_in_turn(&Register, &operations.operations, &after, budget, clock);
+            valid(&Register, &operations.operations, found)
         });
     }
     let all = operations::locks(context.history, &model);
-    collect(context, &all, |operations| lock(&model, operations, budget, clock))
+    collect(context, &all, |all| lock(&model, all, budget, clock))
 }
 
 /// An order of a lock's operations, validated; `None` when there is none or the budget ended.
-pub(crate) fn lock(model: &Model, all: &[Operation<LockOp>], budget: Budget, clock: Clock) -> Option<Vec<usize>> {
+pub(crate) fn lock(model: &Model, lock: &Operations<LockOp>, budget: Budget, clock: Clock) -> Option<Vec<usize>> {
+    let all = &lock.operations;
     match model {
         Model::Mutex => {
-            let order: Vec<usize> = anonymous::decide(all, 1)
+            let order: Vec<usize> = anonymous::decide(lock)
                 .ok()?
                 .into_iter()
                 .map(|place| place as usize)
@@ -82,7 +86,12 @@ fn ordered<S: SequentialSpec>(
     budget: Budget,
     clock: Clock,
 ) -> Option<Vec<usize>> {
-    let Searched::Order(order) = search(spec, operations, budget, clock) else {
+    valid(spec, operations, search(spec, operations, budget, clock))
+}
+
+/// The order that was found, if it is one.
+fn valid<S: SequentialSpec>(spec: &S, operations: &[Operation<S::Op>], found: Searched) -> Option<Vec<usize>> {
+    let Searched::Order(order) = found else {
         return None;
     };
     validate(spec, operations, &order).is_ok().then_some(order)
@@ -91,12 +100,12 @@ fn ordered<S: SequentialSpec>(
 fn collect<O>(
     context: &Context<'_>,
     all: &[Operations<O>],
-    order: impl Fn(&[Operation<O>]) -> Option<Vec<usize>>,
+    order: impl Fn(&Operations<O>) -> Option<Vec<usize>>,
 ) -> Vec<Certificate> {
     let history = context.history;
     let index = |operations: &Operations<O>, place: &usize| history.events[operations.calls[*place] as usize].index;
     let certified = all.iter().enumerate().filter_map(|(lock, operations)| {
-        let order = order(&operations.operations)?;
+        let order = order(operations)?;
         let order = order.iter().map(|place| index(operations, place)).collect();
         Some(Certificate {
             lock: history.lock_name(lock).to_owned(),

@@ -22,13 +22,24 @@ pub(super) struct Active {
     pub got: u32,
 }
 
-/// A busy answer in a time in which the lock was free.
-#[derive(Debug, Clone, Copy)]
+/// Busy answers in a time in which the lock was free: those that ended first, all at one instant.
+#[derive(Debug, Clone)]
 pub(super) struct Parked {
     pub instant: u64,
-    pub busy: u32,
-    /// Acquires that may have held for a while and were called by then.
-    pub fleeting: u64,
+    pub answers: Vec<BusyAnswer>,
+    /// Acquires that may have held for a while, were called by then, and explain all of the answers.
+    fleeting: u64,
+    /// An acquire that may hold for ever was called by then, and explains all of them.
+    held: bool,
+}
+
+/// A process was told that the lock was taken.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct BusyAnswer {
+    process: u32,
+    position: u32,
+    /// Acquires that may have held for a while and were called by then, by other processes.
+    fleeting: u64,
 }
 
 /// Everything that a sweep remembers of one lock: what is in flight, never what is over.
@@ -49,7 +60,7 @@ pub(super) struct Lock {
     pub last_release: u32,
     /// One more than the instant since which the lock is certainly free.
     pub free_after: Option<u64>,
-    /// The busy answer that ended first since then.
+    /// The busy answers that ended first since then.
     pub parked: Option<Parked>,
     /// The reply of the release that began the free time.
     pub freed_by: u32,
@@ -119,39 +130,86 @@ impl Lock {
         self.last_release = NONE;
     }
 
-    /// After the last event, a parked busy answer needs an acquire that may have happened before it ended.
-    pub(super) fn finish(mut self) -> Option<Counterexample> {
-        let parked = self.parked.take().filter(|parked| {
-            let held = parked.instant >= self.unknown_call && !mutated(Mutant::UnknownAcquireNeverHolds);
-            !held && !self.ran_out(parked)
+    /// An acquire whose outcome is not known is called: it may hold until a lease runs out, or for ever.
+    pub(super) fn asked_in_vain(&mut self, process: u32, instant: u64, leased: bool) {
+        let runs_out = leased && self.own(process).is_none();
+        if runs_out {
+            self.fleeting += 1;
+        } else {
+            self.unknown_call = self.unknown_call.min(instant);
+        }
+        let Some(parked) = self.parked.as_mut().filter(|parked| parked.instant == instant) else {
+            return;
+        };
+        // Of one time, only what the process itself was told is certain to be earlier.
+        let others = parked.answers.iter().all(|answer| answer.process != process);
+        parked.held |= others && !runs_out;
+        parked.fleeting += u64::from(others && runs_out);
+        for answer in parked.answers.iter_mut().filter(|answer| answer.process != process) {
+            answer.fleeting += u64::from(runs_out);
+        }
+    }
+
+    /// A busy answer in a time in which the lock was free.
+    pub(super) fn park(&mut self, process: u32, instant: u64, position: u32) {
+        let (fleeting, held) = (self.fleeting, instant >= self.unknown_call);
+        let parked = self.parked.get_or_insert_with(|| Parked {
+            instant,
+            answers: Vec::new(),
+            fleeting,
+            held,
         });
-        let fault = parked.map(|parked| self.spurious(&parked, NONE));
+        if parked.instant == instant {
+            parked.answers.push(BusyAnswer {
+                process,
+                position,
+                fleeting,
+            });
+        }
+    }
+
+    /// After the last event, parked busy answers need an acquire that may have happened before they ended.
+    pub(super) fn finish(mut self) -> Option<Counterexample> {
+        let held = |parked: &Parked| parked.held && !mutated(Mutant::UnknownAcquireNeverHolds);
+        let parked = self.parked.take().filter(|parked| !held(parked));
+        let fault = parked.and_then(|parked| self.not_run_out(&parked, NONE));
         self.fault.or(fault)
     }
 
-    /// A parked busy answer that ended before this acquire was called. A later acquire ends the free time.
-    pub(super) fn unexplained(&mut self, called: u64, next: u32) -> Option<Counterexample> {
+    /// Parked busy answers that ended before this acquire was called. A later acquire ends the free time.
+    pub(super) fn unexplained(&mut self, process: u32, called: u64, next: u32) -> Option<Counterexample> {
         let parked = self.parked.take();
         self.free_after = None;
-        let parked = parked.filter(|parked| called > parked.instant)?;
-        if self.ran_out(&parked) {
-            self.needed += 1;
-            return None;
+        let mut parked = parked.filter(|parked| called >= parked.instant)?;
+        if called == parked.instant {
+            // Of one time, only what the process itself was told is certain to be earlier.
+            parked.answers.retain(|answer| answer.process == process);
         }
-        Some(self.spurious(&parked, next))
+        self.not_run_out(&parked, next)
     }
 
-    /// Whether an acquire that no other free time needs may have held at that instant. One explains all busy answers of
-    /// its free time, and those called early enough for one free time are so for the next.
-    fn ran_out(&self, parked: &Parked) -> bool {
-        parked.fleeting > self.needed
+    /// An answer that no acquire explains that may have held for a while, and that no other free time needs. One explains
+    /// all busy answers of its free time, and those called early enough for one free time are so for the next.
+    fn not_run_out(&mut self, parked: &Parked, next: u32) -> Option<Counterexample> {
+        let unexplained = parked.answers.iter().find(|answer| answer.fleeting <= self.needed);
+        if let Some(answer) = unexplained.or(parked.answers.first().filter(|_| self.all_needed(parked))) {
+            return Some(Counterexample::SpuriousBusy {
+                freed_by: self.freed_by,
+                busy: answer.position,
+                next,
+            });
+        }
+        let one = parked.answers.len() == 1 || parked.fleeting > self.needed;
+        self.needed += if parked.answers.is_empty() {
+            0
+        } else {
+            2 - u64::from(one)
+        };
+        None
     }
 
-    fn spurious(&self, parked: &Parked, next: u32) -> Counterexample {
-        Counterexample::SpuriousBusy {
-            freed_by: self.freed_by,
-            busy: parked.busy,
-            next,
-        }
+    /// Whether no acquire explains all of several answers, and there are no two left that do so together.
+    fn all_needed(&self, parked: &Parked) -> bool {
+        parked.answers.len() > 1 && parked.fleeting <= self.needed && self.fleeting < self.needed + 2
     }
 }

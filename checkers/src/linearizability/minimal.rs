@@ -4,9 +4,11 @@ use super::anonymous;
 use super::counterexample::Counterexample;
 use super::operations::Operations;
 use super::register::{Register, RegisterOp};
+use super::search::search_in_turn;
 use super::spec::Operation;
 use super::specs::LockOp;
-use super::{Decision, Searched, search};
+use super::{Decision, Searched};
+use crate::history::History;
 use crate::options::{Budget, Clock};
 use crate::shrink::shrink;
 
@@ -15,7 +17,7 @@ const SHRINK_MAX: usize = 20_000;
 
 /// Decides the plain mutex.
 pub(super) fn plain(all: &Operations<LockOp>) -> Decision {
-    let Err(blocked) = anonymous::decide(&all.operations, 1) else {
+    let Err(blocked) = anonymous::decide(all) else {
         return Decision::Legal;
     };
     let prefix = prefix(&all.operations, blocked);
@@ -37,15 +39,18 @@ pub(super) fn plain(all: &Operations<LockOp>) -> Decision {
         }
     }
     let violates = |kept: &[usize]| {
-        let fewer: Vec<Operation<LockOp>> = kept.iter().map(|at| all.operations[prefix[*at]]).collect();
-        anonymous::decide(&fewer, 1).is_err()
+        let places: Vec<usize> = kept.iter().map(|at| prefix[*at]).collect();
+        anonymous::decide(&all.only(&places)).is_err()
     };
     illegal(all, &prefix, &kept(&prefix, &units, violates))
 }
 
 /// Decides a register by search.
-pub(super) fn register(all: &Operations<RegisterOp>, budget: Budget, clock: Clock) -> Decision {
-    let blocked = match search(&Register, &all.operations, budget, clock) {
+pub(super) fn register(history: &History, all: &Operations<RegisterOp>, budget: Budget, clock: Clock) -> Decision {
+    let searched = |all: &Operations<RegisterOp>, budget| {
+        search_in_turn(&Register, &all.operations, &all.predecessors(history), budget, clock)
+    };
+    let blocked = match searched(all, budget) {
         Searched::Order(_) => return Decision::Legal,
         Searched::Unknown { reason, .. } => return Decision::Unknown(reason),
         Searched::NoOrder { blocked } => blocked,
@@ -57,12 +62,13 @@ pub(super) fn register(all: &Operations<RegisterOp>, budget: Budget, clock: Cloc
         ..budget
     };
     let violates = |kept: &[usize]| {
-        let fewer: Vec<Operation<RegisterOp>> = kept.iter().map(|at| all.operations[prefix[*at]]).collect();
+        let places: Vec<usize> = kept.iter().map(|at| prefix[*at]).collect();
+        let fewer = all.only(&places);
         let gone = (0..prefix.len()).filter(|at| kept.binary_search(at).is_err());
         let sound = gone
             .map(|at| all.operations[prefix[at]].op)
-            .all(|op| !is_needed(&op, &fewer));
-        sound && matches!(search(&Register, &fewer, small, clock), Searched::NoOrder { .. })
+            .all(|op| !is_needed(&op, &fewer.operations));
+        sound && matches!(searched(&fewer, small), Searched::NoOrder { .. })
     };
     illegal(all, &prefix, &kept(&prefix, &units, violates))
 }

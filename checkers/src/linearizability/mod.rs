@@ -95,7 +95,7 @@ pub(crate) fn decisions(history: &History, model: &Model, budget: Budget, clock:
         Model::Register | Model::CasRegister => {
             let all = operations::registers(history);
             all.iter()
-                .map(|operations| minimal::register(operations, budget, clock))
+                .map(|operations| minimal::register(history, operations, budget, clock))
                 .collect()
         }
         _ => {

@@ -10,11 +10,14 @@ use crate::history::names::FastMap;
 use crate::history::{F, History, Mode, PackedEvent};
 use crate::model::Model;
 
-/// The operations on one lock, and the position of the call of each.
+/// The operations on one lock.
 #[derive(Debug, Clone)]
 pub(crate) struct Operations<O> {
     pub operations: Vec<Operation<O>>,
+    /// The position of the call of each.
     pub calls: Vec<u32>,
+    /// The position of the event of its process with or after which each is called. Of equal times, they tell its order.
+    pub turns: Vec<u32>,
 }
 
 impl<O> Default for Operations<O> {
@@ -22,6 +25,7 @@ impl<O> Default for Operations<O> {
         Self {
             operations: Vec::new(),
             calls: Vec::new(),
+            turns: Vec::new(),
         }
     }
 }
@@ -30,29 +34,63 @@ impl<O> Operations<O> {
     fn add(&mut self, op: O, call: u64, reply: Option<u64>, position: u32) {
         self.operations.push(Operation { op, call, reply });
         self.calls.push(position);
+        self.turns.push(position);
+    }
+
+    /// Of each, the one that its process called before and that was answered at the instant of its own call: of equal
+    /// times, it comes first.
+    pub(super) fn predecessors(&self, history: &History) -> Vec<Option<usize>> {
+        let mut own: FastMap<u32, Vec<usize>> = FastMap::default();
+        let replied = |place: usize| history.events[self.calls[place] as usize].mate;
+        let each = self.operations.iter().enumerate().map(|(place, operation)| {
+            let own = own
+                .entry(history.events[self.calls[place] as usize].process)
+                .or_default();
+            let before = own
+                .iter()
+                .rev()
+                .copied()
+                .find(|before| replied(*before) <= self.turns[place]);
+            own.push(place);
+            before.filter(|before| self.operations[*before].reply == Some(operation.call))
+        });
+        each.collect()
+    }
+
+    /// Some of them, by their places.
+    pub(super) fn only(&self, places: &[usize]) -> Self
+    where
+        O: Copy,
+    {
+        Self {
+            operations: places.iter().map(|place| self.operations[*place]).collect(),
+            calls: places.iter().map(|place| self.calls[*place]).collect(),
+            turns: places.iter().map(|place| self.turns[*place]).collect(),
+        }
     }
 }
 
 /// Operations on registers, lock by lock. Failures without a meaning are left out.
 pub(crate) fn registers(history: &History) -> Vec<Operations<RegisterOp>> {
     let mut all: Vec<Operations<RegisterOp>> = (0..history.locks.len()).map(|_| Operations::default()).collect();
-    EventOrder::of(history).walk(history, |ordered| {
-        let OrderedEvent {
-            instant,
-            position,
-            lock,
-        } = ordered;
-        let call = &history.events[position as usize];
-        let reply = history.events.get(call.mate as usize);
-        if call.kind == Kind::Invoke
-            && let Some(all) = all.get_mut(lock as usize)
-            && let Some(op) = register_op(history, call, reply)
-        {
-            let known = reply.is_some_and(|reply| matches!(reply.kind, Kind::Ok | Kind::Fail));
-            all.add(op, instant, known.then(|| history.instant(call.mate)), position);
-        }
-        true
-    });
+    EventOrder::of(history).each(
+        history,
+        |OrderedEvent {
+             instant,
+             position,
+             lock,
+         }| {
+            let call = &history.events[position as usize];
+            let reply = history.events.get(call.mate as usize);
+            if call.kind == Kind::Invoke
+                && let Some(all) = all.get_mut(lock as usize)
+                && let Some(op) = register_op(history, call, reply)
+            {
+                let known = reply.is_some_and(|reply| matches!(reply.kind, Kind::Ok | Kind::Fail));
+                all.add(op, instant, known.then(|| history.instant(call.mate)), position);
+            }
+        },
+    );
     all
 }
 
@@ -77,16 +115,6 @@ fn register_op(history: &History, call: &PackedEvent, reply: Option<&PackedEvent
     }
 }
 
-/// Whether two events have one instant.
-pub(crate) fn has_ties(history: &History) -> bool {
-    let (mut last, mut ties) = (None, false);
-    EventOrder::of(history).walk(history, |event| {
-        ties |= last.replace(event.instant) == Some(event.instant);
-        !ties
-    });
-    ties
-}
-
 /// Operations on locks, lock by lock, as the model reads them.
 pub(crate) fn locks(history: &History, model: &Model) -> Vec<Operations<LockOp>> {
     let mut reading = OperationReader {
@@ -94,12 +122,8 @@ pub(crate) fn locks(history: &History, model: &Model) -> Vec<Operations<LockOp>>
         model,
         all: (0..history.locks.len()).map(|_| Operations::default()).collect(),
         held: FastMap::default(),
-        tied: *model == Model::Mutex && has_ties(history),
     };
-    EventOrder::of(history).walk(history, |event| {
-        reading.see(event);
-        true
-    });
+    EventOrder::of(history).each(history, |event| reading.see(event));
     reading.all
 }
 
@@ -110,8 +134,9 @@ struct Own {
     permits: u64,
     mode: Mode,
     lapsed: bool,
-    /// When it got what it holds.
+    /// When it got what it holds, and the position of that reply.
     got: u64,
+    got_at: u32,
     /// One more than the instant of its last loss.
     lost: u64,
     /// One more than the place of the operation that ended the last hold in a way that nobody answered ok.
@@ -130,17 +155,17 @@ struct OperationReader<'a> {
     model: &'a Model,
     all: Vec<Operations<LockOp>>,
     held: FastMap<(u32, u32), Own>,
-    /// Events have equal times, so that what follows a grant may have its instant.
-    tied: bool,
 }
 
 impl OperationReader<'_> {
-    fn see(&mut self, ordered: OrderedEvent) {
-        let OrderedEvent {
+    fn see(
+        &mut self,
+        OrderedEvent {
             instant,
             position,
             lock,
-        } = ordered;
+        }: OrderedEvent,
+    ) {
         let event = &self.history.events[position as usize];
         let lock = lock as usize;
         if lock >= self.all.len() {
@@ -151,7 +176,7 @@ impl OperationReader<'_> {
         }
         match (event.f, event.kind) {
             (F::Acquire, Kind::Invoke) => self.acquire(lock, event, instant, position),
-            (F::Acquire, Kind::Ok) => self.got(lock, event, instant),
+            (F::Acquire, Kind::Ok) => self.got(lock, event, instant, position),
             (F::Release, Kind::Invoke) => self.release(lock, event, instant, position),
             (F::Release, Kind::Fail) => {
                 self.held.entry((lock as u32, event.process)).or_default().denied = 0;
@@ -204,11 +229,12 @@ impl OperationReader<'_> {
         }
     }
 
-    fn got(&mut self, lock: usize, event: &PackedEvent, instant: u64) {
+    fn got(&mut self, lock: usize, event: &PackedEvent, instant: u64, position: u32) {
         let permits = u64::from(self.history.permits(event));
         let own = self.held.entry((lock as u32, event.process)).or_default();
-        if own.depth == 0 {
-            own.got = instant;
+        // Of what a plain mutex granted, a loss ends the latest.
+        if own.depth == 0 || *self.model == Model::Mutex {
+            (own.got, own.got_at) = (instant, position);
         }
         if let Some(place) = std::mem::take(&mut own.ending).checked_sub(1) {
             // Whatever ended the hold before has ended it before this one, though a busy answer may still go by it.
@@ -328,8 +354,9 @@ impl OperationReader<'_> {
                 process: event.process,
                 permits: 1,
             };
-            let after = own.got + u64::from(!self.tied);
-            self.all[lock].add(op, after, None, position);
+            let operations = &mut self.all[lock];
+            operations.add(op, own.got, None, position);
+            *operations.turns.last_mut().expect("one was added") = own.got_at;
         } else {
             // A busy answer may go by a hold that is lost until a process holds again.
             let at = instant.max(own.got);

@@ -4,12 +4,14 @@ use std::collections::HashSet;
 
 use super::mutant::{Mutant, with};
 use super::operations::{self, Operations};
-use super::random::{LOCKS, is_coarse, random, show};
+use super::random::{LOCKS, has_ties, is_coarse, random, show};
 use super::register::{Register, RegisterOp};
+use super::search::search_in_turn;
 use super::spec::{Operation, SequentialSpec, validate};
 use super::specs::{LockOp, ManyOwners, OneOwner};
-use super::{Decision, Searched, anonymous, decisions, search};
+use super::{Decision, Searched, anonymous, decisions};
 use crate::history::History;
+use crate::history::event::Kind;
 use crate::model::Model;
 use crate::options::{Budget, Clock};
 
@@ -21,8 +23,22 @@ fn histories() -> u64 {
         .unwrap_or(8_000)
 }
 
-/// Whether some order of the operations is legal, by trying all.
-fn exists<S: SequentialSpec>(spec: &S, operations: &[Operation<S::Op>]) -> bool {
+/// Whether some order of the operations is legal, by trying all in which each process keeps its own.
+fn exists<S: SequentialSpec>(spec: &S, history: &History, all: &Operations<S::Op>) -> bool {
+    let operations = &all.operations;
+    let process = |place: usize| history.events[all.calls[place] as usize].process;
+    let own = |earlier: usize, later: usize| {
+        let call = &history.events[all.calls[earlier] as usize];
+        let replied = if call.kind == Kind::Signal {
+            all.turns[earlier]
+        } else {
+            call.mate
+        };
+        let known = operations[earlier]
+            .reply
+            .is_some_and(|reply| reply <= operations[later].call);
+        known && earlier != later && process(earlier) == process(later) && replied <= all.turns[later]
+    };
     assert!(operations.len() <= 64, "the oracle is for small histories");
     let mut seen: HashSet<(u64, S::State)> = HashSet::new();
     let mut open = vec![(0u64, spec.initial())];
@@ -41,7 +57,8 @@ fn exists<S: SequentialSpec>(spec: &S, operations: &[Operation<S::Op>]) -> bool 
             .filter(|(place, _)| done >> place & 1 == 0)
         {
             let must_wait = operations.iter().enumerate().any(|(other, earlier)| {
-                done >> other & 1 == 0 && earlier.reply.is_some_and(|reply| reply < operation.call)
+                let before = earlier.reply.is_some_and(|reply| reply < operation.call);
+                done >> other & 1 == 0 && (before || own(other, place))
             });
             if !must_wait {
                 open.extend(spec.step(state, &operation.op).map(|next| (done | 1 << place, next)));
@@ -59,12 +76,12 @@ fn budget() -> Budget {
 fn oracle(history: &History, model: &Model) -> Vec<bool> {
     if !model.is_lock() {
         let all = operations::registers(history);
-        return all.iter().map(|all| exists(&Register, &all.operations)).collect();
+        return all.iter().map(|all| exists(&Register, history, all)).collect();
     }
     let all = operations::locks(history, model);
     let legal = |all: &Operations<LockOp>| match model {
-        Model::ReadWrite | Model::Semaphore { .. } => exists(&ManyOwners::new(*model).without_hints(), &all.operations),
-        _ => exists(&OneOwner::new(*model).without_hints(), &all.operations),
+        Model::ReadWrite | Model::Semaphore { .. } => exists(&ManyOwners::new(*model).without_hints(), history, all),
+        _ => exists(&OneOwner::new(*model).without_hints(), history, all),
     };
     all.iter().map(legal).collect()
 }
@@ -83,7 +100,7 @@ fn mismatches(model: Model, count: u64) -> u64 {
     (1..=count)
         .filter(|seed| {
             let history = random(*seed, model);
-            !operations::has_ties(&history) && oracle(&history, &model) != fast(&history, &model)
+            !has_ties(&history) && oracle(&history, &model) != fast(&history, &model)
         })
         .count() as u64
 }
@@ -93,14 +110,10 @@ fn agrees(model: Model) {
     for seed in 1..=histories() {
         let history = random(seed, model);
         let (slow, quick) = (oracle(&history, &model), fast(&history, &model));
-        // Of equal times, this oracle does not know each process's own order, by which fewer histories are legal; see
-        // `equal_times` for those.
-        let each = || slow.iter().zip(&quick);
-        let agree = slow == quick
-            || operations::has_ties(&history) && model.is_lock() && each().all(|(slow, quick)| *slow || !quick);
-        assert!(
-            agree,
-            "seed {seed} under {model}: oracle {slow:?} against sweep {quick:?}\n{}",
+        assert_eq!(
+            slow,
+            quick,
+            "seed {seed} under {model}: oracle against sweep\n{}",
             show(&history)
         );
         illegal += u64::from(slow.contains(&false));
@@ -123,8 +136,9 @@ fn the_oracle_and_the_search_agree_on_registers() {
 }
 
 /// Search with and without hints against the oracle; every order found must stand the validator's test.
-fn searches<S: SequentialSpec>(seed: u64, spec: &S, operations: &[Operation<S::Op>], legal: bool) {
-    match search(spec, operations, budget(), Clock::still()) {
+fn searches<S: SequentialSpec>(seed: u64, spec: &S, history: &History, all: &Operations<S::Op>, legal: bool) {
+    let operations = &all.operations;
+    match search_in_turn(spec, operations, &all.predecessors(history), budget(), Clock::still()) {
         Searched::Order(order) => {
             assert!(legal, "seed {seed}: the search found an order where there is none");
             assert_eq!(validate(spec, operations, &order), Ok(()), "seed {seed}");
@@ -149,59 +163,40 @@ fn the_oracle_and_the_search_agree_with_and_without_hints() {
         for seed in (1..=histories() / 2).filter(|seed| !is_coarse(*seed)) {
             let history = random(seed, model);
             let all = operations::locks(&history, &model);
-            let Some(Operations { operations, .. }) = all.first() else {
-                continue;
-            };
+            let Some(operations) = all.first() else { continue };
             let legal = oracle(&history, &model).first() == Some(&true);
             if matches!(model, Model::ReadWrite | Model::Semaphore { .. }) {
-                searches(seed, &ManyOwners::new(model), operations, legal);
-                searches(seed, &ManyOwners::new(model).without_hints(), operations, legal);
+                searches(seed, &ManyOwners::new(model), &history, operations, legal);
+                searches(
+                    seed,
+                    &ManyOwners::new(model).without_hints(),
+                    &history,
+                    operations,
+                    legal,
+                );
             } else {
-                searches(seed, &OneOwner::new(model), operations, legal);
-                searches(seed, &OneOwner::new(model).without_hints(), operations, legal);
+                searches(seed, &OneOwner::new(model), &history, operations, legal);
+                searches(seed, &OneOwner::new(model).without_hints(), &history, operations, legal);
             }
         }
     }
 }
 
 #[test]
-fn anonymous_permits_are_decided_as_the_oracle_does() {
-    for permits in 1..=3u64 {
-        let model = Model::Mutex;
-        for seed in 1..=histories() / 2 {
-            let history = random(seed, model);
-            let all = operations::locks(&history, &model);
-            let Some(Operations { operations, .. }) = all.first() else {
-                continue;
-            };
-            let counter = PermitCounter(permits);
-            let legal = exists(&counter, operations);
-            match anonymous::decide(operations, permits) {
-                Ok(order) => {
-                    let order: Vec<usize> = order.iter().map(|place| *place as usize).collect();
-                    assert!(legal, "seed {seed}");
-                    assert_eq!(validate(&counter, operations, &order), Ok(()), "seed {seed}");
-                }
-                Err(_) => assert!(!legal, "seed {seed} with {permits} permits"),
+fn a_plain_mutex_is_decided_as_the_oracle_does_and_its_order_is_one() {
+    for seed in 1..=histories() / 2 {
+        let history = random(seed, Model::Mutex);
+        let all = operations::locks(&history, &Model::Mutex);
+        let Some(all) = all.first() else { continue };
+        let mutex = OneOwner::new(Model::Mutex).without_hints();
+        let legal = exists(&mutex, &history, all);
+        match anonymous::decide(all) {
+            Ok(order) => {
+                let order: Vec<usize> = order.iter().map(|place| *place as usize).collect();
+                assert!(legal, "seed {seed}");
+                assert_eq!(validate(&mutex, &all.operations, &order), Ok(()), "seed {seed}");
             }
-        }
-    }
-}
-
-struct PermitCounter(u64);
-
-impl SequentialSpec for PermitCounter {
-    type Op = LockOp;
-    type State = u64;
-
-    fn initial(&self) -> u64 {
-        0
-    }
-
-    fn step(&self, state: u64, op: &LockOp) -> Option<u64> {
-        match op {
-            LockOp::Acquire { .. } => (state < self.0).then_some(state + 1),
-            _ => state.checked_sub(1),
+            Err(_) => assert!(!legal, "seed {seed}"),
         }
     }
 }
@@ -234,9 +229,9 @@ fn a_certificate_is_found_for_every_legal_lock_history() {
             let Some(all) = operations::locks(&history, &model).into_iter().next() else {
                 continue;
             };
-            let order = super::certificate::lock(&model, &all.operations, budget(), Clock::still());
+            let order = super::certificate::lock(&model, &all, budget(), Clock::still());
             let legal = fast(&history, &model).first() == Some(&true);
-            let known = operations::has_ties(&history) && order.is_some();
+            let known = has_ties(&history) && order.is_some();
             assert!(known || order.is_some() == legal, "seed {seed} under {model}");
         }
     }

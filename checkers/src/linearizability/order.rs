@@ -5,7 +5,7 @@
 //! says which came first, and a loss that came earlier is never less legal.
 
 use crate::history::names::{FastMap, NONE};
-use crate::history::{F, History, OrderBasis};
+use crate::history::{F, History, OrderBasis, PackedEvent};
 
 /// One event in its turn. A signal that ends the holds of all locks comes once for each that its process ever got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,20 +32,45 @@ impl EventOrder {
         Self(Some(keyed.into_iter().map(|(_, event)| event).collect()))
     }
 
-    /// Calls `see` with each event in order, until it says that it has seen enough.
-    pub(crate) fn walk(&self, history: &History, mut see: impl FnMut(OrderedEvent) -> bool) {
+    /// Calls `see` with each event in order.
+    pub(crate) fn each(&self, history: &History, mut see: impl FnMut(OrderedEvent)) {
+        self.instants(history, |same| same.iter().for_each(|event| see(*event)));
+    }
+
+    /// Calls `see` with the events of each instant, in order: each process's own events keep theirs.
+    pub(crate) fn instants(&self, history: &History, mut see: impl FnMut(&[OrderedEvent])) {
         if let Some(order) = &self.0 {
-            let _ = order.iter().all(|event| see(*event));
-            return;
+            return order.chunk_by(|a, b| a.instant == b.instant).for_each(see);
         }
-        let _ = (0..history.events.len() as u32).all(|position| {
-            let lock = history.lock_number(&history.events[position as usize]);
-            see(OrderedEvent {
-                instant: history.instant(position),
-                position,
-                lock: lock.map_or(NONE, |lock| lock as u32),
-            })
-        });
+        let events = &history.events;
+        // Lines of the server and of the nemesis have times of other clocks, and stand between the clients' lines.
+        let is_client = |event: &PackedEvent| (event.process as usize) < history.processes.len();
+        let timed = history.order == OrderBasis::Time;
+        let ordered = |position: usize| OrderedEvent {
+            instant: history.instant(position as u32),
+            position: position as u32,
+            lock: history.lock_number(&events[position]).map_or(NONE, |lock| lock as u32),
+        };
+        let (mut at, mut same) = (0, Vec::new());
+        while let Some(event) = events.get(at) {
+            let next = events.get(at + 1);
+            if !is_client(event) {
+                at += 1;
+            } else if !timed || next.is_none_or(|next| next.time != event.time && is_client(next)) {
+                see(&[ordered(at)]);
+                at += 1;
+            } else {
+                let run = events[at..].iter();
+                let end = at
+                    + run
+                        .take_while(|next| next.time == event.time || !is_client(next))
+                        .count();
+                same.clear();
+                same.extend((at..end).filter(|at| is_client(&events[*at])).map(ordered));
+                see(&same);
+                at = end;
+            }
+        }
     }
 }
 
@@ -98,9 +123,7 @@ fn keys(history: &History) -> Vec<(u64, OrderedEvent)> {
 
 /// The locks that each process ever got, where a signal ends the holds of all of them.
 fn locks_by_process(history: &History) -> Vec<Vec<u32>> {
-    let of_all = |event: &crate::history::PackedEvent| {
-        event.f == F::Died || event.f == F::Lost && history.lock_number(event).is_none()
-    };
+    let of_all = |event: &PackedEvent| event.f == F::Died || event.f == F::Lost && history.lock_number(event).is_none();
     if !history.events.iter().any(of_all) {
         return Vec::new();
     }

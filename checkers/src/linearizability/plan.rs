@@ -22,6 +22,8 @@ pub(super) struct OpPlan {
     pub deadline: u32,
     /// The next older operation without a reply of the same class.
     pub older: u32,
+    /// The operation of its process that has to take effect before.
+    pub after: u32,
     /// To be taken as soon as it is legal.
     pub eager: bool,
     /// May be taken on behalf of another's reply.
@@ -38,12 +40,17 @@ pub(super) struct SearchPlan {
 }
 
 impl SearchPlan {
-    pub(super) fn of<S: SequentialSpec>(spec: &S, operations: &[Operation<S::Op>]) -> Self {
+    /// `after` has, for each operation, one that was answered at the instant of its call and that comes first; it may
+    /// be shorter than the operations.
+    pub(super) fn of<S: SequentialSpec>(spec: &S, operations: &[Operation<S::Op>], after: &[Option<usize>]) -> Self {
         let opposed = Opposed::of(spec, operations);
         let mut ops: Vec<OpPlan> = operations
             .iter()
             .map(|operation| hints(spec, operation, &opposed))
             .collect();
+        for (op, first) in ops.iter_mut().zip(after) {
+            op.after = first.map_or(NEVER, |first| first as u32);
+        }
         let dropped = |op: &OpPlan| op.crashed && !op.eager && !op.choice;
         let mut happenings: Vec<(u64, bool, u32)> = Vec::with_capacity(operations.len() * 2);
         for (place, operation) in operations
@@ -92,6 +99,7 @@ fn hints<S: SequentialSpec>(spec: &S, operation: &Operation<S::Op>, opposed: &Op
         slot: 0,
         deadline: 0,
         older: NEVER,
+        after: NEVER,
         eager,
         choice,
         crashed,

@@ -1,5 +1,6 @@
 //! Random histories for the oracle and for the proofs: small, well formed, with every kind of outcome.
 
+use super::order::EventOrder;
 use crate::history::event::{FORMAT, Header, Kind, Process, VERSION};
 use crate::history::{Entry, F, History, HistoryBuilder, Mode};
 use crate::model::Model;
@@ -89,6 +90,13 @@ struct HistoryStyle {
 /// Whether the history of that seed has events of equal times.
 pub(super) fn is_coarse(seed: u64) -> bool {
     seed % 8 == 5
+}
+
+/// Whether two events have one instant.
+pub(super) fn has_ties(history: &History) -> bool {
+    let mut ties = false;
+    EventOrder::of(history).instants(history, |same| ties |= same.len() > 1);
+    ties
 }
 
 /// A random history of up to a dozen operations by two to four clients.

@@ -69,7 +69,7 @@ fn failed_releases(history: &History) -> Vec<u32> {
 
 /// Jepsen's reading of one lock; only what cannot be ordered is told, nothing is shrunk.
 fn strict(all: &Operations<LockOp>) -> Decision {
-    match anonymous::decide(&all.operations, 1) {
+    match anonymous::decide(all) {
         Ok(_) => Decision::Legal,
         Err(blocked) => Decision::Illegal(Counterexample::NoOrder {
             calls: vec![all.calls[blocked]],

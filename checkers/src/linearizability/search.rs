@@ -33,7 +33,18 @@ const CLOCK_EVERY: u64 = 4096;
 /// Operations may come in any order. Needs memory for the operations that are in flight at once, for one frame at each
 /// choice, and for remembered failures up to the budget.
 pub fn search<S: SequentialSpec>(spec: &S, operations: &[Operation<S::Op>], budget: Budget, clock: Clock) -> Searched {
-    let plan = SearchPlan::of(spec, operations);
+    search_in_turn(spec, operations, &[], budget, clock)
+}
+
+/// As [`search`], where some operations come after others that were answered at the very instant of their calls.
+pub(super) fn search_in_turn<S: SequentialSpec>(
+    spec: &S,
+    operations: &[Operation<S::Op>],
+    after: &[Option<usize>],
+    budget: Budget,
+    clock: Clock,
+) -> Searched {
+    let plan = SearchPlan::of(spec, operations, after);
     match plan.width {
         0..=64 => Search::<S, 1>::new(spec, operations, &plan).run(budget, clock),
         65..=128 => Search::<S, 2>::new(spec, operations, &plan).run(budget, clock),
@@ -85,7 +96,7 @@ impl<'a, S: SequentialSpec, const W: usize> Search<'a, S, W> {
             at: 0,
             state: spec.initial(),
             taken: Mask::EMPTY,
-            slots: vec![0; plan.width],
+            slots: vec![NEVER; plan.width],
             eager: Mask::EMPTY,
             choice: Mask::EMPTY,
             crashed: Mask::EMPTY,
@@ -206,10 +217,19 @@ impl<'a, S: SequentialSpec, const W: usize> Search<'a, S, W> {
             // Of those without a reply and of one class, the oldest goes first.
             let older = plan.older;
             let in_turn = older == NEVER || self.taken.has(self.plan.ops[older as usize].slot);
-            *op != forced && plan.deadline > cursor && in_turn
+            *op != forced && plan.deadline > cursor && in_turn && self.follows(*op)
         });
         next.map(|op| (op, self.plan.ops[op as usize].deadline))
             .min_by_key(|(_, deadline)| *deadline)
+    }
+
+    /// Whether the operation that has to come first is in effect.
+    fn follows(&self, op: u32) -> bool {
+        let Some(first) = self.plan.ops.get(self.plan.ops[op as usize].after as usize) else {
+            return true;
+        };
+        let in_flight = self.slots[first.slot as usize] == self.plan.ops[op as usize].after;
+        !in_flight || self.taken.has(first.slot)
     }
 
     fn take(&mut self, op: u32) -> bool {
@@ -227,16 +247,18 @@ impl<'a, S: SequentialSpec, const W: usize> Search<'a, S, W> {
     fn take_eager(&mut self) {
         let mut waiting = self.eager.without(&self.taken);
         while !waiting.is_empty() {
-            let before = self.state;
+            let before = (self.state, self.order.len());
             for slot in waiting.slots() {
                 let op = self.slots[slot as usize];
-                if let Some(state) = self.spec.step(self.state, &self.operations[op as usize].op) {
+                if self.follows(op)
+                    && let Some(state) = self.spec.step(self.state, &self.operations[op as usize].op)
+                {
                     self.state = state;
                     self.taken.set(slot);
                     self.order.push(op);
                 }
             }
-            if self.state == before {
+            if (self.state, self.order.len()) == before {
                 return;
             }
             waiting = self.eager.without(&self.taken);
@@ -259,6 +281,7 @@ impl<'a, S: SequentialSpec, const W: usize> Search<'a, S, W> {
 
     fn leave(&mut self, op: u32) {
         let slot = self.plan.ops[op as usize].slot;
+        self.slots[slot as usize] = NEVER;
         for mask in [&mut self.eager, &mut self.choice, &mut self.crashed] {
             mask.clear(slot);
         }

@@ -7,7 +7,7 @@
 
 use super::counterexample::Counterexample;
 use super::finder::CounterexampleFinder;
-use super::lock::{Active, Lock, Parked};
+use super::lock::{Active, Lock};
 use super::mutant::{Mutant, mutated};
 use super::order::{EventOrder, OrderedEvent};
 use super::ties;
@@ -24,20 +24,10 @@ pub(crate) fn sweep(history: &History, model: &Model) -> Vec<Option<Counterexamp
         locks: vec![Lock::new(); history.locks.len()],
         leased: history.header.lease_ms.is_some(),
     };
-    // The event before, and those before it of the same instant.
-    let (mut last, mut same): (Option<OrderedEvent>, Vec<OrderedEvent>) = (None, Vec::new());
-    EventOrder::of(history).walk(history, |event| {
-        match last.replace(event) {
-            Some(last) if last.instant == event.instant => same.push(last),
-            Some(last) if same.is_empty() => sweep.see(last),
-            Some(last) => sweep.at_one_instant(&mut same, last),
-            None => {}
-        }
-        true
+    EventOrder::of(history).instants(history, |same| match same {
+        [one] => sweep.see(*one),
+        several => sweep.at_one_instant(several),
     });
-    if let Some(last) = last {
-        sweep.at_one_instant(&mut same, last);
-    }
     sweep.locks.into_iter().map(Lock::finish).collect()
 }
 
@@ -51,8 +41,9 @@ pub(super) struct Sweep<'a> {
 
 impl<'a> Sweep<'a> {
     /// Sees all events of one instant, in whichever order is legal if any is.
-    fn at_one_instant(&mut self, same: &mut Vec<OrderedEvent>, last: OrderedEvent) {
-        same.push(last);
+    #[cold]
+    fn at_one_instant(&mut self, same: &[OrderedEvent]) {
+        let mut same = same.to_vec();
         // Stable: each process's own order stays.
         same.sort_by_key(|event| event.lock);
         for of_lock in same.chunk_by(|a, b| a.lock == b.lock) {
@@ -61,15 +52,16 @@ impl<'a> Sweep<'a> {
                 several => ties::see(self, several),
             }
         }
-        same.clear();
     }
 
-    pub(super) fn see(&mut self, ordered: OrderedEvent) {
-        let OrderedEvent {
+    pub(super) fn see(
+        &mut self,
+        OrderedEvent {
             instant,
             position,
             lock,
-        } = ordered;
+        }: OrderedEvent,
+    ) {
         let event = &self.history.events[position as usize];
         let lock = lock as usize;
         if self.locks.get(lock).is_none_or(|lock| lock.fault.is_some()) {
@@ -81,54 +73,72 @@ impl<'a> Sweep<'a> {
         let fault = match (event.f, event.kind) {
             (F::Acquire, Kind::Ok) => self.got(lock, event, position),
             (F::Acquire, Kind::Invoke) => {
-                self.asked(lock, event, instant);
+                match self.model {
+                    Model::TryLock => self.asked(lock, event, instant),
+                    Model::ReadWrite => self.asked_to_share(lock, event),
+                    _ => {}
+                }
                 None
             }
-            (F::Acquire, Kind::Fail) => {
+            (F::Acquire, Kind::Fail) if *self.model == Model::TryLock => {
                 self.refused(lock, event, instant, position);
                 None
             }
             (F::Release, Kind::Invoke) => self.release(lock, event, position),
             (F::Release, Kind::Fail) => self.denied(lock, event),
-            (F::Release, Kind::Ok) => {
+            (F::Release, Kind::Ok) if *self.model == Model::TryLock || mutated(Mutant::ReplyEnds) => {
                 self.released(lock, event, instant, position);
                 None
             }
             _ => None,
         };
-        self.locks[lock].fault = fault;
+        if fault.is_some() {
+            self.locks[lock].fault = fault;
+        }
     }
 
+    /// A try-lock's acquire with an unknown outcome may be what a busy answer saw.
     fn asked(&mut self, lock: usize, event: &PackedEvent, instant: u64) {
-        let state = &mut self.locks[lock];
-        let kind = self
-            .history
-            .events
-            .get(event.mate as usize)
-            .map_or(Kind::Info, |reply| reply.kind);
-        if kind == Kind::Info {
-            if self.leased && state.own(event.process).is_none() {
-                state.fleeting += 1;
-            } else {
-                state.unknown_call = state.unknown_call.min(instant);
-            }
+        if self.outcome(event) != Kind::Info {
+            return;
         }
-        // A downgrade that may have happened is the weaker mode from its call on.
-        if *self.model == Model::ReadWrite
-            && event.mode == Mode::Read
-            && kind != Kind::Fail
-            && let Some(place) = state.own(event.process)
+        let leased = self.leased;
+        self.locks[lock].asked_in_vain(event.process, instant, leased);
+    }
+
+    /// A downgrade that may have happened is the weaker mode from its call on.
+    fn asked_to_share(&mut self, lock: usize, event: &PackedEvent) {
+        if event.mode == Mode::Read
+            && self.outcome(event) != Kind::Fail
+            && let Some(place) = self.locks[lock].own(event.process)
         {
-            state.set_mode(place, Mode::Read);
+            self.locks[lock].set_mode(place, Mode::Read);
+        }
+    }
+
+    /// How a call was answered.
+    fn outcome(&self, call: &PackedEvent) -> Kind {
+        let reply = self.history.events.get(call.mate as usize);
+        reply.map_or(Kind::Info, |reply| reply.kind)
+    }
+
+    /// The permits that an event takes or gives back; only semaphores have several.
+    fn permits(&self, event: &PackedEvent) -> u64 {
+        match self.model {
+            Model::Semaphore { .. } => u64::from(self.history.permits(event)),
+            _ => 1,
         }
     }
 
     fn got(&mut self, lock: usize, event: &PackedEvent, position: u32) -> Option<Counterexample> {
-        let permits = u64::from(self.history.permits(event));
-        let called = self.history.instant(event.mate);
+        let permits = self.permits(event);
         let state = &mut self.locks[lock];
-        state.lapsed.remove(&event.process);
-        if let Some(fault) = state.unexplained(called, event.mate) {
+        if !state.lapsed.is_empty() {
+            state.lapsed.remove(&event.process);
+        }
+        if *self.model == Model::TryLock
+            && let Some(fault) = state.unexplained(event.process, self.history.instant(event.mate), event.mate)
+        {
             return Some(fault);
         }
         let own = state.own(event.process);
@@ -260,7 +270,7 @@ impl<'a> Sweep<'a> {
 
     fn release(&mut self, lock: usize, event: &PackedEvent, position: u32) -> Option<Counterexample> {
         let reply = self.history.events.get(event.mate as usize);
-        let permits = u64::from(self.history.permits(event));
+        let permits = self.permits(event);
         let state = &mut self.locks[lock];
         let Some(place) = state.own(event.process) else {
             if state.lapsed.remove(&event.process) {
@@ -341,13 +351,12 @@ impl<'a> Sweep<'a> {
         let busy = self.history.name(self.history.rare(event).error).is_some_and(is_busy);
         let called = self.history.instant(event.mate);
         let state = &mut self.locks[lock];
-        let free = state.active.is_empty() && state.free_after.is_some_and(|after| called + 1 > after);
-        if *self.model == Model::TryLock && busy && free && state.parked.is_none() {
-            state.parked = Some(Parked {
-                instant,
-                busy: position,
-                fleeting: state.fleeting,
-            });
+        // Of one time, only the process's own release is certain to be the earlier one.
+        let own = |freed_by: u32| self.history.events.get(freed_by as usize).map(|event| event.process);
+        let freed =
+            |after: u64| called + 1 > after || called + 1 == after && own(state.freed_by) == Some(event.process);
+        if busy && state.active.is_empty() && state.free_after.is_some_and(freed) {
+            state.park(event.process, instant, position);
         }
     }
 

@@ -118,7 +118,7 @@ pub async fn check_client(spec: ClientCheckSpec) -> Result<Vec<CheckRemark>, Run
     } = spec;
     std::fs::create_dir_all(&folder).map_err(|error| RunError::write(&folder, &error))?;
     let bench = CheckBench {
-        command: setup::client_command(&config),
+        command: setup::client_command(&config)?,
         log: folder.join("client.log"),
         remarks: CheckRemarks {
             made: Mutex::default(),

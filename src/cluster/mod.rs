@@ -39,7 +39,6 @@ use harness_checkers::history::ServerEnd;
 use tokio::sync::{Mutex as AsyncMutex, watch};
 use tokio::task::JoinHandle;
 
-use crate::limits::CLUSTER_READY;
 use crate::wall_clock::WallClock;
 
 /// What to start.
@@ -55,6 +54,8 @@ pub struct ClusterSpec {
     pub logs: PathBuf,
     /// The first port of local servers; free ports are looked for when it is not given.
     pub port_base: Option<u16>,
+    /// Time for all of them to serve. A three-server ensemble needs one to three seconds.
+    pub start_limit: Duration,
     /// By server: the wall clock it is to have; empty where they all have the machine's.
     pub clocks: Vec<Arc<WallClock>>,
     /// The proxies between the servers. Without them servers dial each other directly. Servers of a product that replicates
@@ -180,7 +181,7 @@ impl Cluster {
             #[cfg(not(feature = "docker"))]
             Runtime::Docker { .. } => return Err(ClusterError::Engine("this harness was built without docker".into())),
         };
-        let version = match ready::wait(spec.software, &nodes, &mut running, CLUSTER_READY).await {
+        let version = match ready::wait(spec.software, &nodes, &mut running, spec.start_limit).await {
             Ok(version) => version,
             Err(error) => {
                 running.stop().await;

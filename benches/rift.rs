@@ -70,6 +70,7 @@ impl Ensemble {
             logs: folder.join(&run),
             run,
             port_base: None,
+            start_limit: Duration::from_secs(40),
             clocks: Vec::new(),
             peer_proxies: peers.clone().map(|peers| peers as Arc<dyn PeerProxies>),
         };

@@ -197,7 +197,7 @@ impl<'a> Pump<'a> {
             self.bottlenecks.extend(shared);
             let flow = self.direction.flow(&state, self.shared.seed);
             let drops = if state.behaviour.is_blackhole() {
-                Drops::Everything
+                Drops::EverythingSoon
             } else {
                 Drops::Stream
             };
@@ -336,7 +336,10 @@ impl<'a> Pump<'a> {
                 self.spend(written)?;
             }
         }
-        self.queue.push(Instant::now(), &mut self.rng, &bytes[written..]);
+        let rest = &bytes[written..];
+        if self.queue.push(Instant::now(), &self.flow, &mut self.rng, rest) {
+            count(&self.shared.counters.delayed_bytes, rest.len() as u64);
+        }
         Ok(())
     }
 
@@ -354,7 +357,8 @@ impl<'a> Pump<'a> {
                 count(&self.shared.counters.delayed_bytes, rest.len() as u64);
                 let now = Instant::now();
                 self.queue.push_gate(now + time, rule);
-                self.queue.push(now, &mut self.rng, rest);
+                // counted as delayed already
+                self.queue.push(now, &self.flow, &mut self.rng, rest);
             }
         }
     }

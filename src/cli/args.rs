@@ -41,6 +41,9 @@ pub enum CliCommand {
     /// Run one experiment on real servers and check it
     #[command(after_help = examples::RUN_SHORT, after_long_help = examples::RUN)]
     Run(Box<RunArgs>),
+    /// Check a client program: does it speak the client protocol, and what of it will be judged
+    #[command(after_help = examples::CLIENT_CHECK)]
+    ClientCheck(ClientCheckArgs),
     /// Run the experiments of a TOML file, each with an expected verdict
     #[command(after_help = examples::SUITE)]
     Suite(SuiteArgs),
@@ -57,7 +60,7 @@ pub enum CliCommand {
     List(ListArgs),
     /// Explain a property: what it means, why it breaks, how to tell the causes apart and how to fix them
     Explain {
-        /// HL001 to HL009
+        /// HL001 to HL011
         property: String,
     },
     /// Install adapters: the lock libraries that `--client NAME` runs by name
@@ -100,6 +103,34 @@ pub enum CliCommand {
     /// Serve a lock client over the client protocol on stdin and stdout; `run` starts these
     #[command(hide = true)]
     Client(ClientArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct ClientCheckArgs {
+    /// A command that speaks the client protocol on stdin and stdout
+    #[arg(value_name = "CMD")]
+    pub client: String,
+    /// Store that holds the locks
+    #[arg(long)]
+    pub backend: String,
+    /// Session timeout or time to live of a lock
+    #[arg(long, value_name = "TIME", default_value = "2s")]
+    pub lease: String,
+    /// What the client promises, where it does not say so itself: a list such as `owner=own,renews=false`
+    #[arg(long, value_name = "PROMISES", value_delimiter = ',')]
+    pub promise: Vec<String>,
+    /// Time for a client to open its session
+    #[arg(long, value_name = "TIME", default_value = "15s")]
+    pub open_limit: String,
+    /// How servers are started
+    #[arg(long, default_value = "auto")]
+    pub runtime: String,
+    /// Number of servers [default: the backend's]
+    #[arg(long, value_name = "N")]
+    pub nodes: Option<u32>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Debug, Args)]

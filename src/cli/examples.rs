@@ -26,6 +26,13 @@ Every option but those of \"Configuration\" can also be a key of harness.toml (l
 one of its profiles ([profile.nightly]) or a variable (HARNESS_LEASE=3s). A flag overrides a variable, \
 which overrides the profile, which overrides the rest of the file.";
 
+pub const CLIENT_CHECK: &str = "\
+Examples:
+  harness client-check 'python3 my_lock.py' --backend redis
+  harness client-check ./my-lock --backend zk --promise owner=own,token=own --json
+
+Exit codes: 0 nothing is wrong, 1 something is, 2 bad arguments, 4 no servers";
+
 pub const SUITE: &str = "\
 Examples:
   harness suite nightly.toml --jobs 2 --filter redis

@@ -4,6 +4,7 @@ mod adapters;
 pub mod args;
 mod check;
 mod client;
+mod client_check;
 mod compare;
 mod discovery;
 mod doctor;
@@ -73,6 +74,7 @@ fn dispatch(matches: &clap::ArgMatches) -> Result<Exit, Failure> {
         CliCommand::Man { command, output } => return pages::man(command.as_deref(), output.as_deref()),
         CliCommand::Run(args) if args.show_config => settings::show_config(&args),
         CliCommand::Run(args) => run::run(&args, color),
+        CliCommand::ClientCheck(args) => return client_check::client_check(&args),
         CliCommand::Suite(args) => return suite::suite(&args, color),
         CliCommand::Check(args) => return check::check(&args, look(color, std::io::stdout().is_terminal())),
         CliCommand::Report(args) => return report::report(&args),

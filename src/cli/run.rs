@@ -284,7 +284,6 @@ fn exit_of_error(error: &RunError) -> Exit {
         RunError::Cluster(_)
         | RunError::Clients(_)
         | RunError::ServerEnded(_)
-        | RunError::Control { .. }
         | RunError::Write { .. }
         | RunError::Proxy(_) => Exit::Environment,
     }

@@ -38,7 +38,6 @@ use harness_checkers::history::ServerEnd;
 use tokio::sync::{Mutex as AsyncMutex, watch};
 use tokio::task::JoinHandle;
 
-use crate::limits::CLUSTER_READY;
 use crate::wall_clock::WallClock;
 
 /// What to start.
@@ -54,6 +53,8 @@ pub struct ClusterSpec {
     pub logs: PathBuf,
     /// The first port of local servers; free ports are looked for when it is not given.
     pub port_base: Option<u16>,
+    /// Time for all of them to serve. A three-server ensemble needs one to three seconds.
+    pub start_limit: Duration,
     /// By server: the wall clock it is to have; empty where they all have the machine's.
     pub clocks: Vec<Arc<WallClock>>,
     /// The proxies between the servers. Without them servers dial each other directly. Servers of a product that replicates
@@ -188,7 +189,7 @@ impl Cluster {
         };
         let ready = tokio::select! {
             biased;
-            ready = ready::wait(spec.software, &nodes, &mut running, CLUSTER_READY) => ready,
+            ready = ready::wait(spec.software, &nodes, &mut running, spec.start_limit) => ready,
             Ok(_) = interrupt.wait_for(|wanted| *wanted) => Err(ClusterError::Interrupted),
         };
         let version = match ready {

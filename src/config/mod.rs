@@ -199,6 +199,9 @@ pub struct Config {
     /// Server image in place of the official one (docker)
     #[arg(long, help_heading = SERVERS)]
     pub image: Option<String>,
+    /// Time for the servers to serve
+    #[arg(long, help_heading = SERVERS, value_name = "TIME", default_value = "40s", value_parser = duration_within(Duration::from_secs(1), MAX_TIME))]
+    pub start_limit: Duration,
     /// First port of the servers (local) [default: free ports]
     #[arg(long, help_heading = SERVERS, value_name = "PORT")]
     pub port_base: Option<u16>,

@@ -7,6 +7,7 @@
 //! the fault windows (`schedule`).
 
 mod churn;
+pub mod client_check;
 mod clients;
 mod clock;
 mod context;
@@ -27,7 +28,6 @@ mod testing;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::sync::watch;
 
@@ -51,8 +51,6 @@ pub enum RunError {
     Cluster(#[from] ClusterError),
     #[error("{0}")]
     Clients(String),
-    #[error("the control phase failed: no client acquired a lock in {}s without faults{}", after.as_secs_f32(), said.as_ref().map(|said| format!("\n  the last error of a client: {said}")).unwrap_or_default())]
-    Control { after: Duration, said: Option<String> },
     #[error("could not write {}: {why}", path.display())]
     Write { path: PathBuf, why: String },
     #[error("{0}")]

@@ -138,7 +138,7 @@ fn expectation(row: &TomlTable) -> Result<Expectation, TomlError> {
             let property = Property::ALL.into_iter().find(|property| property.id() == id);
             let ids = Property::ALL.map(Property::id);
             let property =
-                property.ok_or_else(|| TomlError::at(at.line, unknown_word("property", id, ids, "HL001 to HL009")))?;
+                property.ok_or_else(|| TomlError::at(at.line, unknown_word("property", id, ids, "HL001 to HL011")))?;
             verdicts.insert(property, expected(id, at)?);
         }
     }

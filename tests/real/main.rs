@@ -6,6 +6,7 @@ mod accidents;
 #[path = "../page/chromium.rs"]
 #[expect(dead_code, reason = "the tests of the page itself use the rest")]
 mod chromium;
+mod client_check;
 mod clocks;
 mod command;
 mod deaths;

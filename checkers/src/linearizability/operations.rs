@@ -278,7 +278,11 @@ impl OperationReader<'_> {
             return;
         }
         if own.depth == 0 {
-            let given_back = if matches!(self.model, Model::Semaphore { .. }) { permits } else { 1 };
+            let given_back = if matches!(self.model, Model::Semaphore { .. }) {
+                permits
+            } else {
+                1
+            };
             let lapsed = own.lapsed.checked_sub(u64::from(given_back));
             if kind == Kind::Ok && lapsed.is_none() {
                 let op = LockOp::Release {

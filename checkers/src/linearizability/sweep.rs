@@ -371,7 +371,8 @@ impl<'a> Sweep<'a> {
             let active = lock.active[place];
             lock.end(place);
             lock.free_after = None;
-            lock.lapsed.insert(event.process, u64::from(active.depth).max(active.permits));
+            lock.lapsed
+                .insert(event.process, u64::from(active.depth).max(active.permits));
         }
     }
 }

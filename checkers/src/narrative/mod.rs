@@ -3,6 +3,8 @@
 //! Nothing is decided here. A property's module decides and hands over typed results; these functions turn them into
 //! [`Finding`]s, with the events of a proof and the sentences that explain it.
 
+pub(crate) mod calls;
+pub(crate) mod early_loss;
 pub(crate) mod exclusion;
 pub(crate) mod fairness;
 pub(crate) mod fencing;

@@ -15,7 +15,7 @@ pub fn client_pool(spec: &RunSpec, links: &ClientLinks, clocks: &WallClocks) -> 
     let logs = spec.folder.clients();
     std::fs::create_dir_all(&logs).map_err(|error| RunError::write(&logs, &error))?;
     Ok(ClientPool::new(ClientPoolSpec {
-        command: command(&spec.config)?,
+        command: client_command(&spec.config)?,
         per_process: spec.config.per_process,
         logs,
         opens: opens(&spec.config, &links.links),
@@ -41,7 +41,7 @@ fn opens(config: &Config, links: &Links) -> Vec<OpenRequest> {
 }
 
 /// The command line of a client process.
-fn command(config: &Config) -> Result<ChildCommand, RunError> {
+pub fn client_command(config: &Config) -> Result<ChildCommand, RunError> {
     let options = match &config.who {
         Clients::Foreign { command, .. } => {
             let command = adapters::shell_command(command).map_err(|error| RunError::Clients(error.to_string()))?;

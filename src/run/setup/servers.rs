@@ -29,6 +29,7 @@ impl RunServers {
             lease: config.lease,
             run: spec.name.clone(),
             logs: spec.folder.nodes(),
+            start_limit: config.start_limit,
             port_base: config.port_base,
             peer_proxies: peer_proxy.clone().map(|proxy| proxy as Arc<dyn PeerProxies>),
             clocks: clocks.servers.clone(),

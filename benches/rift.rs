@@ -74,7 +74,8 @@ impl Ensemble {
             clocks: Vec::new(),
             peer_proxies: peers.clone().map(|peers| peers as Arc<dyn PeerProxies>),
         };
-        let cluster = Cluster::start(&spec, &Runtime::Local).await;
+        let (_kept, interrupt) = tokio::sync::watch::channel(false);
+        let cluster = Cluster::start(&spec, &Runtime::Local, interrupt).await;
         let cluster = cluster.unwrap_or_else(|error| panic!("{backend} does not start: {error}"));
         Self { cluster, peers }
     }

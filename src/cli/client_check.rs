@@ -7,9 +7,10 @@ use super::args::ClientCheckArgs;
 use super::interrupt::interrupted;
 use super::settings::parse_run;
 use super::stdout::{print, print_json};
-use crate::cluster::choose;
+use crate::cluster::{ClusterError, choose};
 use crate::config::Config;
 use crate::exit::Exit;
+use crate::run::RunError;
 use crate::run::client_check::{CheckMark, CheckRemark, ClientCheckSpec, check_client};
 
 /// The `schema` of what `--json` prints.
@@ -24,16 +25,15 @@ pub fn client_check(args: &ClientCheckArgs) -> Result<Exit, Failure> {
             runtime: chosen.map_err(Failure::environment)?.runtime,
             config,
             folder: folder.clone(),
+            interrupt: interrupted(),
             on_remark: match args.json {
                 true => Box::new(|_| {}),
                 false => Box::new(|remark| print(&line(remark))),
             },
         };
-        let mut interrupt = interrupted();
-        tokio::select! {
-            biased;
-            _ = interrupt.wait_for(|wanted| *wanted) => Ok(None),
-            made = check_client(spec) => made.map(Some).map_err(Failure::environment),
+        match check_client(spec).await {
+            Err(RunError::Cluster(ClusterError::Interrupted)) => Ok(None),
+            made => made.map(Some).map_err(Failure::environment),
         }
     });
     // the logs are quoted where they matter

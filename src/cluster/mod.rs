@@ -142,6 +142,8 @@ pub enum ClusterError {
     Gone { node: String },
     #[error("the container engine: {0}")]
     Engine(String),
+    #[error("it was interrupted while the servers started")]
+    Interrupted,
     /// Nothing on this machine can start the servers.
     #[error("{0}")]
     Nothing(String),
@@ -166,8 +168,13 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts the servers and waits until every one of them serves and knows a leader.
-    pub async fn start(spec: &ClusterSpec, runtime: &Runtime) -> Result<Self, ClusterError> {
+    /// Starts the servers and waits until every one of them serves and knows a leader, or until `interrupt` turns `true`:
+    /// then they are stopped, and the error is [`ClusterError::Interrupted`].
+    pub async fn start(
+        spec: &ClusterSpec,
+        runtime: &Runtime,
+        mut interrupt: watch::Receiver<bool>,
+    ) -> Result<Self, ClusterError> {
         let (nodes, mut running) = match runtime {
             Runtime::Local => {
                 let (nodes, processes) = local::start(spec).await?;
@@ -181,7 +188,12 @@ impl Cluster {
             #[cfg(not(feature = "docker"))]
             Runtime::Docker { .. } => return Err(ClusterError::Engine("this harness was built without docker".into())),
         };
-        let version = match ready::wait(spec.software, &nodes, &mut running, spec.start_limit).await {
+        let ready = tokio::select! {
+            biased;
+            ready = ready::wait(spec.software, &nodes, &mut running, spec.start_limit) => ready,
+            Ok(_) = interrupt.wait_for(|wanted| *wanted) => Err(ClusterError::Interrupted),
+        };
+        let version = match ready {
             Ok(version) => version,
             Err(error) => {
                 running.stop().await;

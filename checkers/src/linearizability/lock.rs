@@ -3,7 +3,7 @@
 use super::counterexample::Counterexample;
 use super::mutant::{Mutant, mutated};
 use crate::history::Mode;
-use crate::history::names::{FastMap, FastSet, NONE};
+use crate::history::names::{FastMap, NONE};
 
 /// Owners that are looked for one after the other.
 const FEW: usize = 16;
@@ -51,8 +51,9 @@ pub(super) struct Lock {
     /// Of those in `active`, the ones that write.
     pub writers: usize,
     pub taken: u64,
-    /// Processes that lost the lock and have not spoken of it since.
-    pub lapsed: FastSet<u32>,
+    /// What processes lost and have not given back since: a hold of a reentrant lock, a permit, or the lock. A signal says what
+    /// its process believes, so the server may still accept a release for each of them.
+    pub lapsed: FastMap<u32, u64>,
     /// Processes whose release will be answered "not held" although they hold, with the reply that began their hold.
     pub denied: Vec<(u32, u32)>,
     pub last_token: Option<(u64, u32)>,
@@ -79,7 +80,7 @@ impl Lock {
             places: None,
             writers: 0,
             taken: 0,
-            lapsed: FastSet::default(),
+            lapsed: FastMap::default(),
             denied: Vec::new(),
             last_token: None,
             last_release: NONE,

@@ -133,7 +133,8 @@ struct Own {
     depth: u32,
     permits: u64,
     mode: Mode,
-    lapsed: bool,
+    /// What it lost and has not given back since; the server may still accept a release for each of them.
+    lapsed: u64,
     /// When it got what it holds, and the position of that reply.
     got: u64,
     got_at: u32,
@@ -246,7 +247,7 @@ impl OperationReader<'_> {
             depth: own.depth + u32::from(again),
             permits: own.permits + permits,
             mode: event.mode,
-            lapsed: false,
+            lapsed: 0,
             asked: 0,
             ..*own
         };
@@ -264,27 +265,33 @@ impl OperationReader<'_> {
         if *self.model == Model::Mutex {
             // Nobody in particular holds it: a failed release had no effect, one after a loss may have had none.
             match kind {
-                Kind::Ok if own.lapsed => self.all[lock].add(op, instant, None, position),
+                Kind::Ok if own.lapsed > 0 => self.all[lock].add(op, instant, None, position),
                 Kind::Ok | Kind::Info => self.all[lock].add(op, instant, replied, position),
                 _ => {}
             }
             *own = Own {
                 depth: 0,
                 permits: 0,
-                lapsed: false,
+                lapsed: 0,
                 ..*own
             };
             return;
         }
         if own.depth == 0 {
-            if kind == Kind::Ok && !own.lapsed {
+            let given_back = if matches!(self.model, Model::Semaphore { .. }) {
+                permits
+            } else {
+                1
+            };
+            let lapsed = own.lapsed.checked_sub(u64::from(given_back));
+            if kind == Kind::Ok && lapsed.is_none() {
                 let op = LockOp::Release {
                     process: NOBODY,
                     permits,
                 };
                 self.all[lock].add(op, instant, replied, position);
             }
-            own.lapsed = false;
+            own.lapsed = lapsed.unwrap_or(own.lapsed);
             return;
         }
         let error = reply
@@ -363,10 +370,14 @@ impl OperationReader<'_> {
             let reply = Some(at).filter(|_| known);
             self.all[lock].add(LockOp::Lose { process: event.process }, at, reply, position);
         }
+        let lapsed = match self.model {
+            Model::Semaphore { .. } => own.permits,
+            _ => u64::from(own.depth),
+        };
         *own = Own {
             depth: 0,
             permits: 0,
-            lapsed: denied == 0,
+            lapsed: if denied == 0 { lapsed } else { 0 },
             lost: instant + 1,
             ending,
             ..*own

@@ -273,7 +273,8 @@ impl<'a> Sweep<'a> {
         let permits = self.permits(event);
         let state = &mut self.locks[lock];
         let Some(place) = state.own(event.process) else {
-            if state.lapsed.remove(&event.process) {
+            if let Some(left) = state.lapsed.get_mut(&event.process).filter(|left| **left >= permits) {
+                *left -= permits;
                 return None;
             }
             let ok = reply.is_some_and(|reply| reply.kind == Kind::Ok);
@@ -367,9 +368,11 @@ impl<'a> Sweep<'a> {
         let lock = &mut self.locks[lock];
         lock.denied.retain(|(process, _)| *process != event.process);
         if let Some(place) = lock.own(event.process) {
+            let active = lock.active[place];
             lock.end(place);
             lock.free_after = None;
-            lock.lapsed.insert(event.process);
+            lock.lapsed
+                .insert(event.process, u64::from(active.depth).max(active.permits));
         }
     }
 }

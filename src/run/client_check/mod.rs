@@ -14,12 +14,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde::Serialize;
+use tokio::sync::watch;
 
 use super::RunError;
 use super::clients::child::ChildCommand;
 use super::setup;
 use super::terms::Terms;
-use crate::cluster::{Cluster, ClusterSpec, Runtime};
+use crate::cluster::{Cluster, ClusterError, ClusterSpec, Runtime};
 use crate::config::Config;
 use checked_client::CheckedClient;
 
@@ -29,6 +30,8 @@ pub struct ClientCheckSpec {
     pub runtime: Runtime,
     /// For logs; a folder of its own.
     pub folder: PathBuf,
+    /// Turns `true` when the user wants the check to end.
+    pub interrupt: watch::Receiver<bool>,
     /// Called with each remark as it is made.
     pub on_remark: Box<dyn Fn(&CheckRemark) + Send + Sync>,
 }
@@ -114,6 +117,7 @@ pub async fn check_client(spec: ClientCheckSpec) -> Result<Vec<CheckRemark>, Run
         config,
         runtime,
         folder,
+        mut interrupt,
         on_remark,
     } = spec;
     std::fs::create_dir_all(&folder).map_err(|error| RunError::write(&folder, &error))?;
@@ -138,10 +142,14 @@ pub async fn check_client(spec: ClientCheckSpec) -> Result<Vec<CheckRemark>, Run
             peer_proxies: None,
             clocks: Vec::new(),
         };
-        let cluster = Cluster::start(&wanted, &runtime).await?;
-        let checked = together::check(&bench, cluster.endpoints()).await;
+        let cluster = Cluster::start(&wanted, &runtime, interrupt.clone()).await?;
+        let checked = tokio::select! {
+            biased;
+            Ok(_) = interrupt.wait_for(|wanted| *wanted) => Err(ClusterError::Interrupted.into()),
+            checked = together::check(&bench, cluster.endpoints()) => checked.map_err(RunError::Clients),
+        };
         cluster.stop().await;
-        checked.map_err(RunError::Clients)?;
+        checked?;
     }
     let made = bench.remarks.made.into_inner();
     Ok(made.unwrap_or_else(PoisonError::into_inner))

@@ -35,7 +35,7 @@ impl RunServers {
             clocks: clocks.servers.clone(),
         };
         let started = Instant::now();
-        let cluster = Cluster::start(&wanted, &spec.choice.runtime).await?;
+        let cluster = Cluster::start(&wanted, &spec.choice.runtime, spec.interrupt.clone()).await?;
         let roles = cluster.probe().roles().await;
         let leaders: Vec<&str> = roles
             .iter()

@@ -3,9 +3,9 @@
 https://redis.readthedocs.io/en/stable/lock.html
 
 The lock expires with its timeout, and redis-py does not tell its user: `once` raises no `lost`. `renewed` extends the lock
-in a thread, as users of redis-py do, and raises `lost` when an extension fails or comes late. It polls, so nothing is
-`woken`, and it hands out no token; its random value is the owner. The client keeps the retries of the library; it is only
-given socket timeouts, since a client must answer.
+in a thread, as users of redis-py do, and raises `lost` when a renewal is refused or none is answered for two thirds of the
+lease. It polls, so nothing is `woken`, and it hands out no token; its random value is the owner. The client keeps the retries
+of the library; it is only given socket timeouts, since a client must answer.
 """
 
 import sys
@@ -63,22 +63,35 @@ class RedisPyRenewedLock(RedisPyLock):
     def acquire(self, lock, wait_ms):
         grant = super().acquire(lock, wait_ms)
         contender = self.held[lock]
-        threading.Thread(target=self.renew, args=(lock, contender, time.monotonic()), daemon=True).start()
+        threading.Thread(target=self.renew, args=(lock, contender), daemon=True).start()
         return grant
 
-    def renew(self, lock, contender, proven):
+    def renew(self, lock, contender):
+        """Renews until the lock is released; a timer doubts it where no renewal was answered for two thirds of the lease."""
+        timer = None
+        asked = time.monotonic()
         while self.held.get(lock) is contender:
+            if timer:
+                timer.cancel()
+            left = max(0, asked + self.lease * 2 / 3 - time.monotonic())
+            timer = threading.Timer(left, self.doubt, (lock, contender, "it was not renewed in time"))
+            timer.daemon = True
+            timer.start()
             time.sleep(self.lease / 6)
-            asked = time.monotonic()
             try:
+                before = time.monotonic()
                 contender.reacquire()
-                proven = asked
-            except (LockError, RedisError) as error:
-                late = time.monotonic() - proven > self.lease * 2 / 3
-                if late or isinstance(error, LockError):
-                    if self.held.get(lock) is contender:
-                        self.lost(lock, str(error))
-                    return
+                asked = before
+            except LockError as error:
+                self.doubt(lock, contender, str(error))
+                break
+            except RedisError:
+                pass  # it is tried again, and the timer runs
+        timer.cancel()
+
+    def doubt(self, lock, contender, cause):
+        if self.held.get(lock) is contender:
+            self.lost(lock, cause)
 
 
 serve({"once": RedisPyLock, "renewed": RedisPyRenewedLock}[sys.argv[1]])

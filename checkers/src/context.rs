@@ -56,6 +56,7 @@ impl<'a> Context<'a> {
                 progress_ms: asked.progress_ms.or(header.progress_ms),
                 silent_ms: asked.silent_ms.or(header.silent_ms),
                 passed_over: asked.passed_over.or(header.passed_over),
+                starvation_ms: asked.starvation_ms.or(header.starvation_ms),
             },
             lease_ns: limits::ns(history.header.lease_ms.unwrap_or(limits::LEASE_MS)),
         };

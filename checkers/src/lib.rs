@@ -27,6 +27,7 @@ mod phantom;
 mod progress;
 pub mod shrink;
 mod silent_loss;
+mod starvation;
 mod tickets;
 mod watched;
 

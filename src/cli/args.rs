@@ -145,11 +145,14 @@ pub struct SuiteArgs {
     #[arg(long, value_name = "M/N", value_parser = Shard::read)]
     pub shard: Option<Shard>,
     /// Merge the records of shards that are found in these folders
-    #[arg(long, value_name = "DIR", num_args = 1.., conflicts_with_all = ["file", "shard", "filter", "set", "jobs", "retries", "dry_run"])]
+    #[arg(long, value_name = "DIR", num_args = 1.., conflicts_with_all = ["file", "shard", "filter", "rerun_unsure", "set", "jobs", "retries", "dry_run"])]
     pub merge: Vec<PathBuf>,
     /// Run only rows whose name contains this text; can be repeated
     #[arg(long, value_name = "TEXT")]
     pub filter: Vec<String>,
+    /// Run only rows that were errors or unsure the last time that this suite ran
+    #[arg(long)]
+    pub rerun_unsure: bool,
     /// Set an option of `harness run` in every row, such as `runtime=docker`; can be repeated
     #[arg(long, value_name = "OPTION=VALUE")]
     pub set: Vec<String>,

@@ -141,9 +141,7 @@ impl WindowRun {
             targets: affected.names(),
             cut: Some(affected.links),
             holder: resolution.holder.map(|holder| format!("c{holder}")),
-            holder_works_ms: resolution
-                .holder
-                .map(|_| self.run.spec.plan.target_holder_works.as_millis() as u64),
+            holder_works_ms: resolution.holder.map(|_| resolution.holder_works.as_millis() as u64),
             verb: Some(self.window.fault.verb.to_owned()),
             extra: Map::new(),
         };

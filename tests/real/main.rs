@@ -21,4 +21,5 @@ mod rifts;
 mod roles;
 mod settings;
 mod suite;
+mod taps;
 mod told;

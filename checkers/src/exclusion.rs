@@ -59,7 +59,8 @@ pub(crate) struct Exclusion {
 pub(crate) fn decide(context: &Context<'_>) -> Exclusion {
     let verdict = if !context.model.is_lock() {
         Verdict::NotApplicable
-    } else if context.holds.count() == 0 {
+    } else if context.holds.iter().all(is_lost_at_once) {
+        // a hold that was lost in the instant in which it began shows nothing
         Verdict::Inconclusive
     } else if context.overlaps.is_empty() {
         Verdict::Holds
@@ -73,6 +74,10 @@ pub(crate) fn decide(context: &Context<'_>) -> Exclusion {
         classes: described.map(|conflict| classify(context, &conflict.opening)).collect(),
         within_lease: early.count(),
     }
+}
+
+fn is_lost_at_once(hold: &LockHold) -> bool {
+    hold.is_empty() && matches!(hold.ended, Ended::Lost | Ended::Died)
 }
 
 fn classify(context: &Context<'_>, overlap: &Overlap) -> OverlapClass {

@@ -16,6 +16,10 @@ pub(crate) fn tell(context: &Context<'_>, decided: &Exclusion) -> Finding {
     let holds = many(count, "hold", "holds");
     let mut told = match decided.verdict {
         Verdict::NotApplicable => return finding(Property::Hl001, decided.verdict, "a register is not held"),
+        Verdict::Inconclusive if count > 0 => {
+            let evidence = format!("{holds}, and none lasted");
+            return finding(Property::Hl001, decided.verdict, evidence);
+        }
         Verdict::Inconclusive => return finding(Property::Hl001, decided.verdict, "nobody acquired the lock"),
         Verdict::Holds => {
             let none = if context.model.capacity() > 1 {

@@ -114,6 +114,7 @@ fn summary(class: StuckClass, lock: &str, waited: &str) -> String {
     match class {
         StuckClass::Free => format!("nobody got `{lock}` for {waited}, though it was free and wanted"),
         StuckClass::Ghost => format!("the server shows an owner of `{lock}` that does not hold it, for {waited}"),
+        StuckClass::Deadlock => format!("two clients waited for each other for {waited}, one of them for `{lock}`"),
         StuckClass::DeadHolder => format!("nobody took the place of the dead holder of `{lock}` for {waited}"),
     }
 }
@@ -122,6 +123,7 @@ fn role(owner: &StuckOwner) -> &'static str {
     match owner {
         StuckOwner::Nobody => "released",
         StuckOwner::Waiting { .. } | StuckOwner::Ghost { .. } => "the server made it the owner",
+        StuckOwner::WaitsInTurn { .. } => "holds it, and waits for another lock",
         StuckOwner::Dead { .. } => "left the lock behind",
         StuckOwner::Unsure { .. } => "left without an answer",
     }
@@ -146,6 +148,18 @@ fn owner_sentence(context: &Context<'_>, owner: &StuckOwner) -> (String, Vec<u32
             (
                 format!("The server shows {who} as the owner since {since}, which does not hold it."),
                 vec![granted],
+            )
+        }
+        StuckOwner::WaitsInTurn { process, got, call } => {
+            let (who, since, asked) = (history.who(process), at(time(got), false), at(time(call), false));
+            let other = history
+                .events
+                .get(call as usize)
+                .and_then(|call| history.name(call.lock));
+            let other = other.unwrap_or_default();
+            (
+                format!("{who} held it since {since}, and asked at {asked} for `{other}`, which the other one held."),
+                vec![got, call],
             )
         }
         StuckOwner::Dead { process, granted, end } => {
@@ -205,6 +219,9 @@ fn likely(stuck: &Stuck) -> &'static str {
         (StuckClass::Free, StuckOwner::Waiting { .. }) => "the wake-up was lost: look again after setting the watch",
         (StuckClass::Free, _) => {
             "the release was not noticed: the wake-up was lost, or the waiters wait for the wrong node"
+        }
+        (StuckClass::Deadlock, _) => {
+            "the clients take the locks in different orders: take them in one order, or with a wait"
         }
         (StuckClass::DeadHolder, _) => {
             "the lock has no expiry, or its expiry is set in a second step that did not happen"

@@ -1,5 +1,6 @@
 //! HL005, progress: a lock that a client waits for is acquired within the bound, whenever no fault excuses it.
 
+mod deadlock;
 mod owners;
 mod waits;
 
@@ -21,6 +22,8 @@ pub(crate) enum StuckClass {
     Ghost,
     /// The owner died or was told of its loss, and no other client took its place.
     DeadHolder,
+    /// Two clients hold a lock each, and wait for the other's.
+    Deadlock,
 }
 
 impl StuckClass {
@@ -30,6 +33,7 @@ impl StuckClass {
             Self::Free => "free",
             Self::Ghost => "ghost",
             Self::DeadHolder => "dead-holder",
+            Self::Deadlock => "deadlock",
         }
     }
 }
@@ -124,6 +128,9 @@ pub(crate) fn decide(context: &Context<'_>) -> ProgressOutcome {
         if let Some(healed_ns) = healed_ns.filter(|_| stuck.len() == before) {
             stuck.extend(owners.ghost(context, lock, healed_ns, bound_ns + retransmission_ns));
         }
+        if stuck.len() == before {
+            stuck.extend(deadlock::on(context, &waits, lock, bound_ns));
+        }
         stuck[before..].sort_by_key(|stuck| stuck.from_ns);
     }
     if healed_ns.is_none() && stuck.is_empty() {
@@ -191,6 +198,7 @@ fn blame(
         StuckOwner::Dead { .. } | StuckOwner::Unsure { .. } => StuckClass::DeadHolder,
         StuckOwner::Ghost { .. } => StuckClass::Ghost,
         StuckOwner::Nobody | StuckOwner::Waiting { .. } => StuckClass::Free,
+        StuckOwner::WaitsInTurn { .. } => StuckClass::Deadlock,
     };
     let lease = if class == StuckClass::DeadHolder {
         context.lease_ns

@@ -28,6 +28,12 @@ pub(crate) enum StuckOwner {
         granted: u32,
         end: u32,
     },
+    /// The owner holds the lock, and waits for one that the waiter holds.
+    WaitsInTurn {
+        process: u32,
+        got: u32,
+        call: u32,
+    },
     /// The server was not watched, and the last holder left without an answer.
     Unsure {
         process: u32,
@@ -40,7 +46,10 @@ impl StuckOwner {
         match self {
             Self::Nobody => None,
             Self::Ghost { process, .. } => *process,
-            Self::Waiting { process, .. } | Self::Dead { process, .. } | Self::Unsure { process, .. } => Some(*process),
+            Self::Waiting { process, .. }
+            | Self::Dead { process, .. }
+            | Self::WaitsInTurn { process, .. }
+            | Self::Unsure { process, .. } => Some(*process),
         }
     }
 }

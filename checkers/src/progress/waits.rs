@@ -9,11 +9,11 @@ use crate::limits;
 
 /// One acquire, from its call to its answer, or to the end of its process.
 #[derive(Debug, Clone, Copy)]
-struct Wait {
-    waiter: Waiter,
+pub(super) struct Wait {
+    pub waiter: Waiter,
     acquired: bool,
-    from_ns: u64,
-    to_ns: u64,
+    pub from_ns: u64,
+    pub to_ns: u64,
 }
 
 /// A span in which no client held a lock and some client always asked for it.
@@ -61,6 +61,11 @@ impl Waits {
             });
         }
         Self { by_lock }
+    }
+
+    /// The waits for one lock, in the order of their calls.
+    pub(super) fn of_lock(&self, lock: usize) -> &[Wait] {
+        &self.by_lock[lock]
     }
 
     pub(super) fn after(&self, ns: u64) -> WaitsAfter {

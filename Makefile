@@ -32,6 +32,9 @@ adapters: build ## clients for lock libraries, to be run by name: `--client kazo
 	@scripts/apt-install $$(sed -n 's/^packages = //p' workloads/adapters/adapters.toml | tr -d '[],"' | tr ' ' '\n' | sort -u)
 	target/release/harness adapters
 
+libraries: adapters servers ## what is known of locks of known libraries, found again (a quarter of an hour; ARGS="--filter kazoo")
+	target/release/harness suite tests/suites/libraries.toml $(ARGS)
+
 soak: build servers ## random combinations for an hour on each backend, and what they leave behind (ARGS="--minutes 5 redis")
 	@scripts/soak $(ARGS)
 
@@ -46,4 +49,4 @@ lint: ## what `test` wants of the code's form
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 
-.PHONY: help build run servers images test adapters nightly soak bench fmt lint
+.PHONY: help build run servers images test adapters libraries nightly soak bench fmt lint

@@ -3,6 +3,7 @@
 //! both and says so if it cannot.
 
 mod accidents;
+mod adapters;
 #[path = "../page/chromium.rs"]
 #[expect(dead_code, reason = "the tests of the page itself use the rest")]
 mod chromium;

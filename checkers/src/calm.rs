@@ -35,6 +35,7 @@ pub(crate) fn spans(context: &Context<'_>, healed_ns: Option<u64>) -> Vec<CalmSp
         }
     }
     troubles.extend(unplanned(context, recovery_ns));
+    troubles.extend(context.standstills.iter().map(|span| (span.earliest_ns(), span.to_ns)));
     troubles.sort_unstable();
     let mut calm = Vec::new();
     let mut from_ns = 0;

@@ -5,7 +5,7 @@
 use crate::grants::Grants;
 use crate::history::event::Bounds;
 use crate::history::names::FastSet;
-use crate::history::{History, Window};
+use crate::history::{History, Standstill, Window};
 use crate::holds::{Holds, LockHold};
 use crate::limits;
 use crate::model::Model;
@@ -23,6 +23,7 @@ pub(crate) struct Context<'a> {
     /// Why no hold can be compared with the grants; `None` when holds can be.
     pub not_watched: Option<NotWatched>,
     pub windows: Vec<Window>,
+    pub standstills: Vec<Standstill>,
     /// Overlaps of certain holds, worst first: many violations follow from one.
     pub overlaps: Vec<Overlap>,
     /// The same by the hold that was there first, worst first: one violation of HL001 each.
@@ -47,6 +48,7 @@ impl<'a> Context<'a> {
             holds,
             grants,
             windows: history.windows(),
+            standstills: history.standstills(),
             overlaps: Vec::new(),
             conflicts: Vec::new(),
             overlapping: FastSet::default(),
@@ -87,7 +89,8 @@ impl<'a> Context<'a> {
             .find(|window| window.touched_client(client))
     }
 
-    /// Whether a fault between two times may concern a client: all do but those that name other clients only.
+    /// Whether a fault between two times may concern a client: all do but those that name other clients only. A standstill
+    /// concerns every client.
     pub(crate) fn fault_near(&self, client: u32, from_ns: u64, to_ns: u64) -> bool {
         let concerns = |window: &Window| {
             let targets = &window.started.targets;
@@ -95,7 +98,8 @@ impl<'a> Context<'a> {
             // a clock that is wrong makes its client take over what another's lease still protects
             !others || window.names_client(client) || window.fault == "clock"
         };
-        self.windows_in(from_ns, to_ns).any(concerns)
+        let stood_still = self.standstills.iter().any(|span| span.touches(from_ns, to_ns));
+        stood_still || self.windows_in(from_ns, to_ns).any(concerns)
     }
 
     /// When a client's process went on that was stopped at some instant between two times, in nanoseconds; `None` when it was not

@@ -163,6 +163,12 @@ fn blind(history: &History) -> Vec<Span> {
             _ => {}
         }
     }
+    // what it was told while the harness stood still, it read afterwards
+    let stalls = history.standstills().into_iter().filter(|span| span.server.is_none());
+    blind.extend(stalls.map(|span| Span {
+        from_ns: span.from_ns,
+        to_ns: span.to_ns.saturating_add(limits::OBSERVER_GAP_NS),
+    }));
     let to_ns = u64::MAX;
     blind.extend(lost.into_values().map(|from_ns| Span { from_ns, to_ns }));
     blind

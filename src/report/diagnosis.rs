@@ -101,6 +101,14 @@ pub struct KnownRun {
     pub check_ns: u64,
 }
 
+/// What stood still for longer than a lease: shorter ones are what locks are made to stand.
+fn long_standstills(history: &History) -> Vec<String> {
+    let lease_ns = history.header().lease_ms.unwrap_or_default() * 1_000_000;
+    let standstills = history.standstills().into_iter();
+    let long = standstills.filter(|span| span.is_longer_than(lease_ns));
+    long.map(|span| span.in_words()).collect()
+}
+
 /// Puts it all together.
 pub fn diagnose(history: &History, findings: Findings, known: KnownRun) -> Diagnosis {
     let planned = known.info.as_ref().map_or(0, |info| info.windows);
@@ -109,9 +117,15 @@ pub fn diagnose(history: &History, findings: Findings, known: KnownRun) -> Diagn
     if !server_ends.is_empty() {
         effect.hint = Some("read its log, and run it again: what followed says nothing about the lock".to_owned());
     }
+    let standstills = long_standstills(history);
+    if !standstills.is_empty() && server_ends.is_empty() {
+        effect.hint =
+            Some("run it again on a machine with less to do: what happened meanwhile is not judged".to_owned());
+    }
     let unfinished = unfinished(history);
     let churn = Churn::of(history);
     let mut unsure = unsure(history, &findings, &effect, churn, &unfinished);
+    unsure.splice(0..0, standstills);
     unsure.splice(0..0, server_ends.iter().map(|(at_ns, end)| end.in_words(*at_ns)));
     // the history itself says why that run failed
     let status = known.info.as_ref().map(|info| info.status);

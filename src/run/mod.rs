@@ -20,6 +20,7 @@ mod register;
 mod roles;
 mod schedule;
 mod setup;
+mod stalls;
 mod taps;
 mod targeting;
 mod terms;

@@ -8,6 +8,7 @@ use tokio::task::JoinHandle;
 
 use super::clients::holders::Holding;
 use super::roles::ServerRoles;
+use super::stalls;
 use crate::cluster::RoleProbe;
 use crate::event::{ProgressEvent, ProgressSnapshot};
 use crate::run::context::RunContext;
@@ -25,13 +26,13 @@ impl Drop for ProgressTicker {
     }
 }
 
-/// Starts the ticker, and the watch over the servers' roles that it shows.
+/// Starts the ticker, the watch over the servers' roles that it shows, and the watch for stalls.
 pub fn start(run: &Arc<RunContext>, probe: RoleProbe) -> ProgressTicker {
     let run = Arc::clone(run);
     ProgressTicker(tokio::spawn(async move {
         let roles = ServerRoles::default();
         let watching = roles.watch(probe, Arc::clone(&run));
-        tokio::join!(tick(&run, &roles), watching);
+        tokio::join!(tick(&run, &roles), watching, stalls::watch(&run));
     }))
 }
 

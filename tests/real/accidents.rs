@@ -80,6 +80,43 @@ fn a_run_is_interrupted_while_its_servers_start() {
     assert_eq!(processes_of(harness.folder.path()), Vec::<String>::new());
 }
 
+/// Stops a process for so long at some moment of a run, and checks what the run says of it.
+fn stood_still(stopped: impl FnOnce(u32) -> u32, named: &str) {
+    let harness = Harness::new();
+    let mut command = harness.command("run --runtime local --backend redis --fault none --lease 1s --time 14s --json");
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let history = harness.results().join("latest/history.jsonl");
+    until("the faults phase", || {
+        std::fs::read_to_string(&history).is_ok_and(|text| text.contains(r#""phase":"faults""#))
+    });
+    let stopped = stopped(child.id());
+    signal(stopped, "STOP");
+    std::thread::sleep(Duration::from_secs(6));
+    signal(stopped, "CONT");
+    let answer = Answer::of(child.wait_with_output().unwrap());
+    answer.assert_exit(3);
+    let unsure = answer.diagnosis["unsure"].to_string();
+    assert!(unsure.contains(named), "{unsure}");
+    assert!(answer.diagnosis["effect"]["hint"].is_string());
+}
+
+#[test]
+fn a_harness_that_stood_still_says_so_and_blames_no_lock() {
+    stood_still(|harness| harness, "harness stood still for");
+}
+
+#[test]
+fn a_server_that_is_stopped_by_hand_is_named_and_no_lock_is_blamed() {
+    let server = |harness: u32| {
+        let children = Command::new("pgrep")
+            .args(["-P", &harness.to_string(), "redis-server"])
+            .output()
+            .unwrap();
+        String::from_utf8(children.stdout).unwrap().trim().parse().unwrap()
+    };
+    stood_still(server, "n1 did not serve");
+}
+
 #[test]
 fn a_killed_run_leaves_a_history_that_can_be_checked_and_nothing_that_runs() {
     let harness = Harness::new();

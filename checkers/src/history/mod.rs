@@ -16,6 +16,7 @@ pub(crate) mod names;
 mod nemesis;
 mod read;
 mod scan;
+mod standstills;
 mod window_facts;
 mod windows;
 
@@ -27,6 +28,7 @@ pub use error::{FormError, ReadError};
 pub use export::write_edn;
 pub use nemesis::{ChurnFact, MessageCounts, NemesisFact, ObserverFact, PhaseFact, ProxyChange, TapTotals};
 pub use read::ReadOptions;
+pub use standstills::Standstill;
 pub use window_facts::{Acquires, EffectCounters, EvidenceCounter, MessageMatch, Requirement, WindowHeal, WindowStart};
 pub use windows::{Nemesis, PhaseStart, ServerEnd, Window};
 

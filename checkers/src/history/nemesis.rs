@@ -33,6 +33,8 @@ const ROLES: &str = "roles";
 const SERVER: &str = "server";
 /// The `f` of lines about locks that are removed while they are not in use.
 const CHURN: &str = "churn";
+/// The `f` of lines about times in which the harness itself stood still.
+const STALL: &str = "stall";
 /// The `f` of lines about changes through the proxy's API.
 const PROXY_API: &str = "proxy-api";
 /// Columns of a line that are no fields of its fact.
@@ -55,6 +57,8 @@ pub enum NemesisFact {
     Roles(BTreeMap<String, Role>),
     /// A server ended by itself: no fault of the plan killed it.
     ServerEnded(ServerEnd),
+    /// The harness stood still until now, for so many milliseconds: the machine had too much to do, or stopped it.
+    Stall { lasted_ms: u64 },
     /// Locks come and go.
     Churn(ChurnFact),
     /// The proxy was changed through its API, and not by the plan.
@@ -176,6 +180,7 @@ impl NemesisFact {
             Self::Observer(_) => OBSERVER,
             Self::Roles(_) => ROLES,
             Self::ServerEnded(_) => SERVER,
+            Self::Stall { .. } => STALL,
             Self::Churn(_) => CHURN,
             Self::ProxyChange(_) => PROXY_API,
             Self::Other { f, .. } => f,
@@ -194,6 +199,7 @@ impl NemesisFact {
             Self::Observer(ObserverFact::Back { watched }) => with_phase("back", &json!({ "watched": watched })),
             Self::Roles(roles) => with_phase("seen", &json!({ "roles": roles })),
             Self::ServerEnded(end) => with_phase("ended", end),
+            Self::Stall { lasted_ms } => with_phase("over", &json!({ "lasted_ms": lasted_ms })),
             Self::Churn(ChurnFact::Begin { turn_ms }) => with_phase("begin", &json!({ "turn_ms": turn_ms })),
             Self::Churn(ChurnFact::Removed { lock }) => with_phase("removed", &json!({ "lock": lock })),
             Self::ProxyChange(change) => with_phase("change", change),
@@ -218,6 +224,10 @@ impl NemesisFact {
             (SERVER, "ended") => ServerEnd::deserialize(Value::Object(fields.clone()))
                 .ok()
                 .map(Self::ServerEnded),
+            (STALL, "over") => fields
+                .get("lasted_ms")
+                .and_then(Value::as_u64)
+                .map(|lasted_ms| Self::Stall { lasted_ms }),
             (CHURN, "begin" | "removed") => churn(&fields).map(Self::Churn),
             (PROXY_API, "change" | "poke") => Some(Self::ProxyChange(ProxyChange::read(fields.clone()))),
             (_, "heal") => Some(Self::Heal {
@@ -372,7 +382,7 @@ mod tests {
     use crate::history::{EffectCounters, MessageMatch, Requirement};
 
     /// Lines as they are written and as they are read: the same, both ways.
-    const LINES: [&str; 16] = [
+    const LINES: [&str; 17] = [
         r#"{"each":null,"f":"phase","phase":"control"}"#,
         r#"{"each":3,"f":"phase","phase":"control"}"#,
         r#"{"control_acquires":41,"f":"phase","phase":"warm-up"}"#,
@@ -386,6 +396,7 @@ mod tests {
         r#"{"counters":[{"key":"servers_killed","noun":"server","outcome":"killed"}],"evidence":{},"f":"server-kill","no_effect_hint":"more servers","phase":"heal","window":3}"#,
         r#"{"f":"roles","phase":"seen","roles":{"n1":"leader","n2":"not serving","n3":"learner"}}"#,
         r#"{"f":"server","how":"signal 9","log":"nodes/n1/server.log","phase":"ended","server":"n1"}"#,
+        r#"{"f":"stall","lasted_ms":10021,"phase":"over"}"#,
         r#"{"f":"churn","phase":"begin","turn_ms":500}"#,
         r#"{"f":"churn","lock":"l0","phase":"removed"}"#,
         r#"{"f":"else","more":{"a":[1]},"phase":"seen"}"#,

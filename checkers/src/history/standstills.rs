@@ -1,0 +1,172 @@
+//! Standstills: times in which the harness or a server did nothing, and no window of the plan was why.
+//!
+//! A machine that has too much to do, a laptop that sleeps, a server that is stopped by hand: what a lock did meanwhile, or did
+//! not do, is not the lock's doing.
+
+use std::collections::BTreeMap;
+
+use super::answers::Role;
+use super::nemesis::NemesisFact;
+use super::{History, Window};
+
+/// A server is asked for its role once a second, and given another one to answer: so late its silence may be seen, and so long one
+/// late answer looks like silence.
+const ROLE_LAG_NS: u64 = 2_000_000_000;
+/// How long after a heal servers may need to serve again.
+const SERVING_NS: u64 = 10_000_000_000;
+
+/// One of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Standstill {
+    /// When it began; of a server, when it was seen.
+    pub from_ns: u64,
+    /// `u64::MAX` when the history ends before it was over.
+    pub to_ns: u64,
+    /// The server that did not serve; `None` for the harness.
+    pub server: Option<String>,
+}
+
+impl Standstill {
+    /// In a sentence.
+    pub fn in_words(&self) -> String {
+        let from = self.from_ns as f64 / 1e9;
+        let lasted = match self.to_ns {
+            u64::MAX => "to the end".to_owned(),
+            to_ns => format!("for {:.1}s", (to_ns - self.from_ns) as f64 / 1e9),
+        };
+        match &self.server {
+            None => {
+                format!("harness stood still {lasted} from {from:.1}s: the machine had too much to do, or stopped it")
+            }
+            Some(server) => {
+                format!("{server} did not serve {lasted} from {from:.1}s, and no fault of the plan was why")
+            }
+        }
+    }
+
+    /// When it began at the earliest.
+    pub fn earliest_ns(&self) -> u64 {
+        match self.server {
+            None => self.from_ns,
+            Some(_) => self.from_ns.saturating_sub(ROLE_LAG_NS),
+        }
+    }
+
+    /// Whether an instant of it may lie between two times.
+    pub fn touches(&self, from_ns: u64, to_ns: u64) -> bool {
+        self.earliest_ns() <= to_ns && self.to_ns >= from_ns
+    }
+
+    /// Whether it surely lasted for longer than this.
+    pub fn is_longer_than(&self, ns: u64) -> bool {
+        let seen = self.to_ns - self.from_ns;
+        match self.server {
+            None => seen > ns,
+            Some(_) => seen > ns.saturating_add(ROLE_LAG_NS),
+        }
+    }
+}
+
+impl History {
+    /// All standstills, by their end.
+    pub fn standstills(&self) -> Vec<Standstill> {
+        if self.nemesis.is_empty() {
+            return Vec::new();
+        }
+        let windows = self.windows();
+        let mut silent: BTreeMap<String, u64> = BTreeMap::new();
+        let mut found = Vec::new();
+        for line in self.nemesis() {
+            match line.fact {
+                NemesisFact::Stall { lasted_ms } => found.push(Standstill {
+                    from_ns: line.time_ns.saturating_sub(lasted_ms.saturating_mul(1_000_000)),
+                    to_ns: line.time_ns,
+                    server: None,
+                }),
+                NemesisFact::Roles(roles) => {
+                    let planned = windows.iter().any(|window| explains(window, line.time_ns));
+                    for (server, role) in roles {
+                        if role != Role::NotServing {
+                            let over = |from_ns| Standstill {
+                                from_ns,
+                                to_ns: line.time_ns,
+                                server: Some(server.clone()),
+                            };
+                            found.extend(silent.remove(&server).map(over));
+                        } else if !planned {
+                            silent.entry(server).or_insert(line.time_ns);
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        found.extend(silent.into_iter().map(|(server, from_ns)| Standstill {
+            from_ns,
+            to_ns: u64::MAX,
+            server: Some(server),
+        }));
+        found
+    }
+}
+
+/// Whether a server may be silent at a time because of a window.
+fn explains(window: &Window, ns: u64) -> bool {
+    let until = window.heal_ns.map_or(u64::MAX, |heal| heal.saturating_add(SERVING_NS));
+    (window.start_ns..=until).contains(&ns)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::ReadOptions;
+
+    fn standstills(lines: &[&str]) -> Vec<Standstill> {
+        let header = r#"{"format":"harness-history","version":1,"locks":["l0"]}"#;
+        let text = [&[header], lines].concat().join("\n");
+        History::read(text.as_bytes(), &ReadOptions::default())
+            .unwrap()
+            .standstills()
+    }
+
+    #[test]
+    fn a_stall_of_the_harness_is_known_by_its_end() {
+        let found = standstills(&[
+            r#"{"index":1,"time":12000000000,"process":"nemesis","type":"info","f":"stall","phase":"over","lasted_ms":10000}"#,
+        ]);
+        let wanted = Standstill {
+            from_ns: 2_000_000_000,
+            to_ns: 12_000_000_000,
+            server: None,
+        };
+        assert_eq!(found, [wanted]);
+        assert!(
+            found[0]
+                .in_words()
+                .starts_with("harness stood still for 10.0s from 2.0s")
+        );
+    }
+
+    const SILENT: &str = r#"{"index":2,"time":20000000000,"process":"nemesis","type":"info","f":"roles","phase":"seen","roles":{"n1":"not serving"}}"#;
+    const SERVES: &str = r#"{"index":3,"time":25000000000,"process":"nemesis","type":"info","f":"roles","phase":"seen","roles":{"n1":"master"}}"#;
+
+    #[test]
+    fn a_server_that_does_not_serve_stands_still_unless_a_window_is_why() {
+        let found = standstills(&[SILENT, SERVES]);
+        assert_eq!(
+            (found[0].earliest_ns(), found[0].to_ns),
+            (18_000_000_000, 25_000_000_000)
+        );
+        assert!(found[0].is_longer_than(2_000_000_000) && !found[0].is_longer_than(3_000_000_000));
+        assert_eq!(found[0].server.as_deref(), Some("n1"));
+        let window = r#"{"index":1,"time":15000000000,"process":"nemesis","type":"info","f":"server-kill","phase":"start","window":1,"targets":["n1"]}"#;
+        assert_eq!(standstills(&[window, SILENT, SERVES]), []);
+    }
+
+    #[test]
+    fn a_server_that_is_silent_to_the_end_says_so() {
+        let found = standstills(&[SILENT]);
+        assert_eq!(found[0].to_ns, u64::MAX);
+        assert!(found[0].in_words().contains("to the end"));
+    }
+}

@@ -133,7 +133,8 @@ struct Own {
     depth: u32,
     permits: u64,
     mode: Mode,
-    lapsed: bool,
+    /// What it lost and has not given back since.
+    lapsed: u64,
     /// When it got what it holds, and the position of that reply.
     got: u64,
     got_at: u32,
@@ -195,7 +196,7 @@ impl OperationReader<'_> {
             .map(|_| history.instant(event.mate));
         // What is called after a loss, at the same instant, is not what was lost.
         let own = self.held.get(&(lock as u32, process));
-        let again = own.is_some_and(|own| own.lost == instant + 1);
+        let again = *self.model != Model::Mutex && own.is_some_and(|own| own.lost == instant + 1);
         let instant = replied.unwrap_or(u64::MAX).min(instant + u64::from(again));
         let token = reply.and_then(PackedEvent::token);
         let permits = history.permits(reply.unwrap_or(event));
@@ -246,7 +247,7 @@ impl OperationReader<'_> {
             depth: own.depth + u32::from(again),
             permits: own.permits + permits,
             mode: event.mode,
-            lapsed: false,
+            lapsed: 0,
             asked: 0,
             ..*own
         };
@@ -264,27 +265,28 @@ impl OperationReader<'_> {
         if *self.model == Model::Mutex {
             // Nobody in particular holds it: a failed release had no effect, one after a loss may have had none.
             match kind {
-                Kind::Ok if own.lapsed => self.all[lock].add(op, instant, None, position),
+                Kind::Ok if own.lapsed > 0 => self.all[lock].add(op, instant, None, position),
                 Kind::Ok | Kind::Info => self.all[lock].add(op, instant, replied, position),
                 _ => {}
             }
             *own = Own {
                 depth: 0,
                 permits: 0,
-                lapsed: false,
+                lapsed: 0,
                 ..*own
             };
             return;
         }
         if own.depth == 0 {
-            if kind == Kind::Ok && !own.lapsed {
+            if kind == Kind::Ok && own.lapsed == 0 {
                 let op = LockOp::Release {
                     process: NOBODY,
                     permits,
                 };
                 self.all[lock].add(op, instant, replied, position);
             }
-            own.lapsed = false;
+            let semaphore = matches!(self.model, Model::Semaphore { .. });
+            own.lapsed = own.lapsed.saturating_sub(if semaphore { permits.into() } else { 1 });
             return;
         }
         let error = reply
@@ -339,6 +341,8 @@ impl OperationReader<'_> {
                 self.all[lock].add(before.op, before.call, Some(instant), position);
             }
         }
+        let semaphore = matches!(self.model, Model::Semaphore { .. });
+        let had = if semaphore { own.permits } else { own.depth.into() };
         let known = *self.model != Model::TryLock;
         let denied = std::mem::take(&mut own.denied);
         let mut ending = if known { 0 } else { self.all[lock].operations.len() + 1 };
@@ -366,7 +370,7 @@ impl OperationReader<'_> {
         *own = Own {
             depth: 0,
             permits: 0,
-            lapsed: denied == 0,
+            lapsed: if denied == 0 { had } else { 0 },
             lost: instant + 1,
             ending,
             ..*own

@@ -273,7 +273,7 @@ impl<'a> Sweep<'a> {
         let permits = self.permits(event);
         let state = &mut self.locks[lock];
         let Some(place) = state.own(event.process) else {
-            if state.lapsed.remove(&event.process) {
+            if state.is_lost(event.process, permits) {
                 return None;
             }
             let ok = reply.is_some_and(|reply| reply.kind == Kind::Ok);
@@ -367,9 +367,12 @@ impl<'a> Sweep<'a> {
         let lock = &mut self.locks[lock];
         lock.denied.retain(|(process, _)| *process != event.process);
         if let Some(place) = lock.own(event.process) {
+            let active = lock.active[place];
+            let semaphore = matches!(self.model, Model::Semaphore { .. });
+            let had = if semaphore { active.permits } else { active.depth.into() };
             lock.end(place);
             lock.free_after = None;
-            lock.lapsed.insert(event.process);
+            lock.lapsed.insert(event.process, had);
         }
     }
 }

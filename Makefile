@@ -28,6 +28,10 @@ test: servers ## every test, on real servers of all three backends, on every run
 nightly: build servers ## the truth table, every lock under every fault (half an hour; ARGS="--jobs 2", "--filter redis")
 	target/release/harness suite tests/suites/truth-table.toml $(ARGS)
 
+adapters: build ## clients for lock libraries, to be run by name: `--client kazoo-lock` (`harness list clients`)
+	@scripts/apt-install $$(sed -n 's/^packages = //p' workloads/adapters/adapters.toml | tr -d '[],"' | tr ' ' '\n' | sort -u)
+	target/release/harness adapters
+
 soak: build servers ## random combinations for an hour on each backend, and what they leave behind (ARGS="--minutes 5 redis")
 	@scripts/soak $(ARGS)
 
@@ -42,4 +46,4 @@ lint: ## what `test` wants of the code's form
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 
-.PHONY: help build run servers images test nightly soak bench fmt lint
+.PHONY: help build run servers images test adapters nightly soak bench fmt lint

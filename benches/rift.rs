@@ -70,10 +70,12 @@ impl Ensemble {
             logs: folder.join(&run),
             run,
             port_base: None,
+            start_limit: Duration::from_secs(40),
             clocks: Vec::new(),
             peer_proxies: peers.clone().map(|peers| peers as Arc<dyn PeerProxies>),
         };
-        let cluster = Cluster::start(&spec, &Runtime::Local).await;
+        let (_kept, interrupt) = tokio::sync::watch::channel(false);
+        let cluster = Cluster::start(&spec, &Runtime::Local, interrupt).await;
         let cluster = cluster.unwrap_or_else(|error| panic!("{backend} does not start: {error}"));
         Self { cluster, peers }
     }

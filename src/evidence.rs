@@ -23,11 +23,20 @@ pub const LINKS: EvidenceCounter = EvidenceCounter::new("links", "link", "");
 pub const HELD_BYTES: EvidenceCounter = EvidenceCounter::new("held_bytes", "", "held back");
 pub const DELAYED_BYTES: EvidenceCounter = EvidenceCounter::new("delayed_bytes", "", "delayed");
 pub const HELD_CONNECTS: EvidenceCounter = EvidenceCounter::new("held_connects", "connect", "unanswered");
+pub const DROPPED_PACKETS: EvidenceCounter = EvidenceCounter::new("dropped_packets", "packet", "dropped");
 pub const REFUSED: EvidenceCounter = EvidenceCounter::new("refused", "connect", "refused");
 pub const RESETS: EvidenceCounter = EvidenceCounter::new("resets", "connection", "reset");
 
 /// What links count, as far as it proves a fault.
-pub const LINK_COUNTERS: [EvidenceCounter; 6] = [LINKS, HELD_CONNECTS, REFUSED, RESETS, HELD_BYTES, DELAYED_BYTES];
+pub const LINK_COUNTERS: [EvidenceCounter; 7] = [
+    LINKS,
+    DROPPED_PACKETS,
+    HELD_CONNECTS,
+    REFUSED,
+    RESETS,
+    HELD_BYTES,
+    DELAYED_BYTES,
+];
 
 /// How long each process of the target was surely stopped.
 pub const STOPPED_MS: EvidenceCounter = EvidenceCounter::new("stopped_ms", "ms", "stopped");
@@ -60,6 +69,7 @@ impl Evidence {
                 "held_connects" => &mut links.held_connects,
                 "refused" => &mut links.refused,
                 "resets" => &mut links.resets,
+                "dropped_packets" => &mut links.dropped_packets,
                 _ => evidence.counters.entry(key.to_owned()).or_default(),
             };
             *field = count;
@@ -67,8 +77,9 @@ impl Evidence {
         evidence
     }
 
-    /// All counters by key, those of links even where they are 0.
+    /// All counters by key, most of those of links even where they are 0.
     pub fn iter(&self) -> impl Iterator<Item = (&str, u64)> {
+        let dropped = Some(("dropped_packets", self.counts.dropped_packets)).filter(|(_, count)| *count > 0);
         let of_links = [
             "links",
             "bytes",
@@ -80,7 +91,11 @@ impl Evidence {
             "resets",
         ];
         let own = self.counters.iter().map(|(key, count)| (key.as_str(), *count));
-        of_links.into_iter().map(|key| (key, self.get(key))).chain(own)
+        of_links
+            .into_iter()
+            .map(|key| (key, self.get(key)))
+            .chain(dropped)
+            .chain(own)
     }
 
     /// The same with a counter of the fault's own.
@@ -103,6 +118,7 @@ impl Evidence {
             "held_connects" => self.counts.held_connects,
             "refused" => self.counts.refused,
             "resets" => self.counts.resets,
+            "dropped_packets" => self.counts.dropped_packets,
             _ => self.counters.get(key).copied().unwrap_or(0),
         }
     }

@@ -10,7 +10,7 @@ pub enum Exit {
     Violated,
     /// A bug in harness itself.
     Bug,
-    /// The environment is wrong: servers did not start, the control phase failed, the disk is full.
+    /// The environment is wrong: servers or clients did not start, the disk is full.
     Environment,
     /// Ctrl-C.
     Interrupted,
@@ -51,7 +51,7 @@ impl Exit {
             Self::Violated => "a property is violated",
             Self::Usage => "bad arguments or configuration",
             Self::Inconclusive => "inconclusive: nothing violated, and nothing proved",
-            Self::Environment => "the environment: servers did not start, or the control phase failed",
+            Self::Environment => "the environment: servers or clients did not start",
             Self::Bug => "a bug in harness",
             Self::Interrupted => "interrupted",
         }

@@ -15,6 +15,7 @@
 //! - A pass needs evidence: faults without effect make a run inconclusive ([`report::effect`]).
 //! - A module imports only from the layers under it; `tests/tidy.rs` has the layers.
 
+pub mod adapters;
 pub mod backends;
 pub mod cli;
 pub mod client_role;

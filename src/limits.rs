@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-/// Time for servers to form a cluster that serves. A three-server ensemble needs one to three seconds.
-pub const CLUSTER_READY: Duration = Duration::from_secs(40);
 /// Time for a server that was started again to serve; one of three needs about a second.
 pub const SERVER_BACK: Duration = Duration::from_secs(15);
 /// Time between two questions whether a server serves.

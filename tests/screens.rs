@@ -256,7 +256,7 @@ fn a_ci_server_sees_a_case_for_each_property_and_never_green_for_what_proves_not
             .find(|node| node.has_tag_name("testsuite"))
             .unwrap();
         let cases: Vec<_> = suite.children().filter(|node| node.has_tag_name("testcase")).collect();
-        assert_eq!(cases.len(), 10, "nine properties and the run itself");
+        assert_eq!(cases.len(), 12, "eleven properties and the run itself");
         let with = |tag: &str| {
             cases
                 .iter()

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 /// What stands on what in `src/`: a module may import only from those named behind it.
 const LAYERS: &[(&str, &[&str])] = &[
     ("limits", &[]),
+    ("adapters", &[]),
     ("clock", &[]),
     ("exit", &[]),
     ("evidence", &[]),
@@ -34,6 +35,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     (
         "run",
         &[
+            "adapters",
             "backends",
             "plan",
             "faults",
@@ -55,6 +57,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     (
         "cli",
         &[
+            "adapters",
             "backends",
             "run",
             "plan",

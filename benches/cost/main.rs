@@ -5,6 +5,7 @@
 //! noisy machine disturbs them all alike.
 
 mod healing;
+mod pings;
 mod relays;
 
 use std::net::SocketAddr;
@@ -18,23 +19,19 @@ use harness_proxy::api::Api;
 use harness_proxy::{
     ActiveRule, Behaviour, Link, LinkFault, LinkTap, MessageAction, MessageRule, MessageRuleSpec, Proxy, TapHub,
 };
+use pings::pings;
 use relays::{plain_relay, sleepless_relay};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 const ROUNDS: usize = 20;
 const PINGS: usize = 2_000;
-/// Added to the median round trip of a PING, for machines on which a plain relay adds 10 to 15.
-const PROXY_LIMIT_US: f64 = 20.0;
-/// The same beside what a plain relay adds, for machines on which system calls and waking a thread take longer.
-const BESIDE_A_RELAY: f64 = 1.0;
-/// What a tap adds to that.
+/// What a tap adds to the median round trip of a PING.
 const TAP_LIMIT_US: f64 = 5.0;
+const PLAIN_RELAY: &str = "plain relay";
+const BUILT_IN: &str = "built-in proxy";
 /// The relay that serves one connection after the other.
 const SLEEPLESS: &str = "relay that never sleeps";
-/// Connections that ask at once, and what each asks.
-const CONNECTIONS: usize = 64;
-const PINGS_EACH: usize = 300;
 /// From the first to the last link of a partition.
 const PARTITION_LIMIT_MS: f64 = 5.0;
 /// Acquire–release pairs a second, 20 clients on one Redis.
@@ -48,7 +45,7 @@ fn main() {
         return;
     }
     println!("{:<66} {:>12} {:>12}  ", "what", "measured", "limit");
-    proxy();
+    pings::proxy();
     healing::healing();
     tap();
     partition();
@@ -131,8 +128,8 @@ impl Ways {
         let mut named = vec![
             ("direct", address),
             (SLEEPLESS, sleepless_relay(address)),
-            ("plain relay", plain_relay(address)),
-            ("built-in proxy", link.listen()),
+            (PLAIN_RELAY, plain_relay(address)),
+            (BUILT_IN, link.listen()),
             (
                 "built-in proxy, latency toxic of 0 ms",
                 made(api.address(), address, true),
@@ -151,57 +148,6 @@ impl Ways {
             _api: api,
             _proxy: proxy,
         }
-    }
-}
-
-fn proxy() {
-    let ways = Ways::open();
-    let count = ways.named.len();
-    let (mut medians, mut tails, mut rates) = (vec![vec![]; count], vec![vec![]; count], vec![vec![]; count]);
-    runtime().block_on(async {
-        for round in 0..ROUNDS {
-            for (way, (name, target)) in ways.named.iter().enumerate() {
-                let (p50, p99) = pings(*target).await;
-                medians[way].push(p50);
-                tails[way].push(p99);
-                if round % 4 == 0 && *name != SLEEPLESS {
-                    rates[way].push(many_pings(*target).await);
-                }
-            }
-        }
-    });
-    let medians: Vec<f64> = medians.into_iter().map(median).collect();
-    let tails: Vec<f64> = tails.into_iter().map(median).collect();
-    let added = |wanted: &str| {
-        let way = ways.named.iter().position(|(name, _)| *name == wanted);
-        medians[way.expect("it was measured")] - medians[0]
-    };
-    row("PING, direct: median round trip", medians[0], "µs", None);
-    for (way, (name, _)) in ways.named.iter().enumerate().skip(1) {
-        let limit = (*name == "built-in proxy").then_some((PROXY_LIMIT_US, true));
-        row(&format!("PING, {name}: added to the median"), added(name), "µs", limit);
-        row(
-            &format!("PING, {name}: added to the p99"),
-            tails[way] - tails[0],
-            "µs",
-            None,
-        );
-    }
-    for (beside, limit) in [("plain relay", Some((BESIDE_A_RELAY, true))), (SLEEPLESS, None)] {
-        let ratio = added("built-in proxy") / added(beside);
-        row(&format!("PING, built-in proxy beside a {beside}"), ratio, "×", limit);
-    }
-    let measured = |(rate, _): &(Vec<f64>, _)| !rate.is_empty();
-    for (rate, (name, _)) in rates.into_iter().zip(&ways.named).filter(measured) {
-        row(
-            &format!("{CONNECTIONS} connections, {name}: PINGs"),
-            median(rate),
-            "/s",
-            None,
-        );
-    }
-    if ways.toxiproxy.is_none() {
-        println!("{:<66} {:>12}", "Toxiproxy (toxiproxy-server in the PATH)", "not here");
     }
 }
 
@@ -359,7 +305,7 @@ fn tap() {
     runtime.block_on(async {
         for _ in 0..ROUNDS {
             for (way, link) in [&plain, &listening, &ruled].into_iter().enumerate() {
-                medians[way].push(pings(link.listen()).await.0);
+                medians[way].push(median(pings(link.listen(), PINGS).await));
             }
         }
     });
@@ -367,40 +313,6 @@ fn tap() {
     let limit = Some((TAP_LIMIT_US, true));
     row("PING, a tap: added to the proxy's median", with - without, "µs", limit);
     row("PING, a tap and a rule: added to that", struck - without, "µs", limit);
-}
-
-/// The median and the 99th percentile of many round trips, in microseconds.
-async fn pings(target: SocketAddr) -> (f64, f64) {
-    let mut stream = TcpStream::connect(target).await.expect("the target is up");
-    stream.set_nodelay(true).expect("a socket option");
-    let mut answer = [0; 7];
-    let mut took = Vec::with_capacity(PINGS);
-    for _ in 0..PINGS {
-        let sent = Instant::now();
-        stream.write_all(b"PING\r\n").await.expect("sent");
-        stream.read_exact(&mut answer).await.expect("answered");
-        took.push(sent.elapsed().as_secs_f64() * 1e6);
-    }
-    took.sort_by(f64::total_cmp);
-    (took[PINGS / 2], took[PINGS * 99 / 100])
-}
-
-/// Round trips a second of many connections at once.
-async fn many_pings(target: SocketAddr) -> f64 {
-    let started = Instant::now();
-    let mut asking = tokio::task::JoinSet::new();
-    for _ in 0..CONNECTIONS {
-        asking.spawn(async move {
-            let mut stream = TcpStream::connect(target).await.expect("the target is up");
-            stream.set_nodelay(true).expect("a socket option");
-            for _ in 0..PINGS_EACH {
-                stream.write_all(b"PING\r\n").await.expect("sent");
-                stream.read_exact(&mut [0; 7]).await.expect("answered");
-            }
-        });
-    }
-    asking.join_all().await;
-    (CONNECTIONS * PINGS_EACH) as f64 / started.elapsed().as_secs_f64()
 }
 
 fn median(mut values: Vec<f64>) -> f64 {

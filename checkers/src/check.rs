@@ -9,13 +9,15 @@ use crate::history::History;
 use crate::model::{Model, UnknownModel};
 use crate::narrative::{self, many};
 use crate::options::Options;
-use crate::{exclusion, fairness, fencing, herd, linearizability, lost_update, phantom, progress, silent_loss};
+use crate::{
+    calls, early_loss, exclusion, fairness, fencing, herd, linearizability, lost_update, phantom, progress, silent_loss,
+};
 
 /// Decides one property and tells what was decided.
 type Check = fn(&Context<'_>) -> Finding;
 
 /// One row a property. HL002 and HL008 are not here: they bring certificates and notes as well.
-const CHECKS: [(Property, Check); 7] = [
+const CHECKS: [(Property, Check); 9] = [
     (Property::Hl001, |context| {
         narrative::exclusion::tell(context, &exclusion::decide(context))
     }),
@@ -36,6 +38,12 @@ const CHECKS: [(Property, Check); 7] = [
     }),
     (Property::Hl009, |context| {
         narrative::silent_loss::tell(context, &silent_loss::decide(context))
+    }),
+    (Property::Hl010, |context| {
+        narrative::early_loss::tell(context, &early_loss::decide(context))
+    }),
+    (Property::Hl011, |context| {
+        narrative::calls::tell(context, &calls::decide(context))
     }),
 ];
 

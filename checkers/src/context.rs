@@ -6,7 +6,7 @@ use crate::grants::Grants;
 use crate::history::event::Bounds;
 use crate::history::names::FastSet;
 use crate::history::{History, Window};
-use crate::holds::Holds;
+use crate::holds::{Holds, LockHold};
 use crate::limits;
 use crate::model::Model;
 use crate::options::Options;
@@ -56,6 +56,7 @@ impl<'a> Context<'a> {
                 progress_ms: asked.progress_ms.or(header.progress_ms),
                 silent_ms: asked.silent_ms.or(header.silent_ms),
                 passed_over: asked.passed_over.or(header.passed_over),
+                starvation_ms: asked.starvation_ms.or(header.starvation_ms),
             },
             lease_ns: limits::ns(history.header.lease_ms.unwrap_or(limits::LEASE_MS)),
         };
@@ -74,14 +75,55 @@ impl<'a> Context<'a> {
         self.windows.iter().rev().find(|window| window.start_ns <= ns)
     }
 
-    /// The window that touched a client between two times: named it, or everybody when no line names anybody.
+    /// The last window between two times that named a client, whether or not it did anything to it: an excuse, and no cause.
     pub(crate) fn window_of_client(&self, client: u32, from_ns: u64, to_ns: u64) -> Option<&Window> {
-        let mut touching = self
+        self.windows_in(from_ns, to_ns)
+            .find(|window| window.names_client(client))
+    }
+
+    /// The last window between two times of which there is evidence that it did something to a client.
+    pub(crate) fn window_that_touched(&self, client: u32, from_ns: u64, to_ns: u64) -> Option<&Window> {
+        self.windows_in(from_ns, to_ns)
+            .find(|window| window.touched_client(client))
+    }
+
+    /// Whether a fault between two times may concern a client: all do but those that name other clients only.
+    pub(crate) fn fault_near(&self, client: u32, from_ns: u64, to_ns: u64) -> bool {
+        let concerns = |window: &Window| {
+            let targets = &window.started.targets;
+            let others = !targets.is_empty() && targets.iter().all(|target| target.starts_with('c'));
+            // a clock that is wrong makes its client take over what another's lease still protects
+            !others || window.names_client(client) || window.fault == "clock"
+        };
+        self.windows_in(from_ns, to_ns).any(concerns)
+    }
+
+    /// When a client's process went on that was stopped at some instant between two times, in nanoseconds; `None` when it was not
+    /// stopped.
+    pub(crate) fn stopped_until(&self, client: u32, from_ns: u64, to_ns: u64) -> Option<u64> {
+        let stops = self
+            .windows_in(from_ns, to_ns)
+            .filter(|window| window.stops() && window.names_client(client));
+        stops.map(|window| window.heal_ns.unwrap_or(u64::MAX)).max()
+    }
+
+    /// For how long, in milliseconds, the schedule kept a client working in a hold, to have a holder to aim at.
+    pub(crate) fn kept_working_ms(&self, hold: &LockHold) -> Option<u64> {
+        let client = self.history.client_of(hold.process);
+        let within = self.history.ns(hold.from)..=self.history.ns(hold.to);
+        let aimed = |window: &&Window| within.contains(&window.start_ns);
+        let mut kept = self
             .windows
             .iter()
-            .rev()
-            .filter(|window| window.touches(from_ns, to_ns));
-        touching.find(|window| window.names_client(client))
+            .filter(aimed)
+            .filter_map(|window| window.kept_working_ms(client));
+        kept.next_back()
+    }
+
+    /// Windows that were on at some instant between two times, the last first.
+    fn windows_in(&self, from_ns: u64, to_ns: u64) -> impl Iterator<Item = &Window> {
+        let windows = self.windows.iter().rev();
+        windows.filter(move |window| window.touches(from_ns, to_ns))
     }
 
     /// The id of the overlap that a process's hold takes part in, told by the position of its reply.

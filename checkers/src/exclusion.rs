@@ -7,6 +7,7 @@
 
 use crate::context::Context;
 use crate::finding::Verdict;
+use crate::grants::ServerGrant;
 use crate::history::names::NONE;
 use crate::holds::{Ended, LockHold};
 use crate::limits;
@@ -16,8 +17,12 @@ use crate::phantom;
 /// What an overlap is, by what the server said and by what was done to the first holder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OverlapClass {
-    /// The server gave the lock to a second owner while the first had it.
+    /// The server gave the lock to a second owner while the first had it: a double grant by its own lines.
     GrantedTwice,
+    /// The server gave it to one of the two, and the other was told that it has it all the same.
+    ToldWithoutGrant,
+    /// Both were told that they have it, and what the server gave is not known.
+    ToldTwice,
     /// The server had taken the lock back from the first holder, who went on.
     StaleHolder,
     /// The lock was removed on request while the first held it and had not asked for that.
@@ -31,6 +36,8 @@ impl OverlapClass {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::GrantedTwice => "granted-twice",
+            Self::ToldWithoutGrant => "told-without-grant",
+            Self::ToldTwice => "told-twice",
             Self::StaleHolder => "stale-holder",
             Self::ForeignRelease => "foreign-release",
             Self::TooManyPermits => "too-many-permits",
@@ -52,7 +59,8 @@ pub(crate) struct Exclusion {
 pub(crate) fn decide(context: &Context<'_>) -> Exclusion {
     let verdict = if !context.model.is_lock() {
         Verdict::NotApplicable
-    } else if context.holds.count() == 0 {
+    } else if context.holds.iter().all(is_lost_at_once) {
+        // a hold that was lost in the instant in which it began shows nothing
         Verdict::Inconclusive
     } else if context.overlaps.is_empty() {
         Verdict::Holds
@@ -68,6 +76,10 @@ pub(crate) fn decide(context: &Context<'_>) -> Exclusion {
     }
 }
 
+fn is_lost_at_once(hold: &LockHold) -> bool {
+    hold.is_empty() && matches!(hold.ended, Ended::Lost | Ended::Died)
+}
+
 fn classify(context: &Context<'_>, overlap: &Overlap) -> OverlapClass {
     let history = context.history;
     if context.model.capacity() > 1 {
@@ -75,32 +87,53 @@ fn classify(context: &Context<'_>, overlap: &Overlap) -> OverlapClass {
     }
     let first = context.grants.of_hold(history, &overlap.first);
     let second = context.grants.of_hold(history, &overlap.second);
-    if let Some(first) = first
-        && first.revoked != NONE
-    {
-        let before = second.is_none_or(|second| first.revoked < second.first());
-        if before && phantom::foreign_release(context, &overlap.first).is_some() {
-            return OverlapClass::ForeignRelease;
-        }
-        if before {
-            return OverlapClass::StaleHolder;
-        }
+    if let Some(first) = first.filter(|first| ended_before(context, overlap, first, second)) {
+        return match phantom::foreign_release(context, &overlap.first) {
+            Some(_) if first.was_deleted(history) => OverlapClass::ForeignRelease,
+            _ => OverlapClass::StaleHolder,
+        };
     }
-    if let (Some(first), Some(second)) = (first, second)
-        && first.granted != NONE
-        && second.granted != NONE
-    {
-        return OverlapClass::GrantedTwice;
+    let granted = |grant: &ServerGrant| grant.granted != NONE;
+    match (first, second) {
+        (Some(first), Some(second)) if granted(first) && granted(second) => {
+            // lines of one observer: a grant that began when the other had ended was not given twice
+            let apart = first.revoked < second.granted || second.revoked < first.granted;
+            return if apart {
+                OverlapClass::ToldWithoutGrant
+            } else {
+                OverlapClass::GrantedTwice
+            };
+        }
+        (Some(_), None) if context.grants.is_named(&overlap.second) => return OverlapClass::ToldWithoutGrant,
+        (None, Some(_)) if context.grants.is_named(&overlap.first) => return OverlapClass::ToldWithoutGrant,
+        _ => {}
     }
     let client = history.client_of(overlap.first.process);
     let from = history.ns(overlap.first.from);
     let touched = context
-        .window_of_client(client, from, history.ns(overlap.from()))
+        .window_that_touched(client, from, history.ns(overlap.from()))
         .is_some();
     if after_lease(context, overlap) && history.header.lease_ms.is_some() || touched {
         OverlapClass::StaleHolder
     } else {
-        OverlapClass::GrantedTwice
+        OverlapClass::ToldTwice
+    }
+}
+
+/// Whether the server had ended the first grant when the second was told that it has the lock. The observer's lines are in the
+/// server's order, and come late: what the first asked for itself came after the overlap had begun.
+fn ended_before(context: &Context<'_>, overlap: &Overlap, first: &ServerGrant, second: Option<&ServerGrant>) -> bool {
+    let history = context.history;
+    let Some(ended_ns) = first.revoked_ns(history) else {
+        return false;
+    };
+    let own = overlap.first.ended == Ended::Released
+        && first.cause(history).is_some_and(|cause| cause.is_release())
+        && ended_ns >= history.ns(overlap.first.to);
+    match second.filter(|second| second.granted != NONE) {
+        _ if own => false,
+        Some(second) => first.revoked < second.granted,
+        None => ended_ns <= history.ns(overlap.second.from) + limits::OBSERVER_LAG_NS,
     }
 }
 

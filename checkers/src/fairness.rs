@@ -15,6 +15,7 @@ use crate::finding::Verdict;
 use crate::history::F;
 use crate::history::event::Kind;
 use crate::limits;
+use crate::starvation::{self, Starved};
 use crate::tickets::{self, TokenBreak};
 
 /// One acquire that was answered ok.
@@ -53,7 +54,9 @@ pub(crate) struct Fairness {
     pub breaks: Vec<TokenBreak>,
     /// Waiters that were passed over more often than the bound, the worst first.
     pub over: Vec<Passed>,
-    /// All breaks and all waiters.
+    /// Clients that asked all the time and did not get the lock, the longest first.
+    pub starved: Vec<Starved>,
+    /// All breaks, all waiters and all clients.
     pub count: u64,
 }
 
@@ -67,6 +70,7 @@ pub(crate) fn decide(context: &Context<'_>) -> Fairness {
         ordered: false,
         breaks: Vec::new(),
         over: Vec::new(),
+        starved: Vec::new(),
         count: 0,
     };
     if !context.model.is_lock() {
@@ -96,9 +100,12 @@ pub(crate) fn decide(context: &Context<'_>) -> Fairness {
         decided.count += passed.len() as u64;
         decided.over = passed;
     }
+    decided.starved = starvation::starved(context);
+    decided.count += decided.starved.len() as u64;
+    let bounded = context.bounds.passed_over.is_some() || context.bounds.starvation_ms.is_some();
     if decided.count > 0 {
         decided.verdict = Verdict::Violated;
-    } else if decided.ordered || context.bounds.passed_over.is_some() {
+    } else if decided.ordered || bounded {
         decided.verdict = Verdict::Holds;
     }
     decided

@@ -21,10 +21,12 @@ pub enum Property {
     Hl007,
     Hl008,
     Hl009,
+    Hl010,
+    Hl011,
 }
 
 impl Property {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::Hl001,
         Self::Hl002,
         Self::Hl003,
@@ -34,6 +36,8 @@ impl Property {
         Self::Hl007,
         Self::Hl008,
         Self::Hl009,
+        Self::Hl010,
+        Self::Hl011,
     ];
 
     /// `HL001`, as it is typed and printed.
@@ -48,6 +52,8 @@ impl Property {
             Self::Hl007 => "HL007",
             Self::Hl008 => "HL008",
             Self::Hl009 => "HL009",
+            Self::Hl010 => "HL010",
+            Self::Hl011 => "HL011",
         }
     }
 
@@ -63,6 +69,8 @@ impl Property {
             Self::Hl007 => "phantom grant",
             Self::Hl008 => "lost update",
             Self::Hl009 => "silent loss",
+            Self::Hl010 => "early loss",
+            Self::Hl011 => "calls in time",
         }
     }
 }
@@ -82,7 +90,7 @@ pub enum Verdict {
 pub struct Findings {
     /// The model by which the history was judged, as `--model` takes it.
     pub model: String,
-    /// One for each property, HL001 to HL009.
+    /// One for each property, HL001 to HL011.
     pub findings: Vec<Finding>,
     /// What a reader of the verdicts should know: a partial history, a second reading that differs.
     #[serde(default)]

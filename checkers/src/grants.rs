@@ -8,7 +8,7 @@ use crate::history::{F, History, Mode, RevokeCause};
 use crate::holds::{Holds, LockHold};
 use crate::limits;
 use crate::model::Model;
-use crate::watched::Watched;
+use crate::watched::Comparable;
 
 /// One grant of the server.
 #[derive(Debug, Clone, Copy)]
@@ -31,7 +31,7 @@ pub(crate) struct Grants {
     by_token: FastMap<(u32, u64), u32>,
     by_owner: FastMap<(u32, u32), Vec<u32>>,
     /// What of a hold is compared with them.
-    watched: Watched,
+    watched: Comparable,
     sharing: Sharing,
 }
 
@@ -70,7 +70,7 @@ impl Grants {
         }
         grants.join_rewritten(history);
         grants.index();
-        grants.watched = Watched::of(history, holds, &grants);
+        grants.watched = Comparable::of(history, holds, &grants);
         grants
     }
 
@@ -79,7 +79,7 @@ impl Grants {
     }
 
     /// What of a hold is compared with these grants.
-    pub(crate) fn watched(&self) -> Watched {
+    pub(crate) fn watched(&self) -> Comparable {
         self.watched
     }
 
@@ -91,6 +91,11 @@ impl Grants {
     /// A hold's owner, where it is the server's name for it and the observer would show its grant.
     pub(crate) fn owner_of(&self, hold: &LockHold) -> Option<u32> {
         (self.watched.owners && hold.owner != NONE && self.is_shown(hold)).then_some(hold.owner)
+    }
+
+    /// Whether a hold has a name by which the server knows it.
+    pub(crate) fn is_named(&self, hold: &LockHold) -> bool {
+        self.token_of(hold).is_some() || self.owner_of(hold).is_some()
     }
 
     /// Whether the observer would show the grant of this hold: a reader, or the holder of a permit, need not be the first.

@@ -1,10 +1,13 @@
 //! Histories in, findings out: decides whether a distributed lock did what a lock must do.
 //!
-//! [`History::open`] reads a recorded history, [`check`] decides about it: nine properties, each with a verdict and, when
+//! [`History::open`] reads a recorded history, [`check`] decides about it: eleven properties, each with a verdict and, when
 //! it is violated, the few events that prove it. No clock but the one in [`Options`], no I/O but reading, no threads.
 
+mod calls;
+mod calm;
 mod check;
 mod context;
+mod early_loss;
 mod exclusion;
 mod fairness;
 mod fencing;
@@ -24,6 +27,7 @@ mod phantom;
 mod progress;
 pub mod shrink;
 mod silent_loss;
+mod starvation;
 mod tickets;
 mod watched;
 

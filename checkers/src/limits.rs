@@ -23,6 +23,18 @@ pub const LEAVE_NS: u64 = 500_000_000;
 pub const AFTERMATH_NS: u64 = 2_000_000_000;
 /// Share of the lease after which an expiry is a plausible reason, in percent: clocks and renewals are not exact.
 pub const LEASE_SHARE_PERCENT: u64 = 90;
+/// How much longer than its wait an acquire may take to be answered, and a release at all, besides a lease: what a library needs
+/// to give up on a server, many times over.
+pub const ANSWER_MS: u64 = 4_000;
+/// How long a grant may stand after its release was answered: releases that are sent and not waited for arrive by then.
+pub const RELEASE_NS: u64 = 1_000_000_000;
+/// Holds that a library must have ended early, and one in how many of all, for that to be a habit: in doubt a lock may give up,
+/// and a machine with too much to do gives it doubts.
+pub const EARLY_LOSSES: u64 = 3;
+pub const EARLY_SHARE: u64 = 10;
+/// Grants that others must have had before a client that got none has starved: this number, and this many for each client.
+pub const STARVED_GRANTS: u64 = 50;
+pub const PASSED_BY_CHANCE: u64 = 20;
 /// Rows of the table of waiters and woken.
 pub const HERD_ROWS: usize = 64;
 /// One millisecond.

@@ -54,7 +54,7 @@ pub(crate) fn conflicts(history: &History, overlaps: &[Overlap]) -> Vec<Conflict
         }
         let conflict = &mut conflicts[at];
         conflict.count += 1;
-        conflict.shared_ns += history.ns(overlap.to()) - history.ns(overlap.from());
+        conflict.shared_ns += history.ns(overlap.to()).saturating_sub(history.ns(overlap.from()));
         if overlap.from() < conflict.opening.from() {
             conflict.opening = *overlap;
         }
@@ -74,7 +74,7 @@ pub(crate) fn overlaps(history: &History, model: &Model, holds: &Holds) -> Vec<O
             }
         }
     }
-    let length = |overlap: &Overlap| history.ns(overlap.to()) - history.ns(overlap.from());
+    let length = |overlap: &Overlap| history.ns(overlap.to()).saturating_sub(history.ns(overlap.from()));
     found.sort_by_key(|overlap| (std::cmp::Reverse(length(overlap)), overlap.second.got));
     found
 }

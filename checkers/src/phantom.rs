@@ -47,7 +47,7 @@ pub(crate) struct PhantomGrants<'a> {
 
 /// Decides HL007.
 pub(crate) fn decide<'a>(context: &'a Context<'_>) -> PhantomGrants<'a> {
-    let known = |hold: &&LockHold| is_named(context, hold);
+    let known = |hold: &&LockHold| context.grants.is_named(hold);
     let mut decided = PhantomGrants {
         verdict: Verdict::NotApplicable,
         known: context.holds.iter().filter(known).count() as u64,
@@ -78,11 +78,6 @@ pub(crate) fn decide<'a>(context: &'a Context<'_>) -> PhantomGrants<'a> {
     decided
 }
 
-/// Whether a hold has a name by which the server knows it.
-fn is_named(context: &Context<'_>, hold: &LockHold) -> bool {
-    context.grants.token_of(hold).is_some() || context.grants.owner_of(hold).is_some()
-}
-
 /// How much later than it happened, at that time, the observer saw something.
 struct Delay {
     at_ns: u64,
@@ -98,7 +93,7 @@ struct Span {
 /// How late the observer was, as the history itself shows it: by the grants that it saw after their owners had the reply, and
 /// by the ends that it saw after their owners had asked for them. On a machine that has too much to do it may be a second
 /// late, and then sees some grants not at all.
-struct ObserverSight {
+pub(crate) struct ObserverSight {
     /// By time.
     delays: Vec<Delay>,
     /// When it heard nothing of a server, by its own word.
@@ -106,7 +101,7 @@ struct ObserverSight {
 }
 
 impl ObserverSight {
-    fn of(context: &Context<'_>) -> Self {
+    pub(crate) fn of(context: &Context<'_>) -> Self {
         let history = context.history;
         let seen = context
             .holds
@@ -135,12 +130,12 @@ impl ObserverSight {
     }
 
     /// Whether all that happened between two times was told.
-    fn is_whole(&self, from: u64, to: u64) -> bool {
+    pub(crate) fn is_whole(&self, from: u64, to: u64) -> bool {
         self.blind.iter().all(|span| span.to_ns < from || span.from_ns > to)
     }
 
     /// How late it may have been about a time: twice as late as it is seen to have been near it.
-    fn lag_ns(&self, ns: u64) -> u64 {
+    pub(crate) fn lag_ns(&self, ns: u64) -> u64 {
         let from = self
             .delays
             .partition_point(|delay| delay.at_ns + limits::OBSERVER_GAP_NS < ns);
@@ -199,7 +194,7 @@ fn phantom<'a>(
     hold: &'a LockHold,
 ) -> Option<WrongGrant<'a>> {
     let history = context.history;
-    if hold.is_empty() || !is_named(context, hold) {
+    if hold.is_empty() || !context.grants.is_named(hold) {
         return None;
     }
     let has_token = context.grants.token_of(hold).is_some();
@@ -218,6 +213,9 @@ fn phantom<'a>(
         if grant.is_out_of_sight(history) || grant.revoked_ns(history)? + limits::OBSERVER_LAG_NS >= from {
             return None;
         }
+        if was_stopped_meanwhile(context, hold, grant) {
+            return None;
+        }
         let gone = |grant: &ServerGrant| grant.revoked_ns(history).is_some_and(|revoked| revoked + lag_ns < from);
         let all_gone = || context.grants.candidates(history, hold).all(gone);
         let taken_back = sure(grant) || all_gone() && Around::of(context, sight, hold, lag_ns).shows_no_grant();
@@ -231,6 +229,16 @@ fn phantom<'a>(
     around
         .shows_no_grant()
         .then_some(WrongGrant::NeverGiven { hold, covering })
+}
+
+/// Whether the client stood still while its grant ended, and answered as soon as it went on: no library can answer earlier, and
+/// none can know in that instant that its time is over.
+fn was_stopped_meanwhile(context: &Context<'_>, hold: &LockHold, grant: &ServerGrant) -> bool {
+    let history = context.history;
+    let granted = grant.granted_ns(history).unwrap_or(0);
+    let revoked = grant.revoked_ns(history).unwrap_or(u64::MAX);
+    let went_on = context.stopped_until(history.client_of(hold.process), granted, revoked);
+    went_on.is_some_and(|went_on| history.ns(hold.from) <= went_on.saturating_add(limits::AFTERMATH_NS))
 }
 
 /// What the observer showed of a lock while a client believed that it held it.
@@ -253,7 +261,7 @@ impl<'a> Around<'a> {
         let covering = alike()
             .filter(others)
             .find(|grant| covers(context, grant, from, lag_ns));
-        let long = history.ns(hold.to) - from > lag_ns;
+        let long = history.ns(hold.to).saturating_sub(from) > lag_ns;
         let told = sight.is_whole(history.events[hold.call as usize].time, from + lag_ns);
         let live = long
             && told

@@ -89,13 +89,10 @@ fn silence<'a>(context: &'a Context<'_>, hold: &'a LockHold) -> Option<Silence<'
     if to_ns <= since_ns || hold.is_empty() {
         return None;
     }
-    let client = history.client_of(hold.process);
     // A process that is stopped can be told nothing: its time begins when it is resumed.
-    for window in &context.windows {
-        let stopped = window.fault.starts_with("pause") && window.names_client(client);
-        if stopped && window.touches(from, to_ns) && window.heal_ns.is_none_or(|heal| heal > since_ns) {
-            since_ns = window.heal_ns.unwrap_or(u64::MAX);
-        }
+    let client = history.client_of(hold.process);
+    if let Some(went_on) = context.stopped_until(client, from, to_ns) {
+        since_ns = since_ns.max(went_on);
     }
     (to_ns > since_ns).then_some(Silence {
         hold,

@@ -28,7 +28,7 @@ pub(crate) enum NotWatched {
 
 /// What of a hold can be compared with the observer's lines.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Watched {
+pub(crate) struct Comparable {
     pub owners: bool,
     pub tokens: bool,
 }
@@ -37,7 +37,7 @@ pub(crate) struct Watched {
 /// the server's is found nearly always, and one whose counter meets the server's by chance hardly ever.
 const FOUND: u64 = 10;
 
-impl Watched {
+impl Comparable {
     pub(crate) fn of(history: &History, holds: &Holds, grants: &Grants) -> Self {
         let promises = &history.header.promises;
         if promises.watched == Some(false) || grants.is_empty() {

@@ -115,14 +115,16 @@ impl Flow {
         *self == Self::PASS
     }
 
-    /// Whether bytes that pass come later, or in other pieces.
+    /// Whether all bytes that pass come later, or in other pieces.
     pub fn delays(&self) -> bool {
-        !self.delay.is_zero()
-            || !self.jitter.is_zero()
-            || self.loss.is_some()
-            || self.bursts.is_some()
-            || self.bytes_per_second.is_some()
-            || self.slice.is_some()
+        !self.delay.is_zero() || !self.jitter.is_zero() || self.bytes_per_second.is_some() || self.slice.is_some()
+    }
+
+    /// Whether it delays just some chunks, and this one is among them; see [`Flow::delay_of`].
+    pub fn delays_this(&self, age: Duration, draw: u64) -> bool {
+        let lost = self.loss.is_some_and(|loss| !loss.delay_of(draw).is_zero());
+        let in_burst = self.bursts.is_some_and(|bursts| bursts.is_on(age));
+        !self.delays() && (lost || in_burst)
     }
 
     /// Both at once: see [`Behaviour::join`].

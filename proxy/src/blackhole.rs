@@ -12,7 +12,7 @@ use nix::sys::socket::getsockopt;
 use socket2::{SockFilter, SockRef};
 use tokio::time::Instant;
 
-use crate::limits::BLACKHOLE_READ;
+use crate::limits::{BLACKHOLE_READ, LAST_ACKS};
 
 /// `SO_MEMINFO` of linux/socket.h, which `libc` does not have for every architecture.
 const SO_MEMINFO: libc::c_int = 55;
@@ -64,6 +64,8 @@ const JUMP_IF_GREATER_THAN_X: u16 = 0x2d;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Drops {
     Everything,
+    /// The same on a connection, once the last acknowledgements of what came before are through: see [`LAST_ACKS`].
+    EverythingSoon,
     /// What the peer sends, and not its acknowledgements of what it receives.
     Stream,
 }
@@ -74,6 +76,8 @@ pub struct Blackhole {
     pub drops: Drops,
     /// When its counter is read again.
     pub read_at: Instant,
+    /// When acknowledgements are dropped, too.
+    everything_at: Option<Instant>,
     before: u32,
 }
 
@@ -82,12 +86,14 @@ impl Blackhole {
     pub fn attach(socket: &impl AsFd, drops: Drops) -> Option<Self> {
         let program = match drops {
             Drops::Everything => &EVERYTHING[..],
-            Drops::Stream => &STREAM[..],
+            Drops::Stream | Drops::EverythingSoon => &STREAM[..],
         };
         SockRef::from(socket).attach_filter(program).ok()?;
+        let now = Instant::now();
         Some(Self {
             drops,
-            read_at: Instant::now() + BLACKHOLE_READ,
+            read_at: now + BLACKHOLE_READ,
+            everything_at: (drops == Drops::EverythingSoon).then(|| now + LAST_ACKS),
             before: counter(socket),
         })
     }
@@ -96,9 +102,15 @@ impl Blackhole {
         let _ = SockRef::from(socket).detach_filter();
     }
 
-    /// Packets that were dropped since this was called last, retransmissions among them.
+    /// Packets that were dropped since this was called last, retransmissions among them. It is to be called at `read_at`.
     pub fn dropped(&mut self, socket: &impl AsFd) -> u64 {
-        self.read_at = Instant::now() + BLACKHOLE_READ;
+        let read_at = Instant::now();
+        self.read_at = read_at + BLACKHOLE_READ;
+        if self.everything_at.is_some_and(|at| at <= read_at) {
+            self.everything_at = None;
+            // where the kernel took the first program it takes this one
+            let _ = SockRef::from(socket).attach_filter(&EVERYTHING);
+        }
         let now = counter(socket);
         u64::from(now.wrapping_sub(std::mem::replace(&mut self.before, now)))
     }

@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::behaviour::Flow;
+#[cfg(feature = "api")]
+use super::pump::Direction;
 use crate::counts::LinkCounts;
 
 /// Counters of one link, written by its connections and read when a fault is applied and healed.
@@ -16,6 +18,9 @@ pub struct LinkCounters {
     pub refused: AtomicU64,
     pub resets: AtomicU64,
     pub dropped_packets: AtomicU64,
+    /// Bytes that arrived, and bytes that were sent on, by direction.
+    pub received: [AtomicU64; 2],
+    pub sent: [AtomicU64; 2],
     /// Connections that are carried at this moment.
     pub live: AtomicU64,
     /// Of a meter: bytes that went into the proxy on its other side.
@@ -38,7 +43,14 @@ impl LinkCounters {
         }
     }
 
-    /// LinkCounts bytes that came while `flow` was on.
+    /// Bytes of one direction that arrived, and that were sent on.
+    #[cfg(feature = "api")]
+    pub fn carried(&self, direction: Direction) -> (u64, u64) {
+        let read = |counters: &[AtomicU64; 2]| counters[direction as usize].load(Relaxed);
+        (read(&self.received), read(&self.sent))
+    }
+
+    /// Counts bytes that came while `flow` was on.
     pub fn obeyed(&self, flow: &Flow, bytes: usize) {
         if flow.stall || flow.freeze || flow.discard || flow.reset_after.is_some() {
             count(&self.held_bytes, bytes as u64);
@@ -48,7 +60,7 @@ impl LinkCounters {
     }
 }
 
-/// LinkCounts some more.
+/// Counts some more.
 pub fn count(counter: &AtomicU64, by: u64) {
     counter.fetch_add(by, Relaxed);
 }

@@ -120,12 +120,12 @@ impl Proxy {
         PeerProxy::open(listen, Arc::clone(directory), links, &self.on.runtime)
     }
 
-    /// Opens links through a Toxiproxy, each between two meters; `run` goes into their names there.
+    /// Opens links through a Toxiproxy, each between two meters; their names there begin with `prefix`.
     #[cfg(feature = "toxiproxy")]
     pub async fn links_through(
         &self,
         toxiproxy: &Arc<Toxiproxy>,
-        run: &str,
+        prefix: &str,
         wanted: &[(String, SocketAddr)],
     ) -> Result<Vec<Arc<Link>>, String> {
         use external::ExternalProxy;
@@ -143,7 +143,7 @@ impl Proxy {
             backs.push(Arc::new(meter(name, listen, *upstream, MeterSide::Back)?));
         }
         // a name goes into paths of URLs
-        let there = |name: &str| format!("{run}-{}", name.replace("->", "-"));
+        let there = |name: &str| format!("{prefix}{}", name.replace("->", "-"));
         let proxies = wanted
             .iter()
             .zip(&backs)

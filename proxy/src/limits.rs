@@ -8,6 +8,9 @@ pub const LINK_BUFFER: usize = 1 << 20;
 pub const CHUNK: usize = 16 << 10;
 /// Chunks that one direction of one connection may hold back: chunks of a byte must not fill the memory.
 pub const LINK_CHUNKS: usize = 16_384;
+/// A blackhole lets bare acknowledgements pass for this long: those of what arrived before it, which a kernel may delay by up
+/// to 200 ms, are no sign that something was lost in it.
+pub const LAST_ACKS: Duration = Duration::from_millis(200);
 /// How often the kernel is asked what a blackhole dropped.
 pub const BLACKHOLE_READ: Duration = Duration::from_millis(50);
 /// How long the proxy's thread polls for more after it forwarded a chunk, before it sleeps: Redis on loopback answers sooner.

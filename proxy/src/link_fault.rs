@@ -172,11 +172,12 @@ impl LinkFault {
 
     /// What the links counted since the layer was put on.
     pub fn counts(&self) -> LinkCounts {
-        let stalls = self.behaviour.holds_connects();
+        // a `reset_peer` swallows what comes until it resets
+        let keeps = self.behaviour.holds_connects() || self.behaviour.cut.after.is_some();
         self.links.iter().fold(LinkCounts::default(), |sum, (link, before)| {
             let now = CountsBefore::now(link);
             let mut counts = now.counts.since(before.counts);
-            if stalls && link.external().is_some() {
+            if keeps && link.external().is_some() {
                 counts.held_bytes = u64::try_from(now.inside - before.inside).unwrap_or(0);
             }
             sum.plus(counts)

@@ -197,7 +197,7 @@ impl<'a> Pump<'a> {
             self.bottlenecks.extend(shared);
             let flow = self.direction.flow(&state, self.shared.seed);
             let drops = if state.behaviour.is_blackhole() {
-                Drops::Everything
+                Drops::EverythingSoon
             } else {
                 Drops::Stream
             };
@@ -297,6 +297,7 @@ impl<'a> Pump<'a> {
             return Err(Disconnect::Cut);
         }
         let counters = self.shared.counters;
+        count(&counters.received[self.direction as usize], chunk.len() as u64);
         self.shared
             .meter
             .read(self.direction, chunk.len(), &self.state, counters);
@@ -336,7 +337,10 @@ impl<'a> Pump<'a> {
                 self.spend(written)?;
             }
         }
-        self.queue.push(Instant::now(), &mut self.rng, &bytes[written..]);
+        let rest = &bytes[written..];
+        if self.queue.push(Instant::now(), &self.flow, &mut self.rng, rest) {
+            count(&self.shared.counters.delayed_bytes, rest.len() as u64);
+        }
         Ok(())
     }
 
@@ -354,7 +358,8 @@ impl<'a> Pump<'a> {
                 count(&self.shared.counters.delayed_bytes, rest.len() as u64);
                 let now = Instant::now();
                 self.queue.push_gate(now + time, rule);
-                self.queue.push(now, &mut self.rng, rest);
+                // counted as delayed already
+                self.queue.push(now, &self.flow, &mut self.rng, rest);
             }
         }
     }
@@ -412,6 +417,7 @@ impl<'a> Pump<'a> {
     /// Charges written bytes to the limit and the budget. An error ends the connection: one of them is used up.
     fn spend(&mut self, written: usize) -> Result<(), Disconnect> {
         let written = written as u64;
+        count(&self.shared.counters.sent[self.direction as usize], written);
         self.shared.predictor.forwarded(self.direction);
         if let Some(limit) = self.flow.limit {
             self.passed += written;

@@ -92,15 +92,19 @@ impl SendQueue {
         self.bytes < LINK_BUFFER && self.items.len() < LINK_CHUNKS
     }
 
-    pub fn push(&mut self, now: Instant, rng: &mut impl Rng, bytes: &[u8]) {
-        if !bytes.is_empty() {
-            self.bytes += bytes.len();
-            self.items.push_back(Item::Chunk {
-                arrived: now,
-                draw: rng.random(),
-                bytes: Bytes::copy_from_slice(bytes),
-            });
+    /// Takes a chunk in; returns whether `flow` delays it where it does not delay all.
+    pub fn push(&mut self, now: Instant, flow: &Flow, rng: &mut impl Rng, bytes: &[u8]) -> bool {
+        if bytes.is_empty() {
+            return false;
         }
+        let draw = rng.random();
+        self.bytes += bytes.len();
+        self.items.push_back(Item::Chunk {
+            arrived: now,
+            draw,
+            bytes: Bytes::copy_from_slice(bytes),
+        });
+        flow.delays_this(now - self.began, draw)
     }
 
     pub fn push_gate(&mut self, until: Instant, rule: Arc<MessageRule>) {
@@ -330,7 +334,7 @@ mod tests {
             for (number, (flow, wait_ms, length)) in steps.iter().enumerate() {
                 queue.flow_changed(now);
                 let chunk = vec![number as u8; *length];
-                queue.push(now, &mut rng, &chunk);
+                queue.push(now, flow, &mut rng, &chunk);
                 sent.extend(chunk);
                 now += Duration::from_millis(*wait_ms);
                 out.extend(drain(&mut queue, now, flow).0);
@@ -352,7 +356,9 @@ mod tests {
             let now = Instant::now();
             let flow = |ms| Flow { delay: Duration::from_millis(ms), ..Flow::PASS };
             let mut queue = SendQueue::new(now);
-            (0..1000).for_each(|_| queue.push(now, &mut rng, b"chunk"));
+            for _ in 0..1000 {
+                queue.push(now, &Flow::PASS, &mut rng, b"chunk");
+            }
             prop_assert!(matches!(queue.due(now, &flow(delay_ms), &mut rng), Due::At(_)));
             let later = now + Duration::from_millis(late_ms);
             let (out, _) = drain(&mut queue, later, &flow(late_ms));
@@ -383,7 +389,7 @@ mod tests {
             ..Flow::PASS
         };
         let mut queue = SendQueue::new(start);
-        queue.push(start, &mut rng, &[0; 2000]);
+        queue.push(start, &flow, &mut rng, &[0; 2000]);
         let mut out = 0;
         for ms in (0..=2000).step_by(7) {
             let now = start + Duration::from_millis(ms);

@@ -70,6 +70,8 @@ pub fn in_words(toxics: &[Toxic]) -> String {
 fn of_flow(flow: &Flow, reset_on_heal: bool) -> Result<Vec<ToxicKind>, String> {
     let known = Flow {
         stall: flow.stall,
+        // a Toxiproxy acknowledges what it holds back
+        blackhole: flow.blackhole,
         delay: flow.delay,
         jitter: flow.jitter,
         bytes_per_second: flow.bytes_per_second,
@@ -130,6 +132,7 @@ mod tests {
     #[test]
     fn a_partition_that_resumes_loses_nothing_and_one_that_resets_does() {
         assert_eq!(words(Behaviour::STALL, false), "bandwidth rate=0 both ways");
+        assert_eq!(words(Behaviour::BLACKHOLE, false), "bandwidth rate=0 both ways");
         assert_eq!(
             words(Behaviour::STALL, true),
             "timeout timeout=0 both ways (what is sent is lost, and the heal closes connections)"

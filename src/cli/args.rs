@@ -41,6 +41,9 @@ pub enum CliCommand {
     /// Run one experiment on real servers and check it
     #[command(after_help = examples::RUN_SHORT, after_long_help = examples::RUN)]
     Run(Box<RunArgs>),
+    /// Check a client program: does it speak the client protocol, and what of it will be judged
+    #[command(after_help = examples::CLIENT_CHECK)]
+    ClientCheck(ClientCheckArgs),
     /// Run the experiments of a TOML file, each with an expected verdict
     #[command(after_help = examples::SUITE)]
     Suite(SuiteArgs),
@@ -53,12 +56,21 @@ pub enum CliCommand {
     Compare(CompareArgs),
     /// Convert a history to the format of another tool
     Export(ExportArgs),
-    /// List backends, recipes, faults, messages, checkers, report formats, exit codes or runs
+    /// List backends, recipes, clients, faults, messages, checkers, report formats, exit codes or runs
     List(ListArgs),
     /// Explain a property: what it means, why it breaks, how to tell the causes apart and how to fix them
     Explain {
-        /// HL001 to HL009
+        /// HL001 to HL011
         property: String,
+    },
+    /// Install adapters: the lock libraries that `--client NAME` runs by name
+    #[command(after_help = examples::ADAPTERS)]
+    Adapters {
+        /// Adapters to install [default: those of the backend, or all]
+        names: Vec<String>,
+        /// Only the adapters of this backend
+        #[arg(long, conflicts_with = "names", value_parser = PossibleValuesParser::new(harness_workloads::BackendId::ALL.iter().map(|id| id.name())))]
+        backend: Option<String>,
     },
     /// Show which servers this machine can run, and what earlier runs left behind
     Doctor {
@@ -74,6 +86,9 @@ pub enum CliCommand {
         /// Address of the API
         #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8474")]
         listen: SocketAddr,
+        /// JSON file of proxies to make at the start, as Toxiproxy's -config takes it
+        #[arg(long, value_name = "FILE")]
+        config: Option<PathBuf>,
         /// Seed of jitter and toxicity, in hexadecimal
         #[arg(long, value_parser = parse_seed, default_value = "0")]
         seed: u64,
@@ -94,6 +109,34 @@ pub enum CliCommand {
 }
 
 #[derive(Debug, Args)]
+pub struct ClientCheckArgs {
+    /// A command that speaks the client protocol on stdin and stdout
+    #[arg(value_name = "CMD")]
+    pub client: String,
+    /// Store that holds the locks
+    #[arg(long)]
+    pub backend: String,
+    /// Session timeout or time to live of a lock
+    #[arg(long, value_name = "TIME", default_value = "2s")]
+    pub lease: String,
+    /// What the client promises, where it does not say so itself: a list such as `owner=own,renews=false`
+    #[arg(long, value_name = "PROMISES", value_delimiter = ',')]
+    pub promise: Vec<String>,
+    /// Time for a client to open its session
+    #[arg(long, value_name = "TIME", default_value = "15s")]
+    pub open_limit: String,
+    /// How servers are started
+    #[arg(long, default_value = "auto")]
+    pub runtime: String,
+    /// Number of servers [default: the backend's]
+    #[arg(long, value_name = "N")]
+    pub nodes: Option<u32>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
 pub struct SuiteArgs {
     /// TOML file of rows
     #[arg(required_unless_present = "merge")]
@@ -102,11 +145,14 @@ pub struct SuiteArgs {
     #[arg(long, value_name = "M/N", value_parser = Shard::read)]
     pub shard: Option<Shard>,
     /// Merge the records of shards that are found in these folders
-    #[arg(long, value_name = "DIR", num_args = 1.., conflicts_with_all = ["file", "shard", "filter", "set", "jobs", "retries", "dry_run"])]
+    #[arg(long, value_name = "DIR", num_args = 1.., conflicts_with_all = ["file", "shard", "filter", "rerun_unsure", "set", "jobs", "retries", "dry_run"])]
     pub merge: Vec<PathBuf>,
     /// Run only rows whose name contains this text; can be repeated
     #[arg(long, value_name = "TEXT")]
     pub filter: Vec<String>,
+    /// Run only rows that were errors or unsure the last time that this suite ran
+    #[arg(long)]
+    pub rerun_unsure: bool,
     /// Set an option of `harness run` in every row, such as `runtime=docker`; can be repeated
     #[arg(long, value_name = "OPTION=VALUE")]
     pub set: Vec<String>,
@@ -235,6 +281,8 @@ pub struct ListArgs {
 pub enum ListWhat {
     Backends,
     Recipes,
+    /// Adapters: clients for lock libraries, for `--client NAME`
+    Clients,
     Faults,
     /// Names that the faults on messages take, for each backend
     Messages,

@@ -26,12 +26,28 @@ Every option but those of \"Configuration\" can also be a key of harness.toml (l
 one of its profiles ([profile.nightly]) or a variable (HARNESS_LEASE=3s). A flag overrides a variable, \
 which overrides the profile, which overrides the rest of the file.";
 
+pub const CLIENT_CHECK: &str = "\
+Examples:
+  harness client-check 'python3 my_lock.py' --backend redis
+  harness client-check ./my-lock --backend zk --promise owner=own,token=own --json
+
+Exit codes: 0 nothing is wrong, 1 something is, 2 bad arguments, 4 no servers";
+
 pub const SUITE: &str = "\
 Examples:
   harness suite nightly.toml --jobs 2 --filter redis
   harness suite nightly.toml --set runtime=docker --dry-run
   harness suite nightly.toml --shard 1/3      on each of three machines, then:
   harness suite --merge DIR                   with their results in DIR";
+
+pub const ADAPTERS: &str = "\
+Examples:
+  harness list clients                      which adapters there are
+  harness adapters kazoo-lock               install one, below ~/.cache/harness
+  harness run --backend zk --client kazoo-lock --fault partition=holder
+
+Packages of Python are installed from PyPI into a virtual environment, in pinned versions. Java libraries and \
+programs must be there; where they are not, the packages of Debian that have them are named.";
 
 pub const CHECK: &str = "\
 Examples:

@@ -15,7 +15,7 @@ pub fn explain(wanted: &str) -> Result<Exit, Failure> {
             "property",
             wanted,
             [],
-            "the properties are HL001 to HL009",
+            "the properties are HL001 to HL011",
         ))
     };
     print(text(property.ok_or_else(unknown)?));
@@ -39,6 +39,8 @@ fn text(property: Property) -> &'static str {
         Property::Hl007 => include_str!("explain/HL007.txt"),
         Property::Hl008 => include_str!("explain/HL008.txt"),
         Property::Hl009 => include_str!("explain/HL009.txt"),
+        Property::Hl010 => include_str!("explain/HL010.txt"),
+        Property::Hl011 => include_str!("explain/HL011.txt"),
     }
 }
 

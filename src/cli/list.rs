@@ -1,4 +1,4 @@
-//! `harness list`: backends, recipes, faults, messages, checkers, report formats, exit codes and stored runs.
+//! `harness list`: backends, recipes, clients, faults, messages, checkers, report formats, exit codes and stored runs.
 
 use harness_checkers::Property;
 use harness_workloads::Wakeup;
@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::args::{ListArgs, ListWhat};
 use super::stdout::{print, print_json};
+use crate::adapters::{self, Adapter};
 use crate::backends::{self, Backend};
 use crate::config::NO_FAULT;
 use crate::exit::Exit;
@@ -32,6 +33,7 @@ pub fn list(args: &ListArgs) -> Exit {
     let rows = match args.what {
         ListWhat::Backends => backends(),
         ListWhat::Recipes => recipes(),
+        ListWhat::Clients => clients(),
         ListWhat::Faults => faults(),
         ListWhat::Messages => messages(),
         ListWhat::Checkers => checkers(),
@@ -127,6 +129,20 @@ fn recipes() -> Vec<ListEntry> {
         }),
     };
     harness_workloads::recipes().map(row).collect()
+}
+
+fn clients() -> Vec<ListEntry> {
+    let row = |adapter: &Adapter| ListEntry {
+        name: adapter.name.clone(),
+        about: format!(
+            "{}, on {}{}",
+            adapter.library,
+            adapter.backend,
+            if adapter.is_installed() { "" } else { "; not installed" }
+        ),
+        facts: json!({ "backend": adapter.backend, "library": adapter.library, "installed": adapter.is_installed() }),
+    };
+    adapters::all().iter().map(row).collect()
 }
 
 fn faults() -> Vec<ListEntry> {

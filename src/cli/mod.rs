@@ -1,8 +1,10 @@
 //! The command line: one file a subcommand.
 
+mod adapters;
 pub mod args;
 mod check;
 mod client;
+mod client_check;
 mod compare;
 mod discovery;
 mod doctor;
@@ -72,15 +74,17 @@ fn dispatch(matches: &clap::ArgMatches) -> Result<Exit, Failure> {
         CliCommand::Man { command, output } => return pages::man(command.as_deref(), output.as_deref()),
         CliCommand::Run(args) if args.show_config => settings::show_config(&args),
         CliCommand::Run(args) => run::run(&args, color),
+        CliCommand::ClientCheck(args) => return client_check::client_check(&args),
         CliCommand::Suite(args) => return suite::suite(&args, color),
         CliCommand::Check(args) => return check::check(&args, look(color, std::io::stdout().is_terminal())),
         CliCommand::Report(args) => return report::report(&args),
         CliCommand::Compare(args) => return compare::compare(&args),
         CliCommand::Export(args) => return export::export(&args),
         CliCommand::List(args) => list::list(&args),
+        CliCommand::Adapters { names, backend } => return adapters::install(&names, backend.as_deref()),
         CliCommand::Explain { property } => return explain::explain(&property),
         CliCommand::Doctor { clean, json } => doctor::doctor(clean, json),
-        CliCommand::Proxy { listen, seed } => return proxy::proxy(listen, seed),
+        CliCommand::Proxy { listen, config, seed } => return proxy::proxy(listen, config.as_deref(), seed),
         CliCommand::Client(args) => return client::client(&args),
     };
     Ok(exit)

@@ -1,6 +1,7 @@
 //! `harness proxy`: the built-in proxy alone, controlled through Toxiproxy's HTTP API.
 
 use std::net::SocketAddr;
+use std::path::Path;
 
 use super::Failure;
 use super::stdout::print;
@@ -8,8 +9,8 @@ use crate::exit::Exit;
 use harness_proxy::Proxy;
 use harness_proxy::api::Api;
 
-/// Serves until Ctrl-C.
-pub fn proxy(listen: SocketAddr, seed: u64) -> Result<Exit, Failure> {
+/// Makes the proxies of the file `config` and serves until Ctrl-C.
+pub fn proxy(listen: SocketAddr, config: Option<&Path>, seed: u64) -> Result<Exit, Failure> {
     let proxy = Proxy::start()
         .map_err(|error| Failure::environment(format!("could not start the thread of the proxy: {error}")))?;
     let hear = Box::new(|change: harness_proxy::api::ApiChange| {
@@ -18,8 +19,15 @@ pub fn proxy(listen: SocketAddr, seed: u64) -> Result<Exit, Failure> {
     });
     let api = Api::serve(&proxy, Vec::new(), listen, seed, hear)
         .map_err(|error| Failure::environment(format!("could not serve the API at {listen}: {error}")))?;
+    let runtime = super::runtime();
+    if let Some(path) = config {
+        let list = std::fs::read(path)
+            .map_err(|error| Failure::usage(format!("could not read {}: {error}", path.display())))?;
+        let made = runtime.block_on(api.populate(&list));
+        made.map_err(|why| Failure::usage(format!("{}: {why}", path.display())))?;
+    }
     print(&format!("serving Toxiproxy's API at http://{}\n", api.address()));
-    let waited = super::runtime().block_on(tokio::signal::ctrl_c());
+    let waited = runtime.block_on(tokio::signal::ctrl_c());
     waited.expect("a handler for Ctrl-C can be installed");
     Ok(Exit::Holds)
 }

@@ -7,6 +7,7 @@ use harness_workloads::{Contract, RecipeOptions, find_recipe, recipes};
 
 use super::args::{OnOff, RecipeArgs, RunArgs};
 use super::settings::run_options;
+use crate::adapters::{self, Adapter};
 use crate::backends::{Backend, BackendOptions};
 use crate::cluster::RuntimeRequest;
 use crate::config::heading::describes_experiment;
@@ -50,6 +51,7 @@ impl RunArgs {
             },
             None => Clients::Recipe(self.recipe_for_backend()?),
         };
+        self.check_adapter()?;
         let servers = match &config.who {
             Clients::Recipe(options) => options.recipe.servers,
             Clients::Foreign { .. } => None,
@@ -70,6 +72,17 @@ impl RunArgs {
         match rules.find(|(broken, _)| *broken) {
             Some((_, sentence)) => Err(sentence),
             None => Ok(config),
+        }
+    }
+
+    /// Whether the client that is named is an adapter, and of this backend.
+    fn check_adapter(&self) -> Result<(), String> {
+        let adapter = self.client.as_deref().and_then(adapters::named);
+        match adapter.filter(|adapter| adapter.backend != self.config.backend.name()) {
+            None => Ok(()),
+            Some(Adapter { name, backend, .. }) => Err(format!(
+                "the client `{name}` is for {backend}\nhint: --backend {backend}"
+            )),
         }
     }
 

@@ -19,6 +19,7 @@ use super::github::Github;
 use super::interrupt::interrupted;
 use super::stdout::{print, print_json};
 use super::{Failure, complain, look, report};
+use crate::adapters;
 use crate::cluster::{RuntimeChoice, choose};
 use crate::config::Config;
 use crate::event::{ProgressEvent, ProgressSender};
@@ -107,6 +108,9 @@ fn one(
     if args.dry_run {
         dry_run(args, &config, &plan);
         return Ok(Exit::Holds);
+    }
+    if let Some(client) = &args.client {
+        adapters::shell_command(client).map_err(Failure::environment)?;
     }
     let exit = runtime.block_on(real(args, &config, &plan, color, interrupt.clone()))?;
     // the interrupt may arrive while the verdict is computed
@@ -280,7 +284,6 @@ fn exit_of_error(error: &RunError) -> Exit {
         RunError::Cluster(_)
         | RunError::Clients(_)
         | RunError::ServerEnded(_)
-        | RunError::Control { .. }
         | RunError::Write { .. }
         | RunError::Proxy(_) => Exit::Environment,
     }

@@ -11,7 +11,7 @@ use super::github::Github;
 use super::rows::{self, Job, Ready};
 use super::settings::{parse_run, run_options};
 use super::stdout::{print, print_json};
-use super::suites::{RECORD, before, relative};
+use super::suites::{RECORD, before, relative, suites};
 use super::{Failure, look};
 use crate::config::heading::describes_experiment;
 use crate::config::setting::{OptionName, Setting, SettingOrigin, over};
@@ -20,7 +20,7 @@ use crate::exit::Exit;
 use crate::plan::plan;
 use crate::store;
 use crate::suite::record::{self, Record, RowRecord};
-use crate::suite::{Suite, SuiteRow, file, junit, page, render};
+use crate::suite::{RowOutcome, Suite, SuiteRow, file, junit, page, render};
 
 /// The suite's page.
 const PAGE: &str = "index.html";
@@ -67,6 +67,10 @@ fn ready(args: &SuiteArgs) -> Result<Ready, Failure> {
         })?;
         jobs.push(Job { row: row.clone(), time });
     }
+    if args.rerun_unsure {
+        let rows = unsure(args, &suite.name)?;
+        jobs.retain(|job| rows.contains(&job.row.name));
+    }
     let wanted: Vec<String> = jobs.iter().map(|job| job.row.name.clone()).collect();
     if wanted.is_empty() {
         let named = if args.filter.is_empty() {
@@ -81,6 +85,28 @@ fn ready(args: &SuiteArgs) -> Result<Ready, Failure> {
         record: record(args, &suite, wanted, &jobs),
         jobs,
     })
+}
+
+/// The rows that were errors or unsure, or were not run, when the suite of this name ran last.
+fn unsure(args: &SuiteArgs, suite: &str) -> Result<Vec<String>, Failure> {
+    let same = |record: &Record| record.suite == suite && record.shard == args.shard;
+    let mut earlier = suites(&args.results).into_iter().rev();
+    let Some((name, last)) = earlier.find(|(_, record)| same(record)) else {
+        let results = args.results.display();
+        return Err(Failure::usage(format!(
+            "no record of {suite} is in {results}\nhint: run it once without --rerun-unsure"
+        )));
+    };
+    let open = |row: &&RowRecord| {
+        row.judged.proves_nothing() || matches!(row.judged, RowOutcome::NotRun | RowOutcome::Interrupted)
+    };
+    let rows: Vec<String> = last.rows.iter().filter(open).map(|row| row.name.clone()).collect();
+    if rows.is_empty() {
+        return Err(Failure::usage(format!(
+            "no row of {name} was an error or unsure: there is nothing to run again"
+        )));
+    }
+    Ok(rows)
 }
 
 /// The settings of `--set`.
@@ -336,6 +362,29 @@ mod tests {
         let shards = ["1/2", "2/2"].map(|shard| ready_from(TWO, &["--shard", shard]).unwrap());
         assert_eq!(shards.iter().map(|shard| shard.jobs.len()).sum::<usize>(), 2);
         assert!(shards.iter().all(|shard| shard.record.wanted == names(&all)));
+    }
+
+    #[test]
+    fn only_rows_that_proved_nothing_are_run_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let results = folder.path().to_str().unwrap();
+        let words = ["--results", results, "--rerun-unsure"];
+        assert!(ready_from(TWO, &words).err().unwrap().contains("no record"));
+        let mut record = ready_from(TWO, &[]).unwrap().record;
+        let keep = |record: &Record| {
+            let suite = folder.path().join("20261122-0700-nightly");
+            fs::create_dir_all(&suite).unwrap();
+            store::write_json(&suite.join(RECORD), record).unwrap();
+        };
+        record.rows[0].judged = RowOutcome::Unexpected;
+        record.rows[1].judged = RowOutcome::Unsure;
+        keep(&record);
+        let again = ready_from(TWO, &words).unwrap();
+        assert_eq!(again.record.wanted, ["zk-election / none"]);
+        assert_eq!(again.jobs.len(), 1);
+        record.rows[1].judged = RowOutcome::AsExpected;
+        keep(&record);
+        assert!(ready_from(TWO, &words).err().unwrap().contains("nothing to run again"));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What runs leave behind when they are killed, and how it is found: by the run's folder and by the containers' labels.
+//! What runs leave behind when they are killed, and how it is found: by the folders of runs and the labels of containers.
 //!
 //! A run that starts servers claims a temporary folder and writes into it who it is. A claim whose harness is no longer
 //! alive is a leftover; so is a container or network whose label names such a harness.
@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::leftover_proxies::ClaimedProxies;
 use super::local::temporary_folder;
 use crate::ownership::{Distrust, check_own};
 use crate::process::started_at;
@@ -159,6 +160,14 @@ pub enum Leftover {
         #[serde(skip)]
         claim: PathBuf,
     },
+    /// Proxies on a Toxiproxy, and the claim that notes them.
+    Proxies {
+        run: String,
+        #[serde(flatten)]
+        proxies: ClaimedProxies,
+        #[serde(skip)]
+        claim: PathBuf,
+    },
     Container {
         run: String,
         id: String,
@@ -174,6 +183,7 @@ impl std::fmt::Display for Leftover {
         match self {
             Self::Folder { run, path } => write!(f, "folder {} of {run}", path.display()),
             Self::Process { run, pid, .. } => write!(f, "server process {pid} of {run}"),
+            Self::Proxies { run, proxies, .. } => write!(f, "proxies of {run} on the Toxiproxy at {}", proxies.at),
             Self::Container { run, id } => write!(f, "container {} of {run}", &id[..id.len().min(12)]),
             Self::Network { run, id } => write!(f, "network {} of {run}", &id[..id.len().min(12)]),
         }
@@ -257,6 +267,10 @@ fn of_folder(path: PathBuf) -> (Vec<Leftover>, usize) {
     if owner.harness.is_alive() {
         return (Vec::new(), 0);
     }
+    if let Some(proxies) = ClaimedProxies::noted_in(&path) {
+        let (run, claim) = (owner.run, path);
+        return (vec![Leftover::Proxies { run, proxies, claim }], 0);
+    }
     let alive = owner.servers.iter().filter(|server| server.is_alive());
     let (own, elsewhere): (Vec<&Identity>, Vec<&Identity>) = alive.partition(|server| works_in(server.pid, &path));
     let processes = own.into_iter().map(|server| Leftover::Process {
@@ -313,6 +327,10 @@ pub async fn remove(leftover: &Leftover) -> Result<(), String> {
                 namespace: own_namespace(),
             };
             kill(identity, claim)
+        }
+        Leftover::Proxies { proxies, claim, .. } => {
+            proxies.remove().await?;
+            fs::remove_dir_all(claim).map_err(|error| error.to_string())
         }
         #[cfg(feature = "docker")]
         Leftover::Container { id, .. } => super::docker::remove_container(id).await,

@@ -8,6 +8,7 @@ mod control;
 #[cfg(feature = "docker")]
 mod docker;
 mod endpoints;
+pub mod leftover_proxies;
 pub mod leftovers;
 mod local;
 mod peering;
@@ -38,7 +39,6 @@ use harness_checkers::history::ServerEnd;
 use tokio::sync::{Mutex as AsyncMutex, watch};
 use tokio::task::JoinHandle;
 
-use crate::limits::CLUSTER_READY;
 use crate::wall_clock::WallClock;
 
 /// What to start.
@@ -54,6 +54,8 @@ pub struct ClusterSpec {
     pub logs: PathBuf,
     /// The first port of local servers; free ports are looked for when it is not given.
     pub port_base: Option<u16>,
+    /// Time for all of them to serve. A three-server ensemble needs one to three seconds.
+    pub start_limit: Duration,
     /// By server: the wall clock it is to have; empty where they all have the machine's.
     pub clocks: Vec<Arc<WallClock>>,
     /// The proxies between the servers. Without them servers dial each other directly. Servers of a product that replicates
@@ -140,6 +142,8 @@ pub enum ClusterError {
     Gone { node: String },
     #[error("the container engine: {0}")]
     Engine(String),
+    #[error("it was interrupted while the servers started")]
+    Interrupted,
     /// Nothing on this machine can start the servers.
     #[error("{0}")]
     Nothing(String),
@@ -164,8 +168,13 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts the servers and waits until every one of them serves and knows a leader.
-    pub async fn start(spec: &ClusterSpec, runtime: &Runtime) -> Result<Self, ClusterError> {
+    /// Starts the servers and waits until every one of them serves and knows a leader, or until `interrupt` turns `true`:
+    /// then they are stopped, and the error is [`ClusterError::Interrupted`].
+    pub async fn start(
+        spec: &ClusterSpec,
+        runtime: &Runtime,
+        mut interrupt: watch::Receiver<bool>,
+    ) -> Result<Self, ClusterError> {
         let (nodes, mut running) = match runtime {
             Runtime::Local => {
                 let (nodes, processes) = local::start(spec).await?;
@@ -179,7 +188,12 @@ impl Cluster {
             #[cfg(not(feature = "docker"))]
             Runtime::Docker { .. } => return Err(ClusterError::Engine("this harness was built without docker".into())),
         };
-        let version = match ready::wait(spec.software, &nodes, &mut running, CLUSTER_READY).await {
+        let ready = tokio::select! {
+            biased;
+            ready = ready::wait(spec.software, &nodes, &mut running, spec.start_limit) => ready,
+            Ok(_) = interrupt.wait_for(|wanted| *wanted) => Err(ClusterError::Interrupted),
+        };
+        let version = match ready {
             Ok(version) => version,
             Err(error) => {
                 running.stop().await;

@@ -12,8 +12,10 @@ use tokio::time::{Instant, sleep};
 use super::ClusterError;
 use super::docker::{engine, engine_name, has_image, pull, remove_container};
 use super::leftovers::{Identity, OWNER_LABEL, RUN_LABEL};
-use crate::limits::{CLUSTER_READY, LOG_TAIL_LINES, READY_POLL};
+use crate::limits::{LOG_TAIL_LINES, READY_POLL};
 
+/// Time for it to serve.
+const SERVES: Duration = Duration::from_secs(40);
 /// Toxiproxy's official image.
 pub const TOXIPROXY_IMAGE: &str = "ghcr.io/shopify/toxiproxy:2.12.0";
 
@@ -48,7 +50,7 @@ impl Sidecar {
         };
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let sidecar = Self { container, address };
-        match sidecar.wait(CLUSTER_READY).await {
+        match sidecar.wait(SERVES).await {
             Ok(()) => Ok(sidecar),
             Err(why) => {
                 sidecar.stop().await;

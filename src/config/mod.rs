@@ -199,6 +199,9 @@ pub struct Config {
     /// Server image in place of the official one (docker)
     #[arg(long, help_heading = SERVERS)]
     pub image: Option<String>,
+    /// Time for the servers to serve
+    #[arg(long, help_heading = SERVERS, value_name = "TIME", default_value = "40s", value_parser = duration_within(Duration::from_secs(1), MAX_TIME))]
+    pub start_limit: Duration,
     /// First port of the servers (local) [default: free ports]
     #[arg(long, help_heading = SERVERS, value_name = "PORT")]
     pub port_base: Option<u16>,
@@ -222,6 +225,9 @@ pub struct Config {
     /// Time after the last heal within which a free lock must be acquired
     #[arg(long, help_heading = LIMITS, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
     pub progress_bound: Duration,
+    /// Time for which a client may wait for a lock in vain while others get it [default: the progress bound and a lease, for a client that never gets it]
+    #[arg(long, help_heading = LIMITS, value_name = "TIME", value_parser = parse_duration)]
+    pub starvation_bound: Option<Duration>,
 
     /// Time for a client to open its session
     #[arg(long, help_heading = LOAD, value_name = "TIME", default_value = "15s", value_parser = duration_within(Duration::from_millis(100), MAX_TIME))]

@@ -10,8 +10,8 @@ use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
 use super::{
-    ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, HealOnDrop, Healed, Inject, Injection, InjectionContext,
-    Needs, NotInjected, RunningFault, Shape, Target, parse_duration,
+    Acquires, ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, HealOnDrop, Healed, Inject, Injection,
+    InjectionContext, Needs, NotInjected, RunningFault, Shape, Target, parse_duration,
 };
 use crate::backends;
 use crate::evidence::{Evidence, EvidenceCounter};
@@ -73,7 +73,7 @@ impl Fault for ClockFault {
         };
         let way = if step.back { "back" } else { "forward" };
         let title = format!("{who}its wall clock steps {} ms {way}", step.by.as_millis());
-        Ok(Injection::new(target, step, title))
+        Ok(Injection::new(target, step, Acquires::GoOn, title))
     }
 }
 

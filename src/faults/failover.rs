@@ -16,8 +16,8 @@ use rand_chacha::ChaCha8Rng;
 
 use super::fault::kind_of;
 use super::{
-    ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, FaultEnv, HealOnDrop, Healed, Inject, Injection,
-    InjectionContext, Needs, NotInjected, Preparation, RunningFault, Shape, Target,
+    Acquires, ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, FaultEnv, HealOnDrop, Healed, Inject,
+    Injection, InjectionContext, Needs, NotInjected, Preparation, RunningFault, Shape, Target,
 };
 use crate::cluster::{NodeCommand, Peering};
 use crate::evidence::{Evidence, EvidenceCounter, SERVERS_BACK};
@@ -70,7 +70,7 @@ impl Fault for Failover {
         } else {
             "its master fails over to a replica that has the lock"
         };
-        let injection = Injection::new(Target::Holder, PromoteReplica { held_back }, title);
+        let injection = Injection::new(Target::Holder, PromoteReplica { held_back }, Acquires::GoOn, title);
         if !held_back {
             return Ok(injection);
         }

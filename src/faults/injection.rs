@@ -8,7 +8,9 @@ use harness_checkers::history::Requirement;
 
 use super::active::{BoxFuture, RunningFault};
 use super::env::FaultEnv;
+use super::fault::Shape;
 use super::target::{ResolvedTarget, Target};
+use harness_checkers::history::Acquires;
 use harness_proxy::LinkFault;
 
 /// What is done to a target, with everything that was drawn for it.
@@ -34,6 +36,16 @@ pub trait Inject: Any + Debug + Send + Sync {
 
     /// Does it.
     fn inject<'a>(&'a self, context: InjectionContext<'a>) -> BoxFuture<'a, Result<RunningFault, NotInjected>>;
+}
+
+/// What becomes of acquires when so many servers are out of reach of every client.
+pub fn acquires_without(servers_gone: usize, shape: &Shape) -> Acquires {
+    let all = shape.servers as usize;
+    if 2 * (all - servers_gone) > all {
+        Acquires::GoOn
+    } else {
+        Acquires::Stop
+    }
 }
 
 /// What an injection needs of a run beyond clients, links and servers.
@@ -89,6 +101,7 @@ pub enum NotInjected {
 pub struct Injection {
     pub target: Target,
     pub action: Arc<dyn Inject>,
+    pub acquires: Acquires,
     /// What it must achieve for a pass to mean anything.
     pub requirement: Option<Requirement>,
     /// What it is, in words, without the fault's name: "holder | every server".
@@ -96,10 +109,11 @@ pub struct Injection {
 }
 
 impl Injection {
-    pub fn new(target: Target, action: impl Inject, title: impl Into<String>) -> Self {
+    pub fn new(target: Target, action: impl Inject, acquires: Acquires, title: impl Into<String>) -> Self {
         Self {
             target,
             action: Arc::new(action),
+            acquires,
             requirement: None,
             title: title.into(),
         }

@@ -7,8 +7,8 @@ use rand_chacha::ChaCha8Rng;
 
 use super::fault::no_argument;
 use super::{
-    ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, HealOnDrop, Healed, Inject, Injection, InjectionContext,
-    Needs, NotInjected, RunningFault, Shape, Target,
+    Acquires, ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, HealOnDrop, Healed, Inject, Injection,
+    InjectionContext, Needs, NotInjected, RunningFault, Shape, Target,
 };
 use crate::evidence::{Evidence, EvidenceCounter, HOLDERS};
 
@@ -47,11 +47,11 @@ impl Fault for Kill {
     fn plan(&self, argument: Option<&str>, _: u32, shape: &Shape, rng: &mut ChaCha8Rng) -> Result<Injection, String> {
         no_argument(self.definition().name, argument)?;
         Ok(match self {
-            Self::Holder => Injection::new(Target::Holder, KillClients, "its process is killed"),
+            Self::Holder => Injection::new(Target::Holder, KillClients, Acquires::GoOn, "its process is killed"),
             Self::Anyone => {
                 let client = rng.random_range(0..shape.clients);
                 let title = format!("c{client}: its process is killed");
-                Injection::new(Target::Clients(vec![client]), KillClients, title)
+                Injection::new(Target::Clients(vec![client]), KillClients, Acquires::GoOn, title)
             }
         })
     }

@@ -1,5 +1,5 @@
-//! `LinkInjection`: links between clients and servers behave differently until the heal. What `partition`, `latency`,
-//! `slow`, `reset` and `flaky` have in common.
+//! `LinkInjection`: links between clients and servers behave differently until the heal. What all faults on links have in
+//! common.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,8 @@ use super::active::{ActiveFault, Affected, BoxFuture, HealOnDrop, Healed, Runnin
 use super::injection::{Inject, Injection, InjectionContext, Needs, NotInjected};
 use super::target::Target;
 use crate::evidence::Evidence;
-use harness_proxy::{Behaviour, LinkFault, in_words, toxics_for};
+use harness_checkers::history::Acquires;
+use harness_proxy::{Behaviour, Link, LinkFault, in_words, toxics_for};
 
 /// A behaviour of the target's links.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,6 +21,18 @@ pub struct LinkInjection {
     pub reset_on_heal: bool,
 }
 
+/// The target's clients and their links.
+pub fn links_of(context: &InjectionContext<'_>) -> (Vec<u32>, Vec<Arc<Link>>) {
+    let links = &context.env.links;
+    let of_target = links
+        .iter()
+        .filter(|((client, server), _)| context.target.has_link(*client, *server));
+    let (mut clients, links): (Vec<u32>, Vec<Arc<Link>>) =
+        of_target.map(|((client, _), link)| (*client, Arc::clone(link))).unzip();
+    clients.dedup();
+    (clients, links)
+}
+
 /// Every client's every link, with one behaviour.
 pub fn everywhere(behaviour: Behaviour, title: String) -> Injection {
     let on_links = LinkInjection {
@@ -27,7 +40,7 @@ pub fn everywhere(behaviour: Behaviour, title: String) -> Injection {
         reset_first: false,
         reset_on_heal: false,
     };
-    Injection::new(Target::Everyone, on_links, title)
+    Injection::new(Target::Everyone, on_links, Acquires::GoOn, title)
 }
 
 /// What the heal of a fault on links does.
@@ -51,14 +64,7 @@ impl Inject for LinkInjection {
 
     fn inject<'a>(&'a self, context: InjectionContext<'a>) -> BoxFuture<'a, Result<RunningFault, NotInjected>> {
         Box::pin(async move {
-            let (mut clients, mut links) = (Vec::new(), Vec::new());
-            for ((client, server), link) in &context.env.links {
-                if context.target.has_link(*client, *server) {
-                    clients.push(*client);
-                    links.push(Arc::clone(link));
-                }
-            }
-            clients.dedup();
+            let (clients, links) = links_of(&context);
             let mut fault = LinkFault::apply(links, context.number, self.behaviour, self.reset_on_heal);
             if self.reset_first {
                 fault.reset_connections();

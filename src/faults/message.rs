@@ -8,8 +8,8 @@ use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
 use super::{
-    ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, HealOnDrop, Healed, Inject, Injection, InjectionContext,
-    Needs, NotInjected, RunningFault, Shape, Target, parse_duration,
+    Acquires, ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, HealOnDrop, Healed, Inject, Injection,
+    InjectionContext, Needs, NotInjected, RunningFault, Shape, Target, parse_duration,
 };
 use crate::client_role::{ANYONE, FILTERS, HOLDER};
 use crate::config::suggest::similar;
@@ -108,7 +108,12 @@ impl Fault for OnMessage {
             refuse: asked.refuse,
         };
         let title = in_words(&meant);
-        Ok(Injection::new(Target::Everyone, MessageInjection(meant), title))
+        Ok(Injection::new(
+            Target::Everyone,
+            MessageInjection(meant),
+            Acquires::GoOn,
+            title,
+        ))
     }
 }
 

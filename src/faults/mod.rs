@@ -12,11 +12,15 @@ mod link_injection;
 mod peer_partition;
 mod target;
 
+mod bottleneck;
+mod bursts;
 mod clock;
 mod failover;
 mod flaky;
+mod forget_idle;
 mod kill;
 mod latency;
+mod loss;
 mod message;
 mod partition;
 mod pause;
@@ -27,17 +31,22 @@ mod slow;
 pub use active::{ActiveFault, Affected, BoxFuture, HealOnDrop, Healed, RunningFault};
 pub use env::{ClientHosts, FaultEnv, Links, ProcessControl};
 pub use fault::{Fault, FaultDefinition, Shape};
-pub use injection::{Inject, Injection, InjectionContext, Needs, NotInjected, Preparation};
+pub use injection::{Inject, Injection, InjectionContext, Needs, NotInjected, Preparation, acquires_without};
 pub use target::{ResolvedTarget, Target};
 
 use crate::config::parse_duration;
+use harness_checkers::history::Acquires;
 pub use harness_proxy::tap::Protocol;
 
 /// Every fault, in the order in which lists show them.
 pub const FAULTS: &[&dyn Fault] = &[
     &partition::Partition,
     &latency::Latency,
+    &bursts::LatencyBursts,
+    &loss::PacketLoss,
     &slow::Slow,
+    &bottleneck::SharedLink,
+    &forget_idle::ForgetIdle,
     &reset::Reset,
     &flaky::Flaky,
     &message::OnMessage::DropRequest,

@@ -1,13 +1,16 @@
-//! `partition`: links stall, both ways or one way, and resume: those between clients and servers, or those between
-//! servers (see [`peer_partition`](super::peer_partition)).
+//! `partition`: packets are dropped on links, both ways or one way: on those between clients and servers, or on those
+//! between servers (see [`peer_partition`](super::peer_partition)).
+//!
+//! The kernel drops them before it acknowledges them, as `iptables -j DROP` does. So a client whose TCP notices a dead peer
+//! (`TCP_USER_TIMEOUT`, keepalive) notices this one, and after the heal a connection goes on when its sender retransmits.
 
 use rand::RngExt;
 use rand::seq::IndexedRandom;
 use rand_chacha::ChaCha8Rng;
 
 use super::link_injection::LinkInjection;
-use super::{Fault, FaultDefinition, Injection, Shape, Target, peer_partition};
-use crate::evidence::{HELD_BYTES, HELD_CONNECTS};
+use super::{Acquires, Fault, FaultDefinition, Injection, Shape, Target, acquires_without, peer_partition};
+use crate::evidence::{DROPPED_PACKETS, HELD_BYTES, HELD_CONNECTS};
 use harness_proxy::{Behaviour, Flow};
 
 pub struct Partition;
@@ -20,13 +23,13 @@ impl Fault for Partition {
     fn definition(&self) -> FaultDefinition {
         FaultDefinition {
             name: "partition",
-            summary: "links stall, both ways or one way; new connections stay unanswered",
+            summary: "packets are dropped, both ways or one way: nothing is acknowledged, no connect is answered",
             argument: "holder | client | half | server | to-server | to-client (default: these, one after the other); between servers: \
          leader | leader-alone (its clients cut off, too) | leader-to-servers | servers-to-leader | minority | \
          servers-halves | ring | bridge | between-servers (these, one after the other)",
             verb: "cut off",
             counters: &[],
-            trace: &[HELD_BYTES, HELD_CONNECTS],
+            trace: &[DROPPED_PACKETS, HELD_BYTES, HELD_CONNECTS],
             no_effect_hint: None,
         }
     }
@@ -51,7 +54,7 @@ impl Fault for Partition {
         if peer_partition::KINDS.contains(&kind) {
             return Ok(peer_partition::plan(kind, shape, rng));
         }
-        let both = Behaviour::STALL;
+        let both = Behaviour::BLACKHOLE;
         let (target, behaviour, title) = match kind {
             "client" => {
                 let client = rng.random_range(0..shape.clients);
@@ -68,7 +71,7 @@ impl Fault for Partition {
             }
             "to-server" => {
                 let one_way = Behaviour {
-                    to_server: Flow::STALL,
+                    to_server: Flow::BLACKHOLE,
                     ..Behaviour::default()
                 };
                 (
@@ -79,7 +82,7 @@ impl Fault for Partition {
             }
             "to-client" => {
                 let one_way = Behaviour {
-                    to_client: Flow::STALL,
+                    to_client: Flow::BLACKHOLE,
                     ..Behaviour::default()
                 };
                 (
@@ -95,7 +98,13 @@ impl Fault for Partition {
             reset_first: false,
             reset_on_heal: rng.random_bool(0.5),
         };
-        Ok(Injection::new(target, on_links, title))
+        let acquires = match &target {
+            Target::Servers(servers) => acquires_without(servers.len(), shape),
+            // the one that is cut off is the only one
+            _ if shape.clients == 1 => Acquires::Stop,
+            _ => Acquires::GoOn,
+        };
+        Ok(Injection::new(target, on_links, acquires, title))
     }
 }
 
@@ -106,7 +115,7 @@ fn half(shape: &Shape, rng: &mut ChaCha8Rng) -> (Target, Behaviour, String) {
     let names: Vec<String> = some.iter().map(|client| format!("c{client}")).collect();
     (
         Target::Clients(some),
-        Behaviour::STALL,
+        Behaviour::BLACKHOLE,
         format!("{} | every server", names.join(" ")),
     )
 }
@@ -127,6 +136,22 @@ fn unknown(kind: &str) -> String {
 mod tests {
     use super::*;
     use rand::SeedableRng;
+
+    #[test]
+    fn a_partition_stops_every_acquire_where_it_leaves_no_client_or_no_majority_of_servers() {
+        let acquires = |kind, shape| {
+            let planned = Partition.plan(Some(kind), 0, &shape, &mut ChaCha8Rng::seed_from_u64(1));
+            planned.unwrap().acquires
+        };
+        let alone = Shape {
+            clients: 1,
+            ..Shape::example()
+        };
+        assert_eq!(acquires("server", Shape::one_redis()), Acquires::Stop);
+        assert_eq!(acquires("server", Shape::example()), Acquires::GoOn);
+        assert_eq!(acquires("holder", alone), Acquires::Stop);
+        assert_eq!(acquires("holder", Shape::example()), Acquires::GoOn);
+    }
 
     #[test]
     fn half_of_the_clients_is_half_of_them_and_each_once() {

@@ -12,8 +12,8 @@ use rand_chacha::ChaCha8Rng;
 
 use super::fault::no_argument;
 use super::{
-    ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, HealOnDrop, Healed, Inject, Injection, InjectionContext,
-    Needs, NotInjected, ProcessControl, RunningFault, Shape, Target,
+    Acquires, ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, HealOnDrop, Healed, Inject, Injection,
+    InjectionContext, Needs, NotInjected, ProcessControl, RunningFault, Shape, Target,
 };
 use crate::evidence::{Evidence, EvidenceCounter, HOLDERS, STOPPED_MS};
 
@@ -58,16 +58,18 @@ impl Fault for Pause {
         no_argument(self.definition().name, argument)?;
         let its_process = "its process is stopped";
         Ok(match self {
-            Self::Holder => Injection::new(Target::Holder, StopClients, its_process).requiring(Requirement {
-                stopped_ms: Some(shape.lease.as_millis() as u64),
-                breaks: Some("HL001".into()),
-                even_without_lease: false,
-            }),
-            Self::Waiter => Injection::new(Target::Waiter, StopClients, its_process),
+            Self::Holder => {
+                Injection::new(Target::Holder, StopClients, Acquires::GoOn, its_process).requiring(Requirement {
+                    stopped_ms: Some(shape.lease.as_millis() as u64),
+                    breaks: Some("HL001".into()),
+                    even_without_lease: false,
+                })
+            }
+            Self::Waiter => Injection::new(Target::Waiter, StopClients, Acquires::GoOn, its_process),
             Self::Anyone => {
                 let client = rng.random_range(0..shape.clients);
                 let title = format!("c{client}: {its_process}");
-                Injection::new(Target::Clients(vec![client]), StopClients, title)
+                Injection::new(Target::Clients(vec![client]), StopClients, Acquires::GoOn, title)
             }
         })
     }

@@ -13,6 +13,7 @@ use super::fault::server_names;
 use super::link_injection::{ActiveLinkFault, heal_word};
 use super::{
     BoxFuture, FaultEnv, Inject, Injection, InjectionContext, Needs, NotInjected, RunningFault, Shape, Target,
+    acquires_without,
 };
 use crate::cluster::Peering;
 use harness_proxy::{Behaviour, Flow, Link, LinkFault};
@@ -107,12 +108,18 @@ pub fn plan(kind: &str, shape: &Shape, rng: &mut ChaCha8Rng) -> Injection {
         "bridge" => bridge(shape, rng),
         _ => of_leader(kind),
     };
+    let gone = match &target {
+        // between the servers of a ring or a bridge some majority can speak
+        _ if ["ring", "bridge"].contains(&kind) => 0,
+        Target::Servers(some) => some.len(),
+        _ => 1,
+    };
     let partition = PeerPartition {
         cut,
         clients_too: kind == "leader-alone",
         reset_on_heal,
     };
-    Injection::new(target, partition, title)
+    Injection::new(target, partition, acquires_without(gone, shape), title)
 }
 
 fn of_leader(kind: &str) -> (Target, CutBetween, String) {
@@ -236,11 +243,11 @@ impl Inject for PeerPartition {
 impl PeerPartition {
     /// What each link does while `target` is cut off.
     fn behaviours(&self, target: &[u32], env: &FaultEnv) -> Vec<(Arc<Link>, Behaviour)> {
-        let stall = |cut: bool| if cut { Flow::STALL } else { Flow::default() };
+        let cut_off = |cut: bool| if cut { Flow::BLACKHOLE } else { Flow::default() };
         let between = env.peer_links.iter().map(|((dialler, dialled), link)| {
             let behaviour = Behaviour {
-                to_server: stall(self.cut.holds_back(target, *dialler, *dialled)),
-                to_client: stall(self.cut.holds_back(target, *dialled, *dialler)),
+                to_server: cut_off(self.cut.holds_back(target, *dialler, *dialled)),
+                to_client: cut_off(self.cut.holds_back(target, *dialled, *dialler)),
                 ..Behaviour::default()
             };
             (Arc::clone(link), behaviour)
@@ -249,7 +256,7 @@ impl PeerPartition {
             .links
             .iter()
             .filter(|((_, server), _)| self.clients_too && target.contains(server));
-        let clients = clients.map(|(_, link)| (Arc::clone(link), Behaviour::STALL));
+        let clients = clients.map(|(_, link)| (Arc::clone(link), Behaviour::BLACKHOLE));
         between
             .filter(|(_, behaviour)| behaviour.holds_connects())
             .chain(clients)
@@ -275,6 +282,7 @@ mod tests {
     use rand::SeedableRng;
 
     use super::*;
+    use harness_checkers::history::Acquires;
 
     fn shape(servers: u32) -> Shape {
         Shape {
@@ -321,6 +329,11 @@ mod tests {
     #[test]
     fn halves_of_an_even_number_leave_no_majority() {
         assert_eq!(cut("servers-halves", 4, 3).len(), 2 * 4);
+        let acquires = |kind, servers| plan(kind, &shape(servers), &mut ChaCha8Rng::seed_from_u64(3)).acquires;
+        assert_eq!(acquires("servers-halves", 4), Acquires::Stop);
+        for (kind, servers) in [("servers-halves", 3), ("leader", 3), ("bridge", 5), ("ring", 4)] {
+            assert_eq!(acquires(kind, servers), Acquires::GoOn, "{kind} of {servers}");
+        }
     }
 
     #[test]

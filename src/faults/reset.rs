@@ -5,7 +5,7 @@ use std::time::Duration;
 use rand_chacha::ChaCha8Rng;
 
 use super::link_injection::LinkInjection;
-use super::{Fault, FaultDefinition, Injection, Shape, Target, parse_duration};
+use super::{Acquires, Fault, FaultDefinition, Injection, Shape, Target, parse_duration};
 use crate::evidence::RESETS;
 use harness_proxy::{Behaviour, Cut};
 
@@ -46,6 +46,6 @@ impl Fault for Reset {
             reset_on_heal: false,
         };
         let title = format!("every connection, about every {}ms", every.as_millis());
-        Ok(Injection::new(Target::Everyone, on_links, title))
+        Ok(Injection::new(Target::Everyone, on_links, Acquires::GoOn, title))
     }
 }

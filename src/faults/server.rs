@@ -13,8 +13,8 @@ use tokio::time::Instant;
 
 use super::fault::{kind_of, no_argument, server_names};
 use super::{
-    ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, FaultEnv, HealOnDrop, Healed, Inject, Injection,
-    InjectionContext, Needs, NotInjected, RunningFault, Shape, Target,
+    Acquires, ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, FaultEnv, HealOnDrop, Healed, Inject,
+    Injection, InjectionContext, Needs, NotInjected, RunningFault, Shape, Target, acquires_without,
 };
 use crate::cluster::{CommandOutcome, NodeCommand};
 use crate::evidence::{Evidence, EvidenceCounter, SERVERS_BACK, STOPPED_MS};
@@ -85,18 +85,24 @@ impl Fault for OnServers {
             Self::Restart => {
                 no_argument(name, argument)?;
                 let target = Target::Servers((0..shape.servers).collect());
-                return Ok(Injection::new(target, *self, "every server, one by one"));
+                return Ok(Injection::new(
+                    target,
+                    *self,
+                    Acquires::GoOn,
+                    "every server, one by one",
+                ));
             }
         };
         let some: Vec<u32> = match kind_of(name, argument, known)? {
             // the title begins with its name when it is known
-            "leader" => return Ok(Injection::new(Target::Leader, *self, done)),
+            "leader" => return Ok(Injection::new(Target::Leader, *self, acquires_without(1, shape), done)),
             "one" => vec![rng.random_range(0..shape.servers)],
             "majority" => majority(shape, rng),
             _ => (0..shape.servers).collect(),
         };
         let title = format!("{}: {done}", server_names(&some));
-        Ok(Injection::new(Target::Servers(some), *self, title))
+        let acquires = acquires_without(some.len(), shape);
+        Ok(Injection::new(Target::Servers(some), *self, acquires, title))
     }
 }
 

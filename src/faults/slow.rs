@@ -30,7 +30,7 @@ impl Fault for Slow {
     fn plan(&self, argument: Option<&str>, _: u32, _: &Shape, rng: &mut ChaCha8Rng) -> Result<Injection, String> {
         let rate = match argument {
             None => rng.random_range(2_000..8_000),
-            Some(text) => parse(text).ok_or_else(|| format!("slow={text}: not a rate such as 2000 or 4k"))?,
+            Some(text) => rate(text).map_err(|why| format!("slow={text}: {why}"))?,
         };
         let title = format!("every link, {rate} bytes a second each way");
         Ok(everywhere(
@@ -43,9 +43,12 @@ impl Fault for Slow {
     }
 }
 
-fn parse(text: &str) -> Option<u32> {
+/// Bytes a second: `2000`, `4k`.
+pub fn rate(text: &str) -> Result<u32, &'static str> {
     let (number, unit) = text.strip_suffix(['k', 'K']).map_or((text, 1), |number| (number, 1000));
-    number.parse::<u32>().ok()?.checked_mul(unit).filter(|rate| *rate > 0)
+    let number = number.parse::<u32>().ok();
+    let rate = number.and_then(|number| number.checked_mul(unit));
+    rate.filter(|rate| *rate > 0).ok_or("not a rate such as 2000 or 4k")
 }
 
 #[cfg(test)]
@@ -55,8 +58,8 @@ mod tests {
     #[test]
     fn a_rate_is_a_number_above_zero() {
         assert_eq!(
-            (parse("2000"), parse("4k"), parse("0"), parse("k")),
-            (Some(2000), Some(4000), None, None)
+            (rate("2000"), rate("4k"), rate("0").ok(), rate("k").ok()),
+            (Ok(2000), Ok(4000), None, None)
         );
     }
 }

@@ -3,7 +3,8 @@
 //! All that is needed stands in the history, as the fault declared it. Runs of before that are read by the name of their
 //! fault (`of_old_runs`).
 
-use harness_checkers::history::{EffectCounters, Requirement};
+use harness_checkers::history::event::Kind;
+use harness_checkers::history::{Acquires, EffectCounters, Requirement};
 use harness_checkers::{Findings, History, Verdict, Window};
 use serde::{Deserialize, Serialize};
 
@@ -49,6 +50,9 @@ pub struct WindowEffect {
     /// Whether acquires were counted at all.
     #[serde(skip)]
     counted_acquires: bool,
+    /// Whether it says that clients could acquire while it was on. Older histories do not say it.
+    #[serde(skip)]
+    acquires_go_on: bool,
     /// What the fault counts, with its words.
     #[serde(skip)]
     counters: Vec<EvidenceCounter<String>>,
@@ -115,11 +119,42 @@ pub fn effect_of(history: &History, planned_windows: u32) -> RunEffect {
         let of_it = effect.windows.iter().filter(|window| window.fault == first).count() as u64;
         effect.too_little = Some(format!("0 of {} of {first} touched anything", many(of_it, "window")));
         effect.hint = Some(hint_for(first, &effect.windows));
+    } else if let Some(tried) = tried_in_vain(history, &effect.windows) {
+        let windows = many(effect.windows.len() as u64, "fault window");
+        effect.too_little = Some(format!(
+            "0 acquires in {windows}, and {} failed",
+            many(tried, "attempt")
+        ));
+        effect.hint = Some(
+            "give the lock time to recover while the fault is on (--window), or choose a narrower fault".to_owned(),
+        );
     } else if planned_windows > 0 && effect.windows.is_empty() {
         effect.too_little = Some("no fault window was opened".to_owned());
         effect.hint = Some("let it run to its end".to_owned());
     }
     effect
+}
+
+/// How many acquires failed while a fault was on under which clients can acquire, if none did in any window. A lock that
+/// never runs out is not judged: it stays with the holder that a fault cut off.
+fn tried_in_vain(history: &History, windows: &[WindowEffect]) -> Option<u64> {
+    let counted = |window: &WindowEffect| window.counted_acquires && window.acquires == 0;
+    if history.header().promises.lease == Some(false) || !windows.iter().all(counted) {
+        return None;
+    }
+    let end = |window: &WindowEffect| window.heal_ns.unwrap_or(u64::MAX);
+    let beside = |one: &WindowEffect, other: &WindowEffect| one.start_ns <= end(other) && other.start_ns <= end(one);
+    let possible = |window: &&WindowEffect| {
+        let mut stopping = windows.iter().filter(|other| !other.acquires_go_on);
+        !stopping.any(|other| beside(window, other))
+    };
+    let possible: Vec<&WindowEffect> = windows.iter().filter(possible).collect();
+    let failed = history.entries().filter(|entry| {
+        let ended = matches!(entry.kind, Kind::Fail | Kind::Info);
+        let within = |window: &&WindowEffect| (window.start_ns..=end(window)).contains(&entry.time_ns);
+        entry.f == harness_checkers::F::Acquire && ended && possible.iter().any(within)
+    });
+    Some(failed.count() as u64).filter(|failed| *failed > 0)
 }
 
 /// What a user can do about a fault that had no effect: its own hint if it was injected, else the general one.
@@ -191,6 +226,7 @@ fn window_effect(history: &History, window: &Window) -> WindowEffect {
         evidence,
         missed,
         hint: healed.no_effect_hint,
+        acquires_go_on: healed.acquires_meanwhile == Some(Acquires::GoOn),
         counters,
     }
 }
@@ -210,7 +246,7 @@ mod of_old_runs {
     pub fn left_trace(fault: &str, evidence: &Evidence) -> bool {
         let any = |keys: &[&str]| keys.iter().any(|key| evidence.get(key) > 0);
         match fault {
-            "partition" => any(&["held_bytes", "held_connects"]),
+            "partition" => any(&["dropped_packets", "held_bytes", "held_connects"]),
             "latency" | "slow" => any(&["delayed_bytes"]),
             "reset" | "flaky" => any(&["resets"]),
             "drop-request" | "drop-reply" => any(&["messages_dropped"]),
@@ -366,6 +402,51 @@ mod tests {
         let held = r#""held_bytes":9,"acquires":0"#;
         let evidence = effect_of(&history(&[("partition", held)]), 1).evidence;
         assert!(evidence.ends_with("0 acquires while a fault was on"), "{evidence}");
+    }
+
+    /// One window under which an acquire fails, and an acquire before and after it.
+    fn tried(promises: &str, heal: &str) -> RunEffect {
+        let lines = [
+            format!(r#"{{"format":"harness-history","version":1,"locks":["l0"],"promises":{{{promises}}}}}"#),
+            r#"{"index":1,"time":1,"process":"nemesis","type":"info","f":"phase","phase":"faults","windows":1}"#.into(),
+            r#"{"index":2,"time":2,"process":0,"type":"invoke","f":"acquire","lock":"l0"}"#.into(),
+            r#"{"index":3,"time":3,"process":0,"type":"ok","f":"acquire","lock":"l0"}"#.into(),
+            r#"{"index":4,"time":4,"process":"nemesis","type":"info","f":"partition","window":1,"phase":"start","targets":["n1"]}"#.into(),
+            r#"{"index":5,"time":5,"process":1,"type":"invoke","f":"acquire","lock":"l0"}"#.into(),
+            r#"{"index":6,"time":6,"process":1,"type":"fail","f":"acquire","lock":"l0","error":"timeout"}"#.into(),
+            format!(r#"{{"index":7,"time":7,"process":"nemesis","type":"info","f":"partition","window":1,"phase":"heal","left_trace":true,{heal}}}"#),
+            r#"{"index":8,"time":8,"process":1,"type":"invoke","f":"acquire","lock":"l0"}"#.into(),
+            r#"{"index":9,"time":9,"process":1,"type":"ok","f":"acquire","lock":"l0"}"#.into(),
+        ];
+        let history = History::read(lines.join("\n").as_bytes(), &ReadOptions::default()).unwrap();
+        effect_of(&history, 1)
+    }
+
+    #[test]
+    fn a_fault_under_which_every_acquire_failed_is_too_little_unless_it_must_be_so() {
+        let none = r#""acquires_meanwhile":"go-on","evidence":{"held_bytes":9,"acquires":0}"#;
+        let why = tried("", none).too_little;
+        assert_eq!(
+            why.as_deref(),
+            Some("0 acquires in 1 fault window, and 1 attempt failed")
+        );
+        for (promises, heal) in [
+            (
+                "",
+                r#""acquires_meanwhile":"stop","evidence":{"held_bytes":9,"acquires":0}"#,
+            ),
+            (
+                "",
+                r#""acquires_meanwhile":"go-on","evidence":{"held_bytes":9,"acquires":1}"#,
+            ),
+            // who recorded it counted no acquires, or did not say what to expect of them
+            ("", r#""acquires_meanwhile":"go-on","evidence":{"held_bytes":9}"#),
+            ("", r#""evidence":{"held_bytes":9,"acquires":0}"#),
+            // it stays with the holder that was cut off
+            (r#""lease":false"#, none),
+        ] {
+            assert_eq!(tried(promises, heal).too_little, None, "{promises} {heal}");
+        }
     }
 
     #[test]

@@ -38,6 +38,8 @@ pub struct RunContext {
     pub routes: Routes,
     /// The server that the observer watches, where it watches one of several.
     pub observed: watch::Sender<Option<SocketAddr>>,
+    /// When TCP has surely sent again what faults dropped, in nanoseconds of the run's clock.
+    sent_again_ns: AtomicU64,
     stop: watch::Sender<bool>,
     /// Why the run cannot go on, once it cannot.
     fatal: watch::Sender<Option<String>>,
@@ -78,6 +80,7 @@ impl RunContext {
             exchange,
             routes,
             observed: watch::channel(None).0,
+            sent_again_ns: AtomicU64::new(0),
             stop: watch::channel(false).0,
             fatal: watch::channel(None).0,
         }
@@ -91,6 +94,18 @@ impl RunContext {
     /// Where to report what a user sees while the run goes on.
     pub fn progress(&self) -> &ProgressSender {
         &self.spec.progress
+    }
+
+    /// Notes that a fault which dropped packets for this long healed now: the next attempt of a sender comes within the same
+    /// time, since TCP doubles the time between two attempts.
+    pub fn dropped_for(&self, lasted: Duration) {
+        let again = self.clock.now() + lasted;
+        self.sent_again_ns.fetch_max(again.as_nanos() as u64, Relaxed);
+    }
+
+    /// How long connections may still be silent because of what faults dropped.
+    pub fn until_sent_again(&self) -> Duration {
+        Duration::from_nanos(self.sent_again_ns.load(Relaxed)).saturating_sub(self.clock.now())
     }
 
     /// Turns `true` when clients should finish what they hold and start nothing new.

@@ -7,6 +7,7 @@
 //! the fault windows (`schedule`).
 
 mod churn;
+pub mod client_check;
 mod clients;
 mod clock;
 mod context;
@@ -27,7 +28,6 @@ mod testing;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::sync::watch;
 
@@ -51,8 +51,6 @@ pub enum RunError {
     Cluster(#[from] ClusterError),
     #[error("{0}")]
     Clients(String),
-    #[error("the control phase failed: no client acquired a lock in {}s without faults{}", after.as_secs_f32(), said.as_ref().map(|said| format!("\n  the last error of a client: {said}")).unwrap_or_default())]
-    Control { after: Duration, said: Option<String> },
     #[error("could not write {}: {why}", path.display())]
     Write { path: PathBuf, why: String },
     #[error("{0}")]
@@ -162,12 +160,15 @@ pub async fn execute(spec: RunSpec) -> RunOutcome {
 async fn attempt(spec: Arc<RunSpec>, outcome: &mut RunOutcome) -> Result<(), RunError> {
     let mut clocks = WallClocks::lay_out(&spec)?;
     outcome.teardown.clocks = clocks.folder.take();
-    let started = start_servers(&spec, &clocks, &mut outcome.interrupted).await?;
+    let started = match RunServers::start(&spec, &clocks).await {
+        Err(RunError::Cluster(ClusterError::Interrupted)) => {
+            outcome.interrupted = true;
+            return Ok(());
+        }
+        started => started?,
+    };
     let servers = outcome.teardown.servers.insert(started);
     outcome.version = Some(servers.cluster.version.clone());
-    if outcome.interrupted {
-        return Ok(());
-    }
     let (exchange, notices) = setup::exchange(&spec.config);
     let opened = ClientLinks::open(&spec, &servers.cluster, &exchange).await?;
     let links = outcome.teardown.links.insert(opened);
@@ -212,19 +213,4 @@ async fn settle(spec: &RunSpec, clients: &ClientPool, interrupted: &mut bool) ->
         }
     };
     Terms::of(&spec.config, answered).map(Some).map_err(RunError::Clients)
-}
-
-/// Starts the servers, to the end even when the run is interrupted meanwhile: servers that are half started cannot be
-/// stopped, whole ones can, and starting has its own limit.
-async fn start_servers(spec: &RunSpec, clocks: &WallClocks, interrupted: &mut bool) -> Result<RunServers, RunError> {
-    let mut interrupt = spec.interrupt.clone();
-    let mut starting = std::pin::pin!(RunServers::start(spec, clocks));
-    tokio::select! {
-        biased;
-        started = &mut starting => started,
-        _ = interrupt.wait_for(|wanted| *wanted) => {
-            *interrupted = true;
-            starting.await
-        }
-    }
 }

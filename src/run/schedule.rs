@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use super::context::RunContext;
 use super::targeting::{GrantedSince, Resolution, resolve};
 use crate::event::ProgressEvent;
+use crate::evidence::{DROPPED_PACKETS, HELD_CONNECTS};
 use crate::faults::{ActiveFault, Affected, FaultEnv, HealOnDrop, Healed, InjectionContext, NotInjected};
 use crate::limits::AIM;
 use crate::plan::PlannedWindow;
@@ -88,6 +89,9 @@ impl WindowRun {
         let stopped = self.last(&mut active, started + self.window.length).await;
         let healed = active.heal(self.run.clock.now() - started, !stopped).await;
         let trouble = healed.trouble.clone();
+        if healed.evidence.has_any(&[DROPPED_PACKETS, HELD_CONNECTS]) {
+            self.run.dropped_for(self.run.clock.now() - started);
+        }
         self.write_heal(healed, before, &resolution.title, self.run.clock.now() - started);
         if let Some(why) = trouble {
             self.broken("could not be healed", &why);
@@ -137,9 +141,7 @@ impl WindowRun {
             targets: affected.names(),
             cut: Some(affected.links),
             holder: resolution.holder.map(|holder| format!("c{holder}")),
-            holder_works_ms: resolution
-                .holder
-                .map(|_| self.run.spec.plan.target_holder_works.as_millis() as u64),
+            holder_works_ms: resolution.holder.map(|_| resolution.holder_works.as_millis() as u64),
             verb: Some(self.window.fault.verb.to_owned()),
             extra: Map::new(),
         };
@@ -182,6 +184,7 @@ impl WindowRun {
             missed: healed.missed,
             counters: fault.counters.iter().map(EvidenceCounter::owned).collect(),
             no_effect_hint: fault.no_effect_hint.map(str::to_owned),
+            acquires_meanwhile: Some(self.window.injection.acquires),
             extra: Map::new(),
         };
         let fault = fault.name.to_owned();

@@ -13,6 +13,8 @@ pub struct Resolution {
     pub target: ResolvedTarget,
     /// The client that held a lock, when the target is the holder.
     pub holder: Option<u32>,
+    /// How long that client works from now on because it is the target.
+    pub holder_works: Duration,
     pub title: String,
 }
 
@@ -43,16 +45,22 @@ pub async fn resolve(
     leader: impl Future<Output = Option<u32>>,
 ) -> Result<Resolution, &'static str> {
     let mut holder = None;
+    let mut holder_works = Duration::ZERO;
     let planned = &injection.title;
     let (target, title) = match &injection.target {
         Target::Holder => {
             let fits = |holding: &Holding| since.as_ref().is_none_or(|since| since.includes(holding));
-            let (client, holding) = run
+            let works = run.spec.plan.target_holder_works;
+            let (client, holding, works) = run
                 .clock
-                .within(AIM, run.holders.target(run.spec.plan.target_holder_works, fits))
+                .within(
+                    AIM,
+                    run.holders
+                        .target(works, run.terms.longest_hold(run.spec.config.lease), fits),
+                )
                 .await
                 .ok_or("nobody held a lock")?;
-            holder = Some(client);
+            (holder, holder_works) = (Some(client), works);
             let title = format!("c{client} (holder of {}): {planned}", holding.lock);
             (ResolvedTarget::Clients(vec![client]), title)
         }
@@ -74,5 +82,10 @@ pub async fn resolve(
         Target::Servers(servers) => (ResolvedTarget::Servers(servers.clone()), planned.clone()),
         Target::Everyone => (ResolvedTarget::Everyone, planned.clone()),
     };
-    Ok(Resolution { target, holder, title })
+    Ok(Resolution {
+        target,
+        holder,
+        holder_works,
+        title,
+    })
 }

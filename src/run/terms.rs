@@ -1,6 +1,8 @@
 //! The terms of a run ([`Terms`]): the contract of its clients, and what follows from it. They are settled before the
 //! history begins, since its header has them.
 
+use std::time::Duration;
+
 use harness_checkers::history::event::{Origin, Promises, Wakes};
 use harness_workloads::{Contract, IssuedBy, KeyValue, Wakeup};
 
@@ -19,6 +21,8 @@ pub struct Terms {
     pub keys: LockKeys,
     /// Whether it is known where the locks are; `None` where the observer looks for them in the usual place.
     watched: Option<bool>,
+    /// Whether the clients are another program.
+    foreign: bool,
 }
 
 impl Terms {
@@ -42,6 +46,7 @@ impl Terms {
             contract,
             demand,
             watched,
+            foreign: matches!(config.who, Clients::Foreign { .. }),
         })
     }
 
@@ -64,6 +69,15 @@ impl Terms {
             words(self.answered.as_ref()),
             words(answer)
         ))
+    }
+
+    /// How long a hold may last because a fault is aimed at its holder. A client that says that it does not renew its lease is not
+    /// made to work past it: what would break then is the workload. A recipe is: it raises `lost`, or ignores its lease on purpose.
+    pub fn longest_hold(&self, lease: Duration) -> Duration {
+        match self.contract.renews {
+            Some(false) if self.foreign => lease / 2,
+            _ => Duration::MAX,
+        }
     }
 
     /// What the header of the history says of the lock.
@@ -135,6 +149,15 @@ mod tests {
             let terms = Terms::of(&foreign(&[]), Some(answer(&[promise, "keys=/locks/{lock}"]))).unwrap();
             assert_eq!(terms.promises().watched, Some(false), "{promise}");
         }
+    }
+
+    #[test]
+    fn a_client_that_does_not_renew_is_not_made_to_hold_past_its_lease() {
+        let lease = Duration::from_secs(2);
+        let longest = |promise: &str| Terms::of(&foreign(&[promise]), None).unwrap().longest_hold(lease);
+        assert_eq!(longest("renews=false"), lease / 2);
+        assert_eq!(longest("renews=true"), Duration::MAX);
+        assert_eq!(longest("lease=true"), Duration::MAX, "it does not say");
     }
 
     #[test]

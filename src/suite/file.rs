@@ -1,4 +1,4 @@
-//! A suite's file: defaults, groups of rows that share settings, and rows. Everything that can be wrong with it is said
+//! A suite's file: defaults, groups of rows that share settings, products of settings, and rows. Everything that can be wrong with it is said
 //! with its line.
 //!
 //! ```toml
@@ -10,6 +10,12 @@
 //! rows = [
 //!   { recipe = "zk-polling", fault = "pause-holder", expect = { HL001 = "violated", HL003 = "holds" } },
 //! ]
+//!
+//! # a row for each client with each fault
+//! [[product]]
+//! backend = "redis"
+//! client = ["redis-py", "python-redis-lock"]
+//! fault = ["none", "kill-holder"]
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -47,7 +53,7 @@ impl Common {
 /// Reads a suite; `name` is the file's, which it has unless it says otherwise.
 pub fn read(text: &str, name: &str, options: &[OptionName]) -> Result<Suite, TomlError> {
     let top = read_toml(text)?;
-    refuse_unknown(&top, ["name", "defaults", "group", "row"])?;
+    refuse_unknown(&top, ["name", "defaults", "group", "product", "row"])?;
     let name = top.get("name").map_or(Ok(name), |at| at.text("name"))?.to_owned();
     let common = match top.get("defaults") {
         None => Common::default(),
@@ -64,6 +70,11 @@ pub fn read(text: &str, name: &str, options: &[OptionName]) -> Result<Suite, Tom
         let common = common.with(table, options)?;
         for row in items(table, "rows")? {
             rows.push(self::row(row, &common, options)?);
+        }
+    }
+    for product in items(&top, "product")? {
+        for row in factors(product)? {
+            rows.push(self::row(&row, &common, options)?);
         }
     }
     for row in items(&top, "row")? {
@@ -91,6 +102,48 @@ fn items<'a>(table: &'a TomlTable, key: &str) -> Result<&'a [At<TomlValue>], Tom
     table.get(key).map_or(Ok(&[]), |at| at.list(key))
 }
 
+/// The rows of a product: one for each choice of a value from every list. Their names are the values that were chosen, after
+/// the product's own name if it has one.
+fn factors(product: &At<TomlValue>) -> Result<Vec<At<TomlValue>>, TomlError> {
+    let table = product.table("product")?;
+    let mut rows: Vec<(TomlTable, Vec<String>)> = vec![(table.clone(), Vec::new())];
+    for (key, at) in table {
+        let TomlValue::List(values) = &at.value else { continue };
+        let chosen = |(row, name): &(TomlTable, Vec<String>), value: &At<TomlValue>| {
+            let (mut row, mut name) = (row.clone(), name.clone());
+            row.insert(key.clone(), value.clone());
+            match &value.value {
+                TomlValue::Text(text) | TomlValue::Number(text) => name.push(text.clone()),
+                TomlValue::Switch(switch) => name.push(format!("{key}={switch}")),
+                _ => {
+                    return Err(TomlError::at(
+                        value.line,
+                        format!("`{key}` takes values, and no lists or tables"),
+                    ));
+                }
+            }
+            Ok((row, name))
+        };
+        let all = rows
+            .iter()
+            .flat_map(|row| values.iter().map(move |value| chosen(row, value)));
+        rows = all.collect::<Result<_, _>>()?;
+    }
+    let named = |(mut row, mut name): (TomlTable, Vec<String>)| {
+        if let Some(at) = table.get("name") {
+            name.insert(0, at.text("name")?.to_owned());
+        }
+        let line = product.line;
+        let value = TomlValue::Text(name.join(" / "));
+        if !name.is_empty() {
+            row.insert("name".to_owned(), At { line, value });
+        }
+        let value = TomlValue::Table(row);
+        Ok(At { line, value })
+    };
+    rows.into_iter().map(named).collect()
+}
+
 fn row(at: &At<TomlValue>, common: &Common, options: &[OptionName]) -> Result<SuiteRow, TomlError> {
     let table = at.table("row")?;
     refuse_unknown(table, names(options).chain(ROW_KEYS))?;
@@ -104,7 +157,8 @@ fn row(at: &At<TomlValue>, common: &Common, options: &[OptionName]) -> Result<Su
     }
     let name = match table.get("name") {
         Some(at) => at.text("name")?.to_owned(),
-        None => name_of(&settings).ok_or_else(|| TomlError::at(at.line, "a row without a recipe needs a name"))?,
+        None => name_of(&settings)
+            .ok_or_else(|| TomlError::at(at.line, "a row without a recipe or a client needs a name"))?,
     };
     Ok(SuiteRow {
         name,
@@ -116,7 +170,7 @@ fn row(at: &At<TomlValue>, common: &Common, options: &[OptionName]) -> Result<Su
     })
 }
 
-/// `zk-polling naive / partition=holder`
+/// `zk-polling naive / partition=holder`, `kazoo-lock / none`
 fn name_of(settings: &[Setting]) -> Option<String> {
     let of = |option: &str| {
         let mut found = settings.iter().filter(|setting| setting.option.name == option);
@@ -126,7 +180,7 @@ fn name_of(settings: &[Setting]) -> Option<String> {
     let attitude = attitude.map(|holder| format!(" {holder}")).unwrap_or_default();
     Some(format!(
         "{}{attitude} / {}",
-        of("recipe")?,
+        of("recipe").or_else(|| of("client"))?,
         of("fault").unwrap_or("none")
     ))
 }
@@ -138,7 +192,7 @@ fn expectation(row: &TomlTable) -> Result<Expectation, TomlError> {
             let property = Property::ALL.into_iter().find(|property| property.id() == id);
             let ids = Property::ALL.map(Property::id);
             let property =
-                property.ok_or_else(|| TomlError::at(at.line, unknown_word("property", id, ids, "HL001 to HL009")))?;
+                property.ok_or_else(|| TomlError::at(at.line, unknown_word("property", id, ids, "HL001 to HL011")))?;
             verdicts.insert(property, expected(id, at)?);
         }
     }
@@ -278,6 +332,51 @@ retries = 0
             let error = suite(text).unwrap_err();
             assert!(error.starts_with(line) && error.contains(words), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn a_product_has_a_row_for_each_choice_from_its_lists() {
+        let text = r#"
+[defaults]
+lease = "1s"
+
+[[product]]
+backend = "redis"
+recipe = ["a", "b"]
+fault = ["none", "reset"]
+clients = 3
+expect = { HL001 = "holds" }
+
+[[product]]
+name = "long"
+backend = ["zk", "redis"]
+"#;
+        let suite = suite(text).unwrap();
+        let names: Vec<&str> = suite.rows.iter().map(|row| row.name.as_str()).collect();
+        assert_eq!(
+            names,
+            [
+                "none / a",
+                "none / b",
+                "reset / a",
+                "reset / b",
+                "long / zk",
+                "long / redis"
+            ]
+        );
+        let words = suite.rows[2].words();
+        for word in [
+            "--recipe=a",
+            "--fault=reset",
+            "--backend=redis",
+            "--clients=3",
+            "--lease=1s",
+        ] {
+            assert!(words.contains(&word.into()), "{words:?}");
+        }
+        assert_eq!(suite.rows[3].expect.verdicts[&Property::Hl001], Expected::Holds);
+        let twice = "[[product]]\nrecipe = [\"a\", \"a\"]";
+        assert!(self::suite(twice).unwrap_err().contains("already"));
     }
 
     #[test]

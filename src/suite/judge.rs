@@ -20,7 +20,7 @@ pub enum RowOutcome {
     Silent,
     /// A bug in harness.
     Bug,
-    /// Servers did not start, or the control phase failed.
+    /// Servers or clients did not start.
     Environment,
     Interrupted,
     /// Its row was never run.

@@ -59,6 +59,28 @@ fn an_interrupted_run_heals_stops_and_gives_a_partial_verdict() {
 }
 
 #[test]
+fn a_run_is_interrupted_while_its_servers_start() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let harness = Harness::new();
+    let program = harness.folder.path().join("redis-server");
+    std::fs::write(&program, "#!/bin/sh\ntouch \"$0.started\"\nexec sleep 600\n").unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", harness.folder.path().display(), std::env::var("PATH").unwrap());
+    let mut command = harness.command("run --runtime local --backend redis --time 60s");
+    let child = command.env("PATH", path).stderr(Stdio::piped()).spawn().unwrap();
+    until("the server's start", || {
+        harness.folder.path().join("redis-server.started").exists()
+    });
+    signal(child.id(), "INT");
+    let output = child.wait_with_output().unwrap();
+    let screen = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(130), "{screen}");
+    assert!(!screen.contains("did not become ready"), "{screen}");
+    assert_eq!(processes_of(harness.folder.path()), Vec::<String>::new());
+}
+
+#[test]
 fn a_killed_run_leaves_a_history_that_can_be_checked_and_nothing_that_runs() {
     let harness = Harness::new();
     let mut child = in_the_middle(&harness);

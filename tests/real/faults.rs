@@ -36,6 +36,35 @@ fn reset_resets() {
 }
 
 #[test]
+fn lost_packets_delay_what_they_carry() {
+    has_effect("redis", "loss=20%", "delayed_bytes");
+}
+
+#[test]
+fn bursts_delay() {
+    let answer = has_effect("redis", "bursts=40ms", "delayed_bytes");
+    let windows = answer.diagnosis["effect"]["windows"].as_array().unwrap();
+    let delayed_less = |window: &serde_json::Value| {
+        let count = |name: &str| window["evidence"][name].as_u64().unwrap();
+        count("delayed_bytes") < count("bytes")
+    };
+    assert!(
+        windows.iter().all(delayed_less),
+        "between the bursts nothing is delayed: {windows:#?}"
+    );
+}
+
+#[test]
+fn a_bottleneck_delays() {
+    has_effect("redis", "bottleneck=20k", "delayed_bytes");
+}
+
+#[test]
+fn idle_connections_are_forgotten() {
+    has_effect("redis", "forget-idle=20ms", "resets");
+}
+
+#[test]
 fn flaky_cuts_connections_in_the_middle() {
     has_effect("redis", "flaky=2000", "resets");
 }
@@ -53,7 +82,18 @@ fn latency_and_reset_together_heal_one_by_one() {
 }
 
 #[test]
-fn every_kind_of_partition_holds_bytes_or_connects_back() {
+fn a_partition_drops_packets() {
+    has_effect("redis", "partition=holder", "dropped_packets");
+}
+
+#[test]
+fn a_partition_of_the_only_server_must_stop_every_acquire() {
+    // that none succeeds is no reason to doubt the pass
+    has_effect("redis", "partition=server", "dropped_packets");
+}
+
+#[test]
+fn every_kind_of_partition_drops_packets_or_leaves_connects_unanswered() {
     for kind in ["client", "server", "half", "to-server", "to-client"] {
         // so many that some surely speak to the server that is cut off
         let clients = if kind == "server" { 20 } else { 5 };

@@ -3,7 +3,7 @@
 use crate::command::Harness;
 
 /// A lock that everybody always gets. It speaks the protocol in a dozen lines of Python.
-const EVERYBODY: &str = r#"
+pub const EVERYBODY: &str = r#"
 import json, sys
 for line in sys.stdin:
     request = json.loads(line)
@@ -36,7 +36,7 @@ fn the_client_of_the_protocol_page_is_a_lock() {
 }
 
 /// The program at the end of the protocol's page, with some of its text replaced, in a file of its own.
-fn page_client(harness: &Harness, replaced: &[(&str, &str)]) -> String {
+pub fn page_client(harness: &Harness, replaced: &[(&str, &str)]) -> String {
     let page = include_str!("../../docs/client-protocol.md");
     let (_, program) = page.rsplit_once("```python\n").unwrap();
     let (program, _) = program.split_once("```").unwrap();

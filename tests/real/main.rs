@@ -6,6 +6,7 @@ mod accidents;
 #[path = "../page/chromium.rs"]
 #[expect(dead_code, reason = "the tests of the page itself use the rest")]
 mod chromium;
+mod client_check;
 mod clocks;
 mod command;
 mod deaths;
@@ -20,4 +21,5 @@ mod rifts;
 mod roles;
 mod settings;
 mod suite;
+mod taps;
 mod told;

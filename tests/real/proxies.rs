@@ -16,7 +16,11 @@ struct ProxyProcess {
 
 impl ProxyProcess {
     fn start(harness: &Harness) -> Self {
-        let mut command = harness.command("proxy --listen 127.0.0.1:0");
+        Self::start_with(harness, "")
+    }
+
+    fn start_with(harness: &Harness, words: &str) -> Self {
+        let mut command = harness.command(&format!("proxy --listen 127.0.0.1:0 {words}"));
         let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
         let mut child = child.expect("harness can be started");
         let mut line = String::new();
@@ -45,6 +49,31 @@ fn ask(api: SocketAddr, method: &str, path: &str, body: &str) -> std::io::Result
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
     Ok(answer)
+}
+
+#[test]
+fn a_proxy_begins_with_those_of_its_file_and_says_what_is_wrong_with_one() {
+    let harness = Harness::new();
+    let file = harness.folder.path().join("proxies.json");
+    std::fs::write(
+        &file,
+        r#"[{"name":"db","listen":"127.0.0.1:0","upstream":"db.example:5432","enabled":true}]"#,
+    )
+    .expect("a file");
+    let serving = ProxyProcess::start_with(&harness, "--config proxies.json");
+    let made = ask(serving.api, "GET", "/proxies/db", "").expect("it serves");
+    assert!(
+        made.contains("db.example:5432") && made.contains(r#""enabled":true"#),
+        "{made}"
+    );
+    std::fs::write(&file, r#"[{"name":"db"}]"#).expect("a file");
+    let refused = harness.output("proxy --listen 127.0.0.1:0 --config proxies.json");
+    let stderr = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2), "{stderr}");
+    assert!(
+        stderr.contains("proxies.json") && stderr.contains("upstream"),
+        "{stderr}"
+    );
 }
 
 fn through_both(words: &str) -> [Answer; 2] {
@@ -118,6 +147,57 @@ fn what_a_toxiproxy_cannot_do_is_refused_and_one_that_is_not_there_is_the_enviro
     let gone = harness.run("--runtime local --backend redis --fault none --time 10s --proxy toxiproxy=127.0.0.1:1");
     gone.assert_exit(4);
     assert!(gone.stderr.contains("no Toxiproxy at 127.0.0.1:1"), "{}", gone.stderr);
+}
+
+#[test]
+fn what_a_killed_run_left_on_a_toxiproxy_is_removed_and_nothing_else() {
+    let harness = Harness::new();
+    let toxiproxy = ProxyProcess::start(&harness);
+    let proxies = || ask(toxiproxy.api, "GET", "/proxies", "").expect("it is still there");
+    let other = r#"{"name":"other","listen":"127.0.0.1:0","upstream":"127.0.0.1:1"}"#;
+    ask(toxiproxy.api, "POST", "/proxies", other).expect("it makes one");
+    let with_own_claims = |words: &str| {
+        let mut command = harness.command(words);
+        command.env("TMPDIR", harness.folder.path());
+        command.env("DOCKER_HOST", "unix:///nowhere/docker.sock");
+        command
+    };
+    let words = format!(
+        "run --runtime local --backend redis --fault none --time 60s --proxy toxiproxy={}",
+        toxiproxy.api
+    );
+    let mut running = with_own_claims(&words);
+    let mut running = running
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("harness can be started");
+    let end = Instant::now() + Duration::from_secs(60);
+    while !proxies().contains("c0-n1") {
+        assert!(Instant::now() < end, "the run makes its proxies: {}", proxies());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let doctor =
+        |words: &str| String::from_utf8(with_own_claims(words).output().expect("it runs").stdout).expect("text");
+    let living = doctor("doctor --clean");
+    assert!(
+        !living.contains("removed") && proxies().contains("c0-n1"),
+        "the run lives: {living}"
+    );
+    running.kill().expect("it runs");
+    running.wait().expect("it ends");
+    let cleaned = doctor("doctor --clean");
+    assert!(
+        cleaned.contains(&format!("on the Toxiproxy at {}", toxiproxy.api)),
+        "{cleaned}"
+    );
+    assert!(
+        !proxies().contains("c0-n1") && proxies().contains("other"),
+        "{}",
+        proxies()
+    );
+    let again = doctor("doctor");
+    assert!(again.contains("earlier runs left nothing"), "{again}");
 }
 
 #[test]

@@ -127,6 +127,9 @@ pub struct Bounds {
     /// HL006: times that a waiter may be passed over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub passed_over: Option<u32>,
+    /// HL006: milliseconds for which a client may ask for a lock in vain while others get it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub starvation_ms: Option<u64>,
 }
 
 /// Who a line speaks of.

@@ -27,7 +27,7 @@ pub use error::{FormError, ReadError};
 pub use export::write_edn;
 pub use nemesis::{ChurnFact, MessageCounts, NemesisFact, ObserverFact, PhaseFact, ProxyChange, TapTotals};
 pub use read::ReadOptions;
-pub use window_facts::{EffectCounters, EvidenceCounter, MessageMatch, Requirement, WindowHeal, WindowStart};
+pub use window_facts::{Acquires, EffectCounters, EvidenceCounter, MessageMatch, Requirement, WindowHeal, WindowStart};
 pub use windows::{Nemesis, PhaseStart, ServerEnd, Window};
 
 pub(crate) use entry::{NEMESIS, PackedEvent, Rare, SERVER};

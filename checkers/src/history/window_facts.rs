@@ -21,6 +21,10 @@ impl EffectCounters {
     pub const LOCKS_LOST: &'static str = "locks_lost";
     /// Acquires that were answered while it was on. Of every window.
     pub const ACQUIRES: &'static str = "acquires";
+    /// Packets that links dropped while it was on.
+    pub const DROPPED_PACKETS: &'static str = "dropped_packets";
+    /// Attempts to connect that links left unanswered.
+    pub const HELD_CONNECTS: &'static str = "held_connects";
     /// Operations whose outcome cannot be known, while it was on. Of every window.
     pub const UNKNOWN: &'static str = "unknown";
 
@@ -88,6 +92,16 @@ pub struct Requirement {
     /// It is violated in locks that never run out as well.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub even_without_lease: bool,
+}
+
+/// What becomes of acquires while a fault is on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Acquires {
+    /// Some client can acquire. Where none does although clients try, a pass says nothing about the lock under the fault.
+    GoOn,
+    /// No client can: nothing reaches a majority of the servers.
+    Stop,
 }
 
 /// The one message that a window was for, when it found it.
@@ -230,6 +244,9 @@ pub struct WindowHeal {
     /// What to change when no window had an effect, where the fault knows better than the general advice.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub no_effect_hint: Option<String>,
+    /// What becomes of acquires while it is on. `None` in histories in which faults did not say that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub acquires_meanwhile: Option<Acquires>,
     /// All other fields.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
@@ -247,6 +264,7 @@ impl WindowHeal {
             missed: take(&mut fields, "missed"),
             counters: take(&mut fields, "counters").unwrap_or_default(),
             no_effect_hint: take(&mut fields, "no_effect_hint"),
+            acquires_meanwhile: take(&mut fields, "acquires_meanwhile"),
             extra: fields,
         }
     }

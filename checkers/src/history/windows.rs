@@ -35,6 +35,46 @@ impl Window {
         self.started.names_client(client) || self.healed.as_ref().is_some_and(|heal| heal.names_client(client))
     }
 
+    /// Whether there is evidence that it did something to this client: it was for a message of it, and found that message; or it
+    /// acted on this client, on no other, and left its trace. Of several clients on whose links it acted, the counts do not
+    /// say which of them it met. A window of another recorder, which counts nothing, is believed.
+    pub fn touched_client(&self, client: u32) -> bool {
+        let Some(healed) = &self.healed else {
+            return self.names_client(client);
+        };
+        if let Some(message) = &healed.matched {
+            return message.done && message.client == format!("c{client}");
+        }
+        if !self.names_client(client) || healed.missed.is_some() || healed.left_trace == Some(false) {
+            return false;
+        }
+        let clients = |target: &&String| {
+            target
+                .strip_prefix('c')
+                .is_some_and(|number| number.parse::<u32>().is_ok())
+        };
+        let alone = self.started.targets.iter().filter(clients).count() <= 1;
+        alone || healed.left_trace.is_none() || self.is_done_to_each()
+    }
+
+    /// Whether it does the same to each of its targets, so that what it did at all it did to each.
+    fn is_done_to_each(&self) -> bool {
+        ["pause", "kill", "clock"]
+            .iter()
+            .any(|fault| self.fault.starts_with(fault))
+    }
+
+    /// Whether it is one that stops processes.
+    pub fn stops(&self) -> bool {
+        self.fault.starts_with("pause")
+    }
+
+    /// Milliseconds for which it made this client go on holding, where it was aimed at that holder.
+    pub fn kept_working_ms(&self, client: u32) -> Option<u64> {
+        let holder = self.started.holder.as_deref()? == format!("c{client}");
+        self.started.holder_works_ms.filter(|_| holder)
+    }
+
     /// Whether it was on at some instant of `from_ns..=to_ns`.
     pub fn touches(&self, from_ns: u64, to_ns: u64) -> bool {
         self.start_ns <= to_ns && self.heal_ns.is_none_or(|heal| heal >= from_ns)

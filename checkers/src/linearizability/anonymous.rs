@@ -16,11 +16,11 @@ use super::specs::LockOp;
 use crate::history::names::FastMap;
 
 /// What a lazy pass found: an order of places, or why there is none.
-pub(crate) type Decided = Result<Vec<u32>, Stuck>;
+pub(crate) type Decided = Result<Vec<u32>, LazyFailure>;
 
 /// Why a lazy pass ended early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stuck {
+pub(crate) enum LazyFailure {
     /// At the reply to the operation of this place, or of one with a reply at that instant: nothing can precede it.
     Blocked(usize),
     /// Too many events have one time.
@@ -106,10 +106,10 @@ impl Lazy<'_> {
     }
 
     /// Lets an operation take effect, after one of the other sort where the state asks for it.
-    fn force(&mut self, place: u32) -> Result<(), Stuck> {
+    fn force(&mut self, place: u32) -> Result<(), LazyFailure> {
         let sort = self.takes(place);
         if self.taken == (sort == 1) {
-            let other = self.earliest(1 - sort).ok_or(Stuck::Blocked(place as usize))?;
+            let other = self.earliest(1 - sort).ok_or(LazyFailure::Blocked(place as usize))?;
             self.effect(other);
         }
         self.effect(place);
@@ -127,7 +127,7 @@ impl Lazy<'_> {
     }
 
     /// Calls and replies of one instant, sorted by process.
-    fn at_one_instant(&mut self, same: &[Flip]) -> Result<(), Stuck> {
+    fn at_one_instant(&mut self, same: &[Flip]) -> Result<(), LazyFailure> {
         let mut words = Words::default();
         let mut state = InstantState {
             words: Vec::new(),
@@ -155,10 +155,10 @@ impl Lazy<'_> {
         }
         let moves = match interleave(&words, state) {
             Interleaved::Order(moves) => moves,
-            Interleaved::GaveUp => return Err(Stuck::GaveUp),
+            Interleaved::GaveUp => return Err(LazyFailure::GaveUp),
             Interleaved::Impossible => {
                 let replies = same.iter().find(|flip| flip.reply && !self.done[flip.place as usize]);
-                return Err(replies.map_or(Stuck::GaveUp, |flip| Stuck::Blocked(flip.place as usize)));
+                return Err(replies.map_or(LazyFailure::GaveUp, |flip| LazyFailure::Blocked(flip.place as usize)));
             }
         };
         for next in moves {

@@ -50,7 +50,8 @@ pub(super) struct Lock {
     /// Of those in `active`, the ones that write.
     pub writers: usize,
     pub taken: u64,
-    /// Processes that lost the lock and have not got it since, with what they have not given back since.
+    /// What processes lost and have not given back since: a hold of a reentrant lock, a permit, or the lock. A signal says what
+    /// its process believes, so the server may still accept a release for each of them.
     pub lapsed: FastMap<u32, u64>,
     /// Processes whose release will be answered "not held" although they hold, with the reply that began their hold.
     pub denied: Vec<(u32, u32)>,
@@ -144,18 +145,6 @@ impl Lock {
         let others = !parked.told(process);
         parked.held |= others && !runs_out;
         parked.fleeting += u64::from(others && runs_out);
-    }
-
-    /// Whether a release of so many permits gives back what its process has lost: an answer to that says nothing.
-    pub(super) fn is_lost(&mut self, process: u32, permits: u64) -> bool {
-        let Some(left) = self.lapsed.get_mut(&process) else {
-            return false;
-        };
-        *left = left.saturating_sub(permits);
-        if *left == 0 {
-            self.lapsed.remove(&process);
-        }
-        true
     }
 
     /// Whether an acquire that was called then can be what parked busy answers saw, if there are any. Of one time, only

@@ -1,6 +1,6 @@
 //! Decisions that need more than one pass, and the smallest set of operations that proves a bad one.
 
-use super::anonymous::{self, Stuck};
+use super::anonymous::{self, LazyFailure};
 use super::counterexample::Counterexample;
 use super::operations::Operations;
 use super::register::{Register, RegisterOp};
@@ -22,9 +22,9 @@ pub(super) const TOO_MANY_AT_ONCE: &str = "too many events have one time";
 pub(super) fn plain(all: &Operations<LockOp>, small: bool) -> Decision {
     let blocked = match anonymous::decide(all) {
         Ok(_) => return Decision::Legal,
-        Err(Stuck::GaveUp) => return Decision::Unknown(TOO_MANY_AT_ONCE),
-        Err(Stuck::Blocked(blocked)) if !small => return blocked_at(all, blocked),
-        Err(Stuck::Blocked(blocked)) => blocked,
+        Err(LazyFailure::GaveUp) => return Decision::Unknown(TOO_MANY_AT_ONCE),
+        Err(LazyFailure::Blocked(blocked)) if !small => return blocked_at(all, blocked),
+        Err(LazyFailure::Blocked(blocked)) => blocked,
     };
     let prefix = prefix(&all.operations, blocked);
     let mut units: Vec<Vec<usize>> = Vec::new();
@@ -46,7 +46,7 @@ pub(super) fn plain(all: &Operations<LockOp>, small: bool) -> Decision {
     }
     let violates = |kept: &[usize]| {
         let places: Vec<usize> = kept.iter().map(|at| prefix[*at]).collect();
-        matches!(anonymous::decide(&all.only(&places)), Err(Stuck::Blocked(_)))
+        matches!(anonymous::decide(&all.only(&places)), Err(LazyFailure::Blocked(_)))
     };
     illegal(all, &prefix, &kept(&prefix, &units, violates))
 }

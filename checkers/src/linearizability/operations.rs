@@ -133,7 +133,7 @@ struct Own {
     depth: u32,
     permits: u64,
     mode: Mode,
-    /// What it lost and has not given back since.
+    /// What it lost and has not given back since; the server may still accept a release for each of them.
     lapsed: u64,
     /// When it got what it holds, and the position of that reply.
     got: u64,
@@ -278,15 +278,20 @@ impl OperationReader<'_> {
             return;
         }
         if own.depth == 0 {
-            if kind == Kind::Ok && own.lapsed == 0 {
+            let given_back = if matches!(self.model, Model::Semaphore { .. }) {
+                permits
+            } else {
+                1
+            };
+            let lapsed = own.lapsed.checked_sub(u64::from(given_back));
+            if kind == Kind::Ok && lapsed.is_none() {
                 let op = LockOp::Release {
                     process: NOBODY,
                     permits,
                 };
                 self.all[lock].add(op, instant, replied, position);
             }
-            let semaphore = matches!(self.model, Model::Semaphore { .. });
-            own.lapsed = own.lapsed.saturating_sub(if semaphore { permits.into() } else { 1 });
+            own.lapsed = lapsed.unwrap_or(own.lapsed);
             return;
         }
         let error = reply
@@ -341,8 +346,6 @@ impl OperationReader<'_> {
                 self.all[lock].add(before.op, before.call, Some(instant), position);
             }
         }
-        let semaphore = matches!(self.model, Model::Semaphore { .. });
-        let had = if semaphore { own.permits } else { own.depth.into() };
         let known = *self.model != Model::TryLock;
         let denied = std::mem::take(&mut own.denied);
         let mut ending = if known { 0 } else { self.all[lock].operations.len() + 1 };
@@ -367,10 +370,14 @@ impl OperationReader<'_> {
             let reply = Some(at).filter(|_| known);
             self.all[lock].add(LockOp::Lose { process: event.process }, at, reply, position);
         }
+        let lapsed = match self.model {
+            Model::Semaphore { .. } => own.permits,
+            _ => u64::from(own.depth),
+        };
         *own = Own {
             depth: 0,
             permits: 0,
-            lapsed: if denied == 0 { had } else { 0 },
+            lapsed: if denied == 0 { lapsed } else { 0 },
             lost: instant + 1,
             ending,
             ..*own

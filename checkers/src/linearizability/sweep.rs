@@ -273,7 +273,8 @@ impl<'a> Sweep<'a> {
         let permits = self.permits(event);
         let state = &mut self.locks[lock];
         let Some(place) = state.own(event.process) else {
-            if state.is_lost(event.process, permits) {
+            if let Some(left) = state.lapsed.get_mut(&event.process).filter(|left| **left >= permits) {
+                *left -= permits;
                 return None;
             }
             let ok = reply.is_some_and(|reply| reply.kind == Kind::Ok);
@@ -368,11 +369,10 @@ impl<'a> Sweep<'a> {
         lock.denied.retain(|(process, _)| *process != event.process);
         if let Some(place) = lock.own(event.process) {
             let active = lock.active[place];
-            let semaphore = matches!(self.model, Model::Semaphore { .. });
-            let had = if semaphore { active.permits } else { active.depth.into() };
             lock.end(place);
             lock.free_after = None;
-            lock.lapsed.insert(event.process, had);
+            lock.lapsed
+                .insert(event.process, u64::from(active.depth).max(active.permits));
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::history::names::NONE;
 use crate::history::{RevokeCause, Window};
 use crate::holds::{Ended, LockHold};
 use crate::limits;
-use crate::overlaps::Conflict;
+use crate::overlaps::{Conflict, Overlap};
 
 /// The finding of HL001.
 pub(crate) fn tell(context: &Context<'_>, decided: &Exclusion) -> Finding {
@@ -16,6 +16,10 @@ pub(crate) fn tell(context: &Context<'_>, decided: &Exclusion) -> Finding {
     let holds = many(count, "hold", "holds");
     let mut told = match decided.verdict {
         Verdict::NotApplicable => return finding(Property::Hl001, decided.verdict, "a register is not held"),
+        Verdict::Inconclusive if count > 0 => {
+            let evidence = format!("{holds}, and none lasted");
+            return finding(Property::Hl001, decided.verdict, evidence);
+        }
         Verdict::Inconclusive => return finding(Property::Hl001, decided.verdict, "nobody acquired the lock"),
         Verdict::Holds => {
             let none = if context.model.capacity() > 1 {
@@ -50,8 +54,16 @@ pub(crate) fn tell(context: &Context<'_>, decided: &Exclusion) -> Finding {
 fn likely_of(class: OverlapClass) -> &'static str {
     match class {
         OverlapClass::GrantedTwice => {
-            "the service gave the lock to a second owner while the first still had it: look at failover, at a lost \
-             key, or at an acquire that is answered without having won"
+            "the server gave the lock to a second owner while the first still had it: look at failover, at a lost key, and \
+             at an acquire that does not ask whether the lock is free"
+        }
+        OverlapClass::ToldWithoutGrant => {
+            "the server gave the lock to one of the two only: look for an acquire that is answered without having won, \
+             such as a jump of the queue"
+        }
+        OverlapClass::ToldTwice => {
+            "both were told that they have the lock within one lease: look at failover, at a lost key, or at an acquire \
+             that is answered without having won"
         }
         OverlapClass::StaleHolder => {
             "the holder went on after its lease had run out: stop work when the connection is suspended, or let \
@@ -66,24 +78,51 @@ fn likely_of(class: OverlapClass) -> &'static str {
     }
 }
 
-/// A holder that stood still cannot have noticed that its time was over, and one whose lock the servers forgot has none to
-/// notice.
-fn likely(context: &Context<'_>, class: OverlapClass, first: &LockHold, from_ns: u64) -> &'static str {
+/// Why a holder went on without its lock: what was done to it, if anything, and how its grant ended.
+fn likely(context: &Context<'_>, class: OverlapClass, first: &LockHold, from_ns: u64) -> String {
+    if class != OverlapClass::StaleHolder {
+        return likely_of(class).to_owned();
+    }
     let history = context.history;
-    let window = context.window_of_client(history.client_of(first.process), history.ns(first.from), from_ns);
+    let client = history.client_of(first.process);
     let grant = context.grants.of_hold(history, first);
-    match window {
-        _ if class == OverlapClass::StaleHolder
-            && grant.is_some_and(|grant| grant.cause(history) == Some(RevokeCause::Failover)) =>
-        {
-            "the replica that took over did not have the lock: one that lives on a single master does not survive its \
-             failover; ask a majority, or let the store refuse tokens that go back"
-        }
-        Some(window) if class == OverlapClass::StaleHolder && window.fault.starts_with("pause") => {
-            "the holder stood still while its lease ran out, and no client can notice that in time: let the store \
-             refuse tokens that go back"
-        }
-        _ => likely_of(class),
+    let cause = grant.and_then(|grant| grant.cause(history));
+    if cause == Some(RevokeCause::Failover) {
+        return "the replica that took over did not have the lock: one that lives on a single master does not survive its \
+                failover; ask a majority, or let the store refuse tokens that go back"
+            .to_owned();
+    }
+    let window = context.window_that_touched(client, history.ns(first.from), from_ns);
+    if window.is_some_and(Window::stops) {
+        return "the holder stood still while its lease ran out, and no client can notice that in time: let the store \
+                refuse tokens that go back"
+            .to_owned();
+    }
+    if let Some(message) = window.and_then(|window| window.healed.as_ref()?.matched.as_ref()) {
+        return format!(
+            "the fault kept back `{}` of {}: look at how the library takes a request or a reply that never arrives",
+            message.message, message.client
+        );
+    }
+    let asked_ns = history.events[first.call as usize].time;
+    let ended_ns = grant.and_then(|grant| grant.revoked_ns(history));
+    let early = |ended_ns: u64| {
+        let lease_ms = history.header.lease_ms?;
+        let lasted_ns = ended_ns.saturating_sub(asked_ns);
+        (lasted_ns < context.lease_ns / 100 * limits::LEASE_SHARE_PERCENT).then_some((lasted_ns, lease_ms))
+    };
+    match (ended_ns.and_then(early), cause) {
+        (Some((lasted_ns, lease_ms)), Some(RevokeCause::Deleted)) => format!(
+            "the lock was removed {} after it was asked for, before its lease of {lease_ms} ms was over: a client, or a \
+             server that lost its data, deleted it",
+            length(lasted_ns)
+        ),
+        (Some((lasted_ns, lease_ms)), _) => format!(
+            "the server ended the grant {} after it was asked for, before its lease of {lease_ms} ms was over: look at \
+             the time to live that the client asked for, and at servers that restarted without their data",
+            length(lasted_ns)
+        ),
+        _ => likely_of(class).to_owned(),
     }
 }
 
@@ -143,7 +182,7 @@ fn describe(context: &Context<'_>, conflict: &Conflict, class: OverlapClass) -> 
         violation.events.push(history.step(first.end, role));
     }
     violation.because = story(context, conflict, class);
-    violation.likely = Some(likely(context, class, first, from_ns).to_owned());
+    violation.likely = Some(likely(context, class, first, from_ns));
     violation
         .figures
         .insert("overlap_ms".into(), conflict.shared_ns as f64 / 1e6);
@@ -161,61 +200,89 @@ fn ending(hold: &LockHold) -> Option<&'static str> {
     }
 }
 
-/// At most four sentences: how the first got it and was cut off, what the server did, how the second got it.
+/// At most four sentences, in the order of time: how the first got it and what was done to it, what the server did, how the
+/// second got it, until when both held it.
 fn story(context: &Context<'_>, conflict: &Conflict, class: OverlapClass) -> Vec<Because> {
     let (history, overlap) = (context.history, &conflict.opening);
     let (first, second) = (&overlap.first, &overlap.second);
     let (a, b) = history.both(first.process, second.process);
-    let fine = history.ns(overlap.to()) - history.ns(overlap.from()) < 100 * limits::MS;
+    let fine = history.ns(overlap.to()).saturating_sub(history.ns(overlap.from())) < 100 * limits::MS;
     let time = |ns: u64| at(ns, fine);
     let token = |hold: &LockHold| {
         hold.token()
             .map(|token| format!(" (token {token})"))
             .unwrap_or_default()
     };
-    let mut chain = Vec::new();
-    let got = format!("{a} got the lock at {}{}.", time(history.ns(first.from)), token(first));
-    let client = history.client_of(first.process);
-    let cut = context.window_of_client(client, history.ns(first.from), history.ns(overlap.from()));
-    let text = match cut {
-        Some(window) => {
-            let number = if window.number > 0 {
-                format!(" {}", window.number)
-            } else {
-                String::new()
-            };
-            format!(
-                "{got} At {} it was {} by {}{number}.",
-                time(window.start_ns),
-                verb(window),
-                window.fault
-            )
-        }
-        None => got,
-    };
-    chain.push(history.because(text, &[first.got]));
-    if let Some(window) = cut {
-        chain[0].events.push(window.start_index);
-    }
-    if let Some(grant) = context
-        .grants
-        .of_hold(history, first)
-        .filter(|_| class != OverlapClass::GrantedTwice)
-        && let Some(ns) = grant.revoked_ns(history)
-    {
+    let grants = &context.grants;
+    let grant = grants.of_hold(history, first);
+    let taken = grant.filter(|_| matches!(class, OverlapClass::StaleHolder | OverlapClass::ForeignRelease));
+    let taken_ns = taken.and_then(|grant| grant.revoked_ns(history));
+    let (first_ns, second_ns) = (history.ns(first.from), history.ns(second.from));
+    let mut told = vec![(
+        first_ns,
+        how_it_got_it(context, overlap, (&a, &token(first)), taken_ns, &time),
+    )];
+    if let (Some(grant), Some(ns)) = (taken, taken_ns) {
         let cause = grant.cause(history);
         let cause = cause.map(|cause| format!(" ({cause})")).unwrap_or_default();
         let text = format!("The server took it from {a} at {}{cause}, and {a} went on.", time(ns));
-        chain.push(history.because(text, &[grant.revoked]));
+        told.push((ns, history.because(text, &[grant.revoked])));
     }
-    let text = format!(
-        "{b} got the lock at {}{}.",
-        time(history.ns(second.from)),
-        token(second)
-    );
-    chain.push(history.because(text, &[second.got]));
+    let got = format!("{b} got the lock at {}{}.", time(second_ns), token(second));
+    let ungranted = class == OverlapClass::ToldWithoutGrant && grants.of_hold(history, second).is_none();
+    let got = if ungranted {
+        format!("{got} The server shows no grant to it.")
+    } else {
+        got
+    };
+    told.push((second_ns, history.because(got, &[second.got])));
+    told.sort_by_key(|(ns, _)| *ns);
+    let mut chain: Vec<Because> = told.into_iter().map(|(_, because)| because).collect();
     chain.push(last_sentence(context, conflict, (&a, &b), &time));
     chain
+}
+
+/// How the first got the lock, and what a fault did to it until the server took the lock back, or the second had it.
+fn how_it_got_it(
+    context: &Context<'_>,
+    overlap: &Overlap,
+    (a, token): (&str, &str),
+    taken_ns: Option<u64>,
+    time: &dyn Fn(u64) -> String,
+) -> Because {
+    let (history, first) = (context.history, &overlap.first);
+    let from_ns = history.ns(first.from);
+    let until_ns = taken_ns
+        .unwrap_or(u64::MAX)
+        .min(history.ns(overlap.from()))
+        .max(from_ns);
+    let kept = context.kept_working_ms(first).map(|ms| {
+        let kept = length(limits::ns(ms));
+        format!(", and the schedule kept it working for {kept} to have a holder to aim at")
+    });
+    let got = format!(
+        "{a} got the lock at {}{token}{}.",
+        time(from_ns),
+        kept.unwrap_or_default()
+    );
+    let Some(window) = context.window_that_touched(history.client_of(first.process), from_ns, until_ns) else {
+        return history.because(got, &[first.got]);
+    };
+    let number = if window.number > 0 {
+        format!(" {}", window.number)
+    } else {
+        String::new()
+    };
+    let when = if window.start_ns < from_ns { "Since" } else { "At" };
+    let text = format!(
+        "{got} {when} {} it was {} by {}{number}.",
+        time(window.start_ns),
+        verb(window),
+        window.fault
+    );
+    let mut because = history.because(text, &[first.got]);
+    because.events.push(window.start_index);
+    because
 }
 
 /// What a fault does to a client that it names: in its own word, or, in older histories, by its name.

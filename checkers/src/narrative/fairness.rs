@@ -1,11 +1,12 @@
 //! HL006 in words: grants out of ticket order, and waiters that were passed over.
 
-use super::{at, finding, many, violated};
+use super::{at, by_the_server, finding, length, many, violated};
 use crate::context::Context;
 use crate::fairness::{Fairness, Passed};
 use crate::finding::{Finding, Property, Verdict, Violation};
 use crate::history::F;
 use crate::limits;
+use crate::starvation::Starved;
 use crate::tickets::TokenBreak;
 
 /// The finding of HL006.
@@ -24,14 +25,16 @@ pub(crate) fn tell(context: &Context<'_>, decided: &Fairness) -> Finding {
         Verdict::NotApplicable => said(format!("no order is promised; {statistic}")),
         Verdict::Holds if decided.ordered => {
             let grants = many(decided.total, "grant", "grants");
-            said(format!("{grants} in ticket order; {statistic}"))
+            let server = by_the_server(context);
+            said(format!("{grants} in ticket order{server}; {statistic}"))
         }
         Verdict::Holds => said(statistic),
         Verdict::Violated => {
             let bound = context.bounds.passed_over.unwrap_or_default();
             let breaks = decided.breaks.iter().map(|broken| out_of_order(context, broken));
             let over = decided.over.iter().map(|passed| passed_over(context, passed, bound));
-            let violations = breaks.chain(over).take(limits::MAX_VIOLATIONS).collect();
+            let starved = decided.starved.iter().map(|starved| starvation(context, starved));
+            let violations = starved.chain(breaks).chain(over).take(limits::MAX_VIOLATIONS).collect();
             let evidence = format!("{}; {statistic}", many(decided.count, "break", "breaks"));
             violated(Property::Hl006, evidence, violations, decided.count)
         }
@@ -39,6 +42,42 @@ pub(crate) fn tell(context: &Context<'_>, decided: &Fairness) -> Finding {
     told.figures.insert("passed_over_max".into(), decided.max as f64);
     told.figures.insert("jain_index".into(), decided.jain);
     told
+}
+
+fn starvation(context: &Context<'_>, starved: &Starved) -> Violation {
+    let history = context.history;
+    let who = history.who(starved.process);
+    let mut violation = history.violation("starved", starved.lock, &[starved.process], starved.to_ns);
+    let (lasted, others) = (
+        length(starved.to_ns - starved.from_ns),
+        many(starved.others, "time", "times"),
+    );
+    violation.summary = format!(
+        "{who} asked for `{}` for {lasted} and did not get it, while others got it {others}",
+        violation.lock
+    );
+    violation.events.push(history.step(starved.first, "asked for the lock"));
+    if starved.last != starved.first {
+        violation.events.push(history.step(starved.last, "asked again"));
+    }
+    let (from, to) = (at(starved.from_ns, false), at(starved.to_ns, false));
+    let text = format!("{who} asked from {from} to {to}, without a pause of more than a second.");
+    violation
+        .because
+        .push(history.because(text, &[starved.first, starved.last]));
+    let text = if starved.never {
+        format!("Others got the lock {others} in that time, and {who} never in the whole run.")
+    } else {
+        format!("Others got the lock {others} in that time.")
+    };
+    violation.because.push(history.because(text, &[]));
+    violation.likely = Some(
+        "who has just released asks again before a waiter can: let waiters queue, or pause after a release".into(),
+    );
+    violation
+        .figures
+        .insert("starved_ms".into(), (starved.to_ns - starved.from_ns) as f64 / 1e6);
+    violation
 }
 
 fn out_of_order(context: &Context<'_>, broken: &TokenBreak) -> Violation {

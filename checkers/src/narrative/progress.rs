@@ -32,7 +32,10 @@ fn after_heal(context: &Context<'_>, decided: &ProgressAfterHeal) -> Finding {
     } else {
         " after the heal"
     };
-    let limit = format!("limit {}", length(decided.bound_ns));
+    let mut limit = format!("limit {}", length(decided.bound_ns));
+    if decided.retransmission_ns > 0 {
+        limit += &format!(", {} of it for TCP to send again", length(decided.retransmission_ns));
+    }
     let said = |evidence: String| finding(Property::Hl005, decided.verdict, evidence);
     let mut told = match decided.verdict {
         Verdict::Violated => {
@@ -41,6 +44,8 @@ fn after_heal(context: &Context<'_>, decided: &ProgressAfterHeal) -> Finding {
                 .map(|stuck| describe(context, stuck, decided.bound_ns))
                 .collect();
             let count = decided.stuck.len() as u64;
+            let later = decided.stuck.iter().all(|stuck| stuck.from_ns >= decided.healed_ns);
+            let since = if later { since } else { "" };
             let evidence = format!("{} stuck{since} ({limit})", many(count, "lock was", "locks were"));
             violated(Property::Hl005, evidence, violations, count)
         }
@@ -79,7 +84,7 @@ fn describe(context: &Context<'_>, stuck: &Stuck, bound_ns: u64) -> Violation {
     violation.window = context.window_before(stuck.from_ns).map(|window| window.number);
     let waited = length(stuck.to_ns - stuck.from_ns);
     violation.summary = summary(stuck.class, &violation.lock, &waited);
-    violation.because.extend(healed(context));
+    violation.because.extend(healed(context, stuck.from_ns));
     let (text, positions) = owner_sentence(context, &stuck.owner);
     violation.events.extend(
         positions
@@ -98,7 +103,7 @@ fn describe(context: &Context<'_>, stuck: &Stuck, bound_ns: u64) -> Violation {
         violation.events.push(history.step(call, "asked for the lock"));
         violation.because.push(history.because(text, &[call]));
     }
-    violation.likely = Some(likely(stuck).to_owned());
+    violation.likely = Some(never_worked(context).unwrap_or_else(|| likely(stuck).to_owned()));
     violation
         .figures
         .insert("stuck_ms".into(), (stuck.to_ns - stuck.from_ns) as f64 / 1e6);
@@ -109,6 +114,7 @@ fn summary(class: StuckClass, lock: &str, waited: &str) -> String {
     match class {
         StuckClass::Free => format!("nobody got `{lock}` for {waited}, though it was free and wanted"),
         StuckClass::Ghost => format!("the server shows an owner of `{lock}` that does not hold it, for {waited}"),
+        StuckClass::Deadlock => format!("two clients waited for each other for {waited}, one of them for `{lock}`"),
         StuckClass::DeadHolder => format!("nobody took the place of the dead holder of `{lock}` for {waited}"),
     }
 }
@@ -117,6 +123,7 @@ fn role(owner: &StuckOwner) -> &'static str {
     match owner {
         StuckOwner::Nobody => "released",
         StuckOwner::Waiting { .. } | StuckOwner::Ghost { .. } => "the server made it the owner",
+        StuckOwner::WaitsInTurn { .. } => "holds it, and waits for another lock",
         StuckOwner::Dead { .. } => "left the lock behind",
         StuckOwner::Unsure { .. } => "left without an answer",
     }
@@ -143,6 +150,18 @@ fn owner_sentence(context: &Context<'_>, owner: &StuckOwner) -> (String, Vec<u32
                 vec![granted],
             )
         }
+        StuckOwner::WaitsInTurn { process, got, call } => {
+            let (who, since, asked) = (history.who(process), at(time(got), false), at(time(call), false));
+            let other = history
+                .events
+                .get(call as usize)
+                .and_then(|call| history.name(call.lock));
+            let other = other.unwrap_or_default();
+            (
+                format!("{who} held it since {since}, and asked at {asked} for `{other}`, which the other one held."),
+                vec![got, call],
+            )
+        }
         StuckOwner::Dead { process, granted, end } => {
             let (who, gone) = (history.who(process), at(time(end), false));
             let what = if history.events.get(end as usize).is_some_and(|event| event.f == F::Died) {
@@ -165,18 +184,31 @@ fn owner_sentence(context: &Context<'_>, owner: &StuckOwner) -> (String, Vec<u32
     }
 }
 
-fn healed(context: &Context<'_>) -> Option<Because> {
-    let heal = context
+/// The last fault that was healed by then, so that it is no excuse.
+fn healed(context: &Context<'_>, from_ns: u64) -> Option<Because> {
+    let healed = context
         .windows
         .iter()
-        .filter(|window| window.heal_ns.is_some())
-        .max_by_key(|window| window.heal_ns)?;
+        .filter(|window| window.heal_ns.is_some_and(|heal| heal <= from_ns));
+    let heal = healed.max_by_key(|window| window.heal_ns)?;
     let (fault, number, when) = (&heal.fault, heal.number, at(heal.heal_ns?, false));
-    let text = format!("The last fault, {fault} {number}, was healed at {when}.");
+    let text = format!("The last fault before that, {fault} {number}, was healed at {when}.");
     Some(Because {
         text,
         events: vec![heal.heal_index?],
     })
+}
+
+/// What the last refusal said, of a lock that no client ever got.
+fn never_worked(context: &Context<'_>) -> Option<String> {
+    let history = context.history;
+    let mut answers = history.events.iter().rev().filter(|event| event.f == F::Acquire);
+    let last = answers.find_map(|event| history.name(history.rare(event).error));
+    match last {
+        _ if context.has_acquires() => None,
+        Some(said) => Some(format!("no acquire was ever answered ok; the last answer was `{said}`")),
+        None => Some("no acquire was ever answered".to_owned()),
+    }
 }
 
 fn likely(stuck: &Stuck) -> &'static str {
@@ -187,6 +219,9 @@ fn likely(stuck: &Stuck) -> &'static str {
         (StuckClass::Free, StuckOwner::Waiting { .. }) => "the wake-up was lost: look again after setting the watch",
         (StuckClass::Free, _) => {
             "the release was not noticed: the wake-up was lost, or the waiters wait for the wrong node"
+        }
+        (StuckClass::Deadlock, _) => {
+            "the clients take the locks in different orders: take them in one order, or with a wait"
         }
         (StuckClass::DeadHolder, _) => {
             "the lock has no expiry, or its expiry is set in a second step that did not happen"

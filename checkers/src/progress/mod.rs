@@ -1,11 +1,13 @@
-//! HL005, progress: after the last heal, a lock that a client waits for is acquired within the bound.
+//! HL005, progress: a lock that a client waits for is acquired within the bound, whenever no fault excuses it.
 
+mod deadlock;
 mod owners;
 mod waits;
 
+use crate::calm::{self, CalmSpan};
 use crate::context::Context;
 use crate::finding::Verdict;
-use crate::history::{OrderBasis, Window};
+use crate::history::OrderBasis;
 use crate::limits;
 use owners::OwnerNames;
 pub(crate) use owners::StuckOwner;
@@ -20,6 +22,8 @@ pub(crate) enum StuckClass {
     Ghost,
     /// The owner died or was told of its loss, and no other client took its place.
     DeadHolder,
+    /// Two clients hold a lock each, and wait for the other's.
+    Deadlock,
 }
 
 impl StuckClass {
@@ -29,6 +33,7 @@ impl StuckClass {
             Self::Free => "free",
             Self::Ghost => "ghost",
             Self::DeadHolder => "dead-holder",
+            Self::Deadlock => "deadlock",
         }
     }
 }
@@ -76,6 +81,8 @@ pub(crate) struct ProgressAfterHeal {
     pub healed_ns: u64,
     /// How long a lock may be stuck.
     pub bound_ns: u64,
+    /// The part of it in which TCP may not have sent again what a fault dropped.
+    pub retransmission_ns: u64,
     /// Acquires that were open after the heal, and those that were answered ok.
     pub asked: u64,
     pub acquired: u64,
@@ -94,29 +101,44 @@ pub(crate) fn decide(context: &Context<'_>) -> ProgressOutcome {
     if history.counts.operations == 0 {
         return ProgressOutcome::NobodyAsked;
     }
-    let Some(healed_ns) = last_heal(context) else {
-        // Jepsen's nemesis has lines for what it does, in words of each test, and none for a heal.
-        return match history.order {
-            OrderBasis::Position => ProgressOutcome::HealsUnknown,
-            OrderBasis::Time => ProgressOutcome::NeverHealed,
-        };
-    };
-    let waits = Waits::of(context, healed_ns);
-    let bound_ns = limits::ns(context.bounds.progress_ms.unwrap_or(limits::PROGRESS_MS));
-    let mut stuck = Vec::new();
-    let owners = OwnerNames::of(context);
-    for lock in 0..history.locks.len() {
-        let stalls = waits.stalls(context, lock, bound_ns);
-        let blamed = stalls
-            .iter()
-            .filter_map(|stall| blame(context, &owners, &waits, lock, stall, bound_ns));
-        let before = stuck.len();
-        stuck.extend(blamed);
-        if stuck.len() == before {
-            stuck.extend(owners.ghost(context, lock, healed_ns, bound_ns));
-        }
+    let healed_ns = last_heal(context);
+    // Jepsen's nemesis has lines for what it does, in words of each test, and none for a heal.
+    if healed_ns.is_none() && history.order == OrderBasis::Position {
+        return ProgressOutcome::HealsUnknown;
     }
-    let verdict = match (stuck.is_empty(), waits.acquired) {
+    let waits = Waits::of(context);
+    let bound_ns = limits::ns(context.bounds.progress_ms.unwrap_or(limits::PROGRESS_MS));
+    let retransmission_ns = healed_ns.map_or(0, |healed_ns| calm::retransmission_ns(context, healed_ns));
+    let owners = OwnerNames::of(context);
+    let spans = calm::spans(context, healed_ns);
+    let mut stuck = Vec::new();
+    for lock in 0..history.locks.len() {
+        let before = stuck.len();
+        for span in &spans {
+            let found = stuck_in(context, &owners, &waits, lock, span, bound_ns);
+            let told = |found: &Stuck| {
+                let known: &[Stuck] = &stuck[before..];
+                known
+                    .iter()
+                    .any(|known| known.from_ns < found.to_ns && found.from_ns < known.to_ns)
+            };
+            let new: Vec<Stuck> = found.into_iter().filter(|found| !told(found)).collect();
+            stuck.extend(new);
+        }
+        if let Some(healed_ns) = healed_ns.filter(|_| stuck.len() == before) {
+            stuck.extend(owners.ghost(context, lock, healed_ns, bound_ns + retransmission_ns));
+        }
+        if stuck.len() == before {
+            stuck.extend(deadlock::on(context, &waits, lock, bound_ns));
+        }
+        stuck[before..].sort_by_key(|stuck| stuck.from_ns);
+    }
+    if healed_ns.is_none() && stuck.is_empty() {
+        return ProgressOutcome::NeverHealed;
+    }
+    let healed_ns = healed_ns.unwrap_or(0);
+    let after = waits.after(healed_ns);
+    let verdict = match (stuck.is_empty(), after.acquired) {
         (false, _) => Verdict::Violated,
         (true, 0) => Verdict::Inconclusive,
         (true, _) => Verdict::Holds,
@@ -124,13 +146,31 @@ pub(crate) fn decide(context: &Context<'_>) -> ProgressOutcome {
     ProgressOutcome::Decided(ProgressAfterHeal {
         verdict,
         healed_ns,
-        bound_ns,
-        asked: waits.asked,
-        acquired: waits.acquired,
-        longest_ns: waits.longest_ns(),
-        longest_free_ns: waits.longest_free_ns(context),
+        bound_ns: bound_ns + retransmission_ns,
+        retransmission_ns,
+        asked: after.asked,
+        acquired: after.acquired,
+        longest_ns: after.longest_ns,
+        longest_free_ns: waits::longest_free_ns(context, healed_ns),
         stuck,
     })
+}
+
+/// Where one lock stood still in a calm span.
+fn stuck_in(
+    context: &Context<'_>,
+    owners: &OwnerNames,
+    waits: &Waits,
+    lock: usize,
+    span: &CalmSpan,
+    bound_ns: u64,
+) -> Vec<Stuck> {
+    let bound_ns = bound_ns + span.patience_ns + span.retransmission_ns;
+    let stalls = waits.stalls(context, lock, span, bound_ns);
+    let blamed = stalls
+        .iter()
+        .filter_map(|stall| blame(context, owners, waits, lock, stall, bound_ns));
+    blamed.collect()
 }
 
 /// The time of the last heal; the recovery phase counts for one that was not written. `None` when a fault is on to the end, or
@@ -139,22 +179,9 @@ fn last_heal(context: &Context<'_>) -> Option<u64> {
     if !context.history.server_ends().is_empty() {
         return None;
     }
-    let phases = context.history.phases();
-    let recovery = phases
-        .iter()
-        .rev()
-        .find(|phase| phase.is_recovery())
-        .map(|phase| phase.start_ns);
-    let heal = |window: &Window| {
-        window
-            .heal_ns
-            .or(recovery.filter(|recovery| *recovery >= window.start_ns))
-    };
-    context
-        .windows
-        .iter()
-        .map(heal)
-        .try_fold(0, |latest: u64, heal| Some(latest.max(heal?)))
+    let recovery_ns = calm::recovery_ns(context);
+    let mut heals = context.windows.iter().map(|window| calm::heal_ns(window, recovery_ns));
+    heals.try_fold(0, |latest: u64, heal| Some(latest.max(heal?)))
 }
 
 /// What kind of stall it is; `None` when the owner's lease may still explain it.
@@ -171,6 +198,7 @@ fn blame(
         StuckOwner::Dead { .. } | StuckOwner::Unsure { .. } => StuckClass::DeadHolder,
         StuckOwner::Ghost { .. } => StuckClass::Ghost,
         StuckOwner::Nobody | StuckOwner::Waiting { .. } => StuckClass::Free,
+        StuckOwner::WaitsInTurn { .. } => StuckClass::Deadlock,
     };
     let lease = if class == StuckClass::DeadHolder {
         context.lease_ns

@@ -7,7 +7,6 @@ use crate::grants::ServerGrant;
 use crate::history::F;
 use crate::history::names::{FastMap, NONE};
 use crate::holds::Ended;
-use crate::limits;
 
 /// The owner of a lock that does not move. Positions are of the events that say so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +28,12 @@ pub(crate) enum StuckOwner {
         granted: u32,
         end: u32,
     },
+    /// The owner holds the lock, and waits for one that the waiter holds.
+    WaitsInTurn {
+        process: u32,
+        got: u32,
+        call: u32,
+    },
     /// The server was not watched, and the last holder left without an answer.
     Unsure {
         process: u32,
@@ -41,7 +46,10 @@ impl StuckOwner {
         match self {
             Self::Nobody => None,
             Self::Ghost { process, .. } => *process,
-            Self::Waiting { process, .. } | Self::Dead { process, .. } | Self::Unsure { process, .. } => Some(*process),
+            Self::Waiting { process, .. }
+            | Self::Dead { process, .. }
+            | Self::WaitsInTurn { process, .. }
+            | Self::Unsure { process, .. } => Some(*process),
         }
     }
 }
@@ -75,12 +83,18 @@ impl OwnerNames {
         if context.not_watched.is_some() {
             return last_holder(context, lock, stall);
         }
-        let standing = context.grants.of_lock(lock).rev().find(|grant| {
-            grant.granted_ns(history).is_some_and(|ns| ns < stall.to_ns)
-                && grant
-                    .revoked_ns(history)
-                    .is_none_or(|ns| ns + limits::OBSERVER_LAG_NS >= stall.to_ns)
-        });
+        // the owner for most of the time: the grant that ends a stall is not what it waited for
+        let stood_ns = |grant: &ServerGrant| {
+            let from = grant.granted_ns(history).unwrap_or(u64::MAX).max(stall.from_ns);
+            let to = grant.revoked_ns(history).unwrap_or(u64::MAX).min(stall.to_ns);
+            to.saturating_sub(from)
+        };
+        let half_ns = stall.to_ns.saturating_sub(stall.from_ns) / 2;
+        let standing = context
+            .grants
+            .of_lock(lock)
+            .rev()
+            .find(|grant| stood_ns(grant) > half_ns);
         match standing {
             Some(grant) => self.owner(context, lock, grant, stall.from_ns),
             None if context.grants.of_lock(lock).next().is_some() => StuckOwner::Nobody,

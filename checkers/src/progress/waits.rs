@@ -1,17 +1,19 @@
-//! Who waited after the last heal, for how long, and where a lock did not move.
+//! Who waited, for how long, and where a lock did not move.
 
 use super::Waiter;
+use crate::calm::CalmSpan;
 use crate::context::Context;
 use crate::history::F;
 use crate::history::event::Kind;
 use crate::limits;
 
-/// One acquire that was open after the last heal.
+/// One acquire, from its call to its answer, or to the end of its process.
 #[derive(Debug, Clone, Copy)]
-struct Wait {
-    waiter: Waiter,
-    from_ns: u64,
-    to_ns: u64,
+pub(super) struct Wait {
+    pub waiter: Waiter,
+    acquired: bool,
+    pub from_ns: u64,
+    pub to_ns: u64,
 }
 
 /// A span in which no client held a lock and some client always asked for it.
@@ -22,90 +24,69 @@ pub(super) struct Stall {
     pub waiter: Waiter,
 }
 
-/// All waits after the last heal.
+/// The waits of a history, by lock.
 pub(super) struct Waits {
-    pub healed_ns: u64,
-    /// Acquires that were open after the heal, and those that were answered ok.
-    pub asked: u64,
-    pub acquired: u64,
     by_lock: Vec<Vec<Wait>>,
 }
 
+/// What became of the acquires that were open at a time, or called later.
+#[derive(Debug, Default)]
+pub(super) struct WaitsAfter {
+    pub asked: u64,
+    pub acquired: u64,
+    pub longest_ns: u64,
+}
+
 impl Waits {
-    pub(super) fn of(context: &Context<'_>, healed_ns: u64) -> Self {
+    pub(super) fn of(context: &Context<'_>) -> Self {
         let history = context.history;
         let died = died(context);
-        let mut waits = Self {
-            healed_ns,
-            asked: 0,
-            acquired: 0,
-            by_lock: vec![Vec::new(); history.locks.len()],
-        };
+        let mut by_lock = vec![Vec::new(); history.locks.len()];
         for (position, event) in history.events.iter().enumerate() {
-            if !event.is_call(F::Acquire) {
-                continue;
-            }
-            let Some(lock) = history.lock_number(event) else {
+            let Some(lock) = history.lock_number(event).filter(|_| event.is_call(F::Acquire)) else {
                 continue;
             };
             let reply = history.events.get(event.mate as usize);
-            let to_ns = match reply {
-                Some(reply) => reply.time,
-                None => died[event.process as usize].min(history.end_ns),
-            };
-            if to_ns < healed_ns {
-                continue;
-            }
-            waits.asked += 1;
-            waits.acquired += u64::from(reply.is_some_and(|reply| reply.kind == Kind::Ok));
-            let from_ns = event.time.max(healed_ns);
-            waits.by_lock[lock].push(Wait {
+            by_lock[lock].push(Wait {
                 waiter: Waiter {
                     process: event.process,
                     call: position as u32,
                 },
-                from_ns,
-                to_ns,
+                acquired: reply.is_some_and(|reply| reply.kind == Kind::Ok),
+                from_ns: event.time,
+                to_ns: match reply {
+                    Some(reply) => reply.time,
+                    None => died[event.process as usize].min(history.end_ns),
+                },
             });
         }
-        waits
+        Self { by_lock }
     }
 
-    pub(super) fn longest_ns(&self) -> u64 {
-        self.by_lock
-            .iter()
-            .flatten()
-            .map(|wait| wait.to_ns.saturating_sub(wait.from_ns))
-            .max()
-            .unwrap_or(0)
+    /// The waits for one lock, in the order of their calls.
+    pub(super) fn of_lock(&self, lock: usize) -> &[Wait] {
+        &self.by_lock[lock]
     }
 
-    /// The longest time after the heal that a client asked for a lock that no client held, before getting it.
-    pub(super) fn longest_free_ns(&self, context: &Context<'_>) -> u64 {
-        let history = context.history;
-        let mut longest = 0;
-        for holds in &context.holds.by_lock {
-            let mut free_from = self.healed_ns;
-            for hold in holds {
-                let from = free_from.max(history.events[hold.call as usize].time);
-                longest = longest.max(history.ns(hold.from).saturating_sub(from));
-                free_from = free_from.max(history.ns(hold.to));
-            }
+    pub(super) fn after(&self, ns: u64) -> WaitsAfter {
+        let mut after = WaitsAfter::default();
+        for wait in self.by_lock.iter().flatten().filter(|wait| wait.to_ns >= ns) {
+            after.asked += 1;
+            after.acquired += u64::from(wait.acquired);
+            after.longest_ns = after.longest_ns.max(wait.to_ns.saturating_sub(wait.from_ns.max(ns)));
         }
-        longest
+        after
     }
 
-    /// Stalls of one lock that are longer than the bound.
-    pub(super) fn stalls(&self, context: &Context<'_>, lock: usize, bound_ns: u64) -> Vec<Stall> {
+    /// Stalls of one lock in a span that are longer than the bound.
+    pub(super) fn stalls(&self, context: &Context<'_>, lock: usize, span: &CalmSpan, bound_ns: u64) -> Vec<Stall> {
         let history = context.history;
         let mut stalls = Vec::new();
-        let mut free_from = self.healed_ns;
+        let mut free_from = span.from_ns;
         let mut gap = |from: u64, to: u64| {
+            let to = to.min(span.to_ns);
             if to.saturating_sub(from) > bound_ns {
-                stalls.extend(
-                    self.waited(lock, from, to)
-                        .filter(|stall| stall.to_ns - stall.from_ns > bound_ns),
-                );
+                stalls.extend(self.waited(lock, from, to).filter(|stall| length(*stall) > bound_ns));
             }
         };
         for hold in &context.holds.by_lock[lock] {
@@ -155,8 +136,23 @@ impl Waits {
     }
 }
 
+/// The longest time after `since_ns` that a client asked for a lock that no client held, before getting it.
+pub(super) fn longest_free_ns(context: &Context<'_>, since_ns: u64) -> u64 {
+    let history = context.history;
+    let mut longest = 0;
+    for holds in &context.holds.by_lock {
+        let mut free_from = since_ns;
+        for hold in holds {
+            let from = free_from.max(history.events[hold.call as usize].time);
+            longest = longest.max(history.ns(hold.from).saturating_sub(from));
+            free_from = free_from.max(history.ns(hold.to));
+        }
+    }
+    longest
+}
+
 fn length(stall: Stall) -> u64 {
-    stall.to_ns - stall.from_ns
+    stall.to_ns.saturating_sub(stall.from_ns)
 }
 
 /// When each process died; the end of time for those that did not.

@@ -5,7 +5,7 @@ use harness_checkers::{Entry, F, History, HistoryBuilder, Mode, Model};
 
 /// One line of a history.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Said {
+pub struct RandomLine {
     pub time: u64,
     pub process: u32,
     pub kind: Kind,
@@ -26,7 +26,7 @@ pub struct Lines {
     pub leased: bool,
     /// Events go by their place and not by their times.
     pub by_place: bool,
-    pub lines: Vec<Said>,
+    pub lines: Vec<RandomLine>,
 }
 
 /// Names of locks, by number.
@@ -83,7 +83,7 @@ impl Chance {
 
 struct Caller {
     process: u32,
-    open: Option<Said>,
+    open: Option<RandomLine>,
     has: [u32; 2],
 }
 
@@ -113,10 +113,10 @@ pub fn lines(seed: u64, model: Model) -> Lines {
                 continue;
             }
             let reply = reply(&mut chance, model, caller, call, (&mut token, &mut value), sure);
-            said.push(Said { time, ..reply });
+            said.push(RandomLine { time, ..reply });
         } else {
             let call = call(&mut chance, model, caller, locks);
-            said.push(Said { time, ..call });
+            said.push(RandomLine { time, ..call });
             caller.open = Some(call);
         }
         let last = said.last().expect("one was said");
@@ -140,8 +140,8 @@ fn new(process: u32) -> Caller {
     }
 }
 
-fn plain(process: u32, kind: Kind, f: F) -> Said {
-    Said {
+fn plain(process: u32, kind: Kind, f: F) -> RandomLine {
+    RandomLine {
         time: 0,
         process,
         kind,
@@ -156,7 +156,7 @@ fn plain(process: u32, kind: Kind, f: F) -> Said {
     }
 }
 
-fn signal(chance: &mut Chance, caller: &mut Caller, time: u64) -> Said {
+fn signal(chance: &mut Chance, caller: &mut Caller, time: u64) -> RandomLine {
     let died = chance.percent(20);
     let mut said = plain(caller.process, Kind::Signal, if died { F::Died } else { F::Lost });
     said.time = time
@@ -175,7 +175,7 @@ fn signal(chance: &mut Chance, caller: &mut Caller, time: u64) -> Said {
     said
 }
 
-fn call(chance: &mut Chance, model: Model, caller: &Caller, locks: u64) -> Said {
+fn call(chance: &mut Chance, model: Model, caller: &Caller, locks: u64) -> RandomLine {
     let mut said = plain(caller.process, Kind::Invoke, F::Acquire);
     let lock = chance.below(locks) as u32;
     said.lock = Some(lock);
@@ -204,17 +204,17 @@ fn reply(
     chance: &mut Chance,
     model: Model,
     caller: &mut Caller,
-    call: Said,
+    call: RandomLine,
     (token, value): (&mut u64, &mut u64),
     sure: bool,
-) -> Said {
+) -> RandomLine {
     let kind = match chance.below(20) {
         0..=14 => Kind::Ok,
         15..=17 => Kind::Fail,
         _ if sure => Kind::Ok,
         _ => Kind::Info,
     };
-    let mut said = Said { kind, ..call };
+    let mut said = RandomLine { kind, ..call };
     if kind == Kind::Fail && model.is_lock() {
         let refusals = ["busy", "not held", "timeout", "busy"];
         let at = if call.f == F::Acquire { 0 } else { 1 } + 2 * chance.below(2) as usize;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use harness_checkers::history::event::Kind;
 use harness_checkers::{F, Mode, Model};
 
-use super::chance::{Lines, Said};
+use super::chance::{Lines, RandomLine};
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Deed {
@@ -69,7 +69,7 @@ fn own_lines(of: &Lines, process: u32, lock: u32) -> Vec<(u64, usize)> {
     order
 }
 
-fn reply_of(lines: &[Said], call: usize) -> Option<usize> {
+fn reply_of(lines: &[RandomLine], call: usize) -> Option<usize> {
     let own = |at: &usize| lines[*at].process == lines[call].process && lines[*at].kind != Kind::Signal;
     (call + 1..lines.len()).find(own)
 }
@@ -144,7 +144,7 @@ impl Teller<'_> {
         }
     }
 
-    fn asks(&mut self, now: u64, said: Said, answer: Option<Said>, until: Option<u64>) -> Option<usize> {
+    fn asks(&mut self, now: u64, said: RandomLine, answer: Option<RandomLine>, until: Option<u64>) -> Option<usize> {
         let take = Deed::Take {
             mode: said.mode,
             permits: said.permits,
@@ -167,12 +167,17 @@ impl Teller<'_> {
         }
     }
 
-    fn lets_go(&mut self, now: u64, said: Said, answer: Option<Said>, until: Option<u64>) -> Option<usize> {
+    fn lets_go(&mut self, now: u64, said: RandomLine, answer: Option<RandomLine>, until: Option<u64>) -> Option<usize> {
         let kind = answer.map_or(Kind::Info, |answer| answer.kind);
-        let lapsed = self.lapsed > 0;
+        let parts = if matches!(self.model, Model::Semaphore { .. }) {
+            said.permits
+        } else {
+            1
+        };
+        let lapsed = self.lapsed >= parts;
         let give = Deed::Give { permits: said.permits };
         let weighted = matches!(self.model, Model::Semaphore { .. });
-        self.lapsed = self.lapsed.saturating_sub(if weighted { said.permits } else { 1 });
+        self.lapsed -= if lapsed { parts } else { 0 };
         if self.model == Model::Mutex {
             (self.has, self.lapsed) = (0, 0);
             return match kind {
@@ -200,7 +205,7 @@ impl Teller<'_> {
         Some(step)
     }
 
-    fn touches(&mut self, now: u64, said: Said, answer: Option<Said>, until: Option<u64>) -> Option<usize> {
+    fn touches(&mut self, now: u64, said: RandomLine, answer: Option<RandomLine>, until: Option<u64>) -> Option<usize> {
         let kind = answer.map_or(Kind::Info, |answer| answer.kind);
         let until = until.filter(|_| kind != Kind::Info);
         let (value, expected) = (said.value.unwrap_or(0), said.expected.unwrap_or(0));
@@ -214,7 +219,7 @@ impl Teller<'_> {
         Some(self.add(deed, now, until))
     }
 
-    fn gets(&mut self, now: u64, said: Said, step: usize) {
+    fn gets(&mut self, now: u64, said: RandomLine, step: usize) {
         for ends in self.ending.drain(..) {
             let end = &mut self.steps[ends];
             (end.until, end.must) = (Some(now.max(end.from)), true);

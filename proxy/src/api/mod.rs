@@ -4,6 +4,7 @@
 //! live connection keeps its lot whatever else comes or goes; `reset_peer` resets connections that were there before it,
 //! after exactly its time; nothing here waits for a connection. Every [`ApiChange`] is reported to the caller that started it.
 
+mod metrics;
 mod proxies;
 mod routes;
 

@@ -12,11 +12,13 @@ use serde_json::Value;
 use tokio::net::lookup_host;
 use tokio::sync::{Mutex, MutexGuard};
 
+use super::metrics::Traffic;
 use super::routes::{ApiError, parse};
 use super::{ApiChange, OnChange};
 use crate::busy_poll::ProxyRuntime;
 use crate::byte_meter::MeterSide;
 use crate::link::{Link, Route, Upstream};
+use crate::pump::Direction;
 use crate::toxic::{InvalidToxic, Toxic, ToxicKind, ToxicStream};
 
 /// A proxy as Toxiproxy shows it.
@@ -100,6 +102,25 @@ impl ProxyTable {
             .iter()
             .map(|(name, entry)| (name.clone(), entry.show()))
             .collect()
+    }
+
+    /// What every proxy carried.
+    pub async fn traffic(&self) -> Vec<Traffic> {
+        let entries = self.entries.lock().await;
+        let both = entries.iter().flat_map(|(name, entry)| {
+            [Direction::ToServer, Direction::ToClient].map(|direction| {
+                let (received, sent) = entry.link.counters().carried(direction);
+                Traffic {
+                    proxy: name.clone(),
+                    listener: entry.listen.clone(),
+                    upstream: entry.upstream.clone(),
+                    direction,
+                    received,
+                    sent,
+                }
+            })
+        });
+        both.collect()
     }
 
     pub async fn one(&self, name: &str) -> Result<ProxyView, ApiError> {

@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::metrics;
 use super::proxies::ProxyTable;
 
 pub struct ApiResponse {
@@ -111,6 +112,10 @@ pub async fn answer(proxies: &ProxyTable, method: &Method, path: &str, body: &[u
 async fn granted(proxies: &ProxyTable, method: &str, path: &[&str], body: &[u8]) -> Result<ApiResponse, ApiError> {
     Ok(match (path, method) {
         (["version"], "GET") => ApiResponse::json(200, &serde_json::json!({ "version": VERSION })),
+        (["metrics"], "GET") => {
+            let text = metrics::text(&proxies.traffic().await);
+            ApiResponse::new(200, text, "text/plain; version=0.0.4; charset=utf-8")
+        }
         (["reset"], "POST") => {
             proxies.reset().await?;
             ApiResponse::nothing()
@@ -135,7 +140,7 @@ async fn granted(proxies: &ProxyTable, method: &str, path: &[&str], body: &[u8])
             proxies.delete_toxic(proxy, toxic).await?;
             ApiResponse::nothing()
         }
-        (["version" | "reset" | "proxies" | "populate"] | ["proxies", _] | ["proxies", _, "toxics"], _)
+        (["version" | "metrics" | "reset" | "proxies" | "populate"] | ["proxies", _] | ["proxies", _, "toxics"], _)
         | (["proxies", _, "toxics", _], _) => ApiResponse::text(405, ""),
         _ => ApiResponse::text(404, "404 page not found\n"),
     })

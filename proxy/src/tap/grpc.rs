@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use super::frames::{CONTINUATION, DATA, END_HEADERS, END_STREAM, FRAME_HEAD, Frames, HEADERS, RST_STREAM};
 use super::hpack::HpackDecoder;
-use super::watch_events::{WatchEvents, Watched};
+use super::watch_events::{WatchEvents, WatchKind};
 use super::{MessageName, Observation, Observed, RequestDigest, TapError};
 
 /// What a client sends first.
@@ -38,7 +38,7 @@ impl Default for GrpcReader {
 /// One call.
 struct Call {
     name: MessageName,
-    watched: Watched,
+    watched: WatchKind,
     requests: MessageParser,
     answers: MessageParser,
     asked: u32,
@@ -67,7 +67,7 @@ enum MessageStep {
 }
 
 impl MessageParser {
-    fn step(&mut self, part: &[u8], watched: Watched) -> (usize, MessageStep) {
+    fn step(&mut self, part: &[u8], watched: WatchKind) -> (usize, MessageStep) {
         if self.have < MESSAGE_HEAD {
             self.head[self.have] = part[0];
             self.have += 1;
@@ -87,7 +87,7 @@ impl MessageParser {
         self.left -= body.len();
         self.print.add(body);
         // a compressed message cannot be walked over
-        if watched != Watched::Nothing && self.head[0] == 0 {
+        if watched != WatchKind::Nothing && self.head[0] == 0 {
             self.watch_events.over(body);
         }
         if self.left > 0 {
@@ -152,9 +152,9 @@ impl GrpcReader {
         let stream_of = Call {
             name: MessageName::new(method),
             watched: match method {
-                b"Watch" => Watched::Events,
-                b"Observe" => Watched::Leader,
-                _ => Watched::Nothing,
+                b"Watch" => WatchKind::Events,
+                b"Observe" => WatchKind::Leader,
+                _ => WatchKind::Nothing,
             },
             requests: MessageParser::default(),
             answers: MessageParser::default(),
@@ -171,7 +171,7 @@ impl GrpcReader {
             return;
         };
         while !part.is_empty() {
-            let (length, step) = call.requests.step(part, Watched::Nothing);
+            let (length, step) = call.requests.step(part, WatchKind::Nothing);
             part = &part[length..];
             if let MessageStep::Begun(_) = step {
                 call.asked = call.asked.wrapping_add(1);
@@ -258,14 +258,14 @@ impl GrpcReader {
                 MessageStep::Begun(empty) => (true, empty),
                 MessageStep::Over => (false, true),
             };
-            if begun && call.watched == Watched::Nothing {
+            if begun && call.watched == WatchKind::Nothing {
                 call.answered = call.answered.wrapping_add(1);
                 let (number, name) = (number(stream, call.answered), call.name);
                 heard.push(Observed {
                     at,
                     what: Observation::Reply { number, name },
                 });
-            } else if over && call.watched != Watched::Nothing {
+            } else if over && call.watched != WatchKind::Nothing {
                 heard.push(Observed {
                     at,
                     what: call.notification(stream),

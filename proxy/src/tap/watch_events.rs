@@ -7,7 +7,7 @@ const KEPT: usize = 256;
 /// A walk over the outermost fields of a `WatchResponse`: events are counted, and the beginning of the first is kept.
 #[derive(Default)]
 pub(super) struct WatchEvents {
-    watched: Watched,
+    watched: WatchKind,
     at: WireField,
     number: u64,
     shift: u32,
@@ -18,7 +18,7 @@ pub(super) struct WatchEvents {
 
 /// Which messages of a server are notifications, and where their subject is.
 #[derive(Default, Clone, Copy, PartialEq)]
-pub(super) enum Watched {
+pub(super) enum WatchKind {
     #[default]
     Nothing,
     /// `WatchResponse`: events, each with a key-value pair.
@@ -27,7 +27,7 @@ pub(super) enum Watched {
     Leader,
 }
 
-impl Watched {
+impl WatchKind {
     /// The field that holds an event.
     fn event(self) -> u64 {
         if self == Self::Leader { 2 } else { 11 }
@@ -46,7 +46,7 @@ enum WireField {
 }
 
 impl WatchEvents {
-    pub(super) fn new(watched: Watched) -> Self {
+    pub(super) fn new(watched: WatchKind) -> Self {
         Self {
             watched,
             ..Self::default()
@@ -122,7 +122,7 @@ impl WatchEvents {
     /// The key of the first event: field 1 of its field 2, or of the event itself where that is a pair.
     pub(super) fn subject(&self) -> String {
         let pair = match self.watched {
-            Watched::Leader => &self.first[..],
+            WatchKind::Leader => &self.first[..],
             _ => field(&self.first, 2).unwrap_or_default(),
         };
         String::from_utf8_lossy(field(pair, 1).unwrap_or_default()).into_owned()

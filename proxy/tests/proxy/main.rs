@@ -1,5 +1,6 @@
 //! The proxy over real sockets: links and their behaviours, message rules, peer partitions, Toxiproxy's API and its driver.
 
+mod congestion;
 mod links;
 mod messages;
 mod peers;

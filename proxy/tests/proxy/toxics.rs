@@ -106,6 +106,45 @@ async fn latency_delays_what_comes_and_not_the_end_and_heals() {
 }
 
 #[tokio::test]
+async fn metrics_count_what_arrived_and_what_was_sent_on_by_direction() {
+    let rig = ApiRig::new().await;
+    let (mut client, mut server) = rig.connect().await;
+    server.write_all(b"four").await.unwrap();
+    arrives(&mut client, b"four").await;
+    rig.poison(json!({ "type": "bandwidth", "stream": "upstream", "attributes": { "rate": 0 } }))
+        .await;
+    client.write_all(b"held back").await.unwrap();
+    let wanted = [
+        ("received", "upstream", 9),
+        ("sent", "upstream", 0),
+        ("received", "downstream", 4),
+        ("sent", "downstream", 4),
+    ];
+    let (listener, upstream) = (rig.rig.link.listen(), rig.rig.server.local_addr().unwrap());
+    let line = |(what, direction, bytes): (&str, &str, u64)| {
+        format!(
+            r#"toxiproxy_proxy_{what}_bytes_total{{direction="{direction}",listener="{listener}",proxy="c0->n1",upstream="{upstream}"}} {bytes}"#
+        )
+    };
+    let counted = async {
+        loop {
+            let (status, text) = rig.ask_raw("GET", "/metrics", "", "").await;
+            assert_eq!(status, 200, "{text}");
+            if wanted
+                .iter()
+                .all(|wanted| text.lines().any(|found| found == line(*wanted)))
+            {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(SOON, counted)
+        .await
+        .expect("the counters become what they should be");
+}
+
+#[tokio::test]
 async fn bandwidth_takes_at_least_as_long_as_its_rate_says() {
     let rig = ApiRig::new().await;
     let (mut client, mut server) = rig.connect().await;

@@ -28,7 +28,7 @@ impl ToxiproxyRig {
         let api = Api::serve(&far, Vec::new(), anywhere(), 7, Box::new(|_| {})).unwrap();
         let toxiproxy = Toxiproxy::connect(&api.address().to_string()).await.unwrap();
         let wanted = [("c0->n1".to_owned(), server.local_addr().unwrap())];
-        let links = near.links_through(&toxiproxy, "run", &wanted).await.unwrap();
+        let links = near.links_through(&toxiproxy, "run-", &wanted).await.unwrap();
         Self {
             link: Arc::clone(&links[0]),
             server,
@@ -329,7 +329,7 @@ async fn a_server_that_says_yes_and_does_nothing_is_found_out() {
     let near = Proxy::start().unwrap();
     let toxiproxy = Toxiproxy::connect(&at.to_string()).await.unwrap();
     let wanted = [("c0->n1".to_owned(), server.local_addr().unwrap())];
-    let links = near.links_through(&toxiproxy, "run", &wanted).await.unwrap();
+    let links = near.links_through(&toxiproxy, "run-", &wanted).await.unwrap();
     let mut hold = LinkFault::apply(links, 1, Behaviour::STALL, false);
     let why = hold.settle().await.unwrap_err();
     assert!(

@@ -170,9 +170,14 @@ impl ChildProcess {
         self.stdin.lock().await.as_mut()?.write_all(line).await.ok()
     }
 
+    /// Ends the child's input.
+    pub async fn close_input(&self) {
+        self.stdin.lock().await.take();
+    }
+
     /// Ends the child's input and waits a while for it to leave; then kills it.
     pub async fn end(&self) {
-        self.stdin.lock().await.take();
+        self.close_input().await;
         let process = self.process.lock().expect("no one panics while holding a child").take();
         if let Some(mut process) = process {
             let _ = timeout(CLIENT_CLOSE, process.wait()).await;

@@ -162,23 +162,35 @@ impl Holders {
     }
 
     /// Picks the client that has held a lock for the shortest time and `fits`, waits for one if there is none, and makes it
-    /// work for at least `works` from now.
-    pub async fn target(&self, works: Duration, fits: impl Fn(&Holding) -> bool) -> (u32, Holding) {
+    /// work for at least `works` from now, but not past `at_most` from its grant on. Returns how long it works from now.
+    pub async fn target(
+        &self,
+        works: Duration,
+        at_most: Duration,
+        fits: impl Fn(&Holding) -> bool,
+    ) -> (u32, Holding, Duration) {
         loop {
             let changed = self.changed.notified();
-            if let Some(target) = self.try_target(works, &fits) {
+            if let Some(target) = self.try_target(works, at_most, &fits) {
                 return target;
             }
             changed.await;
         }
     }
 
-    fn try_target(&self, works: Duration, fits: impl Fn(&Holding) -> bool) -> Option<(u32, Holding)> {
+    fn try_target(
+        &self,
+        works: Duration,
+        at_most: Duration,
+        fits: impl Fn(&Holding) -> bool,
+    ) -> Option<(u32, Holding, Duration)> {
         let mut table = self.table();
         let fitting = table.now.iter_mut().filter(|(_, holding)| fits(holding));
         let (client, holding) = fitting.max_by_key(|(_, holding)| holding.since)?;
-        holding.works_until = holding.works_until.max(self.clock.now() + works);
-        Some((*client, holding.clone()))
+        let now = self.clock.now();
+        let longer = (now + works).min(holding.since.saturating_add(at_most));
+        holding.works_until = holding.works_until.max(longer);
+        Some((*client, holding.clone(), holding.works_until.saturating_sub(now)))
     }
 
     /// How often a client got a lock that another one held: for the live view; the history decides.
@@ -206,11 +218,26 @@ mod tests {
         holders.begin(1, "l0", None, Duration::from_millis(10), false);
         holders.begin(2, "l1", None, Duration::from_millis(10), false);
         tokio::time::advance(Duration::from_millis(5)).await;
-        let (targeted, _) = holders.target(Duration::from_secs(5), |_| true).await;
+        let (targeted, ..) = holders.target(Duration::from_secs(5), Duration::MAX, |_| true).await;
         tokio::time::advance(Duration::from_millis(10)).await;
         assert!(holders.works_until(targeted).is_some());
         assert!(holders.works_until(3 - targeted).is_none());
         tokio::time::advance(Duration::from_secs(5)).await;
+        assert!(holders.works_until(targeted).is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_targeted_holder_that_does_not_renew_works_for_a_part_of_its_lease() {
+        let holders = Holders::new(RunClock::start());
+        holders.begin(1, "l0", None, Duration::from_millis(10), false);
+        tokio::time::advance(Duration::from_millis(5)).await;
+        let (targeted, _, works) = holders
+            .target(Duration::from_secs(5), Duration::from_millis(500), |_| true)
+            .await;
+        assert_eq!(works, Duration::from_millis(495));
+        tokio::time::advance(Duration::from_millis(490)).await;
+        assert!(holders.works_until(targeted).is_some());
+        tokio::time::advance(Duration::from_millis(10)).await;
         assert!(holders.works_until(targeted).is_none());
     }
 
@@ -265,7 +292,7 @@ mod tests {
     #[tokio::test]
     async fn a_target_is_waited_for_until_a_client_holds() {
         let holders = Holders::new(RunClock::start());
-        let (target, ()) = tokio::join!(holders.target(Duration::from_secs(1), |_| true), async {
+        let (target, ()) = tokio::join!(holders.target(Duration::from_secs(1), Duration::MAX, |_| true), async {
             tokio::task::yield_now().await;
             holders.begin(7, "l0", Some(3), Duration::from_secs(1), false);
         });

@@ -3,6 +3,7 @@
 use harness_workloads::protocol::OpenRequest;
 
 use super::{ClientLinks, WallClocks};
+use crate::adapters;
 use crate::config::{Clients, Config};
 use crate::faults::Links;
 use crate::run::clients::child::ChildCommand;
@@ -14,7 +15,7 @@ pub fn client_pool(spec: &RunSpec, links: &ClientLinks, clocks: &WallClocks) -> 
     let logs = spec.folder.clients();
     std::fs::create_dir_all(&logs).map_err(|error| RunError::write(&logs, &error))?;
     Ok(ClientPool::new(ClientPoolSpec {
-        command: command(&spec.config),
+        command: client_command(&spec.config)?,
         per_process: spec.config.per_process,
         logs,
         opens: opens(&spec.config, &links.links),
@@ -40,14 +41,15 @@ fn opens(config: &Config, links: &Links) -> Vec<OpenRequest> {
 }
 
 /// The command line of a client process.
-fn command(config: &Config) -> ChildCommand {
+pub fn client_command(config: &Config) -> Result<ChildCommand, RunError> {
     let options = match &config.who {
         Clients::Foreign { command, .. } => {
-            return ChildCommand {
+            let command = adapters::shell_command(command).map_err(|error| RunError::Clients(error.to_string()))?;
+            return Ok(ChildCommand {
                 program: "sh".into(),
-                args: vec!["-c".into(), command.clone()],
+                args: vec!["-c".into(), command],
                 env: Vec::new(),
-            };
+            });
         }
         Clients::Recipe(options) => options,
     };
@@ -60,9 +62,9 @@ fn command(config: &Config) -> ChildCommand {
     if options.reentrant {
         args.push("--reentrant".to_owned());
     }
-    ChildCommand {
+    Ok(ChildCommand {
         program: own,
         args,
         env: Vec::new(),
-    }
+    })
 }

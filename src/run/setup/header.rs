@@ -25,6 +25,7 @@ pub fn header(spec: &RunSpec, terms: &Terms) -> Header {
             progress_ms: Some(config.progress_bound.as_millis() as u64),
             silent_ms: Some(lease_ms),
             passed_over: None,
+            starvation_ms: config.starvation_bound.map(|bound| bound.as_millis() as u64),
         },
         extra: Map::new(),
     }

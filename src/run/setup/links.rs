@@ -11,6 +11,8 @@ use serde_json::Map;
 use crate::cluster::Cluster;
 #[cfg(feature = "docker")]
 use crate::cluster::Sidecar;
+#[cfg(feature = "toxiproxy")]
+use crate::cluster::{leftover_proxies::ClaimedProxies, leftovers::Claim};
 use crate::config::{Config, ProxyChoice};
 use crate::event::ProgressEvent;
 use crate::faults::Links;
@@ -27,6 +29,9 @@ pub struct ClientLinks {
     proxy: Proxy,
     #[cfg(feature = "toxiproxy")]
     toxiproxy: Option<Arc<Toxiproxy>>,
+    /// Of the proxies on a Toxiproxy that outlives the run.
+    #[cfg(feature = "toxiproxy")]
+    claim: Option<Claim>,
     #[cfg(feature = "docker")]
     sidecar: Option<Sidecar>,
 }
@@ -40,6 +45,8 @@ impl ClientLinks {
             proxy,
             #[cfg(feature = "toxiproxy")]
             toxiproxy: None,
+            #[cfg(feature = "toxiproxy")]
+            claim: None,
             #[cfg(feature = "docker")]
             sidecar: None,
         };
@@ -75,6 +82,11 @@ impl ClientLinks {
     #[cfg(feature = "toxiproxy")]
     async fn through(&mut self, choice: &ProxyChoice, spec: &RunSpec, cluster: &Cluster) -> Result<(), String> {
         let at = self.toxiproxy_at(choice, &spec.name).await?;
+        let proxies = ClaimedProxies::of(&spec.name, &at);
+        if matches!(choice, ProxyChoice::ToxiproxyAt(_)) {
+            let claim = proxies.claim(&spec.name);
+            self.claim = Some(claim.map_err(|(path, error)| format!("could not write {}: {error}", path.display()))?);
+        }
         let toxiproxy = Toxiproxy::connect(&at).await?;
         self.toxiproxy = Some(Arc::clone(&toxiproxy));
         let text = format!(
@@ -88,9 +100,7 @@ impl ClientLinks {
             .iter()
             .map(|(_, name, address)| (name.clone(), *address))
             .collect();
-        // runs with the same name in different results folders can use the same Toxiproxy
-        let run = format!("{}-{}", spec.name, std::process::id());
-        let links = self.proxy.links_through(&toxiproxy, &run, &named).await?;
+        let links = self.proxy.links_through(&toxiproxy, &proxies.prefix, &named).await?;
         self.links = wanted.into_iter().map(|(ends, ..)| ends).zip(links).collect();
         Ok(())
     }
@@ -142,6 +152,8 @@ impl ClientLinks {
             // where it does not answer, the run has said so already
             let _ = toxiproxy.close().await;
         }
+        #[cfg(feature = "toxiproxy")]
+        drop(self.claim);
         #[cfg(feature = "docker")]
         if let Some(sidecar) = self.sidecar {
             sidecar.stop().await;

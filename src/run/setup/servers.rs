@@ -29,12 +29,13 @@ impl RunServers {
             lease: config.lease,
             run: spec.name.clone(),
             logs: spec.folder.nodes(),
+            start_limit: config.start_limit,
             port_base: config.port_base,
             peer_proxies: peer_proxy.clone().map(|proxy| proxy as Arc<dyn PeerProxies>),
             clocks: clocks.servers.clone(),
         };
         let started = Instant::now();
-        let cluster = Cluster::start(&wanted, &spec.choice.runtime).await?;
+        let cluster = Cluster::start(&wanted, &spec.choice.runtime, spec.interrupt.clone()).await?;
         let roles = cluster.probe().roles().await;
         let leaders: Vec<&str> = roles
             .iter()

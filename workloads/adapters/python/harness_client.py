@@ -3,9 +3,10 @@
 Write a class with `open`, `acquire`, `release` and `close` like those of `Lock` below, and call `serve(YourLock)`.
 Raise `Fail` for what surely did not happen; any other exception means that it is not known whether it happened, and
 becomes `info`.
-Each client runs in a separate thread, so one process can serve several.
+Each client runs in a separate thread, so one process can serve several, and a library that ties a lock to its thread works.
 """
 
+import contextlib
 import json
 import queue
 import sys
@@ -20,11 +21,14 @@ class Fail(Exception):
 class Lock:
     """One client. `self.lost(lock, cause)` and `self.woken(lock, cause)` raise the signals."""
 
+    # What the lock promises, for the answer to `open`; "Contract" in docs/client-protocol.md has the fields.
+    contract = {}
+
     def open(self, endpoints, lease_ms):
         """Connects; may return the owner's name."""
 
     def acquire(self, lock, wait_ms):
-        """Returns (token, owner), either of which may be None."""
+        """Returns (token, owner), either of which may be None. `self.mode` is "read", "write" or None."""
 
     def release(self, lock):
         pass
@@ -53,18 +57,28 @@ def _say(message):
         sys.stdout.flush()
 
 
+def _close(client):
+    """Releases what the client says it holds, since a library's own close may leave it to the lease."""
+    for lock in list(getattr(client, "held", ())):
+        with contextlib.suppress(Exception):
+            client.release(lock)
+    client.close()
+
+
 def _perform(client, request):
     op = request["op"]
-    token = owner = None
+    token = owner = contract = None
     if op == "open":
         owner = client.open(request["endpoints"], request["lease_ms"])
+        contract = client.contract or None
     elif op == "acquire":
+        client.mode = request.get("mode")
         token, owner = client.acquire(request["lock"], request["wait_ms"])
     elif op == "release":
         client.release(request["lock"])
     else:
-        client.close()
-    reply = {"type": "ok", "token": token, "owner": owner}
+        _close(client)
+    reply = {"type": "ok", "token": token, "owner": owner, "contract": contract}
     return {key: value for key, value in reply.items() if value is not None}
 
 
@@ -79,7 +93,7 @@ def _run(client, requests):
         _say({"id": request["id"], **reply})
         if request["op"] == "close":
             return
-    client.close()
+    _close(client)
 
 
 def serve(make):

@@ -1,9 +1,13 @@
-"""kazoo's `Lock` under harness: `harness run --backend zk --client "python3 kazoo_lock.py"`.
+"""kazoo's locks under harness: `kazoo_lock.py lock`, `semaphore` or `read-write`.
 
-Tried with kazoo 2.11.0 (`pip install kazoo`), ZooKeeper 3.8.0.
+https://kazoo.readthedocs.io/en/latest/api/recipe/lock.html
 
-kazoo reports SUSPENDED and LOST to a listener, which its documentation recommends for a lock: that becomes `lost`. It does not tell what wakes a waiter, and hands out no token.
+kazoo reports SUSPENDED and LOST to a listener, which its documentation recommends for a lock: that becomes `lost`. It does
+not tell what wakes a waiter. The token of `lock` is the sequence number of its node, which is what users of kazoo take for
+one.
 """
+
+import sys
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import LockTimeout
@@ -11,33 +15,42 @@ from kazoo.protocol.states import KazooState
 
 from harness_client import Fail, Lock, serve
 
+PERMITS = 2
+
 
 class KazooLock(Lock):
+    contract = {"renews": True, "fifo": True, "tries": True, "owner": "server", "token": "own", "keys": "/harness/{lock}"}
+
     def open(self, endpoints, lease_ms):
         self.held = {}
         self.zk = KazooClient(hosts=",".join(endpoints), timeout=lease_ms / 1000)
         self.zk.add_listener(self.changed)
         self.zk.start(timeout=lease_ms / 1000)
-        return self.owner()
-
-    def owner(self):
-        return f"0x{self.zk.client_id[0] & 0xFFFFFFFFFFFFFFFF:x}"
 
     def changed(self, state):
         if state != KazooState.CONNECTED:
             for name in list(self.held):
                 self.lost(name, state)
 
+    def contender(self, lock):
+        return self.zk.Lock(f"/harness/{lock}", str(self.client))
+
+    def grant(self, contender):
+        return int(contender.node[-10:]), f"0x{self.zk.client_id[0] & 0xFFFFFFFFFFFFFFFF:x}"
+
     def acquire(self, lock, wait_ms):
-        contender = self.zk.Lock(f"/harness/{lock}", str(self.client))
+        contender = self.contender(lock)
         try:
             held = contender.acquire(timeout=wait_ms / 1000) if wait_ms else contender.acquire(blocking=False)
         except LockTimeout:
             raise Fail("timeout")
         if not held:
             raise Fail("busy")
+        grant = self.grant(contender)
         self.held[lock] = contender
-        return None, self.owner()
+        if self.zk.state != KazooState.CONNECTED:
+            self.lost(lock, self.zk.state)  # the listener was called before the lock was in `held`
+        return grant
 
     def release(self, lock):
         contender = self.held.pop(lock, None)
@@ -49,4 +62,25 @@ class KazooLock(Lock):
         self.zk.close()
 
 
-serve(KazooLock)
+class KazooSemaphore(KazooLock):
+    contract = {"renews": True, "tries": True, "permits": PERMITS, "owner": "none", "token": "none", "value": "none"}
+
+    def contender(self, lock):
+        return self.zk.Semaphore(f"/harness/{lock}", str(self.client), max_leases=PERMITS)
+
+    def grant(self, contender):
+        return None, None
+
+
+class KazooReadWrite(KazooLock):
+    contract = {"renews": True, "tries": True, "read": True, "owner": "none", "token": "none", "value": "none"}
+
+    def contender(self, lock):
+        kind = self.zk.ReadLock if self.mode == "read" else self.zk.WriteLock
+        return kind(f"/harness/{lock}", str(self.client))
+
+    def grant(self, contender):
+        return None, None
+
+
+serve({"lock": KazooLock, "semaphore": KazooSemaphore, "read-write": KazooReadWrite}[sys.argv[1]])

@@ -1,0 +1,172 @@
+//! Calm spans: when nothing excuses a lock that does not move.
+//!
+//! A fault excuses what happens until it is healed. One of a moment, a message or a kill, is healed when it is done. One that
+//! holds only a minority of the servers excuses nothing, since the others serve.
+
+use std::collections::BTreeSet;
+
+use crate::context::Context;
+use crate::history::{EffectCounters, NemesisFact, Role, Window};
+
+/// A span without an excuse.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct CalmSpan {
+    pub from_ns: u64,
+    pub to_ns: u64,
+    /// How much longer than the bound a lock may stand still in it: what was done before may have left a lease behind.
+    pub patience_ns: u64,
+    /// How much longer connections may be silent in it because of TCP.
+    pub retransmission_ns: u64,
+}
+
+/// The calm spans of a history. `healed_ns` is the time of the last heal, where there is one.
+pub(crate) fn spans(context: &Context<'_>, healed_ns: Option<u64>) -> Vec<CalmSpan> {
+    let end_ns = context.history.end_ns;
+    let servers = ServerNames::of(context);
+    let recovery_ns = recovery_ns(context);
+    let mut troubles: Vec<(u64, u64)> = Vec::new();
+    for window in &context.windows {
+        let heal_ns = heal_ns(window, recovery_ns).unwrap_or(u64::MAX);
+        match moment_ns(window) {
+            Some(DoneAt::Time(ns)) => troubles.push((ns, ns)),
+            Some(DoneAt::Never) => {}
+            None if servers.are_mostly_left(window) => troubles.push((window.start_ns, window.start_ns)),
+            None => troubles.push((window.start_ns, heal_ns)),
+        }
+    }
+    troubles.extend(unplanned(context, recovery_ns));
+    troubles.sort_unstable();
+    let mut calm = Vec::new();
+    let mut from_ns = 0;
+    for (start_ns, heal_ns) in troubles {
+        if start_ns > from_ns {
+            calm.push((from_ns, start_ns));
+        }
+        from_ns = from_ns.max(heal_ns);
+    }
+    if from_ns < end_ns {
+        calm.push((from_ns, end_ns));
+    }
+    let undisturbed = context.windows.is_empty();
+    let mut spans: Vec<CalmSpan> = calm
+        .into_iter()
+        .map(|(from_ns, to_ns)| CalmSpan {
+            from_ns,
+            to_ns,
+            patience_ns: if undisturbed { 0 } else { context.lease_ns },
+            retransmission_ns: retransmission_ns(context, from_ns),
+        })
+        .collect();
+    // what comes after every heal has had its time: the recovery waits for it
+    spans.extend(healed_ns.filter(|_| !undisturbed).map(|from_ns| CalmSpan {
+        from_ns,
+        to_ns: end_ns,
+        patience_ns: 0,
+        retransmission_ns: retransmission_ns(context, from_ns),
+    }));
+    spans
+}
+
+/// How long after a heal a connection may still be silent because of TCP: a sender whose packets are dropped waits
+/// twice as long before each further attempt ([RFC 6298], 5.5), so the attempt after the heal comes at most one length of the
+/// window later.
+///
+/// [RFC 6298]: https://www.rfc-editor.org/rfc/rfc6298#section-5
+pub(crate) fn retransmission_ns(context: &Context<'_>, healed_ns: u64) -> u64 {
+    let until = |window: &Window| {
+        let counters = [EffectCounters::DROPPED_PACKETS, EffectCounters::HELD_CONNECTS];
+        let dropped = window.healed.as_ref()?.evidence.sum(counters) > 0;
+        let heal_ns = window.heal_ns.filter(|heal_ns| dropped && *heal_ns <= healed_ns)?;
+        Some(heal_ns + (heal_ns - window.start_ns))
+    };
+    let latest = context.windows.iter().filter_map(until).max();
+    latest.map_or(0, |latest| latest.saturating_sub(healed_ns))
+}
+
+/// When the recovery began, where a phase says so.
+pub(crate) fn recovery_ns(context: &Context<'_>) -> Option<u64> {
+    let phases = context.history.phases();
+    let recovery = phases.iter().rev().find(|phase| phase.is_recovery());
+    recovery.map(|phase| phase.start_ns)
+}
+
+/// When a window was healed; the recovery phase counts for a heal that was not written.
+pub(crate) fn heal_ns(window: &Window, recovery_ns: Option<u64>) -> Option<u64> {
+    window
+        .heal_ns
+        .or(recovery_ns.filter(|recovery| *recovery >= window.start_ns))
+}
+
+/// When a fault of one moment did what it does.
+enum DoneAt {
+    Time(u64),
+    /// It waited for its message in vain.
+    Never,
+}
+
+/// `None` for faults that last.
+fn moment_ns(window: &Window) -> Option<DoneAt> {
+    if window.fault.starts_with("kill") {
+        return Some(DoneAt::Time(window.start_ns));
+    }
+    let healed = window.healed.as_ref().filter(|_| window.fault.starts_with("drop-"))?;
+    match &healed.matched {
+        Some(message) if message.done => Some(DoneAt::Time(message.time_ns)),
+        None if healed.missed.is_some() || healed.left_trace == Some(false) => Some(DoneAt::Never),
+        _ => None,
+    }
+}
+
+/// What no window of the plan did: changes through the proxy's API, which the recovery takes back, and servers that ended.
+fn unplanned(context: &Context<'_>, recovery_ns: Option<u64>) -> Vec<(u64, u64)> {
+    let facts = context.history.nemesis();
+    let spans = facts.iter().filter_map(|line| match line.fact {
+        NemesisFact::ProxyChange(_) => {
+            let over = recovery_ns.filter(|recovery| *recovery >= line.time_ns);
+            Some((line.time_ns, over.unwrap_or(u64::MAX)))
+        }
+        NemesisFact::ServerEnded(_) => Some((line.time_ns, u64::MAX)),
+        _ => None,
+    });
+    spans.collect()
+}
+
+/// The servers of a run, as their roles name them.
+struct ServerNames {
+    names: BTreeSet<String>,
+    /// Some copy others: then a lock lives on one of them, and not on a majority.
+    replicated: bool,
+}
+
+impl ServerNames {
+    fn of(context: &Context<'_>) -> Self {
+        let mut servers = Self {
+            names: BTreeSet::new(),
+            replicated: false,
+        };
+        for line in context.history.nemesis() {
+            if let NemesisFact::Roles(roles) = line.fact {
+                servers.replicated |= roles.values().any(|role| *role == Role::Replica);
+                servers.names.extend(roles.into_keys());
+            }
+        }
+        servers
+    }
+
+    /// Whether a window took away some of the servers only, and more than half of them were left for every client.
+    fn are_mostly_left(&self, window: &Window) -> bool {
+        let takes_away = window.fault.starts_with("partition") || window.fault.starts_with("server-");
+        if !takes_away || self.replicated || self.names.is_empty() {
+            return false;
+        }
+        let links = window.started.cut.iter().flatten();
+        let ends = links.filter_map(|link| link.split_once("->"));
+        let between_servers = ends.clone().any(|(from, _)| from.starts_with('n'));
+        let targets = window.started.targets.iter().map(String::as_str);
+        let taken: BTreeSet<&str> = ends
+            .map(|(_, server)| server)
+            .chain(targets.filter(|target| self.names.contains(*target)))
+            .collect();
+        !between_servers && !taken.is_empty() && taken.len() * 2 < self.names.len()
+    }
+}

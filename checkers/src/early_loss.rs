@@ -1,0 +1,117 @@
+//! HL010, early loss: the server or the library ended a hold before its lease was over, and no fault concerned its client.
+
+use crate::context::Context;
+use crate::finding::Verdict;
+use crate::grants::ServerGrant;
+use crate::history::RevokeCause;
+use crate::holds::{Ended, LockHold};
+use crate::limits;
+
+/// A hold that ended too early.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct EarlyLoss<'a> {
+    pub hold: &'a LockHold,
+    /// The grant that ran out on the server; `None` when the library gave the lock up.
+    pub grant: Option<&'a ServerGrant>,
+    /// From the call of its acquire to its end, in nanoseconds.
+    pub lasted_ns: u64,
+}
+
+/// What was decided about HL010.
+pub(crate) struct EarlyLosses<'a> {
+    /// Not applicable to a lock without a lease, or when no hold was without a fault.
+    pub verdict: Verdict,
+    /// Holds that no fault concerned.
+    pub undisturbed: u64,
+    /// Those that the library gave up before their lease was over.
+    pub given_up: u64,
+    pub losses: Vec<EarlyLoss<'a>>,
+}
+
+/// Decides HL010.
+pub(crate) fn decide<'a>(context: &'a Context<'_>) -> EarlyLosses<'a> {
+    let mut decided = EarlyLosses {
+        verdict: Verdict::NotApplicable,
+        undisturbed: 0,
+        given_up: 0,
+        losses: Vec::new(),
+    };
+    let header = &context.history.header;
+    if !context.model.is_lock() || header.lease_ms.is_none() || header.promises.lease == Some(false) {
+        return decided;
+    }
+    let mut given_up = Vec::new();
+    for hold in context.holds.iter().filter(|hold| !is_disturbed(context, hold)) {
+        decided.undisturbed += 1;
+        decided.losses.extend(ran_out(context, hold));
+        given_up.extend(gave_up(context, hold));
+    }
+    decided.given_up = given_up.len() as u64;
+    // the server's clock is nobody's doubt; a library that gives up now and then may have had one
+    let habit =
+        decided.given_up >= limits::EARLY_LOSSES && decided.given_up * limits::EARLY_SHARE >= decided.undisturbed;
+    if habit {
+        decided.losses.extend(given_up);
+    }
+    decided.losses.sort_by_key(|loss| loss.lasted_ns);
+    decided.verdict = match (decided.undisturbed, decided.losses.is_empty()) {
+        (0, _) => Verdict::NotApplicable,
+        (_, true) => Verdict::Holds,
+        (_, false) => Verdict::Violated,
+    };
+    decided
+}
+
+/// Whether a fault may be why a hold ended: one that was on since a lease and an aftermath before it was asked for.
+fn is_disturbed(context: &Context<'_>, hold: &LockHold) -> bool {
+    let history = context.history;
+    let asked_ns = history.events[hold.call as usize].time;
+    let from_ns = asked_ns.saturating_sub(2 * context.lease_ns + limits::AFTERMATH_NS);
+    context.fault_near(history.client_of(hold.process), from_ns, history.ns(hold.to))
+}
+
+/// What is early: a lease begins with the call at the earliest, and clocks are not exact.
+fn early(context: &Context<'_>, hold: &LockHold, ended_ns: u64) -> Option<u64> {
+    let asked_ns = context.history.events[hold.call as usize].time;
+    let lasted_ns = ended_ns.saturating_sub(asked_ns);
+    (lasted_ns < context.lease_ns / 100 * limits::LEASE_SHARE_PERCENT).then_some(lasted_ns)
+}
+
+/// A grant that the server let run out while its holder held. Its line comes late, so it ended even earlier.
+fn ran_out<'a>(context: &'a Context<'_>, hold: &'a LockHold) -> Option<EarlyLoss<'a>> {
+    let history = context.history;
+    if !hold.waited_briefly(context) {
+        return None;
+    }
+    let grant = context.grants.of_hold(history, hold)?;
+    let ended_ns = grant.revoked_ns(history)?;
+    let expired = grant.cause(history) == Some(RevokeCause::Expired);
+    let held = ended_ns > history.ns(hold.from) && ended_ns < history.ns(hold.to);
+    let lasted_ns = early(context, hold, ended_ns).filter(|_| expired && held)?;
+    Some(EarlyLoss {
+        hold,
+        grant: Some(grant),
+        lasted_ns,
+    })
+}
+
+fn gave_up<'a>(context: &Context<'_>, hold: &'a LockHold) -> Option<EarlyLoss<'a>> {
+    if hold.ended != Ended::Lost || !hold.waited_briefly(context) {
+        return None;
+    }
+    let lasted_ns = early(context, hold, context.history.ns(hold.to))?;
+    Some(EarlyLoss {
+        hold,
+        grant: None,
+        lasted_ns,
+    })
+}
+
+impl LockHold {
+    /// Whether it was got long before a lease that began with its call could be over: that of a waiter may begin while it waits,
+    /// and is renewed.
+    fn waited_briefly(&self, context: &Context<'_>) -> bool {
+        let asked_ns = context.history.events[self.call as usize].time;
+        context.history.ns(self.from).saturating_sub(asked_ns) <= context.lease_ns / 10
+    }
+}

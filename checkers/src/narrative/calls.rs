@@ -1,0 +1,138 @@
+//! HL011 in words: which call was answered late, or said that it was done when it was not.
+
+use super::{at, finding, length, many, violated};
+use crate::calls::{CallsInTime, LateCall};
+use crate::context::Context;
+use crate::finding::{Finding, Property, Verdict, Violation};
+use crate::grants::ServerGrant;
+use crate::history::F;
+use crate::history::names::NONE;
+use crate::holds::LockHold;
+use crate::limits;
+
+/// The finding of HL011.
+pub(crate) fn tell(context: &Context<'_>, decided: &CallsInTime<'_>) -> Finding {
+    let said = |evidence: String| finding(Property::Hl011, decided.verdict, evidence);
+    let limit = format!("limit {}", length(decided.bound_ns));
+    let judged = many(decided.judged, "call", "calls");
+    match decided.verdict {
+        Verdict::NotApplicable if !context.model.is_lock() => said("a register is not waited for".to_owned()),
+        Verdict::NotApplicable | Verdict::Inconclusive => {
+            said("no call that no fault excuses says how long it waits".to_owned())
+        }
+        Verdict::Holds => said(format!(
+            "{judged} without a fault, none answered late ({limit} after its wait)"
+        )),
+        Verdict::Violated => {
+            let described = decided.late.iter().take(limits::MAX_VIOLATIONS);
+            let violations = described.map(|late| describe(context, late)).collect();
+            let count = decided.late.len() as u64;
+            violated(
+                Property::Hl011,
+                format!("{count} of {judged} late ({limit})"),
+                violations,
+                count,
+            )
+        }
+    }
+}
+
+fn describe(context: &Context<'_>, late: &LateCall<'_>) -> Violation {
+    let mut violation = match *late {
+        LateCall::Unanswered {
+            lock,
+            call,
+            reply,
+            late_ns,
+        } => unanswered(context, lock, call, reply, late_ns),
+        LateCall::GrantStays {
+            hold,
+            grant,
+            reply,
+            stays_ns,
+        } => grant_stays(context, hold, grant, reply, stays_ns),
+    };
+    violation.figures.insert("late_ms".into(), late.late_ns() as f64 / 1e6);
+    violation
+}
+
+fn unanswered(context: &Context<'_>, lock: usize, call: u32, reply: Option<u32>, late_ns: u64) -> Violation {
+    let history = context.history;
+    let event = &history.events[call as usize];
+    let (who, what) = (history.who(event.process), event.f.name());
+    let mut violation = history.violation("late-answer", lock, &[event.process], event.time);
+    let by = length(late_ns);
+    let wait = match (event.f, history.rare(event).wait_ms) {
+        (F::Acquire, wait_ms) if wait_ms != NONE => format!(", with a wait of {wait_ms} ms"),
+        _ => String::new(),
+    };
+    let ended = if reply.is_some() {
+        "was answered"
+    } else {
+        "was not answered until"
+    };
+    violation.summary = format!(
+        "the {what} of `{}` by {who} {ended} {by} after its time",
+        violation.lock
+    );
+    violation.events.push(history.step(call, format!("call of the {what}")));
+    let text = format!("{who} called {what} at {}{wait}.", at(event.time, false));
+    violation.because.push(history.because(text, &[call]));
+    let text = match reply {
+        Some(reply) => {
+            violation.events.push(history.step(reply, "its answer"));
+            let answered = &history.events[reply as usize];
+            let error = history
+                .name(history.rare(answered).error)
+                .map(|error| format!(": `{error}`"));
+            format!(
+                "The answer came at {}{}.",
+                at(answered.time, false),
+                error.unwrap_or_default()
+            )
+        }
+        None => "No answer came until the history ended, or the process died.".to_owned(),
+    };
+    violation
+        .because
+        .push(history.because(text, &reply.into_iter().collect::<Vec<_>>()));
+    violation.likely =
+        Some("the library waits for something that does not come, and its own time limit is not kept".into());
+    violation
+}
+
+fn grant_stays(context: &Context<'_>, hold: &LockHold, grant: &ServerGrant, reply: u32, stays_ns: u64) -> Violation {
+    let history = context.history;
+    let who = history.who(hold.process);
+    let replied_ns = history.events[reply as usize].time;
+    let mut violation = history.violation("grant-stays", hold.lock as usize, &[hold.process], replied_ns);
+    let stays = length(stays_ns);
+    violation.summary = format!(
+        "the release of `{}` by {who} was answered ok, and its grant stayed for {stays}",
+        violation.lock
+    );
+    violation.events.push(history.step(hold.end, "release call"));
+    violation.events.push(history.step(reply, "answered ok"));
+    let text = format!("The release of {who} was answered ok at {}.", at(replied_ns, false));
+    violation.because.push(history.because(text, &[hold.end, reply]));
+    let text = match grant.revoked_ns(history) {
+        Some(ended_ns) => {
+            violation
+                .events
+                .push(history.step(grant.revoked, "the server ended the grant"));
+            let cause = grant
+                .cause(history)
+                .map(|cause| format!(" ({cause})"))
+                .unwrap_or_default();
+            format!(
+                "The server showed it as the owner until {}{cause}.",
+                at(ended_ns, false)
+            )
+        }
+        None => "The server still showed it as the owner when the history ended.".to_owned(),
+    };
+    violation.because.push(history.because(text, &[grant.revoked]));
+    violation.likely =
+        Some("the release does not remove the key or node, or does not wait for the store's answer".into());
+    violation
+}

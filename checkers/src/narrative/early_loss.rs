@@ -1,0 +1,97 @@
+//! HL010 in words: which hold ended before its lease, and who ended it.
+
+use super::{at, finding, length, many, violated};
+use crate::context::Context;
+use crate::early_loss::{EarlyLoss, EarlyLosses};
+use crate::finding::{Finding, Property, Verdict, Violation};
+use crate::limits;
+
+/// The finding of HL010.
+pub(crate) fn tell(context: &Context<'_>, decided: &EarlyLosses<'_>) -> Finding {
+    let said = |evidence: String| finding(Property::Hl010, decided.verdict, evidence);
+    let undisturbed = many(decided.undisturbed, "hold", "holds");
+    let mut told = match decided.verdict {
+        Verdict::NotApplicable | Verdict::Inconclusive => {
+            return said(match () {
+                () if !context.has_acquires() => "nobody acquired the lock".to_owned(),
+                () if context.history.header.lease_ms.is_none() => "the lease is not known".to_owned(),
+                () if context.history.header.promises.lease == Some(false) => "the lock has no lease".to_owned(),
+                () => "a fault concerned every hold".to_owned(),
+            });
+        }
+        Verdict::Holds if decided.given_up == 0 => {
+            said(format!("{undisturbed} without a fault, none ended before its lease"))
+        }
+        Verdict::Holds => said(format!(
+            "{} of {undisturbed} without a fault was given up before the lease, which may be a doubt",
+            decided.given_up
+        )),
+        Verdict::Violated => {
+            let described = decided.losses.iter().take(limits::MAX_VIOLATIONS);
+            let violations = described.map(|loss| describe(context, loss)).collect();
+            let count = decided.losses.len() as u64;
+            let evidence = format!("{count} of {undisturbed} without a fault ended before the lease");
+            violated(Property::Hl010, evidence, violations, count)
+        }
+    };
+    told.figures
+        .insert("undisturbed_holds".into(), decided.undisturbed as f64);
+    told.figures.insert("given_up_early".into(), decided.given_up as f64);
+    told
+}
+
+fn describe(context: &Context<'_>, loss: &EarlyLoss<'_>) -> Violation {
+    let history = context.history;
+    let hold = loss.hold;
+    let who = history.who(hold.process);
+    let (class, end) = match loss.grant {
+        Some(grant) => ("ran-out-early", grant.revoked),
+        None => ("given-up-early", hold.end),
+    };
+    let ended_ns = history.events[end as usize].time;
+    let mut violation = history.violation(class, hold.lock as usize, &[hold.process], ended_ns);
+    let (lasted, lease) = (length(loss.lasted_ns), length(context.lease_ns));
+    violation.summary = format!(
+        "{who} lost `{}` {lasted} after it had asked for it, of a lease of {lease}",
+        violation.lock
+    );
+    violation.events.push(history.step(hold.call, "asked for the lock"));
+    violation.events.push(history.step(hold.got, "got the lock"));
+    let got = at(history.ns(hold.from), true);
+    violation
+        .because
+        .push(history.because(format!("{who} got the lock at {got}."), &[hold.got]));
+    let (role, text) = match loss.grant {
+        Some(_) => (
+            "the server let it run out",
+            format!(
+                "The server let it run out by {}, and no fault concerned {who}.",
+                at(ended_ns, true)
+            ),
+        ),
+        None => (
+            "told that it lost the lock",
+            format!(
+                "Its library gave it up at {}, and no fault concerned {who}.",
+                at(ended_ns, true)
+            ),
+        ),
+    };
+    violation.events.push(history.step(end, role));
+    violation.because.push(history.because(text, &[end]));
+    violation.likely = Some(
+        match loss.grant {
+            Some(_) => {
+                "the time to live that the client sets is not the one it was asked to take, or is in another unit than the \
+                 store's"
+            }
+            None => "the library takes something that is no loss for one: a message that it does not know, a timer that is too short",
+        }
+        .to_owned(),
+    );
+    violation.follows = context.root_of(hold.got);
+    violation
+        .figures
+        .insert("lasted_ms".into(), loss.lasted_ns as f64 / 1e6);
+    violation
+}

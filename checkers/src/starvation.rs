@@ -1,0 +1,152 @@
+//! Starvation, a part of HL006: a client that asks for a lock all the time and never gets it, while others do.
+//!
+//! A lock that promises no order may serve in any, and a client may have bad luck. One that was passed over twenty times as often
+//! as there are clients, and got nothing in the whole run, was not unlucky: by chance alone that happens once in 10^8.
+
+use std::collections::BTreeMap;
+
+use crate::calm::{self, CalmSpan};
+use crate::context::Context;
+use crate::history::event::Kind;
+use crate::history::{F, OrderBasis};
+use crate::limits;
+
+/// A client that did not get a lock.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Starved {
+    /// Dense.
+    pub lock: usize,
+    pub process: u32,
+    /// The positions of its first call and of the last.
+    pub first: u32,
+    pub last: u32,
+    pub from_ns: u64,
+    pub to_ns: u64,
+    /// Grants to other clients meanwhile.
+    pub others: u64,
+    /// Whether it got no lock in the whole history.
+    pub never: bool,
+}
+
+/// One wait of one client.
+#[derive(Debug, Clone, Copy)]
+struct Attempt {
+    process: u32,
+    call: u32,
+    from_ns: u64,
+    to_ns: u64,
+    acquired: bool,
+}
+
+/// The clients that starved, the longest first.
+pub(crate) fn starved(context: &Context<'_>) -> Vec<Starved> {
+    let history = context.history;
+    if history.order == OrderBasis::Position || !context.model.is_lock() {
+        return Vec::new();
+    }
+    let bound_ns = bound_ns(context);
+    let calm = calm::spans(context, None);
+    let mut found = Vec::new();
+    for lock in 0..history.locks.len() {
+        let clients = attempts(context, lock);
+        let mut grants: Vec<(u64, u32)> = context.holds.by_lock[lock]
+            .iter()
+            .map(|hold| (history.ns(hold.from), history.client_of(hold.process)))
+            .collect();
+        grants.sort_unstable();
+        let enough = (clients.len() as u64 * limits::PASSED_BY_CHANCE).max(limits::STARVED_GRANTS);
+        for (client, attempts) in &clients {
+            let never = !attempts.iter().any(|attempt| attempt.acquired);
+            // without a bound that was asked for, only what lasted for the whole run is sure
+            if !never && context.bounds.starvation_ms.is_none() {
+                continue;
+            }
+            let longest = calm
+                .iter()
+                .flat_map(|span| stretches(attempts, span))
+                .filter(|stretch| stretch.to_ns - stretch.from_ns > bound_ns);
+            let Some(longest) = longest.max_by_key(|stretch| stretch.to_ns - stretch.from_ns) else {
+                continue;
+            };
+            let during = grants.partition_point(|(ns, _)| *ns < longest.from_ns)
+                ..grants.partition_point(|(ns, _)| *ns <= longest.to_ns);
+            let others = grants[during].iter().filter(|(_, other)| other != client).count() as u64;
+            if others >= enough {
+                found.push(Starved {
+                    lock,
+                    others,
+                    never,
+                    ..longest
+                });
+            }
+        }
+    }
+    found.sort_by_key(|starved| std::cmp::Reverse(starved.to_ns - starved.from_ns));
+    found
+}
+
+/// How long a client may ask in vain, in nanoseconds.
+pub(crate) fn bound_ns(context: &Context<'_>) -> u64 {
+    let usual_ns = limits::ns(context.bounds.progress_ms.unwrap_or(limits::PROGRESS_MS)) + context.lease_ns;
+    context.bounds.starvation_ms.map_or(usual_ns, limits::ns)
+}
+
+/// The waits for one lock, by client. A try that does not wait says nothing: it may always meet a holder.
+fn attempts(context: &Context<'_>, lock: usize) -> BTreeMap<u32, Vec<Attempt>> {
+    let history = context.history;
+    let mut died = vec![u64::MAX; history.processes.len()];
+    for event in history.events.iter().filter(|event| event.f == F::Died) {
+        died[event.process as usize] = event.time.min(died[event.process as usize]);
+    }
+    let mut clients: BTreeMap<u32, Vec<Attempt>> = BTreeMap::new();
+    for (position, event) in history.events.iter().enumerate() {
+        let here = event.is_call(F::Acquire) && history.lock_number(event) == Some(lock);
+        if !here || history.rare(event).wait_ms == 0 {
+            continue;
+        }
+        let reply = history.events.get(event.mate as usize);
+        let gone = died[event.process as usize].min(history.end_ns);
+        clients
+            .entry(history.client_of(event.process))
+            .or_default()
+            .push(Attempt {
+                process: event.process,
+                call: position as u32,
+                from_ns: event.time,
+                to_ns: reply.map_or(gone, |reply| reply.time),
+                acquired: reply.is_some_and(|reply| reply.kind == Kind::Ok),
+            });
+    }
+    clients
+}
+
+/// The stretches of a calm span in which a client asked all the time and got nothing.
+fn stretches(attempts: &[Attempt], span: &CalmSpan) -> Vec<Starved> {
+    let mut found: Vec<Starved> = Vec::new();
+    let mut broken = true;
+    for attempt in attempts {
+        let (from_ns, to_ns) = (attempt.from_ns.max(span.from_ns), attempt.to_ns.min(span.to_ns));
+        if from_ns >= to_ns {
+            continue;
+        }
+        match found.last_mut() {
+            Some(stretch) if !broken && from_ns <= stretch.to_ns + limits::RETRY_GAP_NS => {
+                stretch.to_ns = stretch.to_ns.max(to_ns);
+                stretch.last = attempt.call;
+            }
+            _ => found.push(Starved {
+                lock: 0,
+                process: attempt.process,
+                first: attempt.call,
+                last: attempt.call,
+                from_ns,
+                to_ns,
+                others: 0,
+                never: false,
+            }),
+        }
+        // the wait that is answered ok is still one in vain until then
+        broken = attempt.acquired;
+    }
+    found
+}

@@ -1,0 +1,126 @@
+//! Congestion: packet loss, bursts of delay, a shared bottleneck and connections that are forgotten; each biting, and silent
+//! where it does not apply.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use harness_proxy::{Behaviour, Bursts, Flow, LinkFault, Loss};
+use tokio::io::AsyncWriteExt;
+
+use super::rig::{Rig, arrives, connect, until_reset};
+
+#[tokio::test]
+async fn a_connection_that_was_idle_for_too_long_is_forgotten() {
+    let rig = Rig::new().await;
+    let (mut client, mut server) = rig.connect().await;
+    client.write_all(b"hello").await.unwrap();
+    arrives(&mut server, b"hello").await;
+    let idle = Duration::from_millis(200);
+    let forgetting = Flow {
+        forget_after: Some(idle),
+        ..Flow::PASS
+    };
+    let fault = rig.fault(Behaviour::both(forgetting));
+    tokio::time::sleep(idle * 2).await;
+    client.write_all(b"again").await.unwrap();
+    until_reset(&mut client).await;
+    until_reset(&mut server).await;
+    assert_eq!(fault.counts().resets, 1);
+}
+
+#[tokio::test]
+async fn what_follows_a_lost_packet_waits_for_its_retransmission() {
+    let rig = Rig::new().await;
+    let (mut client, mut server) = rig.connect().await;
+    let timeout = Duration::from_millis(20);
+    let _fault = rig.fault(Behaviour::both(Flow {
+        loss: Some(Loss {
+            per_mille: 1000,
+            timeout,
+        }),
+        ..Flow::PASS
+    }));
+    let sent = Instant::now();
+    client.write_all(b"lost").await.unwrap();
+    arrives(&mut server, b"lost").await;
+    assert!(sent.elapsed() >= timeout * 63, "six retransmissions");
+    assert_eq!(rig.link.counts().delayed_bytes, 4);
+}
+
+#[tokio::test]
+async fn connections_of_several_links_share_a_bottleneck() {
+    let rig = Rig::new().await;
+    let server = rig.server.local_addr().unwrap();
+    let other = rig.proxy.link("c1->n1".into(), server, 8).unwrap();
+    let (mut one, mut first) = rig.connect().await;
+    let (mut two, mut second) = connect(&other, &rig.server).await;
+    let fault = LinkFault::share_bandwidth(vec![Arc::clone(&rig.link), other], 1, 20_000);
+    let sent = Instant::now();
+    one.write_all(&[1; 3000]).await.unwrap();
+    two.write_all(&[2; 3000]).await.unwrap();
+    tokio::join!(arrives(&mut first, &[1; 3000]), arrives(&mut second, &[2; 3000]));
+    assert!(
+        sent.elapsed() >= Duration::from_millis(250),
+        "6000 bytes at 20,000 a second"
+    );
+    assert_eq!(fault.counts().delayed_bytes, 6000);
+    one.write_all(&[1; 100_000]).await.unwrap();
+    drop(fault);
+    arrives(&mut first, &[1; 100_000]).await;
+}
+
+/// What passes both ways under a flow, and what of it counts as delayed.
+async fn delayed(flow: Flow) -> u64 {
+    let rig = Rig::new().await;
+    let (mut client, mut server) = rig.connect().await;
+    let fault = rig.fault(Behaviour::both(flow));
+    for _ in 0..10 {
+        client.write_all(b"question").await.unwrap();
+        arrives(&mut server, b"question").await;
+        server.write_all(b"answer").await.unwrap();
+        arrives(&mut client, b"answer").await;
+    }
+    assert_eq!(fault.counts().bytes, 140);
+    fault.counts().delayed_bytes
+}
+
+#[tokio::test]
+async fn only_chunks_that_are_lost_or_in_a_burst_count_as_delayed() {
+    let loss = |per_mille| Flow {
+        loss: Some(Loss {
+            per_mille,
+            timeout: Duration::from_millis(1),
+        }),
+        ..Flow::PASS
+    };
+    let burst = |length| Flow {
+        bursts: Some(Bursts {
+            every: Duration::from_secs(3600),
+            length,
+            delay: Duration::from_millis(1),
+        }),
+        ..Flow::PASS
+    };
+    assert_eq!(delayed(loss(0)).await, 0);
+    assert_eq!(delayed(loss(1000)).await, 140);
+    let some = delayed(loss(500)).await;
+    assert!(some > 0 && some < 140, "{some} of 140 bytes, with the seed of the rig");
+    assert_eq!(delayed(burst(Duration::ZERO)).await, 0);
+    assert_eq!(delayed(burst(Duration::from_secs(3600))).await, 140);
+}
+
+#[tokio::test]
+async fn a_connection_that_is_used_is_not_forgotten() {
+    let rig = Rig::new().await;
+    let (mut client, mut server) = rig.connect().await;
+    let forgetting = Flow {
+        forget_after: Some(Duration::from_secs(60)),
+        ..Flow::PASS
+    };
+    let fault = rig.fault(Behaviour::both(forgetting));
+    for _ in 0..5 {
+        client.write_all(b"again").await.unwrap();
+        arrives(&mut server, b"again").await;
+    }
+    assert!(!fault.counts().touched(), "{:?}", fault.counts());
+}

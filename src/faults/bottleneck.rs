@@ -1,0 +1,73 @@
+//! `bottleneck`: all links together have so much bandwidth, as clients behind one router do.
+
+use harness_proxy::LinkFault;
+use rand::RngExt;
+use rand_chacha::ChaCha8Rng;
+
+use super::link_injection::{ActiveLinkFault, heal_word, links_of};
+use super::slow::rate;
+use super::{
+    Acquires, BoxFuture, Fault, FaultDefinition, Inject, Injection, InjectionContext, Needs, NotInjected, RunningFault,
+    Shape, Target,
+};
+use crate::evidence::DELAYED_BYTES;
+
+pub struct SharedLink;
+
+impl Fault for SharedLink {
+    fn definition(&self) -> FaultDefinition {
+        FaultDefinition {
+            name: "bottleneck",
+            summary: "all links share one bandwidth: so many bytes a second each way, together",
+            argument: "BYTES a second, such as 20000 or 20k (default: drawn from 2k to 8k a client)",
+            verb: "slowed",
+            counters: &[],
+            trace: &[DELAYED_BYTES],
+            no_effect_hint: None,
+        }
+    }
+
+    fn applies(&self, _: Option<&str>, _: &Shape) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn plan(&self, argument: Option<&str>, _: u32, shape: &Shape, rng: &mut ChaCha8Rng) -> Result<Injection, String> {
+        let bytes_per_second = match argument {
+            None => rng.random_range(2_000..8_000) * shape.clients,
+            Some(text) => rate(text).map_err(|why| format!("bottleneck={text}: {why}"))?,
+        };
+        let title = format!("every link, {bytes_per_second} bytes a second each way together");
+        let shared = ShareBandwidth { bytes_per_second };
+        Ok(Injection::new(Target::Everyone, shared, Acquires::GoOn, title))
+    }
+}
+
+/// Lets the target's links share a bandwidth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct ShareBandwidth {
+    bytes_per_second: u32,
+}
+
+impl Inject for ShareBandwidth {
+    fn needs(&self) -> Needs {
+        Needs::default()
+    }
+
+    fn heal_word(&self) -> &'static str {
+        heal_word(false)
+    }
+
+    fn toxics(&self) -> Result<Option<String>, String> {
+        Err("Toxiproxy limits the bandwidth of each connection alone".into())
+    }
+
+    fn inject<'a>(&'a self, context: InjectionContext<'a>) -> BoxFuture<'a, Result<RunningFault, NotInjected>> {
+        let (clients, links) = links_of(&context);
+        let fault = LinkFault::share_bandwidth(links, context.number, self.bytes_per_second);
+        Box::pin(std::future::ready(Ok(ActiveLinkFault::running(
+            fault,
+            clients,
+            Vec::new(),
+        ))))
+    }
+}

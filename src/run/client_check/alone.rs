@@ -1,0 +1,96 @@
+//! `harness client-check` without a server: a client must start, say that it cannot connect, and leave.
+
+use std::time::Duration;
+
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpListener;
+
+use super::CheckBench;
+use super::checked_client::{CheckRefusal, CheckedClient};
+
+/// What is where a client expects a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Pretended {
+    Nothing,
+    /// A server of another protocol.
+    Garbage,
+}
+
+/// Plays with no server, and with one that speaks another protocol. Returns whether there is a client to go on with.
+pub async fn check(bench: &CheckBench) -> bool {
+    let Ok(listener) = TcpListener::bind(("127.0.0.1", 0)).await else {
+        bench
+            .remarks
+            .not_judged("without a server", "this machine gives no port");
+        return true;
+    };
+    let garbage = listener
+        .local_addr()
+        .map(|address| address.to_string())
+        .unwrap_or_default();
+    // a port below the ones that are given out, at which nothing listens
+    let nothing = "127.0.0.1:1".to_owned();
+    let speaking = tokio::spawn(speak_garbage(listener));
+    let started = refusal(bench, Pretended::Nothing, nothing).await;
+    let went_on = started && refusal(bench, Pretended::Garbage, garbage).await;
+    speaking.abort();
+    went_on
+}
+
+/// Opens a client that cannot be opened. Returns whether its process could be started and spoke the protocol.
+async fn refusal(bench: &CheckBench, server: Pretended, endpoint: String) -> bool {
+    let remarks = &bench.remarks;
+    let step = match server {
+        Pretended::Nothing => "open without a server",
+        Pretended::Garbage => "open at a server of another kind",
+    };
+    let mut client: CheckedClient = match bench.client(0, vec![endpoint]).await {
+        Ok(client) => client,
+        Err(why) => {
+            remarks.wrong("start", why);
+            return false;
+        }
+    };
+    let opened = client.open().await;
+    let seen = opened.in_words();
+    let goes_on = match &opened.answer {
+        Err(CheckRefusal::Fail(error) | CheckRefusal::Info(error)) if error.trim().is_empty() => {
+            remarks.wrong(step, format!("{seen}; the reason is empty"));
+            true
+        }
+        Err(CheckRefusal::Fail(_) | CheckRefusal::Info(_)) => {
+            remarks.right(step, seen);
+            true
+        }
+        Err(CheckRefusal::None(why)) => {
+            let should = "answer `fail` with the reason within --open-limit, and stay";
+            let started = !why.contains("not found") && !why.contains("not of the client protocol");
+            // a client that ends is restarted by a run: rude, and no reason to stop here
+            remarks.wrong(step, format!("{why}\n{should}"));
+            started
+        }
+        Ok(_) if server == Pretended::Garbage => {
+            remarks.not_judged(
+                step,
+                format!("{seen}: it connects, and asks the server nothing before it acquires"),
+            );
+            true
+        }
+        Ok(_) => {
+            let why =
+                "although nothing listens at its endpoint: does it use the endpoints that it is given, and no others?";
+            remarks.wrong(step, format!("{seen}, {why}"));
+            true
+        }
+    };
+    let _ = tokio::time::timeout(Duration::from_secs(2), client.close()).await;
+    client.end().await;
+    goes_on
+}
+
+/// Answers every connection with what is of no protocol of a lock server.
+async fn speak_garbage(listener: TcpListener) {
+    while let Ok((mut stream, _)) = listener.accept().await {
+        let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n\xff\xfe\0\0").await;
+    }
+}

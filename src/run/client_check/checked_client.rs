@@ -1,0 +1,207 @@
+//! One client process under `harness client-check`: requests with the time of their answers, and the signals it raised.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use harness_workloads::Contract;
+use harness_workloads::protocol::{AcquireRequest, ClientOp, LockSignal, Message, OpenRequest};
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use super::{CheckBench, in_words};
+use crate::clock::monotonic_ns;
+use crate::run::clients::child::{ChildEvent, ChildProcess, OnChildEvent};
+
+/// Time for a child's end to be noticed.
+const END: Duration = Duration::from_secs(5);
+
+pub struct CheckedClient {
+    pub number: u32,
+    child: Arc<ChildProcess>,
+    open: OpenRequest,
+    limit: Duration,
+    patience: Duration,
+    /// What it answered to `open`.
+    pub contract: Option<Contract>,
+    signals: Arc<Mutex<Vec<LockSignal>>>,
+    over: watch::Receiver<Option<String>>,
+    started_ns: u64,
+}
+
+/// A grant as its client reported it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ReportedGrant {
+    pub token: Option<u64>,
+    pub owner: Option<String>,
+}
+
+/// The answer to a request, and when it came.
+#[derive(Debug)]
+pub struct TimedAnswer {
+    pub answer: Result<ReportedGrant, CheckRefusal>,
+    pub after: Duration,
+}
+
+/// An answer that is not `ok`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CheckRefusal {
+    Fail(String),
+    Info(String),
+    /// There was no answer; the sentence says why.
+    None(String),
+}
+
+impl std::fmt::Display for CheckRefusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Fail(error) => write!(f, "`fail` with `{error}`"),
+            Self::Info(error) => write!(f, "`info` with `{error}`"),
+            Self::None(why) => f.write_str(why),
+        }
+    }
+}
+
+impl TimedAnswer {
+    /// The answer and its time as a sentence tells them.
+    pub fn in_words(&self) -> String {
+        let after = in_words(self.after);
+        match &self.answer {
+            Ok(_) => format!("`ok` after {after}"),
+            Err(refusal) => format!("{refusal} after {after}"),
+        }
+    }
+
+    pub fn is_ok(&self) -> bool {
+        self.answer.is_ok()
+    }
+}
+
+impl CheckedClient {
+    pub async fn start(bench: &CheckBench, number: u32, endpoints: Vec<String>) -> Result<Self, String> {
+        let signals: Arc<Mutex<Vec<LockSignal>>> = Arc::default();
+        let (ended, over) = watch::channel(None);
+        let raised = Arc::clone(&signals);
+        let on_event: OnChildEvent = Arc::new(move |event| match event {
+            ChildEvent::Signal(signal) => raised.lock().unwrap_or_else(PoisonError::into_inner).push(signal),
+            ChildEvent::Over { error, .. } => drop(ended.send_replace(Some(error.to_string()))),
+        });
+        let started_ns = monotonic_ns();
+        let child = ChildProcess::start(&bench.command, format!("client c{number}"), &bench.log, on_event).await;
+        Ok(Self {
+            number,
+            child: child.map_err(|error| error.to_string())?,
+            open: OpenRequest {
+                backend: bench.config.backend.name().to_owned(),
+                endpoints,
+                lease_ms: bench.config.lease.as_millis() as u64,
+            },
+            limit: bench.config.open_limit,
+            patience: bench.config.patience(),
+            contract: None,
+            signals,
+            over,
+            started_ns,
+        })
+    }
+
+    pub async fn open(&mut self) -> TimedAnswer {
+        let asked = Instant::now();
+        let reply = timeout(
+            self.limit,
+            self.child.ask(self.number, ClientOp::Open(self.open.clone())),
+        )
+        .await;
+        if let Ok(Some(Message::Ok { contract, .. })) = &reply {
+            self.contract = contract.as_deref().cloned();
+        }
+        self.timed(asked, reply.map_err(|_| self.limit)).await
+    }
+
+    pub async fn acquire(&self, lock: &str, wait: Duration, read: bool) -> TimedAnswer {
+        let permits = self.contract.as_ref().and_then(|contract| contract.permits);
+        let op = ClientOp::Acquire(AcquireRequest {
+            lock: lock.to_owned(),
+            wait_ms: wait.as_millis() as u64,
+            mode: read.then(|| "read".to_owned()),
+            permits: permits.map(|_| 1),
+        });
+        self.ask(op, wait + self.patience).await
+    }
+
+    pub async fn release(&self, lock: &str) -> TimedAnswer {
+        self.ask(ClientOp::Release { lock: lock.to_owned() }, self.patience)
+            .await
+    }
+
+    pub async fn close(&self) -> TimedAnswer {
+        self.ask(ClientOp::Close, self.patience).await
+    }
+
+    async fn ask(&self, op: ClientOp, within: Duration) -> TimedAnswer {
+        let asked = Instant::now();
+        let reply = timeout(within, self.child.ask(self.number, op)).await;
+        self.timed(asked, reply.map_err(|_| within)).await
+    }
+
+    /// The reply with its time; `Err` is the time in which none came.
+    async fn timed(&self, asked: Instant, reply: Result<Option<Message>, Duration>) -> TimedAnswer {
+        let after = asked.elapsed();
+        let answer = match reply {
+            Ok(Some(Message::Ok { token, owner, .. })) => Ok(ReportedGrant { token, owner }),
+            Ok(Some(Message::Fail { error, .. })) => Err(CheckRefusal::Fail(error.to_string())),
+            Ok(Some(Message::Info { error, .. })) => Err(CheckRefusal::Info(error)),
+            Ok(Some(Message::Signal(_))) => unreachable!("a signal is never a reply"),
+            Ok(None) => {
+                let why = self.why_it_is_over().await;
+                Err(CheckRefusal::None(
+                    why.unwrap_or_else(|| "it closed its input".to_owned()),
+                ))
+            }
+            Err(within) => Err(CheckRefusal::None(format!("no answer within {}", in_words(within)))),
+        };
+        TimedAnswer { answer, after }
+    }
+
+    /// Why the process is over, once it is.
+    async fn why_it_is_over(&self) -> Option<String> {
+        let mut over = self.over.clone();
+        let why = timeout(END, over.wait_for(Option::is_some)).await;
+        why.ok()?.ok()?.clone()
+    }
+
+    /// Kills it, with everything that it started.
+    pub fn kill(&self) {
+        self.child.kill();
+    }
+
+    /// Ends its input; returns whether it leaves by itself.
+    pub async fn end_input(&self) -> bool {
+        self.child.close_input().await;
+        self.why_it_is_over().await.is_some()
+    }
+
+    pub async fn end(self) {
+        self.child.end().await;
+    }
+
+    /// The signals so far, and a sentence about the first that has a wrong client or time.
+    pub fn signals(&self) -> Result<Vec<LockSignal>, String> {
+        let signals = self.signals.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let now = monotonic_ns();
+        for signal in &signals {
+            if signal.client != self.number {
+                return Err(format!(
+                    "a signal names client {}, which it does not serve",
+                    signal.client
+                ));
+            }
+            if !(self.started_ns..=now).contains(&signal.at) {
+                return Err(format!(
+                    "a signal has the time {}, which is no CLOCK_MONOTONIC of this machine in nanoseconds (now {now})",
+                    signal.at
+                ));
+            }
+        }
+        Ok(signals)
+    }
+}

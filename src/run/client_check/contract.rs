@@ -1,0 +1,52 @@
+//! What follows from a client's contract, for `harness client-check`: what will be driven, and what will not be judged and why.
+
+use harness_workloads::{Contract, IssuedBy};
+
+use super::CheckRemarks;
+use crate::run::terms::Terms;
+
+/// Says what the contract comes to.
+pub fn tell(remarks: &CheckRemarks, terms: &Terms, answered: bool) {
+    let contract = &terms.contract;
+    if !answered && *contract == Contract::default() {
+        remarks.not_judged(
+            "the contract",
+            "the answer to `open` has no `contract`: only what the replies themselves contradict is judged",
+        );
+    } else {
+        remarks.right("the contract", contract.to_string());
+    }
+    remarks.right("the model", terms.demand.model());
+    for (step, why) in not_judged(terms) {
+        remarks.not_judged(step, why);
+    }
+}
+
+/// What will not be judged of clients with these terms, and why.
+fn not_judged(terms: &Terms) -> Vec<(&'static str, String)> {
+    let contract = &terms.contract;
+    let without = |field: &str| format!("the contract does not promise `{field}`");
+    let mut told = Vec::new();
+    if contract.fifo != Some(true) {
+        told.push(("order of waiters (HL006)", without("fifo")));
+    }
+    if !matches!(contract.token, Some(IssuedBy::Server | IssuedBy::Own)) {
+        told.push(("fencing tokens (HL003)", without("token")));
+    }
+    let promises = terms.promises();
+    let server = contract.owner == Some(IssuedBy::Server) || contract.token == Some(IssuedBy::Server);
+    if promises.watched == Some(false) {
+        let why = "the observer cannot see who holds this lock (`value` none, or `permits`)";
+        told.push(("the server's own grants (HL007, HL009)", why.into()));
+    } else if !server {
+        let why = "neither `owner` nor `token` is promised to be \"server\", so a reply cannot be joined to a grant";
+        told.push(("the server's own grants (HL007, HL009)", why.into()));
+    }
+    if contract.reentrant == Some(true) && !terms.demand.nested {
+        told.push(("reentrancy", "no model has it together with modes or permits".into()));
+    }
+    if contract.lease.is_none() {
+        told.push(("whether a dead holder must be replaced", without("lease")));
+    }
+    told
+}

@@ -1,0 +1,476 @@
+//! `harness client-check` with real servers and without faults: acquire, try, wait, release, close, kill, expiry.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use harness_workloads::protocol::LockSignalKind;
+use harness_workloads::{IssuedBy, KeyValue};
+use tokio::time::sleep;
+
+use super::checked_client::{CheckRefusal, CheckedClient, ReportedGrant, TimedAnswer};
+use super::seen_grants::SeenGrants;
+use super::{CheckBench, contract, in_words, terms};
+use crate::backends::observer::{ObservationLog, ObservationSink};
+use crate::cluster::EndpointsReceiver;
+use crate::run::terms::Terms;
+
+/// Time for a try or a wait that is to end without the lock.
+const SHORT: Duration = Duration::from_millis(400);
+/// How often the time of an operation is measured.
+const MEASURED: usize = 200;
+
+/// Two clients at the same servers.
+struct Pair<'a> {
+    bench: &'a CheckBench,
+    endpoints: Vec<String>,
+    terms: Arc<Terms>,
+    seen: Arc<SeenGrants>,
+    a: CheckedClient,
+    b: CheckedClient,
+}
+
+/// Plays with servers. The error is the observer's.
+pub async fn check(bench: &CheckBench, servers: EndpointsReceiver) -> Result<(), String> {
+    let endpoints: Vec<String> = servers.borrow().servers().iter().map(ToString::to_string).collect();
+    let Some((a, b)) = opened(bench, &endpoints).await else {
+        return Ok(());
+    };
+    let terms = match terms(bench, &a) {
+        Ok(terms) => terms,
+        Err(why) => {
+            bench.remarks.wrong("the contract", why);
+            return Ok(());
+        }
+    };
+    contract::tell(&bench.remarks, &terms, a.contract.is_some());
+    let seen = Arc::new(SeenGrants::default());
+    let observer = (bench.config.backend.observe)(servers, terms.keys.clone()).await?;
+    let log = ObservationLog::new(Arc::clone(&seen) as Arc<dyn ObservationSink>);
+    let observing = tokio::spawn(observer.run(log));
+    let mut pair = Pair {
+        bench,
+        endpoints,
+        terms,
+        seen,
+        a,
+        b,
+    };
+    pair.play().await;
+    observing.abort();
+    pair.a.end().await;
+    pair.b.end().await;
+    Ok(())
+}
+
+async fn opened(bench: &CheckBench, endpoints: &[String]) -> Option<(CheckedClient, CheckedClient)> {
+    let mut clients = Vec::new();
+    for number in 0..2 {
+        let step = ["open", "open of a second client"][number as usize];
+        let mut client = match bench.client(number, endpoints.to_vec()).await {
+            Ok(client) => client,
+            Err(why) => {
+                bench.remarks.wrong(step, why);
+                return None;
+            }
+        };
+        let answer = client.open().await;
+        bench
+            .remarks
+            .came_to(step, expect(answer.is_ok(), &answer, "`ok`"))
+            .then_some(())?;
+        clients.push(client);
+    }
+    let (b, a) = (clients.pop()?, clients.pop()?);
+    if a.contract != b.contract {
+        let words = |client: &CheckedClient| client.contract.as_ref().map_or("none".into(), ToString::to_string);
+        bench.remarks.wrong(
+            "the contract",
+            format!("the first client answered {}, the second {}", words(&a), words(&b)),
+        );
+    }
+    Some((a, b))
+}
+
+/// What was seen, and what it should have been where it is not right.
+fn expect(right: bool, answer: &TimedAnswer, should: &str) -> Result<String, String> {
+    let seen = answer.in_words();
+    if right {
+        Ok(seen)
+    } else {
+        Err(format!("{seen}; expected {should}"))
+    }
+}
+
+fn is_fail(answer: &TimedAnswer, word: &str) -> bool {
+    matches!(&answer.answer, Err(CheckRefusal::Fail(error)) if error == word || error.starts_with(&format!("{word}:")))
+}
+
+impl Pair<'_> {
+    fn lease(&self) -> Duration {
+        self.bench.config.lease
+    }
+
+    fn remark(&self, step: &str, outcome: Result<String, String>) -> bool {
+        self.bench.remarks.came_to(step, outcome)
+    }
+
+    async fn play(&mut self) {
+        if !self.first_grant().await {
+            return;
+        }
+        self.taken().await;
+        self.handed_over().await;
+        self.two_locks().await;
+        self.modes().await;
+        self.expiry().await;
+        self.closing().await;
+        self.killing().await;
+        self.protocol_time().await;
+        if let Err(why) = self.b.signals() {
+            self.bench.remarks.wrong("the signals", why);
+        }
+    }
+
+    /// The first client takes `l0`, and keeps it.
+    async fn first_grant(&self) -> bool {
+        let answer = self.a.acquire("l0", Duration::from_secs(5), false).await;
+        let step = "acquire of a free lock";
+        let Ok(grant) = &answer.answer else {
+            return self.remark(step, expect(false, &answer, "`ok`"));
+        };
+        let words = format!(
+            "{}, owner {}, token {}",
+            answer.in_words(),
+            grant.owner.as_deref().unwrap_or("none"),
+            grant.token.map_or("none".into(), |token| token.to_string())
+        );
+        self.remark(step, Ok(words));
+        self.is_as_promised(grant);
+        self.is_seen(grant).await;
+        true
+    }
+
+    fn is_as_promised(&self, grant: &ReportedGrant) {
+        let contract = &self.terms.contract;
+        for (name, issued, has) in [
+            ("owner", contract.owner, grant.owner.is_some()),
+            ("token", contract.token, grant.token.is_some()),
+        ] {
+            let promised = issued.map(|issued| issued != IssuedBy::None);
+            if promised.is_some_and(|promised| promised != has) {
+                let should = if has { "one came" } else { "none came" };
+                self.bench.remarks.wrong(
+                    &format!("the {name} of a grant"),
+                    format!("the contract promises another thing: {should}"),
+                );
+            }
+        }
+    }
+
+    /// Compares a grant with what the observer saw.
+    async fn is_seen(&self, grant: &ReportedGrant) {
+        let (contract, remarks) = (&self.terms.contract, &self.bench.remarks);
+        let (step, keys) = ("the lock on the servers", &self.terms.keys.pattern);
+        if self.terms.promises().watched == Some(false) {
+            return;
+        }
+        let deadline = Instant::now() + SHORT * 2;
+        let seen = loop {
+            match self.seen.last_of("l0") {
+                None if Instant::now() < deadline => sleep(SHORT / 40).await,
+                seen => break seen,
+            }
+        };
+        let Some(seen) = seen else {
+            let key = keys.key("l0");
+            let why = format!(
+                "nothing appeared at {key} ({}) while the lock was held",
+                self.terms.keys.value
+            );
+            return match contract.keys {
+                Some(_) => remarks.wrong(step, format!("{why}: `keys` and `value` of the contract do not fit")),
+                None => remarks.not_judged(
+                    step,
+                    format!("{why}: name its place with `keys` and `value`, or say `value` none"),
+                ),
+            };
+        };
+        let words = format!(
+            "seen at {}, owner {}, token {}",
+            keys.key("l0"),
+            seen.owner.as_deref().unwrap_or("unknown"),
+            seen.token.map_or("none".into(), |token| token.to_string())
+        );
+        let differs = |issued: Option<IssuedBy>, same: bool| issued == Some(IssuedBy::Server) && !same;
+        let owner = differs(
+            contract.owner,
+            seen.owner.is_none() || grant.owner.is_none() || seen.owner == grant.owner,
+        );
+        let token = differs(contract.token, seen.token == grant.token);
+        let outcome = if owner || token {
+            Err(format!(
+                "{words}; the reply says owner {}, token {}\nsay \"own\" where the client's names are not the server's",
+                grant.owner.as_deref().unwrap_or("none"),
+                grant.token.map_or("none".into(), |token| token.to_string())
+            ))
+        } else {
+            Ok(words)
+        };
+        self.remark(step, outcome);
+    }
+
+    /// The second client meets a lock that is taken.
+    async fn taken(&self) {
+        let shared = self.terms.demand.is_shared(false);
+        if shared {
+            let answer = self.b.acquire("l0", Duration::from_secs(5), false).await;
+            self.remark("a second permit", expect(answer.is_ok(), &answer, "`ok`"));
+            self.b.release("l0").await;
+            return;
+        }
+        if self.terms.contract.tries == Some(false) {
+            self.bench
+                .remarks
+                .not_judged("a try-lock of a taken lock", "the contract promises tries=false");
+        } else {
+            let answer = self.b.acquire("l0", Duration::ZERO, false).await;
+            let busy = is_fail(&answer, "busy");
+            self.remark(
+                "a try-lock of a taken lock",
+                expect(busy, &answer, "`fail` with `busy`"),
+            );
+            self.give_back(&answer).await;
+        }
+        let answer = self.b.acquire("l0", SHORT, false).await;
+        let in_time = is_fail(&answer, "timeout") && answer.after + SHORT / 4 > SHORT;
+        let should = format!("`fail` with `timeout` after {}", in_words(SHORT));
+        self.remark("a wait for a lock that stays taken", expect(in_time, &answer, &should));
+        self.give_back(&answer).await;
+    }
+
+    /// Releases what the second client should not have got.
+    async fn give_back(&self, answer: &TimedAnswer) {
+        if answer.is_ok() {
+            self.b.release("l0").await;
+        }
+    }
+
+    /// The first client releases, and the second one gets the lock.
+    async fn handed_over(&self) {
+        let wait = Duration::from_secs(10);
+        let (waited, released) = tokio::join!(self.b.acquire("l0", wait, false), async {
+            sleep(SHORT / 4).await;
+            self.a.release("l0").await
+        });
+        self.remark("release", expect(released.is_ok(), &released, "`ok`"));
+        let got = waited.is_ok() && waited.after < wait;
+        self.remark(
+            "a waiter when the lock is released",
+            expect(got, &waited, "`ok` soon after the release"),
+        );
+        let released = self.b.release("l0").await;
+        self.remark(
+            "release of the waiter's own hold",
+            expect(released.is_ok(), &released, "`ok`"),
+        );
+        let again = self.b.release("l0").await;
+        let refused = is_fail(&again, "not held");
+        self.remark(
+            "release of what is not held",
+            expect(refused, &again, "`fail` with `not held`"),
+        );
+        self.tokens().await;
+    }
+
+    /// Tokens increase from grant to grant.
+    async fn tokens(&self) {
+        let mut tokens = Vec::new();
+        for client in [&self.a, &self.b, &self.a] {
+            let answer = client.acquire("l0", Duration::from_secs(5), false).await;
+            tokens.extend(answer.answer.ok().and_then(|grant| grant.token));
+            client.release("l0").await;
+        }
+        if !tokens.is_empty() {
+            let increase = tokens.len() == 3 && tokens.is_sorted_by(|one, next| one < next);
+            let seen = format!("{tokens:?} of three grants, one after the other");
+            let should = || format!("{seen}; a token is larger than all before it, and comes with every grant");
+            self.remark("tokens", if increase { Ok(seen.clone()) } else { Err(should()) });
+        }
+    }
+
+    async fn two_locks(&self) {
+        let (one, other) = tokio::join!(
+            self.a.acquire("l1", Duration::from_secs(5), false),
+            self.b.acquire("l2", Duration::from_secs(5), false)
+        );
+        let outcome = expect(one.is_ok(), &one, "`ok`").and(expect(other.is_ok(), &other, "`ok`"));
+        self.remark("two locks at once", outcome);
+        self.a.release("l1").await;
+        self.b.release("l2").await;
+    }
+
+    /// Reading together, and holding twice, where that is promised.
+    async fn modes(&self) {
+        let wait = Duration::from_secs(5);
+        if self.terms.contract.read == Some(true) {
+            let reader = self.a.acquire("l0", wait, true).await;
+            let second = self.b.acquire("l0", wait, true).await;
+            self.remark(
+                "two readers",
+                expect(reader.is_ok() && second.is_ok(), &second, "`ok`, together"),
+            );
+            self.b.release("l0").await;
+            let writer = self.b.acquire("l0", SHORT, false).await;
+            self.remark(
+                "a writer while there is a reader",
+                expect(!writer.is_ok(), &writer, "no `ok`"),
+            );
+            self.give_back(&writer).await;
+            self.a.release("l0").await;
+        }
+        if self.terms.contract.reentrant == Some(true) {
+            self.a.acquire("l0", wait, false).await;
+            let again = self.a.acquire("l0", wait, false).await;
+            self.remark("acquire by its holder", expect(again.is_ok(), &again, "`ok`"));
+            self.a.release("l0").await;
+            let other = self.b.acquire("l0", SHORT, false).await;
+            let step = "another client after one release of two";
+            self.remark(step, expect(!other.is_ok(), &other, "no `ok`"));
+            self.give_back(&other).await;
+            self.a.release("l0").await;
+        }
+    }
+
+    /// A hold of two leases.
+    async fn expiry(&self) {
+        let contract = &self.terms.contract;
+        if contract.lease == Some(false) || self.terms.demand.is_shared(false) {
+            return;
+        }
+        if !self.a.acquire("l1", self.lease() * 2, false).await.is_ok() {
+            return;
+        }
+        sleep(self.lease() * 2).await;
+        let answer = self.b.acquire("l1", SHORT, false).await;
+        let lost = self.a.signals().map(|signals| {
+            let mut lost = signals
+                .iter()
+                .filter(|signal| signal.f == LockSignalKind::Lost && signal.lock == "l1");
+            lost.next().is_some()
+        });
+        let step = "a hold of two leases";
+        match (answer.is_ok(), contract.renews, lost) {
+            (_, _, Err(why)) => self.bench.remarks.wrong("the signals", why),
+            (false, Some(false), Ok(false)) => self
+                .bench
+                .remarks
+                .not_judged(step, "it was kept, although the contract says renews=false"),
+            (false, _, Ok(false)) => self.bench.remarks.right(step, "renewed: another client did not get it"),
+            (_, Some(true), Ok(_)) => {
+                let seen = format!("another client: {}", answer.in_words());
+                self.bench
+                    .remarks
+                    .wrong(step, format!("{seen}; the contract says renews=true"));
+            }
+            (_, _, Ok(true)) => self
+                .bench
+                .remarks
+                .right(step, "not renewed: the holder raised `lost`, and may be replaced"),
+            (true, _, Ok(false)) => self.bench.remarks.not_judged(
+                step,
+                "it expired, and the holder raised no `lost`: a run in which a hold outlasts the lease violates HL001",
+            ),
+        }
+        self.give_back_of(&self.b, &answer, "l1").await;
+        self.a.release("l1").await;
+    }
+
+    async fn give_back_of(&self, client: &CheckedClient, answer: &TimedAnswer, lock: &str) {
+        if answer.is_ok() {
+            client.release(lock).await;
+        }
+    }
+
+    /// A client that holds is closed; a process that holds comes to the end of its input.
+    async fn closing(&mut self) {
+        if !self.a.acquire("l0", self.lease() * 2, false).await.is_ok() {
+            return;
+        }
+        let closed = self.a.close().await;
+        self.remark("close while it holds", expect(closed.is_ok(), &closed, "`ok`"));
+        self.is_free("the lock after a close").await;
+        let left = self.a.end_input().await;
+        let seen = if left {
+            Ok("it left".into())
+        } else {
+            Err("it still runs; leave when the input ends".into())
+        };
+        self.remark("the end of its input", seen);
+    }
+
+    /// Whether the second client gets `l0` at once, from a holder that gave it back.
+    async fn is_free(&self, step: &str) {
+        let answer = self.b.acquire("l0", self.lease() * 3, false).await;
+        let soon = answer.is_ok() && answer.after < self.lease() / 2;
+        self.remark(
+            step,
+            expect(soon, &answer, "`ok` at once: a close releases what is held"),
+        );
+        self.give_back(&answer).await;
+    }
+
+    /// A process is killed while it holds, and another one started.
+    async fn killing(&mut self) {
+        let started = self.bench.client(0, self.endpoints.clone()).await;
+        let Ok(mut client) = started else { return };
+        let answer = client.open().await;
+        if !self.remark(
+            "open of a process that was started again",
+            expect(answer.is_ok(), &answer, "`ok`"),
+        ) {
+            return;
+        }
+        let elsewhere = self.terms.contract.value == Some(KeyValue::None);
+        let held = client.acquire("l0", self.lease() * 2, false).await;
+        client.kill();
+        std::mem::replace(&mut self.a, client).end().await;
+        if !held.is_ok() || self.terms.demand.is_shared(false) {
+            return;
+        }
+        let wait = self.lease() * 3;
+        let answer = self.b.acquire("l0", wait, false).await;
+        let step = "the lock of a process that was killed";
+        match (answer.is_ok(), self.terms.contract.lease) {
+            (true, Some(false)) if !elsewhere => {
+                self.bench
+                    .remarks
+                    .wrong(step, format!("{}; the contract says lease=false", answer.in_words()));
+            }
+            (false, Some(false)) => self.bench.remarks.right(step, "it stays taken, as the contract says"),
+            (false, None) => self
+                .bench
+                .remarks
+                .not_judged(step, format!("{}; say lease=true or lease=false", answer.in_words())),
+            (taken, _) => drop(self.remark(step, expect(taken, &answer, "`ok` after about a lease"))),
+        }
+        self.give_back(&answer).await;
+    }
+
+    /// What a request and its reply cost, where no server is asked.
+    async fn protocol_time(&self) {
+        let mut times = Vec::with_capacity(MEASURED);
+        for _ in 0..MEASURED {
+            let answer = self.b.release("l0").await;
+            if matches!(answer.answer, Err(CheckRefusal::None(_))) {
+                return;
+            }
+            times.push(answer.after);
+        }
+        times.sort_unstable();
+        let median = times[MEASURED / 2].as_micros();
+        let seen = format!(
+            "{median} µs, the median of {MEASURED} releases of what is not held, with what the client does meanwhile"
+        );
+        self.bench.remarks.right("time of an operation", seen);
+    }
+}

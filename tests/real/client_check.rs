@@ -1,0 +1,97 @@
+//! `harness client-check`: right about clients that speak the protocol, and about those that do not.
+
+use serde_json::Value;
+
+use crate::command::Harness;
+use crate::foreign::{EVERYBODY, page_client};
+
+/// The exit code, and each step with its mark.
+fn checked(harness: &Harness, backend: &str, client: &str) -> (Option<i32>, Vec<(String, String)>) {
+    let words = format!("client-check --json --runtime local --backend {backend} --lease 2s");
+    let output = harness.command(&words).arg(client).output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let printed: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {stderr}"));
+    let of = |remark: &Value, key: &str| remark[key].as_str().unwrap().to_owned();
+    let remarks = printed["remarks"].as_array().unwrap();
+    let marks = remarks.iter().map(|remark| (of(remark, "step"), of(remark, "mark")));
+    (output.status.code(), marks.collect())
+}
+
+fn marked<'a>(marks: &'a [(String, String)], wanted: &str) -> Vec<&'a str> {
+    let of = marks.iter().filter(|(_, mark)| mark == wanted);
+    of.map(|(step, _)| step.as_str()).collect()
+}
+
+#[test]
+fn the_client_of_the_protocol_page_is_right_and_what_it_does_not_promise_is_not_judged() {
+    let harness = Harness::new();
+    let (exit, marks) = checked(&harness, "redis", &page_client(&harness, &[]));
+    assert_eq!(marked(&marks, "wrong"), Vec::<&str>::new());
+    assert_eq!(exit, Some(0));
+    let not_judged = [
+        "open at a server of another kind",
+        "order of waiters (HL006)",
+        "fencing tokens (HL003)",
+    ];
+    assert_eq!(marked(&marks, "not-judged"), not_judged);
+    assert!(marked(&marks, "right").len() > 15, "{marks:?}");
+}
+
+#[test]
+fn a_client_that_always_answers_ok_is_wrong_wherever_a_lock_says_no() {
+    let harness = Harness::new();
+    let script = harness.folder.path().join("everybody.py");
+    std::fs::write(&script, EVERYBODY).unwrap();
+    let (exit, marks) = checked(&harness, "redis", &format!("python3 {}", script.display()));
+    assert_eq!(exit, Some(1));
+    let wrong = [
+        "open without a server",
+        "a try-lock of a taken lock",
+        "a wait for a lock that stays taken",
+        "release of what is not held",
+    ];
+    assert_eq!(marked(&marks, "wrong"), wrong);
+    assert!(marked(&marks, "not-judged").contains(&"the lock on the servers"));
+}
+
+#[test]
+fn a_contract_that_does_not_fit_is_wrong_in_its_own_line() {
+    let harness = Harness::new();
+    for (from, to, step) in [
+        (
+            r#""keys": "harness:{lock}""#,
+            r#""keys": "mine:{lock}""#,
+            "the lock on the servers",
+        ),
+        (
+            r#"return {"owner": value}"#,
+            r#"return {"owner": "me"}"#,
+            "the lock on the servers",
+        ),
+        (r#"return {"owner": value}"#, "return {}", "the owner of a grant"),
+        (r#""renews": False"#, r#""renews": True"#, "a hold of two leases"),
+    ] {
+        let (exit, marks) = checked(&harness, "redis", &page_client(&harness, &[(from, to)]));
+        assert_eq!((exit, marked(&marks, "wrong")), (Some(1), vec![step]), "{to}");
+    }
+}
+
+#[test]
+fn a_client_whose_signals_have_the_time_of_day_is_wrong() {
+    let harness = Harness::new();
+    let client = page_client(&harness, &[("clock_gettime_ns(time.CLOCK_MONOTONIC)", "time_ns()")]);
+    let (exit, marks) = checked(&harness, "redis", &client);
+    assert_eq!(exit, Some(1));
+    assert!(marked(&marks, "wrong").contains(&"the signals"), "{marks:?}");
+}
+
+#[test]
+fn a_client_that_cannot_be_started_is_the_only_thing_that_is_wrong() {
+    let harness = Harness::new();
+    let (exit, marks) = checked(&harness, "redis", "no-such-program-anywhere");
+    assert_eq!(
+        (exit, marked(&marks, "wrong")),
+        (Some(1), vec!["open without a server"])
+    );
+    assert_eq!(marks.len(), 1);
+}

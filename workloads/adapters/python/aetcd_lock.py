@@ -1,0 +1,82 @@
+"""aetcd's `Lock` under harness, refreshed by a task.
+
+https://aetcd.readthedocs.io/
+
+The library does not refresh a lock by itself. The task does so every third of the time to live, and raises `lost` when the
+lease is gone or was not proven for two thirds of it.
+"""
+
+import asyncio
+import math
+import threading
+import time
+
+import aetcd
+
+from harness_client import Fail, Lock, serve
+
+
+class AetcdLock(Lock):
+    contract = {
+        "lease": True,
+        "renews": True,
+        "tries": True,
+        "owner": "server",
+        "token": "server",
+        "keys": "harness/{lock}/",
+        "value": "revision",
+    }
+
+    def open(self, endpoints, lease_ms):
+        self.ttl = math.ceil(lease_ms / 1000)  # whole seconds only
+        self.patience = lease_ms / 1000
+        self.held = {}
+        self.loop = asyncio.new_event_loop()
+        threading.Thread(target=self.loop.run_forever, daemon=True).start()
+        host, port = endpoints[0].rsplit(":", 1)
+        self.etcd = self.call(self.connect(host, int(port)))
+
+    async def connect(self, host, port):
+        etcd = aetcd.Client(host=host, port=port, timeout=math.ceil(self.patience))
+        await etcd.connect()
+        return etcd
+
+    def call(self, coroutine, timeout=None):
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(timeout)
+
+    def acquire(self, lock, wait_ms):
+        contender = self.etcd.lock(f"harness/{lock}/lock".encode(), self.ttl)
+        asked = time.monotonic()
+        if not self.call(contender.acquire(timeout=wait_ms / 1000), wait_ms / 1000 + self.patience):
+            raise Fail("timeout" if wait_ms else "busy")
+        self.held[lock] = contender
+        asyncio.run_coroutine_threadsafe(self.refresh(lock, contender, asked), self.loop)
+        return contender.revision, f"0x{contender.lease.id:x}"
+
+    async def refresh(self, lock, contender, proven):
+        while self.held.get(lock) is contender:
+            await asyncio.sleep(self.ttl / 6)
+            asked, cause = time.monotonic(), "the lease was not refreshed in time"
+            try:
+                answer = await asyncio.wait_for(contender.refresh(), self.ttl / 3)
+                if answer.ttl > 0:
+                    proven = asked
+                else:
+                    proven, cause = 0, "the lease is gone"
+            except Exception as error:
+                cause = str(error) or type(error).__name__
+            if time.monotonic() - proven > self.ttl * 2 / 3:
+                if self.held.get(lock) is contender:
+                    self.lost(lock, cause)
+                return
+
+    def release(self, lock):
+        contender = self.held.pop(lock, None)
+        if contender is None or not self.call(contender.release(), self.patience):
+            raise Fail("not held")
+
+    def close(self):
+        self.call(self.etcd.close(), 1)
+
+
+serve(AetcdLock)

@@ -1,0 +1,58 @@
+"""python-redis-lock's `Lock` under harness, with its automatic renewal.
+
+https://python-redis-lock.readthedocs.io/
+
+The lock is renewed by a thread of the library, which ends silently when it finds the lock gone: no `lost` is raised. Waiters
+block on a list, which the release fills.
+"""
+
+import math
+import secrets
+
+import redis
+import redis_lock
+
+from harness_client import Fail, Lock, serve
+
+
+class PythonRedisLock(Lock):
+    contract = {
+        "lease": True,
+        "renews": True,
+        "tries": True,
+        "owner": "server",
+        "token": "none",
+        "keys": "lock:{lock}",
+        "value": "string",
+    }
+
+    def open(self, endpoints, lease_ms):
+        host, port = endpoints[0].rsplit(":", 1)
+        self.lease = math.ceil(lease_ms / 1000)  # whole seconds only
+        self.held = {}
+        self.redis = redis.StrictRedis(host=host, port=int(port), socket_connect_timeout=self.lease)
+        self.redis.ping()
+
+    def acquire(self, lock, wait_ms):
+        owner = secrets.token_hex(8)
+        contender = redis_lock.Lock(self.redis, lock, expire=self.lease, id=owner, auto_renewal=True)
+        held = contender.acquire(timeout=math.ceil(wait_ms / 1000)) if wait_ms else contender.acquire(blocking=False)
+        if not held:
+            raise Fail("timeout" if wait_ms else "busy")
+        self.held[lock] = contender
+        return None, owner
+
+    def release(self, lock):
+        contender = self.held.pop(lock, None)
+        if contender is None:
+            raise Fail("not held")
+        try:
+            contender.release()
+        except redis_lock.NotAcquired as error:
+            raise Fail(f"not held: {error}")
+
+    def close(self):
+        self.redis.close()
+
+
+serve(PythonRedisLock)

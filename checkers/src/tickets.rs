@@ -60,6 +60,24 @@ pub(crate) fn breaks(context: &Context<'_>, lock: usize) -> Vec<TokenBreak> {
     found
 }
 
+/// Answers that came after one with a larger token, where the order is taken from the server's lines: an answer may be late, so
+/// this proves nothing, and the server's order is not what the clients saw.
+pub(crate) fn answered_out_of_order(context: &Context<'_>) -> u64 {
+    if !context.grants.watched().tokens || !one_at_a_time(&context.model) {
+        return 0;
+    }
+    let mut count = 0;
+    for holds in &context.holds.by_lock {
+        let mut highest = 0;
+        for hold in holds.iter().filter(|hold| hold.ended != Ended::Changed) {
+            let Some(token) = hold.token() else { continue };
+            count += u64::from(token < highest);
+            highest = highest.max(token);
+        }
+    }
+    count
+}
+
 fn one_at_a_time(model: &Model) -> bool {
     !matches!(model, Model::ReadWrite | Model::Semaphore { .. })
 }

@@ -4,17 +4,28 @@
 //! is in flight must take effect first, and the one with the earliest reply is always a right choice; operations
 //! without a reply are used last. No search, any number of unknown outcomes.
 //!
-//! At one instant each process keeps its own order, and between processes every order is possible: of the replies that
-//! the state allows, the first is that of the process whose next operations take and give by turns for longest.
+//! At one instant each process keeps its own order, and between processes every order is possible: `interleave` finds
+//! the one that needs the fewest operations whose reply is still to come.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use super::interleave::{InstantState, Interleaved, Letter, Move, Words, interleave};
 use super::operations::Operations;
 use super::specs::LockOp;
+use crate::history::names::FastMap;
 
-/// What a lazy pass found: an order of places, or the place of the operation that nothing can precede.
-pub(crate) type Decided = Result<Vec<u32>, usize>;
+/// What a lazy pass found: an order of places, or why there is none.
+pub(crate) type Decided = Result<Vec<u32>, LazyFailure>;
+
+/// Why a lazy pass ended early.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LazyFailure {
+    /// At the reply to the operation of this place, or of one with a reply at that instant: nothing can precede it.
+    Blocked(usize),
+    /// Too many events have one time.
+    GaveUp,
+}
 
 /// A call or a reply. Sorts by time, then by process in its own order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -51,6 +62,7 @@ pub(crate) fn decide(all: &Operations<LockOp>) -> Decided {
         all,
         taken: false,
         open: Default::default(),
+        ready: [0, 0],
         done: vec![false; operations.len()],
         order: Vec::new(),
     };
@@ -73,6 +85,8 @@ struct Lazy<'a> {
     taken: bool,
     /// In flight and not yet in effect, by earliest reply: those that give, those that take.
     open: [BinaryHeap<Reverse<(u64, u32)>>; 2],
+    /// How many of each are not in effect.
+    ready: [u32; 2],
     done: Vec<bool>,
     order: Vec<u32>,
 }
@@ -83,77 +97,115 @@ impl Lazy<'_> {
         let place = flip.place as usize;
         if !flip.reply {
             let deadline = self.all.operations[place].reply.unwrap_or(u64::MAX);
-            self.open[self.takes(flip.place)].push(Reverse((deadline, flip.place)));
+            let sort = self.takes(flip.place);
+            self.open[sort].push(Reverse((deadline, flip.place)));
+            self.ready[sort] += 1;
             return true;
         }
         self.done[place]
     }
 
     /// Lets an operation take effect, after one of the other sort where the state asks for it.
-    fn force(&mut self, place: u32) -> Result<(), usize> {
+    fn force(&mut self, place: u32) -> Result<(), LazyFailure> {
         let sort = self.takes(place);
         if self.taken == (sort == 1) {
-            let other = loop {
-                match self.open[1 - sort].pop() {
-                    Some(Reverse((_, other))) if !self.done[other as usize] => break other,
-                    Some(_) => {}
-                    None => return Err(place as usize),
-                }
-            };
+            let other = self.earliest(1 - sort).ok_or(LazyFailure::Blocked(place as usize))?;
             self.effect(other);
         }
         self.effect(place);
         Ok(())
     }
 
-    /// Calls and replies of one instant, sorted by process.
-    fn at_one_instant(&mut self, same: &[Flip]) -> Result<(), usize> {
-        let lengths = self.lengths(same);
-        let mut ends: Vec<usize> = Vec::new();
-        let mut next: Vec<usize> = Vec::new();
-        for own in same.chunk_by(|a, b| a.process == b.process) {
-            let start = ends.last().copied().unwrap_or(0);
-            next.push(start);
-            ends.push(start + own.len());
-        }
-        // Replies that come next in their process and are not in effect, longest first.
-        let mut waiting: [BinaryHeap<(u32, Reverse<usize>)>; 2] = Default::default();
-        let mut ready: Vec<usize> = (0..ends.len()).collect();
+    /// The operation of a sort that is in flight, not in effect, and will be answered first.
+    fn earliest(&mut self, sort: usize) -> Option<u32> {
         loop {
-            while let Some(chain) = ready.pop() {
-                while next[chain] < ends[chain] && self.passes(&same[next[chain]]) {
-                    next[chain] += 1;
-                }
-                if next[chain] < ends[chain] {
-                    let sort = self.takes(same[next[chain]].place);
-                    waiting[sort].push((lengths[next[chain]], Reverse(chain)));
-                }
+            let Reverse((_, place)) = self.open[sort].pop()?;
+            if !self.done[place as usize] {
+                return Some(place);
             }
-            let allowed = usize::from(!self.taken);
-            let Some((_, Reverse(chain))) = waiting[allowed].pop().or_else(|| waiting[1 - allowed].pop()) else {
-                return Ok(());
-            };
-            self.force(same[next[chain]].place)?;
-            ready.push(chain);
         }
     }
 
-    /// For each call and reply, how many operations of its process take and give by turns from there on.
-    fn lengths(&self, same: &[Flip]) -> Vec<u32> {
-        let mut lengths = vec![1; same.len()];
-        for at in (0..same.len().saturating_sub(1)).rev() {
-            let (own, later) = (same[at], same[at + 1]);
-            lengths[at] = if own.process != later.process {
-                1
-            } else if own.place == later.place {
-                lengths[at + 1]
-            } else if self.takes(own.place) != self.takes(later.place) {
-                lengths[at + 1] + 1
-            } else {
-                1
-            };
+    /// Calls and replies of one instant, sorted by process.
+    fn at_one_instant(&mut self, same: &[Flip]) -> Result<(), LazyFailure> {
+        let mut words = Words::default();
+        let mut state = InstantState {
+            words: Vec::new(),
+            taken: self.taken,
+            in_flight: self.ready,
+        };
+        // What is still to come of each process, the first thing last, by its word.
+        let mut left: FastMap<u32, Vec<Vec<Flip>>> = FastMap::default();
+        for own in same.chunk_by(|a, b| a.process == b.process) {
+            let (mut word, mut flips) = (Words::EMPTY, Vec::new());
+            for flip in own.iter().rev().filter(|flip| self.counts(flip)) {
+                let takes = self.takes(flip.place);
+                if flip.reply && self.all.operations[flip.place as usize].call < flip.instant {
+                    state.in_flight[takes] -= 1;
+                }
+                let letter = Letter {
+                    takes: takes == 1,
+                    forced: flip.reply,
+                };
+                word = words.prepend(letter, word);
+                flips.push(*flip);
+            }
+            state.add(&words, word);
+            self.keep(&words, &mut left, word, flips);
         }
-        lengths
+        let moves = match interleave(&words, state) {
+            Interleaved::Order(moves) => moves,
+            Interleaved::GaveUp => return Err(LazyFailure::GaveUp),
+            Interleaved::Impossible => {
+                let replies = same.iter().find(|flip| flip.reply && !self.done[flip.place as usize]);
+                return Err(replies.map_or(LazyFailure::GaveUp, |flip| LazyFailure::Blocked(flip.place as usize)));
+            }
+        };
+        for next in moves {
+            match next {
+                Move::Of(word) => {
+                    let mut flips = left
+                        .get_mut(&word)
+                        .and_then(Vec::pop)
+                        .expect("a process has this word left");
+                    let first = flips.pop().expect("a word has letters");
+                    // What was called and is answered at this instant never was in flight.
+                    let sort = self.takes(first.place);
+                    let called = self.all.operations[first.place as usize].call;
+                    self.ready[sort] += u32::from(called == first.instant);
+                    self.effect(first.place);
+                    self.keep(&words, &mut left, words.rest(word), flips);
+                }
+                Move::InFlight => {
+                    let other = self.earliest(usize::from(!self.taken)).expect("one is in flight");
+                    self.effect(other);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a call or a reply is something to be ordered: a reply to what is not in effect yet, and a call whose reply
+    /// is still to come.
+    fn counts(&self, flip: &Flip) -> bool {
+        let replied = self.all.operations[flip.place as usize].reply;
+        let later = replied.is_none_or(|reply| reply.max(flip.instant) > flip.instant);
+        if flip.reply {
+            !self.done[flip.place as usize]
+        } else {
+            later
+        }
+    }
+
+    /// Keeps what is left of a process by its word, after what need not happen yet is in flight.
+    fn keep(&mut self, words: &Words, left: &mut FastMap<u32, Vec<Vec<Flip>>>, word: u32, mut flips: Vec<Flip>) {
+        let word = words.skip(word, |_| {
+            let flip = flips.pop().expect("each letter has a call or a reply");
+            self.passes(&flip);
+        });
+        if word != Words::EMPTY {
+            left.entry(word).or_default().push(flips);
+        }
     }
 
     /// What is in effect leaves from the front, so that only what is in flight is kept.
@@ -169,7 +221,9 @@ impl Lazy<'_> {
     }
 
     fn effect(&mut self, place: u32) {
-        self.taken = self.takes(place) == 1;
+        let sort = self.takes(place);
+        self.taken = sort == 1;
+        self.ready[sort] -= 1;
         self.done[place as usize] = true;
         self.order.push(place);
     }

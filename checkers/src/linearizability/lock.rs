@@ -26,20 +26,19 @@ pub(super) struct Active {
 #[derive(Debug, Clone)]
 pub(super) struct Parked {
     pub instant: u64,
-    pub answers: Vec<BusyAnswer>,
-    /// Acquires that may have held for a while, were called by then, and explain all of the answers.
+    /// Each process that was answered then, with the position of the answer.
+    pub answers: Vec<(u32, u32)>,
+    /// Acquires that may have held for a while and were called by then, by processes without such an answer: what these
+    /// call later at that instant cannot explain the first of the answers.
     fleeting: u64,
     /// An acquire that may hold for ever was called by then, and explains all of them.
     held: bool,
 }
 
-/// A process was told that the lock was taken.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct BusyAnswer {
-    process: u32,
-    position: u32,
-    /// Acquires that may have held for a while and were called by then, by other processes.
-    fleeting: u64,
+impl Parked {
+    fn told(&self, process: u32) -> bool {
+        self.answers.iter().any(|(told, _)| *told == process)
+    }
 }
 
 /// Everything that a sweep remembers of one lock: what is in flight, never what is over.
@@ -143,12 +142,16 @@ impl Lock {
             return;
         };
         // Of one time, only what the process itself was told is certain to be earlier.
-        let others = parked.answers.iter().all(|answer| answer.process != process);
+        let others = !parked.told(process);
         parked.held |= others && !runs_out;
         parked.fleeting += u64::from(others && runs_out);
-        for answer in parked.answers.iter_mut().filter(|answer| answer.process != process) {
-            answer.fleeting += u64::from(runs_out);
-        }
+    }
+
+    /// Whether an acquire that was called then can be what parked busy answers saw, if there are any. Of one time, only
+    /// what the process itself was told is certain to be earlier than its call.
+    pub(super) fn explains(&self, process: u32, called: u64) -> bool {
+        let earlier = |parked: &Parked| parked.instant < called || parked.instant == called && parked.told(process);
+        !self.parked.as_ref().is_some_and(earlier)
     }
 
     /// A busy answer in a time in which the lock was free.
@@ -161,11 +164,7 @@ impl Lock {
             held,
         });
         if parked.instant == instant {
-            parked.answers.push(BusyAnswer {
-                process,
-                position,
-                fleeting,
-            });
+            parked.answers.push((process, position));
         }
     }
 
@@ -179,38 +178,24 @@ impl Lock {
 
     /// Parked busy answers that ended before this acquire was called. A later acquire ends the free time.
     pub(super) fn unexplained(&mut self, process: u32, called: u64, next: u32) -> Option<Counterexample> {
+        let explained = self.explains(process, called);
         let parked = self.parked.take();
         self.free_after = None;
-        let mut parked = parked.filter(|parked| called >= parked.instant)?;
-        if called == parked.instant {
-            // Of one time, only what the process itself was told is certain to be earlier.
-            parked.answers.retain(|answer| answer.process == process);
-        }
-        self.not_run_out(&parked, next)
+        self.not_run_out(&parked.filter(|_| !explained)?, next)
     }
 
-    /// An answer that no acquire explains that may have held for a while, and that no other free time needs. One explains
+    /// Answers that no acquire explains that may have held for a while, and that no other free time needs. One explains
     /// all busy answers of its free time, and those called early enough for one free time are so for the next.
     fn not_run_out(&mut self, parked: &Parked, next: u32) -> Option<Counterexample> {
-        let unexplained = parked.answers.iter().find(|answer| answer.fleeting <= self.needed);
-        if let Some(answer) = unexplained.or(parked.answers.first().filter(|_| self.all_needed(parked))) {
-            return Some(Counterexample::SpuriousBusy {
-                freed_by: self.freed_by,
-                busy: answer.position,
-                next,
-            });
+        if parked.fleeting > self.needed {
+            self.needed += 1;
+            return None;
         }
-        let one = parked.answers.len() == 1 || parked.fleeting > self.needed;
-        self.needed += if parked.answers.is_empty() {
-            0
-        } else {
-            2 - u64::from(one)
-        };
-        None
-    }
-
-    /// Whether no acquire explains all of several answers, and there are no two left that do so together.
-    fn all_needed(&self, parked: &Parked) -> bool {
-        parked.answers.len() > 1 && parked.fleeting <= self.needed && self.fleeting < self.needed + 2
+        let (_, busy) = *parked.answers.first()?;
+        Some(Counterexample::SpuriousBusy {
+            freed_by: self.freed_by,
+            busy,
+            next,
+        })
     }
 }

@@ -24,6 +24,10 @@ impl<const W: usize> Mask<W> {
         self.0.iter().all(|word| *word == 0)
     }
 
+    pub(super) fn len(&self) -> u64 {
+        self.0.iter().map(|word| u64::from(word.count_ones())).sum()
+    }
+
     pub(super) fn and(&self, other: &Self) -> Self {
         Self(std::array::from_fn(|word| self.0[word] & other.0[word]))
     }

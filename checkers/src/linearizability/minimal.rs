@@ -1,6 +1,6 @@
 //! Decisions that need more than one pass, and the smallest set of operations that proves a bad one.
 
-use super::anonymous;
+use super::anonymous::{self, LazyFailure};
 use super::counterexample::Counterexample;
 use super::operations::Operations;
 use super::register::{Register, RegisterOp};
@@ -15,10 +15,16 @@ use crate::shrink::shrink;
 /// Operations of a prefix that are still worth shrinking; of longer ones, the latest are tried first.
 const SHRINK_MAX: usize = 20_000;
 
+/// Why a plain mutex is not decided.
+pub(super) const TOO_MANY_AT_ONCE: &str = "too many events have one time";
+
 /// Decides the plain mutex.
-pub(super) fn plain(all: &Operations<LockOp>) -> Decision {
-    let Err(blocked) = anonymous::decide(all) else {
-        return Decision::Legal;
+pub(super) fn plain(all: &Operations<LockOp>, small: bool) -> Decision {
+    let blocked = match anonymous::decide(all) {
+        Ok(_) => return Decision::Legal,
+        Err(LazyFailure::GaveUp) => return Decision::Unknown(TOO_MANY_AT_ONCE),
+        Err(LazyFailure::Blocked(blocked)) if !small => return blocked_at(all, blocked),
+        Err(LazyFailure::Blocked(blocked)) => blocked,
     };
     let prefix = prefix(&all.operations, blocked);
     let mut units: Vec<Vec<usize>> = Vec::new();
@@ -40,24 +46,30 @@ pub(super) fn plain(all: &Operations<LockOp>) -> Decision {
     }
     let violates = |kept: &[usize]| {
         let places: Vec<usize> = kept.iter().map(|at| prefix[*at]).collect();
-        anonymous::decide(&all.only(&places)).is_err()
+        matches!(anonymous::decide(&all.only(&places)), Err(LazyFailure::Blocked(_)))
     };
     illegal(all, &prefix, &kept(&prefix, &units, violates))
 }
 
 /// Decides a register by search.
-pub(super) fn register(history: &History, all: &Operations<RegisterOp>, budget: Budget, clock: Clock) -> Decision {
+pub(super) fn register(
+    history: &History,
+    all: &Operations<RegisterOp>,
+    (budget, clock): (Budget, Clock),
+    small: bool,
+) -> Decision {
     let searched = |all: &Operations<RegisterOp>, budget| {
         search_in_turn(&Register, &all.operations, &all.predecessors(history), budget, clock)
     };
     let blocked = match searched(all, budget) {
         Searched::Order(_) => return Decision::Legal,
         Searched::Unknown { reason, .. } => return Decision::Unknown(reason),
+        Searched::NoOrder { blocked } if !small => return blocked_at(all, blocked),
         Searched::NoOrder { blocked } => blocked,
     };
     let prefix = prefix(&all.operations, blocked);
     let units: Vec<Vec<usize>> = (0..prefix.len()).map(|at| vec![at]).collect();
-    let small = Budget {
+    let short = Budget {
         time: budget.time / 100,
         ..budget
     };
@@ -68,7 +80,7 @@ pub(super) fn register(history: &History, all: &Operations<RegisterOp>, budget: 
         let sound = gone
             .map(|at| all.operations[prefix[at]].op)
             .all(|op| !is_needed(&op, &fewer.operations));
-        sound && matches!(searched(&fewer, small), Searched::NoOrder { .. })
+        sound && matches!(searched(&fewer, short), Searched::NoOrder { .. })
     };
     illegal(all, &prefix, &kept(&prefix, &units, violates))
 }
@@ -120,6 +132,13 @@ fn latest(places: usize, units: &[Vec<usize>], violates: &mut impl FnMut(&[usize
 fn illegal<O>(all: &Operations<O>, prefix: &[usize], kept: &[usize]) -> Decision {
     Decision::Illegal(Counterexample::NoOrder {
         calls: kept.iter().map(|at| all.calls[prefix[*at]]).collect(),
+    })
+}
+
+/// A violation at the reply to one operation, without a proof.
+pub(super) fn blocked_at<O>(all: &Operations<O>, blocked: usize) -> Decision {
+    Decision::Illegal(Counterexample::NoOrder {
+        calls: vec![all.calls[blocked]],
     })
 }
 

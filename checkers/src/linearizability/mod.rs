@@ -13,6 +13,7 @@ mod counterexample;
 mod equal_times;
 mod failures;
 mod finder;
+mod interleave;
 mod lock;
 mod mask;
 mod minimal;
@@ -76,10 +77,10 @@ pub struct DecisionCounts {
     pub unknown: usize,
 }
 
-/// Decides linearizability alone, without words: for callers in a hurry, and for benchmarks.
+/// Decides linearizability alone, without proofs: for callers in a hurry, and for benchmarks.
 pub fn decide(history: &History, model: &Model, budget: Budget, clock: Clock) -> DecisionCounts {
     let mut counts = DecisionCounts::default();
-    for decision in decisions(history, model, budget, clock) {
+    for decision in decided(history, model, budget, clock, false) {
         match decision {
             Decision::Legal => counts.legal += 1,
             Decision::Illegal(_) => counts.illegal += 1,
@@ -89,13 +90,22 @@ pub fn decide(history: &History, model: &Model, budget: Budget, clock: Clock) ->
     counts
 }
 
+/// Decides each lock, with the smallest proof that is found.
 pub(crate) fn decisions(history: &History, model: &Model, budget: Budget, clock: Clock) -> Vec<Decision> {
+    decided(history, model, budget, clock, true)
+}
+
+/// Decides each lock. A search for a small proof costs many times what the decision costs.
+fn decided(history: &History, model: &Model, budget: Budget, clock: Clock, small: bool) -> Vec<Decision> {
     match model {
-        Model::Mutex => operations::locks(history, model).iter().map(minimal::plain).collect(),
+        Model::Mutex => {
+            let all = operations::locks(history, model);
+            all.iter().map(|operations| minimal::plain(operations, small)).collect()
+        }
         Model::Register | Model::CasRegister => {
             let all = operations::registers(history);
             all.iter()
-                .map(|operations| minimal::register(history, operations, budget, clock))
+                .map(|operations| minimal::register(history, operations, (budget, clock), small))
                 .collect()
         }
         _ => {

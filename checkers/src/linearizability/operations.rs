@@ -196,7 +196,7 @@ impl OperationReader<'_> {
             .map(|_| history.instant(event.mate));
         // What is called after a loss, at the same instant, is not what was lost.
         let own = self.held.get(&(lock as u32, process));
-        let again = own.is_some_and(|own| own.lost == instant + 1);
+        let again = *self.model != Model::Mutex && own.is_some_and(|own| own.lost == instant + 1);
         let instant = replied.unwrap_or(u64::MAX).min(instant + u64::from(again));
         let token = reply.and_then(PackedEvent::token);
         let permits = history.permits(reply.unwrap_or(event));

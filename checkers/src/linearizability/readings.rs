@@ -1,7 +1,8 @@
 //! The two readings of a mutex: ours, in which a release call ends the hold of its owner whatever its answer, and
 //! Jepsen's, in which a failed release has no effect and nobody in particular holds. Where they differ, the reader of a verdict is told.
 
-use super::counterexample::Counterexample;
+use super::anonymous::LazyFailure;
+use super::minimal::{TOO_MANY_AT_ONCE, blocked_at};
 use super::operations::{self, Operations};
 use super::specs::LockOp;
 use super::{Decision, anonymous, decisions};
@@ -71,9 +72,8 @@ fn failed_releases(history: &History) -> Vec<u32> {
 fn strict(all: &Operations<LockOp>) -> Decision {
     match anonymous::decide(all) {
         Ok(_) => Decision::Legal,
-        Err(blocked) => Decision::Illegal(Counterexample::NoOrder {
-            calls: vec![all.calls[blocked]],
-        }),
+        Err(LazyFailure::GaveUp) => Decision::Unknown(TOO_MANY_AT_ONCE),
+        Err(LazyFailure::Blocked(blocked)) => blocked_at(all, blocked),
     }
 }
 

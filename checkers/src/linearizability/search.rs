@@ -25,8 +25,8 @@ pub enum Searched {
     Unknown { reason: &'static str, configurations: u64 },
 }
 
-/// Configurations looked at between two looks at the clock.
-const CLOCK_EVERY: u64 = 4096;
+/// Operations looked at between two looks at the clock: a configuration costs as many as are in flight.
+const CLOCK_EVERY: u64 = 1 << 14;
 
 /// Looks for an order of the operations that their specification allows.
 ///
@@ -85,6 +85,8 @@ struct Search<'a, S: SequentialSpec, const W: usize> {
     failed: FailedConfigurations<S::State, W>,
     deepest: u32,
     configurations: u64,
+    /// Operations looked at since the last look at the clock.
+    work: u64,
 }
 
 impl<'a, S: SequentialSpec, const W: usize> Search<'a, S, W> {
@@ -105,6 +107,7 @@ impl<'a, S: SequentialSpec, const W: usize> Search<'a, S, W> {
             failed: FailedConfigurations::default(),
             deepest: 0,
             configurations: 0,
+            work: 0,
         }
     }
 
@@ -133,8 +136,8 @@ impl<'a, S: SequentialSpec, const W: usize> Search<'a, S, W> {
                 let (Happening::Reply(op) | Happening::Call(op)) = self.plan.happenings[self.deepest as usize];
                 return Searched::NoOrder { blocked: op as usize };
             }
-            if self.configurations % CLOCK_EVERY == CLOCK_EVERY - 1 {
-                self.configurations += 1;
+            if self.work >= CLOCK_EVERY {
+                self.work = 0;
                 self.failed.keep_within(budget.memory);
                 if clock.now_ns() - started > budget.time.as_nanos() as u64 {
                     let configurations = self.configurations;
@@ -157,6 +160,7 @@ impl<'a, S: SequentialSpec, const W: usize> Search<'a, S, W> {
     /// Something must take effect before this reply can pass. False when nothing can.
     fn force(&mut self, op: u32) -> bool {
         self.configurations += 1;
+        self.work += W as u64;
         self.deepest = self.deepest.max(self.at);
         let slot = self.plan.ops[op as usize].slot;
         let mut others = self.choice.without(&self.taken);
@@ -196,6 +200,7 @@ impl<'a, S: SequentialSpec, const W: usize> Search<'a, S, W> {
             }
         }
         while let Some((op, deadline)) = self.candidate(forced) {
+            self.work += self.choice.without(&self.taken).len();
             self.frames.last_mut().expect("the frame is there").cursor = deadline;
             if self.take(op) {
                 return true;
@@ -247,6 +252,7 @@ impl<'a, S: SequentialSpec, const W: usize> Search<'a, S, W> {
     fn take_eager(&mut self) {
         let mut waiting = self.eager.without(&self.taken);
         while !waiting.is_empty() {
+            self.work += waiting.len();
             let before = (self.state, self.order.len());
             for slot in waiting.slots() {
                 let op = self.slots[slot as usize];

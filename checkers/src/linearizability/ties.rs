@@ -22,7 +22,8 @@ enum Turn {
     ReadsForNow,
     /// Already holds.
     Holds,
-    /// Lets go at this instant. By token, which must grow.
+    /// Lets go at this instant. By token, which must grow; of a try-lock, by when its release was answered: it may have
+    /// been taken until then.
     ForNow(Option<u64>),
     /// Goes on, and writes.
     Stays(Option<u64>),
@@ -34,6 +35,9 @@ enum Turn {
 /// The acquire's turn, and how many events of its process go with it.
 type Next = (Turn, usize);
 
+/// An acquire's turn and position, the place of its process, and how many events of its process go with it.
+type Waiting = (Turn, u32, usize, usize);
+
 /// Lets a sweep see the events of one lock and one instant.
 pub(super) fn see(sweep: &mut Sweep<'_>, same: &[OrderedEvent]) {
     let history = sweep.history;
@@ -42,7 +46,7 @@ pub(super) fn see(sweep: &mut Sweep<'_>, same: &[OrderedEvent]) {
     // Stable: each process's own order stays.
     events.sort_by_key(process);
     let mut chains: Vec<&[OrderedEvent]> = events.chunk_by(|a, b| process(a) == process(b)).collect();
-    let mut waiting: BinaryHeap<Reverse<(Turn, u32, usize, usize)>> = BinaryHeap::new();
+    let mut waiting: BinaryHeap<Reverse<Waiting>> = BinaryHeap::new();
     let mut rising: Vec<&[OrderedEvent]> = Vec::new();
     let mut ready: Vec<usize> = (0..chains.len()).rev().collect();
     loop {
@@ -60,7 +64,7 @@ pub(super) fn see(sweep: &mut Sweep<'_>, same: &[OrderedEvent]) {
                 None => rising.push(chains[chain]),
             }
         }
-        let Some(Reverse((_, _, chain, len))) = waiting.pop() else {
+        let Some(Reverse((_, _, chain, len))) = pop(sweep, &mut waiting, &chains) else {
             break;
         };
         let (now, rest) = chains[chain].split_at(len);
@@ -71,6 +75,53 @@ pub(super) fn see(sweep: &mut Sweep<'_>, same: &[OrderedEvent]) {
     for part in latest_first(sweep, &rising).into_iter().rev() {
         part.iter().for_each(|event| sweep.see(*event));
     }
+}
+
+/// The acquire that comes next: the first in its turn, or of those that let go at this instant the first that explains
+/// why a try-lock was called busy.
+fn pop(
+    sweep: &Sweep<'_>,
+    waiting: &mut BinaryHeap<Reverse<Waiting>>,
+    chains: &[&[OrderedEvent]],
+) -> Option<Reverse<Waiting>> {
+    let in_vain = |next: &Waiting| {
+        let first = chains[next.2][0];
+        let event = &sweep.history.events[first.position as usize];
+        !sweep.locks[first.lock as usize].explains(event.process, sweep.history.instant(event.mate))
+    };
+    let mut passed_over = Vec::new();
+    while waiting
+        .peek()
+        .is_some_and(|Reverse(next)| matches!(next.0, Turn::ForNow(_)) && in_vain(next))
+    {
+        passed_over.extend(waiting.pop());
+    }
+    let found = if passed_over.is_empty()
+        || waiting
+            .peek()
+            .is_some_and(|Reverse(next)| matches!(next.0, Turn::ForNow(_)))
+    {
+        waiting.pop()
+    } else {
+        Some(passed_over.remove(0))
+    };
+    waiting.extend(passed_over);
+    found
+}
+
+/// When the release that follows the acquire at the head of a process's events was answered ok, if it was.
+fn freed_at(sweep: &Sweep<'_>, chain: &[OrderedEvent]) -> u64 {
+    let events = &sweep.history.events;
+    let mut calls = chain.iter().map(|event| &events[event.position as usize]);
+    let release = calls.find(|event| event.is_call(F::Release));
+    let reply = release.and_then(|release| {
+        events
+            .get(release.mate as usize)
+            .filter(|reply| reply.is_ok(F::Release))
+    });
+    reply.map_or(u64::MAX, |_| {
+        sweep.history.instant(release.map_or(0, |release| release.mate))
+    })
 }
 
 /// The turn of the acquire that a process's events begin with; `None` for permits of which some stay taken.
@@ -103,6 +154,9 @@ fn next(sweep: &Sweep<'_>, chain: &[OrderedEvent]) -> Option<Next> {
             ends = true;
             break;
         }
+    }
+    if *sweep.model == Model::TryLock {
+        token = Some(freed_at(sweep, chain));
     }
     let shared = *sweep.model == Model::ReadWrite;
     let turn = match (ends, shared && !writes) {

@@ -1,6 +1,6 @@
 //! HL006 in words: grants out of ticket order, and waiters that were passed over.
 
-use super::{at, finding, length, many, violated};
+use super::{at, by_the_server, finding, length, many, violated};
 use crate::context::Context;
 use crate::fairness::{Fairness, Passed};
 use crate::finding::{Finding, Property, Verdict, Violation};
@@ -25,7 +25,8 @@ pub(crate) fn tell(context: &Context<'_>, decided: &Fairness) -> Finding {
         Verdict::NotApplicable => said(format!("no order is promised; {statistic}")),
         Verdict::Holds if decided.ordered => {
             let grants = many(decided.total, "grant", "grants");
-            said(format!("{grants} in ticket order; {statistic}"))
+            let server = by_the_server(context);
+            said(format!("{grants} in ticket order{server}; {statistic}"))
         }
         Verdict::Holds => said(statistic),
         Verdict::Violated => {

@@ -1,6 +1,6 @@
 //! HL003 in words: tokens that go back, stale writes that were accepted, holders that were refused.
 
-use super::{at, finding, many, violated};
+use super::{at, by_the_server, finding, many, violated};
 use crate::context::Context;
 use crate::fencing::{Fencing, TokenWrite, WrongWrite};
 use crate::finding::{Finding, Property, Verdict, Violation};
@@ -26,6 +26,7 @@ pub(crate) fn tell(context: &Context<'_>, decided: &Fencing) -> Finding {
         }
         Verdict::Holds => {
             let mut evidence = format!("{tokens}, each larger than the last");
+            evidence.push_str(&by_the_server(context));
             if decided.writes.refused_stale > 0 {
                 let stale = many(decided.writes.refused_stale, "stale write was", "stale writes were");
                 evidence.push_str(&format!("; {stale} refused: tokens would save you"));

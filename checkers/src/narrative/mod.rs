@@ -21,6 +21,7 @@ use crate::context::Context;
 use crate::finding::{Because, Finding, ProofEvent, Property, Verdict, Violation};
 use crate::history::names::NONE;
 use crate::history::{History, NEMESIS, SERVER};
+use crate::tickets;
 use crate::watched::NotWatched;
 
 /// A length of time for a person: `1.84s`, `840ms`, `8.4ms`, `120µs`.
@@ -136,6 +137,17 @@ pub(crate) fn not_watched(context: &Context<'_>) -> &'static str {
         Some(NotWatched::NoNames) => "not watched: no acquire named its token or owner",
         Some(NotWatched::OwnNames) => "not watched: the clients' owners and tokens are the lock's own",
         Some(NotWatched::OtherNames) => "not watched: the clients' owners and tokens are not the server's",
+    }
+}
+
+/// Says of an order of tokens that it is the server's, where the clients saw another one; empty where they saw the same.
+pub(crate) fn by_the_server(context: &Context<'_>) -> String {
+    match tickets::answered_out_of_order(context) {
+        0 => String::new(),
+        count => format!(
+            " on the server, and {} in another order",
+            many(count, "answer came", "answers came")
+        ),
     }
 }
 

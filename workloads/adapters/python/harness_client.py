@@ -6,6 +6,7 @@ becomes `info`.
 Each client runs in a separate thread, so one process can serve several, and a library that ties a lock to its thread works.
 """
 
+import contextlib
 import json
 import queue
 import sys
@@ -56,6 +57,14 @@ def _say(message):
         sys.stdout.flush()
 
 
+def _close(client):
+    """Releases what the client says it holds, since a library's own close may leave it to the lease."""
+    for lock in list(getattr(client, "held", ())):
+        with contextlib.suppress(Exception):
+            client.release(lock)
+    client.close()
+
+
 def _perform(client, request):
     op = request["op"]
     token = owner = contract = None
@@ -68,7 +77,7 @@ def _perform(client, request):
     elif op == "release":
         client.release(request["lock"])
     else:
-        client.close()
+        _close(client)
     reply = {"type": "ok", "token": token, "owner": owner, "contract": contract}
     return {key: value for key, value in reply.items() if value is not None}
 
@@ -84,7 +93,7 @@ def _run(client, requests):
         _say({"id": request["id"], **reply})
         if request["op"] == "close":
             return
-    client.close()
+    _close(client)
 
 
 def serve(make):

@@ -1,0 +1,174 @@
+//! Verdicts against the definition, by an oracle that shares nothing with the crate: it reads the lines of random
+//! histories by itself and tries every order. And what no verdict may depend on.
+//!
+//! `INDEPENDENT_HISTORIES=1000000 cargo test --release -p harness-checkers --test independent` tries a million a model.
+
+#[path = "independent/chance.rs"]
+mod chance;
+#[path = "independent/orders.rs"]
+mod orders;
+
+use chance::{Chance, Lines, lines};
+use harness_checkers::history::event::Kind;
+use harness_checkers::linearizability::decide;
+use harness_checkers::{Budget, Clock, Model};
+
+const MODELS: [Model; 14] = [
+    Model::OwnerMutex,
+    Model::Mutex,
+    Model::Reentrant { limit: 2 },
+    Model::Reentrant { limit: u32::MAX },
+    Model::Fenced,
+    Model::ReentrantFenced { limit: 2 },
+    Model::ReadWrite,
+    Model::Semaphore { permits: 1 },
+    Model::Semaphore { permits: 2 },
+    Model::Semaphore { permits: 3 },
+    Model::TryLock,
+    Model::Election,
+    Model::Register,
+    Model::CasRegister,
+];
+
+fn seeds() -> impl Iterator<Item = u64> {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let first = number("INDEPENDENT_SEED").unwrap_or(1);
+    first..=first + number("INDEPENDENT_HISTORIES").unwrap_or(2_000)
+}
+
+/// The numbers of illegal locks; a verdict that is not reached is a failure.
+fn illegal(lines: &Lines, model: Model) -> usize {
+    let history = lines.history().expect("a well-formed history");
+    let counts = decide(&history, &model, Budget::default(), Clock::still());
+    assert_eq!(counts.unknown, 0);
+    counts.illegal
+}
+
+fn show(lines: &Lines) -> String {
+    let each = lines.lines.iter().enumerate().map(|(at, said)| {
+        let (time, process, kind, f, lock) = (said.time, said.process, said.kind, said.f.name(), said.lock);
+        let (mode, permits, token, error) = (said.mode, said.permits, said.token, said.error);
+        let (value, expected) = (said.value, said.expected);
+        format!("{at}: {time} p{process} {kind:?} {f} {lock:?} {mode:?} {permits} {token:?} {error:?} {expected:?} {value:?}")
+    });
+    let text: Vec<String> = each.collect();
+    format!(
+        "leased {}, by place {}\n{}",
+        lines.leased,
+        lines.by_place,
+        text.join("\n")
+    )
+}
+
+#[test]
+fn verdicts_are_those_of_the_definition() {
+    for model in MODELS {
+        let (mut bad, mut all) = (0, 0);
+        for seed in seeds() {
+            let lines = lines(seed, model);
+            let expected = (0..2).filter(|lock| !orders::is_legal(&lines, model, *lock)).count();
+            let found = illegal(&lines, model);
+            assert_eq!(found, expected, "seed {seed} under {model}\n{}", show(&lines));
+            (bad, all) = (bad + u64::from(found > 0), all + 1);
+        }
+        println!("{model}: {all} histories, {bad} of them violated");
+        assert!(
+            (5..=95).contains(&(bad * 100 / all)),
+            "{model}: {bad} of {all} are violated"
+        );
+    }
+}
+
+#[test]
+fn a_coarser_clock_hides_violations_and_makes_none() {
+    let mut hidden = 0;
+    for model in MODELS {
+        for seed in seeds() {
+            let fine = lines(seed, model);
+            for grain in [7, 20, 1_000] {
+                let mut coarse = fine.clone();
+                coarse
+                    .lines
+                    .iter_mut()
+                    .for_each(|said| said.time = said.time.div_ceil(grain) * grain);
+                let (before, after) = (illegal(&fine, model), illegal(&coarse, model));
+                assert!(
+                    after <= before,
+                    "seed {seed} under {model}, rounded up to {grain}: {before} became {after}\n{}",
+                    show(&fine)
+                );
+                hidden += before - after;
+            }
+        }
+    }
+    assert!(hidden > 100, "{hidden} violations were hidden");
+}
+
+#[test]
+fn names_of_processes_and_locks_do_not_matter() {
+    for model in MODELS {
+        for seed in seeds() {
+            let lines = lines(seed, model);
+            let mut renamed = lines.clone();
+            for said in &mut renamed.lines {
+                said.process = 4_000_000_000 - said.process * 7;
+                said.lock = said.lock.map(|lock| 5 - lock);
+            }
+            let (before, after) = (illegal(&lines, model), illegal(&renamed, model));
+            assert_eq!(before, after, "seed {seed} under {model}\n{}", show(&lines));
+        }
+    }
+}
+
+#[test]
+fn each_lock_is_decided_as_if_there_were_no_other() {
+    for model in MODELS {
+        for seed in seeds() {
+            let both = lines(seed, model);
+            // Positions of lines that stay are the order of their history.
+            let parts = (0..2).map(|lock| {
+                let mut one = both.clone();
+                one.lines.retain(|said| said.lock.is_none_or(|of| of == lock));
+                illegal(&one, model)
+            });
+            assert_eq!(
+                parts.sum::<usize>(),
+                illegal(&both, model),
+                "seed {seed} under {model}\n{}",
+                show(&both)
+            );
+        }
+    }
+}
+
+#[test]
+fn the_order_of_lines_is_not_that_of_events_where_there_are_times() {
+    let mut swapped = 0;
+    for model in MODELS {
+        for seed in seeds() {
+            let lines = lines(seed, model);
+            if lines.by_place {
+                continue;
+            }
+            let (mut chance, mut other) = (Chance(seed), lines.clone());
+            for at in 1..other.lines.len() {
+                let (a, b) = (other.lines[at - 1], other.lines[at]);
+                // The crate must be told of a process before a signal of it counts: a signal stays where it is.
+                let signal = a.kind == Kind::Signal || b.kind == Kind::Signal;
+                if a.process != b.process && !signal && chance.percent(50) {
+                    other.lines.swap(at - 1, at);
+                    swapped += 1;
+                }
+            }
+            let (before, after) = (illegal(&lines, model), illegal(&other, model));
+            assert_eq!(
+                before,
+                after,
+                "seed {seed} under {model}\n{}\n{}",
+                show(&lines),
+                show(&other)
+            );
+        }
+    }
+    assert!(swapped > 1_000);
+}

@@ -1,0 +1,439 @@
+//! The definition, from the lines themselves: operations of one lock, and whether any order of them is legal.
+
+use std::collections::{BTreeMap, HashSet};
+
+use harness_checkers::history::event::Kind;
+use harness_checkers::{F, Mode, Model};
+
+use super::chance::{Lines, RandomLine};
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Deed {
+    Take {
+        mode: Mode,
+        permits: u32,
+        token: Option<u64>,
+    },
+    Give {
+        permits: u32,
+    },
+    GiveAll,
+    /// Another process, or any, has it.
+    SeenTaken,
+    /// No legal order has it.
+    Impossible,
+    Read(Option<u64>),
+    Write(u64),
+    Swap(u64, u64),
+    SwapRefused(u64),
+}
+
+/// An operation, from its earliest to its latest moment.
+#[derive(Debug, Clone)]
+struct Step {
+    deed: Deed,
+    process: u32,
+    from: u64,
+    until: Option<u64>,
+    must: bool,
+    /// Steps of its process that come before; and one after which it can no longer come.
+    after: Vec<usize>,
+    not_after: Option<usize>,
+}
+
+/// The moments of one process in its own order: a line with its reply, or a signal.
+fn own_lines(of: &Lines, process: u32, lock: u32) -> Vec<(u64, usize)> {
+    let lines = &of.lines;
+    let time = |at: usize| if of.by_place { at as u64 } else { lines[at].time };
+    let own = |at: &usize| lines[*at].process == process && lines[*at].lock.is_none_or(|of| of == lock);
+    let is_signal = |at: usize| lines[at].kind == Kind::Signal;
+    let mut order: Vec<(u64, usize)> = (0..lines.len())
+        .filter(own)
+        .filter(|at| !is_signal(*at))
+        .map(|at| (time(at), at))
+        .collect();
+    for at in (0..lines.len()).filter(own).filter(|at| is_signal(*at)) {
+        let granted =
+            |line: &(u64, usize)| lines[line.1].f == F::Acquire && lines[line.1].kind == Kind::Ok && line.1 < at;
+        let grant = order
+            .iter()
+            .rposition(granted)
+            .filter(|place| order[*place].0 >= time(at));
+        let place = grant.map_or_else(
+            || order.partition_point(|(earlier, _)| *earlier < time(at)),
+            |place| place + 1,
+        );
+        let moment = grant.map_or(time(at), |place| order[place].0);
+        order.insert(place, (moment, at));
+    }
+    order
+}
+
+fn reply_of(lines: &[RandomLine], call: usize) -> Option<usize> {
+    let own = |at: &usize| lines[*at].process == lines[call].process && lines[*at].kind != Kind::Signal;
+    (call + 1..lines.len()).find(own)
+}
+
+/// What one process did with one lock, as its own lines tell.
+struct Teller<'a> {
+    of: &'a Lines,
+    model: Model,
+    steps: Vec<Step>,
+    process: u32,
+    /// How often, or with how many permits, it has the lock; and how.
+    has: u32,
+    mode: Mode,
+    /// What it was told to have lost and has not given back since.
+    lapsed: u32,
+    /// Steps that are over; of a plain mutex, the latest grant.
+    over: Vec<usize>,
+    grant: Option<usize>,
+    /// The step of the call in flight, and whether it is a release of what the process has that will be denied.
+    open: Option<usize>,
+    denied: bool,
+    /// Ends of its hold that may come as late as its next grant.
+    ending: Vec<usize>,
+}
+
+impl Teller<'_> {
+    fn add(&mut self, deed: Deed, from: u64, until: Option<u64>) -> usize {
+        self.steps.push(Step {
+            deed,
+            process: self.process,
+            from,
+            until,
+            must: until.is_some(),
+            after: self.over.clone(),
+            not_after: None,
+        });
+        self.steps.len() - 1
+    }
+
+    fn tell(&mut self, now: u64, at: usize) {
+        let said = self.of.lines[at];
+        match (said.f, said.kind) {
+            (F::Lost | F::Died, _) => self.loses(now),
+            (_, Kind::Signal) => {}
+            (_, Kind::Invoke) => {
+                let reply = reply_of(&self.of.lines, at);
+                let answer = reply.map(|reply| self.of.lines[reply]);
+                let until = reply.map(|reply| {
+                    if self.of.by_place {
+                        reply as u64
+                    } else {
+                        self.of.lines[reply].time
+                    }
+                });
+                self.open = match said.f {
+                    F::Acquire => self.asks(now, said, answer, until),
+                    F::Release => self.lets_go(now, said, answer, until),
+                    _ => self.touches(now, said, answer, until),
+                };
+            }
+            _ => {
+                self.denied = false;
+                if let Some(step) = self.open.take() {
+                    if self.steps[step].must {
+                        self.over.push(step);
+                    }
+                    if said.f == F::Acquire && said.kind == Kind::Ok {
+                        self.gets(now, said, step);
+                    }
+                }
+            }
+        }
+    }
+
+    fn asks(&mut self, now: u64, said: RandomLine, answer: Option<RandomLine>, until: Option<u64>) -> Option<usize> {
+        let take = Deed::Take {
+            mode: said.mode,
+            permits: said.permits,
+            token: answer.and_then(|answer| answer.token),
+        };
+        match answer.map_or(Kind::Info, |answer| answer.kind) {
+            Kind::Ok => Some(self.add(take, now, until)),
+            Kind::Fail => {
+                let busy = self.model == Model::TryLock && answer?.error == Some("busy");
+                busy.then(|| self.add(Deed::SeenTaken, now, until))
+            }
+            _ => {
+                let taken = self.add(take, now, None);
+                if self.model == Model::TryLock && self.of.leased && self.has == 0 {
+                    let runs_out = self.add(Deed::GiveAll, now, None);
+                    self.steps[runs_out].after.push(taken);
+                }
+                Some(taken)
+            }
+        }
+    }
+
+    fn lets_go(&mut self, now: u64, said: RandomLine, answer: Option<RandomLine>, until: Option<u64>) -> Option<usize> {
+        let kind = answer.map_or(Kind::Info, |answer| answer.kind);
+        let parts = if matches!(self.model, Model::Semaphore { .. }) {
+            said.permits
+        } else {
+            1
+        };
+        let lapsed = self.lapsed >= parts;
+        let give = Deed::Give { permits: said.permits };
+        let weighted = matches!(self.model, Model::Semaphore { .. });
+        self.lapsed -= if lapsed { parts } else { 0 };
+        if self.model == Model::Mutex {
+            (self.has, self.lapsed) = (0, 0);
+            return match kind {
+                Kind::Ok => Some(self.add(give, now, until.filter(|_| !lapsed))),
+                Kind::Info => Some(self.add(give, now, None)),
+                _ => None,
+            };
+        }
+        if self.has == 0 {
+            return (kind == Kind::Ok && !lapsed).then(|| self.add(Deed::Impossible, now, until));
+        }
+        if answer.is_some_and(|answer| answer.error == Some("not held")) && !self.of.leased {
+            self.denied = true;
+            return Some(self.add(Deed::Impossible, now, until));
+        }
+        if weighted && said.permits > self.has {
+            return (kind == Kind::Ok).then(|| self.add(Deed::Impossible, now, until));
+        }
+        self.has -= if weighted { said.permits } else { 1 };
+        let late = kind == Kind::Fail && self.model == Model::TryLock;
+        let step = self.add(give, now, until.filter(|_| kind != Kind::Info && !late));
+        if late {
+            self.ending.push(step);
+        }
+        Some(step)
+    }
+
+    fn touches(&mut self, now: u64, said: RandomLine, answer: Option<RandomLine>, until: Option<u64>) -> Option<usize> {
+        let kind = answer.map_or(Kind::Info, |answer| answer.kind);
+        let until = until.filter(|_| kind != Kind::Info);
+        let (value, expected) = (said.value.unwrap_or(0), said.expected.unwrap_or(0));
+        let deed = match (said.f, kind) {
+            (F::Read, Kind::Ok) => Deed::Read(answer?.value),
+            (F::Write, Kind::Ok | Kind::Info) => Deed::Write(value),
+            (F::Cas, Kind::Ok | Kind::Info) => Deed::Swap(expected, value),
+            (F::Cas, Kind::Fail) if answer?.error.is_none() => Deed::SwapRefused(expected),
+            _ => return None,
+        };
+        Some(self.add(deed, now, until))
+    }
+
+    fn gets(&mut self, now: u64, said: RandomLine, step: usize) {
+        for ends in self.ending.drain(..) {
+            let end = &mut self.steps[ends];
+            (end.until, end.must) = (Some(now.max(end.from)), true);
+            self.steps[step].after.push(ends);
+        }
+        self.grant = Some(step);
+        self.lapsed = 0;
+        self.has = match self.model {
+            Model::Semaphore { .. } => self.has + said.permits,
+            Model::ReadWrite => 1,
+            _ => self.has + 1,
+        };
+        self.mode = said.mode;
+    }
+
+    fn loses(&mut self, now: u64) {
+        if self.has == 0 {
+            return;
+        }
+        let had = std::mem::take(&mut self.has);
+        self.lapsed = if self.denied { 0 } else { had };
+        if self.model == Model::Mutex {
+            let lost = self.add(Deed::Give { permits: 1 }, 0, None);
+            let grant = self.grant.expect("a process that has it was granted it");
+            self.steps[lost].from = self.steps[grant].until.expect("a grant was answered");
+            self.steps[lost].after = vec![grant];
+            return;
+        }
+        let late = self.model == Model::TryLock;
+        let until = Some(now).filter(|_| !late);
+        let lost = if std::mem::take(&mut self.denied) {
+            let denied = self.open.take().expect("the release that is denied is in flight");
+            (
+                self.steps[denied].deed,
+                self.steps[denied].until,
+                self.steps[denied].must,
+            ) = (Deed::GiveAll, until, !late);
+            denied
+        } else {
+            self.add(Deed::GiveAll, now, until)
+        };
+        if late {
+            self.ending.push(lost);
+        } else {
+            self.over.push(lost);
+        }
+        let Some(asked) = self.open else { return };
+        let Deed::Take { mode, permits, token } = self.steps[asked].deed else {
+            return;
+        };
+        if self.model == Model::ReadWrite && self.mode == Mode::Write && mode == Mode::Read {
+            // A downgrade may have had its effect before the loss as well.
+            let from = self.steps[asked].from;
+            let weaker = self.add(Deed::Take { mode, permits, token }, from, None);
+            self.steps[weaker].after = self.steps[asked].after.clone();
+            self.steps[weaker].not_after = Some(lost);
+        }
+        if self.steps[asked].must && !late {
+            self.steps[asked].after.push(lost);
+        }
+    }
+}
+
+/// What a lock or a register is between two steps.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+struct Thing {
+    /// Who has it: how often or with how many permits, and whether only to read.
+    by: BTreeMap<u32, (u32, bool)>,
+    token: Option<u64>,
+    /// The token is that of the present owner.
+    own_token: bool,
+    value: Option<u64>,
+}
+
+impl Thing {
+    fn take(&mut self, model: Model, process: u32, mode: Mode, permits: u32, token: Option<u64>) -> bool {
+        let reads = mode == Mode::Read;
+        let before = self.by.get(&process).copied();
+        let others = || self.by.iter().filter(|(other, _)| **other != process);
+        let rises = token.is_none_or(|token| self.token.is_none_or(|last| token > last));
+        match model {
+            Model::Mutex => {
+                let free = self.by.is_empty();
+                self.by.insert(0, (1, false));
+                return free;
+            }
+            Model::Semaphore { permits: all } => {
+                let taken: u32 = self.by.values().map(|(count, _)| count).sum();
+                self.by.entry(process).or_default().0 += permits;
+                return taken + permits <= all;
+            }
+            Model::ReadWrite => {
+                let shared = others().all(|(_, (_, other))| *other && reads);
+                self.by.insert(process, (1, reads));
+                return shared && before.is_none_or(|(_, was)| was != reads);
+            }
+            _ if others().next().is_some() => return false,
+            _ => {}
+        }
+        let (limit, fenced) = match model {
+            Model::Reentrant { limit } => (limit, false),
+            Model::ReentrantFenced { limit } => (limit, true),
+            Model::Fenced => (1, true),
+            _ => (1, false),
+        };
+        let depth = before.map_or(0, |(depth, _)| depth);
+        self.by.insert(process, (depth + 1, false));
+        if depth == 0 {
+            self.own_token = false;
+        }
+        let Some(token) = token.filter(|_| fenced) else {
+            return depth < limit;
+        };
+        let fits = if self.own_token {
+            self.token == Some(token)
+        } else {
+            rises
+        };
+        (self.token, self.own_token) = (Some(token), true);
+        depth < limit && fits
+    }
+
+    fn give(&mut self, model: Model, process: u32, permits: Option<u32>) -> bool {
+        let process = if model == Model::Mutex { 0 } else { process };
+        let Some((count, _)) = self.by.get_mut(&process) else {
+            return false;
+        };
+        let weighted = matches!(model, Model::Semaphore { .. });
+        let parts = permits.map_or(*count, |permits| if weighted { permits } else { 1 });
+        let enough = *count >= parts;
+        *count = count.saturating_sub(parts);
+        if *count == 0 {
+            self.by.remove(&process);
+        }
+        enough
+    }
+
+    fn does(&mut self, model: Model, step: &Step) -> bool {
+        match step.deed {
+            Deed::Take { mode, permits, token } => self.take(model, step.process, mode, permits, token),
+            Deed::Give { permits } => self.give(model, step.process, Some(permits)),
+            Deed::GiveAll => self.give(model, step.process, None),
+            Deed::SeenTaken => !self.by.is_empty(),
+            Deed::Impossible => false,
+            Deed::Read(value) => self.value == value,
+            Deed::SwapRefused(expected) => self.value != Some(expected),
+            Deed::Write(value) => {
+                self.value = Some(value);
+                true
+            }
+            Deed::Swap(expected, value) => self.value.replace(value) == Some(expected),
+        }
+    }
+}
+
+/// Whether the lines about one lock have a legal order, by trying all.
+pub fn is_legal(of: &Lines, model: Model, lock: u32) -> bool {
+    let mut processes: Vec<u32> = of.lines.iter().map(|said| said.process).collect();
+    processes.sort_unstable();
+    processes.dedup();
+    let mut steps = Vec::new();
+    for process in processes {
+        let mut teller = Teller {
+            of,
+            model,
+            steps,
+            process,
+            has: 0,
+            mode: Mode::Write,
+            lapsed: 0,
+            over: Vec::new(),
+            grant: None,
+            open: None,
+            denied: false,
+            ending: Vec::new(),
+        };
+        own_lines(of, process, lock)
+            .into_iter()
+            .for_each(|(now, at)| teller.tell(now, at));
+        steps = teller.steps;
+    }
+    has_order(&steps, model)
+}
+
+fn has_order(steps: &[Step], model: Model) -> bool {
+    assert!(steps.len() <= 64, "small histories only");
+    let all: u64 = steps
+        .iter()
+        .enumerate()
+        .filter(|(_, step)| step.must)
+        .map(|(at, _)| 1 << at)
+        .sum();
+    let mut seen: HashSet<(u64, Thing)> = HashSet::new();
+    let mut open = vec![(0u64, Thing::default())];
+    while let Some((done, thing)) = open.pop() {
+        if done & all == all {
+            return true;
+        }
+        if !seen.insert((done, thing.clone())) {
+            continue;
+        }
+        let is_done = |at: usize| done >> at & 1 == 1;
+        let earliest = steps.iter().enumerate().filter(|(at, step)| step.must && !is_done(*at));
+        let bound = earliest.filter_map(|(_, step)| step.until).min().unwrap_or(u64::MAX);
+        for (at, step) in steps.iter().enumerate() {
+            let in_turn = step.after.iter().all(|first| is_done(*first)) && !step.not_after.is_some_and(is_done);
+            if is_done(at) || step.from > bound || !in_turn {
+                continue;
+            }
+            let mut next = thing.clone();
+            if next.does(model, step) {
+                open.push((done | 1 << at, next));
+            }
+        }
+    }
+    false
+}

@@ -41,16 +41,25 @@ pub(crate) fn decide<'a>(context: &'a Context<'_>) -> EarlyLosses<'a> {
         return decided;
     }
     let mut given_up = Vec::new();
+    // A session that earlier grants were under began before the call, and may end soon after it where the client was slow
+    // to renew it.
+    let mut shared = Vec::new();
     for hold in context.holds.iter().filter(|hold| !is_disturbed(context, hold)) {
         decided.undisturbed += 1;
-        decided.losses.extend(ran_out(context, hold));
+        let ran_out = ran_out(context, hold);
+        if context.grants.is_single(hold) {
+            decided.losses.extend(ran_out);
+        } else {
+            shared.extend(ran_out);
+        }
         given_up.extend(gave_up(context, hold));
     }
     decided.given_up = given_up.len() as u64;
-    // the server's clock is nobody's doubt; a library that gives up now and then may have had one
-    let habit =
-        decided.given_up >= limits::EARLY_LOSSES && decided.given_up * limits::EARLY_SHARE >= decided.undisturbed;
-    if habit {
+    if is_habit(shared.len() as u64, decided.undisturbed) {
+        decided.losses.extend(shared);
+    }
+    // a library that gives up now and then may have had a doubt
+    if is_habit(decided.given_up, decided.undisturbed) {
         decided.losses.extend(given_up);
     }
     decided.losses.sort_by_key(|loss| loss.lasted_ns);
@@ -60,6 +69,11 @@ pub(crate) fn decide<'a>(context: &'a Context<'_>) -> EarlyLosses<'a> {
         (_, false) => Verdict::Violated,
     };
     decided
+}
+
+/// Whether so many early ends among so many holds are more than doubts that a busy machine gives.
+fn is_habit(early: u64, undisturbed: u64) -> bool {
+    early >= limits::EARLY_LOSSES && early * limits::EARLY_SHARE >= undisturbed
 }
 
 /// Whether a fault may be why a hold ended: one that was on since a lease and an aftermath before it was asked for.

@@ -25,10 +25,10 @@ import org.apache.curator.retry.ExponentialBackoffRetry;
  * docs/client-protocol.md.
  */
 public final class CuratorLock {
-    private static final String MUTEX = "{\"renews\":true,\"fifo\":true,\"tries\":true,\"reentrant\":true,\"owner\":\"server\","
-            + "\"token\":\"none\",\"keys\":\"/harness/{lock}\"}";
-    private static final String READ_WRITE = "{\"renews\":true,\"tries\":true,\"read\":true,\"owner\":\"none\",\"token\":\"none\","
-            + "\"value\":\"none\"}";
+    private static final String MUTEX = "{\"lease\":true,\"renews\":true,\"fifo\":true,\"tries\":true,\"reentrant\":true,"
+            + "\"owner\":\"server\",\"token\":\"none\",\"keys\":\"/harness/{lock}\"}";
+    private static final String READ_WRITE = "{\"lease\":true,\"renews\":true,\"tries\":true,\"read\":true,"
+            + "\"owner\":\"none\",\"token\":\"none\",\"value\":\"none\"}";
 
     private final int number;
     private final boolean readWrite;
@@ -101,7 +101,7 @@ public final class CuratorLock {
                 return ",\"contract\":" + (readWrite ? READ_WRITE : MUTEX);
             case "acquire":
                 acquire(field(request, "lock"), Long.parseLong(field(request, "wait_ms")), "read".equals(field(request, "mode")));
-                return readWrite ? "" : ",\"owner\":\"0x" + Long.toHexString(curator.getZookeeperClient().getZooKeeper().getSessionId()) + "\"";
+                return readWrite ? "" : ",\"owner\":\"0x" + Long.toHexString(session()) + "\"";
             case "release":
                 release(field(request, "lock"));
                 return "";
@@ -109,6 +109,10 @@ public final class CuratorLock {
                 close();
                 return "";
         }
+    }
+
+    private long session() throws Exception {
+        return curator.getZookeeperClient().getZooKeeper().getSessionId();
     }
 
     private void open(List<String> endpoints, int leaseMs) throws Exception {

@@ -16,10 +16,20 @@ from kazoo.protocol.states import KazooState
 from harness_client import Fail, Lock, serve
 
 PERMITS = 2
+# several hold at once, of which the observer would show one
+SHARED = {"lease": True, "renews": True, "tries": True, "owner": "none", "token": "none", "value": "none"}
 
 
 class KazooLock(Lock):
-    contract = {"renews": True, "fifo": True, "tries": True, "owner": "server", "token": "own", "keys": "/harness/{lock}"}
+    contract = {
+        "lease": True,
+        "renews": True,
+        "fifo": True,
+        "tries": True,
+        "owner": "server",
+        "token": "own",
+        "keys": "/harness/{lock}",
+    }
 
     def open(self, endpoints, lease_ms):
         self.held = {}
@@ -63,7 +73,7 @@ class KazooLock(Lock):
 
 
 class KazooSemaphore(KazooLock):
-    contract = {"renews": True, "tries": True, "permits": PERMITS, "owner": "none", "token": "none", "value": "none"}
+    contract = {**SHARED, "permits": PERMITS}
 
     def contender(self, lock):
         return self.zk.Semaphore(f"/harness/{lock}", str(self.client), max_leases=PERMITS)
@@ -73,7 +83,7 @@ class KazooSemaphore(KazooLock):
 
 
 class KazooReadWrite(KazooLock):
-    contract = {"renews": True, "tries": True, "read": True, "owner": "none", "token": "none", "value": "none"}
+    contract = {**SHARED, "read": True}
 
     def contender(self, lock):
         kind = self.zk.ReadLock if self.mode == "read" else self.zk.WriteLock

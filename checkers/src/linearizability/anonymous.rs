@@ -2,7 +2,10 @@
 //!
 //! An operation takes effect when its reply arrives. When the state forbids that, one operation of the other sort that
 //! is in flight must take effect first, and the one with the earliest reply is always a right choice; operations
-//! without a reply are used last. No search, any number of unknown outcomes.
+//! without a reply are used last. No search, any number of unknown outcomes. No published algorithm was found; that a choice
+//! by the earliest reply is always right is the exchange argument of earliest-deadline-first scheduling
+//! (C. Liu and J. Layland, "Scheduling Algorithms for Multiprogramming in a Hard-Real-Time Environment", 1973,
+//! <https://doi.org/10.1145/321738.321743>).
 //!
 //! At one instant each process keeps its own order, and between processes every order is possible: `interleave` finds
 //! the one that needs the fewest operations whose reply is still to come.

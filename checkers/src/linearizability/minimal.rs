@@ -1,4 +1,5 @@
-//! Decisions that need more than one pass, and the smallest set of operations that proves a bad one.
+//! Decisions that need more than one pass, and the smallest set of operations that proves a bad one: by delta debugging, as
+//! [`shrink`](crate::shrink) says.
 
 use super::anonymous::{self, LazyFailure};
 use super::counterexample::Counterexample;

@@ -1,9 +1,12 @@
 //! The exact answer for locks whose attempts have owners, in one pass and without a search.
 //!
 //! Every acquire takes effect at the last instant before its reply, every release at the first after its call. That is
-//! the least that anybody can be holding at any instant, so the history is linearizable exactly when this is legal
-//! throughout, and each process's own order makes sense. `busy` answers are explained by stretching holds: only the
-//! instants between a release's reply and the next acquire's call are certainly free.
+//! the least that any process can be holding at any instant, so the history is linearizable exactly when this is legal
+//! throughout, and each process's own order makes sense. No published algorithm for locks with owners was found; the
+//! argument is this paragraph, and `oracle` and `tests/independent.rs` try it against every order.
+//!
+//! `busy` answers are explained by stretching holds: only the instants between a release's reply and the next acquire's
+//! call are certainly free.
 
 use super::counterexample::Counterexample;
 use super::finder::CounterexampleFinder;

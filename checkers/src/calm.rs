@@ -59,12 +59,18 @@ pub(crate) fn spans(context: &Context<'_>, healed_ns: Option<u64>) -> Vec<CalmSp
         })
         .collect();
     // what comes after every heal has had its time: the recovery waits for it
-    spans.extend(healed_ns.filter(|_| !undisturbed).map(|from_ns| CalmSpan {
-        from_ns,
-        to_ns: end_ns,
-        patience_ns: 0,
-        retransmission_ns: retransmission_ns(context, from_ns),
-    }));
+    let whole = |from_ns: &u64| !context.standstills.iter().any(|span| span.touches(*from_ns, end_ns));
+    spans.extend(
+        healed_ns
+            .filter(|_| !undisturbed)
+            .filter(whole)
+            .map(|from_ns| CalmSpan {
+                from_ns,
+                to_ns: end_ns,
+                patience_ns: 0,
+                retransmission_ns: retransmission_ns(context, from_ns),
+            }),
+    );
     spans
 }
 

@@ -224,7 +224,7 @@ fn unsure(
             unfinished.join(" ")
         ));
     }
-    reasons.extend(effect.too_little.clone());
+    reasons.extend(effect.too_little.clone().or(effect.in_vain.clone()));
     reasons.extend(churn.and_then(Churn::too_little));
     reasons.extend(unbroken(effect, findings, history));
     let open = findings

@@ -80,6 +80,10 @@ pub struct RunEffect {
     /// Why a pass would mean nothing; `None` when it means something.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub too_little: Option<String>,
+    /// That no acquire succeeded in any window although clients tried and the faults let acquires go on, if so: the faults had
+    /// an effect, and without a violation they prove nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_vain: Option<String>,
     /// What a user can do about it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
@@ -101,6 +105,7 @@ pub fn effect_of(history: &History, planned_windows: u32) -> RunEffect {
         },
         windows,
         too_little: None,
+        in_vain: None,
         hint: None,
     };
     // another recorder writes down what its nemesis did, and counts no effects
@@ -121,7 +126,7 @@ pub fn effect_of(history: &History, planned_windows: u32) -> RunEffect {
         effect.hint = Some(hint_for(first, &effect.windows));
     } else if let Some(tried) = tried_in_vain(history, &effect.windows) {
         let windows = many(effect.windows.len() as u64, "fault window");
-        effect.too_little = Some(format!(
+        effect.in_vain = Some(format!(
             "0 acquires in {windows}, and {} failed",
             many(tried, "attempt")
         ));
@@ -425,7 +430,7 @@ mod tests {
     #[test]
     fn a_fault_under_which_every_acquire_failed_is_too_little_unless_it_must_be_so() {
         let none = r#""acquires_meanwhile":"go-on","evidence":{"held_bytes":9,"acquires":0}"#;
-        let why = tried("", none).too_little;
+        let why = tried("", none).in_vain;
         assert_eq!(
             why.as_deref(),
             Some("0 acquires in 1 fault window, and 1 attempt failed")
@@ -445,7 +450,7 @@ mod tests {
             // it stays with the holder that was cut off
             (r#""lease":false"#, none),
         ] {
-            assert_eq!(tried(promises, heal).too_little, None, "{promises} {heal}");
+            assert_eq!(tried(promises, heal).in_vain, None, "{promises} {heal}");
         }
     }
 

@@ -334,6 +334,13 @@ mod tests {
     }
 
     #[test]
+    fn a_violation_that_was_expected_counts_though_no_client_acquired_meanwhile() {
+        let mut stuck = diagnosis("FAIL", &[("HL001", "violated", None), ("HL003", "holds", None)], None);
+        stuck.effect.in_vain = Some("0 acquires in 2 fault windows, and 12 attempts failed".into());
+        assert_eq!(judged(&broken(), Exit::Violated, &stuck), RowOutcome::AsExpected);
+    }
+
+    #[test]
     fn a_run_that_proves_nothing_is_unsure_and_only_such_a_run_is_made_again() {
         let unsure = diagnosis("UNSURE", &[("HL001", "holds", None), ("HL003", "holds", None)], None);
         assert_eq!(judged(&broken(), Exit::Inconclusive, &unsure), RowOutcome::Unsure);

@@ -42,7 +42,9 @@ fn acquired(history: &[Value]) -> impl Iterator<Item = &Value> {
 
 #[test]
 fn a_leader_that_is_killed_is_followed_by_another_and_nobody_acquires_through_it() {
-    let history = history("--runtime local --backend zk --fault server-kill=leader --lease 1s --time 14s --seed 5eed");
+    let history = history(
+        "--runtime local --backend zk --fault server-kill=leader --lease 1s --time 14s --clients 12 --seed 5eed",
+    );
     let roles: Vec<&Value> = history.iter().filter(|line| line["f"] == "roles").collect();
     let warm_up = history.iter().find(|line| line["phase"] == "warm-up").unwrap();
     assert!(

@@ -9,7 +9,7 @@ use crate::context::Context;
 use crate::finding::Verdict;
 use crate::grants::ServerGrant;
 use crate::history::names::{FastSet, NONE};
-use crate::history::{History, NemesisFact, ObserverFact};
+use crate::history::{NemesisFact, ObserverFact};
 use crate::holds::{Ended, LockHold};
 use crate::limits;
 
@@ -125,7 +125,7 @@ impl ObserverSight {
         delays.sort_unstable_by_key(|delay| delay.at_ns);
         Self {
             delays,
-            blind: blind(history),
+            blind: blind(context),
         }
     }
 
@@ -148,10 +148,10 @@ impl ObserverSight {
 }
 
 /// When an observer of this tool had lost a server that it listens to: what happens then is not told.
-fn blind(history: &History) -> Vec<Span> {
+fn blind(context: &Context<'_>) -> Vec<Span> {
     let mut lost: BTreeMap<String, u64> = BTreeMap::new();
     let mut blind = Vec::new();
-    for line in history.nemesis() {
+    for line in context.history.nemesis() {
         match line.fact {
             NemesisFact::Observer(ObserverFact::Lost { watched, since_ns }) => {
                 lost.entry(watched).or_insert(since_ns.unwrap_or(line.time_ns));
@@ -164,7 +164,7 @@ fn blind(history: &History) -> Vec<Span> {
         }
     }
     // what it was told while the harness stood still, it read afterwards
-    let stalls = history.standstills().into_iter().filter(|span| span.server.is_none());
+    let stalls = context.standstills.iter().filter(|span| span.server.is_none());
     blind.extend(stalls.map(|span| Span {
         from_ns: span.from_ns,
         to_ns: span.to_ns.saturating_add(limits::OBSERVER_GAP_NS),

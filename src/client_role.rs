@@ -35,9 +35,18 @@ pub const WORKER: ClientFilter = ClientFilter::new("worker", LabelSet::of(&[WORK
 pub const RELEASER: ClientFilter = ClientFilter::new("releaser", LabelSet::of(&[RELEASES]));
 /// From the call of an acquire to its answer.
 pub const WAITER: ClientFilter = ClientFilter::new("waiter", LabelSet::of(&[WAITS]));
+/// Without a lock, and not asking for one.
+pub const IDLE_CLIENT: ClientFilter = ClientFilter::new("idle", LabelSet::of(&[IDLE]));
 
 /// Every filter that a fault's argument may name.
-pub const FILTERS: [ClientFilter; 5] = [ANYONE, HOLDER, WORKER, RELEASER, WAITER];
+pub const FILTERS: [ClientFilter; 6] = [ANYONE, HOLDER, WORKER, RELEASER, WAITER, IDLE_CLIENT];
+
+/// The clients that have this label, and no others.
+pub fn filter_of(label: Label) -> ClientFilter {
+    let of_one = [WAITER, WORKER, RELEASER, IDLE_CLIENT];
+    let found = of_one.into_iter().find(|filter| filter.selects(label));
+    found.unwrap_or(ANYONE)
+}
 
 impl From<ClientRole> for Label {
     fn from(role: ClientRole) -> Self {

@@ -40,6 +40,11 @@ pub enum ProgressEvent {
         lasted: Duration,
         evidence: String,
     },
+    /// An act on one message is over, or its message did not come.
+    Struck {
+        title: String,
+        evidence: String,
+    },
     Lost {
         client: u32,
         cause: String,

@@ -9,8 +9,15 @@ use rand_chacha::ChaCha8Rng;
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
-use crate::config::{Config, FaultRequest};
-use crate::faults::{FaultDefinition, Injection, Needs, Shape, fault_named};
+use crate::config::{ANY_FAULT, Config, FaultRequest};
+use crate::faults::{FAULTS, Fault, FaultDefinition, FaultFamily, Injection, Needs, Pace, Shape, fault_named};
+
+/// Lanes of faults that were asked for by name: so many are on at a time at most.
+const LANES: usize = 3;
+/// How long a window waits for its message: messages that open a session come with a client that was killed.
+const WAIT_FOR_MESSAGE: Duration = Duration::from_secs(5);
+/// The shortest wait that is worth a window.
+const LEAST_WAIT: Duration = Duration::from_secs(1);
 
 /// How long each phase lasts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -34,6 +41,8 @@ pub struct Phases {
 pub struct PlannedWindow {
     /// From 1, in the order of their starts.
     pub number: u32,
+    /// From 0. A window waits until the one before it in its lane has healed; lanes go on side by side.
+    pub lane: u32,
     #[serde(serialize_with = "by_name")]
     pub fault: FaultDefinition,
     /// From the start of the faults phase.
@@ -43,6 +52,9 @@ pub struct PlannedWindow {
     pub length: Duration,
     #[serde(serialize_with = "in_words")]
     pub injection: Injection,
+    /// How long a holder goes on working after it became the target, unless it learns that the lock is lost.
+    #[serde(serialize_with = "milliseconds", rename = "holder_works_ms")]
+    pub holder_works: Duration,
 }
 
 #[derive(Debug, Clone, Serialize)]
@@ -50,9 +62,6 @@ pub struct Plan {
     pub seed: String,
     pub phases: Phases,
     pub windows: Vec<PlannedWindow>,
-    /// How long a holder goes on working after it became the target of a fault, unless it learns that the lock is lost.
-    #[serde(serialize_with = "milliseconds", rename = "target_holder_works_ms")]
-    pub target_holder_works: Duration,
     /// Servers reach each other through the proxy, since a window acts there; else they dial each other themselves.
     pub servers_through_proxy: bool,
     /// Servers in addition to those that clients know, for a failover.
@@ -97,7 +106,6 @@ fn target_holder_works(config: &Config) -> Duration {
 
 /// Draws the plan of `config`.
 pub fn plan(config: &Config) -> Result<Plan, PlanError> {
-    let target_holder_works = target_holder_works(config);
     let mut rng = ChaCha8Rng::seed_from_u64(config.seed);
     let mut phases = phases(config);
     let windows = if config.faults.is_empty() {
@@ -118,7 +126,6 @@ pub fn plan(config: &Config) -> Result<Plan, PlanError> {
         seed: config.seed_text(),
         phases,
         windows,
-        target_holder_works,
     })
 }
 
@@ -144,51 +151,40 @@ fn phases(config: &Config) -> Phases {
     }
 }
 
-/// How long a window lasts: longer than the lease, and than a targeted holder works, so that its release falls into the
-/// window, too. A lock that contacts its store only to acquire and to release would otherwise never meet the fault.
-fn draw_length(config: &Config, rng: &mut ChaCha8Rng) -> Duration {
-    let drawn = config.lease.mul_f64(rng.random_range(0.0..0.5));
-    config.window.unwrap_or_else(|| shortest_window(config) + drawn)
-}
-
-fn shortest_window(config: &Config) -> Duration {
+/// A long window: longer than the lease, and than a targeted holder works, so that its release falls into the window, too. A
+/// lock that contacts its store only to acquire and to release would otherwise never meet the fault.
+fn shortest_long_window(config: &Config) -> Duration {
     target_holder_works(config) + Duration::from_millis(500)
 }
 
-fn draw_gap(config: &Config, rng: &mut ChaCha8Rng) -> Duration {
-    config.lease.mul_f64(rng.random_range(0.5..1.0))
-}
-
-fn windows(config: &Config, phases: &Phases, rng: &mut ChaCha8Rng) -> Result<Vec<PlannedWindow>, PlanError> {
-    let shape = Shape {
+fn shape(config: &Config) -> Shape {
+    Shape {
         backend: config.backend,
         clients: config.clients,
         servers: config.nodes,
         lease: config.lease,
         protocol: config.backend.protocol,
-    };
+    }
+}
+
+fn windows(config: &Config, phases: &Phases, rng: &mut ChaCha8Rng) -> Result<Vec<PlannedWindow>, PlanError> {
+    let shape = shape(config);
     let mut windows = Vec::new();
-    let mut start = Duration::ZERO;
-    for slot in 0.. {
-        let length = draw_length(config, rng);
-        if start + length > phases.faults {
-            break;
-        }
-        for request in &config.faults {
-            let number = windows.len() as u32 + 1;
-            let mut window = window(request, slot, number, (start, length), &shape, rng)?;
-            if config.proxy.is_toxiproxy() {
-                window.injection = window
-                    .injection
-                    .through_toxiproxy(window.fault.name)
-                    .map_err(PlanError::Argument)?;
-            }
-            windows.push(window);
-        }
-        start += length + draw_gap(config, rng);
+    for (number, requests) in (0..).zip(lanes(config, &shape)?) {
+        let lane = Lane {
+            number,
+            config,
+            shape: &shape,
+            rng: ChaCha8Rng::seed_from_u64(rng.random()),
+        };
+        windows.extend(lane.windows(requests, phases.faults)?);
+    }
+    windows.sort_by_key(|window: &PlannedWindow| (window.start, window.lane));
+    for (number, window) in (1..).zip(&mut windows) {
+        window.number = number;
     }
     if windows.is_empty() {
-        let window = config.window.unwrap_or(shortest_window(config) + config.lease / 2);
+        let window = config.window.unwrap_or(shortest_long_window(config) + config.lease / 2);
         let others = config.time.saturating_sub(phases.faults);
         let needed = (others + window).max(window * 3 / 2) + Duration::from_secs(1);
         return Err(PlanError::TooShort {
@@ -200,28 +196,164 @@ fn windows(config: &Config, phases: &Phases, rng: &mut ChaCha8Rng) -> Result<Vec
     Ok(windows)
 }
 
-fn window(
-    request: &FaultRequest,
-    slot: u32,
+/// What takes turns in each lane. Faults that were named have a lane each, up to [`LANES`]; `any` has one for each family.
+fn lanes(config: &Config, shape: &Shape) -> Result<Vec<Vec<FaultRequest>>, PlanError> {
+    let mut lanes: Vec<Vec<FaultRequest>> = Vec::new();
+    let named = config.faults.iter().filter(|request| request.name != ANY_FAULT);
+    for (place, request) in named.enumerate() {
+        match lanes.get_mut(place % LANES) {
+            Some(lane) if place >= LANES => lane.push(request.clone()),
+            _ => lanes.push(vec![request.clone()]),
+        }
+    }
+    let Some(any) = config.faults.iter().find(|request| request.name == ANY_FAULT) else {
+        return Ok(lanes);
+    };
+    if let Some(argument) = &any.argument {
+        let why = format!("{ANY_FAULT}={argument}: {ANY_FAULT} takes no argument");
+        return Err(PlanError::Argument(why));
+    }
+    let fitting: Vec<_> = FAULTS.iter().filter(|fault| fits(**fault, config, shape)).collect();
+    for family in [FaultFamily::Cluster, FaultFamily::Clients, FaultFamily::Messages] {
+        let of_family = fitting.iter().filter(|fault| fault.definition().family == family);
+        let requests: Vec<FaultRequest> = of_family.map(|fault| FaultRequest::plain(fault.name())).collect();
+        if !requests.is_empty() {
+            lanes.push(requests);
+        }
+    }
+    Ok(lanes)
+}
+
+/// Whether `any` has this fault on this cluster.
+fn fits(fault: &dyn Fault, config: &Config, shape: &Shape) -> bool {
+    let survivable = fault.applies(None, shape).is_ok() && fault.survivable(shape).is_ok();
+    let mut rng = ChaCha8Rng::seed_from_u64(config.seed);
+    let possible = |injection: Injection| {
+        let set_up = injection.action.needs() == Needs::default();
+        set_up && (!config.proxy.is_toxiproxy() || injection.through_toxiproxy(fault.name()).is_ok())
+    };
+    survivable && fault.plan(None, 0, shape, &mut rng).is_ok_and(possible)
+}
+
+/// Windows of which one follows the other.
+struct Lane<'a> {
     number: u32,
-    (start, length): (Duration, Duration),
-    shape: &Shape,
-    rng: &mut ChaCha8Rng,
-) -> Result<PlannedWindow, PlanError> {
-    let fault =
-        fault_named(&request.name).ok_or_else(|| PlanError::Argument(format!("no fault `{}`", request.name)))?;
-    let argument = request.argument.as_deref();
-    let injection = fault
-        .applies(argument, shape)
-        .and_then(|()| fault.plan(argument, slot, shape, rng))
-        .map_err(PlanError::Argument)?;
-    Ok(PlannedWindow {
-        number,
-        fault: fault.definition(),
-        start,
-        length,
-        injection,
-    })
+    config: &'a Config,
+    shape: &'a Shape,
+    rng: ChaCha8Rng,
+}
+
+/// How long a window is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Length {
+    Long,
+    HalfALease,
+    /// Shorter than any lease.
+    Short,
+}
+
+/// The lengths that windows of a fault with [`Pace::Varied`] have by turns.
+const LENGTHS: [Length; 6] = [
+    Length::Long,
+    Length::Short,
+    Length::HalfALease,
+    Length::Short,
+    Length::HalfALease,
+    Length::Short,
+];
+
+impl Lane<'_> {
+    /// Its windows, without their numbers. Requests take turns; the first in the list has the first window.
+    fn windows(mut self, requests: Vec<FaultRequest>, room: Duration) -> Result<Vec<PlannedWindow>, PlanError> {
+        let mut windows = Vec::new();
+        // lanes do not open their windows at the same moment
+        let mut start = self.config.lease.mul_f64(0.25) * self.number;
+        for place in 0.. {
+            let request = &requests[place % requests.len()];
+            let turn = (place / requests.len()) as u32;
+            let fault = fault_named(&request.name)
+                .ok_or_else(|| PlanError::Argument(format!("no fault `{}`", request.name)))?;
+            let pace = fault.definition().pace;
+            let injection = self.injection(fault, request, turn)?;
+            // where faults take turns, a fault does not have the same length each time
+            let shift = if requests.len() > 1 { turn as usize } else { 0 };
+            let length = match pace {
+                Pace::Varied => self.length(LENGTHS[(place + shift) % LENGTHS.len()]),
+                Pace::Long => self.length(Length::Long),
+                Pace::Act => self.config.lease.mul_f64(self.rng.random_range(1.0..1.5)),
+                // one that begins late waits less
+                Pace::Message => {
+                    (WAIT_FOR_MESSAGE.min(room.saturating_sub(start + injection.takes)) + injection.takes).max(LEAST_WAIT)
+                }
+            };
+            let any = self.config.faults.iter().any(|request| request.name == ANY_FAULT);
+            let longest = if any { self.longest_of_any(fault) } else { Duration::MAX };
+            let length = self.config.window.unwrap_or(length.min(longest));
+            if start + length > room {
+                break;
+            }
+            let full = target_holder_works(self.config);
+            let takes = injection.takes;
+            windows.push(PlannedWindow {
+                number: 0,
+                lane: self.number,
+                fault: fault.definition(),
+                start,
+                length,
+                // a long hold says nothing about a window that is over before it
+                holder_works: full.min(length + self.config.lease / 4),
+                injection: injection.within(length),
+            });
+            start += self.until_next(pace, length, takes);
+        }
+        Ok(windows)
+    }
+
+    fn injection(&mut self, fault: &dyn Fault, request: &FaultRequest, turn: u32) -> Result<Injection, PlanError> {
+        let argument = request.argument.as_deref();
+        let through_proxy = |injection: Injection| match self.config.proxy.is_toxiproxy() {
+            true => injection.through_toxiproxy(fault.name()),
+            false => Ok(injection),
+        };
+        fault
+            .applies(argument, self.shape)
+            .and_then(|()| fault.plan(argument, turn, self.shape, &mut self.rng))
+            .and_then(through_proxy)
+            .map_err(PlanError::Argument)
+    }
+
+    fn length(&mut self, length: Length) -> Duration {
+        let lease = self.config.lease;
+        match length {
+            Length::Long => shortest_long_window(self.config) + lease.mul_f64(self.rng.random_range(0.0..0.5)),
+            Length::HalfALease => lease.mul_f64(self.rng.random_range(0.4..0.7)),
+            Length::Short => Duration::from_millis(self.rng.random_range(50..=500)).min(lease / 2),
+        }
+    }
+
+    /// `any` has many faults to go through, and none that a lock cannot stand.
+    fn longest_of_any(&self, fault: &dyn Fault) -> Duration {
+        let survivable = fault.survivable(self.shape).unwrap_or(Duration::MAX);
+        match fault.definition().family {
+            FaultFamily::Messages => survivable,
+            FaultFamily::Cluster | FaultFamily::Clients => survivable.min(self.config.lease * 2),
+        }
+    }
+
+    /// From the start of a window to the start of the next one of its lane.
+    fn until_next(&mut self, pace: Pace, length: Duration, takes: Duration) -> Duration {
+        let lease = self.config.lease;
+        match pace {
+            // few clients are held up at a time
+            Pace::Message => {
+                let acts = Duration::from_millis(self.rng.random_range(350..650));
+                acts.max(takes * 2 / self.config.clients)
+            }
+            Pace::Act => length + lease.mul_f64(self.rng.random_range(0.1..0.3)),
+            Pace::Long | Pace::Varied if length > lease => length + lease.mul_f64(self.rng.random_range(0.5..1.0)),
+            Pace::Long | Pace::Varied => length + lease.mul_f64(self.rng.random_range(0.2..0.5)),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -256,22 +388,115 @@ mod tests {
         }
 
         #[test]
-        fn every_window_is_longer_than_the_lease_and_heals_before_the_calm(
+        fn windows_of_a_lane_follow_each_other_and_heal_before_the_recovery(
             seed: u64, seconds in 30u64..300, lease_ms in 500u64..4000,
         ) {
-            let config = config(seed, seconds, lease_ms, &["partition"]);
+            let config = config(seed, seconds, lease_ms, &["partition", "kill"]);
             let plan = plan(&config).unwrap();
-            prop_assert!(!plan.windows.is_empty());
             for window in &plan.windows {
-                prop_assert!(window.length > config.lease);
-                prop_assert!(window.length >= plan.target_holder_works + Duration::from_millis(500));
                 prop_assert!(window.start + window.length <= plan.phases.faults);
             }
-            for pair in plan.windows.windows(2) {
-                prop_assert!(pair[0].start + pair[0].length < pair[1].start);
+            for lane in 0..2 {
+                let of_lane: Vec<_> = plan.windows.iter().filter(|window| window.lane == lane).collect();
+                prop_assert!(of_lane.windows(2).all(|pair| pair[0].start + pair[0].length < pair[1].start));
+                prop_assert!(!of_lane.is_empty());
             }
             let phases = plan.phases;
             prop_assert_eq!(phases.control + phases.warm_up + phases.faults + phases.recovery, config.time);
+        }
+
+        #[test]
+        fn the_first_window_outlasts_the_lease_and_the_work_of_its_target(
+            seed: u64, seconds in 30u64..300, lease_ms in 500u64..4000,
+        ) {
+            let config = config(seed, seconds, lease_ms, &["partition"]);
+            let first = &plan(&config).unwrap().windows[0];
+            prop_assert!(first.length > config.lease && first.holder_works > config.lease * 2);
+            prop_assert!(first.length >= first.holder_works + Duration::from_millis(500));
+        }
+    }
+
+    /// The plan of a run of 60 s with these faults.
+    fn minute(seed: u64, faults: &[&str]) -> Plan {
+        plan(&config(seed, 60, 2000, faults)).unwrap()
+    }
+
+    #[test]
+    fn a_minute_has_every_kind_of_partition_and_windows_of_every_length() {
+        for seed in 0..50 {
+            let windows = minute(seed, &["partition"]).windows;
+            let mut titles: Vec<_> = windows.iter().map(|window| window.injection.title.clone()).collect();
+            titles.sort();
+            titles.dedup();
+            assert!(titles.len() >= 6, "{titles:?}");
+            let lease = Duration::from_secs(2);
+            assert!(windows.iter().any(|window| window.length <= Duration::from_millis(500)));
+            assert!(windows.iter().any(|window| window.length > lease * 2));
+            assert!(
+                windows
+                    .iter()
+                    .any(|window| window.length < lease && window.length > lease / 3)
+            );
+        }
+    }
+
+    #[test]
+    fn a_minute_has_sixty_acts_on_messages_or_twenty_mixed_ones() {
+        for seed in 0..50 {
+            assert!(minute(seed, &["drop-reply"]).windows.len() >= 60);
+            assert!(minute(seed, &["partition", "kill"]).windows.len() >= 20);
+        }
+    }
+
+    #[test]
+    fn any_has_every_fault_that_a_lock_can_stand_in_a_lane_of_its_family() {
+        let names = |config: &Config| {
+            let plan = plan(config).unwrap();
+            let mut names: Vec<_> = plan
+                .windows
+                .iter()
+                .map(|window| (window.lane, window.fault.name))
+                .collect();
+            names.sort_unstable();
+            names.dedup();
+            names
+        };
+        let mut config = config(1, 600, 2000, &[ANY_FAULT]);
+        let of_zk = names(&config);
+        for fault in [
+            "partition",
+            "server-kill",
+            "reset",
+            "pause-waiter",
+            "kill-holder",
+            "drop-reply",
+        ] {
+            assert!(of_zk.iter().any(|(_, name)| *name == fault), "{fault} in {of_zk:?}");
+        }
+        for fault in ["failover", "clock"] {
+            assert!(!of_zk.iter().any(|(_, name)| *name == fault), "{fault} in {of_zk:?}");
+        }
+        let lane_of = |fault: &str| of_zk.iter().find(|(_, name)| *name == fault).map(|(lane, _)| *lane);
+        assert_eq!(lane_of("partition"), lane_of("server-pause"));
+        assert_ne!(lane_of("partition"), lane_of("kill"));
+        let pauses = plan(&config).unwrap().windows.into_iter();
+        let mut pauses = pauses.filter(|window| ["pause", "pause-holder"].contains(&window.fault.name));
+        assert!(pauses.all(|window| window.length <= config.lease / 4), "no lock stands a longer one");
+        config.backend = backends::of(BackendId::Redis);
+        config.nodes = 1;
+        assert!(!names(&config).iter().any(|(_, name)| name.starts_with("server-kill")));
+    }
+
+    #[test]
+    fn a_window_that_is_too_short_for_what_its_fault_must_achieve_does_not_ask_for_it() {
+        let windows = minute(3, &["pause-holder"]).windows;
+        for window in windows {
+            let stopped = window
+                .injection
+                .requirement
+                .as_ref()
+                .and_then(|required| required.stopped_ms);
+            assert_eq!(stopped.is_some(), window.length > Duration::from_secs(2), "{window:?}");
         }
     }
 

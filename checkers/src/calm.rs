@@ -29,6 +29,7 @@ pub(crate) fn spans(context: &Context<'_>, healed_ns: Option<u64>) -> Vec<CalmSp
         let heal_ns = heal_ns(window, recovery_ns).unwrap_or(u64::MAX);
         match moment_ns(window) {
             Some(DoneAt::Time(ns)) => troubles.push((ns, ns)),
+            Some(DoneAt::From(ns)) => troubles.push((ns, heal_ns)),
             Some(DoneAt::Never) => {}
             None if servers.are_mostly_left(window) => troubles.push((window.start_ns, window.start_ns)),
             None => troubles.push((window.start_ns, heal_ns)),
@@ -107,6 +108,8 @@ pub(crate) fn heal_ns(window: &Window, recovery_ns: Option<u64>) -> Option<u64> 
 /// When a fault of one moment did what it does.
 enum DoneAt {
     Time(u64),
+    /// It holds a message back from then on, until it is healed.
+    From(u64),
     /// It waited for its message in vain.
     Never,
 }
@@ -116,8 +119,11 @@ fn moment_ns(window: &Window) -> Option<DoneAt> {
     if window.fault.starts_with("kill") {
         return Some(DoneAt::Time(window.start_ns));
     }
-    let healed = window.healed.as_ref().filter(|_| window.fault.starts_with("drop-"))?;
+    let on_message = |kind: &&str| window.fault.starts_with(*kind);
+    let kind = ["drop-", "delay-"].into_iter().find(on_message)?;
+    let healed = window.healed.as_ref()?;
     match &healed.matched {
+        Some(message) if kind == "delay-" => Some(DoneAt::From(message.time_ns)),
         Some(message) if message.done => Some(DoneAt::Time(message.time_ns)),
         None if healed.missed.is_some() || healed.left_trace == Some(false) => Some(DoneAt::Never),
         _ => None,

@@ -3,7 +3,7 @@
 //! A [`LinkTap`] belongs to a link and outlives its connections; a [`ConnectionTap`] belongs to one connection and is shared by its two
 //! lanes. Neither holds a byte back by itself: an ear says where to stop, and the lane stops there.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -11,12 +11,14 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
-use super::label::{ClientLabels, LabelScheme};
+use super::label::{ClientLabels, Label, LabelScheme};
 use super::link::Layer;
 use super::message_rule::{MessageAction, MessageRule, RequestSeen};
 use super::tap::{MessageName, Observation, Protocol, Sender, TapError, TapParser};
 use crate::clock::monotonic_ns;
 
+/// Requests that are counted by name: more than any protocol has, and a bound on what a strange client can fill.
+const NAMED: usize = 512;
 /// Requests of one wait whose prints are remembered, so that one that is asked again is seen.
 const REMEMBERED: usize = 256;
 
@@ -90,6 +92,8 @@ pub struct TapHub {
     total: MessageCounters,
     pub labels: ClientLabels,
     notices: mpsc::Sender<TapNotification>,
+    /// How often each request passed, by what its client was doing.
+    passed: Mutex<BTreeMap<(MessageName, Label), u64>>,
     /// Connections on which a tap lost its place, and the first reason.
     lost: Mutex<(u64, Option<(String, TapError)>)>,
 }
@@ -107,8 +111,27 @@ impl TapHub {
             total: MessageCounters::default(),
             labels: ClientLabels::new(labels, clients),
             notices,
+            passed: Mutex::default(),
             lost: Mutex::default(),
         })
+    }
+
+    /// Which requests passed all links so far, what their clients were doing, and how often; without those that keep a
+    /// connection alive.
+    pub fn requests(&self) -> Vec<(MessageName, Label, u64)> {
+        let passed = self.passed.lock().expect("no one panics while holding counts");
+        passed
+            .iter()
+            .map(|((name, label), count)| (*name, *label, *count))
+            .collect()
+    }
+
+    /// Counts one request.
+    pub fn count_request(&self, name: MessageName, label: Label) {
+        let mut passed = self.passed.lock().expect("no one panics while holding counts");
+        if passed.len() < NAMED || passed.contains_key(&(name, label)) {
+            *passed.entry((name, label)).or_default() += 1;
+        }
     }
 
     /// What passed all links so far.
@@ -279,8 +302,10 @@ impl ConnectionTap {
         name: MessageName,
         awaited: &mut Option<(u64, Arc<MessageRule>)>,
     ) -> Option<StopAction> {
+        let label = self.link.hub.labels.get(self.link.client).0;
         if !is_idle_talk(name) {
             self.link.count(|counters| &counters.requests);
+            self.link.hub.count_request(name, label);
         }
         if !self.link.ruled.load(Relaxed) {
             return None;
@@ -289,14 +314,14 @@ impl ConnectionTap {
             name,
             client: self.link.client,
             link: &self.link.name,
-            label: self.link.hub.labels.get(self.link.client).0,
+            label,
             at: monotonic_ns(),
         };
         let rules: Vec<Arc<MessageRule>> = self.link.rules().iter().map(|(_, rule)| Arc::clone(rule)).collect();
         let rule = rules.into_iter().find(|rule| rule.takes(asked))?;
         match rule.spec.action {
             MessageAction::DropRequest => Some(StopAction::End(rule)),
-            MessageAction::DelayRequest(time) => Some(StopAction::Wait(rule, time)),
+            MessageAction::DelayRequest(time) => Some(Self::wait(rule, time)),
             MessageAction::DropReply | MessageAction::DelayReply(_) => {
                 *awaited = Some((number, rule));
                 None
@@ -308,9 +333,14 @@ impl ConnectionTap {
         let (_, rule) = awaited.take_if(|(wanted, _)| *wanted == number)?;
         match rule.spec.action {
             _ if rule.is_lifted() => None,
-            MessageAction::DelayReply(time) => Some(StopAction::Wait(rule, time)),
+            MessageAction::DelayReply(time) => Some(Self::wait(rule, time)),
             _ => Some(StopAction::End(rule)),
         }
+    }
+
+    fn wait(rule: Arc<MessageRule>, time: Duration) -> StopAction {
+        rule.holds(time);
+        StopAction::Wait(rule, time)
     }
 
     /// Whether a client that waits asked the same since it began to wait.

@@ -9,7 +9,8 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use serde::Serialize;
-use tokio::time::Instant;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
 
 use super::label::{Label, LabelSet};
 use super::tap::{MessageKind, MessageName};
@@ -32,6 +33,11 @@ impl ClientFilter {
     pub fn name(self) -> &'static str {
         self.name
     }
+
+    /// Whether it selects clients with this label.
+    pub fn selects(self, label: Label) -> bool {
+        self.labels.contains(label)
+    }
 }
 
 /// What becomes of the message.
@@ -45,6 +51,16 @@ pub enum MessageAction {
     DelayRequest(Duration),
     /// The answer reaches the client this much later.
     DelayReply(Duration),
+}
+
+impl MessageAction {
+    /// For how long it holds the message back; zero for one that is dropped.
+    pub fn delay(self) -> Duration {
+        match self {
+            Self::DropRequest | Self::DropReply => Duration::ZERO,
+            Self::DelayRequest(time) | Self::DelayReply(time) => time,
+        }
+    }
 }
 
 /// Which message is meant, and what becomes of it: all of it planned.
@@ -81,6 +97,8 @@ struct Progress {
     /// Messages of those that are meant to be matched, by name, whether they were meant or not.
     passed: BTreeMap<MessageName, u64>,
     matched: Option<MatchedMessage>,
+    /// When everything that follows from the match is over.
+    over: Option<Instant>,
     refused: Option<(u32, Instant)>,
     refusals: u64,
 }
@@ -90,6 +108,7 @@ struct Progress {
 pub struct MessageRule {
     pub spec: MessageRuleSpec,
     progress: Mutex<Progress>,
+    changed: Notify,
     lifted: AtomicBool,
 }
 
@@ -108,6 +127,7 @@ impl MessageRule {
         Self {
             spec,
             progress: Mutex::default(),
+            changed: Notify::new(),
             lifted: AtomicBool::new(false),
         }
     }
@@ -149,7 +169,29 @@ impl MessageRule {
         if let Some(matched) = &mut progress.matched {
             matched.done = true;
         }
-        progress.refused = self.spec.refuse.map(|time| (client, Instant::now() + time));
+        let now = Instant::now();
+        progress.refused = self.spec.refuse.map(|time| (client, now + time));
+        progress.over = Some(now + self.spec.refuse.unwrap_or_default());
+        drop(progress);
+        self.changed.notify_waiters();
+    }
+
+    /// The message is held back from now on, for this long.
+    pub(super) fn holds(&self, time: Duration) {
+        self.progress().over = Some(Instant::now() + time);
+        self.changed.notify_waiters();
+    }
+
+    /// Waits until the message has come and what the rule does to it is over.
+    pub async fn finished(&self) {
+        loop {
+            let changed = self.changed.notified();
+            let over = self.progress().over;
+            if let Some(over) = over {
+                return sleep_until(over).await;
+            }
+            changed.await;
+        }
     }
 
     /// The connection ended before the rule could do what it says: the next such message is meant.

@@ -8,7 +8,7 @@ use super::args::{ListArgs, ListWhat};
 use super::stdout::{print, print_json};
 use crate::adapters::{self, Adapter};
 use crate::backends::{self, Backend};
-use crate::config::NO_FAULT;
+use crate::config::{ANY_FAULT, NO_FAULT};
 use crate::exit::Exit;
 use crate::faults::FAULTS;
 use crate::report::comparison::RunSummary;
@@ -151,6 +151,11 @@ fn faults() -> Vec<ListEntry> {
         about: "no fault".into(),
         facts: json!({}),
     };
+    let any = ListEntry {
+        name: ANY_FAULT.into(),
+        about: "by turns each of these that a lock with a lease can stand".into(),
+        facts: json!({}),
+    };
     let row = |fault: &&dyn crate::faults::Fault| ListEntry {
         name: fault.name().to_owned(),
         about: match fault.argument() {
@@ -159,7 +164,7 @@ fn faults() -> Vec<ListEntry> {
         },
         facts: json!({ "argument": fault.argument() }),
     };
-    [none].into_iter().chain(FAULTS.iter().map(row)).collect()
+    [none, any].into_iter().chain(FAULTS.iter().map(row)).collect()
 }
 
 fn messages() -> Vec<ListEntry> {

@@ -13,7 +13,7 @@ use crate::cluster::RuntimeRequest;
 use crate::config::heading::describes_experiment;
 use crate::config::setting::{Setting, SettingOrigin};
 use crate::config::suggest::unknown_word;
-use crate::config::{Clients, Config, Demand, NO_FAULT, ProxyChoice};
+use crate::config::{ANY_FAULT, Clients, Config, Demand, NO_FAULT, ProxyChoice};
 use crate::faults::{FAULTS, fault_named};
 
 impl RecipeArgs {
@@ -39,7 +39,7 @@ impl RunArgs {
     pub fn config(&self, seed: u64) -> Result<Config, String> {
         let mut config = self.config.clone();
         if let Some(fault) = config.faults.iter().find(|fault| !is_fault(&fault.name)) {
-            let names = FAULTS.iter().map(|fault| fault.name()).chain([NO_FAULT]);
+            let names = FAULTS.iter().map(|fault| fault.name()).chain([NO_FAULT, ANY_FAULT]);
             let hint = "`harness list faults` shows all faults";
             return Err(unknown_word("fault", &fault.name, names, hint));
         }
@@ -218,7 +218,7 @@ impl RunArgs {
 }
 
 fn is_fault(name: &str) -> bool {
-    name == NO_FAULT || fault_named(name).is_some()
+    [NO_FAULT, ANY_FAULT].contains(&name) || fault_named(name).is_some()
 }
 
 #[cfg(test)]

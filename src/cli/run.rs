@@ -297,12 +297,14 @@ fn begin(
     choice: &RuntimeChoice,
     image_digest: Option<String>,
 ) -> Result<(String, PathBuf, RunInfo), store::StoreError> {
-    let seed4: String = config.seed_text().chars().take(4).collect();
+    // small seeds differ in their last digits
+    let seed = config.seed_text();
     let name = format!(
-        "{}-{}-{}-{seed4}",
+        "{}-{}-{}-{}",
         store::minute_now(),
         config.backend,
-        config.fault_slug()
+        config.fault_slug(),
+        &seed[seed.len() - 4..]
     );
     let (run, folder) = store::create(&args.results, &name)?;
     let info = RunInfo {

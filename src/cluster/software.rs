@@ -94,6 +94,8 @@ pub struct ServerSoftware {
     /// The ports that a server listens on in a container, where they are fixed; the first serves clients. As a local process it
     /// listens on just as many.
     pub ports: &'static [u16],
+    /// Whether a server that was killed knows its locks when it starts again.
+    pub keeps_data: bool,
     /// The official image, `name:tag`. `scripts/provide` reads it from the same file.
     pub image: &'static str,
     /// What to install when [`ServerSoftware::missing`] finds something missing.

@@ -39,6 +39,9 @@ const MIN_TURN: Duration = Duration::from_millis(10);
 /// The name that asks for no fault.
 pub const NO_FAULT: &str = "none";
 
+/// The name that asks for every fault that a lock can stand.
+pub const ANY_FAULT: &str = "any";
+
 /// The groups of `harness run --help`.
 pub mod heading {
     pub const LOCK: &str = "Lock";
@@ -99,6 +102,14 @@ pub struct FaultRequest {
 }
 
 impl FaultRequest {
+    /// A fault without an argument.
+    pub fn plain(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            argument: None,
+        }
+    }
+
     fn parse(text: &str) -> Result<Self, std::convert::Infallible> {
         let (name, argument) = text
             .split_once('=')
@@ -161,6 +172,12 @@ pub struct Config {
     /// Time a lock is held: between half and one and a half times this
     #[arg(long, help_heading = LOAD, value_name = "TIME", default_value = "10ms", value_parser = duration_within(Duration::ZERO, MAX_TIME))]
     pub hold: Duration,
+    /// Time in which each client once holds its lock longer, and once rests; 0s for never
+    ///
+    /// A long hold lasts up to two leases where the lock renews its lease, up to half a lease where it does not say so. A rest
+    /// lasts up to a lease.
+    #[arg(long, help_heading = LOAD, value_name = "TIME", default_value = "60s", value_parser = duration_within(Duration::ZERO, MAX_TIME))]
+    pub vary: Duration,
     /// How long an acquire waits for a taken lock. Completed by `RunArgs::config`.
     #[arg(skip)]
     pub wait: Duration,
@@ -178,9 +195,11 @@ pub struct Config {
     #[arg(long, help_heading = LOAD, value_name = "TIME", value_parser = duration_within(MIN_TURN, MAX_TIME))]
     pub churn: Option<Duration>,
 
-    /// Faults to inject: `none`, or a list such as `partition=holder,latency`
+    /// Faults to inject: `none`, `any`, or a list such as `partition=holder,latency`
     ///
-    /// `harness list faults` shows all faults and their arguments. With several faults, the windows take turns.
+    /// `harness list faults` shows all faults and their arguments. Windows of several faults overlap, up to three at a time.
+    /// `any` goes through every fault that a lock with a lease can stand: on links and servers, on processes of clients, and on
+    /// single messages.
     #[arg(long = "fault", help_heading = FAULTS, value_name = "FAULTS", default_value = NO_FAULT, value_delimiter = ',', value_parser = FaultRequest::parse)]
     pub faults: Vec<FaultRequest>,
     /// Length of every fault window [default: drawn, longer than the lease]
@@ -300,6 +319,11 @@ impl Config {
             Some(argument) => format!("{}={argument}", fault.name),
         });
         texts.collect::<Vec<_>>().join(",")
+    }
+
+    /// Whether every fault that fits is asked for, and none by name.
+    pub fn is_any_fault(&self) -> bool {
+        !self.faults.is_empty() && self.faults.iter().all(|fault| fault.name == ANY_FAULT)
     }
 
     /// The faults as part of a folder's name.

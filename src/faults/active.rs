@@ -14,10 +14,20 @@ pub trait ActiveFault: Send {
     /// The clients, servers and links that it acts on.
     fn affected(&self) -> Affected;
 
+    /// What it does, where that was decided only when it was injected.
+    fn title(&self) -> Option<String> {
+        None
+    }
+
     /// What it does while it is on, until about then; the heal waits for it. Most faults have done it all when they are
     /// injected.
     fn act(&mut self, _until: Instant) -> BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))
+    }
+
+    /// Whether its window ends when it has done what it does, and not only when it is due.
+    fn ends_with_act(&self) -> bool {
+        false
     }
 
     /// Heals it, and says what it did. It was on for `lasted`. A `patient` heal waits until servers serve again.

@@ -7,8 +7,8 @@ use rand_chacha::ChaCha8Rng;
 use super::link_injection::{ActiveLinkFault, heal_word, links_of};
 use super::slow::rate;
 use super::{
-    Acquires, BoxFuture, Fault, FaultDefinition, Inject, Injection, InjectionContext, Needs, NotInjected, RunningFault,
-    Shape, Target,
+    Acquires, BoxFuture, Fault, FaultDefinition, FaultFamily, Inject, Injection, InjectionContext, Needs, NotInjected,
+    Pace, RunningFault, Shape, Target,
 };
 use crate::evidence::DELAYED_BYTES;
 
@@ -20,6 +20,8 @@ impl Fault for SharedLink {
             name: "bottleneck",
             summary: "all links share one bandwidth: so many bytes a second each way, together",
             argument: "BYTES a second, such as 20000 or 20k (default: drawn from 2k to 8k a client)",
+            family: FaultFamily::Cluster,
+            pace: Pace::Long,
             verb: "slowed",
             counters: &[],
             trace: &[DELAYED_BYTES],

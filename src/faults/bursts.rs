@@ -5,7 +5,7 @@ use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
 use super::link_injection::everywhere;
-use super::{Fault, FaultDefinition, Injection, Shape, parse_duration};
+use super::{Fault, FaultDefinition, FaultFamily, Injection, Pace, Shape, parse_duration};
 use crate::evidence::DELAYED_BYTES;
 
 pub struct LatencyBursts;
@@ -16,6 +16,8 @@ impl Fault for LatencyBursts {
             name: "bursts",
             summary: "chunks are delayed in bursts, a quarter of the time",
             argument: "DELAY in a burst, such as 300ms (default: drawn, up to a fifth of the lease)",
+            family: FaultFamily::Cluster,
+            pace: Pace::Long,
             verb: "slowed",
             counters: &[],
             trace: &[DELAYED_BYTES],

@@ -10,8 +10,8 @@ use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
 use super::{
-    Acquires, ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, HealOnDrop, Healed, Inject, Injection,
-    InjectionContext, Needs, NotInjected, RunningFault, Shape, Target, parse_duration,
+    Acquires, ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, FaultFamily, HealOnDrop, Healed, Inject,
+    Injection, InjectionContext, Needs, NotInjected, Pace, RunningFault, Shape, Target, parse_duration,
 };
 use crate::backends;
 use crate::evidence::{Evidence, EvidenceCounter};
@@ -31,6 +31,8 @@ impl Fault for ClockFault {
             name: "clock",
             summary: "the wall clock of one client, or of one Redis server, is stepped",
             argument: "waiter, holder, client or server, and how far: holder-5s (default: waiter, two leases forward)",
+            family: FaultFamily::Clients,
+            pace: Pace::Long,
             verb: "given another time of day",
             counters: &[CLOCKS_STEPPED, CLOCK_READINGS],
             trace: &[CLOCK_READINGS],
@@ -51,6 +53,10 @@ impl Fault for ClockFault {
             ));
         }
         Ok(())
+    }
+
+    fn survivable(&self, _: &Shape) -> Result<Duration, &'static str> {
+        Err("most clients read no wall clock")
     }
 
     fn plan(&self, argument: Option<&str>, _: u32, shape: &Shape, rng: &mut ChaCha8Rng) -> Result<Injection, String> {

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::points::MessagePoints;
 use crate::cluster::{NodeControl, ObservedEndpoint};
 use crate::wall_clock::WallClock;
 use harness_proxy::Link;
@@ -23,6 +24,8 @@ pub struct FaultEnv {
     pub observed: ObservedEndpoint,
     /// By server: its wall clock, where the plan steps clocks.
     pub server_clocks: Vec<Arc<WallClock>>,
+    /// The messages that clients send.
+    pub points: Arc<MessagePoints>,
 }
 
 /// Knows in which process each client lives.

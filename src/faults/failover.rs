@@ -16,8 +16,8 @@ use rand_chacha::ChaCha8Rng;
 
 use super::fault::kind_of;
 use super::{
-    Acquires, ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, FaultEnv, HealOnDrop, Healed, Inject,
-    Injection, InjectionContext, Needs, NotInjected, Preparation, RunningFault, Shape, Target,
+    Acquires, ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, FaultEnv, FaultFamily, HealOnDrop, Healed,
+    Inject, Injection, InjectionContext, Needs, NotInjected, Pace, Preparation, RunningFault, Shape, Target,
 };
 use crate::cluster::{NodeCommand, Peering};
 use crate::evidence::{Evidence, EvidenceCounter, SERVERS_BACK};
@@ -42,6 +42,8 @@ impl Fault for Failover {
             name: "failover",
             summary: "the replica of a Redis master is promoted without its last writes; a pass means that it missed",
             argument: "held-back | clean, when it has them all (default: held-back)",
+            family: FaultFamily::Cluster,
+            pace: Pace::Long,
             verb: "led to another server",
             counters: &[SERVERS_PROMOTED, SERVERS_BACK],
             trace: &[SERVERS_PROMOTED],
@@ -61,6 +63,10 @@ impl Fault for Failover {
             return Err("failover is of one master to its replica, and these masters have none: --nodes 1".into());
         }
         Ok(())
+    }
+
+    fn survivable(&self, _: &Shape) -> Result<Duration, &'static str> {
+        Err("a lock that one master knows alone is lost with it")
     }
 
     fn plan(&self, argument: Option<&str>, _: u32, _: &Shape, _: &mut ChaCha8Rng) -> Result<Injection, String> {

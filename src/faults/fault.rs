@@ -21,6 +21,30 @@ pub struct Shape {
     pub protocol: Protocol,
 }
 
+/// What a fault acts on. `--fault any` has a lane of windows for each of these.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FaultFamily {
+    /// Links, and the servers behind them.
+    Cluster,
+    /// Processes of clients.
+    Clients,
+    /// Single messages.
+    Messages,
+}
+
+/// How long the windows of a fault last, and how soon the next one follows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pace {
+    /// Each is longer than a lease.
+    Long,
+    /// Longer than a lease, shorter than a second, about half a lease, by turns: each length meets another timer of a lock.
+    Varied,
+    /// One act on a process, which is over at once. The window leaves a lease to get over it.
+    Act,
+    /// One act on a message. The window ends when it is over, and others come while it waits for its message.
+    Message,
+}
+
 /// What lists, the history and reports need to know of a fault. There are no defaults: each fault says all of it.
 #[derive(Debug, Clone, Copy)]
 pub struct FaultDefinition {
@@ -30,6 +54,8 @@ pub struct FaultDefinition {
     pub summary: &'static str,
     /// What may follow `=`, for help; empty when the fault takes no argument.
     pub argument: &'static str,
+    pub family: FaultFamily,
+    pub pace: Pace,
     /// What happens to a client, in the passive: "it was *cut off* by partition 2".
     pub verb: &'static str,
     /// What the fault counts, with its words. The counters of links have theirs already.
@@ -47,6 +73,12 @@ pub trait Fault: Sync {
 
     /// Whether a cluster of this shape can have it. The error says why not, and what to do instead.
     fn applies(&self, argument: Option<&str>, shape: &Shape) -> Result<(), String>;
+
+    /// How long a window may last under which a lock with a lease can be right, on a cluster of this shape. `--fault any` leaves
+    /// out what no lock can stand, and what does not act on most clients; the error says which. Most faults may last for ever.
+    fn survivable(&self, _shape: &Shape) -> Result<Duration, &'static str> {
+        Ok(Duration::MAX)
+    }
 
     /// Draws one injection. The same seed, shape and number give the same one. `number` counts this fault's windows from
     /// 0, so that a fault can go through its kinds. The error says what the argument should have been.

@@ -4,7 +4,7 @@ use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
 use super::link_injection::everywhere;
-use super::{Fault, FaultDefinition, Injection, Shape};
+use super::{Fault, FaultDefinition, FaultFamily, Injection, Pace, Shape};
 use crate::evidence::RESETS;
 use harness_proxy::{Behaviour, Cut, Flow, Slice};
 
@@ -16,6 +16,8 @@ impl Fault for Flaky {
             name: "flaky",
             summary: "chunks come in slices, and connections are cut in mid-message",
             argument: "BYTES after which a connection is cut, about (default: drawn from 2000 to 10000)",
+            family: FaultFamily::Cluster,
+            pace: Pace::Varied,
             verb: "cut off",
             counters: &[],
             trace: &[RESETS],

@@ -7,7 +7,7 @@ use harness_proxy::{Behaviour, Flow};
 use rand_chacha::ChaCha8Rng;
 
 use super::link_injection::everywhere;
-use super::{Fault, FaultDefinition, Injection, Shape, parse_duration};
+use super::{Fault, FaultDefinition, FaultFamily, Injection, Pace, Shape, parse_duration};
 use crate::evidence::RESETS;
 
 pub struct ForgetIdle;
@@ -18,6 +18,8 @@ impl Fault for ForgetIdle {
             name: "forget-idle",
             summary: "idle connections are forgotten, as by a NAT: what is sent next meets a reset",
             argument: "IDLE, such as 200ms: how long a connection may be idle (default: a fifth of the lease)",
+            family: FaultFamily::Cluster,
+            pace: Pace::Long,
             verb: "cut off",
             counters: &[],
             trace: &[RESETS],

@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::fmt::Debug;
 use std::sync::Arc;
+use std::time::Duration;
 
 use harness_checkers::history::Requirement;
 
@@ -104,6 +105,8 @@ pub struct Injection {
     pub acquires: Acquires,
     /// What it must achieve for a pass to mean anything.
     pub requirement: Option<Requirement>,
+    /// How long it takes beyond what it waits for.
+    pub takes: Duration,
     /// What it is, in words, without the fault's name: "holder | every server".
     pub title: String,
 }
@@ -115,8 +118,25 @@ impl Injection {
             action: Arc::new(action),
             acquires,
             requirement: None,
+            takes: Duration::ZERO,
             title: title.into(),
         }
+    }
+
+    /// The same injection in a window of this length, which is not asked to achieve what takes longer.
+    #[must_use]
+    pub fn within(mut self, length: Duration) -> Self {
+        let too_short =
+            |required: &Requirement| required.stopped_ms.is_some_and(|ms| length < Duration::from_millis(ms));
+        self.requirement = self.requirement.filter(|required| !too_short(required));
+        self
+    }
+
+    /// The same injection, which takes so long beyond what it waits for.
+    #[must_use]
+    pub fn taking(mut self, takes: Duration) -> Self {
+        self.takes = takes;
+        self
     }
 
     /// The same injection, which must achieve this for a pass to mean anything.

@@ -7,8 +7,8 @@ use rand_chacha::ChaCha8Rng;
 
 use super::fault::no_argument;
 use super::{
-    Acquires, ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, HealOnDrop, Healed, Inject, Injection,
-    InjectionContext, Needs, NotInjected, RunningFault, Shape, Target,
+    Acquires, ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, FaultFamily, HealOnDrop, Healed, Inject,
+    Injection, InjectionContext, Needs, NotInjected, Pace, RunningFault, Shape, Target,
 };
 use crate::evidence::{Evidence, EvidenceCounter, HOLDERS};
 
@@ -33,6 +33,8 @@ impl Fault for Kill {
             name,
             summary,
             argument: "",
+            family: FaultFamily::Clients,
+            pace: Pace::Act,
             verb: "killed",
             counters: &[CLIENTS_KILLED, HOLDERS],
             trace: &[CLIENTS_KILLED],

@@ -6,7 +6,7 @@ use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
 use super::link_injection::everywhere;
-use super::{Fault, FaultDefinition, Injection, Shape, parse_duration};
+use super::{Fault, FaultDefinition, FaultFamily, Injection, Pace, Shape, parse_duration};
 use crate::evidence::DELAYED_BYTES;
 use harness_proxy::{Behaviour, Flow};
 
@@ -18,6 +18,8 @@ impl Fault for Latency {
             name: "latency",
             summary: "every chunk is delayed, with jitter, both ways",
             argument: "DELAY[+JITTER], such as 100ms+20ms (default: drawn, a round trip well below a third of the lease)",
+            family: FaultFamily::Cluster,
+            pace: Pace::Varied,
             verb: "slowed",
             counters: &[],
             trace: &[DELAYED_BYTES],

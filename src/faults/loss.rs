@@ -7,7 +7,7 @@ use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
 use super::link_injection::everywhere;
-use super::{Fault, FaultDefinition, Injection, Shape};
+use super::{Fault, FaultDefinition, FaultFamily, Injection, Pace, Shape};
 use crate::evidence::DELAYED_BYTES;
 
 pub struct PacketLoss;
@@ -21,6 +21,8 @@ impl Fault for PacketLoss {
             name: "loss",
             summary: "packets are lost: some chunks wait until TCP would have sent them again",
             argument: "PERCENT of the chunks, such as 5% (default: drawn from 2% to 10%)",
+            family: FaultFamily::Cluster,
+            pace: Pace::Varied,
             verb: "slowed",
             counters: &[],
             trace: &[DELAYED_BYTES],

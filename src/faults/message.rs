@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
+use tokio::time::{Instant, timeout_at};
 
+use super::points::{MessagePoint, MessagePoints};
 use super::{
-    Acquires, ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, HealOnDrop, Healed, Inject, Injection,
-    InjectionContext, Needs, NotInjected, RunningFault, Shape, Target, parse_duration,
+    Acquires, ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, FaultFamily, HealOnDrop, Healed, Inject,
+    Injection, InjectionContext, Needs, NotInjected, Pace, RunningFault, Shape, Target, parse_duration,
 };
-use crate::client_role::{ANYONE, FILTERS, HOLDER};
+use crate::client_role::{ANYONE, FILTERS, HOLDER, IDLE_CLIENT, filter_of};
 use crate::config::suggest::similar;
 use crate::evidence::{Evidence, EvidenceCounter};
 use harness_proxy::tap::{MessageKind, Protocol};
@@ -28,15 +30,20 @@ pub enum OnMessage {
 
 /// The occurrences that a plan draws from when none is named.
 const OCCURRENCES: std::ops::RangeInclusive<u32> = 1..=3;
+/// A message of which fewer passed than this is taken when it comes next.
+const OFTEN: u64 = 50;
+/// Milliseconds of a delay that is shorter than any lease.
+const SHORT_DELAY: std::ops::RangeInclusive<u64> = 50..=500;
 
 const MESSAGES_DROPPED: EvidenceCounter = EvidenceCounter::new("messages_dropped", "message", "dropped");
 const MESSAGES_DELAYED: EvidenceCounter = EvidenceCounter::new("messages_delayed", "message", "delayed");
 
 const DROP: &str = "MESSAGE[:K][:WHOSE][:refuse=TIME], such as create:2:waiter:refuse=2s: the K-th of them (drawn), of \
-                    anyone, holder, worker, releaser or waiter; then the connection ends, and the client is refused for \
-                    a time (default: not at all)";
+                    anyone, holder, worker, releaser, waiter or idle; then the connection ends, and the client is refused for \
+                    a time (default: each that clients send, in each state, by turns)";
 const DELAY: &str = "MESSAGE[:K][:WHOSE][:TIME], such as DEL:1:releaser:3s: the K-th of them (drawn), of anyone, \
-                     holder, worker, releaser or waiter, goes on so much later (default: a quarter more than the lease)";
+                     holder, worker, releaser, waiter or idle, goes on so much later, a quarter more than the lease unless \
+                     said (default: each that clients send, in each state, by turns)";
 
 impl Fault for OnMessage {
     fn definition(&self) -> FaultDefinition {
@@ -59,6 +66,8 @@ impl Fault for OnMessage {
             name,
             summary,
             argument: DROP,
+            family: FaultFamily::Messages,
+            pace: Pace::Message,
             verb: "cut off",
             counters: &[MESSAGES_DROPPED],
             trace: &[MESSAGES_DROPPED],
@@ -94,27 +103,35 @@ impl Fault for OnMessage {
         shape: &Shape,
         rng: &mut ChaCha8Rng,
     ) -> Result<Injection, String> {
-        let telling = shape.protocol.telling();
-        let argument = argument.unwrap_or(telling[number as usize % telling.len()]);
-        let wrong = |why: String| format!("{}={argument}: {why}", self.definition().name);
-        let asked = self.parse(argument, shape).map_err(wrong)?;
         // drawn even if it is not needed, so that naming it changes nothing else of the plan
         let drawn = rng.random_range(OCCURRENCES);
+        let short = Duration::from_millis(rng.random_range(SHORT_DELAY));
+        let Some(argument) = argument else {
+            let late = [shape.lease * 5 / 4, short, shape.lease / 2];
+            let next = NextMessage {
+                fault: self.definition().name,
+                occurrence: drawn,
+                action: self.action(late[number as usize % late.len()]),
+            };
+            let title = next.in_words();
+            return Ok(injection(MessageChoice::Next(next), title).taking(next.action.delay()));
+        };
+        let wrong = |why: String| format!("{}={argument}: {why}", self.definition().name);
+        let asked = self.parse(argument, shape).map_err(wrong)?;
         let meant = MessageRuleSpec {
             message: asked.message,
             occurrence: asked.occurrence.unwrap_or(drawn),
             whose: asked.whose.unwrap_or(ANYONE),
-            action: self.fate(asked.time.unwrap_or(shape.lease * 5 / 4)),
+            action: self.action(asked.time.unwrap_or(shape.lease * 5 / 4)),
             refuse: asked.refuse,
         };
-        let title = in_words(&meant);
-        Ok(Injection::new(
-            Target::Everyone,
-            MessageInjection(meant),
-            Acquires::GoOn,
-            title,
-        ))
+        let takes = meant.action.delay() + meant.refuse.unwrap_or_default();
+        Ok(injection(MessageChoice::Named(meant), in_words(&meant)).taking(takes))
     }
+}
+
+fn injection(choice: MessageChoice, title: String) -> Injection {
+    Injection::new(Target::Everyone, MessageInjection(choice), Acquires::GoOn, title)
 }
 
 /// What an argument says.
@@ -131,7 +148,7 @@ impl OnMessage {
         matches!(self, Self::DropRequest | Self::DropReply)
     }
 
-    fn fate(self, time: Duration) -> MessageAction {
+    fn action(self, time: Duration) -> MessageAction {
         match self {
             Self::DropRequest => MessageAction::DropRequest,
             Self::DropReply => MessageAction::DropReply,
@@ -188,7 +205,43 @@ impl OnMessage {
 
 /// A rule on every link: the first message that it means is dropped or delayed.
 #[derive(Debug)]
-struct MessageInjection(MessageRuleSpec);
+struct MessageInjection(MessageChoice);
+
+/// Which message is meant.
+#[derive(Debug, Clone, Copy)]
+enum MessageChoice {
+    /// The one that was typed.
+    Named(MessageRuleSpec),
+    /// Decided when the window starts.
+    Next(NextMessage),
+}
+
+/// The message that this fault has acted on the least so far, of those that clients of this run send.
+#[derive(Debug, Clone, Copy)]
+struct NextMessage {
+    fault: &'static str,
+    /// Of a message that comes often.
+    occurrence: u32,
+    action: MessageAction,
+}
+
+impl NextMessage {
+    fn in_words(&self) -> String {
+        result_in_words("the message struck least so far", self.action, None)
+    }
+
+    /// `None` while no client has sent anything.
+    fn choose(&self, points: &MessagePoints) -> Option<MessageRuleSpec> {
+        let MessagePoint { name, label, passed } = points.next(self.fault)?;
+        Some(MessageRuleSpec {
+            message: MessageKind::exactly(name),
+            occurrence: if passed < OFTEN { 1 } else { self.occurrence },
+            whose: filter_of(label),
+            action: self.action,
+            refuse: None,
+        })
+    }
+}
 
 impl Inject for MessageInjection {
     fn needs(&self) -> Needs {
@@ -206,7 +259,13 @@ impl Inject for MessageInjection {
     fn inject<'a>(&'a self, context: InjectionContext<'a>) -> BoxFuture<'a, Result<RunningFault, NotInjected>> {
         Box::pin(async move {
             let links = context.env.links.values().map(Arc::clone).collect();
-            let armed = ActiveRule::apply(links, context.number, MessageRule::new(self.0));
+            let meant = match self.0 {
+                MessageChoice::Named(meant) => meant,
+                MessageChoice::Next(next) => next
+                    .choose(&context.env.points)
+                    .ok_or(NotInjected::Missed("no client has sent a message"))?,
+            };
+            let armed = ActiveRule::apply(links, context.number, MessageRule::new(meant));
             Ok(HealOnDrop::new(AwaitedMessage(armed)).running())
         })
     }
@@ -260,6 +319,20 @@ impl ActiveFault for AwaitedMessage {
         Affected::default()
     }
 
+    fn title(&self) -> Option<String> {
+        Some(in_words(&self.0.rule().spec))
+    }
+
+    fn act(&mut self, until: Instant) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            let _ = timeout_at(until, self.0.rule().finished()).await;
+        })
+    }
+
+    fn ends_with_act(&self) -> bool {
+        true
+    }
+
     fn heal(&mut self, _: Duration, _: bool) -> BoxFuture<'_, Healed> {
         let healed = Healed {
             message: self.0.rule().matched(),
@@ -284,19 +357,24 @@ fn in_words(meant: &MessageRuleSpec) -> String {
     let of = match *whose {
         ANYONE => "of anyone".to_owned(),
         HOLDER => "of the holder".to_owned(),
+        IDLE_CLIENT => "of an idle client".to_owned(),
         other => format!("of a {}", other.name()),
     };
-    let which = format!("{} `{}` {of}", ordinal(*occurrence), message.name());
-    let late = |time: &Duration| format!("{}ms late", time.as_millis());
-    let refused = meant
-        .refuse
+    let which = format!("the {} `{}` {of}", ordinal(*occurrence), message.name());
+    result_in_words(&which, meant.action, meant.refuse)
+}
+
+/// What becomes of a message, which `which` says.
+fn result_in_words(which: &str, action: MessageAction, refuse: Option<Duration>) -> String {
+    let late = |time: Duration| format!("{}ms late", time.as_millis());
+    let refused = refuse
         .map(|time| format!(", and the client is refused for {}ms", time.as_millis()))
         .unwrap_or_default();
-    match &meant.action {
+    match action {
         MessageAction::DropRequest => format!("{which} is lost before the server; its connection ends{refused}"),
         MessageAction::DropReply => format!("{which} is carried out, its reply is lost; the connection ends{refused}"),
         MessageAction::DelayRequest(time) => format!("{which} reaches the server {}", late(time)),
-        MessageAction::DelayReply(time) => format!("the reply to the {which} comes {}", late(time)),
+        MessageAction::DelayReply(time) => format!("the reply to {which} comes {}", late(time)),
     }
 }
 
@@ -324,7 +402,10 @@ mod tests {
             ..Shape::example()
         };
         let injection = fault.plan(argument, 0, &shape, &mut ChaCha8Rng::seed_from_u64(3))?;
-        Ok(injection.action_as::<MessageInjection>().0)
+        match injection.action_as::<MessageInjection>().0 {
+            MessageChoice::Named(meant) => Ok(meant),
+            MessageChoice::Next(_) => panic!("a message was named"),
+        }
     }
 
     #[test]
@@ -380,16 +461,33 @@ mod tests {
     }
 
     #[test]
+    fn without_an_argument_delays_are_of_several_lengths() {
+        let shape = Shape::example();
+        let late = |number| {
+            let mut rng = ChaCha8Rng::seed_from_u64(u64::from(number));
+            let injection = OnMessage::DelayReply.plan(None, number, &shape, &mut rng).unwrap();
+            match injection.action_as::<MessageInjection>().0 {
+                MessageChoice::Next(NextMessage {
+                    action: MessageAction::DelayReply(time),
+                    ..
+                }) => time,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert!(late(0) > shape.lease && late(1) <= Duration::from_millis(500) && late(2) == shape.lease / 2);
+    }
+
+    #[test]
     fn a_plan_says_in_words_what_will_happen() {
         let words = |fault, argument| in_words(&planned(fault, Some(argument), Protocol::Resp).unwrap());
         assert_eq!(
             words(OnMessage::DropReply, "SET:11:waiter:refuse=1s"),
-            "11th `SET` of a waiter is carried out, its reply is lost; the connection ends, and the client is refused for \
+            "the 11th `SET` of a waiter is carried out, its reply is lost; the connection ends, and the client is refused for \
              1000ms"
         );
         assert_eq!(
             words(OnMessage::DelayRequest, "DEL:2"),
-            "2nd `DEL` of anyone reaches the server 2500ms late"
+            "the 2nd `DEL` of anyone reaches the server 2500ms late"
         );
     }
 }

@@ -10,6 +10,7 @@ mod fault;
 mod injection;
 mod link_injection;
 mod peer_partition;
+mod points;
 mod target;
 
 mod bottleneck;
@@ -30,8 +31,9 @@ mod slow;
 
 pub use active::{ActiveFault, Affected, BoxFuture, HealOnDrop, Healed, RunningFault};
 pub use env::{ClientHosts, FaultEnv, Links, ProcessControl};
-pub use fault::{Fault, FaultDefinition, Shape};
+pub use fault::{Fault, FaultDefinition, FaultFamily, Pace, Shape};
 pub use injection::{Inject, Injection, InjectionContext, Needs, NotInjected, Preparation, acquires_without};
+pub use points::{MessagePoint, MessagePoints};
 pub use target::{ResolvedTarget, Target};
 
 use crate::config::parse_duration;

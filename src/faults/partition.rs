@@ -9,7 +9,9 @@ use rand::seq::IndexedRandom;
 use rand_chacha::ChaCha8Rng;
 
 use super::link_injection::LinkInjection;
-use super::{Acquires, Fault, FaultDefinition, Injection, Shape, Target, acquires_without, peer_partition};
+use super::{
+    Acquires, Fault, FaultDefinition, FaultFamily, Injection, Pace, Shape, Target, acquires_without, peer_partition,
+};
 use crate::evidence::{DROPPED_PACKETS, HELD_BYTES, HELD_CONNECTS};
 use harness_proxy::{Behaviour, Flow};
 
@@ -27,6 +29,8 @@ impl Fault for Partition {
             argument: "holder | client | half | server | to-server | to-client (default: these, one after the other); between servers: \
          leader | leader-alone (its clients cut off, too) | leader-to-servers | servers-to-leader | minority | \
          servers-halves | ring | bridge | between-servers (these, one after the other)",
+            family: FaultFamily::Cluster,
+            pace: Pace::Varied,
             verb: "cut off",
             counters: &[],
             trace: &[DROPPED_PACKETS, HELD_BYTES, HELD_CONNECTS],

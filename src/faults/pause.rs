@@ -12,8 +12,8 @@ use rand_chacha::ChaCha8Rng;
 
 use super::fault::no_argument;
 use super::{
-    Acquires, ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, HealOnDrop, Healed, Inject, Injection,
-    InjectionContext, Needs, NotInjected, ProcessControl, RunningFault, Shape, Target,
+    Acquires, ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, FaultFamily, HealOnDrop, Healed, Inject,
+    Injection, InjectionContext, Needs, NotInjected, Pace, ProcessControl, RunningFault, Shape, Target,
 };
 use crate::evidence::{Evidence, EvidenceCounter, HOLDERS, STOPPED_MS};
 
@@ -43,6 +43,8 @@ impl Fault for Pause {
             name,
             summary,
             argument: "",
+            family: FaultFamily::Clients,
+            pace: Pace::Varied,
             verb: "stopped",
             counters: &[CLIENTS_STOPPED, STOPPED_MS, HOLDERS],
             trace: &[STOPPED_MS],
@@ -52,6 +54,14 @@ impl Fault for Pause {
 
     fn applies(&self, _: Option<&str>, _: &Shape) -> Result<(), String> {
         Ok(())
+    }
+
+    fn survivable(&self, shape: &Shape) -> Result<Duration, &'static str> {
+        match self {
+            // no lock keeps its holder from going on when it continues after its lease
+            Self::Holder | Self::Anyone => Ok(shape.lease / 4),
+            Self::Waiter => Ok(Duration::MAX),
+        }
     }
 
     fn plan(&self, argument: Option<&str>, _: u32, shape: &Shape, rng: &mut ChaCha8Rng) -> Result<Injection, String> {

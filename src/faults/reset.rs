@@ -5,7 +5,7 @@ use std::time::Duration;
 use rand_chacha::ChaCha8Rng;
 
 use super::link_injection::LinkInjection;
-use super::{Acquires, Fault, FaultDefinition, Injection, Shape, Target, parse_duration};
+use super::{Acquires, Fault, FaultDefinition, FaultFamily, Injection, Pace, Shape, Target, parse_duration};
 use crate::evidence::RESETS;
 use harness_proxy::{Behaviour, Cut};
 
@@ -17,6 +17,8 @@ impl Fault for Reset {
             name: "reset",
             summary: "connections are reset, again and again",
             argument: "EVERY, such as 300ms: about how long a connection lives (default: a quarter of the lease)",
+            family: FaultFamily::Cluster,
+            pace: Pace::Varied,
             verb: "cut off",
             counters: &[],
             trace: &[RESETS],

@@ -13,8 +13,8 @@ use tokio::time::Instant;
 
 use super::fault::{kind_of, no_argument, server_names};
 use super::{
-    Acquires, ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, FaultEnv, HealOnDrop, Healed, Inject,
-    Injection, InjectionContext, Needs, NotInjected, RunningFault, Shape, Target, acquires_without,
+    Acquires, ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, FaultEnv, FaultFamily, HealOnDrop, Healed,
+    Inject, Injection, InjectionContext, Needs, NotInjected, Pace, RunningFault, Shape, Target, acquires_without,
 };
 use crate::cluster::{CommandOutcome, NodeCommand};
 use crate::evidence::{Evidence, EvidenceCounter, SERVERS_BACK, STOPPED_MS};
@@ -57,13 +57,19 @@ impl Fault for OnServers {
             name,
             summary,
             argument,
+            family: FaultFamily::Cluster,
+            pace: Pace::Varied,
             verb: "touched",
             counters: &[SERVERS_KILLED, SERVERS_BACK],
             trace: &[SERVERS_KILLED],
             no_effect_hint: None,
         };
         match self {
-            Self::Kill | Self::Restart => killed,
+            Self::Kill => killed,
+            Self::Restart => FaultDefinition {
+                pace: Pace::Long,
+                ..killed
+            },
             Self::Pause => FaultDefinition {
                 counters: &[SERVERS_PAUSED, STOPPED_MS],
                 trace: &[STOPPED_MS],
@@ -74,6 +80,15 @@ impl Fault for OnServers {
 
     fn applies(&self, _: Option<&str>, _: &Shape) -> Result<(), String> {
         Ok(())
+    }
+
+    fn survivable(&self, shape: &Shape) -> Result<Duration, &'static str> {
+        match self {
+            Self::Kill | Self::Restart if !shape.backend.software.keeps_data => {
+                Err("its servers forget their locks when they start again")
+            }
+            _ => Ok(Duration::MAX),
+        }
     }
 
     fn plan(&self, argument: Option<&str>, _: u32, shape: &Shape, rng: &mut ChaCha8Rng) -> Result<Injection, String> {

@@ -4,7 +4,7 @@ use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
 use super::link_injection::everywhere;
-use super::{Fault, FaultDefinition, Injection, Shape};
+use super::{Fault, FaultDefinition, FaultFamily, Injection, Pace, Shape};
 use crate::evidence::DELAYED_BYTES;
 use harness_proxy::{Behaviour, Flow};
 
@@ -16,6 +16,8 @@ impl Fault for Slow {
             name: "slow",
             summary: "every link is narrow: so many bytes a second each way",
             argument: "BYTES a second, such as 2000 or 4k (default: drawn from 2k to 8k)",
+            family: FaultFamily::Cluster,
+            pace: Pace::Long,
             verb: "slowed",
             counters: &[],
             trace: &[DELAYED_BYTES],

@@ -7,6 +7,7 @@ use harness_checkers::{Counts, F, Finding, Findings, History, Verdict};
 use serde::{Deserialize, Serialize};
 
 use super::churn::Churn;
+use super::coverage::Coverage;
 use super::drawing::{Drawing, DrawingContext};
 use super::effect::{RunEffect, effect_of, unbroken};
 use super::manual_changes::manual_changes;
@@ -74,6 +75,9 @@ pub struct Diagnosis {
     pub phases: Vec<PhaseBand>,
     #[serde(alias = "bite")]
     pub effect: RunEffect,
+    /// At which points of a lock's life faults struck; `None` without faults.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub coverage: Option<Coverage>,
     /// Why this is neither a pass nor a failure.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unsure: Vec<String>,
@@ -158,6 +162,7 @@ pub fn diagnose(history: &History, findings: Findings, known: KnownRun) -> Diagn
         page: known.page,
         phases: phases(history),
         latency: latency(history, &effect),
+        coverage: Coverage::of(history),
         drawings,
         partial: history.partial().map(str::to_owned),
         unfinished,

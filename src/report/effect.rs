@@ -3,8 +3,10 @@
 //! All that is needed stands in the history, as the fault declared it. Runs of before that are read by the name of their
 //! fault (`of_old_runs`).
 
+use std::collections::BTreeSet;
+
 use harness_checkers::history::event::Kind;
-use harness_checkers::history::{Acquires, EffectCounters, Requirement};
+use harness_checkers::history::{Acquires, EffectCounters, NemesisFact, PhaseFact, Requirement};
 use harness_checkers::{Findings, History, Verdict, Window};
 use serde::{Deserialize, Serialize};
 
@@ -53,6 +55,9 @@ pub struct WindowEffect {
     /// Whether it says that clients could acquire while it was on. Older histories do not say it.
     #[serde(skip)]
     acquires_go_on: bool,
+    /// It was one act on one message, and over with it: that no client acquired meanwhile says nothing.
+    #[serde(skip)]
+    act: bool,
     /// What the fault counts, with its words.
     #[serde(skip)]
     counters: Vec<EvidenceCounter<String>>,
@@ -120,6 +125,9 @@ pub fn effect_of(history: &History, planned_windows: u32) -> RunEffect {
             many(history.clients().len() as u64, "client")
         ));
         effect.hint = Some("give them more time (--time), or shorter holds (--hold)".to_owned());
+    } else if is_any(history) {
+        effect.too_little = mostly_without_effect(&effect.windows);
+        effect.hint = effect.too_little.is_some().then(|| hint_for("any", &effect.windows));
     } else if let [first, ..] = without_effect(&effect.windows)[..] {
         let of_it = effect.windows.iter().filter(|window| window.fault == first).count() as u64;
         effect.too_little = Some(format!("0 of {} of {first} touched anything", many(of_it, "window")));
@@ -150,6 +158,9 @@ fn tried_in_vain(history: &History, windows: &[WindowEffect]) -> Option<u64> {
     let end = |window: &WindowEffect| window.heal_ns.unwrap_or(u64::MAX);
     let beside = |one: &WindowEffect, other: &WindowEffect| one.start_ns <= end(other) && other.start_ns <= end(one);
     let possible = |window: &&WindowEffect| {
+        if window.act {
+            return false;
+        }
         let mut stopping = windows.iter().filter(|other| !other.acquires_go_on);
         !stopping.any(|other| beside(window, other))
     };
@@ -232,6 +243,7 @@ fn window_effect(history: &History, window: &Window) -> WindowEffect {
         missed,
         hint: healed.no_effect_hint,
         acquires_go_on: healed.acquires_meanwhile == Some(Acquires::GoOn),
+        act: healed.matched.is_some(),
         counters,
     }
 }
@@ -281,6 +293,20 @@ fn without_effect(windows: &[WindowEffect]) -> Vec<&str> {
     faults.dedup();
     faults.retain(|fault| !windows.iter().any(|window| window.fault == *fault && window.had_effect));
     faults
+}
+
+/// Whether the faults of the run are those that fit, and none was asked for by name.
+fn is_any(history: &History) -> bool {
+    let mut facts = history.nemesis().into_iter();
+    facts.any(|line| matches!(line.fact, NemesisFact::Phase(PhaseFact::Faults { any: true, .. })))
+}
+
+/// Of faults that nobody named, each may find nothing to do on this lock; most of them must.
+fn mostly_without_effect(windows: &[WindowEffect]) -> Option<String> {
+    let faults: BTreeSet<&str> = windows.iter().map(|window| window.fault.as_str()).collect();
+    let without = without_effect(windows).len();
+    let (all, with) = (faults.len() as u64, faults.len().saturating_sub(without) as u64);
+    (all > 0 && with * 2 < all).then(|| format!("{with} of {} touched anything", many(all, "fault")))
 }
 
 fn expired(history: &History, window: &Window) -> u64 {

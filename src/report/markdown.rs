@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use harness_checkers::{Finding, Verdict, Violation};
 
+use super::coverage::Coverage;
 use super::diagnosis::{Diagnosis, Outcome};
 use super::escape;
 use super::summary;
@@ -53,13 +54,11 @@ pub fn render(diagnosis: &Diagnosis) -> String {
         let _ = writeln!(text, "- {label}: {}", prose(reason));
     }
     let _ = writeln!(text, "- effect of the faults: {}", plain(&diagnosis.effect.evidence));
-    for missed in diagnosis
-        .effect
-        .windows
-        .iter()
-        .filter_map(super::effect::WindowEffect::missed_in_words)
-    {
+    for missed in summary::missed(&diagnosis.effect) {
         let _ = writeln!(text, "- {}", plain(&missed));
+    }
+    if let Some(coverage) = diagnosis.coverage.as_ref().and_then(Coverage::in_words) {
+        let _ = writeln!(text, "- covered: {}", plain(&coverage));
     }
     if let Some(latency) = summary::latency(diagnosis) {
         let _ = writeln!(text, "- {latency}");

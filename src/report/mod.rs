@@ -5,6 +5,7 @@
 
 mod churn;
 pub mod comparison;
+pub mod coverage;
 pub mod diagnosis;
 mod downsample;
 pub mod drawing;

@@ -3,6 +3,7 @@
 use harness_checkers::{Finding, Property, Verdict, Violation};
 
 use super::diagnosis::{Diagnosis, Outcome};
+use super::effect::{RunEffect, WindowEffect};
 use super::words::{many, quoted, span, thousands};
 
 /// Violations that are shown in full where room is short; the rest is counted.
@@ -42,6 +43,21 @@ pub fn sentence(diagnosis: &Diagnosis) -> String {
             .and_then(|error| error.lines().next().map(str::to_owned))
             .unwrap_or_else(|| "the run could not be made".to_owned()),
     }
+}
+
+/// Why windows had no target or missed, for some of them where it is so of many.
+pub fn missed(effect: &RunEffect) -> Vec<String> {
+    let all: Vec<String> = effect
+        .windows
+        .iter()
+        .filter_map(WindowEffect::missed_in_words)
+        .collect();
+    let more = all.len().saturating_sub(SHOWN);
+    let mut missed: Vec<String> = all.into_iter().take(SHOWN).collect();
+    if more > 0 {
+        missed.push(format!("and {} that missed", many(more as u64, "other window")));
+    }
+    missed
 }
 
 /// The violations that follow from no other, the first of each property, the gravest property first.

@@ -2,9 +2,9 @@
 
 use harness_checkers::{Finding, Property, Verdict, Violation};
 
+use super::coverage::Coverage;
 use super::diagnosis::{Diagnosis, Outcome};
 use super::drawing::{BarKind, Drawing, DrawingLane};
-use super::effect::WindowEffect;
 use super::escape;
 pub use super::screen::Look;
 use super::screen::ScreenText;
@@ -234,14 +234,12 @@ fn effect(diagnosis: &Diagnosis) -> Vec<ScreenText> {
     let mut lines = Vec::new();
     if !diagnosis.effect.windows.is_empty() || diagnosis.run.is_some() {
         lines.extend(labelled_flush("effect", &diagnosis.effect.evidence));
-        for missed in diagnosis
-            .effect
-            .windows
-            .iter()
-            .filter_map(WindowEffect::missed_in_words)
-        {
+        for missed in summary::missed(&diagnosis.effect) {
             lines.extend(labelled_flush("", &missed));
         }
+    }
+    if let Some(coverage) = diagnosis.coverage.as_ref().and_then(Coverage::in_words) {
+        lines.extend(labelled_flush("covered", &coverage));
     }
     if let Some(latency) = summary::latency(diagnosis) {
         lines.extend(labelled_flush("latency", &latency));

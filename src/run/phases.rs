@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 
 use super::churn::{self, Turns};
 use super::clients::driver::{ClientDriver, Workload};
+use super::clients::rarely::Rarely;
 use super::context::RunContext;
 use super::{RunError, observer, progress, schedule, taps};
 use crate::cluster::{EndpointsReceiver, RoleProbe};
@@ -145,6 +146,7 @@ impl PhaseRunner {
         self.elapse(plan.phases.warm_up).await?;
         self.begin(PhaseFact::Faults {
             windows: plan.windows.len() as u32,
+            any: run.spec.config.is_any_fault(),
         });
         let end = run.clock.now() + plan.phases.faults;
         schedule::run_windows(run, &self.env).await;
@@ -216,6 +218,8 @@ impl PhaseRunner {
         let workload = Arc::new(Workload {
             locks,
             hold: config.hold,
+            long_hold: self.run.terms.long_hold(config.lease),
+            rest: config.lease,
             wait: config.wait,
             patience: config.patience(),
             each: config.each,
@@ -224,12 +228,16 @@ impl PhaseRunner {
         let mut seeds = ChaCha8Rng::seed_from_u64(config.seed);
         let mut drivers = JoinSet::new();
         for (process, client) in self.run.clients.clients() {
+            let mut rng = ChaCha8Rng::seed_from_u64(seeds.random());
+            let vary = Some(config.vary).filter(|_| config.each.is_none());
             let driver = ClientDriver {
                 client: Arc::clone(client),
                 process: Arc::clone(process),
                 run: Arc::clone(&self.run),
                 workload: Arc::clone(&workload),
-                rng: ChaCha8Rng::seed_from_u64(seeds.random()),
+                long_holds: Rarely::new(vary, &mut rng),
+                rests: Rarely::new(vary, &mut rng),
+                rng,
             };
             drivers.spawn(driver.run());
         }

@@ -13,26 +13,51 @@ use super::context::RunContext;
 use super::targeting::{GrantedSince, Resolution, resolve};
 use crate::event::ProgressEvent;
 use crate::evidence::{DROPPED_PACKETS, HELD_CONNECTS};
-use crate::faults::{ActiveFault, Affected, FaultEnv, HealOnDrop, Healed, InjectionContext, NotInjected};
+use crate::faults::{ActiveFault, Affected, FaultEnv, HealOnDrop, Healed, InjectionContext, NotInjected, Pace};
 use crate::limits::AIM;
 use crate::plan::PlannedWindow;
 
-/// Runs every window of the plan, from now. Windows that start together run at the same time; the next ones wait until these
-/// have healed, which may take longer than planned, since servers that were killed need time to serve again.
+/// How long after the planned end of the faults phase a window may last.
+const LATE: Duration = Duration::from_secs(2);
+
+/// Runs every window of the plan, from now. Lanes go on side by side. In a lane, a window waits until the one before it has
+/// healed, which may take longer than planned, since servers that were killed need time to serve again; the lane is later
+/// from then on. Windows that wait for messages overlap as planned.
 pub async fn run_windows(run: &Arc<RunContext>, env: &Arc<FaultEnv>) {
-    let start = run.clock.now();
-    for slot in run.spec.plan.windows.chunk_by(|one, other| one.start == other.start) {
-        let mut running = JoinSet::new();
-        for window in slot {
-            let window = WindowRun {
-                window: window.clone(),
-                run: Arc::clone(run),
-                env: Arc::clone(env),
-            };
-            running.spawn(window.run(start));
-        }
-        all(running).await;
+    let windows = &run.spec.plan.windows;
+    let mut lanes = JoinSet::new();
+    for lane in 0..windows.iter().map(|window| window.lane + 1).max().unwrap_or(0) {
+        let of_lane = windows.iter().filter(|window| window.lane == lane);
+        let runs = of_lane.map(|window| WindowRun {
+            window: window.clone(),
+            run: Arc::clone(run),
+            env: Arc::clone(env),
+        });
+        lanes.spawn(run_lane(runs.collect(), Arc::clone(run)));
     }
+    all(lanes).await;
+}
+
+async fn run_lane(windows: Vec<WindowRun>, run: Arc<RunContext>) {
+    let began = run.clock.now();
+    let over = began + run.spec.plan.phases.faults;
+    let mut late = Duration::ZERO;
+    let mut running = JoinSet::new();
+    for window in windows {
+        let due = began + window.window.start + late;
+        if window.window.fault.pace == Pace::Message {
+            running.spawn(window.run(due));
+            continue;
+        }
+        if due + window.window.length > over + LATE {
+            window.missed("the windows before it took the time");
+            continue;
+        }
+        let heal = due + window.window.length;
+        window.run(due).await;
+        late += run.clock.now().saturating_sub(heal);
+    }
+    all(running).await;
 }
 
 /// Waits for every task, and goes on with the panic of one, which is a bug of ours.
@@ -53,8 +78,9 @@ struct WindowRun {
 }
 
 impl WindowRun {
-    async fn run(self, start: Duration) {
-        if self.stopped_before(start + self.window.start).await {
+    /// `due`: when it opens, by the clock of the run.
+    async fn run(self, due: Duration) {
+        if self.stopped_before(due).await {
             return;
         }
         let (number, action) = (self.window.number, &self.window.injection.action);
@@ -67,7 +93,7 @@ impl WindowRun {
             known_keys: prepared.known_keys.clone(),
         });
         let leader = self.env.servers.leader(AIM);
-        let resolution = match resolve(&self.window.injection, since, &self.run, leader).await {
+        let mut resolution = match resolve(&self.window, since, &self.run, leader).await {
             Ok(resolution) => resolution,
             Err(why) => return self.missed(why),
         };
@@ -85,6 +111,9 @@ impl WindowRun {
             Err(NotInjected::Missed(why)) => return self.missed(why),
             Err(NotInjected::Failed(why)) => return self.broken("could not be opened", &why),
         };
+        if let Some(title) = active.title() {
+            resolution.title = title;
+        }
         self.write_start(active.affected(), &resolution);
         let stopped = self.last(&mut active, started + self.window.length).await;
         let healed = active.heal(self.run.clock.now() - started, !stopped).await;
@@ -98,13 +127,20 @@ impl WindowRun {
         }
     }
 
-    /// Waits until a window is `due` to heal and its fault has done what it does; returns whether the run stops.
+    /// Waits until a window is `due` to heal and its fault has done what it does, or only for the latter if that ends it;
+    /// returns whether the run stops.
     async fn last(&self, active: &mut HealOnDrop<dyn ActiveFault>, due: Duration) -> bool {
         let mut stop = self.run.stopping();
+        let acted = async {
+            active.act(self.run.clock.instant(due)).await;
+            if !active.ends_with_act() {
+                self.run.clock.sleep_until(due).await;
+            }
+        };
         tokio::select! {
             biased;
             _ = stop.wait_for(|stop| *stop) => true,
-            _ = async { tokio::join!(active.act(self.run.clock.instant(due)), self.run.clock.sleep_until(due)) } => false,
+            () = acted => false,
         }
     }
 
@@ -147,6 +183,9 @@ impl WindowRun {
         };
         let fault = self.window.fault.name.to_owned();
         self.run.recorder.nemesis(&NemesisFact::Start { fault, start });
+        if self.window.fault.pace == Pace::Message {
+            return;
+        }
         self.run.progress().send(ProgressEvent::WindowOpened {
             number: self.window.number,
             title: self.headline(title),
@@ -187,13 +226,22 @@ impl WindowRun {
             acquires_meanwhile: Some(self.window.injection.acquires),
             extra: Map::new(),
         };
-        let fault = fault.name.to_owned();
-        self.run.recorder.nemesis(&NemesisFact::Heal { fault, heal });
-        self.run.progress().send(ProgressEvent::WindowHealed {
-            number: self.window.number,
-            title: self.headline(title),
-            lasted,
-            evidence: words.join(", "),
+        self.run.recorder.nemesis(&NemesisFact::Heal {
+            fault: fault.name.to_owned(),
+            heal,
+        });
+        let evidence = words.join(", ");
+        self.run.progress().send(match fault.pace {
+            Pace::Message => ProgressEvent::Struck {
+                title: format!("{} {}", fault.name, self.window.number),
+                evidence,
+            },
+            _ => ProgressEvent::WindowHealed {
+                number: self.window.number,
+                title: self.headline(title),
+                lasted,
+                evidence,
+            },
         });
     }
 

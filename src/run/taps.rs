@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use harness_checkers::history::event::{Fields, Process};
-use harness_checkers::history::{MessageCounts, TapTotals};
+use harness_checkers::history::{MessageCounts, RequestCount, TapTotals};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
@@ -67,7 +67,18 @@ pub fn summary(links: &Links, run: &RunContext) -> TapTotals {
         }
     }
     let (lost, why) = run.exchange.lost();
-    TapTotals { clients, lost, why }
+    let counted = run.exchange.requests().into_iter();
+    let requests = counted.map(|(name, label, count)| RequestCount {
+        message: name.to_string(),
+        role: label.words().to_owned(),
+        count,
+    });
+    TapTotals {
+        clients,
+        requests: requests.collect(),
+        lost,
+        why,
+    }
 }
 
 #[cfg(test)]

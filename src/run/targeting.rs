@@ -4,8 +4,9 @@
 use std::time::Duration;
 
 use super::clients::holders::Holding;
-use crate::faults::{Injection, ResolvedTarget, Target};
+use crate::faults::{ResolvedTarget, Target};
 use crate::limits::AIM;
+use crate::plan::PlannedWindow;
 use crate::run::context::RunContext;
 
 /// What a target was resolved to.
@@ -36,31 +37,24 @@ impl GrantedSince {
     }
 }
 
-/// Resolves the target of `injection` to concrete clients or servers. Fails with what was missing, e.g. `nobody held a lock`.
-/// A holder that is targeted goes on working for [`target_holder_works`](crate::plan::Plan::target_holder_works).
+/// Resolves the target of a window to concrete clients or servers. Fails with what was missing, e.g. `nobody held a lock`.
+/// A holder that is targeted goes on working for [`PlannedWindow::holder_works`].
 pub async fn resolve(
-    injection: &Injection,
+    window: &PlannedWindow,
     since: Option<GrantedSince>,
     run: &RunContext,
     leader: impl Future<Output = Option<u32>>,
 ) -> Result<Resolution, &'static str> {
-    let mut holder = None;
+    let mut targeted = None;
     let mut holder_works = Duration::ZERO;
-    let planned = &injection.title;
-    let (target, title) = match &injection.target {
+    let planned = &window.injection.title;
+    let (target, title) = match &window.injection.target {
         Target::Holder => {
             let fits = |holding: &Holding| since.as_ref().is_none_or(|since| since.includes(holding));
-            let works = run.spec.plan.target_holder_works;
-            let (client, holding, works) = run
-                .clock
-                .within(
-                    AIM,
-                    run.holders
-                        .target(works, run.terms.longest_hold(run.spec.config.lease), fits),
-                )
-                .await
-                .ok_or("nobody held a lock")?;
-            (holder, holder_works) = (Some(client), works);
+            let longest = run.terms.longest_hold(run.spec.config.lease);
+            let holder = run.holders.target(window.holder_works, longest, fits);
+            let (client, holding, works) = run.clock.within(AIM, holder).await.ok_or("nobody held a lock")?;
+            (targeted, holder_works) = (Some(client), works);
             let title = format!("c{client} (holder of {}): {planned}", holding.lock);
             (ResolvedTarget::Clients(vec![client]), title)
         }
@@ -84,7 +78,7 @@ pub async fn resolve(
     };
     Ok(Resolution {
         target,
-        holder,
+        holder: targeted,
         holder_works,
         title,
     })

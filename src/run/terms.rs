@@ -80,6 +80,14 @@ impl Terms {
         }
     }
 
+    /// The longest hold that a load has once in a while: past its lease where the lock renews it.
+    pub fn long_hold(&self, lease: Duration) -> Duration {
+        match self.contract.renews {
+            Some(true) => lease * 2,
+            _ => lease / 2,
+        }
+    }
+
     /// What the header of the history says of the lock.
     pub fn promises(&self) -> Promises {
         let contract = &self.contract;

@@ -79,6 +79,7 @@ fn fact(since_start: Duration, event: &ProgressEvent, look: Look) -> Option<Stri
             evidence,
             ..
         } => format!("healed {number}   {:.1}s, {evidence}", lasted.as_secs_f64()).into(),
+        ProgressEvent::Struck { title, evidence } => look.bold(title) + "   " + evidence.as_str(),
         ProgressEvent::Lost { client, cause } => format!("c{client} lost its lock: {cause}").into(),
         ProgressEvent::Snapshot(_) | ProgressEvent::End => return None,
     };

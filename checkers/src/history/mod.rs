@@ -26,7 +26,9 @@ pub use builder::HistoryBuilder;
 pub use entry::{Entry, F, Mode};
 pub use error::{FormError, ReadError};
 pub use export::write_edn;
-pub use nemesis::{ChurnFact, MessageCounts, NemesisFact, ObserverFact, PhaseFact, ProxyChange, TapTotals};
+pub use nemesis::{
+    ChurnFact, MessageCounts, NemesisFact, ObserverFact, PhaseFact, ProxyChange, RequestCount, TapTotals,
+};
 pub use read::ReadOptions;
 pub use standstills::Standstill;
 pub use window_facts::{Acquires, EffectCounters, EvidenceCounter, MessageMatch, Requirement, WindowHeal, WindowStart};

@@ -75,8 +75,8 @@ pub enum PhaseFact {
     Control { each: Option<u32> },
     /// Control passed. `control_acquires`: acquires that were answered in it.
     WarmUp { control_acquires: u64 },
-    /// `windows`: fault windows of the plan.
-    Faults { windows: u32 },
+    /// `windows`: fault windows of the plan. `any`: they are of whatever faults fit, and none was asked for by name.
+    Faults { windows: u32, any: bool },
     /// All faults are healed, and every client is to acquire once more. Older histories have it as `calm`.
     Recovery,
     /// The run came to its end.
@@ -94,10 +94,23 @@ pub enum PhaseFact {
 pub struct TapTotals {
     /// By client: `c3`.
     pub clients: BTreeMap<String, MessageCounts>,
+    /// The requests of all clients together, by name and state of the client.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub requests: Vec<RequestCount>,
     /// Connections on which a tap lost its place in the protocol, so that their counts are too low.
     pub lost: u64,
     /// Where and why the first of them did.
     pub why: Option<String>,
+}
+
+/// How often clients in one state sent a request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RequestCount {
+    /// By the name of its protocol: `SET`, `create`.
+    pub message: String,
+    /// What the client was doing: `idle`, `a waiter`, `the holder`.
+    pub role: String,
+    pub count: u64,
 }
 
 /// Messages of one client.
@@ -268,7 +281,8 @@ impl PhaseFact {
         let facts = match self {
             Self::Control { each } => json!({ "each": each }),
             Self::WarmUp { control_acquires } => json!({ "control_acquires": control_acquires }),
-            Self::Faults { windows } => json!({ "windows": windows }),
+            Self::Faults { windows, any: false } => json!({ "windows": windows }),
+            Self::Faults { windows, any } => json!({ "windows": windows, "any": any }),
             Self::Recovery => json!({}),
             Self::End { unfinished, wire: None } => json!({ "unfinished": unfinished }),
             Self::End { unfinished, wire } => json!({ "unfinished": unfinished, "wire": wire }),
@@ -287,6 +301,7 @@ impl PhaseFact {
             },
             "faults" => Self::Faults {
                 windows: small("windows").unwrap_or(0),
+                any: fields.get("any").and_then(Value::as_bool).unwrap_or(false),
             },
             "recovery" | "calm" => Self::Recovery,
             "end" => Self::End {

@@ -15,22 +15,27 @@ pub enum Protocol {
     Opaque,
 }
 
-/// The name of a message as it was typed, or drawn.
+/// The name of a message as it was typed, or seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MessageKind {
-    name: &'static str,
-    /// The messages that it means.
-    means: &'static [&'static str],
+    name: MessageName,
+    /// The messages that it means besides the one of that name.
+    family: &'static [&'static str],
 }
 
 impl MessageKind {
-    pub fn name(&self) -> &'static str {
-        self.name
+    /// The messages of this name and no other, such as one that was seen on the wire.
+    pub const fn exactly(name: MessageName) -> Self {
+        Self { name, family: &[] }
+    }
+
+    pub fn name(&self) -> &str {
+        self.name.as_str()
     }
 
     /// Whether a message on the wire is one of those meant.
     pub fn means(&self, name: &MessageName) -> bool {
-        self.means.iter().any(|meant| *meant == name.as_str())
+        *name == self.name || self.family.iter().any(|meant| *meant == name.as_str())
     }
 }
 
@@ -45,25 +50,16 @@ impl Protocol {
         }
     }
 
-    /// The names of which a plan without one takes its pick: those that locks live by.
-    pub fn telling(self) -> &'static [&'static str] {
-        match self {
-            Self::Zk => &["create", "delete", "getChildren"],
-            Self::Resp => &["SET", "DEL", "EVAL"],
-            Self::Grpc => &["Txn", "LeaseKeepAlive", "Range"],
-            Self::Opaque => &[],
-        }
-    }
-
     /// The message of that name, in capitals or not.
     pub fn spoken(self, name: &str) -> Option<MessageKind> {
-        let place = self.names().iter().position(|known| known.eq_ignore_ascii_case(name))?;
-        let name = self.names()[place];
+        let name = self.names().iter().find(|known| known.eq_ignore_ascii_case(name))?;
         let family = FAMILIES
             .iter()
-            .find(|(protocol, head, _)| *protocol == self && *head == name);
-        let means = family.map_or(&self.names()[place..=place], |(_, _, means)| means);
-        Some(MessageKind { name, means })
+            .find(|(protocol, head, _)| *protocol == self && head == name);
+        Some(MessageKind {
+            name: MessageName::new(name.as_bytes()),
+            family: family.map_or(&[], |(_, _, family)| family),
+        })
     }
 }
 
@@ -271,7 +267,6 @@ mod tests {
                 assert!(spoken.means(&MessageName::new(name.as_bytes())), "{name}");
                 assert_eq!(spoken.name(), *name);
             }
-            assert!(protocol.telling().iter().all(|name| protocol.spoken(name).is_some()));
             assert!(protocol.spoken("nonsense").is_none());
         }
     }
@@ -281,6 +276,8 @@ mod tests {
         let means = |name: &str, wire: &[u8]| Protocol::Resp.spoken(name).unwrap().means(&MessageName::new(wire));
         assert!(means("EXPIRE", b"PEXPIRE") && means("EVAL", b"EVALSHA") && means("SET", b"SETNX"));
         assert!(!means("PEXPIRE", b"EXPIRE") && !means("SET", b"GETSET"));
+        let seen = MessageKind::exactly(MessageName::new(b"SET"));
+        assert!(seen.means(&MessageName::new(b"SET")) && !seen.means(&MessageName::new(b"SETNX")));
     }
 
     #[test]

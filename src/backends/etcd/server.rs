@@ -20,6 +20,7 @@ pub static SOFTWARE: ServerSoftware = ServerSoftware {
     product: "etcd",
     nodes: 3,
     ports: &[2379, 2380],
+    keeps_data: true,
     image: include_str!("image").trim_ascii(),
     install_hint: "apt-get install etcd-server (or put an etcd binary on PATH)",
     files: &[],

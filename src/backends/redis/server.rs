@@ -12,6 +12,7 @@ pub static SOFTWARE: ServerSoftware = ServerSoftware {
     product: "Redis",
     nodes: 1,
     ports: &[6379],
+    keeps_data: false,
     image: include_str!("image").trim_ascii(),
     install_hint: "apt-get install redis-server (or put a redis-server binary on PATH)",
     files: &[],

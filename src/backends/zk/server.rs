@@ -43,6 +43,7 @@ pub static SOFTWARE: ServerSoftware = ServerSoftware {
     product: "ZooKeeper",
     nodes: 3,
     ports: &[2181, 2888, 3888],
+    keeps_data: true,
     image: include_str!("image").trim_ascii(),
     install_hint: "apt-get install default-jre-headless libzookeeper-java libslf4j-java (or set ZOOKEEPER_HOME to an unpacked release)",
     files: &["zoo.cfg", "myid"],

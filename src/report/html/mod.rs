@@ -45,6 +45,7 @@ pub fn render(report: &Report<'_>) -> String {
         sections::reasons(diagnosis),
         tables::properties(diagnosis),
         tables::effect(report),
+        tables::coverage(diagnosis),
         charts::latency(diagnosis, timeline),
         charts::herd(diagnosis),
         charts::queue(diagnosis, timeline),
@@ -53,7 +54,17 @@ pub fn render(report: &Report<'_>) -> String {
     let taken: usize = parts.iter().map(|part| part.0.len()).sum();
     let room = MAX_PAGE.saturating_sub(taken + STYLE.len() + SCRIPT.len() + SPARE);
     let (data, left_out) = data::data(report, room);
-    let [violations, reasons, properties, effect, latency, herd, queue, reproduce] = parts;
+    let [
+        violations,
+        reasons,
+        properties,
+        effect,
+        coverage,
+        latency,
+        herd,
+        queue,
+        reproduce,
+    ] = parts;
     let word = diagnosis.outcome.word();
     let body = html! {
         (PreEscaped(include_str!("../page/patterns.html")))
@@ -67,7 +78,7 @@ pub fn render(report: &Report<'_>) -> String {
             (violations)
             (reasons)
             section #properties { h2 { "Properties" } div.scroll { (properties) } }
-            section #effect { h2 { "Effect of the faults" } div.scroll { (effect) } }
+            section #effect { h2 { "Effect of the faults" } div.scroll { (effect) (coverage) } }
             @if !timeline.turns.is_empty() { (PreEscaped(include_str!("../page/timeline.html"))) }
             @if let Some(said) = left_out { p.left-out { (said) } }
             section #charts { (latency) (herd) (queue) }

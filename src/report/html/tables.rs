@@ -5,10 +5,14 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use super::text::prose;
+use crate::report::coverage::CoverageMatrix;
 use crate::report::diagnosis::Diagnosis;
 use crate::report::effect::WindowEffect;
 use crate::report::words::{many, moment, quoted, span};
 use crate::report::{Report, summary};
+
+/// Windows from which on their table is folded.
+const MANY: usize = 20;
 
 /// A sign next to the word, for eyes that do not tell colours apart.
 fn sign(verdict: Verdict) -> (&'static str, &'static str) {
@@ -52,14 +56,69 @@ pub fn effect(report: &Report<'_>) -> Markup {
     let effect = &report.diagnosis.effect;
     html! {
         p { (effect.evidence) }
-        @if !effect.windows.is_empty() {
-            table {
-                thead {
+        @if effect.windows.len() > MANY {
+            details { summary { (effect.windows.len()) " windows" } (windows(report)) }
+        } @else if !effect.windows.is_empty() {
+            (windows(report))
+        }
+    }
+}
+
+fn windows(report: &Report<'_>) -> Markup {
+    html! {
+        table {
+            thead {
+                tr {
+                    th {} th { "fault" } th { "effect?" } th { "planned" } th { "real" } th { "touched" } th { "what it did" }
+                }
+            }
+            tbody { @for window in &report.diagnosis.effect.windows { (row(report, window)) } }
+        }
+    }
+}
+
+/// Points of the lock's life by faults: how often each was struck.
+pub fn coverage(diagnosis: &Diagnosis) -> Markup {
+    let Some(coverage) = &diagnosis.coverage else {
+        return html! {};
+    };
+    let matrices = [
+        ("message", &coverage.messages),
+        ("client", &coverage.clients),
+        ("server", &coverage.servers),
+    ];
+    let words = coverage.in_words();
+    html! {
+        @if let Some(words) = &words {
+            details {
+                summary { "covered: " (words) }
+                @for (kind, matrix) in matrices.iter().filter(|(_, matrix)| !matrix.faults.is_empty()) { (table_of(kind, matrix)) }
+                @if coverage.in_vain > 0 {
+                    p.quiet { (many(coverage.in_vain, "window")) " waited for a message in vain." }
+                }
+            }
+        }
+    }
+}
+
+fn table_of(kind: &str, matrix: &CoverageMatrix) -> Markup {
+    html! {
+        table {
+            thead { tr { th { (kind) } @for fault in &matrix.faults { th { (fault) } } } }
+            tbody {
+                @for point in &matrix.points {
                     tr {
-                        th {} th { "fault" } th { "effect?" } th { "planned" } th { "real" } th { "touched" } th { "what it did" }
+                        td.head { (point.point) @if let Some(passed) = point.passed { " " span.quiet { "×" (passed) } } }
+                        @for fault in &matrix.faults {
+                            td.number data-label=(fault) {
+                                @match point.strikes.get(fault) {
+                                    Some(strikes) => { (strikes.times) }
+                                    None => { "–" }
+                                }
+                            }
+                        }
                     }
                 }
-                tbody { @for window in &effect.windows { (row(report, window)) } }
             }
         }
     }

@@ -16,6 +16,7 @@ use tokio::sync::watch;
 
 use super::pool::{Health, LogicalClient};
 use super::process::{ClientProcess, ClientReply};
+use super::rarely::Rarely;
 use crate::client_role::ClientRole;
 use crate::clock::monotonic_ns;
 use crate::config::Demand;
@@ -39,6 +40,10 @@ const AFTER_DEATH: Duration = Duration::from_millis(200);
 pub struct Workload {
     pub locks: Turns,
     pub hold: Duration,
+    /// The longest hold that comes once in a while.
+    pub long_hold: Duration,
+    /// The longest rest that comes once in a while.
+    pub rest: Duration,
     pub wait: Duration,
     pub demand: Demand,
     /// How long a client may take for any answer beyond the wait it was given.
@@ -52,6 +57,8 @@ pub struct ClientDriver {
     pub process: Arc<ClientProcess>,
     pub run: Arc<RunContext>,
     pub workload: Arc<Workload>,
+    pub long_holds: Rarely,
+    pub rests: Rarely,
     pub rng: ChaCha8Rng,
 }
 
@@ -80,7 +87,27 @@ impl ClientDriver {
             if self.turn(&lock).await {
                 turns += 1;
             }
+            if self.rests.is_due(self.run.clock.now(), &mut self.rng) {
+                let rest = self.workload.rest.mul_f64(self.rng.random_range(0.0..1.0));
+                self.rest(rest).await;
+            }
         }
+    }
+
+    /// Asks for nothing, until then or until the run stops.
+    async fn rest(&self, time: Duration) {
+        let mut stop = self.run.stopping();
+        let stopped = stop.wait_for(|stop| *stop);
+        let _ = self.run.clock.within(time, stopped).await;
+    }
+
+    /// How long the next hold is to last.
+    fn work(&mut self) -> Duration {
+        let work = self.workload.hold.mul_f64(self.rng.random_range(0.5..1.5));
+        if !self.long_holds.is_due(self.run.clock.now(), &mut self.rng) {
+            return work;
+        }
+        work.max(self.workload.long_hold.mul_f64(self.rng.random_range(0.25..1.0)))
     }
 
     /// One acquire and what follows from it. Returns whether the lock was held.
@@ -213,7 +240,7 @@ impl ClientDriver {
             return;
         }
         let shared = self.workload.demand.is_shared(request.read);
-        let work = self.workload.hold.mul_f64(self.rng.random_range(0.5..1.5));
+        let work = self.work();
         self.run
             .holders
             .begin(self.client.number, lock, grant.token, work, shared);
@@ -228,7 +255,7 @@ impl ClientDriver {
                 biased;
                 _ = health.changed() => break,
                 _ = stop.changed() => {}
-                () = self.work(end.min(self.run.clock.now() + ROUND)) => {}
+                () = self.work_until(end.min(self.run.clock.now() + ROUND)) => {}
             }
             // an application that was stopped before its write makes it when it continues, whatever its library says then
             if !self.executes().await {
@@ -244,7 +271,7 @@ impl ClientDriver {
 
     /// Works until then, or until the process ends. The more often it is seen alive, the nearer is the end of a certain
     /// hold to the process's death.
-    async fn work(&self, until: Duration) {
+    async fn work_until(&self, until: Duration) {
         let clock = self.run.clock;
         while clock.now() < until && self.process.activity() != Activity::Ending {
             clock.sleep_until(until.min(clock.now() + PROOF_OF_LIFE)).await;

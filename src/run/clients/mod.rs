@@ -6,3 +6,4 @@ mod handle;
 pub mod holders;
 pub mod pool;
 pub mod process;
+pub mod rarely;

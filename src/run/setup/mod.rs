@@ -21,7 +21,7 @@ pub use servers::RunServers;
 use super::context::RunContext;
 use crate::client_role::LABELS;
 use crate::config::Config;
-use crate::faults::FaultEnv;
+use crate::faults::{FaultEnv, MessagePoints};
 use harness_proxy::{TapHub, TapNotification};
 
 /// Notifications that taps read and that wait to be recorded; more are lost, and counted as lost.
@@ -43,5 +43,6 @@ pub fn fault_env(run: &RunContext, links: &ClientLinks, servers: &RunServers, cl
         servers: servers.cluster.control(),
         observed: run.observed.subscribe(),
         server_clocks: clocks.servers.clone(),
+        points: Arc::new(MessagePoints::new(&run.exchange)),
     }
 }

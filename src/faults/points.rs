@@ -1,0 +1,84 @@
+//! The messages that clients of this run send, and which of them faults have acted on: a fault that is given no message
+//! goes through all of them, those that it met least first.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use harness_proxy::tap::MessageName;
+use harness_proxy::{Label, TapHub};
+
+/// A message that passed so often comes again soon.
+const RARE: u64 = 50;
+
+/// A message, in one state of the client that sends it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MessagePoint {
+    pub name: MessageName,
+    /// What the client was doing.
+    pub label: Label,
+    /// How many passed so far.
+    pub passed: u64,
+}
+
+/// Chooses messages for the faults of one run.
+#[derive(Debug)]
+pub struct MessagePoints {
+    taps: Arc<TapHub>,
+    /// How often each fault was aimed at each message.
+    aimed: Mutex<BTreeMap<(&'static str, MessageName, Label), u32>>,
+}
+
+impl MessagePoints {
+    pub fn new(taps: &Arc<TapHub>) -> Self {
+        Self {
+            taps: Arc::clone(taps),
+            aimed: Mutex::default(),
+        }
+    }
+
+    /// The message whose turn it is for `fault`, and notes that: each once, the rarest first; then all as often as each other,
+    /// but those less often that may never come again.
+    pub fn next(&self, fault: &'static str) -> Option<MessagePoint> {
+        let mut aimed = self.aimed.lock().expect("no one panics while choosing a message");
+        let sent = self.taps.requests().into_iter();
+        let points = sent.map(|(name, label, passed)| MessagePoint { name, label, passed });
+        let turns = |point: &MessagePoint| {
+            let times = aimed.get(&(fault, point.name, point.label)).copied().unwrap_or(0);
+            u64::from(times) * (1 + RARE / (point.passed + 1))
+        };
+        let point = points.min_by_key(|point| (turns(point), point.passed))?;
+        *aimed.entry((fault, point.name, point.label)).or_default() += 1;
+        Some(point)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::mpsc;
+
+    use super::*;
+    use crate::client_role::LABELS;
+    use harness_proxy::tap::Protocol;
+
+    #[test]
+    fn each_message_has_its_turn_and_one_that_came_once_has_fewer() {
+        let (notices, _receiver) = mpsc::channel(1);
+        let taps = TapHub::new(Protocol::Resp, LABELS, 1, notices);
+        let points = MessagePoints::new(&taps);
+        assert_eq!(points.next("drop-reply"), None, "no client has sent anything");
+        let idle = LABELS.labels[0];
+        for (name, times) in [("SET", 900), ("EVALSHA", 800), ("SCRIPT", 1)] {
+            for _ in 0..times {
+                taps.count_request(MessageName::new(name.as_bytes()), idle);
+            }
+        }
+        let turns: Vec<String> = (0..20)
+            .map(|_| points.next("drop-reply").unwrap().name.to_string())
+            .collect();
+        assert_eq!(turns[..3], ["SCRIPT", "EVALSHA", "SET"]);
+        let times = |name: &str| turns.iter().filter(|turn| *turn == name).count();
+        assert!(times("SCRIPT") == 1 && times("SET") >= 9, "{turns:?}");
+        let other = points.next("drop-request").unwrap().name.to_string();
+        assert_eq!(other, "SCRIPT", "each fault has turns of its own");
+    }
+}

@@ -1,0 +1,306 @@
+//! Coverage: at which points of a lock's life the faults of a run struck.
+//!
+//! A point is a message in one state of the client that sends it, the state of a client, or the role of a server. Everything
+//! is read from the history: what was struck from its windows, what could be struck from what the taps counted, the state of a
+//! client from its operations.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use harness_checkers::history::event::Kind;
+use harness_checkers::history::{NemesisFact, PhaseFact, RequestCount};
+use harness_checkers::{F, History, Window};
+use serde::{Deserialize, Serialize};
+
+use super::words::many;
+
+/// What the faults of a run struck, and where.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Coverage {
+    pub messages: CoverageMatrix,
+    pub clients: CoverageMatrix,
+    pub servers: CoverageMatrix,
+    /// Windows of faults on messages whose message did not come.
+    pub in_vain: u64,
+}
+
+/// Points by faults.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CoverageMatrix {
+    pub faults: Vec<String>,
+    pub points: Vec<CoveredPoint>,
+}
+
+/// One point, and how often each fault struck it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CoveredPoint {
+    /// `create` of a waiter, `the holder`, `leader`.
+    pub point: String,
+    /// How many such messages passed, where it is a message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub passed: Option<u64>,
+    /// By fault; a fault that never struck it is not in it.
+    pub strikes: BTreeMap<String, Strikes>,
+}
+
+/// Strikes of one fault on one point.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Strikes {
+    pub times: u64,
+    /// How many of them clients noticed: an operation of unknown outcome, or a lock that its holder was told is lost.
+    pub noticed: u64,
+}
+
+impl Coverage {
+    /// `None` for a history without fault windows, or of another recorder.
+    pub fn of(history: &History) -> Option<Self> {
+        let windows = history.windows();
+        if windows.is_empty() || history.phases().is_empty() {
+            return None;
+        }
+        let mut coverage = Self::default();
+        for request in sent(history) {
+            coverage
+                .messages
+                .point(&message_point(&request.message, &request.role))
+                .passed = Some(request.count);
+        }
+        let states = ClientStates::of(history);
+        let roles = roles(history);
+        for window in &windows {
+            coverage.add(window, &states, &roles);
+        }
+        Some(coverage)
+    }
+
+    fn add(&mut self, window: &Window, states: &ClientStates, roles: &[(u64, BTreeMap<String, String>)]) {
+        let Some(healed) = &window.healed else { return };
+        let strike = Strikes {
+            times: 1,
+            noticed: u64::from(healed.evidence.sum(["unknown", "locks_lost"]) > 0),
+        };
+        let on_messages = ["drop-", "delay-"].iter().any(|kind| window.fault.starts_with(kind));
+        if on_messages {
+            self.messages.fault(&window.fault);
+            match &healed.matched {
+                Some(found) => {
+                    let point = message_point(&found.message, &found.role);
+                    self.messages.strike(&point, &window.fault, strike);
+                }
+                None => self.in_vain += 1,
+            }
+        }
+        if on_messages || healed.missed.is_some() || healed.left_trace == Some(false) {
+            return;
+        }
+        let mut clients = BTreeSet::new();
+        for target in &window.started.targets {
+            if let Some(number) = target.strip_prefix('c').and_then(|number| number.parse().ok()) {
+                clients.insert(states.at(number, window.start_ns));
+            } else if let Some(role) = role_at(roles, target, window.start_ns) {
+                self.servers.strike(role, &window.fault, strike);
+            }
+        }
+        // a fault on every client struck each state once
+        for state in clients {
+            self.clients.strike(state, &window.fault, strike);
+        }
+    }
+
+    /// How many cells of the matrix of messages were struck, and how many there are.
+    pub fn of_messages(&self) -> (u64, u64) {
+        let cells = self.messages.points.len() * self.messages.faults.len();
+        let struck: usize = self.messages.points.iter().map(|point| point.strikes.len()).sum();
+        (struck as u64, cells as u64)
+    }
+
+    /// What a pass covers, in one line; `None` where no fault struck a point.
+    pub fn in_words(&self) -> Option<String> {
+        let mut words = Vec::new();
+        let (struck, cells) = self.of_messages();
+        if cells > 0 {
+            let faults = many(self.messages.faults.len() as u64, "fault");
+            words.push(format!("{struck} of {cells} message points by {faults}"));
+        }
+        for (matrix, of) in [(&self.clients, "client"), (&self.servers, "server")] {
+            let names: Vec<&str> = matrix.points.iter().map(|point| point.point.as_str()).collect();
+            if !names.is_empty() {
+                words.push(format!("{of}: {}", names.join(", ")));
+            }
+        }
+        (!words.is_empty()).then(|| words.join("; "))
+    }
+}
+
+impl CoverageMatrix {
+    fn point(&mut self, name: &str) -> &mut CoveredPoint {
+        let place = match self.points.iter().position(|point| point.point == name) {
+            Some(place) => place,
+            None => {
+                self.points.push(CoveredPoint {
+                    point: name.to_owned(),
+                    passed: None,
+                    strikes: BTreeMap::new(),
+                });
+                self.points.len() - 1
+            }
+        };
+        &mut self.points[place]
+    }
+
+    fn fault(&mut self, fault: &str) {
+        if !self.faults.iter().any(|known| known == fault) {
+            self.faults.push(fault.to_owned());
+        }
+    }
+
+    fn strike(&mut self, point: &str, fault: &str, strike: Strikes) {
+        self.fault(fault);
+        let strikes = self.point(point).strikes.entry(fault.to_owned()).or_default();
+        strikes.times += strike.times;
+        strikes.noticed += strike.noticed;
+    }
+}
+
+fn message_point(message: &str, role: &str) -> String {
+    let of = if role == "idle" { "an idle client" } else { role };
+    format!("{message} of {of}")
+}
+
+/// The requests that clients sent, as the taps counted them.
+fn sent(history: &History) -> Vec<RequestCount> {
+    let ends = history.nemesis().into_iter().rev().find_map(|line| match line.fact {
+        NemesisFact::Phase(PhaseFact::End { wire, .. }) => wire,
+        _ => None,
+    });
+    ends.map(|wire| wire.requests).unwrap_or_default()
+}
+
+fn roles(history: &History) -> Vec<(u64, BTreeMap<String, String>)> {
+    let facts = history.nemesis().into_iter();
+    let seen = facts.filter_map(|line| match line.fact {
+        NemesisFact::Roles(roles) => {
+            let named = roles.into_iter().map(|(server, role)| (server, role.name().to_owned()));
+            Some((line.time_ns, named.collect()))
+        }
+        _ => None,
+    });
+    seen.collect()
+}
+
+/// The role that a server was last seen in before then.
+fn role_at<'a>(roles: &'a [(u64, BTreeMap<String, String>)], server: &str, ns: u64) -> Option<&'a str> {
+    let before = roles.iter().rev().filter(|(time_ns, _)| *time_ns <= ns);
+    before
+        .filter_map(|(_, roles)| roles.get(server))
+        .map(String::as_str)
+        .next()
+}
+
+/// What each client was doing, by time.
+struct ClientStates(BTreeMap<u32, Vec<(u64, &'static str)>>);
+
+const IDLE: &str = "idle";
+
+impl ClientStates {
+    fn of(history: &History) -> Self {
+        let mut changes: BTreeMap<u32, Vec<(u64, &'static str)>> = BTreeMap::new();
+        for entry in history.entries() {
+            let state = match (entry.f, entry.kind) {
+                (F::Acquire, Kind::Invoke) => "waiting",
+                (F::Acquire, Kind::Ok) => "holding",
+                (F::Release, Kind::Invoke) => "releasing",
+                (F::Acquire | F::Release, _) | (F::Died, _) => IDLE,
+                _ => continue,
+            };
+            if let Some(client) = entry.client {
+                changes.entry(client).or_default().push((entry.time_ns, state));
+            }
+        }
+        Self(changes)
+    }
+
+    fn at(&self, client: u32, ns: u64) -> &'static str {
+        let changes = self.0.get(&client).map_or(&[][..], Vec::as_slice);
+        let before = changes.partition_point(|(time_ns, _)| *time_ns <= ns);
+        before.checked_sub(1).map_or(IDLE, |last| changes[last].1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use harness_checkers::ReadOptions;
+
+    use super::*;
+
+    fn history(lines: &[&str]) -> History {
+        let mut text = vec![r#"{"format":"harness-history","version":1,"locks":["l0"]}"#.to_owned()];
+        for (index, line) in (1..).zip(lines) {
+            text.push(format!(r#"{{"index":{index},"time":{index},{line}}}"#));
+        }
+        History::read(text.join("\n").as_bytes(), &ReadOptions::default()).unwrap()
+    }
+
+    const NEMESIS: &str = r#""process":"nemesis","type":"info""#;
+
+    #[test]
+    fn a_message_that_was_struck_is_a_point_and_so_is_one_that_could_have_been() {
+        let lines = [
+            format!(r#"{NEMESIS},"f":"phase","phase":"faults","windows":2"#),
+            format!(r#"{NEMESIS},"f":"drop-reply","window":1,"phase":"start","targets":[]"#),
+            format!(
+                r#"{NEMESIS},"f":"drop-reply","window":1,"phase":"heal","evidence":{{"messages_dropped":1,"unknown":1}},"left_trace":true,"matched":{{"message":"SET","client":"c1","link":"c1->n1","role":"a waiter","done":true,"time":2}}"#
+            ),
+            format!(r#"{NEMESIS},"f":"drop-reply","window":2,"phase":"start","targets":[]"#),
+            format!(
+                r#"{NEMESIS},"f":"drop-reply","window":2,"phase":"heal","evidence":{{}},"left_trace":false,"missed":"none came""#
+            ),
+            format!(
+                r#"{NEMESIS},"f":"phase","phase":"end","unfinished":[],"wire":{{"clients":{{}},"lost":0,"why":null,"requests":[{{"message":"SET","role":"a waiter","count":9}},{{"message":"DEL","role":"the holder, releasing","count":8}}]}}"#
+            ),
+        ];
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        let coverage = Coverage::of(&history(&lines)).unwrap();
+        assert_eq!((coverage.of_messages(), coverage.in_vain), ((1, 2), 1));
+        let set = &coverage.messages.points[0];
+        assert_eq!((set.point.as_str(), set.passed), ("SET of a waiter", Some(9)));
+        assert_eq!(set.strikes["drop-reply"], Strikes { times: 1, noticed: 1 });
+        assert!(coverage.messages.points[1].strikes.is_empty());
+        assert_eq!(coverage.in_words().unwrap(), "1 of 2 message points by 1 fault");
+    }
+
+    #[test]
+    fn a_client_is_struck_in_the_state_that_its_operations_show() {
+        let lines = [
+            r#""process":0,"type":"invoke","f":"acquire","lock":"l0""#.to_owned(),
+            r#""process":0,"type":"ok","f":"acquire","lock":"l0""#.to_owned(),
+            r#""process":1,"type":"invoke","f":"acquire","lock":"l0""#.to_owned(),
+            format!(r#"{NEMESIS},"f":"phase","phase":"faults","windows":1"#),
+            format!(r#"{NEMESIS},"f":"kill","window":1,"phase":"start","targets":["c0"]"#),
+            format!(
+                r#"{NEMESIS},"f":"kill","window":1,"phase":"heal","evidence":{{"clients_killed":1}},"left_trace":true"#
+            ),
+            format!(r#"{NEMESIS},"f":"pause","window":2,"phase":"start","targets":["c1","c9"]"#),
+            format!(
+                r#"{NEMESIS},"f":"pause","window":2,"phase":"heal","evidence":{{"stopped_ms":9}},"left_trace":true"#
+            ),
+        ];
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        let coverage = Coverage::of(&history(&lines)).unwrap();
+        let points: Vec<&str> = coverage
+            .clients
+            .points
+            .iter()
+            .map(|point| point.point.as_str())
+            .collect();
+        assert_eq!(points, ["holding", "idle", "waiting"]);
+        assert_eq!(coverage.clients.faults, ["kill", "pause"]);
+    }
+
+    #[test]
+    fn a_history_without_windows_or_of_another_recorder_covers_nothing() {
+        let none = [r#""process":0,"type":"invoke","f":"acquire","lock":"l0""#];
+        assert_eq!(Coverage::of(&history(&none)), None);
+        let foreign = [r#""process":"nemesis","type":"info","f":"partition","phase":"start","targets":["c0"]"#];
+        assert_eq!(Coverage::of(&history(&foreign)), None);
+    }
+}

@@ -2,6 +2,9 @@
 //!
 //! The same configuration and seed give the same plan on every machine. Nothing here looks at a clock or a cluster.
 
+pub mod kept_windows;
+mod lanes;
+
 use std::time::Duration;
 
 use rand::{RngExt, SeedableRng};
@@ -9,15 +12,8 @@ use rand_chacha::ChaCha8Rng;
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
-use crate::config::{ANY_FAULT, Config, FaultRequest};
-use crate::faults::{FAULTS, Fault, FaultDefinition, FaultFamily, Injection, Needs, Pace, Shape, fault_named};
-
-/// Lanes of faults that were asked for by name: so many are on at a time at most.
-const LANES: usize = 3;
-/// How long a window waits for its message: messages that open a session come with a client that was killed.
-const WAIT_FOR_MESSAGE: Duration = Duration::from_secs(5);
-/// The shortest wait that is worth a window.
-const LEAST_WAIT: Duration = Duration::from_secs(1);
+use crate::config::Config;
+use crate::faults::{FaultDefinition, Injection, Needs, Shape};
 
 /// How long each phase lasts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -170,8 +166,8 @@ fn shape(config: &Config) -> Shape {
 fn windows(config: &Config, phases: &Phases, rng: &mut ChaCha8Rng) -> Result<Vec<PlannedWindow>, PlanError> {
     let shape = shape(config);
     let mut windows = Vec::new();
-    for (number, requests) in (0..).zip(lanes(config, &shape)?) {
-        let lane = Lane {
+    for (number, requests) in (0..).zip(lanes::lanes(config, &shape)?) {
+        let lane = lanes::Lane {
             number,
             config,
             shape: &shape,
@@ -196,171 +192,11 @@ fn windows(config: &Config, phases: &Phases, rng: &mut ChaCha8Rng) -> Result<Vec
     Ok(windows)
 }
 
-/// What takes turns in each lane. Faults that were named have a lane each, up to [`LANES`]; `any` has one for each family.
-fn lanes(config: &Config, shape: &Shape) -> Result<Vec<Vec<FaultRequest>>, PlanError> {
-    let mut lanes: Vec<Vec<FaultRequest>> = Vec::new();
-    let named = config.faults.iter().filter(|request| request.name != ANY_FAULT);
-    for (place, request) in named.enumerate() {
-        match lanes.get_mut(place % LANES) {
-            Some(lane) if place >= LANES => lane.push(request.clone()),
-            _ => lanes.push(vec![request.clone()]),
-        }
-    }
-    let Some(any) = config.faults.iter().find(|request| request.name == ANY_FAULT) else {
-        return Ok(lanes);
-    };
-    if let Some(argument) = &any.argument {
-        let why = format!("{ANY_FAULT}={argument}: {ANY_FAULT} takes no argument");
-        return Err(PlanError::Argument(why));
-    }
-    let fitting: Vec<_> = FAULTS.iter().filter(|fault| fits(**fault, config, shape)).collect();
-    for family in [FaultFamily::Cluster, FaultFamily::Clients, FaultFamily::Messages] {
-        let of_family = fitting.iter().filter(|fault| fault.definition().family == family);
-        let requests: Vec<FaultRequest> = of_family.map(|fault| FaultRequest::plain(fault.name())).collect();
-        if !requests.is_empty() {
-            lanes.push(requests);
-        }
-    }
-    Ok(lanes)
-}
-
-/// Whether `any` has this fault on this cluster.
-fn fits(fault: &dyn Fault, config: &Config, shape: &Shape) -> bool {
-    let survivable = fault.applies(None, shape).is_ok() && fault.survivable(shape).is_ok();
-    let mut rng = ChaCha8Rng::seed_from_u64(config.seed);
-    let possible = |injection: Injection| {
-        let set_up = injection.action.needs() == Needs::default();
-        set_up && (!config.proxy.is_toxiproxy() || injection.through_toxiproxy(fault.name()).is_ok())
-    };
-    survivable && fault.plan(None, 0, shape, &mut rng).is_ok_and(possible)
-}
-
-/// Windows of which one follows the other.
-struct Lane<'a> {
-    number: u32,
-    config: &'a Config,
-    shape: &'a Shape,
-    rng: ChaCha8Rng,
-}
-
-/// How long a window is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Length {
-    Long,
-    HalfALease,
-    /// Shorter than any lease.
-    Short,
-}
-
-/// The lengths that windows of a fault with [`Pace::Varied`] have by turns.
-const LENGTHS: [Length; 6] = [
-    Length::Long,
-    Length::Short,
-    Length::HalfALease,
-    Length::Short,
-    Length::HalfALease,
-    Length::Short,
-];
-
-impl Lane<'_> {
-    /// Its windows, without their numbers. Requests take turns; the first in the list has the first window.
-    fn windows(mut self, requests: Vec<FaultRequest>, room: Duration) -> Result<Vec<PlannedWindow>, PlanError> {
-        let mut windows = Vec::new();
-        // lanes do not open their windows at the same moment
-        let mut start = self.config.lease.mul_f64(0.25) * self.number;
-        for place in 0.. {
-            let request = &requests[place % requests.len()];
-            let turn = (place / requests.len()) as u32;
-            let fault = fault_named(&request.name)
-                .ok_or_else(|| PlanError::Argument(format!("no fault `{}`", request.name)))?;
-            let pace = fault.definition().pace;
-            let injection = self.injection(fault, request, turn)?;
-            // where faults take turns, a fault does not have the same length each time
-            let shift = if requests.len() > 1 { turn as usize } else { 0 };
-            let length = match pace {
-                Pace::Varied => self.length(LENGTHS[(place + shift) % LENGTHS.len()]),
-                Pace::Long => self.length(Length::Long),
-                Pace::Act => self.config.lease.mul_f64(self.rng.random_range(1.0..1.5)),
-                // one that begins late waits less
-                Pace::Message => {
-                    (WAIT_FOR_MESSAGE.min(room.saturating_sub(start + injection.takes)) + injection.takes).max(LEAST_WAIT)
-                }
-            };
-            let any = self.config.faults.iter().any(|request| request.name == ANY_FAULT);
-            let longest = if any { self.longest_of_any(fault) } else { Duration::MAX };
-            let length = self.config.window.unwrap_or(length.min(longest));
-            if start + length > room {
-                break;
-            }
-            let full = target_holder_works(self.config);
-            let takes = injection.takes;
-            windows.push(PlannedWindow {
-                number: 0,
-                lane: self.number,
-                fault: fault.definition(),
-                start,
-                length,
-                // a long hold says nothing about a window that is over before it
-                holder_works: full.min(length + self.config.lease / 4),
-                injection: injection.within(length),
-            });
-            start += self.until_next(pace, length, takes);
-        }
-        Ok(windows)
-    }
-
-    fn injection(&mut self, fault: &dyn Fault, request: &FaultRequest, turn: u32) -> Result<Injection, PlanError> {
-        let argument = request.argument.as_deref();
-        let through_proxy = |injection: Injection| match self.config.proxy.is_toxiproxy() {
-            true => injection.through_toxiproxy(fault.name()),
-            false => Ok(injection),
-        };
-        fault
-            .applies(argument, self.shape)
-            .and_then(|()| fault.plan(argument, turn, self.shape, &mut self.rng))
-            .and_then(through_proxy)
-            .map_err(PlanError::Argument)
-    }
-
-    fn length(&mut self, length: Length) -> Duration {
-        let lease = self.config.lease;
-        match length {
-            Length::Long => shortest_long_window(self.config) + lease.mul_f64(self.rng.random_range(0.0..0.5)),
-            Length::HalfALease => lease.mul_f64(self.rng.random_range(0.4..0.7)),
-            Length::Short => Duration::from_millis(self.rng.random_range(50..=500)).min(lease / 2),
-        }
-    }
-
-    /// `any` has many faults to go through, and none that a lock cannot stand.
-    fn longest_of_any(&self, fault: &dyn Fault) -> Duration {
-        let survivable = fault.survivable(self.shape).unwrap_or(Duration::MAX);
-        match fault.definition().family {
-            FaultFamily::Messages => survivable,
-            FaultFamily::Cluster | FaultFamily::Clients => survivable.min(self.config.lease * 2),
-        }
-    }
-
-    /// From the start of a window to the start of the next one of its lane.
-    fn until_next(&mut self, pace: Pace, length: Duration, takes: Duration) -> Duration {
-        let lease = self.config.lease;
-        match pace {
-            // few clients are held up at a time
-            Pace::Message => {
-                let acts = Duration::from_millis(self.rng.random_range(350..650));
-                acts.max(takes * 2 / self.config.clients)
-            }
-            Pace::Act => length + lease.mul_f64(self.rng.random_range(0.1..0.3)),
-            Pace::Long | Pace::Varied if length > lease => length + lease.mul_f64(self.rng.random_range(0.5..1.0)),
-            Pace::Long | Pace::Varied => length + lease.mul_f64(self.rng.random_range(0.2..0.5)),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::backends;
-    use crate::config::ProxyChoice;
+    use crate::config::{ANY_FAULT, FaultRequest, ProxyChoice};
     use crate::faults::Target;
     use harness_workloads::BackendId;
     use proptest::prelude::*;
@@ -481,7 +317,10 @@ mod tests {
         assert_ne!(lane_of("partition"), lane_of("kill"));
         let pauses = plan(&config).unwrap().windows.into_iter();
         let mut pauses = pauses.filter(|window| ["pause", "pause-holder"].contains(&window.fault.name));
-        assert!(pauses.all(|window| window.length <= config.lease / 4), "no lock stands a longer one");
+        assert!(
+            pauses.all(|window| window.length <= config.lease / 4),
+            "no lock stands a longer one"
+        );
         config.backend = backends::of(BackendId::Redis);
         config.nodes = 1;
         assert!(!names(&config).iter().any(|(_, name)| name.starts_with("server-kill")));

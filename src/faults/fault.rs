@@ -45,7 +45,7 @@ pub enum Pace {
     Message,
 }
 
-/// What lists, the history and reports need to know of a fault. There are no defaults: each fault says all of it.
+/// What lists, the history and reports need to know of a fault.
 #[derive(Debug, Clone, Copy)]
 pub struct FaultDefinition {
     /// As it is typed after `--fault`.
@@ -71,8 +71,11 @@ pub struct FaultDefinition {
 pub trait Fault: Sync {
     fn definition(&self) -> FaultDefinition;
 
-    /// Whether a cluster of this shape can have it. The error says why not, and what to do instead.
-    fn applies(&self, argument: Option<&str>, shape: &Shape) -> Result<(), String>;
+    /// Whether a cluster of this shape can have it, as any can unless a fault says otherwise. The error says why not, and
+    /// what to do instead.
+    fn applies(&self, _argument: Option<&str>, _shape: &Shape) -> Result<(), String> {
+        Ok(())
+    }
 
     /// How long a window may last under which a lock with a lease can be right, on a cluster of this shape. `--fault any` leaves
     /// out what no lock can stand, and what does not act on most clients; the error says which. Most faults may last for ever.

@@ -52,10 +52,6 @@ impl Fault for Pause {
         }
     }
 
-    fn applies(&self, _: Option<&str>, _: &Shape) -> Result<(), String> {
-        Ok(())
-    }
-
     fn survivable(&self, shape: &Shape) -> Result<Duration, &'static str> {
         match self {
             // no lock keeps its holder from going on when it continues after its lease

@@ -78,10 +78,6 @@ impl Fault for OnServers {
         }
     }
 
-    fn applies(&self, _: Option<&str>, _: &Shape) -> Result<(), String> {
-        Ok(())
-    }
-
     fn survivable(&self, shape: &Shape) -> Result<Duration, &'static str> {
         match self {
             Self::Kill | Self::Restart if !shape.backend.software.keeps_data => {

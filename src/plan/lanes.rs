@@ -1,0 +1,176 @@
+//! Lanes: which faults take turns, and windows of one lane, drawn from the seed.
+
+use std::time::Duration;
+
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use super::{PlanError, PlannedWindow, shortest_long_window, target_holder_works};
+use crate::config::{ANY_FAULT, Config, FaultRequest};
+use crate::faults::{FAULTS, Fault, FaultFamily, Injection, Needs, Pace, Shape, fault_named};
+
+/// Lanes of faults that were asked for by name: so many are on at a time at most.
+const LANES: usize = 3;
+/// How long a window waits for its message: messages that open a session come with a client that was killed.
+const WAIT_FOR_MESSAGE: Duration = Duration::from_secs(5);
+/// The shortest wait that is worth a window.
+const LEAST_WAIT: Duration = Duration::from_secs(1);
+
+/// What takes turns in each lane. Faults that were named have a lane each, up to [`LANES`]; `any` has one for each family.
+pub fn lanes(config: &Config, shape: &Shape) -> Result<Vec<Vec<FaultRequest>>, PlanError> {
+    let mut lanes: Vec<Vec<FaultRequest>> = Vec::new();
+    let named = config.faults.iter().filter(|request| request.name != ANY_FAULT);
+    for (place, request) in named.enumerate() {
+        match lanes.get_mut(place % LANES) {
+            Some(lane) if place >= LANES => lane.push(request.clone()),
+            _ => lanes.push(vec![request.clone()]),
+        }
+    }
+    let Some(any) = config.faults.iter().find(|request| request.name == ANY_FAULT) else {
+        return Ok(lanes);
+    };
+    if let Some(argument) = &any.argument {
+        let why = format!("{ANY_FAULT}={argument}: {ANY_FAULT} takes no argument");
+        return Err(PlanError::Argument(why));
+    }
+    let fitting: Vec<_> = FAULTS.iter().filter(|fault| fits(**fault, config, shape)).collect();
+    for family in [FaultFamily::Cluster, FaultFamily::Clients, FaultFamily::Messages] {
+        let of_family = fitting.iter().filter(|fault| fault.definition().family == family);
+        let requests: Vec<FaultRequest> = of_family.map(|fault| FaultRequest::plain(fault.name())).collect();
+        if !requests.is_empty() {
+            lanes.push(requests);
+        }
+    }
+    Ok(lanes)
+}
+
+/// Whether `any` has this fault on this cluster.
+fn fits(fault: &dyn Fault, config: &Config, shape: &Shape) -> bool {
+    let survivable = fault.applies(None, shape).is_ok() && fault.survivable(shape).is_ok();
+    let mut rng = ChaCha8Rng::seed_from_u64(config.seed);
+    let possible = |injection: Injection| {
+        let set_up = injection.action.needs() == Needs::default();
+        set_up && (!config.proxy.is_toxiproxy() || injection.through_toxiproxy(fault.name()).is_ok())
+    };
+    survivable && fault.plan(None, 0, shape, &mut rng).is_ok_and(possible)
+}
+
+/// Windows of which one follows the other.
+pub struct Lane<'a> {
+    pub number: u32,
+    pub config: &'a Config,
+    pub shape: &'a Shape,
+    pub rng: ChaCha8Rng,
+}
+
+/// How long a window is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Length {
+    Long,
+    HalfALease,
+    /// Shorter than any lease.
+    Short,
+}
+
+/// The lengths that windows of a fault with [`Pace::Varied`] have by turns.
+const LENGTHS: [Length; 6] = [
+    Length::Long,
+    Length::Short,
+    Length::HalfALease,
+    Length::Short,
+    Length::HalfALease,
+    Length::Short,
+];
+
+impl Lane<'_> {
+    /// Its windows, without their numbers. Requests take turns; the first in the list has the first window.
+    pub fn windows(mut self, requests: Vec<FaultRequest>, room: Duration) -> Result<Vec<PlannedWindow>, PlanError> {
+        let mut windows = Vec::new();
+        // lanes do not open their windows at the same moment
+        let mut start = self.config.lease.mul_f64(0.25) * self.number;
+        for place in 0.. {
+            let request = &requests[place % requests.len()];
+            let turn = (place / requests.len()) as u32;
+            let fault = fault_named(&request.name)
+                .ok_or_else(|| PlanError::Argument(format!("no fault `{}`", request.name)))?;
+            let pace = fault.definition().pace;
+            let injection = self.injection(fault, request, turn)?;
+            // where faults take turns, a fault does not have the same length each time
+            let shift = if requests.len() > 1 { turn as usize } else { 0 };
+            let length = match pace {
+                Pace::Varied => self.length(LENGTHS[(place + shift) % LENGTHS.len()]),
+                Pace::Long => self.length(Length::Long),
+                Pace::Act => self.config.lease.mul_f64(self.rng.random_range(1.0..1.5)),
+                // one that begins late waits less
+                Pace::Message => (WAIT_FOR_MESSAGE.min(room.saturating_sub(start + injection.takes)) + injection.takes)
+                    .max(LEAST_WAIT),
+            };
+            let any = self.config.faults.iter().any(|request| request.name == ANY_FAULT);
+            let longest = if any { self.longest_of_any(fault) } else { Duration::MAX };
+            let length = self.config.window.unwrap_or(length.min(longest));
+            if start + length > room {
+                break;
+            }
+            let full = target_holder_works(self.config);
+            let takes = injection.takes;
+            windows.push(PlannedWindow {
+                number: 0,
+                lane: self.number,
+                fault: fault.definition(),
+                start,
+                length,
+                // a long hold says nothing about a window that is over before it
+                holder_works: full.min(length + self.config.lease / 4),
+                injection: injection.within(length),
+            });
+            start += self.until_next(pace, length, takes);
+        }
+        Ok(windows)
+    }
+
+    fn injection(&mut self, fault: &dyn Fault, request: &FaultRequest, turn: u32) -> Result<Injection, PlanError> {
+        let argument = request.argument.as_deref();
+        let through_proxy = |injection: Injection| match self.config.proxy.is_toxiproxy() {
+            true => injection.through_toxiproxy(fault.name()),
+            false => Ok(injection),
+        };
+        fault
+            .applies(argument, self.shape)
+            .and_then(|()| fault.plan(argument, turn, self.shape, &mut self.rng))
+            .and_then(through_proxy)
+            .map_err(PlanError::Argument)
+    }
+
+    fn length(&mut self, length: Length) -> Duration {
+        let lease = self.config.lease;
+        match length {
+            Length::Long => shortest_long_window(self.config) + lease.mul_f64(self.rng.random_range(0.0..0.5)),
+            Length::HalfALease => lease.mul_f64(self.rng.random_range(0.4..0.7)),
+            Length::Short => Duration::from_millis(self.rng.random_range(50..=500)).min(lease / 2),
+        }
+    }
+
+    /// `any` has many faults to go through, and none that a lock cannot stand.
+    fn longest_of_any(&self, fault: &dyn Fault) -> Duration {
+        let survivable = fault.survivable(self.shape).unwrap_or(Duration::MAX);
+        match fault.definition().family {
+            FaultFamily::Messages => survivable,
+            FaultFamily::Cluster | FaultFamily::Clients => survivable.min(self.config.lease * 2),
+        }
+    }
+
+    /// From the start of a window to the start of the next one of its lane.
+    fn until_next(&mut self, pace: Pace, length: Duration, takes: Duration) -> Duration {
+        let lease = self.config.lease;
+        match pace {
+            // few clients are held up at a time
+            Pace::Message => {
+                let acts = Duration::from_millis(self.rng.random_range(350..650));
+                acts.max(takes * 2 / self.config.clients)
+            }
+            Pace::Act => length + lease.mul_f64(self.rng.random_range(0.1..0.3)),
+            Pace::Long | Pace::Varied if length > lease => length + lease.mul_f64(self.rng.random_range(0.5..1.0)),
+            Pace::Long | Pace::Varied => length + lease.mul_f64(self.rng.random_range(0.2..0.5)),
+        }
+    }
+}

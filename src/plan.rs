@@ -9,7 +9,7 @@ use rand_chacha::ChaCha8Rng;
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
-use crate::config::{Config, FaultRequest};
+use crate::config::{Clients, Config, FaultRequest};
 use crate::faults::{FaultDefinition, Injection, Needs, Shape, fault_named};
 
 /// How long each phase lasts.
@@ -166,6 +166,10 @@ fn windows(config: &Config, phases: &Phases, rng: &mut ChaCha8Rng) -> Result<Vec
         servers: config.nodes,
         lease: config.lease,
         protocol: config.backend.protocol,
+        reads_wall_clock: match &config.who {
+            Clients::Recipe(options) => options.contract().wall_clock,
+            Clients::Foreign { promise, .. } => promise.wall_clock,
+        },
     };
     let mut windows = Vec::new();
     let mut start = Duration::ZERO;
@@ -230,7 +234,7 @@ mod tests {
     use crate::backends;
     use crate::config::ProxyChoice;
     use crate::faults::Target;
-    use harness_workloads::BackendId;
+    use harness_workloads::{BackendId, RecipeOptions};
     use proptest::prelude::*;
 
     fn config(seed: u64, seconds: u64, lease_ms: u64, faults: &[&str]) -> Config {
@@ -331,9 +335,18 @@ mod tests {
     }
 
     #[test]
+    fn only_a_clock_that_is_read_can_be_stepped() {
+        let mut config = config(1, 60, 2000, &["clock"]);
+        let refused = plan(&config).unwrap_err().to_string();
+        assert!(refused.contains("wall_clock=false"), "{refused}");
+        config.backend = backends::of(BackendId::Redis);
+        config.who = Clients::Recipe(RecipeOptions::named("redis-getset").unwrap());
+        assert!(plan(&config).unwrap().steps_clocks);
+    }
+
+    #[test]
     fn only_the_clock_of_a_redis_server_can_be_stepped() {
         let mut config = config(1, 60, 2000, &["clock"]);
-        assert!(plan(&config).unwrap().steps_clocks);
         config.faults[0].argument = Some("server".into());
         assert!(plan(&config).unwrap_err().to_string().contains("redis"));
         config.backend = backends::of(BackendId::Redis);

@@ -19,6 +19,8 @@ pub struct Shape {
     pub lease: Duration,
     /// What is spoken on the links between clients and servers.
     pub protocol: Protocol,
+    /// Whether the clients compare times of day; `None` where it is not known.
+    pub reads_wall_clock: Option<bool>,
 }
 
 /// What lists, the history and reports need to know of a fault. There are no defaults: each fault says all of it.
@@ -113,6 +115,7 @@ impl Shape {
             servers: 3,
             lease: Duration::from_secs(2),
             protocol: Protocol::Zk,
+            reads_wall_clock: None,
         }
     }
 

@@ -20,8 +20,8 @@ fn a_lock_that_compares_deadlines_breaks_when_a_waiters_clock_runs_ahead() {
 #[test]
 fn a_clock_is_not_stepped_where_no_client_reads_it() {
     let harness = Harness::new();
-    let output =
-        harness.output("run --backend redis --runtime local --time 12s --recipe redis-set-px-lua --fault clock");
+    let output = harness
+        .output("run --backend redis --runtime local --lease 1s --time 12s --recipe redis-set-px-lua --fault clock");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(said.contains("wall_clock=false"), "{said}");

@@ -94,7 +94,7 @@ fn releases_tokens_and_queues_that_are_wrong_are_found() {
     all_are_found(&[
         ("counter_tokens", "--time 9s --hold 100ms", "HL003"),
         ("try_lock", "--time 9s --tries 100", "HL011"),
-        ("queue_list", "--time 16s --hold 50ms", "HL006"),
+        ("queue_list", "--time 16s --hold 50ms --starvation-bound 6s", "HL006"),
         ("etcd_gateway", "--time 16s --hold 400ms --wait 500ms", "HL005"),
     ]);
 }

@@ -11,7 +11,7 @@ use rand_chacha::ChaCha8Rng;
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
-use crate::config::{Clients, Config, FaultRequest};
+use crate::config::{Config, FaultRequest};
 use crate::faults::{FaultDefinition, Injection, Needs, Shape, fault_named};
 
 /// How long each phase lasts.
@@ -162,17 +162,7 @@ fn draw_gap(config: &Config, rng: &mut ChaCha8Rng) -> Duration {
 }
 
 fn windows(config: &Config, phases: &Phases, rng: &mut ChaCha8Rng) -> Result<Vec<PlannedWindow>, PlanError> {
-    let shape = Shape {
-        backend: config.backend,
-        clients: config.clients,
-        servers: config.nodes,
-        lease: config.lease,
-        protocol: config.backend.protocol,
-        reads_wall_clock: match &config.who {
-            Clients::Recipe(options) => options.contract().wall_clock,
-            Clients::Foreign { promise, .. } => promise.wall_clock,
-        },
-    };
+    let shape = Shape::of(config);
     let mut windows = Vec::new();
     let mut start = Duration::ZERO;
     for slot in 0.. {
@@ -234,7 +224,7 @@ fn window(
 mod tests {
     use super::*;
     use crate::backends;
-    use crate::config::ProxyChoice;
+    use crate::config::{Clients, ProxyChoice};
     use crate::faults::Target;
     use harness_workloads::{BackendId, RecipeOptions};
     use proptest::prelude::*;

@@ -4,6 +4,7 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use crate::backends::Backend;
+use crate::config::{Clients, Config};
 use rand_chacha::ChaCha8Rng;
 
 use super::Injection;
@@ -21,6 +22,23 @@ pub struct Shape {
     pub protocol: Protocol,
     /// Whether the clients compare times of day; `None` where it is not known.
     pub reads_wall_clock: Option<bool>,
+}
+
+impl Shape {
+    /// The cluster that a configuration asks for.
+    pub fn of(config: &Config) -> Self {
+        Self {
+            backend: config.backend,
+            clients: config.clients,
+            servers: config.nodes,
+            lease: config.lease,
+            protocol: config.backend.protocol,
+            reads_wall_clock: match &config.who {
+                Clients::Recipe(options) => options.contract().wall_clock,
+                Clients::Foreign { promise, .. } => promise.wall_clock,
+            },
+        }
+    }
 }
 
 /// What lists, the history and reports need to know of a fault.

@@ -129,11 +129,12 @@ impl ClientDriver {
         true
     }
 
-    /// Lets other clients go first after a long hold: one that asks again at once has the lock again before a client that polls
-    /// has looked, and would keep it from them for the whole run.
+    /// Lets other clients go first after a hold of a lease or more: one that asks again at once has the lock again before a client
+    /// that polls has looked, and would keep it from them for the whole recovery.
     async fn rest(&mut self) {
-        let rest = self.workload.hold.mul_f64(self.rng.random_range(0.0..REST));
-        if rest > AFTER_REFUSAL && !self.run.is_stopping() {
+        let hold = self.workload.hold;
+        if hold >= self.run.spec.config.lease && !self.run.is_stopping() {
+            let rest = hold.mul_f64(self.rng.random_range(0.0..REST));
             self.run.clock.sleep(rest).await;
         }
     }

@@ -18,7 +18,11 @@ pub async fn check(bench: &CheckBench, endpoints: &[String]) {
         client.send(line).await;
         let answer = client.release("l0").await;
         match &answer.answer {
-            Err(CheckRefusal::None(why)) => bench.remarks.not_judged(step, format!("it does not go on: {why}")),
+            Err(CheckRefusal::None(why)) => {
+                // its last words are a trace that says no more
+                let why = why.lines().next().unwrap_or_default();
+                bench.remarks.not_judged(step, format!("it does not go on: {why}"));
+            }
             _ => bench.remarks.right(step, "it goes on with the next request"),
         }
         client.end().await;

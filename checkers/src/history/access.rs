@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::entry::{Entry, F, NEMESIS, PackedEvent, SERVER};
 use super::event::{Header, Kind, Process};
+use super::lines::EventFields;
 use super::names::NONE;
 use super::{History, Symbol};
 
@@ -155,10 +156,10 @@ impl History {
         }
     }
 
-    pub(crate) fn count(&mut self, entry: &Entry<'_>) {
+    pub(super) fn count(&mut self, fields: &EventFields) {
         let counts = &mut self.counts;
         counts.events += 1;
-        let slot = match (entry.f, entry.kind) {
+        let slot = match (fields.f, fields.kind) {
             (F::Acquire | F::Release, Kind::Invoke) => &mut counts.operations,
             (F::Acquire, Kind::Ok) => &mut counts.acquires_ok,
             (F::Acquire, Kind::Fail) => &mut counts.acquires_fail,

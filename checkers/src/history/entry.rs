@@ -244,6 +244,13 @@ impl Default for Rare {
     }
 }
 
+impl Rare {
+    /// A wait as it is kept: one that is longer than 49 days is as good as without an end.
+    pub(crate) fn wait_of(ms: u64) -> u32 {
+        ms.min(u64::from(NONE - 1)) as u32
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

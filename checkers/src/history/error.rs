@@ -25,6 +25,17 @@ pub enum ReadError {
     NotWellFormed { line: u64, fault: FormError },
 }
 
+impl ReadError {
+    /// The same about a line that this many lines stand before.
+    pub(super) fn behind(mut self, lines: u64) -> Self {
+        match &mut self {
+            Self::Io(_) | Self::Empty => {}
+            Self::Syntax { line, .. } | Self::Meaning { line, .. } | Self::NotWellFormed { line, .. } => *line += lines,
+        }
+        self
+    }
+}
+
 /// What a well-formed history never shows. Nothing is decided about one that does.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum FormError {

@@ -4,6 +4,7 @@
 
 mod access;
 mod answers;
+mod blocks;
 mod builder;
 mod datum;
 mod entry;
@@ -12,6 +13,7 @@ pub mod event;
 mod export;
 mod form;
 mod jepsen;
+mod lines;
 pub(crate) mod names;
 mod nemesis;
 mod read;

@@ -14,25 +14,30 @@ pub enum Model {
     Mutex,
     /// The owner may acquire again, up to `limit` times in all.
     Reentrant {
+        /// Times that an owner may have it.
         limit: u32,
     },
     /// An owner-aware mutex whose tokens strictly increase.
     Fenced,
     /// Reentrant, and nested acquires get the token of the outermost.
     ReentrantFenced {
+        /// Times that an owner may have it.
         limit: u32,
     },
     /// Any number of readers, or one writer.
     ReadWrite,
     /// `permits` in all, taken and given back by their holders.
     Semaphore {
+        /// Permits that there are.
         permits: u32,
     },
     /// An owner-aware mutex whose `busy` answers must be explained by a hold.
     TryLock,
     /// Leadership is a mutex that is acquired by being elected and released by resigning.
     Election,
+    /// A register with reads and writes.
     Register,
+    /// A register with compare-and-set, too.
     CasRegister,
 }
 
@@ -43,6 +48,7 @@ const REENTRANT_LIMIT: u32 = u32::MAX;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("no model is called `{name}`; hint: one of {}", MODEL_NAMES.join(", "))]
 pub struct UnknownModel {
+    /// The name that was asked for.
     pub name: String,
 }
 

@@ -6,7 +6,7 @@ use super::entry::{Entry, F, NEMESIS, PackedEvent, Rare, SERVER};
 use super::error::FormError;
 use super::event::{Header, Kind, Process};
 use super::form::{NEW, ProcessState, allowed};
-use super::lines::EventFields;
+use super::lines::{EventFields, RareFields};
 use super::names::{FastMap, NONE, Names, Symbol};
 use super::{History, NemesisLine, OrderBasis, ReplyNode, WireReading};
 use crate::limits::MAX_TIME_NS;
@@ -78,6 +78,10 @@ impl HistoryBuilder {
             kind: entry.kind,
             f: entry.f,
             mode: entry.mode,
+            line: 0,
+            rare: NONE,
+        };
+        let rare = RareFields {
             rare: Rare {
                 value: entry.value,
                 expected: entry.expected,
@@ -88,9 +92,8 @@ impl HistoryBuilder {
                 fenced: entry.fenced,
             },
             wire: entry.wire,
-            line: 0,
         };
-        self.add(&fields)?;
+        self.add(&fields, &rare)?;
         if entry.f == F::Nemesis {
             self.add_nemesis(entry.name.unwrap_or("fault"), entry.raw.unwrap_or("{}"));
         }
@@ -101,7 +104,7 @@ impl HistoryBuilder {
     ///
     /// # Errors
     /// As [`Self::push`].
-    pub(super) fn add(&mut self, fields: &EventFields) -> Result<(), FormError> {
+    pub(super) fn add(&mut self, fields: &EventFields, rare: &RareFields) -> Result<(), FormError> {
         if self.history.events.len() >= MAX_EVENTS {
             return Err(FormError::TooLong);
         }
@@ -117,7 +120,7 @@ impl HistoryBuilder {
             NONE
         };
         self.watch_time(fields);
-        self.store(fields, process, lock, mate);
+        self.store(fields, rare, process, (lock, mate));
         Ok(())
     }
 
@@ -260,9 +263,10 @@ impl HistoryBuilder {
         self.history.end_ns = self.latest_ns;
     }
 
-    fn store(&mut self, fields: &EventFields, process: u32, lock: Symbol, mate: u32) {
+    fn store(&mut self, fields: &EventFields, rare: &RareFields, process: u32, (lock, mate): (Symbol, u32)) {
         let position = self.history.events.len() as u32;
-        let rare = self.rare(fields.rare);
+        let wire = rare.wire;
+        let rare = self.rare(rare.rare);
         let lock = if mate == NONE {
             lock
         } else {
@@ -291,7 +295,7 @@ impl HistoryBuilder {
             self.history.events[mate as usize].mate = position;
         }
         let reading = |counts| WireReading { position, counts };
-        self.history.wire.extend(fields.wire.map(reading));
+        self.history.wire.extend(wire.map(reading));
         if fields.node != NONE {
             let node = fields.node;
             self.history.nodes.push(ReplyNode { position, node });

@@ -6,7 +6,7 @@ use super::entry::{F, Mode, Rare};
 use super::error::ReadError;
 use super::event::{Fenced, Kind, Process};
 use super::names::{NONE, Names, Symbol};
-use super::scan::{ScanError, ScanValue, Scanner};
+use super::scan::{Key, ScanError, ScanValue, Scanner};
 
 /// A block of whole lines and what they say.
 #[derive(Debug, Default)]
@@ -17,6 +17,8 @@ pub(super) struct LineBlock {
     /// The names of its lines.
     pub names: Names,
     pub events: Vec<EventFields>,
+    /// Equal neighbours share one.
+    pub rare: Vec<RareFields>,
     pub nemesis: Vec<NemesisText>,
     /// Lines that were read: all, or those up to the broken one.
     pub lines: u64,
@@ -39,19 +41,18 @@ pub(super) struct EventFields {
     pub kind: Kind,
     pub f: F,
     pub mode: Mode,
+    /// The number of its line in the block, from 1.
+    pub line: u32,
+    /// The place in [`LineBlock::rare`] of what few events have; `NONE` where it has nothing of that.
+    pub rare: u32,
+}
+
+/// What few events have, as a line says it.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct RareFields {
     pub rare: Rare,
     /// On calls of release.
     pub wire: Option<[u64; 4]>,
-    /// The number of its line in the block, from 1.
-    pub line: u32,
-}
-
-impl EventFields {
-    /// Its names, each at its place.
-    pub(super) fn names(&mut self) -> [&mut Symbol; 5] {
-        let Rare { cause, error, .. } = &mut self.rare;
-        [&mut self.lock, &mut self.owner, &mut self.node, cause, error]
-    }
 }
 
 /// What a nemesis line says, by the place of its event in the block.
@@ -74,6 +75,7 @@ impl LineBlock {
     /// Reads the lines of the text, up to the first one that is wrong.
     pub(super) fn parse(&mut self) {
         self.events.clear();
+        self.rare.clear();
         self.nemesis.clear();
         self.names.clear();
         self.lines = 0;
@@ -100,7 +102,10 @@ impl LineBlock {
             let line = self.lines;
             let start = scanner.position();
             let mut fields = LineFields::default();
-            let scanned = scanner.line(|key, value| fields.set(key, value, &mut self.names));
+            let scanned = scanner.line(|key, scanner| {
+                fields.set(key, &scanner.value()?, &mut self.names);
+                Ok(())
+            });
             if broken && scanner.is_cut() {
                 return Err(syntax(line, scanner.broken("text in UTF-8")));
             }
@@ -108,7 +113,8 @@ impl LineBlock {
             if let Some((field, expected)) = fields.wrong {
                 return Err(meaning(line, format!("the field `{field}`"), expected));
             }
-            let event = fields.event(line, &self.names)?;
+            let mut event = fields.event(line, &self.names)?;
+            event.rare = self.rare_of(&fields, event.f);
             if event.f == F::Nemesis {
                 self.nemesis.push(NemesisText {
                     event: self.events.len(),
@@ -123,6 +129,21 @@ impl LineBlock {
             return Err(syntax(self.lines, scanner.broken("text in UTF-8")));
         }
         Ok(())
+    }
+
+    fn rare_of(&mut self, fields: &LineFields, f: F) -> u32 {
+        let wire = fields.wire.filter(|_| f == F::Release);
+        let rare = RareFields {
+            rare: fields.rare,
+            wire,
+        };
+        if rare == RareFields::default() {
+            return NONE;
+        }
+        if self.rare.last() != Some(&rare) {
+            self.rare.push(rare);
+        }
+        self.rare.len() as u32 - 1
     }
 
     /// Whether the line of the fault is the last of the file.
@@ -195,6 +216,26 @@ impl Default for LineFields {
     }
 }
 
+const INDEX: Key = Key::of("index");
+const TIME: Key = Key::of("time");
+const PROCESS: Key = Key::of("process");
+const CLIENT: Key = Key::of("client");
+const TYPE: Key = Key::of("type");
+const F_KEY: Key = Key::of("f");
+const LOCK: Key = Key::of("lock");
+const TOKEN: Key = Key::of("token");
+const OWNER: Key = Key::of("owner");
+const VALUE: Key = Key::of("value");
+const EXPECTED: Key = Key::of("expected");
+const PERMITS: Key = Key::of("permits");
+const WAIT_MS: Key = Key::of("wait_ms");
+const CAUSE: Key = Key::of("cause");
+const ERROR: Key = Key::of("error");
+const WIRE: Key = Key::of("wire");
+const NODE: Key = Key::of("node");
+const MODE: Key = Key::of("mode");
+const FENCED: Key = Key::of("fenced");
+
 const NUMBER: &str = "a whole number of at most 64 bits";
 const SMALL: &str = "a whole number of at most 32 bits";
 const TEXT: &str = "a string";
@@ -204,33 +245,40 @@ const OPERATIONS: &str = "one of acquire, release, read, write, cas, lost, woken
 
 impl LineFields {
     /// Nulls count as absent, unknown fields as nothing.
-    fn set(&mut self, key: &str, value: ScanValue<'_>, names: &mut Names) {
-        if value == ScanValue::Null {
+    #[inline]
+    fn set(&mut self, key: Key, value: &ScanValue<'_>, names: &mut Names) {
+        if matches!(value, ScanValue::Null) {
             return;
         }
         match key {
-            "index" => self.index = self.number("index", &value).unwrap_or(NO_INDEX),
-            "time" => self.time = self.number("time", &value),
-            "process" => self.process = self.whose(&value),
-            "client" => self.client = self.small("client", &value),
-            "type" => self.set_kind(&value, names),
-            "f" => self.set_f(&value, names),
-            "lock" => self.lock = self.name("lock", &value, names),
-            "token" => self.token = self.number("token", &value),
-            "owner" => self.owner = self.name("owner", &value, names),
-            "value" => self.rare.value = self.number("value", &value),
-            "expected" => self.rare.expected = self.number("expected", &value),
-            "permits" => self.rare.permits = self.small("permits", &value).unwrap_or(NONE),
-            "wait_ms" => {
-                let ms = self.number("wait_ms", &value);
+            INDEX => self.index = self.number("index", value).unwrap_or(NO_INDEX),
+            TIME => self.time = self.number("time", value),
+            PROCESS => self.process = self.whose(value),
+            CLIENT => self.client = self.small("client", value),
+            TYPE => self.set_kind(value, names),
+            F_KEY => self.set_f(value, names),
+            LOCK => self.lock = self.name("lock", value, names),
+            TOKEN => self.token = self.number("token", value),
+            OWNER => self.owner = self.name("owner", value, names),
+            _ => self.set_rare(key, value, names),
+        }
+    }
+
+    fn set_rare(&mut self, key: Key, value: &ScanValue<'_>, names: &mut Names) {
+        match key {
+            VALUE => self.rare.value = self.number("value", value),
+            EXPECTED => self.rare.expected = self.number("expected", value),
+            PERMITS => self.rare.permits = self.small("permits", value).unwrap_or(NONE),
+            WAIT_MS => {
+                let ms = self.number("wait_ms", value);
                 self.rare.wait_ms = ms.map_or(NONE, Rare::wait_of);
             }
-            "cause" => self.rare.cause = self.name("cause", &value, names),
-            "error" => self.rare.error = self.name("error", &value, names),
-            "wire" => self.wire = value.counts(),
-            "node" => self.node = value.text().map_or(NONE, |text| names.intern(text)),
-            "mode" => self.mode = self.text("mode", &value).map_or(Mode::Write, Mode::parse),
-            "fenced" => match self.text("fenced", &value) {
+            CAUSE => self.rare.cause = self.name("cause", value, names),
+            ERROR => self.rare.error = self.name("error", value, names),
+            WIRE => self.wire = value.counts(),
+            NODE => self.node = value.text().map_or(NONE, |text| names.intern(text)),
+            MODE => self.mode = self.text("mode", value).map_or(Mode::Write, Mode::parse),
+            FENCED => match self.text("fenced", value) {
                 Some("accepted") => self.rare.fenced = Some(Fenced::Accepted),
                 Some("refused") => self.rare.fenced = Some(Fenced::Refused),
                 _ => self.wrong = Some(("fenced", "`accepted` or `refused`")),
@@ -351,9 +399,8 @@ impl LineFields {
             kind,
             f,
             mode: self.mode,
-            rare: self.rare,
-            wire: self.wire.filter(|_| f == F::Release),
             line: line as u32,
+            rare: NONE,
         })
     }
 }

@@ -8,6 +8,7 @@ use std::path::Path;
 
 use super::blocks::each_block;
 use super::builder::HistoryBuilder;
+use super::compressed::Compression;
 use super::error::ReadError;
 use super::event::{FORMAT, Header, VERSION};
 use super::lines::{LineBlock, NO_INDEX};
@@ -15,13 +16,15 @@ use super::names::{NONE, Names, Symbol};
 use super::{History, jepsen};
 
 /// The size of the read buffer: large enough that system calls do not show.
-const BUFFER_BYTES: usize = 1 << 18;
+pub(super) const BUFFER_BYTES: usize = 1 << 18;
 
 /// How to read what does not say it itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ReadOptions {
     /// Jepsen histories: the field that names the lock (`value` when the locks are independent keys).
     pub lock_key: Option<String>,
+    /// Jepsen histories: the value that a register has before the first write, as EDN (`0`); nothing when it is `None`.
+    pub initial: Option<String>,
 }
 
 impl History {
@@ -33,17 +36,26 @@ impl History {
         Self::read(BufReader::with_capacity(BUFFER_BYTES, File::open(path)?), options)
     }
 
-    /// Reads a history of any format that this crate knows: it is recognised by its first bytes.
+    /// Reads a history of any format that this crate knows, compressed or not: it is recognised by its first bytes.
+    ///
+    /// A large one is parsed by as many threads as there are processors. gzip and zstd are read with the features of these names.
     ///
     /// A torn last line is left out, and the history is then [`Self::partial`].
     ///
     /// # Errors
     /// When reading fails, a line is not what its format says, or the history is not well formed.
     pub fn read(mut input: impl BufRead + Send, options: &ReadOptions) -> Result<Self, ReadError> {
-        match format(&mut input)? {
-            HistoryFormat::Own => read_own(input),
-            HistoryFormat::Jepsen { json } => jepsen::read(input, json, options),
+        match Compression::of(input.fill_buf()?) {
+            Some(compression) => read_text(compression.text(input)?, options),
+            None => read_text(input, options),
         }
+    }
+}
+
+fn read_text(mut input: impl BufRead + Send, options: &ReadOptions) -> Result<History, ReadError> {
+    match format(&mut input)? {
+        HistoryFormat::Own => read_own(input),
+        HistoryFormat::Jepsen { json } => jepsen::read(input, json, options),
     }
 }
 
@@ -116,10 +128,15 @@ impl OwnReading {
             if fields.index == NO_INDEX {
                 fields.index = line - 1;
             }
-            for name in fields.names() {
+            for name in [&mut fields.lock, &mut fields.owner, &mut fields.node] {
                 *name = self.symbol(*name, &block.names);
             }
-            let added = self.builder.add(fields);
+            let rare = block.rare.get(fields.rare as usize);
+            let mut rare = rare.copied().unwrap_or_default();
+            for name in [&mut rare.rare.cause, &mut rare.rare.error] {
+                *name = self.symbol(*name, &block.names);
+            }
+            let added = self.builder.add(fields, &rare);
             added.map_err(|fault| ReadError::NotWellFormed { line, fault })?;
             if let Some(text) = nemesis.next_if(|text| text.event == at) {
                 self.builder.add_nemesis(&text.name, &text.raw);

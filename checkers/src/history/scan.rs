@@ -48,6 +48,31 @@ impl ScanValue<'_> {
     }
 }
 
+/// A field name as a number, so that one comparison tells it: its bytes, the first in the lowest.
+///
+/// A name of more than eight bytes is no field that matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Key(u64);
+
+impl Key {
+    pub(crate) const fn of(name: &str) -> Self {
+        if name.len() > 8 {
+            Self(0)
+        } else {
+            Self(word_of(name.as_bytes()))
+        }
+    }
+}
+
+const fn word_of(bytes: &[u8]) -> u64 {
+    let (mut word, mut at) = (0, bytes.len());
+    while at > 0 {
+        at -= 1;
+        word = (word << 8) | bytes[at] as u64;
+    }
+    word
+}
+
 /// A cursor over lines.
 pub(crate) struct Scanner<'a> {
     text: &'a str,
@@ -85,17 +110,18 @@ impl<'a> Scanner<'a> {
         blank
     }
 
-    /// Calls `field` with each key and value of the object that is the whole line, and goes behind the newline.
-    pub(crate) fn line(&mut self, mut field: impl FnMut(&str, ScanValue<'a>)) -> Result<(), ScanError> {
+    /// Calls `field` with each key of the object that is the whole line, and goes behind the newline. `field` reads the value.
+    pub(crate) fn line(
+        &mut self,
+        mut field: impl FnMut(Key, &mut Self) -> Result<(), ScanError>,
+    ) -> Result<(), ScanError> {
         self.start = self.at;
         self.expect(b'{', "`{`")?;
         if !self.accept(b'}') {
             loop {
-                self.space();
-                let key = self.string("a field name in quotes")?;
+                let key = self.key()?;
                 self.expect(b':', "`:` after the field name")?;
-                let value = self.value(0)?;
-                field(key.text().unwrap_or_default(), value);
+                field(key, self)?;
                 if self.accept(b'}') {
                     break;
                 }
@@ -110,6 +136,25 @@ impl<'a> Scanner<'a> {
                 Ok(())
             }
             Some(_) => Err(self.broken("the end of the line")),
+        }
+    }
+
+    /// The field name at the cursor.
+    fn key(&mut self) -> Result<Key, ScanError> {
+        self.space();
+        let at = self.at;
+        match self.string("a field name in quotes")? {
+            ScanValue::Text(text) if text.len() < 8 => Ok(Key(self.short(at + 1, text.len()))),
+            value => Ok(Key::of(value.text().unwrap_or_default())),
+        }
+    }
+
+    /// The bytes of a string of fewer than eight, as a number.
+    fn short(&self, at: usize, length: usize) -> u64 {
+        let bytes = &self.text.as_bytes()[at..];
+        match bytes.first_chunk() {
+            Some(eight) => u64::from_le_bytes(*eight) & !(u64::MAX << (8 * length)),
+            None => word_of(&bytes[..length]),
         }
     }
 
@@ -167,7 +212,14 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    fn value(&mut self, depth: u32) -> Result<ScanValue<'a>, ScanError> {
+    /// The value at the cursor.
+    #[inline]
+    pub(crate) fn value(&mut self) -> Result<ScanValue<'a>, ScanError> {
+        self.nested(0)
+    }
+
+    #[inline]
+    fn nested(&mut self, depth: u32) -> Result<ScanValue<'a>, ScanError> {
         self.space();
         match self.peek() {
             Some(b'"') => self.string("a string"),
@@ -204,7 +256,7 @@ impl<'a> Scanner<'a> {
             self.space();
             self.string("a field name in quotes")?;
             self.expect(b':', "`:` after the field name")?;
-            self.value(depth + 1)?;
+            self.nested(depth + 1)?;
             if self.accept(b'}') {
                 return Ok(ScanValue::Other);
             }
@@ -219,7 +271,7 @@ impl<'a> Scanner<'a> {
             return Ok(ScanValue::Other);
         }
         loop {
-            match (self.value(depth + 1)?, counts.get_mut(items)) {
+            match (self.nested(depth + 1)?, counts.get_mut(items)) {
                 (ScanValue::Number(number), Some(count)) => *count = number,
                 _ => whole = false,
             }
@@ -237,6 +289,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// A whole number that fits is kept; any other JSON number is `Other`.
+    #[inline]
     fn number(&mut self) -> Result<ScanValue<'a>, ScanError> {
         let start = self.at;
         self.at += usize::from(self.peek() == Some(b'-'));
@@ -259,6 +312,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// The number that the digits at the cursor are; `None` when it does not fit, or when there is none.
+    #[inline]
     fn digits(&mut self) -> Option<u64> {
         let (mut value, start) = (0u64, self.at);
         while let Some(eight) = self.eight() {
@@ -280,6 +334,7 @@ impl<'a> Scanner<'a> {
         value
     }
 
+    #[inline]
     fn string(&mut self, expected: &'static str) -> Result<ScanValue<'a>, ScanError> {
         if self.peek() != Some(b'"') {
             return Err(self.broken(expected));
@@ -309,10 +364,10 @@ impl<'a> Scanner<'a> {
     }
 
     /// Goes to the next quote, backslash or control character.
+    #[inline]
     fn plain(&mut self) {
         while let Some(eight) = self.eight() {
-            let special =
-                zeros(eight ^ EACH * u64::from(b'"')) | zeros(eight ^ EACH * u64::from(b'\\')) | controls(eight);
+            let special = zeros(eight ^ QUOTES) | zeros(eight ^ BACKSLASHES) | controls(eight);
             if special != 0 {
                 self.at += special.trailing_zeros() as usize / 8;
                 return;
@@ -327,6 +382,8 @@ impl<'a> Scanner<'a> {
 
 /// One in each byte.
 const EACH: u64 = 0x0101_0101_0101_0101;
+const QUOTES: u64 = EACH * b'"' as u64;
+const BACKSLASHES: u64 = EACH * b'\\' as u64;
 /// The highest bit of each byte.
 const HIGH: u64 = EACH << 7;
 const POWERS: [u64; 9] = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000];
@@ -362,9 +419,12 @@ fn leading_digits(eight: u64) -> (u64, usize) {
 mod tests {
     use super::*;
 
-    fn fields(line: &str) -> Result<Vec<(String, ScanValue<'_>)>, ScanError> {
+    fn fields(line: &str) -> Result<Vec<(Key, ScanValue<'_>)>, ScanError> {
         let mut found = Vec::new();
-        Scanner::new(line).line(|key, value| found.push((key.to_string(), value)))?;
+        Scanner::new(line).line(|key, scanner| {
+            found.push((key, scanner.value()?));
+            Ok(())
+        })?;
         Ok(found)
     }
 
@@ -373,8 +433,8 @@ mod tests {
         let found =
             fields(r#" {"a":1, "b" : "x\ny","c":[1,"k",null],"d":{"e":[{}]},"f":-1.5e3,"g":[1,2,3,44],"h":null} "#);
         let found = found.unwrap();
-        assert_eq!(found[0], ("a".into(), ScanValue::Number(1)));
-        assert_eq!(found[1], ("b".into(), ScanValue::Unescaped("x\ny".into())));
+        assert_eq!(found[0], (Key::of("a"), ScanValue::Number(1)));
+        assert_eq!(found[1], (Key::of("b"), ScanValue::Unescaped("x\ny".into())));
         assert!(found[2..5].iter().all(|(_, value)| *value == ScanValue::Other));
         assert_eq!(found[5].1, ScanValue::Counts([1, 2, 3, 44]));
         assert_eq!(found[6].1, ScanValue::Null);
@@ -445,7 +505,7 @@ mod tests {
                 let line = format!("{{\"{text}\":\"{text}\"}}");
                 assert_eq!(
                     fields(&line).unwrap(),
-                    [(text.clone(), ScanValue::Text(&text))],
+                    [(Key::of(&text), ScanValue::Text(&text))],
                     "{line}"
                 );
                 for control in ["\n", "\u{1f}", "\0"] {

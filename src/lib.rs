@@ -26,6 +26,7 @@ pub mod event;
 pub mod evidence;
 pub mod exit;
 pub mod faults;
+pub mod hunt;
 pub mod limits;
 pub mod ownership;
 pub mod plan;

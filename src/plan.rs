@@ -2,6 +2,8 @@
 //!
 //! The same configuration and seed give the same plan on every machine. Nothing here looks at a clock or a cluster.
 
+pub mod kept_windows;
+
 use std::time::Duration;
 
 use rand::{RngExt, SeedableRng};

@@ -55,6 +55,12 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("ui", &["event", "report"]),
     ("suite", &["config", "report", "exit"]),
     (
+        "hunt",
+        &[
+            "backends", "cluster", "config", "evidence", "exit", "faults", "plan", "report",
+        ],
+    ),
+    (
         "cli",
         &[
             "adapters",
@@ -73,6 +79,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "ownership",
             "process",
             "suite",
+            "hunt",
         ],
     ),
 ];
@@ -88,6 +95,7 @@ const PURE: &[&str] = &[
     "proxy/src/translate.rs",
     "src/config",
     "src/suite",
+    "src/hunt",
 ];
 const IMPURE: &[&str] = &[
     "Instant::now",

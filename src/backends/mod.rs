@@ -27,6 +27,9 @@ pub type Connect<T> = fn(EndpointsReceiver) -> BoxFuture<'static, Result<Box<T>,
 /// Connects an observer of locks that are kept under these keys; the error is a sentence.
 pub type Observe = fn(EndpointsReceiver, LockKeys) -> BoxFuture<'static, Result<Box<dyn Observer>, String>>;
 
+/// Empties the servers of a cluster that no client uses; the error is a sentence.
+pub type Wipe = fn(EndpointsReceiver) -> BoxFuture<'static, Result<(), String>>;
+
 /// One store product: its servers, what is spoken to them, and what can be asked of them.
 pub struct Backend {
     pub id: BackendId,
@@ -49,6 +52,8 @@ pub struct Backend {
     pub observe: Observe,
     /// Connects what removes the remains of a lock that no client uses; `None` where nothing remains.
     pub sweep: Option<Connect<dyn LockSweeper>>,
+    /// Removes everything that clients left, so that the servers can be used for another run.
+    pub wipe: Wipe,
 }
 
 /// The options of a run that a backend may refuse.

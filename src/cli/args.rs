@@ -10,6 +10,7 @@ use harness_checkers::{Model, ReadOptions};
 use harness_workloads::Policy;
 
 use super::examples;
+use super::hunt_args::{HuntArgs, ShrinkArgs};
 use crate::backends;
 use crate::config::heading::{AGAIN, CONFIGURATION, FAULTS, LOAD, LOCK, OUTPUT, SERVERS};
 use crate::config::setting::Setting;
@@ -44,6 +45,12 @@ pub enum CliCommand {
     /// Check a client program: does it speak the client protocol, and what of it will be judged
     #[command(after_help = examples::CLIENT_CHECK)]
     ClientCheck(ClientCheckArgs),
+    /// Look for a violation: short experiments with drawn faults and loads, one after the other
+    #[command(after_help = examples::HUNT)]
+    Hunt(Box<HuntArgs>),
+    /// Cut a violation down to the windows, clients and options that it needs
+    #[command(after_help = examples::SHRINK)]
+    Shrink(ShrinkArgs),
     /// Run the experiments of a TOML file, each with an expected verdict
     #[command(after_help = examples::SUITE)]
     Suite(SuiteArgs),
@@ -414,6 +421,6 @@ fn parse_keep(text: &str) -> Result<u32, String> {
         .ok_or_else(|| "expected a number from 1, or `all`".to_owned())
 }
 
-fn parse_seed(text: &str) -> Result<u64, String> {
+pub fn parse_seed(text: &str) -> Result<u64, String> {
     u64::from_str_radix(text, 16).map_err(|_| "expected up to 16 hexadecimal digits".to_owned())
 }

@@ -33,6 +33,22 @@ Examples:
 
 Exit codes: 0 nothing is wrong, 1 something is, 2 bad arguments, 4 no servers";
 
+pub const HUNT: &str = "\
+Examples:
+  harness hunt --backend redis --client ./my-lock --for 10m
+  harness hunt --backend zk --recipe zk-polling --fault partition,reset --until end --jobs 2
+  harness hunt --continue results/20261122-0930-hunt-redis-my-lock
+
+Exit codes: 0 nothing was found, 1 a property is violated, 2 bad arguments, 3 no experiment proved anything, \
+4 environment, 70 bug in harness, 130 interrupted";
+
+pub const SHRINK: &str = "\
+Examples:
+  harness shrink latest
+  harness shrink results/20261122-0930-hunt-redis-my-lock/runs/20261122-0931-redis-reset-5eed --confirm 20
+
+Exit codes: 1 what is left is violated again, 3 it is not, 2 bad arguments, 4 environment, 130 interrupted";
+
 pub const SUITE: &str = "\
 Examples:
   harness suite nightly.toml --jobs 2 --filter redis

@@ -9,9 +9,14 @@ mod compare;
 mod discovery;
 mod doctor;
 mod examples;
+mod experiment;
 mod explain;
 mod export;
 mod github;
+mod hunt;
+mod hunt_args;
+mod hunt_screen;
+mod hunt_space;
 mod interrupt;
 mod list;
 mod pages;
@@ -20,7 +25,9 @@ mod report;
 mod resolve;
 mod rows;
 mod run;
+mod series;
 mod settings;
+mod shrink;
 mod stdout;
 mod suite;
 mod suites;
@@ -75,6 +82,8 @@ fn dispatch(matches: &clap::ArgMatches) -> Result<Exit, Failure> {
         CliCommand::Run(args) if args.show_config => settings::show_config(&args),
         CliCommand::Run(args) => run::run(&args, color),
         CliCommand::ClientCheck(args) => return client_check::client_check(&args),
+        CliCommand::Hunt(args) => return hunt::hunt(&args, color),
+        CliCommand::Shrink(args) => return shrink::shrink(&args, color),
         CliCommand::Suite(args) => return suite::suite(&args, color),
         CliCommand::Check(args) => return check::check(&args, look(color, std::io::stdout().is_terminal())),
         CliCommand::Report(args) => return report::report(&args),

@@ -2,10 +2,8 @@
 
 use std::hash::{BuildHasher, Hasher};
 use std::io::IsTerminal;
-use std::path::PathBuf;
 use std::time::Duration;
 
-use harness_checkers::{Options, ReadOptions};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use tokio::runtime::Runtime;
@@ -14,7 +12,8 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::args::{ColorWhen, RunArgs, Until};
-use super::check::{examine, exit_of, show};
+use super::check::{exit_of, show};
+use super::experiment::{begin, decided, exit_of_error, outcome_of};
 use super::github::Github;
 use super::interrupt::interrupted;
 use super::stdout::{print, print_json};
@@ -24,9 +23,9 @@ use crate::cluster::{RuntimeChoice, choose};
 use crate::config::Config;
 use crate::event::{ProgressEvent, ProgressSender};
 use crate::exit::Exit;
-use crate::plan::{Plan, plan};
-use crate::run::{self, RunError, RunFolder, RunOutcome, RunSpec};
-use crate::store::{self, RUN_SCHEMA, RunInfo, RunStatus, Stored};
+use crate::plan::{Plan, kept_windows::planned};
+use crate::run::{self, RunFolder, RunSpec};
+use crate::store::{self, RunInfo, RunStatus};
 use crate::ui::{self, Show};
 
 /// How long the progress display may take to end after the run.
@@ -80,7 +79,7 @@ fn repeat(args: &RunArgs, first: u64, color: ColorWhen, runtime: &Runtime, inter
 }
 
 /// A random seed, short enough to be typed.
-fn fresh_seed() -> u64 {
+pub fn fresh_seed() -> u64 {
     u64::from(std::hash::RandomState::new().build_hasher().finish() as u32)
 }
 
@@ -104,7 +103,7 @@ fn one(
     interrupt: &watch::Receiver<bool>,
 ) -> Result<Exit, Failure> {
     let config = args.config(seed).map_err(Failure::usage)?;
-    let plan = plan(&config).map_err(Failure::usage)?;
+    let plan = planned(&config).map_err(Failure::usage)?;
     if args.dry_run {
         dry_run(args, &config, &plan);
         return Ok(Exit::Holds);
@@ -204,6 +203,7 @@ async fn real(
     let choice = chosen.map_err(Failure::environment)?;
     let digest = choice.runtime.digest().await;
     let (run, folder, info) = begin(args, config, plan, &choice, digest).map_err(Failure::environment)?;
+    store::point_latest(&args.results, &run).map_err(Failure::environment)?;
     let (folder, title) = (RunFolder(folder), title(config, None, Some(&choice)));
     let github = Github::noticed();
     let log = report::Log::of(&folder.0);
@@ -264,89 +264,6 @@ fn show_progress(
     (progress, showing)
 }
 
-/// `run.json` of a run that has ended.
-fn outcome_of(ended: &RunOutcome, info: RunInfo) -> RunInfo {
-    RunInfo {
-        version: ended.version.clone(),
-        status: match (&ended.error, ended.interrupted) {
-            (Some(_), _) => RunStatus::Failed,
-            (None, true) => RunStatus::Interrupted,
-            (None, false) => RunStatus::Complete,
-        },
-        error: ended.error.as_ref().map(ToString::to_string),
-        ..info
-    }
-}
-
-fn exit_of_error(error: &RunError) -> Exit {
-    match error {
-        RunError::Stopped => Exit::Interrupted,
-        RunError::Cluster(_)
-        | RunError::Clients(_)
-        | RunError::ServerEnded(_)
-        | RunError::Write { .. }
-        | RunError::Proxy(_) => Exit::Environment,
-    }
-}
-
-/// Creates the run's folder with `run.json` and `plan.json` before anything is started.
-fn begin(
-    args: &RunArgs,
-    config: &Config,
-    plan: &Plan,
-    choice: &RuntimeChoice,
-    image_digest: Option<String>,
-) -> Result<(String, PathBuf, RunInfo), store::StoreError> {
-    let seed4: String = config.seed_text().chars().take(4).collect();
-    let name = format!(
-        "{}-{}-{}-{seed4}",
-        store::minute_now(),
-        config.backend,
-        config.fault_slug()
-    );
-    let (run, folder) = store::create(&args.results, &name)?;
-    let info = RunInfo {
-        schema: RUN_SCHEMA.to_owned(),
-        run: run.clone(),
-        status: RunStatus::Running,
-        harness: env!("CARGO_PKG_VERSION").to_owned(),
-        started: store::minute_now(),
-        backend: config.backend.to_string(),
-        product: config.backend.product().to_owned(),
-        version: None,
-        nodes: config.nodes,
-        runtime: choice.runtime.name().to_owned(),
-        runtime_why: choice.why.clone(),
-        image: choice.runtime.image().map(str::to_owned),
-        image_digest,
-        machine: machine(),
-        recipe: config.recipe_name().to_owned(),
-        attitude: config.attitude().map(str::to_owned),
-        fault: config.fault_text(),
-        seed: config.seed_text(),
-        clients: config.clients,
-        locks: config.locks,
-        lease_ms: config.lease.as_millis() as u64,
-        time_ms: config.time.as_millis() as u64,
-        windows: plan.windows.len() as u32,
-        each: config.each,
-        again: args.again(config),
-        argv: std::env::args().collect(),
-        error: None,
-    };
-    store::write_info(&folder, &info)?;
-    store::write_json(&folder.join("plan.json"), plan)?;
-    store::point_latest(&args.results, &run)?;
-    Ok((run, folder, info))
-}
-
-/// The facts about the machine that affect timing.
-fn machine() -> String {
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let (system, kind) = (std::env::consts::OS, std::env::consts::ARCH);
-    format!("{system} {kind}, {cores} core{}", if cores == 1 { "" } else { "s" })
-}
-
 /// Checks the recorded history as `harness check` does, and writes the reports.
 fn judge(
     folder: &RunFolder,
@@ -356,25 +273,14 @@ fn judge(
     mut log: report::Log,
     github: Option<&Github>,
 ) -> Exit {
-    let told = match store::write_info(&folder.0, &info) {
-        Ok(()) => Exit::Holds,
-        Err(error) => complain(Exit::Environment, error),
-    };
     let interrupted = info.status == RunStatus::Interrupted;
-    let stored = Stored {
-        folder: Some(folder.0.clone()),
-        history: folder.history(),
-        info: Some(info),
+    let (stored, examined, told) = decided(folder, info);
+    let told = told.map_or_else(|error| complain(Exit::Environment, error), |()| Exit::Holds);
+    let mut examined = match examined {
+        Ok(examined) => examined,
+        Err(error) => return complain(Exit::Bug, error),
     };
     let began = stored.history.is_file();
-    let mut examined = if began {
-        match examine(&stored, &ReadOptions::default(), &Options::default()) {
-            Ok(examined) => examined,
-            Err(error) => return complain(Exit::Bug, format!("{}: {error}", stored.history.display())),
-        }
-    } else {
-        report::examine_nothing(&stored)
-    };
     let written = report::write(&stored, &mut examined);
     if let Err(error) = report::tidy_up(&args.results, args.keep) {
         eprintln!("warning: {error}");

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::args::{ColorWhen, SuiteArgs};
+use super::experiment::refusal;
 use super::github::Github;
 use super::rows::{self, Job, Ready};
 use super::settings::{parse_run, run_options};
@@ -17,7 +18,7 @@ use crate::config::heading::describes_experiment;
 use crate::config::setting::{OptionName, Setting, SettingOrigin, over};
 use crate::config::suggest::unknown_word;
 use crate::exit::Exit;
-use crate::plan::plan;
+use crate::plan::kept_windows::planned;
 use crate::store;
 use crate::suite::record::{self, Record, RowRecord};
 use crate::suite::{RowOutcome, Suite, SuiteRow, file, junit, page, render};
@@ -110,7 +111,7 @@ fn unsure(args: &SuiteArgs, suite: &str) -> Result<Vec<String>, Failure> {
 }
 
 /// The settings of `--set`.
-fn set(given: &[String], options: &[OptionName]) -> Result<Vec<Setting>, Failure> {
+pub fn set(given: &[String], options: &[OptionName]) -> Result<Vec<Setting>, Failure> {
     let setting = |given: &String| {
         let refused = |why: &str| Failure::usage(format!("--set {given}: {why}"));
         let (key, value) = given.split_once('=').ok_or_else(|| refused("expected OPTION=VALUE"))?;
@@ -131,16 +132,9 @@ fn set(given: &[String], options: &[OptionName]) -> Result<Vec<Setting>, Failure
 
 /// The length of a row's experiment, or why `harness run` would refuse the row.
 fn check(row: &SuiteRow) -> Result<Duration, String> {
-    let run = parse_run(row.words()).map_err(|error| {
-        let text = error.to_string();
-        text.trim_start_matches("error: ")
-            .split("\n\n")
-            .next()
-            .unwrap_or_default()
-            .to_owned()
-    })?;
+    let run = parse_run(row.words()).map_err(|error| refusal(&error))?;
     let config = run.config(0)?;
-    plan(&config).map_err(|error| error.to_string())?;
+    planned(&config).map_err(|error| error.to_string())?;
     Ok(config.time)
 }
 

@@ -186,6 +186,12 @@ pub struct Config {
     /// Length of every fault window [default: drawn, longer than the lease]
     #[arg(long, help_heading = FAULTS, value_name = "TIME", value_parser = duration_within(Duration::from_micros(1), MAX_TIME))]
     pub window: Option<Duration>,
+    /// Only these windows of the plan, by number, such as 3,7; each soon after the one before it
+    ///
+    /// The plan is drawn as without this option, and --time says of which length. `harness shrink` finds the windows that a
+    /// violation needs.
+    #[arg(long, help_heading = FAULTS, value_name = "NUMBERS", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..))]
+    pub windows: Vec<u32>,
     /// Completed by `RunArgs::config`.
     #[arg(skip)]
     pub seed: u64,

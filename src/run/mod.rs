@@ -30,6 +30,7 @@ mod testing;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use harness_workloads::Contract;
 use tokio::sync::watch;
 
 use crate::cluster::{ClusterError, RuntimeChoice};
@@ -42,7 +43,8 @@ use clock::RunClock;
 use context::RunContext;
 pub use peer_proxies::PeerLinks;
 use phases::PhaseRunner;
-use setup::{ClientLinks, Routes, RunServers, WallClocks};
+pub use setup::RunServers;
+use setup::{ClientLinks, Routes, WallClocks};
 use terms::Terms;
 
 /// Why a run could not be made, or could not go on.
@@ -113,6 +115,8 @@ pub struct RunOutcome {
     /// The servers' version, once they serve.
     pub version: Option<String>,
     pub interrupted: bool,
+    /// What its clients promised, once they were asked.
+    pub contract: Option<Contract>,
     /// Why it could not be made or go on, if so.
     pub error: Option<RunError>,
     /// Everything that still has to be stopped; the history does not depend on it.
@@ -137,22 +141,33 @@ impl std::fmt::Debug for Teardown {
 impl Teardown {
     /// Ends them all: clients first, so that they do not see their servers go.
     pub async fn run(self) {
+        if let Some(servers) = self.all_but_servers().await {
+            servers.stop().await;
+        }
+    }
+
+    /// Ends clients and links. The servers, if they were started, go on for another run.
+    pub async fn all_but_servers(self) -> Option<RunServers> {
         if let Some(run) = self.run {
             run.clients.close().await;
-        }
-        if let Some(servers) = self.servers {
-            servers.stop().await;
         }
         if let Some(links) = self.links {
             links.close().await;
         }
         drop(self.clocks);
+        self.servers
     }
 }
 
 /// Makes the run. The history is complete and on disk when this returns.
 pub async fn execute(spec: RunSpec) -> RunOutcome {
+    execute_on(None, spec).await
+}
+
+/// Makes the run on servers that serve and that [suit its plan](RunServers::suit), or on servers that it starts.
+pub async fn execute_on(servers: Option<RunServers>, spec: RunSpec) -> RunOutcome {
     let mut outcome = RunOutcome::default();
+    outcome.teardown.servers = servers;
     let made = attempt(Arc::new(spec), &mut outcome).await;
     outcome.error = made.err();
     outcome
@@ -161,14 +176,20 @@ pub async fn execute(spec: RunSpec) -> RunOutcome {
 async fn attempt(spec: Arc<RunSpec>, outcome: &mut RunOutcome) -> Result<(), RunError> {
     let mut clocks = WallClocks::lay_out(&spec)?;
     outcome.teardown.clocks = clocks.folder.take();
-    let started = match RunServers::start(&spec, &clocks).await {
-        Err(RunError::Cluster(ClusterError::Interrupted)) => {
-            outcome.interrupted = true;
-            return Ok(());
+    if outcome.teardown.servers.is_none() {
+        match RunServers::start(&spec, &clocks).await {
+            Err(RunError::Cluster(ClusterError::Interrupted)) => {
+                outcome.interrupted = true;
+                return Ok(());
+            }
+            started => outcome.teardown.servers = Some(started?),
         }
-        started => started?,
-    };
-    let servers = outcome.teardown.servers.insert(started);
+    }
+    let servers = outcome
+        .teardown
+        .servers
+        .as_ref()
+        .expect("they were given or have been started");
     outcome.version = Some(servers.cluster.version.clone());
     let (exchange, notices) = setup::exchange(&spec.config);
     let opened = ClientLinks::open(&spec, &servers.cluster, &exchange).await?;
@@ -178,6 +199,7 @@ async fn attempt(spec: Arc<RunSpec>, outcome: &mut RunOutcome) -> Result<(), Run
     let Some(terms) = settle(&spec, &clients, &mut outcome.interrupted).await? else {
         return Ok(());
     };
+    outcome.contract = Some(terms.contract.clone());
     let (recorder, closer) = recorder::start(&path, &setup::header(&spec, &terms), RunClock::start())
         .map_err(|error| RunError::write(&path, &error))?;
     let routes = Routes::new(&links.links, &servers.cluster.endpoints().borrow());

@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
-
+use super::block::ScreenBlock;
 use super::{View, fact};
 use crate::event::{ProgressEvent, ProgressSnapshot};
 use crate::report::screen::{Look, ScreenText};
@@ -13,21 +12,16 @@ const BAR: usize = 30;
 
 pub struct LiveView {
     look: Look,
-    screen: MultiProgress,
-    block: ProgressBar,
+    block: ScreenBlock,
     /// Open windows: title and when they opened.
     open: BTreeMap<u32, (String, Instant)>,
 }
 
 impl LiveView {
     pub fn new(look: Look) -> Self {
-        let screen = MultiProgress::new();
-        let block = screen.add(ProgressBar::new_spinner());
-        block.set_style(ProgressStyle::with_template("{msg}").expect("a template without fields of its own"));
         Self {
             look,
-            screen,
-            block,
+            block: ScreenBlock::default(),
             open: BTreeMap::new(),
         }
     }
@@ -98,8 +92,7 @@ impl View for LiveView {
     fn see(&mut self, since_start: Duration, event: &ProgressEvent, at: Instant) {
         match event {
             ProgressEvent::Snapshot(pulse) => {
-                self.block.set_message(self.draw(pulse, at));
-                self.block.tick();
+                self.block.draw(self.draw(pulse, at));
             }
             ProgressEvent::WindowOpened { number, title } => {
                 self.open.insert(*number, (title.clone(), at));
@@ -110,12 +103,11 @@ impl View for LiveView {
             _ => {}
         }
         if let Some(line) = fact(since_start, event, self.look) {
-            let _ = self.screen.println(line);
+            self.block.say(line);
         }
     }
 
     fn end(&mut self) {
-        self.block.finish_and_clear();
-        let _ = self.screen.clear();
+        self.block.end();
     }
 }

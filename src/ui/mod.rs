@@ -1,5 +1,6 @@
 //! What people see while a run goes on: folds over its events, on stderr. Nothing here knows how a run is made.
 
+mod block;
 mod live;
 mod plain;
 
@@ -10,6 +11,7 @@ use tokio::sync::mpsc::Receiver;
 
 use crate::event::{ProgressEvent, TimedEvent};
 use crate::report::screen::{Look, ScreenText};
+pub use block::ScreenBlock;
 
 /// How progress is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -13,6 +13,7 @@ mod command;
 mod deaths;
 mod faults;
 mod foreign;
+mod hunt;
 mod locks;
 mod messages;
 mod processes;

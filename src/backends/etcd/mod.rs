@@ -9,6 +9,7 @@ use harness_proxy::tap::Protocol;
 
 mod observer;
 mod server;
+mod wipe;
 
 pub static BACKEND: Backend = Backend {
     id: BackendId::Etcd,
@@ -23,6 +24,7 @@ pub static BACKEND: Backend = Backend {
     observe: |endpoints, keys| Box::pin(observer::EtcdObserver::connect(endpoints, keys)),
     // a key goes with the lease of its holder
     sweep: None,
+    wipe: |endpoints| Box::pin(wipe::wipe(endpoints)),
 };
 
 fn refuse(options: &BackendOptions) -> Option<String> {

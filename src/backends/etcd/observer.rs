@@ -7,11 +7,12 @@ use std::time::Duration;
 use harness_workloads::etcd::owner_name;
 use harness_workloads::etcd::prefix_end;
 use harness_workloads::etcd::wire::etcdserverpb::event::EventType;
+use harness_workloads::etcd::wire::etcdserverpb::kv_client::KvClient;
 use harness_workloads::etcd::wire::etcdserverpb::lease_client::LeaseClient;
 use harness_workloads::etcd::wire::etcdserverpb::watch_client::WatchClient;
 use harness_workloads::etcd::wire::etcdserverpb::watch_request::RequestUnion;
 use harness_workloads::etcd::wire::etcdserverpb::{
-    Event, LeaseTimeToLiveRequest, WatchCreateRequest, WatchRequest, WatchResponse,
+    Event, LeaseTimeToLiveRequest, RangeRequest, WatchCreateRequest, WatchRequest, WatchResponse,
 };
 use tokio_stream::StreamExt;
 use tonic::metadata::MetadataValue;
@@ -32,7 +33,7 @@ pub struct EtcdObserver {
     events: Streaming<WatchResponse>,
     /// What came while something else was waited for.
     ahead: VecDeque<WatchUpdate>,
-    /// The first revision that was not seen yet; etcd's own first one is 1.
+    /// The first revision that was not seen yet.
     next_revision: i64,
     /// The lease behind each contender's key, and its place in its queue.
     contenders: HashMap<Vec<u8>, (i64, u64)>,
@@ -47,16 +48,17 @@ struct WatchUpdate {
 impl EtcdObserver {
     pub async fn connect(endpoints: EndpointsReceiver, keys: LockKeys) -> Result<Box<dyn Observer>, String> {
         let channel = channel(&endpoints);
-        let events = watch(&channel, &keys, 1)
-            .await
-            .map_err(|error| format!("the observer: {}", error.message()))?;
+        let failed = |error: Status| format!("the observer: {}", error.message());
+        // what earlier runs did on these servers is not of this one
+        let next_revision = revision(&channel).await.map_err(failed)? + 1;
+        let events = watch(&channel, &keys, next_revision).await.map_err(failed)?;
         Ok(Box::new(Self {
             endpoints,
             keys,
             channel,
             events,
             ahead: VecDeque::new(),
-            next_revision: 1,
+            next_revision,
             contenders: HashMap::new(),
         }))
     }
@@ -150,8 +152,19 @@ async fn why(channel: &Channel, lease: i64) -> Unasked {
     }
 }
 
+/// The revision of the store before the clients of this run begin.
+async fn revision(channel: &Channel) -> Result<i64, Status> {
+    let nothing = RangeRequest {
+        key: vec![0],
+        count_only: true,
+        ..RangeRequest::default()
+    };
+    let asked = KvClient::new(channel.clone()).range(nothing).await?;
+    Ok(asked.into_inner().header.map_or(0, |header| header.revision))
+}
+
 /// A channel to the servers that answer, at their current endpoints. It leaves one that is silent.
-fn channel(endpoints: &EndpointsReceiver) -> Channel {
+pub fn channel(endpoints: &EndpointsReceiver) -> Channel {
     let endpoint = |address: &SocketAddr| {
         let endpoint = Endpoint::from_shared(format!("http://{address}")).expect("an address makes an endpoint");
         endpoint

@@ -15,6 +15,7 @@ mod observer;
 mod quorum;
 mod resp;
 mod server;
+mod wipe;
 
 pub static BACKEND: Backend = Backend {
     id: BackendId::Redis,
@@ -29,6 +30,7 @@ pub static BACKEND: Backend = Backend {
     observe: |endpoints, keys| Box::pin(observe(endpoints, keys)),
     // a key goes with its holder
     sweep: None,
+    wipe: |endpoints| Box::pin(wipe::wipe(endpoints)),
 };
 
 /// Several servers know nothing of each other, so only a lock of a majority of them can use more than one.

@@ -8,6 +8,7 @@ use harness_proxy::tap::Protocol;
 mod observer;
 mod server;
 mod sweep;
+mod wipe;
 
 pub static BACKEND: Backend = Backend {
     id: BackendId::Zk,
@@ -21,4 +22,5 @@ pub static BACKEND: Backend = Backend {
     values: &[KeyValue::Sequential, KeyValue::Node],
     observe: |endpoints, keys| Box::pin(observer::ZkObserver::connect(endpoints, keys)),
     sweep: Some(|endpoints| Box::pin(sweep::ZkSweeper::connect(endpoints))),
+    wipe: |endpoints| Box::pin(wipe::wipe(endpoints)),
 };

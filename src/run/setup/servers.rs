@@ -6,8 +6,11 @@ use tokio::time::Instant;
 
 use super::WallClocks;
 use crate::cluster::{Cluster, ClusterSpec, PeerProxies};
+use crate::config::Config;
 use crate::event::ProgressEvent;
 use crate::faults::Links;
+use crate::limits::SERVER_BACK;
+use crate::plan::Plan;
 use crate::run::peer_proxies::PeerLinks;
 use crate::run::{RunError, RunSpec};
 
@@ -53,6 +56,37 @@ impl RunServers {
             ),
         });
         Ok(Self { cluster, peer_proxy })
+    }
+
+    /// Starts servers that several runs use, one after the other: of the kind that the plan of `spec` needs.
+    pub async fn start_for_many(spec: &RunSpec) -> Result<Self, RunError> {
+        Self::start(spec, &WallClocks::default()).await
+    }
+
+    /// Whether a run with this plan can be made on these servers, which were started for many.
+    pub fn suit(&self, config: &Config, plan: &Plan) -> bool {
+        Self::can_be_kept(config, plan) && (self.peer_proxy.is_some() || !plan.servers_through_proxy)
+    }
+
+    /// Whether the servers of a run with this plan are, after it, as they were before it. A replica that was promoted is not
+    /// what it was, and a wall clock is of one run.
+    pub fn can_be_kept(config: &Config, plan: &Plan) -> bool {
+        plan.replicas == 0 && !(plan.steps_clocks && config.backend.wall_clock)
+    }
+
+    /// Makes the servers as new after a run: every one serves, none has anything of the run's clients. The error says why
+    /// they cannot be used again.
+    pub async fn renew(&self, config: &Config) -> Result<(), String> {
+        if let Some(end) = &*self.cluster.ended().borrow() {
+            return Err(format!("{} ended ({})", end.server, end.how));
+        }
+        let control = self.cluster.control();
+        for node in 0..self.cluster.nodes.len() as u32 {
+            if !control.serves(node, SERVER_BACK).await {
+                return Err(format!("{} does not serve", control.name(node)));
+            }
+        }
+        (config.backend.wipe)(self.cluster.endpoints()).await
     }
 
     /// The links between servers, by the one that dials and the one that is dialled.

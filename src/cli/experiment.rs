@@ -1,0 +1,227 @@
+//! One experiment from its folder to its verdict: what `run`, `hunt` and `shrink` have in common.
+
+use std::path::{Path, PathBuf};
+
+use harness_checkers::{Options, ReadOptions};
+
+use super::args::RunArgs;
+use super::check::{Examined, examine};
+use super::report;
+use super::settings::{parse_run, run_options};
+use crate::cluster::RuntimeChoice;
+use crate::config::Config;
+use crate::config::setting::{OptionName, Setting, SettingOrigin};
+use crate::exit::Exit;
+use crate::plan::Plan;
+use crate::run::{RunError, RunFolder, RunOutcome};
+use crate::store::{self, RUN_SCHEMA, RunInfo, RunStatus, StoreError, Stored};
+
+/// Creates the run's folder with `run.json` and `plan.json` before anything is started.
+pub fn begin(
+    args: &RunArgs,
+    config: &Config,
+    plan: &Plan,
+    choice: &RuntimeChoice,
+    image_digest: Option<String>,
+) -> Result<(String, PathBuf, RunInfo), StoreError> {
+    let seed4: String = config.seed_text().chars().take(4).collect();
+    let name = format!(
+        "{}-{}-{}-{seed4}",
+        store::minute_now(),
+        config.backend,
+        config.fault_slug()
+    );
+    let (run, folder) = store::create(&args.results, &name)?;
+    let info = RunInfo {
+        schema: RUN_SCHEMA.to_owned(),
+        run: run.clone(),
+        status: RunStatus::Running,
+        harness: env!("CARGO_PKG_VERSION").to_owned(),
+        started: store::minute_now(),
+        backend: config.backend.to_string(),
+        product: config.backend.product().to_owned(),
+        version: None,
+        nodes: config.nodes,
+        runtime: choice.runtime.name().to_owned(),
+        runtime_why: choice.why.clone(),
+        image: choice.runtime.image().map(str::to_owned),
+        image_digest,
+        machine: machine(),
+        recipe: config.recipe_name().to_owned(),
+        attitude: config.attitude().map(str::to_owned),
+        fault: config.fault_text(),
+        seed: config.seed_text(),
+        clients: config.clients,
+        locks: config.locks,
+        lease_ms: config.lease.as_millis() as u64,
+        time_ms: config.time.as_millis() as u64,
+        windows: plan.windows.len() as u32,
+        each: config.each,
+        again: args.again(config),
+        argv: std::env::args().collect(),
+        error: None,
+    };
+    store::write_info(&folder, &info)?;
+    store::write_json(&folder.join("plan.json"), plan)?;
+    Ok((run, folder, info))
+}
+
+/// The facts about the machine that affect timing.
+fn machine() -> String {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let (system, kind) = (std::env::consts::OS, std::env::consts::ARCH);
+    format!("{system} {kind}, {cores} core{}", if cores == 1 { "" } else { "s" })
+}
+
+/// `run.json` of a run that has ended.
+pub fn outcome_of(ended: &RunOutcome, info: RunInfo) -> RunInfo {
+    RunInfo {
+        version: ended.version.clone(),
+        status: match (&ended.error, ended.interrupted) {
+            (Some(_), _) => RunStatus::Failed,
+            (None, true) => RunStatus::Interrupted,
+            (None, false) => RunStatus::Complete,
+        },
+        error: ended.error.as_ref().map(ToString::to_string),
+        ..info
+    }
+}
+
+pub fn exit_of_error(error: &RunError) -> Exit {
+    match error {
+        RunError::Stopped => Exit::Interrupted,
+        RunError::Cluster(_)
+        | RunError::Clients(_)
+        | RunError::ServerEnded(_)
+        | RunError::Write { .. }
+        | RunError::Proxy(_) => Exit::Environment,
+    }
+}
+
+/// Stores what is known of a run that has ended, and decides from its history. The error says why its history cannot be read,
+/// which is a bug in harness.
+pub fn decided(folder: &RunFolder, info: RunInfo) -> (Stored, Result<Examined, String>, Result<(), StoreError>) {
+    let told = store::write_info(&folder.0, &info);
+    let stored = Stored {
+        folder: Some(folder.0.clone()),
+        history: folder.history(),
+        info: Some(info),
+    };
+    let examined = if stored.history.is_file() {
+        let examined = examine(&stored, &ReadOptions::default(), &Options::default());
+        examined.map_err(|error| format!("{}: {error}", stored.history.display()))
+    } else {
+        Ok(report::examine_nothing(&stored))
+    };
+    (stored, examined, told)
+}
+
+/// The options of `harness run` with these values, as if they had been typed, without any other layer. The error says which of
+/// them is wrong.
+pub fn run_args(options: &[(String, String)], results: &Path) -> Result<RunArgs, String> {
+    let known = run_options(|_| true);
+    let setting = |(name, value): &(String, String)| {
+        let option = known.iter().find(|option| option.name == *name);
+        let option = option.ok_or_else(|| format!("there is no option `--{name}`"))?;
+        Ok(Setting {
+            option: option.clone(),
+            value: Some(value.clone()),
+            origin: SettingOrigin::Flag,
+        })
+    };
+    let settings = options.iter().map(setting).collect::<Result<Vec<Setting>, String>>()?;
+    let words = settings.iter().filter_map(Setting::word);
+    let args = parse_run(words.chain(["--no-config".to_owned()])).map_err(|error| refusal(&error))?;
+    Ok(RunArgs {
+        results: results.to_owned(),
+        settings,
+        ..args
+    })
+}
+
+/// Why clap refuses the options of a run, without the usage.
+pub fn refusal(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let sentence = text.trim_start_matches("error: ").split("\n\n").next();
+    sentence.unwrap_or_default().to_owned()
+}
+
+/// The options in the words that make a run again: `harness run --backend zk --client=-x --reentrant --no-config`.
+pub fn options_of(again: &[String]) -> Vec<(String, String)> {
+    let known = run_options(|_| true);
+    let is_switch = |name: &str| {
+        known
+            .iter()
+            .any(|OptionName { name: known, switch }| known == name && *switch)
+    };
+    let mut words = again.iter().skip_while(|word| !word.starts_with("--"));
+    let mut options = Vec::new();
+    while let Some(word) = words.next() {
+        let word = word.trim_start_matches("--");
+        let (name, value) = match word.split_once('=') {
+            Some((name, value)) => (name, value.to_owned()),
+            None if is_switch(word) => (word, "true".to_owned()),
+            None => (word, words.next().cloned().unwrap_or_default()),
+        };
+        if name != "no-config" {
+            options.push((name.to_owned(), value));
+        }
+    }
+    options
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_that_make_a_run_again_are_its_options() {
+        let line = "harness run --backend redis --client=-x --reentrant --fault drop-reply=SET:1,reset --windows 3,7 --seed 7 --no-config";
+        let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        let options = options_of(&words);
+        let of = |name: &str| {
+            options
+                .iter()
+                .find(|(known, _)| known == name)
+                .map(|(_, value)| value.as_str())
+        };
+        assert_eq!(of("client"), Some("-x"));
+        assert_eq!(of("reentrant"), Some("true"));
+        assert_eq!(
+            (of("windows"), of("fault")),
+            (Some("3,7"), Some("drop-reply=SET:1,reset"))
+        );
+        assert_eq!((options.len(), of("no-config")), (6, None));
+    }
+
+    #[test]
+    fn options_that_were_drawn_make_the_run_that_would_have_been_typed() {
+        let options = [
+            ("backend", "redis"),
+            ("lease", "1s"),
+            ("windows", "2"),
+            ("fault", "reset"),
+            ("seed", "7"),
+        ];
+        let options: Vec<(String, String)> = options
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .to_vec();
+        let args = run_args(&options, Path::new("here")).unwrap();
+        let config = args.config(7).unwrap();
+        assert_eq!(
+            (config.windows.as_slice(), args.results.as_path()),
+            (&[2][..], Path::new("here"))
+        );
+        let again = options_of(&args.again(&config));
+        assert_eq!(
+            again.iter().filter(|option| options.contains(option)).count(),
+            4,
+            "{again:?}"
+        );
+        let wrong = [
+            ("backend".to_owned(), "redis".to_owned()),
+            ("lease".to_owned(), "1ms".to_owned()),
+        ];
+        assert!(run_args(&wrong, Path::new("")).unwrap_err().contains("500ms"));
+    }
+}

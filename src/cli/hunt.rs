@@ -1,0 +1,362 @@
+//! `harness hunt`: short experiments one after the other, until a property is violated or the time is over.
+
+use std::fs;
+use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::{mpsc, watch};
+
+use super::args::ColorWhen;
+use super::hunt_args::{HuntArgs, HuntUntil};
+use super::hunt_screen::{HuntScreen, JobLines, follow};
+use super::hunt_space::SpaceOfHunt;
+use super::interrupt::interrupted;
+use super::run::fresh_seed;
+use super::series::{self, ExperimentSeries, Experimented, RUNS, SeriesPlace, SeriesStep};
+use super::stdout::{print, print_json};
+use super::suite::set;
+use super::{Failure, look};
+use crate::cluster::choose;
+use crate::config::setting::Setting;
+use crate::exit::Exit;
+use crate::hunt::record::{self, ExperimentOutcome};
+use crate::hunt::{ExperimentResult, HuntDraw, HuntRecord, render};
+use crate::report::terminal::Look;
+use crate::store;
+
+/// The record of a hunt; a folder that contains it is a hunt's.
+const RECORD: &str = "hunt.json";
+const LENGTH: Duration = Duration::from_secs(600);
+/// Between two drawings of the live screen.
+const FRAME: Duration = Duration::from_millis(500);
+
+pub fn hunt(args: &HuntArgs, color: ColorWhen) -> Result<Exit, Failure> {
+    let (mut record, folder) = match &args.go_on {
+        Some(folder) => resumed(args, folder)?,
+        None => (begun(args)?, PathBuf::new()),
+    };
+    let space = SpaceOfHunt::of(&record)?;
+    let folder = if args.go_on.is_some() {
+        folder
+    } else {
+        made(args, &record, &space)?
+    };
+    record.interrupted = false;
+    let runtime = super::runtime();
+    let looks = look(color, io::stderr().is_terminal());
+    let ended = runtime.block_on(go(args, record, space, &folder, looks));
+    runtime.shutdown_background();
+    let record = ended?;
+    series::tidy_up(&folder, record.finds.iter().map(|find| find.run.as_str()));
+    keep(&folder, &record)?;
+    super::report::write_index(&args.results).map_err(Failure::environment)?;
+    if args.json {
+        print_json(&record);
+    } else {
+        let shown = folder.display().to_string();
+        print(&render::summary(
+            &record,
+            &shown,
+            look(color, io::stdout().is_terminal()),
+        ));
+    }
+    Ok(record.exit())
+}
+
+/// The record of a hunt that begins.
+fn begun(args: &HuntArgs) -> Result<HuntRecord, Failure> {
+    let typed = [
+        ("backend", &args.backend),
+        ("client", &args.client),
+        ("promise", &args.promise),
+        ("recipe", &args.recipe),
+        ("lease", &args.lease),
+        ("runtime", &args.runtime),
+    ];
+    let typed = typed
+        .into_iter()
+        .filter_map(|(name, value)| Some((name.to_owned(), value.clone()?)));
+    let mut options: Vec<(String, String)> = typed.collect();
+    for setting in set(
+        &args.set,
+        &super::settings::run_options(crate::config::heading::describes_experiment),
+    )? {
+        let Setting { option, value, .. } = setting;
+        options.retain(|(name, _)| *name != option.name);
+        options.push((option.name, value.unwrap_or_default()));
+    }
+    if !args.faults.is_empty() {
+        options.push(("fault".to_owned(), args.faults.join(",")));
+    }
+    Ok(HuntRecord {
+        schema: record::SCHEMA.to_owned(),
+        harness: env!("CARGO_PKG_VERSION").to_owned(),
+        started: store::minute_now(),
+        options,
+        seed: format!("{:08x}", args.seed.unwrap_or_else(fresh_seed)),
+        for_ms: args.length.unwrap_or(LENGTH).as_millis() as u64,
+        ..HuntRecord::default()
+    })
+}
+
+/// The record of a hunt that goes on. One whose time is over goes on for as long again, or for as long as `--for` says.
+fn resumed(args: &HuntArgs, folder: &Path) -> Result<(HuntRecord, PathBuf), Failure> {
+    let path = folder.join(RECORD);
+    let text = fs::read(&path).map_err(|error| {
+        let hint = "hint: the folder of a hunt in results/, such as results/20261122-0930-hunt-redis";
+        Failure::usage(format!("could not read {}: {error}\n{hint}", path.display()))
+    })?;
+    let mut record: HuntRecord = serde_json::from_slice(&text)
+        .map_err(|error| Failure::usage(format!("{} is not the record of a hunt: {error}", path.display())))?;
+    let left = record.for_ms.saturating_sub(record.took_ms);
+    let more = args
+        .length
+        .map_or(if left == 0 { record.for_ms } else { left }, |more| {
+            more.as_millis() as u64
+        });
+    record.for_ms = record.took_ms + more;
+    record.errors_in_a_row = 0;
+    if let Some(runtime) = &args.runtime {
+        record.options.retain(|(name, _)| name != "runtime");
+        record.options.push(("runtime".to_owned(), runtime.clone()));
+    }
+    Ok((record, folder.to_owned()))
+}
+
+/// Makes the folder of a hunt: `results/20261122-0930-hunt-redis-redis-setnx`.
+fn made(args: &HuntArgs, record: &HuntRecord, space: &SpaceOfHunt) -> Result<PathBuf, Failure> {
+    let plain = |letter: char| {
+        if letter.is_ascii_alphanumeric() || "-_.".contains(letter) {
+            letter
+        } else {
+            '-'
+        }
+    };
+    let lock: String = space.config.recipe_name().chars().map(plain).take(30).collect();
+    let name = format!(
+        "{}-hunt-{}-{}",
+        record.started,
+        space.config.backend,
+        lock.trim_matches('-')
+    );
+    let (_, folder) = store::create(&args.results, &name).map_err(Failure::environment)?;
+    keep(&folder, record)?;
+    Ok(folder)
+}
+
+fn keep(folder: &Path, record: &HuntRecord) -> Result<(), Failure> {
+    store::write_json(&folder.join(RECORD), record).map_err(Failure::environment)
+}
+
+/// What the jobs of a hunt share.
+struct HuntState {
+    record: Mutex<HuntRecord>,
+    space: SpaceOfHunt,
+    jobs: Arc<JobLines>,
+    until: Instant,
+    began: Instant,
+    /// Of the record, when this call began.
+    took_before: Duration,
+}
+
+impl HuntState {
+    fn record(&self) -> MutexGuard<'_, HuntRecord> {
+        self.record.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn elapsed_ms(&self) -> u64 {
+        (self.took_before + self.began.elapsed()).as_millis() as u64
+    }
+}
+
+/// An experiment of a job, with what it was.
+struct JobStep {
+    index: u64,
+    draw: HuntDraw,
+    step: SeriesStep,
+}
+
+/// Goes on until the time is over, the user interrupts, or there is a find and that is enough.
+async fn go(
+    args: &HuntArgs,
+    record: HuntRecord,
+    space: SpaceOfHunt,
+    folder: &Path,
+    looks: Look,
+) -> Result<HuntRecord, Failure> {
+    let user = interrupted();
+    let config = &space.config;
+    let choice = choose(config.runtime, config.backend.software, config.image.as_deref()).await;
+    let choice = choice.map_err(Failure::environment)?;
+    let (stop, stopped) = watch::channel(false);
+    let place = Arc::new(SeriesPlace {
+        digest: choice.runtime.digest().await,
+        choice,
+        folder: fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned()),
+        stop: stopped,
+    });
+    let took_before = Duration::from_millis(record.took_ms);
+    let left = Duration::from_millis(record.for_ms).saturating_sub(took_before);
+    let through_proxy = space.parts_servers();
+    let state = Arc::new(HuntState {
+        record: Mutex::new(record),
+        space,
+        jobs: Arc::default(),
+        until: Instant::now() + left,
+        began: Instant::now(),
+        took_before,
+    });
+    let (sender, steps) = mpsc::unbounded_channel();
+    for job in 0..args.jobs {
+        let series = ExperimentSeries::new(Arc::clone(&place), job, through_proxy);
+        tokio::spawn(work(
+            job,
+            series,
+            Arc::clone(&state),
+            Arc::clone(&place),
+            sender.clone(),
+        ));
+    }
+    drop(sender);
+    let screen = HuntScreen::of(args.quiet, looks);
+    let done = collect(args, &state, folder, &screen, (steps, user, stop)).await;
+    screen.end();
+    done?;
+    let mut record = state.record().clone();
+    record.took_ms = state.elapsed_ms();
+    Ok(record)
+}
+
+/// Takes in what the jobs do, and says when to stop.
+async fn collect(
+    args: &HuntArgs,
+    state: &HuntState,
+    folder: &Path,
+    screen: &HuntScreen,
+    (mut steps, mut user, stop): (
+        mpsc::UnboundedReceiver<JobStep>,
+        watch::Receiver<bool>,
+        watch::Sender<bool>,
+    ),
+) -> Result<(), Failure> {
+    let mut frames = tokio::time::interval(FRAME);
+    loop {
+        tokio::select! {
+            _ = user.wait_for(|wanted| *wanted), if !*stop.borrow() => {
+                state.record().interrupted = true;
+                stop.send_replace(true);
+            }
+            step = steps.recv() => {
+                let Some(step) = step else { return Ok(()) };
+                take_in(step, state, folder, screen).await?;
+                let record = state.record();
+                let enough = args.until == HuntUntil::First && !record.finds.is_empty();
+                if enough || record.gives_up() {
+                    stop.send_replace(true);
+                }
+            }
+            _ = frames.tick() => {
+                let mut record = state.record();
+                record.took_ms = state.elapsed_ms();
+                screen.draw(&record, &state.jobs);
+            }
+        }
+    }
+}
+
+/// Takes one experiment in: its run is kept if it shows something new.
+async fn take_in(step: JobStep, state: &HuntState, folder: &Path, screen: &HuntScreen) -> Result<(), Failure> {
+    let JobStep { index, draw, step } = step;
+    let faults = draw
+        .options
+        .iter()
+        .find(|(name, _)| *name == "fault")
+        .map_or("", |(_, value)| value);
+    let faults = faults.split(',').filter(|fault| *fault != crate::config::NO_FAULT);
+    let mut result = ExperimentResult {
+        index,
+        turn: draw.turn,
+        faults: faults.map(str::to_owned).collect(),
+        came_to: ExperimentOutcome::Stopped,
+        at_ms: state.elapsed_ms(),
+        gap_ms: None,
+        took_ms: 0,
+    };
+    let mut ended = None;
+    match step {
+        SeriesStep::Stopped => {}
+        SeriesStep::Failed(why) => result.came_to = ExperimentOutcome::Failed(why),
+        SeriesStep::Ended(experimented) => {
+            let Experimented {
+                folder: run,
+                contract,
+                decision,
+                server_logs,
+                gap,
+                took,
+            } = *experimented;
+            let decision = decision.await.expect("deciding a history does not panic");
+            result.gap_ms = gap.map(|gap| gap.as_millis() as u64);
+            result.took_ms = took.as_millis() as u64;
+            let name = run.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            result.came_to = match &decision.examined {
+                Ok(examined) => {
+                    ExperimentOutcome::Decided(Box::new(examined.diagnosis.clone()), format!("{RUNS}/{name}"))
+                }
+                Err(why) => ExperimentOutcome::Failed(why.clone()),
+            };
+            ended = Some((run, contract, decision, server_logs));
+        }
+    }
+    let is_new = {
+        let mut record = state.record();
+        let is_new = record.add(&result);
+        record.took_ms = state.elapsed_ms();
+        if let Some((_, contract, ..)) = &ended {
+            record.contract = contract.clone();
+        }
+        keep(folder, &record)?;
+        is_new
+    };
+    if let Some((run, _, mut decision, server_logs)) = ended {
+        if is_new {
+            series::keep_run(&mut decision, &run, server_logs.as_deref()).map_err(Failure::environment)?;
+        } else {
+            series::remove_run(&run);
+        }
+    }
+    screen.say(&result, is_new);
+    Ok(())
+}
+
+/// One job: an experiment after the other.
+async fn work(
+    job: u32,
+    mut series: ExperimentSeries,
+    state: Arc<HuntState>,
+    place: Arc<SeriesPlace>,
+    done: mpsc::UnboundedSender<JobStep>,
+) {
+    while !*place.stop.borrow() && Instant::now() < state.until {
+        let (index, draw) = {
+            let mut record = state.record();
+            let index = record.begin();
+            (index, state.space.draw(&record, index))
+        };
+        let args = state.space.args(&draw, &place.folder.join(RUNS));
+        let step = match args {
+            Ok(args) => {
+                let jobs = Arc::clone(&state.jobs);
+                series.step(&args, move |events| follow(jobs, job, index, events)).await
+            }
+            Err(why) => SeriesStep::Failed(why),
+        };
+        state.jobs.clear(job);
+        if done.send(JobStep { index, draw, step }).is_err() {
+            break;
+        }
+    }
+    series.end().await;
+}

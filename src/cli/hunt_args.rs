@@ -1,0 +1,108 @@
+//! The options of `harness hunt` and `harness shrink`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+
+use super::args::parse_seed;
+use crate::config::heading::{AGAIN, FAULTS, LOCK, OUTPUT, SERVERS};
+use crate::config::{duration_within, parse_duration};
+use crate::limits::MAX_TIME;
+
+/// The shortest hunt.
+const MIN_HUNT: Duration = Duration::from_secs(1);
+
+#[derive(Debug, Args)]
+pub struct HuntArgs {
+    /// Store that holds the locks
+    #[arg(long, help_heading = LOCK, required_unless_present = "go_on")]
+    pub backend: Option<String>,
+    /// Lock under test: a command that speaks the client protocol, or the name of an adapter
+    #[arg(long, help_heading = LOCK, value_name = "CMD", conflicts_with = "recipe")]
+    pub client: Option<String>,
+    /// What the client promises, where it does not say so itself: a list such as `owner=own,renews=false`
+    #[arg(long, help_heading = LOCK, value_name = "PROMISES", requires = "client")]
+    pub promise: Option<String>,
+    /// Lock under test, where it is a recipe of harness [default: the backend's default recipe]
+    #[arg(long, help_heading = LOCK)]
+    pub recipe: Option<String>,
+    /// Session timeout or time to live of a lock [default: the shortest whole second that the backend grants]
+    #[arg(long, help_heading = LOCK, value_name = "TIME")]
+    pub lease: Option<String>,
+
+    /// Faults to draw from, such as `partition,drop-reply=SET` [default: all that a correct lock withstands]
+    #[arg(long = "fault", help_heading = FAULTS, value_name = "FAULTS", value_delimiter = ',')]
+    pub faults: Vec<String>,
+    /// Seed of all experiments, in hexadecimal [default: a new one]
+    #[arg(long, help_heading = FAULTS, value_parser = parse_seed)]
+    pub seed: Option<u64>,
+
+    /// How servers are started: `auto`, `docker` or `local`
+    #[arg(long, help_heading = SERVERS, value_name = "RUNTIME")]
+    pub runtime: Option<String>,
+    /// Set any option of `harness run` in every experiment, such as `clients=3`; can be repeated
+    #[arg(long, help_heading = SERVERS, value_name = "OPTION=VALUE")]
+    pub set: Vec<String>,
+
+    /// For how long experiments are begun [default: 10m]
+    #[arg(long = "for", help_heading = AGAIN, value_name = "TIME", value_parser = duration_within(MIN_HUNT, MAX_TIME))]
+    pub length: Option<Duration>,
+    /// When to end: at the first find, or at the end of the time
+    #[arg(long, help_heading = AGAIN, value_enum, default_value_t = HuntUntil::First)]
+    pub until: HuntUntil,
+    /// Experiments that run at the same time
+    #[arg(long, help_heading = AGAIN, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub jobs: u32,
+    /// Go on with the hunt in this folder, with the options that it was begun with
+    #[arg(
+        long = "continue",
+        id = "go_on",
+        help_heading = AGAIN,
+        value_name = "DIR",
+        conflicts_with_all = ["backend", "client", "promise", "recipe", "lease", "faults", "seed", "set"]
+    )]
+    pub go_on: Option<PathBuf>,
+
+    /// Print the record as JSON
+    #[arg(long, help_heading = OUTPUT)]
+    pub json: bool,
+    /// Do not show progress
+    #[arg(long, short, help_heading = OUTPUT)]
+    pub quiet: bool,
+    /// Folder of all runs
+    #[arg(long, help_heading = OUTPUT, value_name = "DIR", default_value = "results")]
+    pub results: PathBuf,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum HuntUntil {
+    /// End at the first violation
+    First,
+    /// Go on to the end of the time
+    End,
+}
+
+#[derive(Debug, Args)]
+pub struct ShrinkArgs {
+    /// A run with a violation: `latest`, its folder or the start of its name
+    pub wanted: String,
+    /// Runs in which less is tried, at most
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+    pub runs: u32,
+    /// Runs of what is left, for its hit rate
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    pub confirm: u32,
+    /// Time after which nothing more is tried
+    #[arg(long, value_name = "TIME", default_value = "30m", value_parser = parse_duration)]
+    pub limit: Duration,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Do not show progress
+    #[arg(long, short)]
+    pub quiet: bool,
+    /// Folder of all runs
+    #[arg(long, value_name = "DIR", default_value = "results")]
+    pub results: PathBuf,
+}

@@ -1,0 +1,91 @@
+//! What people see of a hunt while it goes on, on stderr: a line an experiment, and a block that is redrawn on a terminal.
+
+use std::collections::BTreeMap;
+use std::io::{self, IsTerminal};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::mpsc;
+
+use crate::event::{ProgressEvent, TimedEvent};
+use crate::hunt::{ExperimentResult, HuntRecord, render};
+use crate::report::terminal::Look;
+use crate::ui::ScreenBlock;
+
+/// By job: what goes on there, in a line.
+#[derive(Default)]
+pub struct JobLines(Mutex<BTreeMap<u32, String>>);
+
+impl JobLines {
+    fn set(&self, job: u32, line: String) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(job, line);
+    }
+
+    /// The job is between two experiments.
+    pub fn clear(&self, job: u32) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&job);
+    }
+
+    fn all(&self) -> Vec<String> {
+        let lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        lines.values().cloned().collect()
+    }
+}
+
+/// Keeps the line of a job on the screen up to date.
+pub fn follow(jobs: Arc<JobLines>, job: u32, index: u64, mut events: mpsc::Receiver<TimedEvent>) {
+    tokio::spawn(async move {
+        let (mut phase, mut open) = ("servers", String::new());
+        while let Some((_, event)) = events.recv().await {
+            match event {
+                ProgressEvent::Phase { name, .. } => phase = name,
+                ProgressEvent::WindowOpened { title, .. } => open = format!("   {title}"),
+                ProgressEvent::WindowHealed { .. } => open.clear(),
+                ProgressEvent::Snapshot(pulse) => {
+                    let line = format!("experiment {}: {phase}, {} acquires{open}", index + 1, pulse.acquires);
+                    jobs.set(job, line);
+                }
+                _ => {}
+            }
+        }
+    });
+}
+
+/// What people see of a hunt meanwhile, on stderr.
+pub struct HuntScreen {
+    look: Look,
+    /// `None`: lines only.
+    block: Option<ScreenBlock>,
+    quiet: bool,
+}
+
+impl HuntScreen {
+    pub fn of(quiet: bool, look: Look) -> Self {
+        let live = io::stderr().is_terminal() && std::env::var_os("CI").is_none() && !quiet;
+        Self {
+            look,
+            block: live.then(ScreenBlock::default),
+            quiet,
+        }
+    }
+
+    pub fn say(&self, result: &ExperimentResult, is_new: bool) {
+        let line = render::line(result, is_new, self.look);
+        match &self.block {
+            Some(block) => block.say(line.trim_end().to_owned()),
+            None if self.quiet => {}
+            None => eprint!("{line}"),
+        }
+    }
+
+    pub fn draw(&self, record: &HuntRecord, jobs: &JobLines) {
+        if let Some(block) = &self.block {
+            block.draw(render::block(record, &jobs.all(), self.look));
+        }
+    }
+
+    pub fn end(&self) {
+        if let Some(block) = &self.block {
+            block.end();
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! Experiments one after the other, on servers that are kept between them: a hunt has one series for each job.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use harness_workloads::Contract;
+use tokio::sync::mpsc::Receiver;
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::time::timeout;
+
+use super::args::RunArgs;
+use super::check::Examined;
+use super::experiment::{begin, decided, outcome_of};
+use super::report;
+use crate::cluster::{ClusterError, RuntimeChoice};
+use crate::config::Config;
+use crate::event::{ProgressEvent, ProgressSender, TimedEvent};
+use crate::plan::{Plan, kept_windows::planned};
+use crate::run::{self, RunError, RunFolder, RunServers, RunSpec};
+use crate::store::{StoreError, Stored};
+
+/// Folder of the runs, in the folder of the hunt.
+pub const RUNS: &str = "runs";
+/// Folder of the logs of servers that are kept.
+const SERVERS: &str = "servers";
+/// Time for an experiment that was interrupted to end by itself; then it is dropped, which heals its faults and ends its
+/// processes.
+const LAST_WORDS: Duration = Duration::from_millis(1200);
+
+/// Where the experiments of a hunt are made.
+pub struct SeriesPlace {
+    pub choice: RuntimeChoice,
+    pub digest: Option<String>,
+    /// The folder of the hunt, which its name ends with.
+    pub folder: PathBuf,
+    /// Turns `true` when the experiments that go on are to end.
+    pub stop: watch::Receiver<bool>,
+}
+
+/// One job's experiments.
+pub struct ExperimentSeries {
+    place: Arc<SeriesPlace>,
+    job: u32,
+    /// Whether some plan has partitions between servers: then they are started with proxies between them.
+    through_proxy: bool,
+    kept: Option<KeptServers>,
+    clusters: u32,
+    /// When the experiment before ended.
+    ended: Option<Instant>,
+}
+
+struct KeptServers {
+    servers: RunServers,
+    folder: PathBuf,
+}
+
+/// An experiment that has ended, and is being decided.
+pub struct Experimented {
+    pub folder: PathBuf,
+    pub contract: Option<Contract>,
+    pub decision: JoinHandle<RunDecision>,
+    /// The logs of the servers that it used, where they are not in its folder.
+    pub server_logs: Option<PathBuf>,
+    /// From the end of the experiment before it to the first phase of this one.
+    pub gap: Option<Duration>,
+    pub took: Duration,
+}
+
+/// What a stored run came to.
+pub struct RunDecision {
+    pub stored: Stored,
+    pub examined: Result<Examined, String>,
+}
+
+/// How an experiment ended.
+pub enum SeriesStep {
+    Ended(Box<Experimented>),
+    /// It could not be made or go on; why.
+    Failed(String),
+    Stopped,
+}
+
+impl ExperimentSeries {
+    pub fn new(place: Arc<SeriesPlace>, job: u32, through_proxy: bool) -> Self {
+        Self {
+            place,
+            job,
+            through_proxy,
+            kept: None,
+            clusters: 0,
+            ended: None,
+        }
+    }
+
+    /// Makes one experiment. `watch` is given its progress.
+    pub async fn step(&mut self, args: &RunArgs, watch: impl FnOnce(Receiver<TimedEvent>)) -> SeriesStep {
+        let mut stop = self.place.stop.clone();
+        let stopped = async {
+            let _ = stop.wait_for(|stop| *stop).await;
+            tokio::time::sleep(LAST_WORDS).await;
+        };
+        tokio::select! {
+            made = self.experiment(args, watch) => made.unwrap_or_else(|error| match error {
+                RunError::Stopped | RunError::Cluster(ClusterError::Interrupted) => SeriesStep::Stopped,
+                error => SeriesStep::Failed(error.to_string()),
+            }),
+            () = stopped => SeriesStep::Stopped,
+        }
+    }
+
+    async fn experiment(
+        &mut self,
+        args: &RunArgs,
+        watch: impl FnOnce(Receiver<TimedEvent>),
+    ) -> Result<SeriesStep, RunError> {
+        let refused = RunError::Clients;
+        let config = args.config(args.seed.unwrap_or_default()).map_err(refused)?;
+        let plan = planned(&config).map_err(|error| refused(error.to_string()))?;
+        let place = Arc::clone(&self.place);
+        let (name, folder, info) = begin(args, &config, &plan, &place.choice, place.digest.clone())
+            .map_err(|error| refused(error.to_string()))?;
+        let (progress, events) = ProgressSender::channel();
+        let spec = RunSpec {
+            config: config.clone(),
+            plan: plan.clone(),
+            name,
+            folder: RunFolder(folder.clone()),
+            choice: place.choice.clone(),
+            progress: progress.clone(),
+            interrupt: place.stop.clone(),
+        };
+        let kept = self.servers_for(&config, &plan, &spec).await?;
+        let (servers, server_logs) = kept.map_or((None, None), |kept| (Some(kept.servers), Some(kept.folder)));
+        let began = first_phase(events, watch);
+        let started = Instant::now();
+        let ended = run::execute_on(servers, spec).await;
+        let over = Instant::now();
+        progress.send(ProgressEvent::End);
+        // a blocked terminal must not delay the next experiment
+        let began = timeout(LAST_WORDS, began).await.ok().and_then(Result::ok).flatten();
+        let before = self.ended.replace(over);
+        let info = outcome_of(&ended, info);
+        let decision = decide(RunFolder(folder.clone()), info);
+        let healthy = ended.error.is_none() && !ended.interrupted;
+        let used = ended.teardown.all_but_servers().await;
+        self.keep(used, server_logs.as_ref().filter(|_| healthy), &config).await;
+        if ended.interrupted {
+            return Ok(SeriesStep::Stopped);
+        }
+        if let Some(error) = ended.error {
+            return Err(error);
+        }
+        let gap = before
+            .zip(began)
+            .map(|(before, began)| began.saturating_duration_since(before));
+        Ok(SeriesStep::Ended(Box::new(Experimented {
+            folder,
+            contract: ended.contract,
+            decision,
+            server_logs,
+            gap,
+            took: over - started,
+        })))
+    }
+
+    /// The kept servers, or new ones to keep; `None` where this plan must have its own.
+    async fn servers_for(
+        &mut self,
+        config: &Config,
+        plan: &Plan,
+        spec: &RunSpec,
+    ) -> Result<Option<KeptServers>, RunError> {
+        if !RunServers::can_be_kept(config, plan) {
+            return Ok(None);
+        }
+        match self.kept.take() {
+            Some(kept) if kept.servers.suit(config, plan) => return Ok(Some(kept)),
+            Some(kept) => kept.servers.stop().await,
+            None => {}
+        }
+        self.clusters += 1;
+        let name = format!("{}-{}", self.job + 1, self.clusters);
+        let folder = self.place.folder.join(SERVERS).join(&name);
+        let hunt = self.place.folder.file_name().unwrap_or_default().to_string_lossy();
+        let for_many = RunSpec {
+            plan: Plan {
+                servers_through_proxy: self.through_proxy,
+                steps_clocks: false,
+                ..plan.clone()
+            },
+            config: config.clone(),
+            name: format!("{hunt}-{name}"),
+            folder: RunFolder(folder.clone()),
+            choice: spec.choice.clone(),
+            progress: spec.progress.clone(),
+            interrupt: spec.interrupt.clone(),
+        };
+        let servers = RunServers::start_for_many(&for_many).await?;
+        Ok(Some(KeptServers { servers, folder }))
+    }
+
+    /// Keeps the servers of an experiment for the next one if they can be made as new; stops them otherwise.
+    async fn keep(&mut self, used: Option<RunServers>, logs: Option<&PathBuf>, config: &Config) {
+        let Some(servers) = used else { return };
+        match logs {
+            Some(folder) if servers.renew(config).await.is_ok() => {
+                let folder = folder.clone();
+                self.kept = Some(KeptServers { servers, folder });
+            }
+            _ => servers.stop().await,
+        }
+    }
+
+    /// Stops the kept servers.
+    pub async fn end(self) {
+        if let Some(kept) = self.kept {
+            kept.servers.stop().await;
+        }
+    }
+}
+
+/// Hands the progress of an experiment on; returns when its first phase began.
+fn first_phase(
+    mut events: Receiver<TimedEvent>,
+    watch: impl FnOnce(Receiver<TimedEvent>),
+) -> JoinHandle<Option<Instant>> {
+    let (sender, receiver) = tokio::sync::mpsc::channel(events.max_capacity());
+    watch(receiver);
+    tokio::spawn(async move {
+        let mut began = None;
+        while let Some((at, event)) = events.recv().await {
+            match event {
+                ProgressEvent::End => break,
+                ProgressEvent::Phase { .. } => {
+                    began.get_or_insert(at);
+                }
+                _ => {}
+            }
+            // the screen may be behind
+            let _ = sender.try_send((at, event));
+        }
+        began
+    })
+}
+
+fn decide(folder: RunFolder, info: crate::store::RunInfo) -> JoinHandle<RunDecision> {
+    spawn_blocking(move || {
+        let (stored, examined, told) = decided(&folder, info);
+        RunDecision {
+            stored,
+            examined: told.map_err(|error| error.to_string()).and(examined),
+        }
+    })
+}
+
+/// Writes the reports of a run that is to be kept, and puts the logs of its servers next to it.
+pub fn keep_run(decision: &mut RunDecision, folder: &Path, server_logs: Option<&Path>) -> Result<(), StoreError> {
+    if let Some(logs) = server_logs {
+        copy_logs(&logs.join("nodes"), &folder.join("nodes")).map_err(|source| StoreError::Write {
+            path: folder.join("nodes"),
+            source,
+        })?;
+    }
+    match &mut decision.examined {
+        Ok(examined) => report::write(&decision.stored, examined).map(drop),
+        Err(_) => Ok(()),
+    }
+}
+
+/// Copies `n1/server.log`, … and the servers' configuration.
+fn copy_logs(from: &Path, to: &Path) -> std::io::Result<()> {
+    for node in fs::read_dir(from)?.flatten() {
+        let into = to.join(node.file_name());
+        fs::create_dir_all(&into)?;
+        for file in fs::read_dir(node.path())?.flatten() {
+            fs::copy(file.path(), into.join(file.file_name()))?;
+        }
+    }
+    Ok(())
+}
+
+/// Removes the folder of a run that is not kept. One that cannot be removed stays, and does no harm.
+pub fn remove_run(folder: &Path) {
+    let _ = fs::remove_dir_all(folder);
+}
+
+/// Removes what a hunt needs only while it goes on, and every run but those to keep, which are named `runs/NAME`.
+pub fn tidy_up<'a>(folder: &Path, kept: impl Iterator<Item = &'a str>) {
+    let _ = fs::remove_dir_all(folder.join(SERVERS));
+    let kept: Vec<PathBuf> = kept.map(|run| folder.join(run)).collect();
+    let runs = fs::read_dir(folder.join(RUNS)).into_iter().flatten().flatten();
+    for run in runs.map(|run| run.path()).filter(|run| !kept.contains(run)) {
+        remove_run(&run);
+    }
+}

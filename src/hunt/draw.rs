@@ -1,0 +1,358 @@
+//! What one experiment of a hunt is: options of `harness run`, drawn from the seed of the hunt and the experiment's number.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use rand::RngExt;
+use rand::SeedableRng;
+use rand::seq::IndexedRandom;
+use rand_chacha::ChaCha8Rng;
+use serde::{Deserialize, Serialize};
+
+use super::faults::{HuntFaults, name};
+use crate::config::{Config, NO_FAULT};
+use crate::plan::plan;
+
+/// An experiment takes at most this long where its windows leave a choice.
+const LONGEST: u64 = 15;
+const SHORTEST: u64 = 6;
+/// Windows of an experiment that acts on messages.
+const MESSAGE_WINDOWS: usize = 3;
+/// Share of aimed experiments with two faults at once. Two messages do not stand in each other's way.
+const TWO_AIMED: f64 = 0.3;
+const TWO_MESSAGES: f64 = 0.8;
+
+/// What experiments are drawn from.
+#[derive(Debug, Clone)]
+pub struct HuntSpace {
+    pub faults: HuntFaults,
+    /// Whether a load may be without a fault: not where faults were named.
+    pub faultless: bool,
+    pub lease: Duration,
+    /// Whether clients may be asked for locks that they do not wait for.
+    pub tries: bool,
+    /// Whether a lock may be held for longer than its lease: where the client renews it.
+    pub long_holds: bool,
+}
+
+/// What an experiment is mainly about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum HuntTurn {
+    Aimed,
+    Message,
+    Load,
+}
+
+impl HuntTurn {
+    const ALL: [Self; 3] = [Self::Aimed, Self::Message, Self::Load];
+}
+
+/// One experiment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HuntDraw {
+    pub turn: HuntTurn,
+    pub seed: u64,
+    /// Options of `harness run` and their values, as they are typed.
+    pub options: Vec<(&'static str, String)>,
+    /// Windows that it should have room for.
+    pub windows: usize,
+}
+
+impl HuntSpace {
+    /// Draws experiment `index` of the hunt with this seed. Faults in `left_out`, by [`what_it_strikes`], are drawn no more.
+    pub fn draw(&self, seed: u64, index: u64, left_out: &BTreeSet<String>) -> HuntDraw {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        // every experiment has random numbers of its own, whichever job draws it and when
+        rng.set_stream(index);
+        let own_seed = u64::from(rng.random::<u32>());
+        let of = |faults: &[String]| -> Vec<String> {
+            let left = faults.iter().filter(|fault| !left_out.contains(what_it_strikes(fault)));
+            left.cloned().collect()
+        };
+        let (aimed, on_messages, mild) = (
+            of(&self.faults.aimed),
+            of(&self.faults.on_messages),
+            of(&self.faults.mild),
+        );
+        let wanted = HuntTurn::ALL[(index % HuntTurn::ALL.len() as u64) as usize];
+        let turn = match wanted {
+            HuntTurn::Aimed if aimed.is_empty() && !on_messages.is_empty() => HuntTurn::Message,
+            HuntTurn::Message if on_messages.is_empty() && !aimed.is_empty() => HuntTurn::Aimed,
+            turn if aimed.is_empty() && on_messages.is_empty() => match turn {
+                HuntTurn::Aimed | HuntTurn::Message => HuntTurn::Load,
+                HuntTurn::Load => turn,
+            },
+            turn => turn,
+        };
+        let (faults, mut options) = match turn {
+            HuntTurn::Aimed => (some(&aimed, TWO_AIMED, &mut rng), window_of(self.lease, &mut rng)),
+            HuntTurn::Message => (
+                numbered(some(&on_messages, TWO_MESSAGES, &mut rng), &mut rng),
+                vec![("window", ms(self.lease))],
+            ),
+            HuntTurn::Load => {
+                let others = if mild.is_empty() { &aimed } else { &mild };
+                let none = others.is_empty() || (self.faultless && rng.random_bool(0.5));
+                (if none { Vec::new() } else { one(others, &mut rng) }, Vec::new())
+            }
+        };
+        let windows = match (turn, faults.len()) {
+            (_, 0) => 0,
+            (HuntTurn::Message, faults) => MESSAGE_WINDOWS * faults,
+            (_, faults) => faults,
+        };
+        options.push((
+            "fault",
+            if faults.is_empty() {
+                NO_FAULT.to_owned()
+            } else {
+                faults.join(",")
+            },
+        ));
+        options.extend(self.load(turn, &mut rng));
+        HuntDraw {
+            turn,
+            seed: own_seed,
+            options,
+            windows,
+        }
+    }
+
+    fn load(&self, turn: HuntTurn, rng: &mut ChaCha8Rng) -> Vec<(&'static str, String)> {
+        let varied = turn == HuntTurn::Load;
+        let mut options = vec![(
+            "clients",
+            rng.random_range(if varied { 2..=10 } else { 3..=6 }).to_string(),
+        )];
+        let locks = if varied { rng.random_range(1..=4) } else { 1 };
+        options.push(("locks", locks.to_string()));
+        if locks > 1 && rng.random_bool(0.5) {
+            options.push(("churn", ms(self.lease / 2)));
+        }
+        options.push(("hold", ms(self.hold(rng))));
+        let waits = [self.lease / 4, self.lease, self.lease * 3];
+        options.push(("wait", ms(*waits.choose(rng).expect("there are some"))));
+        if self.tries && rng.random_bool(if varied { 0.5 } else { 0.2 }) {
+            options.push(("tries", rng.random_range(20..=60).to_string()));
+        }
+        options
+    }
+
+    /// From a millisecond to half a lease, or to a lease and a half; each order of magnitude as often as the others.
+    fn hold(&self, rng: &mut ChaCha8Rng) -> Duration {
+        let longest = if self.long_holds {
+            self.lease * 3 / 2
+        } else {
+            self.lease / 3
+        };
+        Duration::from_secs_f64(0.001 * (longest.as_secs_f64() / 0.001).powf(rng.random()))
+    }
+}
+
+/// What a fault acts on, as it is left out where that is never there: the message of one on messages, else the fault itself.
+pub fn what_it_strikes(fault: &str) -> &str {
+    let Some((before, argument)) = fault.split_once('=') else {
+        return fault;
+    };
+    match before {
+        "drop-request" | "drop-reply" | "delay-request" | "delay-reply" => {
+            argument.split(':').next().unwrap_or(argument)
+        }
+        _ => fault,
+    }
+}
+
+/// The length of an experiment with this configuration: the shortest that has room for so many windows, in whole seconds.
+pub fn length(config: &Config, windows: usize) -> Duration {
+    let lengths = (SHORTEST..=LONGEST).map(Duration::from_secs);
+    let room = |time: &Duration| {
+        plan(&Config {
+            time: *time,
+            ..config.clone()
+        })
+        .map_or(0, |plan| plan.windows.len())
+    };
+    let roomy = lengths.clone().find(|time| room(time) >= windows);
+    // a long lease has one window in a long run
+    let least = || {
+        (1..)
+            .map(|more| Duration::from_secs(LONGEST + more))
+            .take(600)
+            .find(|time| room(time) > 0)
+    };
+    roomy
+        .or_else(|| lengths.rev().find(|time| room(time) > 0))
+        .or_else(least)
+        .unwrap_or(config.time)
+}
+
+/// One of them, or two that are not of one name.
+fn some(faults: &[String], two: f64, rng: &mut ChaCha8Rng) -> Vec<String> {
+    let mut drawn = one(faults, rng);
+    if rng.random_bool(two) {
+        let others: Vec<&String> = faults
+            .iter()
+            .filter(|other| drawn.iter().all(|first| name(first) != name(other)))
+            .collect();
+        drawn.extend(others.choose(rng).map(|other| (*other).clone()));
+    }
+    drawn
+}
+
+fn one(faults: &[String], rng: &mut ChaCha8Rng) -> Vec<String> {
+    faults.choose(rng).into_iter().cloned().collect()
+}
+
+/// Faults on messages, with which of the messages it is where that was not named: most often the first one.
+fn numbered(faults: Vec<String>, rng: &mut ChaCha8Rng) -> Vec<String> {
+    let mut number = |fault: String| {
+        let drawn: u32 = *[1, 1, 2, 3].choose(rng).expect("there are some");
+        let has_number = fault.split(':').skip(1).any(|part| part.parse::<u32>().is_ok());
+        match fault.split_once(':') {
+            _ if has_number || !fault.contains('=') => fault,
+            Some((message, rest)) => format!("{message}:{drawn}:{rest}"),
+            None => format!("{fault}:{drawn}"),
+        }
+    };
+    faults.into_iter().map(&mut number).collect()
+}
+
+/// The windows of an aimed experiment: as the plan draws them, longer than the lease, or shorter than it.
+fn window_of(lease: Duration, rng: &mut ChaCha8Rng) -> Vec<(&'static str, String)> {
+    match rng.random_range(0..4) {
+        0 => vec![("window", ms(lease / 2))],
+        _ => Vec::new(),
+    }
+}
+
+fn ms(time: Duration) -> String {
+    format!("{}ms", time.as_millis().max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::faults::Shape;
+
+    fn space() -> HuntSpace {
+        HuntSpace {
+            faults: HuntFaults::withstood(&Shape::one_redis()),
+            faultless: true,
+            lease: Duration::from_secs(1),
+            tries: true,
+            long_holds: false,
+        }
+    }
+
+    fn fault_of(draw: &HuntDraw) -> &str {
+        let fault = draw.options.iter().find(|(option, _)| *option == "fault");
+        fault
+            .map(|(_, value)| value.as_str())
+            .expect("every experiment has one")
+    }
+
+    #[test]
+    fn an_experiment_is_a_function_of_the_seed_and_its_number() {
+        let (space, none) = (space(), BTreeSet::new());
+        for index in 0..50 {
+            assert_eq!(space.draw(7, index, &none), space.draw(7, index, &none));
+            assert_ne!(space.draw(7, index, &none), space.draw(8, index, &none));
+            assert_ne!(space.draw(7, index, &none).seed, space.draw(7, index + 1, &none).seed);
+        }
+    }
+
+    #[test]
+    fn the_turns_come_one_after_the_other_and_all_faults_come_in_time() {
+        let (space, none) = (space(), BTreeSet::new());
+        let mut seen = BTreeSet::new();
+        for index in 0..3000 {
+            let draw = space.draw(1, index, &none);
+            assert_eq!(draw.turn, HuntTurn::ALL[index as usize % 3]);
+            seen.extend(
+                fault_of(&draw)
+                    .split(',')
+                    .map(|fault| what_it_strikes(fault).to_owned()),
+            );
+        }
+        let all = space
+            .faults
+            .aimed
+            .iter()
+            .chain(&space.faults.on_messages)
+            .chain(&space.faults.mild);
+        for fault in all {
+            assert!(seen.contains(what_it_strikes(fault)), "{fault} was never drawn");
+        }
+        assert!(seen.contains(NO_FAULT));
+    }
+
+    #[test]
+    fn what_is_left_out_is_drawn_no_more_and_another_turn_takes_the_place_of_an_empty_one() {
+        let mut space = space();
+        let left_out = BTreeSet::from(["SET".to_owned(), "partition=half".to_owned()]);
+        for index in 0..500 {
+            let draw = space.draw(3, index, &left_out);
+            assert!(
+                !fault_of(&draw)
+                    .split(',')
+                    .any(|fault| left_out.contains(what_it_strikes(fault))),
+                "{draw:?}"
+            );
+        }
+        space.faults = HuntFaults::typed(&["partition=holder".into()]);
+        space.faultless = false;
+        for index in 0..30 {
+            assert_eq!(fault_of(&space.draw(3, index, &BTreeSet::new())), "partition=holder");
+        }
+    }
+
+    #[test]
+    fn a_message_has_a_number_unless_it_was_named_with_one() {
+        let mut rng = ChaCha8Rng::seed_from_u64(1);
+        let of = |fault: &str, rng: &mut ChaCha8Rng| numbered(vec![fault.to_owned()], rng).remove(0);
+        assert_eq!(of("drop-reply=SET:4:waiter", &mut rng), "drop-reply=SET:4:waiter");
+        assert_eq!(of("drop-reply", &mut rng), "drop-reply");
+        let drawn = of("drop-reply=SET:waiter", &mut rng);
+        assert!(
+            drawn.starts_with("drop-reply=SET:") && drawn.ends_with(":waiter") && drawn.len() == 23,
+            "{drawn}"
+        );
+    }
+
+    #[test]
+    fn a_lock_that_is_not_renewed_is_held_for_less_than_its_lease() {
+        let mut space = space();
+        let mut rng = ChaCha8Rng::seed_from_u64(1);
+        let longest = |space: &HuntSpace, rng: &mut ChaCha8Rng| (0..500).map(|_| space.hold(rng)).max().unwrap();
+        // a hold is drawn up to one and a half times as long
+        assert!(longest(&space, &mut rng) * 3 / 2 <= space.lease / 2);
+        space.long_holds = true;
+        assert!(longest(&space, &mut rng) > space.lease);
+    }
+
+    #[test]
+    fn an_experiment_is_as_short_as_its_windows_allow() {
+        let mut config = Config::example();
+        config.lease = Duration::from_secs(1);
+        assert_eq!(length(&config, 0), Duration::from_secs(SHORTEST));
+        config.faults = vec![crate::config::FaultRequest {
+            name: "partition".into(),
+            argument: None,
+        }];
+        let one = length(&config, 1);
+        assert!(one <= Duration::from_secs(12), "{one:?}");
+        assert!(
+            plan(&Config {
+                time: one,
+                ..config.clone()
+            })
+            .is_ok()
+        );
+        config.lease = Duration::from_secs(20);
+        assert!(
+            length(&config, 1) > Duration::from_secs(LONGEST),
+            "one window of a long lease"
+        );
+    }
+}

@@ -1,0 +1,210 @@
+//! The faults of a hunt that names none: those that a correct lock with a lease withstands, in all their kinds.
+
+use harness_proxy::tap::Protocol;
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+
+use crate::cluster::Peering;
+use crate::faults::{Shape, fault_named};
+
+/// Faults on the network, the servers and the clients, with the arguments that make their kinds.
+const AIMED: &[(&str, &[&str])] = &[
+    (
+        "partition",
+        &[
+            "holder",
+            "client",
+            "half",
+            "server",
+            "to-server",
+            "to-client",
+            "leader",
+            "leader-alone",
+            "leader-to-servers",
+            "servers-to-leader",
+            "minority",
+            "servers-halves",
+            "ring",
+            "bridge",
+        ],
+    ),
+    ("latency", &[]),
+    ("bursts", &[]),
+    ("loss", &[]),
+    ("reset", &[]),
+    ("flaky", &[]),
+    ("forget-idle", &[]),
+    ("pause-waiter", &[]),
+    ("kill-holder", &[]),
+    ("kill", &[]),
+    ("clock", &["waiter", "holder", "client"]),
+    ("server-pause", &["one", "leader"]),
+    ("server-kill", &["one", "leader", "majority"]),
+    ("server-restart", &[]),
+];
+
+/// Faults under which a load still gets many acquires.
+const MILD: &[&str] = &["latency", "bursts", "loss", "reset", "flaky"];
+
+/// Faults that act on one message.
+const ON_MESSAGES: &[&str] = &["drop-request", "drop-reply", "delay-request", "delay-reply"];
+
+/// Whose message it is, as it is typed; most often that of any client.
+const WHOSE: &[&str] = &["", "", ":waiter", ":holder", ":worker", ":releaser"];
+
+/// Messages of which locks are made. Those that this lock does not send are left out once that is seen.
+fn messages(protocol: Protocol) -> &'static [&'static str] {
+    match protocol {
+        Protocol::Zk => &["create", "delete", "getChildren", "exists", "getData", "ping"],
+        Protocol::Resp => &[
+            "SET", "DEL", "EVAL", "GET", "EXPIRE", "GETSET", "HSET", "PTTL", "RPUSH", "PUBLISH",
+        ],
+        Protocol::Grpc => &[
+            "Txn",
+            "Range",
+            "LeaseGrant",
+            "LeaseKeepAlive",
+            "DeleteRange",
+            "Lock",
+            "Unlock",
+            "Campaign",
+        ],
+        Protocol::Opaque => &[],
+    }
+}
+
+/// The faults of a hunt, by what an experiment does with them; each as it is typed after `--fault`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct HuntFaults {
+    pub aimed: Vec<String>,
+    /// The name of the message is a part of the fault; its number is drawn.
+    pub on_messages: Vec<String>,
+    pub mild: Vec<String>,
+}
+
+impl HuntFaults {
+    /// All that apply to a cluster of this shape and that a correct lock withstands there.
+    pub fn withstood(shape: &Shape) -> Self {
+        let aimed = AIMED.iter().filter(|(name, _)| withstood(name, shape));
+        let kinds = aimed.flat_map(|(name, kinds)| match kinds {
+            [] => vec![(*name).to_owned()],
+            kinds => kinds.iter().map(|kind| format!("{name}={kind}")).collect(),
+        });
+        // those by which most locks live come more often than those that only some send
+        let usual = shape
+            .protocol
+            .telling()
+            .iter()
+            .cycle()
+            .take(3 * shape.protocol.telling().len());
+        let messages: Vec<&str> = messages(shape.protocol).iter().chain(usual).copied().collect();
+        let named = |fault: &'static str| {
+            let text = |message: &&str| format!("{fault}={message}");
+            messages.iter().map(text).collect::<Vec<_>>()
+        };
+        let whose = |text: String| WHOSE.iter().map(move |whose| format!("{text}{whose}"));
+        Self {
+            aimed: kinds.filter(|text| applies(text, shape)).collect(),
+            on_messages: ON_MESSAGES
+                .iter()
+                .flat_map(|fault| named(fault))
+                .flat_map(whose)
+                .filter(|text| applies(text, shape))
+                .collect(),
+            mild: MILD
+                .iter()
+                .map(|name| (*name).to_owned())
+                .filter(|text| applies(text, shape))
+                .collect(),
+        }
+    }
+
+    /// Those that were typed, in place of all.
+    pub fn typed(faults: &[String]) -> Self {
+        let on_message = |text: &&String| ON_MESSAGES.contains(&name(text));
+        let mild = |text: &&String| MILD.contains(&name(text));
+        Self {
+            aimed: faults.iter().filter(|text| !on_message(text)).cloned().collect(),
+            on_messages: faults.iter().filter(on_message).cloned().collect(),
+            mild: faults.iter().filter(mild).cloned().collect(),
+        }
+    }
+}
+
+/// The name of a fault as it is typed: `partition` of `partition=holder`.
+pub fn name(text: &str) -> &str {
+    text.split_once('=').map_or(text, |(name, _)| name)
+}
+
+/// Whether a correct lock with a lease holds through it. Servers of a store that keeps nothing on disk come back without
+/// their locks, and no lock of one such server survives that.
+fn withstood(name: &str, shape: &Shape) -> bool {
+    let forgets = matches!(shape.backend.software.peering, Peering::Replication(_));
+    !(forgets && ["server-kill", "server-restart"].contains(&name))
+}
+
+fn applies(text: &str, shape: &Shape) -> bool {
+    let (name, argument) = text
+        .split_once('=')
+        .map_or((text, None), |(name, argument)| (name, Some(argument)));
+    // the argument is right or wrong whatever is drawn
+    let mut rng = ChaCha8Rng::seed_from_u64(0);
+    fault_named(name)
+        .is_some_and(|fault| fault.applies(argument, shape).is_ok() && fault.plan(argument, 0, shape, &mut rng).is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hunt_has_no_fault_that_a_correct_lock_does_not_withstand() {
+        let redis = HuntFaults::withstood(&Shape::one_redis());
+        let zk = HuntFaults::withstood(&Shape::example());
+        for fault in ["pause-holder", "pause", "failover"] {
+            assert!(
+                !redis.aimed.iter().chain(&zk.aimed).any(|text| name(text) == fault),
+                "{fault}"
+            );
+        }
+        let kills = |faults: &HuntFaults| faults.aimed.iter().filter(|text| name(text) == "server-kill").count();
+        assert_eq!(
+            (kills(&redis), kills(&zk)),
+            (0, 3),
+            "a master without a disk forgets its locks"
+        );
+    }
+
+    #[test]
+    fn what_does_not_apply_is_left_out_and_what_does_can_be_planned() {
+        let redis = HuntFaults::withstood(&Shape::one_redis());
+        assert!(!redis.aimed.contains(&"partition=ring".to_owned()));
+        assert!(
+            redis.on_messages.contains(&"drop-reply=SET:waiter".to_owned()),
+            "{redis:?}"
+        );
+        let zk = HuntFaults::withstood(&Shape::example());
+        assert!(zk.aimed.contains(&"partition=ring".to_owned()));
+        assert!(zk.on_messages.iter().all(|text| !text.contains("SET")));
+        // every message is one that taps know by that name
+        for (shape, names) in [
+            (Shape::one_redis(), messages(Protocol::Resp)),
+            (Shape::example(), messages(Protocol::Zk)),
+        ] {
+            for message in names {
+                assert!(applies(&format!("drop-reply={message}"), &shape), "{message}");
+            }
+        }
+        for message in messages(Protocol::Grpc) {
+            assert!(Protocol::Grpc.spoken(message).is_some(), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_fault_that_is_named_is_used_whatever_it_breaks() {
+        let typed = HuntFaults::typed(&["pause-holder".into(), "drop-reply=SET".into(), "latency=50ms".into()]);
+        assert_eq!(typed.aimed, ["pause-holder", "latency=50ms"]);
+        assert_eq!(typed.on_messages, ["drop-reply=SET"]);
+        assert_eq!(typed.mild, ["latency=50ms"]);
+    }
+}

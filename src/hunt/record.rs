@@ -1,0 +1,447 @@
+//! What became of a hunt, as `hunt.json` has it: the counts of its experiments, what its faults did, and its finds by cause.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use harness_checkers::{Property, Violation};
+use harness_workloads::Contract;
+use serde::{Deserialize, Serialize};
+
+use super::draw::{HuntTurn, what_it_strikes};
+use crate::exit::Exit;
+use crate::report::Diagnosis;
+use crate::report::diagnosis::Outcome;
+use crate::report::summary;
+
+pub const SCHEMA: &str = "harness-hunt/1";
+/// Windows of a fault that leave no trace before it is left out.
+const PATIENCE: u32 = 3;
+/// Experiments in a row that could not be made before a hunt gives up.
+const ERRORS_IN_A_ROW: u32 = 3;
+
+/// One experiment that ended.
+#[derive(Debug, Clone)]
+pub struct ExperimentResult {
+    /// From 0.
+    pub index: u64,
+    pub turn: HuntTurn,
+    /// The faults as they were typed.
+    pub faults: Vec<String>,
+    pub came_to: ExperimentOutcome,
+    /// From the start of the hunt, without the time between an interruption and its continuation.
+    pub at_ms: u64,
+    /// From the end of the experiment before it in the same job to its start, if there was one.
+    pub gap_ms: Option<u64>,
+    pub took_ms: u64,
+}
+
+#[derive(Debug, Clone)]
+pub enum ExperimentOutcome {
+    /// It came to a diagnosis; its run's folder.
+    Decided(Box<Diagnosis>, String),
+    /// It could not be made or go on; why.
+    Failed(String),
+    /// It was stopped before it came to one.
+    Stopped,
+}
+
+/// Counts of experiments by what became of them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HuntCounts {
+    pub experiments: u64,
+    /// Nothing was violated, and the faults had an effect.
+    pub held: u64,
+    pub violated: u64,
+    /// Nothing was violated, and nothing was proved.
+    pub unsure: u64,
+    /// They could not be made or go on.
+    pub failed: u64,
+}
+
+/// What one fault did in all experiments.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FaultCount {
+    pub windows: u32,
+    /// Windows that left a trace.
+    pub with_effect: u32,
+}
+
+/// A cause: a property and the class of its violation. The first run that showed it is kept.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct HuntFind {
+    pub property: Property,
+    pub class: String,
+    pub summary: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub likely: Option<String>,
+    /// Experiments that showed it.
+    pub count: u64,
+    /// The experiment that showed it first, from 0.
+    pub experiment: u64,
+    /// When that was, from the start of the hunt.
+    pub at_ms: u64,
+    pub fault: String,
+    /// The folder of that run, from the folder of the record.
+    pub run: String,
+    /// The words that make its plan again.
+    pub again: Vec<String>,
+}
+
+/// A hunt's record.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct HuntRecord {
+    pub schema: String,
+    pub harness: String,
+    pub started: String,
+    /// The options of `harness run` that every experiment has, as they were typed.
+    pub options: Vec<(String, String)>,
+    pub seed: String,
+    /// For how long it was to go on, with the time before an interruption.
+    pub for_ms: u64,
+    pub took_ms: u64,
+    /// The first experiment that was not begun.
+    pub next: u64,
+    /// Experiments that were begun and have come to nothing yet; those of an interrupted hunt are made when it goes on.
+    pub open: BTreeSet<u64>,
+    /// Those of them that go on now.
+    #[serde(skip)]
+    pub running: BTreeSet<u64>,
+    pub counts: HuntCounts,
+    /// By fault as it was typed, without its number.
+    pub faults: BTreeMap<String, FaultCount>,
+    /// What is left out, since it is not there to be struck; see [`what_it_strikes`].
+    pub left_out: BTreeSet<String>,
+    /// What the clients promise, once they were asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub contract: Option<Contract>,
+    pub finds: Vec<HuntFind>,
+    /// Why the last experiment that failed did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    pub errors_in_a_row: u32,
+    pub interrupted: bool,
+    /// The longest time between two experiments of one job.
+    pub longest_gap_ms: u64,
+}
+
+impl HuntRecord {
+    /// The value of an option that every experiment has.
+    pub fn option(&self, name: &str) -> Option<&str> {
+        let mut given = self.options.iter();
+        given
+            .find(|(option, _)| option == name)
+            .map(|(_, value)| value.as_str())
+    }
+
+    /// The number of the next experiment, which begins now.
+    pub fn begin(&mut self) -> u64 {
+        let left = self.open.difference(&self.running).next().copied();
+        let index = left.unwrap_or_else(|| {
+            self.next += 1;
+            self.next - 1
+        });
+        self.open.insert(index);
+        self.running.insert(index);
+        index
+    }
+
+    /// Takes an experiment in. Returns whether its run shows a cause that no run showed before, so that it is to be kept.
+    pub fn add(&mut self, result: &ExperimentResult) -> bool {
+        self.open.remove(&result.index);
+        self.running.remove(&result.index);
+        self.longest_gap_ms = self.longest_gap_ms.max(result.gap_ms.unwrap_or(0));
+        let (diagnosis, run) = match &result.came_to {
+            ExperimentOutcome::Decided(diagnosis, run) => (diagnosis, run),
+            ExperimentOutcome::Failed(why) => {
+                self.counts.experiments += 1;
+                self.counts.failed += 1;
+                self.errors_in_a_row += 1;
+                self.error = Some(why.clone());
+                return false;
+            }
+            ExperimentOutcome::Stopped => {
+                self.open.insert(result.index);
+                return false;
+            }
+        };
+        self.counts.experiments += 1;
+        self.errors_in_a_row = 0;
+        match diagnosis.outcome {
+            Outcome::Pass => self.counts.held += 1,
+            Outcome::Fail => self.counts.violated += 1,
+            Outcome::Unsure => self.counts.unsure += 1,
+            Outcome::Error => self.counts.failed += 1,
+        }
+        self.count_windows(&result.faults, diagnosis);
+        let mut is_new = false;
+        for (property, violation) in causes(diagnosis) {
+            let known = self
+                .finds
+                .iter_mut()
+                .find(|find| find.property == property && find.class == violation.class);
+            match known {
+                Some(find) => find.count += 1,
+                None => {
+                    is_new = true;
+                    self.finds.push(find(property, violation, result, diagnosis, run));
+                }
+            }
+        }
+        is_new
+    }
+
+    fn count_windows(&mut self, faults: &[String], diagnosis: &Diagnosis) {
+        for fault in faults {
+            let windows = diagnosis
+                .effect
+                .windows
+                .iter()
+                .filter(|window| window.fault == super::faults::name(fault));
+            let count = self.faults.entry(without_number(fault)).or_default();
+            for window in windows {
+                count.windows += 1;
+                count.with_effect += u32::from(window.had_effect);
+            }
+        }
+        let mut struck: BTreeMap<&str, FaultCount> = BTreeMap::new();
+        for (fault, count) in &self.faults {
+            let sum = struck.entry(what_it_strikes(fault)).or_default();
+            sum.windows += count.windows;
+            sum.with_effect += count.with_effect;
+        }
+        let never = struck
+            .into_iter()
+            .filter(|(_, count)| count.windows >= PATIENCE && count.with_effect == 0);
+        self.left_out = never.map(|(strikes, _)| strikes.to_owned()).collect();
+    }
+
+    /// Whether it is of no use to go on: experiments can no longer be made.
+    pub fn gives_up(&self) -> bool {
+        self.errors_in_a_row >= ERRORS_IN_A_ROW
+    }
+
+    /// The exit code: a find outranks everything; without one, some experiment must have proved something.
+    pub fn exit(&self) -> Exit {
+        let found = if self.finds.is_empty() {
+            Exit::Holds
+        } else {
+            Exit::Violated
+        };
+        let proved = if self.counts.held + self.counts.violated == 0 {
+            Exit::Inconclusive
+        } else {
+            Exit::Holds
+        };
+        let gave_up = if self.gives_up() {
+            Exit::Environment
+        } else {
+            Exit::Holds
+        };
+        let interrupted = if self.interrupted {
+            Exit::Interrupted
+        } else {
+            Exit::Holds
+        };
+        found.and(proved).and(gave_up).and(interrupted)
+    }
+}
+
+/// The violations that follow from no other, the first of each property and class.
+pub fn causes(diagnosis: &Diagnosis) -> Vec<(Property, &Violation)> {
+    let mut causes: Vec<(Property, &Violation)> = Vec::new();
+    for (finding, _) in summary::roots(diagnosis) {
+        for violation in finding
+            .violations
+            .iter()
+            .filter(|violation| violation.follows.is_none())
+        {
+            if !causes
+                .iter()
+                .any(|(property, known)| *property == finding.property && known.class == violation.class)
+            {
+                causes.push((finding.property, violation));
+            }
+        }
+    }
+    causes
+}
+
+fn find(
+    property: Property,
+    violation: &Violation,
+    result: &ExperimentResult,
+    diagnosis: &Diagnosis,
+    run: &str,
+) -> HuntFind {
+    HuntFind {
+        property,
+        class: violation.class.clone(),
+        summary: violation.summary.clone(),
+        likely: violation.likely.clone(),
+        count: 1,
+        experiment: result.index,
+        at_ms: result.at_ms,
+        fault: result.faults.join(","),
+        run: run.to_owned(),
+        again: diagnosis.run.as_ref().map(|run| run.again.clone()).unwrap_or_default(),
+    }
+}
+
+/// `drop-reply=SET:waiter` of `drop-reply=SET:2:waiter`.
+fn without_number(fault: &str) -> String {
+    let parts = fault.split(':').filter(|part| part.parse::<u32>().is_err());
+    parts.collect::<Vec<_>>().join(":")
+}
+
+#[cfg(test)]
+pub mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::evidence::Evidence;
+
+    pub fn record() -> HuntRecord {
+        serde_json::from_value(json!({
+            "schema": SCHEMA, "harness": "0.1.0", "started": "20261122-0930", "options": [["backend", "redis"]], "seed": "7",
+            "for_ms": 600_000, "took_ms": 0, "next": 0, "open": [], "counts": HuntCounts::default(), "faults": {},
+            "left_out": [], "finds": [], "errors_in_a_row": 0, "interrupted": false, "longest_gap_ms": 0,
+        }))
+        .unwrap()
+    }
+
+    /// An experiment with these windows (fault, effect) and violations (property, class, what it follows).
+    pub fn result(index: u64, windows: &[(&str, bool)], violations: &[(&str, &str, Option<&str>)]) -> ExperimentResult {
+        let findings: Vec<_> = violations
+            .iter()
+            .enumerate()
+            .map(|(number, (property, class, follows))| {
+                json!({ "property": property, "verdict": "violated", "evidence": "e", "violations": [{
+                    "id": format!("{property}-{number}"), "class": class, "lock": "l0", "processes": [], "clients": [],
+                    "at_ns": 1, "summary": format!("{property} broke"), "events": [], "follows": follows,
+                }] })
+            })
+            .collect();
+        let outcome = if violations.is_empty() { "PASS" } else { "FAIL" };
+        let shown: Vec<_> = windows
+            .iter()
+            .map(|(fault, effect)| {
+                json!({ "number": 1, "fault": super::super::faults::name(fault), "title": "t", "start_ns": 0, "heal_ns": 1,
+                        "had_effect": effect, "targets": [], "locks_lost": 0, "acquires": 0, "expired": 0,
+                        "evidence": Evidence::default() })
+            })
+            .collect();
+        let diagnosis: Diagnosis = serde_json::from_value(json!({
+            "schema": "harness-diagnosis/1", "outcome": outcome, "exit": 0, "run": null, "path": "p", "model": "mutex",
+            "findings": findings, "drawings": {}, "effect": { "windows": shown, "evidence": "", "too_little": null },
+            "notes": [], "events": 1, "operations": 1, "acquires": 1, "clients": 1, "locks": ["l0"],
+            "latency": { "p50_ns": 0, "p99_ns": 0, "max_ns": 0, "max_window": null }, "length_ns": 1, "check_ns": 1,
+        }))
+        .unwrap();
+        ExperimentResult {
+            index,
+            turn: HuntTurn::Aimed,
+            faults: windows.iter().map(|(fault, _)| (*fault).to_owned()).collect(),
+            came_to: ExperimentOutcome::Decided(Box::new(diagnosis), format!("runs/{index}")),
+            at_ms: index * 1000,
+            gap_ms: Some(40),
+            took_ms: 900,
+        }
+    }
+
+    #[test]
+    fn finds_are_sorted_by_their_cause_and_the_first_run_of_each_is_kept() {
+        let mut record = record();
+        let stale = [("HL001", "stale-holder", None), ("HL008", "lost", Some("HL001-0"))];
+        assert!(record.add(&result(4, &[("partition=holder", true)], &stale)));
+        assert!(
+            !record.add(&result(5, &[("partition=holder", true)], &stale)),
+            "the same cause again"
+        );
+        assert!(record.add(&result(6, &[("reset", true)], &[("HL001", "granted-twice", None)])));
+        assert!(!record.add(&result(7, &[("reset", true)], &[])));
+        let finds: Vec<(&str, u64, &str)> = record
+            .finds
+            .iter()
+            .map(|find| (find.class.as_str(), find.count, find.run.as_str()))
+            .collect();
+        assert_eq!(
+            finds,
+            [("stale-holder", 2, "runs/4"), ("granted-twice", 1, "runs/6")],
+            "and none for what follows"
+        );
+        assert_eq!((record.counts.violated, record.counts.held), (3, 1));
+        assert_eq!(record.exit(), Exit::Violated);
+    }
+
+    #[test]
+    fn a_hunt_in_which_nothing_had_an_effect_proves_nothing() {
+        let mut record = record();
+        assert_eq!(record.exit(), Exit::Inconclusive);
+        let mut unsure = result(0, &[("reset", false)], &[]);
+        let ExperimentOutcome::Decided(diagnosis, _) = &mut unsure.came_to else {
+            unreachable!()
+        };
+        diagnosis.outcome = Outcome::Unsure;
+        record.add(&unsure);
+        assert_eq!(record.exit(), Exit::Inconclusive);
+        record.add(&result(1, &[("reset", true)], &[]));
+        assert_eq!(record.exit(), Exit::Holds);
+        record.interrupted = true;
+        assert_eq!(record.exit(), Exit::Interrupted);
+    }
+
+    #[test]
+    fn experiments_that_cannot_be_made_end_a_hunt_only_in_a_row() {
+        let mut record = record();
+        let failed = |index| ExperimentResult {
+            came_to: ExperimentOutcome::Failed("no server".into()),
+            ..result(index, &[], &[])
+        };
+        record.add(&failed(0));
+        record.add(&failed(1));
+        record.add(&result(2, &[("reset", true)], &[]));
+        record.add(&failed(3));
+        record.add(&failed(4));
+        assert!(!record.gives_up());
+        record.add(&failed(5));
+        assert!(record.gives_up());
+        assert_eq!(record.exit(), Exit::Environment);
+    }
+
+    #[test]
+    fn a_message_that_never_passes_is_left_out_with_all_faults_on_it_and_one_that_does_is_not() {
+        let mut record = record();
+        record.add(&result(0, &[("drop-reply=EVAL:1:waiter", false)], &[]));
+        record.add(&result(1, &[("drop-request=EVAL:2", false)], &[]));
+        record.add(&result(2, &[("drop-reply=SET:1", false)], &[]));
+        assert!(record.left_out.is_empty());
+        record.add(&result(3, &[("delay-reply=EVAL:1:holder", false)], &[]));
+        for index in 4..9 {
+            record.add(&result(index, &[("drop-reply=SET:1", index == 4)], &[]));
+        }
+        assert_eq!(record.left_out, BTreeSet::from(["EVAL".to_owned()]));
+        assert_eq!(
+            record.faults["drop-reply=SET"],
+            FaultCount {
+                windows: 6,
+                with_effect: 1
+            }
+        );
+    }
+
+    #[test]
+    fn an_experiment_that_was_stopped_is_made_again() {
+        let mut record = record();
+        assert_eq!((record.begin(), record.begin()), (0, 1));
+        record.add(&result(1, &[("reset", true)], &[]));
+        record.add(&ExperimentResult {
+            came_to: ExperimentOutcome::Stopped,
+            ..result(0, &[], &[])
+        });
+        assert_eq!((record.open.len(), record.counts.experiments), (1, 1));
+        let stored = serde_json::to_string(&record).unwrap();
+        let mut again: HuntRecord = serde_json::from_str(&stored).unwrap();
+        assert_eq!((again.begin(), again.begin()), (0, 2));
+        again.add(&result(0, &[("reset", true)], &[]));
+        assert_eq!(again.open, BTreeSet::from([2]));
+    }
+}

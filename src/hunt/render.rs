@@ -1,0 +1,320 @@
+//! A hunt as people see it: a line an experiment, the block of a live screen, and the summary at its end.
+
+use std::time::Duration;
+
+use super::faults::name;
+use super::record::{ExperimentOutcome, ExperimentResult, HuntFind, HuntRecord, causes};
+use crate::report::diagnosis::Outcome;
+use crate::report::screen::{Look, ScreenText};
+use crate::report::words::{many, quoted};
+
+/// Columns of an experiment's faults.
+const FAULTS: usize = 44;
+/// Faults without effect that a summary names.
+const NAMED: usize = 6;
+
+/// One line for an experiment that has ended.
+pub fn line(result: &ExperimentResult, is_new: bool, look: Look) -> String {
+    let faults = if result.faults.is_empty() {
+        "none".to_owned()
+    } else {
+        result.faults.join(",")
+    };
+    let (word, rest) = match &result.came_to {
+        ExperimentOutcome::Decided(diagnosis, run) => match diagnosis.outcome {
+            Outcome::Pass => (look.paint("32", "held    "), String::new()),
+            Outcome::Fail => {
+                let all = causes(diagnosis);
+                let all: Vec<String> = all
+                    .iter()
+                    .map(|(property, violation)| cause(property.id(), &violation.class))
+                    .collect();
+                let kept = if is_new { format!(": {run}") } else { String::new() };
+                (look.paint("1;31", "VIOLATED"), format!("{}{kept}", all.join(", ")))
+            }
+            Outcome::Unsure | Outcome::Error => (
+                look.paint("33", "unsure  "),
+                diagnosis.unsure.first().cloned().unwrap_or_default(),
+            ),
+        },
+        ExperimentOutcome::Failed(why) => (look.paint("1;31", "ERROR   "), why.clone()),
+        ExperimentOutcome::Stopped => (look.paint("33", "stopped "), String::new()),
+    };
+    let number = format!("[{:>3}] ", result.index + 1);
+    let took = result.took_ms as f64 / 1000.0;
+    let first = ScreenText::from(number)
+        + word
+        + &format!(
+            "  {faults:<FAULTS$} {took:>5.1}s  {}",
+            rest.lines().next().unwrap_or_default()
+        );
+    format!("{}\n", first.to_string().trim_end())
+}
+
+/// `HL005 ghost`
+fn cause(id: &str, class: &str) -> String {
+    format!("{id} {class}")
+}
+
+/// The block of a live screen; `now` are the experiments that go on, a line each.
+pub fn block(record: &HuntRecord, now: &[String], look: Look) -> String {
+    let mut rows = vec![
+        (
+            "hunt",
+            format!(
+                "{} of {}   {}",
+                clock(record.took_ms),
+                clock(record.for_ms),
+                rate(record)
+            ),
+        ),
+        ("so far", counts(record)),
+        ("finds", finds(record)),
+    ];
+    rows.extend(now.iter().map(|line| ("now", line.clone())));
+    let lines = rows
+        .iter()
+        .map(|(name, text)| ScreenText::from(" ") + look.dim(&format!("{name:<7}")) + " " + text);
+    format!("\n{}", ScreenText::join(&lines.collect::<Vec<_>>()))
+}
+
+fn finds(record: &HuntRecord) -> String {
+    let finds = record
+        .finds
+        .iter()
+        .map(|find| format!("{} ×{}", cause(find.property.id(), &find.class), find.count));
+    let finds: Vec<String> = finds.collect();
+    if finds.is_empty() {
+        "none".to_owned()
+    } else {
+        finds.join("   ")
+    }
+}
+
+fn counts(record: &HuntRecord) -> String {
+    let counts = record.counts;
+    let parts = [
+        (counts.held, "held"),
+        (counts.violated, "violated"),
+        (counts.unsure, "unsure"),
+        (counts.failed, "failed"),
+    ];
+    let some = parts.into_iter().filter(|(count, _)| *count > 0);
+    let some: Vec<String> = some.map(|(count, word)| format!("{count} {word}")).collect();
+    let all = many(counts.experiments, "experiment");
+    if some.is_empty() {
+        all
+    } else {
+        format!("{all}: {}", some.join(", "))
+    }
+}
+
+fn rate(record: &HuntRecord) -> String {
+    let minutes = record.took_ms as f64 / 60_000.0;
+    format!(
+        "{:.1} experiments a minute",
+        if minutes > 0.0 {
+            record.counts.experiments as f64 / minutes
+        } else {
+            0.0
+        }
+    )
+}
+
+/// The summary at the end; `folder` is that of the record.
+pub fn summary(record: &HuntRecord, folder: &str, look: Look) -> String {
+    let what: Vec<&str> = ["backend", "recipe", "client"]
+        .into_iter()
+        .filter_map(|option| record.option(option))
+        .collect();
+    let title = format!(
+        "  hunt {}   seed {}, {}, {}",
+        what.join(" / "),
+        record.seed,
+        clock(record.took_ms),
+        rate(record)
+    );
+    let mut lines = vec![
+        look.outcome(outcome(record)) + title,
+        ScreenText::default(),
+        ScreenText::from("  ") + counts(record),
+    ];
+    lines.extend(effects(record).into_iter().map(|line| ScreenText::from("  ") + line));
+    lines.extend(
+        record
+            .error
+            .iter()
+            .filter(|_| record.counts.failed > 0)
+            .map(|why| ScreenText::from("  error  ") + why),
+    );
+    for find in &record.finds {
+        lines.extend([
+            ScreenText::default(),
+            look.bold("x") + " " + look.bold(&cause(find.property.id(), &find.class)),
+        ]);
+        lines.extend(
+            details(find, folder)
+                .into_iter()
+                .map(|line| ScreenText::from("    ") + line),
+        );
+    }
+    lines.extend([ScreenText::default(), ScreenText::from("  results  ") + folder]);
+    lines.push(ScreenText::from("  go on    harness hunt --continue ") + quoted(folder));
+    ScreenText::join(&lines) + "\n"
+}
+
+fn details(find: &HuntFind, folder: &str) -> Vec<String> {
+    let path = format!("{folder}/{}", find.run);
+    let again: Vec<String> = find.again.iter().map(|word| quoted(word)).collect();
+    let times = if find.count == 1 {
+        "once".to_owned()
+    } else {
+        format!("{} times", find.count)
+    };
+    let fault = if find.fault.is_empty() { "no fault" } else { &find.fault };
+    let mut lines = vec![
+        find.summary.clone(),
+        format!(
+            "{times}, first in experiment {} after {}, under {fault}",
+            find.experiment + 1,
+            clock(find.at_ms)
+        ),
+    ];
+    lines.extend(find.likely.iter().map(|likely| {
+        format!(
+            "likely   {likely}   (a guess; `harness explain {}`)",
+            find.property.id()
+        )
+    }));
+    lines.push(format!("see      harness check {}", quoted(&path)));
+    lines.push(format!("cut down harness shrink {}", quoted(&path)));
+    lines.push(format!("again    {}", again.join(" ")));
+    lines
+}
+
+/// How many windows of which faults had an effect, and which faults never had one.
+fn effects(record: &HuntRecord) -> Vec<String> {
+    let sum = |of: fn(&super::record::FaultCount) -> u32| record.faults.values().map(of).sum::<u32>();
+    let windows = sum(|count| count.windows);
+    if windows == 0 {
+        return Vec::new();
+    }
+    let mut families: Vec<&str> = record
+        .faults
+        .iter()
+        .filter(|(_, count)| count.with_effect > 0)
+        .map(|(fault, _)| name(fault))
+        .collect();
+    families.sort_unstable();
+    families.dedup();
+    let mut lines = vec![format!(
+        "{} of {} had an effect, of {}",
+        sum(|count| count.with_effect),
+        many(u64::from(windows), "fault window"),
+        many(families.len() as u64, "fault")
+    )];
+    let left_out: Vec<&str> = record.left_out.iter().map(String::as_str).collect();
+    if !left_out.is_empty() {
+        let more = left_out.len().saturating_sub(NAMED);
+        let more = if more > 0 {
+            format!(" and {more} more")
+        } else {
+            String::new()
+        };
+        lines.push(format!(
+            "left out, since it was never there: {}{more}",
+            left_out[..left_out.len().min(NAMED)].join(", ")
+        ));
+    }
+    lines
+}
+
+/// The hunt's exit code as an outcome.
+pub fn outcome(record: &HuntRecord) -> Outcome {
+    match record.exit().code() {
+        0 => Outcome::Pass,
+        1 => Outcome::Fail,
+        3 | 130 => Outcome::Unsure,
+        _ => Outcome::Error,
+    }
+}
+
+/// `1m 05s`
+fn clock(ms: u64) -> String {
+    let seconds = Duration::from_millis(ms).as_secs_f64().round() as u64;
+    match seconds / 60 {
+        0 => format!("{seconds}s"),
+        minutes => format!("{minutes}m {:02}s", seconds % 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::record::tests::{record, result};
+    use super::*;
+
+    const PLAIN: Look = Look { color: false };
+
+    #[test]
+    fn a_line_says_what_became_of_an_experiment_and_a_new_find_where_it_is() {
+        let held = line(&result(0, &[("reset", true)], &[]), false, PLAIN);
+        assert!(
+            held.starts_with("[  1] held      reset ") && held.ends_with("0.9s\n"),
+            "{held}"
+        );
+        let found = result(41, &[("drop-reply=SET:1", true)], &[("HL005", "ghost", None)]);
+        assert!(line(&found, true, PLAIN).ends_with("  HL005 ghost: runs/41\n"));
+        assert!(line(&found, false, PLAIN).ends_with("  HL005 ghost\n"));
+        let failed = ExperimentResult {
+            came_to: ExperimentOutcome::Failed("no server\nlog".into()),
+            ..result(2, &[], &[])
+        };
+        assert!(
+            line(&failed, false, PLAIN).contains("ERROR     none")
+                && line(&failed, false, PLAIN).ends_with("no server\n")
+        );
+    }
+
+    #[test]
+    fn the_summary_has_each_find_with_what_to_type() {
+        let mut record = record();
+        record.took_ms = 62_000;
+        for index in 0..3 {
+            record.add(&result(
+                index,
+                &[("drop-reply=SET:1", true), ("drop-request=EVAL:1", false)],
+                &[("HL005", "ghost", None)],
+            ));
+        }
+        record.add(&result(3, &[("reset", true)], &[]));
+        let text = summary(&record, "results/h", PLAIN);
+        for part in [
+            "FAIL  hunt redis   seed 7, 1m 02s, 3.9 experiments a minute",
+            "4 experiments: 1 held, 3 violated",
+            "4 of 7 fault windows had an effect, of 2 faults",
+            "left out, since it was never there: EVAL",
+            "x HL005 ghost\n    HL005 broke\n    3 times, first in experiment 1 after 0s, under drop-reply=SET:1,drop-request=EVAL:1",
+            "harness check results/h/runs/0",
+            "harness shrink results/h/runs/0",
+            "harness hunt --continue results/h",
+        ] {
+            assert!(text.contains(part), "{part}\n{text}");
+        }
+    }
+
+    #[test]
+    fn the_block_of_a_screen_has_the_rate_the_finds_and_what_goes_on() {
+        let mut record = record();
+        record.took_ms = 30_000;
+        record.add(&result(0, &[("reset", true)], &[("HL001", "granted-twice", None)]));
+        let text = block(&record, &["experiment 2: faults".into()], PLAIN);
+        for part in [
+            "30s of 10m 00s   2.0 experiments a minute",
+            "1 experiment: 1 violated",
+            "HL001 granted-twice ×1",
+            "now     experiment 2: faults",
+        ] {
+            assert!(text.contains(part), "{part}\n{text}");
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! `--windows`: a plan with only some of its windows, each soon after the one before it, in a run that is as short as that
+//! allows.
+
+use std::time::Duration;
+
+use super::{Plan, PlanError, PlannedWindow, plan};
+use crate::config::Config;
+
+/// Draws the plan of `config`, and leaves the windows that it names, or all where it names none.
+pub fn planned(config: &Config) -> Result<Plan, PlanError> {
+    let mut drawn = plan(config)?;
+    if config.windows.is_empty() {
+        return Ok(drawn);
+    }
+    let there_are = drawn.windows.len() as u32;
+    let is_there = |number: &&u32| drawn.windows.iter().any(|window| window.number == **number);
+    if let Some(missing) = config.windows.iter().find(|number| !is_there(number)) {
+        let sentence = match there_are {
+            0 => format!("--windows {missing}: the plan has no windows\nhint: --fault"),
+            _ => format!(
+                "--windows {missing}: the plan has windows 1 to {there_are}\nhint: --dry-run without --windows shows them"
+            ),
+        };
+        return Err(PlanError::Argument(sentence));
+    }
+    drawn.windows.retain(|window| config.windows.contains(&window.number));
+    let faults = close_ranks(&mut drawn.windows, config.lease);
+    drawn.phases = shortest(config, faults)?;
+    drawn.phases.faults = faults;
+    Ok(drawn)
+}
+
+/// Moves windows towards the start, so that at most a lease is without one. Windows that overlap go on to overlap. Returns when
+/// the last one ends.
+fn close_ranks(windows: &mut [PlannedWindow], lease: Duration) -> Duration {
+    let mut ended = Duration::ZERO;
+    let mut moved = Duration::ZERO;
+    for window in windows {
+        let start = window.start.saturating_sub(moved);
+        let idle = start.saturating_sub(ended);
+        moved += idle.saturating_sub(lease);
+        window.start = window.start.saturating_sub(moved);
+        ended = ended.max(window.start + window.length);
+    }
+    ended
+}
+
+/// The phases of the shortest run whose faults phase has at least this length.
+fn shortest(config: &Config, faults: Duration) -> Result<super::Phases, PlanError> {
+    let of = |time| {
+        let faultless = Config {
+            time,
+            faults: Vec::new(),
+            ..config.clone()
+        };
+        plan(&faultless).map(|plan| plan.phases)
+    };
+    let mut time = faults;
+    loop {
+        let phases = of(time)?;
+        let longer = (phases.control + phases.warm_up + phases.recovery + faults).min(config.time);
+        // the other phases grow with the time, by less than it grows
+        if longer <= time + Duration::from_millis(10) {
+            return Ok(phases);
+        }
+        time = longer;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::FaultRequest;
+
+    fn config(windows: &[u32]) -> Config {
+        let mut config = Config::example();
+        config.seed = 5;
+        config.time = Duration::from_secs(120);
+        config.faults = vec![FaultRequest {
+            name: "partition".into(),
+            argument: None,
+        }];
+        config.windows = windows.to_vec();
+        config
+    }
+
+    #[test]
+    fn the_windows_that_stay_are_those_of_the_whole_plan_and_the_run_is_shorter() {
+        let whole = planned(&config(&[])).unwrap();
+        assert!(whole.windows.len() > 7);
+        let cut = planned(&config(&[3, 7])).unwrap();
+        let numbers: Vec<u32> = cut.windows.iter().map(|window| window.number).collect();
+        assert_eq!(numbers, [3, 7]);
+        for window in &cut.windows {
+            let same = &whole.windows[window.number as usize - 1];
+            assert_eq!(window.length, same.length);
+            assert_eq!(format!("{:?}", window.injection), format!("{:?}", same.injection));
+        }
+        let lease = config(&[]).lease;
+        let gap = cut.windows[1].start - (cut.windows[0].start + cut.windows[0].length);
+        assert!(cut.windows[0].start <= lease && gap <= lease, "{gap:?}");
+        let phases = cut.phases;
+        assert!(cut.windows[1].start + cut.windows[1].length <= phases.faults);
+        let length = phases.control + phases.warm_up + phases.faults + phases.recovery;
+        assert!(length < Duration::from_secs(40), "{length:?}");
+        assert!(
+            phases.recovery > lease * 2,
+            "long enough to see who never acquires again"
+        );
+    }
+
+    #[test]
+    fn windows_that_overlap_go_on_to_overlap() {
+        let mut both = config(&[5, 6, 9]);
+        both.faults.push(FaultRequest {
+            name: "latency".into(),
+            argument: None,
+        });
+        let cut = planned(&both).unwrap();
+        assert_eq!(cut.windows[0].start, cut.windows[1].start);
+        assert!(cut.windows[2].start > cut.windows[1].start);
+    }
+
+    #[test]
+    fn a_window_that_is_not_in_the_plan_is_refused_with_those_that_are() {
+        let error = planned(&config(&[2, 77])).unwrap_err().to_string();
+        assert!(error.contains("77") && error.contains("1 to"), "{error}");
+        let mut faultless = config(&[1]);
+        faultless.faults = Vec::new();
+        assert!(planned(&faultless).unwrap_err().to_string().contains("no windows"));
+    }
+}

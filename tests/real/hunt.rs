@@ -1,0 +1,161 @@
+//! Hunts on real servers: a broken lock is found and a right one is not, an interrupted hunt goes on, and a violation is cut
+//! down to the window that matters.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+use crate::command::{Harness, processes_of};
+
+/// What a command with `--json` answered.
+fn answer(output: &Output) -> (i32, Value, String) {
+    let value = serde_json::from_slice(&output.stdout).unwrap_or(Value::Null);
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status.code().unwrap_or(-1), value, stderr)
+}
+
+/// The only folder of a hunt in the results.
+fn folder_of(harness: &Harness) -> PathBuf {
+    let entries = std::fs::read_dir(harness.results())
+        .expect("there are results")
+        .flatten();
+    let mut hunts = entries
+        .map(|entry| entry.path())
+        .filter(|path| path.join("hunt.json").is_file());
+    let hunt = hunts.next().expect("a hunt has a folder");
+    assert!(hunts.next().is_none(), "one hunt has one folder");
+    hunt
+}
+
+fn runs_in(folder: &Path) -> usize {
+    std::fs::read_dir(folder.join("runs")).map_or(0, |entries| entries.flatten().count())
+}
+
+#[test]
+fn a_broken_lock_is_found_and_its_run_is_kept() {
+    let harness = Harness::new();
+    // its release is a GET, a comparison, and a DEL that may come late
+    let words = "hunt --json --backend redis --runtime local --recipe redis-setnx --fault drop-reply=SET,kill-holder \
+                 --for 60s --seed 3";
+    let (exit, record, stderr) = answer(&harness.output(words));
+    assert_eq!(exit, 1, "{stderr}");
+    let find = &record["finds"][0];
+    assert_eq!(find["property"], "HL005", "{record:#}");
+    let folder = folder_of(&harness);
+    let run = folder.join(find["run"].as_str().expect("a find has a run"));
+    for file in [
+        "history.jsonl",
+        "run.json",
+        "verdict.json",
+        "report.html",
+        "nodes/n1/server.log",
+    ] {
+        assert!(run.join(file).is_file(), "{file} of {}", run.display());
+    }
+    assert_eq!(
+        runs_in(&folder),
+        record["finds"].as_array().map_or(0, Vec::len),
+        "the others are removed"
+    );
+    assert!(!folder.join("servers").exists());
+    let (exit, ..) = answer(&harness.output(&format!("check --json {}", run.display())));
+    assert_eq!(exit, 1, "the stored run is decided in the same way");
+    assert_eq!(processes_of(harness.folder.path()), Vec::<String>::new());
+}
+
+#[test]
+fn a_right_lock_is_not_found_on_servers_that_are_kept() {
+    let harness = Harness::new();
+    let words = "hunt --json --backend redis --runtime local --recipe redis-set-px-lua --fault reset,drop-reply=SET,kill-holder \
+                 --for 14s --seed 3";
+    let (exit, record, stderr) = answer(&harness.output(words));
+    assert_eq!(exit, 0, "{stderr}\n{record:#}");
+    assert!(record["counts"]["held"].as_u64() >= Some(1), "{record:#}");
+    assert!(record["counts"]["experiments"].as_u64() >= Some(2), "{record:#}");
+    assert_eq!(runs_in(&folder_of(&harness)), 0, "nothing is kept of what held");
+}
+
+#[test]
+fn a_hunt_that_is_interrupted_ends_and_goes_on_where_it_was() {
+    let harness = Harness::new();
+    let words = "hunt --backend redis --runtime local --fault reset --for 300s --seed 5";
+    let mut command = harness.command(words);
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("harness can be started");
+    let mut lines = BufReader::new(child.stderr.take().expect("its stderr is a pipe")).lines();
+    // the line of the first experiment: the second one goes on
+    let first = lines.next().expect("it says something").expect("it is text");
+    assert!(first.starts_with("[  1] "), "{first}");
+    kill(Pid::from_raw(child.id() as i32), Signal::SIGINT).expect("it goes on");
+    for line in lines {
+        drop(line);
+    }
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(130));
+    let said = String::from_utf8_lossy(&output.stdout);
+    let folder = folder_of(&harness);
+    let name = folder.file_name().unwrap().to_string_lossy();
+    assert!(
+        said.contains(&format!("harness hunt --continue results/{name}")),
+        "{said}"
+    );
+    assert_eq!(processes_of(harness.folder.path()), Vec::<String>::new());
+
+    let record: Value = serde_json::from_slice(&std::fs::read(folder.join("hunt.json")).unwrap()).unwrap();
+    assert_eq!(record["counts"]["experiments"], 1, "{record:#}");
+    assert_eq!(record["open"], serde_json::json!([1]), "the second one is made again");
+    let (exit, on, stderr) = answer(&harness.output(&format!("hunt --json --continue results/{name} --for 1s")));
+    assert_eq!(exit, 0, "{stderr}");
+    assert_eq!(
+        (&on["counts"]["experiments"], &on["next"]),
+        (&Value::from(2), &Value::from(2)),
+        "{on:#}"
+    );
+    assert_eq!(on["open"], serde_json::json!([]));
+    assert!(stderr.contains("[  2] "), "{stderr}");
+    assert_eq!(on["options"], record["options"]);
+}
+
+#[test]
+fn a_violation_is_cut_down_to_the_window_that_matters() {
+    let harness = Harness::new();
+    // of five windows one is on a holder that is naive
+    let words = "--backend redis --runtime local --recipe redis-set-px-del --holder naive --lease 500ms --time 15s --clients 4 \
+                 --fault partition=holder,latency=5ms --hold 50ms --seed 2";
+    let run = harness.run(words);
+    run.assert_exit(1);
+    let windows = run.windows_with_effect().1;
+    assert!(windows >= 4, "{windows}");
+    let (exit, cut, stderr) = answer(&harness.output("shrink latest --json --runs 8 --confirm 1"));
+    assert_eq!(exit, 1, "{stderr}");
+    let left = cut["windows"].as_array().expect("windows are left");
+    assert_eq!(left.len(), 1, "{stderr}\n{cut:#}");
+    let number = left[0].as_u64().expect("it is a number");
+    assert_eq!(number % 2, 1, "windows of the partition have odd numbers: {cut:#}");
+    assert_eq!(cut["hit_rate"], serde_json::json!({ "hits": 1, "runs": 1 }));
+    assert!(cut["length_ms"].as_u64() < cut["length_before_ms"].as_u64(), "{cut:#}");
+    let again: Vec<&str> = cut["again"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(Value::as_str)
+        .collect();
+    let place = again
+        .iter()
+        .position(|word| *word == "--windows")
+        .expect("the words name the window");
+    assert_eq!(again[place + 1], number.to_string());
+    let dry = harness.output(&format!("{} --dry-run", again[1..].join(" ")));
+    let plan = String::from_utf8_lossy(&dry.stdout).into_owned();
+    assert!(
+        plan.contains(&format!("window {number} ")) && plan.matches("  window ").count() == 1,
+        "{plan}"
+    );
+}

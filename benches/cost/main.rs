@@ -50,6 +50,7 @@ fn main() {
     pings::proxy();
     healing::healing();
     memory::idle_connections();
+    memory::held_chunks();
     tap();
     partition();
     throughput();

@@ -1,13 +1,21 @@
-//! What an idle connection costs in memory: through the proxy, and through a plain relay.
+//! What a connection costs in memory: an idle one, through the proxy and through a plain relay, and one that holds back as
+//! many chunks as it may.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
 
-use harness_proxy::Proxy;
+use harness_proxy::{Behaviour, Flow, Proxy};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use super::relays::plain_relay;
 use super::row;
+
+/// Chunks of a byte each that a sender offers to a link that holds everything back, and what the link may need for them.
+const CHUNKS: usize = 30_000;
+const HELD_LIMIT_MB: f64 = 4.0;
+/// Between two of them, so that the proxy reads each alone.
+const PAUSE: Duration = Duration::from_micros(50);
 
 /// As many connections, or as the limit of descriptors allows.
 const CONNECTIONS: u64 = 10_000;
@@ -28,6 +36,32 @@ pub fn idle_connections() {
     let ours = bytes_each(link.listen(), &server, count);
     let what = format!("{count} idle connections: memory of each, beside a plain relay");
     row(&what, ours, "B", Some((relay, true)));
+}
+
+/// What one connection needs that holds back as many chunks as it may: a chunk of a byte must not cost as much as a large one.
+pub fn held_chunks() {
+    let server = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let proxy = Proxy::start().expect("a proxy");
+    let link = proxy.link("c0->n1".into(), server.local_addr().expect("bound"), 1);
+    let link = link.expect("a link");
+    let mut client = TcpStream::connect(link.listen()).expect("it listens");
+    client.set_nodelay(true).expect("a socket option");
+    let _accepted = server.accept().expect("it dials");
+    link.apply(
+        1,
+        Behaviour::both(Flow {
+            delay: Duration::from_secs(3600),
+            ..Flow::PASS
+        }),
+    );
+    let before = resident();
+    for _ in 0..CHUNKS {
+        client.write_all(b"?").expect("sent");
+        std::thread::sleep(PAUSE);
+    }
+    let held = (resident() - before) / 1e6;
+    let what = format!("{CHUNKS} chunks of a byte, delayed: memory of the connection");
+    row(&what, held, "MB", Some((HELD_LIMIT_MB, true)));
 }
 
 /// What the process needs for each more of so many connections, each of which carried a byte both ways.

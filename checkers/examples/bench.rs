@@ -27,7 +27,7 @@ struct Case {
     planted: bool,
 }
 
-const ROWS: [(&str, &str, u64, u32, u32, u64, bool); 27] = [
+const ROWS: [(&str, &str, u64, u32, u32, u64, bool); 28] = [
     ("sweep", "owner-mutex", 1_000, 20, 1, 0, false),
     ("sweep", "owner-mutex", 100_000, 20, 1, 0, false),
     ("sweep", "owner-mutex", 100_000, 20, 1, 0, true),
@@ -38,6 +38,7 @@ const ROWS: [(&str, &str, u64, u32, u32, u64, bool); 27] = [
     ("sweep", "fenced", 10_000_000, 20, 1, 0, false),
     ("sweep", "try-lock", 1_000_000, 20, 1, 0, false),
     ("sweep", "try-lock", 100_000, 20, 1, 0, true),
+    ("sweep", "exact-try-lock", 1_000_000, 20, 1, 0, false),
     ("sweep", "read-write", 100_000, 20, 1, 0, false),
     ("sweep", "read-write", 100_000, 20, 1, 0, true),
     ("sweep", "semaphore=3", 10_000, 20, 1, 0, true),
@@ -143,7 +144,7 @@ fn decide(case: &Case, model: Model, history: &History, operations: &[Operation<
                 .iter()
                 .filter(|operations| {
                     matches!(
-                        search(&Register, operations, Budget::default(), Clock::default()),
+                        search(&Register::default(), operations, Budget::default(), Clock::default()),
                         Searched::Order(_)
                     )
                 })
@@ -304,7 +305,8 @@ fn generate(case: &Case, model: Model, push: &mut dyn FnMut(Entry<'_>)) {
         model,
         push,
     };
-    if model != Model::TryLock {
+    let tries = matches!(model, Model::TryLock | Model::ExactTryLock);
+    if !tries {
         for lock in 0..case.locks as usize {
             (0..each as usize).for_each(|turn| queues.event(lock, turn, turn, Kind::Invoke, F::Acquire, None));
         }
@@ -318,7 +320,7 @@ fn generate(case: &Case, model: Model, push: &mut dyn FnMut(Entry<'_>)) {
         // The rest of a broken history would be ill formed; what matters comes before it.
         let double = case.planted && done >= case.operations * 9 / 10;
         let unknown = round as u64 % every == every - 1;
-        let on = if model == Model::TryLock {
+        let on = if tries {
             queues.try_lock(lock, turn, double)
         } else {
             queues.hold(lock, turn, double, unknown)
@@ -326,7 +328,7 @@ fn generate(case: &Case, model: Model, push: &mut dyn FnMut(Entry<'_>)) {
         if !on {
             return;
         }
-        (done, round) = (done + 2 + u64::from(model == Model::TryLock), round + 1);
+        (done, round) = (done + 2 + u64::from(tries), round + 1);
     }
 }
 

@@ -31,14 +31,32 @@ pub enum Model {
         /// Permits that there are.
         permits: u32,
     },
-    /// An owner-aware mutex whose `busy` answers must be explained by a hold.
+    /// An owner-aware mutex whose `busy` answers must be explained: by a hold, or by another acquire that was in flight
+    /// during the call. A contender that queues up and withdraws may be what the other one saw.
     TryLock,
+    /// The same for locks whose contenders do not see each other, such as one key that is set if it is free: only a
+    /// hold explains `busy`.
+    ExactTryLock,
     /// Leadership is a mutex that is acquired by being elected and released by resigning.
     Election,
-    /// A register with reads and writes.
-    Register,
-    /// A register with compare-and-set, too.
-    CasRegister,
+    /// A register. `start` is its value before the first operation, where it is known.
+    ///
+    /// Jepsen's and Knossos' reading: what failed did not happen and says nothing, and neither does a read of nothing.
+    Register {
+        /// The value before the first operation.
+        start: Option<u64>,
+    },
+    /// The same with compare and set.
+    CasRegister {
+        /// The value before the first operation.
+        start: Option<u64>,
+    },
+    /// A compare-and-set register whose every answer is evidence: a compare-and-set that failed without an error found
+    /// another value, and a read of nothing found none. Without `start` there is no value at first.
+    ExactCasRegister {
+        /// The value before the first operation.
+        start: Option<u64>,
+    },
 }
 
 /// Holds of one owner that a reentrant lock allows when the model does not say.
@@ -52,8 +70,8 @@ pub struct UnknownModel {
     pub name: String,
 }
 
-/// What `--model` takes. `reentrant=2` and `semaphore=3` set the limit.
-pub const MODEL_NAMES: [&str; 11] = [
+/// What `--model` takes. `reentrant=2` and `semaphore=3` set the limit, `cas-register=0` the value at the start.
+pub const MODEL_NAMES: [&str; 13] = [
     "owner-mutex",
     "mutex",
     "reentrant",
@@ -62,9 +80,11 @@ pub const MODEL_NAMES: [&str; 11] = [
     "read-write",
     "semaphore",
     "try-lock",
+    "exact-try-lock",
     "election",
     "register",
     "cas-register",
+    "exact-cas-register",
 ];
 
 impl FromStr for Model {
@@ -72,10 +92,17 @@ impl FromStr for Model {
 
     fn from_str(text: &str) -> Result<Self, UnknownModel> {
         let unknown = || UnknownModel { name: text.to_owned() };
-        let (name, number) = match text.split_once('=') {
-            Some((name, number)) => (name, Some(number.parse::<u32>().map_err(|_| unknown())?)),
+        let (name, value) = match text.split_once('=') {
+            Some((name, number)) => (name, Some(number.parse::<u64>().map_err(|_| unknown())?)),
             None => (text, None),
         };
+        match name {
+            "register" => return Ok(Self::Register { start: value }),
+            "cas-register" => return Ok(Self::CasRegister { start: value }),
+            "exact-cas-register" => return Ok(Self::ExactCasRegister { start: value }),
+            _ => {}
+        }
+        let number = value.map(u32::try_from).transpose().map_err(|_| unknown())?;
         let limit = number.unwrap_or(REENTRANT_LIMIT);
         let model = match name {
             "owner-mutex" => Self::OwnerMutex,
@@ -90,9 +117,8 @@ impl FromStr for Model {
                 });
             }
             "try-lock" => Self::TryLock,
+            "exact-try-lock" => Self::ExactTryLock,
             "election" => Self::Election,
-            "register" => Self::Register,
-            "cas-register" => Self::CasRegister,
             _ => return Err(unknown()),
         };
         if number.is_some() { Err(unknown()) } else { Ok(model) }
@@ -112,10 +138,20 @@ impl fmt::Display for Model {
             Self::ReadWrite => f.write_str("read-write"),
             Self::Semaphore { permits } => write!(f, "semaphore={permits}"),
             Self::TryLock => f.write_str("try-lock"),
+            Self::ExactTryLock => f.write_str("exact-try-lock"),
             Self::Election => f.write_str("election"),
-            Self::Register => f.write_str("register"),
-            Self::CasRegister => f.write_str("cas-register"),
+            Self::Register { start } => named(f, "register", *start),
+            Self::CasRegister { start } => named(f, "cas-register", *start),
+            Self::ExactCasRegister { start } => named(f, "exact-cas-register", *start),
         }
+    }
+}
+
+/// The name of a register with its value at the start.
+fn named(f: &mut fmt::Formatter<'_>, name: &str, start: Option<u64>) -> fmt::Result {
+    match start {
+        Some(start) => write!(f, "{name}={start}"),
+        None => f.write_str(name),
     }
 }
 
@@ -139,9 +175,22 @@ impl Model {
         matches!(self, Self::Reentrant { .. } | Self::ReentrantFenced { .. })
     }
 
+    /// Whether its `busy` answers are judged.
+    pub(crate) fn judges_busy(&self) -> bool {
+        matches!(self, Self::TryLock | Self::ExactTryLock)
+    }
+
     /// Whether it is a lock, and not a register.
     pub fn is_lock(&self) -> bool {
-        !matches!(self, Self::Register | Self::CasRegister)
+        self.start().is_none()
+    }
+
+    /// Of a register, its value at the start where that is known; `None` for locks.
+    pub(crate) fn start(&self) -> Option<Option<u64>> {
+        match *self {
+            Self::Register { start } | Self::CasRegister { start } | Self::ExactCasRegister { start } => Some(start),
+            _ => None,
+        }
     }
 
     /// Holds that may exist at once: the permits of a semaphore.
@@ -172,5 +221,7 @@ mod tests {
         assert!("mutex=3".parse::<Model>().is_err());
         assert!("semaphore=x".parse::<Model>().is_err());
         assert_eq!("semaphore=3".parse(), Ok(Model::Semaphore { permits: 3 }));
+        assert_eq!("cas-register=0".parse(), Ok(Model::CasRegister { start: Some(0) }));
+        assert_eq!(Model::CasRegister { start: Some(7) }.to_string(), "cas-register=7");
     }
 }

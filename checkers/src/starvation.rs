@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use crate::calm::{self, CalmSpan};
 use crate::context::Context;
 use crate::history::event::Kind;
-use crate::history::{F, OrderBasis, PackedEvent};
+use crate::history::{F, OrderBasis};
 use crate::limits;
 
 /// A client that did not get a lock.
@@ -24,7 +24,7 @@ pub(crate) struct Starved {
     pub to_ns: u64,
     /// Grants to other clients meanwhile.
     pub others: u64,
-    /// Whether it got no lock in the whole history.
+    /// Whether it never got the lock while others did. What it got when they had gone does not count.
     pub never: bool,
 }
 
@@ -47,19 +47,21 @@ pub(crate) fn starved(context: &Context<'_>) -> Vec<Starved> {
     let bound_ns = bound_ns(context);
     let calm = calm::spans(context, None);
     let mut found = Vec::new();
-    for (lock, askers) in askers(context).into_iter().enumerate() {
-        let never_served = askers.values().any(|asker| !asker.acquired);
-        if !never_served && context.bounds.starvation_ms.is_none() {
-            continue;
-        }
+    for (lock, clients) in attempts(context).into_iter().enumerate() {
         let mut grants: Vec<(u64, u32)> = context.holds.by_lock[lock]
             .iter()
             .map(|hold| (history.ns(hold.from), history.client_of(hold.process)))
             .collect();
         grants.sort_unstable();
-        let enough = (askers.len() as u64 * limits::PASSED_BY_CHANCE).max(limits::STARVED_GRANTS);
-        for (client, Asker { attempts, acquired }) in &askers {
-            let never = !acquired;
+        let enough = (clients.len() as u64 * limits::PASSED_BY_CHANCE).max(limits::STARVED_GRANTS);
+        for (client, attempts) in &clients {
+            let others_last = grants.iter().rev().find(|(_, other)| other != client);
+            let contended = |attempt: &Attempt| others_last.is_some_and(|(ns, _)| attempt.to_ns <= *ns);
+            let never = !attempts.iter().any(|attempt| attempt.acquired && contended(attempt));
+            // without a bound that was asked for, only what lasted for the whole run is sure
+            if !never && context.bounds.starvation_ms.is_none() {
+                continue;
+            }
             let longest = calm
                 .iter()
                 .flat_map(|span| stretches(attempts, span))
@@ -90,54 +92,33 @@ pub(crate) fn bound_ns(context: &Context<'_>) -> u64 {
     context.bounds.starvation_ms.map_or(usual_ns, limits::ns)
 }
 
-/// What one client asked of one lock.
-#[derive(Debug, Default)]
-struct Asker {
-    /// Its waits. Without a bound that was asked for, those of a client that acquired say nothing, and are left out.
-    attempts: Vec<Attempt>,
-    acquired: bool,
-}
-
-/// The clients that waited, by lock. A try that does not wait says nothing: it may always meet a holder.
-fn askers(context: &Context<'_>) -> Vec<BTreeMap<u32, Asker>> {
+/// The waits by lock and client. A try that does not wait says nothing: it may always meet a holder.
+fn attempts(context: &Context<'_>) -> Vec<BTreeMap<u32, Vec<Attempt>>> {
     let history = context.history;
-    let mut askers: Vec<BTreeMap<u32, Asker>> = history.locks.iter().map(|_| BTreeMap::new()).collect();
-    let reply_of = |event: &PackedEvent| history.events.get(event.mate as usize);
-    let waits = || {
-        let calls = history.events.iter().enumerate();
-        calls.filter_map(|(position, event)| {
-            let waits = event.is_call(F::Acquire) && history.rare(event).wait_ms != 0;
-            Some((position as u32, event, history.lock_number(event).filter(|_| waits)?))
-        })
-    };
-    for (_, event, lock) in waits() {
-        let asker = askers[lock].entry(history.client_of(event.process)).or_default();
-        asker.acquired |= reply_of(event).is_some_and(|reply| reply.kind == Kind::Ok);
-    }
-    let bounded = context.bounds.starvation_ms.is_some();
-    if !bounded && askers.iter().flat_map(BTreeMap::values).all(|asker| asker.acquired) {
-        return askers;
-    }
     let mut died = vec![u64::MAX; history.processes.len()];
     for event in history.events.iter().filter(|event| event.f == F::Died) {
         died[event.process as usize] = event.time.min(died[event.process as usize]);
     }
-    for (position, event, lock) in waits() {
-        let asker = askers[lock].entry(history.client_of(event.process)).or_default();
-        if asker.acquired && !bounded {
+    let mut attempts = vec![BTreeMap::<u32, Vec<Attempt>>::new(); history.locks.len()];
+    for (position, event) in history.events.iter().enumerate() {
+        let waits = event.is_call(F::Acquire) && history.rare(event).wait_ms != 0;
+        let Some(lock) = history.lock_number(event).filter(|_| waits) else {
             continue;
-        }
-        let reply = reply_of(event);
+        };
+        let reply = history.events.get(event.mate as usize);
         let gone = died[event.process as usize].min(history.end_ns);
-        asker.attempts.push(Attempt {
-            process: event.process,
-            call: position,
-            from_ns: event.time,
-            to_ns: reply.map_or(gone, |reply| reply.time),
-            acquired: reply.is_some_and(|reply| reply.kind == Kind::Ok),
-        });
+        attempts[lock]
+            .entry(history.client_of(event.process))
+            .or_default()
+            .push(Attempt {
+                process: event.process,
+                call: position as u32,
+                from_ns: event.time,
+                to_ns: reply.map_or(gone, |reply| reply.time),
+                acquired: reply.is_some_and(|reply| reply.kind == Kind::Ok),
+            });
     }
-    askers
+    attempts
 }
 
 /// The stretches of a calm span in which a client asked all the time and got nothing.

@@ -13,7 +13,7 @@ use harness_checkers::history::event::Kind;
 use harness_checkers::linearizability::decide;
 use harness_checkers::{Budget, Clock, Model};
 
-const MODELS: [Model; 14] = [
+const MODELS: [Model; 17] = [
     Model::OwnerMutex,
     Model::Mutex,
     Model::Reentrant { limit: 2 },
@@ -25,15 +25,21 @@ const MODELS: [Model; 14] = [
     Model::Semaphore { permits: 2 },
     Model::Semaphore { permits: 3 },
     Model::TryLock,
+    Model::ExactTryLock,
     Model::Election,
-    Model::Register,
-    Model::CasRegister,
+    Model::Register { start: None },
+    Model::CasRegister { start: None },
+    Model::CasRegister { start: Some(1) },
+    Model::ExactCasRegister { start: None },
 ];
+
+/// Histories that were judged wrongly once, of random millions.
+const ONCE_WRONG: [u64; 6] = [40_824, 45_479, 54_991, 87_111, 366_181, 504_754];
 
 fn seeds() -> impl Iterator<Item = u64> {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let first = number("INDEPENDENT_SEED").unwrap_or(1);
-    first..=first + number("INDEPENDENT_HISTORIES").unwrap_or(2_000)
+    (first..=first + number("INDEPENDENT_HISTORIES").unwrap_or(2_000)).chain(ONCE_WRONG)
 }
 
 /// The numbers of illegal locks; a verdict that is not reached is a failure.

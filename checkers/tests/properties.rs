@@ -130,14 +130,14 @@ proptest! {
         let again = History::read(edn.as_slice(), &ReadOptions::default()).expect("our own EDN");
         let plain = |entry: Entry<'_>| (entry.index, entry.process, entry.kind, entry.f, entry.value, entry.expected, entry.mode == Mode::Read);
         prop_assert!(again.entries().map(plain).eq(history.entries().map(plain)));
-        let model = if registers { Model::CasRegister } else { Model::TryLock };
+        let model = if registers { Model::CasRegister { start: None } } else { Model::TryLock };
         prop_assert_eq!(is_illegal(&again, model), is_illegal(&history, model));
     }
 
     #[test]
     fn what_was_illegal_stays_illegal(script in script(), cut in 0usize..60, which in 0usize..3) {
         // Not the plain mutex: a loss that is told later may explain what went before.
-        let model = [Model::OwnerMutex, Model::Fenced, Model::CasRegister][which];
+        let model = [Model::OwnerMutex, Model::Fenced, Model::CasRegister { start: None }][which];
         let history = play(&script, !model.is_lock());
         let prefix = play(&script[..cut.min(script.len())].to_vec(), !model.is_lock());
         if is_illegal(&prefix, model) {
@@ -147,7 +147,7 @@ proptest! {
 
     #[test]
     fn a_counterexample_is_a_violation_by_itself(script in script(), registers in any::<bool>()) {
-        let model = if registers { Model::CasRegister } else { Model::Mutex };
+        let model = if registers { Model::CasRegister { start: None } } else { Model::Mutex };
         let history = play(&script, registers);
         let options = Options { model: Some(model), clock: Clock::still(), ..Options::default() };
         let found = check(&history, &options);

@@ -30,7 +30,7 @@ fn a_time_budget_that_ends_is_unknown_and_never_a_pass() {
         time: Duration::ZERO,
         ..Budget::default()
     };
-    let found = search(&Register, &hard(20), budget, Clock::default());
+    let found = search(&Register::default(), &hard(20), budget, Clock::default());
     assert!(
         matches!(found, Searched::Unknown { reason: "the time budget ended", configurations } if configurations > 0)
     );
@@ -43,7 +43,7 @@ fn forgetting_failures_costs_time_and_no_verdict() {
         ..Budget::default()
     };
     assert_eq!(
-        search(&Register, &hard(10), small, Clock::still()),
+        search(&Register::default(), &hard(10), small, Clock::still()),
         Searched::NoOrder { blocked: 10 }
     );
 }
@@ -54,13 +54,13 @@ fn thousands_of_operations_in_flight_are_searched_and_more_are_unknown() {
     let budget = Budget::default();
     for count in [64, 65, 129, 257, 1_025, 4_096] {
         let operations = reads(count);
-        let Searched::Order(order) = search(&Register, &operations, budget, Clock::still()) else {
+        let Searched::Order(order) = search(&Register::default(), &operations, budget, Clock::still()) else {
             panic!("{count} reads have an order");
         };
-        assert_eq!(validate(&Register, &operations, &order), Ok(()));
+        assert_eq!(validate(&Register::default(), &operations, &order), Ok(()));
     }
     assert!(matches!(
-        search(&Register, &reads(4_097), budget, Clock::still()),
+        search(&Register::default(), &reads(4_097), budget, Clock::still()),
         Searched::Unknown { .. }
     ));
 }

@@ -15,7 +15,7 @@ use super::behaviour::Cut;
 use super::busy_poll::{BusyPoll, ReplyPredictor};
 use super::byte_meter::{ByteMeter, MeterSide};
 use super::counters::{LinkCounters, LiveConnection, count};
-use super::link::{LinkState, Upstream};
+use super::link::{EndMode, LinkState, Upstream};
 use super::link_tap::{ConnectionTap, LinkTap};
 use super::pump::{ConnectionContext, Direction, Disconnect, Pump};
 use crate::limits::DIAL;
@@ -38,6 +38,8 @@ pub(super) struct LinkShared {
     pub side: MeterSide,
     pub tap: Option<Arc<LinkTap>>,
     pub busy_poll: Arc<BusyPoll>,
+    /// How a connection ends that the server does not take.
+    pub refusal: EndMode,
 }
 
 /// One connection through a link, from before it is made.
@@ -70,6 +72,7 @@ impl Connection {
         let meter = self.meter();
         match self.connect().await {
             Ok(server) => self.pass(client, server, meter).await,
+            Err(DialError::Refused | DialError::Silent) if self.shared.refusal == EndMode::Close => {}
             Err(_) => reset(&client),
         }
     }

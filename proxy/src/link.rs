@@ -181,6 +181,7 @@ impl Link {
                 side,
                 tap: None,
                 busy_poll: Arc::clone(&on.busy_poll),
+                refusal: EndMode::Reset,
             },
             listener: Mutex::new(ListenerState {
                 listen: route.listen,
@@ -190,6 +191,14 @@ impl Link {
             on: on.clone(),
             external: None,
         }
+    }
+
+    /// A connection that the server does not take ends as `refusal` says. A reset is nearest to a refused connect, and may
+    /// come before the client's own connect returned.
+    #[cfg(feature = "api")]
+    pub(super) fn with_refusal(mut self, refusal: EndMode) -> Self {
+        self.shared.refusal = refusal;
+        self
     }
 
     /// What is put on this link is done by `external`.

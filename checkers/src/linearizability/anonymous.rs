@@ -8,23 +8,37 @@
 //! <https://doi.org/10.1145/321738.321743>).
 //!
 //! At one instant each process keeps its own order, and between processes every order is possible: `interleave` finds
-//! the one that needs the fewest operations whose reply is still to come.
+//! the one that needs the fewest operations whose reply is still to come. Where it matters which of them that are, the
+//! pass takes those with the earliest replies that it can have; if others would have done as well, and the pass then
+//! fails, the general search decides.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use super::Searched;
 use super::interleave::{InstantState, Interleaved, Letter, Move, Words, interleave};
 use super::operations::Operations;
-use super::specs::LockOp;
+use super::search::search_in_turn;
+use super::specs::{LockOp, OneOwner};
+use crate::history::History;
 use crate::history::names::FastMap;
+use crate::model::Model;
+use crate::options::{Budget, Clock};
 
-/// What a lazy pass found: an order of places, or why there is none.
-pub(crate) type Decided = Result<Vec<u32>, LazyFailure>;
+/// What was found: an order of places, or why there is none.
+pub(crate) type Decided = Result<Vec<u32>, Unordered>;
+
+/// Why a plain mutex has no order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unordered {
+    /// At the reply to the operation of this place, or of one with a reply at that instant: nothing can precede it.
+    Blocked(usize),
+    /// It may have one: the budget of the search ended.
+    Undecided(&'static str),
+}
 
 /// Why a lazy pass ended early.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum LazyFailure {
-    /// At the reply to the operation of this place, or of one with a reply at that instant: nothing can precede it.
+enum LazyFailure {
     Blocked(usize),
     /// Too many events have one time.
     GaveUp,
@@ -40,8 +54,32 @@ struct Flip {
     place: u32,
 }
 
-/// Decides a plain mutex.
-pub(crate) fn decide(all: &Operations<LockOp>) -> Decided {
+/// Decides a plain mutex. The budget is for histories in which several events have one time.
+pub(crate) fn decide(history: &History, all: &Operations<LockOp>, (budget, clock): (Budget, Clock)) -> Decided {
+    let mut lazy = Lazy {
+        all,
+        taken: false,
+        open: Default::default(),
+        ready: [0, 0],
+        done: vec![false; all.operations.len()],
+        order: Vec::new(),
+        guessed: false,
+    };
+    match lazy.pass() {
+        Ok(()) => return Ok(lazy.order),
+        Err(LazyFailure::Blocked(blocked)) if !lazy.guessed => return Err(Unordered::Blocked(blocked)),
+        Err(_) => {}
+    }
+    let (mutex, after) = (OneOwner::new(Model::Mutex), all.predecessors(history));
+    match search_in_turn(&mutex, &all.operations, &after, budget, clock) {
+        Searched::Order(order) => Ok(order.into_iter().map(|place| place as u32).collect()),
+        Searched::NoOrder { blocked } => Err(Unordered::Blocked(blocked)),
+        Searched::Unknown { reason, .. } => Err(Unordered::Undecided(reason)),
+    }
+}
+
+/// Calls and replies in order.
+fn flips(all: &Operations<LockOp>) -> Vec<Flip> {
     let operations = &all.operations;
     let mut flips: Vec<Flip> = Vec::with_capacity(operations.len() * 2);
     for (place, operation) in operations.iter().enumerate() {
@@ -61,26 +99,7 @@ pub(crate) fn decide(all: &Operations<LockOp>) -> Decided {
     if !flips.is_sorted() {
         flips.sort_unstable();
     }
-    let mut lazy = Lazy {
-        all,
-        taken: false,
-        open: Default::default(),
-        ready: [0, 0],
-        done: vec![false; operations.len()],
-        order: Vec::new(),
-    };
-    for same in flips.chunk_by(|a, b| a.instant == b.instant) {
-        match same {
-            [one] => {
-                if !lazy.passes(one) {
-                    lazy.force(one.place)?;
-                }
-            }
-            several => lazy.at_one_instant(several)?,
-        }
-        lazy.forget();
-    }
-    Ok(lazy.order)
+    flips
 }
 
 struct Lazy<'a> {
@@ -92,16 +111,32 @@ struct Lazy<'a> {
     ready: [u32; 2],
     done: Vec<bool>,
     order: Vec<u32>,
+    /// Which operation took effect before its reply was a choice that another might have been better than.
+    guessed: bool,
 }
 
 impl Lazy<'_> {
+    fn pass(&mut self) -> Result<(), LazyFailure> {
+        for same in flips(self.all).chunk_by(|a, b| a.instant == b.instant) {
+            match same {
+                [one] => {
+                    if !self.passes(one) {
+                        self.force(one.place)?;
+                    }
+                }
+                several => self.at_one_instant(several)?,
+            }
+            self.forget();
+        }
+        Ok(())
+    }
+
     /// Whether the pass can go on past a call, which it opens, or a reply.
     fn passes(&mut self, flip: &Flip) -> bool {
         let place = flip.place as usize;
         if !flip.reply {
-            let deadline = self.all.operations[place].reply.unwrap_or(u64::MAX);
             let sort = self.takes(flip.place);
-            self.open[sort].push(Reverse((deadline, flip.place)));
+            self.open[sort].push(Reverse((self.deadline(flip.place), flip.place)));
             self.ready[sort] += 1;
             return true;
         }
@@ -114,6 +149,8 @@ impl Lazy<'_> {
         if self.taken == (sort == 1) {
             let other = self.earliest(1 - sort).ok_or(LazyFailure::Blocked(place as usize))?;
             self.effect(other);
+            self.forget();
+            self.compare(1 - sort, other);
         }
         self.effect(place);
         Ok(())
@@ -127,6 +164,17 @@ impl Lazy<'_> {
                 return Some(place);
             }
         }
+    }
+
+    /// Notes when an operation took effect early of which another in flight is answered as early: what its process does
+    /// at that instant may make it the better choice.
+    fn compare(&mut self, sort: usize, early: u32) {
+        let next = self.open[sort].peek().map(|Reverse((deadline, _))| *deadline);
+        self.guessed |= next.is_some_and(|next| next <= self.deadline(early) && next < u64::MAX);
+    }
+
+    fn deadline(&self, place: u32) -> u64 {
+        self.all.operations[place as usize].reply.unwrap_or(u64::MAX)
     }
 
     /// Calls and replies of one instant, sorted by process.
@@ -164,6 +212,7 @@ impl Lazy<'_> {
                 return Err(replies.map_or(LazyFailure::GaveUp, |flip| LazyFailure::Blocked(flip.place as usize)));
             }
         };
+        let mut early: [Option<u32>; 2] = [None, None];
         for next in moves {
             match next {
                 Move::Of(word) => {
@@ -180,10 +229,17 @@ impl Lazy<'_> {
                     self.keep(&words, &mut left, words.rest(word), flips);
                 }
                 Move::InFlight => {
-                    let other = self.earliest(usize::from(!self.taken)).expect("one is in flight");
+                    let sort = usize::from(!self.taken);
+                    let other = self.earliest(sort).expect("one is in flight");
                     self.effect(other);
+                    let latest = early[sort].is_none_or(|place| self.deadline(place) < self.deadline(other));
+                    early[sort] = if latest { Some(other) } else { early[sort] };
                 }
             }
+        }
+        self.forget();
+        for (sort, place) in early.into_iter().enumerate() {
+            place.into_iter().for_each(|place| self.compare(sort, place));
         }
         Ok(())
     }

@@ -2,13 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::minimal::search_register;
 use super::operations::{self, Operations};
-use super::register::Register;
-use super::search::search_in_turn;
 use super::spec::{Operation, SequentialSpec, validate};
 use super::specs::{LockOp, ManyOwners, OneOwner};
 use super::{Searched, anonymous, search};
 use crate::context::Context;
+use crate::history::History;
 use crate::model::Model;
 use crate::options::{Budget, Clock};
 
@@ -26,23 +26,27 @@ pub(crate) fn all(context: &Context<'_>) -> Vec<Certificate> {
     let (model, options) = (context.model, context.options);
     let (budget, clock) = (options.budget, options.clock);
     if !model.is_lock() {
-        let all = operations::registers(context.history);
+        let all = operations::registers(context.history, &model);
         return collect(context, &all, |operations| {
-            let after = operations.predecessors(context.history);
-            let found = search_in_turn(&Register, &operations.operations, &after, budget, clock);
-            valid(&Register, &operations.operations, found)
+            let (register, found) = search_register(context.history, &model, operations, (budget, clock));
+            valid(&register, &operations.operations, found)
         });
     }
     let all = operations::locks(context.history, &model);
-    collect(context, &all, |all| lock(&model, all, budget, clock))
+    collect(context, &all, |all| lock(context.history, &model, all, (budget, clock)))
 }
 
 /// An order of a lock's operations, validated; `None` when there is none or the budget ended.
-pub(crate) fn lock(model: &Model, lock: &Operations<LockOp>, budget: Budget, clock: Clock) -> Option<Vec<usize>> {
+pub(crate) fn lock(
+    history: &History,
+    model: &Model,
+    lock: &Operations<LockOp>,
+    (budget, clock): (Budget, Clock),
+) -> Option<Vec<usize>> {
     let all = &lock.operations;
     match model {
         Model::Mutex => {
-            let order: Vec<usize> = anonymous::decide(lock)
+            let order: Vec<usize> = anonymous::decide(history, lock, (budget, clock))
                 .ok()?
                 .into_iter()
                 .map(|place| place as usize)

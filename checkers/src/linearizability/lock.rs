@@ -41,6 +41,35 @@ impl Parked {
     }
 }
 
+/// Acquires in flight: each may be what another one saw that was told busy.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Contenders {
+    /// How many acquires were called, in all.
+    calls: u64,
+    /// Of each process, how many had been called with its own, and whether another was in flight then.
+    in_flight: FastMap<u32, (u64, bool)>,
+    /// One with an unknown outcome is in flight for ever.
+    forever: bool,
+}
+
+impl Contenders {
+    pub(super) fn called(&mut self, process: u32) {
+        let met = self.forever || !self.in_flight.is_empty();
+        self.calls += 1;
+        self.in_flight.insert(process, (self.calls, met));
+    }
+
+    /// Whether another acquire was in flight at some instant between the call of a process and its answer, which is now.
+    pub(super) fn answered(&mut self, process: u32) -> bool {
+        let own = self.in_flight.remove(&process);
+        own.is_some_and(|(calls, met)| (met || self.calls > calls) && !mutated(Mutant::ContendersAreBlind))
+    }
+
+    pub(super) fn never_answered(&mut self, process: u32) {
+        self.forever |= self.in_flight.remove(&process).is_some();
+    }
+}
+
 /// Everything that a sweep remembers of one lock: what is in flight, never what is over.
 #[derive(Debug, Clone)]
 pub(super) struct Lock {
@@ -55,6 +84,7 @@ pub(super) struct Lock {
     pub lapsed: FastMap<u32, u64>,
     /// Processes whose release will be answered "not held" although they hold, with the reply that began their hold.
     pub denied: Vec<(u32, u32)>,
+    pub contenders: Contenders,
     pub last_token: Option<(u64, u32)>,
     /// The release that ended the last hold; `NONE` when something else did.
     pub last_release: u32,
@@ -81,6 +111,7 @@ impl Lock {
             taken: 0,
             lapsed: FastMap::default(),
             denied: Vec::new(),
+            contenders: Contenders::default(),
             last_token: None,
             last_release: NONE,
             free_after: Some(0),

@@ -1,43 +1,86 @@
 //! Decisions that need more than one pass, and the smallest set of operations that proves a bad one: by delta debugging, as
 //! [`shrink`](crate::shrink) says.
 
-use super::anonymous::{self, LazyFailure};
+use std::collections::BTreeMap;
+
+use super::anonymous::{self, Unordered};
 use super::counterexample::Counterexample;
 use super::operations::Operations;
-use super::register::{Register, RegisterOp};
+use super::register::{Register, RegisterOp, starts};
 use super::search::search_in_turn;
 use super::spec::Operation;
 use super::specs::LockOp;
 use super::{Decision, Searched};
 use crate::history::History;
+use crate::model::Model;
 use crate::options::{Budget, Clock};
 use crate::shrink::shrink;
 
 /// Operations of a prefix that are still worth shrinking; of longer ones, the latest are tried first.
 const SHRINK_MAX: usize = 20_000;
 
-/// Why a plain mutex is not decided.
-pub(super) const TOO_MANY_AT_ONCE: &str = "too many events have one time";
-
 /// Decides the plain mutex.
-pub(super) fn plain(all: &Operations<LockOp>, small: bool) -> Decision {
-    let blocked = match anonymous::decide(all) {
+pub(super) fn plain(
+    history: &History,
+    all: &Operations<LockOp>,
+    (budget, clock): (Budget, Clock),
+    small: bool,
+) -> Decision {
+    let blocked = match anonymous::decide(history, all, (budget, clock)) {
         Ok(_) => return Decision::Legal,
-        Err(LazyFailure::GaveUp) => return Decision::Unknown(TOO_MANY_AT_ONCE),
-        Err(LazyFailure::Blocked(blocked)) if !small => return blocked_at(all, blocked),
-        Err(LazyFailure::Blocked(blocked)) => blocked,
+        Err(Unordered::Undecided(reason)) => return Decision::Unknown(reason),
+        Err(Unordered::Blocked(blocked)) if !small => return blocked_at(all, blocked),
+        Err(Unordered::Blocked(blocked)) => blocked,
+    };
+    // The operation at whose reply a part of them has no order, if it has none.
+    let blocked_in = |places: &[usize]| match anonymous::decide(history, &all.only(places), (short(budget), clock)) {
+        Err(Unordered::Blocked(at)) => Some(places[at]),
+        _ => None,
     };
     let prefix = prefix(&all.operations, blocked);
+    let units = pairs(all, &prefix);
+    let mut places = those(
+        &prefix,
+        &kept(&prefix, &units, |left| blocked_in(&those(&prefix, left)).is_some()),
+    );
+    loop {
+        let before = places.len();
+        let Some(blocked) = blocked_in(&places) else { break };
+        // Of the sort of which there are too many, more never make an order legal: one that is not needed can go alone.
+        let singles = (0..before).filter(|at| takes(all, places[*at]) == takes(all, blocked));
+        let singles: Vec<Vec<usize>> = singles.map(|at| vec![at]).collect();
+        let same = |place: usize| takes(all, place) == takes(all, blocked);
+        let kept = shrink(before, &singles, |left| {
+            blocked_in(&those(&places, left)).is_some_and(same)
+        });
+        places = those(&places, &kept);
+        let kept = shrink(places.len(), &pairs(all, &places), |left| {
+            blocked_in(&those(&places, left)).is_some()
+        });
+        places = those(&places, &kept);
+        if places.len() == before {
+            break;
+        }
+    }
+    illegal(all, &places)
+}
+
+fn takes(all: &Operations<LockOp>, place: usize) -> bool {
+    matches!(all.operations[place].op, LockOp::Acquire { .. })
+}
+
+/// Each acquire with the release that its process called next: the lock is afterwards as before.
+fn pairs(all: &Operations<LockOp>, places: &[usize]) -> Vec<Vec<usize>> {
     let mut units: Vec<Vec<usize>> = Vec::new();
-    let mut open: std::collections::BTreeMap<u32, Vec<usize>> = std::collections::BTreeMap::new();
-    for (at, place) in prefix.iter().enumerate() {
+    let mut open: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+    for (at, place) in places.iter().enumerate() {
         let operation = &all.operations[*place];
         match operation.op {
             LockOp::Acquire { process, .. } => open.entry(process).or_default().push(at),
             // A loss may come while the next acquire is in flight.
             LockOp::Release { process, .. } => {
                 let own = open.entry(process).or_default();
-                let before = |acquire: &usize| all.operations[prefix[*acquire]].call <= operation.call;
+                let before = |acquire: &usize| all.operations[places[*acquire]].call <= operation.call;
                 if let Some(last) = own.iter().rposition(before) {
                     units.push(vec![own.remove(last), at]);
                 }
@@ -45,23 +88,56 @@ pub(super) fn plain(all: &Operations<LockOp>, small: bool) -> Decision {
             _ => {}
         }
     }
-    let violates = |kept: &[usize]| {
-        let places: Vec<usize> = kept.iter().map(|at| prefix[*at]).collect();
-        matches!(anonymous::decide(&all.only(&places)), Err(LazyFailure::Blocked(_)))
-    };
-    illegal(all, &prefix, &kept(&prefix, &units, violates))
+    units
 }
+
+/// Looks for an order of a register's operations, from each value that it may have had at the start.
+pub(super) fn search_register(
+    history: &History,
+    model: &Model,
+    all: &Operations<RegisterOp>,
+    (budget, clock): (Budget, Clock),
+) -> (Register, Searched) {
+    let starts = match (model, model.start().flatten()) {
+        (_, Some(start)) => Some(vec![Some(start)]),
+        (Model::ExactCasRegister { .. }, None) => Some(vec![None]),
+        _ => starts(&all.operations),
+    };
+    let after = all.predecessors(history);
+    let mut found = (Register::default(), TOO_MANY_STARTS);
+    // Of those that fail, the one that goes furthest is told.
+    let reply = |searched: &Searched| match searched {
+        Searched::NoOrder { blocked } => all.operations[*blocked].reply,
+        _ => None,
+    };
+    for start in starts.into_iter().flatten() {
+        let register = Register { start };
+        let searched = search_in_turn(&register, &all.operations, &after, budget, clock);
+        if !matches!(searched, Searched::NoOrder { .. }) {
+            return (register, searched);
+        }
+        if reply(&found.1) < reply(&searched) {
+            found = (register, searched);
+        }
+    }
+    found
+}
+
+/// What is said when a history leaves too many values for the start.
+const TOO_MANY_STARTS: Searched = Searched::Unknown {
+    reason: "too many values that the register may have had at the start",
+    configurations: 0,
+};
 
 /// Decides a register by search.
 pub(super) fn register(
     history: &History,
+    model: &Model,
     all: &Operations<RegisterOp>,
     (budget, clock): (Budget, Clock),
     small: bool,
 ) -> Decision {
-    let searched = |all: &Operations<RegisterOp>, budget| {
-        search_in_turn(&Register, &all.operations, &all.predecessors(history), budget, clock)
-    };
+    let searched = |all: &Operations<RegisterOp>, budget| search_register(history, model, all, (budget, clock)).1;
     let blocked = match searched(all, budget) {
         Searched::Order(_) => return Decision::Legal,
         Searched::Unknown { reason, .. } => return Decision::Unknown(reason),
@@ -70,20 +146,23 @@ pub(super) fn register(
     };
     let prefix = prefix(&all.operations, blocked);
     let units: Vec<Vec<usize>> = (0..prefix.len()).map(|at| vec![at]).collect();
-    let short = Budget {
-        time: budget.time / 100,
-        ..budget
-    };
     let violates = |kept: &[usize]| {
-        let places: Vec<usize> = kept.iter().map(|at| prefix[*at]).collect();
-        let fewer = all.only(&places);
+        let fewer = all.only(&those(&prefix, kept));
         let gone = (0..prefix.len()).filter(|at| kept.binary_search(at).is_err());
         let sound = gone
             .map(|at| all.operations[prefix[at]].op)
             .all(|op| !is_needed(&op, &fewer.operations));
-        sound && matches!(searched(&fewer, short), Searched::NoOrder { .. })
+        sound && matches!(searched(&fewer, short(budget)), Searched::NoOrder { .. })
     };
-    illegal(all, &prefix, &kept(&prefix, &units, violates))
+    illegal(all, &those(&prefix, &kept(&prefix, &units, violates)))
+}
+
+/// The budget of one of the many checks of a search for a small proof.
+fn short(budget: Budget) -> Budget {
+    Budget {
+        time: budget.time / 100,
+        ..budget
+    }
 }
 
 /// The operations that were called before the reply that nothing can precede.
@@ -130,9 +209,14 @@ fn latest(places: usize, units: &[Vec<usize>], violates: &mut impl FnMut(&[usize
     None
 }
 
-fn illegal<O>(all: &Operations<O>, prefix: &[usize], kept: &[usize]) -> Decision {
+/// Some of these places, by where they stand.
+fn those(places: &[usize], kept: &[usize]) -> Vec<usize> {
+    kept.iter().map(|at| places[*at]).collect()
+}
+
+fn illegal<O>(all: &Operations<O>, places: &[usize]) -> Decision {
     Decision::Illegal(Counterexample::NoOrder {
-        calls: kept.iter().map(|at| all.calls[prefix[*at]]).collect(),
+        calls: places.iter().map(|place| all.calls[*place]).collect(),
     })
 }
 

@@ -9,6 +9,7 @@
 mod anonymous;
 pub mod certificate;
 mod counterexample;
+mod dead_end;
 #[cfg(test)]
 mod equal_times;
 mod failures;
@@ -46,7 +47,8 @@ use crate::model::Model;
 use crate::options::{Budget, Clock};
 use certificate::Certificate;
 pub(crate) use counterexample::Counterexample;
-pub(crate) use readings::ReadingDifference;
+pub(crate) use dead_end::{DeadEnd, dead_end};
+pub(crate) use readings::{ReadBy, ReadingDifference};
 
 /// What was decided about HL002 of one history.
 pub(crate) struct Linearization {
@@ -103,12 +105,14 @@ fn decided(history: &History, model: &Model, budget: Budget, clock: Clock, small
     match model {
         Model::Mutex => {
             let all = operations::locks(history, model);
-            all.iter().map(|operations| minimal::plain(operations, small)).collect()
-        }
-        Model::Register | Model::CasRegister => {
-            let all = operations::registers(history);
             all.iter()
-                .map(|operations| minimal::register(history, operations, (budget, clock), small))
+                .map(|operations| minimal::plain(history, operations, (budget, clock), small))
+                .collect()
+        }
+        Model::Register { .. } | Model::CasRegister { .. } | Model::ExactCasRegister { .. } => {
+            let all = operations::registers(history, model);
+            all.iter()
+                .map(|operations| minimal::register(history, model, operations, (budget, clock), small))
                 .collect()
         }
         _ => {

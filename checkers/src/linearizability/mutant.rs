@@ -14,6 +14,8 @@ pub(super) enum Mutant {
     UnknownAcquireNeverHolds,
     /// Any release's reply frees the lock for certain.
     FreeTooSoon,
+    /// Another acquire in flight does not explain a busy answer.
+    ContendersAreBlind,
     OnlyWritersExclude,
     OnePermitMore,
     DepthIsOne,

@@ -70,8 +70,8 @@ impl<O> Operations<O> {
     }
 }
 
-/// Operations on registers, lock by lock. Failures without a meaning are left out.
-pub(crate) fn registers(history: &History) -> Vec<Operations<RegisterOp>> {
+/// Operations on registers, lock by lock, as the model reads them. What says nothing is left out.
+pub(crate) fn registers(history: &History, model: &Model) -> Vec<Operations<RegisterOp>> {
     let mut all: Vec<Operations<RegisterOp>> = (0..history.locks.len()).map(|_| Operations::default()).collect();
     EventOrder::of(history).each(
         history,
@@ -84,7 +84,7 @@ pub(crate) fn registers(history: &History) -> Vec<Operations<RegisterOp>> {
             let reply = history.events.get(call.mate as usize);
             if call.kind == Kind::Invoke
                 && let Some(all) = all.get_mut(lock as usize)
-                && let Some(op) = register_op(history, call, reply)
+                && let Some(op) = register_op(history, model, call, reply)
             {
                 let known = reply.is_some_and(|reply| matches!(reply.kind, Kind::Ok | Kind::Fail));
                 all.add(op, instant, known.then(|| history.instant(call.mate)), position);
@@ -94,21 +94,27 @@ pub(crate) fn registers(history: &History) -> Vec<Operations<RegisterOp>> {
     all
 }
 
-fn register_op(history: &History, call: &PackedEvent, reply: Option<&PackedEvent>) -> Option<RegisterOp> {
+fn register_op(
+    history: &History,
+    model: &Model,
+    call: &PackedEvent,
+    reply: Option<&PackedEvent>,
+) -> Option<RegisterOp> {
+    let exact = matches!(model, Model::ExactCasRegister { .. });
     let kind = reply.map_or(Kind::Info, |reply| reply.kind);
     let (asked, answered) = (
         history.rare(call),
         reply.map(|reply| history.rare(reply)).unwrap_or_default(),
     );
     match (call.f, kind) {
-        (F::Read, Kind::Ok) => Some(RegisterOp::Read(answered.value)),
+        (F::Read, Kind::Ok) => Some(RegisterOp::Read(answered.value)).filter(|_| exact || answered.value.is_some()),
         (F::Write, Kind::Ok | Kind::Info) => asked.value.map(RegisterOp::Write),
         (F::Cas, Kind::Ok | Kind::Info) => Some(RegisterOp::Cas {
             expected: asked.expected?,
             new: asked.value?,
         }),
         // Without an error, a failed compare-and-set has compared.
-        (F::Cas, Kind::Fail) if history.name(answered.error).is_none() => Some(RegisterOp::CasFailed {
+        (F::Cas, Kind::Fail) if exact && history.name(answered.error).is_none() => Some(RegisterOp::CasFailed {
             expected: asked.expected?,
         }),
         _ => None,
@@ -121,10 +127,81 @@ pub(crate) fn locks(history: &History, model: &Model) -> Vec<Operations<LockOp>>
         history,
         model,
         all: (0..history.locks.len()).map(|_| Operations::default()).collect(),
+        contenders: contenders(history, model),
         held: FastMap::default(),
     };
     EventOrder::of(history).each(history, |event| reading.see(event));
     reading.all
+}
+
+/// When acquires were in flight, sorted.
+#[derive(Debug, Default)]
+struct Flights {
+    calls: Vec<u64>,
+    /// Only those after which the acquire is certainly gone.
+    replies: Vec<u64>,
+}
+
+impl Flights {
+    fn add(&mut self, call: u64, reply: Option<u64>) {
+        self.calls.push(call);
+        self.replies.extend(reply);
+    }
+
+    fn sort(&mut self) {
+        self.calls.sort_unstable();
+        self.replies.sort_unstable();
+    }
+
+    /// How many were in flight at some instant of a time.
+    fn count(&self, from: u64, until: u64) -> usize {
+        let begun = self.calls.partition_point(|call| *call <= until);
+        begun - self.replies.partition_point(|reply| *reply < from)
+    }
+}
+
+/// When acquires of one lock were in flight: all, and those of each process.
+#[derive(Debug, Default)]
+struct ContenderTimes {
+    all: Flights,
+    own: FastMap<u32, Flights>,
+}
+
+impl ContenderTimes {
+    /// Whether an acquire of another process was in flight at some instant.
+    fn met(&self, process: u32, from: u64, until: u64) -> bool {
+        let own = self.own.get(&process).map_or(0, |own| own.count(from, until));
+        self.all.count(from, until) > own
+    }
+}
+
+fn contenders(history: &History, model: &Model) -> Vec<ContenderTimes> {
+    if *model != Model::TryLock {
+        return Vec::new();
+    }
+    let mut all: Vec<ContenderTimes> = (0..history.locks.len()).map(|_| ContenderTimes::default()).collect();
+    let calls = history
+        .events
+        .iter()
+        .enumerate()
+        .filter(|(_, event)| event.is_call(F::Acquire));
+    for (position, call) in calls {
+        let reply = history.events.get(call.mate as usize);
+        let gone = reply.filter(|reply| matches!(reply.kind, Kind::Ok | Kind::Fail));
+        let (from, until) = (
+            history.instant(position as u32),
+            gone.map(|_| history.instant(call.mate)),
+        );
+        if let Some(lock) = history.lock_number(call).and_then(|lock| all.get_mut(lock)) {
+            lock.all.add(from, until);
+            lock.own.entry(call.process).or_default().add(from, until);
+        }
+    }
+    for lock in &mut all {
+        lock.all.sort();
+        lock.own.values_mut().for_each(Flights::sort);
+    }
+    all
 }
 
 /// One process's own view of one lock.
@@ -155,6 +232,8 @@ struct OperationReader<'a> {
     history: &'a History,
     model: &'a Model,
     all: Vec<Operations<LockOp>>,
+    /// By lock, where an acquire in flight explains a busy answer.
+    contenders: Vec<ContenderTimes>,
     held: FastMap<(u32, u32), Own>,
 }
 
@@ -215,7 +294,12 @@ impl OperationReader<'_> {
                 let busy = reply
                     .and_then(|reply| history.name(history.rare(reply).error))
                     .is_some_and(is_busy);
-                if busy && *self.model == Model::TryLock {
+                let saw_another = || {
+                    let contenders = self.contenders.get(lock);
+                    let until = replied.unwrap_or(u64::MAX);
+                    contenders.is_some_and(|contenders| contenders.met(process, instant, until))
+                };
+                if busy && self.model.judges_busy() && !saw_another() {
                     self.all[lock].add(LockOp::Busy { process }, instant, replied, position);
                 }
             }
@@ -223,7 +307,7 @@ impl OperationReader<'_> {
                 self.all[lock].add(op, instant, None, position);
                 // What nobody knows of may also have run out, which matters to who was told busy.
                 let holds = self.held.get(&(lock as u32, process)).is_some_and(|own| own.depth > 0);
-                if *self.model == Model::TryLock && history.header.lease_ms.is_some() && !holds {
+                if self.model.judges_busy() && history.header.lease_ms.is_some() && !holds {
                     self.all[lock].add(LockOp::Lose { process }, instant, None, position);
                 }
             }
@@ -318,7 +402,7 @@ impl OperationReader<'_> {
         let given_up = reply
             .filter(|_| kind == Kind::Fail)
             .map(|_| history.instant(event.mate));
-        let given_up = given_up.filter(|_| *self.model != Model::TryLock);
+        let given_up = given_up.filter(|_| !self.model.judges_busy());
         self.all[lock].add(op, instant, replied.or(given_up), position);
         if kind == Kind::Fail && given_up.is_none() {
             own.ending = self.all[lock].operations.len();
@@ -332,7 +416,10 @@ impl OperationReader<'_> {
         if own.depth == 0 {
             return;
         }
-        if let Some(place) = own.asked.checked_sub(1) {
+        // A plain mutex may have been taken back and given again before the signal came.
+        if *self.model != Model::Mutex
+            && let Some(place) = own.asked.checked_sub(1)
+        {
             // What is lost is what it was told to have; what is granted later is not.
             let asked = &mut self.all[lock].operations[place];
             let before = *asked;
@@ -346,7 +433,7 @@ impl OperationReader<'_> {
                 self.all[lock].add(before.op, before.call, Some(instant), position);
             }
         }
-        let known = *self.model != Model::TryLock;
+        let known = !self.model.judges_busy();
         let denied = std::mem::take(&mut own.denied);
         let mut ending = if known { 0 } else { self.all[lock].operations.len() + 1 };
         if denied > 0 {

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::mutant::{Mutant, with};
 use super::operations::{self, Operations};
-use super::random::{LOCKS, has_ties, is_coarse, random, show};
+use super::random::{LOCKS, REGISTERS, has_ties, is_coarse, random, show};
 use super::register::{Register, RegisterOp};
 use super::search::search_in_turn;
 use super::spec::{Operation, SequentialSpec, validate};
@@ -75,8 +75,19 @@ fn budget() -> Budget {
 /// What the oracle says of a history, lock by lock.
 fn oracle(history: &History, model: &Model) -> Vec<bool> {
     if !model.is_lock() {
-        let all = operations::registers(history);
-        return all.iter().map(|all| exists(&Register, history, all)).collect();
+        let all = operations::registers(history, model);
+        // Random values are 0, 1 and 2.
+        let starts = match (model, model.start().flatten()) {
+            (_, Some(start)) => vec![Some(start)],
+            (Model::ExactCasRegister { .. }, None) => vec![None],
+            _ => vec![None, Some(0), Some(1), Some(2)],
+        };
+        let legal = |all: &Operations<RegisterOp>| {
+            starts
+                .iter()
+                .any(|start| exists(&Register { start: *start }, history, all))
+        };
+        return all.iter().map(legal).collect();
     }
     let all = operations::locks(history, model);
     let legal = |all: &Operations<LockOp>| match model {
@@ -132,7 +143,7 @@ fn the_oracle_and_the_fast_paths_agree_on_every_lock_model() {
 
 #[test]
 fn the_oracle_and_the_search_agree_on_registers() {
-    [Model::Register, Model::CasRegister].into_iter().for_each(agrees);
+    REGISTERS.into_iter().for_each(agrees);
 }
 
 /// Search with and without hints against the oracle; every order found must stand the validator's test.
@@ -190,7 +201,7 @@ fn a_plain_mutex_is_decided_as_the_oracle_does_and_its_order_is_one() {
         let Some(all) = all.first() else { continue };
         let mutex = OneOwner::new(Model::Mutex).without_hints();
         let legal = exists(&mutex, &history, all);
-        match anonymous::decide(all) {
+        match anonymous::decide(&history, all, (budget(), Clock::still())) {
             Ok(order) => {
                 let order: Vec<usize> = order.iter().map(|place| *place as usize).collect();
                 assert!(legal, "seed {seed}");
@@ -208,7 +219,9 @@ fn every_mutant_of_the_sweeps_is_caught() {
         (Mutant::UnknownReleaseKeeps, Model::OwnerMutex),
         (Mutant::FailedReleaseKeeps, Model::OwnerMutex),
         (Mutant::LostIgnored, Model::Election),
-        (Mutant::UnknownAcquireNeverHolds, Model::TryLock),
+        (Mutant::UnknownAcquireNeverHolds, Model::ExactTryLock),
+        (Mutant::FreeTooSoon, Model::ExactTryLock),
+        (Mutant::ContendersAreBlind, Model::TryLock),
         (Mutant::FreeTooSoon, Model::TryLock),
         (Mutant::OnlyWritersExclude, Model::ReadWrite),
         (Mutant::OnePermitMore, Model::Semaphore { permits: 2 }),
@@ -229,7 +242,7 @@ fn a_certificate_is_found_for_every_legal_lock_history() {
             let Some(all) = operations::locks(&history, &model).into_iter().next() else {
                 continue;
             };
-            let order = super::certificate::lock(&model, &all, budget(), Clock::still());
+            let order = super::certificate::lock(&history, &model, &all, (budget(), Clock::still()));
             let legal = fast(&history, &model).first() == Some(&true);
             let known = has_ties(&history) && order.is_some();
             assert!(known || order.is_some() == legal, "seed {seed} under {model}");
@@ -246,11 +259,14 @@ fn a_validator_refuses_what_is_no_proof() {
         reply: Some(reply),
     };
     let operations = [op(RegisterOp::Write(1), 0, 1), op(RegisterOp::Read(Some(1)), 2, 3)];
-    let validate = |order: &[usize]| validate(&Register, &operations, order);
+    let validate = |order: &[usize]| validate(&Register::default(), &operations, order);
     assert_eq!(validate(&[0, 1]), Ok(()));
     assert_eq!(validate(&[0]), Err(Invalid::Missing(1)));
     assert_eq!(validate(&[0, 0]), Err(Invalid::Unknown(0)));
     assert_eq!(validate(&[1, 0]), Err(Invalid::Illegal(1)));
     let late = [op(RegisterOp::Write(1), 2, 3), op(RegisterOp::Write(2), 0, 1)];
-    assert_eq!(super::validate(&Register, &late, &[0, 1]), Err(Invalid::OutOfTime(1)));
+    assert_eq!(
+        super::validate(&Register::default(), &late, &[0, 1]),
+        Err(Invalid::OutOfTime(1))
+    );
 }

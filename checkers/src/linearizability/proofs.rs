@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::random::{LOCKS, is_coarse, random, show};
+use super::random::{LOCKS, REGISTERS, is_coarse, random, show};
 use crate::finding::{Property, Verdict, Violation};
 use crate::history::event::Kind;
 use crate::history::names::NONE;
@@ -83,6 +83,9 @@ fn units(history: &History, model: Model, violation: &Violation) -> Vec<Vec<u32>
         at != write && (compared || [call.expected, read.filter(|_| event(at).f == F::Read)].contains(&value(write)))
     };
     match (model, violation.class.as_str()) {
+        (Model::Mutex, _) if calls.iter().all(|call| event(call).f == F::Acquire) => {
+            calls.into_iter().map(whole).collect()
+        }
         (Model::Mutex, _) => {
             let mut units: Vec<Vec<u32>> = Vec::new();
             for (at, call) in calls.iter().enumerate().filter(|(_, call)| event(call).f == F::Acquire) {
@@ -95,7 +98,7 @@ fn units(history: &History, model: Model, violation: &Violation) -> Vec<Vec<u32>
             units
         }
         // Without the value that it wrote, what others read would be impossible for another reason.
-        (Model::Register | Model::CasRegister, _) => {
+        (Model::Register { .. } | Model::CasRegister { .. } | Model::ExactCasRegister { .. }, _) => {
             let lone = |at: &u32| event(at).f == F::Read || !calls.iter().any(|other| rests_on(other, at));
             calls.iter().copied().filter(lone).map(whole).collect()
         }
@@ -115,7 +118,7 @@ fn units(history: &History, model: Model, violation: &Violation) -> Vec<Vec<u32>
 
 #[test]
 fn a_counterexample_is_a_violation_and_none_without_any_of_its_operations() {
-    for model in LOCKS.into_iter().chain([Model::Register, Model::CasRegister]) {
+    for model in LOCKS.into_iter().chain(REGISTERS) {
         let mut seen: BTreeMap<String, u64> = BTreeMap::new();
         for seed in seeds() {
             let history = random(seed, model);
@@ -141,9 +144,10 @@ fn a_counterexample_is_a_violation_and_none_without_any_of_its_operations() {
 #[test]
 fn a_spurious_busy_answer_lies_between_who_freed_the_lock_and_who_took_it_next() {
     let mut seen = 0;
-    for seed in seeds() {
-        let history = random(seed, Model::TryLock);
-        let found = judge(&history, Model::TryLock);
+    let models = [Model::TryLock, Model::ExactTryLock];
+    for (seed, model) in seeds().flat_map(|seed| models.map(|model| (seed, model))) {
+        let history = random(seed, model);
+        let found = judge(&history, model);
         let busy = found.of(Property::Hl002).violations.iter();
         for violation in busy.filter(|violation| violation.class == "spurious-busy") {
             let events = || shown(violation).into_iter().map(|at| history.events[at as usize]);

@@ -6,7 +6,7 @@ use crate::history::{Entry, F, History, HistoryBuilder, Mode};
 use crate::model::Model;
 
 /// Every lock model, with limits that small histories reach.
-pub(super) const LOCKS: [Model; 10] = [
+pub(super) const LOCKS: [Model; 11] = [
     Model::OwnerMutex,
     Model::Mutex,
     Model::Reentrant { limit: 2 },
@@ -16,7 +16,16 @@ pub(super) const LOCKS: [Model; 10] = [
     Model::Semaphore { permits: 2 },
     Model::Semaphore { permits: 3 },
     Model::TryLock,
+    Model::ExactTryLock,
     Model::Election,
+];
+
+/// Every reading of a register.
+pub(super) const REGISTERS: [Model; 4] = [
+    Model::Register { start: None },
+    Model::CasRegister { start: None },
+    Model::CasRegister { start: Some(1) },
+    Model::ExactCasRegister { start: None },
 ];
 
 const NAMES: [&str; 2] = ["l0", "l1"];

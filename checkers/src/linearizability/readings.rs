@@ -1,15 +1,12 @@
 //! The two readings of a mutex: ours, in which a release call ends the hold of its owner whatever its answer, and
-//! Jepsen's, in which a failed release has no effect and nobody in particular holds. Where they differ, the reader of a verdict is told.
+//! Jepsen's, in which a failed release has no effect and nobody in particular holds; and of a register: Jepsen's, in which
+//! what failed says nothing, and one in which every answer is evidence. Where they differ, the reader of a verdict is told.
 
-use super::anonymous::LazyFailure;
-use super::minimal::{TOO_MANY_AT_ONCE, blocked_at};
-use super::operations::{self, Operations};
-use super::specs::LockOp;
-use super::{Decision, anonymous, decisions};
+use super::{Decision, decided, decisions};
 use crate::context::Context;
 use crate::history::event::Kind;
 use crate::history::names::NONE;
-use crate::history::{F, History};
+use crate::history::{F, History, PackedEvent};
 use crate::model::Model;
 
 /// Operations that are named.
@@ -22,41 +19,87 @@ pub(crate) struct ReadingDifference {
     pub lock: usize,
     /// Whether it is linearizable by our reading, and not by the other; else it is the other way round.
     pub ours: bool,
-    /// Whether failed releases make the difference.
-    pub by_failed_releases: bool,
-    /// Indices of the latest of those releases; without any, of the operations that prove the violation.
+    pub by: ReadBy,
+    /// Indices of the latest events that make the difference; without any, of the operations that prove the violation.
     pub events: Vec<u64>,
 }
 
+/// What the two readings take differently.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ReadBy {
+    /// Of a mutex, failed releases.
+    FailedReleases,
+    /// Of a mutex, who holds it.
+    Holders,
+    /// Of a register, failed compare-and-sets, reads of nothing, and the value at the start.
+    Answers,
+}
+
 /// The locks on which the reading that was not asked for answers otherwise.
-pub(super) fn differences(context: &Context<'_>, decided: &[Decision]) -> Vec<ReadingDifference> {
+pub(super) fn differences(context: &Context<'_>, here: &[Decision]) -> Vec<ReadingDifference> {
     let history = context.history;
+    let (budget, clock) = (context.options.budget, context.options.clock);
     let asked = context.model;
+    if let Some(start) = asked.start() {
+        return of_registers(context, start, here);
+    }
     if !matches!(asked, Model::OwnerMutex | Model::Mutex) {
         return Vec::new();
     }
     let failed = failed_releases(history);
     // Without either, the two readings agree.
-    if failed.is_empty() && !decided.iter().any(|decision| matches!(decision, Decision::Illegal(_))) {
+    if failed.is_empty() && !here.iter().any(|decision| matches!(decision, Decision::Illegal(_))) {
         return Vec::new();
     }
     let other = if asked == Model::OwnerMutex {
-        operations::locks(history, &Model::Mutex).iter().map(strict).collect()
+        // Only what cannot be ordered is told.
+        decided(history, &Model::Mutex, budget, clock, false)
     } else {
-        decisions(
-            history,
-            &Model::OwnerMutex,
-            context.options.budget,
-            context.options.clock,
-        )
+        decisions(history, &Model::OwnerMutex, budget, clock)
     };
     let (ours, strict) = if asked == Model::OwnerMutex {
-        (decided, other.as_slice())
+        (here, other.as_slice())
     } else {
-        (other.as_slice(), decided)
+        (other.as_slice(), here)
     };
     let each = ours.iter().zip(strict).enumerate();
-    each.filter_map(|(lock, pair)| difference(history, lock, pair, &failed))
+    let by = (failed.as_slice(), ReadBy::FailedReleases, ReadBy::Holders);
+    each.filter_map(|(lock, pair)| difference(history, lock, pair, by))
+        .collect()
+}
+
+/// Registers that are linearizable by Jepsen's reading alone.
+fn of_registers(context: &Context<'_>, start: Option<u64>, here: &[Decision]) -> Vec<ReadingDifference> {
+    let history = context.history;
+    let (budget, clock) = (context.options.budget, context.options.clock);
+    let exact = Model::ExactCasRegister { start };
+    let asked_exact = context.model == exact;
+    let differ = |decision: &Decision| matches!(decision, Decision::Illegal(_)) == asked_exact;
+    if !here.iter().any(differ) {
+        return Vec::new();
+    }
+    let other = if asked_exact {
+        Model::CasRegister { start }
+    } else {
+        exact
+    };
+    let other = decided(history, &other, budget, clock, false);
+    let (jepsens, exact) = if asked_exact {
+        (other.as_slice(), here)
+    } else {
+        (here, other.as_slice())
+    };
+    let says_nothing = |(position, event): (usize, &PackedEvent)| {
+        let said = history.rare(event);
+        let failed = event.f == F::Cas && event.kind == Kind::Fail && history.name(said.error).is_none();
+        let nothing = event.is_ok(F::Read) && said.value.is_none();
+        (failed || nothing).then_some(position as u32)
+    };
+    let answers: Vec<u32> = history.events.iter().enumerate().filter_map(says_nothing).collect();
+    let each = jepsens.iter().zip(exact).enumerate();
+    let found = each.filter(|(_, (jepsens, _))| **jepsens == Decision::Legal);
+    found
+        .filter_map(|(lock, pair)| difference(history, lock, pair, (&answers, ReadBy::Answers, ReadBy::Answers)))
         .collect()
 }
 
@@ -68,20 +111,14 @@ fn failed_releases(history: &History) -> Vec<u32> {
         .collect()
 }
 
-/// Jepsen's reading of one lock; only what cannot be ordered is told, nothing is shrunk.
-fn strict(all: &Operations<LockOp>) -> Decision {
-    match anonymous::decide(all) {
-        Ok(_) => Decision::Legal,
-        Err(LazyFailure::GaveUp) => Decision::Unknown(TOO_MANY_AT_ONCE),
-        Err(LazyFailure::Blocked(blocked)) => blocked_at(all, blocked),
-    }
-}
+/// Which events make a difference, and what it is by with and without any of them.
+type MadeBy<'a> = (&'a [u32], ReadBy, ReadBy);
 
 fn difference(
     history: &History,
     lock: usize,
     pair: (&Decision, &Decision),
-    failed: &[u32],
+    (failed, with, without): MadeBy<'_>,
 ) -> Option<ReadingDifference> {
     let (counterexample, ours) = match pair {
         (Decision::Legal, Decision::Illegal(counterexample)) => (counterexample, true),
@@ -99,14 +136,14 @@ fn difference(
     let releases: Vec<u32> = before
         .filter(|position| history.lock_number(&history.events[*position as usize]) == Some(lock))
         .collect();
-    let by_failed_releases = !releases.is_empty();
-    let named = if by_failed_releases { releases } else { proof };
+    let by = if releases.is_empty() { without } else { with };
+    let named = if releases.is_empty() { proof } else { releases };
     let latest = &named[named.len().saturating_sub(NAMED)..];
     let index = |position: &u32| history.events[*position as usize].index;
     Some(ReadingDifference {
         lock,
         ours,
-        by_failed_releases,
+        by,
         events: latest.iter().map(index).collect(),
     })
 }

@@ -1,12 +1,12 @@
 //! The built-in specification of registers, with compare and set: there to prove the search on public histories.
 
-use super::spec::SequentialSpec;
+use super::spec::{Operation, SequentialSpec};
 use crate::history::names::NONE;
 
 /// One operation on a register with its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RegisterOp {
-    /// What was read; `None` is the value that was never written.
+    /// What was read; `None` where there was no value.
     Read(Option<u64>),
     /// What was written.
     Write(u64),
@@ -26,14 +26,55 @@ pub enum RegisterOp {
 
 /// A register with compare and set.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Register;
+pub struct Register {
+    /// The value before the first operation; `None` when there is none.
+    pub start: Option<u64>,
+}
+
+/// Values that a register may have had at the start before too many are tried.
+const STARTS: usize = 64;
+
+/// The values that a register may have had before its operations, where a history does not say: those that an operation
+/// can have observed before any was written. `None` when they are too many.
+pub(super) fn starts(operations: &[Operation<RegisterOp>]) -> Option<Vec<Option<u64>>> {
+    let writes = |op: &RegisterOp| matches!(op, RegisterOp::Write(_) | RegisterOp::Cas { .. });
+    let mutations = || operations.iter().filter(|operation| writes(&operation.op));
+    let first_call = mutations().map(|operation| operation.call).min().unwrap_or(u64::MAX);
+    let first_reply = mutations()
+        .filter_map(|operation| operation.reply)
+        .min()
+        .unwrap_or(u64::MAX);
+    let mut observed: Vec<(u64, u64)> = Vec::new();
+    for operation in operations.iter().filter(|operation| operation.call <= first_reply) {
+        let (RegisterOp::Read(Some(value)) | RegisterOp::Cas { expected: value, .. }) = operation.op else {
+            continue;
+        };
+        let reply = operation.reply.unwrap_or(u64::MAX);
+        if reply < first_call && !writes(&operation.op) {
+            return Some(vec![Some(value)]);
+        }
+        observed.push((reply, value));
+    }
+    observed.sort_unstable();
+    let mut starts: Vec<Option<u64>> = Vec::new();
+    for value in observed.into_iter().map(|(_, value)| Some(value)) {
+        if !starts.contains(&value) {
+            starts.push(value);
+        }
+        if starts.len() > STARTS {
+            return None;
+        }
+    }
+    starts.push(None);
+    Some(starts)
+}
 
 impl SequentialSpec for Register {
     type Op = RegisterOp;
     type State = Option<u64>;
 
     fn initial(&self) -> Option<u64> {
-        None
+        self.start
     }
 
     fn step(&self, state: Option<u64>, op: &RegisterOp) -> Option<Option<u64>> {

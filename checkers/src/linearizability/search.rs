@@ -227,9 +227,9 @@ impl<'a, S: SequentialSpec, const W: usize> Search<'a, S, W> {
             .map(|slot| self.slots[slot as usize]);
         let next = in_flight.filter(|op| {
             let plan = &self.plan.ops[*op as usize];
-            // Of those without a reply and of one class, the oldest goes first.
+            // Of those without a reply and of one class, the oldest goes first that can.
             let older = plan.older;
-            let in_turn = older == NEVER || self.taken.has(self.plan.ops[older as usize].slot);
+            let in_turn = older == NEVER || self.taken.has(self.plan.ops[older as usize].slot) || !self.follows(older);
             *op != forced && plan.deadline > cursor && in_turn && self.follows(*op)
         });
         next.map(|op| (op, self.plan.ops[op as usize].deadline))

@@ -6,7 +6,7 @@
 //! argument is this paragraph, and `oracle` and `tests/independent.rs` try it against every order.
 //!
 //! `busy` answers are explained by stretching holds: only the instants between a release's reply and the next acquire's
-//! call are certainly free.
+//! call are certainly free. Unless contenders do not see each other, another acquire in flight explains them, too.
 
 use super::counterexample::Counterexample;
 use super::finder::CounterexampleFinder;
@@ -77,19 +77,21 @@ impl<'a> Sweep<'a> {
             (F::Acquire, Kind::Ok) => self.got(lock, event, position),
             (F::Acquire, Kind::Invoke) => {
                 match self.model {
-                    Model::TryLock => self.asked(lock, event, instant),
+                    Model::TryLock => self.locks[lock].contenders.called(event.process),
+                    Model::ExactTryLock => self.asked(lock, event, instant),
                     Model::ReadWrite => self.asked_to_share(lock, event),
                     _ => {}
                 }
                 None
             }
-            (F::Acquire, Kind::Fail) if *self.model == Model::TryLock => {
-                self.refused(lock, event, instant, position);
+            (F::Acquire, Kind::Fail) if self.model.judges_busy() => self.refused(lock, event, instant, position),
+            (F::Acquire, Kind::Info) if *self.model == Model::TryLock => {
+                self.locks[lock].contenders.never_answered(event.process);
                 None
             }
             (F::Release, Kind::Invoke) => self.release(lock, event, position),
             (F::Release, Kind::Fail) => self.denied(lock, event),
-            (F::Release, Kind::Ok) if *self.model == Model::TryLock || mutated(Mutant::ReplyEnds) => {
+            (F::Release, Kind::Ok) if self.model.judges_busy() || mutated(Mutant::ReplyEnds) => {
                 self.released(lock, event, instant, position);
                 None
             }
@@ -139,7 +141,10 @@ impl<'a> Sweep<'a> {
         if !state.lapsed.is_empty() {
             state.lapsed.remove(&event.process);
         }
-        if *self.model == Model::TryLock
+        if *self.model == Model::TryLock {
+            state.contenders.answered(event.process);
+        }
+        if self.model.judges_busy()
             && let Some(fault) = state.unexplained(event.process, self.history.instant(event.mate), event.mate)
         {
             return Some(fault);
@@ -350,18 +355,29 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    /// A `busy` answer in a time in which the lock was free is kept until it is known when that time ended.
-    fn refused(&mut self, lock: usize, event: &PackedEvent, instant: u64, position: u32) {
+    /// A `busy` answer in a time in which the lock was free. Where only a hold explains it, it is kept until it is known
+    /// when that time ended.
+    fn refused(&mut self, lock: usize, event: &PackedEvent, instant: u64, position: u32) -> Option<Counterexample> {
         let busy = self.history.name(self.history.rare(event).error).is_some_and(is_busy);
         let called = self.history.instant(event.mate);
         let state = &mut self.locks[lock];
+        let alone = *self.model != Model::TryLock || !state.contenders.answered(event.process);
         // Of one time, only the process's own release is certain to be the earlier one.
         let own = |freed_by: u32| self.history.events.get(freed_by as usize).map(|event| event.process);
         let freed =
             |after: u64| called + 1 > after || called + 1 == after && own(state.freed_by) == Some(event.process);
-        if busy && state.active.is_empty() && state.free_after.is_some_and(freed) {
-            state.park(event.process, instant, position);
+        if !busy || !alone || !state.active.is_empty() || !state.free_after.is_some_and(freed) {
+            return None;
         }
+        if *self.model == Model::TryLock {
+            return Some(Counterexample::SpuriousBusy {
+                freed_by: state.freed_by,
+                busy: position,
+                next: NONE,
+            });
+        }
+        state.park(event.process, instant, position);
+        None
     }
 
     fn lost(&mut self, lock: usize, event: &PackedEvent) {

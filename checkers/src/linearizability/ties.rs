@@ -3,6 +3,7 @@
 //! Each process's own events stay in their order; between processes every order is possible. No search is needed. What
 //! frees comes as early as its process allows. An acquire comes when nothing is left that could come before it, and
 //! first those whose process also lets go at this instant: afterwards all is as before. Last come those that go on.
+//! Of a try-lock, acquires that are refused stay in flight until the others are in order.
 //! Of permits, the order is the one that needs the fewest at once, by H. Abdel-Wahab and T. Kameda, "Scheduling to
 //! Minimize Maximum Cumulative Cost Subject to Series-Parallel Precedence Constraints" (1978),
 //! <https://doi.org/10.1287/opre.26.1.141>.
@@ -12,24 +13,32 @@ use std::collections::BinaryHeap;
 
 use super::order::OrderedEvent;
 use super::sweep::Sweep;
+use crate::history::event::Kind;
 use crate::history::{F, Mode, PackedEvent};
 use crate::model::Model;
 
 /// When an acquire comes: the smaller, the earlier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Turn {
+    /// Is refused by a try-lock, and asks again at this instant: while others are in flight.
+    RefusedForNow,
     /// Reads, and lets go at this instant: excludes only writers.
     ReadsForNow,
     /// Already holds.
     Holds,
+    /// Reads already and is to write: alone, and before others that write.
+    Upgrades,
     /// Lets go at this instant. By token, which must grow; of a try-lock, by when its release was answered: it may have
     /// been taken until then.
-    ForNow(Option<u64>),
+    /// Before both, a try-lock's whose process is answered again at this instant: the last of each explain refusals.
+    ForNow(bool, Option<u64>),
     /// Goes on, and writes.
     Stays(Option<u64>),
     StaysReading,
     /// Needs that many permits at most, and gives back all that it takes.
     Permits(i64),
+    /// Is refused: as long as it is not, it explains why others are.
+    Refused,
 }
 
 /// The acquire's turn, and how many events of its process go with it.
@@ -52,7 +61,7 @@ pub(super) fn see(sweep: &mut Sweep<'_>, same: &[OrderedEvent]) {
     loop {
         while let Some(chain) = ready.pop() {
             while let Some((first, rest)) = chains[chain].split_first() {
-                if history.events[first.position as usize].is_ok(F::Acquire) {
+                if waits(sweep, first) {
                     break;
                 }
                 sweep.see(*first);
@@ -77,6 +86,30 @@ pub(super) fn see(sweep: &mut Sweep<'_>, same: &[OrderedEvent]) {
     }
 }
 
+/// Whether an event is the answer to an acquire that an order may have to put off. What a holder is answered is explained by
+/// its hold.
+fn waits(sweep: &Sweep<'_>, ordered: &OrderedEvent) -> bool {
+    let event = &sweep.history.events[ordered.position as usize];
+    let refused = *sweep.model == Model::TryLock && is_refusal(event);
+    event.is_ok(F::Acquire) || refused && sweep.locks[ordered.lock as usize].own(event.process).is_none()
+}
+
+fn is_refusal(event: &PackedEvent) -> bool {
+    event.f == F::Acquire && event.kind == Kind::Fail
+}
+
+/// Whether the process of these events, once it has the first, gets an answer again that is not explained by its own hold.
+fn is_answered_again(sweep: &Sweep<'_>, chain: &[OrderedEvent]) -> bool {
+    let mut holds = false;
+    chain.iter().enumerate().any(|(at, ordered)| {
+        let event = &sweep.history.events[ordered.position as usize];
+        let answered = event.is_ok(F::Acquire) || is_refusal(event) && !holds;
+        let ended = event.is_call(F::Release) || matches!(event.f, F::Lost | F::Died);
+        holds = event.is_ok(F::Acquire) || holds && !ended;
+        at > 0 && answered
+    })
+}
+
 /// The acquire that comes next: the first in its turn, or of those that let go at this instant the first that explains
 /// why a try-lock was called busy.
 fn pop(
@@ -92,14 +125,14 @@ fn pop(
     let mut passed_over = Vec::new();
     while waiting
         .peek()
-        .is_some_and(|Reverse(next)| matches!(next.0, Turn::ForNow(_)) && in_vain(next))
+        .is_some_and(|Reverse(next)| matches!(next.0, Turn::ForNow(..)) && in_vain(next))
     {
         passed_over.extend(waiting.pop());
     }
     let found = if passed_over.is_empty()
         || waiting
             .peek()
-            .is_some_and(|Reverse(next)| matches!(next.0, Turn::ForNow(_)))
+            .is_some_and(|Reverse(next)| matches!(next.0, Turn::ForNow(..)))
     {
         waiting.pop()
     } else {
@@ -130,14 +163,20 @@ fn next(sweep: &Sweep<'_>, chain: &[OrderedEvent]) -> Option<Next> {
     let lock = &sweep.locks[chain[0].lock as usize];
     let events = || chain.iter().map(|event| &history.events[event.position as usize]);
     let process = history.events[chain[0].position as usize].process;
+    if is_refusal(&history.events[chain[0].position as usize]) {
+        let again = is_answered_again(sweep, chain);
+        return Some((if again { Turn::RefusedForNow } else { Turn::Refused }, 1));
+    }
     if let Model::Semaphore { .. } = sweep.model {
         let levels = levels(sweep, chain);
         let len = levels.iter().position(|level| *level <= 0)? + 1;
         let peak = levels[..len].iter().max().copied().unwrap_or_default();
         return Some((Turn::Permits(peak), len));
     }
-    if lock.own(process).is_some() {
-        return Some((Turn::Holds, 1));
+    if let Some(place) = lock.own(process) {
+        let writes = history.events[chain[0].position as usize].mode == Mode::Write;
+        let upgrades = *sweep.model == Model::ReadWrite && writes && lock.active[place].mode == Mode::Read;
+        return Some((if upgrades { Turn::Upgrades } else { Turn::Holds }, 1));
     }
     let (mut depth, mut token, mut writes, mut ends) = (0u32, None, false, false);
     for event in events() {
@@ -155,13 +194,14 @@ fn next(sweep: &Sweep<'_>, chain: &[OrderedEvent]) -> Option<Next> {
             break;
         }
     }
-    if *sweep.model == Model::TryLock {
+    let last = sweep.model.judges_busy() && !is_answered_again(sweep, chain);
+    if sweep.model.judges_busy() {
         token = Some(freed_at(sweep, chain));
     }
     let shared = *sweep.model == Model::ReadWrite;
     let turn = match (ends, shared && !writes) {
         (true, true) => Turn::ReadsForNow,
-        (true, false) => Turn::ForNow(token),
+        (true, false) => Turn::ForNow(last, token),
         (false, true) => Turn::StaysReading,
         (false, false) => Turn::Stays(token),
     };

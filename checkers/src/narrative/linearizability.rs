@@ -7,7 +7,7 @@ use crate::history::event::Kind;
 use crate::history::names::NONE;
 use crate::history::{F, History, PackedEvent};
 use crate::limits;
-use crate::linearizability::{Counterexample, Decision, Linearization, ReadingDifference};
+use crate::linearizability::{Counterexample, DeadEnd, Decision, Linearization, ReadBy, ReadingDifference, dead_end};
 
 /// Operations of one proof that are listed. More come together only where none of tens of thousands could be left out.
 const MAX_SHOWN: usize = 500;
@@ -66,22 +66,28 @@ pub(crate) fn notes(history: &History, of: &Linearization) -> Vec<String> {
 }
 
 fn difference(history: &History, of: &ReadingDifference) -> String {
+    let indices: Vec<String> = of.events.iter().map(u64::to_string).collect();
+    let (name, indices) = (history.lock_name(of.lock), indices.join(", "));
+    if of.by == ReadBy::Answers {
+        return format!(
+            "two readings of `{name}` differ: linearizable when what failed, a read of nothing and the start say nothing, not \
+             with `--model exact-cas-register`, where a compare-and-set that failed found another value, a read of nothing found \
+             none, and there is no value at the start (operations: events {indices})"
+        );
+    }
     let (ours, theirs) = if of.ours {
         ("linearizable", "not")
     } else {
         ("not linearizable", "it is")
     };
-    let what = if of.by_failed_releases {
+    let what = if of.by == ReadBy::FailedReleases {
         "failed releases"
     } else {
         "operations"
     };
-    let indices: Vec<String> = of.events.iter().map(u64::to_string).collect();
     format!(
-        "two readings of `{}` differ: {ours} when a release call ends its owner's hold whatever its answer, {theirs} with \
-         `--model mutex`, where a failed release has no effect and nobody in particular holds ({what}: events {})",
-        history.lock_name(of.lock),
-        indices.join(", ")
+        "two readings of `{name}` differ: {ours} when a release call ends its owner's hold whatever its answer, {theirs} with \
+         `--model mutex`, where a failed release has no effect and nobody in particular holds ({what}: events {indices})"
     )
 }
 
@@ -116,7 +122,7 @@ fn explain(context: &Context<'_>, lock: usize, counterexample: &Counterexample) 
                 .push(history.step(event.mate, role(&history.events[event.mate as usize])));
         }
     }
-    sentences(history, counterexample, &positions, &mut violation);
+    sentences(context, lock, (counterexample, &positions), &mut violation);
     if let Counterexample::Overlap { first, second } = counterexample
         && let Some(end) = release_of(history, *first, *second)
     {
@@ -190,14 +196,74 @@ fn release_of(history: &History, got: u32, second: u32) -> Option<u32> {
         .map(|(position, _)| position as u32)
 }
 
-fn sentences(history: &History, counterexample: &Counterexample, positions: &[u32], violation: &mut Violation) {
+/// What an operation did, as it was asked and answered.
+fn deed(history: &History, call: u32) -> String {
+    let event = &history.events[call as usize];
+    let reply = history.events.get(event.mate as usize);
+    let value = |value: Option<u64>| value.map_or_else(|| "nothing".to_owned(), |value| value.to_string());
+    let asked = history.rare(event);
+    let answered = reply.map(|reply| history.rare(reply)).unwrap_or_default();
+    let failed = reply.is_some_and(|reply| reply.kind == Kind::Fail);
+    let what = match event.f {
+        F::Write => format!("wrote {}", value(asked.value)),
+        F::Read => format!("read {}", value(answered.value)),
+        F::Cas if failed => format!("found another value than {}", value(asked.expected)),
+        F::Cas => format!("replaced {} by {}", value(asked.expected), value(asked.value)),
+        F::Acquire => "got the lock".to_owned(),
+        F::Release => "released the lock".to_owned(),
+        _ => "lost the lock".to_owned(),
+    };
+    format!("{} {what}", history.who(event.process))
+}
+
+/// Operations of a prefix that are told one by one.
+const MAX_TOLD: usize = 6;
+
+/// The longest prefix that has an order, the states that it leaves, and the answer that is impossible in them.
+fn apart(history: &History, end: &DeadEnd, violation: &mut Violation) {
+    let told = &end.order[end.order.len().saturating_sub(MAX_TOLD)..];
+    let deeds: Vec<String> = told.iter().map(|call| deed(history, *call)).collect();
+    let states = end.states.join(" or ");
+    let text = if deeds.is_empty() {
+        format!("At first `{}` is {states}.", violation.lock)
+    } else {
+        let order = deeds.join(", ");
+        format!(
+            "Up to then there is an order: {order}. After it `{}` is {states}.",
+            violation.lock
+        )
+    };
+    violation.because.push(history.because(text, told));
+    let event = &history.events[end.call as usize];
+    let reply = history.events.get(event.mate as usize).unwrap_or(event);
+    let time = at(reply.time, true);
+    let text = format!(
+        "At {time} it was answered that {}: not possible then.",
+        deed(history, end.call)
+    );
+    violation.because.push(history.because(text, &[end.call, event.mate]));
+}
+
+fn sentences(
+    context: &Context<'_>,
+    lock: usize,
+    (counterexample, positions): (&Counterexample, &[u32]),
+    violation: &mut Violation,
+) {
+    let history = context.history;
     if let Counterexample::NoOrder { .. } = counterexample {
         if positions.len() > MAX_SHOWN {
             let text = format!("The {MAX_SHOWN} latest of them are shown.");
             violation.because.push(history.because(text, &[]));
         }
-        let text = "Every order of these operations that respects their calls and replies has an impossible answer.";
-        violation.because.push(history.because(text, positions));
+        match dead_end(history, &context.model, lock, positions) {
+            Some(end) => apart(history, &end, violation),
+            None => {
+                let text =
+                    "Every order of these operations that respects their calls and replies has an impossible answer.";
+                violation.because.push(history.because(text, positions));
+            }
+        }
         return;
     }
     for position in positions.iter().rev().take(3).rev() {

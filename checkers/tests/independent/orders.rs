@@ -153,18 +153,39 @@ impl Teller<'_> {
         match answer.map_or(Kind::Info, |answer| answer.kind) {
             Kind::Ok => Some(self.add(take, now, until)),
             Kind::Fail => {
-                let busy = self.model == Model::TryLock && answer?.error == Some("busy");
-                busy.then(|| self.add(Deed::SeenTaken, now, until))
+                let busy = answer?.error == Some("busy");
+                let judged = match self.model {
+                    Model::TryLock => busy && !self.met(now, until?, said.lock),
+                    Model::ExactTryLock => busy,
+                    _ => false,
+                };
+                judged.then(|| self.add(Deed::SeenTaken, now, until))
             }
             _ => {
                 let taken = self.add(take, now, None);
-                if self.model == Model::TryLock && self.of.leased && self.has == 0 {
+                if self.tries() && self.of.leased && self.has == 0 {
                     let runs_out = self.add(Deed::GiveAll, now, None);
                     self.steps[runs_out].after.push(taken);
                 }
                 Some(taken)
             }
         }
+    }
+
+    fn tries(&self) -> bool {
+        matches!(self.model, Model::TryLock | Model::ExactTryLock)
+    }
+
+    /// Whether an acquire of another process was in flight at some moment.
+    fn met(&self, from: u64, until: u64, lock: Option<u32>) -> bool {
+        let lines = &self.of.lines;
+        let time = |at: usize| if self.of.by_place { at as u64 } else { lines[at].time };
+        (0..lines.len()).any(|at| {
+            let call = lines[at];
+            let asks = call.f == F::Acquire && call.kind == Kind::Invoke && call.lock == lock;
+            let gone = reply_of(lines, at).filter(|reply| lines[*reply].kind != Kind::Info);
+            asks && call.process != self.process && time(at) <= until && gone.is_none_or(|reply| time(reply) >= from)
+        })
     }
 
     fn lets_go(&mut self, now: u64, said: RandomLine, answer: Option<RandomLine>, until: Option<u64>) -> Option<usize> {
@@ -197,7 +218,7 @@ impl Teller<'_> {
             return (kind == Kind::Ok).then(|| self.add(Deed::Impossible, now, until));
         }
         self.has -= if weighted { said.permits } else { 1 };
-        let late = kind == Kind::Fail && self.model == Model::TryLock;
+        let late = kind == Kind::Fail && self.tries();
         let step = self.add(give, now, until.filter(|_| kind != Kind::Info && !late));
         if late {
             self.ending.push(step);
@@ -209,11 +230,12 @@ impl Teller<'_> {
         let kind = answer.map_or(Kind::Info, |answer| answer.kind);
         let until = until.filter(|_| kind != Kind::Info);
         let (value, expected) = (said.value.unwrap_or(0), said.expected.unwrap_or(0));
+        let exact = matches!(self.model, Model::ExactCasRegister { .. });
         let deed = match (said.f, kind) {
-            (F::Read, Kind::Ok) => Deed::Read(answer?.value),
+            (F::Read, Kind::Ok) if exact || answer?.value.is_some() => Deed::Read(answer?.value),
             (F::Write, Kind::Ok | Kind::Info) => Deed::Write(value),
             (F::Cas, Kind::Ok | Kind::Info) => Deed::Swap(expected, value),
-            (F::Cas, Kind::Fail) if answer?.error.is_none() => Deed::SwapRefused(expected),
+            (F::Cas, Kind::Fail) if exact && answer?.error.is_none() => Deed::SwapRefused(expected),
             _ => return None,
         };
         Some(self.add(deed, now, until))
@@ -248,7 +270,7 @@ impl Teller<'_> {
             self.steps[lost].after = vec![grant];
             return;
         }
-        let late = self.model == Model::TryLock;
+        let late = self.tries();
         let until = Some(now).filter(|_| !late);
         let lost = if std::mem::take(&mut self.denied) {
             let denied = self.open.take().expect("the release that is denied is in flight");
@@ -292,9 +314,24 @@ struct Thing {
     /// The token is that of the present owner.
     own_token: bool,
     value: Option<u64>,
+    /// It is not known which value it has.
+    any_value: bool,
 }
 
 impl Thing {
+    fn new(model: Model) -> Self {
+        let (value, any_value) = match model {
+            Model::Register { start } | Model::CasRegister { start } => (start, start.is_none()),
+            Model::ExactCasRegister { start } => (start, false),
+            _ => (None, false),
+        };
+        Self {
+            value,
+            any_value,
+            ..Self::default()
+        }
+    }
+
     fn take(&mut self, model: Model, process: u32, mode: Mode, permits: u32, token: Option<u64>) -> bool {
         let reads = mode == Mode::Read;
         let before = self.by.get(&process).copied();
@@ -364,10 +401,18 @@ impl Thing {
             Deed::GiveAll => self.give(model, step.process, None),
             Deed::SeenTaken => !self.by.is_empty(),
             Deed::Impossible => false,
+            Deed::Read(Some(value)) if self.any_value => {
+                (self.value, self.any_value) = (Some(value), false);
+                true
+            }
+            Deed::Swap(_, value) if self.any_value => {
+                (self.value, self.any_value) = (Some(value), false);
+                true
+            }
             Deed::Read(value) => self.value == value,
             Deed::SwapRefused(expected) => self.value != Some(expected),
             Deed::Write(value) => {
-                self.value = Some(value);
+                (self.value, self.any_value) = (Some(value), false);
                 true
             }
             Deed::Swap(expected, value) => self.value.replace(value) == Some(expected),
@@ -413,7 +458,7 @@ fn has_order(steps: &[Step], model: Model) -> bool {
         .map(|(at, _)| 1 << at)
         .sum();
     let mut seen: HashSet<(u64, Thing)> = HashSet::new();
-    let mut open = vec![(0u64, Thing::default())];
+    let mut open = vec![(0u64, Thing::new(model))];
     while let Some((done, thing)) = open.pop() {
         if done & all == all {
             return true;

@@ -17,7 +17,7 @@ use super::routes::{ApiError, parse};
 use super::{ApiChange, OnChange};
 use crate::busy_poll::ProxyRuntime;
 use crate::byte_meter::MeterSide;
-use crate::link::{Link, Route, Upstream};
+use crate::link::{EndMode, Link, Route, Upstream};
 use crate::pump::Direction;
 use crate::toxic::{InvalidToxic, Toxic, ToxicKind, ToxicStream};
 
@@ -161,6 +161,8 @@ impl ProxyTable {
             .fold(self.seed, |seed, byte| seed.rotate_left(7) ^ u64::from(byte));
         let seed = ChaCha8Rng::seed_from_u64(digest).random();
         let link = Link::closed(name.clone(), route, seed, MeterSide::Own, &self.on);
+        // as Toxiproxy does: its clients connect to see whether a proxy is up
+        let link = link.with_refusal(EndMode::Close);
         let mut entry = ProxyEntry {
             link: Arc::new(link),
             listen,

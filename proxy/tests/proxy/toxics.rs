@@ -615,6 +615,21 @@ async fn a_proxy_that_is_deleted_ends_its_connections_as_a_peer_would() {
 }
 
 #[tokio::test]
+async fn a_proxy_whose_upstream_refuses_takes_connections_and_ends_them_as_a_peer_would() {
+    let rig = ApiRig::new().await;
+    let gone = TcpListener::bind(anywhere()).await.unwrap().local_addr().unwrap();
+    let wanted = json!({ "name": "down", "listen": "127.0.0.1:0", "upstream": gone.to_string() });
+    let (_, made) = rig.ask("POST", "/proxies", &wanted).await;
+    let listen = made["listen"].as_str().unwrap();
+    for _ in 0..50 {
+        let mut client = TcpStream::connect(listen).await.expect("a connect is never reset");
+        let (got, ended) = rest(&mut client).await;
+        assert_eq!(got, b"");
+        ended.expect("an end of stream and no reset");
+    }
+}
+
+#[tokio::test]
 async fn a_port_that_is_taken_is_named_in_the_words_of_go() {
     let rig = ApiRig::new().await;
     let taken = rig.rig.server.local_addr().unwrap();

@@ -1,0 +1,158 @@
+//! Where a small set of operations stops having an order: the longest prefix that has one, the states that are possible
+//! after it, and the operation whose answer is impossible in each of them.
+
+use std::collections::HashMap;
+
+use super::minimal::search_register;
+use super::operations::{self, Operations};
+use super::spec::SequentialSpec;
+use super::specs::OneOwner;
+use crate::history::History;
+use crate::model::Model;
+use crate::options::{Budget, Clock};
+
+/// Operations of a proof that are still taken apart: a proof of more is not read operation by operation.
+const MAX_OPERATIONS: usize = 20;
+/// Sets of operations in effect that are looked at.
+const MAX_CONFIGURATIONS: usize = 20_000;
+
+/// Which operations are in effect, as bits, and the state that they left; with one order of them.
+type Reached<T> = ((u64, T), Vec<usize>);
+
+/// Where a set of operations stops having an order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct DeadEnd {
+    /// Positions of the calls of the longest prefix that has an order, in that order.
+    pub order: Vec<u32>,
+    /// The states that are possible when the reply arrives, in words.
+    pub states: Vec<String>,
+    /// The position of the call whose answer is impossible in all of them.
+    pub call: u32,
+}
+
+/// Takes apart what has no order: the operations of one lock that were called at these positions.
+pub(crate) fn dead_end(history: &History, model: &Model, lock: usize, calls: &[u32]) -> Option<DeadEnd> {
+    if calls.len() > MAX_OPERATIONS {
+        return None;
+    }
+    if model.is_lock() {
+        let all = part_of(operations::locks(history, model), lock, calls)?;
+        let mutex = OneOwner::new(*model);
+        let word = |state: &<OneOwner as SequentialSpec>::State| {
+            if *state == mutex.initial() { "free" } else { "taken" }.to_owned()
+        };
+        return take_apart(&mutex, history, &all, word);
+    }
+    let all = part_of(operations::registers(history, model), lock, calls)?;
+    let (register, _) = search_register(history, model, &all, (Budget::default(), Clock::still()));
+    let word = |value: &Option<u64>| value.map_or_else(|| "empty".to_owned(), |value| value.to_string());
+    take_apart(&register, history, &all, word)
+}
+
+fn part_of<O: Copy>(all: Vec<Operations<O>>, lock: usize, calls: &[u32]) -> Option<Operations<O>> {
+    let all = all.into_iter().nth(lock)?;
+    let places: Vec<usize> = (0..all.calls.len())
+        .filter(|place| calls.contains(&all.calls[*place]))
+        .collect();
+    Some(all.only(&places))
+}
+
+fn take_apart<S: SequentialSpec>(
+    spec: &S,
+    history: &History,
+    all: &Operations<S::Op>,
+    word: impl Fn(&S::State) -> String,
+) -> Option<DeadEnd> {
+    let operations = &all.operations;
+    let after = all.predecessors(history);
+    let mut happenings: Vec<(u64, bool, usize)> = Vec::new();
+    for (place, operation) in operations.iter().enumerate() {
+        happenings.push((operation.call, false, place));
+        happenings.extend(operation.reply.map(|reply| (reply.max(operation.call), true, place)));
+    }
+    happenings.sort_unstable();
+    let mut open: Vec<usize> = Vec::new();
+    let mut reached: HashMap<(u64, S::State), Vec<usize>> = HashMap::from([((0, spec.initial()), Vec::new())]);
+    for (_, reply, place) in happenings {
+        if !reply {
+            open.push(place);
+            continue;
+        }
+        let mut waiting: Vec<Reached<S::State>> = reached.drain().collect();
+        while let Some(((done, state), order)) = waiting.pop() {
+            for next in open.iter().filter(|next| done >> **next & 1 == 0) {
+                if after[*next].is_some_and(|first| done >> first & 1 == 0) {
+                    continue;
+                }
+                let stepped = spec
+                    .step(state, &operations[*next].op)
+                    .map(|state| (done | 1 << next, state));
+                if let Some(key) = stepped.filter(|key| !reached.contains_key(key)) {
+                    waiting.push((key, order.iter().copied().chain([*next]).collect()));
+                }
+            }
+            reached.insert((done, state), order);
+            if reached.len() > MAX_CONFIGURATIONS {
+                return None;
+            }
+        }
+        let possible: Vec<Reached<S::State>> = reached.drain().collect();
+        reached = possible
+            .iter()
+            .filter(|((done, _), _)| done >> place & 1 == 1)
+            .cloned()
+            .collect();
+        if reached.is_empty() {
+            let mut states: Vec<String> = possible.iter().map(|((_, state), _)| word(state)).collect();
+            states.sort_unstable();
+            states.dedup();
+            // One of the shortest: what need not have happened is left out; of equal ones the first by place.
+            let order = possible
+                .into_iter()
+                .map(|(_, order)| order)
+                .min_by_key(|order| (order.len(), order.clone()))?;
+            return Some(DeadEnd {
+                order: order.into_iter().map(|place| all.calls[place]).collect(),
+                states,
+                call: all.calls[place],
+            });
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{History, Model, Options, Property, ReadOptions, check};
+
+    /// The sentences about the first violation of HL002.
+    fn told(text: &str, model: Model) -> Vec<String> {
+        let history = History::read(text.as_bytes(), &ReadOptions::default()).expect("a history");
+        let options = Options {
+            model: Some(model),
+            ..Options::default()
+        };
+        let found = check(&history, &options);
+        let violation = found.of(Property::Hl002).violations.first().expect("a violation");
+        violation.because.iter().map(|because| because.text.clone()).collect()
+    }
+
+    #[test]
+    fn the_states_before_an_impossible_answer_are_told() {
+        let text = include_str!("../../tests/golden/model_exact_cas_register_failed_cas_is_evidence.jsonl");
+        let told = told(text, Model::ExactCasRegister { start: None });
+        assert_eq!(told[0], "Up to then there is an order: c1 wrote 1. After it `l0` is 1.");
+        assert!(told[1].contains("c2 found another value than 1"), "{told:?}");
+    }
+
+    #[test]
+    fn a_plain_mutex_is_taken_when_it_is_given_again() {
+        let text = include_str!("../../tests/golden/model_mutex_second_holder.jsonl");
+        let told = told(text, Model::Mutex);
+        assert_eq!(
+            told[0],
+            "Up to then there is an order: c1 got the lock. After it `l0` is taken."
+        );
+        assert!(told[1].ends_with("got the lock: not possible then."), "{told:?}");
+    }
+}

@@ -15,6 +15,7 @@ use crate::options::{Budget, Clock};
 /// One lock's operations in an order that is legal for the model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Certificate {
+    /// The name of the lock.
     pub lock: String,
     /// Indices of the calls; of a lost signal where a hold ended by it. Operations that are missing did not happen.
     pub order: Vec<u64>,

@@ -34,5 +34,5 @@ pub mod render;
 
 pub mod shrink;
 
-pub use draw::{HuntDraw, HuntSpace, HuntTurn};
+pub use draw::{HuntDraw, HuntSpace};
 pub use record::{ExperimentResult, HuntFind, HuntRecord};

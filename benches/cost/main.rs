@@ -5,6 +5,7 @@
 //! noisy machine disturbs them all alike.
 
 mod healing;
+mod memory;
 mod pings;
 mod relays;
 
@@ -28,6 +29,7 @@ const ROUNDS: usize = 20;
 const PINGS: usize = 2_000;
 /// What a tap adds to the median round trip of a PING.
 const TAP_LIMIT_US: f64 = 5.0;
+const DIRECT: &str = "direct";
 const PLAIN_RELAY: &str = "plain relay";
 const BUILT_IN: &str = "built-in proxy";
 /// The relay that serves one connection after the other.
@@ -47,6 +49,7 @@ fn main() {
     println!("{:<66} {:>12} {:>12}  ", "what", "measured", "limit");
     pings::proxy();
     healing::healing();
+    memory::idle_connections();
     tap();
     partition();
     throughput();
@@ -126,7 +129,7 @@ impl Ways {
         let link = proxy.link("c0->n1".into(), address, 1).expect("a link");
         let api = Api::serve(&proxy, Vec::new(), anywhere, 1, Box::new(|_| {})).expect("an API");
         let mut named = vec![
-            ("direct", address),
+            (DIRECT, address),
             (SLEEPLESS, sleepless_relay(address)),
             (PLAIN_RELAY, plain_relay(address)),
             (BUILT_IN, link.listen()),

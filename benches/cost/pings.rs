@@ -4,13 +4,38 @@ use std::net::SocketAddr;
 use std::process::{Child, Command};
 use std::time::Instant;
 
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::{BUILT_IN, PINGS, PLAIN_RELAY, ROUNDS, SLEEPLESS, Ways, median, row, runtime};
+use super::{BUILT_IN, DIRECT, PLAIN_RELAY, ROUNDS, SLEEPLESS, Ways, median, row, runtime};
 
-/// PINGs of one way in one round where other processes want the processors; each may take milliseconds.
-const PINGS_CROWDED: usize = 200;
+/// How a table is measured. What a scheduler does to a thread depends on what the thread did before and stays the same for
+/// seconds, so every way is opened again and again.
+#[derive(Clone, Copy)]
+struct PingPlan {
+    openings: usize,
+    /// Rounds of each opening, in which the ways take turns.
+    rounds: usize,
+    /// PINGs of one way in one round.
+    pings: usize,
+}
+
+const IDLE: PingPlan = PingPlan {
+    openings: 15,
+    rounds: 2,
+    pings: 1000,
+};
+/// Each PING may take milliseconds.
+const CROWDED: PingPlan = PingPlan {
+    openings: 40,
+    rounds: 2,
+    pings: 200,
+};
+const FIGURES: [&str; 4] = ["p50", "p90", "mean", "p99"];
+/// Sets of rounds that a ratio's interval is estimated from.
+const RESAMPLED: usize = 200;
 /// What the proxy may add to a PING, as a ratio to what a plain relay adds: on an idle machine, and beside three busy processes
 /// a processor.
 const BESIDE_A_RELAY: f64 = 1.0;
@@ -20,11 +45,11 @@ const CONNECTIONS: usize = 64;
 const PINGS_EACH: usize = 300;
 
 pub fn proxy() {
-    let ways = Ways::open();
-    ping_table(&ways, "idle", PINGS, BESIDE_A_RELAY);
+    ping_table("idle", IDLE, BESIDE_A_RELAY);
     let load = Load::start();
-    ping_table(&ways, "crowded", PINGS_CROWDED, BESIDE_A_RELAY_CROWDED);
+    ping_table("crowded", CROWDED, BESIDE_A_RELAY_CROWDED);
     drop(load);
+    let ways = Ways::open();
     let mut rates = vec![vec![]; ways.named.len()];
     runtime().block_on(async {
         for _ in 0..ROUNDS / 4 {
@@ -49,46 +74,77 @@ pub fn proxy() {
     }
 }
 
-/// What each way adds to a PING over the direct one; for the built-in proxy beside `factor` times what a plain relay adds.
-fn ping_table(ways: &Ways, machine: &str, count: usize, factor: f64) {
-    let mut took = vec![Vec::new(); ways.named.len()];
-    runtime().block_on(async {
-        for _ in 0..ROUNDS {
-            for (took, (_, target)) in took.iter_mut().zip(&ways.named) {
-                took.extend(pings(*target, count).await);
+/// What each way adds to a PING over the direct one, and the ratio of what the built-in proxy adds to what a plain relay
+/// adds, which is at most `limit`.
+fn ping_table(machine: &str, plan: PingPlan, limit: f64) {
+    let mut names = Vec::new();
+    let mut took: Vec<Vec<Vec<f64>>> = Vec::new();
+    for _ in 0..plan.openings {
+        let ways = Ways::open();
+        names = ways.named.iter().map(|(name, _)| *name).collect();
+        took.resize(names.len(), Vec::new());
+        runtime().block_on(async {
+            for _ in 0..plan.rounds {
+                for (took, (_, target)) in took.iter_mut().zip(&ways.named) {
+                    took.push(pings(*target, plan.pings).await);
+                }
             }
+        });
+    }
+    let title = format!("PING, {machine}: µs added to direct");
+    let [p50, p90, mean, p99] = FIGURES;
+    println!("{title:<66} {p50:>9} {p90:>9} {mean:>9} {p99:>9}");
+    let every: Vec<usize> = (0..plan.openings * plan.rounds).collect();
+    let direct = figures(&took[0], &every);
+    for (name, took) in names.iter().zip(&took) {
+        let mut values = figures(took, &every);
+        if *name != DIRECT {
+            values = added(values, direct);
         }
-    });
-    let figures: Vec<[(&str, f64); 3]> = took.into_iter().map(figures).collect();
-    let relay = ways.named.iter().position(|(name, _)| *name == PLAIN_RELAY);
-    let relay = figures[relay.expect("it was measured")];
-    for (way, (name, _)) in ways.named.iter().enumerate() {
-        for (which, (figure, value)) in figures[way].into_iter().enumerate() {
-            let direct = figures[0][which].1;
-            if way == 0 {
-                row(&format!("PING, {machine}, direct: {figure}"), value, "µs", None);
-                continue;
-            }
-            let limit = (*name == BUILT_IN).then_some(((relay[which].1 - direct) * factor, true));
-            row(
-                &format!("PING, {machine}, {name}: added to the {figure}"),
-                value - direct,
-                "µs",
-                limit,
-            );
-        }
+        let [p50, p90, mean, p99] = values;
+        println!("{name:<66} {p50:>9.1} {p90:>9.1} {mean:>9.1} {p99:>9.1}");
+    }
+    let way = |wanted| names.iter().position(|name| *name == wanted);
+    let [relay, built_in] = [PLAIN_RELAY, BUILT_IN].map(|name| &took[way(name).expect("it was measured")]);
+    let ratios = resampled_ratios(&took[0], relay, built_in);
+    for (figure, mut ratios) in FIGURES.into_iter().zip(ratios) {
+        ratios.sort_by(f64::total_cmp);
+        let [low, high] = [ratios.len() / 20, ratios.len() * 19 / 20].map(|place| ratios[place]);
+        let what = format!("PING, {machine}, {figure}: added, to a plain relay's, {low:.2} to {high:.2}");
+        row(&what, median(ratios), "x", (figure != p99).then_some((limit, true)));
     }
 }
 
-/// The figures of a table of round trips.
-fn figures(mut took: Vec<f64>) -> [(&'static str, f64); 3] {
+/// What the built-in proxy adds as a ratio to what the relay adds, for each figure, in sets of rounds that are drawn from
+/// all rounds: rounds differ by more than the ways do.
+fn resampled_ratios(direct: &[Vec<f64>], relay: &[Vec<f64>], built_in: &[Vec<f64>]) -> [Vec<f64>; 4] {
+    let mut rng = ChaCha8Rng::seed_from_u64(1);
+    let mut ratios = [const { Vec::new() }; 4];
+    for _ in 0..RESAMPLED {
+        let rounds: Vec<usize> = direct.iter().map(|_| rng.random_range(0..direct.len())).collect();
+        let [direct, relay, built_in] = [direct, relay, built_in].map(|took| figures(took, &rounds));
+        let (relay, built_in) = (added(relay, direct), added(built_in, direct));
+        for (which, ratios) in ratios.iter_mut().enumerate() {
+            ratios.push(built_in[which] / relay[which]);
+        }
+    }
+    ratios
+}
+
+/// The [`FIGURES`] of all round trips in these rounds.
+fn figures(took: &[Vec<f64>], rounds: &[usize]) -> [f64; 4] {
+    let mut took: Vec<f64> = rounds.iter().flat_map(|round| &took[*round]).copied().collect();
     took.sort_by(f64::total_cmp);
     let mean = took.iter().sum::<f64>() / took.len() as f64;
-    [
-        ("p50", took[took.len() / 2]),
-        ("p90", took[took.len() * 9 / 10]),
-        ("mean", mean),
-    ]
+    let at = |percent: usize| took[took.len() * percent / 100];
+    [at(50), at(90), mean, at(99)]
+}
+
+fn added(mut figures: [f64; 4], direct: [f64; 4]) -> [f64; 4] {
+    for (figure, direct) in figures.iter_mut().zip(direct) {
+        *figure -= direct;
+    }
+    figures
 }
 
 /// Processes that never sleep, three for each processor.

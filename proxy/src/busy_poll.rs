@@ -1,10 +1,12 @@
 //! Busy polling of the proxy's thread.
 //!
 //! Waking a sleeping thread costs more than forwarding a chunk, so after each chunk the thread polls for [`BUSY_POLL`] if the
-//! peer usually replies within [`QUICK_REPLY`]. It yields the processor before every poll. A yield that takes longer than
-//! [`CONTENDED`] means that another process needs the processor: then polling is off for [`BACKOFF`], which doubles each
-//! time up to [`MAX_BACKOFF`] and starts again after a poll that was not contended.
+//! peer usually replies within [`QUICK_REPLY`], and yields the processor before every poll. It polls only while the kernel
+//! says that no task waits for a processor: where one waits, a thread that polls uses up the share that a thread that sleeps
+//! has left when it is woken.
 
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
@@ -15,7 +17,7 @@ use tokio::time::Instant;
 
 use super::pump::Direction;
 use crate::clock::monotonic_ns;
-use crate::limits::{BACKOFF, BUSY_POLL, CONTENDED, MAX_BACKOFF, QUICK_REPLY};
+use crate::limits::{BUSY_POLL, LOADAVG_READ, QUICK_REPLY};
 
 /// The runtime of the proxy's thread.
 #[derive(Debug, Clone)]
@@ -77,8 +79,50 @@ impl<'a> ReplyPredictor<'a> {
     }
 }
 
-/// Another process needs the processor.
-struct Contended;
+/// Says whether there is a processor for every task that wants one.
+#[derive(Debug)]
+struct ProcessorWatch {
+    processors: usize,
+    /// `/proc/loadavg`. Without it no processor counts as free.
+    loadavg: Option<File>,
+    read_at: Option<Instant>,
+    is_free: bool,
+}
+
+impl ProcessorWatch {
+    /// Of the processors that this process may use.
+    fn new() -> Self {
+        Self {
+            processors: std::thread::available_parallelism().map_or(1, usize::from),
+            loadavg: File::open("/proc/loadavg").ok(),
+            read_at: None,
+            is_free: false,
+        }
+    }
+
+    /// Whether no task waits for a processor, as it was within the last [`LOADAVG_READ`].
+    fn is_free(&mut self, now: Instant) -> bool {
+        if self.read_at.is_none_or(|read_at| now - read_at >= LOADAVG_READ) {
+            self.read_at = Some(now);
+            self.is_free = self.runnable().is_some_and(|runnable| runnable <= self.processors);
+        }
+        self.is_free
+    }
+
+    /// How many tasks of this machine run or wait for a processor; the thread that asks is one of them.
+    fn runnable(&self) -> Option<usize> {
+        let mut text = [0; 64];
+        let length = self.loadavg.as_ref()?.read_at(&mut text, 0).ok()?;
+        runnable_in(std::str::from_utf8(&text[..length]).ok()?)
+    }
+}
+
+/// The tasks that are runnable, in a line such as `0.20 0.18 0.12 1/80 11206`
+/// (<https://man7.org/linux/man-pages/man5/proc_loadavg.5.html>).
+fn runnable_in(loadavg: &str) -> Option<usize> {
+    let (runnable, _) = loadavg.split(' ').nth(3)?.split_once('/')?;
+    runnable.parse().ok()
+}
 
 #[derive(Debug, Default)]
 pub(super) struct BusyPoll {
@@ -94,47 +138,30 @@ impl BusyPoll {
     }
 
     async fn run(self: Arc<Self>) {
-        let mut off_until = Instant::now();
-        let mut backoff = BACKOFF;
+        let mut processors = ProcessorWatch::new();
         loop {
             self.wanted.notified().await;
-            if Instant::now() < off_until {
-                continue;
-            }
-            backoff = match self.poll().await {
-                Ok(()) => BACKOFF,
-                Err(Contended) => {
-                    off_until = Instant::now() + backoff;
-                    doubled(backoff)
-                }
-            };
+            self.poll(&mut processors).await;
         }
     }
 
-    /// Polls until nothing was forwarded for a moment.
-    async fn poll(&self) -> Result<(), Contended> {
+    /// Polls until nothing was forwarded for a moment, or until a task waits for a processor.
+    async fn poll(&self, processors: &mut ProcessorWatch) {
         let mut now = Instant::now();
         let mut until = now;
-        loop {
+        while processors.is_free(now) {
             if self.begun.swap(false, Relaxed) {
                 until = now + BUSY_POLL;
             } else if now >= until {
-                return Ok(());
+                return;
             }
-            let offered = Instant::now();
+            // the peer may have been woken on this processor
             std::thread::yield_now();
-            now = Instant::now();
-            if now - offered > CONTENDED {
-                return Err(Contended);
-            }
             // the runtime looks for input before it comes back here
             tokio::task::yield_now().await;
+            now = Instant::now();
         }
     }
-}
-
-fn doubled(backoff: Duration) -> Duration {
-    (backoff * 2).min(MAX_BACKOFF)
 }
 
 #[cfg(test)]
@@ -145,17 +172,49 @@ mod tests {
 
     use super::*;
 
+    /// A machine on which this many tasks may run at once.
+    fn machine(processors: usize) -> ProcessorWatch {
+        ProcessorWatch {
+            processors,
+            ..ProcessorWatch::new()
+        }
+    }
+
+    /// Whether polling ends without a wait.
+    async fn ends_at_once(busy_poll: &BusyPoll, processors: &mut ProcessorWatch) -> bool {
+        let mut polling = std::pin::pin!(busy_poll.poll(processors));
+        std::future::poll_fn(|task| std::task::Poll::Ready(polling.as_mut().poll(task).is_ready())).await
+    }
+
     #[tokio::test]
     async fn polling_lasts_its_time_and_ends_when_nothing_comes() {
         let busy_poll = BusyPoll::default();
         let began = Instant::now();
         busy_poll.begin();
-        let kept = busy_poll.poll().await;
-        assert!(began.elapsed() >= if kept.is_ok() { BUSY_POLL } else { CONTENDED });
+        let mut idle = machine(usize::MAX);
+        busy_poll.poll(&mut idle).await;
+        assert!(began.elapsed() >= BUSY_POLL);
         assert!(!busy_poll.begun.load(Relaxed));
-        let mut again = std::pin::pin!(busy_poll.poll());
-        let at_once = std::future::poll_fn(|task| std::task::Poll::Ready(again.as_mut().poll(task).is_ready())).await;
-        assert!(at_once, "nothing was forwarded since");
+        assert!(ends_at_once(&busy_poll, &mut idle).await, "nothing was forwarded since");
+    }
+
+    #[tokio::test]
+    async fn nothing_polls_where_tasks_wait_or_where_that_is_not_known() {
+        let busy_poll = BusyPoll::default();
+        busy_poll.begin();
+        assert!(!ends_at_once(&busy_poll, &mut machine(usize::MAX)).await);
+        busy_poll.begin();
+        assert!(ends_at_once(&busy_poll, &mut machine(0)).await);
+        let mut blind = machine(usize::MAX);
+        blind.loadavg = None;
+        assert!(ends_at_once(&busy_poll, &mut blind).await);
+    }
+
+    #[test]
+    fn the_kernel_says_how_many_tasks_are_runnable() {
+        assert!(ProcessorWatch::new().runnable() >= Some(1), "this thread runs");
+        assert_eq!(runnable_in("0.20 0.18 0.12 13/80 11206\n"), Some(13));
+        assert_eq!(runnable_in("0.20 0.18 0.12"), None);
     }
 
     #[test]
@@ -191,15 +250,5 @@ mod tests {
         let idle = Duration::from_millis(400);
         tokio::time::sleep(idle).await;
         assert!(awake() - before < idle / 2);
-    }
-
-    #[test]
-    fn polling_stays_off_twice_as_long_each_time_up_to_a_maximum() {
-        let mut off = vec![BACKOFF];
-        while off.last() != Some(&MAX_BACKOFF) {
-            off.push(doubled(off[off.len() - 1]));
-        }
-        assert_eq!(off.len(), 9);
-        assert_eq!(doubled(MAX_BACKOFF), MAX_BACKOFF);
     }
 }

@@ -17,11 +17,8 @@ pub const BLACKHOLE_READ: Duration = Duration::from_millis(50);
 pub const BUSY_POLL: Duration = Duration::from_micros(50);
 /// It polls where the last time the next chunk came within this, which includes that the thread was woken for it.
 pub const QUICK_REPLY: Duration = Duration::from_micros(75);
-/// A yield that takes longer than this means that the processor is contended.
-pub const CONTENDED: Duration = Duration::from_micros(100);
-/// Polling is off for this long after the first contended yield; each further one doubles it up to the maximum.
-pub const BACKOFF: Duration = Duration::from_millis(20);
-pub const MAX_BACKOFF: Duration = Duration::from_secs(5);
+/// How often the thread asks the kernel, while it polls, whether tasks wait for a processor: the answer costs 1.5 µs.
+pub const LOADAVG_READ: Duration = Duration::from_millis(1);
 /// Time for the proxy to reach a server. On loopback and bridges a connect is answered at once or never.
 pub const DIAL: Duration = Duration::from_secs(3);
 /// Time for a server to say which peer it wants: it is a child process on the same machine.

@@ -172,16 +172,25 @@ impl LinkFault {
 
     /// What the links counted since the layer was put on.
     pub fn counts(&self) -> LinkCounts {
-        // a `reset_peer` swallows what comes until it resets
-        let keeps = self.behaviour.holds_connects() || self.behaviour.cut.after.is_some();
+        let holds = self.behaviour.holds_connects();
         self.links.iter().fold(LinkCounts::default(), |sum, (link, before)| {
             let now = CountsBefore::now(link);
             let mut counts = now.counts.since(before.counts);
-            if keeps && link.external().is_some() {
+            if holds && link.external().is_some() {
                 counts.held_bytes = u64::try_from(now.inside - before.inside).unwrap_or(0);
             }
             sum.plus(counts)
         })
+    }
+
+    /// Bytes that the remote took and will never pass on: its `reset_peer` reads what comes until it resets.
+    pub fn swallowed_bytes(&self) -> u64 {
+        if self.behaviour.cut.after.is_none() {
+            return 0;
+        }
+        let external = self.links.iter().filter(|(link, _)| link.external().is_some());
+        let swallowed = external.map(|(link, before)| CountsBefore::now(link).inside - before.inside);
+        u64::try_from(swallowed.sum::<i64>()).unwrap_or(0)
     }
 
     /// The names of the links it lies on.

@@ -124,6 +124,8 @@ pub(super) struct Pump<'a> {
     passed: u64,
     /// Bandwidth that is shared with other links.
     bottlenecks: Vec<Arc<Bottleneck>>,
+    /// What is in the queue waited for that bandwidth.
+    waited: bool,
     /// Drops what the sender sends, where the flow says so.
     blackhole: Option<Blackhole>,
     timer: Option<Pin<Box<Sleep>>>,
@@ -150,6 +152,7 @@ impl<'a> Pump<'a> {
             silent_at: None,
             passed: 0,
             bottlenecks: Vec::new(),
+            waited: false,
             blackhole: None,
             timer: None,
         }
@@ -244,7 +247,10 @@ impl<'a> Pump<'a> {
                 Due::Bytes(length) => {
                     let length = match self.take_bandwidth(now, self.allowed(length)) {
                         Ok(length) => length,
-                        Err(due) => return Poll::Ready(Ok(Sent::UntilNow(Some(due)))),
+                        Err(due) => {
+                            self.waited = true;
+                            return Poll::Ready(Ok(Sent::UntilNow(Some(due))));
+                        }
                     };
                     let written = {
                         let mut slices = [IoSlice::new(&[]); WRITE_CHUNKS];
@@ -254,6 +260,9 @@ impl<'a> Pump<'a> {
                     };
                     let written = ready!(self.written(length, written))?;
                     self.queue.sent(now, &self.flow, written);
+                    if self.waited && !self.flow.delays() {
+                        count(&self.shared.counters.delayed_bytes, written as u64);
+                    }
                     self.spend(written)?;
                 }
                 Due::Gate => {
@@ -268,6 +277,7 @@ impl<'a> Pump<'a> {
                 }
             }
         }
+        self.waited &= !self.queue.is_empty();
         Poll::Ready(Ok(Sent::UntilNow(None)))
     }
 
@@ -301,9 +311,6 @@ impl<'a> Pump<'a> {
         self.shared
             .meter
             .read(self.direction, chunk.len(), &self.state, counters);
-        if !self.bottlenecks.is_empty() {
-            count(&counters.delayed_bytes, chunk.len() as u64);
-        }
         if !self.flow.is_pass() {
             counters.obeyed(&self.flow, chunk.len());
             self.silent_at = self.flow.close_after_silence.map(|silence| Instant::now() + silence);

@@ -4,31 +4,25 @@ use harness_proxy::LinkFault;
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
-use super::link_injection::{ActiveLinkFault, heal_word, links_of};
+use super::link_injection::{ActiveLinkFault, heal_word, links_of, slowing};
 use super::slow::rate;
 use super::{
     Acquires, BoxFuture, Fault, FaultDefinition, Inject, Injection, InjectionContext, Needs, NotInjected, RunningFault,
     Shape, Target,
 };
-use crate::evidence::DELAYED_BYTES;
 
 pub struct SharedLink;
 
 impl Fault for SharedLink {
     fn definition(&self) -> FaultDefinition {
         FaultDefinition {
-            name: "bottleneck",
-            summary: "all links share one bandwidth: so many bytes a second each way, together",
-            argument: "BYTES a second, such as 20000 or 20k (default: drawn from 2k to 8k a client)",
-            verb: "slowed",
-            counters: &[],
-            trace: &[DELAYED_BYTES],
-            no_effect_hint: None,
+            no_effect_hint: Some("let fewer bytes through (--fault bottleneck=5k), or run more clients (--clients 12)"),
+            ..slowing(
+                "bottleneck",
+                "all links share one bandwidth: so many bytes a second each way, together",
+                "BYTES a second, such as 20000 or 20k (default: drawn from 2k to 8k a client)",
+            )
         }
-    }
-
-    fn applies(&self, _: Option<&str>, _: &Shape) -> Result<(), String> {
-        Ok(())
     }
 
     fn plan(&self, argument: Option<&str>, _: u32, shape: &Shape, rng: &mut ChaCha8Rng) -> Result<Injection, String> {

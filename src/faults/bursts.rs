@@ -4,27 +4,18 @@ use harness_proxy::{Behaviour, Bursts, Flow};
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
-use super::link_injection::everywhere;
+use super::link_injection::{everywhere, slowing};
 use super::{Fault, FaultDefinition, Injection, Shape, parse_duration};
-use crate::evidence::DELAYED_BYTES;
 
 pub struct LatencyBursts;
 
 impl Fault for LatencyBursts {
     fn definition(&self) -> FaultDefinition {
-        FaultDefinition {
-            name: "bursts",
-            summary: "chunks are delayed in bursts, a quarter of the time",
-            argument: "DELAY in a burst, such as 300ms (default: drawn, up to a fifth of the lease)",
-            verb: "slowed",
-            counters: &[],
-            trace: &[DELAYED_BYTES],
-            no_effect_hint: None,
-        }
-    }
-
-    fn applies(&self, _: Option<&str>, _: &Shape) -> Result<(), String> {
-        Ok(())
+        slowing(
+            "bursts",
+            "chunks are delayed in bursts, a quarter of the time",
+            "DELAY in a burst, such as 300ms (default: drawn, up to a fifth of the lease)",
+        )
     }
 
     fn plan(&self, argument: Option<&str>, _: u32, shape: &Shape, rng: &mut ChaCha8Rng) -> Result<Injection, String> {

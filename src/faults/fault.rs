@@ -21,7 +21,7 @@ pub struct Shape {
     pub protocol: Protocol,
 }
 
-/// What lists, the history and reports need to know of a fault. There are no defaults: each fault says all of it.
+/// What lists, the history and reports need to know of a fault.
 #[derive(Debug, Clone, Copy)]
 pub struct FaultDefinition {
     /// As it is typed after `--fault`.
@@ -45,8 +45,11 @@ pub struct FaultDefinition {
 pub trait Fault: Sync {
     fn definition(&self) -> FaultDefinition;
 
-    /// Whether a cluster of this shape can have it. The error says why not, and what to do instead.
-    fn applies(&self, argument: Option<&str>, shape: &Shape) -> Result<(), String>;
+    /// Whether a cluster of this shape can have it, as any can unless a fault says otherwise. The error says why not, and
+    /// what to do instead.
+    fn applies(&self, _argument: Option<&str>, _shape: &Shape) -> Result<(), String> {
+        Ok(())
+    }
 
     /// Draws one injection. The same seed, shape and number give the same one. `number` counts this fault's windows from
     /// 0, so that a fault can go through its kinds. The error says what the argument should have been.

@@ -3,28 +3,19 @@
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
-use super::link_injection::everywhere;
+use super::link_injection::{everywhere, resetting};
 use super::{Fault, FaultDefinition, Injection, Shape};
-use crate::evidence::RESETS;
 use harness_proxy::{Behaviour, Cut, Flow, Slice};
 
 pub struct Flaky;
 
 impl Fault for Flaky {
     fn definition(&self) -> FaultDefinition {
-        FaultDefinition {
-            name: "flaky",
-            summary: "chunks come in slices, and connections are cut in mid-message",
-            argument: "BYTES after which a connection is cut, about (default: drawn from 2000 to 10000)",
-            verb: "cut off",
-            counters: &[],
-            trace: &[RESETS],
-            no_effect_hint: None,
-        }
-    }
-
-    fn applies(&self, _: Option<&str>, _: &Shape) -> Result<(), String> {
-        Ok(())
+        resetting(
+            "flaky",
+            "chunks come in slices, and connections are cut in mid-message",
+            "BYTES after which a connection is cut, about (default: drawn from 2000 to 10000)",
+        )
     }
 
     fn plan(&self, argument: Option<&str>, _: u32, _: &Shape, rng: &mut ChaCha8Rng) -> Result<Injection, String> {

@@ -6,29 +6,23 @@ use std::time::Duration;
 use harness_proxy::{Behaviour, Flow};
 use rand_chacha::ChaCha8Rng;
 
-use super::link_injection::everywhere;
+use super::link_injection::{everywhere, resetting};
 use super::{Fault, FaultDefinition, Injection, Shape, parse_duration};
-use crate::evidence::RESETS;
 
 pub struct ForgetIdle;
 
 impl Fault for ForgetIdle {
     fn definition(&self) -> FaultDefinition {
         FaultDefinition {
-            name: "forget-idle",
-            summary: "idle connections are forgotten, as by a NAT: what is sent next meets a reset",
-            argument: "IDLE, such as 200ms: how long a connection may be idle (default: a fifth of the lease)",
-            verb: "cut off",
-            counters: &[],
-            trace: &[RESETS],
             no_effect_hint: Some(
                 "forget sooner (--fault forget-idle=50ms), or let clients pause: longer --hold, more --clients",
             ),
+            ..resetting(
+                "forget-idle",
+                "idle connections are forgotten, as by a NAT: what is sent next meets a reset",
+                "IDLE, such as 200ms: how long a connection may be idle (default: a fifth of the lease)",
+            )
         }
-    }
-
-    fn applies(&self, _: Option<&str>, _: &Shape) -> Result<(), String> {
-        Ok(())
     }
 
     fn plan(&self, argument: Option<&str>, _: u32, shape: &Shape, _: &mut ChaCha8Rng) -> Result<Injection, String> {

@@ -40,10 +40,6 @@ impl Fault for Kill {
         }
     }
 
-    fn applies(&self, _: Option<&str>, _: &Shape) -> Result<(), String> {
-        Ok(())
-    }
-
     fn plan(&self, argument: Option<&str>, _: u32, shape: &Shape, rng: &mut ChaCha8Rng) -> Result<Injection, String> {
         no_argument(self.definition().name, argument)?;
         Ok(match self {

@@ -5,28 +5,19 @@ use std::time::Duration;
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
-use super::link_injection::everywhere;
+use super::link_injection::{everywhere, slowing};
 use super::{Fault, FaultDefinition, Injection, Shape, parse_duration};
-use crate::evidence::DELAYED_BYTES;
 use harness_proxy::{Behaviour, Flow};
 
 pub struct Latency;
 
 impl Fault for Latency {
     fn definition(&self) -> FaultDefinition {
-        FaultDefinition {
-            name: "latency",
-            summary: "every chunk is delayed, with jitter, both ways",
-            argument: "DELAY[+JITTER], such as 100ms+20ms (default: drawn, a round trip well below a third of the lease)",
-            verb: "slowed",
-            counters: &[],
-            trace: &[DELAYED_BYTES],
-            no_effect_hint: None,
-        }
-    }
-
-    fn applies(&self, _: Option<&str>, _: &Shape) -> Result<(), String> {
-        Ok(())
+        slowing(
+            "latency",
+            "every chunk is delayed, with jitter, both ways",
+            "DELAY[+JITTER], such as 100ms+20ms (default: drawn, a round trip well below a third of the lease)",
+        )
     }
 
     fn plan(&self, argument: Option<&str>, _: u32, shape: &Shape, rng: &mut ChaCha8Rng) -> Result<Injection, String> {

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::active::{ActiveFault, Affected, BoxFuture, HealOnDrop, Healed, RunningFault};
+use super::fault::FaultDefinition;
 use super::injection::{Inject, Injection, InjectionContext, Needs, NotInjected};
 use super::target::Target;
-use crate::evidence::Evidence;
+use crate::evidence::{DELAYED_BYTES, Evidence, EvidenceCounter, RESETS};
 use harness_checkers::history::Acquires;
 use harness_proxy::{Behaviour, Link, LinkFault, in_words, toxics_for};
 
@@ -19,6 +20,36 @@ pub struct LinkInjection {
     pub reset_first: bool,
     /// Reset them when it heals, instead of letting them continue.
     pub reset_on_heal: bool,
+}
+
+/// Bytes of answers that the `reset_peer` of a Toxiproxy read and lost. The built-in proxy resets a connection between two
+/// messages; that toxic lets hardly any answer through, which is another fault and must be seen.
+pub const SWALLOWED_BYTES: EvidenceCounter = EvidenceCounter::new(
+    "swallowed_bytes",
+    "",
+    "of answers lost, as Toxiproxy's reset_peer loses them",
+);
+
+/// What a fault declares that only slows what passes its links: the bytes that it delayed show its effect.
+pub fn slowing(name: &'static str, summary: &'static str, argument: &'static str) -> FaultDefinition {
+    FaultDefinition {
+        name,
+        summary,
+        argument,
+        verb: "slowed",
+        counters: &[],
+        trace: &[DELAYED_BYTES],
+        no_effect_hint: None,
+    }
+}
+
+/// What a fault declares that resets connections: their number shows its effect.
+pub fn resetting(name: &'static str, summary: &'static str, argument: &'static str) -> FaultDefinition {
+    FaultDefinition {
+        verb: "cut off",
+        trace: &[RESETS],
+        ..slowing(name, summary, argument)
+    }
 }
 
 /// The target's clients and their links.
@@ -105,7 +136,8 @@ impl ActiveFault for ActiveLinkFault {
     fn heal(&mut self, _: Duration, _: bool) -> BoxFuture<'_, Healed> {
         Box::pin(async move {
             // counted before the heal lets go on what was held back
-            let evidence = Evidence::of_links(self.fault.names().len(), self.fault.counts());
+            let evidence = Evidence::of_links(self.fault.names().len(), self.fault.counts())
+                .with(&SWALLOWED_BYTES, self.fault.swallowed_bytes());
             Healed {
                 trouble: self.fault.heal().await.err(),
                 ..Healed::from(evidence)

@@ -6,9 +6,8 @@ use harness_proxy::{Behaviour, Flow, Loss};
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
-use super::link_injection::everywhere;
+use super::link_injection::{everywhere, slowing};
 use super::{Fault, FaultDefinition, Injection, Shape};
-use crate::evidence::DELAYED_BYTES;
 
 pub struct PacketLoss;
 
@@ -18,18 +17,13 @@ const TIMEOUT: Duration = Duration::from_millis(200);
 impl Fault for PacketLoss {
     fn definition(&self) -> FaultDefinition {
         FaultDefinition {
-            name: "loss",
-            summary: "packets are lost: some chunks wait until TCP would have sent them again",
-            argument: "PERCENT of the chunks, such as 5% (default: drawn from 2% to 10%)",
-            verb: "slowed",
-            counters: &[],
-            trace: &[DELAYED_BYTES],
             no_effect_hint: Some("lose more packets (--fault loss=20%), or lengthen the windows (--window 10s)"),
+            ..slowing(
+                "loss",
+                "packets are lost: some chunks wait until TCP would have sent them again",
+                "PERCENT of the chunks, such as 5% (default: drawn from 2% to 10%)",
+            )
         }
-    }
-
-    fn applies(&self, _: Option<&str>, _: &Shape) -> Result<(), String> {
-        Ok(())
     }
 
     fn plan(&self, argument: Option<&str>, _: u32, _: &Shape, rng: &mut ChaCha8Rng) -> Result<Injection, String> {

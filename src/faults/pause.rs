@@ -50,10 +50,6 @@ impl Fault for Pause {
         }
     }
 
-    fn applies(&self, _: Option<&str>, _: &Shape) -> Result<(), String> {
-        Ok(())
-    }
-
     fn plan(&self, argument: Option<&str>, _: u32, shape: &Shape, rng: &mut ChaCha8Rng) -> Result<Injection, String> {
         no_argument(self.definition().name, argument)?;
         let its_process = "its process is stopped";

@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use rand_chacha::ChaCha8Rng;
 
-use super::link_injection::LinkInjection;
+use super::link_injection::{LinkInjection, SWALLOWED_BYTES, resetting};
 use super::{Acquires, Fault, FaultDefinition, Injection, Shape, Target, parse_duration};
-use crate::evidence::RESETS;
 use harness_proxy::{Behaviour, Cut};
 
 pub struct Reset;
@@ -14,18 +13,13 @@ pub struct Reset;
 impl Fault for Reset {
     fn definition(&self) -> FaultDefinition {
         FaultDefinition {
-            name: "reset",
-            summary: "connections are reset, again and again",
-            argument: "EVERY, such as 300ms: about how long a connection lives (default: a quarter of the lease)",
-            verb: "cut off",
-            counters: &[],
-            trace: &[RESETS],
-            no_effect_hint: None,
+            counters: &[SWALLOWED_BYTES],
+            ..resetting(
+                "reset",
+                "connections are reset, again and again",
+                "EVERY, such as 300ms: about how long a connection lives (default: a quarter of the lease)",
+            )
         }
-    }
-
-    fn applies(&self, _: Option<&str>, _: &Shape) -> Result<(), String> {
-        Ok(())
     }
 
     fn plan(&self, argument: Option<&str>, _: u32, shape: &Shape, _: &mut ChaCha8Rng) -> Result<Injection, String> {

@@ -72,10 +72,6 @@ impl Fault for OnServers {
         }
     }
 
-    fn applies(&self, _: Option<&str>, _: &Shape) -> Result<(), String> {
-        Ok(())
-    }
-
     fn plan(&self, argument: Option<&str>, _: u32, shape: &Shape, rng: &mut ChaCha8Rng) -> Result<Injection, String> {
         let name = self.definition().name;
         let (known, done): (&[&str], _) = match self {

@@ -3,28 +3,19 @@
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
-use super::link_injection::everywhere;
+use super::link_injection::{everywhere, slowing};
 use super::{Fault, FaultDefinition, Injection, Shape};
-use crate::evidence::DELAYED_BYTES;
 use harness_proxy::{Behaviour, Flow};
 
 pub struct Slow;
 
 impl Fault for Slow {
     fn definition(&self) -> FaultDefinition {
-        FaultDefinition {
-            name: "slow",
-            summary: "every link is narrow: so many bytes a second each way",
-            argument: "BYTES a second, such as 2000 or 4k (default: drawn from 2k to 8k)",
-            verb: "slowed",
-            counters: &[],
-            trace: &[DELAYED_BYTES],
-            no_effect_hint: None,
-        }
-    }
-
-    fn applies(&self, _: Option<&str>, _: &Shape) -> Result<(), String> {
-        Ok(())
+        slowing(
+            "slow",
+            "every link is narrow: so many bytes a second each way",
+            "BYTES a second, such as 2000 or 4k (default: drawn from 2k to 8k)",
+        )
     }
 
     fn plan(&self, argument: Option<&str>, _: u32, _: &Shape, rng: &mut ChaCha8Rng) -> Result<Injection, String> {

@@ -1,14 +1,19 @@
 //! Taps beside a server's own counters: what a tap counts on its links is what the server says it was asked.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use harness::backends;
 use harness::client_role::LABELS;
+use harness::cluster::{Cluster, ClusterSpec, Runtime, find_program};
 use harness_proxy::tap::Protocol;
-use harness_proxy::{LinkTap, Proxy, TapHub};
+use harness_proxy::{Link, LinkTap, Proxy, TapCounts, TapHub, TapNotification};
+use harness_workloads::BackendId;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 const SOON: Duration = Duration::from_secs(60);
 
@@ -43,12 +48,14 @@ impl RedisServer {
         server
     }
 
-    /// How many commands it carried out since they were last reset, besides those of this connection.
-    fn calls(&self) -> u64 {
+    /// How many commands it carried out since they were last reset, besides those of this connection and `others`.
+    fn calls_without(&self, others: &[&str]) -> u64 {
         let mut asking = RedisConnection::to(self.address);
         let stats = asking.ask("INFO commandstats\r\n", "\r\n\r\n");
-        let own = |line: &&str| !line.starts_with("cmdstat_info:") && !line.starts_with("cmdstat_config|resetstat:");
-        let calls = stats.lines().filter(own).filter_map(|line| line.split_once(":calls="));
+        let calls = stats
+            .lines()
+            .filter_map(|line| line.strip_prefix("cmdstat_")?.split_once(":calls="));
+        let calls = calls.filter(|(name, _)| !["info", "config|resetstat"].contains(name) && !others.contains(name));
         calls
             .map(|(_, counts)| {
                 counts
@@ -140,24 +147,302 @@ fn speak_resp3(connection: &mut RedisConnection) {
     connection.ask(&published.concat(), "after\r\n");
 }
 
+/// A server behind a link with a tap.
+struct TappedLink {
+    hub: Arc<TapHub>,
+    tap: Arc<LinkTap>,
+    link: Arc<Link>,
+    _proxy: Proxy,
+    _heard: tokio::sync::mpsc::Receiver<TapNotification>,
+}
+
+impl TappedLink {
+    fn to(server: SocketAddr, protocol: Protocol) -> Self {
+        let proxy = Proxy::start().expect("a thread");
+        let (notices, heard) = tokio::sync::mpsc::channel(10_000);
+        let hub = TapHub::new(protocol, LABELS, 1, notices);
+        let tap = LinkTap::new(&hub, 0, "c0->n1".into());
+        let link = proxy.tapped("c0->n1".into(), server, 1, Arc::clone(&tap));
+        Self {
+            hub,
+            tap,
+            link: link.expect("a link"),
+            _proxy: proxy,
+            _heard: heard,
+        }
+    }
+
+    /// What passed, once every connection is gone: what a client says last may still be on its way.
+    fn counts(&self) -> TapCounts {
+        let end = Instant::now() + SOON;
+        while self.link.live() > 0 {
+            assert!(Instant::now() < end, "connections end");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert_eq!(self.hub.lost().0, 0, "{:?}", self.hub.lost().1);
+        self.tap.counts()
+    }
+
+    /// Runs a program of Python with this link's port, by the interpreter that the adapter's libraries are installed for.
+    /// `None`: they are not.
+    fn python(&self, adapter: &str, program: &str) -> Option<String> {
+        let adapter = harness::adapters::named(adapter).expect("it is in the list");
+        let Ok(command) = adapter.command() else {
+            eprintln!(
+                "left out: `harness adapters {}` installs {}",
+                adapter.name, adapter.library
+            );
+            return None;
+        };
+        // both are quoted for a shell
+        let (interpreter, _) = command.split_once(' ').expect("an interpreter and a file");
+        let started = format!(r#"{interpreter} -c "$0" "$1""#);
+        let port = self.link.listen().port().to_string();
+        Some(succeeds(Command::new("sh").args(["-c", &started, program, &port])))
+    }
+}
+
+fn succeeds(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let said = [&output.stdout[..], &output.stderr].map(String::from_utf8_lossy);
+    assert!(output.status.success(), "{command:?}: {said:?}");
+    String::from_utf8(output.stdout).expect("text")
+}
+
 #[test]
 fn a_tap_counts_the_commands_that_redis_counts() {
     let server = RedisServer::start();
-    let proxy = Proxy::start().expect("a thread");
-    let (notices, _heard) = tokio::sync::mpsc::channel(64);
-    let hub = TapHub::new(Protocol::Resp, LABELS, 1, notices);
-    let tap = LinkTap::new(&hub, 0, "c0->n1".into());
-    let link = proxy
-        .tapped("c0->n1".into(), server.address, 1, Arc::clone(&tap))
-        .expect("a link");
+    let tapped = TappedLink::to(server.address, Protocol::Resp);
     RedisConnection::to(server.address).ask("CONFIG RESETSTAT\r\n", "+OK\r\n");
-    let connect = || RedisConnection::to(link.listen());
+    let connect = || RedisConnection::to(tapped.link.listen());
     let (mut one, mut other, mut newer) = (connect(), connect(), connect());
     speak_resp2(&mut one, &mut other);
-    assert_eq!(tap.counts().requests, server.calls(), "RESP2");
+    assert_eq!(tapped.tap.counts().requests, server.calls_without(&[]), "RESP2");
     speak_resp3(&mut newer);
-    let counts = tap.counts();
-    assert_eq!(counts.requests, server.calls(), "and RESP3");
+    let counts = tapped.tap.counts();
+    assert_eq!(counts.requests, server.calls_without(&[]), "and RESP3");
     assert_eq!(counts.notifications, 5, "three and two messages");
-    assert_eq!(hub.lost().0, 0, "{:?}", hub.lost().1);
+    assert_eq!(tapped.hub.lost().0, 0, "{:?}", tapped.hub.lost().1);
+}
+
+#[test]
+fn a_tap_counts_what_redis_py_asks() {
+    let server = RedisServer::start();
+    let tapped = TappedLink::to(server.address, Protocol::Resp);
+    RedisConnection::to(server.address).ask("CONFIG RESETSTAT\r\n", "+OK\r\n");
+    let Some(published) = tapped.python("redis-py", include_str!("taps/redis_py.py")) else {
+        return;
+    };
+    let counts = tapped.counts();
+    // the script of its lock calls these two, and the program does not
+    assert_eq!(counts.requests, server.calls_without(&["get", "del"]));
+    assert!(counts.requests > 2000, "{counts:?}");
+    assert_eq!(counts.notifications.to_string(), published.trim());
+}
+
+/// One server of a backend with more to start than Redis.
+struct OneServer {
+    runtime: tokio::runtime::Runtime,
+    cluster: Option<Cluster>,
+    address: SocketAddr,
+    _folder: tempfile::TempDir,
+}
+
+impl OneServer {
+    fn start(backend: BackendId) -> Self {
+        let runtime = tokio::runtime::Runtime::new().expect("threads");
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let spec = ClusterSpec {
+            software: backends::of(backend).software,
+            nodes: 1,
+            lease: Duration::from_secs(2),
+            run: format!("taps-{}", std::process::id()),
+            logs: folder.path().to_owned(),
+            port_base: None,
+            start_limit: SOON,
+            clocks: Vec::new(),
+            peer_proxies: None,
+        };
+        let (_kept, interrupt) = tokio::sync::watch::channel(false);
+        let cluster = runtime.block_on(Cluster::start(&spec, &Runtime::Local, interrupt));
+        let cluster = cluster.unwrap_or_else(|error| panic!("{error}"));
+        Self {
+            runtime,
+            address: cluster.nodes[0].address,
+            cluster: Some(cluster),
+            _folder: folder,
+        }
+    }
+
+    /// Everything that it answers until it closes.
+    fn answer(&self, question: &str) -> String {
+        let mut stream = TcpStream::connect(self.address).expect("it serves");
+        stream.write_all(question.as_bytes()).expect("sent");
+        let mut text = String::new();
+        stream.read_to_string(&mut text).expect("an answer");
+        text
+    }
+
+    /// Packets that ZooKeeper received and sent.
+    fn packets(&self) -> [u64; 2] {
+        let text = self.answer("srvr");
+        ["Received: ", "Sent: "].map(|name| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name));
+            line.expect("a counter").parse().expect("a number")
+        })
+    }
+
+    /// Messages that etcd's gRPC server received and sent.
+    fn messages(&self) -> [u64; 2] {
+        let text = self.answer("GET /metrics HTTP/1.0\r\n\r\n");
+        ["received", "sent"].map(|way| {
+            let name = format!("grpc_server_msg_{way}_total{{");
+            let lines = text.lines().filter(|line| line.starts_with(&name));
+            let counts = lines.filter_map(|line| line.rsplit_once(' '));
+            counts.map(|(_, count)| count.parse::<u64>().expect("a number")).sum()
+        })
+    }
+}
+
+impl Drop for OneServer {
+    fn drop(&mut self) {
+        if let Some(cluster) = self.cluster.take() {
+            self.runtime.block_on(cluster.stop());
+        }
+    }
+}
+
+#[test]
+fn a_tap_counts_the_packets_that_zookeeper_counts() {
+    let server = OneServer::start(BackendId::Zk);
+    let tapped = TappedLink::to(server.address, Protocol::Zk);
+    // what one reading adds itself
+    let [before, again] = [server.packets(), server.packets()];
+    if tapped
+        .python("kazoo-lock", include_str!("taps/kazoo_client.py"))
+        .is_none()
+    {
+        return;
+    }
+    let counts = tapped.counts();
+    let after = server.packets();
+    let counted = [0, 1].map(|way| after[way] + before[way] - 2 * again[way]);
+    assert_eq!([counts.requests, counts.replies + counts.notifications], counted);
+    assert!(counts.requests > 300 && counts.notifications >= 4, "{counts:?}");
+}
+
+#[test]
+fn a_tap_counts_the_messages_that_etcd_counts() {
+    let server = OneServer::start(BackendId::Etcd);
+    let tapped = TappedLink::to(server.address, Protocol::Grpc);
+    if find_program("etcdctl").is_none() {
+        eprintln!("left out: etcdctl is in Debian's package etcd-client");
+        return;
+    }
+    let etcdctl = |words: &str| {
+        let mut command = Command::new("etcdctl");
+        command
+            .env("ETCDCTL_API", "3")
+            .arg("--endpoints")
+            .arg(tapped.link.listen().to_string());
+        command.args(words.split(' '));
+        command
+    };
+    let before = server.messages();
+    for words in [
+        "put a 1",
+        "get a",
+        "get --prefix a",
+        "del a",
+        "endpoint status",
+        "member list",
+        "lease list",
+    ] {
+        succeeds(&mut etcdctl(words));
+    }
+    let granted = succeeds(&mut etcdctl("lease grant 60"));
+    let lease = granted.split(' ').nth(1).expect("its id");
+    succeeds(&mut etcdctl(&format!("lease keep-alive --once {lease}")));
+    succeeds(&mut etcdctl(&format!("put --lease {lease} b 2")));
+    succeeds(&mut etcdctl("lock l true"));
+    watch_and_observe(&etcdctl);
+    let counts = tapped.counts();
+    let after = server.messages();
+    assert_eq!(
+        [counts.requests, counts.replies + counts.notifications],
+        [0, 1].map(|way| after[way] - before[way])
+    );
+    assert!(counts.requests > 20 && counts.notifications >= 5, "{counts:?}");
+}
+
+/// A watch that sees three events, and an observer of an election that sees two leaders.
+fn watch_and_observe(etcdctl: &dyn Fn(&str) -> Command) {
+    let mut watching = LineReader::of(&mut etcdctl("watch --prefix key"));
+    // it may not watch yet
+    let mut written = 0;
+    while !watching.has_line() {
+        succeeds(&mut etcdctl("put key-early x"));
+        written += 1;
+    }
+    for line in ["key-one", "key-two"] {
+        succeeds(&mut etcdctl(&format!("put {line} x")));
+        watching.until(line);
+    }
+    assert!(written > 0);
+    let mut leader = LineReader::of(&mut etcdctl("elect election first"));
+    leader.until("first");
+    let mut observing = LineReader::of(&mut etcdctl("elect --listen election"));
+    observing.until("first");
+    drop(leader);
+    let mut next = LineReader::of(&mut etcdctl("elect election second"));
+    next.until("second");
+    observing.until("second");
+}
+
+/// A program and what it prints; it is interrupted when this is dropped, and ends before the drop does.
+struct LineReader {
+    child: Child,
+    lines: std::sync::mpsc::Receiver<String>,
+    early: bool,
+}
+
+impl LineReader {
+    fn of(command: &mut Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("it can be started");
+        let output = BufReader::new(child.stdout.take().expect("piped"));
+        let (sender, lines) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            output
+                .lines()
+                .map_while(Result::ok)
+                .try_for_each(|line| sender.send(line))
+        });
+        Self {
+            child,
+            lines,
+            early: false,
+        }
+    }
+
+    fn has_line(&mut self) -> bool {
+        self.early |= self.lines.recv_timeout(Duration::from_millis(200)).is_ok();
+        self.early
+    }
+
+    fn until(&mut self, wanted: &str) {
+        loop {
+            let line = self.lines.recv_timeout(SOON);
+            if line.unwrap_or_else(|_| panic!("it prints {wanted}")) == wanted {
+                return;
+            }
+        }
+    }
+}
+
+impl Drop for LineReader {
+    fn drop(&mut self) {
+        let pid = Pid::from_raw(self.child.id() as i32);
+        let _ = kill(pid, Signal::SIGINT);
+        let _ = self.child.wait();
+    }
 }

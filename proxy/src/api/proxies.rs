@@ -362,7 +362,7 @@ impl ProxyEntry {
     }
 
     fn turn_on(&mut self) -> Result<(), ApiError> {
-        let failed = |error| cannot_listen(&self.listen, &error);
+        let failed = |error| cannot_listen(self.link.listen(), &error);
         self.link.start_accepting().map_err(failed)?;
         self.listen = self.link.listen().to_string();
         Ok(())
@@ -423,8 +423,8 @@ fn toxic_of(wanted: ToxicRequest, there: &[Toxic]) -> Result<Toxic, ApiError> {
     })
 }
 
-/// As Go says it: `bind: address already in use`.
-fn cannot_listen(listen: &str, error: &std::io::Error) -> ApiError {
+/// As Go says it, with the address that a name was resolved to: `bind: address already in use`.
+fn cannot_listen(listen: SocketAddr, error: &std::io::Error) -> ApiError {
     let text = error.to_string().to_lowercase();
     let text = text.split(" (os error").next().unwrap_or_default();
     ApiError::new(500, format!("listen tcp {listen}: bind: {text}"))

@@ -254,6 +254,22 @@ fn what_is_not_the_protocol_is_a_lost_place_and_says_so() {
     }
 }
 
+#[test]
+fn tls_is_named_whatever_is_spoken_in_it() {
+    // a record of version 3.1 with the first bytes of a ClientHello
+    let hello = client([TLS_HANDSHAKE, 3, 1, 0, 200, 1, 0, 0, 196]);
+    for protocol in [Protocol::Zk, Protocol::Resp, Protocol::Grpc] {
+        let pieces = in_pieces(std::slice::from_ref(&hello), &[1]);
+        for said in [&[hello.clone()][..], &pieces] {
+            assert_eq!(listen(protocol, said).1, Some(TLS), "{protocol:?}");
+        }
+    }
+    // a length of ZooKeeper, an inline command and a preface begin otherwise
+    for (protocol, conversation) in CONVERSATIONS {
+        assert_eq!(listen(protocol, &conversation()).1, None);
+    }
+}
+
 /// Cuts each thing said into pieces, at places drawn from `cuts`.
 fn in_pieces(said: &[Said], cuts: &[u8]) -> Vec<Said> {
     let mut cuts = cuts.iter().cycle();

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use harness_proxy::{Behaviour, Cut, Flow, LinkFault, Proxy, Slice};
+use harness_proxy::{Behaviour, Bursts, Cut, Flow, LinkFault, Loss, Proxy, Slice};
 use proptest::prelude::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -137,6 +137,80 @@ async fn a_stall_acknowledges_what_it_holds() {
     assert_eq!(fault.counts().dropped_packets, 0);
     drop(fault);
     arrives(&mut server, b"held").await;
+}
+
+#[tokio::test]
+async fn a_fault_on_a_connection_that_sends_nothing_leaves_no_trace() {
+    let both = Behaviour::both;
+    let flow = Flow::PASS;
+    let soon = Duration::from_millis(1);
+    let cut = |cut| Behaviour {
+        cut,
+        ..Behaviour::default()
+    };
+    for (name, behaviour) in [
+        ("stall", Behaviour::STALL),
+        ("latency", both(Flow { delay: soon, ..flow })),
+        (
+            "slow",
+            both(Flow {
+                bytes_per_second: Some(1),
+                ..flow
+            }),
+        ),
+        (
+            "loss",
+            both(Flow {
+                loss: Some(Loss {
+                    per_mille: 1000,
+                    timeout: soon,
+                }),
+                ..flow
+            }),
+        ),
+        (
+            "bursts",
+            both(Flow {
+                bursts: Some(Bursts {
+                    every: soon,
+                    length: soon,
+                    delay: soon,
+                }),
+                ..flow
+            }),
+        ),
+        (
+            "forget-idle",
+            both(Flow {
+                forget_after: Some(soon),
+                ..flow
+            }),
+        ),
+        (
+            "flaky",
+            cut(Cut {
+                after: None,
+                after_bytes: Some(1),
+            }),
+        ),
+        (
+            "reset, which is not due yet",
+            cut(Cut {
+                after: Some(SOON * 100),
+                after_bytes: None,
+            }),
+        ),
+    ] {
+        let rig = Rig::new().await;
+        let (mut client, mut server) = rig.connect().await;
+        let fault = rig.fault(behaviour);
+        is_silent(&mut server).await;
+        assert!(!fault.counts().touched(), "{name}: {:?}", fault.counts());
+        drop(fault);
+        client.write_all(b"healed").await.unwrap();
+        arrives(&mut server, b"healed").await;
+        assert!(!rig.link.counts().touched(), "{name}: {:?}", rig.link.counts());
+    }
 }
 
 #[tokio::test]

@@ -617,8 +617,10 @@ async fn a_proxy_that_is_deleted_ends_its_connections_as_a_peer_would() {
 #[tokio::test]
 async fn a_port_that_is_taken_is_named_in_the_words_of_go() {
     let rig = ApiRig::new().await;
-    let taken = rig.rig.server.local_addr().unwrap().to_string();
-    let wanted = json!({ "name": "late", "listen": taken, "upstream": "127.0.0.1:9" });
+    let taken = rig.rig.server.local_addr().unwrap();
+    // a name, of which the answer has the address
+    let listen = format!("localhost:{}", taken.port());
+    let wanted = json!({ "name": "late", "listen": listen, "upstream": "127.0.0.1:9" });
     let (status, answer) = rig.ask("POST", "/proxies", &wanted).await;
     let expected = format!("listen tcp {taken}: bind: address already in use");
     assert_eq!((status, &answer["error"]), (500, &json!(expected)));

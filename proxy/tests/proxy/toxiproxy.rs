@@ -177,6 +177,7 @@ async fn reset_loses_answers_and_ends_connections_and_counts_them() {
     assert_eq!(rest(&mut client).await.0, b"");
     drop(client);
     counted(|| hold.counts(), |counts| counts.resets == 1).await;
+    assert_eq!((hold.swallowed_bytes(), hold.counts().held_bytes), (4, 0));
     hold.heal().await.unwrap();
     let (mut client, mut server) = rig.connect().await;
     server.write_all(b"healed").await.unwrap();

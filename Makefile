@@ -35,6 +35,12 @@ adapters: build ## clients for lock libraries, to be run by name: `--client kazo
 libraries: adapters servers ## what is known of locks of known libraries, found again (a quarter of an hour; ARGS="--filter kazoo")
 	target/release/harness suite tests/suites/libraries.toml $(ARGS)
 
+strangers: build servers ## locks written by others, correct and broken, with what must be found (half an hour; ARGS="--jobs 3")
+	target/release/harness suite tests/suites/strangers.toml $(ARGS)
+
+no-fault: build servers ## the catalogue without a fault, where nothing may be violated (ARGS="--jobs 4")
+	target/release/harness suite tests/suites/no-fault.toml $(ARGS)
+
 soak: build servers ## random combinations for an hour on each backend, and what they leave behind (ARGS="--minutes 5 redis")
 	@scripts/soak $(ARGS)
 
@@ -49,4 +55,4 @@ lint: ## what `test` wants of the code's form
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 
-.PHONY: help build run servers images test adapters libraries nightly soak bench fmt lint
+.PHONY: help build run servers images test adapters libraries strangers no-fault nightly soak bench fmt lint

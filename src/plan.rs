@@ -162,13 +162,7 @@ fn draw_gap(config: &Config, rng: &mut ChaCha8Rng) -> Duration {
 }
 
 fn windows(config: &Config, phases: &Phases, rng: &mut ChaCha8Rng) -> Result<Vec<PlannedWindow>, PlanError> {
-    let shape = Shape {
-        backend: config.backend,
-        clients: config.clients,
-        servers: config.nodes,
-        lease: config.lease,
-        protocol: config.backend.protocol,
-    };
+    let shape = Shape::of(config);
     let mut windows = Vec::new();
     let mut start = Duration::ZERO;
     for slot in 0.. {
@@ -230,9 +224,9 @@ fn window(
 mod tests {
     use super::*;
     use crate::backends;
-    use crate::config::ProxyChoice;
+    use crate::config::{Clients, ProxyChoice};
     use crate::faults::Target;
-    use harness_workloads::BackendId;
+    use harness_workloads::{BackendId, RecipeOptions};
     use proptest::prelude::*;
 
     fn config(seed: u64, seconds: u64, lease_ms: u64, faults: &[&str]) -> Config {
@@ -333,9 +327,18 @@ mod tests {
     }
 
     #[test]
+    fn only_a_clock_that_is_read_can_be_stepped() {
+        let mut config = config(1, 60, 2000, &["clock"]);
+        let refused = plan(&config).unwrap_err().to_string();
+        assert!(refused.contains("wall_clock=false"), "{refused}");
+        config.backend = backends::of(BackendId::Redis);
+        config.who = Clients::Recipe(RecipeOptions::named("redis-getset").unwrap());
+        assert!(plan(&config).unwrap().steps_clocks);
+    }
+
+    #[test]
     fn only_the_clock_of_a_redis_server_can_be_stepped() {
         let mut config = config(1, 60, 2000, &["clock"]);
-        assert!(plan(&config).unwrap().steps_clocks);
         config.faults[0].argument = Some("server".into());
         assert!(plan(&config).unwrap_err().to_string().contains("redis"));
         config.backend = backends::of(BackendId::Redis);

@@ -138,6 +138,12 @@ fn unplanned(context: &Context<'_>, recovery_ns: Option<u64>) -> Vec<(u64, u64)>
     spans.collect()
 }
 
+/// Whether a window took away every server.
+pub(crate) fn takes_all_servers(context: &Context<'_>, window: &Window) -> bool {
+    let names = ServerNames::of(context).names;
+    !names.is_empty() && names.iter().all(|name| window.started.targets.contains(name))
+}
+
 /// The servers of a run, as their roles name them.
 struct ServerNames {
     names: BTreeSet<String>,

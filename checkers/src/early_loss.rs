@@ -84,11 +84,11 @@ fn is_disturbed(context: &Context<'_>, hold: &LockHold) -> bool {
     context.fault_near(history.client_of(hold.process), from_ns, history.ns(hold.to))
 }
 
-/// What is early: a lease begins with the call at the earliest, and clocks are not exact.
-fn early(context: &Context<'_>, hold: &LockHold, ended_ns: u64) -> Option<u64> {
+/// What is before this share of the lease: a lease begins with the call at the earliest.
+fn early(context: &Context<'_>, hold: &LockHold, ended_ns: u64, percent: u64) -> Option<u64> {
     let asked_ns = context.history.events[hold.call as usize].time;
     let lasted_ns = ended_ns.saturating_sub(asked_ns);
-    (lasted_ns < context.lease_ns / 100 * limits::LEASE_SHARE_PERCENT).then_some(lasted_ns)
+    (lasted_ns < context.lease_ns / 100 * percent).then_some(lasted_ns)
 }
 
 /// A grant that the server let run out while its holder held. Its line comes late, so it ended even earlier.
@@ -101,7 +101,7 @@ fn ran_out<'a>(context: &'a Context<'_>, hold: &'a LockHold) -> Option<EarlyLoss
     let ended_ns = grant.revoked_ns(history)?;
     let expired = grant.cause(history) == Some(RevokeCause::Expired);
     let held = ended_ns > history.ns(hold.from) && ended_ns < history.ns(hold.to);
-    let lasted_ns = early(context, hold, ended_ns).filter(|_| expired && held)?;
+    let lasted_ns = early(context, hold, ended_ns, limits::LEASE_SHARE_PERCENT).filter(|_| expired && held)?;
     Some(EarlyLoss {
         hold,
         grant: Some(grant),
@@ -113,7 +113,14 @@ fn gave_up<'a>(context: &Context<'_>, hold: &'a LockHold) -> Option<EarlyLoss<'a
     if hold.ended != Ended::Lost || !hold.waited_briefly(context) {
         return None;
     }
-    let lasted_ns = early(context, hold, context.history.ns(hold.to))?;
+    // one that is not renewed ends by itself, and by how much a library gives it up before that is its own choice
+    let renews = context.history.header.promises.renews == Some(true);
+    let percent = if renews {
+        limits::LEASE_SHARE_PERCENT
+    } else {
+        limits::MARGIN_SHARE_PERCENT
+    };
+    let lasted_ns = early(context, hold, context.history.ns(hold.to), percent)?;
     Some(EarlyLoss {
         hold,
         grant: None,

@@ -8,11 +8,12 @@
 use crate::context::Context;
 use crate::finding::Verdict;
 use crate::grants::ServerGrant;
+use crate::history::RevokeCause;
 use crate::history::names::NONE;
 use crate::holds::{Ended, LockHold};
 use crate::limits;
 use crate::overlaps::Overlap;
-use crate::phantom;
+use crate::phantom::{self, WrongGrant};
 
 /// What an overlap is, by what the server said and by what was done to the first holder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +28,10 @@ pub(crate) enum OverlapClass {
     StaleHolder,
     /// The lock was removed on request while the first held it and had not asked for that.
     ForeignRelease,
+    /// The value of the lock was overwritten by the second's acquire while the first held it.
+    Overwritten,
+    /// One release by the first, which had taken the lock more often, freed it.
+    EarlyRelease,
     /// More permits of a semaphore were held than there are.
     TooManyPermits,
 }
@@ -40,6 +45,8 @@ impl OverlapClass {
             Self::ToldTwice => "told-twice",
             Self::StaleHolder => "stale-holder",
             Self::ForeignRelease => "foreign-release",
+            Self::Overwritten => "overwritten",
+            Self::EarlyRelease => "early-release",
             Self::TooManyPermits => "too-many-permits",
         }
     }
@@ -89,6 +96,8 @@ fn classify(context: &Context<'_>, overlap: &Overlap) -> OverlapClass {
     let second = context.grants.of_hold(history, &overlap.second);
     if let Some(first) = first.filter(|first| ended_before(context, overlap, first, second)) {
         return match phantom::foreign_release(context, &overlap.first) {
+            Some(WrongGrant::OwnRelease { .. }) => OverlapClass::EarlyRelease,
+            Some(_) if is_overwritten(context, first, second) => OverlapClass::Overwritten,
             Some(_) if first.was_deleted(history) => OverlapClass::ForeignRelease,
             _ => OverlapClass::StaleHolder,
         };
@@ -135,6 +144,16 @@ fn ended_before(context: &Context<'_>, overlap: &Overlap, first: &ServerGrant, s
         Some(second) => first.revoked < second.granted,
         None => ended_ns <= history.ns(overlap.second.from) + limits::OBSERVER_LAG_NS,
     }
+}
+
+/// Whether a lock was never free between two grants: the observer reads the second's value when it hears that the first's changed.
+fn is_overwritten(context: &Context<'_>, first: &ServerGrant, second: Option<&ServerGrant>) -> bool {
+    let history = context.history;
+    let ended = first
+        .revoked_ns(history)
+        .filter(|_| first.cause(history) == Some(RevokeCause::Deleted));
+    let began = second.and_then(|second| second.granted_ns(history));
+    matches!((ended, began), (Some(ended), Some(began)) if began.abs_diff(ended) <= limits::OVERWRITE_NS)
 }
 
 /// Whether the lease of the first may have run out before the second got the lock, without any renewal.

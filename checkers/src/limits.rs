@@ -13,6 +13,8 @@ pub const OBSERVER_LAG_NS: u64 = 250_000_000;
 /// Between the two lines by which the observer tells of a value that was written over another one: it asks for the new value
 /// when it hears of the change.
 pub const REWRITE_NS: u64 = 20_000_000;
+/// Between those two lines where a key was not removed in between: a removal has a line of its own, and a request follows it.
+pub const OVERWRITE_NS: u64 = 500_000;
 /// How far away the observer's own lines may be for it to count as having been live in between.
 pub const OBSERVER_GAP_NS: u64 = 5_000_000_000;
 /// Pauses between two attempts of one waiter that still count as one wait.
@@ -23,11 +25,15 @@ pub const LEAVE_NS: u64 = 500_000_000;
 pub const AFTERMATH_NS: u64 = 2_000_000_000;
 /// Share of the lease after which an expiry is a plausible reason, in percent: clocks and renewals are not exact.
 pub const LEASE_SHARE_PERCENT: u64 = 90;
+/// Share of the lease that a lock which is not renewed may be held at least, in percent: what is left is a margin for slow clocks.
+pub const MARGIN_SHARE_PERCENT: u64 = 50;
 /// How much longer than its wait an acquire may take to be answered, and a release at all, besides a lease: what a library needs
 /// to give up on a server, many times over.
 pub const ANSWER_MS: u64 = 4_000;
 /// How long a grant may stand after its release was answered: releases that are sent and not waited for arrive by then.
 pub const RELEASE_NS: u64 = 1_000_000_000;
+/// Grants without an answer that must be seen for a library to be blamed for them where another acquire may have left them.
+pub const ORPHANS: u64 = 3;
 /// Holds that a library must have ended early, and one in how many of all, for that to be a habit: in doubt a lock may give up,
 /// and a machine with too much to do gives it doubts.
 pub const EARLY_LOSSES: u64 = 3;

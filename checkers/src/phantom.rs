@@ -1,7 +1,9 @@
-//! HL007, phantom grant: an acquire was answered ok while the server held nothing for that process, or a lock was
-//! removed by a process that did not own it.
+//! HL007, phantom grant: an acquire was answered ok while the server held nothing for that process, a lock was removed by a
+//! process that did not own it, or an acquire was answered fail and the server gave it the lock.
 //!
 //! Decided only where an observer watched the server and was demonstrably there at the time.
+
+mod orphans;
 
 use std::collections::BTreeMap;
 
@@ -9,11 +11,12 @@ use crate::context::Context;
 use crate::finding::Verdict;
 use crate::grants::ServerGrant;
 use crate::history::names::{FastSet, NONE};
-use crate::history::{NemesisFact, ObserverFact};
+use crate::history::{F, NemesisFact, ObserverFact};
 use crate::holds::{Ended, LockHold};
 use crate::limits;
+pub(crate) use orphans::OrphanGrant;
 
-/// A hold that is not as the server has it.
+/// An answer that is not as the server has it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum WrongGrant<'a> {
     /// The server had taken the grant back long before the acquire was answered.
@@ -29,6 +32,16 @@ pub(crate) enum WrongGrant<'a> {
         grant: &'a ServerGrant,
         removed_ns: u64,
     },
+    /// The owner's own release of an inner hold removed it: one of several.
+    OwnRelease {
+        hold: &'a LockHold,
+        grant: &'a ServerGrant,
+        removed_ns: u64,
+        /// The position of its call.
+        release: u32,
+    },
+    /// An acquire was refused, and the server gave it the lock.
+    Orphan(OrphanGrant<'a>),
 }
 
 /// What was decided about HL007.
@@ -61,13 +74,16 @@ pub(crate) fn decide<'a>(context: &'a Context<'_>) -> PhantomGrants<'a> {
     decided.verdict = Verdict::Inconclusive;
     let sight = ObserverSight::of(context);
     let named = NamedGrants::of(context);
-    for hold in context.holds.iter() {
+    let holds = context.holds.iter().inspect(|hold| {
         decided.joined += u64::from(context.grants.of_hold(context.history, hold).is_some());
-        if let Some(wrong) = phantom(context, &sight, &named, hold).or_else(|| foreign_release(context, hold)) {
-            decided.count += 1;
-            if decided.wrong.len() < limits::MAX_VIOLATIONS {
-                decided.wrong.push(wrong);
-            }
+    });
+    let wrong =
+        holds.filter_map(|hold| phantom(context, &sight, &named, hold).or_else(|| foreign_release(context, hold)));
+    let orphans = orphans::of(context, &sight).into_iter().map(WrongGrant::Orphan);
+    for wrong in wrong.chain(orphans) {
+        decided.count += 1;
+        if decided.wrong.len() < limits::MAX_VIOLATIONS {
+            decided.wrong.push(wrong);
         }
     }
     if decided.count > 0 {
@@ -360,12 +376,39 @@ pub(crate) fn foreign_release<'a>(context: &'a Context<'_>, hold: &'a LockHold) 
     let inside = removed_ns > history.ns(hold.from) + margin && removed_ns < history.ns(hold.to);
     // A loss that the owner was told of shortly after, or its death, may be why the lock was deleted.
     let by_itself = hold.ended != Ended::Released && history.ns(hold.to) < removed_ns + limits::OBSERVER_LAG_NS;
-    let foreign = inside && !by_itself && !may_be_an_expiry(context, hold, grant, removed_ns);
-    foreign.then_some(WrongGrant::ForeignRelease {
-        hold,
-        grant,
-        removed_ns,
+    if !inside || by_itself || may_be_an_expiry(context, hold, grant, removed_ns) {
+        return None;
+    }
+    Some(match inner_release(context, hold, removed_ns) {
+        Some(release) => WrongGrant::OwnRelease {
+            hold,
+            grant,
+            removed_ns,
+            release,
+        },
+        None => WrongGrant::ForeignRelease {
+            hold,
+            grant,
+            removed_ns,
+        },
     })
+}
+
+/// The first of several releases by the owner itself, if it was called before the lock was removed.
+fn inner_release(context: &Context<'_>, hold: &LockHold, removed_ns: u64) -> Option<u32> {
+    if !context.model.is_reentrant() {
+        return None;
+    }
+    let events = &context.history.events;
+    let until = (hold.end as usize).min(events.len());
+    let inside = events[hold.got as usize..until].iter();
+    let mut releases = inside.enumerate().filter(|(_, event)| {
+        event.process == hold.process
+            && event.is_call(F::Release)
+            && context.history.lock_number(event) == Some(hold.lock as usize)
+            && event.time <= removed_ns
+    });
+    releases.next().map(|(place, _)| hold.got + place as u32)
 }
 
 /// "Deleted" is all that some stores say of an expiry, too: then it proves nothing once the lease may have run out.

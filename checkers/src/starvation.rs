@@ -24,7 +24,7 @@ pub(crate) struct Starved {
     pub to_ns: u64,
     /// Grants to other clients meanwhile.
     pub others: u64,
-    /// Whether it got no lock in the whole history.
+    /// Whether it never got the lock while others did. What it got when they had gone does not count.
     pub never: bool,
 }
 
@@ -56,7 +56,9 @@ pub(crate) fn starved(context: &Context<'_>) -> Vec<Starved> {
         grants.sort_unstable();
         let enough = (clients.len() as u64 * limits::PASSED_BY_CHANCE).max(limits::STARVED_GRANTS);
         for (client, attempts) in &clients {
-            let never = !attempts.iter().any(|attempt| attempt.acquired);
+            let others_last = grants.iter().rev().find(|(_, other)| other != client);
+            let contended = |attempt: &Attempt| others_last.is_some_and(|(ns, _)| attempt.to_ns <= *ns);
+            let never = !attempts.iter().any(|attempt| attempt.acquired && contended(attempt));
             // without a bound that was asked for, only what lasted for the whole run is sure
             if !never && context.bounds.starvation_ms.is_none() {
                 continue;

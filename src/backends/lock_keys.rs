@@ -11,6 +11,8 @@ pub struct LockKeys {
     pub value: KeyValue,
     /// Whether a holder writes other values while it holds.
     pub rewrites: bool,
+    /// Whether a value that begins with a time of day, in milliseconds, may be the end of its owner's lease.
+    pub deadlines: bool,
 }
 
 impl LockKeys {
@@ -47,6 +49,7 @@ impl LockKeys {
             pattern,
             value,
             rewrites: contract.rewrites.unwrap_or(false),
+            deadlines: contract.wall_clock != Some(false),
         })
     }
 }

@@ -39,13 +39,7 @@ impl SpaceOfHunt {
             typed.push(("lease".to_owned(), format!("{}ms", lease.as_millis())));
         }
         let config = configured(&typed).map_err(Failure::usage)?;
-        let shape = Shape {
-            backend: config.backend,
-            clients: config.clients,
-            servers: config.nodes,
-            lease: config.lease,
-            protocol: config.backend.protocol,
-        };
+        let shape = Shape::of(&config);
         let faults = match record.option("fault") {
             None => HuntFaults::withstood(&shape).retain(|fault| planned(&with_fault(&config, fault)).is_ok()),
             Some(faults) => typed_faults(&config, &record.options, faults)?,

@@ -118,6 +118,7 @@ fn recipes() -> Vec<ListEntry> {
             "backend": recipe.backend.name(),
             "attitudes": recipe.policies,
             "guid": recipe.guid,
+            "wall_clock": recipe.wall_clock,
             "wakes": match recipe.wakeup {
                 Wakeup::Notified => "notified",
                 Wakeup::Polling => "polls",

@@ -25,6 +25,10 @@ const CLOCKS_STEPPED: EvidenceCounter = EvidenceCounter::new("clocks_stepped", "
 /// How often a process read such a clock meanwhile.
 const CLOCK_READINGS: EvidenceCounter = EvidenceCounter::new("clock_readings", "reading", "of a stepped clock");
 
+/// Why it is refused for clients that read no wall clock.
+pub const NO_CONCERN: &str = "clock: these clients compare no times of day (wall_clock=false), so that a stepped clock cannot concern them\n\
+     hint: --recipe redis-getset, a --client that promises wall_clock=true, or --fault clock=server on redis";
+
 impl Fault for ClockFault {
     fn definition(&self) -> FaultDefinition {
         FaultDefinition {
@@ -35,8 +39,8 @@ impl Fault for ClockFault {
             counters: &[CLOCKS_STEPPED, CLOCK_READINGS],
             trace: &[CLOCK_READINGS],
             no_effect_hint: Some(
-                "the process read no wall clock, or not through a C library that it is linked to: this fault does not \
-                 act on this lock",
+                "the process read no wall clock, or not through a C library that it is linked to; a client that compares \
+                 no times of day promises wall_clock=false",
             ),
         }
     }
@@ -49,6 +53,9 @@ impl Fault for ClockFault {
                 shape.backend,
                 backends::names(" and ", |backend| backend.wall_clock)
             ));
+        }
+        if !of_a_server && shape.reads_wall_clock == Some(false) {
+            return Err(NO_CONCERN.to_owned());
         }
         Ok(())
     }
@@ -216,6 +223,22 @@ mod tests {
         for wrong in ["anyone", "holder+", "waiter+5", "client-0s"] {
             assert!(planned(wrong).unwrap_err().contains(wrong), "{wrong}");
         }
+    }
+
+    #[test]
+    fn it_applies_to_clients_that_compare_times_of_day_or_do_not_say_and_to_servers() {
+        let applies = |argument, reads_wall_clock| {
+            let shape = Shape {
+                reads_wall_clock,
+                ..Shape::one_redis()
+            };
+            ClockFault.applies(argument, &shape).map_err(|_| ())
+        };
+        assert_eq!(applies(None, Some(true)), Ok(()));
+        assert_eq!(applies(None, None), Ok(()));
+        assert_eq!(applies(None, Some(false)), Err(()));
+        assert_eq!(applies(Some("holder-5s"), Some(false)), Err(()));
+        assert_eq!(applies(Some("server"), Some(false)), Ok(()));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use crate::backends::Backend;
+use crate::config::{Clients, Config};
 use rand_chacha::ChaCha8Rng;
 
 use super::Injection;
@@ -19,6 +20,25 @@ pub struct Shape {
     pub lease: Duration,
     /// What is spoken on the links between clients and servers.
     pub protocol: Protocol,
+    /// Whether the clients compare times of day; `None` where it is not known.
+    pub reads_wall_clock: Option<bool>,
+}
+
+impl Shape {
+    /// The cluster that a configuration asks for.
+    pub fn of(config: &Config) -> Self {
+        Self {
+            backend: config.backend,
+            clients: config.clients,
+            servers: config.nodes,
+            lease: config.lease,
+            protocol: config.backend.protocol,
+            reads_wall_clock: match &config.who {
+                Clients::Recipe(options) => options.contract().wall_clock,
+                Clients::Foreign { promise, .. } => promise.wall_clock,
+            },
+        }
+    }
 }
 
 /// What lists, the history and reports need to know of a fault.
@@ -116,6 +136,7 @@ impl Shape {
             servers: 3,
             lease: Duration::from_secs(2),
             protocol: Protocol::Zk,
+            reads_wall_clock: None,
         }
     }
 

@@ -29,6 +29,7 @@ mod server;
 mod slow;
 
 pub use active::{ActiveFault, Affected, BoxFuture, HealOnDrop, Healed, RunningFault};
+pub use clock::NO_CONCERN as NO_CLOCK_CONCERN;
 pub use env::{ClientHosts, FaultEnv, Links, ProcessControl};
 pub use fault::{Fault, FaultDefinition, Shape};
 pub use injection::{Inject, Injection, InjectionContext, Needs, NotInjected, Preparation, acquires_without};

@@ -133,6 +133,10 @@ pub fn diagnose(history: &History, findings: Findings, known: KnownRun) -> Diagn
             Some("run it again on a machine with less to do: what happened meanwhile is not judged".to_owned());
     }
     let unfinished = unfinished(history);
+    if !unfinished.is_empty() && effect.hint.is_none() {
+        effect.hint =
+            Some("give each client its turn: more --time, fewer --clients, or shorter holds (--hold)".to_owned());
+    }
     let churn = Churn::of(history);
     let mut unsure = unsure(history, &findings, &effect, churn, &unfinished);
     unsure.splice(0..0, standstills);

@@ -235,5 +235,7 @@ async fn settle(spec: &RunSpec, clients: &ClientPool, interrupted: &mut bool) ->
             return Ok(None);
         }
     };
-    Terms::of(&spec.config, answered).map(Some).map_err(RunError::Clients)
+    let terms = Terms::of(&spec.config, answered).map_err(RunError::Clients)?;
+    terms.admit(&spec.plan).map_err(RunError::Clients)?;
+    Ok(Some(terms))
 }

@@ -9,6 +9,8 @@ use harness_workloads::{Contract, IssuedBy, KeyValue, Wakeup};
 use crate::backends::lock_keys::LockKeys;
 use crate::config::Demand;
 use crate::config::{Clients, Config};
+use crate::faults::{NO_CLOCK_CONCERN, Target};
+use crate::plan::{Plan, PlannedWindow};
 
 /// What clients promise, what they are asked for, and where their locks are.
 #[derive(Debug, Clone)]
@@ -69,6 +71,20 @@ impl Terms {
             words(self.answered.as_ref()),
             words(answer)
         ))
+    }
+
+    /// Refuses a plan with a fault that cannot concern clients of this contract, with the way out.
+    pub fn admit(&self, plan: &Plan) -> Result<(), String> {
+        let of_clients = |window: &PlannedWindow| !matches!(window.injection.target, Target::Servers(_));
+        let steps_clocks = |window: &PlannedWindow| window.injection.action.needs().wall_clocks;
+        let stepped = plan
+            .windows
+            .iter()
+            .any(|window| of_clients(window) && steps_clocks(window));
+        if stepped && self.contract.wall_clock == Some(false) {
+            return Err(NO_CLOCK_CONCERN.to_owned());
+        }
+        Ok(())
     }
 
     /// How long a hold may last because a fault is aimed at its holder. A client that says that it does not renew its lease is not

@@ -32,6 +32,7 @@ fn the_client_of_the_protocol_page_is_right_and_what_it_does_not_promise_is_not_
         "open at a server of another kind",
         "order of waiters (HL006)",
         "fencing tokens (HL003)",
+        "a line that is no JSON",
     ];
     assert_eq!(marked(&marks, "not-judged"), not_judged);
     assert!(marked(&marks, "right").len() > 15, "{marks:?}");
@@ -49,6 +50,7 @@ fn a_client_that_always_answers_ok_is_wrong_wherever_a_lock_says_no() {
         "a try-lock of a taken lock",
         "a wait for a lock that stays taken",
         "release of what is not held",
+        "an operation that there is not",
     ];
     assert_eq!(marked(&marks, "wrong"), wrong);
     assert!(marked(&marks, "not-judged").contains(&"the lock on the servers"));
@@ -94,4 +96,33 @@ fn a_client_that_cannot_be_started_is_the_only_thing_that_is_wrong() {
         (Some(1), vec!["open without a server"])
     );
     assert_eq!(marks.len(), 1);
+}
+
+#[test]
+fn nothing_is_said_of_a_client_after_a_request_that_it_does_not_answer() {
+    let harness = Harness::new();
+    let hangs = [(r#"raise Fail("timeout" if wait_ms else "busy")"#, "time.sleep(60)")];
+    let client = page_client(&harness, &hangs);
+    let (exit, marks) = checked(&harness, "redis", &client);
+    assert_eq!(
+        (exit, marked(&marks, "wrong")),
+        (Some(1), vec!["a try-lock of a taken lock"])
+    );
+    assert_eq!(marks.last().unwrap().0, "all that follows");
+}
+
+#[test]
+fn a_client_that_ends_its_process_before_its_lease_is_right() {
+    let harness = Harness::new();
+    let exits = [(
+        r#"say({"type": "signal", "client": self.number, "f": "lost", "lock": lock, "at": at, "cause": "lease ends"})"#,
+        r#"__import__("os").kill(__import__("os").getpid(), 9)"#,
+    )];
+    let (exit, marks) = checked(&harness, "redis", &page_client(&harness, &exits));
+    assert_eq!((exit, marked(&marks, "wrong")), (Some(0), vec![]));
+    assert!(marked(&marks, "right").contains(&"a hold of two leases"), "{marks:?}");
+    assert!(
+        marked(&marks, "right").contains(&"the end of its input"),
+        "it was started again: {marks:?}"
+    );
 }

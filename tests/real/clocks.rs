@@ -16,13 +16,35 @@ fn a_lock_that_compares_deadlines_breaks_when_a_waiters_clock_runs_ahead() {
     assert!(answer.window_sum("clock_readings") > 0);
 }
 
+/// A step of a clock that is not read would prove nothing.
 #[test]
-fn a_lock_that_reads_no_wall_clock_is_not_affected_by_one() {
-    let answer = run("local", "--recipe redis-set-px-lua --fault clock");
-    answer.assert_exit(3);
+fn a_clock_is_not_stepped_where_no_client_reads_it() {
+    let harness = Harness::new();
+    let output = harness
+        .output("run --backend redis --runtime local --lease 1s --time 12s --recipe redis-set-px-lua --fault clock");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("wall_clock=false"), "{said}");
+    let client = crate::foreign::page_client(
+        &harness,
+        &[(r#""lease": True"#, r#""wall_clock": False, "lease": True"#)],
+    );
+    let words = "run --backend redis --runtime local --lease 1s --time 12s --fault clock --client";
+    let output = harness.command(words).arg(client).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(4), "{said}");
+    assert!(said.contains("wall_clock=false"), "{said}");
+}
+
+/// A contract that does not say leaves it to the run.
+#[test]
+fn a_client_that_does_not_say_is_judged_under_a_stepped_clock() {
+    let harness = Harness::new();
+    let client = crate::foreign::page_client(&harness, &[]);
+    let words = "run --json --backend redis --runtime local --lease 1s --time 12s --fault clock --client";
+    let answer = Answer::of(harness.command(words).arg(client).output().unwrap());
     assert_eq!(answer.verdict("HL001"), "holds");
     assert!(answer.window_sum("clocks_stepped") > 0);
-    assert_eq!(answer.windows_with_effect().0, 0, "{:#}", answer.diagnosis["effect"]);
 }
 
 /// The server counts a time to live by its wall clock: a step forward ends every lease at once.

@@ -22,6 +22,7 @@ mod proxies;
 mod rifts;
 mod roles;
 mod settings;
+mod strangers;
 mod suite;
 mod taps;
 mod told;

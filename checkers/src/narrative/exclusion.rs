@@ -1,6 +1,7 @@
 //! HL001 in words: what an overlap is, how it came to that, and the likely cause.
 
 use super::{at, finding, length, many, thousands, violated};
+use crate::calm;
 use crate::context::Context;
 use crate::exclusion::{Exclusion, OverlapClass, before_change, beyond_permits, given_up};
 use crate::finding::{Because, Finding, Property, Verdict, Violation};
@@ -72,6 +73,11 @@ fn likely_of(class: OverlapClass) -> &'static str {
         OverlapClass::ForeignRelease => {
             "a client released a lock that it did not own: compare the owner and delete in one atomic step"
         }
+        OverlapClass::Overwritten => {
+            "an acquire wrote over the value of another owner: write it only where there is none (SET NX, a create, a \
+             transaction that compares)"
+        }
+        OverlapClass::EarlyRelease => "a release that does not count how often its owner took the lock",
         OverlapClass::TooManyPermits => {
             "more permits were given out than there are: look at releases that are counted twice"
         }
@@ -80,13 +86,26 @@ fn likely_of(class: OverlapClass) -> &'static str {
 
 /// Why a holder went on without its lock: what was done to it, if anything, and how its grant ended.
 fn likely(context: &Context<'_>, class: OverlapClass, first: &LockHold, from_ns: u64) -> String {
-    if class != OverlapClass::StaleHolder {
-        return likely_of(class).to_owned();
-    }
     let history = context.history;
     let client = history.client_of(first.process);
     let grant = context.grants.of_hold(history, first);
     let cause = grant.and_then(|grant| grant.cause(history));
+    let told = matches!(
+        class,
+        OverlapClass::StaleHolder | OverlapClass::ToldTwice | OverlapClass::GrantedTwice
+    );
+    if let Some(window) = server_that_forgot(context, first, from_ns).filter(|_| told) {
+        return format!(
+            "the lock was gone when {} came back from {} {}: a server that restarts without its data gives a lock again; \
+             let it write to disk before it answers, or ask a majority of servers",
+            window.started.targets.join(" "),
+            window.fault,
+            window.number
+        );
+    }
+    if class != OverlapClass::StaleHolder {
+        return likely_of(class).to_owned();
+    }
     if cause == Some(RevokeCause::Failover) {
         return "the replica that took over did not have the lock: one that lives on a single master does not survive its \
                 failover; ask a majority, or let the store refuse tokens that go back"
@@ -113,17 +132,32 @@ fn likely(context: &Context<'_>, class: OverlapClass, first: &LockHold, from_ns:
     };
     match (ended_ns.and_then(early), cause) {
         (Some((lasted_ns, lease_ms)), Some(RevokeCause::Deleted)) => format!(
-            "the lock was removed {} after it was asked for, before its lease of {lease_ms} ms was over: a client, or a \
-             server that lost its data, deleted it",
+            "the lock was removed {} after it was asked for, before its lease of {lease_ms} ms was over: a request \
+             deleted its key, or revoked its lease",
             length(lasted_ns)
         ),
         (Some((lasted_ns, lease_ms)), _) => format!(
             "the server ended the grant {} after it was asked for, before its lease of {lease_ms} ms was over: look at \
-             the time to live that the client asked for, and at servers that restarted without their data",
+             the time to live that the client asked for",
             length(lasted_ns)
         ),
         _ => likely_of(class).to_owned(),
     }
+}
+
+/// The window in which every server was killed or started again while the first held the lock, where the grant did not end in a way
+/// that the server tells of: by a request, or by its lease.
+fn server_that_forgot<'a>(context: &'a Context<'_>, first: &LockHold, from_ns: u64) -> Option<&'a Window> {
+    let history = context.history;
+    let grant = context.grants.of_hold(history, first)?;
+    let ended_ns = grant.revoked_ns(history).unwrap_or(u64::MAX);
+    let told = matches!(grant.cause(history), Some(cause) if cause.is_removal() || cause == RevokeCause::Expired);
+    let restarts = |window: &&Window| {
+        let held = history.ns(first.from) <= window.start_ns && window.start_ns <= from_ns;
+        let is_restart = ["server-kill", "server-restart"].contains(&window.fault.as_str());
+        held && is_restart && window.start_ns <= ended_ns && calm::takes_all_servers(context, window)
+    };
+    context.windows.iter().rev().filter(|_| !told).find(restarts)
 }
 
 fn describe(context: &Context<'_>, conflict: &Conflict, class: OverlapClass) -> Violation {
@@ -215,7 +249,12 @@ fn story(context: &Context<'_>, conflict: &Conflict, class: OverlapClass) -> Vec
     };
     let grants = &context.grants;
     let grant = grants.of_hold(history, first);
-    let taken = grant.filter(|_| matches!(class, OverlapClass::StaleHolder | OverlapClass::ForeignRelease));
+    let by_the_server = [
+        OverlapClass::ToldWithoutGrant,
+        OverlapClass::ToldTwice,
+        OverlapClass::GrantedTwice,
+    ];
+    let taken = grant.filter(|_| !by_the_server.contains(&class) && class != OverlapClass::TooManyPermits);
     let taken_ns = taken.and_then(|grant| grant.revoked_ns(history));
     let (first_ns, second_ns) = (history.ns(first.from), history.ns(second.from));
     let mut told = vec![(

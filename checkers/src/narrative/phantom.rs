@@ -1,11 +1,11 @@
-//! HL007 in words: grants that the server never gave, had taken back, or that another process removed.
+//! HL007 in words: grants that the server never gave, had taken back, that another process removed, or that no client was told of.
 
 use super::{at, finding, length, many, not_watched, violated};
 use crate::context::Context;
 use crate::finding::{Because, Finding, Property, Verdict, Violation};
 use crate::grants::ServerGrant;
 use crate::holds::LockHold;
-use crate::phantom::{PhantomGrants, WrongGrant};
+use crate::phantom::{OrphanGrant, PhantomGrants, WrongGrant};
 
 /// The finding of HL007.
 pub(crate) fn tell(context: &Context<'_>, decided: &PhantomGrants<'_>) -> Finding {
@@ -19,8 +19,19 @@ pub(crate) fn tell(context: &Context<'_>, decided: &PhantomGrants<'_>) -> Findin
             said(&format!("{joined} of {known} known to the server"))
         }
         Verdict::Violated => {
-            let are = if decided.count == 1 { "is" } else { "are" };
-            let evidence = format!("{} of {known} {are} not as the server has it", decided.count);
+            let orphans = decided
+                .wrong
+                .iter()
+                .filter(|wrong| matches!(wrong, WrongGrant::Orphan(_)));
+            let evidence = if orphans.count() == decided.wrong.len() {
+                format!(
+                    "{} held by no client, with {known}",
+                    many(decided.count, "grant", "grants")
+                )
+            } else {
+                let are = if decided.count == 1 { "is" } else { "are" };
+                format!("{} of {known} {are} not as the server has it", decided.count)
+            };
             let violations = decided.wrong.iter().map(|wrong| describe(context, wrong)).collect();
             violated(Property::Hl007, evidence, violations, decided.count)
         }
@@ -39,7 +50,69 @@ fn describe(context: &Context<'_>, wrong: &WrongGrant<'_>) -> Violation {
             grant,
             removed_ns,
         } => foreign_release(context, hold, grant, removed_ns),
+        WrongGrant::OwnRelease {
+            hold,
+            grant,
+            removed_ns,
+            release,
+        } => own_release(context, hold, grant, removed_ns, release),
+        WrongGrant::Orphan(orphan) => orphan_grant(context, &orphan),
     }
+}
+
+fn orphan_grant(context: &Context<'_>, orphan: &OrphanGrant<'_>) -> Violation {
+    let history = context.history;
+    let (call, reply) = (
+        &history.events[orphan.call as usize],
+        &history.events[orphan.reply as usize],
+    );
+    let grant = orphan.grant;
+    let granted_ns = grant.granted_ns(history).unwrap_or(reply.time);
+    let at_ns = granted_ns.max(reply.time);
+    let (who, stood) = (history.who(call.process), length(orphan.stood_ns));
+    let mut violation = history.violation("orphan-grant", grant.lock as usize, &[call.process], at_ns);
+    violation.window = context.window_before(at_ns).map(|window| window.number);
+    violation.summary = format!(
+        "an acquire of `{}` was answered fail, and its grant stood for {stood} without a holder",
+        violation.lock
+    );
+    violation.events.push(history.step(orphan.call, "asked for the lock"));
+    violation.events.push(history.step(orphan.reply, "answered fail"));
+    violation
+        .events
+        .push(history.step(grant.granted, "the server gave the lock"));
+    let said = history.name(history.rare(reply).error).unwrap_or("no reason");
+    let text = format!(
+        "{who} asked for the lock at {}, and answered fail at {} (`{said}`): the last of those whose acquire it can be.",
+        at(call.time, false),
+        at(reply.time, false)
+    );
+    violation
+        .because
+        .push(history.because(text, &[orphan.call, orphan.reply]));
+    let owner = history.name(grant.owner).unwrap_or("an owner");
+    let text = format!(
+        "The server gave the lock to {owner} at {}, and no client holds by that grant.",
+        at(granted_ns, false)
+    );
+    violation.because.push(history.because(text, &[grant.granted]));
+    let text = match grant.revoked_ns(history) {
+        Some(ended_ns) => {
+            violation.events.push(history.step(grant.revoked, "its lease ended"));
+            format!("It stood until its lease ended at {}.", at(ended_ns, false))
+        }
+        None => "It still stood when the history ended.".to_owned(),
+    };
+    violation.because.push(history.because(text, &[grant.revoked]));
+    violation.likely = Some(
+        "the acquire gives up with its request or its place in the queue left behind: remove it before `fail`, and answer \
+         `info` where that is not sure"
+            .into(),
+    );
+    violation
+        .figures
+        .insert("stood_ms".into(), orphan.stood_ns as f64 / 1e6);
+    violation
 }
 
 fn foreign_release(context: &Context<'_>, hold: &LockHold, grant: &ServerGrant, removed_ns: u64) -> Violation {
@@ -63,6 +136,33 @@ fn foreign_release(context: &Context<'_>, hold: &LockHold, grant: &ServerGrant, 
         "a release that does not compare the owner, or compares and deletes in two steps, came late from an earlier holder"
             .into(),
     );
+    violation
+}
+
+fn own_release(
+    context: &Context<'_>,
+    hold: &LockHold,
+    grant: &ServerGrant,
+    removed_ns: u64,
+    release: u32,
+) -> Violation {
+    let history = context.history;
+    let who = history.who(hold.process);
+    let mut violation = start(context, "early-release", hold, removed_ns);
+    violation.summary = format!(
+        "one release by {who} freed `{}`, which it had taken more often",
+        violation.lock
+    );
+    violation
+        .events
+        .push(history.step(release, "release call, of one of several"));
+    violation.events.push(history.step(grant.revoked, "removed on request"));
+    let called_ns = history.events[release as usize].time;
+    let text = format!("{who} released it once at {}, and still held it.", at(called_ns, true));
+    violation.because.push(history.because(text, &[release]));
+    let text = format!("The server removed the lock at {}.", at(removed_ns, true));
+    violation.because.push(history.because(text, &[grant.revoked]));
+    violation.likely = Some("a release that does not count how often its owner took the lock".into());
     violation
 }
 

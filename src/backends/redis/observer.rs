@@ -20,6 +20,8 @@ use crate::cluster::{BoxFuture, EndpointsReceiver};
 /// repeated by the kernel only after a second, and what happens meanwhile is not seen.
 pub(super) const REOPEN: Duration = Duration::from_millis(100);
 
+const A_DAY: Duration = Duration::from_secs(24 * 3600);
+
 /// The source it hears, in the history.
 const MASTER: &str = "master";
 
@@ -30,8 +32,26 @@ pub struct RedisObserver {
     connection: KeyspaceConnection,
 }
 
-/// By lock: the owner in its key; a key whose owner is unknown has `None`.
-type KeyOwners = HashMap<String, Option<String>>;
+/// By lock, the owner in its key.
+type KeyOwners = HashMap<String, KeyOwner>;
+
+/// The owner that a key shows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct KeyOwner {
+    /// `None` where the key was gone when its value was asked for.
+    name: Option<String>,
+    /// Its value was read when an event of an earlier owner was heard, so that the end of that one may still be told.
+    ahead: bool,
+}
+
+impl KeyOwner {
+    fn named(name: &str) -> Self {
+        Self {
+            name: Some(name.to_owned()),
+            ahead: false,
+        }
+    }
+}
 
 impl RedisObserver {
     pub async fn connect(endpoints: EndpointsReceiver, keys: LockKeys) -> Result<Box<dyn Observer>, String> {
@@ -53,7 +73,7 @@ impl RedisObserver {
             log.watches(self.at);
             let (cause, heard) = self.watch(&mut owners, &log).await;
             log.lost(MASTER, heard);
-            for (lock, owner) in owners.drain() {
+            for (lock, KeyOwner { name: owner, .. }) in owners.drain() {
                 log.revoked(&lock, &Contender { owner, token: None }, cause.clone(), monotonic_ns());
             }
             if cause.is_none() {
@@ -102,7 +122,7 @@ impl RedisObserver {
     /// Reads which locks are held, after a connection was made.
     async fn catch_up(&mut self, owners: &mut KeyOwners, log: &ObservationLog) -> Result<(), String> {
         for (lock, owner) in self.connection.held().await? {
-            owners.insert(lock.clone(), Some(owner.clone()));
+            owners.insert(lock.clone(), KeyOwner::named(&owner));
             let owner = Some(owner);
             log.granted(&lock, &Contender { owner, token: None }, monotonic_ns());
         }
@@ -122,28 +142,52 @@ impl RedisObserver {
             KeyChange::Written if self.keys.rewrites && owners.contains_key(lock) => {}
             KeyChange::Written => {
                 let owner = self.connection.owner_of(lock).await?;
-                if owner.is_some() && owners.get(lock) == Some(&owner) {
+                let known = owners.get(lock);
+                // a key that is gone by now has an event of that, too
+                if known.is_some_and(|known| owner.is_none() || known.name == owner) {
                     return Ok(());
                 }
-                let why = match overwrites(owners.get(lock), owner.as_deref(), since_1970()) {
+                let why = match self.overwrites(known, owner.as_deref()) {
                     Overwrite::Nothing => return Ok(()),
                     Overwrite::Expired => Unasked::Expired,
                     Overwrite::Taken => Unasked::Deleted,
                 };
-                let replaced = owners.insert(lock.to_owned(), owner.clone());
-                if let Some(owner) = replaced {
-                    self.gone(lock, owner, why, at, log).await;
+                let ahead = known.is_some();
+                // by now, and not when the event was heard: the key may have been written again since
+                let now = monotonic_ns();
+                let name = owner.clone();
+                if let Some(replaced) = owners.insert(lock.to_owned(), KeyOwner { name, ahead }) {
+                    self.gone(lock, replaced.name, why, now, log).await;
                 }
-                // by now, and not when the event was heard: the value may have been set again since
-                log.granted(lock, &Contender { owner, token: None }, monotonic_ns());
+                log.granted(lock, &Contender { owner, token: None }, now);
             }
             KeyChange::Gone(why) => {
-                if let Some(owner) = owners.remove(lock) {
-                    self.gone(lock, owner, why, at, log).await;
+                let Some(known) = owners.remove(lock) else {
+                    return Ok(());
+                };
+                if !known.ahead {
+                    self.gone(lock, known.name, why, at, log).await;
+                    return Ok(());
+                }
+                let owner = self.connection.owner_of(lock).await?;
+                if owner.is_some() && owner == known.name {
+                    let KeyOwner { name, .. } = known;
+                    owners.insert(lock.to_owned(), KeyOwner { name, ahead: false });
+                } else {
+                    self.gone(lock, known.name, Unasked::Unknown, monotonic_ns(), log).await;
                 }
             }
         }
         Ok(())
+    }
+
+    /// What it means that a key whose owner was known was written.
+    fn overwrites(&self, known: Option<&KeyOwner>, new: Option<&str>) -> Overwrite {
+        if self.keys.deadlines {
+            overwrites(known.map(|known| &known.name), new, since_1970())
+        } else {
+            Overwrite::Taken
+        }
     }
 
     async fn gone(&self, lock: &str, owner: Option<String>, why: Unasked, at: u64, log: &ObservationLog) {
@@ -177,6 +221,7 @@ enum Overwrite {
 /// Locks whose value is a deadline are taken over by GETSET. All who see that the deadline has passed overwrite it, and the
 /// first of them has the lock: those after it overwrite a deadline that has not passed.
 fn overwrites(known: Option<&Option<String>>, new: Option<&str>, now: Duration) -> Overwrite {
+    let deadline = |value: &str| deadline(value, now);
     match (known, new.and_then(deadline)) {
         (Some(Some(old)), Some(_)) => match deadline(old) {
             Some(deadline) if deadline < now => Overwrite::Expired,
@@ -189,10 +234,12 @@ fn overwrites(known: Option<&Option<String>>, new: Option<&str>, now: Duration) 
     }
 }
 
-/// The deadline in a value such as `1795263846123:5eed`, since 1970.
-fn deadline(value: &str) -> Option<Duration> {
+/// The deadline in a value such as `1795263846123:5eed`, since 1970. A number that is far from the time of day is another thing:
+/// that of a client, or of a thread.
+fn deadline(value: &str, now: Duration) -> Option<Duration> {
     let (digits, _) = value.split_once(':')?;
-    digits.parse().ok().map(Duration::from_millis)
+    let deadline = digits.parse().ok().map(Duration::from_millis)?;
+    (deadline.abs_diff(now) < A_DAY).then_some(deadline)
 }
 
 fn since_1970() -> Duration {
@@ -222,5 +269,11 @@ mod tests {
             "a plain value says nothing of time"
         );
         assert_eq!(of(None, "7000:b"), Overwrite::Taken, "there was no owner");
+        let thread = "139872345678912:a";
+        assert_eq!(
+            of(known(thread), thread),
+            Overwrite::Taken,
+            "the number of a thread is no time"
+        );
     }
 }

@@ -1,5 +1,6 @@
 //! One client process under `harness client-check`: requests with the time of their answers, and the signals it raised.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -26,6 +27,8 @@ pub struct CheckedClient {
     signals: Arc<Mutex<Vec<LockSignal>>>,
     over: watch::Receiver<Option<String>>,
     started_ns: u64,
+    /// It left a request without an answer; no further one is sent to it.
+    silent: AtomicBool,
 }
 
 /// A grant as its client reported it.
@@ -101,6 +104,7 @@ impl CheckedClient {
             signals,
             over,
             started_ns,
+            silent: AtomicBool::new(false),
         })
     }
 
@@ -137,8 +141,40 @@ impl CheckedClient {
         self.ask(ClientOp::Close, self.patience).await
     }
 
+    /// Asks for an operation that there is not.
+    pub async fn ask_for_nothing(&self) -> TimedAnswer {
+        let asked = Instant::now();
+        let client = self.number;
+        let words = |id| format!(r#"{{"id":{id},"client":{client},"op":"no-such-operation"}}"#).into_bytes();
+        let reply = timeout(self.patience, self.child.ask_in_words(words)).await;
+        self.timed(asked, reply.map_err(|_| self.patience)).await
+    }
+
+    /// Sends a line that asks for nothing, whatever it says.
+    pub async fn send(&self, line: &str) {
+        // a client that reads no more is seen by the next request
+        let _ = self.child.write_line(line.as_bytes().to_vec()).await;
+    }
+
+    /// Whether it left a request without an answer.
+    pub fn is_silent(&self) -> bool {
+        self.silent.load(Relaxed)
+    }
+
+    /// Why its process ended by itself, if it did.
+    pub fn ended(&self) -> Option<String> {
+        self.over.borrow().clone()
+    }
+
     async fn ask(&self, op: ClientOp, within: Duration) -> TimedAnswer {
         let asked = Instant::now();
+        if self.is_silent() {
+            let answer = Err(CheckRefusal::None(
+                "it left an earlier request without an answer".to_owned(),
+            ));
+            let after = Duration::ZERO;
+            return TimedAnswer { answer, after };
+        }
         let reply = timeout(within, self.child.ask(self.number, op)).await;
         self.timed(asked, reply.map_err(|_| within)).await
     }
@@ -146,6 +182,7 @@ impl CheckedClient {
     /// The reply with its time; `Err` is the time in which none came.
     async fn timed(&self, asked: Instant, reply: Result<Option<Message>, Duration>) -> TimedAnswer {
         let after = asked.elapsed();
+        self.silent.fetch_or(!matches!(reply, Ok(Some(_))), Relaxed);
         let answer = match reply {
             Ok(Some(Message::Ok { token, owner, .. })) => Ok(ReportedGrant { token, owner }),
             Ok(Some(Message::Fail { error, .. })) => Err(CheckRefusal::Fail(error.to_string())),

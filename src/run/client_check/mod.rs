@@ -6,6 +6,7 @@
 mod alone;
 mod checked_client;
 mod contract;
+mod malformed;
 mod seen_grants;
 mod together;
 

@@ -1,15 +1,17 @@
 //! `harness client-check` with real servers and without faults: acquire, try, wait, release, close, kill, expiry.
 
+mod endings;
+
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use harness_workloads::protocol::LockSignalKind;
-use harness_workloads::{IssuedBy, KeyValue};
+use harness_workloads::IssuedBy;
 use tokio::time::sleep;
 
 use super::checked_client::{CheckRefusal, CheckedClient, ReportedGrant, TimedAnswer};
 use super::seen_grants::SeenGrants;
-use super::{CheckBench, contract, in_words, terms};
+use super::{CheckBench, contract, in_words, malformed, terms};
 use crate::backends::observer::{ObservationLog, ObservationSink};
 use crate::cluster::EndpointsReceiver;
 use crate::run::terms::Terms;
@@ -27,6 +29,8 @@ struct Pair<'a> {
     seen: Arc<SeenGrants>,
     a: CheckedClient,
     b: CheckedClient,
+    /// It was said that a client left a request without an answer: what it does after that is not judged.
+    silence_told: AtomicBool,
 }
 
 /// Plays with servers. The error is the observer's.
@@ -54,9 +58,13 @@ pub async fn check(bench: &CheckBench, servers: EndpointsReceiver) -> Result<(),
         seen,
         a,
         b,
+        silence_told: AtomicBool::new(false),
     };
     pair.play().await;
     observing.abort();
+    if !pair.is_silent() {
+        malformed::check(bench, &pair.endpoints).await;
+    }
     pair.a.end().await;
     pair.b.end().await;
     Ok(())
@@ -110,8 +118,23 @@ impl Pair<'_> {
         self.bench.config.lease
     }
 
+    /// Makes a remark about a step. After the one that tells of a request without an answer there are no more.
     fn remark(&self, step: &str, outcome: Result<String, String>) -> bool {
-        self.bench.remarks.came_to(step, outcome)
+        if self.silence_told.fetch_or(self.is_silent(), Relaxed) {
+            return false;
+        }
+        let right = self.bench.remarks.came_to(step, outcome);
+        if self.silence_told.load(Relaxed) {
+            self.bench.remarks.not_judged(
+                "all that follows",
+                "a client left a request without an answer: what it does after that says nothing",
+            );
+        }
+        right
+    }
+
+    fn is_silent(&self) -> bool {
+        self.a.is_silent() || self.b.is_silent()
     }
 
     async fn play(&mut self) {
@@ -126,6 +149,9 @@ impl Pair<'_> {
         self.closing().await;
         self.killing().await;
         self.protocol_time().await;
+        if self.is_silent() {
+            return;
+        }
         if let Err(why) = self.b.signals() {
             self.bench.remarks.wrong("the signals", why);
         }
@@ -339,121 +365,6 @@ impl Pair<'_> {
             self.give_back(&other).await;
             self.a.release("l0").await;
         }
-    }
-
-    /// A hold of two leases.
-    async fn expiry(&self) {
-        let contract = &self.terms.contract;
-        if contract.lease == Some(false) || self.terms.demand.is_shared(false) {
-            return;
-        }
-        if !self.a.acquire("l1", self.lease() * 2, false).await.is_ok() {
-            return;
-        }
-        sleep(self.lease() * 2).await;
-        let answer = self.b.acquire("l1", SHORT, false).await;
-        let lost = self.a.signals().map(|signals| {
-            let mut lost = signals
-                .iter()
-                .filter(|signal| signal.f == LockSignalKind::Lost && signal.lock == "l1");
-            lost.next().is_some()
-        });
-        let step = "a hold of two leases";
-        match (answer.is_ok(), contract.renews, lost) {
-            (_, _, Err(why)) => self.bench.remarks.wrong("the signals", why),
-            (false, Some(false), Ok(false)) => self
-                .bench
-                .remarks
-                .not_judged(step, "it was kept, although the contract says renews=false"),
-            (false, _, Ok(false)) => self.bench.remarks.right(step, "renewed: another client did not get it"),
-            (_, Some(true), Ok(_)) => {
-                let seen = format!("another client: {}", answer.in_words());
-                self.bench
-                    .remarks
-                    .wrong(step, format!("{seen}; the contract says renews=true"));
-            }
-            (_, _, Ok(true)) => self
-                .bench
-                .remarks
-                .right(step, "not renewed: the holder raised `lost`, and may be replaced"),
-            (true, _, Ok(false)) => self.bench.remarks.not_judged(
-                step,
-                "it expired, and the holder raised no `lost`: a run in which a hold outlasts the lease violates HL001",
-            ),
-        }
-        self.give_back_of(&self.b, &answer, "l1").await;
-        self.a.release("l1").await;
-    }
-
-    async fn give_back_of(&self, client: &CheckedClient, answer: &TimedAnswer, lock: &str) {
-        if answer.is_ok() {
-            client.release(lock).await;
-        }
-    }
-
-    /// A client that holds is closed; a process that holds comes to the end of its input.
-    async fn closing(&mut self) {
-        if !self.a.acquire("l0", self.lease() * 2, false).await.is_ok() {
-            return;
-        }
-        let closed = self.a.close().await;
-        self.remark("close while it holds", expect(closed.is_ok(), &closed, "`ok`"));
-        self.is_free("the lock after a close").await;
-        let left = self.a.end_input().await;
-        let seen = if left {
-            Ok("it left".into())
-        } else {
-            Err("it still runs; leave when the input ends".into())
-        };
-        self.remark("the end of its input", seen);
-    }
-
-    /// Whether the second client gets `l0` at once, from a holder that gave it back.
-    async fn is_free(&self, step: &str) {
-        let answer = self.b.acquire("l0", self.lease() * 3, false).await;
-        let soon = answer.is_ok() && answer.after < self.lease() / 2;
-        self.remark(
-            step,
-            expect(soon, &answer, "`ok` at once: a close releases what is held"),
-        );
-        self.give_back(&answer).await;
-    }
-
-    /// A process is killed while it holds, and another one started.
-    async fn killing(&mut self) {
-        let started = self.bench.client(0, self.endpoints.clone()).await;
-        let Ok(mut client) = started else { return };
-        let answer = client.open().await;
-        if !self.remark(
-            "open of a process that was started again",
-            expect(answer.is_ok(), &answer, "`ok`"),
-        ) {
-            return;
-        }
-        let elsewhere = self.terms.contract.value == Some(KeyValue::None);
-        let held = client.acquire("l0", self.lease() * 2, false).await;
-        client.kill();
-        std::mem::replace(&mut self.a, client).end().await;
-        if !held.is_ok() || self.terms.demand.is_shared(false) {
-            return;
-        }
-        let wait = self.lease() * 3;
-        let answer = self.b.acquire("l0", wait, false).await;
-        let step = "the lock of a process that was killed";
-        match (answer.is_ok(), self.terms.contract.lease) {
-            (true, Some(false)) if !elsewhere => {
-                self.bench
-                    .remarks
-                    .wrong(step, format!("{}; the contract says lease=false", answer.in_words()));
-            }
-            (false, Some(false)) => self.bench.remarks.right(step, "it stays taken, as the contract says"),
-            (false, None) => self
-                .bench
-                .remarks
-                .not_judged(step, format!("{}; say lease=true or lease=false", answer.in_words())),
-            (taken, _) => drop(self.remark(step, expect(taken, &answer, "`ok` after about a lease"))),
-        }
-        self.give_back(&answer).await;
     }
 
     /// What a request and its reply cost, where no server is asked.

@@ -148,15 +148,19 @@ impl ChildProcess {
 
     /// Sends a request and waits for its reply. `None`: the child ended or broke the protocol before it answered.
     pub async fn ask(&self, client: u32, op: ClientOp) -> Option<Message> {
+        self.ask_in_words(|id| serde_json::to_vec(&Request { id, client, op }).expect("a request is plain data"))
+            .await
+    }
+
+    /// Sends a line that `words` makes of a request's id, and waits for the reply to it, as [`ChildProcess::ask`] does.
+    pub async fn ask_in_words(&self, words: impl FnOnce(u64) -> Vec<u8>) -> Option<Message> {
         let id = self.next_id.fetch_add(1, Relaxed);
         let (sender, reply) = oneshot::channel();
         self.pending
             .lock()
             .expect("no one panics while holding the pending requests")
             .insert(id, sender);
-        let mut line = serde_json::to_vec(&Request { id, client, op }).expect("a request is plain data");
-        line.push(b'\n');
-        if self.write(&line).await.is_none() {
+        if self.write_line(words(id)).await.is_none() {
             self.pending
                 .lock()
                 .expect("no one panics while holding the pending requests")
@@ -166,8 +170,10 @@ impl ChildProcess {
         reply.await.ok()
     }
 
-    async fn write(&self, line: &[u8]) -> Option<()> {
-        self.stdin.lock().await.as_mut()?.write_all(line).await.ok()
+    /// Sends a line, whatever it says. `None`: the child reads no more.
+    pub async fn write_line(&self, mut line: Vec<u8>) -> Option<()> {
+        line.push(b'\n');
+        self.stdin.lock().await.as_mut()?.write_all(&line).await.ok()
     }
 
     /// Ends the child's input.

@@ -31,6 +31,10 @@ const PROOF_OF_LIFE: Duration = Duration::from_millis(20);
 const STOPPED_POLL: Duration = Duration::from_millis(1);
 /// Pause after an acquire that failed at once, so that a client that is refused does not spin.
 const AFTER_REFUSAL: Duration = Duration::from_millis(2);
+/// How often a client holds a lock at most.
+const INNER_HOLDS: usize = 2;
+/// How long a client rests after a hold, as a share of the holds' length: between nothing and this.
+const REST: f64 = 0.2;
 /// Pause before a dead client is started again.
 const AFTER_DEATH: Duration = Duration::from_millis(200);
 
@@ -95,8 +99,13 @@ impl ClientDriver {
         let Some(grant) = self.acquire(&request).await else {
             return false;
         };
+        let holder = self.client.process();
         let again = self.workload.demand.nested && self.rng.random();
         let nested = again && !health.has_changed().unwrap_or(true) && self.acquire(&request).await.is_some();
+        if self.client.process() != holder {
+            self.give_up(lock, holder, &grant).await;
+            return true;
+        }
         self.hold(&request, &grant, &mut health).await;
         let executes = self.executes().await;
         let now = *health.borrow();
@@ -106,13 +115,59 @@ impl ClientDriver {
         }
         if nested {
             self.release(lock).await;
+            if self.client.process() != holder {
+                self.give_up(lock, holder, &grant).await;
+                return true;
+            }
         }
         if now.losses == before.losses {
             self.run.holders.release(lock, grant.token, grant.owner.as_deref());
         }
         self.release(lock).await;
         self.is(ClientRole::Idle);
+        self.rest().await;
         true
+    }
+
+    /// Lets other clients go first after a hold of a lease or more: one that asks again at once has the lock again before a client
+    /// that polls has looked, and would keep it from them for the whole recovery.
+    async fn rest(&mut self) {
+        let hold = self.workload.hold;
+        if hold >= self.run.spec.config.lease && !self.run.is_stopping() {
+            let rest = hold.mul_f64(self.rng.random_range(0.0..REST));
+            self.run.clock.sleep(rest).await;
+        }
+    }
+
+    /// Gives back what `holder` took when the outcome of an inner call is unknown: that process never acts again, so that its hold
+    /// ends here, and what is asked of the client to free the lock is not in the history.
+    async fn give_up(&mut self, lock: &str, holder: u32, grant: &GrantedLock) {
+        let fields = Fields {
+            lock: Some(lock),
+            cause: Some("the outcome of an inner call is unknown"),
+            ..Fields::default()
+        };
+        let process = Process::Client(holder);
+        self.run
+            .recorder
+            .signal(process, Some(self.client.number), "lost", fields, None);
+        self.run.holders.release(lock, grant.token, grant.owner.as_deref());
+        for _ in 0..INNER_HOLDS {
+            let op = ClientOp::Release { lock: lock.to_owned() };
+            let answer = self.ask(op, self.workload.patience).await;
+            match answer {
+                ClientReply::Message(Message::Ok { .. } | Message::Info { .. }) => {}
+                ClientReply::Message(_) => break,
+                ClientReply::Gone | ClientReply::Silent => {
+                    if matches!(answer, ClientReply::Silent) {
+                        self.process.kill();
+                    }
+                    self.bury(None).await;
+                    break;
+                }
+            }
+        }
+        self.is(ClientRole::Idle);
     }
 
     /// What the next acquire is for, drawn as the mix says.

@@ -47,6 +47,39 @@ class Lock:
         _say({"type": "signal", "client": self.client, "f": f, "lock": lock, "at": at, "cause": cause})
 
 
+class LibraryLock(Lock):
+    """A lock of a library that has an object for each contender. `take` makes one and asks it for the lock."""
+
+    # The library's errors for a release of what is not held (any more).
+    not_held = ()
+
+    def __init__(self):
+        self.held = {}  # lock -> its contender
+
+    def take(self, lock, wait_ms):
+        """Returns the contender that holds the lock now, or None if the lock stayed taken."""
+
+    def grant(self, contender):
+        """The token and the owner of a hold, as `acquire` returns them."""
+        return None, None
+
+    def acquire(self, lock, wait_ms):
+        contender = self.take(lock, wait_ms)
+        if contender is None:
+            raise Fail("timeout" if wait_ms else "busy")
+        self.held[lock] = contender
+        return self.grant(contender)
+
+    def release(self, lock):
+        contender = self.held.pop(lock, None)
+        if contender is None:
+            raise Fail("not held")
+        try:
+            contender.release()
+        except self.not_held as error:
+            raise Fail(f"not held: {error}")
+
+
 _out = threading.Lock()
 
 
@@ -76,8 +109,10 @@ def _perform(client, request):
         token, owner = client.acquire(request["lock"], request["wait_ms"])
     elif op == "release":
         client.release(request["lock"])
-    else:
+    elif op == "close":
         _close(client)
+    else:
+        raise Fail(f"no such operation: {op}")
     reply = {"type": "ok", "token": token, "owner": owner, "contract": contract}
     return {key: value for key, value in reply.items() if value is not None}
 
@@ -99,7 +134,7 @@ def _run(client, requests):
 def serve(make):
     """Serves until stdin ends."""
     served = {}
-    for line in sys.stdin:
+    for line in filter(str.strip, sys.stdin):
         request = json.loads(line)
         number = request["client"]
         if request["op"] == "open":

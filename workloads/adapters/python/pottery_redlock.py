@@ -9,10 +9,10 @@ holder that it ended, so no `lost` is raised.
 import redis
 from pottery import ReleaseUnlockedLock, Redlock
 
-from harness_client import Fail, Lock, serve
+from harness_client import LibraryLock, serve
 
 
-class PotteryRedlock(Lock):
+class PotteryRedlock(LibraryLock):
     contract = {
         "lease": True,
         "renews": False,
@@ -23,10 +23,10 @@ class PotteryRedlock(Lock):
         "keys": "redlock:{lock}",
         "value": "string",
     }
+    not_held = ReleaseUnlockedLock
 
     def open(self, endpoints, lease_ms):
         self.lease = lease_ms / 1000
-        self.held = {}
         self.masters = set()
         for endpoint in endpoints:
             host, port = endpoint.rsplit(":", 1)
@@ -34,22 +34,10 @@ class PotteryRedlock(Lock):
                 redis.Redis(host=host, port=int(port), socket_timeout=self.lease / 2, socket_connect_timeout=self.lease / 2)
             )
 
-    def acquire(self, lock, wait_ms):
+    def take(self, lock, wait_ms):
         contender = Redlock(key=lock, masters=self.masters, auto_release_time=self.lease, raise_on_redis_errors=False)
         held = contender.acquire(timeout=wait_ms / 1000) if wait_ms else contender.acquire(blocking=False)
-        if not held:
-            raise Fail("timeout" if wait_ms else "busy")
-        self.held[lock] = contender
-        return None, None
-
-    def release(self, lock):
-        contender = self.held.pop(lock, None)
-        if contender is None:
-            raise Fail("not held")
-        try:
-            contender.release()
-        except ReleaseUnlockedLock as error:
-            raise Fail(f"not held: {error}")
+        return contender if held else None
 
     def close(self):
         for master in self.masters:

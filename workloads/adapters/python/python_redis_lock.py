@@ -12,10 +12,10 @@ import secrets
 import redis
 import redis_lock
 
-from harness_client import Fail, Lock, serve
+from harness_client import LibraryLock, serve
 
 
-class PythonRedisLock(Lock):
+class PythonRedisLock(LibraryLock):
     contract = {
         "lease": True,
         "renews": True,
@@ -25,31 +25,22 @@ class PythonRedisLock(Lock):
         "keys": "lock:{lock}",
         "value": "string",
     }
+    not_held = redis_lock.NotAcquired
 
     def open(self, endpoints, lease_ms):
         host, port = endpoints[0].rsplit(":", 1)
         self.lease = math.ceil(lease_ms / 1000)  # whole seconds only
-        self.held = {}
         self.redis = redis.StrictRedis(host=host, port=int(port), socket_connect_timeout=self.lease)
         self.redis.ping()
 
-    def acquire(self, lock, wait_ms):
+    def take(self, lock, wait_ms):
         owner = secrets.token_hex(8)
         contender = redis_lock.Lock(self.redis, lock, expire=self.lease, id=owner, auto_renewal=True)
         held = contender.acquire(timeout=math.ceil(wait_ms / 1000)) if wait_ms else contender.acquire(blocking=False)
-        if not held:
-            raise Fail("timeout" if wait_ms else "busy")
-        self.held[lock] = contender
-        return None, owner
+        return contender if held else None
 
-    def release(self, lock):
-        contender = self.held.pop(lock, None)
-        if contender is None:
-            raise Fail("not held")
-        try:
-            contender.release()
-        except redis_lock.NotAcquired as error:
-            raise Fail(f"not held: {error}")
+    def grant(self, contender):
+        return None, contender.id
 
     def close(self):
         self.redis.close()

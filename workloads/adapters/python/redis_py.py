@@ -15,10 +15,10 @@ import time
 import redis
 from redis.exceptions import LockError, RedisError
 
-from harness_client import Fail, Lock, serve
+from harness_client import LibraryLock, serve
 
 
-class RedisPyLock(Lock):
+class RedisPyLock(LibraryLock):
     contract = {
         "lease": True,
         "renews": False,
@@ -28,30 +28,21 @@ class RedisPyLock(Lock):
         "token": "none",
         "keys": "harness:{lock}",
     }
+    not_held = LockError
 
     def open(self, endpoints, lease_ms):
         host, port = endpoints[0].rsplit(":", 1)
         self.lease = lease_ms / 1000
-        self.held = {}
         self.redis = redis.Redis(host=host, port=int(port), socket_timeout=self.lease, socket_connect_timeout=self.lease)
         self.redis.ping()
 
-    def acquire(self, lock, wait_ms):
+    def take(self, lock, wait_ms):
         # a lock that is extended by another thread keeps its value where that thread sees it
         contender = self.redis.lock(f"harness:{lock}", timeout=self.lease, thread_local=False)
-        if not contender.acquire(blocking=wait_ms > 0, blocking_timeout=wait_ms / 1000 or None):
-            raise Fail("timeout" if wait_ms else "busy")
-        self.held[lock] = contender
-        return None, contender.local.token.decode()
+        return contender if contender.acquire(blocking=wait_ms > 0, blocking_timeout=wait_ms / 1000 or None) else None
 
-    def release(self, lock):
-        contender = self.held.pop(lock, None)
-        if contender is None:
-            raise Fail("not held")
-        try:
-            contender.release()
-        except LockError as error:
-            raise Fail(f"not held: {error}")
+    def grant(self, contender):
+        return None, contender.local.token.decode()
 
     def close(self):
         self.redis.close()

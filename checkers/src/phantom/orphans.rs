@@ -1,0 +1,193 @@
+//! Orphan grants, a part of HL007: an acquire was answered `fail`, and the server gave the lock to it all the same.
+//!
+//! Such a grant is held by no client and stands until its lease ends. Judged only where the contract says that the owners of
+//! grants are the server's, so that a grant without an answer is known to be one.
+
+use crate::calm::{self, CalmSpan};
+use crate::context::Context;
+use crate::grants::ServerGrant;
+use crate::history::event::{Kind, Origin};
+use crate::history::names::{FastMap, FastSet, NONE};
+use crate::history::{F, RevokeCause};
+use crate::limits;
+use crate::model::Model;
+
+use super::ObserverSight;
+
+/// A grant to an acquire that was answered `fail`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OrphanGrant<'a> {
+    pub grant: &'a ServerGrant,
+    /// The positions of the acquire and of its answer: the last one that can have been meant.
+    pub call: u32,
+    pub reply: u32,
+    /// For how long the grant stood after that answer, in nanoseconds.
+    pub stood_ns: u64,
+    /// Whether an acquire that was answered `ok` under another name may have left it: one that asks under a new name at each
+    /// attempt, on a machine that has too much to do.
+    doubtful: bool,
+}
+
+/// One acquire.
+#[derive(Debug, Clone, Copy)]
+struct Ask {
+    call: u32,
+    /// `NONE` without an answer.
+    reply: u32,
+    client: u32,
+    call_ns: u64,
+    /// When it was answered, or its process died; the end of time without either.
+    reply_ns: u64,
+    kind: Kind,
+}
+
+/// The orphan grants of a history.
+pub(super) fn of<'a>(context: &'a Context<'_>, sight: &ObserverSight) -> Vec<OrphanGrant<'a>> {
+    let history = context.history;
+    let exclusive = context.model.capacity() == 1 && !matches!(context.model, Model::ReadWrite);
+    if history.header.promises.owner != Some(Origin::Server) || !exclusive {
+        return Vec::new();
+    }
+    let held: FastSet<u32> = context
+        .holds
+        .iter()
+        .filter_map(|hold| Some(context.grants.of_hold(history, hold)?.first()))
+        .collect();
+    let asks = asks(context);
+    let clients = clients_by_owner(context);
+    let calm = calm::spans(context, None);
+    let mut found = Vec::new();
+    for (lock, asks) in asks.iter().enumerate() {
+        let grants: Vec<&ServerGrant> = context.grants.of_lock(lock).collect();
+        for (place, grant) in grants.iter().enumerate() {
+            let before = place.checked_sub(1).map(|before| grants[before]);
+            if held.contains(&grant.first()) || before.is_some_and(|before| is_rewritten(context, before, grant)) {
+                continue;
+            }
+            let judge = OrphanJudge {
+                context,
+                sight,
+                calm: &calm,
+                asks,
+                client: clients.get(&grant.owner).copied(),
+            };
+            found.extend(judge.orphan(grant));
+        }
+    }
+    let doubtful = found.iter().filter(|orphan| orphan.doubtful).count() as u64;
+    found.retain(|orphan| !orphan.doubtful || doubtful >= limits::ORPHANS);
+    found
+}
+
+/// The acquires of each lock, by the time of their calls.
+fn asks(context: &Context<'_>) -> Vec<Vec<Ask>> {
+    let history = context.history;
+    let mut died: FastMap<u32, u64> = FastMap::default();
+    for event in history.events.iter().filter(|event| event.f == F::Died) {
+        died.entry(event.process).or_insert(event.time);
+    }
+    let mut asks = vec![Vec::new(); history.locks.len()];
+    for (position, event) in history.events.iter().enumerate() {
+        let Some(lock) = history.lock_number(event).filter(|_| event.is_call(F::Acquire)) else {
+            continue;
+        };
+        let reply = history.events.get(event.mate as usize);
+        let left_ns = || died.get(&event.process).copied().unwrap_or(u64::MAX);
+        asks[lock].push(Ask {
+            call: position as u32,
+            reply: reply.map_or(NONE, |_| event.mate),
+            client: history.client_of(event.process),
+            call_ns: event.time,
+            reply_ns: reply.map_or_else(left_ns, |reply| reply.time),
+            kind: reply.map_or(Kind::Info, |reply| reply.kind),
+        });
+    }
+    asks
+}
+
+/// Which client goes by which owner's name, where a name comes again: a session.
+fn clients_by_owner(context: &Context<'_>) -> FastMap<u32, u32> {
+    let history = context.history;
+    let named = history.events.iter().filter(|event| event.f == F::Acquire);
+    let named = named.filter(|event| event.owner != NONE);
+    named
+        .map(|event| (event.owner, history.client_of(event.process)))
+        .collect()
+}
+
+/// Whether a value was written over another one while its owner held the lock: it may be the same owner's new value.
+fn is_rewritten(context: &Context<'_>, before: &ServerGrant, grant: &ServerGrant) -> bool {
+    let history = context.history;
+    let (Some(ended), Some(began)) = (before.revoked_ns(history), grant.granted_ns(history)) else {
+        return true;
+    };
+    !before
+        .cause(history)
+        .is_some_and(|cause| cause.is_release() || cause == RevokeCause::Expired)
+        && began.saturating_sub(ended) <= limits::OBSERVER_LAG_NS
+}
+
+/// What is asked of one grant.
+struct OrphanJudge<'j, 'a> {
+    context: &'j Context<'a>,
+    sight: &'j ObserverSight,
+    calm: &'j [CalmSpan],
+    /// The acquires of its lock.
+    asks: &'j [Ask],
+    /// The client that goes by the owner's name, if any acquire named it.
+    client: Option<u32>,
+}
+
+impl OrphanJudge<'_, '_> {
+    fn orphan<'g>(&self, grant: &'g ServerGrant) -> Option<OrphanGrant<'g>> {
+        let history = self.context.history;
+        let granted_ns = grant.granted_ns(history)?;
+        let ended_ns = grant.revoked_ns(history).unwrap_or(history.end_ns);
+        let lag_ns = self.sight.lag_ns(granted_ns).max(self.sight.lag_ns(ended_ns));
+        let by_itself = grant.revoked == NONE || grant.cause(history) == Some(RevokeCause::Expired);
+        let whole = self.sight.is_whole(granted_ns.saturating_sub(lag_ns), ended_ns);
+        if grant.owner == NONE || !by_itself || !whole {
+            return None;
+        }
+        let own = || {
+            self.asks
+                .iter()
+                .filter(|ask| self.client.is_none_or(|client| ask.client == client))
+        };
+        // the line of a grant comes late and never early, so what was called after it is not meant
+        let refused = own().filter(|ask| ask.kind == Kind::Fail && ask.call_ns <= granted_ns);
+        let patience_ns = self.context.lease_ns + limits::AFTERMATH_NS;
+        let recent = refused.filter(|ask| granted_ns.saturating_sub(ask.reply_ns) <= patience_ns);
+        // of all that can be meant, the one that was answered last: the grant stood for that long after any of them
+        let meant = recent.max_by_key(|ask| ask.reply_ns)?;
+        let stood_ns = ended_ns.saturating_sub(granted_ns.max(meant.reply_ns));
+        if stood_ns <= self.context.lease_ns / 2 + lag_ns {
+            return None;
+        }
+        let in_flight = |ask: &Ask| ask.call_ns <= granted_ns && granted_ns <= ask.reply_ns.saturating_add(lag_ns);
+        let explained = own().any(|ask| ask.kind == Kind::Info && self.may_happen_late(ask, granted_ns, patience_ns));
+        let answered = own().any(|ask| ask.kind == Kind::Ok && in_flight(ask));
+        let calm = self.is_calm(granted_ns.saturating_sub(patience_ns), granted_ns);
+        // a client whose name it is has been answered with another grant, or this one is its own
+        let by_another = answered && (self.client.is_some() || !calm);
+        (!explained && !by_another).then_some(OrphanGrant {
+            grant,
+            call: meant.call,
+            reply: meant.reply,
+            stood_ns,
+            doubtful: answered,
+        })
+    }
+
+    /// Whether an acquire whose outcome is unknown may be what happened at a time: what was sent while a fault was on arrives
+    /// after it, and nothing is under way for long without one.
+    fn may_happen_late(&self, ask: &Ask, ns: u64, patience_ns: u64) -> bool {
+        let over = ask.reply_ns.saturating_add(patience_ns) < ns;
+        ask.call_ns <= ns && !(over && self.is_calm(ns.saturating_sub(patience_ns), ns))
+    }
+
+    fn is_calm(&self, from_ns: u64, to_ns: u64) -> bool {
+        let has = |span: &&CalmSpan| span.from_ns + span.retransmission_ns <= from_ns && to_ns <= span.to_ns;
+        self.calm.iter().find(has).is_some()
+    }
+}

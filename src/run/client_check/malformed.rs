@@ -1,0 +1,45 @@
+//! `harness client-check` with lines that are none of the protocol: an operation that there is not, broken JSON, a blank line.
+//!
+//! harness sends none of them. A client that answers `ok` to what it does not know is wrong; whether it goes on after the others
+//! is said and not judged.
+
+use super::CheckBench;
+use super::checked_client::{CheckRefusal, CheckedClient};
+
+/// Lines that ask for nothing, and their names.
+const NO_REQUESTS: [(&str, &str); 2] = [("a blank line", ""), ("a line that is no JSON", r#"{"id":"#)];
+
+/// Plays them, each with a process of its own, since one may end by them.
+pub async fn check(bench: &CheckBench, endpoints: &[String]) {
+    for (step, line) in NO_REQUESTS {
+        let Some(client) = opened(bench, endpoints).await else {
+            return;
+        };
+        client.send(line).await;
+        let answer = client.release("l0").await;
+        match &answer.answer {
+            Err(CheckRefusal::None(why)) => bench.remarks.not_judged(step, format!("it does not go on: {why}")),
+            _ => bench.remarks.right(step, "it goes on with the next request"),
+        }
+        client.end().await;
+    }
+    let Some(client) = opened(bench, endpoints).await else {
+        return;
+    };
+    let answer = client.ask_for_nothing().await;
+    let (step, seen) = ("an operation that there is not", answer.in_words());
+    match &answer.answer {
+        Ok(_) => bench.remarks.wrong(step, format!("{seen}; expected `fail`")),
+        Err(CheckRefusal::None(_)) => bench
+            .remarks
+            .not_judged(step, format!("it does not go on: {seen}; `fail` is better")),
+        Err(_) => bench.remarks.right(step, seen),
+    }
+    client.end().await;
+}
+
+/// A client that was started for this and opened. One that cannot be opened was told of before.
+async fn opened(bench: &CheckBench, endpoints: &[String]) -> Option<CheckedClient> {
+    let mut client = bench.client(0, endpoints.to_vec()).await.ok()?;
+    client.open().await.is_ok().then_some(client)
+}

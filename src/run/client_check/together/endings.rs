@@ -1,0 +1,146 @@
+//! How a hold ends without a release, for `harness client-check`: by its lease, by a close, with its process.
+
+use harness_workloads::KeyValue;
+use harness_workloads::protocol::LockSignalKind;
+use tokio::time::sleep;
+
+use super::{Pair, SHORT, expect};
+use crate::run::client_check::checked_client::{CheckedClient, TimedAnswer};
+
+impl Pair<'_> {
+    /// A hold of two leases.
+    pub(super) async fn expiry(&mut self) {
+        let contract = &self.terms.contract;
+        if contract.lease == Some(false) || self.terms.demand.is_shared(false) || self.is_silent() {
+            return;
+        }
+        if !self.a.acquire("l1", self.lease() * 2, false).await.is_ok() {
+            return;
+        }
+        sleep(self.lease() * 2).await;
+        let answer = self.b.acquire("l1", SHORT, false).await;
+        let step = "a hold of two leases";
+        if let Some(how) = self.a.ended().filter(|_| contract.renews != Some(true)) {
+            let seen = format!("not renewed: the holder's process ended, and with it its hold ({how})");
+            self.bench.remarks.right(step, seen);
+            self.give_back_of(&self.b, &answer, "l1").await;
+            return self.start_again().await;
+        }
+        let lost = self.a.signals().map(|signals| {
+            let mut lost = signals
+                .iter()
+                .filter(|signal| signal.f == LockSignalKind::Lost && signal.lock == "l1");
+            lost.next().is_some()
+        });
+        match (answer.is_ok(), contract.renews, lost) {
+            (_, _, Err(why)) => self.bench.remarks.wrong("the signals", why),
+            (false, Some(false), Ok(false)) => self
+                .bench
+                .remarks
+                .not_judged(step, "it was kept, although the contract says renews=false"),
+            (false, _, Ok(false)) => self.bench.remarks.right(step, "renewed: another client did not get it"),
+            (_, Some(true), Ok(_)) => {
+                let seen = format!("another client: {}", answer.in_words());
+                self.bench
+                    .remarks
+                    .wrong(step, format!("{seen}; the contract says renews=true"));
+            }
+            (_, _, Ok(true)) => self
+                .bench
+                .remarks
+                .right(step, "not renewed: the holder raised `lost`, and may be replaced"),
+            (true, _, Ok(false)) => self.bench.remarks.not_judged(
+                step,
+                "it expired, and the holder raised no `lost`: a run in which a hold outlasts the lease violates HL001",
+            ),
+        }
+        self.give_back_of(&self.b, &answer, "l1").await;
+        self.a.release("l1").await;
+    }
+
+    /// Starts another process in place of the first client's, which ended.
+    async fn start_again(&mut self) {
+        if let Ok(mut client) = self.bench.client(0, self.endpoints.clone()).await {
+            let answer = client.open().await;
+            self.remark(
+                "open of a process that was started again",
+                expect(answer.is_ok(), &answer, "`ok`"),
+            );
+            std::mem::replace(&mut self.a, client).end().await;
+        }
+    }
+
+    async fn give_back_of(&self, client: &CheckedClient, answer: &TimedAnswer, lock: &str) {
+        if answer.is_ok() {
+            client.release(lock).await;
+        }
+    }
+
+    /// A client that holds is closed; a process that holds comes to the end of its input.
+    pub(super) async fn closing(&mut self) {
+        if self.is_silent() || !self.a.acquire("l0", self.lease() * 2, false).await.is_ok() {
+            return;
+        }
+        let closed = self.a.close().await;
+        self.remark("close while it holds", expect(closed.is_ok(), &closed, "`ok`"));
+        self.is_free("the lock after a close").await;
+        let left = self.a.end_input().await;
+        let seen = if left {
+            Ok("it left".into())
+        } else {
+            Err("it still runs; leave when the input ends".into())
+        };
+        self.remark("the end of its input", seen);
+    }
+
+    /// Whether the second client gets `l0` at once, from a holder that gave it back.
+    async fn is_free(&self, step: &str) {
+        let answer = self.b.acquire("l0", self.lease() * 3, false).await;
+        let soon = answer.is_ok() && answer.after < self.lease() / 2;
+        self.remark(
+            step,
+            expect(soon, &answer, "`ok` at once: a close releases what is held"),
+        );
+        self.give_back(&answer).await;
+    }
+
+    /// A process is killed while it holds, and another one started.
+    pub(super) async fn killing(&mut self) {
+        if self.is_silent() {
+            return;
+        }
+        let started = self.bench.client(0, self.endpoints.clone()).await;
+        let Ok(mut client) = started else { return };
+        let answer = client.open().await;
+        if !self.remark(
+            "open of a process that was started again",
+            expect(answer.is_ok(), &answer, "`ok`"),
+        ) {
+            return;
+        }
+        let elsewhere = self.terms.contract.value == Some(KeyValue::None);
+        let held = client.acquire("l0", self.lease() * 2, false).await;
+        client.kill();
+        std::mem::replace(&mut self.a, client).end().await;
+        if !held.is_ok() || self.terms.demand.is_shared(false) {
+            return;
+        }
+        let wait = self.lease() * 3;
+        let answer = self.b.acquire("l0", wait, false).await;
+        let step = "the lock of a process that was killed";
+        match (answer.is_ok(), self.terms.contract.lease) {
+            (true, Some(false)) if !elsewhere => {
+                self.bench
+                    .remarks
+                    .wrong(step, format!("{}; the contract says lease=false", answer.in_words()));
+            }
+            (false, Some(false)) => self.bench.remarks.right(step, "it stays taken, as the contract says"),
+            (false, None) => self
+                .bench
+                .remarks
+                .not_judged(step, format!("{}; say lease=true or lease=false", answer.in_words())),
+            (taken, _) => drop(self.remark(step, expect(taken, &answer, "`ok` after about a lease"))),
+        }
+        self.give_back(&answer).await;
+    }
+}

@@ -1,0 +1,182 @@
+"""etcd's lock service over its JSON gateway, without a library: a lease for each acquire, kept alive by a thread.
+
+https://etcd.io/docs/v3.4/dev-guide/api_grpc_gateway/
+
+--broken: from a client's second grant on, a wait that ends leaves its request with the server, and its lease is kept alive (stall).
+"""
+
+import base64
+import http.client
+import json
+import queue
+import threading
+import time
+
+from stranger import BROKEN, Fail, Lock, serve
+
+
+def coded(text):
+    return base64.b64encode(text.encode()).decode()
+
+
+class Gateway:
+    """One connection, and the next server after a failure."""
+
+    def __init__(self, endpoints):
+        self.endpoints, self.connection = list(endpoints), None
+
+    def call(self, path, timeout, **fields):
+        try:
+            if self.connection is None:
+                self.connection = http.client.HTTPConnection(self.endpoints[0], timeout=timeout)
+                self.connection.connect()
+            self.connection.sock.settimeout(timeout)
+            self.connection.request("POST", f"/v3/{path}", json.dumps(fields))
+            response = self.connection.getresponse()
+            answer = json.loads(response.readline() if path == "lease/keepalive" else response.read())
+            if path == "lease/keepalive":
+                self.drop()  # its stream has no end
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            self.drop()
+            self.endpoints.append(self.endpoints.pop(0))
+            raise error if isinstance(error, TimeoutError) else ConnectionError(error)
+        if response.status != 200:
+            raise ConnectionError(answer.get("message"))
+        return answer.get("result", answer)
+
+    def drop(self):
+        if self.connection is not None:
+            self.connection.close()
+            self.connection = None
+
+
+class EtcdGateway(Lock):
+    contract = {
+        "lease": True,
+        "renews": True,
+        "owner": "server",
+        "token": "server",
+        "keys": "gateway/{lock}",
+        "value": "revision",
+    }
+    grants = 0
+
+    def open(self, endpoints, lease_ms):
+        self.endpoints = endpoints
+        self.lease = -(-lease_ms // 1000)  # whole seconds only
+        self.gateway = Gateway(endpoints)
+        self.held = {}  # lock -> (lease, key, event that ends its thread)
+        self.leftovers = []  # leases of unknown operations
+        self.gateway.call("kv/range", self.lease, key=coded("gateway"))
+
+    def acquire(self, lock, wait_ms):
+        deadline = time.monotonic() + wait_ms / 1000
+        self.clean()
+        try:
+            lease = self.gateway.call("lease/grant", self.lease / 2, TTL=self.lease)["ID"]
+        except OSError as error:
+            raise Fail(f"no lease: {error}")
+        over, sure, lost = threading.Event(), [time.monotonic()], threading.Event()
+        threading.Thread(target=self.keep, args=(lease, sure, over), daemon=True).start()
+        try:
+            key = self.wait(lock, lease, deadline)
+            token = self.position(key)
+        except TimeoutError:
+            if not (BROKEN and self.grants > 1):
+                over.set()
+                self.revoke(lease)
+            raise Fail("timeout" if wait_ms else "busy")
+        except OSError:
+            over.set()
+            self.leftovers.append(lease)
+            raise
+        if token is None or not self.is_sure(sure):
+            over.set()
+            self.revoke(lease)
+            raise Fail("the lease ended meanwhile")
+        self.held[lock] = lease, over
+        self.grants += 1
+        threading.Thread(target=self.watch, args=(lock, sure, over), daemon=True).start()
+        return token, f"0x{int(lease):x}"
+
+    def wait(self, lock, lease, deadline):
+        """Waits for the lock on a connection of its own; closing it where the wait ends takes the request back."""
+        gateway = Gateway(self.endpoints)
+        left = max(0.2, deadline - time.monotonic())
+        fields = {"name": coded(f"gateway/{lock}"), "lease": lease}
+        if BROKEN and self.grants > 1:
+            answers = queue.Queue()
+            threading.Thread(target=lambda: answers.put(gateway.call("lock/lock", 600, **fields)), daemon=True).start()
+            try:
+                return answers.get(timeout=left)["key"]
+            except queue.Empty:
+                raise TimeoutError
+        try:
+            return gateway.call("lock/lock", left, **fields)["key"]
+        finally:
+            gateway.drop()
+
+    def position(self, key):
+        """The create revision of a contender's key, if it is still there."""
+        found = self.gateway.call("kv/range", self.lease / 2, key=key).get("kvs")
+        return int(found[0]["create_revision"]) if found else None
+
+    def is_sure(self, sure):
+        return time.monotonic() < sure[0] + self.lease * 2 / 3
+
+    def keep(self, lease, sure, over):
+        gateway = Gateway(self.endpoints)
+        while not over.wait(self.lease / 4):
+            before = time.monotonic()
+            try:
+                if int(gateway.call("lease/keepalive", self.lease / 3, ID=lease).get("TTL", 0)) <= 0:
+                    sure[0] = 0
+                    break
+                sure[0] = before
+            except OSError:
+                pass  # the next server is tried
+        gateway.drop()
+
+    def watch(self, lock, sure, over):
+        while not over.wait(0.05):
+            if not self.is_sure(sure):
+                self.lost(lock, "not kept alive in time")
+                return
+
+    def revoke(self, lease):
+        """Ends a lease, and with it the place in the queue or the grant."""
+        try:
+            self.gateway.call("lease/revoke", self.lease / 2, ID=lease)
+        except OSError as error:
+            if "not found" not in str(error):
+                self.leftovers.append(lease)
+                raise
+
+    def clean(self):
+        leftovers, self.leftovers = self.leftovers, []
+        try:
+            while leftovers:
+                self.revoke(leftovers[-1])
+                leftovers.pop()
+        except OSError as error:
+            self.leftovers = list({*self.leftovers, *leftovers})
+            raise Fail(f"cleaning up first: {error}")
+
+    def release(self, lock):
+        lease, over = self.held.pop(lock, (None, None))
+        if lease is None:
+            raise Fail("not held")
+        over.set()
+        try:
+            self.gateway.call("lease/revoke", self.lease / 2, ID=lease)
+        except OSError as error:
+            if "not found" in str(error):
+                raise Fail("not held: the lease ended")
+            self.leftovers.append(lease)
+            raise
+
+    def close(self):
+        self.gateway.drop()
+
+
+serve(EtcdGateway)

@@ -1,0 +1,37 @@
+"""A lock at a key of its own name: SET NX PX, deleted by a script that compares.
+
+--broken: a wait that ends is answered as if the lock had been got (phantom grant).
+"""
+
+from stranger import BROKEN, RedisLock, serve
+
+COMPARE_AND_DELETE = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0"
+
+
+class OwnKey(RedisLock):
+    contract = {
+        "lease": True,
+        "renews": False,
+        "tries": True,
+        "wakes": "polls",
+        "owner": "server",
+        "token": "none",
+        "keys": "app/{lock}/leader",
+    }
+
+    def take(self, lock, name):
+        return self.redis.call("SET", f"app/{lock}/leader", name, "NX", "PX", self.milliseconds())
+
+    def give(self, lock, name):
+        return self.script(COMPARE_AND_DELETE, [f"app/{lock}/leader"], name) == 1
+
+    def acquire(self, lock, wait_ms):
+        try:
+            return super().acquire(lock, wait_ms)
+        except Exception as error:
+            if BROKEN and str(error) == "timeout":
+                return None, "never-granted"
+            raise
+
+
+serve(OwnKey)

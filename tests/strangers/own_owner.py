@@ -1,0 +1,38 @@
+"""A lock whose holders have names that the server does not show: the key has a random value, and a grant is told as `c3/17`.
+
+--broken: half a second after a release the key is deleted once more, to be sure, and whoever has it by then (late release).
+"""
+
+import threading
+
+from stranger import BROKEN, RedisLock, serve
+
+COMPARE_AND_DELETE = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0"
+
+
+class OwnOwner(RedisLock):
+    contract = {
+        "lease": True,
+        "renews": False,
+        "tries": True,
+        "wakes": "polls",
+        "owner": "own",
+        "token": "none",
+        "keys": "mutex:{lock}",
+    }
+    grants = 0
+
+    def take(self, lock, name):
+        return self.redis.call("SET", f"mutex:{lock}", name, "NX", "PX", self.milliseconds())
+
+    def give(self, lock, name):
+        if BROKEN:
+            threading.Timer(0.5, self.redis.call, ("DEL", f"mutex:{lock}")).start()
+        return self.script(COMPARE_AND_DELETE, [f"mutex:{lock}"], name) == 1
+
+    def granted(self, lock, name, grant):
+        self.grants += 1
+        return None, f"c{self.client}/{self.grants}"
+
+
+serve(OwnOwner)

@@ -90,25 +90,19 @@ impl HuntFaults {
             [] => vec![(*name).to_owned()],
             kinds => kinds.iter().map(|kind| format!("{name}={kind}")).collect(),
         });
-        // those by which most locks live come more often than those that only some send
-        let usual = shape
-            .protocol
-            .telling()
-            .iter()
-            .cycle()
-            .take(3 * shape.protocol.telling().len());
-        let messages: Vec<&str> = messages(shape.protocol).iter().chain(usual).copied().collect();
+        // a fault without a message goes through all that this lock sends, and is as frequent as those with one together
+        let messages = messages(shape.protocol);
         let named = |fault: &'static str| {
-            let text = |message: &&str| format!("{fault}={message}");
-            messages.iter().map(text).collect::<Vec<_>>()
+            let of_each = |message: &'static str| WHOSE.iter().map(move |whose| format!("{fault}={message}{whose}"));
+            let named: Vec<String> = messages.iter().copied().flat_map(of_each).collect();
+            let every = vec![fault.to_owned(); named.len()];
+            every.into_iter().chain(named)
         };
-        let whose = |text: String| WHOSE.iter().map(move |whose| format!("{text}{whose}"));
         Self {
             aimed: kinds.filter(|text| applies(text, shape)).collect(),
             on_messages: ON_MESSAGES
                 .iter()
                 .flat_map(|fault| named(fault))
-                .flat_map(whose)
                 .filter(|text| applies(text, shape))
                 .collect(),
             mild: MILD
@@ -117,6 +111,15 @@ impl HuntFaults {
                 .filter(|text| applies(text, shape))
                 .collect(),
         }
+    }
+
+    /// Those that `can` be planned.
+    #[must_use]
+    pub fn retain(mut self, can: impl Fn(&str) -> bool) -> Self {
+        for faults in [&mut self.aimed, &mut self.on_messages, &mut self.mild] {
+            faults.retain(|fault| can(fault));
+        }
+        self
     }
 
     /// Those that were typed, in place of all.

@@ -20,16 +20,16 @@ use crate::{
 };
 
 /// Decides one property and tells what was decided.
-type Check = fn(&Context<'_>) -> Answer;
+type Check = fn(&Context<'_>) -> PropertyAnswer;
 
 /// What comes out of one property.
-struct Answer {
+struct PropertyAnswer {
     finding: Finding,
     notes: Vec<String>,
     certificates: Vec<Certificate>,
 }
 
-impl From<Finding> for Answer {
+impl From<Finding> for PropertyAnswer {
     fn from(finding: Finding) -> Self {
         Self {
             finding,
@@ -46,7 +46,7 @@ const CHECKS: [(Property, Check); 11] = [
     }),
     (Property::Hl002, |context| {
         let linearization = linearizability::linearization(context);
-        Answer {
+        PropertyAnswer {
             finding: narrative::linearizability::tell(context, &linearization),
             notes: narrative::linearizability::notes(context.history, &linearization),
             certificates: linearization.certificates.unwrap_or_default(),
@@ -69,7 +69,7 @@ const CHECKS: [(Property, Check); 11] = [
     }),
     (Property::Hl008, |context| {
         let updates = lost_update::decide(context);
-        let mut answer = Answer::from(narrative::lost_update::tell(context, &updates));
+        let mut answer = PropertyAnswer::from(narrative::lost_update::tell(context, &updates));
         answer.notes.extend(narrative::lost_update::note(&updates));
         answer
     }),
@@ -124,7 +124,7 @@ pub fn check_property(history: &History, options: &Options, property: Property) 
 }
 
 /// The answers to all properties, in their order.
-fn answers(context: &Context<'_>) -> Vec<Answer> {
+fn answers(context: &Context<'_>) -> Vec<PropertyAnswer> {
     let processors = thread::available_parallelism().map_or(1, NonZero::get);
     if context.history.len() < MANY_EVENTS || processors == 1 {
         return (0..CHECKS.len()).map(|place| answer(context, place)).collect();
@@ -135,11 +135,11 @@ fn answers(context: &Context<'_>) -> Vec<Answer> {
         let places = places.take_while(|place| *place < CHECKS.len());
         places.map(|place| (place, answer(context, place))).collect::<Vec<_>>()
     };
-    let mut answers: Vec<(usize, Answer)> = thread::scope(|scope| {
+    let mut answers: Vec<(usize, PropertyAnswer)> = thread::scope(|scope| {
         let others: Vec<_> = (1..processors.min(CHECKS.len()))
             .map(|_| scope.spawn(decide_some))
             .collect();
-        let mut answers: Vec<(usize, Answer)> = decide_some();
+        let mut answers: Vec<(usize, PropertyAnswer)> = decide_some();
         for other in others {
             answers.extend(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         }
@@ -149,7 +149,7 @@ fn answers(context: &Context<'_>) -> Vec<Answer> {
     answers.into_iter().map(|(_, answer)| answer).collect()
 }
 
-fn answer(context: &Context<'_>, place: usize) -> Answer {
+fn answer(context: &Context<'_>, place: usize) -> PropertyAnswer {
     let clock = context.options.clock;
     let started = clock.now_ns();
     let (property, check) = CHECKS[place];

@@ -92,12 +92,12 @@ fn a_right_lock_on_redis_holds_in_two_jobs_with_servers_of_their_own() {
 
 #[test]
 fn a_right_lock_on_zookeeper_holds_on_servers_that_are_kept() {
-    nothing_is_found("--backend zk --fault reset,partition=leader --for 11s", 2);
+    nothing_is_found("--backend zk --fault reset,partition=leader --for 22s", 2);
 }
 
 #[test]
 fn a_right_lock_on_etcd_holds_on_servers_that_are_kept() {
-    nothing_is_found("--backend etcd --fault reset,drop-reply=Txn --for 16s", 2);
+    nothing_is_found("--backend etcd --fault reset,drop-reply=Txn --for 27s", 2);
 }
 
 #[test]

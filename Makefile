@@ -48,6 +48,9 @@ bench: ## what things cost: proxy, recording, checkers; beside a peer or a limit
 	@scripts/provide --all
 	@scripts/bench
 
+wheel: ## the checkers as a Python wheel with a pytest fixture, in target/wheels, and its tests
+	@scripts/wheel
+
 fmt: ## formats the code
 	cargo fmt --all
 
@@ -55,4 +58,4 @@ lint: ## what `test` wants of the code's form
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 
-.PHONY: help build run servers images test adapters libraries strangers no-fault nightly soak bench fmt lint
+.PHONY: help build run servers images test adapters libraries strangers no-fault nightly soak bench wheel fmt lint

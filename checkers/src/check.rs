@@ -3,9 +3,15 @@
 //! Start at [`check`]. Each property is one module that decides and one of the same name in `narrative` that tells; this
 //! file joins them.
 
+use std::iter;
+use std::num::NonZero;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
 use crate::context::Context;
 use crate::finding::{Finding, Findings, Property};
 use crate::history::History;
+use crate::linearizability::certificate::Certificate;
 use crate::model::{Model, UnknownModel};
 use crate::narrative::{self, many};
 use crate::options::Options;
@@ -14,75 +20,143 @@ use crate::{
 };
 
 /// Decides one property and tells what was decided.
-type Check = fn(&Context<'_>) -> Finding;
+type Check = fn(&Context<'_>) -> PropertyAnswer;
 
-/// One row a property. HL002 and HL008 are not here: they bring certificates and notes as well.
-const CHECKS: [(Property, Check); 9] = [
+/// What comes out of one property.
+struct PropertyAnswer {
+    finding: Finding,
+    notes: Vec<String>,
+    certificates: Vec<Certificate>,
+}
+
+impl From<Finding> for PropertyAnswer {
+    fn from(finding: Finding) -> Self {
+        Self {
+            finding,
+            notes: Vec::new(),
+            certificates: Vec::new(),
+        }
+    }
+}
+
+/// One row a property, in their order.
+const CHECKS: [(Property, Check); 11] = [
     (Property::Hl001, |context| {
-        narrative::exclusion::tell(context, &exclusion::decide(context))
+        narrative::exclusion::tell(context, &exclusion::decide(context)).into()
+    }),
+    (Property::Hl002, |context| {
+        let linearization = linearizability::linearization(context);
+        PropertyAnswer {
+            finding: narrative::linearizability::tell(context, &linearization),
+            notes: narrative::linearizability::notes(context.history, &linearization),
+            certificates: linearization.certificates.unwrap_or_default(),
+        }
     }),
     (Property::Hl003, |context| {
-        narrative::fencing::tell(context, &fencing::decide(context))
+        narrative::fencing::tell(context, &fencing::decide(context)).into()
     }),
     (Property::Hl004, |context| {
-        narrative::herd::tell(context, &herd::decide(context))
+        narrative::herd::tell(context, &herd::decide(context)).into()
     }),
     (Property::Hl005, |context| {
-        narrative::progress::tell(context, &progress::decide(context))
+        narrative::progress::tell(context, &progress::decide(context)).into()
     }),
     (Property::Hl006, |context| {
-        narrative::fairness::tell(context, &fairness::decide(context))
+        narrative::fairness::tell(context, &fairness::decide(context)).into()
     }),
     (Property::Hl007, |context| {
-        narrative::phantom::tell(context, &phantom::decide(context))
+        narrative::phantom::tell(context, &phantom::decide(context)).into()
+    }),
+    (Property::Hl008, |context| {
+        let updates = lost_update::decide(context);
+        let mut answer = PropertyAnswer::from(narrative::lost_update::tell(context, &updates));
+        answer.notes.extend(narrative::lost_update::note(&updates));
+        answer
     }),
     (Property::Hl009, |context| {
-        narrative::silent_loss::tell(context, &silent_loss::decide(context))
+        narrative::silent_loss::tell(context, &silent_loss::decide(context)).into()
     }),
     (Property::Hl010, |context| {
-        narrative::early_loss::tell(context, &early_loss::decide(context))
+        narrative::early_loss::tell(context, &early_loss::decide(context)).into()
     }),
     (Property::Hl011, |context| {
-        narrative::calls::tell(context, &calls::decide(context))
+        narrative::calls::tell(context, &calls::decide(context)).into()
     }),
 ];
 
+/// Events from which on properties are decided side by side: below, threads cost more than they bring.
+const MANY_EVENTS: usize = 100_000;
+
 /// Decides all properties about a history.
 ///
-/// Pure apart from the clock in the options, and total: it never panics, and answers every property.
+/// Pure apart from the clock in the options, and total: it never panics, and answers every property. Properties of a large history
+/// are decided by as many threads as there are processors.
 pub fn check(history: &History, options: &Options) -> Findings {
     let clock = options.clock;
     let started = clock.now_ns();
     let context = Context::new(history, options);
-    let mut spent = clock.now_ns() - started;
-    let mut findings = Vec::with_capacity(Property::ALL.len());
-    for (property, check) in CHECKS {
-        let started = clock.now_ns();
-        let mut finding = check(&context);
-        debug_assert_eq!(finding.property, property, "the table names what it calls");
-        // Holds, grants and overlaps are the decision of mutual exclusion; what is left of the rest is small.
-        finding.check_us = (clock.now_ns() - started + std::mem::take(&mut spent)) / 1000;
-        findings.push(finding);
-    }
-    let started = clock.now_ns();
-    let linearization = linearizability::linearization(&context);
-    let mut linear = narrative::linearizability::tell(&context, &linearization);
-    linear.check_us = (clock.now_ns() - started) / 1000;
-    findings.insert(1, linear);
-    let started = clock.now_ns();
-    let updates = lost_update::decide(&context);
-    let mut updated = narrative::lost_update::tell(&context, &updates);
-    updated.check_us = (clock.now_ns() - started) / 1000;
-    findings.insert(7, updated);
-    let mut notes = notes(&context);
-    notes.extend(narrative::linearizability::notes(history, &linearization));
-    notes.extend(narrative::lost_update::note(&updates));
-    Findings {
+    let spent = clock.now_ns() - started;
+    let mut answers = answers(&context);
+    // Holds, grants and overlaps are the decision of mutual exclusion; what is left of the rest is small.
+    answers[0].finding.check_us += spent / 1000;
+    let mut findings = Findings {
         model: context.model.to_string(),
-        findings,
-        notes,
-        certificates: linearization.certificates.unwrap_or_default(),
+        findings: Vec::with_capacity(answers.len()),
+        notes: notes(&context),
+        certificates: Vec::new(),
+    };
+    for answer in answers {
+        findings.findings.push(answer.finding);
+        findings.notes.extend(answer.notes);
+        findings.certificates.extend(answer.certificates);
     }
+    findings
+}
+
+/// Decides one property about a history: what [`check`] answers about it.
+pub fn check_property(history: &History, options: &Options, property: Property) -> Finding {
+    let started = options.clock.now_ns();
+    let context = Context::new(history, options);
+    let place = Property::ALL.iter().position(|listed| *listed == property);
+    let mut finding = answer(&context, place.expect("every property is listed")).finding;
+    finding.check_us = (options.clock.now_ns() - started) / 1000;
+    finding
+}
+
+/// The answers to all properties, in their order.
+fn answers(context: &Context<'_>) -> Vec<PropertyAnswer> {
+    let processors = thread::available_parallelism().map_or(1, NonZero::get);
+    if context.history.len() < MANY_EVENTS || processors == 1 {
+        return (0..CHECKS.len()).map(|place| answer(context, place)).collect();
+    }
+    let next = AtomicUsize::new(0);
+    let decide_some = || {
+        let places = iter::repeat_with(|| next.fetch_add(1, Ordering::Relaxed));
+        let places = places.take_while(|place| *place < CHECKS.len());
+        places.map(|place| (place, answer(context, place))).collect::<Vec<_>>()
+    };
+    let mut answers: Vec<(usize, PropertyAnswer)> = thread::scope(|scope| {
+        let others: Vec<_> = (1..processors.min(CHECKS.len()))
+            .map(|_| scope.spawn(decide_some))
+            .collect();
+        let mut answers: Vec<(usize, PropertyAnswer)> = decide_some();
+        for other in others {
+            answers.extend(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        }
+        answers
+    });
+    answers.sort_by_key(|(place, _)| *place);
+    answers.into_iter().map(|(_, answer)| answer).collect()
+}
+
+fn answer(context: &Context<'_>, place: usize) -> PropertyAnswer {
+    let clock = context.options.clock;
+    let started = clock.now_ns();
+    let (property, check) = CHECKS[place];
+    let mut answer = check(context);
+    debug_assert_eq!(answer.finding.property, property, "the table names what it calls");
+    answer.finding.check_us = (clock.now_ns() - started) / 1000;
+    answer
 }
 
 fn notes(context: &Context<'_>) -> Vec<String> {

@@ -37,6 +37,7 @@ pub(crate) struct Context<'a> {
 impl<'a> Context<'a> {
     pub(crate) fn new(history: &'a History, options: &'a Options) -> Self {
         let model = options.model.unwrap_or_else(|| Model::of_header(&history.header));
+        let model = starting_at(model, history.initial);
         let (asked, header) = (&options.bounds, &history.header.bounds);
         let holds = Holds::of(history, &model);
         let grants = Grants::of(history, &holds, &model);
@@ -147,5 +148,15 @@ impl<'a> Context<'a> {
     /// Nothing can be said of locks without a single acquire that was answered.
     pub(crate) fn has_acquires(&self) -> bool {
         self.history.counts.acquires_ok > 0
+    }
+}
+
+/// A register with the value that the reader of the history was told, unless the model names one.
+fn starting_at(model: Model, start: Option<u64>) -> Model {
+    match model {
+        Model::Register { start: None } => Model::Register { start },
+        Model::CasRegister { start: None } => Model::CasRegister { start },
+        Model::ExactCasRegister { start: None } => Model::ExactCasRegister { start },
+        named => named,
     }
 }

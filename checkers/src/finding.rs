@@ -12,20 +12,32 @@ use crate::linearizability::certificate::Certificate;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Property {
+    /// No two clients hold a lock at the same time. In words: [`Self::MUTUAL_EXCLUSION`].
     Hl001,
+    /// The operations have an order that is legal for the model: [`Self::LINEARIZABLE`].
     Hl002,
+    /// Later grants have larger tokens, and stale writes are refused: [`Self::FENCING_TOKENS`].
     Hl003,
+    /// A release wakes few waiters: [`Self::HERD`].
     Hl004,
+    /// A free lock is acquired by a client that waits for it: [`Self::PROGRESS`].
     Hl005,
+    /// Clients get the lock in the order that is promised, and none starves: [`Self::FAIRNESS`].
     Hl006,
+    /// What clients hold is what the server granted: [`Self::PHANTOM_GRANT`].
     Hl007,
+    /// No update of the guarded register is lost: [`Self::LOST_UPDATE`].
     Hl008,
+    /// A client is told in time that the server took its lock: [`Self::SILENT_LOSS`].
     Hl009,
+    /// No hold ends before its lease without a reason: [`Self::EARLY_LOSS`].
     Hl010,
+    /// Calls are answered in time: [`Self::CALLS_IN_TIME`].
     Hl011,
 }
 
 impl Property {
+    /// All properties, in their order.
     pub const ALL: [Self; 11] = [
         Self::Hl001,
         Self::Hl002,
@@ -39,6 +51,29 @@ impl Property {
         Self::Hl010,
         Self::Hl011,
     ];
+
+    /// No two clients hold a lock at the same time.
+    pub const MUTUAL_EXCLUSION: Self = Self::Hl001;
+    /// The operations have an order that is legal for the model.
+    pub const LINEARIZABLE: Self = Self::Hl002;
+    /// Later grants have larger tokens, and stale writes are refused.
+    pub const FENCING_TOKENS: Self = Self::Hl003;
+    /// A release wakes few waiters.
+    pub const HERD: Self = Self::Hl004;
+    /// A free lock is acquired by a client that waits for it.
+    pub const PROGRESS: Self = Self::Hl005;
+    /// Clients get the lock in the order that is promised, and none starves.
+    pub const FAIRNESS: Self = Self::Hl006;
+    /// What clients hold is what the server granted.
+    pub const PHANTOM_GRANT: Self = Self::Hl007;
+    /// No update of the guarded register is lost.
+    pub const LOST_UPDATE: Self = Self::Hl008;
+    /// A client is told in time that the server took its lock.
+    pub const SILENT_LOSS: Self = Self::Hl009;
+    /// No hold ends before its lease without a reason.
+    pub const EARLY_LOSS: Self = Self::Hl010;
+    /// Calls are answered in time.
+    pub const CALLS_IN_TIME: Self = Self::Hl011;
 
     /// `HL001`, as it is typed and printed.
     pub fn id(self) -> &'static str {
@@ -79,14 +114,19 @@ impl Property {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
+    /// Nothing in the history contradicts the property, and the history could have shown it.
     Holds,
+    /// The history contradicts the property, with a proof.
     Violated,
+    /// It could not be decided; the evidence says why.
     Inconclusive,
+    /// The history says nothing about it: nothing was recorded, or nothing was promised.
     NotApplicable,
 }
 
 /// The answers to all properties about one history.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Findings {
     /// The model by which the history was judged, as `--model` takes it.
     pub model: String,
@@ -102,6 +142,10 @@ pub struct Findings {
 
 impl Findings {
     /// The answer to one property.
+    ///
+    /// # Panics
+    /// When it is missing: findings that an older version of this crate wrote may lack a property. [`check`](crate::check)
+    /// answers all of them.
     pub fn of(&self, property: Property) -> &Finding {
         let found = self.findings.iter().find(|finding| finding.property == property);
         found.expect("every property has a finding")
@@ -120,8 +164,11 @@ impl Findings {
 
 /// One checker's answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Finding {
+    /// The property that was decided.
     pub property: Property,
+    /// What was decided.
     pub verdict: Verdict,
     /// One line for a person: "11,042 holds, no two overlap"; the reason when inconclusive or not applicable.
     pub evidence: String,
@@ -141,11 +188,13 @@ pub struct Finding {
 
 /// One violation with its proof.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Violation {
     /// `HL001-1`: stable within a history.
     pub id: String,
     /// The kind of violation within its property: `granted-twice`, `stale-holder`, `foreign-release`, `ghost`, …
     pub class: String,
+    /// The name of the lock it is about.
     pub lock: String,
     /// The processes it is about, in the order of the story.
     pub processes: Vec<u32>,
@@ -179,9 +228,11 @@ pub struct Violation {
 
 /// One event of a proof and the part it plays.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct ProofEvent {
     /// The event's `index` in the history; its line is found by it.
     pub index: u64,
+    /// Nanoseconds of the history.
     pub time_ns: u64,
     /// `None` for the server and the nemesis.
     pub process: Option<u32>,
@@ -191,7 +242,9 @@ pub struct ProofEvent {
 
 /// One sentence of the because-chain with the events it rests on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Because {
+    /// The sentence.
     pub text: String,
     /// Indices of the events that it is about.
     pub events: Vec<u64>,

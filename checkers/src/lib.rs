@@ -1,7 +1,10 @@
 //! Histories in, findings out: decides whether a distributed lock did what a lock must do.
 //!
 //! [`History::open`] reads a recorded history, [`check`] decides about it: eleven properties, each with a verdict and, when
-//! it is violated, the few events that prove it. No clock but the one in [`Options`], no I/O but reading, no threads.
+//! it is violated, the few events that prove it. No clock but the one in [`Options`], no I/O but reading, and threads only for
+//! large histories.
+
+#![warn(missing_docs)]
 
 mod calls;
 mod calm;
@@ -31,8 +34,9 @@ mod starvation;
 mod tickets;
 mod watched;
 
-pub use check::check;
+pub use check::{check, check_property};
 pub use finding::*;
+pub use history::event::{Bounds, Header, Kind, Process, Promises};
 pub use history::{
     Counts, Entry, F, FormError, History, HistoryBuilder, Mode, Nemesis, PhaseStart, ReadError, ReadOptions, Window,
     write_edn,

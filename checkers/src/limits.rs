@@ -37,9 +37,11 @@ pub const ORPHANS: u64 = 3;
 /// Holds that a library must have ended early, and one in how many of all, for that to be a habit: in doubt a lock may give up,
 /// and a machine with too much to do gives it doubts.
 pub const EARLY_LOSSES: u64 = 3;
+/// See [`EARLY_LOSSES`].
 pub const EARLY_SHARE: u64 = 10;
 /// Grants that others must have had before a client that got none has starved: this number, and this many for each client.
 pub const STARVED_GRANTS: u64 = 50;
+/// See [`STARVED_GRANTS`].
 pub const PASSED_BY_CHANCE: u64 = 20;
 /// Rows of the table of waiters and woken.
 pub const HERD_ROWS: usize = 64;

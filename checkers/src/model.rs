@@ -13,15 +13,24 @@ pub enum Model {
     /// Jepsen's and Knossos' mutex: locked or not, by no owner in particular; a failed operation had no effect.
     Mutex,
     /// The owner may acquire again, up to `limit` times in all.
-    Reentrant { limit: u32 },
+    Reentrant {
+        /// Times that an owner may have it.
+        limit: u32,
+    },
     /// An owner-aware mutex whose tokens strictly increase.
     Fenced,
     /// Reentrant, and nested acquires get the token of the outermost.
-    ReentrantFenced { limit: u32 },
+    ReentrantFenced {
+        /// Times that an owner may have it.
+        limit: u32,
+    },
     /// Any number of readers, or one writer.
     ReadWrite,
     /// `permits` in all, taken and given back by their holders.
-    Semaphore { permits: u32 },
+    Semaphore {
+        /// Permits that there are.
+        permits: u32,
+    },
     /// An owner-aware mutex whose `busy` answers must be explained: by a hold, or by another acquire that was in flight
     /// during the call. A contender that queues up and withdraws may be what the other one saw.
     TryLock,
@@ -33,12 +42,21 @@ pub enum Model {
     /// A register. `start` is its value before the first operation, where it is known.
     ///
     /// Jepsen's and Knossos' reading: what failed did not happen and says nothing, and neither does a read of nothing.
-    Register { start: Option<u64> },
+    Register {
+        /// The value before the first operation.
+        start: Option<u64>,
+    },
     /// The same with compare and set.
-    CasRegister { start: Option<u64> },
+    CasRegister {
+        /// The value before the first operation.
+        start: Option<u64>,
+    },
     /// A compare-and-set register whose every answer is evidence: a compare-and-set that failed without an error found
     /// another value, and a read of nothing found none. Without `start` there is no value at first.
-    ExactCasRegister { start: Option<u64> },
+    ExactCasRegister {
+        /// The value before the first operation.
+        start: Option<u64>,
+    },
 }
 
 /// Holds of one owner that a reentrant lock allows when the model does not say.
@@ -48,6 +66,7 @@ const REENTRANT_LIMIT: u32 = u32::MAX;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("no model is called `{name}`; hint: one of {}", MODEL_NAMES.join(", "))]
 pub struct UnknownModel {
+    /// The name that was asked for.
     pub name: String,
 }
 

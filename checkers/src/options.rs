@@ -1,6 +1,6 @@
 //! What a caller may ask for: the model, the budget, other bounds.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::history::event::Bounds;
 use crate::model::Model;
@@ -23,6 +23,7 @@ pub struct Options {
 /// What the general search may use up before it answers "inconclusive".
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Budget {
+    /// Time by the clock of the options.
     pub time: Duration,
     /// Bytes of remembered configurations.
     pub memory: usize,
@@ -54,9 +55,18 @@ impl Clock {
 
 impl Default for Clock {
     fn default() -> Self {
-        Self(|| {
-            static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
-            START.get_or_init(Instant::now).elapsed().as_nanos() as u64
-        })
+        Self(elapsed_ns)
     }
+}
+
+#[cfg(not(all(target_family = "wasm", target_os = "unknown")))]
+fn elapsed_ns() -> u64 {
+    static START: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
+    START.get_or_init(std::time::Instant::now).elapsed().as_nanos() as u64
+}
+
+/// There is no clock, so no time passes.
+#[cfg(all(target_family = "wasm", target_os = "unknown"))]
+fn elapsed_ns() -> u64 {
+    0
 }

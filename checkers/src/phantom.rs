@@ -282,7 +282,7 @@ impl<'a> Around<'a> {
         let others = |grant: &&ServerGrant| context.grants.owner_of(hold) != Some(grant.owner);
         let covering = alike()
             .filter(others)
-            .find(|grant| covers(context, grant, from, lag_ns));
+            .find(|grant| covers(context, grant, from, lag_ns) && !was_given_back(context, grant, from));
         let long = history.ns(hold.to).saturating_sub(from) > lag_ns;
         let told = sight.is_whole(history.events[hold.call as usize].time, from + lag_ns);
         let live = long
@@ -333,6 +333,21 @@ fn covers(context: &Context<'_>, grant: &ServerGrant, ns: u64, lag_ns: u64) -> b
     let history = context.history;
     let before = grant.granted_ns(history).is_some_and(|granted| granted + lag_ns < ns);
     before && grant.revoked_ns(history).unwrap_or(0) > ns + lag_ns
+}
+
+/// Whether the owner of a grant had given it back by then, as its own answer says: then the observer showed what was over.
+fn was_given_back(context: &Context<'_>, grant: &ServerGrant, ns: u64) -> bool {
+    let history = context.history;
+    let mut holds = context.holds.by_lock[grant.lock as usize].iter();
+    holds.any(|hold| {
+        let own = || {
+            context
+                .grants
+                .of_hold(history, hold)
+                .is_some_and(|of| of.first() == grant.first())
+        };
+        hold.ended == Ended::Released && history.ns(hold.to) <= ns && own()
+    })
 }
 
 /// Whether the observer wrote about this lock both shortly before and shortly after a time, and had not lost sight of it

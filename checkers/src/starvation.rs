@@ -47,8 +47,7 @@ pub(crate) fn starved(context: &Context<'_>) -> Vec<Starved> {
     let bound_ns = bound_ns(context);
     let calm = calm::spans(context, None);
     let mut found = Vec::new();
-    for lock in 0..history.locks.len() {
-        let clients = attempts(context, lock);
+    for (lock, clients) in attempts(context).into_iter().enumerate() {
         let mut grants: Vec<(u64, u32)> = context.holds.by_lock[lock]
             .iter()
             .map(|hold| (history.ns(hold.from), history.client_of(hold.process)))
@@ -93,22 +92,22 @@ pub(crate) fn bound_ns(context: &Context<'_>) -> u64 {
     context.bounds.starvation_ms.map_or(usual_ns, limits::ns)
 }
 
-/// The waits for one lock, by client. A try that does not wait says nothing: it may always meet a holder.
-fn attempts(context: &Context<'_>, lock: usize) -> BTreeMap<u32, Vec<Attempt>> {
+/// The waits by lock and client. A try that does not wait says nothing: it may always meet a holder.
+fn attempts(context: &Context<'_>) -> Vec<BTreeMap<u32, Vec<Attempt>>> {
     let history = context.history;
     let mut died = vec![u64::MAX; history.processes.len()];
     for event in history.events.iter().filter(|event| event.f == F::Died) {
         died[event.process as usize] = event.time.min(died[event.process as usize]);
     }
-    let mut clients: BTreeMap<u32, Vec<Attempt>> = BTreeMap::new();
+    let mut attempts = vec![BTreeMap::<u32, Vec<Attempt>>::new(); history.locks.len()];
     for (position, event) in history.events.iter().enumerate() {
-        let here = event.is_call(F::Acquire) && history.lock_number(event) == Some(lock);
-        if !here || history.rare(event).wait_ms == 0 {
+        let waits = event.is_call(F::Acquire) && history.rare(event).wait_ms != 0;
+        let Some(lock) = history.lock_number(event).filter(|_| waits) else {
             continue;
-        }
+        };
         let reply = history.events.get(event.mate as usize);
         let gone = died[event.process as usize].min(history.end_ns);
-        clients
+        attempts[lock]
             .entry(history.client_of(event.process))
             .or_default()
             .push(Attempt {
@@ -119,7 +118,7 @@ fn attempts(context: &Context<'_>, lock: usize) -> BTreeMap<u32, Vec<Attempt>> {
                 acquired: reply.is_some_and(|reply| reply.kind == Kind::Ok),
             });
     }
-    clients
+    attempts
 }
 
 /// The stretches of a calm span in which a client asked all the time and got nothing.

@@ -10,6 +10,7 @@ use harness_checkers::{Budget, Clock, History, MODEL_NAMES, Options, ReadOptions
 pub fn every_way(data: &[u8]) {
     let keyed = ReadOptions {
         lock_key: Some("value".to_owned()),
+        initial: Some("0".to_owned()),
     };
     for options in [ReadOptions::default(), keyed] {
         let Ok(history) = History::read(data, &options) else {

@@ -1,7 +1,10 @@
 //! What a reader must take, what it must refuse, and how it says so.
 
 use harness_checkers::history::event::{Kind, Process};
-use harness_checkers::{Entry, F, History, Model, Options, Property, ReadOptions, Verdict, check, write_edn};
+use harness_checkers::{
+    Clock, Entry, F, History, HistoryBuilder, Model, Options, Property, ReadOptions, Verdict, check, check_property,
+    write_edn,
+};
 
 const HEADER: &str = r#"{"format":"harness-history","version":1,"locks":["l0"],"new":{"field":[1]}}"#;
 
@@ -126,6 +129,133 @@ fn a_torn_last_line_makes_a_partial_history_at_every_length() {
     }
     let whole = read(&format!("{HEADER}\n{first}\n{last}")).unwrap();
     assert_eq!((whole.len(), whole.partial()), (2, None));
+}
+
+/// Holds of four processes in turn, one line each event; some have names and texts that differ from line to line.
+fn many_lines(events: u64) -> Vec<String> {
+    let event = |at: u64| {
+        let (process, time) = (at / 4 % 4, at * 10);
+        let (kind, f) = [
+            ("invoke", "acquire"),
+            ("ok", "acquire"),
+            ("invoke", "release"),
+            ("ok", "release"),
+        ][at as usize % 4];
+        format!(
+            "{{\"index\":{},\"time\":{time},\"process\":{process},\"type\":\"{kind}\",\"f\":\"{f}\",\"lock\":\"l{}\",\
+             \"owner\":\"é{at}\",\"token\":{}}}",
+            at + 1,
+            at / 16 % 3,
+            at / 4
+        )
+    };
+    (0..events).map(event).collect()
+}
+
+#[test]
+fn a_history_of_many_blocks_is_the_events_in_order() {
+    let lines = many_lines(20_000);
+    let whole = own(&lines.iter().map(String::as_str).collect::<Vec<_>>()).unwrap();
+    assert_eq!(whole.len(), lines.len());
+    let mut builder = HistoryBuilder::new(whole.header().clone());
+    for (at, line) in lines.iter().enumerate() {
+        let one = own(&[line]).or_else(|_| own(&[&lines[at - 1], line])).unwrap();
+        let entry = one.entry(one.len() - 1);
+        builder.push(&entry).unwrap();
+    }
+    assert!(builder.finish().entries().eq(whole.entries()));
+    assert_eq!(whole.locks().collect::<Vec<_>>(), ["l0", "l1", "l2"]);
+}
+
+#[test]
+fn a_large_history_is_decided_as_its_properties_one_by_one() {
+    let lines = many_lines(100_004);
+    let history = own(&lines.iter().map(String::as_str).collect::<Vec<_>>()).unwrap();
+    let options = Options {
+        clock: Clock::still(),
+        ..Options::default()
+    };
+    let found = check(&history, &options);
+    assert_eq!(found.of(Property::MUTUAL_EXCLUSION).verdict, Verdict::Holds);
+    for (property, finding) in Property::ALL.iter().zip(&found.findings) {
+        assert_eq!(check_property(&history, &options, *property), *finding);
+    }
+}
+
+#[test]
+fn errors_name_their_line_in_every_block() {
+    let lines = many_lines(20_000);
+    for at in [0, 1_500, 7_777, 19_998] {
+        let mut broken = lines.clone();
+        broken[at] = broken[at].replace("\"time\"", "\"time");
+        broken.insert(at, "  ".to_owned());
+        let error = own(&broken.iter().map(String::as_str).collect::<Vec<_>>()).expect_err("broken");
+        assert!(error.starts_with(&format!("line {}, column", at + 3)), "{error}");
+        broken[at + 1] = lines[at]
+            .replace("l0", "l1")
+            .replace("l2", "l1")
+            .replace("\"process\":", "\"process\":7");
+        let error = own(&broken.iter().map(String::as_str).collect::<Vec<_>>());
+        if at % 4 == 1 || at % 4 == 3 {
+            let error = error.expect_err("a reply of a process that called nothing");
+            assert!(error.starts_with(&format!("line {}: the history", at + 3)), "{error}");
+        }
+    }
+    let mut torn = lines;
+    torn.last_mut().unwrap().truncate(9);
+    let history = own(&torn.iter().map(String::as_str).collect::<Vec<_>>()).unwrap();
+    assert_eq!(history.partial(), Some("the last line, 20001, is torn"));
+}
+
+#[test]
+#[cfg(all(feature = "gzip", feature = "zstd"))]
+fn compressed_histories_are_read_as_they_are() {
+    use std::io::Write as _;
+    let text = format!("{HEADER}\n{}\n", many_lines(20_000).join("\n"));
+    let plain = read(&text).unwrap();
+    let zstd = zstd::encode_all(text.as_bytes(), 1).unwrap();
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(text.as_bytes()).unwrap();
+    let gzip = gzip.finish().unwrap();
+    for compressed in [&zstd, &gzip] {
+        let history = History::read(compressed.as_slice(), &ReadOptions::default()).unwrap();
+        assert!(history.entries().eq(plain.entries()));
+        let cut = &compressed[..compressed.len() / 2];
+        assert!(History::read(cut, &ReadOptions::default()).is_err(), "cut in the midst");
+    }
+}
+
+#[test]
+#[cfg(not(any(feature = "gzip", feature = "zstd")))]
+fn compressed_histories_are_refused_by_name() {
+    for (start, name) in [(&[0x1f, 0x8b, 8][..], "gzip"), (&[0x28, 0xb5, 0x2f, 0xfd], "zstd")] {
+        let error = History::read(start, &ReadOptions::default())
+            .expect_err(name)
+            .to_string();
+        assert!(error.contains(name) && error.contains("feature"), "{error}");
+    }
+}
+
+#[test]
+fn what_is_no_utf_8_names_its_line() {
+    let header = format!("{HEADER}\n{}\n", line(1, 3, "invoke", "acquire"));
+    let read = |rest: &[u8]| History::read([header.as_bytes(), rest].concat().as_slice(), &ReadOptions::default());
+    for rest in [
+        &b"\xff\n\n{}\n"[..],
+        b" \xff\n{}",
+        b"{\"a\":\"\xff\"}\n{}",
+        b"{}\xff\n{}",
+    ] {
+        let error = read(rest).expect_err("no UTF-8").to_string();
+        assert!(
+            error.starts_with("line 3, column") && error.contains("UTF-8"),
+            "{error}"
+        );
+    }
+    assert!(
+        read(b"{\"a\":\"\xc3").unwrap().partial().is_some(),
+        "cut in the midst of a letter"
+    );
 }
 
 #[test]
@@ -295,10 +425,12 @@ fn independent_keys_and_named_fields_name_the_lock() {
     let field = "{:type :invoke, :f :acquire, :process 0, :name \"m\", :value 3}";
     let options = ReadOptions {
         lock_key: Some("name".into()),
+        ..ReadOptions::default()
     };
     assert_eq!(names(&History::read(field.as_bytes(), &options).unwrap()), ["m"]);
     let options = ReadOptions {
         lock_key: Some("value".into()),
+        ..ReadOptions::default()
     };
     assert_eq!(names(&History::read(field.as_bytes(), &options).unwrap()), ["3"]);
 }
@@ -334,6 +466,100 @@ fn jepsens_register_histories_are_searched() {
         "without the others the read may be of the value at the start: {:?}",
         bad.violations[0].events
     );
+}
+
+#[test]
+fn values_of_registers_are_whatever_is_written() {
+    let verdict = |written: &str, read_back: &str| {
+        let text = format!(
+            "{{:type :invoke, :f :write, :process 0, :value {written}}}\n{{:type :ok, :f :write, :process 0, :value {written}}}\n\
+             {{:type :invoke, :f :read, :process 1, :value nil}}\n{{:type :ok, :f :read, :process 1, :value {read_back}}}\n"
+        );
+        let history = read(&text).unwrap();
+        let mut edn = Vec::new();
+        write_edn(&history, &mut edn).unwrap();
+        let again = read(&String::from_utf8(edn).unwrap()).unwrap();
+        let verdicts = [history, again].map(|history| check(&history, &Options::default()).of(Property::Hl002).verdict);
+        assert_eq!(verdicts[0], verdicts[1], "exported: {written} {read_back}");
+        verdicts[0]
+    };
+    let values = [
+        "3",
+        "-3",
+        "3.5",
+        "\"a\"",
+        "true",
+        "[1 2 3]",
+        "99999999999999999999",
+        "\\a",
+        "{:a 1}",
+    ];
+    for written in values {
+        for read_back in values {
+            let holds = written == read_back;
+            assert_eq!(
+                verdict(written, read_back) == Verdict::Holds,
+                holds,
+                "{written} {read_back}"
+            );
+        }
+    }
+    assert_eq!(verdict(":a", "\"a\""), Verdict::Holds, "JSON has strings for keywords");
+}
+
+#[test]
+fn a_register_that_is_written_nothing_is_refused() {
+    for (f, value) in [("write", "nil"), ("cas", "[nil 3]"), ("cas", "3")] {
+        let error = read(&format!("{{:type :invoke, :f :{f}, :process 0, :value {value}}}")).expect_err(f);
+        assert!(error.starts_with("line 1: found a "), "{error}");
+    }
+}
+
+#[test]
+fn the_initial_value_is_read_as_the_values_are() {
+    let text = "{:type :invoke, :f :read, :process 0, :value nil}\n{:type :ok, :f :read, :process 0, :value -1}\n";
+    let options = ReadOptions {
+        initial: Some("-1".into()),
+        ..ReadOptions::default()
+    };
+    let history = History::read(text.as_bytes(), &options).unwrap();
+    assert_eq!(history.initial_value(), history.entry(1).value);
+    let verdict = |history: &History| check(history, &Options::default()).of(Property::LINEARIZABLE).verdict;
+    assert_eq!(verdict(&history), Verdict::Holds);
+    let other = History::read(text.replace("-1", "-2").as_bytes(), &options).unwrap();
+    assert_eq!(verdict(&other), Verdict::Violated);
+    assert_eq!(
+        history
+            .initial_value()
+            .map(|value| history.value_text(value))
+            .as_deref(),
+        Some("-1")
+    );
+    let options = ReadOptions {
+        initial: Some("(".into()),
+        ..ReadOptions::default()
+    };
+    assert!(History::read(text.as_bytes(), &options).is_err());
+}
+
+#[test]
+fn a_refresh_that_fails_ends_the_hold() {
+    let text = |answer: &str| {
+        format!(
+            "{{:type :invoke, :f :lock, :process 0}}\n{{:type :ok, :f :lock, :process 0}}\n\
+             {{:type :invoke, :f :refresh, :process 0}}\n{{:type :{answer}, :f :refresh, :process 0}}\n\
+             {{:type :invoke, :f :lock, :process 1}}\n{{:type :ok, :f :lock, :process 1}}\n\
+             {{:type :invoke, :f :unlock, :process 1}}\n{{:type :ok, :f :unlock, :process 1}}\n"
+        )
+    };
+    for (answer, verdict) in [
+        ("ok", Verdict::Violated),
+        ("fail", Verdict::Holds),
+        ("info", Verdict::Holds),
+    ] {
+        let found = check(&read(&text(answer)).unwrap(), &Options::default());
+        assert_eq!(found.of(Property::Hl001).verdict, verdict, "{answer}");
+    }
 }
 
 #[test]
@@ -538,7 +764,7 @@ fn the_proof_is_small_however_long_the_history_was() {
 #[test]
 fn entries_come_back_as_they_were_given() {
     let header = serde_json::from_str(HEADER).unwrap();
-    let mut builder = harness_checkers::HistoryBuilder::new(header);
+    let mut builder = HistoryBuilder::new(header);
     let mut call = Entry::new(1, 10, Process::Client(3), Kind::Invoke, F::Acquire);
     (call.lock, call.wait_ms, call.owner, call.client) = (Some("l0"), Some(5000), Some("s"), Some(3));
     let mut reply = Entry::new(2, 20, Process::Client(3), Kind::Ok, F::Acquire);

@@ -1,8 +1,9 @@
 //! What the README shows works: a history and a model of one's own.
 
-use harness_checkers::history::event::{Kind, Process};
 use harness_checkers::linearizability::{Operation, Searched, SequentialSpec, search};
-use harness_checkers::{Budget, Clock, Entry, F, HistoryBuilder, Options, Property, Verdict, check};
+use harness_checkers::{
+    Budget, Clock, Entry, F, Header, HistoryBuilder, Kind, Options, Process, Property, Verdict, check, check_property,
+};
 
 enum CounterOp {
     Add(i64),
@@ -56,8 +57,8 @@ fn a_model_of_ones_own_is_searched() {
 
 #[test]
 fn a_history_of_ones_own_is_built_and_judged() {
-    let header = r#"{"format":"harness-history","version":1,"locks":["l0"],"lease_ms":2000}"#;
-    let mut builder = HistoryBuilder::new(serde_json::from_str(header).unwrap());
+    let header = Header::of_locks(["l0"]).with_model("fenced").with_lease_ms(2000);
+    let mut builder = HistoryBuilder::new(header);
     builder
         .push(&Entry::new(1, 1_000, Process::Client(0), Kind::Invoke, F::Acquire))
         .unwrap();
@@ -66,6 +67,16 @@ fn a_history_of_ones_own_is_built_and_judged() {
         ..Entry::new(2, 2_000, Process::Client(0), Kind::Ok, F::Acquire)
     };
     builder.push(&reply).unwrap();
-    let found = check(&builder.finish(), &Options::default());
-    assert_eq!(found.of(Property::Hl001).verdict, Verdict::Holds);
+    let history = builder.finish();
+    let found = check(&history, &Options::default());
+    assert_eq!(found.model, "fenced");
+    assert_eq!(found.of(Property::MUTUAL_EXCLUSION).verdict, Verdict::Holds);
+    let options = Options {
+        clock: Clock::still(),
+        ..Options::default()
+    };
+    let found = check(&history, &options);
+    for property in Property::ALL {
+        assert_eq!(check_property(&history, &options, property), *found.of(property));
+    }
 }

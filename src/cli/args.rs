@@ -194,6 +194,9 @@ pub struct ReadArgs {
     /// Jepsen histories: field that names the lock, `value` where locks are independent keys
     #[arg(long, value_name = "FIELD")]
     pub lock_key: Option<String>,
+    /// Jepsen histories: value that a register has before the first write, such as `0`
+    #[arg(long, value_name = "VALUE", allow_hyphen_values = true)]
+    pub init: Option<String>,
     /// Folder of all runs
     #[arg(long, value_name = "DIR", default_value = "results")]
     pub results: PathBuf,
@@ -203,6 +206,7 @@ impl ReadArgs {
     pub fn options(&self) -> ReadOptions {
         ReadOptions {
             lock_key: self.lock_key.clone(),
+            initial: self.init.clone(),
         }
     }
 }

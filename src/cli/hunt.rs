@@ -15,10 +15,12 @@ use super::hunt_space::SpaceOfHunt;
 use super::interrupt::interrupted;
 use super::run::fresh_seed;
 use super::series::{self, ExperimentSeries, Experimented, RUNS, SeriesPlace, SeriesStep};
+use super::settings::run_options;
 use super::stdout::{print, print_json};
 use super::suite::set;
 use super::{Failure, look};
 use crate::cluster::choose;
+use crate::config::heading::describes_experiment;
 use crate::config::setting::Setting;
 use crate::exit::Exit;
 use crate::hunt::record::{self, ExperimentOutcome};
@@ -49,7 +51,11 @@ pub fn hunt(args: &HuntArgs, color: ColorWhen) -> Result<Exit, Failure> {
     let ended = runtime.block_on(go(args, record, space, &folder, looks));
     runtime.shutdown_background();
     let record = ended?;
-    series::tidy_up(&folder, record.finds.iter().map(|find| find.run.as_str()));
+    // what failed is explained by the logs of its clients and servers
+    if record.counts.failed == 0 {
+        series::remove_logs(&folder);
+        series::remove_runs_but(&folder, record.finds.iter().map(|find| find.run.as_str()));
+    }
     keep(&folder, &record)?;
     super::report::write_index(&args.results).map_err(Failure::environment)?;
     if args.json {
@@ -79,11 +85,11 @@ fn begun(args: &HuntArgs) -> Result<HuntRecord, Failure> {
         .into_iter()
         .filter_map(|(name, value)| Some((name.to_owned(), value.clone()?)));
     let mut options: Vec<(String, String)> = typed.collect();
-    for setting in set(
-        &args.set,
-        &super::settings::run_options(crate::config::heading::describes_experiment),
-    )? {
-        let Setting { option, value, .. } = setting;
+    for Setting { option, value, .. } in set(&args.set, &run_options(describes_experiment))? {
+        if option.name == "seed" {
+            let why = "--set seed: every experiment of a hunt has another one\nhint: --seed is that of the hunt";
+            return Err(Failure::usage(why));
+        }
         options.retain(|(name, _)| *name != option.name);
         options.push((option.name, value.unwrap_or_default()));
     }
@@ -159,6 +165,7 @@ struct HuntState {
     began: Instant,
     /// Of the record, when this call began.
     took_before: Duration,
+    finds_before: usize,
 }
 
 impl HuntState {
@@ -200,6 +207,7 @@ async fn go(
     let took_before = Duration::from_millis(record.took_ms);
     let left = Duration::from_millis(record.for_ms).saturating_sub(took_before);
     let through_proxy = space.parts_servers();
+    let finds_before = record.finds.len();
     let state = Arc::new(HuntState {
         record: Mutex::new(record),
         space,
@@ -207,6 +215,7 @@ async fn go(
         until: Instant::now() + left,
         began: Instant::now(),
         took_before,
+        finds_before,
     });
     let (sender, steps) = mpsc::unbounded_channel();
     for job in 0..args.jobs {
@@ -252,7 +261,7 @@ async fn collect(
                 let Some(step) = step else { return Ok(()) };
                 take_in(step, state, folder, screen).await?;
                 let record = state.record();
-                let enough = args.until == HuntUntil::First && !record.finds.is_empty();
+                let enough = args.until == HuntUntil::First && record.finds.len() > state.finds_before;
                 if enough || record.gives_up() {
                     stop.send_replace(true);
                 }
@@ -277,7 +286,6 @@ async fn take_in(step: JobStep, state: &HuntState, folder: &Path, screen: &HuntS
     let faults = faults.split(',').filter(|fault| *fault != crate::config::NO_FAULT);
     let mut result = ExperimentResult {
         index,
-        turn: draw.turn,
         faults: faults.map(str::to_owned).collect(),
         came_to: ExperimentOutcome::Stopped,
         at_ms: state.elapsed_ms(),

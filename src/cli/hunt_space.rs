@@ -17,7 +17,7 @@ use crate::plan::kept_windows::planned;
 
 /// What an experiment has where neither the user nor the draw says more: a client that never acquires again is seen in the
 /// time of a short run.
-const DEFAULTS: [(&str, &str); 2] = [("progress-bound", "5s"), ("open-limit", "15s")];
+const DEFAULTS: [(&str, &str); 1] = [("progress-bound", "5s")];
 
 /// What the experiments of a hunt are drawn from, and how a draw becomes a run.
 pub struct SpaceOfHunt {
@@ -41,8 +41,8 @@ impl SpaceOfHunt {
         let config = configured(&typed).map_err(Failure::usage)?;
         let shape = Shape::of(&config);
         let faults = match record.option("fault") {
-            None => HuntFaults::withstood(&shape),
-            Some(faults) => typed_faults(&typed, faults)?,
+            None => HuntFaults::withstood(&shape).retain(|fault| planned(&with_fault(&config, fault)).is_ok()),
+            Some(faults) => typed_faults(&config, &record.options, faults)?,
         };
         if let Some(client) = record.option("client") {
             adapters::shell_command(client).map_err(Failure::environment)?;
@@ -105,18 +105,8 @@ impl SpaceOfHunt {
 
     /// Whether some experiment has a partition between servers.
     pub fn parts_servers(&self) -> bool {
-        let parts = |fault: &String| {
-            let (name, argument) = fault
-                .split_once('=')
-                .map_or((fault.as_str(), None), |(name, kind)| (name, Some(kind)));
-            let mut config = self.config.clone();
-            config.time = config.lease * 60;
-            config.faults = vec![FaultRequest {
-                name: name.to_owned(),
-                argument: argument.map(str::to_owned),
-            }];
-            planned(&config).is_ok_and(|plan| plan.servers_through_proxy)
-        };
+        let parts =
+            |fault: &String| planned(&with_fault(&self.config, fault)).is_ok_and(|plan| plan.servers_through_proxy);
         self.space.faults.aimed.iter().any(parts)
     }
 }
@@ -125,17 +115,28 @@ fn configured(options: &[(String, String)]) -> Result<Config, String> {
     run_args(options, Path::new(""))?.config(0)
 }
 
+/// A run with this fault, as it is typed, that is long enough for a window.
+fn with_fault(config: &Config, fault: &str) -> Config {
+    let (name, argument) = fault
+        .split_once('=')
+        .map_or((fault, None), |(name, argument)| (name, Some(argument)));
+    Config {
+        time: config.lease * 60,
+        faults: vec![FaultRequest {
+            name: name.to_owned(),
+            argument: argument.map(str::to_owned),
+        }],
+        ..config.clone()
+    }
+}
+
 /// The faults that were typed; the error says which of them is wrong.
-fn typed_faults(typed: &[(String, String)], faults: &str) -> Result<HuntFaults, Failure> {
+fn typed_faults(config: &Config, options: &[(String, String)], faults: &str) -> Result<HuntFaults, Failure> {
+    // names are refused as those of a run are
+    configured(options).map_err(Failure::usage)?;
     let faults: Vec<String> = faults.split(',').map(str::to_owned).collect();
     for fault in &faults {
-        let config = configured(&[typed, &[("fault".to_owned(), fault.clone())]].concat()).map_err(Failure::usage)?;
-        // a plan of that length has a window
-        planned(&Config {
-            time: config.lease * 60,
-            ..config
-        })
-        .map_err(Failure::usage)?;
+        planned(&with_fault(config, fault)).map_err(Failure::usage)?;
     }
     Ok(HuntFaults::typed(&faults))
 }

@@ -287,9 +287,13 @@ pub fn remove_run(folder: &Path) {
     let _ = fs::remove_dir_all(folder);
 }
 
-/// Removes what a hunt needs only while it goes on, and every run but those to keep, which are named `runs/NAME`.
-pub fn tidy_up<'a>(folder: &Path, kept: impl Iterator<Item = &'a str>) {
+/// Removes the logs of servers that were kept; a run that is kept has a copy.
+pub fn remove_logs(folder: &Path) {
     let _ = fs::remove_dir_all(folder.join(SERVERS));
+}
+
+/// Removes every run but those to keep, which are named `runs/NAME`.
+pub fn remove_runs_but<'a>(folder: &Path, kept: impl Iterator<Item = &'a str>) {
     let kept: Vec<PathBuf> = kept.map(|run| folder.join(run)).collect();
     let runs = fs::read_dir(folder.join(RUNS)).into_iter().flatten().flatten();
     for run in runs.map(|run| run.path()).filter(|run| !kept.contains(run)) {

@@ -91,7 +91,8 @@ pub fn shrink(args: &ShrinkArgs, color: ColorWhen) -> Result<Exit, Failure> {
     let ended = runtime.block_on(cut_down(args, &original, &folder, looks));
     runtime.shutdown_background();
     let result = ended?;
-    series::tidy_up(&folder, result.kept.iter().map(String::as_str));
+    series::remove_logs(&folder);
+    series::remove_runs_but(&folder, result.kept.iter().map(String::as_str));
     store::write_json(&folder.join("shrink.json"), &result).map_err(Failure::environment)?;
     if args.json {
         print_json(&result);

@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use nix::sys::signal::Signal;
 use tokio::process::{Child, Command};
@@ -155,10 +156,15 @@ fn fixed_ports(base: u16, wanted: usize, per_node: usize) -> Result<Vec<u16>, Cl
     Ok(ports)
 }
 
-/// Ports that are free, found by listening on them. Runs that start at the same time begin their search at different ports.
+/// Ports that this process has looked for so far.
+static SOUGHT: AtomicUsize = AtomicUsize::new(0);
+
+/// Ports that are free, found by listening on them. Runs that start at the same time begin their search at different ports,
+/// in several processes and in one: a port that was found is free until its server listens.
 fn free_ports(wanted: usize) -> Option<Vec<u16>> {
     let span = usize::from(SERVER_PORTS.end - SERVER_PORTS.start);
-    let start = std::process::id() as usize * 61 % span;
+    let sought = SOUGHT.fetch_add(wanted, Relaxed);
+    let start = (std::process::id() as usize * 61 + sought) % span;
     let candidates = (0..span).map(|offset| SERVER_PORTS.start + ((start + offset) % span) as u16);
     let found: Vec<u16> = candidates.filter(|port| bind(*port).is_ok()).take(wanted).collect();
     (found.len() == wanted).then_some(found)
@@ -238,5 +244,10 @@ mod tests {
         ports.dedup();
         assert_eq!(ports.len(), 9);
         assert!(ports.iter().all(|port| SERVER_PORTS.contains(port)));
+        let for_another = free_ports(9).unwrap();
+        assert!(
+            for_another.iter().all(|port| !ports.contains(port)),
+            "the first nine are not taken yet"
+        );
     }
 }

@@ -3,15 +3,13 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use super::faults::{HuntFaults, name};
+use crate::config::{Config, NO_FAULT};
+use crate::plan::plan;
 use rand::RngExt;
 use rand::SeedableRng;
 use rand::seq::IndexedRandom;
 use rand_chacha::ChaCha8Rng;
-use serde::{Deserialize, Serialize};
-
-use super::faults::{HuntFaults, name};
-use crate::config::{Config, NO_FAULT};
-use crate::plan::plan;
 
 /// An experiment takes at most this long where its windows leave a choice.
 const LONGEST: u64 = 15;
@@ -36,8 +34,7 @@ pub struct HuntSpace {
 }
 
 /// What an experiment is mainly about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HuntTurn {
     Aimed,
     Message,
@@ -150,7 +147,8 @@ impl HuntSpace {
     }
 }
 
-/// What a fault acts on, as it is left out where that is never there: the message of one on messages, else the fault itself.
+/// What a fault acts on, as it is left out where that is never there: the message of one on messages, the clocks that nothing
+/// reads, else the fault itself.
 pub fn what_it_strikes(fault: &str) -> &str {
     let Some((before, argument)) = fault.split_once('=') else {
         return fault;
@@ -159,6 +157,7 @@ pub fn what_it_strikes(fault: &str) -> &str {
         "drop-request" | "drop-reply" | "delay-request" | "delay-reply" => {
             argument.split(':').next().unwrap_or(argument)
         }
+        "clock" => before,
         _ => fault,
     }
 }

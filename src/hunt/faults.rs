@@ -113,6 +113,15 @@ impl HuntFaults {
         }
     }
 
+    /// Those that `can` be planned.
+    #[must_use]
+    pub fn retain(mut self, can: impl Fn(&str) -> bool) -> Self {
+        for faults in [&mut self.aimed, &mut self.on_messages, &mut self.mild] {
+            faults.retain(|fault| can(fault));
+        }
+        self
+    }
+
     /// Those that were typed, in place of all.
     pub fn typed(faults: &[String]) -> Self {
         let on_message = |text: &&String| ON_MESSAGES.contains(&name(text));

@@ -12,15 +12,15 @@
 //! number of jobs. The draws go by turns through three kinds, since each finds what the others do not:
 //!
 //! - **aimed**: one or two windows, longer than the lease, on the holder, a waiter, the servers or the network;
-//! - **message**: single messages that are lost or late, by name, number and role of the client;
+//! - **message**: single messages that are lost or late;
 //! - **load**: many locks that come and go, short waits, tries, holds of every length, under a mild fault or none.
 //!
 //! Without `--fault` a hunt has every fault that a correct lock with a lease withstands ([`faults`]): a violation is then a
 //! defect of the lock. A fault that no such lock withstands (`pause-holder`, `failover`) is used only where it is named.
 //!
-//! Faults whose windows never leave a trace are left out after a few windows: a lock never sends most messages that could be
-//! named. The servers are kept between the experiments, and emptied; a plan that changes them for good (a replica that is
-//! promoted, a stepped clock of a server) has servers of its run alone.
+//! Faults whose windows leave no trace are left out after a few windows, such as the clock of a client that reads none. The
+//! servers are kept between the experiments, and emptied; a plan that changes them for good (a replica that is promoted, a
+//! stepped clock of a server) has servers of its run alone.
 //!
 //! Finds are sorted by cause: the property and class of each violation that follows from no other. The record keeps the
 //! first run of each cause, and counts the rest. It is one file, written after each experiment, from which an interrupted
@@ -34,5 +34,5 @@ pub mod render;
 
 pub mod shrink;
 
-pub use draw::{HuntDraw, HuntSpace, HuntTurn};
+pub use draw::{HuntDraw, HuntSpace};
 pub use record::{ExperimentResult, HuntFind, HuntRecord};

@@ -1,12 +1,10 @@
 //! A hunt as people see it: a line an experiment, the block of a live screen, and the summary at its end.
 
-use std::time::Duration;
-
 use super::faults::name;
 use super::record::{ExperimentOutcome, ExperimentResult, HuntFind, HuntRecord, causes};
 use crate::report::diagnosis::Outcome;
 use crate::report::screen::{Look, ScreenText};
-use crate::report::words::{many, quoted};
+use crate::report::words::{clock, many, quoted};
 
 /// Columns of an experiment's faults.
 const FAULTS: usize = 44;
@@ -135,7 +133,7 @@ pub fn summary(record: &HuntRecord, folder: &str, look: Look) -> String {
         rate(record)
     );
     let mut lines = vec![
-        look.outcome(outcome(record)) + title,
+        look.outcome(Outcome::of(record.exit())) + title,
         ScreenText::default(),
         ScreenText::from("  ") + counts(record),
     ];
@@ -227,25 +225,6 @@ fn effects(record: &HuntRecord) -> Vec<String> {
         ));
     }
     lines
-}
-
-/// The hunt's exit code as an outcome.
-pub fn outcome(record: &HuntRecord) -> Outcome {
-    match record.exit().code() {
-        0 => Outcome::Pass,
-        1 => Outcome::Fail,
-        3 | 130 => Outcome::Unsure,
-        _ => Outcome::Error,
-    }
-}
-
-/// `1m 05s`
-fn clock(ms: u64) -> String {
-    let seconds = Duration::from_millis(ms).as_secs_f64().round() as u64;
-    match seconds / 60 {
-        0 => format!("{seconds}s"),
-        minutes => format!("{minutes}m {:02}s", seconds % 60),
-    }
 }
 
 #[cfg(test)]

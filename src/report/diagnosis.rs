@@ -27,6 +27,16 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// The outcome that an exit code stands for.
+    pub fn of(exit: Exit) -> Self {
+        match exit {
+            Exit::Violated => Self::Fail,
+            Exit::Holds => Self::Pass,
+            Exit::Inconclusive | Exit::Interrupted => Self::Unsure,
+            Exit::Environment | Exit::Usage | Exit::Bug => Self::Error,
+        }
+    }
+
     pub fn word(self) -> &'static str {
         match self {
             Self::Pass => "PASS",
@@ -159,7 +169,7 @@ pub fn diagnose(history: &History, findings: Findings, known: KnownRun) -> Diagn
     } = history.counts();
     Diagnosis {
         schema: SCHEMA.to_owned(),
-        outcome: outcome(exit),
+        outcome: Outcome::of(exit),
         exit: exit.code(),
         run: known.info,
         path: known.path,
@@ -205,15 +215,6 @@ fn exit(findings: &Findings, unsure: &[String], status: Option<RunStatus>) -> Ex
         _ => {}
     }
     exit
-}
-
-fn outcome(exit: Exit) -> Outcome {
-    match exit {
-        Exit::Violated => Outcome::Fail,
-        Exit::Holds => Outcome::Pass,
-        Exit::Inconclusive | Exit::Interrupted => Outcome::Unsure,
-        Exit::Environment | Exit::Usage | Exit::Bug => Outcome::Error,
-    }
 }
 
 fn unsure(

@@ -32,6 +32,15 @@ pub fn span(nanoseconds: u64) -> String {
     }
 }
 
+/// `1m 05s`
+pub fn clock(ms: u64) -> String {
+    let seconds = ms.div_ceil(1000);
+    match seconds / 60 {
+        0 => format!("{seconds}s"),
+        minutes => format!("{minutes}m {:02}s", seconds % 60),
+    }
+}
+
 /// `13.90s`: a moment of the run.
 pub fn moment(nanoseconds: u64) -> String {
     format!("{:.2}s", Duration::from_nanos(nanoseconds).as_secs_f64())

@@ -7,13 +7,13 @@ use maud::{Markup, html};
 
 use super::judge::RowOutcome;
 use super::record::{Record, RowRecord};
-use super::render::{again, clock, outcome, sum, verdicts};
+use super::render::{again, outcome, sum, verdicts};
 use super::since::Since;
 use crate::report::diagnosis::Outcome;
 use crate::report::html::text::prose;
 use crate::report::html::{self, sign, spans};
 use crate::report::index::{SCRIPT, STYLE, filter_box, filters};
-use crate::report::words::date;
+use crate::report::words::{clock, date};
 
 /// Rows that the title names.
 const NAMED: usize = 2;

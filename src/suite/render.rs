@@ -12,7 +12,7 @@ use crate::report::diagnosis::Outcome;
 use crate::report::escape::no_commands;
 use crate::report::markdown::{fenced, plain};
 use crate::report::screen::{Look, ScreenText};
-use crate::report::words::quoted;
+use crate::report::words::{clock, quoted};
 
 /// Columns of a row's name from which on it is wrapped no more.
 const NAME: usize = 52;
@@ -106,12 +106,7 @@ pub fn markdown(record: &Record) -> String {
 
 /// The suite's exit code as an outcome.
 pub fn outcome(record: &Record) -> Outcome {
-    match record.exit().code() {
-        0 => Outcome::Pass,
-        1 => Outcome::Fail,
-        3 | 130 => Outcome::Unsure,
-        _ => Outcome::Error,
-    }
+    Outcome::of(record.exit())
 }
 
 fn headline(record: &Record, look: Look) -> ScreenText {
@@ -234,15 +229,6 @@ fn details(row: &RowRecord, folder: &str) -> Vec<String> {
 pub(super) fn again(attempt: &RowAttempt) -> String {
     let words = attempt.again.iter().map(|word| quoted(word));
     words.collect::<Vec<_>>().join(" ")
-}
-
-/// `1m 05s`
-pub(super) fn clock(ms: u64) -> String {
-    let seconds = ms.div_ceil(1000);
-    match seconds / 60 {
-        0 => format!("{seconds}s"),
-        minutes => format!("{minutes}m {:02}s", seconds % 60),
-    }
 }
 
 /// A path without detours: `a/../b` is `b`. Nothing in it may be a link.

@@ -4,28 +4,42 @@ use std::collections::BTreeSet;
 
 use super::entry::{Entry, F, NEMESIS, PackedEvent, SERVER};
 use super::event::{Header, Kind, Process};
+use super::lines::EventFields;
 use super::names::NONE;
-use super::{History, Symbol};
+use super::{History, NAMED_VALUE, Symbol};
 
 /// How much of everything there is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Counts {
+    /// Lines but the header.
     pub events: u64,
     /// Calls of acquire and release.
     pub operations: u64,
+    /// Acquires that were answered ok.
     pub acquires_ok: u64,
+    /// Acquires that were refused.
     pub acquires_fail: u64,
+    /// Acquires with an unknown outcome.
     pub acquires_info: u64,
+    /// Releases that were answered ok.
     pub releases_ok: u64,
+    /// Reads of a register that were answered ok.
     pub reads: u64,
+    /// Writes of a register that were answered ok.
     pub writes: u64,
     /// Compare-and-sets that succeeded.
     pub compared: u64,
+    /// Grants that the observer saw.
     pub granted: u64,
+    /// Ends of grants that the observer saw.
     pub revoked: u64,
+    /// Signals of waiters that were woken.
     pub woken: u64,
+    /// Signals of holders that lost their lock.
     pub lost: u64,
+    /// Processes that died.
     pub died: u64,
+    /// Notifications that passed a link.
     pub notified: u64,
 }
 
@@ -128,6 +142,19 @@ impl History {
         self.name(self.nodes[at].node)
     }
 
+    /// The value of a register as it was written: a number, or what a history of Jepsen's has in place of one.
+    pub fn value_text(&self, value: u64) -> String {
+        let symbol = Symbol::try_from(value & !NAMED_VALUE).ok();
+        let name =
+            symbol.filter(|symbol| self.named_values && value >= NAMED_VALUE && (*symbol as usize) < self.names.len());
+        name.map_or_else(|| value.to_string(), |symbol| self.names.get(symbol).to_owned())
+    }
+
+    /// The value that registers have before the first write, where the reader was told one.
+    pub fn initial_value(&self) -> Option<u64> {
+        self.initial
+    }
+
     /// How much of everything there is.
     pub fn counts(&self) -> Counts {
         self.counts
@@ -155,10 +182,10 @@ impl History {
         }
     }
 
-    pub(crate) fn count(&mut self, entry: &Entry<'_>) {
+    pub(super) fn count(&mut self, fields: &EventFields) {
         let counts = &mut self.counts;
         counts.events += 1;
-        let slot = match (entry.f, entry.kind) {
+        let slot = match (fields.f, fields.kind) {
             (F::Acquire | F::Release, Kind::Invoke) => &mut counts.operations,
             (F::Acquire, Kind::Ok) => &mut counts.acquires_ok,
             (F::Acquire, Kind::Fail) => &mut counts.acquires_fail,

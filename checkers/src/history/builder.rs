@@ -6,7 +6,8 @@ use super::entry::{Entry, F, NEMESIS, PackedEvent, Rare, SERVER};
 use super::error::FormError;
 use super::event::{Header, Kind, Process};
 use super::form::{NEW, ProcessState, allowed};
-use super::names::{FastMap, NONE, Symbol};
+use super::lines::{EventFields, RareFields};
+use super::names::{FastMap, NONE, Names, Symbol};
 use super::{History, NemesisLine, OrderBasis, ReplyNode, WireReading};
 use crate::limits::MAX_TIME_NS;
 
@@ -21,7 +22,6 @@ pub struct HistoryBuilder {
     states: Vec<ProcessState>,
     latest_ns: u64,
     latest_client_ns: u64,
-    last_lock: Symbol,
     last_rare: Option<(u32, Rare)>,
 }
 
@@ -34,7 +34,6 @@ impl HistoryBuilder {
             states: Vec::new(),
             latest_ns: 0,
             latest_client_ns: 0,
-            last_lock: NONE,
             last_rare: None,
         }
     }
@@ -65,23 +64,78 @@ impl HistoryBuilder {
     /// # Errors
     /// When the history would no longer be well formed; the event is then not added.
     pub fn push(&mut self, entry: &Entry<'_>) -> Result<(), FormError> {
+        let names = &mut self.history.names;
+        let mut intern = |name: Option<&str>| name.map_or(NONE, |name| names.intern(name));
+        let fields = EventFields {
+            time: entry.time_ns,
+            index: entry.index,
+            token: entry.token,
+            process: entry.process,
+            client: entry.client,
+            lock: intern(entry.lock),
+            owner: intern(entry.owner),
+            node: intern(entry.node),
+            kind: entry.kind,
+            f: entry.f,
+            mode: entry.mode,
+            line: 0,
+            rare: NONE,
+        };
+        let rare = RareFields {
+            rare: Rare {
+                value: entry.value,
+                expected: entry.expected,
+                wait_ms: entry.wait_ms.map_or(NONE, Rare::wait_of),
+                permits: entry.permits.unwrap_or(NONE),
+                cause: intern(entry.cause),
+                error: intern(entry.error),
+                fenced: entry.fenced,
+            },
+            wire: entry.wire,
+        };
+        self.add(&fields, &rare)?;
+        if entry.f == F::Nemesis {
+            self.add_nemesis(entry.name.unwrap_or("fault"), entry.raw.unwrap_or("{}"));
+        }
+        Ok(())
+    }
+
+    /// Adds an event whose names are numbers of [`Self::names`]. What the nemesis says comes with [`Self::add_nemesis`].
+    ///
+    /// # Errors
+    /// As [`Self::push`].
+    pub(super) fn add(&mut self, fields: &EventFields, rare: &RareFields) -> Result<(), FormError> {
         if self.history.events.len() >= MAX_EVENTS {
             return Err(FormError::TooLong);
         }
-        if entry.time_ns > MAX_TIME_NS {
-            return Err(FormError::TooLate { time_ns: entry.time_ns });
+        if fields.time > MAX_TIME_NS {
+            return Err(FormError::TooLate { time_ns: fields.time });
         }
-        allowed(entry)?;
-        let lock = self.lock_of(entry)?;
-        let process = self.process_of(entry)?;
-        let mate = if entry.f.is_operation() {
-            self.pair(entry, process, lock)?
+        allowed(fields)?;
+        let lock = self.lock_of(fields)?;
+        let process = self.process_of(fields)?;
+        let mate = if fields.f.is_operation() {
+            self.pair(fields, process, lock)?
         } else {
             NONE
         };
-        self.watch_time(entry);
-        self.store(entry, process, lock, mate);
+        self.watch_time(fields);
+        self.store(fields, rare, process, (lock, mate));
         Ok(())
+    }
+
+    /// Keeps the name and the line of the nemesis event that was added last.
+    pub(super) fn add_nemesis(&mut self, name: &str, raw: &str) {
+        self.history.nemesis.push(NemesisLine {
+            position: self.history.events.len() as u32 - 1,
+            name: name.to_owned(),
+            raw: raw.to_owned(),
+        });
+    }
+
+    /// The names of all events.
+    pub(super) fn names(&mut self) -> &mut Names {
+        &mut self.history.names
     }
 
     /// The history, whole unless [`Self::partial`] was called.
@@ -91,34 +145,28 @@ impl HistoryBuilder {
         self.history
     }
 
-    fn lock_of(&mut self, entry: &Entry<'_>) -> Result<Symbol, FormError> {
-        let names = &mut self.history.names;
-        match entry.lock {
-            Some(name) if self.last_lock != NONE && names.get(self.last_lock) == name => Ok(self.last_lock),
-            Some(name) => {
-                let symbol = names.intern(name);
-                if symbol as usize >= self.history.lock_of_name.len()
-                    || self.history.lock_of_name[symbol as usize] == NONE
-                {
-                    self.history.add_lock(symbol);
-                }
-                self.last_lock = symbol;
-                Ok(symbol)
-            }
-            None if matches!(entry.f, F::Lost | F::Died | F::Nemesis) => Ok(NONE),
-            None => match self.history.header.locks.as_slice() {
-                [only] => {
-                    let symbol = names.intern(only);
-                    self.history.add_lock(symbol);
-                    Ok(symbol)
-                }
-                _ => Err(FormError::NoLock { f: entry.f.name() }),
+    fn lock_of(&mut self, fields: &EventFields) -> Result<Symbol, FormError> {
+        let history = &mut self.history;
+        let symbol = match fields.lock {
+            NONE if matches!(fields.f, F::Lost | F::Died | F::Nemesis) => return Ok(NONE),
+            NONE => match history.header.locks.as_slice() {
+                [only] => history.names.intern(only),
+                _ => return Err(FormError::NoLock { f: fields.f.name() }),
             },
+            symbol => symbol,
+        };
+        if history
+            .lock_of_name
+            .get(symbol as usize)
+            .is_none_or(|number| *number == NONE)
+        {
+            history.add_lock(symbol);
         }
+        Ok(symbol)
     }
 
-    fn process_of(&mut self, entry: &Entry<'_>) -> Result<u32, FormError> {
-        let number = match entry.process {
+    fn process_of(&mut self, fields: &EventFields) -> Result<u32, FormError> {
+        let number = match fields.process {
             Process::Server => return Ok(SERVER),
             Process::Nemesis => return Ok(NEMESIS),
             Process::Client(number) => number,
@@ -132,7 +180,7 @@ impl HistoryBuilder {
             (states.len() - 1) as u32
         });
         let client = &mut history.clients[dense as usize];
-        match entry.client {
+        match fields.client {
             Some(now) if *client == NONE => *client = now,
             Some(now) if *client != now => {
                 return Err(FormError::TwoClients {
@@ -147,21 +195,21 @@ impl HistoryBuilder {
     }
 
     /// The call that this reply answers, after checking that the process may act at all.
-    fn pair(&mut self, entry: &Entry<'_>, process: u32, lock: Symbol) -> Result<u32, FormError> {
+    fn pair(&mut self, fields: &EventFields, process: u32, lock: Symbol) -> Result<u32, FormError> {
         let number = self.history.processes[process as usize];
         let state = self.states[process as usize];
         let at = |position: u32| &self.history.events[position as usize];
-        if state.last != NONE && self.history.order == OrderBasis::Time && at(state.last).time > entry.time_ns {
+        if state.last != NONE && self.history.order == OrderBasis::Time && at(state.last).time > fields.time {
             let before = at(state.last);
             return Err(FormError::TimeBackwards {
                 process: number,
-                now_ns: entry.time_ns,
+                now_ns: fields.time,
                 before_ns: before.time,
                 before_index: before.index,
             });
         }
-        let f = entry.f.name();
-        if entry.kind == Kind::Invoke {
+        let f = fields.f.name();
+        if fields.kind == Kind::Invoke {
             if state.unknown != NONE {
                 return Err(FormError::ActsAfterUnknown {
                     process: number,
@@ -190,7 +238,7 @@ impl HistoryBuilder {
             return Err(FormError::ReplyWithoutCall { process: number, f });
         }
         let open = at(state.open);
-        if open.f != entry.f || (open.lock != lock && entry.lock.is_some()) {
+        if open.f != fields.f || (open.lock != lock && fields.lock != NONE) {
             let (open_f, open_index) = (open.f.name(), open.index);
             return Err(FormError::WrongReply {
                 process: number,
@@ -203,75 +251,63 @@ impl HistoryBuilder {
     }
 
     /// Signals are stamped by the client or the observer that raised them, so only the recorder's own lines count.
-    fn watch_time(&mut self, entry: &Entry<'_>) {
-        if entry.kind != Kind::Signal {
-            self.history.inversions += u64::from(entry.time_ns < self.latest_ns);
+    fn watch_time(&mut self, fields: &EventFields) {
+        if fields.kind != Kind::Signal {
+            self.history.inversions += u64::from(fields.time < self.latest_ns);
         }
-        if matches!(entry.process, Process::Client(_)) {
-            self.history.in_order &= entry.time_ns >= self.latest_client_ns;
-            self.latest_client_ns = self.latest_client_ns.max(entry.time_ns);
+        if matches!(fields.process, Process::Client(_)) {
+            self.history.in_order &= fields.time >= self.latest_client_ns;
+            self.latest_client_ns = self.latest_client_ns.max(fields.time);
         }
-        self.latest_ns = self.latest_ns.max(entry.time_ns);
+        self.latest_ns = self.latest_ns.max(fields.time);
         self.history.end_ns = self.latest_ns;
     }
 
-    fn store(&mut self, entry: &Entry<'_>, process: u32, lock: Symbol, mate: u32) {
+    fn store(&mut self, fields: &EventFields, rare: &RareFields, process: u32, (lock, mate): (Symbol, u32)) {
         let position = self.history.events.len() as u32;
-        let owner = entry.owner.map_or(NONE, |owner| self.history.names.intern(owner));
-        let rare = self.rare(entry);
+        let wire = rare.wire;
+        let rare = self.rare(rare.rare);
         let lock = if mate == NONE {
             lock
         } else {
             self.history.events[mate as usize].lock
         };
         let mode = if mate == NONE {
-            entry.mode
+            fields.mode
         } else {
             self.history.events[mate as usize].mode
         };
         self.history.events.push(PackedEvent {
-            time: entry.time_ns,
-            index: entry.index,
-            token: entry.token.unwrap_or(0),
+            time: fields.time,
+            index: fields.index,
+            token: fields.token.unwrap_or(0),
             process,
             mate,
             lock,
-            owner,
+            owner: fields.owner,
             rare,
-            kind: entry.kind,
-            f: entry.f,
+            kind: fields.kind,
+            f: fields.f,
             mode,
-            has_token: entry.token.is_some(),
+            has_token: fields.token.is_some(),
         });
         if mate != NONE {
             self.history.events[mate as usize].mate = position;
         }
         let reading = |counts| WireReading { position, counts };
-        self.history.wire.extend(entry.wire.map(reading));
-        if let Some(node) = entry.node {
-            let node = self.history.names.intern(node);
+        self.history.wire.extend(wire.map(reading));
+        if fields.node != NONE {
+            let node = fields.node;
             self.history.nodes.push(ReplyNode { position, node });
         }
-        if entry.f == F::Nemesis {
-            self.add_nemesis(entry, position);
-        } else if let Some(state) = self.states.get_mut(process as usize) {
-            state.step(entry, position);
+        if let Some(state) = self.states.get_mut(process as usize) {
+            state.step(fields, position);
         }
-        self.history.count(entry);
+        self.history.count(fields);
     }
 
     /// Waits and permits are the same on most calls, so equal neighbours share one record.
-    fn rare(&mut self, entry: &Entry<'_>) -> u32 {
-        let names = &mut self.history.names;
-        let rare = Rare {
-            value: entry.value,
-            expected: entry.expected,
-            wait_ms: entry.wait_ms.map_or(NONE, |ms| ms.min(u64::from(NONE - 1)) as u32),
-            permits: entry.permits.unwrap_or(NONE),
-            cause: entry.cause.map_or(NONE, |cause| names.intern(cause)),
-            error: entry.error.map_or(NONE, |error| names.intern(error)),
-            fenced: entry.fenced,
-        };
+    fn rare(&mut self, rare: Rare) -> u32 {
         if rare == Rare::default() {
             return NONE;
         }
@@ -286,14 +322,5 @@ impl HistoryBuilder {
             self.last_rare = Some((at, rare));
         }
         at
-    }
-
-    fn add_nemesis(&mut self, entry: &Entry<'_>, position: u32) {
-        let line = NemesisLine {
-            position,
-            name: entry.name.unwrap_or("fault").to_owned(),
-            raw: entry.raw.unwrap_or("{}").to_owned(),
-        };
-        self.history.nemesis.push(line);
     }
 }

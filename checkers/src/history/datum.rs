@@ -2,6 +2,7 @@
 //!
 //! Only what Jepsen's histories need is kept apart: words (keywords, symbols, strings), whole numbers, lists and maps.
 
+use std::fmt;
 use std::io::BufRead;
 
 use super::error::ReadError;
@@ -20,8 +21,8 @@ pub(super) enum Datum {
     Word(String),
     List(Vec<Datum>),
     Map(Vec<(Datum, Datum)>),
-    /// A fraction, a truth value, a character: nothing that a lock history rests on.
-    Other,
+    /// A fraction, a truth value, a character, a whole number of more than 64 bits, as it was written.
+    Other(String),
 }
 
 impl Datum {
@@ -45,6 +46,52 @@ impl Datum {
             None
         }
     }
+}
+
+/// The value as EDN: equal values have equal texts.
+impl fmt::Display for Datum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let items = |f: &mut fmt::Formatter<'_>, items: &[Datum]| {
+            let texts: Vec<String> = items.iter().map(ToString::to_string).collect();
+            f.write_str(&texts.join(" "))
+        };
+        match self {
+            Self::Nil => f.write_str("nil"),
+            Self::Int(number) => write!(f, "{number}"),
+            Self::Word(word) => f.write_str(&quoted(word)),
+            Self::Other(text) => f.write_str(text),
+            Self::List(list) => {
+                f.write_str("[")?;
+                items(f, list)?;
+                f.write_str("]")
+            }
+            Self::Map(fields) => {
+                f.write_str("{")?;
+                let flat: Vec<Datum> = fields
+                    .iter()
+                    .flat_map(|(key, value)| [key.clone(), value.clone()])
+                    .collect();
+                items(f, &flat)?;
+                f.write_str("}")
+            }
+        }
+    }
+}
+
+/// A string of EDN.
+pub(super) fn quoted(text: &str) -> String {
+    let mut quoted = String::from('"');
+    for letter in text.chars() {
+        match letter {
+            '"' | '\\' => quoted.extend(['\\', letter]),
+            '\n' => quoted.push_str("\\n"),
+            '\t' => quoted.push_str("\\t"),
+            '\r' => quoted.push_str("\\r"),
+            _ => quoted.push(letter),
+        }
+    }
+    quoted.push('"');
+    quoted
 }
 
 /// Why a value could not be read.
@@ -114,7 +161,7 @@ impl<R: BufRead> Data<R> {
             b'{' => self.map(depth),
             b'[' | b'(' => self.list(depth),
             b'#' if !self.json => self.dispatch(depth),
-            b'\\' if !self.json => self.atom().map(|_| Datum::Other),
+            b'\\' if !self.json => self.character(),
             b']' | b')' | b'}' => Err(self.wrong("a value")),
             b'^' | b'\'' | b'@' | b'`' | b'~' => Err(self.wrong("a value of EDN")),
             _ => self.atom(),
@@ -162,8 +209,7 @@ impl<R: BufRead> Data<R> {
             }
             Some(b'#') => {
                 self.skip();
-                self.atom()?;
-                Ok(Datum::Other)
+                self.atom()
             }
             Some(b'"') => self.string(),
             Some(_) => {
@@ -264,6 +310,18 @@ impl<R: BufRead> Data<R> {
         Ok(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER))
     }
 
+    /// `\a`, `\newline`, `\(`: the character behind the backslash belongs to it whatever it is.
+    fn character(&mut self) -> Result<Datum, Stop> {
+        self.skip();
+        let mut text = vec![b'\\', self.peek()?.ok_or(Stop::End)?];
+        self.skip();
+        while let Some(byte) = self.peek()?.filter(u8::is_ascii_alphanumeric) {
+            text.push(byte);
+            self.skip();
+        }
+        Ok(Datum::Other(String::from_utf8_lossy(&text).into_owned()))
+    }
+
     fn atom(&mut self) -> Result<Datum, Stop> {
         let mut text = Vec::new();
         while let Some(byte) = self.peek()? {
@@ -288,11 +346,14 @@ impl<R: BufRead> Data<R> {
         let text = String::from_utf8_lossy(&text).into_owned();
         if text.starts_with(|first: char| first.is_ascii_digit() || first == '-' || first == '+') {
             let digits = text.trim_end_matches(['N', 'M']).trim_start_matches('+');
-            return Ok(digits.parse().map_or(Datum::Other, Datum::Int));
+            return Ok(match digits.parse() {
+                Ok(number) => Datum::Int(number),
+                Err(_) => Datum::Other(text),
+            });
         }
         Ok(match text.as_str() {
             "nil" | "null" => Datum::Nil,
-            "true" | "false" => Datum::Other,
+            "true" | "false" => Datum::Other(text),
             _ => Datum::Word(text.strip_prefix(':').unwrap_or(&text).to_owned()),
         })
     }

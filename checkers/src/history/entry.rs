@@ -10,18 +10,27 @@ use super::names::{NONE, Symbol};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum F {
+    /// A client asks for a lock.
     Acquire,
+    /// A client gives a lock back.
     Release,
+    /// A register is read.
     Read,
+    /// A register is written.
     Write,
     /// Compare and set, of register histories only.
     Cas,
+    /// A client learns that it no longer has a lock.
     Lost,
+    /// A waiter is told that it may try again.
     Woken,
+    /// A process was killed or ended.
     Died,
     /// A notification that passed the client's link.
     Notified,
+    /// The server made a client the owner of a lock.
     Granted,
+    /// The server ended that.
     Revoked,
     /// A fault or a phase of the run; its name is [`Entry::name`].
     Nemesis,
@@ -77,8 +86,10 @@ impl F {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[repr(u8)]
 pub enum Mode {
+    /// It excludes all others.
     #[default]
     Write,
+    /// It excludes writers.
     Read,
 }
 
@@ -102,23 +113,35 @@ pub struct Entry<'a> {
     pub index: u64,
     /// Nanoseconds since the recorder started.
     pub time_ns: u64,
+    /// Who it is about.
     pub process: Process,
     /// The client that the process is an incarnation of; the process's own number when no line says.
     pub client: Option<u32>,
+    /// Call, answer or signal.
     pub kind: Kind,
+    /// What it is about.
     pub f: F,
+    /// The lock; `None` where the header names the only one.
     pub lock: Option<&'a str>,
+    /// The fencing token that came with a grant.
     pub token: Option<u64>,
+    /// The server's name for the owner: a session, a lease, a random value.
     pub owner: Option<&'a str>,
     /// What a register was read to be, or was set to.
     pub value: Option<u64>,
     /// What a compare-and-set expected.
     pub expected: Option<u64>,
+    /// What a register that checks tokens did with a write.
     pub fenced: Option<Fenced>,
+    /// Whether an acquire shares.
     pub mode: Mode,
+    /// Permits of a semaphore; 1 when no line says.
     pub permits: Option<u32>,
+    /// How long the caller is ready to wait, in milliseconds; 0 is a try.
     pub wait_ms: Option<u64>,
+    /// Why a grant or a hold ended; see [`Self::revoke_cause`].
     pub cause: Option<&'a str>,
+    /// Why an operation failed, or why its outcome is unknown; see [`Self::refusal`].
     pub error: Option<&'a str>,
     /// The fault's name, or `phase`, on lines of the nemesis.
     pub name: Option<&'a str>,
@@ -241,6 +264,13 @@ impl Default for Rare {
             error: NONE,
             fenced: None,
         }
+    }
+}
+
+impl Rare {
+    /// A wait as it is kept: one that is longer than 49 days is as good as without an end.
+    pub(crate) fn wait_of(ms: u64) -> u32 {
+        ms.min(u64::from(NONE - 1)) as u32
     }
 }
 

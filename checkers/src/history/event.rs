@@ -14,7 +14,9 @@ pub const VERSION: u32 = 1;
 /// Line 1 of a history: what was recorded, and what the lock promised. Unknown fields are kept in `extra`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Header {
+    /// [`FORMAT`].
     pub format: String,
+    /// [`VERSION`].
     pub version: u32,
     /// The run's name, `<yyyymmdd-hhmm>-<backend>-<fault>-<seed4>`.
     #[serde(default)]
@@ -22,22 +24,84 @@ pub struct Header {
     /// The lock model, by the name that `--model` takes.
     #[serde(default = "default_model")]
     pub model: String,
+    /// Names of the locks. Lines need not name the only one.
     #[serde(default)]
     pub locks: Vec<String>,
     /// Session timeout or time to live that the clients asked for, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease_ms: Option<u64>,
+    /// The lock implementation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recipe: Option<String>,
     /// Clients that share a process: client c is of process number c / `per_process`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub per_process: Option<u32>,
+    /// What the lock promises.
     #[serde(default)]
     pub promises: Promises,
+    /// The limits that it is judged by.
     #[serde(default)]
     pub bounds: Bounds,
+    /// Fields that have no meaning here.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
+}
+
+impl Default for Header {
+    /// The header of a mutex of which nothing else is known.
+    fn default() -> Self {
+        Self {
+            format: FORMAT.to_owned(),
+            version: VERSION,
+            run: String::new(),
+            model: default_model(),
+            locks: Vec::new(),
+            lease_ms: None,
+            recipe: None,
+            per_process: None,
+            promises: Promises::default(),
+            bounds: Bounds::default(),
+            extra: Map::new(),
+        }
+    }
+}
+
+impl Header {
+    /// The header of a history of these locks, for a mutex. Events need not name the only one.
+    pub fn of_locks<Name: Into<String>>(locks: impl IntoIterator<Item = Name>) -> Self {
+        Self {
+            locks: locks.into_iter().map(Into::into).collect(),
+            ..Self::default()
+        }
+    }
+
+    /// The same with a model, by the name that `--model` takes: `read-write`, `semaphore=3`.
+    #[must_use]
+    pub fn with_model(mut self, model: impl Into<String>) -> Self {
+        self.model = model.into();
+        self
+    }
+
+    /// The same with the session timeout or time to live that the clients asked for.
+    #[must_use]
+    pub fn with_lease_ms(mut self, lease_ms: u64) -> Self {
+        self.lease_ms = Some(lease_ms);
+        self
+    }
+
+    /// The same with what the lock promises.
+    #[must_use]
+    pub fn with_promises(mut self, promises: Promises) -> Self {
+        self.promises = promises;
+        self
+    }
+
+    /// The same with the limits that it is judged by.
+    #[must_use]
+    pub fn with_bounds(mut self, bounds: Bounds) -> Self {
+        self.bounds = bounds;
+        self
+    }
 }
 
 fn default_model() -> String {
@@ -157,6 +221,7 @@ impl Serialize for Process {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
+    /// A call.
     Invoke,
     /// It happened.
     Ok,
@@ -164,6 +229,7 @@ pub enum Kind {
     Fail,
     /// Whether it happened cannot be known.
     Info,
+    /// What was said without being asked.
     Signal,
 }
 
@@ -171,7 +237,9 @@ pub enum Kind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Fenced {
+    /// It was done.
     Accepted,
+    /// It was not done: a larger token came before.
     Refused,
 }
 
@@ -181,15 +249,21 @@ pub enum Fenced {
 /// `revoked` for signals; and for the nemesis the name of a fault, or `phase`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Line<'a> {
+    /// The number of the line; it is found by it.
     pub index: u64,
     /// Nanoseconds since the recorder started, by `CLOCK_MONOTONIC`.
     pub time: u64,
+    /// Who it is about.
     pub process: Process,
+    /// The client that the process is an incarnation of.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client: Option<u32>,
+    /// Call, answer or signal.
     #[serde(rename = "type")]
     pub kind: Kind,
+    /// What it is about.
     pub f: &'a str,
+    /// What else operations and signals carry.
     #[serde(flatten)]
     pub fields: Fields<'a>,
     /// Whatever else belongs to the line: a window's number, phase, targets and evidence.
@@ -200,8 +274,10 @@ pub struct Line<'a> {
 /// The fields that operations and signals carry.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Fields<'a> {
+    /// The lock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lock: Option<&'a str>,
+    /// The fencing token that came with a grant.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token: Option<u64>,
     /// The server's name for the owner: a session, a lease, a random value.
@@ -210,16 +286,22 @@ pub struct Fields<'a> {
     /// What the guarded register was read to be, or was set to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<u64>,
+    /// What a register that checks tokens did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fenced: Option<Fenced>,
+    /// `read` where an acquire shares.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<&'a str>,
+    /// Permits of a semaphore.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub permits: Option<u32>,
+    /// How long the caller is ready to wait, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wait_ms: Option<u64>,
+    /// Why a grant or a hold ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<&'a str>,
+    /// Why an operation failed, or why its outcome is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<&'a str>,
     /// On the call of a release: requests, replies, notifications and retries that had passed all links by then.

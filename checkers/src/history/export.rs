@@ -6,6 +6,7 @@
 use std::io::{self, Write};
 
 use super::History;
+use super::datum::quoted;
 use super::entry::{Entry, F, Mode};
 use super::event::{Kind, Process};
 
@@ -15,12 +16,12 @@ use super::event::{Kind, Process};
 /// When writing fails.
 pub fn write_edn(history: &History, out: &mut impl Write) -> io::Result<()> {
     for entry in history.entries() {
-        write_entry(&entry, out)?;
+        write_entry(history, &entry, out)?;
     }
     Ok(())
 }
 
-fn write_entry(entry: &Entry<'_>, out: &mut impl Write) -> io::Result<()> {
+fn write_entry(history: &History, entry: &Entry<'_>, out: &mut impl Write) -> io::Result<()> {
     let (index, time) = (entry.index, entry.time_ns);
     write!(out, "{{:index {index}, :time {time}, ")?;
     let Process::Client(process) = entry.process else {
@@ -48,7 +49,7 @@ fn write_entry(entry: &Entry<'_>, out: &mut impl Write) -> io::Result<()> {
         Kind::Info | Kind::Signal => "info",
     };
     write!(out, ":process {process}, :type :{kind}, :f :{}", entry.f.name())?;
-    write_value(entry, out)?;
+    write_value(history, entry, out)?;
     for (name, number) in [
         ("token", entry.token),
         ("permits", entry.permits.map(u64::from)),
@@ -71,9 +72,9 @@ fn write_entry(entry: &Entry<'_>, out: &mut impl Write) -> io::Result<()> {
 }
 
 /// Locks are named by the value; registers are independent keys.
-fn write_value(entry: &Entry<'_>, out: &mut impl Write) -> io::Result<()> {
+fn write_value(history: &History, entry: &Entry<'_>, out: &mut impl Write) -> io::Result<()> {
     let lock = quoted(entry.lock.unwrap_or("lock"));
-    let number = |value: Option<u64>| value.map_or("nil".to_owned(), |value| value.to_string());
+    let number = |value: Option<u64>| value.map_or("nil".to_owned(), |value| history.value_text(value));
     match entry.f {
         F::Read | F::Write => write!(out, ", :value [{lock} {}]", number(entry.value)),
         F::Cas => write!(
@@ -110,19 +111,4 @@ fn keyword(name: &str) -> String {
     name.chars()
         .map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' })
         .collect()
-}
-
-fn quoted(text: &str) -> String {
-    let mut quoted = String::from('"');
-    for letter in text.chars() {
-        match letter {
-            '"' | '\\' => quoted.extend(['\\', letter]),
-            '\n' => quoted.push_str("\\n"),
-            '\t' => quoted.push_str("\\t"),
-            '\r' => quoted.push_str("\\r"),
-            _ => quoted.push(letter),
-        }
-    }
-    quoted.push('"');
-    quoted
 }

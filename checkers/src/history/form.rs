@@ -1,8 +1,9 @@
 //! What a process may do next, and who may say what: the rules of a well-formed history that need no history.
 
-use super::entry::{Entry, F};
+use super::entry::F;
 use super::error::FormError;
 use super::event::{Kind, Process};
+use super::lines::EventFields;
 use super::names::NONE;
 
 /// The state of one process; positions of events.
@@ -25,15 +26,15 @@ pub(super) const NEW: ProcessState = ProcessState {
 };
 
 impl ProcessState {
-    pub(super) fn step(&mut self, entry: &Entry<'_>, position: u32) {
-        match (entry.kind, entry.f) {
+    pub(super) fn step(&mut self, fields: &EventFields, position: u32) {
+        match (fields.kind, fields.f) {
             (Kind::Signal, F::Died) => self.died = position,
             (Kind::Signal, _) => return,
             (Kind::Invoke, _) => self.open = position,
             (Kind::Info, _) => (self.open, self.unknown) = (NONE, position),
             (Kind::Ok | Kind::Fail, _) => self.open = NONE,
         }
-        self.last = if entry.kind == Kind::Signal {
+        self.last = if fields.kind == Kind::Signal {
             self.last
         } else {
             position
@@ -42,22 +43,22 @@ impl ProcessState {
 }
 
 /// Who may say what.
-pub(super) fn allowed(entry: &Entry<'_>) -> Result<(), FormError> {
-    let (who, fits) = match entry.process {
+pub(super) fn allowed(fields: &EventFields) -> Result<(), FormError> {
+    let (who, fits) = match fields.process {
         Process::Client(_) => (
             "a client",
-            match entry.kind {
-                Kind::Signal => matches!(entry.f, F::Lost | F::Woken | F::Died | F::Notified),
-                _ => entry.f.is_operation(),
+            match fields.kind {
+                Kind::Signal => matches!(fields.f, F::Lost | F::Woken | F::Died | F::Notified),
+                _ => fields.f.is_operation(),
             },
         ),
         Process::Server => (
             "the server",
-            entry.kind == Kind::Signal && matches!(entry.f, F::Granted | F::Revoked),
+            fields.kind == Kind::Signal && matches!(fields.f, F::Granted | F::Revoked),
         ),
-        Process::Nemesis => ("the nemesis", entry.f == F::Nemesis),
+        Process::Nemesis => ("the nemesis", fields.f == F::Nemesis),
     };
-    let kind = match entry.kind {
+    let kind = match fields.kind {
         Kind::Invoke => "invoke",
         Kind::Ok => "ok",
         Kind::Fail => "fail",
@@ -70,7 +71,7 @@ pub(super) fn allowed(entry: &Entry<'_>) -> Result<(), FormError> {
         Err(FormError::NotTheirs {
             who,
             kind,
-            f: entry.f.name(),
+            f: fields.f.name(),
         })
     }
 }

@@ -8,23 +8,23 @@
 use std::collections::BTreeMap;
 use std::io::BufRead;
 
-use super::History;
 use super::builder::HistoryBuilder;
 use super::datum::{Data, Datum, Stop};
 use super::entry::{Entry, F, Mode};
 use super::error::ReadError;
-use super::event::{Bounds, FORMAT, Header, Kind, Process, Promises, VERSION};
+use super::event::{Header, Kind, Process};
 use super::read::ReadOptions;
+use super::{History, NAMED_VALUE};
 
 /// The lock of histories that name none.
 const THE_LOCK: &str = "lock";
-const OPERATIONS: &str = "one of :acquire, :release, :lock, :unlock, :read, :write, :cas";
+const OPERATIONS: &str = "one of :acquire, :release, :lock, :unlock, :refresh, :read, :write, :cas";
 
 /// Reads a whole history.
 pub(super) fn read(input: impl BufRead, json: bool, options: &ReadOptions) -> Result<History, ReadError> {
     let mut data = Data::new(input, json);
     let mut reading = JepsenReading {
-        builder: HistoryBuilder::new(header()).in_order_of_position(),
+        builder: HistoryBuilder::new(Header::of_locks([THE_LOCK])).in_order_of_position(),
         options,
         open: BTreeMap::new(),
         fault: None,
@@ -39,27 +39,18 @@ pub(super) fn read(input: impl BufRead, json: bool, options: &ReadOptions) -> Re
         Err(Stop::Wrong(error)) => return Err(error),
     }
     let locks = reading.locks;
+    let initial = options
+        .initial
+        .as_deref()
+        .map(|text| reading.initial(text))
+        .transpose()?;
     let mut history = reading.builder.finish();
+    history.named_values = true;
+    history.initial = initial.flatten();
     if !locks && history.counts.reads + history.counts.writes + history.counts.compared > 0 {
         history.header.model = "cas-register".to_owned();
     }
     Ok(history)
-}
-
-fn header() -> Header {
-    Header {
-        format: FORMAT.to_owned(),
-        version: VERSION,
-        run: String::new(),
-        model: "mutex".to_owned(),
-        locks: vec![THE_LOCK.to_owned()],
-        lease_ms: None,
-        recipe: None,
-        per_process: None,
-        promises: Promises::default(),
-        bounds: Bounds::default(),
-        extra: serde_json::Map::new(),
-    }
 }
 
 struct JepsenReading<'a> {
@@ -127,6 +118,9 @@ impl JepsenReading<'_> {
             Some(Datum::Int(number)) => {
                 let process = u32::try_from(*number);
                 let process = process.map_err(|_| wrong(format!("the process {number}"), "a process below 2^32"))?;
+                if name == "refresh" {
+                    return self.refresh(kind, (index, time), process, line);
+                }
                 let f = operation_of(name).ok_or_else(|| wrong(format!("the f `{name}`"), OPERATIONS))?;
                 let entry = Entry::new(index, time, Process::Client(process), kind, f);
                 self.operation(operation, entry, process, line)
@@ -155,6 +149,7 @@ impl JepsenReading<'_> {
             let lock = named.unwrap_or_else(|| THE_LOCK.to_owned());
             self.open.insert(process, (lock, mode.unwrap_or_default()));
         }
+        (entry.expected, entry.value) = self.register_values(entry.f, entry.kind, value, line)?;
         let open = self.open.get(&process);
         entry.lock = open.map(|(lock, _)| lock.as_str());
         entry.mode = open.map(|(_, mode)| *mode).unwrap_or_default();
@@ -162,14 +157,6 @@ impl JepsenReading<'_> {
         entry.token = field("token").or_else(|| field("fence"));
         entry.permits = field("permits").and_then(|permits| u32::try_from(permits).ok());
         entry.client = field("client").and_then(|client| u32::try_from(client).ok());
-        match (entry.f, value) {
-            (F::Read | F::Write, value) => entry.value = value.number(),
-            (F::Cas, Datum::List(both)) => {
-                entry.expected = both.first().and_then(Datum::number);
-                entry.value = both.get(1).and_then(Datum::number);
-            }
-            _ => {}
-        }
         entry.error = map.get("error").and_then(|error| match error {
             Datum::List(words) => words.first()?.word(),
             error => error.word(),
@@ -178,6 +165,72 @@ impl JepsenReading<'_> {
         self.builder
             .push(&entry)
             .map_err(|fault| ReadError::NotWellFormed { line, fault })
+    }
+
+    /// What an operation on a register expects, and what it reads or writes.
+    fn register_values(
+        &mut self,
+        f: F,
+        kind: Kind,
+        value: &Datum,
+        line: u64,
+    ) -> Result<(Option<u64>, Option<u64>), ReadError> {
+        let wrong = |found: String, expected: &str| ReadError::Meaning {
+            line,
+            found,
+            expected: expected.to_owned(),
+        };
+        let asks = kind == Kind::Invoke;
+        match (f, value) {
+            (F::Write, Datum::Nil) if asks => Err(wrong("a write of nil".to_owned(), "a value that is written")),
+            (F::Read | F::Write, value) => Ok((None, self.register_value(value))),
+            (F::Cas, Datum::List(both)) if both.len() == 2 && !(asks && both.contains(&Datum::Nil)) => {
+                Ok((self.register_value(&both[0]), self.register_value(&both[1])))
+            }
+            (F::Cas, value) if asks => Err(wrong(
+                format!("a compare-and-set of {value}"),
+                "[the value that is expected, the new value]",
+            )),
+            _ => Ok((None, None)),
+        }
+    }
+
+    /// A value as registers keep it: a natural number is itself, every other value its name.
+    fn register_value(&mut self, value: &Datum) -> Option<u64> {
+        match value {
+            Datum::Nil => None,
+            value => Some(value.number().unwrap_or_else(|| {
+                let symbol = self.builder.names().intern(&value.to_string());
+                NAMED_VALUE | u64::from(symbol)
+            })),
+        }
+    }
+
+    /// The value that a caller says registers have at first.
+    fn initial(&mut self, text: &str) -> Result<Option<u64>, ReadError> {
+        let whole = Data::new(text.as_bytes(), false).value(0);
+        match whole {
+            Ok(value) => Ok(self.register_value(&value)),
+            Err(Stop::Wrong(error)) => Err(error),
+            Err(Stop::End) => Err(ReadError::Meaning {
+                line: 0,
+                found: format!("the initial value `{text}`"),
+                expected: "a value of EDN".to_owned(),
+            }),
+        }
+    }
+
+    /// A holder that renews its lease, as Palantir's recordings of TimeLock have it. What is answered ok says what the hold says
+    /// already. Otherwise the process knows from here on that it may have lost its lock, and says so by a signal.
+    fn refresh(&mut self, kind: Kind, at: (u64, u64), process: u32, line: u64) -> Result<(), ReadError> {
+        let open = self.open.get(&process);
+        if matches!(kind, Kind::Invoke | Kind::Ok) || open.is_none() {
+            return Ok(());
+        }
+        let mut entry = Entry::new(at.0, at.1, Process::Client(process), Kind::Signal, F::Lost);
+        entry.lock = open.map(|(lock, _)| lock.as_str());
+        let added = self.builder.push(&entry);
+        added.map_err(|fault| ReadError::NotWellFormed { line, fault })
     }
 
     /// Signals and lines of our own that were exported come back; everything else of the nemesis is a fault that starts or

@@ -4,7 +4,9 @@
 
 mod access;
 mod answers;
+mod blocks;
 mod builder;
+mod compressed;
 mod datum;
 mod entry;
 mod error;
@@ -12,6 +14,7 @@ pub mod event;
 mod export;
 mod form;
 mod jepsen;
+mod lines;
 pub(crate) mod names;
 mod nemesis;
 mod read;
@@ -38,6 +41,9 @@ pub(crate) use entry::{NEMESIS, PackedEvent, Rare, SERVER};
 use event::Header;
 use names::{NONE, Names, Symbol};
 
+/// Set in values of registers that are no natural numbers; the rest is the symbol of the value's text. Values are only compared.
+pub(crate) const NAMED_VALUE: u64 = 1 << 63;
+
 /// A recorded history, whole or partial, in memory.
 ///
 /// Events keep the order of the file. [`crate::check`] decides about it.
@@ -60,6 +66,10 @@ pub struct History {
     pub(crate) locks: Vec<Symbol>,
     pub(crate) lock_of_name: Vec<u32>,
     pub(crate) order: OrderBasis,
+    /// Values of registers with [`NAMED_VALUE`] are names.
+    pub(crate) named_values: bool,
+    /// What registers have before the first write.
+    pub(crate) initial: Option<u64>,
     /// No line of a client is older than the client's lines above it.
     pub(crate) in_order: bool,
     pub(crate) partial: Option<String>,
@@ -115,6 +125,8 @@ impl History {
             locks: Vec::new(),
             lock_of_name: Vec::new(),
             order: OrderBasis::Time,
+            named_values: false,
+            initial: None,
             in_order: true,
             partial: None,
             inversions: 0,

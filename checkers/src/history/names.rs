@@ -76,6 +76,18 @@ impl Names {
         &self.text[start..self.ends[at]]
     }
 
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Forgets all names and keeps the memory.
+    pub(crate) fn clear(&mut self) {
+        self.text.clear();
+        self.ends.clear();
+        self.slots.fill(NONE);
+    }
+
     /// The name's number, a new one when it was not seen before.
     pub(crate) fn intern(&mut self, name: &str) -> Symbol {
         if self.ends.len() * 2 >= self.slots.len() {

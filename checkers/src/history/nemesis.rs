@@ -48,9 +48,19 @@ pub enum NemesisFact {
     /// A phase of the run begins.
     Phase(PhaseFact),
     /// A fault window starts. `f` is the fault's name.
-    Start { fault: String, start: WindowStart },
+    Start {
+        /// The fault's name.
+        fault: String,
+        /// What was opened.
+        start: WindowStart,
+    },
     /// A fault window is over, and its fault is healed. `f` is the fault's name.
-    Heal { fault: String, heal: WindowHeal },
+    Heal {
+        /// The fault's name.
+        fault: String,
+        /// What it did.
+        heal: WindowHeal,
+    },
     /// The observer lost a connection to the servers, or has it back.
     Observer(ObserverFact),
     /// The roles of all servers, by server (`n1`), written whenever one changed.
@@ -58,25 +68,43 @@ pub enum NemesisFact {
     /// A server ended by itself: no fault of the plan killed it.
     ServerEnded(ServerEnd),
     /// The harness stood still until now, for so many milliseconds: the machine had too much to do, or stopped it.
-    Stall { lasted_ms: u64 },
+    Stall {
+        /// How long, in milliseconds.
+        lasted_ms: u64,
+    },
     /// Locks come and go.
     Churn(ChurnFact),
     /// The proxy was changed through its API, and not by the plan.
     ProxyChange(ProxyChange),
     /// A line of another recorder, or of another version.
-    Other { f: String, fields: Map<String, Value> },
+    Other {
+        /// The `f` of the line.
+        f: String,
+        /// All its fields.
+        fields: Map<String, Value>,
+    },
 }
 
 /// The beginning of a phase, with what is known by then.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PhaseFact {
-    /// No faults, to see that the lock works at all. `each`: the acquires that each client has to make, where that was
-    /// asked for.
-    Control { each: Option<u32> },
-    /// Control passed. `control_acquires`: acquires that were answered in it.
-    WarmUp { control_acquires: u64 },
-    /// `windows`: fault windows of the plan. `any`: they are of whatever faults fit, and none was asked for by name.
-    Faults { windows: u32, any: bool },
+    /// No faults, to see that the lock works at all.
+    Control {
+        /// Acquires that each client has to make, where that was asked for.
+        each: Option<u32>,
+    },
+    /// Control passed.
+    WarmUp {
+        /// Acquires that were answered in the control phase.
+        control_acquires: u64,
+    },
+    /// Faults are on from here.
+    Faults {
+        /// Fault windows that are planned.
+        windows: u32,
+        /// They are of whatever faults fit, and none was asked for by name.
+        any: bool,
+    },
     /// All faults are healed, and every client is to acquire once more. Older histories have it as `calm`.
     Recovery,
     /// The run came to its end.
@@ -110,6 +138,7 @@ pub struct RequestCount {
     pub message: String,
     /// What the client was doing: `idle`, `a waiter`, `the holder`.
     pub role: String,
+    /// How many of them passed.
     pub count: u64,
 }
 
@@ -117,8 +146,11 @@ pub struct RequestCount {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MessageCounts {
+    /// Messages from clients to servers.
     pub requests: u64,
+    /// Messages that answer one.
     pub replies: u64,
+    /// Messages that no client asked for.
     pub notifications: u64,
     /// Requests that a client which waits for a lock had asked before, word for word, since it began to wait.
     pub retries: u64,
@@ -132,19 +164,29 @@ pub enum ObserverFact {
     Lost {
         /// `master`, `master 2`, `ensemble`. Older histories have it as `whom`.
         watched: String,
+        /// Since when, in nanoseconds of the history.
         since_ns: Option<u64>,
     },
     /// It hears it again.
-    Back { watched: String },
+    Back {
+        /// What it watches.
+        watched: String,
+    },
 }
 
 /// Locks that are used by turns, and are removed from the servers while they are not in use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ChurnFact {
     /// It begins; a turn lasts `turn_ms` milliseconds.
-    Begin { turn_ms: u64 },
+    Begin {
+        /// How long each turn is, in milliseconds.
+        turn_ms: u64,
+    },
     /// What was left of this lock was removed.
-    Removed { lock: String },
+    Removed {
+        /// The name of the lock.
+        lock: String,
+    },
 }
 
 /// One change that came through the proxy's API.

@@ -1,9 +1,8 @@
-//! One line of JSON into the few fields that matter, without a tree and without allocating.
+//! Lines of JSON into the few fields that matter, without a tree and without allocating.
 //!
-//! Every byte of the line is still checked: what is skipped must be JSON, too. Strings with escapes are the one case
-//! that allocates. Nothing is interpreted here.
-
-use std::borrow::Cow;
+//! Every byte of a line is still checked: what is skipped must be JSON, too. Strings with escapes are the one case that
+//! allocates. Nothing is interpreted here. Numbers and strings are read eight bytes at a time, as in
+//! <https://graphics.stanford.edu/~seander/bithacks.html#ZeroInWord>: most are shorter than what a vector unit wants.
 
 /// Nesting that a value may have before the line is refused, so that no input can exhaust the stack.
 const MAX_DEPTH: u32 = 64;
@@ -14,45 +13,115 @@ pub(crate) struct ScanError {
     pub column: usize,
     pub found: String,
     pub expected: &'static str,
-    /// The line ended too early, as a torn line does.
-    pub at_end: bool,
 }
 
-/// A value of a field: a number and a string are kept, the rest is checked and skipped.
+/// A value of a field: a number, a string and four counts are kept, the rest is checked and skipped.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum ScanValue<'a> {
     Number(u64),
-    Text(Cow<'a, str>),
-    /// A list of plain values, flat: what Jepsen writes for independent keys and compare-and-set.
-    List(Vec<ScanValue<'a>>),
+    Text(&'a str),
+    /// A string that had escapes.
+    Unescaped(String),
+    /// A list of four whole numbers.
+    Counts([u64; 4]),
     Null,
     Other,
 }
 
-/// A cursor over one line.
+impl ScanValue<'_> {
+    /// The text of a string.
+    pub(crate) fn text(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => Some(text),
+            Self::Unescaped(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Four numbers; anything else of that name is not ours.
+    pub(crate) fn counts(&self) -> Option<[u64; 4]> {
+        if let Self::Counts(counts) = self {
+            Some(*counts)
+        } else {
+            None
+        }
+    }
+}
+
+/// A field name as a number, so that one comparison tells it: its bytes, the first in the lowest.
+///
+/// A name of more than eight bytes is no field that matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Key(u64);
+
+impl Key {
+    pub(crate) const fn of(name: &str) -> Self {
+        if name.len() > 8 {
+            Self(0)
+        } else {
+            Self(word_of(name.as_bytes()))
+        }
+    }
+}
+
+const fn word_of(bytes: &[u8]) -> u64 {
+    let (mut word, mut at) = (0, bytes.len());
+    while at > 0 {
+        at -= 1;
+        word = (word << 8) | bytes[at] as u64;
+    }
+    word
+}
+
+/// A cursor over lines.
 pub(crate) struct Scanner<'a> {
-    line: &'a [u8],
+    text: &'a str,
     at: usize,
+    /// Where the line begins.
+    start: usize,
 }
 
 impl<'a> Scanner<'a> {
-    pub(crate) fn new(line: &'a [u8]) -> Self {
-        Self { line, at: 0 }
+    pub(crate) fn new(text: &'a str) -> Self {
+        Self { text, at: 0, start: 0 }
     }
 
-    /// Calls `field` with each key and value of the object that is the whole line.
-    pub(crate) fn object(
+    /// Whether there are no more lines.
+    pub(crate) fn is_at_end(&self) -> bool {
+        self.at >= self.text.len()
+    }
+
+    /// Where the cursor is, in bytes of the text: behind the newline after a line was read.
+    pub(crate) fn position(&self) -> usize {
+        self.at
+    }
+
+    /// Whether the line of the cursor is the last one and has no newline.
+    pub(crate) fn is_cut(&self) -> bool {
+        !self.text.as_bytes()[self.start.min(self.text.len())..].contains(&b'\n')
+    }
+
+    /// Passes a line without anything in it.
+    pub(crate) fn skip_blank_line(&mut self) -> bool {
+        self.start = self.at;
+        self.space();
+        let blank = matches!(self.peek(), None | Some(b'\n'));
+        self.at = if blank { self.at + 1 } else { self.start };
+        blank
+    }
+
+    /// Calls `field` with each key of the object that is the whole line, and goes behind the newline. `field` reads the value.
+    pub(crate) fn line(
         &mut self,
-        mut field: impl FnMut(&Cow<'a, str>, ScanValue<'a>) -> Result<(), ScanError>,
+        mut field: impl FnMut(Key, &mut Self) -> Result<(), ScanError>,
     ) -> Result<(), ScanError> {
+        self.start = self.at;
         self.expect(b'{', "`{`")?;
         if !self.accept(b'}') {
             loop {
-                self.space();
-                let key = self.string("a field name in quotes")?;
+                let key = self.key()?;
                 self.expect(b':', "`:` after the field name")?;
-                let value = self.value(0)?;
-                field(&key, value)?;
+                field(key, self)?;
                 if self.accept(b'}') {
                     break;
                 }
@@ -60,40 +129,77 @@ impl<'a> Scanner<'a> {
             }
         }
         self.space();
-        if self.at == self.line.len() {
-            Ok(())
-        } else {
-            Err(self.broken("the end of the line"))
+        match self.peek() {
+            None => Ok(()),
+            Some(b'\n') => {
+                self.at += 1;
+                Ok(())
+            }
+            Some(_) => Err(self.broken("the end of the line")),
+        }
+    }
+
+    /// The field name at the cursor.
+    fn key(&mut self) -> Result<Key, ScanError> {
+        self.space();
+        let at = self.at;
+        match self.string("a field name in quotes")? {
+            ScanValue::Text(text) if text.len() < 8 => Ok(Key(self.short(at + 1, text.len()))),
+            value => Ok(Key::of(value.text().unwrap_or_default())),
+        }
+    }
+
+    /// The bytes of a string of fewer than eight, as a number.
+    fn short(&self, at: usize, length: usize) -> u64 {
+        let bytes = &self.text.as_bytes()[at..];
+        match bytes.first_chunk() {
+            Some(eight) => u64::from_le_bytes(*eight) & !(u64::MAX << (8 * length)),
+            None => word_of(&bytes[..length]),
         }
     }
 
     /// An error at the cursor, for a value that is JSON and still wrong.
     pub(crate) fn broken(&self, expected: &'static str) -> ScanError {
-        let rest = &self.line[self.at.min(self.line.len())..];
+        let rest = self.rest_of_line();
         let shown = String::from_utf8_lossy(&rest[..rest.len().min(24)])
             .trim_end()
             .to_owned();
         ScanError {
-            column: self.at + 1,
+            column: self.at - self.start + 1,
             found: if rest.is_empty() {
                 "the end of the line".to_owned()
             } else {
                 format!("`{shown}`")
             },
             expected,
-            at_end: rest.is_empty(),
         }
     }
 
+    fn rest_of_line(&self) -> &'a [u8] {
+        let rest = &self.text.as_bytes()[self.at.min(self.text.len())..];
+        let end = rest.iter().position(|byte| *byte == b'\n');
+        &rest[..end.unwrap_or(rest.len())]
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.text.as_bytes().get(self.at).copied()
+    }
+
+    /// The next eight bytes, the first in the lowest.
+    fn eight(&self) -> Option<u64> {
+        let rest = self.text.as_bytes().get(self.at..)?;
+        rest.first_chunk().map(|bytes| u64::from_le_bytes(*bytes))
+    }
+
     fn space(&mut self) {
-        while matches!(self.line.get(self.at), Some(b' ' | b'\t' | b'\r' | b'\n')) {
+        while matches!(self.peek(), Some(b' ' | b'\t' | b'\r')) {
             self.at += 1;
         }
     }
 
     fn accept(&mut self, byte: u8) -> bool {
         self.space();
-        let found = self.line.get(self.at) == Some(&byte);
+        let found = self.peek() == Some(byte);
         self.at += usize::from(found);
         found
     }
@@ -106,10 +212,17 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    fn value(&mut self, depth: u32) -> Result<ScanValue<'a>, ScanError> {
+    /// The value at the cursor.
+    #[inline]
+    pub(crate) fn value(&mut self) -> Result<ScanValue<'a>, ScanError> {
+        self.nested(0)
+    }
+
+    #[inline]
+    fn nested(&mut self, depth: u32) -> Result<ScanValue<'a>, ScanError> {
         self.space();
-        match self.line.get(self.at) {
-            Some(b'"') => self.string("a string").map(ScanValue::Text),
+        match self.peek() {
+            Some(b'"') => self.string("a string"),
             Some(b'0'..=b'9') => self.number(),
             Some(b'-') => self.number().map(|_| ScanValue::Other),
             Some(b'{') if depth < MAX_DEPTH => self.skip_object(depth),
@@ -123,13 +236,13 @@ impl<'a> Scanner<'a> {
     }
 
     fn word(&mut self, word: &[u8], value: ScanValue<'a>) -> Result<ScanValue<'a>, ScanError> {
-        if self.line[self.at..].starts_with(word) {
+        let rest = self.rest_of_line();
+        if rest.starts_with(word) {
             self.at += word.len();
             return Ok(value);
         }
-        let rest = &self.line[self.at..];
         if word.starts_with(rest) {
-            self.at = self.line.len();
+            self.at += rest.len();
         }
         Err(self.broken("`true`, `false` or `null`"))
     }
@@ -143,7 +256,7 @@ impl<'a> Scanner<'a> {
             self.space();
             self.string("a field name in quotes")?;
             self.expect(b':', "`:` after the field name")?;
-            self.value(depth + 1)?;
+            self.nested(depth + 1)?;
             if self.accept(b'}') {
                 return Ok(ScanValue::Other);
             }
@@ -153,96 +266,163 @@ impl<'a> Scanner<'a> {
 
     fn list(&mut self, depth: u32) -> Result<ScanValue<'a>, ScanError> {
         self.at += 1;
-        let mut items = Vec::new();
+        let (mut counts, mut items, mut whole) = ([0; 4], 0, true);
         if self.accept(b']') {
-            return Ok(ScanValue::List(items));
+            return Ok(ScanValue::Other);
         }
         loop {
-            items.push(self.value(depth + 1)?);
+            match (self.nested(depth + 1)?, counts.get_mut(items)) {
+                (ScanValue::Number(number), Some(count)) => *count = number,
+                _ => whole = false,
+            }
+            items += 1;
             if self.accept(b']') {
-                return Ok(ScanValue::List(items));
+                let four = whole && items == counts.len();
+                return Ok(if four {
+                    ScanValue::Counts(counts)
+                } else {
+                    ScanValue::Other
+                });
             }
             self.expect(b',', "`,` or `]`")?;
         }
     }
 
     /// A whole number that fits is kept; any other JSON number is `Other`.
+    #[inline]
     fn number(&mut self) -> Result<ScanValue<'a>, ScanError> {
         let start = self.at;
-        self.at += usize::from(self.line[self.at] == b'-');
+        self.at += usize::from(self.peek() == Some(b'-'));
         let digits = self.at;
-        let mut value = Some(0u64);
-        while let Some(digit @ b'0'..=b'9') = self.line.get(self.at) {
-            value = value.and_then(|value| value.checked_mul(10)?.checked_add(u64::from(digit - b'0')));
-            self.at += 1;
-        }
+        let value = self.digits();
         if self.at == digits {
             return Err(self.broken("a digit"));
         }
-        let whole = !matches!(self.line.get(self.at), Some(b'.' | b'e' | b'E'));
-        while matches!(
-            self.line.get(self.at),
-            Some(b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-')
-        ) {
-            self.at += 1;
-        }
-        if whole {
+        if !matches!(self.peek(), Some(b'.' | b'e' | b'E' | b'+' | b'-')) {
             return Ok(value.map_or(ScanValue::Other, ScanValue::Number));
         }
-        let text = std::str::from_utf8(&self.line[start..self.at]).unwrap_or_default();
-        if text.parse::<f64>().is_ok() {
+        while matches!(self.peek(), Some(b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-')) {
+            self.at += 1;
+        }
+        if self.text[start..self.at].parse::<f64>().is_ok() {
             Ok(ScanValue::Other)
         } else {
             Err(self.broken("a number"))
         }
     }
 
-    fn string(&mut self, expected: &'static str) -> Result<Cow<'a, str>, ScanError> {
-        if self.line.get(self.at) != Some(&b'"') {
+    /// The number that the digits at the cursor are; `None` when it does not fit, or when there is none.
+    #[inline]
+    fn digits(&mut self) -> Option<u64> {
+        let (mut value, start) = (0u64, self.at);
+        while let Some(eight) = self.eight() {
+            let (number, count) = leading_digits(eight);
+            let Some(power) = POWERS.get(count).filter(|_| self.at - start < 16) else {
+                break;
+            };
+            value = value * power + number;
+            self.at += count;
+            if count < 8 {
+                return Some(value);
+            }
+        }
+        let mut value = Some(value);
+        while let Some(digit @ b'0'..=b'9') = self.peek() {
+            value = value.and_then(|value| value.checked_mul(10)?.checked_add(u64::from(digit - b'0')));
+            self.at += 1;
+        }
+        value
+    }
+
+    #[inline]
+    fn string(&mut self, expected: &'static str) -> Result<ScanValue<'a>, ScanError> {
+        if self.peek() != Some(b'"') {
             return Err(self.broken(expected));
         }
         let start = self.at;
         let mut escaped = false;
         self.at += 1;
         loop {
-            match self.line.get(self.at) {
+            self.plain();
+            match self.peek() {
                 Some(b'"') => break,
                 Some(b'\\') => {
                     escaped = true;
-                    self.at += 2;
+                    self.at += 1;
+                    self.at += usize::from(self.peek().is_some_and(|byte| byte >= b' '));
                 }
-                Some(0..=31) => return Err(self.broken("a closing quote")),
-                Some(_) => self.at += 1,
-                None => {
-                    self.at = self.line.len();
-                    return Err(self.broken("a closing quote"));
-                }
+                _ => return Err(self.broken("a closing quote")),
             }
         }
         self.at += 1;
-        self.text(start, escaped)
-    }
-
-    fn text(&self, start: usize, escaped: bool) -> Result<Cow<'a, str>, ScanError> {
-        let quoted = &self.line[start..self.at];
-        let text = std::str::from_utf8(quoted).map_err(|_| self.broken("text in UTF-8"))?;
         if !escaped {
-            return Ok(Cow::Borrowed(&text[1..text.len() - 1]));
+            return Ok(ScanValue::Text(&self.text[start + 1..self.at - 1]));
         }
-        serde_json::from_str(text)
-            .map(Cow::Owned)
+        serde_json::from_str(&self.text[start..self.at])
+            .map(ScanValue::Unescaped)
             .map_err(|_| self.broken("a valid escape in a string"))
     }
+
+    /// Goes to the next quote, backslash or control character.
+    #[inline]
+    fn plain(&mut self) {
+        while let Some(eight) = self.eight() {
+            let special = zeros(eight ^ QUOTES) | zeros(eight ^ BACKSLASHES) | controls(eight);
+            if special != 0 {
+                self.at += special.trailing_zeros() as usize / 8;
+                return;
+            }
+            self.at += 8;
+        }
+        while matches!(self.peek(), Some(byte) if byte >= b' ' && byte != b'"' && byte != b'\\') {
+            self.at += 1;
+        }
+    }
+}
+
+/// One in each byte.
+const EACH: u64 = 0x0101_0101_0101_0101;
+const QUOTES: u64 = EACH * b'"' as u64;
+const BACKSLASHES: u64 = EACH * b'\\' as u64;
+/// The highest bit of each byte.
+const HIGH: u64 = EACH << 7;
+const POWERS: [u64; 9] = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000];
+
+/// The highest bit of bytes that are zero; of all, the lowest is right.
+fn zeros(eight: u64) -> u64 {
+    eight.wrapping_sub(EACH) & !eight & HIGH
+}
+
+/// The highest bit of bytes below a space; of all, the lowest is right.
+fn controls(eight: u64) -> u64 {
+    eight.wrapping_sub(EACH * u64::from(b' ')) & !eight & HIGH
+}
+
+/// The number that the digits before the first other byte are, and how many there are.
+fn leading_digits(eight: u64) -> (u64, usize) {
+    // A byte is a digit when its high half is 3, and stays 3 after six are added.
+    let (high, threes) = (EACH * 0xf0, EACH * 0x30);
+    let other = ((eight & high) ^ threes) | ((eight.wrapping_add(EACH * 6) & high) ^ threes);
+    let count = other.trailing_zeros() as usize / 8;
+    if count == 0 {
+        return (0, 0);
+    }
+    // Zeros before them make eight digits, which pair up: by ones, by hundreds, by ten thousands.
+    let digits = (eight << (64 - 8 * count)) & (EACH * 0x0f);
+    let pairs = digits.wrapping_mul(10).wrapping_add(digits >> 8) & 0x00ff_00ff_00ff_00ff;
+    let fours = pairs.wrapping_mul(100).wrapping_add(pairs >> 16) & 0x0000_ffff_0000_ffff;
+    let number = fours.wrapping_mul(10_000).wrapping_add(fours >> 32) & 0xffff_ffff;
+    (number, count)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn fields(line: &str) -> Result<Vec<(String, ScanValue<'_>)>, ScanError> {
+    fn fields(line: &str) -> Result<Vec<(Key, ScanValue<'_>)>, ScanError> {
         let mut found = Vec::new();
-        Scanner::new(line.as_bytes()).object(|key, value| {
-            found.push((key.to_string(), value));
+        Scanner::new(line).line(|key, scanner| {
+            found.push((key, scanner.value()?));
             Ok(())
         })?;
         Ok(found)
@@ -250,22 +430,25 @@ mod tests {
 
     #[test]
     fn the_fields_of_a_line_come_in_order() {
-        let found = fields(r#" {"a":1, "b" : "x\ny","c":[1,"k",null],"d":{"e":[{}]},"f":-1.5e3,"g":true} "#).unwrap();
-        assert_eq!(found[0], ("a".into(), ScanValue::Number(1)));
-        assert_eq!(found[1], ("b".into(), ScanValue::Text("x\ny".into())));
-        assert_eq!(
-            found[2].1,
-            ScanValue::List(vec![ScanValue::Number(1), ScanValue::Text("k".into()), ScanValue::Null])
-        );
-        assert!(found[3..].iter().all(|(_, value)| *value == ScanValue::Other));
+        let found =
+            fields(r#" {"a":1, "b" : "x\ny","c":[1,"k",null],"d":{"e":[{}]},"f":-1.5e3,"g":[1,2,3,44],"h":null} "#);
+        let found = found.unwrap();
+        assert_eq!(found[0], (Key::of("a"), ScanValue::Number(1)));
+        assert_eq!(found[1], (Key::of("b"), ScanValue::Unescaped("x\ny".into())));
+        assert!(found[2..5].iter().all(|(_, value)| *value == ScanValue::Other));
+        assert_eq!(found[5].1, ScanValue::Counts([1, 2, 3, 44]));
+        assert_eq!(found[6].1, ScanValue::Null);
     }
 
     #[test]
     fn a_cut_line_says_so_at_every_length() {
         let line = r#"{"a":12,"b":"x\"y","c":[1,{"d":null}],"e":true}"#;
         for cut in 0..line.len() {
-            let broken = fields(&line[..cut]).expect_err("a cut line is not JSON");
-            assert!(broken.at_end, "cut at {cut}: {broken:?}");
+            for text in [line[..cut].to_owned(), format!("{}\n{line}\n", &line[..cut])] {
+                let broken = fields(&text).expect_err("a cut line is not JSON");
+                assert_eq!(broken.found, "the end of the line", "cut at {cut}: {broken:?}");
+                assert_eq!(broken.column, cut + 1);
+            }
         }
         assert!(fields(line).is_ok());
     }
@@ -277,5 +460,59 @@ mod tests {
         }
         let deep = format!("{{\"a\":{}", "[".repeat(100_000));
         assert_eq!(fields(&deep).expect_err("too deep").expected, "fewer nested values");
+        assert!(fields("{\"a\":\n1}").is_err(), "a value does not go over lines");
+    }
+
+    #[test]
+    fn numbers_are_what_they_are_at_every_length_and_place() {
+        let mut number = 0u64;
+        for digits in 0..20u64 {
+            number = number.wrapping_mul(10).wrapping_add(digits % 9 + 1);
+            for behind in ["}", ",\"longer than eight\":1}"] {
+                let line = format!("{{\"a\":{number}{behind}");
+                let found = fields(&line).unwrap();
+                assert_eq!(found[0].1, ScanValue::Number(number), "{line}");
+            }
+        }
+        let most = u64::MAX;
+        assert_eq!(
+            fields(&format!("{{\"a\":{most}}}")).unwrap()[0].1,
+            ScanValue::Number(most)
+        );
+        for other in [
+            "18446744073709551616",
+            "-3",
+            "1.5",
+            "12345678e2",
+            "123456789012345678901234",
+        ] {
+            assert_eq!(
+                fields(&format!("{{\"a\":{other}}}")).unwrap()[0].1,
+                ScanValue::Other,
+                "{other}"
+            );
+        }
+        for wrong in ["1.5.5", "1e", "-", "1-1"] {
+            assert!(fields(&format!("{{\"a\":{wrong}}}")).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn strings_end_at_their_quote_at_every_length() {
+        for length in 0..20 {
+            for inside in ["x", "é", "\u{7f}", "\u{80}"] {
+                let text = inside.repeat(length);
+                let line = format!("{{\"{text}\":\"{text}\"}}");
+                assert_eq!(
+                    fields(&line).unwrap(),
+                    [(Key::of(&text), ScanValue::Text(&text))],
+                    "{line}"
+                );
+                for control in ["\n", "\u{1f}", "\0"] {
+                    let line = format!("{{\"{text}{control}\":\"{text}\"}}");
+                    assert_eq!(fields(&line).expect_err(&line).column, text.len() + 3);
+                }
+            }
+        }
     }
 }

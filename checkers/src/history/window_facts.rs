@@ -188,14 +188,17 @@ pub struct EvidenceCounter<Text = &'static str> {
     pub key: Text,
     /// In the singular.
     pub noun: Text,
+    /// What that did, in words.
     pub outcome: Text,
 }
 
 impl EvidenceCounter {
+    /// A counter by its key, what it counts, and what that did.
     pub const fn new(key: &'static str, noun: &'static str, outcome: &'static str) -> Self {
         Self { key, noun, outcome }
     }
 
+    /// The same with texts that are owned.
     pub fn owned(&self) -> EvidenceCounter<String> {
         EvidenceCounter {
             key: self.key.into(),
@@ -206,6 +209,7 @@ impl EvidenceCounter {
 }
 
 impl<Text: AsRef<str>> EvidenceCounter<Text> {
+    /// The same with texts that are borrowed.
     pub fn as_ref(&self) -> EvidenceCounter<&str> {
         EvidenceCounter {
             key: self.key.as_ref(),

@@ -18,10 +18,13 @@ pub struct Window {
     pub number: u32,
     /// The fault's name: `partition`, `pause-holder`, …
     pub fault: String,
+    /// When it was opened, in nanoseconds of the history.
     pub start_ns: u64,
+    /// The `index` of the line that opened it.
     pub start_index: u64,
     /// `None` when the history ends before the heal.
     pub heal_ns: Option<u64>,
+    /// The `index` of the line that healed it.
     pub heal_index: Option<u64>,
     /// What the line of the start says.
     pub started: WindowStart,
@@ -86,7 +89,9 @@ impl Window {
 pub struct PhaseStart {
     /// `control`, `warm-up`, `faults`, `recovery` (`calm` in older histories) or `end`.
     pub name: String,
+    /// When it began, in nanoseconds of the history.
     pub start_ns: u64,
+    /// The `index` of the line that began it.
     pub index: u64,
 }
 
@@ -123,7 +128,9 @@ impl ServerEnd {
 /// One line of the nemesis as it was written.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Nemesis {
+    /// The `index` of its line.
     pub index: u64,
+    /// Nanoseconds of the history.
     pub time_ns: u64,
     /// The fault's name, or `phase`.
     pub name: String,

@@ -30,16 +30,25 @@ pub enum Ended {
 /// One certain hold, for reports.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct CertainHold<'a> {
+    /// The name of the lock.
     pub lock: &'a str,
+    /// The process that held.
     pub process: u32,
+    /// Its client.
     pub client: u32,
+    /// Whether it shared the lock with readers.
     pub mode_read: bool,
+    /// When it called, in nanoseconds of the history.
     pub asked_ns: u64,
+    /// When it was answered.
     pub from_ns: u64,
     /// The end of the history when it is open.
     pub to_ns: u64,
+    /// How it ended.
     pub ended: Ended,
+    /// The token that came with it.
     pub token: Option<u64>,
+    /// The server's name for the owner.
     pub owner: Option<&'a str>,
     /// Index of the reply that began it.
     pub got_index: u64,

@@ -4,9 +4,10 @@ use serde::{Deserialize, Serialize};
 
 use super::minimal::search_register;
 use super::operations::{self, Operations};
+use super::search::search_in_turn;
 use super::spec::{Operation, SequentialSpec, validate};
 use super::specs::{LockOp, ManyOwners, OneOwner};
-use super::{Searched, anonymous, search};
+use super::{Searched, anonymous};
 use crate::context::Context;
 use crate::history::History;
 use crate::model::Model;
@@ -15,6 +16,7 @@ use crate::options::{Budget, Clock};
 /// One lock's operations in an order that is legal for the model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Certificate {
+    /// The name of the lock.
     pub lock: String,
     /// Indices of the calls; of a lost signal where a hold ended by it. Operations that are missing did not happen.
     pub order: Vec<u64>,
@@ -28,7 +30,8 @@ pub(crate) fn all(context: &Context<'_>) -> Vec<Certificate> {
         let all = operations::registers(context.history, &model);
         return collect(context, &all, |operations| {
             let (register, found) = search_register(context.history, &model, operations, (budget, clock));
-            valid(&register, &operations.operations, found)
+            let after = operations.predecessors(context.history);
+            valid(&register, &operations.operations, &after, found)
         });
     }
     let all = operations::locks(context.history, &model);
@@ -43,6 +46,7 @@ pub(crate) fn lock(
     (budget, clock): (Budget, Clock),
 ) -> Option<Vec<usize>> {
     let all = &lock.operations;
+    let after = lock.predecessors(history);
     match model {
         Model::Mutex => {
             let order: Vec<usize> = anonymous::decide(history, lock, (budget, clock))
@@ -50,26 +54,30 @@ pub(crate) fn lock(
                 .into_iter()
                 .map(|place| place as usize)
                 .collect();
-            validate(&OneOwner::new(*model), all, &order).is_ok().then_some(order)
+            Some(order).filter(|order| proves(&OneOwner::new(*model), all, &after, order))
         }
         Model::ReadWrite | Model::Semaphore { .. } => {
             let spec = ManyOwners::new(*model);
-            latest(&spec, all)
-                .or_else(|| ordered(&spec, all, budget, clock))
-                .or_else(|| ordered(&ManyOwners::new(*model).without_hints(), all, budget, clock))
+            latest(&spec, all, &after)
+                .or_else(|| ordered(&spec, all, &after, (budget, clock)))
+                .or_else(|| ordered(&ManyOwners::new(*model).without_hints(), all, &after, (budget, clock)))
         }
         _ => {
             let spec = OneOwner::new(*model);
-            latest(&spec, all)
-                .or_else(|| ordered(&spec, all, budget, clock))
-                .or_else(|| ordered(&spec.without_hints(), all, budget, clock))
+            latest(&spec, all, &after)
+                .or_else(|| ordered(&spec, all, &after, (budget, clock)))
+                .or_else(|| ordered(&spec.without_hints(), all, &after, (budget, clock)))
         }
     }
 }
 
 /// The order that the sweeps have in mind: every acquire at its reply, every release at its call. It is one for all
 /// histories without answers that only observe; for those, and for downgrades, the search finds another.
-fn latest<S: SequentialSpec<Op = LockOp>>(spec: &S, operations: &[Operation<LockOp>]) -> Option<Vec<usize>> {
+fn latest<S: SequentialSpec<Op = LockOp>>(
+    spec: &S,
+    operations: &[Operation<LockOp>],
+    after: &[Option<usize>],
+) -> Option<Vec<usize>> {
     let point = |operation: &Operation<LockOp>| match operation.op {
         LockOp::Release { .. } | LockOp::Lose { .. } => Some((operation.call, false)),
         _ => operation.reply.map(|reply| (reply, true)),
@@ -81,24 +89,45 @@ fn latest<S: SequentialSpec<Op = LockOp>>(spec: &S, operations: &[Operation<Lock
     let mut points: Vec<((u64, bool), usize)> = points.collect();
     points.sort_unstable();
     let order: Vec<usize> = points.into_iter().map(|(_, place)| place).collect();
-    validate(spec, operations, &order).is_ok().then_some(order)
+    Some(order).filter(|order| proves(spec, operations, after, order))
 }
 
 fn ordered<S: SequentialSpec>(
     spec: &S,
     operations: &[Operation<S::Op>],
-    budget: Budget,
-    clock: Clock,
+    after: &[Option<usize>],
+    (budget, clock): (Budget, Clock),
 ) -> Option<Vec<usize>> {
-    valid(spec, operations, search(spec, operations, budget, clock))
+    let found = search_in_turn(spec, operations, after, budget, clock);
+    valid(spec, operations, after, found)
 }
 
 /// The order that was found, if it is one.
-fn valid<S: SequentialSpec>(spec: &S, operations: &[Operation<S::Op>], found: Searched) -> Option<Vec<usize>> {
+fn valid<S: SequentialSpec>(
+    spec: &S,
+    operations: &[Operation<S::Op>],
+    after: &[Option<usize>],
+    found: Searched,
+) -> Option<Vec<usize>> {
     let Searched::Order(order) = found else {
         return None;
     };
-    validate(spec, operations, &order).is_ok().then_some(order)
+    Some(order).filter(|order| proves(spec, operations, after, order))
+}
+
+/// Whether an order stands the validator's test, and each process's operations of one instant are in turn.
+fn proves<S: SequentialSpec>(
+    spec: &S,
+    operations: &[Operation<S::Op>],
+    after: &[Option<usize>],
+    order: &[usize],
+) -> bool {
+    let mut rank = vec![usize::MAX; operations.len()];
+    for (at, place) in order.iter().enumerate() {
+        rank[*place] = at;
+    }
+    let in_turn = |place: &usize| after[*place].is_none_or(|first| rank[first] < rank[*place]);
+    order.iter().all(in_turn) && validate(spec, operations, order).is_ok()
 }
 
 fn collect<O>(

@@ -74,8 +74,11 @@ pub(crate) enum Decision {
 /// How many locks of a history are linearizable, how many are not, and how many could not be decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DecisionCounts {
+    /// Locks with a legal order.
     pub legal: usize,
+    /// Locks without one.
     pub illegal: usize,
+    /// Locks that the budget did not suffice for.
     pub unknown: usize,
 }
 

@@ -41,7 +41,10 @@ impl<O> Operations<O> {
     /// times, it comes first.
     pub(super) fn predecessors(&self, history: &History) -> Vec<Option<usize>> {
         let mut own: FastMap<u32, Vec<usize>> = FastMap::default();
-        let replied = |place: usize| history.events[self.calls[place] as usize].mate;
+        let replied = |place: usize| match &history.events[self.calls[place] as usize] {
+            signal if signal.kind == Kind::Signal => self.turns[place],
+            call => call.mate,
+        };
         let each = self.operations.iter().enumerate().map(|(place, operation)| {
             let own = own
                 .entry(history.events[self.calls[place] as usize].process)

@@ -244,6 +244,20 @@ fn a_certificate_is_found_for_every_legal_lock_history() {
             };
             let order = super::certificate::lock(&history, &model, &all, (budget(), Clock::still()));
             let legal = fast(&history, &model).first() == Some(&true);
+            let after = all.predecessors(&history);
+            let rank = |place: usize| {
+                order
+                    .as_ref()
+                    .and_then(|order| order.iter().position(|other| *other == place))
+            };
+            for (place, first) in after
+                .iter()
+                .enumerate()
+                .filter_map(|(place, first)| Some((place, (*first)?)))
+            {
+                let in_turn = rank(place).is_none() || rank(first).is_some() && rank(first) < rank(place);
+                assert!(in_turn, "seed {seed} under {model}: {place} goes before {first}");
+            }
             let known = has_ties(&history) && order.is_some();
             assert!(known || order.is_some() == legal, "seed {seed} under {model}");
         }

@@ -8,13 +8,18 @@ use crate::history::names::NONE;
 pub enum RegisterOp {
     /// What was read; `None` where there was no value.
     Read(Option<u64>),
+    /// What was written.
     Write(u64),
+    /// A compare-and-set that succeeded.
     Cas {
+        /// What it compared with.
         expected: u64,
+        /// What it set.
         new: u64,
     },
     /// A compare-and-set that found another value.
     CasFailed {
+        /// What it compared with in vain.
         expected: u64,
     },
 }

@@ -20,9 +20,17 @@ pub enum Searched {
     /// There is a legal order: places of the operations in it. Those without a reply that are not in it did not happen.
     Order(Vec<usize>),
     /// There is none; the history up to the reply of this operation has none already, and no shorter one.
-    NoOrder { blocked: usize },
+    NoOrder {
+        /// The operation that no order gets past, by its place.
+        blocked: usize,
+    },
     /// The budget ended first.
-    Unknown { reason: &'static str, configurations: u64 },
+    Unknown {
+        /// Which budget ended.
+        reason: &'static str,
+        /// Configurations that were visited.
+        configurations: u64,
+    },
 }
 
 /// Operations looked at between two looks at the clock: a configuration costs as many as are in flight.

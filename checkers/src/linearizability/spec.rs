@@ -20,6 +20,7 @@ pub struct Operation<O> {
 /// How an operation bears on what others may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Polarity {
+    /// Nothing is known of that.
     Neutral,
     /// It only takes from others: the later it takes effect, the better (an acquire).
     Late,
@@ -59,12 +60,16 @@ pub trait SequentialSpec {
 /// Why an order proves nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Invalid {
+    /// A place that is none, or is there twice.
     #[error("operation {0} is not in the history, or twice in the order")]
     Unknown(usize),
+    /// An operation behind one that was called after its reply.
     #[error("operation {0} is ordered after one that was called after its reply")]
     OutOfTime(usize),
+    /// An answer that is impossible in its place.
     #[error("operation {0} has an impossible answer in its place")]
     Illegal(usize),
+    /// An operation that was answered and is left out.
     #[error("operation {0} was answered and is not in the order")]
     Missing(usize),
 }

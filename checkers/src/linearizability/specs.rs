@@ -10,26 +10,37 @@ use crate::model::Model;
 /// One operation on a lock with its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LockOp {
+    /// It was acquired.
     Acquire {
+        /// Who.
         process: u32,
+        /// Whether it shares.
         mode: Mode,
+        /// How many it takes.
         permits: u32,
+        /// The token that came with it.
         token: Option<u64>,
     },
+    /// It was released.
     Release {
+        /// Who.
         process: u32,
+        /// How many it gives back.
         permits: u32,
     },
     /// The holder loses everything it has, as by an expiry.
     Lose {
+        /// Who.
         process: u32,
     },
     /// An answer that another process holds.
     Busy {
+        /// Who.
         process: u32,
     },
     /// An answer that the caller does not hold.
     NotHeld {
+        /// Who.
         process: u32,
     },
 }

@@ -1,0 +1,50 @@
+//! Compressed histories: zstd and gzip, told by their first bytes, and read where the feature of that name is on.
+
+use std::io::BufRead;
+
+use super::error::ReadError;
+
+/// How a text is compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Compression {
+    Gzip,
+    Zstd,
+}
+
+impl Compression {
+    /// What the first bytes of a file say: <https://www.rfc-editor.org/rfc/rfc1952>, <https://www.rfc-editor.org/rfc/rfc8878>.
+    pub(super) fn of(start: &[u8]) -> Option<Self> {
+        match start {
+            [0x1f, 0x8b, ..] => Some(Self::Gzip),
+            [0x28, 0xb5, 0x2f, 0xfd, ..] => Some(Self::Zstd),
+            _ => None,
+        }
+    }
+
+    /// The text of a compressed input.
+    ///
+    /// # Errors
+    /// When the feature is off, or the decoder cannot begin.
+    pub(super) fn text<'a>(self, input: impl BufRead + Send + 'a) -> Result<Box<dyn BufRead + Send + 'a>, ReadError> {
+        match self {
+            #[cfg(feature = "gzip")]
+            Self::Gzip => Ok(buffered(flate2::bufread::MultiGzDecoder::new(input))),
+            #[cfg(not(feature = "gzip"))]
+            Self::Gzip => Err(without("gzip", input)),
+            #[cfg(feature = "zstd")]
+            Self::Zstd => Ok(buffered(zstd::stream::read::Decoder::with_buffer(input)?)),
+            #[cfg(not(feature = "zstd"))]
+            Self::Zstd => Err(without("zstd", input)),
+        }
+    }
+}
+
+#[cfg(any(feature = "gzip", feature = "zstd"))]
+fn buffered<'a>(decoder: impl std::io::Read + Send + 'a) -> Box<dyn BufRead + Send + 'a> {
+    Box::new(std::io::BufReader::with_capacity(super::read::BUFFER_BYTES, decoder))
+}
+
+#[cfg(not(all(feature = "gzip", feature = "zstd")))]
+fn without(feature: &'static str, _input: impl BufRead) -> ReadError {
+    ReadError::Compressed { feature }
+}

@@ -1,0 +1,406 @@
+//! Lines of our own format into fields: a block of text becomes events whose names are numbers of the block's own.
+//!
+//! Nothing here knows the lines of other blocks; [`super::read`] gives the fields to the builder, which does.
+
+use super::entry::{F, Mode, Rare};
+use super::error::ReadError;
+use super::event::{Fenced, Kind, Process};
+use super::names::{NONE, Names, Symbol};
+use super::scan::{Key, ScanError, ScanValue, Scanner};
+
+/// A block of whole lines and what they say.
+#[derive(Debug, Default)]
+pub(super) struct LineBlock {
+    text: Vec<u8>,
+    /// Whether nothing comes after it.
+    pub last: bool,
+    /// The names of its lines.
+    pub names: Names,
+    pub events: Vec<EventFields>,
+    /// Equal neighbours share one.
+    pub rare: Vec<RareFields>,
+    pub nemesis: Vec<NemesisText>,
+    /// Lines that were read: all, or those up to the broken one.
+    pub lines: u64,
+    /// What is wrong with the line behind the last event, by its number in the block.
+    pub fault: Option<ReadError>,
+}
+
+/// The fields of one event. Names are [`Symbol`]s, `NONE` where a line has none.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct EventFields {
+    pub time: u64,
+    pub index: u64,
+    pub token: Option<u64>,
+    pub process: Process,
+    pub client: Option<u32>,
+    pub lock: Symbol,
+    pub owner: Symbol,
+    /// On replies to acquires.
+    pub node: Symbol,
+    pub kind: Kind,
+    pub f: F,
+    pub mode: Mode,
+    /// The number of its line in the block, from 1.
+    pub line: u32,
+    /// The place in [`LineBlock::rare`] of what few events have; `NONE` where it has nothing of that.
+    pub rare: u32,
+}
+
+/// What few events have, as a line says it.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct RareFields {
+    pub rare: Rare,
+    /// On calls of release.
+    pub wire: Option<[u64; 4]>,
+}
+
+/// What a nemesis line says, by the place of its event in the block.
+#[derive(Debug)]
+pub(super) struct NemesisText {
+    pub event: usize,
+    pub name: String,
+    pub raw: String,
+}
+
+/// The `index` of a line that has none.
+pub(super) const NO_INDEX: u64 = u64::MAX;
+
+impl LineBlock {
+    /// The buffer for the next text, which [`Self::parse`] reads.
+    pub(super) fn text_to_fill(&mut self) -> &mut Vec<u8> {
+        &mut self.text
+    }
+
+    /// Reads the lines of the text, up to the first one that is wrong.
+    pub(super) fn parse(&mut self) {
+        self.events.clear();
+        self.rare.clear();
+        self.nemesis.clear();
+        self.names.clear();
+        self.lines = 0;
+        let bytes = std::mem::take(&mut self.text);
+        let (text, broken) = match std::str::from_utf8(&bytes) {
+            Ok(text) => (text, false),
+            Err(error) => (
+                std::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default(),
+                true,
+            ),
+        };
+        self.fault = self.read_lines(text, broken).err();
+        self.text = bytes;
+    }
+
+    /// Reads lines; where the text is `broken` by what is no UTF-8, the last one is cut and cannot be read.
+    fn read_lines(&mut self, text: &str, broken: bool) -> Result<(), ReadError> {
+        let mut scanner = Scanner::new(text);
+        while !scanner.is_at_end() {
+            self.lines += 1;
+            if scanner.skip_blank_line() {
+                continue;
+            }
+            let line = self.lines;
+            let start = scanner.position();
+            let mut fields = LineFields::default();
+            let scanned = scanner.line(|key, scanner| {
+                fields.set(key, &scanner.value()?, &mut self.names);
+                Ok(())
+            });
+            if broken && scanner.is_cut() {
+                return Err(syntax(line, scanner.broken("text in UTF-8")));
+            }
+            scanned.map_err(|error| syntax(line, error))?;
+            if let Some((field, expected)) = fields.wrong {
+                return Err(meaning(line, format!("the field `{field}`"), expected));
+            }
+            let mut event = fields.event(line, &self.names)?;
+            event.rare = self.rare_of(&fields, event.f);
+            if event.f == F::Nemesis {
+                self.nemesis.push(NemesisText {
+                    event: self.events.len(),
+                    name: fields.word(&self.names).to_owned(),
+                    raw: text[start..scanner.position()].trim_end().to_owned(),
+                });
+            }
+            self.events.push(event);
+        }
+        if broken {
+            self.lines += u64::from(text.is_empty() || text.ends_with('\n'));
+            return Err(syntax(self.lines, scanner.broken("text in UTF-8")));
+        }
+        Ok(())
+    }
+
+    fn rare_of(&mut self, fields: &LineFields, f: F) -> u32 {
+        let wire = fields.wire.filter(|_| f == F::Release);
+        let rare = RareFields {
+            rare: fields.rare,
+            wire,
+        };
+        if rare == RareFields::default() {
+            return NONE;
+        }
+        if self.rare.last() != Some(&rare) {
+            self.rare.push(rare);
+        }
+        self.rare.len() as u32 - 1
+    }
+
+    /// Whether the line of the fault is the last of the file.
+    pub(super) fn is_torn(&self) -> bool {
+        let mut behind = self.text.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
+        let end = behind.nth(self.lines as usize - 1).map(|(at, _)| at + 1);
+        self.last && end.is_none_or(|end| end == self.text.len())
+    }
+}
+
+fn syntax(line: u64, broken: ScanError) -> ReadError {
+    ReadError::Syntax {
+        line,
+        column: broken.column,
+        found: broken.found,
+        expected: broken.expected.to_owned(),
+    }
+}
+
+fn meaning(line: u64, found: impl Into<String>, expected: &str) -> ReadError {
+    ReadError::Meaning {
+        line,
+        found: found.into(),
+        expected: expected.to_owned(),
+    }
+}
+
+/// The fields of one line before they have a meaning together.
+struct LineFields {
+    index: u64,
+    time: Option<u64>,
+    process: Option<Process>,
+    client: Option<u32>,
+    kind: Option<Kind>,
+    f: Option<F>,
+    /// A `type` and an `f` that are not known by name.
+    other_kind: Symbol,
+    other_f: Symbol,
+    lock: Symbol,
+    token: Option<u64>,
+    owner: Symbol,
+    mode: Mode,
+    rare: Rare,
+    wire: Option<[u64; 4]>,
+    node: Symbol,
+    /// A field whose value is of the wrong sort, and what it should be.
+    wrong: Option<(&'static str, &'static str)>,
+}
+
+impl Default for LineFields {
+    fn default() -> Self {
+        Self {
+            index: NO_INDEX,
+            time: None,
+            process: None,
+            client: None,
+            kind: None,
+            f: None,
+            other_kind: NONE,
+            other_f: NONE,
+            lock: NONE,
+            token: None,
+            owner: NONE,
+            mode: Mode::Write,
+            rare: Rare::default(),
+            wire: None,
+            node: NONE,
+            wrong: None,
+        }
+    }
+}
+
+const INDEX: Key = Key::of("index");
+const TIME: Key = Key::of("time");
+const PROCESS: Key = Key::of("process");
+const CLIENT: Key = Key::of("client");
+const TYPE: Key = Key::of("type");
+const F_KEY: Key = Key::of("f");
+const LOCK: Key = Key::of("lock");
+const TOKEN: Key = Key::of("token");
+const OWNER: Key = Key::of("owner");
+const VALUE: Key = Key::of("value");
+const EXPECTED: Key = Key::of("expected");
+const PERMITS: Key = Key::of("permits");
+const WAIT_MS: Key = Key::of("wait_ms");
+const CAUSE: Key = Key::of("cause");
+const ERROR: Key = Key::of("error");
+const WIRE: Key = Key::of("wire");
+const NODE: Key = Key::of("node");
+const MODE: Key = Key::of("mode");
+const FENCED: Key = Key::of("fenced");
+
+const NUMBER: &str = "a whole number of at most 64 bits";
+const SMALL: &str = "a whole number of at most 32 bits";
+const TEXT: &str = "a string";
+const WHOSE: &str = "a number, `server` or `nemesis`";
+const TYPES: &str = "one of invoke, ok, fail, info, signal";
+const OPERATIONS: &str = "one of acquire, release, read, write, cas, lost, woken, died, notified, granted, revoked";
+
+impl LineFields {
+    /// Nulls count as absent, unknown fields as nothing.
+    #[inline]
+    fn set(&mut self, key: Key, value: &ScanValue<'_>, names: &mut Names) {
+        if matches!(value, ScanValue::Null) {
+            return;
+        }
+        match key {
+            INDEX => self.index = self.number("index", value).unwrap_or(NO_INDEX),
+            TIME => self.time = self.number("time", value),
+            PROCESS => self.process = self.whose(value),
+            CLIENT => self.client = self.small("client", value),
+            TYPE => self.set_kind(value, names),
+            F_KEY => self.set_f(value, names),
+            LOCK => self.lock = self.name("lock", value, names),
+            TOKEN => self.token = self.number("token", value),
+            OWNER => self.owner = self.name("owner", value, names),
+            _ => self.set_rare(key, value, names),
+        }
+    }
+
+    fn set_rare(&mut self, key: Key, value: &ScanValue<'_>, names: &mut Names) {
+        match key {
+            VALUE => self.rare.value = self.number("value", value),
+            EXPECTED => self.rare.expected = self.number("expected", value),
+            PERMITS => self.rare.permits = self.small("permits", value).unwrap_or(NONE),
+            WAIT_MS => {
+                let ms = self.number("wait_ms", value);
+                self.rare.wait_ms = ms.map_or(NONE, Rare::wait_of);
+            }
+            CAUSE => self.rare.cause = self.name("cause", value, names),
+            ERROR => self.rare.error = self.name("error", value, names),
+            WIRE => self.wire = value.counts(),
+            NODE => self.node = value.text().map_or(NONE, |text| names.intern(text)),
+            MODE => self.mode = self.text("mode", value).map_or(Mode::Write, Mode::parse),
+            FENCED => match self.text("fenced", value) {
+                Some("accepted") => self.rare.fenced = Some(Fenced::Accepted),
+                Some("refused") => self.rare.fenced = Some(Fenced::Refused),
+                _ => self.wrong = Some(("fenced", "`accepted` or `refused`")),
+            },
+            _ => {}
+        }
+    }
+
+    fn number(&mut self, field: &'static str, value: &ScanValue<'_>) -> Option<u64> {
+        if let ScanValue::Number(number) = value {
+            return Some(*number);
+        }
+        self.wrong.get_or_insert((field, NUMBER));
+        None
+    }
+
+    fn small(&mut self, field: &'static str, value: &ScanValue<'_>) -> Option<u32> {
+        let small = if let ScanValue::Number(number) = value {
+            u32::try_from(*number).ok()
+        } else {
+            None
+        };
+        if small.is_none() {
+            self.wrong.get_or_insert((field, SMALL));
+        }
+        small
+    }
+
+    fn text<'v>(&mut self, field: &'static str, value: &'v ScanValue<'_>) -> Option<&'v str> {
+        let text = value.text();
+        if text.is_none() {
+            self.wrong.get_or_insert((field, TEXT));
+        }
+        text
+    }
+
+    fn name(&mut self, field: &'static str, value: &ScanValue<'_>, names: &mut Names) -> Symbol {
+        self.text(field, value).map_or(NONE, |text| names.intern(text))
+    }
+
+    fn whose(&mut self, value: &ScanValue<'_>) -> Option<Process> {
+        let process = match value {
+            ScanValue::Number(number) => u32::try_from(*number).ok().map(Process::Client),
+            other => match other.text() {
+                Some("server") => Some(Process::Server),
+                Some("nemesis") => Some(Process::Nemesis),
+                _ => None,
+            },
+        };
+        if process.is_none() {
+            self.wrong.get_or_insert(("process", WHOSE));
+        }
+        process
+    }
+
+    fn set_kind(&mut self, value: &ScanValue<'_>, names: &mut Names) {
+        let Some(word) = self.text("type", value) else { return };
+        self.kind = match word {
+            "invoke" => Some(Kind::Invoke),
+            "ok" => Some(Kind::Ok),
+            "fail" => Some(Kind::Fail),
+            "info" => Some(Kind::Info),
+            "signal" => Some(Kind::Signal),
+            _ => None,
+        };
+        self.other_kind = if self.kind.is_none() { names.intern(word) } else { NONE };
+    }
+
+    fn set_f(&mut self, value: &ScanValue<'_>, names: &mut Names) {
+        let Some(word) = self.text("f", value) else { return };
+        self.f = F::parse(word);
+        self.other_f = if self.f.is_none() { names.intern(word) } else { NONE };
+    }
+
+    /// The word of `f`.
+    fn word<'n>(&self, names: &'n Names) -> &'n str {
+        match self.f {
+            Some(f) => f.name(),
+            None => names.get(self.other_f),
+        }
+    }
+
+    fn event(&self, line: u64, names: &Names) -> Result<EventFields, ReadError> {
+        let missing = |field: &str, expected: &str| meaning(line, format!("no `{field}`"), expected);
+        let process = self.process.ok_or_else(|| missing("process", WHOSE))?;
+        let kind = match self.kind {
+            Some(kind) => kind,
+            None if self.other_kind == NONE => return Err(missing("type", TYPES)),
+            None => {
+                let found = format!("the type `{}`", names.get(self.other_kind));
+                return Err(meaning(line, found, TYPES));
+            }
+        };
+        let f = match self.f {
+            None if self.other_f == NONE => return Err(missing("f", OPERATIONS)),
+            _ if process == Process::Nemesis => F::Nemesis,
+            Some(f) => f,
+            None => {
+                return Err(meaning(
+                    line,
+                    format!("the f `{}`", names.get(self.other_f)),
+                    OPERATIONS,
+                ));
+            }
+        };
+        let time = self
+            .time
+            .ok_or_else(|| missing("time", "nanoseconds since the recorder started"))?;
+        Ok(EventFields {
+            time,
+            index: self.index,
+            token: self.token,
+            process,
+            client: self.client,
+            lock: self.lock,
+            owner: self.owner,
+            node: if f == F::Acquire { self.node } else { NONE },
+            kind,
+            f,
+            mode: self.mode,
+            line: line as u32,
+            rare: NONE,
+        })
+    }
+}

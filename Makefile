@@ -8,7 +8,6 @@ help: ## what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 10
 
 build: ## the release binary, target/release/harness
-	@scripts/provide --build
 	cargo build --release --locked
 
 run: build ## a real ZooKeeper (BACKEND=etcd, redis) under partitions (FAULT=...), and the verdict

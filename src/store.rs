@@ -7,6 +7,7 @@ use std::fs;
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
+use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 use time::macros::format_description;
@@ -24,8 +25,10 @@ const UNFINISHED: &str = ".new-";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RunStatus {
-    /// It goes on, or its harness was killed.
+    /// It goes on.
     Running,
+    /// Its harness was killed: `run.json` says `running`, and no process holds the folder ([`hold`]).
+    Killed,
     Complete,
     Interrupted,
     /// It could not be made or go on; `error` says why.
@@ -128,6 +131,11 @@ pub fn create(results: &Path, name: &str) -> Result<(String, PathBuf), StoreErro
     unreachable!("some number is free")
 }
 
+/// Says that a run goes on, until the lock is dropped or this process ends, however it ends.
+pub fn hold(folder: &Path) -> io::Result<Flock<fs::File>> {
+    Flock::lock(fs::File::open(folder)?, FlockArg::LockExclusiveNonblock).map_err(|(_, error)| error.into())
+}
+
 /// Points `results/latest` at a run.
 pub fn point_latest(results: &Path, run: &str) -> Result<(), StoreError> {
     let latest = results.join(LATEST);
@@ -156,8 +164,12 @@ pub fn write_text(path: &Path, text: &str) -> Result<(), StoreError> {
     let mut fresh = path.as_os_str().to_owned();
     // another harness may write the same file, the index of all runs, at the same time
     fresh.push(format!("{UNFINISHED}{}", std::process::id()));
-    fs::write(&fresh, text).map_err(failed)?;
-    fs::rename(&fresh, path).map_err(failed)
+    let written = fs::write(&fresh, text).and_then(|()| fs::rename(&fresh, path));
+    if written.is_err() {
+        // on a full disk the half of it that was written is in the way
+        let _ = fs::remove_file(&fresh);
+    }
+    written.map_err(failed)
 }
 
 /// The lines of a history of ours by the index of their event, for the wanted indices, which ascend. An event of index `i`
@@ -273,7 +285,11 @@ pub fn read_info(folder: &Path) -> Result<RunInfo, StoreError> {
         why,
     };
     let text = fs::read(&path).map_err(|error| broken(error.to_string()))?;
-    serde_json::from_slice(&text).map_err(|error| broken(error.to_string()))
+    let mut info: RunInfo = serde_json::from_slice(&text).map_err(|error| broken(error.to_string()))?;
+    if info.status == RunStatus::Running && hold(folder).is_ok() {
+        info.status = RunStatus::Killed;
+    }
+    Ok(info)
 }
 
 #[cfg(test)]
@@ -304,6 +320,33 @@ mod tests {
         assert!(matches!(name("2026"), Err(StoreError::Ambiguous { names, .. }) if names.len() == 2));
         let unknown = name("1999").unwrap_err().to_string();
         assert!(unknown.contains("20261122-0645-zk-none-bbbb"), "{unknown}");
+    }
+
+    #[test]
+    fn a_run_whose_harness_is_gone_was_killed() {
+        let results = tempfile::tempdir().unwrap();
+        a_run(results.path(), "r");
+        let folder = results.path().join("r");
+        let running = RunInfo {
+            status: RunStatus::Running,
+            ..read_info(&folder).unwrap()
+        };
+        write_info(&folder, &running).unwrap();
+        let held = hold(&folder).unwrap();
+        assert_eq!(read_info(&folder).unwrap().status, RunStatus::Running);
+        drop(held);
+        assert_eq!(read_info(&folder).unwrap().status, RunStatus::Killed);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_written_leaves_nothing() {
+        let results = tempfile::tempdir().unwrap();
+        // a file cannot take the place of a folder
+        let target = results.path().join("taken");
+        fs::create_dir(&target).unwrap();
+        assert!(write_text(&target, "text").is_err());
+        let left: Vec<_> = fs::read_dir(results.path()).unwrap().flatten().collect();
+        assert_eq!(left.len(), 1, "{left:?}");
     }
 
     #[test]

@@ -204,6 +204,8 @@ async fn real(
     let digest = choice.runtime.digest().await;
     let (run, folder, info) = begin(args, config, plan, &choice, digest).map_err(Failure::environment)?;
     store::point_latest(&args.results, &run).map_err(Failure::environment)?;
+    // where the file system has no locks, a run that goes on looks killed to others
+    let _held = store::hold(&folder).ok();
     let (folder, title) = (RunFolder(folder), title(config, None, Some(&choice)));
     let github = Github::noticed();
     let log = report::Log::of(&folder.0);

@@ -20,7 +20,7 @@ use crate::config::Config;
 use crate::event::{ProgressEvent, ProgressSender, TimedEvent};
 use crate::plan::{Plan, kept_windows::planned};
 use crate::run::{self, RunError, RunFolder, RunServers, RunSpec};
-use crate::store::{StoreError, Stored};
+use crate::store::{self, StoreError, Stored};
 
 /// Folder of the runs, in the folder of the hunt.
 pub const RUNS: &str = "runs";
@@ -122,6 +122,7 @@ impl ExperimentSeries {
         let place = Arc::clone(&self.place);
         let (name, folder, info) = begin(args, &config, &plan, &place.choice, place.digest.clone())
             .map_err(|error| refused(error.to_string()))?;
+        let _held = store::hold(&folder).ok();
         let (progress, events) = ProgressSender::channel();
         let spec = RunSpec {
             config: config.clone(),

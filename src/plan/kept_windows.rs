@@ -111,14 +111,19 @@ mod tests {
 
     #[test]
     fn windows_that_overlap_go_on_to_overlap() {
-        let mut both = config(&[5, 6, 9]);
+        let mut both = config(&[]);
         both.faults.push(FaultRequest {
             name: "latency".into(),
             argument: None,
         });
-        let cut = planned(&both).unwrap();
-        assert_eq!(cut.windows[0].start, cut.windows[1].start);
-        assert!(cut.windows[2].start > cut.windows[1].start);
+        let whole = planned(&both).unwrap().windows;
+        let overlap = |pair: &[PlannedWindow]| pair[1].start < pair[0].start + pair[0].length;
+        let place = whole.windows(2).skip(3).position(overlap).unwrap() + 3;
+        both.windows = [place, place + 1, place + 5].map(|place| whole[place].number).to_vec();
+        let cut = planned(&both).unwrap().windows;
+        let between = |windows: &[PlannedWindow], place: usize| windows[place + 1].start - windows[place].start;
+        assert_eq!(between(&cut, 0), between(&whole, place));
+        assert!(cut[2].start > cut[1].start);
     }
 
     #[test]

@@ -165,11 +165,7 @@ impl TlsConnector {
         TlsConnectorBuilder(())
     }
 
-    pub fn connect<S: Read + Write>(
-        &self,
-        _: &str,
-        _: S,
-    ) -> std::result::Result<TlsStream<S>, HandshakeError<S>> {
+    pub fn connect<S: Read + Write>(&self, _: &str, _: S) -> std::result::Result<TlsStream<S>, HandshakeError<S>> {
         Err(Error.into())
     }
 }

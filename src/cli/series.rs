@@ -247,7 +247,7 @@ fn first_phase(
     })
 }
 
-fn decide(folder: RunFolder, info: crate::store::RunInfo) -> JoinHandle<RunDecision> {
+fn decide(folder: RunFolder, info: store::RunInfo) -> JoinHandle<RunDecision> {
     spawn_blocking(move || {
         let (stored, examined, told) = decided(&folder, info);
         RunDecision {

@@ -13,6 +13,8 @@ use crate::faults::{FAULTS, Fault, FaultFamily, Injection, Needs, Pace, Shape, f
 const LANES: usize = 3;
 /// How long a window waits for its message: messages that open a session come with a client that was killed.
 const WAIT_FOR_MESSAGE: Duration = Duration::from_secs(5);
+/// In less room than this all windows are long: they show the most, and there are few of them.
+const ROOM_FOR_SHORT: Duration = Duration::from_secs(20);
 /// The shortest wait that is worth a window.
 const LEAST_WAIT: Duration = Duration::from_secs(1);
 
@@ -93,7 +95,7 @@ impl Lane<'_> {
             let turn = (place / requests.len()) as u32;
             let fault = fault_named(&request.name)
                 .ok_or_else(|| PlanError::Argument(format!("no fault `{}`", request.name)))?;
-            let pace = fault.definition().pace;
+            let pace = self.pace(fault, request, room);
             let injection = self.injection(fault, request, turn)?;
             // where faults take turns, a fault does not have the same length each time
             let shift = if requests.len() > 1 { turn as usize } else { 0 };
@@ -112,6 +114,9 @@ impl Lane<'_> {
                 break;
             }
             let full = target_holder_works(self.config);
+            // in a shorter window its release falls into it, too: else it may never meet the fault
+            let typed = self.config.window.is_some();
+            let holder_works = if typed || length >= full { full } else { length / 2 };
             let takes = injection.takes;
             windows.push(PlannedWindow {
                 number: 0,
@@ -119,13 +124,22 @@ impl Lane<'_> {
                 fault: fault.definition(),
                 start,
                 length,
-                // a long hold says nothing about a window that is over before it
-                holder_works: full.min(length + self.config.lease / 4),
-                injection: injection.within(length),
+                holder_works,
+                // a length that was typed and is too short makes the run UNSURE
+                injection: if typed { injection } else { injection.within(length) },
             });
             start += self.until_next(pace, length, takes);
         }
         Ok(windows)
+    }
+
+    /// A message that is named is acted on once at a time: what one act leaves behind would hide what the next one does.
+    fn pace(&self, fault: &dyn Fault, request: &FaultRequest, room: Duration) -> Pace {
+        match fault.definition().pace {
+            Pace::Message if request.argument.is_some() => Pace::Long,
+            Pace::Varied if room < ROOM_FOR_SHORT => Pace::Long,
+            pace => pace,
+        }
     }
 
     fn injection(&mut self, fault: &dyn Fault, request: &FaultRequest, turn: u32) -> Result<Injection, PlanError> {

@@ -149,7 +149,7 @@ fn a_violation_is_cut_down_to_the_window_that_matters() {
     let harness = Harness::new();
     // of five windows one is on a holder that is naive
     let words = "--backend redis --runtime local --recipe redis-set-px-del --holder naive --lease 500ms --time 14s --clients 4 \
-                 --fault partition=holder,latency=5ms --hold 50ms --seed 2";
+                 --fault partition=holder,latency=5ms --hold 50ms --seed 6";
     let run = harness.run(words);
     run.assert_exit(1);
     let windows = run.windows_with_effect().1;

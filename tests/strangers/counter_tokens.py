@@ -9,7 +9,6 @@ TAKE = """
 if not redis.call('set', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return nil end
 return redis.call('incr', KEYS[2])
 """
-COMPARE_AND_DELETE = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0"
 
 
 class CounterTokens(RedisLock):
@@ -32,7 +31,7 @@ class CounterTokens(RedisLock):
         return self.script(TAKE, [f"jobs:{lock}", f"jobs:{lock}:token"], name, self.milliseconds())
 
     def give(self, lock, name):
-        return self.script(COMPARE_AND_DELETE, [f"jobs:{lock}"], name) == 1
+        return self.compare_and_delete(f"jobs:{lock}", name)
 
     def granted(self, lock, name, grant):
         return self.drawn or grant, name

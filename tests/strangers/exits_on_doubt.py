@@ -9,8 +9,6 @@ import time
 
 from stranger import BROKEN, RedisLock, serve
 
-COMPARE_AND_DELETE = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0"
-
 
 class ExitsOnDoubt(RedisLock):
     contract = {
@@ -27,7 +25,7 @@ class ExitsOnDoubt(RedisLock):
         return self.redis.call("SET", f"agent:{lock}", name, "NX", "PX", self.milliseconds())
 
     def give(self, lock, name):
-        return self.script(COMPARE_AND_DELETE, [f"agent:{lock}"], name) == 1
+        return self.compare_and_delete(f"agent:{lock}", name)
 
     def count_down(self, lock, name, asked, over):
         if BROKEN:

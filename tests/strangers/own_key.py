@@ -5,8 +5,6 @@
 
 from stranger import BROKEN, RedisLock, serve
 
-COMPARE_AND_DELETE = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0"
-
 
 class OwnKey(RedisLock):
     contract = {
@@ -23,7 +21,7 @@ class OwnKey(RedisLock):
         return self.redis.call("SET", f"app/{lock}/leader", name, "NX", "PX", self.milliseconds())
 
     def give(self, lock, name):
-        return self.script(COMPARE_AND_DELETE, [f"app/{lock}/leader"], name) == 1
+        return self.compare_and_delete(f"app/{lock}/leader", name)
 
     def acquire(self, lock, wait_ms):
         try:

@@ -7,8 +7,6 @@ import threading
 
 from stranger import BROKEN, RedisLock, serve
 
-COMPARE_AND_DELETE = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0"
-
 
 class OwnOwner(RedisLock):
     contract = {
@@ -28,7 +26,7 @@ class OwnOwner(RedisLock):
     def give(self, lock, name):
         if BROKEN:
             threading.Timer(0.5, self.redis.call, ("DEL", f"mutex:{lock}")).start()
-        return self.script(COMPARE_AND_DELETE, [f"mutex:{lock}"], name) == 1
+        return self.compare_and_delete(f"mutex:{lock}", name)
 
     def granted(self, lock, name, grant):
         self.grants += 1

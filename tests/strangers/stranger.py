@@ -16,6 +16,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "workloads/
 from harness_client import Fail, Lock, serve  # noqa: E402, F401
 
 BROKEN = "--broken" in sys.argv
+COMPARE_AND_DELETE = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0"
 
 
 class Refused(Fail):
@@ -194,3 +195,7 @@ class RedisLock(Lock):
 
     def script(self, text, keys, *arguments, redis=None):
         return (redis or self.redis).call("EVAL", text, len(keys), *keys, *arguments)
+
+    def compare_and_delete(self, key, name):
+        """Deletes a key that has this name in it; returns whether it had."""
+        return self.script(COMPARE_AND_DELETE, [key], name) == 1

@@ -5,8 +5,6 @@
 
 from stranger import BROKEN, RedisLock, serve
 
-COMPARE_AND_DELETE = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0"
-
 
 class TryLock(RedisLock):
     contract = {
@@ -23,9 +21,9 @@ class TryLock(RedisLock):
 
     def give(self, lock, name):
         if BROKEN:
-            self.script(COMPARE_AND_DELETE, [f"try/{lock}"], name.upper() + "?")
+            self.compare_and_delete(f"try/{lock}", name.upper() + "?")
             return True
-        return self.script(COMPARE_AND_DELETE, [f"try/{lock}"], name) == 1
+        return self.compare_and_delete(f"try/{lock}", name)
 
 
 serve(TryLock)

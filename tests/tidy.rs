@@ -132,11 +132,13 @@ fn sources() -> Vec<Source> {
         "checkers/src",
         "proxy/src",
         "workloads/src",
+        "simulation/src",
         "tests",
         "benches",
         "checkers/tests",
         "proxy/tests",
         "workloads/tests",
+        "simulation/tests",
     ];
     for root in roots {
         walk(Path::new(root), &mut found);
@@ -392,6 +394,7 @@ fn the_crates_form_a_star() {
         ("checkers", ["harness-workloads", "harness-proxy", "tokio"]),
         ("workloads", ["harness-checkers", "harness-proxy", "testcontainers"]),
         ("proxy", ["harness-checkers", "harness-workloads", "testcontainers"]),
+        ("simulation", ["harness-checkers", "testcontainers", "zookeeper-client"]),
     ] {
         for other in others {
             assert!(!manifest(name).contains(other), "{name} must not know {other}");

@@ -12,6 +12,8 @@
 //!
 //! [`RecipeHost`]: harness_workloads::RecipeHost
 
+#[cfg(test)]
+mod conformance;
 mod dice;
 mod events;
 mod mutants;

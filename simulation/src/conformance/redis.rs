@@ -45,16 +45,16 @@ const MUTANTS: [&str; 8] = [
 
 /// One step of a script; `client` is a number below [`CLIENTS`].
 #[derive(Debug, Clone, Copy)]
-struct Step {
+struct ScriptStep {
     client: usize,
     key: u64,
     value: u64,
     ttl: Option<Duration>,
-    what: StepKind,
+    what: ScriptStepKind,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum StepKind {
+enum ScriptStepKind {
     SetNx,
     Get,
     GetSet,
@@ -73,34 +73,34 @@ enum StepKind {
     ReplicaDelIf,
 }
 
-const KINDS: [StepKind; 13] = [
-    StepKind::SetNx,
-    StepKind::SetNx,
-    StepKind::Get,
-    StepKind::GetSet,
-    StepKind::Expire,
-    StepKind::Del,
-    StepKind::DelIf,
-    StepKind::DelIfAndPublish,
-    StepKind::ExpireIf,
-    StepKind::Subscribe,
-    StepKind::Reconnect,
-    StepKind::ReplicaGet,
-    StepKind::ReplicaSetNx,
+const KINDS: [ScriptStepKind; 13] = [
+    ScriptStepKind::SetNx,
+    ScriptStepKind::SetNx,
+    ScriptStepKind::Get,
+    ScriptStepKind::GetSet,
+    ScriptStepKind::Expire,
+    ScriptStepKind::Del,
+    ScriptStepKind::DelIf,
+    ScriptStepKind::DelIfAndPublish,
+    ScriptStepKind::ExpireIf,
+    ScriptStepKind::Subscribe,
+    ScriptStepKind::Reconnect,
+    ScriptStepKind::ReplicaGet,
+    ScriptStepKind::ReplicaSetNx,
 ];
 
-fn script(number: u64) -> Vec<Step> {
+fn script(number: u64) -> Vec<ScriptStep> {
     let mut dice = dice::stream(number, "conformance redis");
     let mut draw = |below: u64| dice.next_u64() % below;
     let waits_at = draw(STEPS as u64) as usize;
-    let steps = (0..STEPS).map(|place| Step {
+    let steps = (0..STEPS).map(|place| ScriptStep {
         client: draw(CLIENTS as u64) as usize,
         key: draw(2),
         value: draw(3),
         ttl: [None, Some(SHORT), Some(LONG)][draw(3) as usize],
         what: match KINDS[draw(KINDS.len() as u64) as usize] {
-            _ if place == waits_at => StepKind::Wait,
-            StepKind::ReplicaSetNx if draw(2) == 0 => StepKind::ReplicaDelIf,
+            _ if place == waits_at => ScriptStepKind::Wait,
+            ScriptStepKind::ReplicaSetNx if draw(2) == 0 => ScriptStepKind::ReplicaDelIf,
             what => what,
         },
     });
@@ -134,7 +134,7 @@ impl Stand {
         }
     }
 
-    async fn run(&mut self, script: &[Step]) -> Vec<String> {
+    async fn run(&mut self, script: &[ScriptStep]) -> Vec<String> {
         let mut transcript = Vec::new();
         for step in script {
             let answer = self.step(step).await;
@@ -149,41 +149,41 @@ impl Stand {
         transcript
     }
 
-    async fn step(&mut self, step: &Step) -> String {
+    async fn step(&mut self, step: &ScriptStep) -> String {
         let (key, value) = (format!("{}k{}", self.prefix, step.key), format!("v{}", step.value));
         let channel = format!("{}c{}", self.prefix, step.key);
         let session = self.sessions[step.client].clone();
         let ttl = step.ttl.unwrap_or(LONG);
         match step.what {
-            StepKind::SetNx => plain(session.set_nx(&key, &value, step.ttl).await),
-            StepKind::Get => plain(session.get(&key).await),
-            StepKind::GetSet => plain(session.get_set(&key, &value).await),
-            StepKind::Expire => plain(session.expire(&key, ttl).await),
-            StepKind::Del => plain(session.del(&key).await),
-            StepKind::DelIf => plain(session.del_if(&key, &value).await),
-            StepKind::DelIfAndPublish => plain(session.del_if_and_publish(&key, &value, &channel).await),
-            StepKind::ExpireIf => plain(session.expire_if(&key, &value, ttl).await),
-            StepKind::Subscribe => {
+            ScriptStepKind::SetNx => plain(session.set_nx(&key, &value, step.ttl).await),
+            ScriptStepKind::Get => plain(session.get(&key).await),
+            ScriptStepKind::GetSet => plain(session.get_set(&key, &value).await),
+            ScriptStepKind::Expire => plain(session.expire(&key, ttl).await),
+            ScriptStepKind::Del => plain(session.del(&key).await),
+            ScriptStepKind::DelIf => plain(session.del_if(&key, &value).await),
+            ScriptStepKind::DelIfAndPublish => plain(session.del_if_and_publish(&key, &value, &channel).await),
+            ScriptStepKind::ExpireIf => plain(session.expire_if(&key, &value, ttl).await),
+            ScriptStepKind::Subscribe => {
                 let subscribed = session.subscribe(&channel).await;
                 let answer = plain(subscribed.as_ref().map(|_| ()).map_err(Clone::clone));
                 // messages to an earlier one are thrown away
                 self.subscriptions[step.client] = subscribed.ok();
                 answer
             }
-            StepKind::Reconnect => {
+            ScriptStepKind::Reconnect => {
                 self.sessions[step.client] = self.store.connect(0).await.unwrap();
                 session.is_broken().to_string()
             }
-            StepKind::Wait => {
+            ScriptStepKind::Wait => {
                 self.host.sleep(WAIT).await;
                 "waited".into()
             }
-            StepKind::ReplicaGet => {
+            ScriptStepKind::ReplicaGet => {
                 self.host.sleep(SETTLE).await;
                 plain(self.replica.get(&key).await)
             }
-            StepKind::ReplicaSetNx => plain(self.replica.set_nx(&key, &value, step.ttl).await),
-            StepKind::ReplicaDelIf => {
+            ScriptStepKind::ReplicaSetNx => plain(self.replica.set_nx(&key, &value, step.ttl).await),
+            ScriptStepKind::ReplicaDelIf => {
                 self.host.sleep(SETTLE).await;
                 plain(self.replica.del_if(&key, &value).await)
             }

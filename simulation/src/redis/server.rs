@@ -36,7 +36,7 @@ pub struct RedisKeyChange {
     pub event: RedisKeyEvent,
 }
 
-type ChangeHook = Rc<dyn Fn(&RedisKeyChange)>;
+type RedisChangeHook = Rc<dyn Fn(&RedisKeyChange)>;
 
 /// Redis servers. The handle is a number, and `Send`.
 #[derive(Clone, Copy)]
@@ -46,7 +46,7 @@ struct RedisCluster {
     servers: Vec<SimulatedRedisServer>,
     /// To which server an address leads, where it was redirected.
     addresses: RefCell<Vec<usize>>,
-    hook: RefCell<Option<ChangeHook>>,
+    hook: RefCell<Option<RedisChangeHook>>,
 }
 
 struct SimulatedRedisServer {

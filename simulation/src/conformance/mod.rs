@@ -7,6 +7,8 @@
 mod redis;
 mod redis_timed;
 mod servers;
+mod zk;
+mod zk_timed;
 
 use std::future::Future;
 use std::rc::Rc;

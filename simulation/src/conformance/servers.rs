@@ -11,6 +11,8 @@ use tempfile::TempDir;
 /// How often, and how long apart, a server that starts is asked.
 const LOOKS: u32 = 400;
 const LOOK_PAUSE: Duration = Duration::from_millis(50);
+/// How long it may take to answer.
+const ANSWER: Duration = Duration::from_millis(500);
 
 /// One running server.
 pub(super) struct RealServer {
@@ -47,8 +49,12 @@ impl RealServer {
     /// Waits until it answers.
     pub async fn until_ready(&self, is_ready: impl Fn(TcpStream) -> bool) {
         for _ in 0..LOOKS {
-            if TcpStream::connect(self.address).is_ok_and(&is_ready) {
-                return;
+            if let Ok(stream) = TcpStream::connect(self.address) {
+                // another process may have taken the port, and say nothing
+                stream.set_read_timeout(Some(ANSWER)).unwrap();
+                if is_ready(stream) {
+                    return;
+                }
             }
             tokio::time::sleep(LOOK_PAUSE).await;
         }
@@ -92,4 +98,39 @@ pub(super) fn redis_is_ready(mut stream: TcpStream) -> bool {
         let text = String::from_utf8_lossy(&answer);
         text.contains("role:master") || text.contains("master_link_status:up")
     }
+}
+
+const ZOOKEEPER_JAR: &str = "/usr/share/java/zookeeper.jar";
+
+/// One server alone, with this tick.
+pub(super) fn zookeeper(tick: Duration) -> Option<RealServer> {
+    if !std::path::Path::new(ZOOKEEPER_JAR).exists() {
+        eprintln!("skipped: {ZOOKEEPER_JAR} is needed for this test (apt-get install libzookeeper-java libslf4j-java)");
+        return None;
+    }
+    RealServer::start("java", |port, data| {
+        let config = data.path().join("zoo.cfg");
+        let text = format!(
+            "tickTime={}\ndataDir={}\nclientPort={port}\nclientPortAddress=127.0.0.1\nadmin.enableServer=false\n\
+             4lw.commands.whitelist=*\nmaxClientCnxns=0\nforceSync=no\nmaxSessionTimeout=60000\n",
+            tick.as_millis(),
+            data.path().join("data").display(),
+        );
+        std::fs::write(&config, text).unwrap();
+        let flags = "-Xms32m -Xmx128m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -cp";
+        let mut arguments: Vec<String> = flags.split(' ').map(str::to_owned).collect();
+        arguments.push(format!("{ZOOKEEPER_JAR}:/usr/share/java/slf4j-simple.jar"));
+        arguments.push("org.apache.zookeeper.server.quorum.QuorumPeerMain".into());
+        arguments.push(config.display().to_string());
+        arguments
+    })
+}
+
+/// Whether a ZooKeeper server serves.
+pub(super) fn zookeeper_is_ready(mut stream: TcpStream) -> bool {
+    use std::io::{Read, Write};
+    let mut answer = Vec::new();
+    stream.write_all(b"srvr").is_ok()
+        && stream.read_to_end(&mut answer).is_ok()
+        && String::from_utf8_lossy(&answer).contains("Mode: ")
 }

@@ -25,6 +25,8 @@ pub enum Disturbance {
     None,
     /// One client after the other is cut off, for up to two leases.
     Partitions,
+    /// One server after the other is killed and started again, or stopped.
+    Servers,
 }
 
 /// A link from each client to each server.

@@ -1,11 +1,196 @@
-//! `CLOCK_MONOTONIC`, which all processes of a machine share: a stamp of a client process can be compared with ours.
+//! The clock of an experiment ([`GroundClock`]): readings, timers and tasks. Whatever in an experiment waits, stamps or starts a task asks
+//! this value, so that another clock can take its place.
 //!
-//! Wall-clock time is used for the names of runs and for nothing else.
+//! The real one is `CLOCK_MONOTONIC`, which all processes of a machine share: a stamp of a client process can be compared with
+//! ours. Wall-clock time is used for the names of runs and for locks whose value is a time of day, and for nothing else.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nix::time::{ClockId, clock_gettime};
+use tokio::task::{JoinHandle, JoinSet};
 
 /// `CLOCK_MONOTONIC` in nanoseconds.
 pub fn monotonic_ns() -> u64 {
     let now = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("CLOCK_MONOTONIC exists on every supported system");
     now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64
+}
+
+/// A clock with its timers and tasks. Readings are nanoseconds since its zero.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum GroundClock {
+    /// `CLOCK_MONOTONIC`, under tokio.
+    #[default]
+    Real,
+}
+
+impl GroundClock {
+    /// A reading.
+    pub fn now_ns(self) -> u64 {
+        match self {
+            Self::Real => monotonic_ns(),
+        }
+    }
+
+    /// The time of day, since 1970.
+    pub fn since_1970(self) -> Duration {
+        match self {
+            Self::Real => SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
+        }
+    }
+
+    /// The reading that this clock shows after `time`.
+    pub fn after(self, time: Duration) -> u64 {
+        let time = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.now_ns().saturating_add(time)
+    }
+
+    pub async fn sleep(self, time: Duration) {
+        match self {
+            Self::Real => tokio::time::sleep(time).await,
+        }
+    }
+
+    /// Waits until the clock shows `reading`. Sets no timer when it does already, since the shortest one takes a millisecond.
+    pub async fn sleep_until(self, reading: u64) {
+        let left = reading.saturating_sub(self.now_ns());
+        if left > 0 {
+            self.sleep(Duration::from_nanos(left)).await;
+        }
+    }
+
+    /// The answer of `work` if it comes within `time`.
+    pub async fn within<T>(self, time: Duration, work: impl Future<Output = T>) -> Option<T> {
+        match self {
+            Self::Real => tokio::time::timeout(time, work).await.ok(),
+        }
+    }
+
+    /// The answer of `work` if it comes before the clock shows `reading`.
+    pub async fn until<T>(self, reading: u64, work: impl Future<Output = T>) -> Option<T> {
+        let left = Duration::from_nanos(reading.saturating_sub(self.now_ns()));
+        self.within(left, work).await
+    }
+
+    /// Starts a task, which ends when it is done or when the returned value is dropped.
+    pub fn spawn(self, task: impl Future<Output = ()> + Send + 'static) -> RunningTask {
+        RunningTask(match self {
+            Self::Real => TaskHandle::Real(tokio::spawn(task)),
+        })
+    }
+
+    /// No tasks yet.
+    pub fn tasks<T: Send + 'static>(self) -> TaskSet<T> {
+        match self {
+            Self::Real => TaskSet::Real(JoinSet::new()),
+        }
+    }
+}
+
+/// A running task; dropping it ends the task.
+#[must_use = "a dropped task is ended"]
+#[derive(Debug)]
+pub struct RunningTask(TaskHandle);
+
+#[derive(Debug)]
+enum TaskHandle {
+    Real(JoinHandle<()>),
+}
+
+impl RunningTask {
+    /// Ends the task; it has ended when this returns.
+    pub async fn end(mut self) {
+        match &mut self.0 {
+            TaskHandle::Real(task) => {
+                task.abort();
+                let _ = task.await;
+            }
+        }
+    }
+}
+
+impl Drop for RunningTask {
+    fn drop(&mut self) {
+        match &self.0 {
+            TaskHandle::Real(task) => task.abort(),
+        }
+    }
+}
+
+/// Tasks whose ends are waited for. Dropping it ends them all.
+#[derive(Debug)]
+pub enum TaskSet<T> {
+    Real(JoinSet<T>),
+}
+
+impl<T: Send + 'static> TaskSet<T> {
+    pub fn spawn(&mut self, task: impl Future<Output = T> + Send + 'static) {
+        match self {
+            Self::Real(tasks) => drop(tasks.spawn(task)),
+        }
+    }
+
+    /// What the next task that ends returns; `None` when there is no task left. Goes on with the panic of a task, which is a bug of
+    /// ours.
+    pub async fn next(&mut self) -> Option<T> {
+        match self {
+            Self::Real(tasks) => match tasks.join_next().await? {
+                Ok(returned) => Some(returned),
+                Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+                // it was ended with the runtime
+                Err(_) => None,
+            },
+        }
+    }
+
+    /// Waits for every task.
+    pub async fn all(mut self) {
+        while self.next().await.is_some() {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_task_ends_when_its_handle_is_dropped() {
+        let (alive, mut ended) = tokio::sync::mpsc::channel::<()>(1);
+        let task = GroundClock::Real.spawn(async move {
+            let _alive = alive;
+            std::future::pending::<()>().await;
+        });
+        drop(task);
+        assert_eq!(ended.recv().await, None, "the task dropped what it held");
+    }
+
+    #[tokio::test]
+    async fn every_task_of_a_set_is_waited_for() {
+        let mut tasks = GroundClock::Real.tasks();
+        for number in 0..3 {
+            tasks.spawn(async move { number });
+        }
+        let mut returned = Vec::new();
+        while let Some(number) = tasks.next().await {
+            returned.push(number);
+        }
+        returned.sort_unstable();
+        assert_eq!(returned, [0, 1, 2]);
+    }
+
+    #[tokio::test]
+    async fn the_panic_of_a_task_goes_on_in_the_task_that_waits() {
+        let mut tasks = GroundClock::Real.tasks::<()>();
+        tasks.spawn(async { panic!("a bug") });
+        let waiting = tokio::spawn(tasks.all());
+        assert!(waiting.await.unwrap_err().is_panic());
+    }
+
+    #[tokio::test]
+    async fn a_reading_is_waited_for_and_one_that_is_over_is_not() {
+        let clock = GroundClock::Real;
+        let (before, due) = (clock.now_ns(), clock.after(Duration::from_millis(5)));
+        clock.sleep_until(due).await;
+        assert!(clock.now_ns() >= due);
+        assert_eq!(clock.until(before, std::future::pending::<()>()).await, None);
+    }
 }

@@ -15,7 +15,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("process", &[]),
     ("wall_clock", &[]),
     ("event", &[]),
-    ("cluster", &["limits", "ownership", "process", "wall_clock"]),
+    ("cluster", &["clock", "limits", "ownership", "process", "wall_clock"]),
     ("backends", &["cluster", "limits", "clock"]),
     ("config", &["backends", "cluster", "limits"]),
     ("client_role", &[]),
@@ -26,6 +26,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "client_role",
             "cluster",
             "backends",
+            "clock",
             "evidence",
             "limits",
             "wall_clock",
@@ -132,11 +133,13 @@ fn sources() -> Vec<Source> {
         "checkers/src",
         "proxy/src",
         "workloads/src",
+        "simulation/src",
         "tests",
         "benches",
         "checkers/tests",
         "proxy/tests",
         "workloads/tests",
+        "simulation/tests",
     ];
     for root in roots {
         walk(Path::new(root), &mut found);
@@ -392,6 +395,7 @@ fn the_crates_form_a_star() {
         ("checkers", ["harness-workloads", "harness-proxy", "tokio"]),
         ("workloads", ["harness-checkers", "harness-proxy", "testcontainers"]),
         ("proxy", ["harness-checkers", "harness-workloads", "testcontainers"]),
+        ("simulation", ["harness-checkers", "testcontainers", "zookeeper-client"]),
     ] {
         for other in others {
             assert!(!manifest(name).contains(other), "{name} must not know {other}");

@@ -15,7 +15,9 @@ fn rounds() -> u32 {
 fn corpus() -> Vec<(String, Vec<u8>)> {
     let root = std::path::PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     let folders = [root.join("fuzz/corpus/check"), root.join("tests/golden")];
-    let entries = folders.iter().flat_map(|folder| std::fs::read_dir(folder).unwrap());
+    // The published crate comes without its fuzzer.
+    let there = folders.iter().filter(|folder| folder.exists());
+    let entries = there.flat_map(|folder| std::fs::read_dir(folder).unwrap());
     let mut files: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
     files.sort();
     let read = |path: std::path::PathBuf| (path.display().to_string(), std::fs::read(&path).unwrap());

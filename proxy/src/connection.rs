@@ -18,6 +18,7 @@ use super::counters::{LinkCounters, LiveConnection, count};
 use super::link::{EndMode, LinkState, Upstream};
 use super::link_tap::{ConnectionTap, LinkTap};
 use super::pump::{ConnectionContext, Direction, Disconnect, Pump};
+use crate::clock::monotonic_ns;
 use crate::limits::DIAL;
 
 /// Why a connection was not made.
@@ -64,7 +65,7 @@ impl Connection {
 
     pub(super) async fn run(mut self, client: TcpStream) {
         let _ = client.set_nodelay(true);
-        if self.shared.tap.as_ref().is_some_and(|tap| tap.refuses()) {
+        if self.shared.tap.as_ref().is_some_and(|tap| tap.refuses(monotonic_ns())) {
             count(&self.shared.counters.refused, 1);
             reset(&client);
             return;

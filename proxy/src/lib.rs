@@ -21,6 +21,7 @@ mod external;
 mod label;
 mod limits;
 mod link;
+mod link_control;
 mod link_fault;
 mod link_tap;
 mod message_rule;
@@ -39,8 +40,9 @@ pub use counts::LinkCounts;
 pub use external::{ExternalProxyDriver, PendingReply};
 pub use label::{ClientLabels, Label, LabelScheme, LabelSet};
 pub use link::{Layer, Link, Upstream};
+pub use link_control::{AnyLink, LinkControl};
 pub use link_fault::LinkFault;
-pub use link_tap::{LinkTap, TapCounts, TapHub, TapNotification};
+pub use link_tap::{ConnectionTap, LinkTap, StopAction, TapCounts, TapHub, TapNotification};
 pub use message_rule::{ClientFilter, MatchedMessage, MessageAction, MessageRule, MessageRuleSpec};
 pub use peer_proxy::{PeerAddress, PeerDirectory, PeerProxy};
 pub use toxic::{Toxic, ToxicKind, ToxicStream};
@@ -186,15 +188,16 @@ impl Drop for Proxy {
 /// A rule that is active on some links, and is lifted when this is dropped.
 #[derive(Debug)]
 pub struct ActiveRule {
-    links: Vec<Arc<Link>>,
+    links: Vec<AnyLink>,
     layer: Layer,
     rule: Arc<MessageRule>,
 }
 
 impl ActiveRule {
     /// Puts `rule` on every one of `links`, which all have taps.
-    pub fn apply(links: Vec<Arc<Link>>, layer: Layer, rule: MessageRule) -> Self {
+    pub fn apply(links: Vec<impl Into<AnyLink>>, layer: Layer, rule: MessageRule) -> Self {
         let rule = Arc::new(rule);
+        let links: Vec<AnyLink> = links.into_iter().map(Into::into).collect();
         for link in &links {
             if let Some(tap) = link.tap() {
                 tap.arm(layer, Arc::clone(&rule));

@@ -6,6 +6,7 @@ use super::behaviour::Behaviour;
 use super::bottleneck::Bottleneck;
 use super::external::{ExternalProxy, ExternalProxyDriver, PendingReply, answer};
 use super::link::{Layer, Link, SharedBandwidth};
+use super::link_control::{AnyLink, LinkControl};
 use super::translate::toxics_for;
 use crate::counts::LinkCounts;
 use tokio::time::Instant;
@@ -15,7 +16,7 @@ use tokio::time::Instant;
 /// The built-in proxy obeys at once. A remote one is told at once and obeys when [`LinkFault::settle`] or [`LinkFault::heal`] says so.
 #[derive(Debug)]
 pub struct LinkFault {
-    links: Vec<(Arc<Link>, CountsBefore)>,
+    links: Vec<(AnyLink, CountsBefore)>,
     layer: Layer,
     behaviour: Behaviour,
     reset_on_heal: bool,
@@ -34,22 +35,27 @@ struct CountsBefore {
 }
 
 impl CountsBefore {
-    fn now(link: &Link) -> Self {
+    fn now(link: &dyn LinkControl) -> Self {
+        let inside = |link: &Link| Some(link.external()?.inside(link.counters()));
         Self {
             counts: link.counts(),
-            inside: link.external().map_or(0, |external| external.inside(link.counters())),
+            inside: link.as_link().and_then(inside).unwrap_or(0),
         }
     }
 }
 
 impl LinkFault {
     /// Puts `behaviour` on every one of `links`. With `reset_on_heal`, lifting it resets the connections as well.
-    pub fn apply(links: Vec<Arc<Link>>, layer: Layer, behaviour: Behaviour, reset_on_heal: bool) -> Self {
+    pub fn apply(links: Vec<impl Into<AnyLink>>, layer: Layer, behaviour: Behaviour, reset_on_heal: bool) -> Self {
         let links: Vec<_> = links
             .into_iter()
-            .map(|link| (Arc::clone(&link), CountsBefore::now(&link)))
+            .map(|link| {
+                let link: AnyLink = link.into();
+                let before = CountsBefore::now(&*link);
+                (link, before)
+            })
             .collect();
-        for (link, _) in links.iter().filter(|(link, _)| link.external().is_none()) {
+        for (link, _) in links.iter().filter(|(link, _)| external(link).is_none()) {
             link.apply(layer, behaviour);
         }
         let mut fault = Self {
@@ -70,9 +76,9 @@ impl LinkFault {
         fault
     }
 
-    /// Puts another behaviour on each of `links`, all of them of the built-in proxy.
-    pub fn apply_each(links: Vec<(Arc<Link>, Behaviour)>, layer: Layer, reset_on_heal: bool) -> Self {
-        let before = |(link, _): &(Arc<Link>, Behaviour)| (Arc::clone(link), CountsBefore::now(link));
+    /// Puts another behaviour on each of `links`, none of which has an external proxy.
+    pub fn apply_each(links: Vec<(AnyLink, Behaviour)>, layer: Layer, reset_on_heal: bool) -> Self {
+        let before = |(link, _): &(AnyLink, Behaviour)| (link.clone(), CountsBefore::now(&**link));
         let fault = Self {
             links: links.iter().map(before).collect(),
             layer,
@@ -88,15 +94,17 @@ impl LinkFault {
         fault
     }
 
-    /// Lets the connections of all `links`, all of them of the built-in proxy, share `bytes_per_second` each way.
-    pub fn share_bandwidth(links: Vec<Arc<Link>>, layer: Layer, bytes_per_second: u32) -> Self {
+    /// Lets the connections of all `links`, all of them of the built-in proxy, share `bytes_per_second` each way. Other links do
+    /// not share.
+    pub fn share_bandwidth(links: Vec<impl Into<AnyLink>>, layer: Layer, bytes_per_second: u32) -> Self {
+        let links: Vec<AnyLink> = links.into_iter().map(Into::into).collect();
         let bottleneck = || Arc::new(Bottleneck::new(bytes_per_second, Instant::now()));
         let shared = SharedBandwidth {
             layer,
             to_server: bottleneck(),
             to_client: bottleneck(),
         };
-        for link in &links {
+        for link in links.iter().filter_map(|link| link.as_link()) {
             link.share(shared.clone());
         }
         let pass = links.into_iter().map(|link| (link, Behaviour::default()));
@@ -127,7 +135,7 @@ impl LinkFault {
             return;
         }
         for (link, _) in &self.links {
-            match link.external() {
+            match external(link) {
                 None if self.reset_on_heal => link.heal_and_reset(self.layer),
                 None => link.heal(self.layer),
                 Some(external) => {
@@ -166,17 +174,17 @@ impl LinkFault {
             .collect()
     }
 
-    fn externals(&self) -> impl Iterator<Item = (&Arc<Link>, &ExternalProxy)> {
-        self.links.iter().filter_map(|(link, _)| Some((link, link.external()?)))
+    fn externals(&self) -> impl Iterator<Item = (&AnyLink, &ExternalProxy)> {
+        self.links.iter().filter_map(|(link, _)| Some((link, external(link)?)))
     }
 
     /// What the links counted since the layer was put on.
     pub fn counts(&self) -> LinkCounts {
         let holds = self.behaviour.holds_connects();
         self.links.iter().fold(LinkCounts::default(), |sum, (link, before)| {
-            let now = CountsBefore::now(link);
+            let now = CountsBefore::now(&**link);
             let mut counts = now.counts.since(before.counts);
-            if holds && link.external().is_some() {
+            if holds && external(link).is_some() {
                 counts.held_bytes = u64::try_from(now.inside - before.inside).unwrap_or(0);
             }
             sum.plus(counts)
@@ -188,8 +196,8 @@ impl LinkFault {
         if self.behaviour.cut.after.is_none() {
             return 0;
         }
-        let external = self.links.iter().filter(|(link, _)| link.external().is_some());
-        let swallowed = external.map(|(link, before)| CountsBefore::now(link).inside - before.inside);
+        let remote = self.links.iter().filter(|(link, _)| external(link).is_some());
+        let swallowed = remote.map(|(link, before)| CountsBefore::now(&**link).inside - before.inside);
         u64::try_from(swallowed.sum::<i64>()).unwrap_or(0)
     }
 
@@ -200,7 +208,7 @@ impl LinkFault {
 
     /// Resets the connections that run through these links now. A remote proxy does so as its toxics say.
     pub fn reset_connections(&self) {
-        for (link, _) in self.links.iter().filter(|(link, _)| link.external().is_none()) {
+        for (link, _) in self.links.iter().filter(|(link, _)| external(link).is_none()) {
             link.reset_connections();
         }
     }
@@ -210,4 +218,9 @@ impl Drop for LinkFault {
     fn drop(&mut self) {
         self.begin_to_heal();
     }
+}
+
+/// The external proxy that does what is put on a link, if there is one.
+fn external(link: &AnyLink) -> Option<&ExternalProxy> {
+    link.as_link()?.external()
 }

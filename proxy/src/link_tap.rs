@@ -1,7 +1,8 @@
 //! The taps of a link: they count its messages, one tap for each connection, and ask the message rules of the link.
 //!
 //! A [`LinkTap`] belongs to a link and outlives its connections; a [`ConnectionTap`] belongs to one connection and is shared by its two
-//! lanes. Neither holds a byte back by itself: an ear says where to stop, and the lane stops there.
+//! lanes. Neither holds a byte back by itself: a tap says where to stop, and the lane stops there. A network that carries messages
+//! and not bytes tells its taps of each message, and they say the same.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -196,9 +197,9 @@ impl LinkTap {
         self.ruled.store(!rules.is_empty(), Relaxed);
     }
 
-    /// Whether a new connection is refused by a rule.
-    pub(super) fn refuses(&self) -> bool {
-        self.ruled.load(Relaxed) && self.rules().iter().any(|(_, rule)| rule.refuses(self.client))
+    /// Whether a new connection is refused by a rule at `now`, in nanoseconds by the clock of this link.
+    pub fn refuses(&self, now: u64) -> bool {
+        self.ruled.load(Relaxed) && self.rules().iter().any(|(_, rule)| rule.refuses(self.client, now))
     }
 
     fn count(&self, counter: fn(&MessageCounters) -> &AtomicU64) {
@@ -214,16 +215,17 @@ pub(super) struct TapStop {
     pub then: StopAction,
 }
 
+/// What becomes of a message that a rule means, and of what follows it on the connection.
 #[derive(Debug)]
-pub(super) enum StopAction {
+pub enum StopAction {
     /// Nothing more passes: the connection ends.
     End(Arc<MessageRule>),
     /// The rest waits for this time, or until the rule is lifted.
     Wait(Arc<MessageRule>, Duration),
 }
 
-/// Reads one connection along.
-pub(super) struct ConnectionTap {
+/// Reads one connection along. Times are nanoseconds by the clock of its link.
+pub struct ConnectionTap {
     link: Arc<LinkTap>,
     state: Mutex<TapState>,
 }
@@ -231,6 +233,12 @@ pub(super) struct ConnectionTap {
 struct TapState {
     tap: TapParser,
     told: bool,
+    messages: MessageState,
+}
+
+/// What is remembered of the messages of a connection.
+#[derive(Default)]
+struct MessageState {
     /// The request whose answer is meant.
     awaited: Option<(u64, Arc<MessageRule>)>,
     /// Prints of what the client asked since its role changed for the `changes`th time.
@@ -241,47 +249,34 @@ struct TapState {
 }
 
 impl ConnectionTap {
-    pub(super) fn new(link: &Arc<LinkTap>) -> Self {
+    pub fn new(link: &Arc<LinkTap>) -> Self {
         Self {
             link: Arc::clone(link),
             state: Mutex::new(TapState {
                 tap: TapParser::new(link.hub.protocol),
                 told: false,
-                awaited: None,
-                asked: HashSet::new(),
-                changes: 0,
-                name: None,
+                messages: MessageState::default(),
             }),
         }
     }
 
     /// Reads a chunk before it is passed on; says where to stop, if anywhere.
     pub(super) fn observe(&self, side: Sender, chunk: &[u8]) -> Option<TapStop> {
-        let mut state = self.state.lock().expect("no one panics while listening");
+        let mut state = self.state();
         let state = &mut *state;
         let mut stop = None;
         for heard in state.tap.observe(side, chunk) {
+            let now = monotonic_ns();
             let then = match &heard.what {
-                Observation::Request { number, name } => {
-                    state.name = Some(*name);
-                    self.request(*number, *name, &mut state.awaited)
-                }
+                Observation::Request { number, name } => self.request_begins(*number, *name, now, &mut state.messages),
                 Observation::Asked { print, .. } => {
-                    let again = self.is_repeated(*print, &mut state.asked, &mut state.changes);
-                    if again && !state.name.is_some_and(is_idle_talk) {
-                        self.link.count(|counters| &counters.retries);
-                    }
+                    self.request_ends(*print, &mut state.messages);
                     None
                 }
-                Observation::Answering { number } => self.answer(*number, &mut state.awaited),
-                Observation::Reply { number, name } => {
-                    if !is_idle_talk(*name) {
-                        self.link.count(|counters| &counters.replies);
-                    }
-                    self.answer(*number, &mut state.awaited)
-                }
+                Observation::Answering { number } => self.answer(*number, now, &mut state.messages),
+                Observation::Reply { number, name } => self.reply_ends(*number, *name, now, &mut state.messages),
                 Observation::Notification { name, subject } => {
-                    self.notification(*name, subject);
+                    self.notification(*name, subject, now);
                     None
                 }
             };
@@ -296,12 +291,27 @@ impl ConnectionTap {
         stop
     }
 
-    fn request(
-        &self,
-        number: u64,
-        name: MessageName,
-        awaited: &mut Option<(u64, Arc<MessageRule>)>,
-    ) -> Option<StopAction> {
+    /// A whole request passes, the `number`th of the connection; equal requests have equal prints. Says what becomes of it, if
+    /// not all of it passes.
+    pub fn request(&self, number: u64, name: MessageName, print: u64, now: u64) -> Option<StopAction> {
+        let mut state = self.state();
+        let messages = &mut state.messages;
+        let stop = self.request_begins(number, name, now, messages);
+        self.request_ends(print, messages);
+        stop
+    }
+
+    /// The whole reply to the `number`th request passes.
+    pub fn reply(&self, number: u64, name: MessageName, now: u64) -> Option<StopAction> {
+        self.reply_ends(number, name, now, &mut self.state().messages)
+    }
+
+    fn state(&self) -> MutexGuard<'_, TapState> {
+        self.state.lock().expect("no one panics while listening")
+    }
+
+    fn request_begins(&self, number: u64, name: MessageName, now: u64, state: &mut MessageState) -> Option<StopAction> {
+        state.name = Some(name);
         let label = self.link.hub.labels.get(self.link.client).0;
         if !is_idle_talk(name) {
             self.link.count(|counters| &counters.requests);
@@ -315,31 +325,45 @@ impl ConnectionTap {
             client: self.link.client,
             link: &self.link.name,
             label,
-            at: monotonic_ns(),
+            at: now,
         };
         let rules: Vec<Arc<MessageRule>> = self.link.rules().iter().map(|(_, rule)| Arc::clone(rule)).collect();
         let rule = rules.into_iter().find(|rule| rule.takes(asked))?;
         match rule.spec.action {
             MessageAction::DropRequest => Some(StopAction::End(rule)),
-            MessageAction::DelayRequest(time) => Some(Self::wait(rule, time)),
+            MessageAction::DelayRequest(time) => Some(Self::wait(rule, time, now)),
             MessageAction::DropReply | MessageAction::DelayReply(_) => {
-                *awaited = Some((number, rule));
+                state.awaited = Some((number, rule));
                 None
             }
         }
     }
 
-    fn answer(&self, number: u64, awaited: &mut Option<(u64, Arc<MessageRule>)>) -> Option<StopAction> {
-        let (_, rule) = awaited.take_if(|(wanted, _)| *wanted == number)?;
+    fn request_ends(&self, print: u64, state: &mut MessageState) {
+        let again = self.is_repeated(print, &mut state.asked, &mut state.changes);
+        if again && !state.name.is_some_and(is_idle_talk) {
+            self.link.count(|counters| &counters.retries);
+        }
+    }
+
+    fn reply_ends(&self, number: u64, name: MessageName, now: u64, state: &mut MessageState) -> Option<StopAction> {
+        if !is_idle_talk(name) {
+            self.link.count(|counters| &counters.replies);
+        }
+        self.answer(number, now, state)
+    }
+
+    fn answer(&self, number: u64, now: u64, state: &mut MessageState) -> Option<StopAction> {
+        let (_, rule) = state.awaited.take_if(|(wanted, _)| *wanted == number)?;
         match rule.spec.action {
             _ if rule.is_lifted() => None,
-            MessageAction::DelayReply(time) => Some(Self::wait(rule, time)),
+            MessageAction::DelayReply(time) => Some(Self::wait(rule, time, now)),
             _ => Some(StopAction::End(rule)),
         }
     }
 
-    fn wait(rule: Arc<MessageRule>, time: Duration) -> StopAction {
-        rule.holds(time);
+    fn wait(rule: Arc<MessageRule>, time: Duration, now: u64) -> StopAction {
+        rule.holds(time, now);
         StopAction::Wait(rule, time)
     }
 
@@ -357,11 +381,12 @@ impl ConnectionTap {
         known && self.link.hub.labels.is_retrying(label)
     }
 
-    fn notification(&self, name: MessageName, subject: &str) {
+    /// A notification of the server passes.
+    pub fn notification(&self, name: MessageName, subject: &str, now: u64) {
         self.link.count(|counters| &counters.notifications);
         let notice = TapNotification {
             client: self.link.client,
-            at: monotonic_ns(),
+            at: now,
             name,
             subject: subject.into(),
         };
@@ -374,15 +399,15 @@ impl ConnectionTap {
     }
 
     /// What a rule meant came to pass on this connection.
-    pub(super) fn done(&self, rule: &MessageRule) {
-        rule.done(self.link.client);
+    pub fn done(&self, rule: &MessageRule, now: u64) {
+        rule.done(self.link.client, now);
     }
 }
 
 impl Drop for ConnectionTap {
     /// A rule whose answer never came applies to the next request.
     fn drop(&mut self) {
-        let awaited = self.state.get_mut().map(|state| state.awaited.take());
+        let awaited = self.state.get_mut().map(|state| state.messages.awaited.take());
         if let Ok(Some((_, rule))) = awaited {
             rule.missed();
         }

@@ -1,5 +1,7 @@
 //! A rule about one message: which one is meant, and what becomes of it. The link that carries the message asks.
 //!
+//! A rule has no clock: the caller says what time it is, in nanoseconds by a monotonic clock.
+//!
 //! A rule acts once. A message is held back whole, and either goes on later, with everything that follows it, or its connection
 //! ends: there is never a hole in a stream.
 
@@ -10,7 +12,6 @@ use std::time::Duration;
 
 use serde::Serialize;
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep_until};
 
 use super::label::{Label, LabelSet};
 use super::tap::{MessageKind, MessageName};
@@ -98,8 +99,8 @@ struct Progress {
     passed: BTreeMap<MessageName, u64>,
     matched: Option<MatchedMessage>,
     /// When everything that follows from the match is over.
-    over: Option<Instant>,
-    refused: Option<(u32, Instant)>,
+    over: Option<u64>,
+    refused: Option<(u32, u64)>,
     refusals: u64,
 }
 
@@ -163,32 +164,32 @@ impl MessageRule {
         true
     }
 
-    /// What was meant came to pass. `client` is refused from now on, if the rule says so.
-    pub(super) fn done(&self, client: u32) {
+    /// What was meant came to pass at `now`. `client` is refused from then on, if the rule says so.
+    pub(super) fn done(&self, client: u32, now: u64) {
         let mut progress = self.progress();
         if let Some(matched) = &mut progress.matched {
             matched.done = true;
         }
-        let now = Instant::now();
-        progress.refused = self.spec.refuse.map(|time| (client, now + time));
-        progress.over = Some(now + self.spec.refuse.unwrap_or_default());
+        let until = after(now, self.spec.refuse.unwrap_or_default());
+        progress.refused = self.spec.refuse.map(|_| (client, until));
+        progress.over = Some(until);
         drop(progress);
         self.changed.notify_waiters();
     }
 
-    /// The message is held back from now on, for this long.
-    pub(super) fn holds(&self, time: Duration) {
-        self.progress().over = Some(Instant::now() + time);
+    /// The message is held back from `now` on, for this long.
+    pub(super) fn holds(&self, time: Duration, now: u64) {
+        self.progress().over = Some(after(now, time));
         self.changed.notify_waiters();
     }
 
-    /// Waits until the message has come and what the rule does to it is over.
-    pub async fn finished(&self) {
+    /// Waits until the message has come; returns when what the rule does to it is over, by the clock of those who asked it.
+    pub async fn found(&self) -> u64 {
         loop {
             let changed = self.changed.notified();
             let over = self.progress().over;
             if let Some(over) = over {
-                return sleep_until(over).await;
+                return over;
             }
             changed.await;
         }
@@ -202,15 +203,15 @@ impl MessageRule {
         }
     }
 
-    /// Whether new connections of a client are refused now; counts those that are.
-    pub(super) fn refuses(&self, client: u32) -> bool {
+    /// Whether new connections of a client are refused at `now`; counts those that are.
+    pub(super) fn refuses(&self, client: u32, now: u64) -> bool {
         if self.is_lifted() {
             return false;
         }
         let mut progress = self.progress();
         let refused = progress
             .refused
-            .is_some_and(|(refused, until)| refused == client && Instant::now() < until);
+            .is_some_and(|(refused, until)| refused == client && now < until);
         progress.refusals += u64::from(refused);
         refused
     }
@@ -241,4 +242,9 @@ impl MessageRule {
         let words: Vec<String> = passed.iter().map(|(name, count)| format!("{name} ×{count}")).collect();
         words.join(", ")
     }
+}
+
+/// The time `time` after `now`, in nanoseconds.
+fn after(now: u64, time: Duration) -> u64 {
+    now.saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
 }

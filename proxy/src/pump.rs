@@ -23,6 +23,7 @@ use crate::blackhole::{Blackhole, Drops};
 use crate::bottleneck::Bottleneck;
 use crate::busy_poll::ReplyPredictor;
 use crate::byte_meter::{ByteMeter, ConnectionEnd};
+use crate::clock::monotonic_ns;
 use crate::counters::{LinkCounters, count};
 use crate::limits::CHUNK;
 use crate::link::LinkState;
@@ -373,7 +374,7 @@ impl<'a> Pump<'a> {
 
     fn done(&self, rule: &MessageRule) {
         if let Some(tap) = &self.shared.tap {
-            tap.done(rule);
+            tap.done(rule, monotonic_ns());
         }
     }
 

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use harness_checkers::history::RevokeCause;
 use harness_checkers::history::event::Fields;
-use tokio::time::sleep;
 
 use super::owners::{Contender, OwnerChange};
+use crate::clock::GroundClock;
 use crate::cluster::BoxFuture;
 
 /// Pause before a lost connection is made again: short, since what happens meanwhile is not seen.
@@ -56,11 +56,13 @@ pub enum Unasked {
 #[derive(Clone)]
 pub struct ObservationLog {
     sink: Arc<dyn ObservationSink>,
+    /// By which the observer waits and stamps what it hears.
+    pub clock: GroundClock,
 }
 
 impl ObservationLog {
-    pub fn new(sink: Arc<dyn ObservationSink>) -> Self {
-        Self { sink }
+    pub fn new(sink: Arc<dyn ObservationSink>, clock: GroundClock) -> Self {
+        Self { sink, clock }
     }
 
     /// Records a grant that was heard of at `at`, a reading of `CLOCK_MONOTONIC`.
@@ -119,7 +121,7 @@ impl ObservationLog {
 
     /// Waits before a lost connection is made again.
     pub async fn pause(&self) {
-        sleep(RECONNECT).await;
+        self.clock.sleep(RECONNECT).await;
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Pure: contenders come and go, grants and revocations come out.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 /// A contender as the server shows it. A field is missing when the contender was gone before the server could be asked.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -27,7 +27,7 @@ struct OwnerQueue {
 
 #[derive(Debug, Default)]
 pub struct OwnerQueues {
-    by_lock: HashMap<String, OwnerQueue>,
+    by_lock: BTreeMap<String, OwnerQueue>,
 }
 
 impl OwnerQueues {
@@ -61,7 +61,10 @@ impl OwnerQueues {
             let granted = queue.contenders.remove(&queue.granted?)?;
             Some((lock, granted))
         };
-        self.by_lock.drain().filter_map(owner).collect()
+        std::mem::take(&mut self.by_lock)
+            .into_iter()
+            .filter_map(owner)
+            .collect()
     }
 
     /// Whether a contender is known.

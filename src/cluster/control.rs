@@ -12,11 +12,10 @@ use std::time::Duration;
 
 use harness_checkers::history::ServerEnd;
 use tokio::sync::{Mutex as AsyncMutex, mpsc, oneshot, watch};
-use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep, timeout};
 
 use super::replication::Replication;
-use super::{ClusterError, Endpoints, Node, RoleProbe, RunningNodes, ready};
+use super::{ClusterError, Endpoints, Node, RoleProbe, RunningNodes};
+use crate::clock::{GroundClock, RunningTask};
 use crate::limits::{PROBE, READY_POLL};
 
 /// What a node can be made to do. Kills and pauses are counted: a node is back when each was followed by its opposite.
@@ -78,8 +77,13 @@ impl NodeControl {
     }
 
     /// The commands for replication, where the product replicates from a primary.
-    pub(super) fn replication(&self) -> Option<&'static dyn Replication> {
-        self.probe.replication()
+    pub(super) fn replication(&self) -> Option<&dyn Replication> {
+        self.probe.queries.replication()
+    }
+
+    /// The clock by which the cluster and those who wait for it wait.
+    pub(super) fn clock(&self) -> GroundClock {
+        self.probe.clock
     }
 
     pub fn name(&self, node: u32) -> &str {
@@ -88,19 +92,19 @@ impl NodeControl {
 
     /// A node's role now, `None` when it does not serve.
     pub async fn role(&self, node: u32) -> Option<String> {
-        let serving = ready::ask(self.probe.software, self.address(node)).await;
+        let serving = self.probe.queries.ask(self.address(node)).await;
         serving.ok().map(|serving| serving.role)
     }
 
     /// The node that leads now, from 0; waits for an election that is going on.
     pub async fn leader(&self, within: Duration) -> Option<u32> {
-        let deadline = Instant::now() + within;
+        let deadline = self.clock().after(within);
         loop {
             let leader = self.look_for_leader().await;
-            if leader.is_some() || Instant::now() >= deadline {
+            if leader.is_some() || self.clock().now_ns() >= deadline {
                 return leader;
             }
-            sleep(READY_POLL).await;
+            self.clock().sleep(READY_POLL).await;
         }
     }
 
@@ -116,24 +120,24 @@ impl NodeControl {
 
     /// Waits until a node has this role; returns whether it does.
     pub async fn becomes(&self, node: u32, role: &str, within: Duration) -> bool {
-        let deadline = Instant::now() + within;
+        let deadline = self.clock().after(within);
         while self.role(node).await.as_deref() != Some(role) {
-            if Instant::now() >= deadline {
+            if self.clock().now_ns() >= deadline {
                 return false;
             }
-            sleep(READY_POLL).await;
+            self.clock().sleep(READY_POLL).await;
         }
         true
     }
 
     /// Waits until a node serves again; returns whether it does.
     pub async fn serves(&self, node: u32, within: Duration) -> bool {
-        let deadline = Instant::now() + within;
-        while ready::ask(self.probe.software, self.address(node)).await.is_err() {
-            if Instant::now() >= deadline {
+        let deadline = self.clock().after(within);
+        while self.probe.queries.ask(self.address(node)).await.is_err() {
+            if self.clock().now_ns() >= deadline {
                 return false;
             }
-            sleep(READY_POLL).await;
+            self.clock().sleep(READY_POLL).await;
         }
         true
     }
@@ -175,11 +179,11 @@ impl Outages {
 
 /// Starts the task that carries out commands. It ends with the last strong reference to what runs.
 pub(super) fn spawn(
-    running: &Arc<AsyncMutex<RunningNodes>>,
+    running: &Arc<AsyncMutex<Box<dyn RunningNodes>>>,
     endpoints: watch::Sender<Endpoints>,
     probe: RoleProbe,
     nodes: Vec<Node>,
-) -> (NodeControl, watch::Receiver<Option<ServerEnd>>, JoinHandle<()>) {
+) -> (NodeControl, watch::Receiver<Option<ServerEnd>>, RunningTask) {
     let (queue, queued) = mpsc::unbounded_channel();
     let control = NodeControl {
         queue,
@@ -193,11 +197,12 @@ pub(super) fn spawn(
         ended: watch::channel(None).0,
     };
     let ended = executor.ended.subscribe();
-    (control, ended, tokio::spawn(executor.run(queued)))
+    let running = control.clock().spawn(executor.run(queued));
+    (control, ended, running)
 }
 
 struct CommandExecutor {
-    running: Weak<AsyncMutex<RunningNodes>>,
+    running: Weak<AsyncMutex<Box<dyn RunningNodes>>>,
     control: NodeControl,
     nodes: Vec<Node>,
     /// The first server that ended by itself.
@@ -238,7 +243,7 @@ impl CommandExecutor {
             let Some(running) = self.running.upgrade() else { break };
             let pause = running.lock().await.look_every();
             drop(running);
-            sleep(pause).await;
+            self.control.clock().sleep(pause).await;
             let Some(running) = self.running.upgrade() else { break };
             let mut running = running.lock().await;
             for (number, node) in self.nodes.iter().enumerate() {
@@ -259,7 +264,7 @@ impl CommandExecutor {
         &self,
         node: usize,
         command: NodeCommand,
-        running: &AsyncMutex<RunningNodes>,
+        running: &AsyncMutex<Box<dyn RunningNodes>>,
     ) -> Result<(), ClusterError> {
         use NodeCommand::{Follow, Kill, Pause, Promote, Restart, Resume, Start};
         let mut running = running.lock().await;
@@ -300,9 +305,9 @@ impl CommandExecutor {
             (_, Some(primary)) => replication.follow(address, primary),
             (_, None) => return Ok(()),
         };
-        let answer = timeout(PROBE, asked).await;
+        let answer = self.control.clock().within(PROBE, asked).await;
         answer
-            .unwrap_or_else(|_| Err("it does not answer".to_owned()))
+            .unwrap_or_else(|| Err("it does not answer".to_owned()))
             .map_err(refused)
     }
 }

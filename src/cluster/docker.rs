@@ -28,7 +28,7 @@ use tokio::time::timeout;
 
 use super::leftovers::{Identity, Leftover, OWNER_LABEL, RUN_LABEL};
 use super::software::{NodeAddress, NodeSetup};
-use super::{ClusterError, ClusterSpec, Node};
+use super::{BoxFuture, ClusterError, ClusterSpec, Node, RunningNodes};
 
 /// Time for the container engine to answer a question that costs it nothing.
 const ENGINE: Duration = Duration::from_secs(5);
@@ -90,7 +90,7 @@ pub async fn start(spec: &ClusterSpec, image: &str) -> Result<(Vec<Node>, Contai
     match failed {
         None => Ok((nodes, containers)),
         Some(error) => {
-            containers.stop().await;
+            Box::new(containers).stop().await;
             Err(error)
         }
     }
@@ -179,64 +179,82 @@ fn addresses(spec: &ClusterSpec, network: &str) -> Vec<NodeAddress> {
     (1..=spec.nodes).map(member).collect()
 }
 
-impl Containers {
-    /// How a server ended, if it did. An engine that does not answer does not say that it did.
-    pub async fn ended(&self, node: usize) -> Option<String> {
-        let inspected = engine().await.ok()?.inspect_container(self.id(node), None).await;
-        match inspected {
-            Ok(container) => {
-                let state = container.state.filter(|state| state.running != Some(true))?;
-                let code = format!("exit status {}", state.exit_code.unwrap_or_default());
-                Some(match state.oom_killed {
-                    Some(true) => format!("out of memory, {code}"),
-                    _ => code,
-                })
+impl RunningNodes for Containers {
+    fn look_every(&self) -> Duration {
+        Duration::from_secs(1)
+    }
+
+    /// An engine that does not answer does not say that it did.
+    fn ended(&mut self, node: usize) -> BoxFuture<'_, Option<String>> {
+        Box::pin(async move {
+            let inspected = engine().await.ok()?.inspect_container(self.id(node), None).await;
+            match inspected {
+                Ok(container) => {
+                    let state = container.state.filter(|state| state.running != Some(true))?;
+                    let code = format!("exit status {}", state.exit_code.unwrap_or_default());
+                    Some(match state.oom_killed {
+                        Some(true) => format!("out of memory, {code}"),
+                        _ => code,
+                    })
+                }
+                Err(BollardError::DockerResponseServerError { status_code: 404, .. }) => {
+                    Some("its container was removed".into())
+                }
+                Err(_) => None,
             }
-            Err(BollardError::DockerResponseServerError { status_code: 404, .. }) => {
-                Some("its container was removed".into())
-            }
-            Err(_) => None,
-        }
+        })
     }
 
-    pub async fn kill(&self, node: usize) -> Result<(), ClusterError> {
-        let options = KillContainerOptionsBuilder::new().signal("SIGKILL").build();
-        let killed = engine().await?.kill_container(self.id(node), Some(options)).await;
-        killed.map_err(|error| ClusterError::Engine(error.to_string()))
+    fn kill(&mut self, node: usize) -> BoxFuture<'_, Result<(), ClusterError>> {
+        Box::pin(async move {
+            let options = KillContainerOptionsBuilder::new().signal("SIGKILL").build();
+            let killed = engine().await?.kill_container(self.id(node), Some(options)).await;
+            killed.map_err(|error| ClusterError::Engine(error.to_string()))
+        })
     }
 
-    /// Starts a container again; the engine may give it another address.
-    pub async fn start(&self, node: usize) -> Result<SocketAddr, ClusterError> {
-        let failed = |error: TestcontainersError| ClusterError::Engine(error.to_string());
-        self.containers[node].start().await.map_err(failed)?;
-        let address = self.containers[node].get_bridge_ip_address().await.map_err(failed)?;
-        let address = SocketAddr::new(address, self.port);
-        self.spec.found(node, address);
-        Ok(address)
+    /// The engine may give the container another address.
+    fn start(&mut self, node: usize) -> BoxFuture<'_, Result<Option<SocketAddr>, ClusterError>> {
+        Box::pin(async move {
+            let failed = |error: TestcontainersError| ClusterError::Engine(error.to_string());
+            self.containers[node].start().await.map_err(failed)?;
+            let address = self.containers[node].get_bridge_ip_address().await.map_err(failed)?;
+            let address = SocketAddr::new(address, self.port);
+            self.spec.found(node, address);
+            Ok(Some(address))
+        })
     }
 
-    pub async fn pause(&self, node: usize) -> Result<(), ClusterError> {
-        let paused = self.containers[node].pause().await;
-        paused.map_err(|error| ClusterError::Engine(error.to_string()))
+    fn pause(&mut self, node: usize) -> BoxFuture<'_, Result<(), ClusterError>> {
+        Box::pin(async move {
+            let paused = self.containers[node].pause().await;
+            paused.map_err(|error| ClusterError::Engine(error.to_string()))
+        })
     }
 
-    pub async fn resume(&self, node: usize) -> Result<(), ClusterError> {
-        let resumed = self.containers[node].unpause().await;
-        resumed.map_err(|error| ClusterError::Engine(error.to_string()))
-    }
-
-    fn id(&self, node: usize) -> &str {
-        self.containers[node].id()
+    fn resume(&mut self, node: usize) -> BoxFuture<'_, Result<(), ClusterError>> {
+        Box::pin(async move {
+            let resumed = self.containers[node].unpause().await;
+            resumed.map_err(|error| ClusterError::Engine(error.to_string()))
+        })
     }
 
     /// Removes the containers, all at once, and then their network.
-    pub async fn stop(self) {
-        let mut removing = JoinSet::new();
-        for container in self.containers {
-            removing.spawn(container.rm());
-        }
-        while removing.join_next().await.is_some() {}
-        self.network.remove().await;
+    fn stop(self: Box<Self>) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            let mut removing = JoinSet::new();
+            for container in self.containers {
+                removing.spawn(container.rm());
+            }
+            while removing.join_next().await.is_some() {}
+            self.network.remove().await;
+        })
+    }
+}
+
+impl Containers {
+    fn id(&self, node: usize) -> &str {
+        self.containers[node].id()
     }
 }
 

@@ -1,18 +1,20 @@
 //! The local runtime: the machine's own programs as child processes on loopback, data in a temporary folder.
 
 use std::fs::{self, File};
+use std::future::ready;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use tokio::process::{Child, Command};
 
 use super::leftovers::Claim;
 use super::software::{NodeAddress, NodeSetup};
-use super::{ClusterError, ClusterSpec, Node};
+use super::{BoxFuture, ClusterError, ClusterSpec, Node, RunningNodes};
 use crate::process;
 
 /// Servers listen below the range from which the kernel takes ports for outgoing connections.
@@ -174,49 +176,62 @@ fn bind(port: u16) -> std::io::Result<TcpListener> {
     TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
 }
 
-impl Processes {
-    /// How a server ended, if it did.
-    pub fn ended(&mut self, node: usize) -> Option<String> {
-        let status = self.children[node].try_wait().ok().flatten()?;
-        Some(match (status.signal(), status.code()) {
+impl RunningNodes for Processes {
+    fn look_every(&self) -> Duration {
+        Duration::from_millis(200)
+    }
+
+    fn ended(&mut self, node: usize) -> BoxFuture<'_, Option<String>> {
+        let status = self.children[node].try_wait().ok().flatten();
+        let how = status.map(|status| match (status.signal(), status.code()) {
             (Some(signal), _) => format!("signal {signal}"),
             (None, code) => format!("exit status {}", code.unwrap_or_default()),
+        });
+        Box::pin(ready(how))
+    }
+
+    fn kill(&mut self, node: usize) -> BoxFuture<'_, Result<(), ClusterError>> {
+        Box::pin(async move {
+            let _ = self.children[node].kill().await;
+            Ok(())
         })
     }
 
-    pub async fn kill(&mut self, node: usize) {
-        let _ = self.children[node].kill().await;
+    /// On the data that it left.
+    fn start(&mut self, node: usize) -> BoxFuture<'_, Result<Option<SocketAddr>, ClusterError>> {
+        Box::pin(async move {
+            let (setup, log) = &self.setups[node];
+            self.children[node] = run(&self.spec, setup, log).await?;
+            self.claim
+                .note_servers(self.children.iter().filter_map(Child::id))
+                .map_err(|(path, source)| ClusterError::Write { path, source })?;
+            Ok(None)
+        })
     }
 
-    /// Starts a server again, on the data that it left.
-    pub async fn start(&mut self, node: usize) -> Result<(), ClusterError> {
-        let (setup, log) = &self.setups[node];
-        self.children[node] = run(&self.spec, setup, log).await?;
-        self.claim
-            .note_servers(self.children.iter().filter_map(Child::id))
-            .map_err(|(path, source)| ClusterError::Write { path, source })
+    fn pause(&mut self, node: usize) -> BoxFuture<'_, Result<(), ClusterError>> {
+        let paused = process::signal(&self.children[node], Signal::SIGSTOP);
+        let node = || self.setups[node].0.me().name.clone();
+        Box::pin(ready(
+            paused.then_some(()).ok_or_else(|| ClusterError::Gone { node: node() }),
+        ))
     }
 
-    pub fn pause(&self, node: usize) -> Result<(), ClusterError> {
-        if process::signal(&self.children[node], Signal::SIGSTOP) {
-            return Ok(());
-        }
-        let node = self.setups[node].0.me().name.clone();
-        Err(ClusterError::Gone { node })
-    }
-
-    pub fn resume(&self, node: usize) {
+    fn resume(&mut self, node: usize) -> BoxFuture<'_, Result<(), ClusterError>> {
         process::signal(&self.children[node], Signal::SIGCONT);
+        Box::pin(ready(Ok(())))
     }
 
     /// Kills every server; the temporary folder goes with the claim.
-    pub async fn stop(mut self) {
-        for child in &mut self.children {
-            let _ = child.start_kill();
-        }
-        for child in &mut self.children {
-            let _ = child.wait().await;
-        }
+    fn stop(mut self: Box<Self>) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            for child in &mut self.children {
+                let _ = child.start_kill();
+            }
+            for child in &mut self.children {
+                let _ = child.wait().await;
+            }
+        })
     }
 }
 

@@ -37,8 +37,8 @@ use std::time::Duration;
 
 use harness_checkers::history::ServerEnd;
 use tokio::sync::{Mutex as AsyncMutex, watch};
-use tokio::task::JoinHandle;
 
+use crate::clock::{GroundClock, RunningTask};
 use crate::wall_clock::WallClock;
 
 /// What to start.
@@ -149,11 +149,61 @@ pub enum ClusterError {
     Nothing(String),
 }
 
-/// The nodes of a cluster, by the runtime that started them.
-enum RunningNodes {
-    Local(local::Processes),
-    #[cfg(feature = "docker")]
-    Docker(docker::Containers),
+/// The nodes of a cluster that runs, as the runtime that started them acts on them. Nodes are numbered from 0.
+pub trait RunningNodes: Send {
+    /// Time between two looks whether the servers still run; the container engine has to be asked.
+    fn look_every(&self) -> Duration;
+
+    /// How a server ended, if one did.
+    fn ended(&mut self, node: usize) -> BoxFuture<'_, Option<String>>;
+
+    fn kill(&mut self, node: usize) -> BoxFuture<'_, Result<(), ClusterError>>;
+
+    /// Starts a server again; where it serves, if that may have changed.
+    fn start(&mut self, node: usize) -> BoxFuture<'_, Result<Option<SocketAddr>, ClusterError>>;
+
+    fn pause(&mut self, node: usize) -> BoxFuture<'_, Result<(), ClusterError>>;
+
+    fn resume(&mut self, node: usize) -> BoxFuture<'_, Result<(), ClusterError>>;
+
+    /// Stops every server and removes what they left.
+    fn stop(self: Box<Self>) -> BoxFuture<'static, ()>;
+}
+
+/// Asks servers for what they are, and tells those that replicate what to be.
+pub trait ServerQueries: Send + Sync {
+    /// Asks one server whether it serves. The error says why not.
+    fn ask(&self, address: SocketAddr) -> BoxFuture<'_, Result<Serving, String>>;
+
+    /// The commands for replication, where the product replicates from a primary.
+    fn replication(&self) -> Option<&dyn Replication>;
+}
+
+/// Servers of a product, asked over sockets.
+struct SocketQueries(&'static ServerSoftware);
+
+impl ServerQueries for SocketQueries {
+    fn ask(&self, address: SocketAddr) -> BoxFuture<'_, Result<Serving, String>> {
+        Box::pin(ready::ask(self.0, address))
+    }
+
+    fn replication(&self) -> Option<&dyn Replication> {
+        match self.0.peering {
+            Peering::Replication(replication) => Some(replication),
+            Peering::Direct | Peering::Socks => None,
+        }
+    }
+}
+
+/// What a cluster is made of, however its servers came to be.
+pub struct ClusterParts {
+    pub nodes: Vec<Node>,
+    pub version: String,
+    /// The node that is the primary at first, where the others are its replicas.
+    pub primary: Option<usize>,
+    pub running: Box<dyn RunningNodes>,
+    pub queries: Arc<dyn ServerQueries>,
+    pub clock: GroundClock,
 }
 
 /// Servers that serve.
@@ -161,10 +211,10 @@ pub struct Cluster {
     pub nodes: Vec<Node>,
     pub version: String,
     probe: RoleProbe,
-    running: Arc<AsyncMutex<RunningNodes>>,
+    running: Arc<AsyncMutex<Box<dyn RunningNodes>>>,
     control: NodeControl,
     ended: watch::Receiver<Option<ServerEnd>>,
-    executor: JoinHandle<()>,
+    executor: RunningTask,
 }
 
 impl Cluster {
@@ -175,22 +225,22 @@ impl Cluster {
         runtime: &Runtime,
         mut interrupt: watch::Receiver<bool>,
     ) -> Result<Self, ClusterError> {
-        let (nodes, mut running) = match runtime {
+        let (nodes, mut running): (_, Box<dyn RunningNodes>) = match runtime {
             Runtime::Local => {
                 let (nodes, processes) = local::start(spec).await?;
-                (nodes, RunningNodes::Local(processes))
+                (nodes, Box::new(processes))
             }
             #[cfg(feature = "docker")]
             Runtime::Docker { image } => {
                 let (nodes, containers) = docker::start(spec, image).await?;
-                (nodes, RunningNodes::Docker(containers))
+                (nodes, Box::new(containers))
             }
             #[cfg(not(feature = "docker"))]
             Runtime::Docker { .. } => return Err(ClusterError::Engine("this harness was built without docker".into())),
         };
         let ready = tokio::select! {
             biased;
-            ready = ready::wait(spec.software, &nodes, &mut running, spec.start_limit) => ready,
+            ready = ready::wait(spec.software, &nodes, &mut *running, spec.start_limit) => ready,
             Ok(_) = interrupt.wait_for(|wanted| *wanted) => Err(ClusterError::Interrupted),
         };
         let version = match ready {
@@ -200,22 +250,32 @@ impl Cluster {
                 return Err(error);
             }
         };
-        Ok(Self::new(spec, nodes, version, running))
+        Ok(Self::assemble(ClusterParts {
+            nodes,
+            version,
+            primary: spec.primary(),
+            running,
+            queries: Arc::new(SocketQueries(spec.software)),
+            clock: GroundClock::Real,
+        }))
     }
 
-    fn new(spec: &ClusterSpec, nodes: Vec<Node>, version: String, running: RunningNodes) -> Self {
+    /// A cluster of servers that serve.
+    pub fn assemble(parts: ClusterParts) -> Self {
+        let nodes = parts.nodes;
         let addresses = nodes.iter().map(|node| node.address).collect();
-        let (sender, endpoints) = watch::channel(Endpoints::new(addresses, spec.primary()));
+        let (sender, endpoints) = watch::channel(Endpoints::new(addresses, parts.primary));
         let probe = RoleProbe {
-            software: spec.software,
+            queries: parts.queries,
             names: nodes.iter().map(|node| node.name.clone()).collect(),
             endpoints,
+            clock: parts.clock,
         };
-        let running = Arc::new(AsyncMutex::new(running));
+        let running = Arc::new(AsyncMutex::new(parts.running));
         let (control, ended, executor) = control::spawn(&running, sender, probe.clone(), nodes.clone());
         Self {
             nodes,
-            version,
+            version: parts.version,
             probe,
             running,
             control,
@@ -246,8 +306,7 @@ impl Cluster {
 
     /// Stops every server and removes what they left. Commands that were not carried out yet are discarded.
     pub async fn stop(self) {
-        self.executor.abort();
-        let _ = self.executor.await;
+        self.executor.end().await;
         if let Some(running) = Arc::into_inner(self.running) {
             running.into_inner().stop().await;
         }
@@ -257,9 +316,10 @@ impl Cluster {
 /// Asks servers for their roles.
 #[derive(Clone)]
 pub struct RoleProbe {
-    software: &'static ServerSoftware,
+    queries: Arc<dyn ServerQueries>,
     names: Vec<String>,
     endpoints: EndpointsReceiver,
+    clock: GroundClock,
 }
 
 impl RoleProbe {
@@ -267,86 +327,12 @@ impl RoleProbe {
         self.endpoints.borrow().nodes().to_vec()
     }
 
-    fn replication(&self) -> Option<&'static dyn Replication> {
-        match self.software.peering {
-            Peering::Replication(replication) => Some(replication),
-            Peering::Direct | Peering::Socks => None,
-        }
-    }
-
     /// Each server's role now, `None` for one that does not serve.
     pub async fn roles(&self) -> Vec<(String, Option<Serving>)> {
         let mut roles = Vec::new();
         for (name, address) in self.names.iter().zip(self.addresses()) {
-            roles.push((name.clone(), ready::ask(self.software, address).await.ok()));
+            roles.push((name.clone(), self.queries.ask(address).await.ok()));
         }
         roles
-    }
-}
-
-impl RunningNodes {
-    /// Time between two looks whether the servers still run; the container engine has to be asked.
-    fn look_every(&self) -> Duration {
-        match self {
-            Self::Local(_) => Duration::from_millis(200),
-            #[cfg(feature = "docker")]
-            Self::Docker(_) => Duration::from_secs(1),
-        }
-    }
-
-    /// How a server ended, if one did.
-    async fn ended(&mut self, node: usize) -> Option<String> {
-        match self {
-            Self::Local(processes) => processes.ended(node),
-            #[cfg(feature = "docker")]
-            Self::Docker(containers) => containers.ended(node).await,
-        }
-    }
-
-    async fn kill(&mut self, node: usize) -> Result<(), ClusterError> {
-        match self {
-            Self::Local(processes) => {
-                processes.kill(node).await;
-                Ok(())
-            }
-            #[cfg(feature = "docker")]
-            Self::Docker(containers) => containers.kill(node).await,
-        }
-    }
-
-    /// Starts a server again; where it serves, if that may have changed.
-    async fn start(&mut self, node: usize) -> Result<Option<SocketAddr>, ClusterError> {
-        match self {
-            Self::Local(processes) => processes.start(node).await.map(|()| None),
-            #[cfg(feature = "docker")]
-            Self::Docker(containers) => containers.start(node).await.map(Some),
-        }
-    }
-
-    async fn pause(&mut self, node: usize) -> Result<(), ClusterError> {
-        match self {
-            Self::Local(processes) => processes.pause(node),
-            #[cfg(feature = "docker")]
-            Self::Docker(containers) => containers.pause(node).await,
-        }
-    }
-
-    async fn resume(&mut self, node: usize) -> Result<(), ClusterError> {
-        match self {
-            Self::Local(processes) => {
-                processes.resume(node);
-                Ok(())
-            }
-            #[cfg(feature = "docker")]
-            Self::Docker(containers) => containers.resume(node).await,
-        }
-    }
-
-    async fn stop(self) {
-        match self {
-            Self::Local(processes) => processes.stop().await,
-            #[cfg(feature = "docker")]
-            Self::Docker(containers) => containers.stop().await,
-        }
     }
 }

@@ -16,7 +16,7 @@ use crate::limits::{LOG_TAIL_LINES, PROBE, READY_POLL};
 pub async fn wait(
     software: &ServerSoftware,
     nodes: &[Node],
-    running: &mut RunningNodes,
+    running: &mut dyn RunningNodes,
     within: Duration,
 ) -> Result<String, ClusterError> {
     let deadline = Instant::now() + within;

@@ -4,8 +4,6 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep, timeout};
-
 use super::NodeControl;
 use crate::limits::{PROBE, READY_POLL};
 
@@ -42,7 +40,7 @@ impl NodeControl {
     /// The keys that a node has; `None` when it does not answer.
     pub async fn keys(&self, node: u32) -> Option<Vec<String>> {
         let asked = self.replication()?.keys(self.address(node));
-        timeout(PROBE, asked).await.ok()?.ok()
+        self.clock().within(PROBE, asked).await?.ok()
     }
 
     /// Waits until a replica has everything that its primary has written by now; returns whether it does.
@@ -50,18 +48,19 @@ impl NodeControl {
         let Some(replication) = self.replication() else {
             return false;
         };
-        let deadline = Instant::now() + within;
-        let written = timeout(PROBE, replication.written(self.address(primary))).await;
-        let Ok(Ok(written)) = written else { return false };
+        let clock = self.clock();
+        let deadline = clock.after(within);
+        let written = clock.within(PROBE, replication.written(self.address(primary))).await;
+        let Some(Ok(written)) = written else { return false };
         loop {
-            let applied = timeout(PROBE, replication.applied(self.address(replica))).await;
-            if matches!(applied, Ok(Ok(applied)) if applied >= written) {
+            let applied = clock.within(PROBE, replication.applied(self.address(replica))).await;
+            if matches!(applied, Some(Ok(applied)) if applied >= written) {
                 return true;
             }
-            if Instant::now() >= deadline {
+            if clock.now_ns() >= deadline {
                 return false;
             }
-            sleep(READY_POLL / 10).await;
+            clock.sleep(READY_POLL / 10).await;
         }
     }
 }

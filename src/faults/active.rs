@@ -3,8 +3,6 @@
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
-use tokio::time::Instant;
-
 pub use crate::cluster::BoxFuture;
 use crate::evidence::Evidence;
 use harness_proxy::MatchedMessage;
@@ -19,9 +17,9 @@ pub trait ActiveFault: Send {
         None
     }
 
-    /// What it does while it is on, until about then; the heal waits for it. Most faults have done it all when they are
-    /// injected.
-    fn act(&mut self, _until: Instant) -> BoxFuture<'_, ()> {
+    /// What it does while it is on, until about this reading of [`FaultEnv::clock`](super::FaultEnv::clock); the heal waits for it.
+    /// Most faults have done it all when they are injected.
+    fn act(&mut self, _until: u64) -> BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))
     }
 

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::backends;
 use crate::evidence::{Evidence, EvidenceCounter};
-use crate::wall_clock::WallClock;
+use crate::wall_clock::WallClockControl;
 
 pub struct ClockFault;
 
@@ -146,13 +146,13 @@ impl Inject for ClockStep {
 struct SteppedClocks {
     step: ClockStep,
     /// With the readings before the step.
-    clocks: Vec<(Arc<WallClock>, u64)>,
+    clocks: Vec<(Arc<dyn WallClockControl>, u64)>,
     affected: Affected,
 }
 
 impl SteppedClocks {
-    fn step(step: ClockStep, clocks: Vec<Arc<WallClock>>, affected: Affected) -> HealOnDrop<Self> {
-        let with_readings = |clock: Arc<WallClock>| {
+    fn step(step: ClockStep, clocks: Vec<Arc<dyn WallClockControl>>, affected: Affected) -> HealOnDrop<Self> {
+        let with_readings = |clock: Arc<dyn WallClockControl>| {
             let before = clock.shifted_readings();
             clock.step(step.nanoseconds()).ok().map(|()| (clock, before))
         };
@@ -164,7 +164,8 @@ impl SteppedClocks {
     }
 
     fn evidence(&self) -> Evidence {
-        let since = |(clock, before): &(Arc<WallClock>, u64)| clock.shifted_readings().saturating_sub(*before);
+        let since =
+            |(clock, before): &(Arc<dyn WallClockControl>, u64)| clock.shifted_readings().saturating_sub(*before);
         Evidence::default()
             .with(&CLOCKS_STEPPED, self.clocks.len() as u64)
             .with(&CLOCK_READINGS, self.clocks.iter().map(since).sum())
@@ -256,7 +257,7 @@ mod tests {
             back: true,
             by: Duration::from_secs(7),
         };
-        let stepped = SteppedClocks::step(step, vec![Arc::clone(&clock)], Affected::default());
+        let stepped = SteppedClocks::step(step, vec![Arc::clone(&clock) as _], Affected::default());
         assert_eq!(clock.offset_nanoseconds(), -7_000_000_000);
         let trace = ClockFault.definition().trace;
         assert!(!stepped.evidence().has_any(trace), "no process read the clock");

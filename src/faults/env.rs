@@ -5,16 +5,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::points::MessagePoints;
+use crate::clock::GroundClock;
 use crate::cluster::{NodeControl, ObservedEndpoint};
-use crate::wall_clock::WallClock;
-use harness_proxy::Link;
+use crate::wall_clock::WallClockControl;
+use harness_proxy::AnyLink;
 
 /// Proxied links, by the one that dials and the one that is dialled: `clients × servers`, or `servers × servers`.
-pub type Links = BTreeMap<(u32, u32), Arc<Link>>;
+pub type Links = BTreeMap<(u32, u32), AnyLink>;
 
 /// What faults act on.
 #[derive(Clone)]
 pub struct FaultEnv {
+    pub clock: GroundClock,
     pub links: Links,
     /// The links between servers, by the one that dials and the one that is dialled; empty where they are direct.
     pub peer_links: Links,
@@ -23,7 +25,7 @@ pub struct FaultEnv {
     /// The server that the observer watches, where it watches one of several.
     pub observed: ObservedEndpoint,
     /// By server: its wall clock, where the plan steps clocks.
-    pub server_clocks: Vec<Arc<WallClock>>,
+    pub server_clocks: Vec<Arc<dyn WallClockControl>>,
     /// The messages that clients send.
     pub points: Arc<MessagePoints>,
 }
@@ -65,7 +67,7 @@ pub trait ProcessControl: Send + Sync {
     fn go_on(&self);
 
     /// Its wall clock, where the plan steps clocks.
-    fn wall_clock(&self) -> Option<Arc<WallClock>>;
+    fn wall_clock(&self) -> Option<Arc<dyn WallClockControl>>;
 
     /// Kills it. Returns whether there was a process to kill.
     fn kill(&self) -> bool;

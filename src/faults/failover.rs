@@ -8,7 +8,6 @@
 //! granted a lock that the replica will never know. Then clients are stalled, the replica is promoted, the observer
 //! looks at it, and clients are led there.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use harness_checkers::history::Requirement;
@@ -133,10 +132,10 @@ impl Inject for PromoteReplica {
                 for _ in 0..AIM.as_millis() / TRY.as_millis() {
                     // the one before is healed first
                     preparation.link_fault = None;
-                    tokio::time::sleep(TRY).await;
-                    let stalled = LinkFault::apply(vec![Arc::clone(link)], number, Behaviour::STALL, false);
+                    env.clock.sleep(TRY).await;
+                    let stalled = LinkFault::apply(vec![link.clone()], number, Behaviour::STALL, false);
                     preparation.link_fault = Some(stalled);
-                    tokio::time::sleep(IN_FLIGHT).await;
+                    env.clock.sleep(IN_FLIGHT).await;
                     let keys = env.servers.keys(replica).await;
                     preparation.known_keys = keys.ok_or("the replica does not answer")?;
                     if preparation.known_keys.is_empty() {
@@ -184,7 +183,7 @@ struct PromotedReplica {
 impl PromotedReplica {
     async fn promote(&mut self, number: u32) -> bool {
         let servers = &self.env.servers;
-        let links: Vec<_> = self.env.links.values().map(Arc::clone).collect();
+        let links: Vec<_> = self.env.links.values().cloned().collect();
         // dropped at the end, which ends every connection to the old master
         let _stalled = LinkFault::apply(links, number, Behaviour::STALL, true);
         if self.replication.is_none() && !servers.in_sync(self.new, self.old, PROBE).await {
@@ -198,9 +197,10 @@ impl PromotedReplica {
         let address = servers.address(self.new);
         let mut observed = self.env.observed.clone();
         // an observer that does not come reports it elsewhere; clients are not held back without a limit
-        let _ = tokio::time::timeout(PROBE, observed.wait_for(|at| *at == Some(address))).await;
+        let arrives = observed.wait_for(|at| *at == Some(address));
+        let _ = self.env.clock.within(PROBE, arrives).await;
         for link in self.env.links.values() {
-            link.redirect(address);
+            link.redirect(address.into());
         }
         true
     }

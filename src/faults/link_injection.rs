@@ -1,7 +1,6 @@
 //! `LinkInjection`: links between clients and servers behave differently until the heal. What all faults on links have in
 //! common.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::active::{ActiveFault, Affected, BoxFuture, HealOnDrop, Healed, RunningFault};
@@ -10,7 +9,7 @@ use super::injection::{Inject, Injection, InjectionContext, Needs, NotInjected};
 use super::target::Target;
 use crate::evidence::{DELAYED_BYTES, Evidence, EvidenceCounter, RESETS};
 use harness_checkers::history::Acquires;
-use harness_proxy::{Behaviour, Link, LinkFault, in_words, toxics_for};
+use harness_proxy::{AnyLink, Behaviour, LinkFault, in_words, toxics_for};
 
 /// A behaviour of the target's links.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,13 +54,13 @@ pub fn resetting(name: &'static str, summary: &'static str, argument: &'static s
 }
 
 /// The target's clients and their links.
-pub fn links_of(context: &InjectionContext<'_>) -> (Vec<u32>, Vec<Arc<Link>>) {
+pub fn links_of(context: &InjectionContext<'_>) -> (Vec<u32>, Vec<AnyLink>) {
     let links = &context.env.links;
     let of_target = links
         .iter()
         .filter(|((client, server), _)| context.target.has_link(*client, *server));
-    let (mut clients, links): (Vec<u32>, Vec<Arc<Link>>) =
-        of_target.map(|((client, _), link)| (*client, Arc::clone(link))).unzip();
+    let (mut clients, links): (Vec<u32>, Vec<AnyLink>) =
+        of_target.map(|((client, _), link)| (*client, link.clone())).unzip();
     clients.dedup();
     (clients, links)
 }

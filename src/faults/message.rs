@@ -1,12 +1,10 @@
 //! `drop-request`, `drop-reply`, `delay-request`, `delay-reply`: one message, named by what it is, which one of them, and
 //! whose. A dropped message takes its connection with it, so a stream never has a hole.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
-use tokio::time::{Instant, timeout_at};
 
 use super::points::{MessagePoint, MessagePoints};
 use super::{
@@ -14,6 +12,7 @@ use super::{
     Injection, InjectionContext, Needs, NotInjected, Pace, RunningFault, Shape, Target, parse_duration,
 };
 use crate::client_role::{ANYONE, FILTERS, HOLDER, IDLE_CLIENT, filter_of};
+use crate::clock::GroundClock;
 use crate::config::suggest::similar;
 use crate::evidence::{Evidence, EvidenceCounter};
 use harness_proxy::tap::{MessageKind, Protocol};
@@ -258,7 +257,7 @@ impl Inject for MessageInjection {
 
     fn inject<'a>(&'a self, context: InjectionContext<'a>) -> BoxFuture<'a, Result<RunningFault, NotInjected>> {
         Box::pin(async move {
-            let links = context.env.links.values().map(Arc::clone).collect();
+            let links: Vec<_> = context.env.links.values().cloned().collect();
             let meant = match self.0 {
                 MessageChoice::Named(meant) => meant,
                 MessageChoice::Next(next) => next
@@ -266,24 +265,31 @@ impl Inject for MessageInjection {
                     .ok_or(NotInjected::Missed("no client has sent a message"))?,
             };
             let armed = ActiveRule::apply(links, context.number, MessageRule::new(meant));
-            Ok(HealOnDrop::new(AwaitedMessage(armed)).running())
+            Ok(HealOnDrop::new(AwaitedMessage {
+                armed,
+                clock: context.env.clock,
+            })
+            .running())
         })
     }
 }
 
 /// A rule that waits for its message, or has found it.
-struct AwaitedMessage(ActiveRule);
+struct AwaitedMessage {
+    armed: ActiveRule,
+    clock: GroundClock,
+}
 
 impl AwaitedMessage {
     fn drops(&self) -> bool {
         matches!(
-            self.0.rule().spec.action,
+            self.armed.rule().spec.action,
             MessageAction::DropRequest | MessageAction::DropReply
         )
     }
 
     fn evidence(&self) -> Evidence {
-        let rule = self.0.rule();
+        let rule = self.armed.rule();
         let found = rule.matched();
         let (dropped, delayed) = match &found {
             Some(found) if self.drops() => (u64::from(found.done), 0),
@@ -299,7 +305,7 @@ impl AwaitedMessage {
 
     /// Why no message was dropped or delayed, if none was.
     fn missed(&self) -> Option<String> {
-        let rule = self.0.rule();
+        let rule = self.armed.rule();
         let whose = rule.spec.whose.name();
         match (rule.matched(), rule.passed()) {
             (Some(found), _) if found.done || !self.drops() => None,
@@ -320,12 +326,14 @@ impl ActiveFault for AwaitedMessage {
     }
 
     fn title(&self) -> Option<String> {
-        Some(in_words(&self.0.rule().spec))
+        Some(in_words(&self.armed.rule().spec))
     }
 
-    fn act(&mut self, until: Instant) -> BoxFuture<'_, ()> {
+    fn act(&mut self, until: u64) -> BoxFuture<'_, ()> {
+        let (rule, clock) = (self.armed.rule(), self.clock);
         Box::pin(async move {
-            let _ = timeout_at(until, self.0.rule().finished()).await;
+            let over = async { clock.sleep_until(rule.found().await).await };
+            let _ = clock.until(until, over).await;
         })
     }
 
@@ -335,7 +343,7 @@ impl ActiveFault for AwaitedMessage {
 
     fn heal(&mut self, _: Duration, _: bool) -> BoxFuture<'_, Healed> {
         let healed = Healed {
-            message: self.0.rule().matched(),
+            message: self.armed.rule().matched(),
             missed: self.missed(),
             ..Healed::from(self.evidence())
         };

@@ -176,7 +176,7 @@ mod tests {
 
     use super::*;
     use crate::faults::ClientHosts;
-    use crate::wall_clock::WallClock;
+    use crate::wall_clock::WallClockControl;
 
     #[test]
     fn a_paused_holder_must_be_stopped_past_the_lease_and_break_mutual_exclusion() {
@@ -234,7 +234,7 @@ mod tests {
             self.note("go on");
         }
 
-        fn wall_clock(&self) -> Option<Arc<WallClock>> {
+        fn wall_clock(&self) -> Option<Arc<dyn WallClockControl>> {
             None
         }
 

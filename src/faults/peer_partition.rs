@@ -3,8 +3,6 @@
 //! A link between servers carries the connections that one of them opened, both ways. So what `n1` sends to `n2` runs
 //! over two links: towards the server on `n1->n2`, and towards the client on `n2->n1`.
 
-use std::sync::Arc;
-
 use rand::RngExt;
 use rand::seq::{IndexedRandom, SliceRandom};
 use rand_chacha::ChaCha8Rng;
@@ -16,7 +14,7 @@ use super::{
     acquires_without,
 };
 use crate::cluster::Peering;
-use harness_proxy::{Behaviour, Flow, Link, LinkFault};
+use harness_proxy::{AnyLink, Behaviour, Flow, LinkFault};
 
 /// The kinds, in the order in which `between-servers` goes through them.
 pub const KINDS: [&str; 8] = [
@@ -242,7 +240,7 @@ impl Inject for PeerPartition {
 
 impl PeerPartition {
     /// What each link does while `target` is cut off.
-    fn behaviours(&self, target: &[u32], env: &FaultEnv) -> Vec<(Arc<Link>, Behaviour)> {
+    fn behaviours(&self, target: &[u32], env: &FaultEnv) -> Vec<(AnyLink, Behaviour)> {
         let cut_off = |cut: bool| if cut { Flow::BLACKHOLE } else { Flow::default() };
         let between = env.peer_links.iter().map(|((dialler, dialled), link)| {
             let behaviour = Behaviour {
@@ -250,13 +248,13 @@ impl PeerPartition {
                 to_client: cut_off(self.cut.holds_back(target, *dialled, *dialler)),
                 ..Behaviour::default()
             };
-            (Arc::clone(link), behaviour)
+            (link.clone(), behaviour)
         });
         let clients = env
             .links
             .iter()
             .filter(|((_, server), _)| self.clients_too && target.contains(server));
-        let clients = clients.map(|(_, link)| (Arc::clone(link), Behaviour::BLACKHOLE));
+        let clients = clients.map(|(_, link)| (link.clone(), Behaviour::BLACKHOLE));
         between
             .filter(|(_, behaviour)| behaviour.holds_connects())
             .chain(clients)

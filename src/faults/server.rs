@@ -9,7 +9,6 @@ use std::time::Duration;
 use rand::RngExt;
 use rand::seq::IndexedRandom;
 use rand_chacha::ChaCha8Rng;
-use tokio::time::Instant;
 
 use super::fault::{kind_of, no_argument, server_names};
 use super::{
@@ -224,7 +223,7 @@ impl ActiveOnServers {
         };
         let address = self.env.servers.address(node);
         for (_, link) in self.env.links.iter().filter(|((_, to), _)| *to == server) {
-            link.redirect(address);
+            link.redirect(address.into());
         }
     }
 }
@@ -237,7 +236,7 @@ impl ActiveFault for ActiveOnServers {
         }
     }
 
-    fn act(&mut self, _: Instant) -> BoxFuture<'_, ()> {
+    fn act(&mut self, _: u64) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             if self.what != OnServers::Restart {
                 return;

@@ -9,8 +9,8 @@ use std::time::Duration;
 use harness_checkers::history::{ChurnFact, NemesisFact};
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
-use tokio::time::{Instant, MissedTickBehavior, interval};
 
+use super::clock::RunClock;
 use crate::backends::{Connect, LockSweeper};
 use crate::cluster::EndpointsReceiver;
 use crate::run::context::RunContext;
@@ -22,16 +22,18 @@ const LOOKS: u32 = 4;
 #[derive(Debug, Clone)]
 pub struct Turns {
     locks: Vec<String>,
-    since: Instant,
+    clock: RunClock,
+    since: Duration,
     /// `None`: all of them, always.
     length: Option<Duration>,
 }
 
 impl Turns {
-    pub fn new(locks: Vec<String>, length: Option<Duration>) -> Self {
+    pub fn new(locks: Vec<String>, length: Option<Duration>, clock: RunClock) -> Self {
         Self {
             locks,
-            since: Instant::now(),
+            clock,
+            since: clock.now(),
             length,
         }
     }
@@ -55,7 +57,7 @@ impl Turns {
         let Some(length) = self.length else {
             return (0, self.locks.len());
         };
-        let turn = self.since.elapsed().as_nanos() / length.as_nanos();
+        let turn = (self.clock.now() - self.since).as_nanos() / length.as_nanos();
         let first = (turn % self.locks.len() as u128) as usize;
         (first, self.locks.len().div_ceil(2))
     }
@@ -72,11 +74,11 @@ pub async fn sweep(
     let turn_ms = length.as_millis() as u64;
     let begin = NemesisFact::Churn(ChurnFact::Begin { turn_ms });
     run.recorder.nemesis(&begin);
-    let mut looks = interval(length / LOOKS);
-    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut connected = None;
+    let mut due = run.clock.now();
     loop {
-        looks.tick().await;
+        run.clock.sleep_until(due).await;
+        due = run.clock.now() + length / LOOKS;
         let sweeper = match connected.take() {
             Some(sweeper) => sweeper,
             None => match connect(endpoints.clone()).await {
@@ -108,6 +110,7 @@ mod tests {
     use rand::SeedableRng;
 
     use super::*;
+    use crate::clock::GroundClock;
 
     fn locks(count: u32) -> Vec<String> {
         (0..count).map(|number| format!("l{number}")).collect()
@@ -115,7 +118,11 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn each_lock_is_in_use_and_out_of_use_by_turns() {
-        let turns = Turns::new(locks(4), Some(Duration::from_secs(1)));
+        let turns = Turns::new(
+            locks(4),
+            Some(Duration::from_secs(1)),
+            RunClock::start(GroundClock::Real),
+        );
         let mut rng = ChaCha8Rng::seed_from_u64(1);
         let mut rested = BTreeSet::new();
         for _ in 0..4 {
@@ -132,7 +139,7 @@ mod tests {
 
     #[test]
     fn without_turns_every_lock_is_in_use() {
-        let turns = Turns::new(locks(3), None);
+        let turns = Turns::new(locks(3), None, RunClock::start(GroundClock::Real));
         assert_eq!(turns.out_of_use().count(), 0);
         let mut rng = ChaCha8Rng::seed_from_u64(1);
         let drawn: BTreeSet<&str> = (0..50).map(|_| turns.draw(&mut rng)).collect();

@@ -11,6 +11,7 @@ pub mod client_check;
 mod clients;
 mod clock;
 mod context;
+mod ground;
 mod observer;
 mod peer_proxies;
 mod phases;
@@ -33,19 +34,17 @@ use std::sync::Arc;
 use harness_workloads::Contract;
 use tokio::sync::watch;
 
+use crate::clock::GroundClock;
 use crate::cluster::{ClusterError, RuntimeChoice};
 use crate::config::Config;
 use crate::event::ProgressSender;
 use crate::plan::Plan;
 use crate::wall_clock::Clocks;
-use clients::pool::ClientPool;
-use clock::RunClock;
 use context::RunContext;
+use ground::{About, Ground, ServersOfRun};
 pub use peer_proxies::PeerLinks;
-use phases::PhaseRunner;
 pub use setup::RunServers;
-use setup::{ClientLinks, Routes, WallClocks};
-use terms::Terms;
+use setup::{ClientLinks, WallClocks};
 
 /// Why a run could not be made, or could not go on.
 #[derive(Debug, thiserror::Error)]
@@ -190,52 +189,28 @@ async fn attempt(spec: Arc<RunSpec>, outcome: &mut RunOutcome) -> Result<(), Run
         .servers
         .as_ref()
         .expect("they were given or have been started");
-    outcome.version = Some(servers.cluster.version.clone());
     let (exchange, notices) = setup::exchange(&spec.config);
     let opened = ClientLinks::open(&spec, &servers.cluster, &exchange).await?;
     let links = outcome.teardown.links.insert(opened);
-    let path = spec.folder.history();
-    let clients = setup::client_pool(&spec, links, &clocks)?;
-    let Some(terms) = settle(&spec, &clients, &mut outcome.interrupted).await? else {
-        return Ok(());
+    let backend = spec.config.backend;
+    let ground = Ground {
+        clock: GroundClock::Real,
+        clients: setup::client_pool(&spec, links, &clocks)?,
+        links: links.any(),
+        peer_links: servers.peer_links(),
+        servers: ServersOfRun::of(&servers.cluster),
+        server_clocks: clocks.servers.iter().map(|clock| Arc::clone(clock) as _).collect(),
+        observe: Box::new(backend.observe),
+        sweep: backend.sweep,
+        exchange,
+        notices,
     };
-    outcome.contract = Some(terms.contract.clone());
-    let (recorder, closer) = recorder::start(&path, &setup::header(&spec, &terms), RunClock::start())
-        .map_err(|error| RunError::write(&path, &error))?;
-    let routes = Routes::new(&links.links, &servers.cluster.endpoints().borrow());
-    let run = Arc::new(RunContext::new(spec, terms, recorder, clients, exchange, routes));
-    outcome.teardown.run = Some(Arc::clone(&run));
-    let api = links.serve_api(&run)?;
-    let _listening = taps::start(notices, Arc::clone(&run));
-    let phases = PhaseRunner {
-        env: Arc::new(setup::fault_env(&run, links, servers, &clocks)),
-        endpoints: servers.cluster.endpoints(),
-        roles: servers.cluster.probe(),
-        ended: servers.cluster.ended(),
-        run,
-        api,
+    let serve_api = |run: &Arc<RunContext>| links.serve_api(run);
+    let about = About {
+        version: &mut outcome.version,
+        interrupted: &mut outcome.interrupted,
+        contract: &mut outcome.contract,
+        run: &mut outcome.teardown.run,
     };
-    let played = phases.play(&mut outcome.interrupted).await;
-    let written = closer.close().map_err(|error| RunError::write(&path, &error));
-    played.and(written)
-}
-
-/// Settles the terms of the run: the contract of a recipe is known, a foreign client is asked for its own. `None` when the
-/// user interrupts meanwhile.
-async fn settle(spec: &RunSpec, clients: &ClientPool, interrupted: &mut bool) -> Result<Option<Terms>, RunError> {
-    if let Some(terms) = Terms::of_recipe(&spec.config) {
-        return terms.map(Some).map_err(RunError::Clients);
-    }
-    let mut interrupt = spec.interrupt.clone();
-    let answered = tokio::select! {
-        biased;
-        answered = clients.processes[0].contract(spec.config.open_limit) => answered.map_err(RunError::Clients)?,
-        _ = interrupt.wait_for(|wanted| *wanted) => {
-            *interrupted = true;
-            return Ok(None);
-        }
-    };
-    let terms = Terms::of(&spec.config, answered).map_err(RunError::Clients)?;
-    terms.admit(&spec.plan).map_err(RunError::Clients)?;
-    Ok(Some(terms))
+    ground::play(spec, ground, about, serve_api).await
 }

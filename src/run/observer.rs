@@ -5,32 +5,24 @@ use std::sync::Arc;
 
 use harness_checkers::history::event::{Fields, Process};
 use harness_checkers::history::{NemesisFact, ObserverFact};
-use tokio::task::JoinHandle;
 
 use super::clients::holders::GrantId;
 use super::context::RunContext;
-use crate::backends::Backend;
+use super::ground::ConnectObserver;
 use crate::backends::observer::{ObservationLog, ObservationSink};
 use crate::backends::owners::Contender;
+use crate::clock::RunningTask;
 use crate::cluster::EndpointsReceiver;
 
-/// A running observer; it stops when this is dropped.
-pub struct RunningObserver(JoinHandle<()>);
-
-impl Drop for RunningObserver {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
-/// Connects and starts to observe; the error says why it cannot.
+/// Connects and starts to observe, until the returned task is dropped; the error says why it cannot.
 pub async fn start(
-    backend: &Backend,
+    observe: &ConnectObserver,
     endpoints: EndpointsReceiver,
     run: Arc<RunContext>,
-) -> Result<RunningObserver, String> {
-    let observer = (backend.observe)(endpoints, run.terms.keys.clone()).await?;
-    Ok(RunningObserver(tokio::spawn(observer.run(ObservationLog::new(run)))))
+) -> Result<RunningTask, String> {
+    let observer = observe(endpoints, run.terms.keys.clone()).await?;
+    let clock = run.clock.by;
+    Ok(clock.spawn(observer.run(ObservationLog::new(run, clock))))
 }
 
 impl ObservationSink for RunContext {

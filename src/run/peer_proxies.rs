@@ -1,5 +1,6 @@
 //! PeerAddress proxies of a run: every connection between two servers passes a link that faults can act on.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
@@ -9,7 +10,7 @@ use rand_chacha::ChaCha8Rng;
 
 use crate::cluster::{NodeAddress, PeerProxies, Peering};
 use crate::faults::Links;
-use harness_proxy::{PeerAddress, PeerDirectory, PeerProxy, Proxy};
+use harness_proxy::{Link, PeerAddress, PeerDirectory, PeerProxy, Proxy};
 
 /// The links between servers, on a separate proxy that ends with this.
 pub struct PeerLinks {
@@ -21,7 +22,7 @@ pub struct PeerLinks {
 #[derive(Default)]
 struct OpenedLinks {
     /// From each server to each other one.
-    links: Links,
+    links: BTreeMap<(u32, u32), Arc<Link>>,
     directory: Option<Arc<PeerDirectory>>,
     egresses: Vec<PeerProxy>,
 }
@@ -38,7 +39,9 @@ impl PeerLinks {
 
     /// The links there are, by the server that dials and the one that is dialled.
     pub fn links(&self) -> Links {
-        self.opened().links.clone()
+        let opened = self.opened();
+        let links = opened.links.iter();
+        links.map(|(ends, link)| (*ends, Arc::clone(link).into())).collect()
     }
 
     fn opened(&self) -> std::sync::MutexGuard<'_, OpenedLinks> {

@@ -8,13 +8,15 @@ use harness_checkers::history::{NemesisFact, PhaseFact, ServerEnd};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
 
 use super::churn::{self, Turns};
 use super::clients::driver::{ClientDriver, Workload};
 use super::clients::rarely::Rarely;
 use super::context::RunContext;
+use super::ground::ConnectObserver;
 use super::{RunError, observer, progress, schedule, taps};
+use crate::backends::{Connect, LockSweeper};
+use crate::clock::{RunningTask, TaskSet};
 use crate::cluster::{EndpointsReceiver, RoleProbe};
 use crate::event::ProgressEvent;
 use crate::faults::FaultEnv;
@@ -35,6 +37,8 @@ pub struct PhaseRunner {
     pub roles: RoleProbe,
     /// The first server that ended by itself.
     pub ended: watch::Receiver<Option<ServerEnd>>,
+    pub observe: ConnectObserver,
+    pub sweep: Option<Connect<dyn LockSweeper>>,
     /// Toxiproxy's API, where it is served.
     pub api: Option<Api>,
 }
@@ -60,7 +64,7 @@ impl PhaseRunner {
 
     async fn play_until(&self, interrupted: &mut bool, written: &mut Option<String>) -> Result<(), RunError> {
         let run = &self.run;
-        let starting = observer::start(run.spec.config.backend, self.endpoints.clone(), Arc::clone(run));
+        let starting = observer::start(&self.observe, self.endpoints.clone(), Arc::clone(run));
         let late = || format!("the observer did not connect within {}s", OBSERVER_OPEN.as_secs());
         let started = run.clock.within(OBSERVER_OPEN, starting).await;
         let _observer = started.unwrap_or_else(|| Err(late())).map_err(RunError::Clients)?;
@@ -97,7 +101,7 @@ impl PhaseRunner {
         let run = &self.run;
         let config = &run.spec.config;
         self.begin(PhaseFact::Control { each: config.each });
-        let turns = Turns::new(config.lock_names(), config.churn);
+        let turns = Turns::new(config.lock_names(), config.churn, run.clock);
         let drivers = self.drivers(turns.clone());
         let _sweeper = self.sweeper(turns);
         let went = match config.each {
@@ -108,7 +112,7 @@ impl PhaseRunner {
         run.stop();
         // clients release what they hold
         let patience = config.lease * 2 + Duration::from_secs(1);
-        let _ = run.clock.within(patience, schedule::all(drivers)).await;
+        let _ = run.clock.within(patience, drivers.all()).await;
         let unfinished = went?;
         if stopped {
             return Err(RunError::Stopped);
@@ -203,17 +207,14 @@ impl PhaseRunner {
     }
 
     /// Removes what is left of locks out of use, until it is dropped.
-    fn sweeper(&self, turns: Turns) -> JoinSet<()> {
-        let mut sweeper = JoinSet::new();
-        if let Some(connect) = self.run.spec.config.backend.sweep {
-            let sweep = churn::sweep(turns, self.endpoints.clone(), connect, Arc::clone(&self.run));
-            sweeper.spawn(sweep);
-        }
-        sweeper
+    fn sweeper(&self, turns: Turns) -> Option<RunningTask> {
+        let connect = self.sweep?;
+        let sweep = churn::sweep(turns, self.endpoints.clone(), connect, Arc::clone(&self.run));
+        Some(self.run.clock.by.spawn(sweep))
     }
 
     /// Starts the driver of each client.
-    fn drivers(&self, locks: Turns) -> JoinSet<()> {
+    fn drivers(&self, locks: Turns) -> TaskSet<()> {
         let config = &self.run.spec.config;
         let workload = Arc::new(Workload {
             locks,
@@ -226,7 +227,7 @@ impl PhaseRunner {
             demand: self.run.terms.demand,
         });
         let mut seeds = ChaCha8Rng::seed_from_u64(config.seed);
-        let mut drivers = JoinSet::new();
+        let mut drivers = self.run.clock.by.tasks();
         for (process, client) in self.run.clients.clients() {
             let mut rng = ChaCha8Rng::seed_from_u64(seeds.random());
             let vary = Some(config.vary).filter(|_| config.each.is_none());

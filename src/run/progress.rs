@@ -4,11 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use tokio::task::JoinHandle;
-
 use super::clients::holders::Holding;
 use super::roles::ServerRoles;
 use super::stalls;
+use crate::clock::RunningTask;
 use crate::cluster::RoleProbe;
 use crate::event::{ProgressEvent, ProgressSnapshot};
 use crate::run::context::RunContext;
@@ -17,23 +16,14 @@ const EVERY: Duration = Duration::from_millis(250);
 /// Holders that fit a line.
 const SHOWN: usize = 3;
 
-/// Sends snapshots until it is dropped.
-pub struct ProgressTicker(JoinHandle<()>);
-
-impl Drop for ProgressTicker {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
 /// Starts the ticker, the watch over the servers' roles that it shows, and the watch for stalls.
-pub fn start(run: &Arc<RunContext>, probe: RoleProbe) -> ProgressTicker {
+pub fn start(run: &Arc<RunContext>, probe: RoleProbe) -> RunningTask {
     let run = Arc::clone(run);
-    ProgressTicker(tokio::spawn(async move {
+    run.clock.by.spawn(async move {
         let roles = ServerRoles::default();
         let watching = roles.watch(probe, Arc::clone(&run));
-        tokio::join!(tick(&run, &roles), watching, stalls::watch(&run));
-    }))
+        tokio::join!(biased; tick(&run, &roles), watching, stalls::watch(&run));
+    })
 }
 
 async fn tick(run: &RunContext, roles: &ServerRoles) {

@@ -157,7 +157,7 @@ impl Recorder {
             if let Some(error) = &self.shared.lock().failed {
                 return error.to_string();
             }
-            tokio::time::sleep(FAILURE_LOOK).await;
+            self.clock.sleep(FAILURE_LOOK).await;
         }
     }
 
@@ -235,7 +235,7 @@ impl Drop for RecorderCloser {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::monotonic_ns;
+    use crate::clock::{GroundClock, monotonic_ns};
 
     fn header() -> Header {
         serde_json::from_str(r#"{"format":"harness-history","version":1}"#).unwrap()
@@ -245,7 +245,7 @@ mod tests {
     fn lines_of_all_writers_are_numbered_in_the_order_of_their_stamps() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("history.jsonl");
-        let (recorder, closer) = start(&path, &header(), RunClock::start()).unwrap();
+        let (recorder, closer) = start(&path, &header(), RunClock::start(GroundClock::Real)).unwrap();
         std::thread::scope(|scope| {
             for process in 0..4 {
                 let recorder = recorder.clone();
@@ -274,7 +274,8 @@ mod tests {
     #[test]
     fn a_signal_keeps_the_reading_of_the_clock_that_it_came_with() {
         let folder = tempfile::tempdir().unwrap();
-        let (recorder, _closer) = start(&folder.path().join("h"), &header(), RunClock::start()).unwrap();
+        let (recorder, _closer) =
+            start(&folder.path().join("h"), &header(), RunClock::start(GroundClock::Real)).unwrap();
         let raised = monotonic_ns();
         let between = recorder.operation(1, 1, Kind::Invoke, "release", Fields::default());
         let time = recorder.signal(Process::Client(1), Some(1), "lost", Fields::default(), Some(raised));
@@ -283,7 +284,7 @@ mod tests {
 
     #[test]
     fn a_full_disk_is_an_error_and_not_a_shorter_history() {
-        let (recorder, closer) = start(Path::new("/dev/full"), &header(), RunClock::start()).unwrap();
+        let (recorder, closer) = start(Path::new("/dev/full"), &header(), RunClock::start(GroundClock::Real)).unwrap();
         recorder.operation(1, 1, Kind::Invoke, "acquire", Fields::default());
         let error = closer.close().unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);

@@ -5,7 +5,7 @@
 //! and so shows whether checking tokens would have saved the data (M. Kleppmann, How to do distributed locking, 2016,
 //! <https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html>).
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use harness_checkers::history::event::Fenced;
@@ -18,7 +18,7 @@ struct Cell {
 
 #[derive(Debug, Default)]
 pub struct GuardedRegister {
-    cells: Mutex<HashMap<String, Cell>>,
+    cells: Mutex<BTreeMap<String, Cell>>,
 }
 
 impl GuardedRegister {

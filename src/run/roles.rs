@@ -4,7 +4,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use harness_checkers::history::{NemesisFact, Role};
-use tokio::time::sleep;
 
 use crate::cluster::RoleProbe;
 use crate::run::context::RunContext;
@@ -29,7 +28,7 @@ impl ServerRoles {
                 let fact = NemesisFact::Roles(changed.into_iter().collect());
                 run.recorder.nemesis(&fact);
             }
-            sleep(EVERY).await;
+            run.clock.sleep(EVERY).await;
         }
     }
 

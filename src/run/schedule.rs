@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use harness_checkers::history::{EffectCounters, EvidenceCounter, MessageMatch, NemesisFact, WindowHeal, WindowStart};
 use serde_json::Map;
-use tokio::task::JoinSet;
 
 use super::context::RunContext;
 use super::targeting::{GrantedSince, Resolution, resolve};
@@ -25,7 +24,7 @@ const LATE: Duration = Duration::from_secs(2);
 /// from then on. Windows that wait for messages overlap as planned.
 pub async fn run_windows(run: &Arc<RunContext>, env: &Arc<FaultEnv>) {
     let windows = &run.spec.plan.windows;
-    let mut lanes = JoinSet::new();
+    let mut lanes = run.clock.by.tasks();
     for lane in 0..windows.iter().map(|window| window.lane + 1).max().unwrap_or(0) {
         let of_lane = windows.iter().filter(|window| window.lane == lane);
         let runs = of_lane.map(|window| WindowRun {
@@ -35,14 +34,14 @@ pub async fn run_windows(run: &Arc<RunContext>, env: &Arc<FaultEnv>) {
         });
         lanes.spawn(run_lane(runs.collect(), Arc::clone(run)));
     }
-    all(lanes).await;
+    lanes.all().await;
 }
 
 async fn run_lane(windows: Vec<WindowRun>, run: Arc<RunContext>) {
     let began = run.clock.now();
     let over = began + run.spec.plan.phases.faults;
     let mut late = Duration::ZERO;
-    let mut running = JoinSet::new();
+    let mut running = run.clock.by.tasks();
     for window in windows {
         let due = began + window.window.start + late;
         if window.window.fault.pace == Pace::Message {
@@ -57,18 +56,7 @@ async fn run_lane(windows: Vec<WindowRun>, run: Arc<RunContext>) {
         window.run(due).await;
         late += run.clock.now().saturating_sub(heal);
     }
-    all(running).await;
-}
-
-/// Waits for every task, and goes on with the panic of one, which is a bug of ours.
-pub async fn all(mut tasks: JoinSet<()>) {
-    while let Some(ended) = tasks.join_next().await {
-        if let Err(error) = ended
-            && error.is_panic()
-        {
-            std::panic::resume_unwind(error.into_panic());
-        }
-    }
+    running.all().await;
 }
 
 struct WindowRun {
@@ -132,7 +120,7 @@ impl WindowRun {
     async fn last(&self, active: &mut HealOnDrop<dyn ActiveFault>, due: Duration) -> bool {
         let mut stop = self.run.stopping();
         let acted = async {
-            active.act(self.run.clock.instant(due)).await;
+            active.act(self.run.clock.reading(due)).await;
             if !active.ends_with_act() {
                 self.run.clock.sleep_until(due).await;
             }

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use harness_checkers::history::NemesisFact;
-use tokio::time::{Instant, sleep};
 
 use crate::run::context::RunContext;
 
@@ -15,9 +14,9 @@ const STALL: Duration = Duration::from_millis(500);
 /// Looks until it is dropped.
 pub async fn watch(run: &RunContext) {
     loop {
-        let set = Instant::now();
-        sleep(EVERY).await;
-        let late = set.elapsed().saturating_sub(EVERY);
+        let set = run.clock.now();
+        run.clock.sleep(EVERY).await;
+        let late = run.clock.now().saturating_sub(set + EVERY);
         if late > STALL {
             let lasted_ms = late.as_millis() as u64;
             run.recorder.nemesis(&NemesisFact::Stall { lasted_ms });

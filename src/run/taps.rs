@@ -7,26 +7,18 @@ use std::sync::Arc;
 use harness_checkers::history::event::{Fields, Process};
 use harness_checkers::history::{MessageCounts, RequestCount, TapTotals};
 use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
 
 use super::clients::pool::LogicalClient;
+use crate::clock::RunningTask;
 use crate::faults::Links;
 use crate::run::context::RunContext;
 use harness_proxy::TapNotification;
 
-/// Writes notifications down until it is dropped.
-pub struct TapListener(JoinHandle<()>);
-
-impl Drop for TapListener {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
-pub fn start(mut notices: mpsc::Receiver<TapNotification>, run: Arc<RunContext>) -> TapListener {
+/// Writes notifications down until the returned task is dropped.
+pub fn start(mut notices: mpsc::Receiver<TapNotification>, run: Arc<RunContext>) -> RunningTask {
     let (locks, separators) = (run.spec.config.lock_names(), run.spec.config.backend.separators);
     let clients: Vec<Arc<LogicalClient>> = run.clients.clients().map(|(_, client)| Arc::clone(client)).collect();
-    TapListener(tokio::spawn(async move {
+    run.clock.by.spawn(async move {
         while let Some(notice) = notices.recv().await {
             let lock = lock_of(&notice.subject, separators, &locks);
             if let (Some(lock), Some(client)) = (lock, clients.get(notice.client as usize)) {
@@ -41,7 +33,7 @@ pub fn start(mut notices: mpsc::Receiver<TapNotification>, run: Arc<RunContext>)
                     .signal(process, Some(notice.client), "notified", fields, Some(notice.at));
             }
         }
-    }))
+    })
 }
 
 /// The lock whose name is a part of a path, key or channel; where there is but one lock, it is that one.

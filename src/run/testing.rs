@@ -11,6 +11,7 @@ use super::context::RunContext;
 use super::setup::{self, Routes};
 use super::terms::Terms;
 use super::{RunFolder, RunSpec, recorder};
+use crate::clock::GroundClock;
 use crate::cluster::{Runtime, RuntimeChoice};
 use crate::config::Config;
 use crate::event::ProgressSender;
@@ -33,7 +34,8 @@ pub fn context_of(clients: ClientPool, folder: &Path) -> Arc<RunContext> {
     };
     let terms = Terms::of(&spec.config, None).unwrap();
     let header = setup::header(&spec, &terms);
-    let (recorder, _closer) = recorder::start(&spec.folder.history(), &header, RunClock::start()).unwrap();
+    let (recorder, _closer) =
+        recorder::start(&spec.folder.history(), &header, RunClock::start(GroundClock::Real)).unwrap();
     let (exchange, _notices) = setup::exchange(&spec.config);
     Arc::new(RunContext::new(
         Arc::new(spec),

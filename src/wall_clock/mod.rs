@@ -65,6 +65,15 @@ impl Drop for Clocks {
     }
 }
 
+/// A wall clock that can be stepped.
+pub trait WallClockControl: Send + Sync {
+    /// Moves the clock by `nanoseconds`, forward or back, for good. Steps add up.
+    fn step(&self, nanoseconds: i64) -> io::Result<()>;
+
+    /// How often its process read a time that was not the true one.
+    fn shifted_readings(&self) -> u64;
+}
+
 /// The wall clock of one process, and of whatever that starts.
 #[derive(Debug)]
 pub struct WallClock {
@@ -89,27 +98,27 @@ impl WallClock {
         ]
     }
 
-    /// Moves the clock by `nanoseconds`, forward or back, for good. Steps add up.
-    pub fn step(&self, nanoseconds: i64) -> io::Result<()> {
-        let _alone = self.stepping.lock().expect("no one panics while stepping a clock");
-        let offset = i64::from_ne_bytes(self.number(0)?).saturating_add(nanoseconds);
-        self.page.write_all_at(&offset.to_ne_bytes(), 0)
-    }
-
     /// How far the clock is from the true time.
     pub fn offset_nanoseconds(&self) -> i64 {
         self.number(0).map_or(0, i64::from_ne_bytes)
-    }
-
-    /// How often the process read a time that was not the true one.
-    pub fn shifted_readings(&self) -> u64 {
-        self.number(8).map_or(0, u64::from_ne_bytes)
     }
 
     fn number(&self, at: u64) -> io::Result<[u8; 8]> {
         let mut bytes = [0; 8];
         self.page.read_exact_at(&mut bytes, at)?;
         Ok(bytes)
+    }
+}
+
+impl WallClockControl for WallClock {
+    fn step(&self, nanoseconds: i64) -> io::Result<()> {
+        let _alone = self.stepping.lock().expect("no one panics while stepping a clock");
+        let offset = i64::from_ne_bytes(self.number(0)?).saturating_add(nanoseconds);
+        self.page.write_all_at(&offset.to_ne_bytes(), 0)
+    }
+
+    fn shifted_readings(&self) -> u64 {
+        self.number(8).map_or(0, u64::from_ne_bytes)
     }
 }
 

@@ -38,7 +38,8 @@ impl<O> Operations<O> {
     }
 
     /// Of each, the one that its process called before and that was answered at the instant of its own call: of equal
-    /// times, it comes first.
+    /// times, it comes first. Operations without an answer between the two, such as the release that stands for a loss,
+    /// may take effect later than both and do not loosen that.
     pub(super) fn predecessors(&self, history: &History) -> Vec<Option<usize>> {
         let mut own: FastMap<u32, Vec<usize>> = FastMap::default();
         let replied = |place: usize| match &history.events[self.calls[place] as usize] {
@@ -53,7 +54,7 @@ impl<O> Operations<O> {
                 .iter()
                 .rev()
                 .copied()
-                .find(|before| replied(*before) <= self.turns[place]);
+                .find(|before| self.operations[*before].reply.is_some() && replied(*before) <= self.turns[place]);
             own.push(place);
             before.filter(|before| self.operations[*before].reply == Some(operation.call))
         });

@@ -14,11 +14,44 @@ use super::connection::RespConnection;
 use super::resp::RespValue;
 use crate::backends::lock_keys::LockKeys;
 use crate::backends::observer::Unasked;
+use crate::cluster::BoxFuture;
 
 /// Keyspace events, `K`, of general commands, strings, hashes and lists, and of expired keys.
 const EVENTS: &str = "Kg$hlx";
 
-pub struct KeyspaceConnection {
+/// What one server tells of the keys of locks, in the order in which it happened.
+pub trait Keyspace: Send + Sync {
+    /// The next event: lock and what happened to its key. What it told is not lost when the future is dropped.
+    fn event(&mut self) -> BoxFuture<'_, Result<(String, KeyChange), String>>;
+
+    /// The owner in a lock's key as its last known event left it; `None` when it is gone, or when more happened to it
+    /// before the answer.
+    fn owner_of<'a>(&'a mut self, lock: &'a str) -> BoxFuture<'a, Result<Option<String>, String>>;
+
+    /// The locks that are held, and by whom; a server that came back empty holds none.
+    fn held(&mut self) -> BoxFuture<'_, Result<Vec<(String, String)>, String>>;
+}
+
+/// Opens the keyspaces of servers.
+pub trait KeyspaceSource: Send + Sync {
+    /// The keys of locks on the server at this address; the error says why it cannot be asked.
+    fn open(&self, server: SocketAddr, keys: &LockKeys) -> BoxFuture<'static, Result<Box<dyn Keyspace>, String>>;
+}
+
+/// Opens connections to Redis servers.
+pub struct RedisServerKeyspaces;
+
+impl KeyspaceSource for RedisServerKeyspaces {
+    fn open(&self, server: SocketAddr, keys: &LockKeys) -> BoxFuture<'static, Result<Box<dyn Keyspace>, String>> {
+        let keys = keys.clone();
+        Box::pin(async move {
+            let connection = KeyspaceConnection::open(server, keys).await?;
+            Ok(Box::new(connection) as Box<dyn Keyspace>)
+        })
+    }
+}
+
+struct KeyspaceConnection {
     connection: RespConnection,
     keys: LockKeys,
     /// Events that came while an answer was waited for, by lock.
@@ -34,7 +67,7 @@ pub enum KeyChange {
 }
 
 impl KeyspaceConnection {
-    pub async fn open(address: SocketAddr, keys: LockKeys) -> Result<Self, String> {
+    async fn open(address: SocketAddr, keys: LockKeys) -> Result<Self, String> {
         let mut connection = RespConnection::open(address).await?;
         connection
             .ask(&["CONFIG", "SET", "notify-keyspace-events", EVENTS])
@@ -48,8 +81,7 @@ impl KeyspaceConnection {
         })
     }
 
-    /// The next event: lock and what happened to its key.
-    pub async fn event(&mut self) -> Result<(String, KeyChange), String> {
+    async fn next_event(&mut self) -> Result<(String, KeyChange), String> {
         loop {
             if let Some(event) = self.waiting.pop_front() {
                 return Ok(event);
@@ -59,9 +91,7 @@ impl KeyspaceConnection {
         }
     }
 
-    /// The owner in a lock's key as its last known event left it; `None` when it is gone, or when more happened to it
-    /// before the answer.
-    pub async fn owner_of(&mut self, lock: &str) -> Result<Option<String>, String> {
+    async fn read_owner(&mut self, lock: &str) -> Result<Option<String>, String> {
         let key = self.keys.pattern.key(lock);
         let answer = match self.keys.value {
             KeyValue::Hash => self.ask(&["HKEYS", &key]).await,
@@ -81,15 +111,14 @@ impl KeyspaceConnection {
         Ok(owner.filter(|_| !overtaken))
     }
 
-    /// The locks that are held, and by whom; a server that came back empty holds none.
-    pub async fn held(&mut self) -> Result<Vec<(String, String)>, String> {
+    async fn read_held(&mut self) -> Result<Vec<(String, String)>, String> {
         let mut held = Vec::new();
         for key in self.ask(&["KEYS", &glob(&self.keys)]).await?.texts() {
             let Some(lock) = lock_of(&self.keys, &key) else {
                 continue;
             };
             // the list of keys does not say that the key still exists; its value does
-            if let Some(owner) = self.owner_of(&lock).await? {
+            if let Some(owner) = self.read_owner(&lock).await? {
                 held.push((lock, owner));
             }
         }
@@ -102,6 +131,20 @@ impl KeyspaceConnection {
         self.waiting
             .extend(pushes.filter_map(|push| event_of(&self.keys, &push)));
         answer
+    }
+}
+
+impl Keyspace for KeyspaceConnection {
+    fn event(&mut self) -> BoxFuture<'_, Result<(String, KeyChange), String>> {
+        Box::pin(self.next_event())
+    }
+
+    fn owner_of<'a>(&'a mut self, lock: &'a str) -> BoxFuture<'a, Result<Option<String>, String>> {
+        Box::pin(self.read_owner(lock))
+    }
+
+    fn held(&mut self) -> BoxFuture<'_, Result<Vec<(String, String)>, String>> {
+        Box::pin(self.read_held())
     }
 }
 

@@ -1,6 +1,10 @@
 //! Redis: one server, or several independent ones for Redlock; a lock is a key. `failover` adds a replica.
 
+use std::sync::Arc;
+
 use harness_workloads::{BackendId, KeyValue};
+
+use keyspace::{KeyspaceSource, RedisServerKeyspaces};
 
 use super::lock_keys::LockKeys;
 use super::observer::Observer;
@@ -10,7 +14,7 @@ use harness_proxy::tap::Protocol;
 
 mod connection;
 mod control;
-mod keyspace;
+pub mod keyspace;
 mod observer;
 mod quorum;
 mod resp;
@@ -27,7 +31,7 @@ pub static BACKEND: Backend = Backend {
     refuse,
     keys: "harness:{lock}",
     values: &[KeyValue::String, KeyValue::Hash, KeyValue::List],
-    observe: |endpoints, keys| Box::pin(observe(endpoints, keys)),
+    observe: |endpoints, keys| Box::pin(observe(Arc::new(RedisServerKeyspaces), endpoints, keys)),
     // a key goes with its holder
     sweep: None,
     wipe: |endpoints| Box::pin(wipe::wipe(endpoints)),
@@ -43,11 +47,16 @@ fn refuse(options: &BackendOptions) -> Option<String> {
     })
 }
 
-async fn observe(endpoints: EndpointsReceiver, keys: LockKeys) -> Result<Box<dyn Observer>, String> {
+/// Connects the observer of servers whose keys `source` tells of.
+pub async fn observe(
+    source: Arc<dyn KeyspaceSource>,
+    endpoints: EndpointsReceiver,
+    keys: LockKeys,
+) -> Result<Box<dyn Observer>, String> {
     let servers = endpoints.borrow().servers().len();
     if servers > 1 {
-        quorum::QuorumObserver::connect(endpoints, keys).await
+        quorum::QuorumObserver::connect(source, endpoints, keys).await
     } else {
-        observer::RedisObserver::connect(endpoints, keys).await
+        observer::RedisObserver::connect(source, endpoints, keys).await
     }
 }

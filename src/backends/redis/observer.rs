@@ -2,18 +2,17 @@
 //!
 //! Where a master has a replica, it watches the one that clients reach.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::Arc;
+use std::time::Duration;
 
 use harness_checkers::history::RevokeCause;
-use tokio::time::timeout;
 
-use super::keyspace::{KeyChange, KeyspaceConnection};
+use super::keyspace::{KeyChange, Keyspace, KeyspaceSource};
 use crate::backends::lock_keys::LockKeys;
 use crate::backends::observer::{ObservationLog, Observer, Unasked};
 use crate::backends::owners::{Contender, OwnerChange};
-use crate::clock::monotonic_ns;
 use crate::cluster::{BoxFuture, EndpointsReceiver};
 
 /// How long a new connection may take before another one is tried: the first try at a container that is not up yet is
@@ -29,11 +28,12 @@ pub struct RedisObserver {
     endpoints: EndpointsReceiver,
     at: SocketAddr,
     keys: LockKeys,
-    connection: KeyspaceConnection,
+    source: Arc<dyn KeyspaceSource>,
+    connection: Box<dyn Keyspace>,
 }
 
 /// By lock, the owner in its key.
-type KeyOwners = HashMap<String, KeyOwner>;
+type KeyOwners = BTreeMap<String, KeyOwner>;
 
 /// The owner that a key shows.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,15 +54,21 @@ impl KeyOwner {
 }
 
 impl RedisObserver {
-    pub async fn connect(endpoints: EndpointsReceiver, keys: LockKeys) -> Result<Box<dyn Observer>, String> {
+    pub async fn connect(
+        source: Arc<dyn KeyspaceSource>,
+        endpoints: EndpointsReceiver,
+        keys: LockKeys,
+    ) -> Result<Box<dyn Observer>, String> {
         let at = first(&endpoints);
-        let connection = KeyspaceConnection::open(at, keys.clone())
+        let connection = source
+            .open(at, &keys)
             .await
             .map_err(|error| format!("the observer: {error}"))?;
         Ok(Box::new(Self {
             endpoints,
             at,
             keys,
+            source,
             connection,
         }))
     }
@@ -73,16 +79,21 @@ impl RedisObserver {
             log.watches(self.at);
             let (cause, heard) = self.watch(&mut owners, &log).await;
             log.lost(MASTER, heard);
-            for (lock, KeyOwner { name: owner, .. }) in owners.drain() {
-                log.revoked(&lock, &Contender { owner, token: None }, cause.clone(), monotonic_ns());
+            for (lock, KeyOwner { name: owner, .. }) in std::mem::take(&mut owners) {
+                log.revoked(
+                    &lock,
+                    &Contender { owner, token: None },
+                    cause.clone(),
+                    log.clock.now_ns(),
+                );
             }
             if cause.is_none() {
                 log.pause().await;
             }
             loop {
                 self.at = first(&self.endpoints);
-                let opening = KeyspaceConnection::open(self.at, self.keys.clone());
-                if let Ok(Ok(connection)) = timeout(REOPEN, opening).await {
+                let opening = self.source.open(self.at, &self.keys);
+                if let Some(Ok(connection)) = log.clock.within(REOPEN, opening).await {
                     self.connection = connection;
                     break;
                 }
@@ -98,9 +109,10 @@ impl RedisObserver {
     /// Records what happens until the connection is lost, or another server becomes the primary; returns what that did to every lock,
     /// and when the master was last heard.
     async fn watch(&mut self, owners: &mut KeyOwners, log: &ObservationLog) -> (Option<RevokeCause>, u64) {
-        let mut heard = monotonic_ns();
+        let mut heard = log.clock.now_ns();
         loop {
             let event = tokio::select! {
+                biased;
                 event = self.connection.event() => event,
                 // without a sender the primary does not change any more
                 Ok(()) = self.endpoints.changed() => {
@@ -111,7 +123,7 @@ impl RedisObserver {
                 }
             };
             let Ok((lock, event)) = event else { return (None, heard) };
-            let at = monotonic_ns();
+            let at = log.clock.now_ns();
             if self.saw(&lock, event, at, owners, log).await.is_err() {
                 return (None, heard);
             }
@@ -124,7 +136,7 @@ impl RedisObserver {
         for (lock, owner) in self.connection.held().await? {
             owners.insert(lock.clone(), KeyOwner::named(&owner));
             let owner = Some(owner);
-            log.granted(&lock, &Contender { owner, token: None }, monotonic_ns());
+            log.granted(&lock, &Contender { owner, token: None }, log.clock.now_ns());
         }
         Ok(())
     }
@@ -147,14 +159,14 @@ impl RedisObserver {
                 if known.is_some_and(|known| owner.is_none() || known.name == owner) {
                     return Ok(());
                 }
-                let why = match self.overwrites(known, owner.as_deref()) {
+                let why = match self.overwrites(known, owner.as_deref(), log.clock.since_1970()) {
                     Overwrite::Nothing => return Ok(()),
                     Overwrite::Expired => Unasked::Expired,
                     Overwrite::Taken => Unasked::Deleted,
                 };
                 let ahead = known.is_some();
                 // by now, and not when the event was heard: the key may have been written again since
-                let now = monotonic_ns();
+                let now = log.clock.now_ns();
                 let name = owner.clone();
                 if let Some(replaced) = owners.insert(lock.to_owned(), KeyOwner { name, ahead }) {
                     self.gone(lock, replaced.name, why, now, log).await;
@@ -174,7 +186,8 @@ impl RedisObserver {
                     let KeyOwner { name, .. } = known;
                     owners.insert(lock.to_owned(), KeyOwner { name, ahead: false });
                 } else {
-                    self.gone(lock, known.name, Unasked::Unknown, monotonic_ns(), log).await;
+                    self.gone(lock, known.name, Unasked::Unknown, log.clock.now_ns(), log)
+                        .await;
                 }
             }
         }
@@ -182,9 +195,9 @@ impl RedisObserver {
     }
 
     /// What it means that a key whose owner was known was written.
-    fn overwrites(&self, known: Option<&KeyOwner>, new: Option<&str>) -> Overwrite {
+    fn overwrites(&self, known: Option<&KeyOwner>, new: Option<&str>, today: Duration) -> Overwrite {
         if self.keys.deadlines {
-            overwrites(known.map(|known| &known.name), new, since_1970())
+            overwrites(known.map(|known| &known.name), new, today)
         } else {
             Overwrite::Taken
         }
@@ -240,10 +253,6 @@ fn deadline(value: &str, now: Duration) -> Option<Duration> {
     let (digits, _) = value.split_once(':')?;
     let deadline = digits.parse().ok().map(Duration::from_millis)?;
     (deadline.abs_diff(now) < A_DAY).then_some(deadline)
-}
-
-fn since_1970() -> Duration {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 /// A plain lock lives on the first server.

@@ -3,25 +3,25 @@
 //! Each master has its own connection. What one that is out of sight held last counts until it is seen
 //! again; what it may have taken on meanwhile does not.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
+use std::sync::Arc;
 
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
-use tokio::time::timeout;
 
-use super::keyspace::{KeyChange, KeyspaceConnection};
+use super::keyspace::{KeyChange, Keyspace, KeyspaceSource};
 use super::observer::REOPEN;
 use crate::backends::lock_keys::LockKeys;
 use crate::backends::observer::{ObservationLog, Observer, RECONNECT, Unasked};
 use crate::backends::owners::{Contender, OwnerChange};
-use crate::clock::monotonic_ns;
+use crate::clock::GroundClock;
 use crate::cluster::{BoxFuture, EndpointsReceiver};
 
 pub struct QuorumObserver {
     endpoints: EndpointsReceiver,
     keys: LockKeys,
-    connections: Vec<KeyspaceConnection>,
+    source: Arc<dyn KeyspaceSource>,
+    connections: Vec<Box<dyn Keyspace>>,
 }
 
 /// What one master shows.
@@ -38,12 +38,17 @@ enum MasterReport {
 }
 
 impl QuorumObserver {
-    pub async fn connect(endpoints: EndpointsReceiver, keys: LockKeys) -> Result<Box<dyn Observer>, String> {
+    pub async fn connect(
+        source: Arc<dyn KeyspaceSource>,
+        endpoints: EndpointsReceiver,
+        keys: LockKeys,
+    ) -> Result<Box<dyn Observer>, String> {
         let masters = endpoints.borrow().servers();
         let mut connections = Vec::new();
         for address in masters {
             connections.push(
-                KeyspaceConnection::open(address, keys.clone())
+                source
+                    .open(address, &keys)
                     .await
                     .map_err(|error| format!("the observer: {error}"))?,
             );
@@ -51,6 +56,7 @@ impl QuorumObserver {
         Ok(Box::new(Self {
             endpoints,
             keys,
+            source,
             connections,
         }))
     }
@@ -59,10 +65,17 @@ impl QuorumObserver {
         let (sender, mut seen) = mpsc::channel(1024);
         let mut majority = MajorityCount::new(self.connections.len());
         // they end with this
-        let mut watching = JoinSet::new();
+        let mut watching = log.clock.tasks();
         for (master, connection) in self.connections.into_iter().enumerate() {
-            let keys = self.keys.clone();
-            watching.spawn(watch(master, connection, keys, self.endpoints.clone(), sender.clone()));
+            let watch = MasterWatch {
+                master,
+                keys: self.keys.clone(),
+                endpoints: self.endpoints.clone(),
+                source: Arc::clone(&self.source),
+                clock: log.clock,
+                to: sender.clone(),
+            };
+            watching.spawn(watch.run(connection));
         }
         while let Some((master, seen)) = seen.recv().await {
             let source = format!("master {}", master + 1);
@@ -72,7 +85,7 @@ impl QuorumObserver {
                 MasterReport::Set(..) | MasterReport::Gone(..) => {}
             }
             for (lock, change, why) in majority.count(master, seen) {
-                let record = log.record(&lock, vec![change], monotonic_ns(), |_| async move { why });
+                let record = log.record(&lock, vec![change], log.clock.now_ns(), |_| async move { why });
                 record.await;
             }
         }
@@ -85,74 +98,74 @@ impl Observer for QuorumObserver {
     }
 }
 
-/// Reports what one master shows, until the receiver is gone.
-async fn watch(
+/// Reports what one master shows.
+struct MasterWatch {
     master: usize,
-    mut connection: KeyspaceConnection,
     keys: LockKeys,
     endpoints: EndpointsReceiver,
+    source: Arc<dyn KeyspaceSource>,
+    clock: GroundClock,
     to: mpsc::Sender<(usize, MasterReport)>,
-) {
-    loop {
-        let mut heard = monotonic_ns();
-        // `Err` is a lost connection, and the only way out of it
-        let Err(_) = tell(master, &mut connection, &keys, &to, &mut heard).await;
-        let _ = send(&to, master, MasterReport::Nothing { heard }).await;
-        connection = loop {
-            tokio::time::sleep(RECONNECT).await;
-            if to.is_closed() {
-                return;
-            }
-            let address = endpoints.borrow().servers()[master];
-            if let Ok(Ok(opened)) = timeout(REOPEN, KeyspaceConnection::open(address, keys.clone())).await {
-                break opened;
-            }
-        };
-    }
 }
 
-async fn tell(
-    master: usize,
-    connection: &mut KeyspaceConnection,
-    keys: &LockKeys,
-    to: &mpsc::Sender<(usize, MasterReport)>,
-    heard: &mut u64,
-) -> Result<Infallible, String> {
-    let held = connection.held().await?;
-    let mut taken: HashSet<String> = held.iter().map(|(lock, _)| lock.clone()).collect();
-    send(to, master, MasterReport::All(held)).await?;
-    loop {
-        let (lock, event) = connection.event().await?;
-        let at = monotonic_ns();
-        let seen = match event {
-            // the same owner, with another value
-            KeyChange::Written if !taken.insert(lock.clone()) && keys.rewrites => continue,
-            KeyChange::Written => {
-                let owner = connection.owner_of(&lock).await?;
-                MasterReport::Set(lock, owner)
-            }
-            KeyChange::Gone(why) => {
-                taken.remove(&lock);
-                MasterReport::Gone(lock, why)
-            }
-        };
-        *heard = at;
-        send(to, master, seen).await?;
+impl MasterWatch {
+    /// Goes on until the receiver is gone.
+    async fn run(self, mut connection: Box<dyn Keyspace>) {
+        loop {
+            let mut heard = self.clock.now_ns();
+            // `Err` is a lost connection, and the only way out of it
+            let Err(_) = self.tell(&mut *connection, &mut heard).await;
+            let _ = self.send(MasterReport::Nothing { heard }).await;
+            connection = loop {
+                self.clock.sleep(RECONNECT).await;
+                if self.to.is_closed() {
+                    return;
+                }
+                let address = self.endpoints.borrow().servers()[self.master];
+                let opening = self.source.open(address, &self.keys);
+                if let Some(Ok(opened)) = self.clock.within(REOPEN, opening).await {
+                    break opened;
+                }
+            };
+        }
     }
-}
 
-async fn send(to: &mpsc::Sender<(usize, MasterReport)>, master: usize, seen: MasterReport) -> Result<(), String> {
-    to.send((master, seen))
-        .await
-        .map_err(|_| "the receiver is gone".to_owned())
+    async fn tell(&self, connection: &mut dyn Keyspace, heard: &mut u64) -> Result<Infallible, String> {
+        let held = connection.held().await?;
+        let mut taken: BTreeSet<String> = held.iter().map(|(lock, _)| lock.clone()).collect();
+        self.send(MasterReport::All(held)).await?;
+        loop {
+            let (lock, event) = connection.event().await?;
+            let at = self.clock.now_ns();
+            let seen = match event {
+                // the same owner, with another value
+                KeyChange::Written if !taken.insert(lock.clone()) && self.keys.rewrites => continue,
+                KeyChange::Written => {
+                    let owner = connection.owner_of(&lock).await?;
+                    MasterReport::Set(lock, owner)
+                }
+                KeyChange::Gone(why) => {
+                    taken.remove(&lock);
+                    MasterReport::Gone(lock, why)
+                }
+            };
+            *heard = at;
+            self.send(seen).await?;
+        }
+    }
+
+    async fn send(&self, seen: MasterReport) -> Result<(), String> {
+        let sent = self.to.send((self.master, seen)).await;
+        sent.map_err(|_| "the receiver is gone".to_owned())
+    }
 }
 
 /// Who has which lock on which master, and who has a majority.
 struct MajorityCount {
     masters: usize,
     /// By lock and master.
-    votes: HashMap<String, Vec<Option<String>>>,
-    granted: HashMap<String, String>,
+    votes: BTreeMap<String, Vec<Option<String>>>,
+    granted: BTreeMap<String, String>,
 }
 
 type Counted = (String, OwnerChange, Unasked);
@@ -161,8 +174,8 @@ impl MajorityCount {
     fn new(masters: usize) -> Self {
         Self {
             masters,
-            votes: HashMap::new(),
-            granted: HashMap::new(),
+            votes: BTreeMap::new(),
+            granted: BTreeMap::new(),
         }
     }
 

@@ -13,6 +13,7 @@ use super::checked_client::{CheckRefusal, CheckedClient, ReportedGrant, TimedAns
 use super::seen_grants::SeenGrants;
 use super::{CheckBench, contract, in_words, malformed, terms};
 use crate::backends::observer::{ObservationLog, ObservationSink};
+use crate::clock::GroundClock;
 use crate::cluster::EndpointsReceiver;
 use crate::run::terms::Terms;
 
@@ -49,7 +50,7 @@ pub async fn check(bench: &CheckBench, servers: EndpointsReceiver) -> Result<(),
     contract::tell(&bench.remarks, &terms, a.contract.is_some());
     let seen = Arc::new(SeenGrants::default());
     let observer = (bench.config.backend.observe)(servers, terms.keys.clone()).await?;
-    let log = ObservationLog::new(Arc::clone(&seen) as Arc<dyn ObservationSink>);
+    let log = ObservationLog::new(Arc::clone(&seen) as Arc<dyn ObservationSink>, GroundClock::Real);
     let observing = tokio::spawn(observer.run(log));
     let mut pair = Pair {
         bench,

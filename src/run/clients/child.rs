@@ -20,7 +20,9 @@ use tokio::sync::{Mutex as AsyncMutex, oneshot};
 use tokio::time::timeout;
 
 use crate::clock::monotonic_ns;
+use crate::cluster::BoxFuture;
 use crate::process::{self, Activity};
+use crate::wall_clock::{WallClock, WallClockControl};
 
 /// Time for a client to close its session before it is killed.
 pub(super) const CLIENT_CLOSE: Duration = Duration::from_secs(2);
@@ -70,6 +72,42 @@ pub enum ChildEvent {
     },
 }
 
+/// A process with lock clients in it, from its start to its end.
+pub trait ClientChild: Send + Sync {
+    /// Sends a client's request and waits for its reply. `None`: the child ended or broke the protocol before it answered.
+    fn ask(&self, client: u32, op: ClientOp) -> BoxFuture<'_, Option<Message>>;
+
+    /// Tells the child that nothing more is asked of it, and waits a while for it to leave; then kills it.
+    fn end(&self) -> BoxFuture<'_, ()>;
+
+    /// Kills the child at once, with everything that it started. Returns whether there was a child to kill.
+    fn kill(&self) -> bool;
+
+    /// Stops the child until [`ClientChild::go_on`] was called as often. Returns whether there is a child to stop.
+    fn stop(&self) -> bool;
+
+    fn go_on(&self);
+
+    /// What the child does now. Unless it is ending, this proves that it was alive when this was called.
+    fn activity(&self) -> Activity;
+}
+
+/// Starts the processes of clients.
+pub trait ClientSpawner: Send + Sync {
+    /// Starts a process that hosts these clients, none of which is open. `who` names it in errors; what it says when it has
+    /// trouble goes to `log`.
+    fn start<'a>(
+        &'a self,
+        clients: &'a [u32],
+        who: String,
+        log: &'a Path,
+        on_event: OnChildEvent,
+    ) -> BoxFuture<'a, Result<Arc<dyn ClientChild>, ChildError>>;
+
+    /// The wall clock of the process whose first client this is, where the plan steps clocks.
+    fn wall_clock(&self, first: u32) -> Option<Arc<dyn WallClockControl>>;
+}
+
 /// Called with each event as it is read, in the order in which the child printed them. It must not block.
 pub type OnChildEvent = Arc<dyn Fn(ChildEvent) + Send + Sync>;
 
@@ -95,6 +133,71 @@ pub struct ChildCommand {
     pub args: Vec<String>,
     /// In addition to the environment of harness.
     pub env: Vec<(String, String)>,
+}
+
+/// Starts child processes, all with one command.
+pub struct ChildSpawner {
+    pub command: ChildCommand,
+    /// By client: the wall clock of its process; empty where all have the machine's.
+    pub clocks: Vec<Arc<WallClock>>,
+}
+
+impl ChildSpawner {
+    fn clock_of(&self, first: u32) -> Option<&Arc<WallClock>> {
+        self.clocks.get(first as usize)
+    }
+}
+
+impl ClientSpawner for ChildSpawner {
+    fn start<'a>(
+        &'a self,
+        clients: &'a [u32],
+        who: String,
+        log: &'a Path,
+        on_event: OnChildEvent,
+    ) -> BoxFuture<'a, Result<Arc<dyn ClientChild>, ChildError>> {
+        Box::pin(async move {
+            let mut command = self.command.clone();
+            if let Some(clock) = self.clock_of(clients[0]) {
+                command.env.extend(clock.environment(clock.folder()));
+            }
+            let child = ChildProcess::start(&command, who, log, on_event).await?;
+            Ok(child as Arc<dyn ClientChild>)
+        })
+    }
+
+    fn wall_clock(&self, first: u32) -> Option<Arc<dyn WallClockControl>> {
+        let clock = Arc::clone(self.clock_of(first)?);
+        Some(clock)
+    }
+}
+
+impl ClientChild for ChildProcess {
+    fn ask(&self, client: u32, op: ClientOp) -> BoxFuture<'_, Option<Message>> {
+        Box::pin(self.ask(client, op))
+    }
+
+    fn end(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.end())
+    }
+
+    fn kill(&self) -> bool {
+        let there = self.signal(Signal::SIGKILL);
+        self.kill();
+        there
+    }
+
+    fn stop(&self) -> bool {
+        self.stop()
+    }
+
+    fn go_on(&self) {
+        self.go_on();
+    }
+
+    fn activity(&self) -> Activity {
+        self.activity()
+    }
 }
 
 impl ChildProcess {
@@ -222,10 +325,6 @@ impl ChildProcess {
         if *stops == 0 {
             self.signal(Signal::SIGCONT);
         }
-    }
-
-    pub fn is_stopped(&self) -> bool {
-        self.activity() == Activity::Stopped
     }
 
     /// What the child does now. Unless it is ending, this proves that it was alive when this was called.

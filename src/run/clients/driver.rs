@@ -18,7 +18,6 @@ use super::pool::{Health, LogicalClient};
 use super::process::{ClientProcess, ClientReply};
 use super::rarely::Rarely;
 use crate::client_role::ClientRole;
-use crate::clock::monotonic_ns;
 use crate::config::Demand;
 use crate::process::Activity;
 use crate::run::churn::Turns;
@@ -491,6 +490,6 @@ impl ClientDriver {
     fn record(&self, kind: Kind, f: &str, fields: Fields<'_>) {
         let recorder = &self.run.recorder;
         recorder.operation(self.client.process(), self.client.number, kind, f, fields);
-        self.client.recorded_at.store(monotonic_ns(), Relaxed);
+        self.client.recorded_at.store(self.run.clock.by.now_ns(), Relaxed);
     }
 }

@@ -2,18 +2,17 @@
 
 use std::sync::Arc;
 
-use nix::sys::signal::Signal;
-
-use super::child::ChildProcess;
+use super::child::ClientChild;
 use super::pool::ClientPool;
 use super::process::ClientProcess;
 use crate::faults::{ClientHosts, ProcessControl};
-use crate::wall_clock::WallClock;
+use crate::process::Activity;
+use crate::wall_clock::WallClockControl;
 
 /// The child that a process had when it was aimed at; a later one is another process.
 struct ProcessHandle {
     process: Arc<ClientProcess>,
-    child: Arc<ChildProcess>,
+    child: Arc<dyn ClientChild>,
 }
 
 impl ClientHosts for ClientPool {
@@ -35,26 +34,28 @@ impl ProcessControl for ProcessHandle {
     }
 
     fn is_stopped(&self) -> bool {
-        self.child.is_stopped()
+        self.child.activity() == Activity::Stopped
     }
 
     fn go_on(&self) {
         self.child.go_on();
     }
 
-    fn wall_clock(&self) -> Option<Arc<WallClock>> {
+    fn wall_clock(&self) -> Option<Arc<dyn WallClockControl>> {
         self.process.wall_clock()
     }
 
     fn kill(&self) -> bool {
         self.process.expect_kill();
-        self.child.signal(Signal::SIGKILL)
+        self.child.kill()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::child::{ChildCommand, ChildEvent, OnChildEvent};
+    use nix::sys::signal::Signal;
+
+    use super::super::child::{ChildCommand, ChildEvent, ChildProcess, OnChildEvent};
     use super::*;
 
     #[tokio::test]
@@ -73,7 +74,7 @@ mod tests {
         let asked = Arc::clone(&child);
         let reply = tokio::spawn(async move { asked.ask(0, harness_workloads::protocol::ClientOp::Close).await });
         child.go_on();
-        while !child.is_stopped() {
+        while child.activity() != Activity::Stopped {
             tokio::task::yield_now().await;
         }
         assert!(!reply.is_finished(), "one stop is left");

@@ -3,7 +3,7 @@
 //! A fault that targets a holder makes that holder work longer: it goes on until the time given, unless it learns that the
 //! lock is lost. Deciding to stop and being targeted exclude each other, so a targeted holder certainly still holds.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -35,11 +35,11 @@ struct HoldersTable {
     /// Holds that began while another client held the same lock.
     overlaps: u64,
     /// Grants whose holder has asked to release, by lock and the server's name for them.
-    released: HashSet<(String, GrantId)>,
+    released: BTreeSet<(String, GrantId)>,
 }
 
 /// The server's name for a grant.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum GrantId {
     Token(u64),
     Owner(String),
@@ -211,10 +211,11 @@ impl Holders {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::GroundClock;
 
     #[tokio::test(start_paused = true)]
     async fn a_targeted_holder_goes_on_working_and_others_do_not() {
-        let holders = Holders::new(RunClock::start());
+        let holders = Holders::new(RunClock::start(GroundClock::Real));
         holders.begin(1, "l0", None, Duration::from_millis(10), false);
         holders.begin(2, "l1", None, Duration::from_millis(10), false);
         tokio::time::advance(Duration::from_millis(5)).await;
@@ -228,7 +229,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_targeted_holder_that_does_not_renew_works_for_a_part_of_its_lease() {
-        let holders = Holders::new(RunClock::start());
+        let holders = Holders::new(RunClock::start(GroundClock::Real));
         holders.begin(1, "l0", None, Duration::from_millis(10), false);
         tokio::time::advance(Duration::from_millis(5)).await;
         let (targeted, _, works) = holders
@@ -243,7 +244,7 @@ mod tests {
 
     #[test]
     fn two_holders_of_one_lock_are_seen_and_of_two_locks_are_not() {
-        let holders = Holders::new(RunClock::start());
+        let holders = Holders::new(RunClock::start(GroundClock::Real));
         let work = Duration::from_secs(1);
         holders.begin(1, "l0", None, work, false);
         holders.begin(2, "l1", None, work, false);
@@ -259,7 +260,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_waiter_waits_for_a_lock_that_is_taken_and_was_the_last_to_ask() {
-        let holders = Holders::new(RunClock::start());
+        let holders = Holders::new(RunClock::start(GroundClock::Real));
         holders.begin(0, "l0", None, Duration::from_secs(1), false);
         for (client, lock) in [(1, "l0"), (2, "l0"), (3, "l1")] {
             holders.wait(client, lock);
@@ -279,7 +280,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_holder_keeps_its_lock_while_its_waiter_becomes_the_target_of_a_fault() {
-        let holders = Holders::new(RunClock::start());
+        let holders = Holders::new(RunClock::start(GroundClock::Real));
         holders.begin(0, "l0", None, Duration::from_millis(1), false);
         holders.wait(1, "l0");
         assert_eq!(holders.waiter().await, (1, "l0".into()));
@@ -291,7 +292,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_target_is_waited_for_until_a_client_holds() {
-        let holders = Holders::new(RunClock::start());
+        let holders = Holders::new(RunClock::start(GroundClock::Real));
         let (target, ()) = tokio::join!(holders.target(Duration::from_secs(1), Duration::MAX, |_| true), async {
             tokio::task::yield_now().await;
             holders.begin(7, "l0", Some(3), Duration::from_secs(1), false);
@@ -301,7 +302,7 @@ mod tests {
 
     #[test]
     fn a_released_grant_is_known_once() {
-        let holders = Holders::new(RunClock::start());
+        let holders = Holders::new(RunClock::start(GroundClock::Real));
         holders.release("l0", Some(4), Some("0x1"));
         assert!(holders.was_released("l0", &GrantId::Token(4)));
         assert!(!holders.was_released("l0", &GrantId::Token(4)));

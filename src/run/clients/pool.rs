@@ -6,12 +6,11 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use harness_workloads::protocol::OpenRequest;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
 
-use super::child::ChildCommand;
+use super::child::ClientSpawner;
 use super::process::ClientProcess;
+use crate::clock::GroundClock;
 use crate::run::context::RunContext;
-use crate::wall_clock::WallClock;
 
 /// What a client must notice while it holds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -39,19 +38,19 @@ pub struct LogicalClient {
 pub struct ClientPool {
     pub processes: Vec<Arc<ClientProcess>>,
     next_process: AtomicU32,
+    clock: GroundClock,
 }
 
 /// What a pool is made of.
 pub struct ClientPoolSpec {
-    pub command: ChildCommand,
+    pub spawner: Arc<dyn ClientSpawner>,
+    pub clock: GroundClock,
     /// Clients in one process.
     pub per_process: u32,
     /// The folder for what clients print on stderr.
     pub logs: PathBuf,
     /// By client: what it is told when it opens.
     pub opens: Vec<OpenRequest>,
-    /// By client: the wall clock of its process; empty where all have the machine's.
-    pub clocks: Vec<Arc<WallClock>>,
 }
 
 impl ClientPool {
@@ -66,28 +65,25 @@ impl ClientPool {
         let process = |members: &[Arc<LogicalClient>]| {
             let first = members[0].number;
             let log = spec.logs.join(format!("c{first}.log"));
-            let wall_clock = spec.clocks.get(first as usize).cloned();
-            let mut command = spec.command.clone();
-            if let Some(clock) = &wall_clock {
-                command.env.extend(clock.environment(clock.folder()));
-            }
-            Arc::new(ClientProcess::new(command, log, members.to_vec(), wall_clock))
+            let spawner = Arc::clone(&spec.spawner);
+            Arc::new(ClientProcess::new(spawner, spec.clock, log, members.to_vec()))
         };
         Self {
             processes: clients.chunks(spec.per_process as usize).map(process).collect(),
             next_process,
+            clock: spec.clock,
         }
     }
 
     /// Starts every child and opens every client; fails with the first that cannot.
     pub async fn open(&self, run: &Arc<RunContext>) -> Result<(), String> {
-        let mut opening = JoinSet::new();
+        let mut opening = run.clock.by.tasks();
         for process in &self.processes {
             let (process, run) = (Arc::clone(process), Arc::clone(run));
             opening.spawn(async move { process.open(&run).await });
         }
-        while let Some(opened) = opening.join_next().await {
-            opened.expect("opening a client does not panic")?;
+        while let Some(opened) = opening.next().await {
+            opened?;
         }
         Ok(())
     }
@@ -113,12 +109,12 @@ impl ClientPool {
 
     /// Closes every client and ends every child.
     pub async fn close(&self) {
-        let mut closing = JoinSet::new();
+        let mut closing = self.clock.tasks();
         for process in &self.processes {
             let process = Arc::clone(process);
             closing.spawn(async move { process.close().await });
         }
-        while closing.join_next().await.is_some() {}
+        closing.all().await;
     }
 }
 

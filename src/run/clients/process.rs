@@ -9,30 +9,30 @@ use harness_checkers::history::event::{Fields, Process};
 use harness_workloads::Contract;
 use harness_workloads::protocol::{ClientOp, LockSignal, LockSignalKind, Message};
 use tokio::sync::{Mutex as AsyncMutex, watch};
-use tokio::time::timeout;
 
-use super::child::{self, CLIENT_CLOSE, ChildCommand, ChildError, ChildEvent, ChildProcess, OnChildEvent};
+use super::child::{self, CLIENT_CLOSE, ChildError, ChildEvent, ClientChild, ClientSpawner, OnChildEvent};
 use super::pool::LogicalClient;
+use crate::clock::GroundClock;
 use crate::event::ProgressEvent;
 use crate::process::Activity;
 use crate::run::context::RunContext;
-use crate::wall_clock::WallClock;
+use crate::wall_clock::WallClockControl;
 
 /// Times that a client process may end by itself and be started again before the run gives up.
 const MAX_RESTARTS: u32 = 50;
 
 /// A process with clients in it, through all its generations: each is one child of ours.
 pub struct ClientProcess {
-    command: ChildCommand,
+    spawner: Arc<dyn ClientSpawner>,
+    clock: GroundClock,
     log: PathBuf,
     members: Vec<Arc<LogicalClient>>,
-    child: RwLock<Option<Arc<ChildProcess>>>,
+    child: RwLock<Option<Arc<dyn ClientChild>>>,
     /// How often it was started again; locked while it is being started.
     restarts: AsyncMutex<u32>,
     generation: Mutex<Generation>,
     /// Whether a fault killed its child: that end is not counted as the client's own.
     killed_by_fault: AtomicBool,
-    wall_clock: Option<Arc<WallClock>>,
 }
 
 /// Which child is the current one, and whether it has ended. A child that was replaced may report its end much later.
@@ -55,20 +55,20 @@ pub enum ClientReply {
 impl ClientProcess {
     /// A process without a child yet.
     pub fn new(
-        command: ChildCommand,
+        spawner: Arc<dyn ClientSpawner>,
+        clock: GroundClock,
         log: PathBuf,
         members: Vec<Arc<LogicalClient>>,
-        wall_clock: Option<Arc<WallClock>>,
     ) -> Self {
         Self {
-            command,
+            spawner,
+            clock,
             log,
             members,
             child: RwLock::default(),
             restarts: AsyncMutex::new(0),
             generation: Mutex::default(),
             killed_by_fault: AtomicBool::new(false),
-            wall_clock,
         }
     }
 
@@ -81,7 +81,7 @@ impl ClientProcess {
         &self.members
     }
 
-    fn child(&self) -> Option<Arc<ChildProcess>> {
+    fn child(&self) -> Option<Arc<dyn ClientChild>> {
         self.child
             .read()
             .expect("no one panics while holding a process's child")
@@ -89,7 +89,7 @@ impl ClientProcess {
     }
 
     /// The current child, unless it has ended.
-    pub fn living(&self) -> Option<Arc<ChildProcess>> {
+    pub fn living(&self) -> Option<Arc<dyn ClientChild>> {
         self.child().filter(|_| !self.generation().over)
     }
 
@@ -118,8 +118,17 @@ impl ClientProcess {
         self.members.iter().any(|member| member.number == client)
     }
 
-    pub fn wall_clock(&self) -> Option<Arc<WallClock>> {
-        self.wall_clock.clone()
+    pub fn wall_clock(&self) -> Option<Arc<dyn WallClockControl>> {
+        self.spawner.wall_clock(self.members[0].number)
+    }
+
+    /// Starts a child that hosts the clients, none of which is open.
+    async fn start(&self, on_event: OnChildEvent) -> Result<Arc<dyn ClientChild>, String> {
+        let started = self
+            .spawner
+            .start(&self.clients(), self.name(), &self.log, on_event)
+            .await;
+        started.map_err(|error| error.to_string())
     }
 
     /// A fault is about to kill the child: the restart that follows is not counted.
@@ -143,22 +152,25 @@ impl ClientProcess {
                 over.send_replace(Some(error));
             }
         });
-        let child = ChildProcess::start(&self.command, self.name(), &self.log, on_event)
-            .await
-            .map_err(|error| error.to_string())?;
+        let child = self.start(on_event).await?;
         let member = &self.members[0];
-        let reply = timeout(limit, child.ask(member.number, ClientOp::Open(member.open.clone())));
-        let answered = match reply.await {
-            Ok(Some(message)) => self.opened(member, ClientReply::Message(message), limit),
-            Err(_) => self.opened(member, ClientReply::Silent, limit),
-            Ok(None) => match timeout(CLIENT_CLOSE * 2, ended.wait_for(Option::is_some)).await {
-                Ok(Ok(error)) => Err(error.as_ref().map(ToString::to_string).unwrap_or_default()),
+        let asked = child.ask(member.number, ClientOp::Open(member.open.clone()));
+        let answered = match self.clock.within(limit, asked).await {
+            Some(Some(message)) => self.opened(member, ClientReply::Message(message), limit),
+            None => self.opened(member, ClientReply::Silent, limit),
+            Some(None) => match self
+                .clock
+                .within(CLIENT_CLOSE * 2, ended.wait_for(Option::is_some))
+                .await
+            {
+                Some(Ok(error)) => Err(error.as_ref().map(ToString::to_string).unwrap_or_default()),
                 _ => self.opened(member, ClientReply::Gone, limit),
             },
         };
         if answered.is_ok() {
             // whether it closes in time is seen at the end of the run
-            let _ = timeout(CLIENT_CLOSE, child.ask(member.number, ClientOp::Close)).await;
+            let closing = child.ask(member.number, ClientOp::Close);
+            let _ = self.clock.within(CLIENT_CLOSE, closing).await;
         }
         child.end().await;
         answered
@@ -181,9 +193,7 @@ impl ClientProcess {
     /// Starts a child and opens its clients.
     pub async fn open(self: &Arc<Self>, run: &Arc<RunContext>) -> Result<(), String> {
         let number = self.begin_generation();
-        let child = ChildProcess::start(&self.command, self.name(), &self.log, self.on_event(number, run))
-            .await
-            .map_err(|error| error.to_string())?;
+        let child = self.start(self.on_event(number, run)).await?;
         *self
             .child
             .write()
@@ -248,7 +258,8 @@ impl ClientProcess {
     pub async fn close(&self) {
         let Some(child) = self.child() else { return };
         for member in &self.members {
-            let _ = timeout(CLIENT_CLOSE, child.ask(member.number, ClientOp::Close)).await;
+            let closing = child.ask(member.number, ClientOp::Close);
+            let _ = self.clock.within(CLIENT_CLOSE, closing).await;
         }
         child.end().await;
     }
@@ -346,6 +357,7 @@ mod tests {
     use harness_workloads::protocol::OpenRequest;
 
     use super::*;
+    use crate::run::clients::child::{ChildCommand, ChildSpawner};
     use crate::run::clients::pool::{ClientPool, ClientPoolSpec};
     use crate::run::testing::context_of;
 
@@ -364,15 +376,18 @@ mod tests {
             lease_ms: 1000,
         };
         let pool = ClientPool::new(ClientPoolSpec {
-            command: ChildCommand {
-                program: "sh".into(),
-                args: vec!["-c".into(), script],
-                env: Vec::new(),
-            },
+            spawner: Arc::new(ChildSpawner {
+                command: ChildCommand {
+                    program: "sh".into(),
+                    args: vec!["-c".into(), script],
+                    env: Vec::new(),
+                },
+                clocks: Vec::new(),
+            }),
+            clock: GroundClock::Real,
             per_process: 2,
             logs: folder.to_owned(),
             opens: vec![open.clone(), open],
-            clocks: Vec::new(),
         });
         context_of(pool, folder)
     }

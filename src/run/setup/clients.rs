@@ -1,12 +1,14 @@
 //! The clients of a run: the command that starts them, and what each is given to open its session.
 
+use std::sync::Arc;
+
 use harness_workloads::protocol::OpenRequest;
 
 use super::{ClientLinks, WallClocks};
 use crate::adapters;
+use crate::clock::GroundClock;
 use crate::config::{Clients, Config};
-use crate::faults::Links;
-use crate::run::clients::child::ChildCommand;
+use crate::run::clients::child::{ChildCommand, ChildSpawner};
 use crate::run::clients::pool::{ClientPool, ClientPoolSpec};
 use crate::run::{RunError, RunSpec};
 
@@ -15,20 +17,25 @@ pub fn client_pool(spec: &RunSpec, links: &ClientLinks, clocks: &WallClocks) -> 
     let logs = spec.folder.clients();
     std::fs::create_dir_all(&logs).map_err(|error| RunError::write(&logs, &error))?;
     Ok(ClientPool::new(ClientPoolSpec {
-        command: client_command(&spec.config)?,
+        spawner: Arc::new(ChildSpawner {
+            command: client_command(&spec.config)?,
+            clocks: clocks.clients.clone(),
+        }),
+        clock: GroundClock::Real,
         per_process: spec.config.per_process,
         logs,
-        opens: opens(&spec.config, &links.links),
-        clocks: clocks.clients.clone(),
+        opens: opens(&spec.config, |client, server| {
+            links.links[&(client, server)].listen().to_string()
+        }),
     }))
 }
 
-/// What each client is given to open its session: its links, beginning with another server each, so that the load spreads.
-fn opens(config: &Config, links: &Links) -> Vec<OpenRequest> {
+/// What each client is given to open its session: the addresses of its links, beginning with another server each, so that the load spreads.
+fn opens(config: &Config, address: impl Fn(u32, u32) -> String) -> Vec<OpenRequest> {
     let endpoints = |client: u32| {
         let server = |offset| (client + offset) % config.nodes;
         (0..config.nodes)
-            .map(|offset| links[&(client, server(offset))].listen().to_string())
+            .map(|offset| address(client, server(offset)))
             .collect()
     };
     let lease_ms = config.lease.as_millis() as u64;

@@ -1,5 +1,6 @@
 //! The proxy of a run, and its client links: the built-in proxy, a Toxiproxy that runs already, or one that is started.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -21,11 +22,11 @@ use crate::run::{RunError, RunSpec};
 #[cfg(feature = "toxiproxy")]
 use harness_proxy::Toxiproxy;
 use harness_proxy::api::{Api, ApiChange};
-use harness_proxy::{LinkTap, Proxy, TapHub};
+use harness_proxy::{Link, LinkTap, Proxy, TapHub};
 
 /// The links of all clients and the proxy that carries them; to be kept until the run is over.
 pub struct ClientLinks {
-    pub links: Links,
+    pub links: BTreeMap<(u32, u32), Arc<Link>>,
     proxy: Proxy,
     #[cfg(feature = "toxiproxy")]
     toxiproxy: Option<Arc<Toxiproxy>>,
@@ -41,7 +42,7 @@ impl ClientLinks {
     pub async fn open(spec: &RunSpec, cluster: &Cluster, exchange: &Arc<TapHub>) -> Result<Self, RunError> {
         let proxy = Proxy::start().map_err(|error| RunError::Proxy(format!("no thread for the proxy: {error}")))?;
         let mut links = Self {
-            links: Links::new(),
+            links: BTreeMap::new(),
             proxy,
             #[cfg(feature = "toxiproxy")]
             toxiproxy: None,
@@ -61,6 +62,12 @@ impl ClientLinks {
                 Err(RunError::Proxy(why))
             }
         }
+    }
+
+    /// The links as faults know them.
+    pub fn any(&self) -> Links {
+        let links = self.links.iter();
+        links.map(|(ends, link)| (*ends, Arc::clone(link).into())).collect()
     }
 
     fn built_in(&mut self, config: &Config, cluster: &Cluster, exchange: &Arc<TapHub>) -> Result<(), String> {

@@ -18,10 +18,8 @@ pub use links::ClientLinks;
 pub use routes::Routes;
 pub use servers::RunServers;
 
-use super::context::RunContext;
 use crate::client_role::LABELS;
 use crate::config::Config;
-use crate::faults::{FaultEnv, MessagePoints};
 use harness_proxy::{TapHub, TapNotification};
 
 /// Notifications that taps read and that wait to be recorded; more are lost, and counted as lost.
@@ -32,17 +30,4 @@ pub fn exchange(config: &Config) -> (Arc<TapHub>, mpsc::Receiver<TapNotification
     let (sender, notices) = mpsc::channel(NOTICES);
     let exchange = TapHub::new(config.backend.protocol, LABELS, config.clients, sender);
     (exchange, notices)
-}
-
-/// Everything that faults may act on in this run.
-pub fn fault_env(run: &RunContext, links: &ClientLinks, servers: &RunServers, clocks: &WallClocks) -> FaultEnv {
-    FaultEnv {
-        links: links.links.clone(),
-        peer_links: servers.peer_links(),
-        clients: run.clients.clone(),
-        servers: servers.cluster.control(),
-        observed: run.observed.subscribe(),
-        server_clocks: clocks.servers.clone(),
-        points: Arc::new(MessagePoints::new(&run.exchange)),
-    }
 }

@@ -1,14 +1,12 @@
 //! Which server a client is connected to, as its links see it.
 
-use std::sync::Arc;
-
 use crate::cluster::Endpoints;
 use crate::faults::Links;
-use harness_proxy::Link;
+use harness_proxy::AnyLink;
 
 /// By client: its links, each with the name of its server.
 #[derive(Default)]
-pub struct Routes(Vec<Vec<(String, Arc<Link>)>>);
+pub struct Routes(Vec<Vec<(String, AnyLink)>>);
 
 impl Routes {
     /// Empty where one address stands for several servers: which of them it leads to changes, and a connection does not say.
@@ -18,7 +16,7 @@ impl Routes {
             for ((client, server), link) in links {
                 let client = *client as usize;
                 clients.resize_with(clients.len().max(client + 1), Vec::new);
-                clients[client].push((format!("n{}", server + 1), Arc::clone(link)));
+                clients[client].push((format!("n{}", server + 1), link.clone()));
             }
         }
         Self(clients)
@@ -35,7 +33,9 @@ impl Routes {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
     use std::net::SocketAddr;
+    use std::sync::Arc;
     use std::time::{Duration, Instant};
 
     use tokio::io::AsyncReadExt;
@@ -70,14 +70,16 @@ mod tests {
         let proxy = Proxy::start().unwrap();
         let servers = [server().await, server().await];
         let mut links = Links::new();
+        let mut listens = BTreeMap::new();
         for client in 0..2 {
             for (server, address) in servers.iter().enumerate() {
                 let link = proxy.link(format!("c{client}->n{}", server + 1), *address, 1).unwrap();
-                links.insert((client, server as u32), link);
+                links.insert((client, server as u32), Arc::clone(&link).into());
+                listens.insert((client, server as u32), link.listen());
             }
         }
         let routes = Routes::new(&links, &Endpoints::new(servers.to_vec(), None));
-        let connect = async |ends: (u32, u32)| TcpStream::connect(links[&ends].listen()).await.unwrap();
+        let connect = async |ends: (u32, u32)| TcpStream::connect(listens[&ends]).await.unwrap();
         assert_eq!(routes.node_of(1), None, "to none");
         let second = connect((1, 1)).await;
         becomes(&routes, 1, Some("n2")).await;
@@ -98,10 +100,10 @@ mod tests {
         let proxy = Proxy::start().unwrap();
         let address = server().await;
         let link = proxy.link("c0->n1".into(), address, 1).unwrap();
-        let links = Links::from([((0, 0), link)]);
+        let links = Links::from([((0, 0), AnyLink::from(Arc::clone(&link)))]);
         let named = Routes::new(&links, &Endpoints::new(vec![address], None));
         let replicated = Routes::new(&links, &Endpoints::new(vec![address, address], Some(0)));
-        let _connection = TcpStream::connect(links[&(0, 0)].listen()).await.unwrap();
+        let _connection = TcpStream::connect(link.listen()).await.unwrap();
         becomes(&named, 0, Some("n1")).await;
         assert_eq!(replicated.node_of(0), None);
     }

@@ -1,0 +1,146 @@
+//! The ground of a run ([`Ground`]): a clock, servers, links and clients, however they came to be. Everything that is decided on
+//! them is the same on every ground.
+
+use std::sync::Arc;
+
+use harness_checkers::history::ServerEnd;
+use harness_workloads::Contract;
+use tokio::sync::{mpsc, watch};
+
+use super::clients::pool::ClientPool;
+use super::clock::RunClock;
+use super::context::RunContext;
+use super::phases::PhaseRunner;
+use super::setup::{self, Routes};
+use super::terms::Terms;
+use super::{RunError, RunSpec, recorder, taps};
+use crate::backends::lock_keys::LockKeys;
+use crate::backends::observer::Observer;
+use crate::backends::{Connect, LockSweeper};
+use crate::clock::GroundClock;
+use crate::cluster::{BoxFuture, Cluster, EndpointsReceiver, NodeControl, RoleProbe};
+use crate::faults::{FaultEnv, Links, MessagePoints};
+use crate::wall_clock::WallClockControl;
+use harness_proxy::api::Api;
+use harness_proxy::{TapHub, TapNotification};
+
+/// Connects the observer of a run.
+pub type ConnectObserver =
+    Box<dyn Fn(EndpointsReceiver, LockKeys) -> BoxFuture<'static, Result<Box<dyn Observer>, String>> + Send + Sync>;
+
+/// What a run is played on.
+pub struct Ground {
+    pub clock: GroundClock,
+    /// Of clients that were not started yet.
+    pub clients: ClientPool,
+    /// By client and server.
+    pub links: Links,
+    /// By the server that dials and the one that is dialled; empty where they are direct.
+    pub peer_links: Links,
+    pub servers: ServersOfRun,
+    /// By server: its wall clock, where the plan steps clocks.
+    pub server_clocks: Vec<Arc<dyn WallClockControl>>,
+    pub observe: ConnectObserver,
+    pub sweep: Option<Connect<dyn LockSweeper>>,
+    /// What the taps of all links share, and what they notify of.
+    pub exchange: Arc<TapHub>,
+    pub notices: mpsc::Receiver<TapNotification>,
+}
+
+/// Servers that serve, as a run knows them.
+pub struct ServersOfRun {
+    pub version: String,
+    pub control: NodeControl,
+    pub endpoints: EndpointsReceiver,
+    pub roles: RoleProbe,
+    /// The first server that ended by itself.
+    pub ended: watch::Receiver<Option<ServerEnd>>,
+}
+
+impl ServersOfRun {
+    pub fn of(cluster: &Cluster) -> Self {
+        Self {
+            version: cluster.version.clone(),
+            control: cluster.control(),
+            endpoints: cluster.endpoints(),
+            roles: cluster.probe(),
+            ended: cluster.ended(),
+        }
+    }
+}
+
+/// What becomes known of a run while it is played.
+pub struct About<'a> {
+    pub version: &'a mut Option<String>,
+    pub interrupted: &'a mut bool,
+    pub contract: &'a mut Option<Contract>,
+    /// Once it has begun: its clients are to be closed.
+    pub run: &'a mut Option<Arc<RunContext>>,
+}
+
+/// Plays a run from its first line to its last. The history is complete and on disk when this returns.
+pub async fn play(
+    spec: Arc<RunSpec>,
+    ground: Ground,
+    about: About<'_>,
+    serve_api: impl FnOnce(&Arc<RunContext>) -> Result<Option<Api>, RunError>,
+) -> Result<(), RunError> {
+    *about.version = Some(ground.servers.version.clone());
+    let path = spec.folder.history();
+    let Some(terms) = settle(&spec, &ground.clients, about.interrupted).await? else {
+        return Ok(());
+    };
+    *about.contract = Some(terms.contract.clone());
+    let clock = RunClock::start(ground.clock);
+    let (recorder, closer) =
+        recorder::start(&path, &setup::header(&spec, &terms), clock).map_err(|error| RunError::write(&path, &error))?;
+    let routes = Routes::new(&ground.links, &ground.servers.endpoints.borrow());
+    let run = RunContext::new(spec, terms, recorder, ground.clients, ground.exchange, routes);
+    let run = Arc::new(run);
+    *about.run = Some(Arc::clone(&run));
+    let api = serve_api(&run)?;
+    let _listening = taps::start(ground.notices, Arc::clone(&run));
+    let env = FaultEnv {
+        clock: ground.clock,
+        links: ground.links,
+        peer_links: ground.peer_links,
+        clients: run.clients.clone(),
+        servers: ground.servers.control,
+        observed: run.observed.subscribe(),
+        server_clocks: ground.server_clocks,
+        points: Arc::new(MessagePoints::new(&run.exchange)),
+    };
+    let phases = PhaseRunner {
+        env: Arc::new(env),
+        endpoints: ground.servers.endpoints,
+        roles: ground.servers.roles,
+        ended: ground.servers.ended,
+        observe: ground.observe,
+        sweep: ground.sweep,
+        run,
+        api,
+    };
+    let played = phases.play(about.interrupted).await;
+    let written = closer.close().map_err(|error| RunError::write(&path, &error));
+    played.and(written)
+}
+
+/// Settles the terms of the run: the contract of a recipe is known, a foreign client is asked for its own. `None` when the
+/// user interrupts meanwhile.
+async fn settle(spec: &RunSpec, clients: &ClientPool, interrupted: &mut bool) -> Result<Option<Terms>, RunError> {
+    if let Some(terms) = Terms::of_recipe(&spec.config) {
+        return terms.map(Some).map_err(RunError::Clients);
+    }
+    let mut interrupt = spec.interrupt.clone();
+    let answered = tokio::select! {
+        biased;
+        answered = clients.processes[0].contract(spec.config.open_limit) => answered.map_err(RunError::Clients)?,
+        _ = interrupt.wait_for(|wanted| *wanted) => {
+            *interrupted = true;
+            return Ok(None);
+        }
+    };
+    let terms = Terms::of(&spec.config, answered).map_err(RunError::Clients)?;
+    terms.admit(&spec.plan).map_err(RunError::Clients)?;
+    Ok(Some(terms))
+}

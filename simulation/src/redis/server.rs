@@ -36,7 +36,7 @@ pub struct RedisKeyChange {
     pub event: RedisKeyEvent,
 }
 
-type ChangeHook = Rc<dyn Fn(&RedisKeyChange)>;
+type RedisChangeHook = Rc<dyn Fn(&RedisKeyChange)>;
 
 /// Redis servers. The handle is a number, and `Send`.
 #[derive(Clone, Copy)]
@@ -46,7 +46,7 @@ struct RedisCluster {
     servers: Vec<SimulatedRedisServer>,
     /// To which server an address leads, where it was redirected.
     addresses: RefCell<Vec<usize>>,
-    hook: RefCell<Option<ChangeHook>>,
+    hook: RefCell<Option<RedisChangeHook>>,
 }
 
 struct SimulatedRedisServer {
@@ -117,6 +117,11 @@ impl SimulatedRedis {
     /// How many changes a server has seen. A replica with as many as its master is in step.
     pub fn offset(self, server: usize) -> u64 {
         self.0.get().servers[server].model.borrow().offset()
+    }
+
+    /// The keys of a server, expired or not.
+    pub fn keys(self, server: usize) -> Vec<String> {
+        self.0.get().servers[server].model.borrow().keys()
     }
 
     /// The value of a key as a server has it, expired or not.

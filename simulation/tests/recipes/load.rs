@@ -6,7 +6,9 @@ use std::fmt::Write;
 use std::rc::Rc;
 use std::time::Duration;
 
-use harness_simulation::{SimulatedProcess, World};
+use harness_proxy::Behaviour;
+use harness_simulation::network::{LinkLatency, SimulatedLink};
+use harness_simulation::{SimulatedProcess, SimulatedTask, World};
 use harness_workloads::protocol::{AcquireRequest, LockSignalKind};
 use harness_workloads::{LockClient, LockError, SignalSink};
 use rand::Rng;
@@ -16,6 +18,38 @@ pub const GRANTS: u32 = 100;
 pub const LEASE: Duration = Duration::from_secs(2);
 /// No experiment takes longer, in virtual time.
 const LIMIT: Duration = Duration::from_secs(600);
+
+/// What is done to the links while the clients run.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Disturbance {
+    None,
+    /// One client after the other is cut off, for up to two leases.
+    Partitions,
+}
+
+/// A link from each client to each server.
+pub fn links(world: World, servers: usize) -> Vec<Vec<SimulatedLink>> {
+    let to = |client: u32, server: usize| {
+        let name = format!("c{client}->n{}", server + 1);
+        SimulatedLink::new(world, &name, client, LinkLatency::default())
+    };
+    let of = |client| (0..servers).map(|server| to(client, server)).collect();
+    (0..CLIENTS).map(of).collect()
+}
+
+pub fn disturb(world: World, disturbance: Disturbance, links: Vec<Vec<SimulatedLink>>) -> Option<SimulatedTask> {
+    let partitioning = async move {
+        let mut dice = world.dice("partitions");
+        loop {
+            let client = &links[dice.next_u64() as usize % links.len()];
+            client.iter().for_each(|link| link.apply(1, Behaviour::STALL));
+            world.sleep(Duration::from_millis(dice.next_u64() % 4_000)).await;
+            client.iter().for_each(|link| link.heal(1));
+            world.sleep(Duration::from_millis(dice.next_u64() % 200)).await;
+        }
+    };
+    (disturbance == Disturbance::Partitions).then(|| world.spawn(partitioning))
+}
 
 /// What all clients saw.
 #[derive(Default)]

@@ -2,3 +2,4 @@
 
 mod load;
 mod redis;
+mod zk;

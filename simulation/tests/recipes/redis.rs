@@ -1,24 +1,12 @@
 //! The recipes for Redis.
 
 use std::rc::Rc;
-use std::time::Duration;
 
-use harness_proxy::Behaviour;
 use harness_simulation::World;
-use harness_simulation::network::{LinkLatency, SimulatedLink};
 use harness_simulation::redis::{RedisRoutes, SimulatedRedis};
-use harness_workloads::{BackendId, Constructor, Policy, Recipe, RecipeOptions};
-use rand::Rng;
+use harness_workloads::{BackendId, Constructor, Policy, Recipe, RecipeOptions, Wakeup};
 
-use crate::load::{CLIENTS, GRANTS, Journal, LEASE, MakeClient, take_turns};
-
-/// What is done to the links while the clients run.
-#[derive(Clone, Copy, PartialEq)]
-enum Disturbance {
-    None,
-    /// One client after the other is cut off, for up to two leases.
-    Partitions,
-}
+use crate::load::{Disturbance, GRANTS, Journal, LEASE, MakeClient, disturb, links, take_turns};
 
 fn run(recipe: &'static Recipe, seed: u64, disturbance: Disturbance) -> Rc<Journal> {
     run_as(RecipeOptions::of(recipe), seed, disturbance)
@@ -29,15 +17,8 @@ fn run_as(options: RecipeOptions, seed: u64, disturbance: Disturbance) -> Rc<Jou
     World::run(seed, async move |world: World| {
         let servers = recipe.servers.unwrap_or(1) as usize;
         let redis = SimulatedRedis::start(world, servers);
-        let links: Vec<Vec<SimulatedLink>> = (0..CLIENTS)
-            .map(|client| {
-                let link = |server| format!("c{client}->n{}", server + 1);
-                (0..servers)
-                    .map(|server| SimulatedLink::new(world, &link(server), client, LinkLatency::default()))
-                    .collect()
-            })
-            .collect();
-        let ways = links.clone();
+        let ways = links(world, servers);
+        let _partitioning = disturb(world, disturbance, ways.clone());
         let Constructor::Redis(make) = recipe.constructor else {
             panic!("{} is for another store", recipe.name);
         };
@@ -45,17 +26,6 @@ fn run_as(options: RecipeOptions, seed: u64, disturbance: Disturbance) -> Rc<Jou
             let routes = RedisRoutes::new(redis, ways[number as usize].clone(), process, LEASE);
             options.build(make, Rc::new(routes), signals, LEASE)
         });
-        let partitioning = async move {
-            let mut dice = world.dice("partitions");
-            loop {
-                let client = &links[dice.next_u64() as usize % links.len()];
-                client.iter().for_each(|link| link.apply(1, Behaviour::STALL));
-                world.sleep(Duration::from_millis(dice.next_u64() % 4_000)).await;
-                client.iter().for_each(|link| link.heal(1));
-                world.sleep(Duration::from_millis(dice.next_u64() % 200)).await;
-            }
-        };
-        let _partitioning = (disturbance == Disturbance::Partitions).then(|| world.spawn(partitioning));
         take_turns(world, make).await
     })
 }
@@ -68,6 +38,13 @@ fn every_recipe_gives_a_hundred_grants_to_one_holder_at_a_time() {
             let trace = journal.trace.borrow();
             assert_eq!(journal.overlaps.get(), 0, "{} seed {seed}:\n{trace}", recipe.name);
             assert!(journal.grants.get() >= GRANTS, "{} seed {seed}:\n{trace}", recipe.name);
+            let woken = trace.contains("Woken");
+            assert_eq!(
+                woken,
+                recipe.wakeup == Wakeup::Notified,
+                "{} seed {seed}:\n{trace}",
+                recipe.name
+            );
             assert!(!trace.contains("unknown"), "{} seed {seed}:\n{trace}", recipe.name);
         }
     }

@@ -1,0 +1,95 @@
+//! Real servers on loopback for the tests of this crate. Each ends with its handle.
+
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tempfile::TempDir;
+
+/// How often, and how long apart, a server that starts is asked.
+const LOOKS: u32 = 400;
+const LOOK_PAUSE: Duration = Duration::from_millis(50);
+
+/// One running server.
+pub(super) struct RealServer {
+    pub address: SocketAddr,
+    child: Child,
+    data: TempDir,
+}
+
+impl RealServer {
+    /// Starts a program with the arguments that `arguments` makes of a port and a folder; `None`: it is not installed.
+    pub fn start(program: &str, arguments: impl FnOnce(u16, &TempDir) -> Vec<String>) -> Option<Self> {
+        let data = TempDir::new().unwrap();
+        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let started = Command::new(program)
+            .args(arguments(free.port(), &data))
+            .current_dir(data.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        match started {
+            Ok(child) => Some(RealServer {
+                address: free,
+                child,
+                data,
+            }),
+            Err(error) => {
+                eprintln!("skipped: {program} is needed for this test ({error})");
+                None
+            }
+        }
+    }
+
+    /// Waits until it answers.
+    pub async fn until_ready(&self, is_ready: impl Fn(TcpStream) -> bool) {
+        for _ in 0..LOOKS {
+            if TcpStream::connect(self.address).is_ok_and(&is_ready) {
+                return;
+            }
+            tokio::time::sleep(LOOK_PAUSE).await;
+        }
+        panic!(
+            "the server at {} does not answer; its data is in {:?}",
+            self.address, self.data
+        );
+    }
+
+    pub fn pause(&self, paused: bool) {
+        let signal = if paused { Signal::SIGSTOP } else { Signal::SIGCONT };
+        kill(Pid::from_raw(self.child.id() as i32), signal).unwrap();
+    }
+}
+
+impl Drop for RealServer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+pub(super) fn redis(master: Option<SocketAddr>) -> Option<RealServer> {
+    RealServer::start("redis-server", |port, data| {
+        let fixed = "--bind 127.0.0.1 --appendonly no --daemonize no --protected-mode no --repl-diskless-sync-delay 0";
+        let mut arguments: Vec<String> = fixed.split(' ').map(str::to_owned).collect();
+        arguments.extend(["--port".into(), port.to_string(), "--save".into(), String::new()]);
+        arguments.extend(["--dir".into(), data.path().display().to_string()]);
+        if let Some(master) = master {
+            arguments.extend(["--replicaof".into(), master.ip().to_string(), master.port().to_string()]);
+        }
+        arguments
+    })
+}
+
+/// Whether a Redis server answers, and as a replica is in step.
+pub(super) fn redis_is_ready(mut stream: TcpStream) -> bool {
+    use std::io::{Read, Write};
+    let mut answer = Vec::new();
+    stream.write_all(b"INFO replication\r\nQUIT\r\n").is_ok() && stream.read_to_end(&mut answer).is_ok() && {
+        let text = String::from_utf8_lossy(&answer);
+        text.contains("role:master") || text.contains("master_link_status:up")
+    }
+}

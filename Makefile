@@ -40,6 +40,10 @@ strangers: build servers ## locks written by others, correct and broken, with wh
 no-fault: build servers ## the catalogue without a fault, where nothing may be violated (ARGS="--jobs 4")
 	target/release/harness suite tests/suites/no-fault.toml $(ARGS)
 
+canaries: build servers ## small defects planted in locks, each to be found by a hunt that is told nothing (an hour; ARGS="--jobs 3", "--only redis")
+	target/release/harness adapters kazoo-lock
+	@scripts/canaries $(ARGS)
+
 soak: build servers ## random combinations for an hour on each backend, and what they leave behind (ARGS="--minutes 5 redis")
 	@scripts/soak $(ARGS)
 
@@ -57,4 +61,4 @@ lint: ## what `test` wants of the code's form
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 
-.PHONY: help build run servers images test adapters libraries strangers no-fault nightly soak bench wheel fmt lint
+.PHONY: help build run servers images test adapters libraries strangers no-fault canaries nightly soak bench wheel fmt lint

@@ -18,6 +18,8 @@ pub mod owners;
 mod redis;
 mod zk;
 
+pub use redis::{keyspace, observe as observe_keyspaces};
+
 use lock_keys::LockKeys;
 use observer::Observer;
 

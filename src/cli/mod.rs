@@ -21,6 +21,7 @@ mod interrupt;
 mod list;
 mod pages;
 mod proxy;
+mod replay;
 mod report;
 mod resolve;
 mod rows;
@@ -84,6 +85,7 @@ fn dispatch(matches: &clap::ArgMatches) -> Result<Exit, Failure> {
         CliCommand::ClientCheck(args) => return client_check::client_check(&args),
         CliCommand::Hunt(args) => return hunt::hunt(&args, color),
         CliCommand::Shrink(args) => return shrink::shrink(&args, color),
+        CliCommand::Replay(args) => return replay::replay(&args),
         CliCommand::Suite(args) => return suite::suite(&args, color),
         CliCommand::Check(args) => return check::check(&args, look(color, std::io::stdout().is_terminal())),
         CliCommand::Report(args) => return report::report(&args),

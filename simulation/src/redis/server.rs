@@ -119,6 +119,11 @@ impl SimulatedRedis {
         self.0.get().servers[server].model.borrow().offset()
     }
 
+    /// The keys of a server, expired or not.
+    pub fn keys(self, server: usize) -> Vec<String> {
+        self.0.get().servers[server].model.borrow().keys()
+    }
+
     /// The value of a key as a server has it, expired or not.
     pub fn value(self, server: usize, key: &str) -> Option<String> {
         let cluster = self.0.get();

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::faults::{HuntFaults, name};
-use crate::config::{Config, NO_FAULT};
+use crate::config::{ANY_FAULT, Config, NO_FAULT};
 use crate::plan::plan;
 use rand::RngExt;
 use rand::SeedableRng;
@@ -16,6 +16,10 @@ const LONGEST: u64 = 15;
 const SHORTEST: u64 = 6;
 /// Windows of an experiment that acts on messages.
 const MESSAGE_WINDOWS: usize = 3;
+/// How often a client holds a lock for long in such an experiment, in leases.
+const LONG_HOLD_EVERY: u32 = 4;
+/// Windows of an experiment with every fault: more than it ever has room for.
+const ANY_WINDOWS: usize = 1000;
 /// Share of aimed experiments with two faults at once. Two messages do not stand in each other's way.
 const TWO_AIMED: f64 = 0.3;
 const TWO_MESSAGES: f64 = 0.8;
@@ -36,13 +40,15 @@ pub struct HuntSpace {
 /// What an experiment is mainly about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HuntTurn {
+    /// Every fault that a lock can stand, a few at a time.
+    Any,
     Aimed,
     Message,
     Load,
 }
 
 impl HuntTurn {
-    const ALL: [Self; 3] = [Self::Aimed, Self::Message, Self::Load];
+    const ALL: [Self; 4] = [Self::Any, Self::Aimed, Self::Message, Self::Load];
 }
 
 /// One experiment.
@@ -74,15 +80,23 @@ impl HuntSpace {
         );
         let wanted = HuntTurn::ALL[(index % HuntTurn::ALL.len() as u64) as usize];
         let turn = match wanted {
+            HuntTurn::Any if !self.faultless => HuntTurn::ALL[1 + (index as usize / 4) % 3],
+            wanted => wanted,
+        };
+        let turn = match turn {
             HuntTurn::Aimed if aimed.is_empty() && !on_messages.is_empty() => HuntTurn::Message,
             HuntTurn::Message if on_messages.is_empty() && !aimed.is_empty() => HuntTurn::Aimed,
             turn if aimed.is_empty() && on_messages.is_empty() => match turn {
                 HuntTurn::Aimed | HuntTurn::Message => HuntTurn::Load,
-                HuntTurn::Load => turn,
+                HuntTurn::Any | HuntTurn::Load => turn,
             },
             turn => turn,
         };
         let (faults, mut options) = match turn {
+            HuntTurn::Any => (
+                vec![ANY_FAULT.to_owned()],
+                vec![("vary", ms(self.lease * LONG_HOLD_EVERY))],
+            ),
             HuntTurn::Aimed => (some(&aimed, TWO_AIMED, &mut rng), window_of(self.lease, &mut rng)),
             HuntTurn::Message => (
                 numbered(some(&on_messages, TWO_MESSAGES, &mut rng), &mut rng),
@@ -96,6 +110,7 @@ impl HuntSpace {
         };
         let windows = match (turn, faults.len()) {
             (_, 0) => 0,
+            (HuntTurn::Any, _) => ANY_WINDOWS,
             (HuntTurn::Message, faults) => MESSAGE_WINDOWS * faults,
             (_, faults) => faults,
         };
@@ -267,7 +282,7 @@ mod tests {
         let mut seen = BTreeSet::new();
         for index in 0..3000 {
             let draw = space.draw(1, index, &none);
-            assert_eq!(draw.turn, HuntTurn::ALL[index as usize % 3]);
+            assert_eq!(draw.turn, HuntTurn::ALL[index as usize % 4]);
             seen.extend(
                 fault_of(&draw)
                     .split(',')

@@ -189,17 +189,13 @@ impl HuntRecord {
     }
 
     fn count_windows(&mut self, faults: &[String], diagnosis: &Diagnosis) {
-        for fault in faults {
-            let windows = diagnosis
-                .effect
-                .windows
-                .iter()
-                .filter(|window| window.fault == super::faults::name(fault));
-            let count = self.faults.entry(without_number(fault)).or_default();
-            for window in windows {
-                count.windows += 1;
-                count.with_effect += u32::from(window.had_effect);
-            }
+        for window in &diagnosis.effect.windows {
+            let typed = faults.iter().find(|fault| window.fault == super::faults::name(fault));
+            // one of any faults is known by its name alone
+            let fault = typed.map_or(window.fault.clone(), |fault| without_number(fault));
+            let count = self.faults.entry(fault).or_default();
+            count.windows += 1;
+            count.with_effect += u32::from(window.had_effect);
         }
         let mut struck: BTreeMap<&str, FaultCount> = BTreeMap::new();
         for (fault, count) in &self.faults {

@@ -247,7 +247,7 @@ fn timed_scripts_say_the_same_at_the_same_times_on_the_model_and_on_a_real_zooke
     let complaints = differ();
     assert!(complaints.is_empty(), "{}", complaints.join("\n\n"));
     for mutant in MUTANTS {
-        let noticed = with_mutant(mutant, || differ());
+        let noticed = with_mutant(mutant, differ);
         assert!(!noticed.is_empty(), "no script notices the error {mutant:?}");
     }
 }

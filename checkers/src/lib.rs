@@ -43,5 +43,6 @@ pub use history::{
 };
 pub use holds::{CertainHold, Ended};
 pub use linearizability::certificate::Certificate;
+pub use linearizability::{Monitor, NotOnline};
 pub use model::{MODEL_NAMES, Model, UnknownModel};
 pub use options::{Budget, Clock, Options};

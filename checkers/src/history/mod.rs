@@ -12,6 +12,7 @@ mod entry;
 mod error;
 pub mod event;
 mod export;
+mod forget;
 mod form;
 mod jepsen;
 mod lines;
@@ -39,6 +40,7 @@ pub use windows::{Nemesis, PhaseStart, ServerEnd, Window};
 
 pub(crate) use entry::{NEMESIS, PackedEvent, Rare, SERVER};
 use event::Header;
+pub(crate) use forget::Renumbered;
 use names::{NONE, Names, Symbol};
 
 /// Set in values of registers that are no natural numbers; the rest is the symbol of the value's text. Values are only compared.

@@ -18,6 +18,7 @@ mod interleave;
 mod lock;
 mod mask;
 mod minimal;
+mod monitor;
 mod mutant;
 mod operations;
 #[cfg(test)]
@@ -36,6 +37,7 @@ mod specs;
 mod sweep;
 mod ties;
 
+pub use monitor::{Monitor, NotOnline};
 pub use register::{Register, RegisterOp};
 pub use search::{Searched, search};
 pub use spec::{Invalid, Operation, Polarity, SequentialSpec, validate};

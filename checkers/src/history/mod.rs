@@ -21,6 +21,7 @@ mod nemesis;
 mod read;
 mod scan;
 mod standstills;
+mod stream;
 mod window_facts;
 mod windows;
 
@@ -35,6 +36,7 @@ pub use nemesis::{
 };
 pub use read::ReadOptions;
 pub use standstills::Standstill;
+pub use stream::EventStream;
 pub use window_facts::{Acquires, EffectCounters, EvidenceCounter, MessageMatch, Requirement, WindowHeal, WindowStart};
 pub use windows::{Nemesis, PhaseStart, ServerEnd, Window};
 

@@ -9,7 +9,7 @@ use crate::history::{Mode, Renumbered};
 const FEW: usize = 16;
 
 /// One owner's part in a lock.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Active {
     pub process: u32,
     pub depth: u32,
@@ -23,7 +23,7 @@ pub(super) struct Active {
 }
 
 /// Busy answers in a time in which the lock was free: those that ended first, all at one instant.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct Parked {
     pub instant: u64,
     /// Each process that was answered then, with the position of the answer.
@@ -42,7 +42,7 @@ impl Parked {
 }
 
 /// Acquires in flight: each may be what another one saw that was told busy.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Contenders {
     /// How many acquires were called, in all.
     calls: u64,
@@ -84,7 +84,7 @@ impl Contenders {
 }
 
 /// Everything that a sweep remembers of one lock: what is in flight, never what is over.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct Lock {
     pub active: Vec<Active>,
     /// The place in `active` of each process, once there are too many to look at one after the other.

@@ -25,6 +25,7 @@ mod operations;
 mod oracle;
 mod order;
 mod plan;
+mod possible;
 #[cfg(test)]
 mod proofs;
 #[cfg(test)]

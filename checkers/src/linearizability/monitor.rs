@@ -313,6 +313,7 @@ impl Monitor {
                 locks: std::mem::take(&mut self.locks),
                 leased: self.leased,
                 online: true,
+                tied: false,
             };
             sweep.see_instant(&self.same);
             self.locks = sweep.locks;

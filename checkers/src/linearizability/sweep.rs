@@ -13,7 +13,7 @@ use super::finder::CounterexampleFinder;
 use super::lock::{Active, Lock};
 use super::mutant::{Mutant, mutated};
 use super::order::{EventOrder, OrderedEvent};
-use super::ties;
+use super::{possible, ties};
 use crate::history::event::Kind;
 use crate::history::names::NONE;
 use crate::history::{F, History, Mode, PackedEvent, Refusal};
@@ -27,9 +27,13 @@ pub(crate) fn sweep(history: &History, model: &Model) -> Vec<Option<Counterexamp
         locks: vec![Lock::new(); history.locks.len()],
         leased: history.header.lease_ms.is_some(),
         online: false,
+        tied: false,
     };
     EventOrder::of(history).instants(history, |same| sweep.see_instant(same));
-    sweep.locks.into_iter().map(Lock::finish).collect()
+    let faults = sweep.locks.into_iter().map(Lock::finish).enumerate();
+    let stands =
+        |lock: usize| !model.judges_busy() || !sweep.tied || possible::is_legal(history, model, lock) != Some(true);
+    faults.map(|(lock, fault)| fault.filter(|_| stands(lock))).collect()
 }
 
 pub(super) struct Sweep<'a> {
@@ -40,6 +44,8 @@ pub(super) struct Sweep<'a> {
     pub(super) leased: bool,
     /// Events are seen while the history grows: a call whose answer is not there may still get one.
     pub(super) online: bool,
+    /// Several events of one lock had one time.
+    pub(super) tied: bool,
 }
 
 impl<'a> Sweep<'a> {
@@ -60,7 +66,10 @@ impl<'a> Sweep<'a> {
         for of_lock in same.chunk_by(|a, b| a.lock == b.lock) {
             match of_lock {
                 [one] => self.see(*one),
-                several => ties::see(self, several),
+                several => {
+                    self.tied = true;
+                    ties::see(self, several);
+                }
             }
         }
     }

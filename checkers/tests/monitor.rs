@@ -7,13 +7,19 @@ mod chance;
 #[path = "independent/orders.rs"]
 mod orders;
 
+use std::io::{BufReader, Read};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use chance::{Lines, lines};
 use harness_checkers::linearizability::decide;
-use harness_checkers::{Budget, Clock, Entry, F, FormError, Header, Kind, Model, Monitor, NotOnline, Process};
+use harness_checkers::{
+    Budget, Clock, Entry, EventStream, F, FormError, Header, History, Kind, Model, Monitor, NotOnline, Options,
+    Process, Property, ReadOptions, check_property,
+};
 
-const MODELS: [Model; 12] = [
+const MODELS: [Model; 10] = [
     Model::OwnerMutex,
     Model::Reentrant { limit: 2 },
     Model::Reentrant { limit: u32::MAX },
@@ -23,8 +29,6 @@ const MODELS: [Model; 12] = [
     Model::Semaphore { permits: 1 },
     Model::Semaphore { permits: 2 },
     Model::Semaphore { permits: 3 },
-    Model::TryLock,
-    Model::ExactTryLock,
     Model::Election,
 ];
 
@@ -182,9 +186,154 @@ fn what_is_not_well_formed_is_refused_and_not_taken() {
 
 #[test]
 fn models_that_need_the_end_of_the_history_are_refused_with_a_way_out() {
-    for model in [Model::Mutex, Model::Register { start: None }] {
+    for model in [
+        Model::Mutex,
+        Model::TryLock,
+        Model::ExactTryLock,
+        Model::Register { start: None },
+    ] {
         let refused = Monitor::new(Header::default(), model).expect_err("it is not online");
         assert_eq!(refused, NotOnline { model });
         assert!(refused.to_string().contains("check the finished history"));
     }
+}
+
+fn golden() -> impl Iterator<Item = PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    let files = std::fs::read_dir(folder).expect("the golden histories are there");
+    files
+        .map(|file| file.expect("a file").path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "jsonl"))
+}
+
+/// A stream gives the events that a reader of whole histories keeps; what it cannot read, that refuses as well.
+#[test]
+fn a_stream_gives_the_events_of_the_history() {
+    let mut streamed = 0;
+    for path in golden() {
+        let mut found = Vec::new();
+        let read = EventStream::open(&path).and_then(|stream| {
+            stream.each(|entry| {
+                let said = (
+                    entry.index,
+                    entry.time_ns,
+                    entry.process,
+                    entry.kind,
+                    entry.f,
+                    entry.token,
+                );
+                let also = (
+                    entry.lock.map(str::to_owned),
+                    entry.error.map(str::to_owned),
+                    entry.permits,
+                    entry.mode,
+                );
+                found.push((said, also));
+                Ok(ControlFlow::<()>::Continue(()))
+            })
+        });
+        let Ok(history) = History::open(&path, &ReadOptions::default()) else {
+            continue;
+        };
+        read.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        assert_eq!(found.len(), history.len(), "{}", path.display());
+        for (((index, time, process, kind, f, token), (lock, error, permits, mode)), entry) in
+            found.into_iter().zip(history.entries())
+        {
+            let kept = (
+                entry.index,
+                entry.time_ns,
+                entry.process,
+                entry.kind,
+                entry.f,
+                entry.token,
+            );
+            assert_eq!((index, time, process, kind, f, token), kept, "{}", path.display());
+            assert_eq!((error.as_deref(), permits), (entry.error, entry.permits));
+            // A line need not name the only lock, and a reply need not say again how it was asked.
+            assert!(lock.is_none() || lock.as_deref() == entry.lock);
+            assert!(kind != Kind::Invoke || mode == entry.mode);
+        }
+        streamed += 1;
+    }
+    assert!(streamed > 100, "{streamed} golden histories are streamed");
+}
+
+#[test]
+fn golden_histories_have_the_same_verdict_online() {
+    let (mut violated, mut held) = (0, 0);
+    for path in golden() {
+        let Ok(history) = History::open(&path, &ReadOptions::default()) else {
+            continue;
+        };
+        let options = Options::default();
+        let offline = check_property(&history, &options, Property::LINEARIZABLE);
+        let Ok(mut monitor) = Monitor::of_header(history.header().clone()) else {
+            continue;
+        };
+        let mut told = 0;
+        for entry in history.entries() {
+            told += u64::from(monitor.push(&entry).expect("a well-formed history").is_some());
+        }
+        let late = monitor.late();
+        told += monitor.finish().len() as u64;
+        assert_eq!(told, offline.violation_count, "{}, {late} late", path.display());
+        violated += u64::from(told > 0);
+        held += u64::from(told == 0);
+    }
+    assert!(violated > 20 && held > 20, "{violated} violated, {held} held");
+}
+
+/// Bytes that come one line at a time, and never end.
+struct LineByLine<'a> {
+    lines: std::str::SplitInclusive<'a, char>,
+    now: &'a [u8],
+}
+
+impl Read for LineByLine<'_> {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        if self.now.is_empty() {
+            let next = self.lines.next().expect("the stream is read on after the violation");
+            self.now = next.as_bytes();
+        }
+        let count = self.now.len().min(into.len());
+        into[..count].copy_from_slice(&self.now[..count]);
+        self.now = &self.now[count..];
+        Ok(count)
+    }
+}
+
+#[test]
+fn a_stream_that_does_not_end_is_left_at_the_violation() {
+    let mut text = String::from("{\"format\":\"harness-history\",\"version\":1,\"locks\":[\"l0\"]}\n");
+    for (index, (process, kind)) in [
+        (0, "invoke"),
+        (0, "ok"),
+        (1, "invoke"),
+        (1, "ok"),
+        (2, "invoke"),
+        (2, "fail"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let time = index * 1_000;
+        text += &format!("{{\"time\":{time},\"process\":{process},\"type\":\"{kind}\",\"f\":\"acquire\"}}\n");
+    }
+    let input = LineByLine {
+        lines: text.split_inclusive('\n'),
+        now: &[],
+    };
+    let stream = EventStream::new(BufReader::new(input)).expect("a header");
+    let mut monitor = Monitor::of_header(stream.header().clone())
+        .expect("a model with owners")
+        .with_signal_delay(Duration::ZERO);
+    let found = stream.each(|entry| {
+        let violation = monitor.push(entry)?;
+        Ok(violation.map_or(ControlFlow::Continue(()), ControlFlow::Break))
+    });
+    let violation = found.expect("well formed").expect("two hold");
+    assert_eq!((violation.at_ns, violation.processes), (3_000, vec![0, 1]));
+    // The line after the second answer made it certain; the one behind that was never read.
+    assert_eq!(monitor.events(), 5);
 }

@@ -104,7 +104,7 @@ impl HistoryBuilder {
     ///
     /// # Errors
     /// As [`Self::push`].
-    pub(super) fn add(&mut self, fields: &EventFields, rare: &RareFields) -> Result<(), FormError> {
+    pub(crate) fn add(&mut self, fields: &EventFields, rare: &RareFields) -> Result<(), FormError> {
         if self.history.events.len() >= MAX_EVENTS {
             return Err(FormError::TooLong);
         }
@@ -134,7 +134,7 @@ impl HistoryBuilder {
     }
 
     /// The names of all events.
-    pub(super) fn names(&mut self) -> &mut Names {
+    pub(crate) fn names(&mut self) -> &mut Names {
         &mut self.history.names
     }
 

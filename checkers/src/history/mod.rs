@@ -43,6 +43,7 @@ pub use windows::{Nemesis, PhaseStart, ServerEnd, Window};
 pub(crate) use entry::{NEMESIS, PackedEvent, Rare, SERVER};
 use event::Header;
 pub(crate) use forget::Renumbered;
+pub(crate) use lines::{EventFields, RareFields};
 use names::{NONE, Names, Symbol};
 
 /// Set in values of registers that are no natural numbers; the rest is the symbol of the value's text. Values are only compared.

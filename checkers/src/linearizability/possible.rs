@@ -53,7 +53,7 @@ struct Possible<'a> {
 }
 
 /// A state, and how many events of each process led to it.
-type Reached = (Vec<usize>, Lock);
+type PartlyOrdered = (Vec<usize>, Lock);
 
 impl Possible<'_> {
     /// Sees the events of one instant, sorted by process.
@@ -65,11 +65,11 @@ impl Possible<'_> {
         let process = |event: &OrderedEvent| events[event.position as usize].process;
         let chains: Vec<&[OrderedEvent]> = same.chunk_by(|a, b| process(a) == process(b)).collect();
         let begun = vec![0; chains.len()];
-        let mut reached: Vec<Reached> = self.states.drain(..).map(|state| (begun.clone(), state)).collect();
+        let mut reached: Vec<PartlyOrdered> = self.states.drain(..).map(|state| (begun.clone(), state)).collect();
         let mut seen = 0;
         // All states that the same number of events led to, one event further each time.
         for _ in 0..same.len() {
-            let mut next: Vec<Reached> = Vec::new();
+            let mut next: Vec<PartlyOrdered> = Vec::new();
             for (done, state) in &reached {
                 for (chain, own) in chains.iter().enumerate() {
                     let Some(event) = own.get(done[chain]) else { continue };

@@ -6,7 +6,9 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use harness_simulation::{SimulatedTask, World};
 use nix::time::{ClockId, clock_gettime};
+use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
 
 /// `CLOCK_MONOTONIC` in nanoseconds.
@@ -16,11 +18,13 @@ pub fn monotonic_ns() -> u64 {
 }
 
 /// A clock with its timers and tasks. Readings are nanoseconds since its zero.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default)]
 pub enum GroundClock {
     /// `CLOCK_MONOTONIC`, under tokio.
     #[default]
     Real,
+    /// The virtual time of a world, and its tasks.
+    Virtual(World),
 }
 
 impl GroundClock {
@@ -28,6 +32,7 @@ impl GroundClock {
     pub fn now_ns(self) -> u64 {
         match self {
             Self::Real => monotonic_ns(),
+            Self::Virtual(world) => world.now_ns(),
         }
     }
 
@@ -35,6 +40,8 @@ impl GroundClock {
     pub fn since_1970(self) -> Duration {
         match self {
             Self::Real => SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
+            // that of a machine on which no fault acts
+            Self::Virtual(world) => world.process("harness").wall_clock(),
         }
     }
 
@@ -47,6 +54,7 @@ impl GroundClock {
     pub async fn sleep(self, time: Duration) {
         match self {
             Self::Real => tokio::time::sleep(time).await,
+            Self::Virtual(world) => world.sleep(time).await,
         }
     }
 
@@ -62,6 +70,11 @@ impl GroundClock {
     pub async fn within<T>(self, time: Duration, work: impl Future<Output = T>) -> Option<T> {
         match self {
             Self::Real => tokio::time::timeout(time, work).await.ok(),
+            Self::Virtual(world) => tokio::select! {
+                biased;
+                answer = work => Some(answer),
+                () = world.sleep(time) => None,
+            },
         }
     }
 
@@ -75,6 +88,7 @@ impl GroundClock {
     pub fn spawn(self, task: impl Future<Output = ()> + Send + 'static) -> RunningTask {
         RunningTask(match self {
             Self::Real => TaskHandle::Real(tokio::spawn(task)),
+            Self::Virtual(world) => TaskHandle::Virtual(Some(world.spawn(task))),
         })
     }
 
@@ -82,6 +96,16 @@ impl GroundClock {
     pub fn tasks<T: Send + 'static>(self) -> TaskSet<T> {
         match self {
             Self::Real => TaskSet::Real(JoinSet::new()),
+            Self::Virtual(world) => {
+                let (done, ended) = mpsc::unbounded_channel();
+                TaskSet::Virtual(VirtualTasks {
+                    world,
+                    tasks: Vec::new(),
+                    left: 0,
+                    done,
+                    ended,
+                })
+            }
         }
     }
 }
@@ -94,6 +118,8 @@ pub struct RunningTask(TaskHandle);
 #[derive(Debug)]
 enum TaskHandle {
     Real(JoinHandle<()>),
+    /// `None` once it was ended.
+    Virtual(Option<SimulatedTask>),
 }
 
 impl RunningTask {
@@ -104,6 +130,7 @@ impl RunningTask {
                 task.abort();
                 let _ = task.await;
             }
+            TaskHandle::Virtual(task) => drop(task.take()),
         }
     }
 }
@@ -112,6 +139,8 @@ impl Drop for RunningTask {
     fn drop(&mut self) {
         match &self.0 {
             TaskHandle::Real(task) => task.abort(),
+            // it ends when it is dropped with this
+            TaskHandle::Virtual(_) => {}
         }
     }
 }
@@ -120,12 +149,31 @@ impl Drop for RunningTask {
 #[derive(Debug)]
 pub enum TaskSet<T> {
     Real(JoinSet<T>),
+    Virtual(VirtualTasks<T>),
+}
+
+/// Tasks of a world.
+#[derive(Debug)]
+pub struct VirtualTasks<T> {
+    world: World,
+    tasks: Vec<SimulatedTask>,
+    /// How many have not been waited for.
+    left: usize,
+    done: mpsc::UnboundedSender<T>,
+    ended: mpsc::UnboundedReceiver<T>,
 }
 
 impl<T: Send + 'static> TaskSet<T> {
     pub fn spawn(&mut self, task: impl Future<Output = T> + Send + 'static) {
         match self {
             Self::Real(tasks) => drop(tasks.spawn(task)),
+            Self::Virtual(set) => {
+                let done = set.done.clone();
+                // the set may be gone, and then nobody waits
+                let task = async move { drop(done.send(task.await)) };
+                set.tasks.push(set.world.spawn(task));
+                set.left += 1;
+            }
         }
     }
 
@@ -139,6 +187,11 @@ impl<T: Send + 'static> TaskSet<T> {
                 // it was ended with the runtime
                 Err(_) => None,
             },
+            // a panic of one of them unwinds through its world
+            Self::Virtual(set) => {
+                set.left = set.left.checked_sub(1)?;
+                set.ended.recv().await
+            }
         }
     }
 
@@ -154,7 +207,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_task_ends_when_its_handle_is_dropped() {
-        let (alive, mut ended) = tokio::sync::mpsc::channel::<()>(1);
+        let (alive, mut ended) = mpsc::channel::<()>(1);
         let task = GroundClock::Real.spawn(async move {
             let _alive = alive;
             std::future::pending::<()>().await;

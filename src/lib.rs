@@ -33,6 +33,7 @@ pub mod plan;
 pub mod process;
 pub mod report;
 pub mod run;
+pub mod simulated;
 pub mod store;
 pub mod suite;
 pub mod ui;

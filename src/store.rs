@@ -77,6 +77,23 @@ pub struct RunInfo {
     pub error: Option<String>,
 }
 
+impl RunInfo {
+    /// The name of the runtime whose servers are models.
+    pub const SIMULATED: &str = "simulated";
+
+    pub fn is_simulated(&self) -> bool {
+        self.runtime == Self::SIMULATED
+    }
+
+    /// What the servers were, for reports: `docker`, `local`, or plainly that they were models.
+    pub fn servers_were(&self) -> &str {
+        match self.is_simulated() {
+            true => "simulated servers",
+            false => &self.runtime,
+        }
+    }
+}
+
 pub const RUN_SCHEMA: &str = "harness-run/1";
 
 /// A run on disk.

@@ -51,6 +51,20 @@ const LAYERS: &[(&str, &[&str])] = &[
             "wall_clock",
         ],
     ),
+    (
+        "simulated",
+        &[
+            "backends",
+            "clock",
+            "cluster",
+            "config",
+            "faults",
+            "plan",
+            "process",
+            "run",
+            "wall_clock",
+        ],
+    ),
     ("store", &["backends"]),
     ("report", &["store", "exit", "evidence"]),
     ("ui", &["event", "report"]),
@@ -67,6 +81,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "adapters",
             "backends",
             "run",
+            "simulated",
             "plan",
             "faults",
             "cluster",
@@ -133,11 +148,13 @@ fn sources() -> Vec<Source> {
         "checkers/src",
         "proxy/src",
         "workloads/src",
+        "simulation/src",
         "tests",
         "benches",
         "checkers/tests",
         "proxy/tests",
         "workloads/tests",
+        "simulation/tests",
     ];
     for root in roots {
         walk(Path::new(root), &mut found);
@@ -393,6 +410,7 @@ fn the_crates_form_a_star() {
         ("checkers", ["harness-workloads", "harness-proxy", "tokio"]),
         ("workloads", ["harness-checkers", "harness-proxy", "testcontainers"]),
         ("proxy", ["harness-checkers", "harness-workloads", "testcontainers"]),
+        ("simulation", ["harness-checkers", "testcontainers", "zookeeper-client"]),
     ] {
         for other in others {
             assert!(!manifest(name).contains(other), "{name} must not know {other}");

@@ -21,13 +21,13 @@ const PAUSE: Duration = Duration::from_micros(50);
 const CONNECTIONS: u64 = 10_000;
 /// Descriptors of one connection: its two ends, and what the proxy has of it.
 const DESCRIPTORS: u64 = 4;
-/// Descriptors for everything else.
-const OTHERS: u64 = 500;
+/// Descriptors that stay free.
+const SPARE: u64 = 100;
 
 pub fn idle_connections() {
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).expect("Linux has this limit");
     setrlimit(Resource::RLIMIT_NOFILE, most, most).expect("up to the hard limit it may be raised");
-    let count = CONNECTIONS.min(most.saturating_sub(OTHERS) / DESCRIPTORS) as usize;
+    let count = CONNECTIONS.min(most.saturating_sub(descriptors() + SPARE) / DESCRIPTORS) as usize;
     let server = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = server.local_addr().expect("bound");
     let relay = bytes_each(plain_relay(address), &server, count);
@@ -66,6 +66,7 @@ pub fn held_chunks() {
 
 /// What the process needs for each more of so many connections, each of which carried a byte both ways.
 fn bytes_each(listen: SocketAddr, server: &TcpListener, count: usize) -> f64 {
+    let open = descriptors();
     let mut ends = Vec::with_capacity(count);
     let before = resident();
     for _ in 0..count {
@@ -77,7 +78,19 @@ fn bytes_each(listen: SocketAddr, server: &TcpListener, count: usize) -> f64 {
         client.read_exact(&mut [0]).expect("it arrives");
         ends.push((client, accepted));
     }
-    (resident() - before) / count as f64
+    let each = (resident() - before) / count as f64;
+    drop(ends);
+    // the other ends of the connections close when their tasks see it
+    while descriptors() > open + SPARE {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    each
+}
+
+/// Descriptors that this process has open.
+fn descriptors() -> u64 {
+    let open = std::fs::read_dir("/proc/self/fd").expect("Linux has this folder");
+    open.count() as u64
 }
 
 /// Bytes of this process that are in memory.

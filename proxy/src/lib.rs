@@ -56,7 +56,10 @@ use std::sync::Arc;
 
 use busy_poll::ProxyRuntime;
 use byte_meter::MeterSide;
+use limits::PRIORITY;
 use link::Route;
+use rustix::process::setpriority_process;
+use rustix::thread::gettid;
 use tokio::sync::oneshot;
 
 /// The thread that carries bytes. Dropping it ends every connection.
@@ -73,6 +76,8 @@ impl Proxy {
         let on = ProxyRuntime::new(runtime.handle().clone());
         let (stop, stopped) = oneshot::channel::<()>();
         let thread = std::thread::Builder::new().name("proxy".into()).spawn(move || {
+            // the network does not slow down with the processors; without the right to it the thread keeps its priority
+            let _ = setpriority_process(Some(gettid()), PRIORITY);
             let _ = runtime.block_on(stopped);
         })?;
         Ok(Self {

@@ -13,6 +13,9 @@ pub const LINK_CHUNKS: usize = 16_384;
 pub const LAST_ACKS: Duration = Duration::from_millis(200);
 /// How often the kernel is asked what a blackhole dropped.
 pub const BLACKHOLE_READ: Duration = Duration::from_millis(50);
+/// The priority of the proxy's thread (`setpriority(2)`), which only a privileged process may raise: that of a thread that does
+/// little and is waited for.
+pub const PRIORITY: i32 = -10;
 /// How long the proxy's thread polls for more after it forwarded a chunk, before it sleeps: Redis on loopback answers sooner.
 pub const BUSY_POLL: Duration = Duration::from_micros(50);
 /// It polls where the last time the next chunk came within this, which includes that the thread was woken for it.
@@ -24,12 +27,16 @@ pub const DIAL: Duration = Duration::from_secs(3);
 /// Time for a server to say which peer it wants: it is a child process on the same machine.
 pub const SOCKS_HANDSHAKE: Duration = Duration::from_secs(10);
 /// Time for one call of a Toxiproxy's API; it gives up on its own handlers after 25 s.
+#[cfg(feature = "toxiproxy")]
 pub const REMOTE_CALL: Duration = Duration::from_secs(5);
 /// Time for a Toxiproxy to do all that an order says: some hundred calls of about a millisecond.
 pub const REMOTE: Duration = Duration::from_secs(20);
 /// Time for what was made on a Toxiproxy to be deleted again at the end.
+#[cfg(feature = "toxiproxy")]
 pub const REMOTE_GOODBYE: Duration = Duration::from_secs(3);
 /// Longest body of a request to the API of the built-in proxy: thousands of proxies, and not a memory full.
+#[cfg(feature = "api")]
 pub const API_BODY: usize = 4 << 20;
 /// Time for a request to the API to arrive.
+#[cfg(feature = "api")]
 pub const API_REQUEST: Duration = Duration::from_secs(15);

@@ -99,7 +99,6 @@ pub(super) struct SharedBandwidth {
 pub(super) enum EndMode {
     Reset,
     /// As a peer would.
-    #[cfg_attr(not(feature = "api"), expect(dead_code, reason = "only the API turns links off"))]
     Close,
 }
 

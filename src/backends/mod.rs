@@ -18,6 +18,9 @@ pub mod owners;
 mod redis;
 mod zk;
 
+pub use redis::{keyspace, observe as observe_keyspaces};
+pub use zk::{ensemble, observe as observe_ensemble, tick as zk_tick};
+
 use lock_keys::LockKeys;
 use observer::Observer;
 

@@ -39,7 +39,7 @@ pub enum ColorWhen {
 
 #[derive(Debug, Subcommand)]
 pub enum CliCommand {
-    /// Run one experiment on real servers and check it
+    /// Run one experiment, on real servers or simulated ones, and check it
     #[command(after_help = examples::RUN_SHORT, after_long_help = examples::RUN)]
     Run(Box<RunArgs>),
     /// Check a client program: does it speak the client protocol, and what of it will be judged
@@ -51,6 +51,9 @@ pub enum CliCommand {
     /// Cut a violation down to the windows, clients and options that it needs
     #[command(after_help = examples::SHRINK)]
     Shrink(ShrinkArgs),
+    /// Make a simulated run again, and compare the two histories byte by byte
+    #[command(after_help = examples::REPLAY)]
+    Replay(ReplayArgs),
     /// Run the experiments of a TOML file, each with an expected verdict
     #[command(after_help = examples::SUITE)]
     Suite(SuiteArgs),
@@ -248,6 +251,15 @@ pub struct ReportArgs {
     pub schema: bool,
     #[command(flatten)]
     pub read: ReadArgs,
+}
+
+#[derive(Debug, Args)]
+pub struct ReplayArgs {
+    /// A run on simulated servers: `latest`, its folder or the start of its name
+    pub wanted: String,
+    /// Folder of all runs
+    #[arg(long, value_name = "DIR", default_value = "results")]
+    pub results: PathBuf,
 }
 
 #[derive(Debug, Args)]

@@ -9,10 +9,19 @@ use super::check::{examine, find, unreadable};
 use super::stdout::{print, print_json};
 use crate::exit::Exit;
 use crate::report::comparison::{self, RunSummary};
+use crate::store::RunInfo;
 
 /// A new finding gives the exit code of a violation.
 pub fn compare(args: &CompareArgs) -> Result<Exit, Failure> {
     let (before, after) = (summary(args, &args.before)?, summary(args, &args.after)?);
+    let models = |summary: &RunSummary| summary.run.as_ref().map(RunInfo::is_simulated);
+    if let (Some(one), Some(other)) = (models(&before), models(&after))
+        && one != other
+    {
+        return Err(Failure::usage(
+            "one of these runs was made on simulated servers and the other on real ones: what one of them does not show says nothing of the other\nhint: compare runs of the same kind; `harness list runs` shows both",
+        ));
+    }
     let compared = comparison::compare(&before, &after);
     if args.json {
         let name = |summary: &RunSummary| summary.run.as_ref().map(|run| run.run.clone());

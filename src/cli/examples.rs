@@ -49,6 +49,14 @@ Examples:
 
 Exit codes: 1 what is left is violated again, 3 it is not, 2 bad arguments, 4 environment, 130 interrupted";
 
+pub const REPLAY: &str = "\
+Examples:
+  harness run --runtime simulated --backend redis --recipe redis-setnx --fault kill-holder
+  harness replay latest
+
+Exit codes: 0 the same history, 3 another one, and another version of harness made the run, \
+70 another one, which is a bug in harness, 2 bad arguments, 4 environment";
+
 pub const SUITE: &str = "\
 Examples:
   harness suite nightly.toml --jobs 2 --filter redis

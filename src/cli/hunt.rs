@@ -19,13 +19,14 @@ use super::settings::run_options;
 use super::stdout::{print, print_json};
 use super::suite::set;
 use super::{Failure, look};
-use crate::cluster::choose;
+use crate::cluster::{RuntimeRequest, choose};
 use crate::config::heading::describes_experiment;
 use crate::config::setting::Setting;
 use crate::exit::Exit;
 use crate::hunt::record::{self, ExperimentOutcome};
 use crate::hunt::{ExperimentResult, HuntDraw, HuntRecord, render};
 use crate::report::terminal::Look;
+use crate::simulated;
 use crate::store;
 
 /// The record of a hunt; a folder that contains it is a hunt's.
@@ -195,6 +196,9 @@ async fn go(
 ) -> Result<HuntRecord, Failure> {
     let user = interrupted();
     let config = &space.config;
+    if let (RuntimeRequest::Simulated, Some(why)) = (config.runtime, simulated::refusal(config)) {
+        return Err(Failure::usage(why));
+    }
     let choice = choose(config.runtime, config.backend.software, config.image.as_deref()).await;
     let choice = choice.map_err(Failure::environment)?;
     let (stop, stopped) = watch::channel(false);

@@ -38,7 +38,7 @@ pub struct HuntArgs {
     #[arg(long, help_heading = FAULTS, value_parser = parse_seed)]
     pub seed: Option<u64>,
 
-    /// How servers are started: `auto`, `docker` or `local`
+    /// How servers are started: `auto`, `docker`, `local`, or `simulated`
     #[arg(long, help_heading = SERVERS, value_name = "RUNTIME")]
     pub runtime: Option<String>,
     /// Set any option of `harness run` in every experiment, such as `clients=3`; can be repeated

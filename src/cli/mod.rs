@@ -22,6 +22,7 @@ mod list;
 mod online;
 mod pages;
 mod proxy;
+mod replay;
 mod report;
 mod resolve;
 mod rows;
@@ -85,6 +86,7 @@ fn dispatch(matches: &clap::ArgMatches) -> Result<Exit, Failure> {
         CliCommand::ClientCheck(args) => return client_check::client_check(&args),
         CliCommand::Hunt(args) => return hunt::hunt(&args, color),
         CliCommand::Shrink(args) => return shrink::shrink(&args, color),
+        CliCommand::Replay(args) => return replay::replay(&args),
         CliCommand::Suite(args) => return suite::suite(&args, color),
         CliCommand::Check(args) => return check::check(&args, look(color, std::io::stdout().is_terminal())),
         CliCommand::Report(args) => return report::report(&args),

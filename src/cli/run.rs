@@ -19,12 +19,13 @@ use super::interrupt::interrupted;
 use super::stdout::{print, print_json};
 use super::{Failure, complain, look, report};
 use crate::adapters;
-use crate::cluster::{RuntimeChoice, choose};
+use crate::cluster::{self, ClusterError, RuntimeChoice, RuntimeRequest, choose};
 use crate::config::Config;
 use crate::event::{ProgressEvent, ProgressSender};
 use crate::exit::Exit;
 use crate::plan::{Plan, kept_windows::planned};
 use crate::run::{self, RunFolder, RunSpec};
+use crate::simulated;
 use crate::store::{self, RunInfo, RunStatus};
 use crate::ui::{self, Show};
 
@@ -103,6 +104,9 @@ fn one(
     interrupt: &watch::Receiver<bool>,
 ) -> Result<Exit, Failure> {
     let config = args.config(seed).map_err(Failure::usage)?;
+    if let (RuntimeRequest::Simulated, Some(why)) = (config.runtime, simulated::refusal(&config)) {
+        return Err(Failure::usage(why));
+    }
     let plan = planned(&config).map_err(Failure::usage)?;
     if args.dry_run {
         dry_run(args, &config, &plan);
@@ -111,7 +115,7 @@ fn one(
     if let Some(client) = &args.client {
         adapters::shell_command(client).map_err(Failure::environment)?;
     }
-    let exit = runtime.block_on(real(args, &config, &plan, color, interrupt.clone()))?;
+    let exit = runtime.block_on(experiment(args, config, plan, color, interrupt.clone()))?;
     // the interrupt may arrive while the verdict is computed
     Ok(match *interrupt.borrow() {
         true => exit.and(Exit::Interrupted),
@@ -153,7 +157,7 @@ fn title(config: &Config, version: Option<&str>, choice: Option<&RuntimeChoice>)
         .map(|attitude| format!(" {attitude}"))
         .unwrap_or_default();
     let runtime = choice
-        .map(|choice| format!(" {}", choice.runtime.name()))
+        .map(|choice| format!(" {}", choice.runtime.in_words()))
         .unwrap_or_default();
     let version = version.map(|version| format!(" {version}")).unwrap_or_default();
     format!(
@@ -187,47 +191,79 @@ fn plan_in_words(config: &Config, plan: &Plan) -> String {
     )
 }
 
-/// Runs one experiment on real servers, from the choice of a runtime to the verdict.
-async fn real(
+/// What starts the servers, and what is run on them. Where there is nothing to start them with, a user at a terminal is given
+/// simulated ones. A script is not: its output is often read by a machine, to which a pass is a pass.
+async fn choice(config: Config, plan: Plan) -> Result<(RuntimeChoice, Config, Plan), ClusterError> {
+    let chosen = choose(config.runtime, config.backend.software, config.image.as_deref()).await;
+    let why = match chosen {
+        Err(ClusterError::Nothing(why)) if config.runtime == RuntimeRequest::Auto && at_a_terminal() => why,
+        chosen => return chosen.map(|choice| (choice, config, plan)),
+    };
+    let simulated = Config {
+        runtime: RuntimeRequest::Simulated,
+        ..config
+    };
+    // some faults cannot be simulated
+    match (simulated::refusal(&simulated), planned(&simulated)) {
+        (None, Ok(plan)) => {
+            let first = why.lines().next().unwrap_or_default();
+            let choice = RuntimeChoice::simulated(format!("there are no real ones here: {first}"));
+            Ok((choice, simulated, plan))
+        }
+        _ => Err(ClusterError::Nothing(why)),
+    }
+}
+
+/// Whether a user reads what is printed while the run goes on.
+fn at_a_terminal() -> bool {
+    std::io::stdout().is_terminal() && std::io::stderr().is_terminal() && std::env::var_os("CI").is_none()
+}
+
+/// Runs one experiment, from the choice of a runtime to the verdict.
+async fn experiment(
     args: &RunArgs,
-    config: &Config,
-    plan: &Plan,
+    config: Config,
+    plan: Plan,
     color: ColorWhen,
     mut interrupt: watch::Receiver<bool>,
 ) -> Result<Exit, Failure> {
-    let choosing = choose(config.runtime, config.backend.software, config.image.as_deref());
+    let choosing = choice(config, plan);
     let chosen = tokio::select! {
+        biased;
         _ = interrupt.wait_for(|wanted| *wanted) => return Ok(Exit::Interrupted),
         chosen = choosing => chosen,
     };
-    let choice = chosen.map_err(Failure::environment)?;
+    let (choice, config, plan) = chosen.map_err(Failure::environment)?;
     let digest = choice.runtime.digest().await;
-    let (run, folder, info) = begin(args, config, plan, &choice, digest).map_err(Failure::environment)?;
+    let (run, folder, info) = begin(args, &config, &plan, &choice, digest).map_err(Failure::environment)?;
     store::point_latest(&args.results, &run).map_err(Failure::environment)?;
     // where the file system has no locks, a run that goes on looks killed to others
     let _held = store::hold(&folder).ok();
-    let (folder, title) = (RunFolder(folder), title(config, None, Some(&choice)));
+    let (folder, title) = (RunFolder(folder), title(&config, None, Some(&choice)));
     let github = Github::noticed();
     let log = report::Log::of(&folder.0);
     let (progress, showing) = show_progress(args, color, github.as_ref(), (&title, &log));
     progress.send(ProgressEvent::Begin {
         title,
-        plan: plan_in_words(config, plan),
+        plan: plan_in_words(&config, &plan),
     });
     progress.send(ProgressEvent::Chosen {
         name: choice.runtime.name(),
         why: choice.why.clone(),
     });
     let spec = RunSpec {
-        config: config.clone(),
-        plan: plan.clone(),
+        config,
+        plan,
         name: run,
         folder: folder.clone(),
         choice,
         progress: progress.clone(),
         interrupt,
     };
-    let ended = run::execute(spec).await;
+    let ended = match spec.choice.runtime {
+        cluster::Runtime::Simulated => simulated::execute(spec).await,
+        _ => run::execute(spec).await,
+    };
     progress.send(ProgressEvent::End);
     // a blocked terminal must not delay the verdict
     let _ = timeout(LAST_WORDS, showing).await;

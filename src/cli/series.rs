@@ -15,11 +15,12 @@ use super::args::RunArgs;
 use super::check::Examined;
 use super::experiment::{begin, decided, outcome_of};
 use super::report;
-use crate::cluster::{ClusterError, RuntimeChoice};
+use crate::cluster::{ClusterError, Runtime, RuntimeChoice};
 use crate::config::Config;
 use crate::event::{ProgressEvent, ProgressSender, TimedEvent};
 use crate::plan::{Plan, kept_windows::planned};
 use crate::run::{self, RunError, RunFolder, RunServers, RunSpec};
+use crate::simulated;
 use crate::store::{self, StoreError, Stored};
 
 /// Folder of the runs, in the folder of the hunt.
@@ -137,7 +138,10 @@ impl ExperimentSeries {
         let (servers, server_logs) = kept.map_or((None, None), |kept| (Some(kept.servers), Some(kept.folder)));
         let began = first_phase(events, watch);
         let started = Instant::now();
-        let ended = run::execute_on(servers, spec).await;
+        let ended = match spec.choice.runtime {
+            Runtime::Simulated => simulated::execute(spec).await,
+            _ => run::execute_on(servers, spec).await,
+        };
         let over = Instant::now();
         progress.send(ProgressEvent::End);
         // a blocked terminal must not delay the next experiment
@@ -174,7 +178,8 @@ impl ExperimentSeries {
         plan: &Plan,
         spec: &RunSpec,
     ) -> Result<Option<KeptServers>, RunError> {
-        if !RunServers::can_be_kept(config, plan) {
+        let simulated = spec.choice.runtime == Runtime::Simulated;
+        if simulated || !RunServers::can_be_kept(config, plan) {
             return Ok(None);
         }
         match self.kept.take() {

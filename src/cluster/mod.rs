@@ -206,6 +206,10 @@ pub struct ClusterParts {
     pub clock: GroundClock,
 }
 
+/// Why there are no simulated servers, where they are asked for in vain.
+const NO_SIMULATION: &str =
+    "this command starts real servers, and simulated ones serve no sockets\nhint: --runtime local or --runtime docker";
+
 /// Servers that serve.
 pub struct Cluster {
     pub nodes: Vec<Node>,
@@ -230,6 +234,7 @@ impl Cluster {
                 let (nodes, processes) = local::start(spec).await?;
                 (nodes, Box::new(processes))
             }
+            Runtime::Simulated => return Err(ClusterError::Nothing(NO_SIMULATION.to_owned())),
             #[cfg(feature = "docker")]
             Runtime::Docker { image } => {
                 let (nodes, containers) = docker::start(spec, image).await?;

@@ -13,6 +13,8 @@ pub enum RuntimeRequest {
     Docker,
     /// Processes of the programs installed on this machine
     Local,
+    /// Models of the servers and of the network, in virtual time: nothing has to be installed
+    Simulated,
 }
 
 /// What starts the servers.
@@ -22,6 +24,8 @@ pub enum Runtime {
     Docker { image: String },
     /// Child processes, from the programs that this machine has.
     Local,
+    /// Models, in virtual time.
+    Simulated,
 }
 
 impl Runtime {
@@ -29,6 +33,15 @@ impl Runtime {
         match self {
             Self::Docker { .. } => "docker",
             Self::Local => "local",
+            Self::Simulated => "simulated",
+        }
+    }
+
+    /// For the line above a run: models are called so.
+    pub fn in_words(&self) -> &'static str {
+        match self {
+            Self::Simulated => "simulated servers",
+            _ => self.name(),
         }
     }
 
@@ -36,7 +49,7 @@ impl Runtime {
     pub fn image(&self) -> Option<&str> {
         match self {
             Self::Docker { image } => Some(image),
-            Self::Local => None,
+            Self::Local | Self::Simulated => None,
         }
     }
 
@@ -45,7 +58,7 @@ impl Runtime {
     pub async fn digest(&self) -> Option<String> {
         match self {
             Self::Docker { image } => super::docker::digest(image).await,
-            Self::Local => None,
+            Self::Local | Self::Simulated => None,
         }
     }
 
@@ -60,6 +73,16 @@ impl Runtime {
 pub struct RuntimeChoice {
     pub runtime: Runtime,
     pub why: String,
+}
+
+impl RuntimeChoice {
+    /// Simulated servers; `why` is the rest of a sentence about them.
+    pub fn simulated(why: String) -> Self {
+        Self {
+            runtime: Runtime::Simulated,
+            why: format!("simulated servers, real recipes: {why}"),
+        }
+    }
 }
 
 /// The images a backend's servers may come from, the preferred one first: the official one, and the one that
@@ -102,6 +125,7 @@ pub async fn choose(
     match request {
         RuntimeRequest::Docker => docker(software, image).await.map_err(ClusterError::Nothing),
         RuntimeRequest::Local => local(software).map_err(ClusterError::Nothing),
+        RuntimeRequest::Simulated => Ok(RuntimeChoice::simulated("they were asked for".to_owned())),
         RuntimeRequest::Auto => match docker(software, image).await {
             Ok(choice) => Ok(choice),
             Err(no_docker) => match local(software) {

@@ -25,6 +25,15 @@ impl Fault for SharedLink {
         }
     }
 
+    fn applies(&self, _: Option<&str>, shape: &Shape) -> Result<(), String> {
+        match shape.simulated {
+            true => Err(
+                "bottleneck: simulated links do not share their bandwidth\nhint: --fault slow, or --runtime local or docker".into(),
+            ),
+            false => Ok(()),
+        }
+    }
+
     fn plan(&self, argument: Option<&str>, _: u32, shape: &Shape, rng: &mut ChaCha8Rng) -> Result<Injection, String> {
         let bytes_per_second = match argument {
             None => rng.random_range(2_000..8_000) * shape.clients,

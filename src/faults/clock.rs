@@ -56,6 +56,13 @@ impl Fault for ClockFault {
                 backends::names(" and ", |backend| backend.wall_clock)
             ));
         }
+        if of_a_server && shape.simulated {
+            return Err(
+                "clock=server: how often a simulated server reads its clock is not counted, so that no effect would be seen\n\
+                 hint: --fault clock=waiter, or --runtime local or docker"
+                    .to_owned(),
+            );
+        }
         if !of_a_server && shape.reads_wall_clock == Some(false) {
             return Err(NO_CONCERN.to_owned());
         }

@@ -4,6 +4,7 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use crate::backends::Backend;
+use crate::cluster::RuntimeRequest;
 use crate::config::{Clients, Config};
 use rand_chacha::ChaCha8Rng;
 
@@ -22,6 +23,8 @@ pub struct Shape {
     pub protocol: Protocol,
     /// Whether the clients compare times of day; `None` where it is not known.
     pub reads_wall_clock: Option<bool>,
+    /// Whether the servers and the network are models.
+    pub simulated: bool,
 }
 
 impl Shape {
@@ -37,6 +40,7 @@ impl Shape {
                 Clients::Recipe(options) => options.contract().wall_clock,
                 Clients::Foreign { promise, .. } => promise.wall_clock,
             },
+            simulated: config.runtime == RuntimeRequest::Simulated,
         }
     }
 }
@@ -169,6 +173,7 @@ impl Shape {
             lease: Duration::from_secs(2),
             protocol: Protocol::Zk,
             reads_wall_clock: None,
+            simulated: false,
         }
     }
 

@@ -4,7 +4,6 @@ use harness_proxy::tap::Protocol;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
-use crate::cluster::Peering;
 use crate::faults::{Shape, fault_named};
 
 /// Faults on the network, the servers and the clients, with the arguments that make their kinds.
@@ -142,8 +141,7 @@ pub fn name(text: &str) -> &str {
 /// Whether a correct lock with a lease holds through it. Servers of a store that keeps nothing on disk come back without
 /// their locks, and no lock of one such server survives that.
 fn withstood(name: &str, shape: &Shape) -> bool {
-    let forgets = matches!(shape.backend.software.peering, Peering::Replication(_));
-    !(forgets && ["server-kill", "server-restart"].contains(&name))
+    shape.backend.software.keeps_data || !["server-kill", "server-restart"].contains(&name)
 }
 
 fn applies(text: &str, shape: &Shape) -> bool {

@@ -88,6 +88,7 @@ impl Lane<'_> {
     /// Its windows, without their numbers. Requests take turns; the first in the list has the first window.
     pub fn windows(mut self, requests: Vec<FaultRequest>, room: Duration) -> Result<Vec<PlannedWindow>, PlanError> {
         let mut windows = Vec::new();
+        let any = self.config.faults.iter().any(|request| request.name == ANY_FAULT);
         // lanes do not open their windows at the same moment
         let mut start = self.config.lease.mul_f64(0.25) * self.number;
         for place in 0.. {
@@ -107,7 +108,6 @@ impl Lane<'_> {
                 Pace::Message => (WAIT_FOR_MESSAGE.min(room.saturating_sub(start + injection.takes)) + injection.takes)
                     .max(LEAST_WAIT),
             };
-            let any = self.config.faults.iter().any(|request| request.name == ANY_FAULT);
             let longest = if any { self.longest_of_any(fault) } else { Duration::MAX };
             let length = self.config.window.unwrap_or(length.min(longest));
             if start + length > room {

@@ -7,10 +7,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use harness_checkers::history::event::Kind;
-use harness_checkers::history::{NemesisFact, PhaseFact, RequestCount};
+use harness_checkers::history::{NemesisFact, PhaseFact, RequestCount, Role};
 use harness_checkers::{F, History, Window};
 use serde::{Deserialize, Serialize};
 
+use super::roles::{Band, bands};
 use super::words::many;
 
 /// What the faults of a run struck, and where.
@@ -65,14 +66,14 @@ impl Coverage {
                 .passed = Some(request.count);
         }
         let states = ClientStates::of(history);
-        let roles = roles(history);
+        let bands = bands(history);
         for window in &windows {
-            coverage.add(window, &states, &roles);
+            coverage.add(window, &states, &bands);
         }
         Some(coverage)
     }
 
-    fn add(&mut self, window: &Window, states: &ClientStates, roles: &[(u64, BTreeMap<String, String>)]) {
+    fn add(&mut self, window: &Window, states: &ClientStates, bands: &[Band]) {
         let Some(healed) = &window.healed else { return };
         let strike = Strikes {
             times: 1,
@@ -96,8 +97,8 @@ impl Coverage {
         for target in &window.started.targets {
             if let Some(number) = target.strip_prefix('c').and_then(|number| number.parse().ok()) {
                 clients.insert(states.at(number, window.start_ns));
-            } else if let Some(role) = role_at(roles, target, window.start_ns) {
-                self.servers.strike(role, &window.fault, strike);
+            } else if let Some(role) = role_at(bands, target, window.start_ns) {
+                self.servers.strike(role.name(), &window.fault, strike);
             }
         }
         // a fault on every client struck each state once
@@ -175,25 +176,11 @@ fn sent(history: &History) -> Vec<RequestCount> {
     ends.map(|wire| wire.requests).unwrap_or_default()
 }
 
-fn roles(history: &History) -> Vec<(u64, BTreeMap<String, String>)> {
-    let facts = history.nemesis().into_iter();
-    let seen = facts.filter_map(|line| match line.fact {
-        NemesisFact::Roles(roles) => {
-            let named = roles.into_iter().map(|(server, role)| (server, role.name().to_owned()));
-            Some((line.time_ns, named.collect()))
-        }
-        _ => None,
-    });
-    seen.collect()
-}
-
 /// The role that a server was last seen in before then.
-fn role_at<'a>(roles: &'a [(u64, BTreeMap<String, String>)], server: &str, ns: u64) -> Option<&'a str> {
-    let before = roles.iter().rev().filter(|(time_ns, _)| *time_ns <= ns);
-    before
-        .filter_map(|(_, roles)| roles.get(server))
-        .map(String::as_str)
-        .next()
+fn role_at<'a>(bands: &'a [Band], server: &str, ns: u64) -> Option<&'a Role> {
+    let band = bands.iter().find(|band| band.server == server)?;
+    let before = band.spells.iter().rev().find(|spell| spell.from.ns <= ns);
+    before.map(|spell| &spell.role)
 }
 
 /// What each client was doing, by time.

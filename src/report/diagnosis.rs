@@ -230,7 +230,8 @@ fn unsure(
     }
     if !unfinished.is_empty() {
         reasons.push(format!(
-            "{} acquired less often than required while no fault was active",
+            "{} acquired less often than required while no fault was active: give them time with a larger --progress-bound or a \
+             shorter --hold, or have it judged with --starvation-bound",
             unfinished.join(" ")
         ));
     }

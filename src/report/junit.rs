@@ -29,7 +29,7 @@ pub fn render(diagnosis: &Diagnosis) -> String {
             ("seed", &run.seed),
             ("product", &run.product),
             ("version", version),
-            ("runtime", &run.runtime),
+            ("runtime", run.servers_were()),
             ("harness", &run.harness),
         ];
         suite.add_properties(facts.map(|(name, value)| (line(name), line(value))));

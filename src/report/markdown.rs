@@ -31,7 +31,7 @@ pub fn render(diagnosis: &Diagnosis) -> String {
             plain(&run.product),
             plain(version),
             run.nodes,
-            plain(&run.runtime),
+            plain(run.servers_were()),
             code(&run.seed),
             span(diagnosis.length_ns)
         );

@@ -10,6 +10,7 @@ pub use super::screen::Look;
 use super::screen::ScreenText;
 use super::summary;
 use super::words::{axis, span, stretch, wrap, wrap_words};
+use crate::store::RunInfo;
 
 /// Columns of text.
 const WIDTH: usize = 92;
@@ -56,7 +57,7 @@ fn headline(diagnosis: &Diagnosis, look: Look) -> ScreenText {
     let runtime = diagnosis
         .run
         .as_ref()
-        .map(|run| format!("{}, ", run.runtime))
+        .map(|run| format!("{}, ", run.servers_were()))
         .unwrap_or_default();
     let times = format!(
         "{runtime}{} run, {} check",
@@ -292,7 +293,13 @@ fn pointers(diagnosis: &Diagnosis) -> Vec<ScreenText> {
                 &format!("{line}{}", if number < last { " \\" } else { "" }),
             ));
         }
-        lines.push(flush("", "(same plan, not same timing)"));
+        let simulated = diagnosis.run.as_ref().is_some_and(RunInfo::is_simulated);
+        let same = if simulated {
+            "(the same run, line by line)"
+        } else {
+            "(same plan, not same timing)"
+        };
+        lines.push(flush("", same));
     }
     lines
 }

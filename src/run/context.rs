@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -40,6 +40,8 @@ pub struct RunContext {
     pub observed: watch::Sender<Option<SocketAddr>>,
     /// When TCP has surely sent again what faults dropped, in nanoseconds of the run's clock.
     sent_again_ns: AtomicU64,
+    /// Whether every client is to acquire once before the run ends.
+    recovers: AtomicBool,
     stop: watch::Sender<bool>,
     /// Why the run cannot go on, once it cannot.
     fatal: watch::Sender<Option<String>>,
@@ -81,6 +83,7 @@ impl RunContext {
             routes,
             observed: watch::channel(None).0,
             sent_again_ns: AtomicU64::new(0),
+            recovers: AtomicBool::new(false),
             stop: watch::channel(false).0,
             fatal: watch::channel(None).0,
         }
@@ -106,6 +109,15 @@ impl RunContext {
     /// How long connections may still be silent because of what faults dropped.
     pub fn until_sent_again(&self) -> Duration {
         Duration::from_nanos(self.sent_again_ns.load(Relaxed)).saturating_sub(self.clock.now())
+    }
+
+    /// Begins the recovery, which lasts until every client acquired.
+    pub fn recover(&self) {
+        self.recovers.store(true, Relaxed);
+    }
+
+    pub fn recovers(&self) -> bool {
+        self.recovers.load(Relaxed)
     }
 
     /// Turns `true` when clients should finish what they hold and start nothing new.

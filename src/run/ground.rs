@@ -13,7 +13,7 @@ use super::context::RunContext;
 use super::phases::PhaseRunner;
 use super::setup::{self, Routes};
 use super::terms::Terms;
-use super::{RunError, RunSpec, recorder, taps};
+use super::{RunError, RunOutcome, RunSpec, recorder, taps};
 use crate::backends::lock_keys::LockKeys;
 use crate::backends::observer::Observer;
 use crate::backends::{Connect, LockSweeper};
@@ -70,34 +70,46 @@ impl ServersOfRun {
 }
 
 /// What becomes known of a run while it is played.
-pub struct About<'a> {
-    pub version: &'a mut Option<String>,
-    pub interrupted: &'a mut bool,
-    pub contract: &'a mut Option<Contract>,
+pub struct PlayedRun<'a> {
+    pub(super) version: &'a mut Option<String>,
+    pub(super) interrupted: &'a mut bool,
+    pub(super) contract: &'a mut Option<Contract>,
     /// Once it has begun: its clients are to be closed.
-    pub run: &'a mut Option<Arc<RunContext>>,
+    pub(super) run: &'a mut Option<Arc<RunContext>>,
+}
+
+impl<'a> PlayedRun<'a> {
+    /// Of a run whose outcome has nothing yet.
+    pub fn of(outcome: &'a mut RunOutcome) -> Self {
+        Self {
+            version: &mut outcome.version,
+            interrupted: &mut outcome.interrupted,
+            contract: &mut outcome.contract,
+            run: &mut outcome.teardown.run,
+        }
+    }
 }
 
 /// Plays a run from its first line to its last. The history is complete and on disk when this returns.
 pub async fn play(
     spec: Arc<RunSpec>,
     ground: Ground,
-    about: About<'_>,
+    played_run: PlayedRun<'_>,
     serve_api: impl FnOnce(&Arc<RunContext>) -> Result<Option<Api>, RunError>,
 ) -> Result<(), RunError> {
-    *about.version = Some(ground.servers.version.clone());
+    *played_run.version = Some(ground.servers.version.clone());
     let path = spec.folder.history();
-    let Some(terms) = settle(&spec, &ground.clients, about.interrupted).await? else {
+    let Some(terms) = settle(&spec, &ground.clients, played_run.interrupted).await? else {
         return Ok(());
     };
-    *about.contract = Some(terms.contract.clone());
+    *played_run.contract = Some(terms.contract.clone());
     let clock = RunClock::start(ground.clock);
     let (recorder, closer) =
         recorder::start(&path, &setup::header(&spec, &terms), clock).map_err(|error| RunError::write(&path, &error))?;
     let routes = Routes::new(&ground.links, &ground.servers.endpoints.borrow());
     let run = RunContext::new(spec, terms, recorder, ground.clients, ground.exchange, routes);
     let run = Arc::new(run);
-    *about.run = Some(Arc::clone(&run));
+    *played_run.run = Some(Arc::clone(&run));
     let api = serve_api(&run)?;
     let _listening = taps::start(ground.notices, Arc::clone(&run));
     let env = FaultEnv {
@@ -120,7 +132,7 @@ pub async fn play(
         run,
         api,
     };
-    let played = phases.play(about.interrupted).await;
+    let played = phases.play(played_run.interrupted).await;
     let written = closer.close().map_err(|error| RunError::write(&path, &error));
     played.and(written)
 }

@@ -40,11 +40,13 @@ use crate::config::Config;
 use crate::event::ProgressSender;
 use crate::plan::Plan;
 use crate::wall_clock::Clocks;
+pub use clients::child::{ChildError, ChildEvent, ClientChild, ClientSpawner, OnChildEvent};
+pub use clients::pool::{ClientPool, ClientPoolSpec};
 use context::RunContext;
-use ground::{About, Ground, ServersOfRun};
+pub use ground::{ConnectObserver, Ground, PlayedRun, ServersOfRun, play};
 pub use peer_proxies::PeerLinks;
-pub use setup::RunServers;
 use setup::{ClientLinks, WallClocks};
+pub use setup::{RunServers, exchange, opens};
 
 /// Why a run could not be made, or could not go on.
 #[derive(Debug, thiserror::Error)]
@@ -189,7 +191,7 @@ async fn attempt(spec: Arc<RunSpec>, outcome: &mut RunOutcome) -> Result<(), Run
         .servers
         .as_ref()
         .expect("they were given or have been started");
-    let (exchange, notices) = setup::exchange(&spec.config);
+    let (exchange, notices) = exchange(&spec.config);
     let opened = ClientLinks::open(&spec, &servers.cluster, &exchange).await?;
     let links = outcome.teardown.links.insert(opened);
     let backend = spec.config.backend;
@@ -206,11 +208,11 @@ async fn attempt(spec: Arc<RunSpec>, outcome: &mut RunOutcome) -> Result<(), Run
         notices,
     };
     let serve_api = |run: &Arc<RunContext>| links.serve_api(run);
-    let about = About {
+    let played = PlayedRun {
         version: &mut outcome.version,
         interrupted: &mut outcome.interrupted,
         contract: &mut outcome.contract,
         run: &mut outcome.teardown.run,
     };
-    ground::play(spec, ground, about, serve_api).await
+    play(spec, ground, played, serve_api).await
 }

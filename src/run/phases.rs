@@ -181,6 +181,7 @@ impl PhaseRunner {
             api.calm().await.map_err(RunError::Proxy)?;
         }
         self.begin(PhaseFact::Recovery);
+        run.recover();
         let before = run.clients.acquired();
         let began = run.clock.now();
         let planned = run.spec.plan.phases.recovery;

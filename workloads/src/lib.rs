@@ -25,5 +25,5 @@ pub use client::{LockClient, LockError, LockGrant, LockResult, SignalSink};
 pub use contract::{Contract, IssuedBy, KeyPattern, KeyValue};
 pub use host::{RecipeHost, Task, TokioHost, within};
 pub use recipe::{BackendId, Constructor, Policy, Recipe, RecipeError, RecipeOptions, Wakeup, find_recipe, recipes};
-pub use serve::{ServeError, serve, serve_process, serve_with};
+pub use serve::{ServeError, perform, reply, serve, serve_process, serve_with};
 pub use session::SessionError;

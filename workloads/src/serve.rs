@@ -178,7 +178,8 @@ fn host(
     ServedClient { requests, task }
 }
 
-async fn perform(lock: &mut dyn LockClient, op: &ClientOp) -> LockResult<LockGrant> {
+/// What a request asks of a client, done.
+pub async fn perform(lock: &mut dyn LockClient, op: &ClientOp) -> LockResult<LockGrant> {
     match op {
         ClientOp::Open(_) => lock.open().await,
         ClientOp::Acquire(acquire) => lock.acquire(acquire).await,
@@ -190,7 +191,8 @@ async fn perform(lock: &mut dyn LockClient, op: &ClientOp) -> LockResult<LockGra
     }
 }
 
-fn reply(id: u64, outcome: LockResult<LockGrant>, contract: Option<Contract>) -> Message {
+/// The reply to the request of this number, of which this came; `contract` is what the client promises, in the reply to its `open`.
+pub fn reply(id: u64, outcome: LockResult<LockGrant>, contract: Option<Contract>) -> Message {
     match outcome {
         Ok(LockGrant { token, owner }) => Message::Ok {
             id,

@@ -1,14 +1,24 @@
 //! ZooKeeper: three servers that elect a leader; a lock is a node, and its contenders are nodes below it.
 
+use std::sync::Arc;
+
 use harness_workloads::{BackendId, KeyValue};
 
+use ensemble::{EnsembleSource, ZkServerEnsemble};
+
 use super::Backend;
+use super::lock_keys::LockKeys;
+use super::observer::Observer;
+use crate::cluster::EndpointsReceiver;
 use harness_proxy::tap::Protocol;
 
+pub mod ensemble;
 mod observer;
 mod server;
 mod sweep;
 mod wipe;
+
+pub use server::tick;
 
 pub static BACKEND: Backend = Backend {
     id: BackendId::Zk,
@@ -20,7 +30,16 @@ pub static BACKEND: Backend = Backend {
     refuse: |_| None,
     keys: "/harness/{lock}",
     values: &[KeyValue::Sequential, KeyValue::Node],
-    observe: |endpoints, keys| Box::pin(observer::ZkObserver::connect(endpoints, keys)),
+    observe: |endpoints, keys| Box::pin(observe(Arc::new(ZkServerEnsemble), endpoints, keys)),
     sweep: Some(|endpoints| Box::pin(sweep::ZkSweeper::connect(endpoints))),
     wipe: |endpoints| Box::pin(wipe::wipe(endpoints)),
 };
+
+/// Connects the observer of an ensemble that `source` connects to.
+pub async fn observe(
+    source: Arc<dyn EnsembleSource>,
+    endpoints: EndpointsReceiver,
+    keys: LockKeys,
+) -> Result<Box<dyn Observer>, String> {
+    observer::ZkObserver::connect(source, endpoints, keys).await
+}

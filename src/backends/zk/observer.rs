@@ -1,32 +1,21 @@
-//! Observes ZooKeeper: a persistent recursive watch on the locks, the contenders' creation and session, and the
-//! leader's list of living sessions where a contender went unasked.
+//! Observes ZooKeeper: what becomes of the contenders of each lock, and why one went that did not ask for it.
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use harness_workloads::KeyValue;
-use harness_workloads::zk::{owner_name, sequence_of};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
-use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until, timeout};
-use zookeeper_client::{Acls, AddWatchMode, Client, CreateMode, EventType, PersistentWatcher, Stat, WatchedEvent};
+use harness_workloads::zk::sequence_of;
 
+use super::ensemble::{EnsembleSource, NodeChange, NodeChanges, NodeOwner, OpenedEnsemble};
 use crate::backends::lock_keys::LockKeys;
 use crate::backends::observer::{ObservationLog, Observer, Unasked};
 use crate::backends::owners::{Contender, OwnerQueues};
-use crate::clock::monotonic_ns;
+use crate::clock::GroundClock;
 use crate::cluster::{BoxFuture, EndpointsReceiver};
-use crate::limits::PROBE;
 
-/// A node that is written again and again: only a majority accepts a write, and the server that answers one has reported all
-/// changes before it. A read would also be answered by a server that is cut off from the others.
-const PROOF_PATH: &str = "/harness-observer";
 /// The source it hears, in the history: any server reports the changes of all.
 const ENSEMBLE: &str = "ensemble";
-/// The observer's session outlives any fault.
-const SESSION: Duration = Duration::from_secs(30);
 /// How often the server is asked whether it is there, and how long it may take for the answer.
 const BEAT: Duration = Duration::from_millis(50);
 /// How long a new connection may take before another one is tried.
@@ -34,10 +23,10 @@ const REOPEN: Duration = Duration::from_secs(2);
 const SILENCE: Duration = Duration::from_millis(300);
 
 pub struct ZkObserver {
+    source: Arc<dyn EnsembleSource>,
     endpoints: EndpointsReceiver,
     nodes: LockNodes,
-    client: Client,
-    watcher: PersistentWatcher,
+    ensemble: OpenedEnsemble,
     /// Events that came while something else was waited for.
     ahead: VecDeque<WatchNotice>,
 }
@@ -46,11 +35,8 @@ pub struct ZkObserver {
 struct WatchNotice {
     at: u64,
     /// `None` is the end of the connection.
-    event: Option<NodeChange>,
+    event: Option<(NodeChange, String)>,
 }
-
-/// What happened to which node.
-type NodeChange = (EventType, String);
 
 /// The nodes of the locks: where they are, and whose contender a node is.
 struct LockNodes {
@@ -93,16 +79,19 @@ impl LockNodes {
 }
 
 impl ZkObserver {
-    pub async fn connect(endpoints: EndpointsReceiver, keys: LockKeys) -> Result<Box<dyn Observer>, String> {
+    pub async fn connect(
+        source: Arc<dyn EnsembleSource>,
+        endpoints: EndpointsReceiver,
+        keys: LockKeys,
+    ) -> Result<Box<dyn Observer>, String> {
         let nodes = LockNodes::of(keys);
-        let (client, watcher) = open(&endpoints, &nodes.root)
-            .await
-            .map_err(|error| format!("the observer: {error}"))?;
+        let opened = source.open(&endpoints, &nodes.root).await;
+        let ensemble = opened.map_err(|error| format!("the observer: {error}"))?;
         Ok(Box::new(Self {
+            source,
             endpoints,
             nodes,
-            client,
-            watcher,
+            ensemble,
             ahead: VecDeque::new(),
         }))
     }
@@ -115,9 +104,10 @@ impl ZkObserver {
             let heard = self.watch(&mut queues, &log).await;
             log.lost(ENSEMBLE, heard);
             self.ahead.clear();
-            (self.client, self.watcher) = loop {
-                match timeout(REOPEN, open(&self.endpoints, &self.nodes.root)).await {
-                    Ok(Ok(opened)) => break opened,
+            self.ensemble = loop {
+                let opening = self.source.open(&self.endpoints, &self.nodes.root);
+                match log.clock.within(REOPEN, opening).await {
+                    Some(Ok(opened)) => break opened,
                     _ => log.pause().await,
                 }
             };
@@ -127,20 +117,20 @@ impl ZkObserver {
     /// Records what happens until the connection is away for a moment. Events of that moment are never told, and a watch
     /// does not always survive it, so everything known is out of sight since the server was last heard: returns when that was.
     async fn watch(&mut self, queues: &mut OwnerQueues, log: &ObservationLog) -> u64 {
-        let mut heard = monotonic_ns();
-        let mut beat = Instant::now() + BEAT;
+        let mut heard = log.clock.now_ns();
+        let mut beat = log.clock.after(BEAT);
         loop {
             let there = tokio::select! {
                 biased;
-                () = sleep_until(beat) => {
-                    let asked = monotonic_ns();
-                    let proven = self.answers().await;
+                () = log.clock.sleep_until(beat) => {
+                    let asked = log.clock.now_ns();
+                    let proven = log.clock.within(SILENCE, self.ensemble.queries.proves()).await == Some(true);
                     // nothing from before it was asked is still to come
                     heard = if proven { heard.max(asked) } else { heard };
-                    beat = Instant::now() + BEAT;
+                    beat = log.clock.after(BEAT);
                     proven
                 }
-                WatchNotice { at, event } = self.next() => match event {
+                WatchNotice { at, event } = self.next(log.clock) => match event {
                     None => false,
                     Some((kind, path)) => {
                         self.saw(kind, &path, at, queues, log).await;
@@ -159,35 +149,31 @@ impl ZkObserver {
         heard
     }
 
-    async fn answers(&self) -> bool {
-        let written = self.client.set_data(PROOF_PATH, b"", None);
-        matches!(timeout(SILENCE, written).await, Ok(Ok(_)))
-    }
-
     /// What the server told next.
-    async fn next(&mut self) -> WatchNotice {
+    async fn next(&mut self, clock: GroundClock) -> WatchNotice {
         match self.ahead.pop_front() {
             Some(told) => told,
-            None => told(self.watcher.changed().await),
+            None => told(self.ensemble.changes.next().await, clock),
         }
     }
 
     /// Reads what is there, after a connection was made.
     async fn catch_up(&mut self, queues: &mut OwnerQueues, log: &ObservationLog) {
         let mut there = Vec::new();
-        let below_root = self.client.list_children(&self.nodes.root).await.unwrap_or_default();
+        let queries = Arc::clone(&self.ensemble.queries);
+        let below_root = queries.children(&self.nodes.root).await;
         let nodes: Vec<_> = below_root
             .iter()
             .filter_map(|child| self.nodes.lock_under(child))
             .collect();
         for (lock, path) in nodes {
             let mut paths = match self.nodes.keys.value {
-                KeyValue::Node => match self.client.check_stat(&path).await {
-                    Ok(Some(_)) => vec![path],
-                    _ => Vec::new(),
+                KeyValue::Node => match queries.owner(&path).await {
+                    Some(_) => vec![path],
+                    None => Vec::new(),
                 },
                 _ => {
-                    let names = self.client.list_children(&path).await.unwrap_or_default();
+                    let names = queries.children(&path).await;
                     names.into_iter().map(|name| format!("{path}/{name}")).collect()
                 }
             };
@@ -195,30 +181,40 @@ impl ZkObserver {
             paths.sort_by_key(|path| place(path));
             for path in paths {
                 there.push((lock.clone(), place(&path)));
-                self.came(&lock, &path, monotonic_ns(), queues, log).await;
+                self.came(&lock, &path, log.clock.now_ns(), queues, log).await;
             }
         }
         for (lock, place) in queues.places().into_iter().filter(|known| !there.contains(known)) {
             let changes = queues.remove(&lock, place);
-            log.record(&lock, changes, monotonic_ns(), |_| async { Unasked::Unknown })
+            log.record(&lock, changes, log.clock.now_ns(), |_| async { Unasked::Unknown })
                 .await;
         }
     }
 
-    async fn saw(&mut self, kind: EventType, path: &str, at: u64, queues: &mut OwnerQueues, log: &ObservationLog) {
+    async fn saw(&mut self, kind: NodeChange, path: &str, at: u64, queues: &mut OwnerQueues, log: &ObservationLog) {
         let Some(lock) = self.nodes.lock_of_contender(path) else {
             return;
         };
         match kind {
-            EventType::NodeCreated => {
+            NodeChange::Created => {
                 self.came(&lock, path, at, queues, log).await;
             }
-            EventType::NodeDeleted => {
+            NodeChange::Deleted => {
                 let changes = queues.remove(&lock, place(path));
-                let recording = log.record(&lock, changes, at, |contender| why(&self.endpoints, contender));
-                listening(&mut self.watcher, &mut self.ahead, recording).await;
+                let queries = Arc::clone(&self.ensemble.queries);
+                let recording = log.record(&lock, changes, at, |contender| {
+                    let session = contender.owner;
+                    let why = session.map(|session| queries.why(&session));
+                    async move {
+                        match why {
+                            Some(why) => why.await,
+                            None => Unasked::Unknown,
+                        }
+                    }
+                });
+                self.listening(recording, log.clock).await;
             }
-            _ => {}
+            NodeChange::Other => {}
         }
     }
 
@@ -228,16 +224,27 @@ impl ZkObserver {
         if queues.contains(lock, place(path)) {
             return;
         }
-        let asked = self.client.check_stat(path);
-        let stat = listening(&mut self.watcher, &mut self.ahead, asked)
-            .await
-            .ok()
-            .flatten();
+        let asked = self.ensemble.queries.owner(path);
+        let owner = self.listening(asked, log.clock).await;
         let mut told = self.ahead.iter().filter_map(|told| told.event.as_ref());
-        let went = told.any(|(kind, of)| *kind == EventType::NodeDeleted && of == path);
-        let stat = stat.filter(|_| !went);
-        let changes = queues.add(lock, place(path), contender(stat));
+        let went = told.any(|(kind, of)| *kind == NodeChange::Deleted && of == path);
+        let owner = owner.filter(|_| !went);
+        let changes = queues.add(lock, place(path), contender(owner));
         log.record(lock, changes, at, |_| async { Unasked::Unknown }).await;
+    }
+
+    /// Waits for something, and hears what the server tells until it is there.
+    async fn listening<T>(&mut self, awaited: impl Future<Output = T>, clock: GroundClock) -> T {
+        let (changes, ahead): (&mut dyn NodeChanges, _) = (&mut *self.ensemble.changes, &mut self.ahead);
+        let mut awaited = std::pin::pin!(awaited);
+        loop {
+            let there = ahead.back().is_none_or(|told| told.event.is_some());
+            tokio::select! {
+                biased;
+                event = changes.next(), if there => ahead.push_back(told(event, clock)),
+                done = &mut awaited => return done,
+            }
+        }
     }
 }
 
@@ -247,77 +254,11 @@ impl Observer for ZkObserver {
     }
 }
 
-fn told(event: WatchedEvent) -> WatchNotice {
-    let at = monotonic_ns();
-    let event = match event.event_type {
-        EventType::Session => None,
-        kind => Some((kind, event.path)),
-    };
-    WatchNotice { at, event }
-}
-
-/// Waits for something, and hears what the server tells until it is there.
-async fn listening<T>(
-    watcher: &mut PersistentWatcher,
-    ahead: &mut VecDeque<WatchNotice>,
-    awaited: impl Future<Output = T>,
-) -> T {
-    let mut awaited = std::pin::pin!(awaited);
-    loop {
-        let there = ahead.back().is_none_or(|told| told.event.is_some());
-        tokio::select! {
-            biased;
-            event = watcher.changed(), if there => ahead.push_back(told(event)),
-            done = &mut awaited => return done,
-        }
+fn told(event: Option<(NodeChange, String)>, clock: GroundClock) -> WatchNotice {
+    WatchNotice {
+        at: clock.now_ns(),
+        event,
     }
-}
-
-/// Why a node went that its owner did not delete: its session is gone, or it is not.
-async fn why(endpoints: &EndpointsReceiver, contender: Contender) -> Unasked {
-    let Some(session) = contender.owner else {
-        return Unasked::Unknown;
-    };
-    let servers = endpoints.borrow().servers();
-    let mut asked: JoinSet<_> = servers
-        .into_iter()
-        .map(|address| timeout(PROBE, four_letters(address, "dump")))
-        .collect();
-    while let Some(answer) = asked.join_next().await {
-        // only the leader knows every session
-        if let Ok(Ok(Ok(dump))) = answer
-            && dump.contains("Session Sets")
-        {
-            let alive = dump.lines().any(|line| line.trim() == session);
-            return if alive { Unasked::Deleted } else { Unasked::Expired };
-        }
-    }
-    Unasked::Unknown
-}
-
-async fn open(
-    endpoints: &EndpointsReceiver,
-    root: &str,
-) -> Result<(Client, PersistentWatcher), zookeeper_client::Error> {
-    let cluster: Vec<String> = endpoints.borrow().servers().iter().map(ToString::to_string).collect();
-    let client = Client::connector()
-        .with_session_timeout(SESSION)
-        .with_connection_timeout(PROBE)
-        .connect(&cluster.join(","))
-        .await?;
-    let persistent = CreateMode::Persistent.with_acls(Acls::anyone_all());
-    client.mkdir(root, &persistent).await?;
-    client.mkdir(PROOF_PATH, &persistent).await?;
-    let watcher = client.watch(root, AddWatchMode::PersistentRecursive).await?;
-    Ok((client, watcher))
-}
-
-async fn four_letters(address: SocketAddr, word: &str) -> std::io::Result<String> {
-    let mut stream = TcpStream::connect(address).await?;
-    stream.write_all(word.as_bytes()).await?;
-    let mut text = String::new();
-    stream.read_to_string(&mut text).await?;
-    Ok(text)
 }
 
 /// A contender's place in the queue. A node without a sequence is alone.
@@ -325,10 +266,10 @@ fn place(path: &str) -> u64 {
     sequence_of(path).map_or(0, |sequence| sequence as u64)
 }
 
-fn contender(stat: Option<Stat>) -> Contender {
-    stat.map_or_else(Contender::default, |stat| Contender {
-        owner: Some(owner_name(stat.ephemeral_owner)),
-        token: Some(stat.czxid as u64),
+fn contender(owner: Option<NodeOwner>) -> Contender {
+    owner.map_or_else(Contender::default, |owner| Contender {
+        owner: Some(owner.name()),
+        token: Some(owner.czxid as u64),
     })
 }
 

@@ -21,7 +21,7 @@ pub fn what(diagnosis: &Diagnosis) -> Markup {
     // a run that could not be made has none
     let length = (diagnosis.length_ns > 0).then(|| span(diagnosis.length_ns));
     spans(&[
-        format!("{} {version} ×{} {}", run.product, run.nodes, run.runtime),
+        format!("{} {version} ×{} {}", run.product, run.nodes, run.servers_were()),
         summary::lock(diagnosis),
         format!("fault {}", run.fault),
         format!("seed {}", run.seed),

@@ -33,8 +33,10 @@ const STOPPED_POLL: Duration = Duration::from_millis(1);
 const AFTER_REFUSAL: Duration = Duration::from_millis(2);
 /// How often a client holds a lock at most.
 const INNER_HOLDS: usize = 2;
-/// How long a client rests after a hold, as a share of the holds' length: between nothing and this.
+/// How long a client rests after a long hold, as a share of the holds' length: between nothing and this.
 const REST: f64 = 0.2;
+/// The same after any hold of the recovery, in which every client is to have its turn.
+const REST_IN_RECOVERY: f64 = 2.0;
 /// Pause before a dead client is started again.
 const AFTER_DEATH: Duration = Duration::from_millis(200);
 
@@ -155,12 +157,15 @@ impl ClientDriver {
         true
     }
 
-    /// Lets other clients go first after a hold of a lease or more: one that asks again at once has the lock again before a client
-    /// that polls has looked, and would keep it from them for the whole recovery.
+    /// Lets other clients go first where the run waits for them: after a hold of a lease or more, and in the recovery. A client
+    /// that asks again at once has the lock again before a client that polls has looked, and would keep it from them for the
+    /// whole recovery.
     async fn rest_after_hold(&mut self) {
         let hold = self.workload.hold;
-        if hold >= self.run.spec.config.lease && !self.run.is_stopping() {
-            let rest = hold.mul_f64(self.rng.random_range(0.0..REST));
+        let recovers = self.run.recovers();
+        if (recovers || hold >= self.run.spec.config.lease) && !self.run.is_stopping() {
+            let share = if recovers { REST_IN_RECOVERY } else { REST };
+            let rest = hold.mul_f64(self.rng.random_range(0.0..share));
             self.rest(rest).await;
         }
     }

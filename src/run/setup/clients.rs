@@ -31,7 +31,7 @@ pub fn client_pool(spec: &RunSpec, links: &ClientLinks, clocks: &WallClocks) -> 
 }
 
 /// What each client is given to open its session: the addresses of its links, beginning with another server each, so that the load spreads.
-fn opens(config: &Config, address: impl Fn(u32, u32) -> String) -> Vec<OpenRequest> {
+pub fn opens(config: &Config, address: impl Fn(u32, u32) -> String) -> Vec<OpenRequest> {
     let endpoints = |client: u32| {
         let server = |offset| (client + offset) % config.nodes;
         (0..config.nodes)

@@ -3,11 +3,17 @@
 use harness_checkers::history::event::{Bounds, FORMAT, Header, VERSION};
 use serde_json::Map;
 
+use crate::cluster::Runtime;
 use crate::run::RunSpec;
 use crate::run::terms::Terms;
 
 pub fn header(spec: &RunSpec, terms: &Terms) -> Header {
     let config = &spec.config;
+    let mut extra = Map::new();
+    if spec.choice.runtime == Runtime::Simulated {
+        // a history without its folder must say so, too
+        extra.insert("runtime".to_owned(), spec.choice.runtime.name().into());
+    }
     let lease_ms = config.lease.as_millis() as u64;
     Header {
         format: FORMAT.to_owned(),
@@ -27,6 +33,6 @@ pub fn header(spec: &RunSpec, terms: &Terms) -> Header {
             passed_over: None,
             starvation_ms: config.starvation_bound.map(|bound| bound.as_millis() as u64),
         },
-        extra: Map::new(),
+        extra,
     }
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
-pub use clients::{client_command, client_pool};
+pub use clients::{client_command, client_pool, opens};
 pub use clocks::WallClocks;
 pub use header::header;
 pub use links::ClientLinks;

@@ -1,0 +1,268 @@
+//! Random scripts for Redis: three clients on two keys of a master, and one client of its replica.
+
+use std::cell::RefCell;
+use std::fmt::Debug;
+use std::rc::Rc;
+use std::time::Duration;
+
+use harness_workloads::protocol::OpenRequest;
+use harness_workloads::redis::{RedisConnect, RedisServers, RedisSession, Subscription};
+use harness_workloads::{RecipeHost, TokioHost, within};
+use rand::Rng;
+
+use super::servers::{redis, redis_is_ready};
+use super::{in_real_time, plain};
+use crate::mutants::with_mutant;
+use crate::network::{LinkLatency, SimulatedLink};
+use crate::redis::{RedisRoutes, SimulatedRedis};
+use crate::{World, dice};
+
+/// Long: calls must not time out on a busy machine.
+const LEASE: Duration = Duration::from_secs(60);
+/// A time to live that ends in a script, and how long a script waits until it surely has.
+const SHORT: Duration = Duration::from_millis(1500);
+const WAIT: Duration = Duration::from_millis(2000);
+const LONG: Duration = Duration::from_secs(600);
+/// Until a replica has what its master has, and no message of a channel is under way.
+const SETTLE: Duration = Duration::from_millis(250);
+
+const SCRIPTS: u64 = 200;
+/// Scripts that run on the real server at once.
+const AT_ONCE: u64 = 50;
+const STEPS: usize = 40;
+const CLIENTS: usize = 3;
+
+const MUTANTS: [&str; 8] = [
+    "redis: NX is ignored",
+    "redis: PX is ignored",
+    "redis: GETSET keeps the time to live",
+    "redis: PEXPIRE changes nothing",
+    "redis: DEL of nothing counts",
+    "redis: a script does not compare",
+    "redis: nothing is published",
+    "redis: a replica takes writes",
+];
+
+/// One step of a script; `client` is a number below [`CLIENTS`].
+#[derive(Debug, Clone, Copy)]
+struct ScriptStep {
+    client: usize,
+    key: u64,
+    value: u64,
+    ttl: Option<Duration>,
+    what: ScriptStepKind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum ScriptStepKind {
+    SetNx,
+    Get,
+    GetSet,
+    Expire,
+    Del,
+    DelIf,
+    DelIfAndPublish,
+    ExpireIf,
+    Subscribe,
+    Reconnect,
+    /// Until short times to live have ended; once in a script.
+    Wait,
+    /// The same as a client of the replica: writes are refused, reads are a log behind.
+    ReplicaGet,
+    ReplicaSetNx,
+    ReplicaDelIf,
+}
+
+const KINDS: [ScriptStepKind; 13] = [
+    ScriptStepKind::SetNx,
+    ScriptStepKind::SetNx,
+    ScriptStepKind::Get,
+    ScriptStepKind::GetSet,
+    ScriptStepKind::Expire,
+    ScriptStepKind::Del,
+    ScriptStepKind::DelIf,
+    ScriptStepKind::DelIfAndPublish,
+    ScriptStepKind::ExpireIf,
+    ScriptStepKind::Subscribe,
+    ScriptStepKind::Reconnect,
+    ScriptStepKind::ReplicaGet,
+    ScriptStepKind::ReplicaSetNx,
+];
+
+fn script(number: u64) -> Vec<ScriptStep> {
+    let mut dice = dice::stream(number, "conformance redis");
+    let mut draw = |below: u64| dice.next_u64() % below;
+    let waits_at = draw(STEPS as u64) as usize;
+    let steps = (0..STEPS).map(|place| ScriptStep {
+        client: draw(CLIENTS as u64) as usize,
+        key: draw(2),
+        value: draw(3),
+        ttl: [None, Some(SHORT), Some(LONG)][draw(3) as usize],
+        what: match KINDS[draw(KINDS.len() as u64) as usize] {
+            _ if place == waits_at => ScriptStepKind::Wait,
+            ScriptStepKind::ReplicaSetNx if draw(2) == 0 => ScriptStepKind::ReplicaDelIf,
+            what => what,
+        },
+    });
+    steps.collect()
+}
+
+/// The sessions and subscriptions of a script.
+struct Stand {
+    host: Rc<dyn RecipeHost>,
+    /// The master and its replica.
+    store: Rc<dyn RedisConnect>,
+    sessions: Vec<Rc<dyn RedisSession>>,
+    replica: Rc<dyn RedisSession>,
+    subscriptions: Vec<Option<Box<dyn Subscription>>>,
+    prefix: String,
+}
+
+impl Stand {
+    async fn new(host: Rc<dyn RecipeHost>, store: Rc<dyn RedisConnect>, number: u64) -> Self {
+        let mut sessions = Vec::new();
+        for _ in 0..CLIENTS {
+            sessions.push(store.connect(0).await.unwrap());
+        }
+        Stand {
+            host,
+            sessions,
+            replica: store.connect(1).await.unwrap(),
+            store,
+            subscriptions: (0..CLIENTS).map(|_| None).collect(),
+            prefix: format!("s{number}"),
+        }
+    }
+
+    async fn run(&mut self, script: &[ScriptStep]) -> Vec<String> {
+        let mut transcript = Vec::new();
+        for step in script {
+            let answer = self.step(step).await;
+            transcript.push(format!("{step:?}: {answer}"));
+        }
+        for (client, subscription) in self.subscriptions.iter_mut().enumerate() {
+            let Some(subscription) = subscription else { continue };
+            while let Some(message) = within(&*self.host, SETTLE, subscription.next()).await {
+                transcript.push(format!("client {client} heard {message:?}"));
+            }
+        }
+        transcript
+    }
+
+    async fn step(&mut self, step: &ScriptStep) -> String {
+        let (key, value) = (format!("{}k{}", self.prefix, step.key), format!("v{}", step.value));
+        let channel = format!("{}c{}", self.prefix, step.key);
+        let session = self.sessions[step.client].clone();
+        let ttl = step.ttl.unwrap_or(LONG);
+        match step.what {
+            ScriptStepKind::SetNx => plain(session.set_nx(&key, &value, step.ttl).await),
+            ScriptStepKind::Get => plain(session.get(&key).await),
+            ScriptStepKind::GetSet => plain(session.get_set(&key, &value).await),
+            ScriptStepKind::Expire => plain(session.expire(&key, ttl).await),
+            ScriptStepKind::Del => plain(session.del(&key).await),
+            ScriptStepKind::DelIf => plain(session.del_if(&key, &value).await),
+            ScriptStepKind::DelIfAndPublish => plain(session.del_if_and_publish(&key, &value, &channel).await),
+            ScriptStepKind::ExpireIf => plain(session.expire_if(&key, &value, ttl).await),
+            ScriptStepKind::Subscribe => {
+                let subscribed = session.subscribe(&channel).await;
+                let answer = plain(subscribed.as_ref().map(|_| ()).map_err(Clone::clone));
+                // messages to an earlier one are thrown away
+                self.subscriptions[step.client] = subscribed.ok();
+                answer
+            }
+            ScriptStepKind::Reconnect => {
+                self.sessions[step.client] = self.store.connect(0).await.unwrap();
+                session.is_broken().to_string()
+            }
+            ScriptStepKind::Wait => {
+                self.host.sleep(WAIT).await;
+                "waited".into()
+            }
+            ScriptStepKind::ReplicaGet => {
+                self.host.sleep(SETTLE).await;
+                plain(self.replica.get(&key).await)
+            }
+            ScriptStepKind::ReplicaSetNx => plain(self.replica.set_nx(&key, &value, step.ttl).await),
+            ScriptStepKind::ReplicaDelIf => {
+                self.host.sleep(SETTLE).await;
+                plain(self.replica.del_if(&key, &value).await)
+            }
+        }
+    }
+}
+
+fn on_the_model(number: u64) -> Vec<String> {
+    World::run(number, async |world: World| {
+        let servers = SimulatedRedis::start(world, 2);
+        servers.follow(1, 0);
+        world.sleep(SETTLE).await;
+        let links = ["c0->n1", "c0->n2"].map(|name| SimulatedLink::new(world, name, 0, LinkLatency::default()));
+        let process = world.process("c0");
+        let store = RedisRoutes::new(servers, links.to_vec(), process, LEASE);
+        let mut stand = Stand::new(process.host(), Rc::new(store), number).await;
+        stand.run(&script(number)).await
+    })
+}
+
+fn difference<T: Debug + PartialEq>(real: &[T], model: &[T]) -> Option<String> {
+    let place = real.iter().zip(model).position(|(real, model)| real != model);
+    let place = place.or((real.len() != model.len()).then_some(real.len().min(model.len())))?;
+    let before = place.saturating_sub(8);
+    Some(format!(
+        "real  {:#?}\nmodel {:#?}",
+        &real[before..(place + 1).min(real.len())],
+        &model[before..(place + 1).min(model.len())]
+    ))
+}
+
+/// What a real master and a real replica answer to every script; `None`: there is no Redis here.
+fn on_real_servers() -> Option<Vec<Vec<String>>> {
+    in_real_time(async {
+        let master = redis(None)?;
+        master.until_ready(redis_is_ready).await;
+        let replica = redis(Some(master.address))?;
+        replica.until_ready(redis_is_ready).await;
+        let open = OpenRequest {
+            backend: "redis".into(),
+            endpoints: vec![master.address.to_string(), replica.address.to_string()],
+            lease_ms: LEASE.as_millis() as u64,
+        };
+        let host = TokioHost::shared();
+        let transcripts = Rc::new(RefCell::new(vec![Vec::new(); SCRIPTS as usize]));
+        for first in (0..SCRIPTS).step_by(AT_ONCE as usize) {
+            let batch: Vec<_> = (first..first + AT_ONCE)
+                .map(|number| {
+                    let store = Rc::new(RedisServers::new(&open).unwrap());
+                    let (host, transcripts) = (host.clone(), transcripts.clone());
+                    tokio::task::spawn_local(async move {
+                        let mut stand = Stand::new(host, store, number).await;
+                        let transcript = stand.run(&script(number)).await;
+                        transcripts.borrow_mut()[number as usize] = transcript;
+                    })
+                })
+                .collect();
+            for script in batch {
+                script.await.unwrap();
+            }
+        }
+        Some(transcripts.take())
+    })
+}
+
+#[test]
+fn random_scripts_have_the_same_answers_on_the_model_and_on_a_real_redis() {
+    let Some(real) = on_real_servers() else { return };
+    let lines: usize = real.iter().map(Vec::len).sum();
+    for (number, real) in (0..).zip(&real) {
+        if let Some(difference) = difference(real, &on_the_model(number)) {
+            panic!("script {number} of {SCRIPTS}:\n{difference}");
+        }
+    }
+    for mutant in MUTANTS {
+        let caught = (0..)
+            .zip(&real)
+            .any(|(number, real)| *real != with_mutant(mutant, || on_the_model(number)));
+        assert!(caught, "no script notices the error {mutant:?}");
+    }
+    eprintln!("{SCRIPTS} scripts, {lines} lines, {} mutants caught", MUTANTS.len());
+}

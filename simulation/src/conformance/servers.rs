@@ -1,0 +1,136 @@
+//! Real servers on loopback for the tests of this crate. Each ends with its handle.
+
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tempfile::TempDir;
+
+/// How often, and how long apart, a server that starts is asked.
+const LOOKS: u32 = 400;
+const LOOK_PAUSE: Duration = Duration::from_millis(50);
+/// How long it may take to answer.
+const ANSWER: Duration = Duration::from_millis(500);
+
+/// One running server.
+pub(super) struct RealServer {
+    pub address: SocketAddr,
+    child: Child,
+    data: TempDir,
+}
+
+impl RealServer {
+    /// Starts a program with the arguments that `arguments` makes of a port and a folder; `None`: it is not installed.
+    pub fn start(program: &str, arguments: impl FnOnce(u16, &TempDir) -> Vec<String>) -> Option<Self> {
+        let data = TempDir::new().unwrap();
+        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let started = Command::new(program)
+            .args(arguments(free.port(), &data))
+            .current_dir(data.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        match started {
+            Ok(child) => Some(RealServer {
+                address: free,
+                child,
+                data,
+            }),
+            Err(error) => {
+                eprintln!("skipped: {program} is needed for this test ({error})");
+                None
+            }
+        }
+    }
+
+    /// Waits until it answers.
+    pub async fn until_ready(&self, is_ready: impl Fn(TcpStream) -> bool) {
+        for _ in 0..LOOKS {
+            if let Ok(stream) = TcpStream::connect(self.address) {
+                // another process may have taken the port, and say nothing
+                stream.set_read_timeout(Some(ANSWER)).unwrap();
+                if is_ready(stream) {
+                    return;
+                }
+            }
+            tokio::time::sleep(LOOK_PAUSE).await;
+        }
+        panic!(
+            "the server at {} does not answer; its data is in {:?}",
+            self.address, self.data
+        );
+    }
+
+    pub fn pause(&self, paused: bool) {
+        let signal = if paused { Signal::SIGSTOP } else { Signal::SIGCONT };
+        kill(Pid::from_raw(self.child.id() as i32), signal).unwrap();
+    }
+}
+
+impl Drop for RealServer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+pub(super) fn redis(master: Option<SocketAddr>) -> Option<RealServer> {
+    RealServer::start("redis-server", |port, data| {
+        let fixed = "--bind 127.0.0.1 --appendonly no --daemonize no --protected-mode no --repl-diskless-sync-delay 0";
+        let mut arguments: Vec<String> = fixed.split(' ').map(str::to_owned).collect();
+        arguments.extend(["--port".into(), port.to_string(), "--save".into(), String::new()]);
+        arguments.extend(["--dir".into(), data.path().display().to_string()]);
+        if let Some(master) = master {
+            arguments.extend(["--replicaof".into(), master.ip().to_string(), master.port().to_string()]);
+        }
+        arguments
+    })
+}
+
+/// Whether a Redis server answers, and as a replica is in step.
+pub(super) fn redis_is_ready(mut stream: TcpStream) -> bool {
+    use std::io::{Read, Write};
+    let mut answer = Vec::new();
+    stream.write_all(b"INFO replication\r\nQUIT\r\n").is_ok() && stream.read_to_end(&mut answer).is_ok() && {
+        let text = String::from_utf8_lossy(&answer);
+        text.contains("role:master") || text.contains("master_link_status:up")
+    }
+}
+
+const ZOOKEEPER_JAR: &str = "/usr/share/java/zookeeper.jar";
+
+/// One server alone, with this tick.
+pub(super) fn zookeeper(tick: Duration) -> Option<RealServer> {
+    if !std::path::Path::new(ZOOKEEPER_JAR).exists() {
+        eprintln!("skipped: {ZOOKEEPER_JAR} is needed for this test (apt-get install libzookeeper-java libslf4j-java)");
+        return None;
+    }
+    RealServer::start("java", |port, data| {
+        let config = data.path().join("zoo.cfg");
+        let text = format!(
+            "tickTime={}\ndataDir={}\nclientPort={port}\nclientPortAddress=127.0.0.1\nadmin.enableServer=false\n\
+             4lw.commands.whitelist=*\nmaxClientCnxns=0\nforceSync=no\nmaxSessionTimeout=60000\n",
+            tick.as_millis(),
+            data.path().join("data").display(),
+        );
+        std::fs::write(&config, text).unwrap();
+        let flags = "-Xms32m -Xmx128m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -cp";
+        let mut arguments: Vec<String> = flags.split(' ').map(str::to_owned).collect();
+        arguments.push(format!("{ZOOKEEPER_JAR}:/usr/share/java/slf4j-simple.jar"));
+        arguments.push("org.apache.zookeeper.server.quorum.QuorumPeerMain".into());
+        arguments.push(config.display().to_string());
+        arguments
+    })
+}
+
+/// Whether a ZooKeeper server serves.
+pub(super) fn zookeeper_is_ready(mut stream: TcpStream) -> bool {
+    use std::io::{Read, Write};
+    let mut answer = Vec::new();
+    stream.write_all(b"srvr").is_ok()
+        && stream.read_to_end(&mut answer).is_ok()
+        && String::from_utf8_lossy(&answer).contains("Mode: ")
+}

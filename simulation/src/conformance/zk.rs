@@ -1,0 +1,321 @@
+//! Random scripts for ZooKeeper: three sessions on the nodes below two parents.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use harness_workloads::protocol::OpenRequest;
+use harness_workloads::zk::{WatchEvent, ZkConnect, ZkServers, ZkSession, ZkWatch, Znode};
+use harness_workloads::{RecipeHost, SessionError, TokioHost, within};
+use rand::Rng;
+
+use super::in_real_time;
+use super::servers::{zookeeper, zookeeper_is_ready};
+use crate::mutants::with_mutant;
+use crate::network::{LinkLatency, SimulatedLink};
+use crate::zk::{SimulatedZk, ZkRoutes};
+use crate::{World, dice};
+
+/// Long: calls must not time out on a busy machine.
+const LEASE: Duration = Duration::from_secs(40);
+const TICK: Duration = Duration::from_millis(200);
+/// Until no notification is under way.
+const SETTLE: Duration = Duration::from_millis(400);
+
+const SCRIPTS: u64 = 200;
+/// Scripts that run on the real server at once.
+const AT_ONCE: u64 = 50;
+const STEPS: usize = 40;
+const CLIENTS: usize = 3;
+
+const MUTANTS: [&str; 6] = [
+    "zk: sequence numbers count children",
+    "zk: a node can be created twice",
+    "zk: ephemeral nodes have children",
+    "zk: nodes outlive their session",
+    "zk: children are not watched",
+    "zk: watches fire again and again",
+];
+
+#[derive(Debug, Clone, Copy)]
+struct ZkStep {
+    client: usize,
+    /// Which of two parents.
+    parent: u64,
+    /// Which of three nodes, or of those with a sequence number.
+    node: u64,
+    what: ZkStepKind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum ZkStepKind {
+    CreateSequential,
+    Create,
+    /// Below an ephemeral node, if it is there.
+    CreateBelow,
+    Children,
+    WatchChildren,
+    Exists,
+    WatchExists,
+    Delete,
+    /// A node that was made with a sequence number.
+    DeleteSequential,
+    DeleteParent,
+    /// Ends the session, and begins another one.
+    Reopen,
+    /// Drops a watch that did not fire.
+    Unwatch,
+    /// Until notifications have arrived: which watches have fired?
+    Look,
+}
+
+const KINDS: [ZkStepKind; 16] = [
+    ZkStepKind::CreateSequential,
+    ZkStepKind::CreateSequential,
+    ZkStepKind::Create,
+    ZkStepKind::Create,
+    ZkStepKind::CreateBelow,
+    ZkStepKind::Children,
+    ZkStepKind::WatchChildren,
+    ZkStepKind::WatchChildren,
+    ZkStepKind::Exists,
+    ZkStepKind::WatchExists,
+    ZkStepKind::WatchExists,
+    ZkStepKind::Delete,
+    ZkStepKind::DeleteSequential,
+    ZkStepKind::DeleteParent,
+    ZkStepKind::Unwatch,
+    ZkStepKind::Reopen,
+];
+
+fn script(number: u64) -> Vec<ZkStep> {
+    let mut dice = dice::stream(number, "conformance zk");
+    let mut draw = |below: u64| dice.next_u64() % below;
+    let looks_at = draw(STEPS as u64) as usize;
+    let steps = (0..STEPS).map(|place| ZkStep {
+        client: draw(CLIENTS as u64) as usize,
+        parent: draw(2),
+        node: draw(3),
+        what: match KINDS[draw(KINDS.len() as u64) as usize] {
+            _ if place == looks_at => ZkStepKind::Look,
+            what => what,
+        },
+    });
+    steps.collect()
+}
+
+/// The sessions, nodes and watches of a script.
+struct ZkStand {
+    host: Rc<dyn RecipeHost>,
+    store: Rc<dyn ZkConnect>,
+    sessions: Vec<Rc<dyn ZkSession>>,
+    /// The ids of all sessions there were: an id differs from run to run, its place here does not.
+    ids: Vec<i64>,
+    sequential: Vec<String>,
+    watches: Vec<(usize, Option<ZkWatch>)>,
+    newest: i64,
+    prefix: String,
+}
+
+impl ZkStand {
+    async fn new(host: Rc<dyn RecipeHost>, store: Rc<dyn ZkConnect>, number: u64) -> Self {
+        let mut stand = ZkStand {
+            host,
+            store,
+            sessions: Vec::new(),
+            ids: Vec::new(),
+            sequential: Vec::new(),
+            watches: Vec::new(),
+            newest: 0,
+            prefix: format!("/s{number}"),
+        };
+        for _ in 0..CLIENTS {
+            let session = stand.open().await;
+            stand.sessions.push(session);
+        }
+        stand
+    }
+
+    async fn open(&mut self) -> Rc<dyn ZkSession> {
+        let session = self.store.connect().await.expect("the server takes sessions");
+        self.ids.push(session.id());
+        session
+    }
+
+    async fn run(&mut self, script: &[ZkStep]) -> Vec<String> {
+        let mut transcript = Vec::new();
+        for step in script {
+            let answer = self.step(step).await;
+            transcript.push(format!("{step:?}: {answer}"));
+        }
+        transcript.push(self.look().await);
+        transcript
+    }
+
+    async fn step(&mut self, step: &ZkStep) -> String {
+        let parent = format!("{}/p{}", self.prefix, step.parent);
+        let path = format!("{parent}/n{}", step.node);
+        let session = self.sessions[step.client].clone();
+        match step.what {
+            ZkStepKind::CreateSequential => {
+                let created = session.create_sequential(&format!("{parent}/lock-")).await;
+                self.sequential.extend(created.iter().map(|node| node.path.clone()));
+                self.node(created.map(Some))
+            }
+            ZkStepKind::Create => self.node(session.create(&path).await),
+            ZkStepKind::CreateBelow => self.node(session.create(&format!("{path}/below")).await),
+            ZkStepKind::Children => names(session.children(&parent).await),
+            ZkStepKind::WatchChildren => match session.watch_children(&parent).await {
+                Ok((found, watch)) => {
+                    self.watches.push((step.client, Some(watch)));
+                    names(Ok(found))
+                }
+                Err(error) => names(Err(error)),
+            },
+            ZkStepKind::Exists => self.node(session.exists(&path).await),
+            ZkStepKind::WatchExists => match session.watch_exists(&path).await {
+                Ok((found, watch)) => {
+                    self.watches.push((step.client, Some(watch)));
+                    self.node(Ok(found))
+                }
+                Err(error) => self.node(Err(error)),
+            },
+            ZkStepKind::Delete => kind_of(session.delete(&path).await),
+            ZkStepKind::DeleteParent => kind_of(session.delete(&parent).await),
+            ZkStepKind::DeleteSequential => {
+                let place = step.node as usize % self.sequential.len().max(1);
+                let Some(path) = self.sequential.get(place) else {
+                    return "none".into();
+                };
+                kind_of(session.delete(path).await)
+            }
+            ZkStepKind::Reopen => {
+                session.close().await;
+                self.sessions[step.client] = self.open().await;
+                "reopened".into()
+            }
+            ZkStepKind::Unwatch => {
+                let own = self
+                    .watches
+                    .iter_mut()
+                    .rev()
+                    .find(|(client, watch)| *client == step.client && watch.is_some());
+                // whether it has fired by now is not looked at
+                format!("{}", own.and_then(|(_, watch)| watch.take()).is_some())
+            }
+            ZkStepKind::Look => self.look().await,
+        }
+    }
+
+    /// Which watches have fired, and with what.
+    async fn look(&mut self) -> String {
+        self.host.sleep(SETTLE).await;
+        let mut fired = Vec::new();
+        for (number, (_, slot)) in self.watches.iter_mut().enumerate() {
+            let Some(watch) = slot else { continue };
+            match within(&*self.host, Duration::from_millis(1), watch).await {
+                Some(WatchEvent::Fired { kind, path }) => fired.push(format!("watch {number}: {kind} {path}")),
+                Some(WatchEvent::SessionOver) => fired.push(format!("watch {number}: over")),
+                None => continue,
+            }
+            *slot = None;
+        }
+        fired.join(", ")
+    }
+
+    /// A node without what differs from run to run: whose it is, and whether it is the newest so far.
+    fn node(&mut self, answer: Result<Option<Znode>, SessionError>) -> String {
+        let node = match answer {
+            Ok(Some(node)) => node,
+            answer => return kind_of(answer.map(|_| "none")),
+        };
+        let owner = self.ids.iter().position(|id| *id == node.owner);
+        let is_newest = node.czxid > self.newest;
+        self.newest = self.newest.max(node.czxid);
+        format!("{} of {owner:?}, newest: {is_newest}", node.path)
+    }
+}
+
+fn kind_of<T: std::fmt::Debug>(answer: Result<T, SessionError>) -> String {
+    super::plain(answer)
+}
+
+fn names(answer: Result<Vec<String>, SessionError>) -> String {
+    kind_of(answer.map(|mut names| {
+        names.sort();
+        names
+    }))
+}
+
+fn on_the_model(number: u64) -> Vec<String> {
+    World::run(number, async |world: World| {
+        let zk = SimulatedZk::start(world, 1, TICK);
+        let link = SimulatedLink::new(world, "c0->n1", 0, LinkLatency::default());
+        let process = world.process("c0");
+        let store = ZkRoutes::new(zk, vec![link], process, LEASE);
+        let mut stand = ZkStand::new(process.host(), Rc::new(store), number).await;
+        stand.run(&script(number)).await
+    })
+}
+
+/// What a real server answers to every script; `None`: there is no ZooKeeper here.
+fn on_a_real_server() -> Option<Vec<Vec<String>>> {
+    in_real_time(async {
+        let server = zookeeper(TICK)?;
+        server.until_ready(zookeeper_is_ready).await;
+        let open = OpenRequest {
+            backend: "zk".into(),
+            endpoints: vec![server.address.to_string()],
+            lease_ms: LEASE.as_millis() as u64,
+        };
+        let host = TokioHost::shared();
+        let transcripts = Rc::new(RefCell::new(vec![Vec::new(); SCRIPTS as usize]));
+        for first in (0..SCRIPTS).step_by(AT_ONCE as usize) {
+            let batch: Vec<_> = (first..first + AT_ONCE)
+                .map(|number| {
+                    let store = Rc::new(ZkServers::new(&open, host.clone()));
+                    let (host, transcripts) = (host.clone(), transcripts.clone());
+                    tokio::task::spawn_local(async move {
+                        let mut stand = ZkStand::new(host, store, number).await;
+                        let transcript = stand.run(&script(number)).await;
+                        transcripts.borrow_mut()[number as usize] = transcript;
+                    })
+                })
+                .collect();
+            for script in batch {
+                script.await.unwrap();
+            }
+        }
+        Some(transcripts.take())
+    })
+}
+
+#[test]
+fn random_scripts_have_the_same_answers_on_the_model_and_on_a_real_zookeeper() {
+    let Some(real) = on_a_real_server() else { return };
+    let lines: usize = real.iter().map(Vec::len).sum();
+    let differ = (0..).zip(&real).filter_map(|(number, real)| {
+        let model = on_the_model(number);
+        let place = real.iter().zip(&model).position(|(real, model)| real != model)?;
+        let before = place.saturating_sub(8);
+        Some(format!(
+            "script {number}\nreal  {:#?}\nmodel {:#?}",
+            &real[before..=place],
+            &model[before..=place]
+        ))
+    });
+    let differ: Vec<String> = differ.collect();
+    assert!(
+        differ.is_empty(),
+        "{} of {SCRIPTS} differ:\n{}",
+        differ.len(),
+        differ[..differ.len().min(4)].join("\n")
+    );
+    for mutant in MUTANTS {
+        let caught = (0..)
+            .zip(&real)
+            .any(|(number, real)| *real != with_mutant(mutant, || on_the_model(number)));
+        assert!(caught, "no script notices the error {mutant:?}");
+    }
+    eprintln!("{SCRIPTS} scripts, {lines} lines, {} mutants caught", MUTANTS.len());
+}

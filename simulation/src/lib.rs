@@ -1,0 +1,29 @@
+//! Lock servers, the network and client processes in virtual time, on one thread, the same for the same seed.
+//!
+//! A [`World`] has a clock in nanoseconds that goes on when nothing is left to do, tasks, and random numbers from one seed.
+//! A [`SimulatedProcess`] owns tasks, can be stopped, go on and be killed, and is the machine ([`RecipeHost`]) that lock recipes
+//! run on.
+//!
+//! A [`network`] joins processes with links that faults are put on, and [`redis`] and [`zk`] are servers as pure models, with sessions that implement
+//! the traits of `harness_workloads`, so that its recipes run on them unmodified.
+//!
+//! Two runs with the same seed do the same, step by step: nothing here reads the real clock, the randomness of the thread, or the
+//! order of a hash table.
+//!
+//! [`RecipeHost`]: harness_workloads::RecipeHost
+
+#[cfg(test)]
+mod conformance;
+mod dice;
+mod events;
+mod mutants;
+pub mod network;
+mod process;
+pub mod redis;
+mod task;
+mod world;
+pub mod zk;
+
+pub use process::SimulatedProcess;
+pub use task::SimulatedTask;
+pub use world::{Kept, World, WorldSleep};

@@ -1,0 +1,412 @@
+//! One connection over a link: its two directions, its two ends, and what the link's behaviour does to it.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::poll_fn;
+use std::rc::{Rc, Weak};
+use std::task::{Context, Poll, Waker};
+
+use harness_proxy::tap::Sender;
+use harness_proxy::{Behaviour, Cut, Flow};
+use rand::Rng;
+
+use super::link::SimulatedLinkState;
+use super::message::{MessageVerdict, PassingMessage, WireMessage};
+use super::port::{PortEvent, PortQueue};
+use super::transit::{ConnectionEnding, Transit, TransitDue};
+use crate::events::EventKey;
+use crate::world::{Kept, World, core_of, nanoseconds};
+
+/// What a link does to its connections, whatever they carry.
+pub(super) trait LinkedConnection {
+    /// The link's behaviour was `before`, and is another one now.
+    fn behaviour_changed(self: Rc<Self>, before: &Behaviour);
+    /// Ends both sides at once; what is on its way is lost.
+    fn reset(&self);
+    /// What message rules held back goes on.
+    fn open_gates(self: Rc<Self>);
+    fn number(&self) -> u64;
+}
+
+pub(super) struct SimulatedConnection<Q: WireMessage, R: WireMessage> {
+    world: World,
+    link: Kept<SimulatedLinkState>,
+    pub number: u64,
+    to_server: RefCell<Transit<Q>>,
+    to_client: RefCell<Transit<R>>,
+    server: Weak<PortQueue<Q, R>>,
+    client: RefCell<ClientInbox<R>>,
+    /// When the head of each transit is due.
+    timers: [Cell<Option<EventKey>>; 2],
+    cut: RefCell<DrawnCut>,
+    /// The server's end was dropped, so that nothing more is for it.
+    server_gone: Cell<bool>,
+    /// The server was told that the connection is over.
+    server_told: Cell<bool>,
+    /// Directions that are delivered to their end; both: the connection is over.
+    delivered: Cell<u8>,
+}
+
+struct ClientInbox<R> {
+    messages: VecDeque<R>,
+    ending: Option<ConnectionEnding>,
+    waker: Option<Waker>,
+    /// The client dropped its end.
+    gone: bool,
+}
+
+/// What the seed drew for a cut.
+#[derive(Default)]
+struct DrawnCut {
+    cut: Cut,
+    event: Option<EventKey>,
+    /// Bytes that may still pass.
+    budget: Option<u64>,
+}
+
+impl<Q: WireMessage, R: WireMessage> SimulatedConnection<Q, R> {
+    pub fn open(link: Kept<SimulatedLinkState>, server: &Rc<PortQueue<Q, R>>, number: u64) -> Rc<Self> {
+        let world = link.world();
+        let now = world.clock();
+        let connection = Rc::new(SimulatedConnection {
+            world,
+            link,
+            number,
+            to_server: RefCell::new(Transit::new(now)),
+            to_client: RefCell::new(Transit::new(now)),
+            server: Rc::downgrade(server),
+            client: RefCell::new(ClientInbox {
+                messages: VecDeque::new(),
+                ending: None,
+                waker: None,
+                gone: false,
+            }),
+            timers: [Cell::new(None), Cell::new(None)],
+            cut: RefCell::default(),
+            server_gone: Cell::new(false),
+            server_told: Cell::new(false),
+            delivered: Cell::new(0),
+        });
+        connection.draw_cut();
+        connection
+    }
+
+    pub fn client(&self) -> u32 {
+        self.link.get().client
+    }
+
+    pub fn send_to_server(self: &Rc<Self>, message: Q) {
+        self.enter(Sender::Client, &self.to_server, message);
+        self.pump_to_server();
+    }
+
+    pub fn send_to_client(self: &Rc<Self>, message: R) {
+        self.enter(Sender::Server, &self.to_client, message);
+        self.pump_to_client();
+    }
+
+    /// A message enters the link.
+    fn enter<M: WireMessage>(&self, sender: Sender, transit: &RefCell<Transit<M>>, message: M) {
+        if transit.borrow().is_ended() {
+            return;
+        }
+        let link = self.link.get();
+        let flow = link.flow(sender);
+        let now = self.world.clock();
+        let verdict = link.judge(&PassingMessage {
+            link: &link.name,
+            client: link.client,
+            connection: self.number,
+            sender,
+            message: &message,
+        });
+        if verdict == MessageVerdict::Reset || transit.borrow().is_forgotten(now, &flow) {
+            link.count(|counts| counts.resets += 1);
+            return self.reset();
+        }
+        let (latency, draw) = link.draws();
+        let bytes = message.bytes();
+        link.count_obeyed(&flow, bytes);
+        let mut transit = transit.borrow_mut();
+        match verdict {
+            MessageVerdict::Drop => return transit.push_end(now + latency, ConnectionEnding::Reset),
+            MessageVerdict::Delay(time) => {
+                link.count(|counts| counts.delayed_bytes += bytes as u64);
+                transit.push_gate(now + nanoseconds(time));
+            }
+            MessageVerdict::Pass | MessageVerdict::Reset => {}
+        }
+        if transit.push(now + latency, &flow, draw, bytes, message) {
+            link.count(|counts| counts.delayed_bytes += bytes as u64);
+        }
+    }
+
+    fn pump_to_server(self: &Rc<Self>) {
+        let flow = |link: &SimulatedLinkState| link.flow(Sender::Client);
+        let deliver = |connection: &Self, message| {
+            if let Some(server) = connection.server.upgrade().filter(|_| !connection.server_gone.get()) {
+                server.push(PortEvent::Message(connection.number, message));
+            }
+        };
+        let again = |connection: &Rc<Self>| connection.pump_to_server();
+        let ending = self.pump(0, &self.to_server, flow, deliver, again);
+        if ending.is_some() {
+            self.tell_server();
+            self.deliver_end();
+        }
+    }
+
+    fn pump_to_client(self: &Rc<Self>) {
+        let flow = |link: &SimulatedLinkState| link.flow(Sender::Server);
+        let deliver = |connection: &Self, message| connection.tell_client(|inbox| inbox.messages.push_back(message));
+        let again = |connection: &Rc<Self>| connection.pump_to_client();
+        let ending = self.pump(1, &self.to_client, flow, deliver, again);
+        if let Some(ending) = ending {
+            self.tell_client(|inbox| _ = inbox.ending.get_or_insert(ending));
+            self.deliver_end();
+        }
+    }
+
+    /// Delivers what is due of a transit. Returns how it ended, when its end has come; a reset has reset the connection by then.
+    fn pump<M>(
+        self: &Rc<Self>,
+        side: usize,
+        transit: &RefCell<Transit<M>>,
+        flow: fn(&SimulatedLinkState) -> Flow,
+        deliver: fn(&Self, M),
+        again: fn(&Rc<Self>),
+    ) -> Option<ConnectionEnding> {
+        let link = self.link.get();
+        let flow = flow(&link);
+        loop {
+            let due = transit.borrow_mut().take_due(self.world.clock(), &flow);
+            match due {
+                TransitDue::Message(message, bytes) => {
+                    link.count(|counts| counts.bytes += bytes as u64);
+                    deliver(self, message);
+                    if self.spend(bytes) {
+                        link.count(|counts| counts.resets += 1);
+                        self.reset();
+                        return None;
+                    }
+                }
+                TransitDue::End(ConnectionEnding::Reset) => {
+                    link.count(|counts| counts.resets += 1);
+                    self.reset();
+                    return None;
+                }
+                TransitDue::End(ending) => return Some(ending),
+                TransitDue::At(at) => {
+                    self.set_timer(side, Some(at), again);
+                    return None;
+                }
+                TransitDue::Nothing => {
+                    self.set_timer(side, None, again);
+                    return None;
+                }
+            }
+        }
+    }
+
+    fn set_timer(self: &Rc<Self>, side: usize, at: Option<u64>, again: fn(&Rc<Self>)) {
+        let timer = &self.timers[side];
+        if timer.get().map(|(set, _)| set) == at {
+            return;
+        }
+        remove(self.world, timer.take());
+        let Some(at) = at else { return };
+        let connection = self.clone();
+        timer.set(Some(self.world.at(at, move || {
+            connection.timers[side].set(None);
+            again(&connection);
+        })));
+    }
+
+    /// Charges bytes to a cut that the seed drew; returns whether it is used up.
+    fn spend(&self, bytes: usize) -> bool {
+        let mut cut = self.cut.borrow_mut();
+        match &mut cut.budget {
+            Some(budget) => {
+                *budget = budget.saturating_sub(bytes as u64);
+                *budget == 0
+            }
+            None => false,
+        }
+    }
+
+    /// Draws when the link cuts this connection, if it does: between half and one and a half times of what is asked for.
+    fn draw_cut(self: &Rc<Self>) {
+        let link = self.link.get();
+        let wanted = link.behaviour().cut;
+        let mut drawn = self.cut.borrow_mut();
+        if drawn.cut == wanted {
+            return;
+        }
+        remove(self.world, drawn.event.take());
+        let around = |mean: u64| mean / 2 + link.dice.borrow_mut().next_u64() % mean.max(1);
+        drawn.budget = wanted.after_bytes.map(|bytes| around(u64::from(bytes)));
+        drawn.event = wanted.after.map(|after| {
+            let at = self.world.clock() + around(nanoseconds(after));
+            let connection = self.clone();
+            self.world.at(at, move || {
+                connection.cut.borrow_mut().event = None;
+                connection.link.get().count(|counts| counts.resets += 1);
+                connection.reset();
+            })
+        });
+        drawn.cut = wanted;
+    }
+
+    fn tell_client(&self, change: impl FnOnce(&mut ClientInbox<R>)) {
+        let waker = {
+            let mut inbox = self.client.borrow_mut();
+            if inbox.gone {
+                return;
+            }
+            change(&mut inbox);
+            inbox.waker.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    fn tell_server(&self) {
+        if !self.server_told.replace(true)
+            && !self.server_gone.get()
+            && let Some(server) = self.server.upgrade()
+        {
+            server.push(PortEvent::Over(self.number));
+        }
+    }
+
+    /// The end of a transit has arrived.
+    fn deliver_end(&self) {
+        self.delivered.set(self.delivered.get() + 1);
+        if self.delivered.get() == 2 {
+            self.forget();
+        }
+    }
+
+    /// The connection is over: the link does not carry it any more.
+    fn forget(&self) {
+        self.delivered.set(2);
+        self.timers.iter().for_each(|timer| remove(self.world, timer.take()));
+        let cut = self.cut.borrow_mut().event.take();
+        remove(self.world, cut);
+        if let Some(link) = self.link.try_get() {
+            link.forget(self.number);
+        }
+    }
+
+    pub fn close_server(self: &Rc<Self>) {
+        self.server_gone.set(true);
+        if self.link.try_get().is_some() {
+            let now = self.world.clock();
+            self.to_client.borrow_mut().push_end(now, ConnectionEnding::Closed);
+            self.pump_to_client();
+        }
+    }
+
+    fn close_client(self: &Rc<Self>) {
+        let unread = {
+            let mut inbox = self.client.borrow_mut();
+            inbox.gone = true;
+            std::mem::take(&mut inbox.messages)
+        };
+        drop(unread);
+        if self.link.try_get().is_some() {
+            let now = self.world.clock();
+            self.to_server.borrow_mut().push_end(now, ConnectionEnding::Closed);
+            self.pump_to_server();
+        }
+    }
+}
+
+fn remove(world: World, event: Option<EventKey>) {
+    if let Some((core, event)) = core_of(world).zip(event) {
+        let removed = core.events.borrow_mut().remove(event);
+        drop(removed);
+    }
+}
+
+impl<Q: WireMessage, R: WireMessage> LinkedConnection for SimulatedConnection<Q, R> {
+    fn behaviour_changed(self: Rc<Self>, before: &Behaviour) {
+        let link = self.link.get();
+        let (now, after) = (self.world.clock(), link.behaviour());
+        let mut dropped = 0;
+        if after.to_server != before.to_server {
+            dropped += self.to_server.borrow_mut().flow_changed(now, &after.to_server);
+        }
+        if after.to_client != before.to_client {
+            dropped += self.to_client.borrow_mut().flow_changed(now, &after.to_client);
+        }
+        link.count(|counts| counts.dropped_packets += dropped);
+        self.draw_cut();
+        self.pump_to_server();
+        self.pump_to_client();
+    }
+
+    fn reset(&self) {
+        if self.delivered.get() == 2 {
+            return;
+        }
+        self.to_server.borrow_mut().clear();
+        self.to_client.borrow_mut().clear();
+        self.tell_client(|inbox| _ = inbox.ending.get_or_insert(ConnectionEnding::Reset));
+        self.tell_server();
+        self.forget();
+    }
+
+    fn open_gates(self: Rc<Self>) {
+        self.to_server.borrow_mut().open_gates();
+        self.to_client.borrow_mut().open_gates();
+        self.pump_to_server();
+        self.pump_to_client();
+    }
+
+    fn number(&self) -> u64 {
+        self.number
+    }
+}
+
+/// The client's end of a connection. Dropping it closes the connection: what was sent still arrives.
+pub struct ClientSide<Q: WireMessage, R: WireMessage>(pub(super) Rc<SimulatedConnection<Q, R>>);
+
+impl<Q: WireMessage, R: WireMessage> fmt::Debug for ClientSide<Q, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "connection {}", self.0.number)
+    }
+}
+
+impl<Q: WireMessage, R: WireMessage> ClientSide<Q, R> {
+    /// Sends to the server. It happens there although the caller gives up, unless the connection is reset before.
+    pub fn send(&self, message: Q) {
+        self.0.send_to_server(message);
+    }
+
+    /// What the server sent next. The error says how the connection ended, after everything that arrived before.
+    pub async fn receive(&self) -> Result<R, ConnectionEnding> {
+        poll_fn(|task| self.poll_receive(task)).await
+    }
+
+    /// The same for a future that waits for more than this.
+    pub fn poll_receive(&self, task: &mut Context<'_>) -> Poll<Result<R, ConnectionEnding>> {
+        let mut inbox = self.0.client.borrow_mut();
+        if let Some(message) = inbox.messages.pop_front() {
+            return Poll::Ready(Ok(message));
+        }
+        if let Some(ending) = inbox.ending {
+            return Poll::Ready(Err(ending));
+        }
+        inbox.waker = Some(task.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl<Q: WireMessage, R: WireMessage> Drop for ClientSide<Q, R> {
+    fn drop(&mut self) {
+        self.0.close_client();
+    }
+}

@@ -1,0 +1,263 @@
+//! Links ([`SimulatedLink`]): what stands between one client and one server, and the faults that are put on it.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use harness_proxy::tap::Sender;
+use harness_proxy::{Behaviour, Flow, Layer, LinkCounts};
+use rand::Rng;
+use rand_chacha::ChaCha8Rng;
+
+use super::connection::{ClientSide, LinkedConnection, SimulatedConnection};
+use super::message::{LinkHook, LinkTraffic, MessageVerdict, PassingMessage, WireMessage};
+use super::port::{Port, PortEvent, ServerSide};
+use crate::world::{Kept, World, nanoseconds};
+
+/// When the kernel of a client repeats an attempt to connect that nobody answers, after the one before (Linux,
+/// `TCP_TIMEOUT_INIT`); it doubles each time.
+const CONNECT_AGAIN: Duration = Duration::from_secs(1);
+
+/// How long a message is under way from one end of a link to the other, drawn for each message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LinkLatency {
+    pub least: Duration,
+    pub most: Duration,
+}
+
+impl Default for LinkLatency {
+    /// About what real servers on loopback answer in, the proxy included: 0.1 to 0.4 ms there and back.
+    fn default() -> Self {
+        LinkLatency {
+            least: Duration::from_micros(50),
+            most: Duration::from_micros(200),
+        }
+    }
+}
+
+/// Nobody listens there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ConnectionRefused;
+
+/// The way from one client to one server, and back. The handle is a number, and `Send`.
+///
+/// It does what a link of the real proxy does ([`harness_proxy::Link`]): faults are layers on it which add up
+/// ([`Behaviour::join`]). What only toxics have, it cannot do: `discard`, `close_after_silence`, `reset_after` and `limit`.
+#[derive(Clone, Copy)]
+pub struct SimulatedLink(Kept<SimulatedLinkState>);
+
+pub(super) struct SimulatedLinkState {
+    pub name: Box<str>,
+    pub client: u32,
+    latency: LinkLatency,
+    pub dice: RefCell<ChaCha8Rng>,
+    layers: RefCell<BTreeMap<Layer, Behaviour>>,
+    behaviour: Cell<Behaviour>,
+    hook: RefCell<Option<Rc<dyn LinkHook>>>,
+    counts: Cell<LinkCounts>,
+    traffic: Cell<LinkTraffic>,
+    connections: RefCell<Vec<Rc<dyn LinkedConnection>>>,
+}
+
+impl SimulatedLinkState {
+    pub fn behaviour(&self) -> Behaviour {
+        self.behaviour.get()
+    }
+
+    pub fn flow(&self, sender: Sender) -> Flow {
+        match sender {
+            Sender::Client => self.behaviour.get().to_server,
+            Sender::Server => self.behaviour.get().to_client,
+        }
+    }
+
+    /// Counts a message and asks the hook.
+    pub fn judge(&self, message: &PassingMessage<'_>) -> MessageVerdict {
+        let mut traffic = self.traffic.get();
+        traffic.count(message.sender, message.message);
+        self.traffic.set(traffic);
+        let hook = self.hook.borrow().clone();
+        hook.map_or(MessageVerdict::Pass, |hook| hook.passes(message))
+    }
+
+    pub fn count(&self, change: impl FnOnce(&mut LinkCounts)) {
+        let mut counts = self.counts.get();
+        change(&mut counts);
+        self.counts.set(counts);
+    }
+
+    /// Counts bytes that came while `flow` was on; as the counters of the real proxy do.
+    pub fn count_obeyed(&self, flow: &Flow, bytes: usize) {
+        self.count(|counts| {
+            counts.dropped_packets += u64::from(flow.blackhole);
+            if flow.stall || flow.freeze {
+                counts.held_bytes += bytes as u64;
+            } else if flow.delays() {
+                counts.delayed_bytes += bytes as u64;
+            }
+        });
+    }
+
+    /// How long a message is under way, in nanoseconds; and the draw that decides what a flow does to it.
+    pub fn draws(&self) -> (u64, u64) {
+        let mut dice = self.dice.borrow_mut();
+        let (least, most) = (nanoseconds(self.latency.least), nanoseconds(self.latency.most));
+        let spread = most.saturating_sub(least) + 1;
+        (least + dice.next_u64() % spread, dice.next_u64())
+    }
+
+    /// A connection is over.
+    pub fn forget(&self, number: u64) {
+        let mut connections = self.connections.borrow_mut();
+        let place = connections.iter().position(|connection| connection.number() == number);
+        let forgotten = place.map(|place| connections.remove(place));
+        drop(connections);
+        if forgotten.is_some() {
+            let hook = self.hook.borrow().clone();
+            if let Some(hook) = hook {
+                hook.ended(number);
+            }
+        }
+    }
+}
+
+impl SimulatedLink {
+    /// A link named as in `c3->n1`, for the client of this number. LinkLatency and what faults draw come from the stream of that name.
+    pub fn new(world: World, name: &str, client: u32, latency: LinkLatency) -> Self {
+        SimulatedLink(world.keep(SimulatedLinkState {
+            name: name.into(),
+            client,
+            latency,
+            dice: RefCell::new(world.dice(&format!("link {name}"))),
+            layers: RefCell::default(),
+            behaviour: Cell::default(),
+            hook: RefCell::default(),
+            counts: Cell::default(),
+            traffic: Cell::default(),
+            connections: RefCell::default(),
+        }))
+    }
+
+    pub fn name(&self) -> String {
+        self.0.get().name.to_string()
+    }
+
+    /// The number of its client.
+    pub fn client(&self) -> u32 {
+        self.0.get().client
+    }
+
+    /// What faults did here, as the real proxy counts it. Bytes are those of the real protocol, of whole messages.
+    pub fn counts(&self) -> LinkCounts {
+        self.0.get().counts.get()
+    }
+
+    /// What entered it so far.
+    pub fn traffic(&self) -> LinkTraffic {
+        self.0.get().traffic.get()
+    }
+
+    /// How many connections it carries at this moment.
+    pub fn live(&self) -> usize {
+        self.0.get().connections.borrow().len()
+    }
+
+    /// Asks `hook` about every message from now on, in place of an earlier one.
+    pub fn set_hook(&self, hook: Option<Rc<dyn LinkHook>>) {
+        let before = std::mem::replace(&mut *self.0.get().hook.borrow_mut(), hook);
+        drop(before);
+    }
+
+    /// Puts a layer on, in place of an earlier one of that name.
+    ///
+    /// # Panics
+    ///
+    /// When the behaviour has a part that only toxics have.
+    pub fn apply(&self, layer: Layer, behaviour: Behaviour) {
+        for flow in [behaviour.to_server, behaviour.to_client] {
+            let toxic = flow.discard
+                || flow.close_after_silence.is_some()
+                || flow.reset_after.is_some()
+                || flow.limit.is_some();
+            assert!(
+                !toxic,
+                "a simulated link cannot do what {behaviour:?} asks for: use a real run for toxics"
+            );
+        }
+        self.change(|layers| _ = layers.insert(layer, behaviour));
+    }
+
+    /// Lifts a layer; without it the link does what the other layers say.
+    pub fn heal(&self, layer: Layer) {
+        self.change(|layers| _ = layers.remove(&layer));
+    }
+
+    /// Lifts a layer and resets every connection there is, at once: what was held back never gets through.
+    pub fn heal_and_reset(&self, layer: Layer) {
+        self.reset_connections();
+        self.heal(layer);
+    }
+
+    /// Resets every connection there is, both ends. New ones are taken.
+    pub fn reset_connections(&self) {
+        let state = self.0.get();
+        let connections = state.connections.borrow().clone();
+        state.count(|counts| counts.resets += connections.len() as u64);
+        connections.iter().for_each(|connection| connection.reset());
+    }
+
+    /// Lets go on what [`MessageVerdict::Delay`] holds back.
+    pub fn release(&self) {
+        let connections = self.0.get().connections.borrow().clone();
+        connections.into_iter().for_each(LinkedConnection::open_gates);
+    }
+
+    fn change(&self, with: impl FnOnce(&mut BTreeMap<Layer, Behaviour>)) {
+        let state = self.0.get();
+        let before = state.behaviour.get();
+        let joined = {
+            let mut layers = state.layers.borrow_mut();
+            with(&mut layers);
+            let all = layers.values();
+            all.fold(Behaviour::default(), |joined, layer| joined.join(*layer))
+        };
+        state.behaviour.set(joined);
+        let connections = state.connections.borrow().clone();
+        for connection in connections {
+            connection.behaviour_changed(&before);
+        }
+    }
+
+    /// Connects to `port`. An attempt that a stall holds is not answered; the kernel repeats it after 1 s, 3 s, 7 s, and so
+    /// on.
+    pub async fn connect<Q: WireMessage, R: WireMessage>(
+        &self,
+        port: Port<Q, R>,
+    ) -> Result<ClientSide<Q, R>, ConnectionRefused> {
+        let world = self.0.world();
+        let mut again = CONNECT_AGAIN;
+        loop {
+            // there and back
+            let (there, back) = (self.0.get().draws().0, self.0.get().draws().0);
+            world.sleep(Duration::from_nanos(there + back)).await;
+            if !self.0.get().behaviour().holds_connects() {
+                break;
+            }
+            self.0.get().count(|counts| counts.held_connects += 1);
+            world.sleep(again).await;
+            again *= 2;
+        }
+        let state = self.0.get();
+        let refuses = state.hook.borrow().clone().is_some_and(|hook| hook.refuses());
+        let Some((queue, number)) = port.dial().filter(|_| !refuses) else {
+            state.count(|counts| counts.refused += 1);
+            return Err(ConnectionRefused);
+        };
+        state.count(|counts| counts.connections += 1);
+        let connection = SimulatedConnection::open(self.0, &queue, number);
+        state.connections.borrow_mut().push(connection.clone());
+        queue.push(PortEvent::Opened(ServerSide(connection.clone())));
+        Ok(ClientSide(connection))
+    }
+}

@@ -1,0 +1,105 @@
+//! What a link can see of a message, and the hook that it asks about each ([`LinkHook`]).
+
+use std::time::Duration;
+
+use harness_proxy::tap::{MessageName, Sender};
+
+/// What kind of message passes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PassingKind {
+    Request,
+    Reply,
+    /// The server tells of a change, unasked.
+    Notification,
+}
+
+/// A message that can be sent over a link. Names and sizes are those of the real protocol.
+pub trait WireMessage: 'static {
+    fn kind(&self) -> PassingKind;
+
+    /// As the taps of the real proxy name it: `SET`, `create`, `NodeDeleted`.
+    fn name(&self) -> &'static str;
+
+    /// The key, path or channel that it is about, or nothing.
+    fn subject(&self) -> &str;
+
+    /// The number of the request on its connection, which its reply repeats; 0 for a notification.
+    fn number(&self) -> u64;
+
+    /// Its size on the wire, in bytes.
+    fn bytes(&self) -> usize;
+
+    /// Equal requests have equal digests, their numbers apart.
+    fn digest(&self) -> u64;
+}
+
+/// A message as a [`LinkHook`] sees it.
+pub struct PassingMessage<'a> {
+    /// `c3->n1`
+    pub link: &'a str,
+    /// The number of the link's client.
+    pub client: u32,
+    /// The number of the connection, of those to the same server.
+    pub connection: u64,
+    pub sender: Sender,
+    pub message: &'a dyn WireMessage,
+}
+
+impl PassingMessage<'_> {
+    /// The name as message rules have it.
+    pub fn name(&self) -> MessageName {
+        MessageName::new(self.message.name().as_bytes())
+    }
+}
+
+/// What becomes of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MessageVerdict {
+    Pass,
+    /// It does not arrive, and its connection is reset where it would have been: what was sent before it arrives.
+    Drop,
+    /// It and what follows it in the same direction wait this long; see [`SimulatedLink::release`](super::SimulatedLink::release).
+    Delay(Duration),
+    /// The connection is reset at once, with all that is on its way.
+    Reset,
+}
+
+/// Sees each message when it enters a link, and decides what becomes of it.
+pub trait LinkHook {
+    fn passes(&self, message: &PassingMessage<'_>) -> MessageVerdict;
+
+    /// Whether the link refuses a new connection now.
+    fn refuses(&self) -> bool {
+        false
+    }
+
+    /// A connection is over: no reply of it comes any more.
+    fn ended(&self, connection: u64) {
+        let _ = connection;
+    }
+}
+
+/// Messages and bytes that entered a link.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LinkTraffic {
+    pub requests: u64,
+    pub replies: u64,
+    pub notifications: u64,
+    pub bytes_to_server: u64,
+    pub bytes_to_client: u64,
+}
+
+impl LinkTraffic {
+    pub(super) fn count(&mut self, sender: Sender, message: &dyn WireMessage) {
+        match message.kind() {
+            PassingKind::Request => self.requests += 1,
+            PassingKind::Reply => self.replies += 1,
+            PassingKind::Notification => self.notifications += 1,
+        }
+        let bytes = message.bytes() as u64;
+        match sender {
+            Sender::Client => self.bytes_to_server += bytes,
+            Sender::Server => self.bytes_to_client += bytes,
+        }
+    }
+}

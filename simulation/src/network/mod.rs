@@ -1,0 +1,20 @@
+//! The network of a world: links that obey [`harness_proxy::Behaviour`], and what TCP promises over them.
+//!
+//! What was sent arrives in order, also after its sender closed the connection or gave up, unless the connection is reset; a reset
+//! overtakes what is on its way. An attempt to connect is not answered while a link is stalled. What a blackhole
+//! dropped comes when its sender retransmits.
+//!
+//! What is left out: packets (messages arrive whole), windows that fill up, half-open connections after a crash of a machine, and
+//! bandwidth that several links share.
+
+mod connection;
+mod link;
+mod message;
+mod port;
+mod transit;
+
+pub use connection::ClientSide;
+pub use link::{ConnectionRefused, LinkLatency, SimulatedLink};
+pub use message::{LinkHook, LinkTraffic, MessageVerdict, PassingKind, PassingMessage, WireMessage};
+pub use port::{Port, PortEvent, PortListener, ServerSide};
+pub use transit::ConnectionEnding;

@@ -1,0 +1,151 @@
+//! The server's side of the network: a [`Port`] that clients connect to, and the [`PortListener`] that takes what comes.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use super::connection::SimulatedConnection;
+use super::message::WireMessage;
+use crate::world::{Kept, World};
+
+/// The address of a server, which outlives its incarnations. `Q` is what clients send, `R` what the server sends.
+pub struct Port<Q: WireMessage, R: WireMessage>(Kept<PortState<Q, R>>);
+
+impl<Q: WireMessage, R: WireMessage> Clone for Port<Q, R> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<Q: WireMessage, R: WireMessage> Copy for Port<Q, R> {}
+
+struct PortState<Q: WireMessage, R: WireMessage> {
+    queue: RefCell<Option<Rc<PortQueue<Q, R>>>>,
+    connections: Cell<u64>,
+}
+
+/// What came to a listener and was not taken yet.
+pub(super) struct PortQueue<Q: WireMessage, R: WireMessage> {
+    events: RefCell<VecDeque<PortEvent<Q, R>>>,
+    waker: RefCell<Option<Waker>>,
+}
+
+impl<Q: WireMessage, R: WireMessage> PortQueue<Q, R> {
+    pub fn push(&self, event: PortEvent<Q, R>) {
+        self.events.borrow_mut().push_back(event);
+        let waker = self.waker.borrow_mut().take();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+/// What comes to a server.
+pub enum PortEvent<Q: WireMessage, R: WireMessage> {
+    /// A client connected.
+    Opened(ServerSide<Q, R>),
+    /// A message came over the connection of this number.
+    Message(u64, Q),
+    /// The connection of this number is over: its client closed it, or it was reset.
+    Over(u64),
+}
+
+impl<Q: WireMessage, R: WireMessage> Port<Q, R> {
+    pub fn new(world: World) -> Self {
+        Port(world.keep(PortState {
+            queue: RefCell::new(None),
+            connections: Cell::new(0),
+        }))
+    }
+
+    /// Takes connections from now on, in place of an earlier listener. When the listener is dropped, its connections are closed,
+    /// and new ones refused.
+    pub fn listen(self) -> PortListener<Q, R> {
+        let queue = Rc::new(PortQueue {
+            events: RefCell::default(),
+            waker: RefCell::default(),
+        });
+        let before = self.0.get().queue.replace(Some(queue.clone()));
+        drop(before);
+        PortListener { port: self, queue }
+    }
+
+    /// The queue of the server that listens, and the number of the next connection.
+    pub(super) fn dial(self) -> Option<(Rc<PortQueue<Q, R>>, u64)> {
+        let state = self.0.get();
+        let queue = state.queue.borrow().clone()?;
+        state.connections.set(state.connections.get() + 1);
+        Some((queue, state.connections.get()))
+    }
+}
+
+/// Takes what comes to a port. A stopped process takes nothing, and nothing is lost.
+pub struct PortListener<Q: WireMessage, R: WireMessage> {
+    port: Port<Q, R>,
+    queue: Rc<PortQueue<Q, R>>,
+}
+
+impl<Q: WireMessage, R: WireMessage> PortListener<Q, R> {
+    /// What came next, once it is there.
+    pub async fn next(&self) -> PortEvent<Q, R> {
+        poll_fn(|task| self.poll_next(task)).await
+    }
+
+    /// The same for a future that waits for more than this.
+    pub fn poll_next(&self, task: &mut Context<'_>) -> Poll<PortEvent<Q, R>> {
+        if let Some(event) = self.queue.events.borrow_mut().pop_front() {
+            return Poll::Ready(event);
+        }
+        *self.queue.waker.borrow_mut() = Some(task.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl<Q: WireMessage, R: WireMessage> Drop for PortListener<Q, R> {
+    fn drop(&mut self) {
+        if let Some(state) = self.port.0.try_get() {
+            let mut listening = state.queue.borrow_mut();
+            if listening.as_ref().is_some_and(|queue| Rc::ptr_eq(queue, &self.queue)) {
+                *listening = None;
+            }
+        }
+        // connections that were never taken close with it
+        let events = self.queue.events.take();
+        drop(events);
+    }
+}
+
+/// The server's end of a connection. Dropping it closes the connection: what was sent still arrives.
+pub struct ServerSide<Q: WireMessage, R: WireMessage>(pub(super) Rc<SimulatedConnection<Q, R>>);
+
+impl<Q: WireMessage, R: WireMessage> fmt::Debug for ServerSide<Q, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "connection {}", self.number())
+    }
+}
+
+impl<Q: WireMessage, R: WireMessage> ServerSide<Q, R> {
+    /// The number of the connection, of those to this port.
+    pub fn number(&self) -> u64 {
+        self.0.number
+    }
+
+    /// The number of the client that is connected.
+    pub fn client(&self) -> u32 {
+        self.0.client()
+    }
+
+    /// Sends to the client.
+    pub fn send(&self, message: R) {
+        self.0.send_to_client(message);
+    }
+}
+
+impl<Q: WireMessage, R: WireMessage> Drop for ServerSide<Q, R> {
+    fn drop(&mut self) {
+        self.0.close_server();
+    }
+}

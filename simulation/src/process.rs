@@ -1,0 +1,221 @@
+//! A process of a world ([`SimulatedProcess`]): its tasks, whether it is stopped, and the machine that it is for recipes.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use harness_workloads::{RecipeHost, Task};
+use rand::Rng;
+use rand_chacha::ChaCha8Rng;
+use tokio::sync::Semaphore;
+
+use crate::task::{SimulatedTask, TaskId};
+use crate::world::{World, core_of, finish, nanoseconds};
+
+/// What the wall clocks show at the beginning: 2026-01-01, 00:00 UTC.
+const EPOCH: Duration = Duration::from_secs(1_767_225_600);
+
+/// All processes of a world, by number.
+#[derive(Default)]
+pub(crate) struct SimulatedProcesses {
+    names: BTreeMap<String, usize>,
+    states: Vec<SimulatedProcessState>,
+}
+
+struct SimulatedProcessState {
+    name: Rc<str>,
+    /// How many faults stop it now.
+    stops: u32,
+    /// Tasks that were woken while it was stopped.
+    parked: Vec<TaskId>,
+    /// Nanoseconds that its wall clock is ahead.
+    wall_clock_offset: i64,
+    dice: ChaCha8Rng,
+    lines: BTreeMap<String, Arc<Semaphore>>,
+    /// How often it was killed.
+    deaths: u32,
+}
+
+impl SimulatedProcesses {
+    /// Puts a task of a stopped process aside; `false`: the process runs.
+    pub fn park(&mut self, process: usize, task: TaskId) -> bool {
+        let Some(state) = self.states.get_mut(process).filter(|state| state.stops > 0) else {
+            return false;
+        };
+        state.parked.push(task);
+        true
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.states.is_empty()
+    }
+}
+
+/// A handle of one process.
+///
+/// A stopped process executes nothing, and its clocks go on: timers that were due meanwhile fire when it goes on. What is sent to
+/// it waits in its machine's buffers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SimulatedProcess {
+    world: World,
+    number: usize,
+}
+
+impl SimulatedProcess {
+    pub(crate) fn named(world: World, name: &str) -> Self {
+        let core = world.core();
+        let mut processes = core.processes.borrow_mut();
+        let next = processes.states.len();
+        let number = *processes.names.entry(name.to_owned()).or_insert(next);
+        if number == next {
+            processes.states.push(SimulatedProcessState {
+                name: name.into(),
+                stops: 0,
+                parked: Vec::new(),
+                wall_clock_offset: 0,
+                dice: world.dice(&format!("process {name}")),
+                lines: BTreeMap::new(),
+                deaths: 0,
+            });
+        }
+        SimulatedProcess { world, number }
+    }
+
+    fn with<T>(self, look: impl FnOnce(&mut SimulatedProcessState) -> T) -> T {
+        look(&mut self.world.core().processes.borrow_mut().states[self.number])
+    }
+
+    /// The world that it is in.
+    pub fn world(&self) -> World {
+        self.world
+    }
+
+    pub fn name(&self) -> Rc<str> {
+        self.with(|state| state.name.clone())
+    }
+
+    /// Stops it. Stops are counted: it goes on after as many [`SimulatedProcess::go_on`].
+    pub fn stop(&self) {
+        self.with(|state| state.stops += 1);
+    }
+
+    /// Takes one stop back; without one it does nothing.
+    pub fn go_on(&self) {
+        let ready = self.with(|state| {
+            state.stops = state.stops.saturating_sub(1);
+            let goes = state.stops == 0;
+            if goes {
+                std::mem::take(&mut state.parked)
+            } else {
+                Vec::new()
+            }
+        });
+        let core = self.world.core();
+        ready.into_iter().for_each(|task| core.make_ready(task));
+    }
+
+    pub fn is_stopped(&self) -> bool {
+        self.with(|state| state.stops > 0)
+    }
+
+    /// Ends its tasks where they are, stopped or not. Connections that they owned end as a kernel ends them: what was sent still
+    /// arrives. The process is empty then, runs, and has fresh random numbers; what is spawned in it next is its next incarnation.
+    pub fn kill(&self) {
+        let core = self.world.core();
+        let name = self.with(|state| {
+            state.stops = 0;
+            state.parked.clear();
+            state.lines.clear();
+            state.deaths += 1;
+            format!("process {} {}", state.name, state.deaths)
+        });
+        let dice = self.world.dice(&name);
+        self.with(|state| state.dice = dice);
+        let tasks = core.tasks.borrow_mut().take_of(self.number);
+        tasks.into_iter().for_each(finish);
+    }
+
+    /// How often it was killed so far.
+    pub fn deaths(&self) -> u32 {
+        self.with(|state| state.deaths)
+    }
+
+    /// Starts a task in it.
+    pub fn spawn(&self, future: impl Future<Output = ()> + 'static) -> SimulatedTask {
+        self.world.core().spawn(Some(self.number), Box::pin(future))
+    }
+
+    /// The machine that its recipes run on.
+    pub fn host(&self) -> Rc<dyn RecipeHost> {
+        Rc::new(SimulatedHost(*self))
+    }
+
+    /// Sets how far its wall clock is ahead of the others, in nanoseconds; below 0 it is behind.
+    pub fn set_wall_clock_offset(&self, nanoseconds: i64) {
+        self.with(|state| state.wall_clock_offset = nanoseconds);
+    }
+
+    /// See [`SimulatedProcess::set_wall_clock_offset`].
+    pub fn wall_clock_offset(&self) -> i64 {
+        self.with(|state| state.wall_clock_offset)
+    }
+
+    /// Its wall clock, as the time since 1970.
+    pub fn wall_clock(&self) -> Duration {
+        let now = EPOCH + Duration::from_nanos(self.world.clock());
+        let offset = self.wall_clock_offset();
+        let distance = Duration::from_nanos(offset.unsigned_abs());
+        if offset < 0 {
+            now.saturating_sub(distance)
+        } else {
+            now + distance
+        }
+    }
+
+    /// When its wall clock shows `time`, in nanoseconds of the world's clock, if it is not set until then.
+    pub(crate) fn clock_at(&self, time: Duration) -> u64 {
+        let now = self.wall_clock();
+        self.world.clock() + nanoseconds(time.saturating_sub(now))
+    }
+}
+
+/// A process as a machine for recipes.
+struct SimulatedHost(SimulatedProcess);
+
+impl RecipeHost for SimulatedHost {
+    fn now(&self) -> Duration {
+        self.0.world.now()
+    }
+
+    fn wall_clock(&self) -> Duration {
+        self.0.wall_clock()
+    }
+
+    fn sleep(&self, time: Duration) -> Pin<Box<dyn Future<Output = ()>>> {
+        Box::pin(self.0.world.sleep(time))
+    }
+
+    fn spawn(&self, task: Pin<Box<dyn Future<Output = ()>>>) -> Task {
+        let world = self.0.world;
+        let running = world.core().spawn(Some(self.0.number), task).into_id();
+        Task::new(move || {
+            if let Some(core) = core_of(world) {
+                core.end_task(running);
+            }
+        })
+    }
+
+    fn random(&self) -> u64 {
+        self.0.with(|state| state.dice.next_u64())
+    }
+
+    fn line(&self, lock: &str) -> Arc<Semaphore> {
+        self.0.with(|state| {
+            let line = state.lines.entry(lock.to_owned());
+            line.or_insert_with(|| Arc::new(Semaphore::new(1))).clone()
+        })
+    }
+}

@@ -1,0 +1,311 @@
+//! What clients of a simulated Redis send and what it answers, with the names and sizes of RESP.
+
+use crate::network::{PassingKind, WireMessage};
+
+/// The scripts of the recipes, each one known to a server once it was loaded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RedisScript {
+    /// Deletes the key if it has the value.
+    DelIf,
+    /// The same, and publishes the value if it was deleted.
+    DelIfAndPublish,
+    /// Gives the key a new time to live if it has the value.
+    ExpireIf,
+}
+
+impl RedisScript {
+    /// Bytes of its text, as the client session has it.
+    fn length(self) -> usize {
+        match self {
+            RedisScript::DelIf => 91,
+            RedisScript::DelIfAndPublish => 113,
+            RedisScript::ExpireIf => 102,
+        }
+    }
+}
+
+/// A command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RedisCommand {
+    /// `HELLO 3`
+    Hello,
+    /// `SET key value NX [PX ttl]`; the time to live is in milliseconds.
+    SetNx {
+        key: String,
+        value: String,
+        ttl: Option<u64>,
+    },
+    Get {
+        key: String,
+    },
+    GetSet {
+        key: String,
+        value: String,
+    },
+    /// In milliseconds.
+    Pexpire {
+        key: String,
+        ttl: u64,
+    },
+    Del {
+        key: String,
+    },
+    ScriptLoad(RedisScript),
+    /// `ttl` and `channel` are the arguments that some scripts take after the value.
+    EvalSha {
+        script: RedisScript,
+        key: String,
+        value: String,
+        ttl: u64,
+        channel: String,
+    },
+    Subscribe {
+        channel: String,
+    },
+    /// A replica asks for all data, and for all that follows.
+    Psync,
+}
+
+/// A command with its number on its connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RedisRequest {
+    pub number: u64,
+    pub command: RedisCommand,
+}
+
+/// What a server answers to one command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RedisValue {
+    Nil,
+    Okay,
+    Text(String),
+    Integer(i64),
+    /// `-CODE text`
+    Error {
+        code: &'static str,
+        text: &'static str,
+    },
+}
+
+/// A change of the data, as a master tells its replicas.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RedisEffect {
+    /// `expires` is by the wall clock, in milliseconds since 1970.
+    Set {
+        key: String,
+        value: String,
+        expires: Option<u64>,
+    },
+    ExpireAt {
+        key: String,
+        expires: u64,
+    },
+    Delete {
+        key: String,
+    },
+    Publish {
+        channel: String,
+        message: String,
+    },
+}
+
+/// What a server sends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RedisMessage {
+    Reply {
+        number: u64,
+        name: &'static str,
+        value: RedisValue,
+    },
+    /// A message of a channel.
+    Published { channel: String, message: String },
+    /// To a replica: all data, as effects on an empty store; and how many changes the master has seen.
+    Snapshot(Vec<RedisEffect>, u64),
+    /// To a replica: what happened since.
+    Effect(RedisEffect),
+}
+
+impl RedisCommand {
+    pub fn name(&self) -> &'static str {
+        match self {
+            RedisCommand::Hello => "HELLO",
+            RedisCommand::SetNx { .. } => "SET",
+            RedisCommand::Get { .. } => "GET",
+            RedisCommand::GetSet { .. } => "GETSET",
+            RedisCommand::Pexpire { .. } => "PEXPIRE",
+            RedisCommand::Del { .. } => "DEL",
+            RedisCommand::ScriptLoad(_) => "SCRIPT",
+            RedisCommand::EvalSha { .. } => "EVALSHA",
+            RedisCommand::Subscribe { .. } => "SUBSCRIBE",
+            RedisCommand::Psync => "PSYNC",
+        }
+    }
+
+    /// Visits the arguments after the name.
+    fn arguments(&self, mut visit: impl FnMut(&[u8])) {
+        match self {
+            RedisCommand::Hello => visit(b"3"),
+            RedisCommand::SetNx { key, value, ttl } => {
+                visit(key.as_bytes());
+                visit(value.as_bytes());
+                visit(b"NX");
+                if let Some(ttl) = ttl {
+                    visit(b"PX");
+                    visit(ttl.to_string().as_bytes());
+                }
+            }
+            RedisCommand::Get { key } | RedisCommand::Del { key } => visit(key.as_bytes()),
+            RedisCommand::GetSet { key, value } => {
+                visit(key.as_bytes());
+                visit(value.as_bytes());
+            }
+            RedisCommand::Pexpire { key, ttl } => {
+                visit(key.as_bytes());
+                visit(ttl.to_string().as_bytes());
+            }
+            RedisCommand::ScriptLoad(script) => {
+                visit(b"LOAD");
+                visit(&vec![*script as u8; script.length()]);
+            }
+            RedisCommand::EvalSha {
+                script,
+                key,
+                value,
+                ttl,
+                channel,
+            } => {
+                // a digest of forty letters
+                visit(&[*script as u8; 40]);
+                visit(b"1");
+                visit(key.as_bytes());
+                visit(value.as_bytes());
+                match script {
+                    RedisScript::DelIf => {}
+                    RedisScript::DelIfAndPublish => visit(channel.as_bytes()),
+                    RedisScript::ExpireIf => visit(ttl.to_string().as_bytes()),
+                }
+            }
+            RedisCommand::Subscribe { channel } => visit(channel.as_bytes()),
+            RedisCommand::Psync => {
+                visit(b"?");
+                visit(b"-1");
+            }
+        }
+    }
+}
+
+/// `$5\r\n` before, `\r\n` after.
+fn bulk(length: usize) -> usize {
+    let digits = length.checked_ilog10().unwrap_or(0) as usize + 1;
+    length + digits + 5
+}
+
+impl WireMessage for RedisRequest {
+    fn kind(&self) -> PassingKind {
+        PassingKind::Request
+    }
+
+    fn name(&self) -> &'static str {
+        self.command.name()
+    }
+
+    fn subject(&self) -> &str {
+        match &self.command {
+            RedisCommand::SetNx { key, .. }
+            | RedisCommand::Get { key }
+            | RedisCommand::GetSet { key, .. }
+            | RedisCommand::Pexpire { key, .. }
+            | RedisCommand::Del { key }
+            | RedisCommand::EvalSha { key, .. } => key,
+            RedisCommand::Subscribe { channel } => channel,
+            RedisCommand::Hello | RedisCommand::ScriptLoad(_) | RedisCommand::Psync => "",
+        }
+    }
+
+    fn number(&self) -> u64 {
+        self.number
+    }
+
+    fn bytes(&self) -> usize {
+        let mut bytes = 4 + bulk(self.name().len());
+        self.command.arguments(|argument| bytes += bulk(argument.len()));
+        bytes
+    }
+
+    fn digest(&self) -> u64 {
+        let mut digest = 0xcbf2_9ce4_8422_2325;
+        let mut add = |bytes: &[u8]| {
+            for byte in bytes.iter().chain(b" ") {
+                digest = (digest ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+            }
+        };
+        add(self.name().as_bytes());
+        self.command.arguments(&mut add);
+        digest
+    }
+}
+
+fn effect_bytes(effect: &RedisEffect) -> usize {
+    match effect {
+        RedisEffect::Set { key, value, expires } => {
+            13 + bulk(key.len()) + bulk(value.len()) + expires.map_or(0, |_| 10 + bulk(13))
+        }
+        RedisEffect::ExpireAt { key, .. } => 19 + bulk(key.len()) + bulk(13),
+        RedisEffect::Delete { key } => 13 + bulk(key.len()),
+        RedisEffect::Publish { channel, message } => 17 + bulk(channel.len()) + bulk(message.len()),
+    }
+}
+
+impl WireMessage for RedisMessage {
+    fn kind(&self) -> PassingKind {
+        match self {
+            RedisMessage::Reply { .. } => PassingKind::Reply,
+            RedisMessage::Published { .. } | RedisMessage::Snapshot(..) | RedisMessage::Effect(_) => {
+                PassingKind::Notification
+            }
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        match self {
+            RedisMessage::Reply { name, .. } => name,
+            RedisMessage::Published { .. } => "message",
+            RedisMessage::Snapshot(..) => "snapshot",
+            RedisMessage::Effect(_) => "effect",
+        }
+    }
+
+    fn subject(&self) -> &str {
+        match self {
+            RedisMessage::Published { channel, .. } => channel,
+            _ => "",
+        }
+    }
+
+    fn number(&self) -> u64 {
+        match self {
+            RedisMessage::Reply { number, .. } => *number,
+            _ => 0,
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            RedisMessage::Reply { name: "HELLO", .. } => 150,
+            RedisMessage::Reply { value, .. } => match value {
+                RedisValue::Nil => 3,
+                RedisValue::Okay => 5,
+                RedisValue::Text(text) => bulk(text.len()),
+                RedisValue::Integer(number) => 4 + number.unsigned_abs().checked_ilog10().unwrap_or(0) as usize,
+                RedisValue::Error { code, text } => 4 + code.len() + text.len(),
+            },
+            RedisMessage::Published { channel, message } => 17 + bulk(channel.len()) + bulk(message.len()),
+            RedisMessage::Snapshot(effects, _) => 18 + effects.iter().map(effect_bytes).sum::<usize>(),
+            RedisMessage::Effect(effect) => effect_bytes(effect),
+        }
+    }
+
+    fn digest(&self) -> u64 {
+        0
+    }
+}

@@ -1,0 +1,384 @@
+//! Servers in a world ([`SimulatedRedis`]): each is a process that runs the model of one server, and a replica follows its master over a
+//! link.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::Duration;
+
+use super::model::{RedisKeyEvent, RedisModel, RedisOutcome};
+use super::request::{RedisCommand, RedisEffect, RedisMessage, RedisRequest};
+use crate::network::{ClientSide, LinkLatency, Port, PortEvent, PortListener, ServerSide, SimulatedLink};
+use crate::process::SimulatedProcess;
+use crate::world::{Kept, World};
+
+/// How often a master looks for expired keys: `hz 10`, the default.
+const CRON: Duration = Duration::from_millis(100);
+/// How long a server takes to start.
+const START: Duration = Duration::from_millis(20);
+/// How often a replica without its master tries to connect: `replicationCron`, once a second.
+const RECONNECT: Duration = Duration::from_secs(1);
+/// The clock may be set while the cron waits, so it never waits longer than this.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
+
+/// The number of a replica as a client of its master: no client of the harness has one so large.
+const REPLICA: u32 = u32::MAX;
+
+/// Something happened to a key on a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RedisKeyChange {
+    /// The number of the server, from 0.
+    pub server: usize,
+    pub key: String,
+    pub event: RedisKeyEvent,
+}
+
+type RedisChangeHook = Rc<dyn Fn(&RedisKeyChange)>;
+
+/// Redis servers. The handle is a number, and `Send`.
+#[derive(Clone, Copy)]
+pub struct SimulatedRedis(Kept<RedisCluster>);
+
+struct RedisCluster {
+    servers: Vec<SimulatedRedisServer>,
+    /// To which server an address leads, where it was redirected.
+    addresses: RefCell<Vec<usize>>,
+    hook: RefCell<Option<RedisChangeHook>>,
+}
+
+struct SimulatedRedisServer {
+    process: SimulatedProcess,
+    port: Port<RedisRequest, RedisMessage>,
+    model: RefCell<RedisModel>,
+    /// Whether it runs; also while it is stopped.
+    is_running: Cell<bool>,
+    /// The master that it follows, and the link to each other server.
+    master: Cell<Option<usize>>,
+    links: RefCell<BTreeMap<usize, SimulatedLink>>,
+    /// Connections by number, and those of replicas.
+    connections: RefCell<BTreeMap<u64, ServerSide<RedisRequest, RedisMessage>>>,
+    replicas: RefCell<Vec<u64>>,
+}
+
+impl SimulatedRedis {
+    /// Starts `count` independent servers, named `n1`, `n2`, …
+    pub fn start(world: World, count: usize) -> Self {
+        let server = |number: usize| SimulatedRedisServer {
+            process: world.process(&format!("n{}", number + 1)),
+            port: Port::new(world),
+            model: RefCell::default(),
+            is_running: Cell::new(false),
+            master: Cell::new(None),
+            links: RefCell::default(),
+            connections: RefCell::default(),
+            replicas: RefCell::default(),
+        };
+        let cluster = SimulatedRedis(world.keep(RedisCluster {
+            servers: (0..count).map(server).collect(),
+            addresses: RefCell::new((0..count).collect()),
+            hook: RefCell::default(),
+        }));
+        for number in 0..count {
+            cluster.run(number, Duration::ZERO);
+        }
+        cluster
+    }
+
+    /// How many servers there are, running or not.
+    pub fn len(self) -> usize {
+        self.0.get().servers.len()
+    }
+
+    pub fn is_empty(self) -> bool {
+        self.len() == 0
+    }
+
+    /// The process of a server: it can be stopped, and its wall clock set. To kill it, use [`SimulatedRedis::kill`].
+    pub fn process(self, server: usize) -> SimulatedProcess {
+        self.0.get().servers[server].process
+    }
+
+    pub fn is_running(self, server: usize) -> bool {
+        self.0.get().servers[server].is_running.get()
+    }
+
+    /// `master` or `replica`.
+    pub fn role(self, server: usize) -> &'static str {
+        if self.0.get().servers[server].model.borrow().is_replica() {
+            "replica"
+        } else {
+            "master"
+        }
+    }
+
+    /// How many changes a server has seen. A replica with as many as its master is in step.
+    pub fn offset(self, server: usize) -> u64 {
+        self.0.get().servers[server].model.borrow().offset()
+    }
+
+    /// The keys of a server, expired or not.
+    pub fn keys(self, server: usize) -> Vec<String> {
+        self.0.get().servers[server].model.borrow().keys()
+    }
+
+    /// The value of a key as a server has it, expired or not.
+    pub fn value(self, server: usize, key: &str) -> Option<String> {
+        let cluster = self.0.get();
+        let snapshot = cluster.servers[server].model.borrow().snapshot();
+        snapshot.into_iter().find_map(|effect| match effect {
+            RedisEffect::Set { key: stored, value, .. } if stored == key => Some(value),
+            _ => None,
+        })
+    }
+
+    /// Calls `hook` with every change of a key on every server, in place of an earlier hook.
+    pub fn on_change(self, hook: impl Fn(&RedisKeyChange) + 'static) {
+        let before = self.0.get().hook.replace(Some(Rc::new(hook)));
+        drop(before);
+    }
+
+    /// Kills a server. What it answered still arrives.
+    pub fn kill(self, server: usize) {
+        let cluster = self.0.get();
+        let killed = &cluster.servers[server];
+        killed.is_running.set(false);
+        killed.process.kill();
+        killed.replicas.borrow_mut().clear();
+        let connections = killed.connections.take();
+        drop(connections);
+    }
+
+    /// Starts a killed server again, with what it had or empty, as a server is without persistence. It is a master, unless it follows
+    /// one.
+    pub fn restart(self, server: usize, keeps_data: bool) {
+        let cluster = self.0.get();
+        let started = &cluster.servers[server];
+        if started.is_running.get() {
+            self.kill(server);
+        }
+        let lost: Vec<String> = if keeps_data {
+            Vec::new()
+        } else {
+            started.model.borrow().keys()
+        };
+        started.model.borrow_mut().restart(keeps_data);
+        for key in lost {
+            let event = RedisKeyEvent::Deleted;
+            self.tell(&RedisKeyChange { server, key, event });
+        }
+        self.run(server, START);
+        if let Some(master) = started.master.get() {
+            self.follow(server, master);
+        }
+    }
+
+    /// `REPLICAOF master`: it takes the data of its master, and what follows, a log behind.
+    pub fn follow(self, server: usize, master: usize) {
+        let cluster = self.0.get();
+        let replica = &cluster.servers[server];
+        replica.master.set(Some(master));
+        replica.model.borrow_mut().set_replica(true);
+        let link = self.link_between(server, master);
+        let following = async move { self.replicate(server, master, link).await };
+        replica.process.spawn(following).detach();
+    }
+
+    /// `REPLICAOF NO ONE`: a replica becomes a master, with what it has.
+    pub fn promote(self, server: usize) {
+        let cluster = self.0.get();
+        cluster.servers[server].master.set(None);
+        cluster.servers[server].model.borrow_mut().set_replica(false);
+    }
+
+    /// Leads the connections that clients make to the address of one server to another one, as a proxy in front of both would.
+    pub fn redirect(self, address: usize, server: usize) {
+        self.0.get().addresses.borrow_mut()[address] = server;
+    }
+
+    /// The link over which a server follows another one; faults may be put on it.
+    pub fn link_between(self, server: usize, master: usize) -> SimulatedLink {
+        let cluster = self.0.get();
+        let mut links = cluster.servers[server].links.borrow_mut();
+        *links.entry(master).or_insert_with(|| {
+            let name = format!("n{}->n{}", server + 1, master + 1);
+            SimulatedLink::new(self.0.world(), &name, REPLICA, LinkLatency::default())
+        })
+    }
+
+    /// Where clients reach the server behind an address.
+    pub(super) fn port(self, address: usize) -> Port<RedisRequest, RedisMessage> {
+        let cluster = self.0.get();
+        let server = cluster.addresses.borrow()[address];
+        cluster.servers[server].port
+    }
+
+    fn tell(self, change: &RedisKeyChange) {
+        let hook = self.0.get().hook.borrow().clone();
+        if let Some(hook) = hook {
+            hook(change);
+        }
+    }
+
+    fn run(self, server: usize, after: Duration) {
+        let cluster = self.0.get();
+        let started = &cluster.servers[server];
+        started.is_running.set(true);
+        let world = self.0.world();
+        // the first start is over before a client runs
+        let listener = after.is_zero().then(|| started.port.listen());
+        let port = started.port;
+        let serving = async move {
+            let listener = match listener {
+                Some(listener) => listener,
+                None => {
+                    world.sleep(after).await;
+                    port.listen()
+                }
+            };
+            self.serve(server, listener).await;
+        };
+        started.process.spawn(serving).detach();
+    }
+
+    async fn serve(self, server: usize, listener: PortListener<RedisRequest, RedisMessage>) {
+        let world = self.0.world();
+        loop {
+            let mut cron = self.next_cron(server).map(|at| Box::pin(world.sleep_until(at)));
+            let event = poll_fn(|task| {
+                if let Poll::Ready(event) = listener.poll_next(task) {
+                    return Poll::Ready(Some(event));
+                }
+                match &mut cron {
+                    Some(cron) => cron.as_mut().poll(task).map(|()| None),
+                    None => Poll::Pending,
+                }
+            });
+            let event = pin!(event).await;
+            let cluster = self.0.get();
+            let own = &cluster.servers[server];
+            match event {
+                Some(PortEvent::Opened(connection)) => {
+                    own.connections.borrow_mut().insert(connection.number(), connection);
+                }
+                Some(PortEvent::Message(connection, request)) => self.execute(server, connection, &request),
+                Some(PortEvent::Over(connection)) => {
+                    own.model.borrow_mut().disconnected(connection);
+                    own.replicas.borrow_mut().retain(|replica| *replica != connection);
+                    let closed = own.connections.borrow_mut().remove(&connection);
+                    drop(closed);
+                }
+                None => {
+                    let out = own.model.borrow_mut().expire_due(wall_ms(own.process));
+                    self.spread(server, out);
+                }
+            }
+        }
+    }
+
+    /// When the cron has something to do, since the beginning of the world.
+    fn next_cron(self, server: usize) -> Option<Duration> {
+        let cluster = self.0.get();
+        let own = &cluster.servers[server];
+        let deadline = Duration::from_millis(own.model.borrow().next_deadline()?);
+        let now = Duration::from_nanos(self.0.world().clock());
+        let due = Duration::from_nanos(own.process.clock_at(deadline)).min(now + LONGEST_WAIT);
+        let turns = due.as_nanos() / CRON.as_nanos() + 1;
+        Some(CRON * u32::try_from(turns).unwrap_or(u32::MAX))
+    }
+
+    fn execute(self, server: usize, connection: u64, request: &RedisRequest) {
+        let cluster = self.0.get();
+        let own = &cluster.servers[server];
+        if request.command == RedisCommand::Psync {
+            own.replicas.borrow_mut().push(connection);
+            let (snapshot, offset) = {
+                let model = own.model.borrow();
+                (model.snapshot(), model.offset())
+            };
+            return own.send(connection, RedisMessage::Snapshot(snapshot, offset));
+        }
+        let now = wall_ms(own.process);
+        let (value, out) = own.model.borrow_mut().execute(now, connection, &request.command);
+        let name = request.command.name();
+        own.send(
+            connection,
+            RedisMessage::Reply {
+                number: request.number,
+                name,
+                value,
+            },
+        );
+        self.spread(server, out);
+    }
+
+    /// Tells subscribers, replicas and the hook what a command did.
+    fn spread(self, server: usize, out: RedisOutcome) {
+        let cluster = self.0.get();
+        let own = &cluster.servers[server];
+        for (connection, channel, message) in out.published {
+            own.send(connection, RedisMessage::Published { channel, message });
+        }
+        for effect in out.effects {
+            for replica in &*own.replicas.borrow() {
+                own.send(*replica, RedisMessage::Effect(effect.clone()));
+            }
+        }
+        for (key, event) in out.changes {
+            self.tell(&RedisKeyChange { server, key, event });
+        }
+    }
+
+    /// Follows a master until the server is promoted, or follows another one.
+    async fn replicate(self, server: usize, master: usize, link: SimulatedLink) {
+        let world = self.0.world();
+        let follows = || self.0.get().servers[server].master.get() == Some(master);
+        while follows() {
+            let port = self.0.get().servers[master].port;
+            if let Ok(connection) = link.connect(port).await {
+                let command = RedisCommand::Psync;
+                connection.send(RedisRequest { number: 1, command });
+                self.take_log(server, &connection, &follows).await;
+            }
+            world.sleep(RECONNECT).await;
+        }
+    }
+
+    async fn take_log(
+        self,
+        server: usize,
+        connection: &ClientSide<RedisRequest, RedisMessage>,
+        follows: &impl Fn() -> bool,
+    ) {
+        while let Ok(message) = connection.receive().await {
+            if !follows() {
+                return;
+            }
+            let cluster = self.0.get();
+            let model = &cluster.servers[server].model;
+            match message {
+                RedisMessage::Snapshot(snapshot, offset) => model.borrow_mut().load(&snapshot, offset),
+                RedisMessage::Effect(effect) => {
+                    let out = model.borrow_mut().apply(&effect);
+                    self.spread(server, out);
+                }
+                RedisMessage::Reply { .. } | RedisMessage::Published { .. } => {}
+            }
+        }
+    }
+}
+
+impl SimulatedRedisServer {
+    fn send(&self, connection: u64, message: RedisMessage) {
+        if let Some(connection) = self.connections.borrow().get(&connection) {
+            connection.send(message);
+        }
+    }
+}
+
+/// The wall clock of a server's machine, in milliseconds since 1970.
+fn wall_ms(process: SimulatedProcess) -> u64 {
+    u64::try_from(process.wall_clock().as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,382 @@
+//! The session of a client with simulated servers ([`RedisRoutes`]), with the timing of the `redis` crate, version 1.8, as
+//! `harness_workloads::redis::RedisServers` uses it.
+//!
+//! What it does as that session does, and where that is written:
+//!
+//! - a connect is a TCP connect and `HELLO 3`, both within the limit (`get_multiplexed_async_connection_inner_with_timeout`,
+//!   redis `client.rs:571`); whatever goes wrong is definite (workloads `redis/client_session.rs`, `connect`);
+//! - a call that takes longer than the limit is indefinite, and its answer is thrown away when it comes (redis
+//!   `aio/multiplexed_connection.rs:1010`, `send_recv` with the response timeout); two such in a row break the connection;
+//! - when the connection ends, each call without an answer is indefinite, and so is each later call (`PipelineSink`,
+//!   `multiplexed_connection.rs`); the session is broken at once;
+//! - an error of the server is definite, and `NOSCRIPT` loads the script and calls it again (redis `script.rs`, `invoke_async`), each of
+//!   the three with a limit of its own;
+//! - a subscription is a connection of its own, whose end is the end of its messages.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use harness_workloads::redis::{RedisConnect, RedisSession, Subscription};
+use harness_workloads::{SessionError, Task, within};
+
+use super::request::{RedisCommand, RedisMessage, RedisRequest, RedisScript, RedisValue};
+use super::server::SimulatedRedis;
+use crate::network::{ClientSide, ConnectionEnding, SimulatedLink};
+use crate::process::SimulatedProcess;
+
+/// One call, and one attempt to connect, may take the lease divided by this: workloads `redis/client_session.rs:27`.
+const CALLS_A_LEASE: u32 = 3;
+/// A connection is closed after this number of unanswered calls in a row: workloads `redis/client_session.rs:29`.
+const SILENCES: u32 = 2;
+
+/// The way of one client to all servers: one link to each.
+pub struct RedisRoutes {
+    redis: SimulatedRedis,
+    links: Vec<SimulatedLink>,
+    process: SimulatedProcess,
+    limit: Duration,
+}
+
+impl RedisRoutes {
+    /// `links` has one link for each address of `redis`, in their order; the session runs in `process`.
+    pub fn new(redis: SimulatedRedis, links: Vec<SimulatedLink>, process: SimulatedProcess, lease: Duration) -> Self {
+        RedisRoutes {
+            redis,
+            links,
+            process,
+            limit: lease / CALLS_A_LEASE,
+        }
+    }
+}
+
+#[async_trait(?Send)]
+impl RedisConnect for RedisRoutes {
+    fn servers(&self) -> usize {
+        self.links.len()
+    }
+
+    async fn connect(&self, server: usize) -> Result<Rc<dyn RedisSession>, SessionError> {
+        let route = RedisRoute {
+            redis: self.redis,
+            link: self.links[server],
+            address: server,
+            process: self.process,
+            limit: self.limit,
+        };
+        let line = route.connect().await?;
+        Ok(Rc::new(RoutedSession {
+            route,
+            line,
+            silences: Cell::new(0),
+        }))
+    }
+}
+
+/// The way to one server.
+#[derive(Clone, Copy)]
+struct RedisRoute {
+    redis: SimulatedRedis,
+    link: SimulatedLink,
+    address: usize,
+    process: SimulatedProcess,
+    limit: Duration,
+}
+
+impl RedisRoute {
+    async fn connect(&self) -> Result<Rc<Multiplexed>, SessionError> {
+        let host = self.process.host();
+        let refused = |why: &str| SessionError::Definite(format!("no connection: {why}"));
+        let connecting = async {
+            let end = self.link.connect(self.redis.port(self.address)).await;
+            let end = end.map_err(|_| "connection refused")?;
+            let line = Multiplexed::begin(end, self.process);
+            match line.ask(RedisCommand::Hello).await {
+                Ok(_) => Ok(line),
+                Err(ConnectionEnding::Reset) => Err("connection reset by peer"),
+                Err(ConnectionEnding::Closed) => Err("the server closed the connection"),
+            }
+        };
+        match within(&*host, self.limit, connecting).await {
+            Some(line) => line.map_err(refused),
+            None => Err(refused("timed out")),
+        }
+    }
+}
+
+/// A connection with calls in order on it, and the task that reads it.
+struct Multiplexed {
+    end: Rc<ClientSide<RedisRequest, RedisMessage>>,
+    shared: Rc<RefCell<LineState>>,
+    _reader: Task,
+}
+
+#[derive(Default)]
+struct LineState {
+    /// Requests so far.
+    count: u64,
+    /// Who waits for an answer, by the number of the request.
+    waiting: BTreeMap<u64, Option<Waker>>,
+    answers: BTreeMap<u64, RedisValue>,
+    published: VecDeque<String>,
+    subscriber: Option<Waker>,
+    ending: Option<ConnectionEnding>,
+}
+
+impl LineState {
+    fn take(&mut self, message: RedisMessage) -> Option<Waker> {
+        match message {
+            RedisMessage::Reply { number, value, .. } => {
+                let waiter = self.waiting.remove(&number)?;
+                self.answers.insert(number, value);
+                waiter
+            }
+            RedisMessage::Published { message, .. } => {
+                self.published.push_back(message);
+                self.subscriber.take()
+            }
+            RedisMessage::Snapshot(..) | RedisMessage::Effect(_) => None,
+        }
+    }
+}
+
+impl Multiplexed {
+    fn begin(end: ClientSide<RedisRequest, RedisMessage>, process: SimulatedProcess) -> Rc<Self> {
+        let end = Rc::new(end);
+        let shared = Rc::new(RefCell::new(LineState::default()));
+        let (reads, state) = (end.clone(), shared.clone());
+        let reader = process.host().spawn(Box::pin(async move {
+            loop {
+                let received = reads.receive().await;
+                let ended = received.is_err();
+                let woken: Vec<Waker> = {
+                    let mut state = state.borrow_mut();
+                    match received {
+                        Ok(message) => state.take(message).into_iter().collect(),
+                        Err(ending) => {
+                            state.ending = Some(ending);
+                            let waiting = std::mem::take(&mut state.waiting).into_values().flatten();
+                            waiting.chain(state.subscriber.take()).collect()
+                        }
+                    }
+                };
+                woken.into_iter().for_each(Waker::wake);
+                if ended {
+                    return;
+                }
+            }
+        }));
+        Rc::new(Multiplexed {
+            end,
+            shared,
+            _reader: reader,
+        })
+    }
+
+    /// Sends a command and waits for its answer. A caller that gives up leaves the command to happen.
+    async fn ask(&self, command: RedisCommand) -> Result<RedisValue, ConnectionEnding> {
+        let number = {
+            let mut state = self.shared.borrow_mut();
+            if let Some(ending) = state.ending {
+                return Err(ending);
+            }
+            state.count += 1;
+            let number = state.count;
+            state.waiting.insert(number, None);
+            number
+        };
+        self.end.send(RedisRequest { number, command });
+        let answer = poll_fn(|task| {
+            let mut state = self.shared.borrow_mut();
+            if let Some(answer) = state.answers.remove(&number) {
+                return Poll::Ready(Ok(answer));
+            }
+            if let Some(ending) = state.ending {
+                return Poll::Ready(Err(ending));
+            }
+            state.waiting.insert(number, Some(task.waker().clone()));
+            Poll::Pending
+        });
+        let _forgetting = Forgetting {
+            shared: &self.shared,
+            number,
+        };
+        answer.await
+    }
+
+    async fn next_message(&self) -> Option<String> {
+        poll_fn(|task| {
+            let mut state = self.shared.borrow_mut();
+            if let Some(message) = state.published.pop_front() {
+                return Poll::Ready(Some(message));
+            }
+            if state.ending.is_some() {
+                return Poll::Ready(None);
+            }
+            state.subscriber = Some(task.waker().clone());
+            Poll::Pending
+        })
+        .await
+    }
+}
+
+/// Forgets an answer that nobody waits for any more.
+struct Forgetting<'a> {
+    shared: &'a RefCell<LineState>,
+    number: u64,
+}
+
+impl Drop for Forgetting<'_> {
+    fn drop(&mut self) {
+        let mut state = self.shared.borrow_mut();
+        state.waiting.remove(&self.number);
+        state.answers.remove(&self.number);
+    }
+}
+
+struct RoutedSession {
+    route: RedisRoute,
+    line: Rc<Multiplexed>,
+    /// Unanswered calls in a row.
+    silences: Cell<u32>,
+}
+
+impl RoutedSession {
+    async fn call(&self, command: RedisCommand) -> Result<RedisValue, SessionError> {
+        let host = self.route.process.host();
+        let name = command.name();
+        match within(&*host, self.route.limit, self.line.ask(command)).await {
+            Some(Ok(RedisValue::Error { code, text })) => Err(SessionError::Definite(format!("{code}: {text}"))),
+            Some(Ok(value)) => {
+                self.silences.set(0);
+                Ok(value)
+            }
+            Some(Err(ending)) => {
+                self.silences.set(SILENCES);
+                let how = match ending {
+                    ConnectionEnding::Closed => "closed",
+                    ConnectionEnding::Reset => "reset",
+                };
+                Err(SessionError::Indefinite(format!("{name}: the connection was {how}")))
+            }
+            None => {
+                self.silences.set(self.silences.get() + 1);
+                Err(SessionError::Indefinite(format!("{name}: timed out")))
+            }
+        }
+    }
+
+    async fn script(
+        &self,
+        script: RedisScript,
+        key: &str,
+        value: &str,
+        ttl: u64,
+        channel: &str,
+    ) -> Result<bool, SessionError> {
+        let call = || RedisCommand::EvalSha {
+            script,
+            key: key.to_owned(),
+            value: value.to_owned(),
+            ttl,
+            channel: channel.to_owned(),
+        };
+        let answer = match self.call(call()).await {
+            Err(SessionError::Definite(error)) if error.starts_with("NOSCRIPT") => {
+                self.call(RedisCommand::ScriptLoad(script)).await?;
+                self.call(call()).await?
+            }
+            answer => answer?,
+        };
+        is_one(&answer)
+    }
+}
+
+fn is_one(answer: &RedisValue) -> Result<bool, SessionError> {
+    match answer {
+        RedisValue::Integer(number) => Ok(*number != 0),
+        other => Err(SessionError::Definite(format!("an answer of another type: {other:?}"))),
+    }
+}
+
+fn text(answer: RedisValue) -> Result<Option<String>, SessionError> {
+    match answer {
+        RedisValue::Nil => Ok(None),
+        RedisValue::Text(text) => Ok(Some(text)),
+        other => Err(SessionError::Definite(format!("an answer of another type: {other:?}"))),
+    }
+}
+
+fn ms(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[async_trait(?Send)]
+impl RedisSession for RoutedSession {
+    fn is_broken(&self) -> bool {
+        self.silences.get() >= SILENCES
+    }
+
+    async fn set_nx(&self, key: &str, value: &str, ttl: Option<Duration>) -> Result<bool, SessionError> {
+        let answer = self.call(RedisCommand::SetNx {
+            key: key.to_owned(),
+            value: value.to_owned(),
+            ttl: ttl.map(ms),
+        });
+        Ok(answer.await? != RedisValue::Nil)
+    }
+
+    async fn get(&self, key: &str) -> Result<Option<String>, SessionError> {
+        text(self.call(RedisCommand::Get { key: key.to_owned() }).await?)
+    }
+
+    async fn get_set(&self, key: &str, value: &str) -> Result<Option<String>, SessionError> {
+        let (key, value) = (key.to_owned(), value.to_owned());
+        text(self.call(RedisCommand::GetSet { key, value }).await?)
+    }
+
+    async fn expire(&self, key: &str, ttl: Duration) -> Result<bool, SessionError> {
+        let (key, ttl) = (key.to_owned(), ms(ttl));
+        is_one(&self.call(RedisCommand::Pexpire { key, ttl }).await?)
+    }
+
+    async fn del(&self, key: &str) -> Result<bool, SessionError> {
+        is_one(&self.call(RedisCommand::Del { key: key.to_owned() }).await?)
+    }
+
+    async fn del_if(&self, key: &str, value: &str) -> Result<bool, SessionError> {
+        self.script(RedisScript::DelIf, key, value, 0, "").await
+    }
+
+    async fn del_if_and_publish(&self, key: &str, value: &str, channel: &str) -> Result<bool, SessionError> {
+        self.script(RedisScript::DelIfAndPublish, key, value, 0, channel).await
+    }
+
+    async fn expire_if(&self, key: &str, value: &str, ttl: Duration) -> Result<bool, SessionError> {
+        self.script(RedisScript::ExpireIf, key, value, ms(ttl), "").await
+    }
+
+    async fn subscribe(&self, channel: &str) -> Result<Box<dyn Subscription>, SessionError> {
+        let line = self.route.connect().await?;
+        let host = self.route.process.host();
+        let channel = channel.to_owned();
+        let asked = line.ask(RedisCommand::Subscribe { channel });
+        match within(&*host, self.route.limit, asked).await {
+            Some(Ok(_)) => Ok(Box::new(RoutedSubscription(line))),
+            _ => Err(SessionError::Indefinite("subscribe: no answer".into())),
+        }
+    }
+}
+
+struct RoutedSubscription(Rc<Multiplexed>);
+
+#[async_trait(?Send)]
+impl Subscription for RoutedSubscription {
+    async fn next(&mut self) -> Option<String> {
+        self.0.next_message().await
+    }
+}

@@ -1,0 +1,154 @@
+//! Tasks of a world: who polls them is in `world`; here is what they are, and the handle that ends them.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::task::{Context, Poll, Wake, Waker};
+
+use crate::world::{Core, World, core_of};
+
+/// The number of a task, in the order in which they were spawned; [`MAIN`] is the future that the world was made for.
+pub(crate) type TaskId = u64;
+pub(crate) const MAIN: TaskId = 0;
+
+pub(crate) type TaskFuture = Pin<Box<dyn Future<Output = ()>>>;
+
+pub(crate) struct SpawnedTask {
+    /// Empty while it is polled.
+    pub future: Option<TaskFuture>,
+    pub waker: Arc<TaskWaker>,
+    pub process: Option<usize>,
+    /// Waits for its end.
+    pub joined: Option<Waker>,
+}
+
+#[derive(Default)]
+pub(crate) struct Tasks {
+    pub spawned: BTreeMap<TaskId, SpawnedTask>,
+    count: TaskId,
+}
+
+impl Tasks {
+    pub fn add(&mut self, world: World, process: Option<usize>, future: TaskFuture) -> Arc<TaskWaker> {
+        self.count += 1;
+        let waker = TaskWaker::new(world, self.count);
+        self.spawned.insert(
+            self.count,
+            SpawnedTask {
+                future: Some(future),
+                waker: waker.clone(),
+                process,
+                joined: None,
+            },
+        );
+        waker
+    }
+
+    /// Takes out all tasks of a process.
+    pub fn take_of(&mut self, process: usize) -> Vec<SpawnedTask> {
+        let of = |task: &SpawnedTask| task.process == Some(process);
+        let ids: Vec<TaskId> = self
+            .spawned
+            .iter()
+            .filter(|(_, task)| of(task))
+            .map(|(id, _)| *id)
+            .collect();
+        ids.into_iter().filter_map(|id| self.spawned.remove(&id)).collect()
+    }
+}
+
+/// Puts its task into the ready set of its world, once. A wake-up from another thread, or after the world has ended, is
+/// ignored.
+pub(crate) struct TaskWaker {
+    world: World,
+    pub task: TaskId,
+    /// Whether it is in the ready set, or waits for its process to go on.
+    pub queued: AtomicBool,
+}
+
+impl TaskWaker {
+    pub fn new(world: World, task: TaskId) -> Arc<Self> {
+        Arc::new(TaskWaker {
+            world,
+            task,
+            queued: AtomicBool::new(false),
+        })
+    }
+}
+
+impl Wake for TaskWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if let Some(core) = core_of(self.world)
+            && !self.queued.swap(true, Relaxed)
+        {
+            core.make_ready(self.task);
+        }
+    }
+}
+
+/// A running task of a world. Dropping it ends the task; awaiting it waits for the end of the task, whether that returned or was
+/// ended with its process.
+#[derive(Debug)]
+#[must_use = "a dropped task is ended"]
+pub struct SimulatedTask {
+    world: World,
+    task: Option<TaskId>,
+}
+
+impl SimulatedTask {
+    pub(crate) fn new(world: World, task: TaskId) -> Self {
+        SimulatedTask {
+            world,
+            task: Some(task),
+        }
+    }
+
+    /// Lets the task run on without a handle, until it ends or its world does.
+    pub fn detach(mut self) {
+        self.task = None;
+    }
+
+    /// The same, for a holder that ends it by its number.
+    pub(crate) fn into_id(mut self) -> TaskId {
+        self.task.take().unwrap_or(MAIN)
+    }
+
+    /// Whether the task returned, or was ended.
+    pub fn is_finished(&self) -> bool {
+        let running = |core: &Core, id| core.tasks.borrow().spawned.contains_key(&id);
+        !self
+            .task
+            .is_some_and(|id| core_of(self.world).is_some_and(|core| running(&core, id)))
+    }
+}
+
+impl Future for SimulatedTask {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<()> {
+        let Some((core, id)) = core_of(self.world).zip(self.task) else {
+            return Poll::Ready(());
+        };
+        match core.tasks.borrow_mut().spawned.get_mut(&id) {
+            Some(spawned) => {
+                spawned.joined = Some(task.waker().clone());
+                Poll::Pending
+            }
+            None => Poll::Ready(()),
+        }
+    }
+}
+
+impl Drop for SimulatedTask {
+    fn drop(&mut self) {
+        if let Some((core, id)) = core_of(self.world).zip(self.task) {
+            core.end_task(id);
+        }
+    }
+}

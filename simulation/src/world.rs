@@ -1,0 +1,399 @@
+//! A world: its clock, its tasks in the order in which they are polled, and what is kept in it ([`World`]).
+//!
+//! One round polls every task that was ready when the round began, in the order in which they were spawned, whatever the order in
+//! which they were woken: libraries wake waiters in an order that no seed decides (tokio's `watch` draws it from the
+//! thread's own random numbers). Events that are due come before each poll. When nothing is ready, the clock goes on to the next event.
+//!
+//! Every poll and every reading of the clock takes [`STEP`], so that no two stamps are the same: a reply and the call
+//! that follows it must not touch.
+
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::marker::PhantomData;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use rand_chacha::ChaCha8Rng;
+
+use crate::dice;
+use crate::events::{Event, EventKey, Events};
+use crate::process::{SimulatedProcess, SimulatedProcesses};
+use crate::task::{MAIN, SimulatedTask, SpawnedTask, TaskFuture, TaskId, TaskWaker, Tasks};
+
+/// What one poll, and one reading of the clock, takes, in nanoseconds.
+const STEP: u64 = 100;
+
+thread_local! {
+    /// The world that runs on this thread.
+    static CURRENT: RefCell<Option<Rc<Core>>> = const { RefCell::new(None) };
+}
+
+/// Worlds that were begun in this process, on whatever thread: no two have the same number. It takes part in nothing else.
+static WORLDS: AtomicU64 = AtomicU64::new(0);
+
+/// A handle of a world that runs on this thread.
+///
+/// It is a number, and the state is with the thread: so futures that hold it can be `Send`, as those of the harness are. Each of its
+/// methods panics on another thread and after [`World::run`] has returned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct World(u64);
+
+/// The state of a world.
+pub(crate) struct Core {
+    world: World,
+    seed: u64,
+    /// Nanoseconds since the beginning.
+    clock: Cell<u64>,
+    pub events: RefCell<Events>,
+    pub tasks: RefCell<Tasks>,
+    /// Tasks to poll in the next round, in no order.
+    ready: RefCell<Vec<TaskId>>,
+    /// Tasks to poll in this round, the last one first.
+    round: RefCell<Vec<TaskId>>,
+    main: Arc<TaskWaker>,
+    pub processes: RefCell<SimulatedProcesses>,
+    kept: RefCell<Vec<Rc<dyn Any>>>,
+}
+
+/// The state of a world, if it runs on this thread.
+pub(crate) fn core_of(world: World) -> Option<Rc<Core>> {
+    let current = CURRENT.try_with(|current| current.borrow().clone()).ok()??;
+    (current.world == world).then_some(current)
+}
+
+impl World {
+    /// Makes a world, runs `main` in it until its future is done, and ends every task, process and event that is left.
+    ///
+    /// The same seed and the same `main` do the same, step by step.
+    ///
+    /// # Panics
+    ///
+    /// When another world runs on this thread, and when nothing is left that could wake `main`.
+    pub fn run<T, F: Future<Output = T>>(seed: u64, main: impl FnOnce(World) -> F) -> T {
+        let world = World(WORLDS.fetch_add(1, Relaxed) + 1);
+        let core = Rc::new(Core {
+            world,
+            seed,
+            clock: Cell::new(0),
+            events: RefCell::default(),
+            tasks: RefCell::default(),
+            ready: RefCell::default(),
+            round: RefCell::default(),
+            main: TaskWaker::new(world, MAIN),
+            processes: RefCell::default(),
+            kept: RefCell::default(),
+        });
+        CURRENT.with_borrow_mut(|current| {
+            assert!(
+                current.is_none(),
+                "a simulated world runs on this thread already: begin another one when it has ended, or on another thread"
+            );
+            *current = Some(core.clone());
+        });
+        let _ending = Ending(core.clone());
+        let main = pin!(main(world));
+        core.run(main)
+    }
+
+    pub(crate) fn core(self) -> Rc<Core> {
+        core_of(self).unwrap_or_else(|| {
+            panic!("this simulated world does not run on this thread (any more): use its handle within World::run")
+        })
+    }
+
+    /// The time since the beginning. Reading it takes 100 ns.
+    pub fn now(self) -> Duration {
+        Duration::from_nanos(self.now_ns())
+    }
+
+    /// The same in nanoseconds, for stamps: no two are the same.
+    pub fn now_ns(self) -> u64 {
+        self.core().read_clock()
+    }
+
+    /// Ready after `time`.
+    pub fn sleep(self, time: Duration) -> WorldSleep {
+        let until = self.core().clock.get().saturating_add(nanoseconds(time));
+        WorldSleep {
+            world: self,
+            until,
+            event: None,
+        }
+    }
+
+    /// Ready at this time since the beginning.
+    pub fn sleep_until(self, time: Duration) -> WorldSleep {
+        WorldSleep {
+            world: self,
+            until: nanoseconds(time),
+            event: None,
+        }
+    }
+
+    /// Starts a task that belongs to no process.
+    pub fn spawn(self, future: impl Future<Output = ()> + 'static) -> SimulatedTask {
+        self.core().spawn(None, Box::pin(future))
+    }
+
+    /// The stream of random numbers of this name, from its beginning: asked for twice, it gives the same numbers twice.
+    pub fn dice(self, name: &str) -> ChaCha8Rng {
+        dice::stream(self.core().seed, name)
+    }
+
+    /// The process of this name, which begins to run when it is first asked for.
+    pub fn process(self, name: &str) -> SimulatedProcess {
+        SimulatedProcess::named(self, name)
+    }
+
+    /// Calls `event` at this time, in nanoseconds; the key takes that back.
+    pub(crate) fn at(self, at: u64, event: impl FnOnce() + 'static) -> EventKey {
+        self.core().events.borrow_mut().add(at, Event::Call(Box::new(event)))
+    }
+
+    /// The clock, without the time that reading it takes: for what is no stamp.
+    pub(crate) fn clock(self) -> u64 {
+        self.core().clock.get()
+    }
+
+    /// Keeps a value until this world ends, and gives a handle of it that is `Send`, whatever the value is.
+    pub fn keep<T: 'static>(self, value: T) -> Kept<T> {
+        let core = self.core();
+        let mut kept = core.kept.borrow_mut();
+        kept.push(Rc::new(value));
+        Kept {
+            world: self,
+            place: kept.len() - 1,
+            kind: PhantomData,
+        }
+    }
+}
+
+/// In nanoseconds; 584 years at most.
+pub(crate) fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+impl Core {
+    fn run<T>(&self, mut main: Pin<&mut impl Future<Output = T>>) -> T {
+        let waker = Waker::from(self.main.clone());
+        waker.wake_by_ref();
+        loop {
+            self.fire_events();
+            match self.next_ready() {
+                Some(MAIN) => {
+                    self.main.queued.store(false, Relaxed);
+                    self.pass(STEP);
+                    if let Poll::Ready(answer) = main.as_mut().poll(&mut Context::from_waker(&waker)) {
+                        return answer;
+                    }
+                }
+                Some(task) => self.poll_task(task),
+                None => self.skip_to_next_event(),
+            }
+        }
+    }
+
+    fn fire_events(&self) {
+        loop {
+            let event = self.events.borrow_mut().take_due(self.clock.get());
+            match event {
+                Some(Event::Wake(waker)) => waker.wake(),
+                Some(Event::Call(call)) => call(),
+                None => return,
+            }
+        }
+    }
+
+    fn next_ready(&self) -> Option<TaskId> {
+        let mut round = self.round.borrow_mut();
+        if round.is_empty() {
+            std::mem::swap(&mut *round, &mut *self.ready.borrow_mut());
+            round.sort_unstable_by(|one, other| other.cmp(one));
+        }
+        round.pop()
+    }
+
+    fn poll_task(&self, id: TaskId) {
+        let (future, waker) = {
+            let mut tasks = self.tasks.borrow_mut();
+            let Some(task) = tasks.spawned.get_mut(&id) else { return };
+            if let Some(process) = task.process
+                && self.processes.borrow_mut().park(process, id)
+            {
+                return;
+            }
+            task.waker.queued.store(false, Relaxed);
+            (task.future.take(), task.waker.clone())
+        };
+        let Some(mut future) = future else { return };
+        self.pass(STEP);
+        let waker = Waker::from(waker);
+        let polled = future.as_mut().poll(&mut Context::from_waker(&waker));
+        let mut tasks = self.tasks.borrow_mut();
+        match (tasks.spawned.get_mut(&id), polled) {
+            (Some(task), Poll::Pending) => task.future = Some(future),
+            (Some(_), Poll::Ready(())) => {
+                let ended = tasks.spawned.remove(&id);
+                drop(tasks);
+                ended.into_iter().for_each(finish);
+            }
+            // it was ended meanwhile
+            (None, _) => drop(tasks),
+        }
+    }
+
+    fn skip_to_next_event(&self) {
+        let next = self.events.borrow().next_at();
+        let at = next.unwrap_or_else(|| {
+            panic!(
+                "the simulated world stands still at {:?}: its main future waits, and no task or timer is left that could wake it \
+                 (is a process stopped, or is it waited for another thread?)",
+                Duration::from_nanos(self.clock.get())
+            )
+        });
+        self.clock.set(self.clock.get().max(at));
+    }
+
+    /// Time passes.
+    fn pass(&self, time: u64) {
+        self.clock.set(self.clock.get() + time);
+    }
+
+    pub fn read_clock(&self) -> u64 {
+        self.pass(STEP);
+        self.clock.get()
+    }
+
+    /// The next round polls this task.
+    pub fn make_ready(&self, task: TaskId) {
+        self.ready.borrow_mut().push(task);
+    }
+
+    pub fn spawn(&self, process: Option<usize>, future: TaskFuture) -> SimulatedTask {
+        let waker = self.tasks.borrow_mut().add(self.world, process, future);
+        let task = waker.task;
+        Waker::from(waker).wake();
+        SimulatedTask::new(self.world, task)
+    }
+
+    pub fn end_task(&self, id: TaskId) {
+        let ended = self.tasks.borrow_mut().spawned.remove(&id);
+        ended.into_iter().for_each(finish);
+    }
+
+    /// Drops everything in the world; dropping may do more, as a task does that ends others.
+    fn drop_all(&self) {
+        loop {
+            let tasks = std::mem::take(&mut self.tasks.borrow_mut().spawned);
+            let events = self.events.borrow_mut().take_all();
+            let more = !tasks.is_empty() || !events.is_empty();
+            drop((tasks, events));
+            if more {
+                continue;
+            }
+            // after the tasks, which use them when they are dropped
+            let kept = std::mem::take(&mut *self.kept.borrow_mut());
+            let processes = std::mem::take(&mut *self.processes.borrow_mut());
+            if kept.is_empty() && processes.is_empty() {
+                return;
+            }
+        }
+    }
+}
+
+/// Drops a task that has ended, and wakes the task that waits for it.
+pub(crate) fn finish(task: SpawnedTask) {
+    drop(task.future);
+    if let Some(waiter) = task.joined {
+        waiter.wake();
+    }
+}
+
+/// Ends a world, also when it panics.
+struct Ending(Rc<Core>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.drop_all();
+        CURRENT.with_borrow_mut(Option::take);
+    }
+}
+
+/// A value that is kept in a world; the handle is a number.
+pub struct Kept<T> {
+    world: World,
+    place: usize,
+    kind: PhantomData<fn() -> T>,
+}
+
+impl<T> Clone for Kept<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Kept<T> {}
+
+impl<T: 'static> Kept<T> {
+    /// The value.
+    ///
+    /// # Panics
+    ///
+    /// After its world has ended, and on another thread.
+    pub fn get(self) -> Rc<T> {
+        self.try_get()
+            .expect("what is kept in a simulated world is used within World::run")
+    }
+
+    /// The value, or `None` while its world ends, after it, and on another thread.
+    pub fn try_get(self) -> Option<Rc<T>> {
+        let value = core_of(self.world)?.kept.borrow().get(self.place)?.clone();
+        value.downcast().ok()
+    }
+
+    /// The world that keeps it.
+    pub fn world(self) -> World {
+        self.world
+    }
+}
+
+/// A timer of a world; see [`World::sleep`].
+#[derive(Debug)]
+#[must_use = "a timer does nothing unless it is awaited"]
+pub struct WorldSleep {
+    world: World,
+    until: u64,
+    event: Option<EventKey>,
+}
+
+impl Future for WorldSleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<()> {
+        let core = self.world.core();
+        if core.clock.get() >= self.until {
+            return Poll::Ready(());
+        }
+        let mut events = core.events.borrow_mut();
+        if !self.event.is_some_and(|event| events.rewake(event, task.waker())) {
+            let event = events.add(self.until, Event::Wake(task.waker().clone()));
+            drop(events);
+            self.event = Some(event);
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for WorldSleep {
+    fn drop(&mut self) {
+        if let Some((core, event)) = core_of(self.world).zip(self.event) {
+            let removed = core.events.borrow_mut().remove(event);
+            drop(removed);
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! What a server of an ensemble does with what its clients send: reads it answers, writes go to the leader.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::ensemble::{LONGEST_SESSION, Proposal, RequestOrigin, SHORTEST_SESSION, SimulatedZk, Work, ZkServer};
+use super::reads::read;
+use super::request::{ZkAnswer, ZkCall, ZkMessage, ZkRequest};
+use crate::network::ServerSide;
+use crate::world::nanoseconds;
+
+/// A client's connection, as its server has it.
+pub(super) struct ServedConnection {
+    pub side: ServerSide<ZkRequest, ZkMessage>,
+    pub session: i64,
+    pub queue: VecDeque<ZkRequest>,
+    /// A write of it is not applied yet; what came after it waits.
+    pub waits: bool,
+}
+
+impl SimulatedZk {
+    /// A message of a client.
+    pub(super) fn take(self, server: usize, connection: u64, request: ZkRequest) {
+        let zk = self.0.get();
+        let session = {
+            let mut connections = zk.servers[server].connections.borrow_mut();
+            let Some(served) = connections.get_mut(&connection) else {
+                return;
+            };
+            served.queue.push_back(request);
+            served.session
+        };
+        self.touch(server, session);
+        self.go_on(server, connection);
+    }
+
+    /// The client of a session was heard.
+    fn touch(self, server: usize, session: i64) {
+        let zk = self.0.get();
+        if session == 0 {
+            return;
+        }
+        if zk.leader.get() == Some(server) {
+            return zk.expiry.borrow_mut().touch(self.clock(), session);
+        }
+        let is_first = {
+            let mut touched = zk.servers[server].touched.borrow_mut();
+            touched.insert(session);
+            touched.len() == 1
+        };
+        if is_first {
+            // the leader asks its followers every half tick
+            let half = zk.tick / 2;
+            self.give(server, half - self.clock() % half, Work::ReportTouches);
+        }
+    }
+
+    /// Executes what a connection has sent, up to its next write.
+    pub(super) fn go_on(self, server: usize, connection: u64) {
+        loop {
+            let zk = self.0.get();
+            let next = {
+                let mut connections = zk.servers[server].connections.borrow_mut();
+                let served = connections.get_mut(&connection).filter(|served| !served.waits);
+                served.and_then(|served| Some((served.queue.pop_front()?, served.session)))
+            };
+            let Some((request, session)) = next else { return };
+            let origin = RequestOrigin {
+                server,
+                connection,
+                number: request.number,
+                name: request.call.name(),
+            };
+            self.execute(origin, session, request.call);
+        }
+    }
+
+    fn execute(self, origin: RequestOrigin, session: i64, call: ZkCall) {
+        let zk = self.0.get();
+        let own = &zk.servers[origin.server];
+        let proposal = match call {
+            ZkCall::Connect {
+                session,
+                timeout,
+                last_zxid,
+            } => return self.connect(origin, session, timeout, last_zxid),
+            ZkCall::Create {
+                path,
+                ephemeral,
+                sequential,
+            } => Proposal::Create {
+                path,
+                owner: if ephemeral { session } else { 0 },
+                session,
+                sequential,
+            },
+            ZkCall::Delete { path } => Proposal::Delete { path, session },
+            ZkCall::CloseSession => Proposal::Close {
+                session,
+                expired: false,
+            },
+            read => {
+                let answer = own.read(origin.connection, read);
+                return own.answer(origin, own.tree.borrow().zxid(), answer);
+            }
+        };
+        self.forward(origin, proposal);
+    }
+
+    /// Sends a write to the leader; what the client sent after it waits.
+    fn forward(self, origin: RequestOrigin, proposal: Proposal) {
+        let zk = self.0.get();
+        if let Some(served) = zk.servers[origin.server]
+            .connections
+            .borrow_mut()
+            .get_mut(&origin.connection)
+        {
+            served.waits = true;
+        }
+        if let Some(leader) = zk.leader.get() {
+            self.tell(origin.server, leader, Work::Propose(Some(origin), proposal));
+        }
+    }
+
+    fn connect(self, origin: RequestOrigin, session: i64, timeout: u64, last_zxid: i64) {
+        let zk = self.0.get();
+        let own = &zk.servers[origin.server];
+        // a client must not go back in time
+        if !own.serves.get() || last_zxid > own.tree.borrow().zxid() {
+            return own.close(origin.connection);
+        }
+        let longest = (LONGEST_SESSION * zk.tick).max(nanoseconds(Duration::from_secs(60)));
+        let timeout = (timeout * 1_000_000).clamp(SHORTEST_SESSION * zk.tick, longest);
+        if session == 0 {
+            return self.forward(origin, Proposal::Open { timeout });
+        }
+        if let Some(served) = own.connections.borrow_mut().get_mut(&origin.connection) {
+            served.waits = true;
+        }
+        if let Some(leader) = zk.leader.get() {
+            self.tell(origin.server, leader, Work::Validate(origin, session));
+        }
+    }
+
+    /// The leader has said whether a session may be taken up again.
+    pub(super) fn reopen(self, origin: RequestOrigin, session: i64, alive: bool) {
+        let zk = self.0.get();
+        let own = &zk.servers[origin.server];
+        let timeout = zk.timeouts.borrow().get(&session).copied().unwrap_or(0) / 1_000_000;
+        let answer = |session| ZkAnswer::Connected { session, timeout };
+        let zxid = own.tree.borrow().zxid();
+        if !alive {
+            own.answer(origin, zxid, answer(0));
+            return own.close(origin.connection);
+        }
+        if let Some(served) = own.connections.borrow_mut().get_mut(&origin.connection) {
+            served.session = session;
+            served.waits = false;
+        }
+        own.answer(origin, zxid, answer(session));
+        self.touch(origin.server, session);
+        self.go_on(origin.server, origin.connection);
+    }
+}
+
+impl ZkServer {
+    pub fn responds(&self) -> bool {
+        self.is_running.get() && !self.process.is_stopped()
+    }
+
+    pub fn wake(&self) {
+        let alarm = self.alarm.borrow_mut().take();
+        if let Some(alarm) = alarm {
+            alarm.wake();
+        }
+    }
+
+    fn read(&self, connection: u64, call: ZkCall) -> ZkAnswer {
+        read(&mut self.tree.borrow_mut(), connection, call, |kind, path| {
+            self.send(connection, ZkMessage::Event { kind, path });
+        })
+    }
+
+    pub fn send(&self, connection: u64, message: ZkMessage) {
+        if let Some(served) = self.connections.borrow().get(&connection) {
+            served.side.send(message);
+        }
+    }
+
+    pub fn answer(&self, origin: RequestOrigin, zxid: i64, answer: ZkAnswer) {
+        let RequestOrigin { number, name, .. } = origin;
+        let reply = ZkMessage::Reply {
+            number,
+            name,
+            zxid,
+            answer,
+        };
+        self.send(origin.connection, reply);
+    }
+
+    pub fn close(&self, connection: u64) {
+        let closed = self.connections.borrow_mut().remove(&connection);
+        drop(closed);
+        self.tree.borrow_mut().disconnected(connection);
+    }
+
+    /// A session is over: so is its connection.
+    pub fn close_session(&self, session: i64) {
+        let connections = self.connections.borrow();
+        let own = connections.iter().filter(|(_, served)| served.session == session);
+        let own: Vec<u64> = own.map(|(number, _)| *number).collect();
+        drop(connections);
+        own.into_iter().for_each(|connection| self.close(connection));
+    }
+}

@@ -1,0 +1,491 @@
+//! An ensemble in a world ([`SimulatedZk`]): servers that apply one log, each with a lag of its own, and a leader that decides what comes into it.
+//!
+//! Reads are answered by the server that was asked, writes go through the leader. Sessions are ended by the leader, which hears of
+//! sessions on other servers every half tick. A leader that is killed, or silent for too long, is followed by another after an
+//! election; until then no server serves, and every session has all of its time again afterwards.
+//!
+//! What is left out: consensus (an election is a duration, and what the old leader decided stays decided), links between servers
+//! that faults could be put on, sessions that move while a request is under way, local sessions, observers, disks.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::task::Waker;
+use std::time::Duration;
+
+use rand::Rng;
+use rand_chacha::ChaCha8Rng;
+
+use super::clients::ServedConnection;
+use super::expiry::SessionExpiry;
+use super::request::{ZkAnswer, ZkCode, ZkMessage, ZkRequest};
+use super::tree::{ZkTransaction, ZkTree};
+use crate::network::Port;
+use crate::process::SimulatedProcess;
+use crate::world::{Kept, World, nanoseconds};
+
+/// A server grants no session longer than this many ticks; see `maxSessionTimeout`.
+pub(super) const LONGEST_SESSION: u64 = 20;
+/// A session is at least this many ticks; see `minSessionTimeout`.
+pub(super) const SHORTEST_SESSION: u64 = 2;
+/// How long a message between servers is under way: least, and what is drawn besides, in nanoseconds.
+const PEER_LATENCY: (u64, u64) = (50_000, 150_000);
+
+/// What became of a node, as the leader applied it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ZkChange {
+    Created {
+        path: String,
+        owner: i64,
+        czxid: i64,
+    },
+    Deleted {
+        path: String,
+    },
+    /// A session is over, and its nodes are deleted.
+    SessionOver {
+        session: i64,
+        expired: bool,
+    },
+}
+
+type ZkChangeHook = Rc<dyn Fn(&ZkChange)>;
+
+/// ZooKeeper servers. The handle is a number, and `Send`.
+#[derive(Clone, Copy)]
+pub struct SimulatedZk(pub(super) Kept<EnsembleState>);
+
+pub(super) struct EnsembleState {
+    pub servers: Vec<ZkServer>,
+    /// In nanoseconds.
+    pub tick: u64,
+    log: RefCell<Vec<LogEntry>>,
+    /// How many entries of the log a majority has.
+    committed: Cell<usize>,
+    /// With every entry of the log.
+    head: RefCell<ZkTree>,
+    zxid: Cell<i64>,
+    pub leader: Cell<Option<usize>>,
+    pub expiry: RefCell<SessionExpiry>,
+    /// The timeout of every session, in nanoseconds.
+    pub timeouts: RefCell<BTreeMap<i64, u64>>,
+    opened: Cell<i64>,
+    pub dice: RefCell<ChaCha8Rng>,
+    hook: RefCell<Option<ZkChangeHook>>,
+}
+
+struct LogEntry {
+    zxid: i64,
+    transaction: ZkTransaction,
+    origin: Option<RequestOrigin>,
+    /// The session expired, and was not closed.
+    expired: bool,
+}
+
+/// The request that a transaction answers.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RequestOrigin {
+    pub server: usize,
+    pub connection: u64,
+    pub number: u64,
+    pub name: &'static str,
+}
+
+pub(super) struct ZkServer {
+    pub process: SimulatedProcess,
+    pub port: Port<ZkRequest, ZkMessage>,
+    pub tree: RefCell<ZkTree>,
+    /// Entries of the log that it has applied.
+    pub applied: Cell<usize>,
+    /// What it has to do, by time.
+    pub work: RefCell<BTreeMap<(u64, u64), Work>>,
+    works: Cell<u64>,
+    pub alarm: RefCell<Option<Waker>>,
+    pub connections: RefCell<BTreeMap<u64, ServedConnection>>,
+    pub touched: RefCell<BTreeSet<i64>>,
+    pub is_running: Cell<bool>,
+    /// Whether it takes sessions: there is a leader, and it is in step with it.
+    pub serves: Cell<bool>,
+    last_apply: Cell<u64>,
+    pub silent_since: Cell<Option<u64>>,
+}
+
+/// What a server does at its time.
+pub(super) enum Work {
+    /// Applies the log up to this entry.
+    Apply(usize),
+    /// As the leader: decides.
+    Propose(Option<RequestOrigin>, Proposal),
+    /// As the leader: hears of sessions on another server.
+    Touch(BTreeSet<i64>),
+    /// Tells the leader of the sessions that it heard.
+    ReportTouches,
+    /// As the leader: says whether a session is alive.
+    Validate(RequestOrigin, i64),
+    Validated(RequestOrigin, i64, bool),
+    /// There is no leader any more: closes every connection.
+    StepDown,
+}
+
+pub(super) enum Proposal {
+    Open {
+        timeout: u64,
+    },
+    Create {
+        path: String,
+        owner: i64,
+        session: i64,
+        sequential: bool,
+    },
+    Delete {
+        path: String,
+        session: i64,
+    },
+    Close {
+        session: i64,
+        expired: bool,
+    },
+}
+
+impl SimulatedZk {
+    /// Starts an ensemble of `count` servers, named `n1`, `n2`, …, whose first leader is `n1`.
+    pub fn start(world: World, count: usize, tick: Duration) -> Self {
+        let server = |number: usize| ZkServer {
+            process: world.process(&format!("n{}", number + 1)),
+            port: Port::new(world),
+            tree: RefCell::default(),
+            applied: Cell::new(0),
+            work: RefCell::default(),
+            works: Cell::new(0),
+            alarm: RefCell::default(),
+            connections: RefCell::default(),
+            touched: RefCell::default(),
+            is_running: Cell::new(false),
+            serves: Cell::new(true),
+            last_apply: Cell::new(0),
+            silent_since: Cell::new(None),
+        };
+        let tick = nanoseconds(tick);
+        let zk = SimulatedZk(world.keep(EnsembleState {
+            servers: (0..count).map(server).collect(),
+            tick,
+            log: RefCell::default(),
+            committed: Cell::new(0),
+            head: RefCell::default(),
+            zxid: Cell::new(1 << 32),
+            leader: Cell::new(Some(0)),
+            expiry: RefCell::new(SessionExpiry::new(tick)),
+            timeouts: RefCell::default(),
+            opened: Cell::new(0),
+            dice: RefCell::new(world.dice("zk ensemble")),
+            hook: RefCell::default(),
+        }));
+        (0..count).for_each(|server| zk.run(server, Duration::ZERO));
+        world.spawn(zk.supervise()).detach();
+        zk
+    }
+
+    /// How many servers there are, running or not.
+    pub fn len(self) -> usize {
+        self.0.get().servers.len()
+    }
+
+    pub fn is_empty(self) -> bool {
+        self.len() == 0
+    }
+
+    /// The process of a server, which can be stopped. To kill it, use [`SimulatedZk::kill`].
+    pub fn process(self, server: usize) -> SimulatedProcess {
+        self.0.get().servers[server].process
+    }
+
+    pub fn is_running(self, server: usize) -> bool {
+        self.0.get().servers[server].is_running.get()
+    }
+
+    /// The number of the leader, if there is one.
+    pub fn leader(self) -> Option<usize> {
+        self.0.get().leader.get()
+    }
+
+    /// Calls `hook` with every change that the leader applies, in place of an earlier hook.
+    pub fn on_change(self, hook: impl Fn(&ZkChange) + 'static) {
+        let before = self.0.get().hook.replace(Some(Rc::new(hook)));
+        drop(before);
+    }
+
+    /// The nodes below `path`, as the leader has decided them.
+    pub fn children(self, path: &str) -> Vec<String> {
+        self.0.get().head.borrow().children(path).unwrap_or_default()
+    }
+
+    pub(super) fn clock(self) -> u64 {
+        self.0.world().clock()
+    }
+
+    /// How long a message between two servers takes.
+    fn latency(self) -> u64 {
+        let (least, spread) = PEER_LATENCY;
+        least + self.0.get().dice.borrow_mut().next_u64() % spread
+    }
+
+    /// Gives a server something to do `after` nanoseconds.
+    pub(super) fn give(self, server: usize, after: u64, work: Work) {
+        let zk = self.0.get();
+        let server = &zk.servers[server];
+        server.works.set(server.works.get() + 1);
+        let key = (self.clock() + after, server.works.get());
+        server.work.borrow_mut().insert(key, work);
+        server.wake();
+    }
+
+    /// A message for another server, or for itself at once.
+    pub(super) fn tell(self, from: usize, to: usize, work: Work) {
+        let after = if from == to { 0 } else { self.latency() };
+        self.give(to, after, work);
+    }
+
+    pub(super) fn perform(self, server: usize, work: Work) {
+        match work {
+            Work::Apply(entry) => self.apply_up_to(server, entry),
+            Work::Propose(origin, proposal) => self.propose(server, origin, proposal),
+            Work::Touch(sessions) => {
+                let zk = self.0.get();
+                let mut expiry = zk.expiry.borrow_mut();
+                let now = self.clock();
+                sessions.into_iter().for_each(|session| expiry.touch(now, session));
+            }
+            Work::ReportTouches => {
+                let zk = self.0.get();
+                let sessions = zk.servers[server].touched.take();
+                if let Some(leader) = zk.leader.get() {
+                    self.tell(server, leader, Work::Touch(sessions));
+                }
+            }
+            Work::Validate(origin, session) => {
+                let alive = self.0.get().head.borrow().has_session(session);
+                self.0.get().expiry.borrow_mut().touch(self.clock(), session);
+                self.tell(server, origin.server, Work::Validated(origin, session, alive));
+            }
+            Work::Validated(origin, session, alive) => self.reopen(origin, session, alive),
+            Work::StepDown => {
+                let closed = self.0.get().servers[server].connections.take();
+                drop(closed);
+            }
+        }
+    }
+
+    /// Ends the sessions that were not heard of; the leader's task.
+    pub(super) fn expire(self, server: usize) {
+        let zk = self.0.get();
+        if zk.leader.get() != Some(server) {
+            return;
+        }
+        let ended = zk.expiry.borrow_mut().take_ended(self.clock());
+        for session in ended {
+            let expired = true;
+            self.propose(server, None, Proposal::Close { session, expired });
+        }
+    }
+
+    /// Decides, as the leader, and lets every server apply it.
+    fn propose(self, server: usize, origin: Option<RequestOrigin>, proposal: Proposal) {
+        let zk = self.0.get();
+        if zk.leader.get() != Some(server) {
+            return;
+        }
+        let (transaction, expired) = zk.decide(proposal);
+        let zxid = zk.zxid.get() + 1;
+        zk.zxid.set(zxid);
+        zk.head.borrow_mut().apply(zxid, &transaction);
+        let entry = {
+            let mut log = zk.log.borrow_mut();
+            log.push(LogEntry {
+                zxid,
+                transaction,
+                origin,
+                expired,
+            });
+            log.len() - 1
+        };
+        // a majority has to have it first
+        let agreed = if zk.servers.len() == 1 {
+            0
+        } else {
+            self.latency() + self.latency()
+        };
+        for number in 0..zk.servers.len() {
+            let after = agreed + if number == server { 0 } else { self.latency() };
+            let last = &zk.servers[number].last_apply;
+            let at = (self.clock() + after).max(last.get());
+            last.set(at);
+            self.give(number, at - self.clock(), Work::Apply(entry));
+        }
+    }
+
+    /// Applies the log, if a majority has it.
+    fn apply_up_to(self, server: usize, entry: usize) {
+        let zk = self.0.get();
+        if zk.leader.get() == Some(server) && zk.has_majority() {
+            zk.committed.set(zk.committed.get().max(entry + 1));
+        }
+        if entry >= zk.committed.get() {
+            return self.give(server, 1_000_000, Work::Apply(entry));
+        }
+        self.catch_up(server, entry + 1);
+    }
+
+    /// Applies the first `count` entries of the log, as far as they are not applied.
+    pub(super) fn catch_up(self, server: usize, count: usize) {
+        let zk = self.0.get();
+        let own = &zk.servers[server];
+        while own.applied.get() < count {
+            let (zxid, transaction, origin, expired) = {
+                let log = zk.log.borrow();
+                let entry = &log[own.applied.get()];
+                (entry.zxid, entry.transaction.clone(), entry.origin, entry.expired)
+            };
+            own.applied.set(own.applied.get() + 1);
+            let events = own.tree.borrow_mut().apply(zxid, &transaction);
+            for (connection, kind, path) in events {
+                own.send(connection, ZkMessage::Event { kind, path });
+            }
+            if zk.leader.get() == Some(server) {
+                self.lead(zxid, &transaction, expired);
+            }
+            if let Some(origin) = origin.filter(|origin| origin.server == server) {
+                self.finish(origin, zxid, &transaction);
+            }
+            if let ZkTransaction::CloseSession { session } = transaction {
+                own.close_session(session);
+            }
+        }
+    }
+
+    /// What the leader does besides when a transaction is applied.
+    fn lead(self, zxid: i64, transaction: &ZkTransaction, expired: bool) {
+        let zk = self.0.get();
+        let change = match transaction {
+            ZkTransaction::OpenSession { session } => {
+                let timeout = zk.timeouts.borrow().get(session).copied().unwrap_or(0);
+                zk.expiry.borrow_mut().track(self.clock(), *session, timeout);
+                return;
+            }
+            ZkTransaction::Create { path, owner } => ZkChange::Created {
+                path: path.clone(),
+                owner: *owner,
+                czxid: zxid,
+            },
+            ZkTransaction::Delete { path } => ZkChange::Deleted { path: path.clone() },
+            ZkTransaction::CloseSession { session } => ZkChange::SessionOver {
+                session: *session,
+                expired,
+            },
+            ZkTransaction::Refused(_) => return,
+        };
+        let hook = zk.hook.borrow().clone();
+        if let Some(hook) = hook {
+            hook(&change);
+        }
+    }
+
+    /// Answers the request that a transaction came from.
+    fn finish(self, origin: RequestOrigin, zxid: i64, transaction: &ZkTransaction) {
+        let zk = self.0.get();
+        let own = &zk.servers[origin.server];
+        let answer = match transaction {
+            ZkTransaction::OpenSession { session } => {
+                if let Some(served) = own.connections.borrow_mut().get_mut(&origin.connection) {
+                    served.session = *session;
+                }
+                let timeout = zk.timeouts.borrow().get(session).copied().unwrap_or(0) / 1_000_000;
+                ZkAnswer::Connected {
+                    session: *session,
+                    timeout,
+                }
+            }
+            ZkTransaction::Create { path, .. } => match own.tree.borrow().stat(path) {
+                Some(stat) => ZkAnswer::Created {
+                    path: path.clone(),
+                    stat,
+                },
+                None => ZkAnswer::Done,
+            },
+            ZkTransaction::Refused(code) => ZkAnswer::Failed(*code),
+            ZkTransaction::Delete { .. } | ZkTransaction::CloseSession { .. } => ZkAnswer::Done,
+        };
+        own.answer(origin, zxid, answer);
+        if let Some(served) = own.connections.borrow_mut().get_mut(&origin.connection) {
+            served.waits = false;
+        }
+        self.go_on(origin.server, origin.connection);
+    }
+
+    /// Drops what the servers had to decide and closes their clients' connections: there is no leader any more.
+    pub(super) fn lose_leader(self) {
+        let zk = self.0.get();
+        zk.leader.set(None);
+        for (number, server) in zk.servers.iter().enumerate() {
+            server.serves.set(false);
+            server
+                .work
+                .borrow_mut()
+                .retain(|_, work| matches!(work, Work::Apply(_)));
+            self.give(number, 0, Work::StepDown);
+        }
+    }
+
+    /// Makes a server the leader: all sessions have all of their time again.
+    pub(super) fn elect(self, leader: usize) {
+        let zk = self.0.get();
+        zk.leader.set(Some(leader));
+        zk.zxid.set(((zk.zxid.get() >> 32) + 1) << 32);
+        let mut expiry = SessionExpiry::new(zk.tick);
+        for session in zk.head.borrow().sessions() {
+            let timeout = zk.timeouts.borrow().get(&session).copied().unwrap_or(0);
+            expiry.track(self.clock(), session, timeout);
+        }
+        zk.expiry.replace(expiry);
+        zk.committed.set(zk.log.borrow().len());
+    }
+
+    /// Brings a server in step with the leader, so that it serves.
+    pub(super) fn join(self, server: usize) {
+        self.catch_up(server, self.0.get().committed.get());
+        self.0.get().servers[server].serves.set(true);
+    }
+}
+
+impl EnsembleState {
+    fn decide(&self, proposal: Proposal) -> (ZkTransaction, bool) {
+        let head = self.head.borrow();
+        let over = |session| !head.has_session(session);
+        match proposal {
+            Proposal::Open { timeout } => {
+                self.opened.set(self.opened.get() + 1);
+                let session = (1 << 56) + self.opened.get();
+                self.timeouts.borrow_mut().insert(session, timeout);
+                (ZkTransaction::OpenSession { session }, false)
+            }
+            Proposal::Create { session, .. } | Proposal::Delete { session, .. } if over(session) => {
+                (ZkTransaction::Refused(ZkCode::SessionExpired), false)
+            }
+            Proposal::Create {
+                path,
+                owner,
+                sequential,
+                ..
+            } => (head.plan_create(&path, sequential, owner), false),
+            Proposal::Delete { path, .. } => (head.plan_delete(&path), false),
+            Proposal::Close { session, expired } => {
+                self.expiry.borrow_mut().forget(session);
+                (ZkTransaction::CloseSession { session }, expired)
+            }
+        }
+    }
+
+    /// Whether a majority of the servers runs and is not stopped.
+    pub fn has_majority(&self) -> bool {
+        self.servers.iter().filter(|server| server.responds()).count() > self.servers.len() / 2
+    }
+}

@@ -1,0 +1,16 @@
+//! Simulated ZooKeeper: [`SimulatedZk`] is an ensemble in a world, [`ZkRoutes`] the way of one client to it; the pure parts are
+//! [`tree`], the data of one server, and [`expiry`], when the leader ends sessions.
+
+mod clients;
+mod engine;
+mod ensemble;
+pub mod expiry;
+mod reads;
+pub mod request;
+mod serving;
+mod session;
+pub mod tree;
+mod watches;
+
+pub use ensemble::{SimulatedZk, ZkChange};
+pub use session::ZkRoutes;

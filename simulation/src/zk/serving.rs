@@ -1,0 +1,209 @@
+//! The tasks of an ensemble: each server's own, and the one that supervises them: who leads, and which servers are in step.
+
+use std::collections::VecDeque;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use rand::Rng;
+
+use super::clients::ServedConnection;
+use super::ensemble::{SimulatedZk, Work};
+use super::request::{ZkMessage, ZkRequest};
+use crate::network::{Port, PortEvent, PortListener};
+use crate::world::{WorldSleep, nanoseconds};
+
+/// How long a server takes to start, from the start of its process to where it looks for a leader.
+const START: Duration = Duration::from_millis(1200);
+/// How long an election takes: least, and what is drawn besides, as was measured on ensembles of three servers.
+const ELECTION: (Duration, Duration) = (Duration::from_millis(400), Duration::from_millis(2200));
+/// A server that is silent for so many ticks has left the ensemble: `syncLimit`.
+const SYNC_LIMIT: u64 = 10;
+
+impl SimulatedZk {
+    /// Kills a server. What it answered still arrives, and what it has applied stays on its disk.
+    pub fn kill(self, server: usize) {
+        let zk = self.0.get();
+        let killed = &zk.servers[server];
+        killed.is_running.set(false);
+        killed.serves.set(false);
+        killed.process.kill();
+        killed.work.borrow_mut().clear();
+        let connections = killed.connections.take();
+        let numbers: Vec<u64> = connections.keys().copied().collect();
+        drop(connections);
+        let mut tree = killed.tree.borrow_mut();
+        numbers.into_iter().for_each(|number| tree.disconnected(number));
+    }
+
+    /// Starts a killed server again, with its data.
+    pub fn restart(self, server: usize) {
+        if self.is_running(server) {
+            self.kill(server);
+        }
+        self.run(server, START);
+    }
+
+    /// Where clients reach a server.
+    pub(super) fn address_of(self, server: usize) -> Port<ZkRequest, ZkMessage> {
+        self.0.get().servers[server].port
+    }
+
+    pub(super) fn run(self, server: usize, after: Duration) {
+        let zk = self.0.get();
+        let world = self.0.world();
+        let started = &zk.servers[server];
+        let port = started.port;
+        // the first start is over before a client runs
+        let listener = after.is_zero().then(|| port.listen());
+        started.is_running.set(after.is_zero());
+        let serving = async move {
+            let listener = match listener {
+                Some(listener) => listener,
+                None => {
+                    world.sleep(after).await;
+                    self.0.get().servers[server].is_running.set(true);
+                    port.listen()
+                }
+            };
+            self.serve(server, listener).await;
+        };
+        started.process.spawn(serving).detach();
+    }
+
+    async fn serve(self, server: usize, listener: PortListener<ZkRequest, ZkMessage>) {
+        let mut timer: Option<(u64, Pin<Box<WorldSleep>>)> = None;
+        loop {
+            let due = self.do_what_is_due(server);
+            if timer.as_ref().map(|(at, _)| *at) != due {
+                timer = due.map(|at| {
+                    let sleep = self.0.world().sleep_until(Duration::from_nanos(at));
+                    (at, Box::pin(sleep))
+                });
+            }
+            let zk = self.0.get();
+            let own = &zk.servers[server];
+            let mut is_polled = false;
+            let event = poll_fn(|task| {
+                if let Poll::Ready(event) = listener.poll_next(task) {
+                    return Poll::Ready(Some(event));
+                }
+                // woken by new work, or by the timer
+                if std::mem::replace(&mut is_polled, true) {
+                    return Poll::Ready(None);
+                }
+                *own.alarm.borrow_mut() = Some(task.waker().clone());
+                match &mut timer {
+                    Some((_, sleep)) => sleep.as_mut().poll(task).map(|()| None),
+                    None => Poll::Pending,
+                }
+            })
+            .await;
+            match event {
+                Some(PortEvent::Opened(side)) => {
+                    let served = ServedConnection {
+                        session: 0,
+                        queue: VecDeque::new(),
+                        waits: false,
+                        side,
+                    };
+                    own.connections.borrow_mut().insert(served.side.number(), served);
+                }
+                Some(PortEvent::Message(connection, request)) => self.take(server, connection, request),
+                Some(PortEvent::Over(connection)) => own.close(connection),
+                None => {}
+            }
+        }
+    }
+
+    /// Does what is due, and says when there is more to do.
+    fn do_what_is_due(self, server: usize) -> Option<u64> {
+        let zk = self.0.get();
+        let own = &zk.servers[server];
+        loop {
+            let work = {
+                let mut work = own.work.borrow_mut();
+                let due = work.first_key_value().is_some_and(|((at, _), _)| *at <= self.clock());
+                due.then(|| work.pop_first()).flatten()
+            };
+            match work {
+                Some((_, work)) => self.perform(server, work),
+                None => break,
+            }
+        }
+        self.expire(server);
+        let work = own.work.borrow().first_key_value().map(|((at, _), _)| *at);
+        let leads = zk.leader.get() == Some(server);
+        let expiry = zk.expiry.borrow().next_end().filter(|_| leads);
+        work.into_iter().chain(expiry).min()
+    }
+
+    /// Looks after the ensemble: whether its leader is there, and who is in step with it.
+    pub(super) async fn supervise(self) {
+        let world = self.0.world();
+        let half_tick = Duration::from_nanos(self.0.get().tick / 2);
+        let mut election: Option<u64> = None;
+        loop {
+            world.sleep(half_tick).await;
+            let zk = self.0.get();
+            let now = self.clock();
+            let limit = SYNC_LIMIT * zk.tick;
+            for server in &zk.servers {
+                let silent = (!server.responds()).then(|| server.silent_since.get().unwrap_or(now));
+                server.silent_since.set(silent);
+            }
+            let is_gone = |number: usize| {
+                let server = &zk.servers[number];
+                !server.is_running.get() || server.silent_since.get().is_some_and(|since| now - since >= limit)
+            };
+            match zk.leader.get() {
+                Some(leader) => {
+                    let followers = (0..zk.servers.len()).filter(|number| !is_gone(*number)).count();
+                    if is_gone(leader) || followers <= zk.servers.len() / 2 {
+                        self.lose_leader();
+                        election = None;
+                        continue;
+                    }
+                    self.let_join(now, limit);
+                }
+                None if !zk.has_majority() => election = None,
+                None => {
+                    let at = *election.get_or_insert_with(|| now + self.election_time());
+                    if now >= at {
+                        let running = (0..zk.servers.len()).filter(|number| zk.servers[*number].responds());
+                        if let Some(leader) = running.max_by_key(|number| zk.servers[*number].applied.get()) {
+                            self.elect(leader);
+                            self.join(leader);
+                        }
+                        election = None;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Lets servers in that are there again, and drops those that are silent for too long.
+    fn let_join(self, now: u64, limit: u64) {
+        let zk = self.0.get();
+        for (number, server) in zk.servers.iter().enumerate() {
+            let silent = server.silent_since.get();
+            if server.serves.get() && silent.is_some_and(|since| now - since >= limit) {
+                server.serves.set(false);
+                self.give(number, 0, Work::StepDown);
+            } else if !server.serves.get() && server.responds() {
+                // the last ones to come after an election are in step at once
+                self.join(number);
+            }
+        }
+    }
+
+    fn election_time(self) -> u64 {
+        let zk = self.0.get();
+        if zk.servers.len() == 1 {
+            return 0;
+        }
+        let (least, spread) = ELECTION;
+        nanoseconds(least) + zk.dice.borrow_mut().next_u64() % nanoseconds(spread)
+    }
+}

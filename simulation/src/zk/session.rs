@@ -1,0 +1,358 @@
+//! The session of a client with a simulated ensemble ([`ZkRoutes`]), as `harness_workloads::zk::ZkServers` is one on the
+//! `zookeeper-client` crate; what the crate itself does is in `engine`. Lines are of workloads `zk/client_session.rs`.
+//!
+//! The lock that comes with the crate is not simulated: `zk-curator` runs on real servers only.
+
+use std::cell::RefCell;
+use std::rc::{Rc, Weak};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use harness_workloads::zk::{ConnectionState, ConnectionStatus, WatchEvent, ZkConnect, ZkSession, ZkWatch, Znode};
+use harness_workloads::{RecipeHost, SessionError, within};
+use tokio::sync::{oneshot, watch};
+
+use super::engine::{CallError, CallResult, ClientRequest, Engine, SharedQueue};
+use super::ensemble::SimulatedZk;
+use super::request::{ZkAnswer, ZkCall, ZkCode, ZkStat};
+use crate::network::SimulatedLink;
+use crate::process::SimulatedProcess;
+
+/// How much of a session one call may take, in tenths: line 27.
+const CALL_SHARE: u32 = 6;
+/// How often a node's parents are made before the create is refused: line 33.
+const PARENTS: usize = 10;
+
+/// The way of one client to all servers: one link to each.
+pub struct ZkRoutes {
+    zk: SimulatedZk,
+    links: Vec<SimulatedLink>,
+    host: Rc<dyn RecipeHost>,
+    lease: Duration,
+}
+
+impl ZkRoutes {
+    /// `links` has one link for each server of `zk`, in their order; sessions run in `process`.
+    pub fn new(zk: SimulatedZk, links: Vec<SimulatedLink>, process: SimulatedProcess, lease: Duration) -> Self {
+        ZkRoutes {
+            zk,
+            links,
+            host: process.host(),
+            lease,
+        }
+    }
+}
+
+#[async_trait(?Send)]
+impl ZkConnect for ZkRoutes {
+    async fn connect(&self) -> Result<Rc<dyn ZkSession>, SessionError> {
+        let mut engine = Engine::new(self.zk, self.links.clone(), self.host.clone(), self.lease);
+        let connection = match within(&*self.host, self.lease, engine.begin()).await {
+            Some(Some(connection)) => connection,
+            Some(None) => return Err(SessionError::Definite("no session: timed out".into())),
+            None => {
+                let ms = self.lease.as_millis();
+                return Err(SessionError::Definite(format!("no session within {ms} ms")));
+            }
+        };
+        let (id, timeout) = (engine.session, engine.timeout);
+        let (queue, status) = (engine.queue.clone(), engine.status.subscribe());
+        self.host.spawn(Box::pin(engine.serve(connection))).detach();
+        Ok(Rc::new(EnsembleSession {
+            id,
+            timeout,
+            queue,
+            status,
+            host: self.host.clone(),
+        }))
+    }
+}
+
+struct EnsembleSession {
+    id: i64,
+    timeout: Duration,
+    queue: Rc<RefCell<SharedQueue>>,
+    status: watch::Receiver<ConnectionStatus>,
+    host: Rc<dyn RecipeHost>,
+}
+
+impl Drop for EnsembleSession {
+    /// The crate closes the session when its last client is dropped.
+    fn drop(&mut self) {
+        close(&self.queue);
+    }
+}
+
+fn close(queue: &RefCell<SharedQueue>) {
+    let waker = {
+        let mut queue = queue.borrow_mut();
+        queue.is_closed = true;
+        queue.wake()
+    };
+    if let Some(waker) = waker {
+        waker.wake();
+    }
+}
+
+fn push(queue: &RefCell<SharedQueue>, request: ClientRequest) {
+    let waker = {
+        let mut queue = queue.borrow_mut();
+        queue.requests.push_back(request);
+        queue.wake()
+    };
+    if let Some(waker) = waker {
+        waker.wake();
+    }
+}
+
+/// A call that did not succeed; see workloads `CallFailure`.
+struct FailedCall {
+    what: String,
+    error: Option<CallError>,
+}
+
+impl From<FailedCall> for SessionError {
+    fn from(FailedCall { what, error }: FailedCall) -> Self {
+        match error {
+            None => SessionError::Indefinite(what),
+            Some(CallError::Over) => SessionError::Lost(format!("{what}: session expired")),
+            Some(CallError::ConnectionLoss) => SessionError::Indefinite(format!("{what}: connection loss")),
+            Some(CallError::Code(code)) => SessionError::Definite(format!("{what}: {code:?}")),
+        }
+    }
+}
+
+/// An answer, and its watch.
+type Answered = (ZkAnswer, Option<(u64, oneshot::Receiver<WatchEvent>)>);
+
+impl EnsembleSession {
+    /// Asks within the limit of one call. A caller that gives up leaves the request to be sent.
+    async fn ask(&self, what: &str, work: impl Future<Output = CallResult>) -> Result<Answered, FailedCall> {
+        let limit = self.timeout * CALL_SHARE / 10;
+        match within(&*self.host, limit, work).await {
+            Some(answer) => answer.map_err(|error| FailedCall {
+                what: what.to_owned(),
+                error: Some(error),
+            }),
+            None => Err(FailedCall {
+                what: format!("{what}: no answer in {} ms", limit.as_millis()),
+                error: None,
+            }),
+        }
+    }
+
+    /// One request, sent at once.
+    async fn send(&self, call: ZkCall) -> CallResult {
+        if self.queue.borrow().is_over || self.queue.borrow().is_closed {
+            return Err(CallError::Over);
+        }
+        let (sender, answer) = oneshot::channel();
+        push(&self.queue, ClientRequest::Call(call, sender));
+        answer.await.unwrap_or(Err(CallError::Over))
+    }
+
+    async fn create_one(&self, path: &str, ephemeral: bool, sequential: bool) -> CallResult {
+        let path = path.to_owned();
+        self.send(ZkCall::Create {
+            path,
+            ephemeral,
+            sequential,
+        })
+        .await
+    }
+
+    /// Makes a node that stays, and those above it: `client/mod.rs:399` of the crate, `mkdir_internally`.
+    async fn make_parents(&self, path: &str) -> CallResult {
+        let mut end = path.len();
+        loop {
+            match self.create_one(&path[..end], false, false).await {
+                Ok(_) | Err(CallError::Code(ZkCode::NodeExists)) if end >= path.len() => {
+                    return Ok((ZkAnswer::Done, None));
+                }
+                Ok(_) | Err(CallError::Code(ZkCode::NodeExists)) => {
+                    end = path[end + 1..].find('/').map_or(path.len(), |next| end + 1 + next);
+                }
+                Err(CallError::Code(ZkCode::NoNode)) => match path[..end].rfind('/') {
+                    Some(place) if place > 0 => end = place,
+                    _ => return Err(CallError::Code(ZkCode::NoNode)),
+                },
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Line 171, `create_node`.
+    async fn create_node(&self, path: &str, sequential: bool) -> Result<Znode, FailedCall> {
+        let parent = path.rsplit_once('/').map_or("/", |(parent, _)| parent);
+        let mut created = self.ask("create", self.create_one(path, true, sequential)).await;
+        for _ in 0..PARENTS {
+            if !is_missing(&created) {
+                break;
+            }
+            self.ask("mkdir", self.make_parents(parent)).await?;
+            created = self.ask("create", self.create_one(path, true, sequential)).await;
+        }
+        match created? {
+            (ZkAnswer::Created { path, stat }, _) => Ok(node(path, stat)),
+            // the session ended at the same moment
+            _ => Err(FailedCall {
+                what: "create".into(),
+                error: Some(CallError::Over),
+            }),
+        }
+    }
+
+    fn as_watch(&self, path: &str, (id, event): (u64, oneshot::Receiver<WatchEvent>)) -> ZkWatch {
+        let mut removal = WatchRemoval {
+            queue: Rc::downgrade(&self.queue),
+            watch: Some((path.to_owned(), id)),
+        };
+        Box::pin(async move {
+            let event = event.await.unwrap_or(WatchEvent::SessionOver);
+            // as a whole, so that it is moved in here
+            removal.is_over();
+            event
+        })
+    }
+
+    async fn stat(&self, path: &str, watch: bool) -> Result<(Option<Znode>, Option<ZkWatch>), SessionError> {
+        let path_wanted = path.to_owned();
+        let call = self.send(ZkCall::Exists {
+            path: path_wanted,
+            watch,
+        });
+        let (answer, watch) = self.ask("exists", call).await?;
+        let found = match answer {
+            ZkAnswer::Stat(stat) => Some(node(path.to_owned(), stat)),
+            _ => None,
+        };
+        Ok((found, watch.map(|watch| self.as_watch(path, watch))))
+    }
+
+    async fn list(&self, path: &str, watch: bool) -> Result<(Vec<String>, Option<ZkWatch>), FailedCall> {
+        let path_wanted = path.to_owned();
+        let call = self.send(ZkCall::GetChildren {
+            path: path_wanted,
+            watch,
+        });
+        let (answer, watch) = self.ask("list", call).await?;
+        let names = match answer {
+            ZkAnswer::Children(names) => names,
+            _ => Vec::new(),
+        };
+        Ok((names, watch.map(|watch| self.as_watch(path, watch))))
+    }
+}
+
+fn is_missing<T>(answer: &Result<T, FailedCall>) -> bool {
+    let code = answer.as_ref().err().and_then(|failed| failed.error);
+    code == Some(CallError::Code(ZkCode::NoNode))
+}
+
+fn node(path: String, stat: ZkStat) -> Znode {
+    Znode {
+        path,
+        czxid: stat.czxid,
+        owner: stat.owner,
+    }
+}
+
+/// Takes a watch back when its future is dropped before the event: `session/watch.rs:91` of the crate.
+struct WatchRemoval {
+    queue: Weak<RefCell<SharedQueue>>,
+    watch: Option<(String, u64)>,
+}
+
+impl WatchRemoval {
+    /// The event has come.
+    fn is_over(&mut self) {
+        self.watch = None;
+    }
+}
+
+impl Drop for WatchRemoval {
+    fn drop(&mut self) {
+        if let Some((queue, (path, id))) = self.queue.upgrade().zip(self.watch.take()) {
+            push(&queue, ClientRequest::RemoveWatch(path, id));
+        }
+    }
+}
+
+/// The session owes a watch to a call that asked for one and succeeded.
+fn owed(watch: Option<ZkWatch>) -> ZkWatch {
+    watch.unwrap_or_else(|| Box::pin(std::future::ready(WatchEvent::SessionOver)))
+}
+
+#[async_trait(?Send)]
+impl ZkSession for EnsembleSession {
+    fn id(&self) -> i64 {
+        self.id
+    }
+
+    fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    fn connection(&self) -> watch::Receiver<ConnectionStatus> {
+        self.status.clone()
+    }
+
+    async fn create_sequential(&self, prefix: &str) -> Result<Znode, SessionError> {
+        Ok(self.create_node(prefix, true).await?)
+    }
+
+    async fn create(&self, path: &str) -> Result<Option<Znode>, SessionError> {
+        match self.create_node(path, false).await {
+            Err(FailedCall {
+                error: Some(CallError::Code(ZkCode::NodeExists)),
+                ..
+            }) => Ok(None),
+            created => Ok(Some(created?)),
+        }
+    }
+
+    async fn children(&self, path: &str) -> Result<Vec<String>, SessionError> {
+        let listed = self.list(path, false).await;
+        if is_missing(&listed) {
+            return Ok(Vec::new());
+        }
+        Ok(listed?.0)
+    }
+
+    async fn watch_children(&self, path: &str) -> Result<(Vec<String>, ZkWatch), SessionError> {
+        let (names, watch) = self.list(path, true).await?;
+        Ok((names, owed(watch)))
+    }
+
+    async fn exists(&self, path: &str) -> Result<Option<Znode>, SessionError> {
+        Ok(self.stat(path, false).await?.0)
+    }
+
+    async fn watch_exists(&self, path: &str) -> Result<(Option<Znode>, ZkWatch), SessionError> {
+        let (found, watch) = self.stat(path, true).await?;
+        Ok((found, owed(watch)))
+    }
+
+    async fn delete(&self, path: &str) -> Result<bool, SessionError> {
+        let path = path.to_owned();
+        let deleted = self.ask("delete", self.send(ZkCall::Delete { path })).await;
+        if is_missing(&deleted) {
+            return Ok(false);
+        }
+        deleted?;
+        Ok(true)
+    }
+
+    async fn library_lock(&self, _parent: &str, _wait: Duration) -> Result<Option<String>, SessionError> {
+        Err(SessionError::Definite(
+            "the lock of the zookeeper-client crate cannot be simulated: run zk-curator on real servers".into(),
+        ))
+    }
+
+    async fn close(&self) {
+        close(&self.queue);
+        let mut status = self.status.clone();
+        let closed = status.wait_for(|status| status.state == ConnectionState::Expired);
+        let _ = within(&*self.host, self.timeout * CALL_SHARE / 10, closed).await;
+    }
+}

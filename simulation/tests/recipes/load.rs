@@ -1,0 +1,152 @@
+//! Clients that take a lock in turns, and what they believe: a trace, and how often two held it at once.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::fmt::Write;
+use std::rc::Rc;
+use std::time::Duration;
+
+use harness_proxy::Behaviour;
+use harness_simulation::network::{LinkLatency, SimulatedLink};
+use harness_simulation::{SimulatedProcess, SimulatedTask, World};
+use harness_workloads::protocol::{AcquireRequest, LockSignalKind};
+use harness_workloads::{LockClient, LockError, SignalSink};
+use rand::Rng;
+
+pub const CLIENTS: u32 = 5;
+pub const GRANTS: u32 = 100;
+pub const LEASE: Duration = Duration::from_secs(2);
+/// No experiment takes longer, in virtual time.
+const LIMIT: Duration = Duration::from_secs(600);
+
+/// What is done to the links while the clients run.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Disturbance {
+    None,
+    /// One client after the other is cut off, for up to two leases.
+    Partitions,
+    /// One server after the other is killed and started again, or stopped.
+    Servers,
+}
+
+/// A link from each client to each server.
+pub fn links(world: World, servers: usize) -> Vec<Vec<SimulatedLink>> {
+    let to = |client: u32, server: usize| {
+        let name = format!("c{client}->n{}", server + 1);
+        SimulatedLink::new(world, &name, client, LinkLatency::default())
+    };
+    let of = |client| (0..servers).map(|server| to(client, server)).collect();
+    (0..CLIENTS).map(of).collect()
+}
+
+pub fn disturb(world: World, disturbance: Disturbance, links: Vec<Vec<SimulatedLink>>) -> Option<SimulatedTask> {
+    let partitioning = async move {
+        let mut dice = world.dice("partitions");
+        loop {
+            let client = &links[dice.next_u64() as usize % links.len()];
+            client.iter().for_each(|link| link.apply(1, Behaviour::STALL));
+            world.sleep(Duration::from_millis(dice.next_u64() % 4_000)).await;
+            client.iter().for_each(|link| link.heal(1));
+            world.sleep(Duration::from_millis(dice.next_u64() % 200)).await;
+        }
+    };
+    (disturbance == Disturbance::Partitions).then(|| world.spawn(partitioning))
+}
+
+/// What all clients saw.
+#[derive(Default)]
+pub struct Journal {
+    pub trace: RefCell<String>,
+    holders: RefCell<BTreeSet<u32>>,
+    pub grants: Cell<u32>,
+    pub overlaps: Cell<u32>,
+    pub losses: Cell<u32>,
+}
+
+impl Journal {
+    fn write(&self, world: World, client: u32, what: &str) {
+        writeln!(self.trace.borrow_mut(), "{} c{client} {what}", world.now_ns()).unwrap();
+    }
+
+    fn holds(&self, client: u32) {
+        let mut holders = self.holders.borrow_mut();
+        holders.insert(client);
+        if holders.len() > 1 {
+            self.overlaps.set(self.overlaps.get() + 1);
+        }
+        self.grants.set(self.grants.get() + 1);
+    }
+
+    fn ends(&self, client: u32) {
+        self.holders.borrow_mut().remove(&client);
+    }
+}
+
+/// Makes a client that runs in a process.
+pub type MakeClient = Rc<dyn Fn(SimulatedProcess, u32, SignalSink) -> Box<dyn LockClient>>;
+
+/// Runs the clients until there were enough grants. A client that still believes at the time of its release holds until then.
+pub async fn take_turns(world: World, make: MakeClient) -> Rc<Journal> {
+    let journal = Rc::new(Journal::default());
+    let mut clients = Vec::new();
+    for number in 0..CLIENTS {
+        let process = world.process(&format!("c{number}"));
+        let (make, journal) = (make.clone(), journal.clone());
+        clients.push(process.spawn(client(world, process, number, make, journal)));
+    }
+    while journal.grants.get() < GRANTS && world.now() < LIMIT {
+        world.sleep(Duration::from_millis(10)).await;
+    }
+    drop(clients);
+    journal
+}
+
+/// 5 to 15 ms, and one in ten of up to two leases: longer than a client may believe that is cut off.
+fn hold(dice: &mut impl Rng) -> Duration {
+    match dice.next_u64() % 10 {
+        0 => Duration::from_millis(dice.next_u64() % 4_000),
+        _ => Duration::from_micros(5_000 + dice.next_u64() % 10_000),
+    }
+}
+
+async fn client(world: World, process: SimulatedProcess, number: u32, make: MakeClient, journal: Rc<Journal>) {
+    let heard = journal.clone();
+    let signals = SignalSink::new(
+        number,
+        process.host(),
+        Rc::new(move |signal| {
+            heard.write(world, number, &format!("{:?} {}", signal.f, signal.cause));
+            if signal.f == LockSignalKind::Lost {
+                heard.losses.set(heard.losses.get() + 1);
+                heard.ends(number);
+            }
+        }),
+    );
+    let mut lock = make(process, number, signals);
+    let mut dice = world.dice(&format!("load {number}"));
+    while let Err(error) = lock.open().await {
+        journal.write(world, number, &format!("open: {error:?}"));
+        world.sleep(Duration::from_millis(100)).await;
+    }
+    let wanted = AcquireRequest {
+        lock: "l0".into(),
+        wait_ms: 5_000,
+        ..AcquireRequest::default()
+    };
+    loop {
+        match lock.acquire(&wanted).await {
+            Ok(grant) => {
+                journal.holds(number);
+                journal.write(world, number, &format!("holds {:?} {:?}", grant.token, grant.owner));
+                world.sleep(hold(&mut dice)).await;
+                journal.ends(number);
+                journal.write(world, number, "releases");
+                let released = lock.release("l0").await;
+                journal.write(world, number, &format!("released {released:?}"));
+            }
+            Err(LockError::Refused(reason)) => journal.write(world, number, &format!("refused {reason}")),
+            Err(LockError::Unknown(reason)) => journal.write(world, number, &format!("unknown {reason}")),
+        }
+        world.sleep(Duration::from_millis(1 + dice.next_u64() % 20)).await;
+    }
+}

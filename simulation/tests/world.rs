@@ -1,0 +1,313 @@
+//! Worlds, seen from outside: order, time, processes, and what is left when a world has ended.
+
+use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::time::Duration;
+
+use harness_simulation::World;
+use rand::Rng;
+use tokio::sync::{mpsc, watch};
+
+const MS: Duration = Duration::from_millis(1);
+
+fn panic_text(run: impl FnOnce()) -> String {
+    let panic = catch_unwind(AssertUnwindSafe(run)).expect_err("it must panic");
+    let text = panic.downcast_ref::<String>().cloned();
+    text.unwrap_or_else(|| (*panic.downcast_ref::<&str>().unwrap()).to_owned())
+}
+
+/// Sixty waiters of one `watch`, which tokio wakes in an order drawn from the thread's own random numbers.
+fn order_of_watchers(seed: u64) -> Vec<u32> {
+    World::run(seed, async |world: World| {
+        let (sender, receiver) = watch::channel(0);
+        let woken = Rc::new(RefCell::new(Vec::new()));
+        for number in 0..60 {
+            let (mut receiver, woken) = (receiver.clone(), woken.clone());
+            let wait = async move {
+                while receiver.changed().await.is_ok() {
+                    woken.borrow_mut().push(number);
+                }
+            };
+            world.spawn(wait).detach();
+        }
+        for value in 1..5 {
+            world.sleep(MS).await;
+            sender.send(value).unwrap();
+        }
+        world.sleep(MS).await;
+        woken.take()
+    })
+}
+
+#[test]
+fn tasks_are_polled_in_their_own_order_and_not_in_that_in_which_they_were_woken() {
+    let expected: Vec<u32> = (0..4).flat_map(|_| 0..60).collect();
+    for seed in 0..20 {
+        assert_eq!(order_of_watchers(seed), expected, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_task_that_is_always_ready_leaves_the_others_their_turn() {
+    let turns = World::run(1, async |world: World| {
+        let turns = Rc::new(Cell::new(0));
+        let busy = {
+            let turns = turns.clone();
+            world.spawn(async move {
+                loop {
+                    turns.set(turns.get() + 1);
+                    // wakes itself at once
+                    let mut yielded = false;
+                    std::future::poll_fn(|task| {
+                        task.waker().wake_by_ref();
+                        if std::mem::replace(&mut yielded, true) {
+                            std::task::Poll::Ready(())
+                        } else {
+                            std::task::Poll::Pending
+                        }
+                    })
+                    .await;
+                }
+            })
+        };
+        world.sleep(MS).await;
+        drop(busy);
+        world.sleep(MS).await;
+        turns.get()
+    });
+    // 1 ms in polls of 100 ns
+    assert!((4_900..=10_000).contains(&turns), "{turns}");
+}
+
+#[test]
+fn no_two_stamps_are_the_same_and_none_goes_back() {
+    World::run(3, async |world: World| {
+        let stamps = Rc::new(RefCell::new(Vec::new()));
+        let tasks: Vec<_> = (0..10)
+            .map(|_| {
+                let stamps = stamps.clone();
+                world.spawn(async move {
+                    for _ in 0..50 {
+                        let before = world.now_ns();
+                        stamps.borrow_mut().extend([before, world.now_ns()]);
+                        world.sleep(MS).await;
+                    }
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.await;
+        }
+        let stamps = stamps.take();
+        assert_eq!(stamps.len(), 1000);
+        assert!(stamps.is_sorted_by(|one, next| one < next));
+    });
+}
+
+#[test]
+fn time_passes_as_asked_and_costs_nothing() {
+    World::run(1, async |world: World| {
+        let begun = world.now();
+        world.sleep(Duration::from_secs(86_400 * 365)).await;
+        let passed = world.now() - begun;
+        assert!(passed >= Duration::from_secs(86_400 * 365) && passed < Duration::from_secs(86_400 * 365) + MS);
+        let later = world.now() + 5 * MS;
+        world.sleep_until(later).await;
+        assert!(world.now() >= later && world.now() < later + MS);
+        // a time that has passed is no wait
+        world.sleep_until(Duration::ZERO).await;
+    });
+}
+
+#[test]
+fn a_stopped_process_does_nothing_and_finds_its_timers_due_when_it_goes_on() {
+    World::run(1, async |world: World| {
+        let process = world.process("c0");
+        let (sender, mut ticks) = mpsc::unbounded_channel();
+        let host = process.host();
+        process
+            .spawn(async move {
+                loop {
+                    host.sleep(10 * MS).await;
+                    sender.send(host.now()).unwrap();
+                }
+            })
+            .detach();
+        world.sleep(35 * MS).await;
+        for _ in 0..3 {
+            assert!(ticks.try_recv().is_ok());
+        }
+        process.stop();
+        process.stop();
+        world.sleep(100 * MS).await;
+        process.go_on();
+        assert!(process.is_stopped(), "two faults stop it, and one has ended");
+        world.sleep(100 * MS).await;
+        assert!(ticks.try_recv().is_err());
+        process.go_on();
+        assert!(!process.is_stopped());
+        world.sleep(MS).await;
+        let late = ticks.try_recv().expect("the timer of 40 ms fires at once");
+        assert!(late > Duration::from_millis(235), "{late:?}");
+        assert!(ticks.try_recv().is_err(), "the next one counts from there");
+        // one too many is no debt
+        process.go_on();
+        process.stop();
+        assert!(process.is_stopped());
+    });
+}
+
+#[test]
+fn a_killed_process_drops_its_tasks_and_the_next_incarnation_draws_other_numbers() {
+    struct Alive(Rc<Cell<u32>>);
+    impl Drop for Alive {
+        fn drop(&mut self) {
+            self.0.set(self.0.get() - 1);
+        }
+    }
+    World::run(1, async |world: World| {
+        let (victim, other) = (world.process("c0"), world.process("c1"));
+        let alive = Rc::new(Cell::new(0));
+        let begin = |process: &harness_simulation::SimulatedProcess| {
+            alive.set(alive.get() + 1);
+            let alive = Alive(alive.clone());
+            let host = process.host();
+            // a task of a task, through the seam of the recipes
+            process.spawn(async move {
+                let _inner = host.spawn(Box::pin(async move {
+                    let _alive = alive;
+                    std::future::pending::<()>().await;
+                }));
+                std::future::pending::<()>().await;
+            })
+        };
+        let tasks = [begin(&victim), begin(&victim), begin(&other)];
+        world.sleep(MS).await;
+        assert_eq!(alive.get(), 3);
+        let before = victim.host().random();
+        victim.stop();
+        victim.kill();
+        assert_eq!(alive.get(), 1);
+        assert!(tasks[0].is_finished() && tasks[1].is_finished() && !tasks[2].is_finished());
+        assert!(!victim.is_stopped(), "what is stopped can be killed");
+        assert_ne!(before, victim.host().random());
+        assert_eq!(victim.deaths(), 1);
+        let [first, _, _] = tasks;
+        first.await;
+        let ran = Rc::new(Cell::new(false));
+        let runs = ran.clone();
+        victim.spawn(async move { runs.set(true) }).await;
+        assert!(ran.get());
+    });
+}
+
+#[test]
+fn wall_clocks_differ_by_what_was_set_and_monotonic_clocks_do_not() {
+    World::run(1, async |world: World| {
+        let (one, two) = (world.process("c0"), world.process("c1"));
+        two.set_wall_clock_offset(-3_000_000_000);
+        let ahead = one.host().wall_clock() - two.host().wall_clock();
+        assert_eq!(ahead, Duration::from_secs(3));
+        let (a, b) = (one.host().now(), two.host().now());
+        assert!(b > a && b - a < MS);
+        assert!(one.host().wall_clock() > Duration::from_secs(1_767_225_600));
+    });
+}
+
+#[test]
+fn the_same_name_draws_the_same_and_an_actor_more_changes_nothing() {
+    let draws = |names: &'static [&'static str]| {
+        World::run(7, async move |world: World| {
+            names
+                .iter()
+                .map(|name| (*name, world.process(name).host().random(), world.dice(name).next_u64()))
+                .collect::<Vec<_>>()
+        })
+    };
+    let all = draws(&["c0", "c1", "c2"]);
+    let fewer = draws(&["c0", "c2"]);
+    assert_eq!([all[0], all[2]], [fewer[0], fewer[1]]);
+    assert_ne!(all[0].1, all[1].1);
+}
+
+#[test]
+fn a_world_that_stands_still_says_so_and_the_thread_is_free_afterwards() {
+    let text = panic_text(|| World::run(1, |_| std::future::pending()));
+    assert!(text.contains("stands still"), "{text}");
+    let text = panic_text(|| {
+        World::run(1, async |_: World| {
+            World::run(2, async |_: World| {});
+        });
+    });
+    assert!(text.contains("runs on this thread already"), "{text}");
+    let escaped = World::run(1, async |world: World| world);
+    let text = panic_text(|| _ = escaped.now());
+    assert!(text.contains("within World::run"), "{text}");
+    assert_eq!(World::run(1, async |_: World| 5), 5);
+}
+
+#[test]
+fn handles_can_be_sent_and_are_of_no_use_elsewhere() {
+    fn is_send<T: Send + Sync>(_: &T) {}
+    World::run(1, async |world: World| {
+        let kept = world.keep(Rc::new(5));
+        let sleep = world.sleep(MS);
+        let task = world.spawn(async {});
+        is_send(&(world, kept, sleep, world.process("c0")));
+        is_send(&task);
+        assert_eq!(**kept.get(), 5);
+        std::thread::scope(|scope| {
+            let there = scope.spawn(move || kept.try_get().is_some());
+            assert!(!there.join().unwrap());
+        });
+    });
+}
+
+/// Kilobytes of memory that this process has.
+fn resident() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+/// A world in which everything is left unfinished, and knows of everything else.
+fn leave_everything(seed: u64) {
+    World::run(seed, async |world: World| {
+        let kept = world.keep(RefCell::new(Vec::new()));
+        for number in 0..10 {
+            let process = world.process(&format!("c{number}"));
+            let host = process.host();
+            let (sender, mut receiver) = mpsc::unbounded_channel::<u64>();
+            kept.get().borrow_mut().push(sender.clone());
+            let inner = host.clone();
+            let task = process.spawn(async move {
+                let timer = inner.clone();
+                let child = inner.spawn(Box::pin(async move {
+                    loop {
+                        timer.sleep(MS).await;
+                        sender.send(timer.random()).unwrap();
+                    }
+                }));
+                while receiver.recv().await.is_some() {
+                    kept.get().borrow().len();
+                }
+                drop(child);
+            });
+            task.detach();
+            if number == 3 {
+                process.stop();
+            }
+        }
+        world.sleep(10 * MS).await;
+    });
+}
+
+#[test]
+fn nothing_is_left_of_a_world_that_has_ended() {
+    (0..1_000).for_each(leave_everything);
+    let before = resident();
+    (0..10_000).for_each(leave_everything);
+    let grown = resident().saturating_sub(before);
+    assert!(grown < 1024, "{grown} KiB more after 10,000 worlds");
+}

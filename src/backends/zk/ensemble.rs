@@ -1,0 +1,191 @@
+//! What an ensemble tells of nodes, and what it can be asked ([`NodeChanges`], [`NodeQueries`]); and how real servers are heard: a
+//! persistent recursive watch, and the leader's list of living sessions.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use zookeeper_client::{Acls, AddWatchMode, Client, CreateMode, EventType, PersistentWatcher};
+
+use crate::backends::observer::Unasked;
+use crate::cluster::{BoxFuture, EndpointsReceiver};
+use crate::limits::PROBE;
+use harness_workloads::zk::owner_name;
+
+/// A node that is written again and again: only a majority accepts a write, and the server that answers one has reported all
+/// changes before it. A read would also be answered by a server that is cut off from the others.
+const PROOF_PATH: &str = "/harness-observer";
+/// The observer's session outlives any fault.
+const SESSION: Duration = Duration::from_secs(30);
+
+/// What happened to a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NodeChange {
+    Created,
+    Deleted,
+    /// Something that no owner depends on.
+    Other,
+}
+
+/// Whose node it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NodeOwner {
+    /// The session, 0 where the node is not ephemeral.
+    pub session: i64,
+    /// The transaction that created it.
+    pub czxid: i64,
+}
+
+/// The changes of the nodes below the root, in the order in which they happened.
+pub trait NodeChanges: Send + Sync {
+    /// What the server told next: what happened to which node; `None` when the connection is over. What it told is not lost when
+    /// the future is dropped.
+    fn next(&mut self) -> BoxFuture<'_, Option<(NodeChange, String)>>;
+}
+
+/// What the server can be asked.
+pub trait NodeQueries: Send + Sync {
+    /// The names of a node's children; none if there is no such node, or no answer.
+    fn children(&self, path: &str) -> BoxFuture<'static, Vec<String>>;
+
+    /// Whose a node is; `None` if there is none, or no answer.
+    fn owner(&self, path: &str) -> BoxFuture<'static, Option<NodeOwner>>;
+
+    /// Whether a majority answers: then every change before it was asked has been told.
+    fn proves(&self) -> BoxFuture<'static, bool>;
+
+    /// Why a node of this session went that its owner did not delete: the session is gone, or it is not.
+    fn why(&self, session: &str) -> BoxFuture<'static, Unasked>;
+}
+
+/// A connection to an ensemble.
+pub struct OpenedEnsemble {
+    pub queries: Arc<dyn NodeQueries>,
+    pub changes: Box<dyn NodeChanges>,
+}
+
+/// Connects to ensembles.
+pub trait EnsembleSource: Send + Sync {
+    /// Connects, and hears of all nodes below `root` from then on, which is made if it is not there.
+    fn open(&self, endpoints: &EndpointsReceiver, root: &str) -> BoxFuture<'static, Result<OpenedEnsemble, String>>;
+}
+
+/// Connects to ZooKeeper servers.
+pub struct ZkServerEnsemble;
+
+impl EnsembleSource for ZkServerEnsemble {
+    fn open(&self, endpoints: &EndpointsReceiver, root: &str) -> BoxFuture<'static, Result<OpenedEnsemble, String>> {
+        let (endpoints, root) = (endpoints.clone(), root.to_owned());
+        Box::pin(async move {
+            let opened = open(&endpoints, &root).await;
+            let (client, watcher) = opened.map_err(|error| error.to_string())?;
+            Ok(OpenedEnsemble {
+                queries: Arc::new(ServerQueriesOfZk { client, endpoints }),
+                changes: Box::new(WatchedNodes(watcher)),
+            })
+        })
+    }
+}
+
+async fn open(
+    endpoints: &EndpointsReceiver,
+    root: &str,
+) -> Result<(Client, PersistentWatcher), zookeeper_client::Error> {
+    let cluster: Vec<String> = endpoints.borrow().servers().iter().map(ToString::to_string).collect();
+    let client = Client::connector()
+        .with_session_timeout(SESSION)
+        .with_connection_timeout(PROBE)
+        .connect(&cluster.join(","))
+        .await?;
+    let persistent = CreateMode::Persistent.with_acls(Acls::anyone_all());
+    client.mkdir(root, &persistent).await?;
+    client.mkdir(PROOF_PATH, &persistent).await?;
+    let watcher = client.watch(root, AddWatchMode::PersistentRecursive).await?;
+    Ok((client, watcher))
+}
+
+struct WatchedNodes(PersistentWatcher);
+
+impl NodeChanges for WatchedNodes {
+    fn next(&mut self) -> BoxFuture<'_, Option<(NodeChange, String)>> {
+        Box::pin(async {
+            let event = self.0.changed().await;
+            let change = match event.event_type {
+                EventType::Session => return None,
+                EventType::NodeCreated => NodeChange::Created,
+                EventType::NodeDeleted => NodeChange::Deleted,
+                _ => NodeChange::Other,
+            };
+            Some((change, event.path))
+        })
+    }
+}
+
+struct ServerQueriesOfZk {
+    client: Client,
+    endpoints: EndpointsReceiver,
+}
+
+impl NodeQueries for ServerQueriesOfZk {
+    fn children(&self, path: &str) -> BoxFuture<'static, Vec<String>> {
+        let (client, path) = (self.client.clone(), path.to_owned());
+        Box::pin(async move { client.list_children(&path).await.unwrap_or_default() })
+    }
+
+    fn owner(&self, path: &str) -> BoxFuture<'static, Option<NodeOwner>> {
+        let (client, path) = (self.client.clone(), path.to_owned());
+        Box::pin(async move {
+            let stat = client.check_stat(&path).await.ok().flatten()?;
+            Some(NodeOwner {
+                session: stat.ephemeral_owner,
+                czxid: stat.czxid,
+            })
+        })
+    }
+
+    fn proves(&self) -> BoxFuture<'static, bool> {
+        let client = self.client.clone();
+        Box::pin(async move { client.set_data(PROOF_PATH, b"", None).await.is_ok() })
+    }
+
+    fn why(&self, session: &str) -> BoxFuture<'static, Unasked> {
+        let (servers, session) = (self.endpoints.borrow().servers(), session.to_owned());
+        Box::pin(why(servers, session))
+    }
+}
+
+async fn why(servers: Vec<SocketAddr>, session: String) -> Unasked {
+    let mut asked: JoinSet<_> = servers
+        .into_iter()
+        .map(|address| timeout(PROBE, four_letters(address, "dump")))
+        .collect();
+    while let Some(answer) = asked.join_next().await {
+        // only the leader knows every session
+        if let Ok(Ok(Ok(dump))) = answer
+            && dump.contains("Session Sets")
+        {
+            let alive = dump.lines().any(|line| line.trim() == session);
+            return if alive { Unasked::Deleted } else { Unasked::Expired };
+        }
+    }
+    Unasked::Unknown
+}
+
+async fn four_letters(address: SocketAddr, word: &str) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect(address).await?;
+    stream.write_all(word.as_bytes()).await?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text).await?;
+    Ok(text)
+}
+
+impl NodeOwner {
+    /// The session as owners are named.
+    pub fn name(self) -> String {
+        owner_name(self.session)
+    }
+}

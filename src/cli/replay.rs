@@ -1,0 +1,123 @@
+//! `harness replay`: makes a simulated run again, and compares its history with the stored one, byte by byte.
+
+use std::fs;
+use std::path::Path;
+
+use tokio::sync::watch;
+
+use super::Failure;
+use super::args::ReplayArgs;
+use super::check::find;
+use super::experiment::{options_of, run_args};
+use super::stdout::print;
+use crate::cluster::RuntimeChoice;
+use crate::event::ProgressSender;
+use crate::exit::Exit;
+use crate::plan::kept_windows::planned;
+use crate::run::{RunFolder, RunSpec};
+use crate::simulated;
+use crate::store::RunInfo;
+
+/// The same history is a success. Another one is a bug of this version, unless another version made the stored run.
+pub fn replay(args: &ReplayArgs) -> Result<Exit, Failure> {
+    let stored = find(&args.results, &args.wanted)?;
+    let Some(info) = stored.info.as_ref().filter(|info| info.is_simulated()) else {
+        return Err(Failure::usage(
+            "only a run on simulated servers can be made again as it was: real ones have the same plan again, not the same timing\nhint: the report of a run ends with the command that has its plan again",
+        ));
+    };
+    let before = fs::read(&stored.history)
+        .map_err(|error| Failure::environment(format!("could not read {}: {error}", stored.history.display())))?;
+    let folder = std::env::temp_dir().join(format!("harness-replay-{}", std::process::id()));
+    let made = again(info, &folder);
+    // what was made again is what there is already, or is told line by line
+    let _ = fs::remove_dir_all(&folder);
+    let (same, told) = compared(&before, &made?);
+    print(&format!("{told}\n"));
+    if same {
+        return Ok(Exit::Holds);
+    }
+    let this = env!("CARGO_PKG_VERSION");
+    if info.harness == this {
+        return Ok(Exit::Bug);
+    }
+    print(&format!(
+        "it was made by harness {} and this is {this}: a model or a recipe may have changed since\n",
+        info.harness
+    ));
+    Ok(Exit::Inconclusive)
+}
+
+/// Makes the run in `folder`; its history.
+fn again(info: &RunInfo, folder: &Path) -> Result<Vec<u8>, Failure> {
+    let mut options = options_of(&info.again);
+    // one that fell to simulated servers does not name them
+    options.retain(|(name, _)| name != "runtime");
+    options.push(("runtime".to_owned(), RunInfo::SIMULATED.to_owned()));
+    let args = run_args(&options, folder).map_err(Failure::usage)?;
+    let config = args.config(args.seed.unwrap_or_default()).map_err(Failure::usage)?;
+    let plan = planned(&config).map_err(Failure::usage)?;
+    fs::create_dir_all(folder)
+        .map_err(|error| Failure::environment(format!("could not make {}: {error}", folder.display())))?;
+    let spec = RunSpec {
+        config,
+        plan,
+        name: info.run.clone(),
+        folder: RunFolder(folder.to_owned()),
+        choice: RuntimeChoice::simulated("it is made again".to_owned()),
+        progress: ProgressSender::channel().0,
+        interrupt: watch::channel(false).1,
+    };
+    let history = spec.folder.history();
+    let outcome = simulated::execute_here(spec);
+    if let Some(error) = outcome.error {
+        return Err(Failure::environment(error));
+    }
+    fs::read(&history).map_err(|error| Failure::environment(format!("could not read {}: {error}", history.display())))
+}
+
+/// Whether two histories are the same, and a sentence that says so or shows the first line in which they differ.
+fn compared(before: &[u8], now: &[u8]) -> (bool, String) {
+    let lines = |text: &[u8]| {
+        text.split(|byte| *byte == b'\n')
+            .map(<[u8]>::to_vec)
+            .collect::<Vec<_>>()
+    };
+    let (before, now) = (lines(before), lines(now));
+    let common = before.iter().zip(&now).take_while(|(one, other)| one == other).count();
+    if common == before.len() && common == now.len() {
+        return (true, format!("the same history, {} lines", common.saturating_sub(1)));
+    }
+    let line = |lines: &[Vec<u8>]| {
+        let text = lines.get(common).map(|line| String::from_utf8_lossy(line).into_owned());
+        text.filter(|text| !text.is_empty())
+            .unwrap_or_else(|| "(it has ended)".to_owned())
+    };
+    let told = format!(
+        "another history from line {} on\n  stored  {}\n  now     {}",
+        common + 1,
+        line(&before),
+        line(&now)
+    );
+    (false, told)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_line_that_differs_is_shown_and_so_is_an_end() {
+        assert_eq!(
+            compared(b"a\nb\n", b"a\nb\n"),
+            (true, "the same history, 2 lines".to_owned())
+        );
+        let (same, told) = compared(b"a\nb\nc\n", b"a\nx\nc\n");
+        assert!(
+            !same && told.contains("line 2") && told.contains("stored  b") && told.contains("now     x"),
+            "{told}"
+        );
+        let (same, told) = compared(b"a\nb\n", b"a\n");
+        assert!(!same && told.contains("now     (it has ended)"), "{told}");
+    }
+}

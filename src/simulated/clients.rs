@@ -1,0 +1,207 @@
+//! Simulated client processes: the same recipes behind the same requests and replies, without pipes.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+use harness_simulation::{SimulatedProcess, World};
+use harness_workloads::protocol::{ClientOp, Message};
+use harness_workloads::{Contract, LockClient, RecipeHost, SignalSink, perform, reply};
+use tokio::sync::{mpsc, oneshot};
+
+use super::wall_clocks::ProcessWallClock;
+use crate::cluster::BoxFuture;
+use crate::process::Activity;
+use crate::run::{ChildError, ChildEvent, ClientChild, ClientSpawner, OnChildEvent};
+use crate::wall_clock::WallClockControl;
+
+/// How long a process takes to start: about what a child process does.
+const START: Duration = Duration::from_millis(20);
+
+/// Makes the lock client of this number, in this process, whose machine is given with its signals.
+pub type ClientMaker = Arc<dyn Fn(u32, SimulatedProcess, SignalSink) -> Box<dyn LockClient> + Send + Sync>;
+
+/// Starts simulated processes.
+pub struct SimulatedSpawner {
+    pub world: World,
+    pub make: ClientMaker,
+    /// What every client answers to `open`.
+    pub contract: Contract,
+    /// By client: the wall clock of its process, where the plan steps clocks.
+    pub clocks: BTreeMap<u32, Arc<ProcessWallClock>>,
+}
+
+/// The process that hosts a client and those after it.
+pub fn process_of(world: World, first: u32) -> SimulatedProcess {
+    world.process(&format!("c{first}"))
+}
+
+impl ClientSpawner for SimulatedSpawner {
+    fn start<'a>(
+        &'a self,
+        clients: &'a [u32],
+        who: String,
+        _: &'a Path,
+        on_event: OnChildEvent,
+    ) -> BoxFuture<'a, Result<Arc<dyn ClientChild>, ChildError>> {
+        Box::pin(async move {
+            self.world.sleep(START).await;
+            let process = process_of(self.world, clients[0]);
+            let (requests, incoming) = mpsc::unbounded_channel();
+            let serving = ProcessToServe {
+                process,
+                make: Arc::clone(&self.make),
+                contract: self.contract.clone(),
+                clock: self.clocks.get(&clients[0]).cloned(),
+                on_event: Arc::clone(&on_event),
+            };
+            process.spawn(serving.serve(incoming)).detach();
+            let child = SimulatedChild {
+                process,
+                who,
+                requests,
+                on_event,
+                over: AtomicBool::new(false),
+            };
+            Ok(Arc::new(child) as Arc<dyn ClientChild>)
+        })
+    }
+
+    fn wall_clock(&self, first: u32) -> Option<Arc<dyn WallClockControl>> {
+        let clock = Arc::clone(self.clocks.get(&first)?);
+        Some(clock)
+    }
+}
+
+/// A request on its way to a client.
+struct AskedRequest {
+    client: u32,
+    op: ClientOp,
+    reply: oneshot::Sender<Message>,
+}
+
+/// One incarnation of a process.
+struct SimulatedChild {
+    process: SimulatedProcess,
+    who: String,
+    requests: mpsc::UnboundedSender<AskedRequest>,
+    on_event: OnChildEvent,
+    over: AtomicBool,
+}
+
+impl SimulatedChild {
+    /// Ends the process, unless it has ended; returns whether it had not. A later process of this name is another one.
+    fn end_process(&self) -> bool {
+        let there = !self.over.swap(true, Relaxed);
+        if there {
+            self.process.kill();
+        }
+        there
+    }
+}
+
+impl ClientChild for SimulatedChild {
+    fn ask(&self, client: u32, op: ClientOp) -> BoxFuture<'_, Option<Message>> {
+        let (reply, answer) = oneshot::channel();
+        // where the process is gone, so is the receiver, and no answer comes
+        let _ = self.requests.send(AskedRequest { client, op, reply });
+        Box::pin(async { answer.await.ok() })
+    }
+
+    fn end(&self) -> BoxFuture<'_, ()> {
+        self.end_process();
+        Box::pin(std::future::ready(()))
+    }
+
+    fn kill(&self) -> bool {
+        if self.over.load(Relaxed) {
+            return false;
+        }
+        // told before requests that wait learn of it
+        let error = ChildError::Ended {
+            who: self.who.clone(),
+            how: "it was killed".to_owned(),
+            said: None,
+        };
+        let at = self.process.world().now_ns();
+        self.over.store(true, Relaxed);
+        (self.on_event)(ChildEvent::Over { error, at });
+        self.process.kill();
+        true
+    }
+
+    fn stop(&self) -> bool {
+        let there = !self.over.load(Relaxed);
+        if there {
+            self.process.stop();
+        }
+        there
+    }
+
+    fn go_on(&self) {
+        if !self.over.load(Relaxed) {
+            self.process.go_on();
+        }
+    }
+
+    fn activity(&self) -> Activity {
+        match self.over.load(Relaxed) {
+            true => Activity::Ending,
+            false if self.process.is_stopped() => Activity::Stopped,
+            false => Activity::Running,
+        }
+    }
+}
+
+/// What a process serves its clients with.
+struct ProcessToServe {
+    process: SimulatedProcess,
+    make: ClientMaker,
+    contract: Contract,
+    clock: Option<Arc<ProcessWallClock>>,
+    on_event: OnChildEvent,
+}
+
+impl ProcessToServe {
+    /// Serves until the process is killed, each client on its own.
+    async fn serve(self, mut incoming: mpsc::UnboundedReceiver<AskedRequest>) {
+        let host = match &self.clock {
+            Some(clock) => clock.host(),
+            None => self.process.host(),
+        };
+        let mut clients: BTreeMap<u32, mpsc::UnboundedSender<AskedRequest>> = BTreeMap::new();
+        while let Some(asked) = incoming.recv().await {
+            let requests = clients.entry(asked.client).or_insert_with(|| {
+                let (requests, inbox) = mpsc::unbounded_channel();
+                let lock = (self.make)(asked.client, self.process, self.signals(asked.client, &host));
+                let contract = self.contract.clone();
+                self.process.spawn(serve_client(lock, contract, inbox)).detach();
+                requests
+            });
+            // the client serves as long as its process
+            let _ = requests.send(asked);
+        }
+    }
+
+    fn signals(&self, client: u32, host: &Rc<dyn RecipeHost>) -> SignalSink {
+        let on_event = Arc::clone(&self.on_event);
+        let out = Rc::new(move |signal| on_event(ChildEvent::Signal(signal)));
+        SignalSink::new(client, Rc::clone(host), out)
+    }
+}
+
+async fn serve_client(
+    mut lock: Box<dyn LockClient>,
+    contract: Contract,
+    mut inbox: mpsc::UnboundedReceiver<AskedRequest>,
+) {
+    while let Some(asked) = inbox.recv().await {
+        let outcome = perform(&mut *lock, &asked.op).await;
+        let promised = matches!(asked.op, ClientOp::Open(_)).then(|| contract.clone());
+        // requests are told apart by where their replies go; the asker may have given up
+        let _ = asked.reply.send(reply(0, outcome, promised));
+    }
+}

@@ -1,0 +1,246 @@
+//! Servers, links and clients in a world, whatever the servers are models of ([`ServerModel`]).
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use harness_proxy::LinkTap;
+use harness_simulation::network::{LinkLatency, SimulatedLink};
+use harness_simulation::{SimulatedProcess, World};
+use harness_workloads::{LockClient, RecipeOptions, SignalSink};
+
+use super::clients::{ClientMaker, SimulatedSpawner, process_of};
+use super::links::{FaultableLink, Redirect};
+use super::wall_clocks::ProcessWallClock;
+use crate::clock::GroundClock;
+use crate::cluster::{
+    BoxFuture, Cluster, ClusterError, ClusterParts, Node, Replication, RunningNodes, ServerQueries, Serving,
+};
+use crate::config::Clients;
+use crate::faults::Links;
+use crate::run::{self, ClientPool, ClientPoolSpec, ConnectObserver, Ground, RunSpec, ServersOfRun};
+
+/// Models of the servers of one product, in a world. Servers are numbered from 0.
+pub trait ServerModel: Clone + Send + Sync + 'static {
+    /// The version whose behaviour it has, in words.
+    fn version(&self) -> &'static str;
+
+    fn process(&self, server: usize) -> SimulatedProcess;
+
+    fn is_running(&self, server: usize) -> bool;
+
+    fn kill(&self, server: usize);
+
+    /// Starts a server that was killed, on its data if it `keeps_data`.
+    fn restart(&self, server: usize, keeps_data: bool);
+
+    /// The role of a server that answers, in the product's own word, and whether it is the one that decides; the error says why it
+    /// does not serve.
+    fn role(&self, server: usize) -> Result<(&'static str, bool), String>;
+
+    /// Leads new connections of clients to this server's address to another server.
+    fn redirect(&self, server: usize, to: usize);
+
+    /// The commands for replication, where the product replicates from a primary.
+    fn replication(&self) -> Option<&dyn Replication>;
+
+    /// A client of a recipe in `process`, whose links are in the order of the servers.
+    fn client(
+        &self,
+        options: RecipeOptions,
+        links: Vec<SimulatedLink>,
+        process: SimulatedProcess,
+        lease: Duration,
+        signals: SignalSink,
+    ) -> Box<dyn LockClient>;
+
+    /// Connects the observer.
+    fn observe(&self) -> ConnectObserver;
+}
+
+/// The address of a server. Nothing listens there: it is a name.
+pub fn address_of(server: usize) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::new(10, 0, 0, server as u8 + 1), 1))
+}
+
+/// The server at an address.
+pub fn server_at(address: SocketAddr) -> usize {
+    match address {
+        SocketAddr::V4(address) => usize::from(address.ip().octets()[3]).saturating_sub(1),
+        SocketAddr::V6(_) => 0,
+    }
+}
+
+/// Links and clients for the servers of `model`. Of the links between servers there are those that are given.
+pub fn ground<M: ServerModel>(
+    world: World,
+    clock: GroundClock,
+    model: &M,
+    peer_links: Links,
+    spec: &RunSpec,
+) -> (Ground, Cluster) {
+    let config = &spec.config;
+    let cluster = cluster(model, clock, spec);
+    let (exchange, notices) = run::exchange(config);
+    let mut links = Links::new();
+    let mut routes = Vec::new();
+    for client in 0..config.clients {
+        let mut of_client = Vec::new();
+        for server in 0..config.nodes {
+            let name = format!("c{client}->n{}", server + 1);
+            let link = SimulatedLink::new(world, &name, client, LinkLatency::default());
+            of_client.push(link);
+            let redirected = model.clone();
+            let redirect: Redirect = Arc::new(move |to| redirected.redirect(server as usize, server_at(to)));
+            let tap = LinkTap::new(&exchange, client, name);
+            let link = FaultableLink::tapped(world, link, tap, redirect);
+            links.insert((client, server), link.into());
+        }
+        routes.push(of_client);
+    }
+    let ground = Ground {
+        clock,
+        clients: client_pool(world, clock, model, routes, spec),
+        links,
+        peer_links,
+        servers: ServersOfRun::of(&cluster),
+        server_clocks: Vec::new(),
+        observe: model.observe(),
+        sweep: None,
+        exchange,
+        notices,
+    };
+    (ground, cluster)
+}
+
+fn client_pool<M: ServerModel>(
+    world: World,
+    clock: GroundClock,
+    model: &M,
+    routes: Vec<Vec<SimulatedLink>>,
+    spec: &RunSpec,
+) -> ClientPool {
+    let config = &spec.config;
+    let Clients::Recipe(options) = config.who else {
+        unreachable!("a client program is refused before this")
+    };
+    let (lease, model) = (config.lease, model.clone());
+    let make: ClientMaker = Arc::new(move |client, process, signals| {
+        let links = routes[client as usize].clone();
+        model.client(options, links, process, lease, signals)
+    });
+    let firsts = (0..config.clients).step_by(config.per_process as usize);
+    let stepped = firsts.filter(|_| spec.plan.steps_clocks);
+    ClientPool::new(ClientPoolSpec {
+        spawner: Arc::new(SimulatedSpawner {
+            world,
+            make,
+            contract: options.contract(),
+            clocks: stepped
+                .map(|first| (first, ProcessWallClock::of(process_of(world, first))))
+                .collect(),
+        }),
+        clock,
+        per_process: config.per_process,
+        logs: spec.folder.clients(),
+        opens: run::opens(config, |_, server| address_of(server as usize).to_string()),
+    })
+}
+
+fn cluster<M: ServerModel>(model: &M, clock: GroundClock, spec: &RunSpec) -> Cluster {
+    let replicated = spec.plan.replicas > 0;
+    let node = |server: u32| Node {
+        name: format!("n{}", server + 1),
+        address: address_of(server as usize),
+        log: PathBuf::from("no log: the server is a model"),
+        // a replica dials its primary: the other one of the two
+        peer_proxy: (replicated && server < 2).then(|| address_of(1 - server as usize)),
+    };
+    Cluster::assemble(ClusterParts {
+        nodes: (0..spec.config.nodes + spec.plan.replicas).map(node).collect(),
+        version: model.version().to_owned(),
+        primary: replicated.then_some(0),
+        running: Box::new(ModelNodes {
+            model: model.clone(),
+            keeps_data: spec.config.backend.software.keeps_data,
+        }),
+        queries: Arc::new(ModelQueries(model.clone())),
+        clock,
+    })
+}
+
+/// The servers as a cluster acts on them.
+struct ModelNodes<M> {
+    model: M,
+    keeps_data: bool,
+}
+
+type CommandDone<T> = BoxFuture<'static, Result<T, ClusterError>>;
+
+fn done<T: Send + 'static>(value: T) -> CommandDone<T> {
+    Box::pin(std::future::ready(Ok(value)))
+}
+
+impl<M: ServerModel> RunningNodes for ModelNodes<M> {
+    fn look_every(&self) -> Duration {
+        Duration::from_secs(3600)
+    }
+
+    /// A model does not end by itself.
+    fn ended(&mut self, _: usize) -> BoxFuture<'_, Option<String>> {
+        Box::pin(std::future::ready(None))
+    }
+
+    fn kill(&mut self, node: usize) -> CommandDone<()> {
+        self.model.kill(node);
+        done(())
+    }
+
+    fn start(&mut self, node: usize) -> CommandDone<Option<SocketAddr>> {
+        self.model.restart(node, self.keeps_data);
+        done(None)
+    }
+
+    fn pause(&mut self, node: usize) -> CommandDone<()> {
+        self.model.process(node).stop();
+        done(())
+    }
+
+    fn resume(&mut self, node: usize) -> CommandDone<()> {
+        self.model.process(node).go_on();
+        done(())
+    }
+
+    /// They end with their world.
+    fn stop(self: Box<Self>) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::ready(()))
+    }
+}
+
+/// What servers say of themselves.
+struct ModelQueries<M>(M);
+
+/// Whether a server answers: it runs, and nothing stops it.
+pub fn answering<M: ServerModel>(model: &M, address: SocketAddr) -> Result<usize, String> {
+    let server = server_at(address);
+    match model.is_running(server) && !model.process(server).is_stopped() {
+        true => Ok(server),
+        false => Err("it does not answer".to_owned()),
+    }
+}
+
+impl<M: ServerModel> ServerQueries for ModelQueries<M> {
+    fn ask(&self, address: SocketAddr) -> BoxFuture<'_, Result<Serving, String>> {
+        let role = answering(&self.0, address).and_then(|server| self.0.role(server));
+        Box::pin(std::future::ready(role.map(|(role, leads)| Serving {
+            role: role.to_owned(),
+            leads,
+            version: self.0.version().to_owned(),
+        })))
+    }
+
+    fn replication(&self) -> Option<&dyn Replication> {
+        self.0.replication()
+    }
+}

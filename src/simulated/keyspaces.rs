@@ -1,0 +1,149 @@
+//! What simulated Redis servers tell of the keys of locks, as the observers hear it ([`ModelKeyspaces`]).
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use harness_simulation::redis::model::RedisKeyEvent;
+use harness_simulation::redis::{RedisKeyChange, SimulatedRedis};
+use tokio::sync::mpsc;
+
+use super::ground::server_at;
+use crate::backends::keyspace::{KeyChange, Keyspace, KeyspaceSource};
+use crate::backends::lock_keys::LockKeys;
+use crate::backends::observer::Unasked;
+use crate::cluster::BoxFuture;
+
+/// The keys of all servers.
+#[derive(Clone)]
+pub struct ModelKeyspaces {
+    redis: SimulatedRedis,
+    listening: Arc<Mutex<Vec<Listener>>>,
+}
+
+/// An observer that hears the changes on one server.
+struct Listener {
+    server: usize,
+    changes: mpsc::UnboundedSender<(String, RedisKeyEvent)>,
+}
+
+impl ModelKeyspaces {
+    /// Hears every change from now on.
+    pub fn of(redis: SimulatedRedis) -> Self {
+        let listening: Arc<Mutex<Vec<Listener>>> = Arc::default();
+        let told = Arc::clone(&listening);
+        redis.on_change(move |change: &RedisKeyChange| {
+            let mut listening = told.lock().expect("no one panics while telling of a change");
+            listening.retain(|listener| {
+                let concerns = listener.server == change.server;
+                let heard = || {
+                    listener
+                        .changes
+                        .send((change.key.clone(), change.event.clone()))
+                        .is_ok()
+                };
+                // one that does not listen any more is forgotten
+                !concerns || heard()
+            });
+        });
+        Self { redis, listening }
+    }
+
+    /// A server went: its observers hear nothing more.
+    pub fn close(&self, server: usize) {
+        let mut listening = self.listening.lock().expect("no one panics while telling of a change");
+        listening.retain(|listener| listener.server != server);
+    }
+}
+
+impl KeyspaceSource for ModelKeyspaces {
+    fn open(&self, server: SocketAddr, keys: &LockKeys) -> BoxFuture<'static, Result<Box<dyn Keyspace>, String>> {
+        let number = server_at(server);
+        let runs = number < self.redis.len() && self.redis.is_running(number);
+        let opened = runs
+            .then_some(number)
+            .ok_or_else(|| "the server does not run".to_owned());
+        let opened = opened.map(|server| {
+            let (changes, heard) = mpsc::unbounded_channel();
+            let mut listening = self.listening.lock().expect("no one panics while telling of a change");
+            listening.push(Listener { server, changes });
+            let keys = keys.clone();
+            Box::new(ModelKeyspace {
+                redis: self.redis,
+                server,
+                keys,
+                heard,
+                ahead: VecDeque::new(),
+            }) as Box<dyn Keyspace>
+        });
+        Box::pin(std::future::ready(opened))
+    }
+}
+
+/// The keys of one server, as long as it runs.
+struct ModelKeyspace {
+    redis: SimulatedRedis,
+    server: usize,
+    keys: LockKeys,
+    heard: mpsc::UnboundedReceiver<(String, RedisKeyEvent)>,
+    /// Events that came before the answer to a question.
+    ahead: VecDeque<(String, KeyChange)>,
+}
+
+impl ModelKeyspace {
+    /// What an event means for a lock, if its key is that of one.
+    fn change(&self, key: &str, event: &RedisKeyEvent) -> Option<(String, KeyChange)> {
+        let (lock, rest) = self.keys.pattern.lock_of(key)?;
+        let change = match event {
+            RedisKeyEvent::Set { .. } => KeyChange::Written,
+            RedisKeyEvent::Expire => return None,
+            RedisKeyEvent::Deleted => KeyChange::Gone(Unasked::Deleted),
+            RedisKeyEvent::Expired => KeyChange::Gone(Unasked::Expired),
+        };
+        rest.is_empty().then(|| (lock.to_owned(), change))
+    }
+
+    async fn next_event(&mut self) -> Result<(String, KeyChange), String> {
+        loop {
+            if let Some(event) = self.ahead.pop_front() {
+                return Ok(event);
+            }
+            let (key, event) = self.heard.recv().await.ok_or("the server went")?;
+            self.ahead.extend(self.change(&key, &event));
+        }
+    }
+
+    fn owner(&mut self, lock: &str) -> Option<String> {
+        while let Ok((key, event)) = self.heard.try_recv() {
+            self.ahead.extend(self.change(&key, &event));
+        }
+        let overtaken = self.ahead.iter().any(|(other, _)| other == lock);
+        let owner = self.redis.value(self.server, &self.keys.pattern.key(lock));
+        owner.filter(|_| !overtaken)
+    }
+}
+
+impl Keyspace for ModelKeyspace {
+    fn event(&mut self) -> BoxFuture<'_, Result<(String, KeyChange), String>> {
+        Box::pin(self.next_event())
+    }
+
+    fn owner_of<'a>(&'a mut self, lock: &'a str) -> BoxFuture<'a, Result<Option<String>, String>> {
+        Box::pin(std::future::ready(Ok(self.owner(lock))))
+    }
+
+    fn held(&mut self) -> BoxFuture<'_, Result<Vec<(String, String)>, String>> {
+        let keys = self.redis.keys(self.server);
+        let lock_of = |key: &String| {
+            let (lock, rest) = self.keys.pattern.lock_of(key)?;
+            rest.is_empty().then(|| lock.to_owned())
+        };
+        let locks: Vec<String> = keys.iter().filter_map(lock_of).collect();
+        let held = locks.into_iter().filter_map(|lock| {
+            let owner = self.owner(&lock)?;
+            Some((lock, owner))
+        });
+        let held: Vec<_> = held.collect();
+        Box::pin(std::future::ready(Ok(held)))
+    }
+}

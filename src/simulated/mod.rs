@@ -1,0 +1,211 @@
+//! Runs on simulated servers, in virtual time: models of servers and of the network, on which the same recipes, drivers, faults and
+//! observers run as on real ones.
+//!
+//! [`execute`] is what [`run::execute`](crate::run::execute) is on real servers. A run is a function of its configuration and its
+//! seed: made twice, it has the same history, byte by byte, but for the name of the run in its header. A pass says something of the
+//! recipe on a model, and nothing of a server or of a client library.
+
+mod clients;
+mod ground;
+mod keyspaces;
+mod links;
+mod redis;
+mod refusal;
+mod wall_clocks;
+mod zk;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use harness_simulation::World;
+use harness_workloads::BackendId;
+use tokio::sync::{oneshot, watch};
+
+pub use refusal::refusal;
+
+use crate::clock::GroundClock;
+use crate::run::{self, Ground, PlayedRun, RunError, RunOutcome, RunSpec};
+
+/// How often a run looks whether the user wants it to end, in virtual time. A world hears nothing of other threads.
+const INTERRUPT: Duration = Duration::from_millis(100);
+
+/// Makes the run, on a thread of its own. The history is complete and on disk when this returns, and nothing of the run is left.
+pub async fn execute(spec: RunSpec) -> RunOutcome {
+    let (done, outcome) = oneshot::channel();
+    let thread = std::thread::Builder::new().name("world".into()).spawn(move || {
+        // the one who waits may be gone
+        let _ = done.send(execute_here(spec));
+    });
+    let thread = match thread {
+        Ok(thread) => thread,
+        Err(error) => {
+            return RunOutcome {
+                error: Some(RunError::Clients(format!("no thread for the simulation: {error}"))),
+                ..RunOutcome::default()
+            };
+        }
+    };
+    match outcome.await {
+        Ok(outcome) => outcome,
+        // it ended without an outcome: it panicked, which is a bug
+        Err(_) => match thread.join() {
+            Err(panic) => std::panic::resume_unwind(panic),
+            Ok(()) => unreachable!("a thread that returned has sent its outcome"),
+        },
+    }
+}
+
+/// Makes the run on this thread.
+pub fn execute_here(spec: RunSpec) -> RunOutcome {
+    World::run(spec.config.seed, |world| in_world(world, spec))
+}
+
+async fn in_world(world: World, mut spec: RunSpec) -> RunOutcome {
+    let mut outcome = RunOutcome::default();
+    let (stop, interrupt) = watch::channel(false);
+    let user = std::mem::replace(&mut spec.interrupt, interrupt);
+    let _listening = world.spawn(async move {
+        while !*user.borrow() {
+            world.sleep(INTERRUPT).await;
+        }
+        stop.send_replace(true);
+    });
+    let made = attempt(world, Arc::new(spec), &mut outcome).await;
+    outcome.error = made.err();
+    std::mem::take(&mut outcome.teardown).run().await;
+    outcome
+}
+
+async fn attempt(world: World, spec: Arc<RunSpec>, outcome: &mut RunOutcome) -> Result<(), RunError> {
+    if let Some(why) = refusal(&spec.config) {
+        return Err(RunError::Clients(why));
+    }
+    let (ground, cluster) = ground(world, &spec);
+    let played = run::play(spec, ground, PlayedRun::of(outcome), |_| Ok(None)).await;
+    cluster.stop().await;
+    played
+}
+
+/// Servers, links and clients in `world`.
+fn ground(world: World, spec: &RunSpec) -> (Ground, crate::cluster::Cluster) {
+    let clock = GroundClock::Virtual(world);
+    match spec.config.backend.id {
+        BackendId::Redis => redis::ground(world, clock, spec),
+        BackendId::Zk => zk::ground(world, clock, spec),
+        BackendId::Etcd => unreachable!("it is refused before this"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use harness_checkers::{History, Options, ReadOptions, Verdict, check};
+    use harness_workloads::RecipeOptions;
+
+    use super::*;
+    use crate::backends;
+    use crate::cluster::{Runtime, RuntimeChoice};
+    use crate::config::{Clients, Config, FaultRequest};
+    use crate::event::ProgressSender;
+    use crate::plan::plan;
+    use crate::run::RunFolder;
+
+    /// A short run: a lease of 1 s, 15 s in all.
+    fn config(recipe: &str, fault: &str, seed: u64) -> Config {
+        let options = RecipeOptions::named(recipe).unwrap();
+        let backend = backends::of(options.recipe.backend);
+        Config {
+            backend,
+            nodes: options.recipe.servers.unwrap_or(backend.software.nodes),
+            who: Clients::Recipe(options),
+            faults: vec![FaultRequest::plain(fault)],
+            lease: Duration::from_secs(1),
+            time: Duration::from_secs(15),
+            seed,
+            ..Config::example()
+        }
+    }
+
+    /// Makes a run in a folder; returns its history.
+    fn history_of(config: Config, folder: &std::path::Path) -> String {
+        let spec = RunSpec {
+            plan: plan(&config).unwrap(),
+            config,
+            name: "test".into(),
+            folder: RunFolder(folder.to_owned()),
+            choice: RuntimeChoice {
+                runtime: Runtime::Simulated,
+                why: String::new(),
+            },
+            progress: ProgressSender::channel().0,
+            interrupt: watch::channel(false).1,
+        };
+        let path = spec.folder.history();
+        let outcome = execute_here(spec);
+        assert!(outcome.error.is_none(), "{:?}", outcome.error);
+        std::fs::read_to_string(path).unwrap()
+    }
+
+    /// The properties that a history violates.
+    fn violated(history: &str) -> Vec<String> {
+        let history = History::read(history.as_bytes(), &ReadOptions::default()).unwrap();
+        let findings = check(&history, &Options::default()).findings;
+        let broken = findings.iter().filter(|finding| finding.verdict == Verdict::Violated);
+        broken.map(|finding| format!("{:?}", finding.property)).collect()
+    }
+
+    #[test]
+    fn the_same_seed_is_the_same_history_and_another_one_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = |seed| history_of(config("redlock", "partition", seed), folder.path());
+        let (one, again, other) = (run(3), run(3), run(4));
+        assert!(one.lines().count() > 500);
+        assert!(one == again && one != other);
+    }
+
+    /// 300 seeds, or as many as a minute allows where the machine has much to do; each pair of a recipe and a fault once at
+    /// least.
+    #[test]
+    fn correct_recipes_hold_under_every_fault_that_they_can_stand() {
+        let folder = tempfile::tempdir().unwrap();
+        let began = std::time::Instant::now();
+        let faults = ["partition", "latency", "kill-holder", "pause-waiter", "server-pause"];
+        let recipes = ["redis-set-px-lua", "redis-watchdog", "zk-predecessor-watch"];
+        let pairs = faults.len() * recipes.len();
+        for seed in 0..300 {
+            if seed >= pairs && began.elapsed() > Duration::from_secs(60) {
+                break;
+            }
+            let (fault, recipe) = (faults[seed % faults.len()], recipes[seed % recipes.len()]);
+            let violated = violated(&history_of(config(recipe, fault, seed as u64), folder.path()));
+            assert!(violated.is_empty(), "{recipe} {fault} seed {seed}: {violated:?}");
+        }
+    }
+
+    #[test]
+    fn a_holder_that_is_stopped_past_its_lease_is_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let history = history_of(config("redis-set-px-lua", "pause-holder", 1), folder.path());
+        assert!(
+            violated(&history).contains(&"Hl001".to_owned()),
+            "{:?}",
+            violated(&history)
+        );
+    }
+
+    #[test]
+    fn every_recipe_acquires_hundreds_of_times_without_faults() {
+        let folder = tempfile::tempdir().unwrap();
+        let recipes = [BackendId::Redis, BackendId::Zk]
+            .into_iter()
+            .flat_map(BackendId::recipes);
+        for recipe in recipes.filter(|recipe| recipe.name != "zk-curator") {
+            let config = Config {
+                faults: Vec::new(),
+                ..config(recipe.name, "partition", 1)
+            };
+            let history = history_of(config, folder.path());
+            let grants = history.matches(r#""type":"ok","f":"acquire""#).count();
+            assert!(grants > 100, "{}: {grants} grants", recipe.name);
+        }
+    }
+}

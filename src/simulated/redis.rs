@@ -1,0 +1,141 @@
+//! Simulated Redis as the ground of a run: one master, its replica where the plan has a failover, or several independent masters.
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use harness_simulation::network::SimulatedLink;
+use harness_simulation::redis::{RedisRoutes, SimulatedRedis};
+use harness_simulation::{SimulatedProcess, World};
+use harness_workloads::{Constructor, LockClient, RecipeOptions, SignalSink};
+
+use super::ground::{ServerModel, answering, server_at};
+use super::keyspaces::ModelKeyspaces;
+use super::links::FaultableLink;
+use crate::backends;
+use crate::clock::GroundClock;
+use crate::cluster::{BoxFuture, Cluster, Replication};
+use crate::faults::Links;
+use crate::run::{ConnectObserver, Ground, RunSpec};
+
+/// The servers of a run, and what they tell the observer.
+#[derive(Clone)]
+struct RedisServersOfRun {
+    redis: SimulatedRedis,
+    keyspaces: ModelKeyspaces,
+}
+
+/// Servers, links and clients in `world`.
+pub fn ground(world: World, clock: GroundClock, spec: &RunSpec) -> (Ground, Cluster) {
+    let servers = (spec.config.nodes + spec.plan.replicas) as usize;
+    let redis = SimulatedRedis::start(world, servers);
+    let mut peer_links = Links::new();
+    if spec.plan.replicas > 0 {
+        redis.follow(1, 0);
+        for (from, to) in [(0, 1), (1, 0)] {
+            let link = FaultableLink::untapped(redis.link_between(from, to));
+            peer_links.insert((from as u32, to as u32), link.into());
+        }
+    }
+    let keyspaces = ModelKeyspaces::of(redis);
+    super::ground::ground(world, clock, &RedisServersOfRun { redis, keyspaces }, peer_links, spec)
+}
+
+impl ServerModel for RedisServersOfRun {
+    fn version(&self) -> &'static str {
+        "7 (a model)"
+    }
+
+    fn process(&self, server: usize) -> SimulatedProcess {
+        self.redis.process(server)
+    }
+
+    fn is_running(&self, server: usize) -> bool {
+        self.redis.is_running(server)
+    }
+
+    fn kill(&self, server: usize) {
+        self.redis.kill(server);
+        self.keyspaces.close(server);
+    }
+
+    fn restart(&self, server: usize, keeps_data: bool) {
+        // a restart of a server that runs ends what was heard of it
+        self.keyspaces.close(server);
+        self.redis.restart(server, keeps_data);
+    }
+
+    fn role(&self, server: usize) -> Result<(&'static str, bool), String> {
+        let role = self.redis.role(server);
+        Ok((role, role == "master"))
+    }
+
+    fn redirect(&self, server: usize, to: usize) {
+        self.redis.redirect(server, to);
+    }
+
+    fn replication(&self) -> Option<&dyn Replication> {
+        Some(self)
+    }
+
+    fn client(
+        &self,
+        options: RecipeOptions,
+        links: Vec<SimulatedLink>,
+        process: SimulatedProcess,
+        lease: Duration,
+        signals: SignalSink,
+    ) -> Box<dyn LockClient> {
+        let Constructor::Redis(make) = options.recipe.constructor else {
+            unreachable!("the recipe of a run is for its backend")
+        };
+        let store = RedisRoutes::new(self.redis, links, process, lease);
+        options.build(make, Rc::new(store), signals, lease)
+    }
+
+    fn observe(&self) -> ConnectObserver {
+        let keyspaces = self.keyspaces.clone();
+        Box::new(move |endpoints, keys| {
+            Box::pin(backends::observe_keyspaces(
+                Arc::new(keyspaces.clone()),
+                endpoints,
+                keys,
+            ))
+        })
+    }
+}
+
+impl RedisServersOfRun {
+    /// What is told to, or asked of, a server that answers.
+    fn tell<T: Send + 'static>(
+        &self,
+        address: SocketAddr,
+        act: impl FnOnce(SimulatedRedis, usize) -> T,
+    ) -> BoxFuture<'static, Result<T, String>> {
+        let server = answering(self, address);
+        Box::pin(std::future::ready(server.map(|server| act(self.redis, server))))
+    }
+}
+
+impl Replication for RedisServersOfRun {
+    fn promote(&self, server: SocketAddr) -> BoxFuture<'_, Result<(), String>> {
+        self.tell(server, SimulatedRedis::promote)
+    }
+
+    fn follow(&self, server: SocketAddr, primary: SocketAddr) -> BoxFuture<'_, Result<(), String>> {
+        self.tell(server, |redis, server| redis.follow(server, server_at(primary)))
+    }
+
+    fn keys(&self, server: SocketAddr) -> BoxFuture<'_, Result<Vec<String>, String>> {
+        self.tell(server, SimulatedRedis::keys)
+    }
+
+    fn written(&self, primary: SocketAddr) -> BoxFuture<'_, Result<u64, String>> {
+        self.tell(primary, SimulatedRedis::offset)
+    }
+
+    fn applied(&self, replica: SocketAddr) -> BoxFuture<'_, Result<u64, String>> {
+        self.tell(replica, SimulatedRedis::offset)
+    }
+}

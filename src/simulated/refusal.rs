@@ -1,0 +1,40 @@
+//! What cannot be simulated, each with the reason and the way out.
+
+use harness_workloads::BackendId;
+
+use crate::config::{Clients, Config};
+
+/// Why a run with these options cannot be simulated, if so: a sentence with the way out. Which faults cannot, they say themselves
+/// ([`Fault::applies`](crate::faults::Fault::applies)).
+pub fn refusal(config: &Config) -> Option<String> {
+    let real = "hint: --runtime local or --runtime docker";
+    let says = |what: &str| Some(format!("--runtime simulated: {what}\n{real}"));
+    if matches!(config.who, Clients::Foreign { .. }) {
+        return says("a client program speaks to real servers, and there are none");
+    }
+    if config.recipe_name() == "zk-curator" {
+        return says(
+            "zk-curator is a client library that makes its own connections, and there is nothing to connect to",
+        );
+    }
+    if config.backend.id == BackendId::Etcd {
+        return says("there is no model of etcd yet; there are models of Redis and ZooKeeper");
+    }
+    if config.churn.is_some() && config.backend.sweep.is_some() {
+        return says(
+            "--churn removes what remains of locks over a connection of its own, and there is nothing to connect to",
+        );
+    }
+    if config.proxy.is_toxiproxy() {
+        return says(
+            "a Toxiproxy carries bytes between sockets, and there are none: the simulated network obeys the faults itself",
+        );
+    }
+    if config.proxy_api.is_some() {
+        return says("--proxy-api changes the links of the built-in proxy, and there is none");
+    }
+    if config.image.is_some() || config.port_base.is_some() {
+        return says("there are no servers for --image or --port-base to say something about");
+    }
+    None
+}

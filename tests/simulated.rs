@@ -1,0 +1,247 @@
+//! The command on simulated servers: what it finds, that it finds the same again, and that nobody takes it for a real run.
+
+#[path = "real/command.rs"]
+#[expect(dead_code, reason = "the tests on real servers ask for more")]
+mod command;
+
+use std::fs;
+use std::path::PathBuf;
+
+use command::{Answer, Harness};
+
+impl Harness {
+    fn simulated(&self, words: &str) -> Answer {
+        self.run(&format!("--runtime simulated {words}"))
+    }
+
+    /// The folders of its runs, the oldest first.
+    fn runs(&self) -> Vec<PathBuf> {
+        let entries = fs::read_dir(self.results()).unwrap().map(|entry| entry.unwrap().path());
+        let mut runs: Vec<PathBuf> = entries.filter(|path| path.join("run.json").is_file()).collect();
+        runs.retain(|path| !path.is_symlink());
+        runs.sort();
+        runs
+    }
+}
+
+/// The properties that a run violated, each once.
+fn violated(answer: &Answer) -> Vec<&str> {
+    let findings = answer.diagnosis["findings"].as_array().expect("a run has findings");
+    let broken = findings.iter().filter(|finding| finding["verdict"] == "violated");
+    broken
+        .map(|finding| finding["property"].as_str().expect("a property has a name"))
+        .collect()
+}
+
+#[test]
+fn the_catches_of_the_readme_are_found_on_models_too() {
+    let harness = Harness::new();
+    for (words, property) in [
+        (
+            "--recipe redis-set-px-del --holder naive --clients 10 --hold 100ms --fault partition=holder --seed 4",
+            "HL001",
+        ),
+        ("--fault pause-holder --seed 1", "HL001"),
+        ("--recipe redis-setnx --fault kill-holder --seed 1", "HL005"),
+        (
+            "--recipe redis-setnx --clients 1 --fault drop-reply=SET:1 --seed 1",
+            "HL005",
+        ),
+        (
+            "--recipe redis-setnx-expire --fault drop-request=EXPIRE:1 --seed 1",
+            "HL005",
+        ),
+        (
+            "--recipe redis-set-px-get-del --hold 500ms --fault delay-request=DEL:1 --seed 1",
+            "HL007",
+        ),
+        ("--recipe redis-getset --fault clock --seed 1", "HL001"),
+        (
+            "--recipe redis-getset --holder naive --fault partition=holder --seed 1",
+            "HL001",
+        ),
+        ("--recipe redis-watchdog --fault failover --seed 1", "HL001"),
+    ] {
+        let answer = harness.simulated(&format!("--backend redis {words}"));
+        assert_eq!(answer.exit, 1, "{words}: {}", answer.stderr);
+        let violated = violated(&answer);
+        assert!(violated.contains(&property), "{words}: {violated:?}");
+    }
+}
+
+#[test]
+fn the_catches_of_the_readme_on_zookeeper_are_found_on_its_model() {
+    let harness = Harness::new();
+    for (words, property) in [
+        ("--holder naive --fault partition=holder --seed 1", "HL001"),
+        ("--fault pause-holder --seed 1", "HL001"),
+        ("--guid off --fault drop-reply=create:1:waiter --seed 1", "HL005"),
+        ("--recipe zk-parent-watch --clients 20 --seed 1", "HL004"),
+    ] {
+        let answer = harness.simulated(&format!("--backend zk {words}"));
+        assert_eq!(answer.exit, 1, "{words}: {}", answer.stderr);
+        let violated = violated(&answer);
+        assert!(violated.contains(&property), "{words}: {violated:?}");
+    }
+    for words in [
+        "--fault drop-reply=create:1:waiter --seed 1",
+        "--fault server-kill=leader --seed 1",
+    ] {
+        let answer = harness.simulated(&format!("--backend zk {words}"));
+        assert_eq!(answer.exit, 0, "{words}: {:?} {}", violated(&answer), answer.stderr);
+    }
+}
+
+#[test]
+fn nothing_has_to_be_installed_and_the_same_seed_has_the_same_history_in_another_process() {
+    let harness = Harness::new();
+    let words = "run --quiet --runtime simulated --backend redis --time 20s --fault partition,drop-reply,kill --seed";
+    for seed in [5, 5, 6] {
+        let ended = harness
+            .command(&format!("{words} {seed}"))
+            .env("PATH", "")
+            .output()
+            .unwrap();
+        assert_eq!(
+            ended.status.code(),
+            Some(0),
+            "{}",
+            String::from_utf8_lossy(&ended.stdout)
+        );
+    }
+    // the first line has the name of the run
+    let events = |run: &PathBuf| {
+        let history = fs::read_to_string(run.join("history.jsonl")).unwrap();
+        let (header, events) = history.split_once('\n').unwrap();
+        assert!(header.contains(r#""runtime":"simulated""#), "{header}");
+        events.to_owned()
+    };
+    let runs = harness.runs();
+    let of_seed = |seed: &str| {
+        runs.iter()
+            .filter(|run| run.file_name().unwrap().to_string_lossy().contains(seed))
+            .map(events)
+            .collect::<Vec<_>>()
+    };
+    let (five, six) = (of_seed("-0005"), of_seed("-0006"));
+    assert_eq!((five.len(), six.len()), (2, 1));
+    assert!(five[0].lines().count() > 1000);
+    assert!(five[0] == five[1], "the same seed has another history");
+    assert!(five[0] != six[0], "another seed has the same history");
+}
+
+#[test]
+fn every_output_says_that_the_servers_were_simulated() {
+    let harness = Harness::new();
+    let output = harness.output("run --runtime simulated --backend redis --time 20s --fault none --seed 3");
+    let screen = String::from_utf8(output.stdout).unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(screen.contains("simulated servers"), "{screen}");
+    assert!(said.contains("simulated servers, real recipes"), "{said}");
+    let run = harness.runs().remove(0);
+    let has = |file: &str, words: &str| {
+        let text = fs::read_to_string(run.join(file)).unwrap();
+        assert!(text.contains(words), "{file} does not say {words}");
+    };
+    has("run.json", r#""runtime": "simulated""#);
+    has("verdict.json", r#""runtime": "simulated""#);
+    for report in ["junit.xml", "summary.md", "report.html"] {
+        has(report, "simulated servers");
+    }
+}
+
+#[test]
+fn a_simulated_run_is_not_compared_with_a_real_one() {
+    let harness = Harness::new();
+    for seed in [1, 2] {
+        harness.simulated(&format!("--backend redis --time 20s --fault none --seed {seed}"));
+    }
+    let runs = harness.runs();
+    let compare = format!("compare {} {}", runs[0].display(), runs[1].display());
+    assert_eq!(harness.output(&compare).status.code(), Some(0));
+    let info = runs[0].join("run.json");
+    let real = fs::read_to_string(&info)
+        .unwrap()
+        .replace(r#""runtime": "simulated""#, r#""runtime": "local""#);
+    fs::write(&info, real).unwrap();
+    let refused = harness.output(&compare);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("simulated servers"));
+}
+
+#[test]
+fn a_run_is_made_again_line_by_line() {
+    let harness = Harness::new();
+    harness.simulated("--backend redis --recipe redis-setnx --fault kill-holder --time 20s --seed 9");
+    let replayed = harness.output("replay latest");
+    let said = String::from_utf8(replayed.stdout).unwrap();
+    assert_eq!(replayed.status.code(), Some(0), "{said}");
+    assert!(said.contains("the same history"), "{said}");
+    let history = harness.runs()[0].join("history.jsonl");
+    let changed = fs::read_to_string(&history)
+        .unwrap()
+        .replacen(r#""index":40,"#, r#""index":41,"#, 1);
+    fs::write(&history, changed).unwrap();
+    let replayed = harness.output("replay latest");
+    assert_eq!(replayed.status.code(), Some(70));
+    assert!(String::from_utf8(replayed.stdout).unwrap().contains("line 41"));
+}
+
+#[test]
+fn a_hunt_on_models_finds_a_lock_that_nobody_gets_any_more() {
+    let harness = Harness::new();
+    let words = "hunt --runtime simulated --backend redis --recipe redis-setnx --fault kill-holder --for 60s --seed 1 --quiet --json";
+    let hunted = harness.output(words);
+    let record: serde_json::Value = serde_json::from_slice(&hunted.stdout).unwrap();
+    assert_eq!(hunted.status.code(), Some(1), "{record:#}");
+    assert_eq!(record["finds"][0]["property"], "HL005", "{record:#}");
+}
+
+#[test]
+fn what_cannot_be_simulated_is_refused_with_the_reason_and_a_way_out() {
+    let harness = Harness::new();
+    for (words, reason) in [
+        ("--backend redis --client ./my-lock", "client program"),
+        ("--backend zk --recipe zk-curator", "zk-curator"),
+        ("--backend redis --proxy toxiproxy=localhost:8474", "Toxiproxy"),
+        ("--backend redis --proxy-api 127.0.0.1:8474", "--proxy-api"),
+        ("--backend redis --fault bottleneck", "bandwidth"),
+        ("--backend zk --fault partition=leader", "between simulated servers"),
+        ("--backend etcd", "no model of etcd"),
+        ("--backend redis --fault clock=server", "clock"),
+    ] {
+        let refused = harness.output(&format!("run --runtime simulated {words}"));
+        let sentence = String::from_utf8(refused.stderr).unwrap();
+        assert_eq!(refused.status.code(), Some(2), "{words}: {sentence}");
+        assert!(
+            sentence.contains(reason) && sentence.contains("hint: "),
+            "{words}: {sentence}"
+        );
+    }
+}
+
+#[test]
+fn a_script_without_servers_ends_with_an_error_and_not_with_models() {
+    let harness = Harness::new();
+    let ended = harness
+        .command("run --backend redis --time 20s --fault none")
+        .env("PATH", "")
+        .env("DOCKER_HOST", "tcp://127.0.0.1:1")
+        .output()
+        .unwrap();
+    assert_eq!(
+        ended.status.code(),
+        Some(4),
+        "{}",
+        String::from_utf8_lossy(&ended.stdout)
+    );
+}
+
+#[test]
+fn faults_of_every_family_act_on_models() {
+    let harness = Harness::new();
+    let answer = harness.simulated("--backend redis --fault any --seed 11 --time 60s");
+    assert_eq!(answer.exit, 0, "{:?}", violated(&answer));
+    let words = "--backend redis --recipe redlock --fault partition,server-pause --seed 2 --time 30s";
+    assert_eq!(harness.simulated(words).exit, 0);
+}

@@ -47,6 +47,9 @@ canaries: build servers ## small defects planted in locks, each to be found by a
 soak: build servers ## random combinations for an hour on each backend, and what they leave behind (ARGS="--minutes 5 redis")
 	@scripts/soak $(ARGS)
 
+conformance: servers ## the models of the simulation against real servers, script by script (two minutes)
+	cargo test --locked -p harness-simulation conformance
+
 bench: ## what things cost: proxy, recording, checkers; beside a peer or a limit
 	@scripts/provide --all
 	@scripts/bench
@@ -61,4 +64,4 @@ lint: ## what `test` wants of the code's form
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 
-.PHONY: help build run servers images test adapters libraries strangers no-fault canaries nightly soak bench wheel fmt lint
+.PHONY: help build run servers images test adapters libraries strangers no-fault canaries nightly soak bench conformance wheel fmt lint

@@ -70,6 +70,29 @@ fn the_catches_of_the_readme_are_found_on_models_too() {
 }
 
 #[test]
+fn the_catches_of_the_readme_on_zookeeper_are_found_on_its_model() {
+    let harness = Harness::new();
+    for (words, property) in [
+        ("--holder naive --fault partition=holder --seed 1", "HL001"),
+        ("--fault pause-holder --seed 1", "HL001"),
+        ("--guid off --fault drop-reply=create:1:waiter --seed 1", "HL005"),
+        ("--recipe zk-parent-watch --clients 20 --seed 1", "HL004"),
+    ] {
+        let answer = harness.simulated(&format!("--backend zk {words}"));
+        assert_eq!(answer.exit, 1, "{words}: {}", answer.stderr);
+        let violated = violated(&answer);
+        assert!(violated.contains(&property), "{words}: {violated:?}");
+    }
+    for words in [
+        "--fault drop-reply=create:1:waiter --seed 1",
+        "--fault server-kill=leader --seed 1",
+    ] {
+        let answer = harness.simulated(&format!("--backend zk {words}"));
+        assert_eq!(answer.exit, 0, "{words}: {:?} {}", violated(&answer), answer.stderr);
+    }
+}
+
+#[test]
 fn nothing_has_to_be_installed_and_the_same_seed_has_the_same_history_in_another_process() {
     let harness = Harness::new();
     let words = "run --quiet --runtime simulated --backend redis --time 20s --fault partition,drop-reply,kill --seed";
@@ -183,6 +206,8 @@ fn what_cannot_be_simulated_is_refused_with_the_reason_and_a_way_out() {
         ("--backend redis --proxy toxiproxy=localhost:8474", "Toxiproxy"),
         ("--backend redis --proxy-api 127.0.0.1:8474", "--proxy-api"),
         ("--backend redis --fault bottleneck", "bandwidth"),
+        ("--backend zk --fault partition=leader", "between simulated servers"),
+        ("--backend etcd", "no model of etcd"),
         ("--backend redis --fault clock=server", "clock"),
     ] {
         let refused = harness.output(&format!("run --runtime simulated {words}"));

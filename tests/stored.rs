@@ -252,3 +252,25 @@ fn a_run_whose_server_ended_by_itself_is_unsure_and_no_lock_is_blamed() {
     assert!(screen.contains("n1 ended by itself at"), "{screen}");
     assert!(screen.contains("hint") && !screen.contains("FAIL"), "{screen}");
 }
+
+#[test]
+fn a_check_online_ends_as_the_check_of_the_whole_history_does() {
+    let results = Results::new();
+    results.add(FIRST, "hl001_granted_twice");
+    results.add(SECOND, "hl001_holds");
+    for (run, code, outcome) in [(FIRST, 1, "FAIL"), (SECOND, 0, "PASS")] {
+        let output = results.harness(&format!("check --online --json {run}"));
+        assert_eq!(output.status.code(), Some(code), "{run}");
+        let verdict: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert_eq!(
+            (verdict["outcome"].as_str(), verdict["exit"].as_i64()),
+            (Some(outcome), Some(code.into()))
+        );
+        assert_eq!(verdict["violation"].is_null(), code == 0);
+        let text = results.harness(&format!("check --online {run}"));
+        assert!(String::from_utf8_lossy(&text.stdout).starts_with(outcome));
+    }
+    let refused = results.harness(&format!("check --online --model mutex {SECOND}"));
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("check the finished history"));
+}

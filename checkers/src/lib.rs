@@ -38,10 +38,11 @@ pub use check::{check, check_property};
 pub use finding::*;
 pub use history::event::{Bounds, Header, Kind, Process, Promises};
 pub use history::{
-    Counts, Entry, F, FormError, History, HistoryBuilder, Mode, Nemesis, PhaseStart, ReadError, ReadOptions, Window,
-    write_edn,
+    Counts, Entry, EventStream, F, FormError, History, HistoryBuilder, Mode, Nemesis, PhaseStart, ReadError,
+    ReadOptions, Window, write_edn,
 };
 pub use holds::{CertainHold, Ended};
 pub use linearizability::certificate::Certificate;
+pub use linearizability::{Monitor, NotOnline};
 pub use model::{MODEL_NAMES, Model, UnknownModel};
 pub use options::{Budget, Clock, Options};

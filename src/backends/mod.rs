@@ -19,6 +19,7 @@ mod redis;
 mod zk;
 
 pub use redis::{keyspace, observe as observe_keyspaces};
+pub use zk::{ensemble, observe as observe_ensemble, tick as zk_tick};
 
 use lock_keys::LockKeys;
 use observer::Observer;

@@ -227,6 +227,12 @@ pub struct CheckArgs {
     /// Write the order that proves a linearizable history to this file, as JSON
     #[arg(long, value_name = "FILE")]
     pub certificate: Option<PathBuf>,
+    /// Decide HL002 alone while the history is read, and end at the first violation: in little memory, from a pipe, too
+    #[arg(long, conflicts_with_all = ["certificate", "lock_key", "init"])]
+    pub online: bool,
+    /// With `--online`: how long a signal may be written after the time that it carries
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "1s", requires = "online")]
+    pub signal_delay: Duration,
 }
 
 #[derive(Debug, Args)]

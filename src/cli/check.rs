@@ -6,9 +6,9 @@ use std::time::Instant;
 
 use harness_checkers::{Certificate, History, Options, ReadError, ReadOptions, check as decide};
 
-use super::Failure;
 use super::args::CheckArgs;
 use super::stdout::{print, print_json};
+use super::{Failure, online};
 use crate::exit::Exit;
 use crate::report::terminal::{Look, render};
 use crate::report::{Diagnosis, diagnose, diagnosis::KnownRun};
@@ -16,6 +16,9 @@ use crate::store::{self, Stored, write_json};
 
 pub fn check(args: &CheckArgs, look: Look) -> Result<Exit, Failure> {
     let stored = find(&args.stored.read.results, &args.stored.wanted)?;
+    if args.online {
+        return online::check(&stored, args);
+    }
     let options = Options {
         model: args.model,
         certificate: args.certificate.is_some(),
@@ -35,7 +38,7 @@ pub fn check(args: &CheckArgs, look: Look) -> Result<Exit, Failure> {
 }
 
 /// The name of stdin in place of a history file.
-const STDIN: &str = "-";
+pub const STDIN: &str = "-";
 
 /// The stored run or history that `wanted` names, or the history on stdin.
 pub fn find(results: &Path, wanted: &str) -> Result<Stored, Failure> {

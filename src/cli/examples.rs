@@ -77,4 +77,5 @@ pub const CHECK: &str = "\
 Examples:
   harness check latest
   harness check history.edn --model mutex --lock-key value
-  zcat history.jsonl.gz | harness check -";
+  zcat history.jsonl.gz | harness check -
+  tail -f -n +1 history.jsonl | harness check --online -";

@@ -19,6 +19,7 @@ mod hunt_screen;
 mod hunt_space;
 mod interrupt;
 mod list;
+mod online;
 mod pages;
 mod proxy;
 mod replay;

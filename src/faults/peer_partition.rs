@@ -73,6 +73,11 @@ pub fn applies(kind: &str, shape: &Shape) -> Result<(), String> {
     if !KINDS.contains(&kind) && kind != EVERY_KIND {
         return Ok(());
     }
+    if shape.simulated {
+        return Err(format!(
+            "partition={kind}: there are no links between simulated servers that could be parted\nhint: --fault partition, server-kill=leader or server-pause=leader; or --runtime local or docker"
+        ));
+    }
     let product = shape.backend.product();
     match shape.backend.software.peering {
         Peering::Socks => {}

@@ -17,11 +17,13 @@ pub fn refusal(config: &Config) -> Option<String> {
             "zk-curator is a client library that makes its own connections, and there is nothing to connect to",
         );
     }
-    if config.backend.id != BackendId::Redis {
-        return says(&format!(
-            "there is no model of {} yet; there is one of Redis",
-            config.backend.product()
-        ));
+    if config.backend.id == BackendId::Etcd {
+        return says("there is no model of etcd yet; there are models of Redis and ZooKeeper");
+    }
+    if config.churn.is_some() && config.backend.sweep.is_some() {
+        return says(
+            "--churn removes what remains of locks over a connection of its own, and there is nothing to connect to",
+        );
     }
     if config.proxy.is_toxiproxy() {
         return says(

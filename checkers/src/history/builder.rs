@@ -17,12 +17,12 @@ const MAX_EVENTS: usize = 4_294_967_000;
 /// Builds a [`History`] from events in the order in which they were recorded.
 #[derive(Debug, Clone)]
 pub struct HistoryBuilder {
-    history: History,
-    dense: FastMap<u32, u32>,
-    states: Vec<ProcessState>,
+    pub(super) history: History,
+    pub(super) dense: FastMap<u32, u32>,
+    pub(super) states: Vec<ProcessState>,
     latest_ns: u64,
     latest_client_ns: u64,
-    last_rare: Option<(u32, Rare)>,
+    pub(super) last_rare: Option<(u32, Rare)>,
 }
 
 impl HistoryBuilder {
@@ -104,7 +104,7 @@ impl HistoryBuilder {
     ///
     /// # Errors
     /// As [`Self::push`].
-    pub(super) fn add(&mut self, fields: &EventFields, rare: &RareFields) -> Result<(), FormError> {
+    pub(crate) fn add(&mut self, fields: &EventFields, rare: &RareFields) -> Result<(), FormError> {
         if self.history.events.len() >= MAX_EVENTS {
             return Err(FormError::TooLong);
         }
@@ -134,7 +134,7 @@ impl HistoryBuilder {
     }
 
     /// The names of all events.
-    pub(super) fn names(&mut self) -> &mut Names {
+    pub(crate) fn names(&mut self) -> &mut Names {
         &mut self.history.names
     }
 

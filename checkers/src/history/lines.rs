@@ -28,7 +28,7 @@ pub(super) struct LineBlock {
 
 /// The fields of one event. Names are [`Symbol`]s, `NONE` where a line has none.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct EventFields {
+pub(crate) struct EventFields {
     pub time: u64,
     pub index: u64,
     pub token: Option<u64>,
@@ -49,7 +49,7 @@ pub(super) struct EventFields {
 
 /// What few events have, as a line says it.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(super) struct RareFields {
+pub(crate) struct RareFields {
     pub rare: Rare,
     /// On calls of release.
     pub wire: Option<[u64; 4]>,

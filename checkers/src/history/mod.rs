@@ -12,6 +12,7 @@ mod entry;
 mod error;
 pub mod event;
 mod export;
+mod forget;
 mod form;
 mod jepsen;
 mod lines;
@@ -20,6 +21,7 @@ mod nemesis;
 mod read;
 mod scan;
 mod standstills;
+mod stream;
 mod window_facts;
 mod windows;
 
@@ -34,11 +36,14 @@ pub use nemesis::{
 };
 pub use read::ReadOptions;
 pub use standstills::Standstill;
+pub use stream::EventStream;
 pub use window_facts::{Acquires, EffectCounters, EvidenceCounter, MessageMatch, Requirement, WindowHeal, WindowStart};
 pub use windows::{Nemesis, PhaseStart, ServerEnd, Window};
 
 pub(crate) use entry::{NEMESIS, PackedEvent, Rare, SERVER};
 use event::Header;
+pub(crate) use forget::Renumbered;
+pub(crate) use lines::{EventFields, RareFields};
 use names::{NONE, Names, Symbol};
 
 /// Set in values of registers that are no natural numbers; the rest is the symbol of the value's text. Values are only compared.

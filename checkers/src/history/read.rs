@@ -166,7 +166,7 @@ impl OwnReading {
     }
 }
 
-fn header(line: &[u8]) -> Result<Header, ReadError> {
+pub(super) fn header(line: &[u8]) -> Result<Header, ReadError> {
     let wrong = |found: String, expected: &str| ReadError::Meaning {
         line: 1,
         found,

@@ -17,7 +17,8 @@ impl CounterexampleFinder<'_> {
     /// The fewest acquires that leave too few permits for this one.
     pub(super) fn crowd(&self, active: &[Active], permits: u64, second: u32) -> Counterexample {
         let holders = active.iter();
-        let mut parts: Vec<Part> = holders.flat_map(|holder| self.parts(holder, second)).collect();
+        let before = (self.history.instant(second), second);
+        let mut parts: Vec<Part> = holders.flat_map(|holder| self.parts(holder, before)).collect();
         parts.sort_by_key(|part| std::cmp::Reverse(part.permits));
         let (mut out, mut there) = (permits, Vec::new());
         for part in parts {
@@ -33,7 +34,7 @@ impl CounterexampleFinder<'_> {
 
     /// The acquires of its holder that are not released.
     pub(super) fn too_deep(&self, active: &Active, second: u32) -> Counterexample {
-        let parts = self.parts(active, second);
+        let parts = self.parts(active, (self.history.instant(second), second));
         Counterexample::TooDeep {
             there: parts.into_iter().flat_map(|part| part.positions).collect(),
             second,
@@ -54,12 +55,13 @@ impl CounterexampleFinder<'_> {
         (first..second).rev().find(ends).unwrap_or(NONE)
     }
 
-    /// What makes up the hold of one process: acquires that it has not given back since, or not wholly.
-    fn parts(&self, active: &Active, until: u32) -> Vec<Part> {
+    /// What makes up the hold of one process before an instant and a position at it: acquires that it has not given back
+    /// since, or not wholly.
+    pub(super) fn parts(&self, active: &Active, before: (u64, u32)) -> Vec<Part> {
         let history = self.history;
         let in_file = history.order == OrderBasis::Position || history.in_order;
-        let last = if in_file { until } else { history.events.len() as u32 };
-        let before = (history.instant(until), until);
+        let len = history.events.len() as u32;
+        let last = if in_file { before.1.min(len) } else { len };
         let mut parts: Vec<Part> = Vec::new();
         for position in active.got..last {
             let event = &history.events[position as usize];
@@ -87,9 +89,9 @@ impl CounterexampleFinder<'_> {
 }
 
 /// One acquire that is still held, or what is left of some, with the releases that took the rest.
-struct Part {
+pub(super) struct Part {
     permits: u64,
-    positions: Vec<u32>,
+    pub positions: Vec<u32>,
 }
 
 /// One acquire of just as many is given back, else the latest ones.

@@ -2,14 +2,14 @@
 
 use super::counterexample::Counterexample;
 use super::mutant::{Mutant, mutated};
-use crate::history::Mode;
 use crate::history::names::{FastMap, NONE};
+use crate::history::{Mode, Renumbered};
 
 /// Owners that are looked for one after the other.
 const FEW: usize = 16;
 
 /// One owner's part in a lock.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Active {
     pub process: u32,
     pub depth: u32,
@@ -23,7 +23,7 @@ pub(super) struct Active {
 }
 
 /// Busy answers in a time in which the lock was free: those that ended first, all at one instant.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct Parked {
     pub instant: u64,
     /// Each process that was answered then, with the position of the answer.
@@ -42,7 +42,7 @@ impl Parked {
 }
 
 /// Acquires in flight: each may be what another one saw that was told busy.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Contenders {
     /// How many acquires were called, in all.
     calls: u64,
@@ -68,10 +68,23 @@ impl Contenders {
     pub(super) fn never_answered(&mut self, process: u32) {
         self.forever |= self.in_flight.remove(&process).is_some();
     }
+
+    /// Goes on with new numbers of processes. Of a process that is forgotten, nothing will be answered.
+    fn renumber(&mut self, renumbered: &Renumbered) {
+        let before = std::mem::take(&mut self.in_flight);
+        for (process, flight) in before {
+            match renumbered.process(process) {
+                NONE => self.forever = true,
+                process => {
+                    self.in_flight.insert(process, flight);
+                }
+            }
+        }
+    }
 }
 
 /// Everything that a sweep remembers of one lock: what is in flight, never what is over.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct Lock {
     pub active: Vec<Active>,
     /// The place in `active` of each process, once there are too many to look at one after the other.
@@ -84,6 +97,9 @@ pub(super) struct Lock {
     pub lapsed: FastMap<u32, u64>,
     /// Processes whose release will be answered "not held" although they hold, with the reply that began their hold.
     pub denied: Vec<(u32, u32)>,
+    /// Processes whose release was seen before its answer was there, with the reply that began the hold that it ended; `NONE`
+    /// where it ended none.
+    pub unanswered: Vec<(u32, u32)>,
     pub contenders: Contenders,
     pub last_token: Option<(u64, u32)>,
     /// The release that ended the last hold; `NONE` when something else did.
@@ -111,6 +127,7 @@ impl Lock {
             taken: 0,
             lapsed: FastMap::default(),
             denied: Vec::new(),
+            unanswered: Vec::new(),
             contenders: Contenders::default(),
             last_token: None,
             last_release: NONE,
@@ -122,6 +139,59 @@ impl Lock {
             needed: 0,
             fault: None,
         }
+    }
+
+    /// Whether a loss of a process may still end something.
+    pub(super) fn concerns(&self, process: u32) -> bool {
+        let mut pairs = self.denied.iter().chain(&self.unanswered);
+        self.own(process).is_some() || pairs.any(|(other, _)| *other == process)
+    }
+
+    /// The positions of all events that it may still need.
+    pub(super) fn positions(&self) -> impl Iterator<Item = u32> {
+        let holds = self.active.iter().flat_map(|active| [active.got, active.told]);
+        let pairs = self.denied.iter().chain(&self.unanswered).map(|(_, got)| *got);
+        let parked = self
+            .parked
+            .iter()
+            .flat_map(|parked| parked.answers.iter().map(|(_, position)| *position));
+        let token = self.last_token.iter().map(|(_, position)| *position);
+        let single = [self.last_release, self.freed_by].into_iter();
+        holds.chain(pairs).chain(parked).chain(token).chain(single)
+    }
+
+    /// Goes on with new numbers of processes and positions.
+    pub(super) fn renumber(&mut self, renumbered: &Renumbered) {
+        for active in &mut self.active {
+            active.process = renumbered.process(active.process);
+            active.got = renumbered.position(active.got);
+            active.told = renumbered.position(active.told);
+        }
+        if self.places.is_some() {
+            let each = self.active.iter().enumerate();
+            self.places = Some(each.map(|(place, active)| (active.process, place)).collect());
+        }
+        let both = |(process, position): &mut (u32, u32)| {
+            (*process, *position) = (renumbered.process(*process), renumbered.position(*position));
+            *process != NONE
+        };
+        self.denied.retain_mut(both);
+        self.unanswered.retain_mut(both);
+        if let Some(parked) = &mut self.parked {
+            parked.answers.iter_mut().for_each(|answer| {
+                both(answer);
+            });
+        }
+        // A process that is forgotten never releases again.
+        let lapsed = std::mem::take(&mut self.lapsed).into_iter();
+        let lapsed = lapsed.map(|(process, left)| (renumbered.process(process), left));
+        self.lapsed = lapsed.filter(|(process, _)| *process != NONE).collect();
+        self.contenders.renumber(renumbered);
+        if let Some((_, position)) = &mut self.last_token {
+            *position = renumbered.position(*position);
+        }
+        self.last_release = renumbered.position(self.last_release);
+        self.freed_by = renumbered.position(self.freed_by);
     }
 
     pub(super) fn own(&self, process: u32) -> Option<usize> {

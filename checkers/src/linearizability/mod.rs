@@ -18,12 +18,14 @@ mod interleave;
 mod lock;
 mod mask;
 mod minimal;
+mod monitor;
 mod mutant;
 mod operations;
 #[cfg(test)]
 mod oracle;
 mod order;
 mod plan;
+mod possible;
 #[cfg(test)]
 mod proofs;
 #[cfg(test)]
@@ -36,6 +38,7 @@ mod specs;
 mod sweep;
 mod ties;
 
+pub use monitor::{Monitor, NotOnline};
 pub use register::{Register, RegisterOp};
 pub use search::{Searched, search};
 pub use spec::{Invalid, Operation, Polarity, SequentialSpec, validate};

@@ -13,7 +13,7 @@ use super::finder::CounterexampleFinder;
 use super::lock::{Active, Lock};
 use super::mutant::{Mutant, mutated};
 use super::order::{EventOrder, OrderedEvent};
-use super::ties;
+use super::{possible, ties};
 use crate::history::event::Kind;
 use crate::history::names::NONE;
 use crate::history::{F, History, Mode, PackedEvent, Refusal};
@@ -26,12 +26,14 @@ pub(crate) fn sweep(history: &History, model: &Model) -> Vec<Option<Counterexamp
         model,
         locks: vec![Lock::new(); history.locks.len()],
         leased: history.header.lease_ms.is_some(),
+        online: false,
+        tied: false,
     };
-    EventOrder::of(history).instants(history, |same| match same {
-        [one] => sweep.see(*one),
-        several => sweep.at_one_instant(several),
-    });
-    sweep.locks.into_iter().map(Lock::finish).collect()
+    EventOrder::of(history).instants(history, |same| sweep.see_instant(same));
+    let faults = sweep.locks.into_iter().map(Lock::finish).enumerate();
+    let stands =
+        |lock: usize| !model.judges_busy() || !sweep.tied || possible::is_legal(history, model, lock) != Some(true);
+    faults.map(|(lock, fault)| fault.filter(|_| stands(lock))).collect()
 }
 
 pub(super) struct Sweep<'a> {
@@ -40,9 +42,21 @@ pub(super) struct Sweep<'a> {
     pub(super) locks: Vec<Lock>,
     /// The server may take a lock back.
     pub(super) leased: bool,
+    /// Events are seen while the history grows: a call whose answer is not there may still get one.
+    pub(super) online: bool,
+    /// Several events of one lock had one time.
+    pub(super) tied: bool,
 }
 
 impl<'a> Sweep<'a> {
+    /// Sees all events of one instant.
+    pub(super) fn see_instant(&mut self, same: &[OrderedEvent]) {
+        match same {
+            [one] => self.see(*one),
+            several => self.at_one_instant(several),
+        }
+    }
+
     /// Sees all events of one instant, in whichever order is legal if any is.
     #[cold]
     fn at_one_instant(&mut self, same: &[OrderedEvent]) {
@@ -52,7 +66,10 @@ impl<'a> Sweep<'a> {
         for of_lock in same.chunk_by(|a, b| a.lock == b.lock) {
             match of_lock {
                 [one] => self.see(*one),
-                several => ties::see(self, several),
+                several => {
+                    self.tied = true;
+                    ties::see(self, several);
+                }
             }
         }
     }
@@ -90,6 +107,9 @@ impl<'a> Sweep<'a> {
                 None
             }
             (F::Release, Kind::Invoke) => self.release(lock, event, position),
+            (F::Release, _) if self.online && !self.locks[lock].unanswered.is_empty() => {
+                self.answered_late(lock, event, instant, position)
+            }
             (F::Release, Kind::Fail) => self.denied(lock, event),
             (F::Release, Kind::Ok) if self.model.judges_busy() || mutated(Mutant::ReplyEnds) => {
                 self.released(lock, event, instant, position);
@@ -279,11 +299,15 @@ impl<'a> Sweep<'a> {
     fn release(&mut self, lock: usize, event: &PackedEvent, position: u32) -> Option<Counterexample> {
         let reply = self.history.events.get(event.mate as usize);
         let permits = self.permits(event);
+        let awaited = self.online && reply.is_none();
         let state = &mut self.locks[lock];
         let Some(place) = state.own(event.process) else {
             if let Some(left) = state.lapsed.get_mut(&event.process).filter(|left| **left >= permits) {
                 *left -= permits;
                 return None;
+            }
+            if awaited {
+                state.unanswered.push((event.process, NONE));
             }
             let ok = reply.is_some_and(|reply| reply.kind == Kind::Ok);
             return ok.then_some(Counterexample::NotHolder { release: position });
@@ -301,6 +325,9 @@ impl<'a> Sweep<'a> {
         match self.model {
             // More than it has: impossible when answered ok, without effect otherwise.
             Model::Semaphore { .. } if permits > active.permits => {
+                if awaited {
+                    state.unanswered.push((event.process, NONE));
+                }
                 let ok = reply.is_some_and(|reply| reply.kind == Kind::Ok);
                 return ok.then_some(Counterexample::NotHolder { release: position });
             }
@@ -314,9 +341,44 @@ impl<'a> Sweep<'a> {
             _ if mutated(Mutant::FailedReleaseKeeps) && reply.is_some_and(|reply| reply.kind == Kind::Fail) => {}
             _ if active.depth > 1 => state.active[place].depth -= 1,
             _ => {
+                if awaited && !self.leased {
+                    state.unanswered.push((event.process, active.got));
+                }
                 state.end(place);
                 state.last_release = position;
             }
+        }
+        None
+    }
+
+    /// The answer to a release that was called before its answer was known.
+    fn answered_late(
+        &mut self,
+        lock: usize,
+        event: &PackedEvent,
+        instant: u64,
+        position: u32,
+    ) -> Option<Counterexample> {
+        let state = &mut self.locks[lock];
+        let place = state
+            .unanswered
+            .iter()
+            .position(|(process, _)| *process == event.process);
+        if let Some(place) = place {
+            let (_, got) = state.unanswered.swap_remove(place);
+            let release = event.mate;
+            if got == NONE {
+                return (event.kind == Kind::Ok).then_some(Counterexample::NotHolder { release });
+            }
+            if self.denies(event) {
+                return Some(Counterexample::FalseNotHeld { got, release });
+            }
+        }
+        if event.kind == Kind::Fail {
+            return self.denied(lock, event);
+        }
+        if event.kind == Kind::Ok && self.model.judges_busy() {
+            self.released(lock, event, instant, position);
         }
         None
     }
@@ -386,6 +448,8 @@ impl<'a> Sweep<'a> {
         }
         let lock = &mut self.locks[lock];
         lock.denied.retain(|(process, _)| *process != event.process);
+        lock.unanswered
+            .retain(|(process, got)| *process != event.process || *got == NONE);
         if let Some(place) = lock.own(event.process) {
             let active = lock.active[place];
             lock.end(place);

@@ -92,7 +92,7 @@ fn difference(history: &History, of: &ReadingDifference) -> String {
 }
 
 /// The violation of HL002 that a counterexample of one lock is.
-fn explain(context: &Context<'_>, lock: usize, counterexample: &Counterexample) -> Violation {
+pub(crate) fn explain(context: &Context<'_>, lock: usize, counterexample: &Counterexample) -> Violation {
     let history = context.history;
     let positions: Vec<u32> = counterexample
         .positions()

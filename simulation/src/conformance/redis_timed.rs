@@ -11,7 +11,7 @@ use harness_workloads::redis::{RedisConnect, RedisServers, RedisSession};
 use harness_workloads::{RecipeHost, TokioHost};
 
 use super::servers::{RealServer, redis, redis_is_ready};
-use super::{Stage, TOLERANCE, TimedLines, difference, in_real_time, plain};
+use super::{Stage, TOLERANCE, TimedLines, difference, plain, timed_on_real};
 use crate::network::{LinkLatency, SimulatedLink};
 use crate::redis::{RedisRoutes, SimulatedRedis};
 use crate::{SimulatedProcess, World};
@@ -237,38 +237,34 @@ fn on_the_model(script: &[TimedStep]) -> TimedLines {
     })
 }
 
-fn on_a_real_server() -> Option<Vec<TimedLines>> {
-    in_real_time(async {
-        let proxy = Proxy::start().unwrap();
-        let mut transcripts = Vec::new();
-        for (number, script) in TIMED.iter().enumerate() {
-            let server = redis(None)?;
-            server.until_ready(redis_is_ready).await;
-            let link = proxy.link(format!("c0->n{number}"), server.address, 1).unwrap();
-            let open = OpenRequest {
-                backend: "redis".into(),
-                endpoints: vec![link.listen().to_string()],
-                lease_ms: LEASE.as_millis() as u64,
-            };
-            let stage = RealStage {
-                server,
-                link,
-                host: TokioHost::shared(),
-            };
-            let store = Rc::new(RedisServers::new(&open).unwrap());
-            transcripts.push(perform(&stage, store, script, "k").await);
-        }
-        Some(transcripts)
-    })
+async fn on_a_real_server(proxy: &Proxy, script: &[TimedStep]) -> Option<TimedLines> {
+    let server = redis(None)?;
+    server.until_ready(redis_is_ready).await;
+    let link = proxy.link("c0->n1".into(), server.address, 1).unwrap();
+    let open = OpenRequest {
+        backend: "redis".into(),
+        endpoints: vec![link.listen().to_string()],
+        lease_ms: LEASE.as_millis() as u64,
+    };
+    let stage = RealStage {
+        server,
+        link,
+        host: TokioHost::shared(),
+    };
+    let store = Rc::new(RedisServers::new(&open).unwrap());
+    Some(perform(&stage, store, script, "k").await)
 }
 
 #[test]
 fn timed_scripts_have_the_same_answers_at_the_same_times_on_the_model_and_on_a_real_redis() {
-    let Some(real) = on_a_real_server() else { return };
-    let mut complaints = Vec::new();
-    for (script, real) in TIMED.iter().zip(&real) {
-        let model = on_the_model(script);
-        complaints.extend(difference(real, &model, TOLERANCE).map(|why| format!("{script:?}\n{why}")));
-    }
+    let why = |script: &&[TimedStep], real: &TimedLines| difference(real, &on_the_model(script), TOLERANCE);
+    let run = async |proxy: &Proxy, script: &&[TimedStep]| on_a_real_server(proxy, script).await;
+    let Some(real) = timed_on_real(&TIMED, run, |script, real| why(script, real).is_some()) else {
+        return;
+    };
+    let each = TIMED.iter().zip(&real);
+    let complaints: Vec<String> = each
+        .filter_map(|(script, real)| Some(format!("{script:?}\n{}", why(script, real)?)))
+        .collect();
     assert!(complaints.is_empty(), "{}", complaints.join("\n\n"));
 }

@@ -12,7 +12,7 @@ use harness_workloads::zk::{ConnectionState, WatchEvent, ZkConnect, ZkServers, Z
 use harness_workloads::{RecipeHost, Task, TokioHost};
 
 use super::servers::{RealServer, zookeeper, zookeeper_is_ready};
-use super::{Stage, TimedLines, difference, in_real_time, plain};
+use super::{Stage, TimedLines, difference, plain, timed_on_real};
 use crate::mutants::with_mutant;
 use crate::network::{LinkLatency, SimulatedLink};
 use crate::zk::{SimulatedZk, ZkRoutes};
@@ -234,26 +234,20 @@ async fn on_a_real_server(proxy: &Proxy, script: &[ZkTimedStep]) -> Option<Timed
 
 #[test]
 fn timed_scripts_say_the_same_at_the_same_times_on_the_model_and_on_a_real_zookeeper() {
-    let real = in_real_time(async {
-        let proxy = Proxy::start().unwrap();
-        let mut transcripts = Vec::new();
-        for script in TIMED {
-            transcripts.push(on_a_real_server(&proxy, script).await?);
-        }
-        Some(transcripts)
-    });
-    let Some(real) = real else { return };
-    let differ = |seed: u64| {
-        let each = TIMED.iter().zip(&real).filter_map(move |(script, real)| {
-            let why = difference(real, &on_the_model(script, seed), TOLERANCE)?;
-            Some(format!("{script:?}\n{why}"))
-        });
-        each.collect::<Vec<_>>()
+    let why = |script: &&[ZkTimedStep], real: &TimedLines| difference(real, &on_the_model(script, 1), TOLERANCE);
+    let run = async |proxy: &Proxy, script: &&[ZkTimedStep]| on_a_real_server(proxy, script).await;
+    let Some(real) = timed_on_real(&TIMED, run, |script, real| why(script, real).is_some()) else {
+        return;
     };
-    let complaints = differ(1);
+    let differ = || {
+        let each = TIMED.iter().zip(&real);
+        each.filter_map(|(script, real)| Some(format!("{script:?}\n{}", why(script, real)?)))
+            .collect::<Vec<_>>()
+    };
+    let complaints = differ();
     assert!(complaints.is_empty(), "{}", complaints.join("\n\n"));
     for mutant in MUTANTS {
-        let noticed = with_mutant(mutant, || differ(1));
+        let noticed = with_mutant(mutant, differ);
         assert!(!noticed.is_empty(), "no script notices the error {mutant:?}");
     }
 }

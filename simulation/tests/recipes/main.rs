@@ -2,4 +2,5 @@
 
 mod load;
 mod redis;
+mod repeat;
 mod zk;

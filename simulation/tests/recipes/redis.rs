@@ -12,7 +12,7 @@ fn run(recipe: &'static Recipe, seed: u64, disturbance: Disturbance) -> Rc<Journ
     run_as(RecipeOptions::of(recipe), seed, disturbance)
 }
 
-fn run_as(options: RecipeOptions, seed: u64, disturbance: Disturbance) -> Rc<Journal> {
+pub fn run_as(options: RecipeOptions, seed: u64, disturbance: Disturbance) -> Rc<Journal> {
     let recipe = options.recipe;
     World::run(seed, async move |world: World| {
         let servers = recipe.servers.unwrap_or(1) as usize;

@@ -18,7 +18,7 @@ fn recipes() -> impl Iterator<Item = &'static Recipe> {
     all.filter(|recipe| recipe.name != "zk-curator")
 }
 
-fn run_as(options: RecipeOptions, seed: u64, disturbance: Disturbance) -> Rc<Journal> {
+pub fn run_as(options: RecipeOptions, seed: u64, disturbance: Disturbance) -> Rc<Journal> {
     World::run(seed, async move |world: World| {
         let zk = SimulatedZk::start(world, SERVERS, LEASE / 10);
         let ways = links(world, SERVERS);

@@ -18,6 +18,8 @@ mod server;
 mod sweep;
 mod wipe;
 
+pub use server::tick;
+
 pub static BACKEND: Backend = Backend {
     id: BackendId::Zk,
     software: &server::SOFTWARE,

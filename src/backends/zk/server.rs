@@ -28,6 +28,11 @@ const INIT_LIMIT: u32 = 20;
 /// In ticks: how far a follower may fall behind.
 const SYNC_LIMIT: u32 = 10;
 
+/// The tick of servers for clients with this lease.
+pub fn tick(lease: Duration) -> Duration {
+    Duration::from_millis(tick_ms(lease) as u64)
+}
+
 /// The server grants no session shorter than two ticks and rounds to ticks, so a tick is a tenth of the lease.
 fn tick_ms(lease: Duration) -> u128 {
     (lease.as_millis() / 10).clamp(100, 2000)

@@ -1,0 +1,186 @@
+//! Forgetting: a builder goes on with the few events that are still needed, so that a stream of any length needs memory for
+//! what is in flight only.
+
+use super::builder::HistoryBuilder;
+use super::form::ProcessState;
+use super::names::{FastMap, FastSet, NONE, Names};
+use super::{History, PackedEvent};
+
+/// The new numbers of what was kept; `NONE` for what was forgotten.
+pub(crate) struct Renumbered {
+    positions: Vec<u32>,
+    processes: Vec<u32>,
+}
+
+impl Renumbered {
+    /// The new position of an event.
+    pub(crate) fn position(&self, before: u32) -> u32 {
+        self.positions.get(before as usize).copied().unwrap_or(NONE)
+    }
+
+    /// The new dense number of a process.
+    pub(crate) fn process(&self, before: u32) -> u32 {
+        self.processes.get(before as usize).copied().unwrap_or(NONE)
+    }
+}
+
+impl HistoryBuilder {
+    /// The events so far.
+    pub(crate) fn history(&self) -> &History {
+        &self.history
+    }
+
+    /// Whether a process never acts again.
+    pub(crate) fn is_gone(&self, process: u32) -> bool {
+        let state = &self.states[process as usize];
+        state.unknown != NONE || state.died != NONE
+    }
+
+    /// Whether a process is known to have died.
+    pub(crate) fn has_died(&self, process: u32) -> bool {
+        self.states[process as usize].died != NONE
+    }
+
+    /// Forgets all events but these, those that are calls without an answer, and what belongs to both; and all processes
+    /// but theirs and these. The locks keep their dense numbers. A process that is forgotten may come back as a new one, so that
+    /// the rules of a well-formed history are checked as far as memory goes.
+    pub(crate) fn keep_only(&mut self, positions: &[u32], processes: &FastSet<u32>) -> Renumbered {
+        let (keeps, stays) = self.kept(positions, processes);
+        let renumbered = Renumbered {
+            positions: numbered(&keeps),
+            processes: numbered(&stays),
+        };
+        self.rename_locks(&keeps);
+        self.renumber_events(&keeps, &renumbered);
+        self.renumber_processes(&stays, &renumbered);
+        renumbered
+    }
+
+    /// Which events and which processes are kept.
+    fn kept(&self, positions: &[u32], processes: &FastSet<u32>) -> (Vec<bool>, Vec<bool>) {
+        let events = &self.history.events;
+        let mut keeps = vec![false; events.len()];
+        let mut stays = vec![false; self.states.len()];
+        let mut keep = |position: u32| {
+            if let Some(event) = events.get(position as usize) {
+                keeps[position as usize] = true;
+                if let Some(mate) = keeps.get_mut(event.mate as usize) {
+                    *mate = true;
+                }
+                stays[event.process as usize] = true;
+            }
+        };
+        positions.iter().for_each(|position| keep(*position));
+        self.states.iter().for_each(|state| keep(state.open));
+        for process in processes {
+            stays[*process as usize] = true;
+        }
+        let own = self.states.iter().zip(&stays).filter(|(_, stays)| **stays);
+        for position in own.flat_map(|(state, _)| [state.last, state.unknown, state.died]) {
+            if let Some(event) = events.get(position as usize) {
+                keeps[position as usize] = true;
+                if let Some(mate) = keeps.get_mut(event.mate as usize) {
+                    *mate = true;
+                }
+            }
+        }
+        (keeps, stays)
+    }
+
+    /// Begins names anew, with those of the locks in their order.
+    fn rename_locks(&mut self, keeps: &[bool]) {
+        let history = &mut self.history;
+        let before = std::mem::take(&mut history.names);
+        let mut names = Names::default();
+        let dense: Vec<u32> = std::mem::take(&mut history.lock_of_name);
+        history.locks = history
+            .locks
+            .iter()
+            .map(|lock| names.intern(before.get(*lock)))
+            .collect();
+        history.lock_of_name = vec![NONE; names.len()];
+        for (number, lock) in history.locks.iter().enumerate() {
+            history.lock_of_name[*lock as usize] = number as u32;
+        }
+        let mut rare = Vec::new();
+        let kept = history.events.iter_mut().zip(keeps).filter(|(_, keeps)| **keeps);
+        for (event, _) in kept {
+            if event.lock != NONE {
+                event.lock = history.locks[dense[event.lock as usize] as usize];
+            }
+            if let Some(own) = history.rare.get(event.rare as usize) {
+                let mut own = *own;
+                for name in [&mut own.cause, &mut own.error] {
+                    *name = if *name == NONE {
+                        NONE
+                    } else {
+                        names.intern(before.get(*name))
+                    };
+                }
+                event.rare = rare.len() as u32;
+                rare.push(own);
+            }
+            event.owner = NONE;
+        }
+        history.lock_of_name.resize(names.len(), NONE);
+        (history.names, history.rare) = (names, rare);
+        self.last_rare = None;
+    }
+
+    fn renumber_events(&mut self, keeps: &[bool], renumbered: &Renumbered) {
+        let mut at = 0;
+        let events = &mut self.history.events;
+        events.retain(|_| {
+            at += 1;
+            keeps[at - 1]
+        });
+        for event in events {
+            let PackedEvent { process, mate, .. } = event;
+            *process = renumbered.process(*process);
+            *mate = renumbered.position(*mate);
+        }
+        self.history.wire.clear();
+        self.history.nodes.clear();
+        self.history.nemesis.clear();
+    }
+
+    fn renumber_processes(&mut self, stays: &[bool], renumbered: &Renumbered) {
+        let history = &mut self.history;
+        let of_kept = |all: &[u32]| -> Vec<u32> {
+            let kept = all.iter().zip(stays).filter(|(_, stays)| **stays);
+            kept.map(|(one, _)| *one).collect()
+        };
+        history.processes = of_kept(&history.processes);
+        history.clients = of_kept(&history.clients);
+        let mut stays = stays.iter();
+        self.states.retain(|_| *stays.next().expect("one for each process"));
+        for ProcessState {
+            open,
+            last,
+            unknown,
+            died,
+        } in &mut self.states
+        {
+            for position in [open, last, unknown, died] {
+                *position = renumbered.position(*position);
+            }
+        }
+        let numbers = history.processes.iter().enumerate();
+        self.dense = numbers
+            .map(|(dense, number)| (*number, dense as u32))
+            .collect::<FastMap<_, _>>();
+    }
+}
+
+/// The numbers of those that are kept, from 0.
+fn numbered(keeps: &[bool]) -> Vec<u32> {
+    let mut next = 0;
+    let number = |keeps: &bool| {
+        if !keeps {
+            return NONE;
+        }
+        next += 1;
+        next - 1
+    };
+    keeps.iter().map(number).collect()
+}

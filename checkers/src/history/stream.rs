@@ -1,0 +1,150 @@
+//! Reading a history line by line, while it is written: for those who look at each event once.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use super::compressed::Compression;
+use super::entry::Entry;
+use super::error::{FormError, ReadError};
+use super::event::Header;
+use super::lines::{EventFields, LineBlock, NO_INDEX, RareFields};
+use super::names::{NONE, Names};
+use super::read::{BUFFER_BYTES, header};
+
+/// A history of our own lines that is read as it comes: from a file, a pipe, a socket. Nothing is kept.
+pub struct EventStream<'a> {
+    input: Box<dyn BufRead + Send + 'a>,
+    header: Header,
+    /// What was read behind the last newline.
+    rest: Vec<u8>,
+    block: LineBlock,
+    /// Lines before the block.
+    lines: u64,
+}
+
+impl<'a> EventStream<'a> {
+    /// Reads a file. See [`Self::new`].
+    ///
+    /// # Errors
+    /// When the file cannot be opened, and as [`Self::new`].
+    pub fn open(path: &Path) -> Result<EventStream<'static>, ReadError> {
+        EventStream::new(BufReader::with_capacity(BUFFER_BYTES, File::open(path)?))
+    }
+
+    /// Reads the header of a history of our own lines, compressed or not.
+    ///
+    /// # Errors
+    /// When reading fails, or the first line is no header: histories of Jepsen's have no lines of their own, see
+    /// [`super::History::read`].
+    pub fn new(mut input: impl BufRead + Send + 'a) -> Result<Self, ReadError> {
+        let mut input: Box<dyn BufRead + Send + 'a> = match Compression::of(input.fill_buf()?) {
+            Some(compression) => compression.text(input)?,
+            None => Box::new(input),
+        };
+        let mut line = Vec::new();
+        input.by_ref().read_until(b'\n', &mut line)?;
+        if line.is_empty() {
+            return Err(ReadError::Empty);
+        }
+        Ok(Self {
+            input,
+            header: header(&line)?,
+            rest: Vec::new(),
+            block: LineBlock::default(),
+            lines: 1,
+        })
+    }
+
+    /// Line 1.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// Gives each event to `see` as soon as its line is there, until the input ends (`None`) or `see` breaks off. A torn last
+    /// line is left out. What `see` refuses is reported with its line.
+    ///
+    /// # Errors
+    /// When reading fails, a line is not what it should be, or `see` refuses an event.
+    pub fn each<B>(
+        mut self,
+        mut see: impl FnMut(&Entry<'_>) -> Result<ControlFlow<B>, FormError>,
+    ) -> Result<Option<B>, ReadError> {
+        while self.fill()? {
+            self.block.parse();
+            for fields in &self.block.events {
+                let line = self.lines + u64::from(fields.line);
+                let rare = self.block.rare.get(fields.rare as usize).copied().unwrap_or_default();
+                let mut entry = entry(fields, &rare, &self.block.names);
+                if entry.index == NO_INDEX {
+                    entry.index = line - 1;
+                }
+                match see(&entry) {
+                    Ok(ControlFlow::Continue(())) => {}
+                    Ok(ControlFlow::Break(value)) => return Ok(Some(value)),
+                    Err(fault) => return Err(ReadError::NotWellFormed { line, fault }),
+                }
+            }
+            if let Some(fault) = self.block.fault.take() {
+                let torn = self.block.is_torn();
+                return match fault.behind(self.lines) {
+                    ReadError::Syntax { .. } if torn => Ok(None),
+                    fault => Err(fault),
+                };
+            }
+            self.lines += self.block.lines;
+        }
+        Ok(None)
+    }
+
+    /// Fills the block with the whole lines that are there, waiting for at least one. False at the end of the input.
+    fn fill(&mut self) -> Result<bool, ReadError> {
+        let text = self.block.text_to_fill();
+        text.clear();
+        loop {
+            let there = self.input.fill_buf()?;
+            if there.is_empty() {
+                text.append(&mut self.rest);
+                let more = !text.is_empty();
+                self.block.last = true;
+                return Ok(more);
+            }
+            let count = there.len();
+            let end = there.iter().rposition(|byte| *byte == b'\n').map(|newline| newline + 1);
+            if let Some(end) = end {
+                text.append(&mut self.rest);
+                text.extend_from_slice(&there[..end]);
+            }
+            self.rest.extend_from_slice(&there[end.unwrap_or(0)..]);
+            self.input.consume(count);
+            if end.is_some() {
+                self.block.last = false;
+                return Ok(true);
+            }
+        }
+    }
+}
+
+/// An event as its line says it.
+fn entry<'n>(fields: &EventFields, rare: &RareFields, names: &'n Names) -> Entry<'n> {
+    let name = |symbol| (symbol != NONE).then(|| names.get(symbol));
+    let own = &rare.rare;
+    Entry {
+        client: fields.client,
+        lock: name(fields.lock),
+        token: fields.token,
+        owner: name(fields.owner),
+        value: own.value,
+        expected: own.expected,
+        fenced: own.fenced,
+        mode: fields.mode,
+        permits: Some(own.permits).filter(|permits| *permits != NONE),
+        wait_ms: Some(own.wait_ms).filter(|ms| *ms != NONE).map(u64::from),
+        cause: name(own.cause),
+        error: name(own.error),
+        wire: rare.wire,
+        node: name(fields.node),
+        ..Entry::new(fields.index, fields.time, fields.process, fields.kind, fields.f)
+    }
+}

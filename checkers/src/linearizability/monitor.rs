@@ -1,0 +1,542 @@
+//! Linearizability while a history grows: the same sweeps as offline, over the few events that are still needed.
+//!
+//! Events wait in order of time until none can come before them any more, and then go to the sweep, those of one instant
+//! together. From time to time the history forgets everything that nothing in flight refers to.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::Counterexample;
+use super::finder::CounterexampleFinder;
+use super::lock::Lock;
+use super::order::OrderedEvent;
+use super::sweep::Sweep;
+use crate::context::Context;
+use crate::finding::Violation;
+use crate::history::event::{Header, Kind, Process};
+use crate::history::names::{FastMap, FastSet, NONE, Symbol};
+use crate::history::{Entry, EventFields, F, FormError, History, HistoryBuilder, Mode, PackedEvent, Rare, RareFields};
+use crate::model::Model;
+use crate::narrative;
+use crate::options::{Budget, Clock, Options};
+
+/// Events after which a monitor forgets for the first time: so many that forgetting costs nothing, so few that they stay in a
+/// processor's cache.
+const FIRST_LIMIT: usize = 1 << 15;
+
+/// How long a signal may be written after the time that it carries, where a caller does not say.
+const SIGNAL_DELAY: Duration = Duration::from_secs(1);
+
+/// A model that cannot be decided while a history grows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the model `{model}` is not decided while a history grows: its verdict may depend on answers that are still to come; \
+     check the finished history, or use a model with owners, such as owner-mutex"
+)]
+pub struct NotOnline {
+    /// The model that was asked for.
+    pub model: Model,
+}
+
+/// Decides linearizability (HL002) event by event, in memory of what is in flight.
+///
+/// The verdict on each lock is that of [`check`](crate::check) on the whole history, for all models with owners but try-locks, as long as no
+/// line is written later than [`Self::with_signal_delay`] after its time. Lines of the server and of the nemesis, and operations
+/// on registers, are passed over.
+///
+/// ```
+/// use harness_checkers::{Entry, F, Header, Kind, Model, Monitor, Process};
+///
+/// let mut monitor = Monitor::new(Header::of_locks(["l0"]), Model::OwnerMutex)?;
+/// let mut violation = None;
+/// for (index, (process, kind)) in [(0, Kind::Invoke), (0, Kind::Ok), (1, Kind::Invoke), (1, Kind::Ok)].into_iter().enumerate() {
+///     let time_ns = index as u64 * 1_000;
+///     let entry = Entry::new(index as u64, time_ns, Process::Client(process), kind, F::Acquire);
+///     violation = violation.or(monitor.push(&entry)?);
+/// }
+/// // Nobody knows yet that no signal of an earlier time is still to come.
+/// assert!(violation.is_none());
+/// assert_eq!(monitor.finish()[0].class, "two-holders");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Monitor {
+    model: Model,
+    leased: bool,
+    builder: HistoryBuilder,
+    locks: Vec<Lock>,
+    /// Events that wait for their turn, in order.
+    queue: VecDeque<QueuedEvent>,
+    /// By dense process, the locks that it got: when, and as which event.
+    granted: Vec<FastMap<u32, (u64, u64)>>,
+    delay_ns: u64,
+    /// The latest time of an event that is no signal.
+    latest_ns: u64,
+    /// One more than the instant up to which all events had their turn.
+    passed: u64,
+    /// Events that were not passed over.
+    events: u64,
+    late: u64,
+    /// Events to remember before some are forgotten: the least, and now.
+    least: usize,
+    limit: usize,
+    /// Locks whose violation was told.
+    told: FastSet<u32>,
+    violations: VecDeque<Violation>,
+    same: Vec<OrderedEvent>,
+    /// The lock of the last event, with the number of its name.
+    named: Option<(String, Symbol)>,
+}
+
+/// An event in its place: by instant, then by rank.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct QueuedEvent {
+    instant: u64,
+    rank: u64,
+    position: u32,
+    lock: u32,
+}
+
+impl Monitor {
+    /// A monitor of a history with this header, by a model.
+    ///
+    /// # Errors
+    /// For registers, try-locks and the plain `mutex`.
+    pub fn new(header: Header, model: Model) -> Result<Self, NotOnline> {
+        // At one instant, several orders of a try-lock's events may be worth keeping.
+        if model == Model::Mutex || model.judges_busy() || !model.is_lock() {
+            return Err(NotOnline { model });
+        }
+        Ok(Self {
+            model,
+            leased: header.lease_ms.is_some(),
+            builder: HistoryBuilder::new(header),
+            locks: Vec::new(),
+            queue: VecDeque::new(),
+            granted: Vec::new(),
+            delay_ns: SIGNAL_DELAY.as_nanos() as u64,
+            latest_ns: 0,
+            passed: 0,
+            events: 0,
+            late: 0,
+            least: FIRST_LIMIT,
+            limit: FIRST_LIMIT,
+            told: FastSet::default(),
+            violations: VecDeque::new(),
+            same: Vec::new(),
+            named: None,
+        })
+    }
+
+    /// A monitor by the model that the header names.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn of_header(header: Header) -> Result<Self, NotOnline> {
+        let model = Model::of_header(&header);
+        Self::new(header, model)
+    }
+
+    /// The same for a history in which lines are written up to so long after the time that they carry; one second where
+    /// nobody says. A violation is told after that time, and the events of that time are remembered.
+    #[must_use]
+    pub fn with_signal_delay(mut self, delay: Duration) -> Self {
+        self.delay_ns = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
+        self
+    }
+
+    /// The same with less memory, and more to do.
+    #[cfg(test)]
+    pub(super) fn with_limit(self, events: usize) -> Self {
+        Self {
+            least: events,
+            limit: events,
+            ..self
+        }
+    }
+
+    /// The model that it decides by.
+    pub fn model(&self) -> Model {
+        self.model
+    }
+
+    /// Calls, answers and signals of holders so far.
+    pub fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// Lines that were written later than the delay after their time: they count as of the earliest time that is still
+    /// open. Where there are any, the finished history may be judged otherwise.
+    pub fn late(&self) -> u64 {
+        self.late
+    }
+
+    /// Takes the next event, and answers with a violation that is certain now, of an event at least the delay ago. Each lock is
+    /// told of once; of several violations at one time, the others follow with the next events.
+    ///
+    /// # Errors
+    /// When the history is no longer well formed; the event is then not taken.
+    pub fn push(&mut self, entry: &Entry<'_>) -> Result<Option<Violation>, FormError> {
+        let of_lock = matches!(entry.f, F::Acquire | F::Release | F::Lost | F::Died);
+        if of_lock && matches!(entry.process, Process::Client(_)) {
+            self.take(entry)?;
+            self.see_certain(false);
+            if self.builder.len() >= self.limit {
+                self.forget();
+            }
+        }
+        // Asked first, since a violation is large to move and there is hardly ever one.
+        if self.violations.is_empty() {
+            return Ok(None);
+        }
+        Ok(self.violations.pop_front())
+    }
+
+    /// Says that time has gone on, where no event says so; answers as [`Self::push`].
+    pub fn advance(&mut self, time_ns: u64) -> Option<Violation> {
+        self.latest_ns = self.latest_ns.max(time_ns);
+        self.see_certain(false);
+        self.violations.pop_front()
+    }
+
+    /// Ends the history, and answers with all violations that were not told yet.
+    pub fn finish(mut self) -> Vec<Violation> {
+        self.see_certain(true);
+        self.violations.into()
+    }
+
+    /// Adds an event to the history and to those that wait.
+    fn take(&mut self, entry: &Entry<'_>) -> Result<(), FormError> {
+        let lock = self.symbol_of(entry.lock);
+        let mut rare = Rare::default();
+        if entry.kind == Kind::Fail
+            && let Some(error) = entry.error
+        {
+            rare.error = self.builder.names().intern(error);
+        }
+        rare.permits = entry.permits.filter(|permits| *permits != 1).unwrap_or(NONE);
+        // Nothing here asks for the rest.
+        let fields = EventFields {
+            time: entry.time_ns,
+            index: entry.index,
+            token: entry.token,
+            process: entry.process,
+            client: entry.client,
+            lock,
+            owner: NONE,
+            node: NONE,
+            kind: entry.kind,
+            f: entry.f,
+            mode: entry.mode,
+            line: 0,
+            rare: NONE,
+        };
+        self.builder.add(&fields, &RareFields { rare, wire: None })?;
+        self.events += 1;
+        let history = self.builder.history();
+        if self.locks.len() < history.locks.len() {
+            self.locks.resize(history.locks.len(), Lock::new());
+        }
+        if self.granted.len() < history.processes.len() {
+            self.granted.resize(history.processes.len(), FastMap::default());
+        }
+        let position = history.events.len() as u32 - 1;
+        let event = history.events[position as usize];
+        let lock = history.lock_number(&event).map_or(NONE, |lock| lock as u32);
+        if matches!(event.f, F::Lost | F::Died) {
+            self.take_signal(&event, position, lock);
+            return Ok(());
+        }
+        let (instant, rank) = (event.time, self.events * 2);
+        if event.is_ok(F::Acquire) {
+            self.granted[event.process as usize].insert(lock, (instant, rank));
+        }
+        self.latest_ns = self.latest_ns.max(instant);
+        self.wait(QueuedEvent {
+            instant,
+            rank,
+            position,
+            lock,
+        });
+        Ok(())
+    }
+
+    /// The number of a lock's name. Neighbours are often about one lock.
+    fn symbol_of(&mut self, lock: Option<&str>) -> Symbol {
+        let Some(name) = lock else { return NONE };
+        match &self.named {
+            Some((last, symbol)) if last == name => *symbol,
+            _ => {
+                let symbol = self.builder.names().intern(name);
+                self.named = Some((name.to_owned(), symbol));
+                symbol
+            }
+        }
+    }
+
+    /// A signal comes first among what its process did at its time, though never before the reply that began the hold it
+    /// ends: as in [`super::order`].
+    fn take_signal(&mut self, event: &PackedEvent, position: u32, lock: u32) {
+        let granted = &self.granted[event.process as usize];
+        let mut ended: Vec<(u32, Option<(u64, u64)>)> = if event.f == F::Lost && lock != NONE {
+            vec![(lock, granted.get(&lock).copied())]
+        } else {
+            granted.iter().map(|(lock, began)| (*lock, Some(*began))).collect()
+        };
+        ended.sort_unstable();
+        for (lock, began) in ended {
+            let (instant, rank) = match began {
+                Some((began, rank)) if began >= event.time => (began, rank + 1),
+                _ => (event.time, 0),
+            };
+            self.wait(QueuedEvent {
+                instant,
+                rank,
+                position,
+                lock,
+            });
+        }
+    }
+
+    fn wait(&mut self, mut waiting: QueuedEvent) {
+        if waiting.instant < self.passed {
+            self.late += 1;
+            waiting.instant = self.passed;
+        }
+        if self.queue.back().is_none_or(|last| *last < waiting) {
+            self.queue.push_back(waiting);
+        } else {
+            let place = self.queue.partition_point(|other| *other < waiting);
+            self.queue.insert(place, waiting);
+        }
+    }
+
+    /// Lets all events have their turn that none can come before any more; all, at the end.
+    fn see_certain(&mut self, ended: bool) {
+        while let Some(first) = self.queue.front().copied() {
+            if !ended && first.instant.saturating_add(self.delay_ns) >= self.latest_ns {
+                return;
+            }
+            let alone = self.queue.get(1).is_none_or(|next| next.instant > first.instant);
+            self.same.clear();
+            if alone {
+                self.same.push(first.ordered());
+            } else {
+                let same = self.queue.iter().take_while(|next| next.instant == first.instant);
+                self.same.extend(same.map(QueuedEvent::ordered));
+            }
+            if !ended && self.same.iter().any(|event| self.awaits_answer(event)) {
+                return;
+            }
+            if alone {
+                self.queue.pop_front();
+            } else {
+                self.queue.drain(..self.same.len());
+            }
+            self.passed = first.instant + 1;
+            let mut sweep = Sweep {
+                history: self.builder.history(),
+                model: &self.model,
+                locks: std::mem::take(&mut self.locks),
+                leased: self.leased,
+                online: true,
+                tied: false,
+            };
+            sweep.see_instant(&self.same);
+            self.locks = sweep.locks;
+            for at in 0..self.same.len() {
+                let lock = self.same[at].lock;
+                if let Some(Lock { fault: Some(fault), .. }) = self.locks.get(lock as usize) {
+                    let fault = fault.clone();
+                    self.tell(lock, &fault);
+                }
+            }
+        }
+    }
+
+    /// Whether what an event does depends on an answer that is still to come. That is so for few: most of what an answer
+    /// says can be looked at when it is there.
+    fn awaits_answer(&self, ordered: &OrderedEvent) -> bool {
+        let history = self.builder.history();
+        let call = &history.events[ordered.position as usize];
+        if call.kind != Kind::Invoke || call.mate != NONE || self.builder.has_died(call.process) {
+            return false;
+        }
+        let several = self.same.len() > 1;
+        let own = || {
+            let lock = &self.locks[ordered.lock as usize];
+            lock.own(call.process).map(|place| lock.active[place])
+        };
+        match (self.model, call.f) {
+            // A "not held" ends the whole hold, another answer a part of it, or nothing where it gives back too much.
+            (Model::Reentrant { .. } | Model::ReentrantFenced { .. } | Model::Semaphore { .. }, F::Release) => {
+                let partly = |depth: u32, permits: u64| depth > 1 || permits != u64::from(history.permits(call));
+                !self.leased && (several || own().is_some_and(|own| partly(own.depth, own.permits)))
+            }
+            // A downgrade that is refused was none.
+            (Model::ReadWrite, F::Acquire) => call.mode == Mode::Read && (several || own().is_some()),
+            _ => false,
+        }
+    }
+
+    #[cold]
+    fn tell(&mut self, lock: u32, fault: &Counterexample) {
+        if !self.told.insert(lock) {
+            return;
+        }
+        let history = self.builder.history();
+        let options = Options {
+            model: Some(self.model),
+            budget: Budget::default(),
+            clock: Clock::still(),
+            ..Options::default()
+        };
+        let context = Context::new(history, &options);
+        let mut violation = narrative::linearizability::explain(&context, lock as usize, fault);
+        // Overlaps of holds are told by nothing here.
+        violation.follows = None;
+        violation.id = format!("HL002-{}", self.told.len());
+        self.violations.push_back(violation);
+    }
+
+    /// Forgets the events that nothing in flight refers to.
+    #[cold]
+    fn forget(&mut self) {
+        let history = self.builder.history();
+        let mut positions: Vec<u32> = self.queue.iter().map(|waiting| waiting.position).collect();
+        positions.extend(self.locks.iter().flat_map(Lock::positions));
+        if self.model.is_reentrant() || matches!(self.model, Model::Semaphore { .. }) {
+            for (number, lock) in self.locks.iter().enumerate() {
+                positions.extend(self.parts_of(history, number, lock));
+            }
+        }
+        let live = |process: &u32| !self.builder.is_gone(*process);
+        let lapsed = self.locks.iter().flat_map(|lock| lock.lapsed.keys().copied());
+        let processes: FastSet<u32> = lapsed.filter(live).collect();
+        let renumbered = self.builder.keep_only(&positions, &processes);
+        self.named = None;
+        for waiting in &mut self.queue {
+            waiting.position = renumbered.position(waiting.position);
+        }
+        let before = std::mem::take(&mut self.granted);
+        self.granted = vec![FastMap::default(); self.builder.history().processes.len()];
+        for (process, mut granted) in before.into_iter().enumerate() {
+            // A signal of a lock that is not held, and was not at any time that a signal may still have, ends nothing.
+            let locks = &self.locks;
+            granted
+                .retain(|lock, (instant, _)| *instant >= self.passed || locks[*lock as usize].concerns(process as u32));
+            if let Some(kept) = self.granted.get_mut(renumbered.process(process as u32) as usize) {
+                *kept = granted;
+            }
+        }
+        for lock in &mut self.locks {
+            lock.renumber(&renumbered);
+        }
+        let kept = self.builder.len() + self.granted.len() + self.locks.len();
+        self.limit = self.least.max(kept * 2);
+    }
+
+    /// What makes up the holds of one lock, where a hold is of several acquires.
+    fn parts_of(&self, history: &History, number: usize, lock: &Lock) -> Vec<u32> {
+        let finder = CounterexampleFinder {
+            history,
+            model: &self.model,
+            lock: number,
+        };
+        let parts = lock
+            .active
+            .iter()
+            .flat_map(|active| finder.parts(active, (self.passed.saturating_sub(1), u32::MAX)));
+        parts.flat_map(|part| part.positions).collect()
+    }
+}
+
+impl QueuedEvent {
+    fn ordered(&self) -> OrderedEvent {
+        OrderedEvent {
+            instant: self.instant,
+            position: self.position,
+            lock: self.lock,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::random::{LOCKS, random};
+    use super::super::{Decision, decisions};
+    use super::*;
+
+    /// Lines of random histories carry a time of at most this much before that of the line above.
+    const LATEST: Duration = Duration::from_nanos(60);
+
+    /// What a monitor says of each lock that forgets whenever it remembers so many events.
+    fn forgetful(history: &History, model: Model, limit: usize) -> Vec<String> {
+        let monitor = Monitor::new(history.header().clone(), model).expect("a model with owners");
+        let mut monitor = monitor.with_signal_delay(LATEST).with_limit(limit);
+        let mut told = Vec::new();
+        for entry in history.entries() {
+            let violation = monitor.push(&entry).expect("well formed");
+            told.extend(violation.map(|violation| violation.lock));
+        }
+        told.extend(monitor.finish().into_iter().map(|violation| violation.lock));
+        told.sort_unstable();
+        told
+    }
+
+    #[test]
+    fn what_is_forgotten_is_not_needed() {
+        let online = |model: &Model| *model != Model::Mutex && !model.judges_busy();
+        for model in LOCKS.into_iter().filter(online) {
+            let mut violated = 0;
+            for seed in 1..=1_500u64 {
+                let history = random(seed, model);
+                let decisions = decisions(&history, &model, Budget::default(), Clock::still());
+                let illegal = decisions
+                    .iter()
+                    .enumerate()
+                    .filter(|(_, decision)| **decision != Decision::Legal);
+                let mut expected: Vec<&str> = illegal.map(|(lock, _)| history.lock_name(lock)).collect();
+                expected.sort_unstable();
+                violated += expected.len();
+                for limit in [1, 7] {
+                    let found = forgetful(&history, model, limit);
+                    assert_eq!(found, expected, "seed {seed} under {model}, forgetting after {limit}");
+                }
+            }
+            assert!(violated > 100, "{model}: {violated}");
+        }
+    }
+    /// Clients that never come back, with every outcome that leaves something behind.
+    #[test]
+    fn processes_that_are_gone_are_forgotten() {
+        let mut monitor = Monitor::new(Header::of_locks(["l0"]), Model::OwnerMutex).expect("a model with owners");
+        monitor = monitor.with_signal_delay(Duration::from_nanos(100)).with_limit(500);
+        let (mut index, mut most) = (0, 0);
+        for process in 0..20_000 {
+            let ends = [
+                (Kind::Signal, F::Lost),
+                (Kind::Signal, F::Died),
+                (Kind::Invoke, F::Release),
+                (Kind::Invoke, F::Release),
+            ];
+            let end = ends[process as usize % 4];
+            let acquired = [(Kind::Invoke, F::Acquire), (Kind::Ok, F::Acquire), end];
+            let unknown = (end.1 == F::Release).then_some((Kind::Info, F::Release));
+            let lost = (end.1 == F::Lost).then_some([(Kind::Invoke, F::Acquire), (Kind::Info, F::Acquire)]);
+            for (kind, f) in acquired.into_iter().chain(unknown).chain(lost.into_iter().flatten()) {
+                index += 1;
+                let entry = Entry::new(index, index * 10, Process::Client(process), kind, f);
+                assert_eq!(monitor.push(&entry), Ok(None), "event {index}");
+            }
+            let remembered = [
+                monitor.builder.len(),
+                monitor.granted.len(),
+                monitor.locks[0].lapsed.len(),
+            ];
+            most = most.max(remembered.into_iter().max().unwrap_or(0));
+        }
+        assert!(most <= 600, "{most} of {index} events are remembered");
+        assert!(monitor.finish().is_empty());
+    }
+}

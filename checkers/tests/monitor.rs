@@ -1,0 +1,339 @@
+//! The monitor against the checker of finished histories, and against the oracle that shares nothing with the crate.
+//!
+//! `INDEPENDENT_HISTORIES=1000000 cargo test --release -p harness-checkers --test monitor` tries a million a model.
+
+#[path = "independent/chance.rs"]
+mod chance;
+#[path = "independent/orders.rs"]
+mod orders;
+
+use std::io::{BufReader, Read};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use chance::{Lines, lines};
+use harness_checkers::linearizability::decide;
+use harness_checkers::{
+    Budget, Clock, Entry, EventStream, F, FormError, Header, History, Kind, Model, Monitor, NotOnline, Options,
+    Process, Property, ReadOptions, check_property,
+};
+
+const MODELS: [Model; 10] = [
+    Model::OwnerMutex,
+    Model::Reentrant { limit: 2 },
+    Model::Reentrant { limit: u32::MAX },
+    Model::Fenced,
+    Model::ReentrantFenced { limit: 2 },
+    Model::ReadWrite,
+    Model::Semaphore { permits: 1 },
+    Model::Semaphore { permits: 2 },
+    Model::Semaphore { permits: 3 },
+    Model::Election,
+];
+
+/// Random lines carry a time of at most this much before that of the line above them, in nanoseconds.
+const LATEST: Duration = Duration::from_nanos(40);
+
+fn seeds() -> impl Iterator<Item = u64> {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let first = number("INDEPENDENT_SEED").unwrap_or(1);
+    first..=first + number("INDEPENDENT_HISTORIES").unwrap_or(2_000)
+}
+
+/// A history that goes by its times.
+fn timed(seed: u64, model: Model) -> Lines {
+    Lines {
+        by_place: false,
+        ..lines(seed, model)
+    }
+}
+
+/// The locks that a monitor calls violated.
+fn violated(lines: &Lines, model: Model, delay: Duration) -> Vec<String> {
+    let history = lines.history().expect("a well-formed history");
+    let monitor = Monitor::new(history.header().clone(), model).expect("a model with owners");
+    let mut monitor = monitor.with_signal_delay(delay);
+    let mut locks = Vec::new();
+    for entry in history.entries() {
+        let violation = monitor.push(&entry).expect("a well-formed history");
+        locks.extend(violation.map(|violation| violation.lock));
+    }
+    assert!(monitor.late() == 0 || delay < LATEST);
+    locks.extend(monitor.finish().into_iter().map(|violation| violation.lock));
+    locks.sort_unstable();
+    locks
+}
+
+#[test]
+fn the_verdicts_are_those_on_the_finished_history_and_those_of_the_definition() {
+    for model in MODELS {
+        let (mut bad, mut all) = (0, 0);
+        for seed in seeds() {
+            let lines = timed(seed, model);
+            let found = violated(&lines, model, LATEST);
+            let history = lines.history().expect("a well-formed history");
+            let offline = decide(&history, &model, Budget::default(), Clock::still());
+            assert_eq!(found.len(), offline.illegal, "seed {seed} under {model}: {found:?}");
+            let locks = ["a", "b"];
+            let defined = (0..2u32).filter(|lock| !orders::is_legal(&lines, model, *lock));
+            let defined: Vec<&str> = defined.map(|lock| locks[lock as usize]).collect();
+            assert_eq!(found, defined, "seed {seed} under {model}");
+            (bad, all) = (bad + usize::from(!found.is_empty()), all + 1);
+        }
+        println!("{model}: {all} histories, {bad} of them violated");
+        assert!((5..=95).contains(&(bad * 100 / all)), "{model}: {bad} of {all}");
+    }
+}
+
+#[test]
+fn without_late_lines_no_delay_is_needed() {
+    for model in MODELS {
+        for seed in seeds() {
+            let mut lines = timed(seed, model);
+            // Each signal at the time of the line above it.
+            for at in 1..lines.lines.len() {
+                let before = lines.lines[at - 1].time;
+                lines.lines[at].time = lines.lines[at].time.max(before);
+            }
+            let found = violated(&lines, model, Duration::ZERO);
+            assert_eq!(found, violated(&lines, model, LATEST), "seed {seed} under {model}");
+        }
+    }
+}
+
+fn entry(index: u64, process: u32, kind: Kind, f: F) -> Entry<'static> {
+    Entry::new(index, index * 1_000, Process::Client(process), kind, f)
+}
+
+#[test]
+fn a_violation_is_told_once_with_its_proof_as_soon_as_it_is_certain() {
+    let mut monitor = Monitor::new(Header::of_locks(["l0"]), Model::OwnerMutex)
+        .expect("a model with owners")
+        .with_signal_delay(Duration::from_micros(2));
+    let mut told = Vec::new();
+    let (call, ok) = (Kind::Invoke, Kind::Ok);
+    for (index, (process, kind)) in [
+        (0, call),
+        (0, ok),
+        (1, call),
+        (1, ok),
+        (2, call),
+        (2, ok),
+        (3, call),
+        (3, ok),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let violation = monitor.push(&entry(index as u64, process, kind, F::Acquire));
+        told.extend(
+            violation
+                .expect("a well-formed history")
+                .map(|violation| (index, violation)),
+        );
+    }
+    let [(at, violation)] = &told[..] else {
+        panic!("{told:?}")
+    };
+    assert_eq!(
+        (*at, violation.class.as_str(), violation.at_ns),
+        (6, "two-holders", 3_000)
+    );
+    assert_eq!((violation.id.as_str(), violation.lock.as_str()), ("HL002-1", "l0"));
+    assert_eq!(violation.clients, [0, 1]);
+    let indices: Vec<u64> = violation.events.iter().map(|event| event.index).collect();
+    assert_eq!(indices, [1, 0, 3, 2]);
+    assert!(monitor.finish().is_empty(), "a lock is told of once");
+}
+
+#[test]
+fn a_loss_that_is_written_late_is_waited_for() {
+    let lost = Entry {
+        lock: Some("l0"),
+        ..Entry::new(4, 2_500, Process::Client(0), Kind::Signal, F::Lost)
+    };
+    for (delay, violations) in [(1, 0), (0, 1)] {
+        let mut monitor = Monitor::new(Header::of_locks(["l0"]), Model::OwnerMutex)
+            .expect("a model with owners")
+            .with_signal_delay(Duration::from_micros(delay));
+        let mut told = 0;
+        for (index, (process, kind)) in [(0, Kind::Invoke), (0, Kind::Ok), (1, Kind::Invoke), (1, Kind::Ok)]
+            .into_iter()
+            .enumerate()
+        {
+            let pushed = monitor.push(&entry(index as u64, process, kind, F::Acquire));
+            told += usize::from(pushed.expect("well formed").is_some());
+        }
+        told += usize::from(monitor.advance(3_200).is_some());
+        told += usize::from(monitor.push(&lost).expect("well formed").is_some());
+        assert_eq!(monitor.late(), u64::from(delay == 0));
+        told += monitor.finish().len();
+        assert_eq!(told, violations, "delay {delay}µs");
+    }
+}
+
+#[test]
+fn what_is_not_well_formed_is_refused_and_not_taken() {
+    let mut monitor = Monitor::of_header(Header::of_locks(["l0"])).expect("a model with owners");
+    let reply = entry(0, 0, Kind::Ok, F::Acquire);
+    assert!(matches!(
+        monitor.push(&reply),
+        Err(FormError::ReplyWithoutCall { process: 0, .. })
+    ));
+    assert_eq!(monitor.events(), 0);
+}
+
+#[test]
+fn models_that_need_the_end_of_the_history_are_refused_with_a_way_out() {
+    for model in [
+        Model::Mutex,
+        Model::TryLock,
+        Model::ExactTryLock,
+        Model::Register { start: None },
+    ] {
+        let refused = Monitor::new(Header::default(), model).expect_err("it is not online");
+        assert_eq!(refused, NotOnline { model });
+        assert!(refused.to_string().contains("check the finished history"));
+    }
+}
+
+fn golden() -> impl Iterator<Item = PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    let files = std::fs::read_dir(folder).expect("the golden histories are there");
+    files
+        .map(|file| file.expect("a file").path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "jsonl"))
+}
+
+/// A stream gives the events that a reader of whole histories keeps; what it cannot read, that refuses as well.
+#[test]
+fn a_stream_gives_the_events_of_the_history() {
+    let mut streamed = 0;
+    for path in golden() {
+        let mut found = Vec::new();
+        let read = EventStream::open(&path).and_then(|stream| {
+            stream.each(|entry| {
+                let said = (
+                    entry.index,
+                    entry.time_ns,
+                    entry.process,
+                    entry.kind,
+                    entry.f,
+                    entry.token,
+                );
+                let also = (
+                    entry.lock.map(str::to_owned),
+                    entry.error.map(str::to_owned),
+                    entry.permits,
+                    entry.mode,
+                );
+                found.push((said, also));
+                Ok(ControlFlow::<()>::Continue(()))
+            })
+        });
+        let Ok(history) = History::open(&path, &ReadOptions::default()) else {
+            continue;
+        };
+        read.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        assert_eq!(found.len(), history.len(), "{}", path.display());
+        for (((index, time, process, kind, f, token), (lock, error, permits, mode)), entry) in
+            found.into_iter().zip(history.entries())
+        {
+            let kept = (
+                entry.index,
+                entry.time_ns,
+                entry.process,
+                entry.kind,
+                entry.f,
+                entry.token,
+            );
+            assert_eq!((index, time, process, kind, f, token), kept, "{}", path.display());
+            assert_eq!((error.as_deref(), permits), (entry.error, entry.permits));
+            // A line need not name the only lock, and a reply need not say again how it was asked.
+            assert!(lock.is_none() || lock.as_deref() == entry.lock);
+            assert!(kind != Kind::Invoke || mode == entry.mode);
+        }
+        streamed += 1;
+    }
+    assert!(streamed > 100, "{streamed} golden histories are streamed");
+}
+
+#[test]
+fn golden_histories_have_the_same_verdict_online() {
+    let (mut violated, mut held) = (0, 0);
+    for path in golden() {
+        let Ok(history) = History::open(&path, &ReadOptions::default()) else {
+            continue;
+        };
+        let options = Options::default();
+        let offline = check_property(&history, &options, Property::LINEARIZABLE);
+        let Ok(mut monitor) = Monitor::of_header(history.header().clone()) else {
+            continue;
+        };
+        let mut told = 0;
+        for entry in history.entries() {
+            told += u64::from(monitor.push(&entry).expect("a well-formed history").is_some());
+        }
+        let late = monitor.late();
+        told += monitor.finish().len() as u64;
+        assert_eq!(told, offline.violation_count, "{}, {late} late", path.display());
+        violated += u64::from(told > 0);
+        held += u64::from(told == 0);
+    }
+    assert!(violated > 20 && held > 20, "{violated} violated, {held} held");
+}
+
+/// Bytes that come one line at a time, and never end.
+struct LineByLine<'a> {
+    lines: std::str::SplitInclusive<'a, char>,
+    now: &'a [u8],
+}
+
+impl Read for LineByLine<'_> {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        if self.now.is_empty() {
+            let next = self.lines.next().expect("the stream is read on after the violation");
+            self.now = next.as_bytes();
+        }
+        let count = self.now.len().min(into.len());
+        into[..count].copy_from_slice(&self.now[..count]);
+        self.now = &self.now[count..];
+        Ok(count)
+    }
+}
+
+#[test]
+fn a_stream_that_does_not_end_is_left_at_the_violation() {
+    let mut text = String::from("{\"format\":\"harness-history\",\"version\":1,\"locks\":[\"l0\"]}\n");
+    for (index, (process, kind)) in [
+        (0, "invoke"),
+        (0, "ok"),
+        (1, "invoke"),
+        (1, "ok"),
+        (2, "invoke"),
+        (2, "fail"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let time = index * 1_000;
+        text += &format!("{{\"time\":{time},\"process\":{process},\"type\":\"{kind}\",\"f\":\"acquire\"}}\n");
+    }
+    let input = LineByLine {
+        lines: text.split_inclusive('\n'),
+        now: &[],
+    };
+    let stream = EventStream::new(BufReader::new(input)).expect("a header");
+    let mut monitor = Monitor::of_header(stream.header().clone())
+        .expect("a model with owners")
+        .with_signal_delay(Duration::ZERO);
+    let found = stream.each(|entry| {
+        let violation = monitor.push(entry)?;
+        Ok(violation.map_or(ControlFlow::Continue(()), ControlFlow::Break))
+    });
+    let violation = found.expect("well formed").expect("two hold");
+    assert_eq!((violation.at_ns, violation.processes), (3_000, vec![0, 1]));
+    // The line after the second answer made it certain; the one behind that was never read.
+    assert_eq!(monitor.events(), 5);
+}

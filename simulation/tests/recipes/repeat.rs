@@ -1,0 +1,75 @@
+//! The same in every process and build, and nothing left behind.
+
+use harness_workloads::RecipeOptions;
+
+use crate::load::Disturbance;
+use crate::{redis, zk};
+
+/// FNV-1a.
+fn digest(trace: &str) -> u64 {
+    trace.bytes().fold(0xcbf2_9ce4_8422_2325, |digest: u64, byte| {
+        (digest ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+fn trace(recipe: &str, seed: u64, disturbance: Disturbance) -> String {
+    let options = RecipeOptions::named(recipe).unwrap();
+    let run = if recipe.starts_with("zk") {
+        zk::run_as
+    } else {
+        redis::run_as
+    };
+    run(options, seed, disturbance).trace.take()
+}
+
+/// Digests of whole traces. One that changes means that stored runs do not repeat any more: a change of the models or of a recipe may
+/// do that, a change of the machine, the build or a dependency must not.
+const GOLDEN: [(&str, Disturbance, u64); 4] = [
+    ("redis-pubsub", Disturbance::None, 15_793_990_071_657_573_615),
+    ("redis-watchdog", Disturbance::Partitions, 9_183_680_359_085_716_623),
+    (
+        "zk-predecessor-watch",
+        Disturbance::Partitions,
+        1_384_482_944_670_242_786,
+    ),
+    ("zk-parent-watch", Disturbance::Servers, 4_082_180_174_707_862_126),
+];
+
+#[test]
+fn a_seed_leaves_the_trace_that_it_has_always_left() {
+    let now = GOLDEN.map(|(recipe, disturbance, _)| (recipe, digest(&trace(recipe, 1, disturbance))));
+    assert_eq!(now, GOLDEN.map(|(recipe, _, digest)| (recipe, digest)));
+}
+
+#[test]
+fn fifty_seeds_leave_fifty_traces() {
+    for recipe in ["redis-watchdog", "zk-predecessor-watch"] {
+        let mut digests: Vec<u64> = (0..50)
+            .map(|seed| digest(&trace(recipe, seed, Disturbance::None)))
+            .collect();
+        digests.sort_unstable();
+        digests.dedup();
+        assert_eq!(digests.len(), 50, "{recipe}");
+    }
+}
+
+/// Kilobytes of memory that this process has.
+fn resident() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+/// A cycle of references in a model would keep all of an experiment: tens of kilobytes.
+#[test]
+fn experiments_leave_no_memory_behind() {
+    let run = |seed| {
+        trace("redis-pubsub", seed, Disturbance::Partitions);
+        trace("zk-predecessor-watch", seed, Disturbance::Servers);
+    };
+    (0..15).for_each(run);
+    let before = resident();
+    (15..65).for_each(run);
+    let grown = resident().saturating_sub(before);
+    assert!(grown < 600, "{grown} KiB more after 100 experiments");
+}

@@ -1,0 +1,103 @@
+//! `harness check --online`: decides while a history is read, and ends at the first violation.
+
+use std::fmt::Write as _;
+use std::io::{self, BufReader};
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use harness_checkers::{EventStream, Model, Monitor, Violation};
+use serde::Serialize;
+
+use super::Failure;
+use super::args::CheckArgs;
+use super::check::{STDIN, unreadable};
+use super::stdout::{print, print_json};
+use crate::exit::Exit;
+use crate::store::Stored;
+
+/// What was decided online.
+#[derive(Debug, Serialize)]
+struct OnlineVerdict {
+    /// `PASS`, `FAIL` or `UNSURE`.
+    outcome: &'static str,
+    /// The exit code.
+    exit: u8,
+    model: String,
+    /// Calls, answers and signals of holders that were looked at.
+    events: u64,
+    /// Lines that were written later than the delay after their time.
+    late_lines: u64,
+    violation: Option<Violation>,
+}
+
+pub fn check(stored: &Stored, args: &CheckArgs) -> Result<Exit, Failure> {
+    let wrong = |error| unreadable(stored, error);
+    let stream = if stored.history == Path::new(STDIN) {
+        EventStream::new(BufReader::new(io::stdin()))
+    } else {
+        EventStream::open(&stored.history)
+    };
+    let stream = stream.map_err(wrong)?;
+    let header = stream.header().clone();
+    let model = args.model.unwrap_or_else(|| Model::of_header(&header));
+    let monitor = Monitor::new(header, model).map_err(Failure::usage)?;
+    let mut monitor = monitor.with_signal_delay(args.signal_delay);
+    let found = stream.each(|entry| {
+        let violation = monitor.push(entry)?;
+        Ok(violation.map_or(ControlFlow::Continue(()), ControlFlow::Break))
+    });
+    let found = found.map_err(wrong)?;
+    let (events, late_lines) = (monitor.events(), monitor.late());
+    let violation = found.or_else(|| monitor.finish().into_iter().next());
+    let exit = match violation {
+        Some(_) => Exit::Violated,
+        None if late_lines > 0 || events == 0 => Exit::Inconclusive,
+        None => Exit::Holds,
+    };
+    let verdict = OnlineVerdict {
+        outcome: match exit {
+            Exit::Violated => "FAIL",
+            Exit::Holds => "PASS",
+            _ => "UNSURE",
+        },
+        exit: exit.code(),
+        model: model.to_string(),
+        events,
+        late_lines,
+        violation,
+    };
+    if args.json {
+        print_json(&verdict);
+    } else {
+        print(&verdict.text(stored));
+    }
+    Ok(exit)
+}
+
+impl OnlineVerdict {
+    fn text(&self, stored: &Stored) -> String {
+        let (outcome, name, model) = (self.outcome, stored.history.display(), &self.model);
+        let mut text = format!("{outcome}  {name}   HL002 online, {model}, {} events\n", self.events);
+        // Writing to a string does not fail.
+        if let Some(violation) = &self.violation {
+            let _ = writeln!(text, "\nx {}  {}\n", violation.id, violation.summary);
+            for (number, because) in violation.because.iter().enumerate() {
+                let _ = writeln!(text, "   {}   {}", number + 1, because.text);
+            }
+            let indices: Vec<String> = violation.events.iter().map(|event| event.index.to_string()).collect();
+            let _ = writeln!(text, "   proof   events {}", indices.join(", "));
+        }
+        if self.late_lines > 0 {
+            let _ = writeln!(
+                text,
+                "\n{} lines were written later than --signal-delay after their time; hint: a longer delay, or harness check \
+                 without --online",
+                self.late_lines
+            );
+        }
+        if self.events == 0 {
+            text.push_str("\nno operation on a lock was recorded\n");
+        }
+        text
+    }
+}

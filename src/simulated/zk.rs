@@ -1,0 +1,193 @@
+//! Simulated ZooKeeper as the ground of a run: an ensemble, and what it tells the observer.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use harness_simulation::network::SimulatedLink;
+use harness_simulation::zk::{SimulatedZk, ZkChange, ZkRoutes};
+use harness_simulation::{SimulatedProcess, World};
+use harness_workloads::zk::owner_name;
+use harness_workloads::{Constructor, LockClient, RecipeOptions, SignalSink};
+use tokio::sync::mpsc;
+
+use super::ground::ServerModel;
+use crate::backends::ensemble::{EnsembleSource, NodeChange, NodeChanges, NodeOwner, NodeQueries, OpenedEnsemble};
+use crate::backends::observer::Unasked;
+use crate::backends::{self, zk_tick};
+use crate::clock::GroundClock;
+use crate::cluster::{BoxFuture, Cluster, EndpointsReceiver, Replication};
+use crate::faults::Links;
+use crate::run::{ConnectObserver, Ground, RunSpec};
+
+/// The servers of a run, and what they tell the observer.
+#[derive(Clone)]
+struct ZkServersOfRun {
+    zk: SimulatedZk,
+    told: Arc<Mutex<ToldNodes>>,
+}
+
+/// What the leader told of nodes, and the observers that hear it.
+#[derive(Default)]
+struct ToldNodes {
+    owners: BTreeMap<String, NodeOwner>,
+    /// Sessions that are over, as owners are named.
+    over: BTreeSet<String>,
+    listening: Vec<(String, mpsc::UnboundedSender<(NodeChange, String)>)>,
+}
+
+/// Servers, links and clients in `world`.
+pub fn ground(world: World, clock: GroundClock, spec: &RunSpec) -> (Ground, Cluster) {
+    let zk = SimulatedZk::start(world, spec.config.nodes as usize, zk_tick(spec.config.lease));
+    let told: Arc<Mutex<ToldNodes>> = Arc::default();
+    let telling = Arc::clone(&told);
+    zk.on_change(move |change| lock(&telling).tell(change));
+    super::ground::ground(world, clock, &ZkServersOfRun { zk, told }, Links::new(), spec)
+}
+
+fn lock(told: &Mutex<ToldNodes>) -> MutexGuard<'_, ToldNodes> {
+    told.lock().expect("no one panics while telling of a node")
+}
+
+impl ToldNodes {
+    fn tell(&mut self, change: &ZkChange) {
+        match change {
+            ZkChange::Created { path, owner, czxid } => {
+                let (session, czxid) = (*owner, *czxid);
+                self.owners.insert(path.clone(), NodeOwner { session, czxid });
+                self.announce(NodeChange::Created, path);
+            }
+            ZkChange::Deleted { path } => {
+                self.owners.remove(path);
+                self.announce(NodeChange::Deleted, path);
+            }
+            ZkChange::SessionOver { session, .. } => {
+                self.over.insert(owner_name(*session));
+                let owned = self.owners.iter().filter(|(_, owner)| owner.session == *session);
+                let paths: Vec<String> = owned.map(|(path, _)| path.clone()).collect();
+                for path in paths {
+                    self.owners.remove(&path);
+                    self.announce(NodeChange::Deleted, &path);
+                }
+            }
+        }
+    }
+
+    /// Tells of a node to those that hear of all nodes below its root; one that does not listen any more is forgotten.
+    fn announce(&mut self, change: NodeChange, path: &str) {
+        let below = |root: &str| path.strip_prefix(root).is_some_and(|rest| rest.starts_with('/'));
+        self.listening
+            .retain(|(root, changes)| !below(root) || changes.send((change, path.to_owned())).is_ok());
+    }
+}
+
+impl ZkServersOfRun {
+    /// Whether there is a leader that answers: a leader has a majority.
+    fn leads(&self) -> bool {
+        let answers = |leader| self.zk.is_running(leader) && !self.zk.process(leader).is_stopped();
+        self.zk.leader().is_some_and(answers)
+    }
+}
+
+impl ServerModel for ZkServersOfRun {
+    fn version(&self) -> &'static str {
+        "3.8 (a model)"
+    }
+
+    fn process(&self, server: usize) -> SimulatedProcess {
+        self.zk.process(server)
+    }
+
+    fn is_running(&self, server: usize) -> bool {
+        self.zk.is_running(server)
+    }
+
+    fn kill(&self, server: usize) {
+        self.zk.kill(server);
+    }
+
+    /// Its data are on its disk.
+    fn restart(&self, server: usize, _: bool) {
+        self.zk.restart(server);
+    }
+
+    fn role(&self, server: usize) -> Result<(&'static str, bool), String> {
+        match self.zk.leader() {
+            Some(leader) if leader == server => Ok(("leader", true)),
+            Some(_) => Ok(("follower", false)),
+            None => Err("no server leads".to_owned()),
+        }
+    }
+
+    /// Clients know every server.
+    fn redirect(&self, _: usize, _: usize) {}
+
+    fn replication(&self) -> Option<&dyn Replication> {
+        None
+    }
+
+    fn client(
+        &self,
+        options: RecipeOptions,
+        links: Vec<SimulatedLink>,
+        process: SimulatedProcess,
+        lease: Duration,
+        signals: SignalSink,
+    ) -> Box<dyn LockClient> {
+        let Constructor::Zk(make) = options.recipe.constructor else {
+            unreachable!("the recipe of a run is for its backend")
+        };
+        let store = ZkRoutes::new(self.zk, links, process, lease);
+        options.build(make, Rc::new(store), signals, lease)
+    }
+
+    fn observe(&self) -> ConnectObserver {
+        let source = Arc::new(self.clone());
+        Box::new(move |endpoints, keys| Box::pin(backends::observe_ensemble(source.clone(), endpoints, keys)))
+    }
+}
+
+impl EnsembleSource for ZkServersOfRun {
+    fn open(&self, _: &EndpointsReceiver, root: &str) -> BoxFuture<'static, Result<OpenedEnsemble, String>> {
+        if !self.leads() {
+            return Box::pin(std::future::ready(Err("no server leads".to_owned())));
+        }
+        let (changes, heard) = mpsc::unbounded_channel();
+        lock(&self.told).listening.push((root.to_owned(), changes));
+        let opened = OpenedEnsemble {
+            queries: Arc::new(self.clone()),
+            changes: Box::new(HeardNodes(heard)),
+        };
+        Box::pin(std::future::ready(Ok(opened)))
+    }
+}
+
+struct HeardNodes(mpsc::UnboundedReceiver<(NodeChange, String)>);
+
+impl NodeChanges for HeardNodes {
+    fn next(&mut self) -> BoxFuture<'_, Option<(NodeChange, String)>> {
+        Box::pin(self.0.recv())
+    }
+}
+
+impl NodeQueries for ZkServersOfRun {
+    fn children(&self, path: &str) -> BoxFuture<'static, Vec<String>> {
+        Box::pin(std::future::ready(self.zk.children(path)))
+    }
+
+    fn owner(&self, path: &str) -> BoxFuture<'static, Option<NodeOwner>> {
+        let owner = lock(&self.told).owners.get(path).copied();
+        Box::pin(std::future::ready(owner))
+    }
+
+    fn proves(&self) -> BoxFuture<'static, bool> {
+        Box::pin(std::future::ready(self.leads()))
+    }
+
+    fn why(&self, session: &str) -> BoxFuture<'static, Unasked> {
+        let over = lock(&self.told).over.contains(session);
+        let why = if over { Unasked::Expired } else { Unasked::Deleted };
+        Box::pin(std::future::ready(why))
+    }
+}

@@ -134,6 +134,8 @@ impl SimulatedZk {
         if session == 0 {
             return self.forward(origin, Proposal::Open { timeout });
         }
+        // what the session's older connection here still carries is never read (`ZooKeeperServer.processConnectRequest`)
+        own.close_session(session);
         if let Some(served) = own.connections.borrow_mut().get_mut(&origin.connection) {
             served.waits = true;
         }

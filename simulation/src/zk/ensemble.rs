@@ -5,7 +5,7 @@
 //! election; until then no server serves, and every session has all of its time again afterwards.
 //!
 //! What is left out: consensus (an election is a duration, and what the old leader decided stays decided), links between servers
-//! that faults could be put on, sessions that move while a request is under way, local sessions, observers, disks.
+//! that faults could be put on, local sessions, observers, disks.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -265,6 +265,7 @@ impl SimulatedZk {
             Work::Validate(origin, session) => {
                 let alive = self.0.get().head.borrow().has_session(session);
                 self.0.get().expiry.borrow_mut().touch(self.clock(), session);
+                self.0.get().expiry.borrow_mut().moves(session, origin.server);
                 self.tell(server, origin.server, Work::Validated(origin, session, alive));
             }
             Work::Validated(origin, session, alive) => self.reopen(origin, session, alive),
@@ -294,7 +295,7 @@ impl SimulatedZk {
         if zk.leader.get() != Some(server) {
             return;
         }
-        let (transaction, expired) = zk.decide(proposal);
+        let (transaction, expired) = zk.decide(origin.map(|origin| origin.server), proposal);
         let zxid = zk.zxid.get() + 1;
         zk.zxid.set(zxid);
         zk.head.borrow_mut().apply(zxid, &transaction);
@@ -411,6 +412,7 @@ impl SimulatedZk {
                 },
                 None => ZkAnswer::Done,
             },
+            ZkTransaction::Refused(ZkCode::SessionMoved) => return own.close(origin.connection),
             ZkTransaction::Refused(code) => ZkAnswer::Failed(*code),
             ZkTransaction::Delete { .. } | ZkTransaction::CloseSession { .. } => ZkAnswer::Done,
         };
@@ -457,9 +459,10 @@ impl SimulatedZk {
 }
 
 impl EnsembleState {
-    fn decide(&self, proposal: Proposal) -> (ZkTransaction, bool) {
+    fn decide(&self, from: Option<usize>, proposal: Proposal) -> (ZkTransaction, bool) {
         let head = self.head.borrow();
         let over = |session| !head.has_session(session);
+        let elsewhere = |session| from.is_some_and(|server| self.expiry.borrow_mut().is_elsewhere(session, server));
         match proposal {
             Proposal::Open { timeout } => {
                 self.opened.set(self.opened.get() + 1);
@@ -469,6 +472,9 @@ impl EnsembleState {
             }
             Proposal::Create { session, .. } | Proposal::Delete { session, .. } if over(session) => {
                 (ZkTransaction::Refused(ZkCode::SessionExpired), false)
+            }
+            Proposal::Create { session, .. } | Proposal::Delete { session, .. } if elsewhere(session) => {
+                (ZkTransaction::Refused(ZkCode::SessionMoved), false)
             }
             Proposal::Create {
                 path,

@@ -11,6 +11,8 @@ pub struct SessionExpiry {
     timeouts: BTreeMap<i64, u64>,
     ends: BTreeMap<i64, u64>,
     due: BTreeMap<u64, BTreeSet<i64>>,
+    /// The server that each session is on, once it has written or was taken up again; see `SessionTrackerImpl.checkSession`.
+    servers: BTreeMap<i64, usize>,
 }
 
 impl SessionExpiry {
@@ -58,7 +60,18 @@ impl SessionExpiry {
         }
     }
 
+    /// The client took its session up again on this server.
+    pub fn moves(&mut self, session: i64, server: usize) {
+        self.servers.insert(session, server);
+    }
+
+    /// Whether the session goes on on another server than this one, which has a request of it.
+    pub fn is_elsewhere(&mut self, session: i64, server: usize) -> bool {
+        *self.servers.entry(session).or_insert(server) != server
+    }
+
     pub fn forget(&mut self, session: i64) {
+        self.servers.remove(&session);
         self.timeouts.remove(&session);
         if let Some(end) = self.ends.remove(&session) {
             self.remove_due(end, session);

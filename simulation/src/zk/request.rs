@@ -62,6 +62,8 @@ pub enum ZkCode {
     NotEmpty,
     NoChildrenForEphemerals,
     SessionExpired,
+    /// The session goes on on another server: the connection is closed and nothing is answered.
+    SessionMoved,
 }
 
 /// What a node is to a client.

@@ -162,8 +162,7 @@ mod tests {
         assert!(one == again && one != other);
     }
 
-    /// 300 seeds, or as many as a minute allows where the machine has much to do; each pair of a recipe and a fault once at
-    /// least.
+    /// 300 seeds, or as many as 20 s allow; each pair of a recipe and a fault once at least.
     #[test]
     fn correct_recipes_hold_under_every_fault_that_they_can_stand() {
         let folder = tempfile::tempdir().unwrap();
@@ -172,7 +171,7 @@ mod tests {
         let recipes = ["redis-set-px-lua", "redis-watchdog", "zk-predecessor-watch"];
         let pairs = faults.len() * recipes.len();
         for seed in 0..300 {
-            if seed >= pairs && began.elapsed() > Duration::from_secs(60) {
+            if seed >= pairs && began.elapsed() > Duration::from_secs(20) {
                 break;
             }
             let (fault, recipe) = (faults[seed % faults.len()], recipes[seed % recipes.len()]);

@@ -6,14 +6,12 @@ looks at the key before its own. `--defect NAME` plants a defect, `--list` lists
 https://etcd.io/docs/v3.4/dev-guide/api_grpc_gateway/
 """
 
-import base64
-import http.client
-import json
 import secrets
 import threading
 import time
 
 from defects import planted
+from gateway import Gateway, coded, decoded
 from stranger import Fail, Lock, serve
 
 DEFECTS = {
@@ -30,52 +28,6 @@ DEFECTS = {
     "uses-a-dead-lease": "the lease of a client is never taken anew, though it has ended",
 }
 DEFECT = planted(DEFECTS)
-
-
-def coded(text):
-    return base64.b64encode(text.encode()).decode()
-
-
-def decoded(text):
-    return base64.b64decode(text).decode()
-
-
-class Refused(Fail):
-    """The server answered that it did not do it."""
-
-
-class Gateway:
-    """One connection, and the next server after a failure."""
-
-    def __init__(self, endpoints):
-        self.endpoints, self.connection = list(endpoints), None
-
-    def call(self, path, timeout, **fields):
-        try:
-            if self.connection is None:
-                self.connection = http.client.HTTPConnection(self.endpoints[0], timeout=timeout)
-                self.connection.connect()
-            self.connection.sock.settimeout(timeout)
-            self.connection.request("POST", f"/v3/{path}", json.dumps(fields))
-            response = self.connection.getresponse()
-            answer = json.loads(response.readline() if path == "lease/keepalive" else response.read())
-            if path == "lease/keepalive":
-                self.drop()  # its stream has no end
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            self.drop()
-            self.endpoints.append(self.endpoints.pop(0))
-            raise ConnectionError(error)
-        if response.status != 200:
-            error = str(answer.get("message") or answer.get("error"))
-            if "lease not found" in error:
-                raise Refused(error)
-            raise ConnectionError(error)
-        return answer.get("result", answer)
-
-    def drop(self):
-        if self.connection is not None:
-            self.connection.close()
-            self.connection = None
 
 
 class Lease:

@@ -7,15 +7,15 @@
 mod redis;
 mod redis_timed;
 mod servers;
+mod stage;
 mod zk;
 mod zk_timed;
 
 use std::future::Future;
-use std::rc::Rc;
 use std::time::Duration;
 
-use harness_proxy::{Behaviour, Proxy};
-use harness_workloads::{RecipeHost, SessionError};
+use harness_proxy::Proxy;
+use harness_workloads::SessionError;
 
 /// An answer without the words of its error.
 fn plain<T: std::fmt::Debug>(answer: Result<T, SessionError>) -> String {
@@ -27,16 +27,6 @@ fn plain<T: std::fmt::Debug>(answer: Result<T, SessionError>) -> String {
     }
 }
 
-/// What a timed script does to the way between its client and its server.
-trait Stage {
-    fn host(&self) -> Rc<dyn RecipeHost>;
-    fn apply(&self, behaviour: Behaviour);
-    fn heal(&self);
-    fn reset(&self);
-    /// Stops the server's process, or lets it go on.
-    fn pause(&self, paused: bool);
-}
-
 /// What happened in a timed script, and when.
 type TimedLines = Vec<(Duration, String)>;
 
@@ -45,6 +35,27 @@ const TOLERANCE: Duration = Duration::from_millis(150);
 
 /// How often a timed script that differs is run again on the real server: a busy machine may be late, a wrong model always is.
 const REPEATS: usize = 2;
+
+/// Random scripts for each model and its real server.
+const SCRIPTS: u64 = 200;
+/// Scripts that run on a real server at once.
+const AT_ONCE: u64 = 50;
+
+/// What all random scripts say on a real server, in their order.
+async fn transcripts<F>(run: impl Fn(u64) -> F) -> Vec<Vec<String>>
+where
+    F: Future<Output = Vec<String>> + 'static,
+{
+    let mut transcripts = Vec::new();
+    for first in (0..SCRIPTS).step_by(AT_ONCE as usize) {
+        let scripts = first..(first + AT_ONCE).min(SCRIPTS);
+        let batch: Vec<_> = scripts.map(|number| tokio::task::spawn_local(run(number))).collect();
+        for script in batch {
+            transcripts.push(script.await.unwrap());
+        }
+    }
+    transcripts
+}
 
 /// Runs every script on a real server, and those again that differ from the model. `None`: there is no server here.
 fn timed_on_real<S>(

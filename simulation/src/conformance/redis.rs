@@ -1,6 +1,5 @@
 //! Random scripts for Redis: three clients on two keys of a master, and one client of its replica.
 
-use std::cell::RefCell;
 use std::fmt::Debug;
 use std::rc::Rc;
 use std::time::Duration;
@@ -11,7 +10,7 @@ use harness_workloads::{RecipeHost, TokioHost, within};
 use rand::Rng;
 
 use super::servers::{redis, redis_is_ready};
-use super::{in_real_time, plain};
+use super::{SCRIPTS, in_real_time, plain, transcripts};
 use crate::mutants::with_mutant;
 use crate::network::{LinkLatency, SimulatedLink};
 use crate::redis::{RedisRoutes, SimulatedRedis};
@@ -26,9 +25,6 @@ const LONG: Duration = Duration::from_secs(600);
 /// Until a replica has what its master has, and no message of a channel is under way.
 const SETTLE: Duration = Duration::from_millis(250);
 
-const SCRIPTS: u64 = 200;
-/// Scripts that run on the real server at once.
-const AT_ONCE: u64 = 50;
 const STEPS: usize = 40;
 const CLIENTS: usize = 3;
 
@@ -228,24 +224,14 @@ fn on_real_servers() -> Option<Vec<Vec<String>>> {
             lease_ms: LEASE.as_millis() as u64,
         };
         let host = TokioHost::shared();
-        let transcripts = Rc::new(RefCell::new(vec![Vec::new(); SCRIPTS as usize]));
-        for first in (0..SCRIPTS).step_by(AT_ONCE as usize) {
-            let batch: Vec<_> = (first..first + AT_ONCE)
-                .map(|number| {
-                    let store = Rc::new(RedisServers::new(&open).unwrap());
-                    let (host, transcripts) = (host.clone(), transcripts.clone());
-                    tokio::task::spawn_local(async move {
-                        let mut stand = Stand::new(host, store, number).await;
-                        let transcript = stand.run(&script(number)).await;
-                        transcripts.borrow_mut()[number as usize] = transcript;
-                    })
-                })
-                .collect();
-            for script in batch {
-                script.await.unwrap();
+        let run = |number| {
+            let (store, host) = (Rc::new(RedisServers::new(&open).unwrap()), host.clone());
+            async move {
+                let mut stand = Stand::new(host, store, number).await;
+                stand.run(&script(number)).await
             }
-        }
-        Some(transcripts.take())
+        };
+        Some(transcripts(run).await)
     })
 }
 

@@ -2,71 +2,21 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
-use harness_proxy::{Behaviour, Flow, Link, Proxy};
+use harness_proxy::{Behaviour, Flow, Proxy};
 use harness_workloads::protocol::OpenRequest;
 use harness_workloads::redis::{RedisConnect, RedisServers, RedisSession};
 use harness_workloads::{RecipeHost, TokioHost};
 
-use super::servers::{RealServer, redis, redis_is_ready};
-use super::{Stage, TOLERANCE, TimedLines, difference, plain, timed_on_real};
+use super::servers::{redis, redis_is_ready};
+use super::stage::{ModelStage, RealStage, Stage};
+use super::{TOLERANCE, TimedLines, difference, plain, timed_on_real};
+use crate::World;
 use crate::network::{LinkLatency, SimulatedLink};
 use crate::redis::{RedisRoutes, SimulatedRedis};
-use crate::{SimulatedProcess, World};
 
 const LEASE: Duration = Duration::from_millis(1800);
-const LAYER: u32 = 1;
-
-struct RealStage {
-    server: RealServer,
-    link: Arc<Link>,
-    host: Rc<dyn RecipeHost>,
-}
-
-impl Stage for RealStage {
-    fn host(&self) -> Rc<dyn RecipeHost> {
-        self.host.clone()
-    }
-    fn apply(&self, behaviour: Behaviour) {
-        self.link.apply(LAYER, behaviour);
-    }
-    fn heal(&self) {
-        self.link.heal(LAYER);
-    }
-    fn reset(&self) {
-        self.link.reset_connections();
-    }
-    fn pause(&self, paused: bool) {
-        self.server.pause(paused);
-    }
-}
-
-struct ModelStage {
-    servers: SimulatedRedis,
-    link: SimulatedLink,
-    process: SimulatedProcess,
-}
-
-impl Stage for ModelStage {
-    fn host(&self) -> Rc<dyn RecipeHost> {
-        self.process.host()
-    }
-    fn apply(&self, behaviour: Behaviour) {
-        self.link.apply(LAYER, behaviour);
-    }
-    fn heal(&self) {
-        self.link.heal(LAYER);
-    }
-    fn reset(&self) {
-        self.link.reset_connections();
-    }
-    fn pause(&self, paused: bool) {
-        let server = self.servers.process(0);
-        if paused { server.stop() } else { server.go_on() }
-    }
-}
 
 /// What a timed script does.
 #[derive(Debug, Clone, Copy)]
@@ -219,13 +169,14 @@ fn begin(
 
 fn on_the_model(script: &[TimedStep]) -> TimedLines {
     World::run(1, async |world: World| {
+        let servers = SimulatedRedis::start(world, 1);
         let stage = ModelStage {
-            servers: SimulatedRedis::start(world, 1),
+            server: servers.process(0),
             link: SimulatedLink::new(world, "c0->n1", 0, LinkLatency::default()),
-            process: world.process("c0"),
+            client: world.process("c0"),
         };
-        let store = RedisRoutes::new(stage.servers, vec![stage.link], stage.process, LEASE);
-        let driver = stage.process;
+        let store = RedisRoutes::new(servers, vec![stage.link], stage.client, LEASE);
+        let driver = stage.client;
         let lines = Rc::new(RefCell::new(Vec::new()));
         let (out, script) = (lines.clone(), script.to_vec());
         driver

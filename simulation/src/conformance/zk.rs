@@ -1,6 +1,5 @@
 //! Random scripts for ZooKeeper: three sessions on the nodes below two parents.
 
-use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -9,8 +8,8 @@ use harness_workloads::zk::{WatchEvent, ZkConnect, ZkServers, ZkSession, ZkWatch
 use harness_workloads::{RecipeHost, SessionError, TokioHost, within};
 use rand::Rng;
 
-use super::in_real_time;
 use super::servers::{zookeeper, zookeeper_is_ready};
+use super::{SCRIPTS, in_real_time, transcripts};
 use crate::mutants::with_mutant;
 use crate::network::{LinkLatency, SimulatedLink};
 use crate::zk::{SimulatedZk, ZkRoutes};
@@ -22,9 +21,6 @@ const TICK: Duration = Duration::from_millis(200);
 /// Until no notification is under way.
 const SETTLE: Duration = Duration::from_millis(400);
 
-const SCRIPTS: u64 = 200;
-/// Scripts that run on the real server at once.
-const AT_ONCE: u64 = 50;
 const STEPS: usize = 40;
 const CLIENTS: usize = 3;
 
@@ -269,24 +265,14 @@ fn on_a_real_server() -> Option<Vec<Vec<String>>> {
             lease_ms: LEASE.as_millis() as u64,
         };
         let host = TokioHost::shared();
-        let transcripts = Rc::new(RefCell::new(vec![Vec::new(); SCRIPTS as usize]));
-        for first in (0..SCRIPTS).step_by(AT_ONCE as usize) {
-            let batch: Vec<_> = (first..first + AT_ONCE)
-                .map(|number| {
-                    let store = Rc::new(ZkServers::new(&open, host.clone()));
-                    let (host, transcripts) = (host.clone(), transcripts.clone());
-                    tokio::task::spawn_local(async move {
-                        let mut stand = ZkStand::new(host, store, number).await;
-                        let transcript = stand.run(&script(number)).await;
-                        transcripts.borrow_mut()[number as usize] = transcript;
-                    })
-                })
-                .collect();
-            for script in batch {
-                script.await.unwrap();
+        let run = |number| {
+            let (store, host) = (Rc::new(ZkServers::new(&open, host.clone())), host.clone());
+            async move {
+                let mut stand = ZkStand::new(host, store, number).await;
+                stand.run(&script(number)).await
             }
-        }
-        Some(transcripts.take())
+        };
+        Some(transcripts(run).await)
     })
 }
 

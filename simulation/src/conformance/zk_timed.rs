@@ -3,24 +3,23 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
-use harness_proxy::{Behaviour, Link, Proxy};
+use harness_proxy::{Behaviour, Proxy};
 use harness_workloads::protocol::OpenRequest;
 use harness_workloads::zk::{ConnectionState, WatchEvent, ZkConnect, ZkServers, ZkSession};
 use harness_workloads::{RecipeHost, Task, TokioHost};
 
-use super::servers::{RealServer, zookeeper, zookeeper_is_ready};
-use super::{Stage, TimedLines, difference, plain, timed_on_real};
+use super::servers::{zookeeper, zookeeper_is_ready};
+use super::stage::{ModelStage, RealStage, Stage};
+use super::{TimedLines, difference, plain, timed_on_real};
+use crate::World;
 use crate::mutants::with_mutant;
 use crate::network::{LinkLatency, SimulatedLink};
 use crate::zk::{SimulatedZk, ZkRoutes};
-use crate::{SimulatedProcess, World};
 
 const LEASE: Duration = Duration::from_secs(2);
 const TICK: Duration = Duration::from_millis(200);
-const LAYER: u32 = 1;
 /// One ping (three twentieths of the session), and what the busy machine may add.
 const TOLERANCE: Duration = Duration::from_millis(300 + 150);
 
@@ -29,56 +28,6 @@ const MUTANTS: [&str; 3] = [
     "zk: a client believes without an end",
     "zk: a client does not ping",
 ];
-
-/// The server, a link of the client under test, and another client's way that no fault is put on.
-struct RealEnsemble {
-    server: RealServer,
-    link: Arc<Link>,
-    host: Rc<dyn RecipeHost>,
-}
-
-impl Stage for RealEnsemble {
-    fn host(&self) -> Rc<dyn RecipeHost> {
-        self.host.clone()
-    }
-    fn apply(&self, behaviour: Behaviour) {
-        self.link.apply(LAYER, behaviour);
-    }
-    fn heal(&self) {
-        self.link.heal(LAYER);
-    }
-    fn reset(&self) {
-        self.link.reset_connections();
-    }
-    fn pause(&self, paused: bool) {
-        self.server.pause(paused);
-    }
-}
-
-struct ModelEnsemble {
-    zk: SimulatedZk,
-    link: SimulatedLink,
-    process: SimulatedProcess,
-}
-
-impl Stage for ModelEnsemble {
-    fn host(&self) -> Rc<dyn RecipeHost> {
-        self.process.host()
-    }
-    fn apply(&self, behaviour: Behaviour) {
-        self.link.apply(LAYER, behaviour);
-    }
-    fn heal(&self) {
-        self.link.heal(LAYER);
-    }
-    fn reset(&self) {
-        self.link.reset_connections();
-    }
-    fn pause(&self, paused: bool) {
-        let server = self.zk.process(0);
-        if paused { server.stop() } else { server.go_on() }
-    }
-}
 
 #[derive(Debug, Clone, Copy)]
 enum ZkTimedStep {
@@ -204,13 +153,15 @@ fn follow_node(
 
 fn on_the_model(script: &[ZkTimedStep], seed: u64) -> TimedLines {
     World::run(seed, async |world: World| {
-        let stage = ModelEnsemble {
-            zk: SimulatedZk::start(world, 1, TICK),
+        let zk = SimulatedZk::start(world, 1, TICK);
+        let stage = ModelStage {
+            server: zk.process(0),
             link: SimulatedLink::new(world, "c0->n1", 0, LinkLatency::default()),
-            process: world.process("c0"),
+            client: world.process("c0"),
         };
+        // the other client's, that no fault is put on
         let aside = SimulatedLink::new(world, "c1->n1", 1, LinkLatency::default());
-        let routes = |link| Rc::new(ZkRoutes::new(stage.zk, vec![link], stage.process, LEASE));
+        let routes = |link| Rc::new(ZkRoutes::new(zk, vec![link], stage.client, LEASE));
         let (under_test, other) = (routes(stage.link), routes(aside));
         perform(&stage, under_test, other, script).await
     })
@@ -228,7 +179,7 @@ async fn on_a_real_server(proxy: &Proxy, script: &[ZkTimedStep]) -> Option<Timed
     let host = TokioHost::shared();
     let under_test = Rc::new(ZkServers::new(&open(link.listen().to_string()), host.clone()));
     let other = Rc::new(ZkServers::new(&open(server.address.to_string()), host.clone()));
-    let stage = RealEnsemble { server, link, host };
+    let stage = RealStage { server, link, host };
     Some(perform(&stage, under_test, other, script).await)
 }
 

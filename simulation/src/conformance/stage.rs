@@ -1,0 +1,78 @@
+//! The way between a client and its server, real and simulated, and what timed scripts do to it ([`Stage`]).
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use harness_proxy::{Behaviour, Link};
+use harness_workloads::RecipeHost;
+
+use super::servers::RealServer;
+use crate::SimulatedProcess;
+use crate::network::SimulatedLink;
+
+const LAYER: u32 = 1;
+
+/// What a timed script does to the way between its client and its server.
+pub trait Stage {
+    fn host(&self) -> Rc<dyn RecipeHost>;
+    fn apply(&self, behaviour: Behaviour);
+    fn heal(&self);
+    fn reset(&self);
+    /// Stops the server's process, or lets it go on.
+    fn pause(&self, paused: bool);
+}
+
+/// A process of this machine behind a link of the real proxy.
+pub struct RealStage {
+    pub server: RealServer,
+    pub link: Arc<Link>,
+    pub host: Rc<dyn RecipeHost>,
+}
+
+impl Stage for RealStage {
+    fn host(&self) -> Rc<dyn RecipeHost> {
+        self.host.clone()
+    }
+    fn apply(&self, behaviour: Behaviour) {
+        self.link.apply(LAYER, behaviour);
+    }
+    fn heal(&self) {
+        self.link.heal(LAYER);
+    }
+    fn reset(&self) {
+        self.link.reset_connections();
+    }
+    fn pause(&self, paused: bool) {
+        self.server.pause(paused);
+    }
+}
+
+/// Two processes of a world, and the link from one to the other.
+#[derive(Clone, Copy)]
+pub struct ModelStage {
+    pub server: SimulatedProcess,
+    pub link: SimulatedLink,
+    pub client: SimulatedProcess,
+}
+
+impl Stage for ModelStage {
+    fn host(&self) -> Rc<dyn RecipeHost> {
+        self.client.host()
+    }
+    fn apply(&self, behaviour: Behaviour) {
+        self.link.apply(LAYER, behaviour);
+    }
+    fn heal(&self) {
+        self.link.heal(LAYER);
+    }
+    fn reset(&self) {
+        self.link.reset_connections();
+    }
+    fn pause(&self, paused: bool) {
+        if paused {
+            self.server.stop();
+        } else {
+            self.server.go_on();
+        }
+    }
+}

@@ -25,6 +25,8 @@ mod stream;
 mod window_facts;
 mod windows;
 
+use std::sync::OnceLock;
+
 pub use access::Counts;
 pub use answers::{Refusal, RevokeCause, Role};
 pub use builder::HistoryBuilder;
@@ -58,6 +60,8 @@ pub struct History {
     pub(crate) events: Vec<PackedEvent>,
     pub(crate) rare: Vec<Rare>,
     pub(crate) nemesis: Vec<NemesisLine>,
+    /// The same, read; empty until they are asked for.
+    pub(crate) parsed: OnceLock<Vec<Nemesis>>,
     /// By position.
     pub(crate) wire: Vec<WireReading>,
     /// By position.
@@ -122,6 +126,7 @@ impl History {
             events: Vec::new(),
             rare: Vec::new(),
             nemesis: Vec::new(),
+            parsed: OnceLock::new(),
             wire: Vec::new(),
             nodes: Vec::new(),
             names: Names::default(),

@@ -256,6 +256,7 @@ async fn experiment(
         plan,
         name: run,
         folder: folder.clone(),
+        in_memory: false,
         choice,
         progress: progress.clone(),
         interrupt,

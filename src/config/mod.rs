@@ -110,14 +110,19 @@ impl FaultRequest {
         }
     }
 
-    fn parse(text: &str) -> Result<Self, std::convert::Infallible> {
+    /// Reads what is typed: `partition=holder`.
+    pub fn read(text: &str) -> Self {
         let (name, argument) = text
             .split_once('=')
             .map_or((text, None), |(name, argument)| (name, Some(argument)));
-        Ok(Self {
+        Self {
             name: name.to_owned(),
             argument: argument.map(str::to_owned),
-        })
+        }
+    }
+
+    fn parse(text: &str) -> Result<Self, std::convert::Infallible> {
+        Ok(Self::read(text))
     }
 }
 
@@ -187,6 +192,11 @@ pub struct Config {
     /// Stop after each client has acquired N times; --time is then the limit
     #[arg(long, help_heading = LOAD, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub each: Option<u32>,
+    /// End the faults once the lock was acquired N times; --time is then the limit
+    ///
+    /// Fault windows are then short and close together, from the start on, and the run ends when each client has acquired once more.
+    #[arg(long, help_heading = LOAD, value_name = "N", conflicts_with = "each", value_parser = clap::value_parser!(u32).range(1..))]
+    pub grants: Option<u32>,
     #[command(flatten)]
     pub mix: Mix,
     /// Take half of the locks out of use, in turns of this length

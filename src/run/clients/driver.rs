@@ -64,6 +64,8 @@ pub struct ClientDriver {
     pub workload: Arc<Workload>,
     pub long_holds: Rarely,
     pub rests: Rarely,
+    /// Whether it had its turn of the recovery, in a run that ends with its grants.
+    pub had_its_last: bool,
     pub rng: ChaCha8Rng,
 }
 
@@ -88,15 +90,35 @@ impl ClientDriver {
     pub async fn run(mut self) {
         let mut turns = 0;
         while !self.run.is_stopping() && self.workload.each.is_none_or(|each| turns < each) {
+            if self.run.has_its_grants() && !self.is_to_acquire().await {
+                continue;
+            }
             let lock = self.workload.locks.draw(&mut self.rng).to_owned();
+            let is_last = self.run.recovers();
             if self.turn(&lock).await {
                 turns += 1;
+                self.had_its_last |= is_last;
             }
             if self.rests.is_due(self.run.clock.now(), &mut self.rng) {
                 let rest = self.workload.rest.mul_f64(self.rng.random_range(0.0..1.0));
                 self.rest(rest).await;
             }
         }
+    }
+
+    /// Once the lock was acquired as often as it was to be: asks for nothing until the recovery, in which each client acquires once.
+    /// Returns whether it is to do that now.
+    async fn is_to_acquire(&self) -> bool {
+        if self.run.recovers() && !self.had_its_last {
+            return true;
+        }
+        let (mut stop, mut recovering) = (self.run.stopping(), self.run.recovering());
+        tokio::select! {
+            biased;
+            _ = stop.wait_for(|stop| *stop) => {}
+            _ = recovering.wait_for(|recovers| *recovers), if !self.had_its_last => {}
+        }
+        false
     }
 
     /// Asks for nothing, until then or until the run stops.
@@ -252,7 +274,7 @@ impl ClientDriver {
                     ..Fields::default()
                 };
                 self.reply(Kind::Ok, "acquire", fields);
-                self.run.counters.acquired(self.run.clock.now() - called);
+                self.run.acquired(self.run.clock.now() - called);
                 self.client.acquired.fetch_add(1, Relaxed);
                 Some(GrantedLock { token, owner })
             }

@@ -63,8 +63,8 @@ impl Grants {
                 continue;
             };
             match event.f {
-                F::Granted => grants.grant(lock as u32, event.owner, event.token(), position as u32),
-                F::Revoked => grants.revoke(lock as u32, event.owner, event.token(), position as u32),
+                F::Granted => grants.grant(lock as u32, history.owner(event), history.token(event), position as u32),
+                F::Revoked => grants.revoke(lock as u32, history.owner(event), history.token(event), position as u32),
                 _ => {}
             }
         }
@@ -232,7 +232,7 @@ impl Grants {
     fn join_rewritten(&mut self, history: &History) {
         let acquires = history.events.iter().filter(|event| event.f == F::Acquire);
         let named: FastSet<u32> = acquires
-            .map(|event| event.owner)
+            .map(|event| history.owner(event))
             .filter(|owner| *owner != NONE)
             .collect();
         for places in &mut self.by_lock {

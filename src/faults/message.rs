@@ -106,7 +106,14 @@ impl Fault for OnMessage {
         let drawn = rng.random_range(OCCURRENCES);
         let short = Duration::from_millis(rng.random_range(SHORT_DELAY));
         let Some(argument) = argument else {
-            let late = [shape.lease * 5 / 4, short, shape.lease / 2];
+            // longer than a lease, short, and what leaves a library little of a lease that it counts wrongly
+            let late = [
+                shape.lease * 5 / 4,
+                short,
+                shape.lease / 2,
+                short.min(shape.lease / 4),
+                shape.lease * 7 / 8,
+            ];
             let next = NextMessage {
                 fault: self.definition().name,
                 occurrence: drawn,

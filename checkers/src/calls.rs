@@ -151,7 +151,7 @@ fn grants_of_releases<'a>(context: &'a Context<'_>, calm: &[CalmSpan], decided: 
             continue;
         };
         let lag_ns = sight.lag_ns(reply.time).max(limits::OBSERVER_LAG_NS);
-        let release = Release {
+        let release = AnsweredRelease {
             hold,
             grant,
             end,
@@ -177,14 +177,14 @@ fn grants_of_releases<'a>(context: &'a Context<'_>, calm: &[CalmSpan], decided: 
 
 /// A release that was answered, and the grant of its hold.
 #[derive(Clone, Copy)]
-struct Release<'a, 'h> {
+struct AnsweredRelease<'a, 'h> {
     hold: &'a LockHold,
     grant: &'a ServerGrant,
     end: &'h PackedEvent,
     reply: &'h PackedEvent,
 }
 
-impl<'a> Release<'a, '_> {
+impl<'a> AnsweredRelease<'a, '_> {
     /// How its grant stayed although it was answered ok, if it did.
     ///
     /// A grant that expired was not removed by the release, and a client that was answered by the store knows that: a fault on

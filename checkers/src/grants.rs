@@ -324,6 +324,11 @@ impl ServerGrant {
         self.cause(history) == Some(RevokeCause::OutOfSight)
     }
 
+    /// Whether its lease, session or time to live ran out.
+    pub(crate) fn has_expired(&self, history: &History) -> bool {
+        self.cause(history) == Some(RevokeCause::Expired)
+    }
+
     /// Whether it was removed by a request and not by an expiry.
     pub(crate) fn was_deleted(&self, history: &History) -> bool {
         self.cause(history).is_some_and(|cause| cause.is_removal())

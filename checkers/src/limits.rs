@@ -32,6 +32,9 @@ pub const MARGIN_SHARE_PERCENT: u64 = 50;
 pub const ANSWER_MS: u64 = 4_000;
 /// How long a grant may stand after its release was answered: releases that are sent and not waited for arrive by then.
 pub const RELEASE_NS: u64 = 1_000_000_000;
+/// Releases that must have been answered `fail` though they freed the lock: the lock may have been removed by another client at the
+/// moment of one of them.
+pub const DENIED_RELEASES: u64 = 3;
 /// Grants without an answer that must be seen for a library to be blamed for them where another acquire may have left them.
 pub const ORPHANS: u64 = 3;
 /// Holds that a library must have ended early, and one in how many of all, for that to be a habit: in doubt a lock may give up,

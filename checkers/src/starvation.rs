@@ -1,14 +1,15 @@
-//! Starvation, a part of HL006: a client that asks for a lock all the time and never gets it, while others do.
+//! Starvation, a part of HL006: a client that asks for a lock all the time and never gets it, while others do, or is refused.
 //!
 //! A lock that promises no order may serve in any, and a client may have bad luck. One that was passed over twenty times as often
-//! as there are clients, and got nothing in the whole run, was not unlucky: by chance alone that happens once in 10^8.
+//! as there are clients, and got nothing in the whole run, was not unlucky: by chance alone that happens once in 10^8. Nor is one
+//! unlucky whose acquires are answered with errors for longer than the bound, though others get the lock and no fault is on.
 
 use std::collections::BTreeMap;
 
 use crate::calm::{self, CalmSpan};
 use crate::context::Context;
 use crate::history::event::Kind;
-use crate::history::{F, OrderBasis};
+use crate::history::{F, History, OrderBasis, PackedEvent, Refusal};
 use crate::limits;
 
 /// A client that did not get a lock.
@@ -24,8 +25,18 @@ pub(crate) struct Starved {
     pub to_ns: u64,
     /// Grants to other clients meanwhile.
     pub others: u64,
-    /// Whether it never got the lock while others did. What it got when they had gone does not count.
-    pub never: bool,
+    pub how: Starving,
+}
+
+/// In which way a client did not get a lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Starving {
+    /// It never got the lock while others did. What it got when they had gone does not count.
+    Never,
+    /// For longer than the bound that was asked for.
+    PastTheBound,
+    /// Every call was answered with an error, and not with `busy` or `timeout`.
+    Refused,
 }
 
 /// One wait of one client.
@@ -36,6 +47,8 @@ struct Attempt {
     from_ns: u64,
     to_ns: u64,
     acquired: bool,
+    /// Answered with an error, and not that the lock is taken.
+    refused: bool,
 }
 
 /// The clients that starved, the longest first.
@@ -58,28 +71,29 @@ pub(crate) fn starved(context: &Context<'_>) -> Vec<Starved> {
             let others_last = grants.iter().rev().find(|(_, other)| other != client);
             let contended = |attempt: &Attempt| others_last.is_some_and(|(ns, _)| attempt.to_ns <= *ns);
             let never = !attempts.iter().any(|attempt| attempt.acquired && contended(attempt));
-            // without a bound that was asked for, only what lasted for the whole run is sure
-            if !never && context.bounds.starvation_ms.is_none() {
-                continue;
-            }
-            let longest = calm
-                .iter()
-                .flat_map(|span| stretches(attempts, span))
-                .filter(|stretch| stretch.to_ns - stretch.from_ns > bound_ns);
-            let Some(longest) = longest.max_by_key(|stretch| stretch.to_ns - stretch.from_ns) else {
-                continue;
+            let others_during = |stretch: &Starved| {
+                let during = grants.partition_point(|(ns, _)| *ns < stretch.from_ns)
+                    ..grants.partition_point(|(ns, _)| *ns <= stretch.to_ns);
+                grants[during].iter().filter(|(_, other)| other != client).count() as u64
             };
-            let during = grants.partition_point(|(ns, _)| *ns < longest.from_ns)
-                ..grants.partition_point(|(ns, _)| *ns <= longest.to_ns);
-            let others = grants[during].iter().filter(|(_, other)| other != client).count() as u64;
-            if others >= enough {
-                found.push(Starved {
+            let of = |how: Starving, enough: u64| {
+                let stretches = calm.iter().flat_map(|span| stretches(attempts, span, how));
+                let longest = stretches.max_by_key(|stretch| stretch.to_ns - stretch.from_ns)?;
+                let others = others_during(&longest);
+                let lasted = longest.to_ns - longest.from_ns > bound_ns;
+                (lasted && others >= enough).then_some(Starved {
                     lock,
                     others,
-                    never,
                     ..longest
-                });
-            }
+                })
+            };
+            // without a bound that was asked for, only what lasted for the whole run is sure
+            let starving = match never {
+                true => Some(Starving::Never),
+                false => context.bounds.starvation_ms.map(|_| Starving::PastTheBound),
+            };
+            let refused = of(Starving::Refused, limits::GRANTS_BESIDE_A_REFUSED);
+            found.extend(refused.or_else(|| of(starving?, enough)));
         }
     }
     found.sort_by_key(|starved| std::cmp::Reverse(starved.to_ns - starved.from_ns));
@@ -116,16 +130,29 @@ fn attempts(context: &Context<'_>) -> Vec<BTreeMap<u32, Vec<Attempt>>> {
                 from_ns: event.time,
                 to_ns: reply.map_or(gone, |reply| reply.time),
                 acquired: reply.is_some_and(|reply| reply.kind == Kind::Ok),
+                refused: reply.is_some_and(|reply| is_a_refusal(history, event, reply)),
             });
     }
     attempts
 }
 
-/// The stretches of a calm span in which a client asked all the time and got nothing.
-fn stretches(attempts: &[Attempt], span: &CalmSpan) -> Vec<Starved> {
+/// Whether an acquire was answered with an error that does not say that the lock is taken, in any words: long before its wait was over.
+fn is_a_refusal(history: &History, call: &PackedEvent, reply: &PackedEvent) -> bool {
+    let wait_ns = limits::ns(u64::from(history.rare(call).wait_ms));
+    let error = history.name(history.rare(reply).error).map(Refusal::parse);
+    let is_taken = matches!(error, Some(Refusal::Busy | Refusal::Timeout));
+    reply.kind != Kind::Ok && !is_taken && reply.time - call.time < wait_ns / 2
+}
+
+/// The stretches of a calm span in which a client asked all the time and got nothing, or was only refused.
+fn stretches(attempts: &[Attempt], span: &CalmSpan, how: Starving) -> Vec<Starved> {
     let mut found: Vec<Starved> = Vec::new();
     let mut broken = true;
     for attempt in attempts {
+        if how == Starving::Refused && !attempt.refused {
+            broken = true;
+            continue;
+        }
         let (from_ns, to_ns) = (attempt.from_ns.max(span.from_ns), attempt.to_ns.min(span.to_ns));
         if from_ns >= to_ns {
             continue;
@@ -143,7 +170,7 @@ fn stretches(attempts: &[Attempt], span: &CalmSpan) -> Vec<Starved> {
                 from_ns,
                 to_ns,
                 others: 0,
-                never: false,
+                how,
             }),
         }
         // the wait that is answered ok is still one in vain until then

@@ -124,7 +124,7 @@ pub async fn play(
         servers: ground.servers.control,
         observed: run.observed.subscribe(),
         server_clocks: ground.server_clocks,
-        points: Arc::new(MessagePoints::new(&run.exchange)),
+        points: Arc::new(MessagePoints::new(&run.exchange, run.spec.config.seed)),
     };
     let phases = PhaseRunner {
         env: Arc::new(env),

@@ -44,6 +44,8 @@ pub const EARLY_LOSSES: u64 = 3;
 pub const EARLY_SHARE: u64 = 10;
 /// Grants that others must have had before a client that got none has starved: this number, and this many for each client.
 pub const STARVED_GRANTS: u64 = 50;
+/// Grants that others must have had while a client was refused: the store serves.
+pub const GRANTS_BESIDE_A_REFUSED: u64 = 10;
 /// See [`STARVED_GRANTS`].
 pub const PASSED_BY_CHANCE: u64 = 20;
 /// Rows of the table of waiters and woken.

@@ -1,7 +1,8 @@
-//! Starvation, a part of HL006: a client that asks for a lock all the time and never gets it, while others do.
+//! Starvation, a part of HL006: a client that asks for a lock all the time and never gets it, while others do, or is refused.
 //!
 //! A lock that promises no order may serve in any, and a client may have bad luck. One that was passed over twenty times as often
-//! as there are clients, and got nothing in the whole run, was not unlucky: by chance alone that happens once in 10^8.
+//! as there are clients, and got nothing in the whole run, was not unlucky: by chance alone that happens once in 10^8. Nor is one
+//! unlucky whose acquires are answered with errors for longer than the bound, though others get the lock and no fault is on.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +10,7 @@ use crate::calm::{self, CalmSpan};
 use crate::context::Context;
 use crate::history::event::Kind;
 use crate::history::names::FastMap;
-use crate::history::{F, History, OrderBasis};
+use crate::history::{F, History, OrderBasis, PackedEvent, Refusal};
 use crate::limits;
 
 /// A client that did not get a lock.
@@ -25,8 +26,18 @@ pub(crate) struct Starved {
     pub to_ns: u64,
     /// Grants to other clients meanwhile.
     pub others: u64,
-    /// Whether it never got the lock while others did. What it got when they had gone does not count.
-    pub never: bool,
+    pub how: Starving,
+}
+
+/// In which way a client did not get a lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Starving {
+    /// It never got the lock while others did. What it got when they had gone does not count.
+    Never,
+    /// For longer than the bound that was asked for.
+    PastTheBound,
+    /// Every call was answered with an error, and not with `busy` or `timeout`.
+    Refused,
 }
 
 /// One wait of one client.
@@ -37,6 +48,8 @@ struct Attempt {
     from_ns: u64,
     to_ns: u64,
     acquired: bool,
+    /// Answered with an error, and not that the lock is taken.
+    refused: bool,
 }
 
 /// The clients that starved, the longest first.
@@ -49,14 +62,15 @@ pub(crate) fn starved(context: &Context<'_>) -> Vec<Starved> {
     let calm = calm::spans(context, None);
     let mut found = Vec::new();
     let died = history.deaths();
-    // without a bound that was asked for, only what lasted for the whole run is sure
     let bounded = context.bounds.starvation_ms.is_some();
     for (lock, calls) in waiting_calls(history).into_iter().enumerate() {
-        let first = first_acquired(history, &calls);
-        let enough = (first.len() as u64 * limits::PASSED_BY_CHANCE).max(limits::STARVED_GRANTS);
+        let asked = asked(history, &calls);
+        let enough = (asked.len() as u64 * limits::PASSED_BY_CHANCE).max(limits::STARVED_GRANTS);
         let last = LastGrants::of(context, lock);
         let never = |client: u32, first_ns: u64| last.but_to(client).is_none_or(|ns| first_ns > ns);
-        let judged = first.iter().filter(|(client, ns)| bounded || never(**client, **ns));
+        let judged = asked
+            .iter()
+            .filter(|(client, asked)| bounded || asked.refused || never(**client, asked.acquired_ns));
         let judged: BTreeMap<u32, Vec<Attempt>> = judged.map(|(client, _)| (*client, Vec::new())).collect();
         if judged.is_empty() {
             continue;
@@ -67,25 +81,30 @@ pub(crate) fn starved(context: &Context<'_>) -> Vec<Starved> {
             .collect();
         grants.sort_unstable();
         for (client, attempts) in &attempts(history, &died, &calls, judged) {
-            let never = never(*client, first[client]);
-            let longest = calm
-                .iter()
-                .flat_map(|span| stretches(attempts, span))
-                .filter(|stretch| stretch.to_ns - stretch.from_ns > bound_ns);
-            let Some(longest) = longest.max_by_key(|stretch| stretch.to_ns - stretch.from_ns) else {
-                continue;
+            let never = never(*client, asked[client].acquired_ns);
+            let others_during = |stretch: &Starved| {
+                let during = grants.partition_point(|(ns, _)| *ns < stretch.from_ns)
+                    ..grants.partition_point(|(ns, _)| *ns <= stretch.to_ns);
+                grants[during].iter().filter(|(_, other)| other != client).count() as u64
             };
-            let during = grants.partition_point(|(ns, _)| *ns < longest.from_ns)
-                ..grants.partition_point(|(ns, _)| *ns <= longest.to_ns);
-            let others = grants[during].iter().filter(|(_, other)| other != client).count() as u64;
-            if others >= enough {
-                found.push(Starved {
+            let of = |how: Starving, enough: u64| {
+                let stretches = calm.iter().flat_map(|span| stretches(attempts, span, how));
+                let longest = stretches.max_by_key(|stretch| stretch.to_ns - stretch.from_ns)?;
+                let others = others_during(&longest);
+                let lasted = longest.to_ns - longest.from_ns > bound_ns;
+                (lasted && others >= enough).then_some(Starved {
                     lock,
                     others,
-                    never,
                     ..longest
-                });
-            }
+                })
+            };
+            // without a bound that was asked for, only what lasted for the whole run is sure
+            let starving = match never {
+                true => Some(Starving::Never),
+                false => context.bounds.starvation_ms.map(|_| Starving::PastTheBound),
+            };
+            let refused = of(Starving::Refused, limits::GRANTS_BESIDE_A_REFUSED);
+            found.extend(refused.or_else(|| of(starving?, enough)));
         }
     }
     found.sort_by_key(|starved| std::cmp::Reverse(starved.to_ns - starved.from_ns));
@@ -143,17 +162,31 @@ fn waiting_calls(history: &History) -> Vec<Vec<u32>> {
     calls
 }
 
-/// The clients of these calls, each with the time of the first answer that gave it the lock; the end of time without one.
-fn first_acquired(history: &History, calls: &[u32]) -> FastMap<u32, u64> {
-    let mut first: FastMap<u32, u64> = FastMap::default();
+/// What became of a client's calls.
+#[derive(Debug, Clone, Copy)]
+struct Asked {
+    /// The first answer that gave it the lock; the end of time without one.
+    acquired_ns: u64,
+    /// Whether any was refused.
+    refused: bool,
+}
+
+/// The clients of these calls.
+fn asked(history: &History, calls: &[u32]) -> FastMap<u32, Asked> {
+    let mut all: FastMap<u32, Asked> = FastMap::default();
     for call in calls {
         let event = &history.events[*call as usize];
-        let reply = history.events.get(event.mate as usize);
-        let acquired = reply.filter(|reply| reply.kind == Kind::Ok);
-        let ns = first.entry(history.client_of(event.process)).or_insert(u64::MAX);
-        *ns = acquired.map_or(u64::MAX, |reply| reply.time).min(*ns);
+        let asked = all.entry(history.client_of(event.process)).or_insert(Asked {
+            acquired_ns: u64::MAX,
+            refused: false,
+        });
+        match history.events.get(event.mate as usize) {
+            Some(reply) if reply.kind == Kind::Ok => asked.acquired_ns = asked.acquired_ns.min(reply.time),
+            Some(reply) => asked.refused = asked.refused || is_a_refusal(history, event, reply),
+            None => {}
+        }
     }
-    first
+    all
 }
 
 /// The waits of some clients.
@@ -176,16 +209,29 @@ fn attempts(
             from_ns: event.time,
             to_ns: reply.map_or(gone, |reply| reply.time),
             acquired: reply.is_some_and(|reply| reply.kind == Kind::Ok),
+            refused: reply.is_some_and(|reply| is_a_refusal(history, event, reply)),
         });
     }
     clients
 }
 
-/// The stretches of a calm span in which a client asked all the time and got nothing.
-fn stretches(attempts: &[Attempt], span: &CalmSpan) -> Vec<Starved> {
+/// Whether an acquire was answered with an error that does not say that the lock is taken, in any words: long before its wait was over.
+fn is_a_refusal(history: &History, call: &PackedEvent, reply: &PackedEvent) -> bool {
+    let wait_ns = limits::ns(u64::from(history.rare(call).wait_ms));
+    let error = history.name(history.rare(reply).error).map(Refusal::parse);
+    let is_taken = matches!(error, Some(Refusal::Busy | Refusal::Timeout));
+    reply.kind != Kind::Ok && !is_taken && reply.time - call.time < wait_ns / 2
+}
+
+/// The stretches of a calm span in which a client asked all the time and got nothing, or was only refused.
+fn stretches(attempts: &[Attempt], span: &CalmSpan, how: Starving) -> Vec<Starved> {
     let mut found: Vec<Starved> = Vec::new();
     let mut broken = true;
     for attempt in attempts {
+        if how == Starving::Refused && !attempt.refused {
+            broken = true;
+            continue;
+        }
         let (from_ns, to_ns) = (attempt.from_ns.max(span.from_ns), attempt.to_ns.min(span.to_ns));
         if from_ns >= to_ns {
             continue;
@@ -203,7 +249,7 @@ fn stretches(attempts: &[Attempt], span: &CalmSpan) -> Vec<Starved> {
                 from_ns,
                 to_ns,
                 others: 0,
-                never: false,
+                how,
             }),
         }
         // the wait that is answered ok is still one in vain until then

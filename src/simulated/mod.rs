@@ -72,7 +72,8 @@ async fn in_world(world: World, mut spec: RunSpec) -> RunOutcome {
     });
     let made = attempt(world, Arc::new(spec), &mut outcome).await;
     outcome.error = made.err();
-    std::mem::take(&mut outcome.teardown).run().await;
+    // models keep nothing
+    let _ = std::mem::take(&mut outcome.teardown).run().await;
     outcome
 }
 
@@ -90,9 +91,9 @@ async fn attempt(world: World, spec: Arc<RunSpec>, outcome: &mut RunOutcome) -> 
 fn ground(world: World, spec: &RunSpec) -> (Ground, crate::cluster::Cluster) {
     let clock = GroundClock::Virtual(world);
     match spec.config.backend.id {
-        BackendId::Redis => redis::ground(world, clock, spec),
-        BackendId::Zk => zk::ground(world, clock, spec),
-        BackendId::Etcd => unreachable!("it is refused before this"),
+        Some(BackendId::Redis) => redis::ground(world, clock, spec),
+        Some(BackendId::Zk) => zk::ground(world, clock, spec),
+        Some(BackendId::Etcd) | None => unreachable!("it is refused before this"),
     }
 }
 

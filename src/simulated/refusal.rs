@@ -17,7 +17,7 @@ pub fn refusal(config: &Config) -> Option<String> {
             "zk-curator is a client library that makes its own connections, and there is nothing to connect to",
         );
     }
-    if config.backend.id == BackendId::Etcd {
+    if ![Some(BackendId::Redis), Some(BackendId::Zk)].contains(&config.backend.id) {
         return says("there is no model of etcd yet; there are models of Redis and ZooKeeper");
     }
     if config.churn.is_some() && config.backend.sweep.is_some() {

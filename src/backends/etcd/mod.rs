@@ -7,12 +7,12 @@ use harness_workloads::{BackendId, KeyValue};
 use super::{Backend, BackendOptions};
 use harness_proxy::tap::Protocol;
 
+mod data;
 mod observer;
 mod server;
-mod wipe;
 
 pub static BACKEND: Backend = Backend {
-    id: BackendId::Etcd,
+    id: Some(BackendId::Etcd),
     software: &server::SOFTWARE,
     protocol: Protocol::Grpc,
     default_recipe: Some("etcd-mutex"),
@@ -21,10 +21,10 @@ pub static BACKEND: Backend = Backend {
     refuse,
     keys: "harness/{lock}",
     values: &[KeyValue::Revision],
-    observe: |endpoints, keys| Box::pin(observer::EtcdObserver::connect(endpoints, keys)),
+    observe: Some(|endpoints, keys| Box::pin(observer::EtcdObserver::connect(endpoints, keys))),
     // a key goes with the lease of its holder
     sweep: None,
-    wipe: |endpoints| Box::pin(wipe::wipe(endpoints)),
+    data: &data::EtcdData,
 };
 
 fn refuse(options: &BackendOptions) -> Option<String> {

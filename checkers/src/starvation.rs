@@ -164,7 +164,7 @@ fn waiting_calls(history: &History) -> Vec<Vec<u32>> {
 
 /// What became of a client's calls.
 #[derive(Debug, Clone, Copy)]
-struct Asked {
+struct AskedFor {
     /// The first answer that gave it the lock; the end of time without one.
     acquired_ns: u64,
     /// Whether any was refused.
@@ -172,11 +172,11 @@ struct Asked {
 }
 
 /// The clients of these calls.
-fn asked(history: &History, calls: &[u32]) -> FastMap<u32, Asked> {
-    let mut all: FastMap<u32, Asked> = FastMap::default();
+fn asked(history: &History, calls: &[u32]) -> FastMap<u32, AskedFor> {
+    let mut all: FastMap<u32, AskedFor> = FastMap::default();
     for call in calls {
         let event = &history.events[*call as usize];
-        let asked = all.entry(history.client_of(event.process)).or_insert(Asked {
+        let asked = all.entry(history.client_of(event.process)).or_insert(AskedFor {
             acquired_ns: u64::MAX,
             refused: false,
         });

@@ -5,7 +5,7 @@ use harness_workloads::etcd::wire::etcdserverpb::DeleteRangeRequest;
 use harness_workloads::etcd::wire::etcdserverpb::kv_client::KvClient;
 use tokio::time::timeout;
 
-use super::observer::channel;
+use super::key_changes::channel;
 use crate::cluster::EndpointsReceiver;
 use crate::limits::SERVER_BACK;
 

@@ -6,6 +6,7 @@
 //! recipe on a model, and nothing of a server or of a client library.
 
 mod clients;
+mod etcd;
 mod ground;
 mod keyspaces;
 mod links;
@@ -92,7 +93,7 @@ fn ground(world: World, spec: &RunSpec) -> (Ground, crate::cluster::Cluster) {
     match spec.config.backend.id {
         BackendId::Redis => redis::ground(world, clock, spec),
         BackendId::Zk => zk::ground(world, clock, spec),
-        BackendId::Etcd => unreachable!("it is refused before this"),
+        BackendId::Etcd => etcd::ground(world, clock, spec),
     }
 }
 
@@ -118,7 +119,8 @@ mod tests {
             nodes: options.recipe.servers.unwrap_or(backend.software.nodes),
             who: Clients::Recipe(options),
             faults: vec![FaultRequest::plain(fault)],
-            lease: Duration::from_secs(1),
+            // etcd grants no shorter one
+            lease: Duration::from_secs(if backend.id == BackendId::Etcd { 2 } else { 1 }),
             time: Duration::from_secs(15),
             seed,
             ..Config::example()
@@ -168,7 +170,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let began = std::time::Instant::now();
         let faults = ["partition", "latency", "kill-holder", "pause-waiter", "server-pause"];
-        let recipes = ["redis-set-px-lua", "redis-watchdog", "zk-predecessor-watch"];
+        let recipes = [
+            "redis-set-px-lua",
+            "redis-watchdog",
+            "zk-predecessor-watch",
+            "etcd-election",
+        ];
         let pairs = faults.len() * recipes.len();
         for seed in 0..300 {
             if seed >= pairs && began.elapsed() > Duration::from_secs(20) {
@@ -194,9 +201,7 @@ mod tests {
     #[test]
     fn every_recipe_acquires_again_and_again_without_faults() {
         let folder = tempfile::tempdir().unwrap();
-        let recipes = [BackendId::Redis, BackendId::Zk]
-            .into_iter()
-            .flat_map(BackendId::recipes);
+        let recipes = BackendId::ALL.iter().flat_map(|backend| backend.recipes());
         for recipe in recipes.filter(|recipe| recipe.name != "zk-curator") {
             let config = Config {
                 faults: Vec::new(),

@@ -1,7 +1,5 @@
 //! What cannot be simulated, each with the reason and the way out.
 
-use harness_workloads::BackendId;
-
 use crate::config::{Clients, Config};
 
 /// Why a run with these options cannot be simulated, if so: a sentence with the way out. Which faults cannot, they say themselves
@@ -16,9 +14,6 @@ pub fn refusal(config: &Config) -> Option<String> {
         return says(
             "zk-curator is a client library that makes its own connections, and there is nothing to connect to",
         );
-    }
-    if config.backend.id == BackendId::Etcd {
-        return says("there is no model of etcd yet; there are models of Redis and ZooKeeper");
     }
     if config.churn.is_some() && config.backend.sweep.is_some() {
         return says(

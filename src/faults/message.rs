@@ -6,7 +6,7 @@ use std::time::Duration;
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
-use super::points::{MessagePoint, MessagePoints};
+use super::points::{MessagePoint, MessagePoints, OFTEN};
 use super::{
     Acquires, ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, FaultFamily, HealOnDrop, Healed, Inject,
     Injection, InjectionContext, Needs, NotInjected, Pace, RunningFault, Shape, Target, parse_duration,
@@ -29,8 +29,6 @@ pub enum OnMessage {
 
 /// The occurrences that a plan draws from when none is named.
 const OCCURRENCES: std::ops::RangeInclusive<u32> = 1..=3;
-/// A message of which fewer passed than this is taken when it comes next.
-const OFTEN: u64 = 50;
 /// Milliseconds of a delay that is shorter than any lease.
 const SHORT_DELAY: std::ops::RangeInclusive<u64> = 50..=500;
 
@@ -106,7 +104,14 @@ impl Fault for OnMessage {
         let drawn = rng.random_range(OCCURRENCES);
         let short = Duration::from_millis(rng.random_range(SHORT_DELAY));
         let Some(argument) = argument else {
-            let late = [shape.lease * 5 / 4, short, shape.lease / 2];
+            // longer than a lease, short, and what leaves a library little of a lease that it counts wrongly
+            let late = [
+                shape.lease * 5 / 4,
+                short,
+                shape.lease / 2,
+                short.min(shape.lease / 4),
+                shape.lease * 7 / 8,
+            ];
             let next = NextMessage {
                 fault: self.definition().name,
                 occurrence: drawn,

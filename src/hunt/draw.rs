@@ -47,6 +47,9 @@ pub enum HuntTurn {
     Load,
 }
 
+/// The number of experiments after which the turns begin again.
+pub const TURNS: u64 = HuntTurn::ALL.len() as u64;
+
 impl HuntTurn {
     const ALL: [Self; 4] = [Self::Any, Self::Aimed, Self::Message, Self::Load];
 }

@@ -73,7 +73,8 @@ async fn in_world(world: World, mut spec: RunSpec) -> RunOutcome {
     });
     let made = attempt(world, Arc::new(spec), &mut outcome).await;
     outcome.error = made.err();
-    std::mem::take(&mut outcome.teardown).run().await;
+    // models keep nothing
+    let _ = std::mem::take(&mut outcome.teardown).run().await;
     outcome
 }
 
@@ -91,9 +92,10 @@ async fn attempt(world: World, spec: Arc<RunSpec>, outcome: &mut RunOutcome) -> 
 fn ground(world: World, spec: &RunSpec) -> (Ground, crate::cluster::Cluster) {
     let clock = GroundClock::Virtual(world);
     match spec.config.backend.id {
-        BackendId::Redis => redis::ground(world, clock, spec),
-        BackendId::Zk => zk::ground(world, clock, spec),
-        BackendId::Etcd => etcd::ground(world, clock, spec),
+        Some(BackendId::Redis) => redis::ground(world, clock, spec),
+        Some(BackendId::Zk) => zk::ground(world, clock, spec),
+        Some(BackendId::Etcd) => etcd::ground(world, clock, spec),
+        None => unreachable!("it is refused before this"),
     }
 }
 
@@ -120,7 +122,7 @@ mod tests {
             who: Clients::Recipe(options),
             faults: vec![FaultRequest::plain(fault)],
             // etcd grants no shorter one
-            lease: Duration::from_secs(if backend.id == BackendId::Etcd { 2 } else { 1 }),
+            lease: Duration::from_secs(if backend.id == Some(BackendId::Etcd) { 2 } else { 1 }),
             time: Duration::from_secs(15),
             seed,
             ..Config::example()

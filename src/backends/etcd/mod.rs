@@ -13,13 +13,13 @@ use super::{Backend, BackendOptions};
 use crate::cluster::EndpointsReceiver;
 use harness_proxy::tap::Protocol;
 
+mod data;
 pub mod key_changes;
 mod observer;
 mod server;
-mod wipe;
 
 pub static BACKEND: Backend = Backend {
-    id: BackendId::Etcd,
+    id: Some(BackendId::Etcd),
     software: &server::SOFTWARE,
     protocol: Protocol::Grpc,
     default_recipe: Some("etcd-mutex"),
@@ -28,10 +28,10 @@ pub static BACKEND: Backend = Backend {
     refuse,
     keys: "harness/{lock}",
     values: &[KeyValue::Revision],
-    observe: |endpoints, keys| Box::pin(observe(Arc::new(EtcdServerStore), endpoints, keys)),
+    observe: Some(|endpoints, keys| Box::pin(observe(Arc::new(EtcdServerStore), endpoints, keys))),
     // a key goes with the lease of its holder
     sweep: None,
-    wipe: |endpoints| Box::pin(wipe::wipe(endpoints)),
+    data: &data::EtcdData,
 };
 
 /// Connects the observer of a store that `source` watches.

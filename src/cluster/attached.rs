@@ -276,7 +276,11 @@ impl RunningNodes for AttachedNodes {
     /// Stops no server, and starts those that a fault left killed or paused.
     fn stop(self: Box<Self>) -> BoxFuture<'static, ()> {
         Box::pin(async move {
-            let _ = self.order(|orders| Ok(orders.tell_undone())).await;
+            let told = self.order(|orders| {
+                orders.tell_undone();
+                Ok(())
+            });
+            let _ = told.await;
         })
     }
 }

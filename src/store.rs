@@ -50,6 +50,12 @@ pub struct RunInfo {
     pub nodes: u32,
     pub runtime: String,
     pub runtime_why: String,
+    /// `HOST:PORT` of the servers, where they were running before the run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub servers: Vec<String>,
+    /// What the names of the run's locks began with on them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mark: Option<String>,
     pub image: Option<String>,
     /// What the image's name meant when the run was made: its digest.
     #[serde(default)]

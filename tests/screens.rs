@@ -40,6 +40,8 @@ fn info() -> RunInfo {
         nodes: 3,
         runtime: "docker".into(),
         runtime_why: "an engine answers and the image is there".into(),
+        servers: Vec::new(),
+        mark: None,
         image: Some("zookeeper:3.9".into()),
         image_digest: Some("sha256:0e1f".into()),
         machine: "linux x86_64, 2 cores".into(),

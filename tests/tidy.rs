@@ -66,7 +66,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         ],
     ),
     ("store", &["backends"]),
-    ("report", &["store", "exit", "evidence"]),
+    ("report", &["store", "exit", "evidence", "client_role"]),
     ("ui", &["event", "report"]),
     ("suite", &["config", "report", "exit"]),
     (

@@ -1,7 +1,7 @@
-//! HL011, calls in time: an acquire is answered by the end of its wait, a release soon, and a release that was answered ok has
-//! freed the lock.
+//! HL011, calls in time: an acquire is answered by the end of its wait, a release soon, a release that was answered ok has freed
+//! the lock, and one that was answered `fail` has not.
 //!
-//! Judged where no fault excuses a late answer. The driver of a run gives up on a client that does not answer; that counts as
+//! Judged where no fault excuses it. The driver of a run gives up on a client that does not answer; that counts as
 //! late, too.
 
 use crate::calm::{self, CalmSpan};
@@ -9,6 +9,7 @@ use crate::context::Context;
 use crate::finding::Verdict;
 use crate::grants::ServerGrant;
 use crate::history::F;
+use crate::history::PackedEvent;
 use crate::history::event::Kind;
 use crate::history::names::NONE;
 use crate::holds::{Ended, LockHold};
@@ -32,6 +33,12 @@ pub(crate) enum LateCall<'a> {
         reply: u32,
         stays_ns: u64,
     },
+    /// The grant was removed by a request of a release, and the release was answered `fail`.
+    Denied {
+        hold: &'a LockHold,
+        grant: &'a ServerGrant,
+        reply: u32,
+    },
 }
 
 impl LateCall<'_> {
@@ -39,6 +46,7 @@ impl LateCall<'_> {
         match self {
             Self::Unanswered { late_ns, .. } => *late_ns,
             Self::GrantStays { stays_ns, .. } => *stays_ns,
+            Self::Denied { .. } => 0,
         }
     }
 }
@@ -68,7 +76,7 @@ pub(crate) fn decide<'a>(context: &'a Context<'_>) -> CallsInTime<'a> {
     }
     let calm = calm::spans(context, None);
     unanswered(context, &calm, &mut decided);
-    grants_that_stay(context, &calm, &mut decided);
+    grants_of_releases(context, &calm, &mut decided);
     decided.late.sort_by_key(|late| std::cmp::Reverse(late.late_ns()));
     decided.verdict = match (decided.judged, decided.late.is_empty()) {
         (0, _) => Verdict::NotApplicable,
@@ -85,10 +93,7 @@ fn span_of(calm: &[CalmSpan], from_ns: u64, to_ns: u64) -> Option<&CalmSpan> {
 
 fn unanswered(context: &Context<'_>, calm: &[CalmSpan], decided: &mut CallsInTime<'_>) {
     let history = context.history;
-    let mut died = vec![u64::MAX; history.processes.len()];
-    for event in history.events.iter().filter(|event| event.f == F::Died) {
-        died[event.process as usize] = event.time.min(died[event.process as usize]);
-    }
+    let died = history.deaths();
     for (position, event) in history.events.iter().enumerate() {
         let wait_ns = match event.f {
             F::Acquire if event.kind == Kind::Invoke => match history.rare(event).wait_ms {
@@ -123,19 +128,18 @@ fn unanswered(context: &Context<'_>, calm: &[CalmSpan], decided: &mut CallsInTim
     }
 }
 
-fn grants_that_stay<'a>(context: &'a Context<'_>, calm: &[CalmSpan], decided: &mut CallsInTime<'a>) {
+/// Grants that outlive a release that was answered ok, and grants that a release ended which was answered `fail`.
+fn grants_of_releases<'a>(context: &'a Context<'_>, calm: &[CalmSpan], decided: &mut CallsInTime<'a>) {
     let history = context.history;
     if context.not_watched.is_some() || context.model.is_reentrant() {
         return;
     }
     let sight = ObserverSight::of(context);
+    let serving = calm::serving(context);
+    let mut denied = Vec::new();
     for hold in context.holds.iter().filter(|hold| hold.ended == Ended::Released) {
         let end = &history.events[hold.end as usize];
-        let Some(reply) = history
-            .events
-            .get(end.mate as usize)
-            .filter(|reply| reply.is_ok(F::Release))
-        else {
+        let Some(reply) = history.events.get(end.mate as usize) else {
             continue;
         };
         // a name that comes again may have been granted the lock again
@@ -143,17 +147,80 @@ fn grants_that_stay<'a>(context: &'a Context<'_>, calm: &[CalmSpan], decided: &m
         let Some(grant) = context.grants.of_hold(history, hold).filter(|_| named) else {
             continue;
         };
-        let stays_until = grant.revoked_ns(history).unwrap_or(history.end_ns);
-        let stays_ns = stays_until.saturating_sub(reply.time);
         let lag_ns = sight.lag_ns(reply.time).max(limits::OBSERVER_LAG_NS);
-        let seen = grant.granted != NONE && !grant.is_out_of_sight(history) && sight.is_whole(end.time, stays_until);
-        if stays_ns > limits::RELEASE_NS + lag_ns && seen && span_of(calm, end.time, stays_until).is_some() {
-            decided.late.push(LateCall::GrantStays {
+        let release = AnsweredRelease {
+            hold,
+            grant,
+            end,
+            reply,
+        };
+        if reply.is_ok(F::Release) {
+            decided
+                .late
+                .extend(release.stays(context, &sight, lag_ns, calm, &serving));
+        } else if reply.kind == Kind::Fail && release.was_carried_out(context, lag_ns, calm) {
+            denied.push(LateCall::Denied {
                 hold,
                 grant,
                 reply: end.mate,
-                stays_ns,
             });
         }
+    }
+    // another client may have removed one of them at that moment
+    if denied.len() as u64 >= limits::DENIED_RELEASES {
+        decided.late.extend(denied);
+    }
+}
+
+/// A release that was answered, and the grant of its hold.
+#[derive(Clone, Copy)]
+struct AnsweredRelease<'a, 'h> {
+    hold: &'a LockHold,
+    grant: &'a ServerGrant,
+    end: &'h PackedEvent,
+    reply: &'h PackedEvent,
+}
+
+impl<'a> AnsweredRelease<'a, '_> {
+    /// How its grant stayed although it was answered ok, if it did.
+    ///
+    /// A grant that expired was not removed by the release, and a client that was answered by the store knows that: a fault on
+    /// the client or its links is no excuse. One on a server is, which may forget what it has answered.
+    fn stays(
+        self,
+        context: &Context<'_>,
+        sight: &ObserverSight,
+        lag_ns: u64,
+        calm: &[CalmSpan],
+        serving: &[(u64, u64)],
+    ) -> Option<LateCall<'a>> {
+        let (history, grant) = (context.history, self.grant);
+        let stays_until = grant.revoked_ns(history).unwrap_or(history.end_ns);
+        let stays_ns = stays_until.saturating_sub(self.reply.time);
+        let seen =
+            grant.granted != NONE && !grant.is_out_of_sight(history) && sight.is_whole(self.end.time, stays_until);
+        let is_within = |(from_ns, to_ns): &(u64, u64)| *from_ns <= self.end.time && stays_until <= *to_ns;
+        let not_excused = if grant.has_expired(history) {
+            stays_ns > lag_ns && serving.iter().any(is_within)
+        } else {
+            stays_ns > limits::RELEASE_NS + lag_ns && span_of(calm, self.end.time, stays_until).is_some()
+        };
+        (seen && not_excused).then_some(LateCall::GrantStays {
+            hold: self.hold,
+            grant,
+            reply: self.end.mate,
+            stays_ns,
+        })
+    }
+
+    /// Whether its grant was removed by a request while it was under way, without a fault.
+    fn was_carried_out(self, context: &Context<'_>, lag_ns: u64, calm: &[CalmSpan]) -> bool {
+        let history = context.history;
+        let removed = self.grant.revoked_ns(history).filter(|_| {
+            let cause = self.grant.cause(history);
+            cause.is_some_and(|cause| cause.is_removal() || cause.is_release())
+        });
+        let meanwhile = |removed_ns: u64| self.end.time <= removed_ns && removed_ns <= self.reply.time + lag_ns;
+        removed.is_some_and(meanwhile) && span_of(calm, self.end.time, self.reply.time).is_some()
     }
 }

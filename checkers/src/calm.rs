@@ -37,18 +37,7 @@ pub(crate) fn spans(context: &Context<'_>, healed_ns: Option<u64>) -> Vec<CalmSp
     }
     troubles.extend(unplanned(context, recovery_ns));
     troubles.extend(context.standstills.iter().map(|span| (span.earliest_ns(), span.to_ns)));
-    troubles.sort_unstable();
-    let mut calm = Vec::new();
-    let mut from_ns = 0;
-    for (start_ns, heal_ns) in troubles {
-        if start_ns > from_ns {
-            calm.push((from_ns, start_ns));
-        }
-        from_ns = from_ns.max(heal_ns);
-    }
-    if from_ns < end_ns {
-        calm.push((from_ns, end_ns));
-    }
+    let calm = between(troubles, end_ns);
     let undisturbed = context.windows.is_empty();
     let mut spans: Vec<CalmSpan> = calm
         .into_iter()
@@ -73,6 +62,40 @@ pub(crate) fn spans(context: &Context<'_>, healed_ns: Option<u64>) -> Vec<CalmSp
             }),
     );
     spans
+}
+
+/// The spans in which nothing was done to a server: what one answers there it goes on to know, whatever becomes of the answer.
+pub(crate) fn serving(context: &Context<'_>) -> Vec<(u64, u64)> {
+    let recovery_ns = recovery_ns(context);
+    let is_a_client = |name: &String| name.starts_with('c');
+    let of_clients = |window: &&Window| {
+        let cut = window.started.cut.iter().flatten();
+        window.started.targets.iter().all(is_a_client) && cut.into_iter().all(is_a_client)
+    };
+    let others = context.windows.iter().filter(|window| !of_clients(window));
+    let mut troubles: Vec<(u64, u64)> = others
+        .map(|window| (window.start_ns, heal_ns(window, recovery_ns).unwrap_or(u64::MAX)))
+        .collect();
+    troubles.extend(unplanned(context, recovery_ns));
+    troubles.extend(context.standstills.iter().map(|span| (span.earliest_ns(), span.to_ns)));
+    between(troubles, context.history.end_ns)
+}
+
+/// The spans between others, up to the end of a history.
+fn between(mut troubles: Vec<(u64, u64)>, end_ns: u64) -> Vec<(u64, u64)> {
+    troubles.sort_unstable();
+    let mut calm = Vec::new();
+    let mut from_ns = 0;
+    for (start_ns, heal_ns) in troubles {
+        if start_ns > from_ns {
+            calm.push((from_ns, start_ns));
+        }
+        from_ns = from_ns.max(heal_ns);
+    }
+    if from_ns < end_ns {
+        calm.push((from_ns, end_ns));
+    }
+    calm
 }
 
 /// How long after a heal a connection may still be silent because of TCP: a sender whose packets are dropped waits
@@ -116,11 +139,12 @@ enum DoneAt {
 
 /// `None` for faults that last.
 fn moment_ns(window: &Window) -> Option<DoneAt> {
-    if window.fault.starts_with("kill") {
+    let on_message = |kind: &&str| window.fault.starts_with(*kind);
+    let kind = ["drop-", "delay-", "kill-after"].into_iter().find(on_message);
+    if kind.is_none() && window.fault.starts_with("kill") {
         return Some(DoneAt::Time(window.start_ns));
     }
-    let on_message = |kind: &&str| window.fault.starts_with(*kind);
-    let kind = ["drop-", "delay-"].into_iter().find(on_message)?;
+    let kind = kind?;
     let healed = window.healed.as_ref()?;
     match &healed.matched {
         Some(message) if kind == "delay-" => Some(DoneAt::From(message.time_ns)),

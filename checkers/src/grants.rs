@@ -5,7 +5,7 @@
 
 use crate::history::names::{FastMap, FastSet, NONE};
 use crate::history::{F, History, Mode, RevokeCause};
-use crate::holds::{Holds, LockHold};
+use crate::holds::{Ended, Holds, LockHold};
 use crate::limits;
 use crate::model::Model;
 use crate::watched::Comparable;
@@ -63,12 +63,12 @@ impl Grants {
                 continue;
             };
             match event.f {
-                F::Granted => grants.grant(lock as u32, event.owner, event.token(), position as u32),
-                F::Revoked => grants.revoke(lock as u32, event.owner, event.token(), position as u32),
+                F::Granted => grants.grant(lock as u32, history.owner(event), history.token(event), position as u32),
+                F::Revoked => grants.revoke(lock as u32, history.owner(event), history.token(event), position as u32),
                 _ => {}
             }
         }
-        grants.join_rewritten(history);
+        grants.join_rewritten(history, holds);
         grants.index();
         grants.watched = Comparable::of(history, holds, &grants);
         grants
@@ -228,19 +228,33 @@ impl Grants {
     }
 
     /// A lock that writes its value anew when it renews is shown as the end of one grant and the beginning of another, at one
-    /// instant and to a name that no client answered with. That is one grant.
-    fn join_rewritten(&mut self, history: &History) {
+    /// instant and to a name that no client answered with. That is one grant, unless its owner had asked to release it.
+    fn join_rewritten(&mut self, history: &History, holds: &Holds) {
         let acquires = history.events.iter().filter(|event| event.f == F::Acquire);
         let named: FastSet<u32> = acquires
-            .map(|event| event.owner)
+            .map(|event| history.owner(event))
             .filter(|owner| *owner != NONE)
             .collect();
+        let mut releases: FastMap<(u32, u32), Vec<u64>> = FastMap::default();
+        for hold in holds.iter().filter(|hold| hold.ended == Ended::Released) {
+            let called_ns = history.events[hold.end as usize].time;
+            releases.entry((hold.lock, hold.owner)).or_default().push(called_ns);
+        }
+        let was_released = |grant: &ServerGrant| {
+            let called = releases.get(&(grant.lock, grant.owner)).into_iter().flatten();
+            let (from, to) = (grant.granted_ns(history), grant.revoked_ns(history));
+            called
+                .into_iter()
+                .any(|called_ns| from <= Some(*called_ns) && Some(*called_ns) <= to)
+        };
         for places in &mut self.by_lock {
             let mut kept: Vec<u32> = Vec::with_capacity(places.len());
             for place in places.iter().copied() {
                 let grant = self.all[place as usize];
                 let before = kept.last().map(|before| *before as usize);
-                match before.filter(|before| is_rewritten(history, &named, &self.all[*before], &grant)) {
+                let is_one =
+                    |earlier: &ServerGrant| is_rewritten(history, &named, earlier, &grant) && !was_released(earlier);
+                match before.filter(|before| is_one(&self.all[*before])) {
                     Some(before) => self.all[before].revoked = grant.revoked,
                     None => kept.push(place),
                 }
@@ -322,6 +336,11 @@ impl ServerGrant {
     /// Whether the observer only lost sight of it: how and when it ended is not known.
     pub(crate) fn is_out_of_sight(&self, history: &History) -> bool {
         self.cause(history) == Some(RevokeCause::OutOfSight)
+    }
+
+    /// Whether its lease, session or time to live ran out.
+    pub(crate) fn has_expired(&self, history: &History) -> bool {
+        self.cause(history) == Some(RevokeCause::Expired)
     }
 
     /// Whether it was removed by a request and not by an expiry.

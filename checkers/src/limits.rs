@@ -32,6 +32,9 @@ pub const MARGIN_SHARE_PERCENT: u64 = 50;
 pub const ANSWER_MS: u64 = 4_000;
 /// How long a grant may stand after its release was answered: releases that are sent and not waited for arrive by then.
 pub const RELEASE_NS: u64 = 1_000_000_000;
+/// Releases that must have been answered `fail` though they freed the lock: the lock may have been removed by another client at the
+/// moment of one of them.
+pub const DENIED_RELEASES: u64 = 3;
 /// Grants without an answer that must be seen for a library to be blamed for them where another acquire may have left them.
 pub const ORPHANS: u64 = 3;
 /// Holds that a library must have ended early, and one in how many of all, for that to be a habit: in doubt a lock may give up,
@@ -41,6 +44,8 @@ pub const EARLY_LOSSES: u64 = 3;
 pub const EARLY_SHARE: u64 = 10;
 /// Grants that others must have had before a client that got none has starved: this number, and this many for each client.
 pub const STARVED_GRANTS: u64 = 50;
+/// Grants that others must have had while a client was refused: the store serves.
+pub const GRANTS_BESIDE_A_REFUSED: u64 = 10;
 /// See [`STARVED_GRANTS`].
 pub const PASSED_BY_CHANCE: u64 = 20;
 /// Rows of the table of waiters and woken.

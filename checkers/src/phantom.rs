@@ -127,7 +127,9 @@ impl ObserverSight {
                 let grant = context.grants.of_hold(history, hold);
                 let (from, to) = (history.ns(hold.from), history.ns(hold.to));
                 let granted = grant.and_then(|grant| grant.granted_ns(history));
-                let ended = grant.filter(|grant| hold.ended == Ended::Released && !grant.is_out_of_sight(history));
+                // what expired did not end with the release
+                let told = |grant: &&ServerGrant| !grant.is_out_of_sight(history) && !grant.has_expired(history);
+                let ended = grant.filter(|grant| hold.ended == Ended::Released && told(grant));
                 let ended = ended.and_then(|grant| grant.revoked_ns(history));
                 let delay = |at_ns: u64, seen: Option<u64>| {
                     seen.map(|seen| Delay {

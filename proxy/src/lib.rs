@@ -173,8 +173,20 @@ impl Proxy {
 
     /// Opens a link with a tap on every connection of it.
     pub fn tapped(&self, name: String, upstream: SocketAddr, seed: u64, tap: Arc<LinkTap>) -> io::Result<Arc<Link>> {
+        self.tapped_at(Ipv4Addr::LOCALHOST.into(), name, upstream, seed, tap)
+    }
+
+    /// The same, on another address of this machine.
+    pub fn tapped_at(
+        &self,
+        listen: IpAddr,
+        name: String,
+        upstream: SocketAddr,
+        seed: u64,
+        tap: Arc<LinkTap>,
+    ) -> io::Result<Arc<Link>> {
         let route = Route {
-            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            listen: SocketAddr::new(listen, 0),
             upstream: upstream.into(),
         };
         Link::open(name, route, seed, Some(tap), &self.on).map(Arc::new)

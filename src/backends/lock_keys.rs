@@ -11,6 +11,8 @@ pub struct LockKeys {
     pub value: KeyValue,
     /// Whether a holder writes other values while it holds.
     pub rewrites: bool,
+    /// What every lock's name begins with on servers that harness did not start, where no setting may be changed.
+    pub mark: Option<String>,
     /// Whether a value that begins with a time of day, in milliseconds, may be the end of its owner's lease.
     pub deadlines: bool,
 }
@@ -18,7 +20,9 @@ pub struct LockKeys {
 impl LockKeys {
     /// Where clients of this contract keep their locks. The error says what the contract should have.
     pub fn of(backend: &Backend, contract: &Contract) -> Result<Self, String> {
-        let default = backend.values[0];
+        let Some(default) = backend.values.first().copied() else {
+            return Ok(Self::by_name(contract));
+        };
         // what is kept elsewhere is not found under the default pattern either
         let value = contract
             .value
@@ -48,9 +52,32 @@ impl LockKeys {
         Ok(Self {
             pattern,
             value,
+            mark: None,
             rewrites: contract.rewrites.unwrap_or(false),
             deadlines: contract.wall_clock != Some(false),
         })
+    }
+
+    /// Where the observer is told of locks by their names.
+    fn by_name(contract: &Contract) -> Self {
+        let own = contract.keys.clone();
+        Self {
+            pattern: own.unwrap_or_else(|| "{lock}".parse().expect("it has a place for the lock")),
+            value: KeyValue::None,
+            mark: None,
+            rewrites: contract.rewrites.unwrap_or(false),
+            deadlines: false,
+        }
+    }
+
+    /// The same keys of locks whose names begin with `mark` on the servers.
+    #[must_use]
+    pub fn marked(self, mark: Option<&str>) -> Self {
+        Self {
+            pattern: self.pattern.below(mark.unwrap_or_default()),
+            mark: mark.map(str::to_owned),
+            ..self
+        }
     }
 }
 

@@ -16,13 +16,16 @@ pub mod lock_keys;
 pub mod observer;
 pub mod owners;
 mod redis;
+pub mod stored_data;
 mod zk;
 
+pub use etcd::{key_changes, observe as observe_store};
 pub use redis::{keyspace, observe as observe_keyspaces};
 pub use zk::{ensemble, observe as observe_ensemble, tick as zk_tick};
 
 use lock_keys::LockKeys;
 use observer::Observer;
+use stored_data::StoredData;
 
 /// Connects to a cluster and makes a `T`; the error is a sentence.
 pub type Connect<T> = fn(EndpointsReceiver) -> BoxFuture<'static, Result<Box<T>, String>>;
@@ -30,12 +33,10 @@ pub type Connect<T> = fn(EndpointsReceiver) -> BoxFuture<'static, Result<Box<T>,
 /// Connects an observer of locks that are kept under these keys; the error is a sentence.
 pub type Observe = fn(EndpointsReceiver, LockKeys) -> BoxFuture<'static, Result<Box<dyn Observer>, String>>;
 
-/// Empties the servers of a cluster that no client uses; the error is a sentence.
-pub type Wipe = fn(EndpointsReceiver) -> BoxFuture<'static, Result<(), String>>;
-
 /// One store product: its servers, what is spoken to them, and what can be asked of them.
 pub struct Backend {
-    pub id: BackendId,
+    /// `None` for a store that a file describes: it has no recipes.
+    pub id: Option<BackendId>,
     pub software: &'static ServerSoftware,
     /// What clients speak to the servers, for the taps on their links.
     pub protocol: Protocol,
@@ -49,14 +50,14 @@ pub struct Backend {
     pub refuse: fn(&BackendOptions) -> Option<String>,
     /// Where the observer finds a lock unless its client says otherwise.
     pub keys: &'static str,
-    /// What can be kept there, the usual one first.
+    /// What can be kept there, the usual one first; none where the observer is told of locks by their names.
     pub values: &'static [KeyValue],
-    /// Connects the observer, which shows who owns which lock.
-    pub observe: Observe,
+    /// Connects the observer, which shows who owns which lock; `None` where there is none.
+    pub observe: Option<Observe>,
     /// Connects what removes the remains of a lock that no client uses; `None` where nothing remains.
     pub sweep: Option<Connect<dyn LockSweeper>>,
-    /// Removes everything that clients left, so that the servers can be used for another run.
-    pub wipe: Wipe,
+    /// What is stored on its servers.
+    pub data: &'static dyn StoredData,
 }
 
 /// The options of a run that a backend may refuse.
@@ -111,7 +112,12 @@ pub fn default_nodes() -> String {
 impl Backend {
     /// As users type it: `zk`, `etcd`, `redis`.
     pub fn name(&self) -> &'static str {
-        self.id.name()
+        self.software.backend
+    }
+
+    /// What a user types after `--backend`: the name, or the path of the file that describes it.
+    pub fn typed(&self) -> String {
+        self.software.backend.to_owned()
     }
 
     /// The product's name: `ZooKeeper`.
@@ -122,7 +128,7 @@ impl Backend {
 
 impl PartialEq for Backend {
     fn eq(&self, other: &Self) -> bool {
-        self.id == other.id
+        std::ptr::eq(self.software, other.software)
     }
 }
 
@@ -150,18 +156,18 @@ mod tests {
     fn a_default_recipe_is_one_of_its_own_backend() {
         for backend in all() {
             if let Some(name) = backend.default_recipe {
-                assert_eq!(find_recipe(name).map(|recipe| recipe.backend), Ok(backend.id));
+                assert_eq!(find_recipe(name).map(|recipe| Some(recipe.backend)), Ok(backend.id));
             }
-            let has_recipes = !backend.id.recipes().is_empty();
+            let has_recipes = backend.id.is_some_and(|id| !id.recipes().is_empty());
             assert_eq!(backend.default_recipe.is_some(), has_recipes, "{backend}");
         }
     }
 
     #[test]
     fn a_backend_is_found_by_its_own_id_and_has_a_whole_image_name() {
-        for backend in all() {
-            assert_eq!(of(backend.id).software.backend, backend.name());
-            let (name, tag) = backend.software.image.rsplit_once(':').unwrap();
+        for (backend, id) in all().zip(BackendId::ALL) {
+            assert_eq!((backend.id, backend.name()), (Some(*id), id.name()));
+            let (name, tag) = backend.software.images[0].rsplit_once(':').unwrap();
             assert!(!name.is_empty() && !tag.is_empty() && !tag.contains(char::is_whitespace));
         }
     }

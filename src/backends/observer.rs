@@ -17,6 +17,9 @@ use crate::cluster::BoxFuture;
 /// Pause before a lost connection is made again: short, since what happens meanwhile is not seen.
 pub const RECONNECT: Duration = Duration::from_millis(20);
 
+/// A grant that is seen to end so soon after its owner asked for that has ended because of it: the server is not asked.
+const RELEASED_NS: u64 = 250_000_000;
+
 /// A connected observer.
 pub trait Observer: Send {
     /// Observes until the future is dropped, and connects again whenever it lost the servers.
@@ -34,8 +37,9 @@ pub trait ObservationSink: Send + Sync {
 
     fn back(&self, source: &str);
 
-    /// Whether the owner asked for the end of its grant. Asking forgets.
-    fn was_released(&self, lock: &str, contender: &Contender) -> bool;
+    /// When the owner asked for the end of its grant, a reading of `CLOCK_MONOTONIC` in nanoseconds; `None` when it did not.
+    /// Asking forgets.
+    fn released_at(&self, lock: &str, contender: &Contender) -> Option<u64>;
 
     /// The observer watches the server at this address from now on.
     fn watches(&self, address: SocketAddr);
@@ -91,14 +95,19 @@ impl ObservationLog {
         for change in changes {
             match change {
                 OwnerChange::Granted(contender) => self.granted(lock, &contender, at),
-                OwnerChange::Revoked(contender) if self.sink.was_released(lock, &contender) => {
-                    self.revoked(lock, &contender, Some(RevokeCause::Released), at);
-                }
                 OwnerChange::Revoked(contender) => {
-                    let cause = match why(contender.clone()).await {
-                        Unasked::Expired => Some(RevokeCause::Expired),
-                        Unasked::Deleted => Some(RevokeCause::Deleted),
-                        Unasked::Unknown => None,
+                    let released_at = self.sink.released_at(lock, &contender);
+                    let cause = match released_at {
+                        Some(released_at) if at.saturating_sub(released_at) < RELEASED_NS => {
+                            Some(RevokeCause::Released)
+                        }
+                        asked => match why(contender.clone()).await {
+                            // what was released may still have ended by itself
+                            Unasked::Expired => Some(RevokeCause::Expired),
+                            _ if asked.is_some() => Some(RevokeCause::Released),
+                            Unasked::Deleted => Some(RevokeCause::Deleted),
+                            Unasked::Unknown => None,
+                        },
                     };
                     self.revoked(lock, &contender, cause, at);
                 }

@@ -7,7 +7,7 @@ use super::args::ClientCheckArgs;
 use super::interrupt::interrupted;
 use super::settings::parse_run;
 use super::stdout::{print, print_json};
-use crate::cluster::{ClusterError, choose};
+use crate::cluster::ClusterError;
 use crate::config::Config;
 use crate::exit::Exit;
 use crate::run::RunError;
@@ -20,7 +20,7 @@ pub fn client_check(args: &ClientCheckArgs) -> Result<Exit, Failure> {
     let config = config(args)?;
     let folder = std::env::temp_dir().join(format!("harness-client-check-{}", std::process::id()));
     let made = super::runtime().block_on(async {
-        let chosen = choose(config.runtime, config.backend.software, config.image.as_deref()).await;
+        let chosen = config.choose_runtime().await;
         let spec = ClientCheckSpec {
             runtime: chosen.map_err(Failure::environment)?.runtime,
             config,

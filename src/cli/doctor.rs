@@ -2,11 +2,14 @@
 //! containers, folders).
 
 use serde_json::json;
+use tokio::sync::watch;
 
 use super::stdout::{print, print_json};
 use crate::backends;
+use crate::backends::stored_data::RunTraces;
 use crate::cluster::leftovers::{self, Found, Leftover};
-use crate::cluster::{ServerSoftware, image_present};
+use crate::cluster::{Endpoints, ServerSoftware, image_present, look_up};
+use crate::config::parse_backend;
 use crate::exit::Exit;
 
 pub fn doctor(clean: bool, json: bool) -> Exit {
@@ -24,7 +27,7 @@ async fn examine(clean: bool, json: bool) -> Exit {
     let mut stuck = Vec::new();
     if clean {
         for leftover in std::mem::take(&mut found) {
-            match leftovers::remove(&leftover).await {
+            match remove(&leftover).await {
                 Ok(()) if !json => print(&format!("removed  {leftover}\n")),
                 Ok(()) => {}
                 Err(error) => stuck.push((leftover, error)),
@@ -59,6 +62,18 @@ async fn examine(clean: bool, json: bool) -> Exit {
     }
     print(&about_leftovers(&found));
     exit
+}
+
+/// Removes a leftover; of entries on servers these first.
+async fn remove(leftover: &Leftover) -> Result<(), String> {
+    if let Leftover::Traces { traces, .. } = leftover {
+        let backend = parse_backend(&traces.backend)?;
+        let what: RunTraces = serde_json::from_str(&traces.traces).map_err(|error| error.to_string())?;
+        let addresses = look_up(&traces.servers).await?;
+        let (_sender, endpoints) = watch::channel(Endpoints::new(addresses, None));
+        backend.data.remove(endpoints, what).await?;
+    }
+    leftovers::remove(leftover).await
 }
 
 async fn about(software: &ServerSoftware) -> String {

@@ -46,6 +46,8 @@ pub fn begin(
         nodes: config.nodes,
         runtime: choice.runtime.name().to_owned(),
         runtime_why: choice.why.clone(),
+        servers: config.attach.servers.clone(),
+        mark: config.attach.mark.clone(),
         image: choice.runtime.image().map(str::to_owned),
         image_digest,
         machine: machine(),

@@ -15,12 +15,12 @@ use super::hunt_screen::HuntScreen;
 use super::hunt_space::SpaceOfHunt;
 use super::interrupt::interrupted;
 use super::run::fresh_seed;
-use super::series::{self, ExperimentSeries, Experimented, RUNS, SeriesPlace, SeriesStep};
+use super::series::{self, ExperimentSeries, Experimented, RUNNING_SERVERS, RUNS, SeriesPlace, SeriesStep};
 use super::settings::run_options;
 use super::stdout::{print, print_json};
 use super::suite::set;
 use super::{Failure, look};
-use crate::cluster::{Runtime, RuntimeRequest, choose};
+use crate::cluster::{Runtime, RuntimeRequest};
 use crate::config::heading::describes_experiment;
 use crate::config::setting::Setting;
 use crate::exit::Exit;
@@ -177,7 +177,10 @@ async fn go(
     if let (RuntimeRequest::Simulated, Some(why)) = (config.runtime, simulated::refusal(config)) {
         return Err(Failure::usage(why));
     }
-    let choice = choose(config.runtime, config.backend.software, config.image.as_deref()).await;
+    if config.attach.is_attached() {
+        return Err(Failure::usage(RUNNING_SERVERS.to_owned()));
+    }
+    let choice = config.choose_runtime().await;
     let choice = choice.map_err(Failure::environment)?;
     let (stop, stopped) = watch::channel(false);
     let place = Arc::new(SeriesPlace {

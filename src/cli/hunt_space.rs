@@ -13,7 +13,7 @@ use crate::backends::BackendOptions;
 use crate::cluster::RuntimeRequest;
 use crate::config::{Clients, Config, Demand, FaultRequest};
 use crate::faults::Shape;
-use crate::hunt::draw::length;
+use crate::hunt::draw::{TURNS, length};
 use crate::hunt::faults::HuntFaults;
 use crate::hunt::{HuntDraw, HuntRecord, HuntSpace};
 use crate::plan::kept_windows::planned;
@@ -90,6 +90,7 @@ impl SpaceOfHunt {
                 .as_ref()
                 .is_some_and(|contract| Demand::of(&with_tries, contract).is_ok()),
             long_holds: contract.is_some_and(|contract| contract.renews == Some(true)),
+            faults: self.faults(record, index),
             ..self.space.clone()
         };
         let seed = u64::from_str_radix(&record.seed, 16).unwrap_or_default();
@@ -100,6 +101,17 @@ impl SpaceOfHunt {
             _ => &record.left_out,
         };
         space.draw(seed, index, left_out)
+    }
+
+    /// The faults of an experiment: where none were typed, those on the messages that the clients were seen to send, and every other
+    /// time on those alone that were struck the least.
+    fn faults(&self, record: &HuntRecord, index: u64) -> HuntFaults {
+        let faults = self.space.faults.clone();
+        match (self.space.faultless, index / TURNS % 2) {
+            (false, _) => faults,
+            (true, 0) => faults.on_these(record.coverage.least_struck()),
+            (true, _) => faults.on_these(record.coverage.faults()),
+        }
     }
 
     /// The options of `harness run` for a draw: what was typed stands.

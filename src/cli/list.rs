@@ -97,14 +97,15 @@ fn wrap(text: &str, columns: usize) -> Vec<String> {
 fn backends() -> Vec<ListEntry> {
     let row = |backend: &Backend| {
         let software = backend.software;
+        let image = software.images.first().copied().unwrap_or("none");
         let default = backend.default_recipe.unwrap_or("none");
         ListEntry {
             name: backend.to_string(),
             about: format!(
-                "{}, {} servers, image {}, default recipe {default}",
-                software.product, software.nodes, software.image
+                "{}, {} servers, image {image}, default recipe {default}",
+                software.product, software.nodes
             ),
-            facts: json!({ "product": software.product, "nodes": software.nodes, "image": software.image, "recipe": default }),
+            facts: json!({ "product": software.product, "nodes": software.nodes, "image": image, "recipe": default }),
         }
     };
     backends::all().map(row).collect()

@@ -6,6 +6,7 @@ mod check;
 mod client;
 mod client_check;
 mod compare;
+mod consent;
 mod discovery;
 mod doctor;
 mod examples;

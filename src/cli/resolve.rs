@@ -6,6 +6,7 @@ use std::time::Duration;
 use harness_workloads::{Contract, RecipeOptions, find_recipe, recipes};
 
 use super::args::{OnOff, RecipeArgs, RunArgs};
+use super::run::fresh_seed;
 use super::settings::run_options;
 use crate::adapters::{self, Adapter};
 use crate::backends::{Backend, BackendOptions};
@@ -57,6 +58,10 @@ impl RunArgs {
             Clients::Foreign { .. } => None,
         };
         config.nodes = self.nodes.or(servers).unwrap_or(config.backend.software.nodes);
+        if config.attach.is_attached() {
+            config.nodes = config.attach.servers.len() as u32;
+            config.attach.mark = Some(format!("harness-{:08x}-", fresh_seed()));
+        }
         if let ProxyChoice::Toxiproxy { image } = &mut config.proxy {
             image.clone_from(&self.proxy_image);
         }
@@ -68,7 +73,8 @@ impl RunArgs {
         let mut rules = self
             .combinations(&config)
             .into_iter()
-            .chain(self.servers_and_proxy(&config));
+            .chain(self.servers_and_proxy(&config))
+            .chain(config.refused_of_attach());
         match rules.find(|(broken, _)| *broken) {
             Some((_, sentence)) => Err(sentence),
             None => Ok(config),
@@ -96,7 +102,7 @@ impl RunArgs {
     fn recipe_for_backend(&self) -> Result<RecipeOptions, String> {
         let options = self.recipe.options(Some(self.config.backend))?;
         let (name, of) = (options.recipe.name, options.recipe.backend);
-        if of == self.config.backend.id {
+        if Some(of) == self.config.backend.id {
             Ok(options)
         } else {
             Err(format!(
@@ -251,6 +257,7 @@ mod tests {
             "--backend redis --runtime local --port-base 21000 --window 3s --fault reset=300ms,slow",
             "--backend redis --client=-x --fault kill --fault latency",
             "--backend zk --proxy toxiproxy --proxy-image toxi:1",
+            "--backend redis --advertise build-7 --fault latency",
             "--backend zk --proxy toxiproxy=localhost:8474",
             "--backend zk --proxy-api 127.0.0.1:8474",
             "--backend zk --recipe zk-read-write --reads 80",
@@ -307,6 +314,9 @@ mod tests {
             ("--backend zk --churn 1s", "--locks 4"),
             ("--backend zk --churn 1s --locks 4 --each 2", "--each"),
             ("--backend zk --proxy-image x", "--proxy toxiproxy"),
+            ("--backend zk --servers h:1,h:2,h:3 --runtime docker", "--runtime"),
+            ("--backend redis --servers h:1,h:2,h:3", "single-server"),
+            ("--backend zk --proxy toxiproxy=h:1 --advertise h", "--advertise"),
             (
                 "--backend zk --proxy toxiproxy=h:1 --proxy-api 127.0.0.1:8474",
                 "--proxy-api",
@@ -332,6 +342,7 @@ mod tests {
             ("--proxy=toxi", "toxiproxy=HOST:PORT"),
             ("--backend=zoo", "zk, etcd, redis"),
             ("--keep=0", "`all`"),
+            ("--servers=host", "HOST:PORT"),
         ];
         for (word, bounds) in refused {
             let typed = command().try_get_matches_from(["harness", "run", word]);

@@ -17,9 +17,9 @@ use super::experiment::{begin, decided, exit_of_error, outcome_of};
 use super::github::Github;
 use super::interrupt::interrupted;
 use super::stdout::{print, print_json};
-use super::{Failure, complain, look, report};
+use super::{Failure, complain, consent, look, report};
 use crate::adapters;
-use crate::cluster::{self, ClusterError, RuntimeChoice, RuntimeRequest, choose};
+use crate::cluster::{self, ClusterError, RuntimeChoice, RuntimeRequest};
 use crate::config::Config;
 use crate::event::{ProgressEvent, ProgressSender};
 use crate::exit::Exit;
@@ -36,7 +36,10 @@ pub fn run(args: &RunArgs, color: ColorWhen) -> Exit {
     let first = args.seed.unwrap_or_else(fresh_seed);
     let runtime = super::runtime();
     let interrupt = runtime.block_on(async { interrupted() });
-    let exit = repeat(args, first, color, &runtime, &interrupt);
+    let exit = match runtime.block_on(consent::asked(args, first)) {
+        Ok(args) => repeat(&args, first, color, &runtime, &interrupt),
+        Err(failure) => complain(failure.exit, failure.sentence),
+    };
     runtime.shutdown_background();
     exit
 }
@@ -194,7 +197,7 @@ fn plan_in_words(config: &Config, plan: &Plan) -> String {
 /// What starts the servers, and what is run on them. Where there is nothing to start them with, a user at a terminal is given
 /// simulated ones. A script is not: its output is often read by a machine, to which a pass is a pass.
 async fn choice(config: Config, plan: Plan) -> Result<(RuntimeChoice, Config, Plan), ClusterError> {
-    let chosen = choose(config.runtime, config.backend.software, config.image.as_deref()).await;
+    let chosen = config.choose_runtime().await;
     let why = match chosen {
         Err(ClusterError::Nothing(why)) if config.runtime == RuntimeRequest::Auto && at_a_terminal() => why,
         chosen => return chosen.map(|choice| (choice, config, plan)),
@@ -272,7 +275,10 @@ async fn experiment(
         github.end();
     }
     let exit = judge(&folder, outcome_of(&ended, info), args, color, log, github.as_ref());
-    ended.teardown.run().await;
+    let exit = match ended.teardown.run().await {
+        Ok(()) => exit,
+        Err(left) => complain(exit.and(Exit::Environment), left),
+    };
     match ended.error {
         Some(error) => Err(Failure {
             exit: exit.and(exit_of_error(&error)),

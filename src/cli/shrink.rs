@@ -16,10 +16,9 @@ use super::check::{examine, unreadable};
 use super::experiment::{options_of, run_args};
 use super::hunt_args::ShrinkArgs;
 use super::interrupt::interrupted;
-use super::series::{self, ExperimentSeries, Experimented, RUNS, SeriesPlace, SeriesStep};
+use super::series::{self, ExperimentSeries, Experimented, RUNNING_SERVERS, RUNS, SeriesPlace, SeriesStep};
 use super::stdout::{print, print_json};
 use super::{Failure, look};
-use crate::cluster::choose;
 use crate::config::{Config, NO_FAULT};
 use crate::exit::Exit;
 use crate::hunt::hit_rate::HitRate;
@@ -193,7 +192,10 @@ struct Shrinker<'a> {
 async fn cut_down(args: &ShrinkArgs, original: &Original, folder: &Path, looks: Look) -> Result<ShrinkResult, Failure> {
     let stop = interrupted();
     let config = &original.config;
-    let choice = choose(config.runtime, config.backend.software, config.image.as_deref()).await;
+    if config.attach.is_attached() {
+        return Err(Failure::usage(RUNNING_SERVERS.to_owned()));
+    }
+    let choice = config.choose_runtime().await;
     let choice = choice.map_err(Failure::environment)?;
     let place = SeriesPlace {
         digest: choice.runtime.digest().await,

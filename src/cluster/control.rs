@@ -92,7 +92,7 @@ impl NodeControl {
 
     /// A node's role now, `None` when it does not serve.
     pub async fn role(&self, node: u32) -> Option<String> {
-        let serving = self.probe.queries.ask(self.address(node)).await;
+        let serving = self.probe.queries.ask(node as usize, self.address(node)).await;
         serving.ok().map(|serving| serving.role)
     }
 
@@ -133,7 +133,7 @@ impl NodeControl {
     /// Waits until a node serves again; returns whether it does.
     pub async fn serves(&self, node: u32, within: Duration) -> bool {
         let deadline = self.clock().after(within);
-        while self.probe.queries.ask(self.address(node)).await.is_err() {
+        while self.probe.queries.ask(node as usize, self.address(node)).await.is_err() {
             if self.clock().now_ns() >= deadline {
                 return false;
             }

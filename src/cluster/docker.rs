@@ -28,7 +28,7 @@ use tokio::time::timeout;
 
 use super::leftovers::{Identity, Leftover, OWNER_LABEL, RUN_LABEL};
 use super::software::{NodeAddress, NodeSetup};
-use super::{BoxFuture, ClusterError, ClusterSpec, Node, RunningNodes};
+use super::{BoxFuture, ClusterError, ClusterSpec, Node, RunningNodes, StartedNodes};
 
 /// Time for the container engine to answer a question that costs it nothing.
 const ENGINE: Duration = Duration::from_secs(5);
@@ -50,7 +50,7 @@ pub struct Containers {
 }
 
 /// Starts every server of `spec` at the same time, since a quorum needs them all.
-pub async fn start(spec: &ClusterSpec, image: &str) -> Result<(Vec<Node>, Containers), ClusterError> {
+pub async fn start(spec: &ClusterSpec, image: &str) -> Result<StartedNodes, ClusterError> {
     let network = Network::create(spec).await?;
     let addresses = addresses(spec, &network.name);
     let peer_proxies = match spec.peer_proxies {
@@ -88,7 +88,11 @@ pub async fn start(spec: &ClusterSpec, image: &str) -> Result<(Vec<Node>, Contai
         network,
     };
     match failed {
-        None => Ok((nodes, containers)),
+        None => Ok(StartedNodes {
+            nodes,
+            members: addresses,
+            running: Box::new(containers),
+        }),
         Some(error) => {
             Box::new(containers).stop().await;
             Err(error)

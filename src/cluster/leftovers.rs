@@ -15,6 +15,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::leftover_proxies::ClaimedProxies;
+use super::leftover_traces::ClaimedTraces;
 use super::local::temporary_folder;
 use crate::ownership::{Distrust, check_own};
 use crate::process::started_at;
@@ -168,6 +169,14 @@ pub enum Leftover {
         #[serde(skip)]
         claim: PathBuf,
     },
+    /// Entries on servers that a run did not start, and the claim that notes them.
+    Traces {
+        run: String,
+        #[serde(flatten)]
+        traces: ClaimedTraces,
+        #[serde(skip)]
+        claim: PathBuf,
+    },
     Container {
         run: String,
         id: String,
@@ -184,6 +193,14 @@ impl std::fmt::Display for Leftover {
             Self::Folder { run, path } => write!(f, "folder {} of {run}", path.display()),
             Self::Process { run, pid, .. } => write!(f, "server process {pid} of {run}"),
             Self::Proxies { run, proxies, .. } => write!(f, "proxies of {run} on the Toxiproxy at {}", proxies.at),
+            Self::Traces { run, traces, .. } => {
+                write!(
+                    f,
+                    "entries of {run} on {} at {}",
+                    traces.backend,
+                    traces.servers.join(", ")
+                )
+            }
             Self::Container { run, id } => write!(f, "container {} of {run}", &id[..id.len().min(12)]),
             Self::Network { run, id } => write!(f, "network {} of {run}", &id[..id.len().min(12)]),
         }
@@ -271,6 +288,10 @@ fn of_folder(path: PathBuf) -> (Vec<Leftover>, usize) {
         let (run, claim) = (owner.run, path);
         return (vec![Leftover::Proxies { run, proxies, claim }], 0);
     }
+    if let Some(traces) = ClaimedTraces::noted_in(&path) {
+        let (run, claim) = (owner.run, path);
+        return (vec![Leftover::Traces { run, traces, claim }], 0);
+    }
     let alive = owner.servers.iter().filter(|server| server.is_alive());
     let (own, elsewhere): (Vec<&Identity>, Vec<&Identity>) = alive.partition(|server| works_in(server.pid, &path));
     let processes = own.into_iter().map(|server| Leftover::Process {
@@ -314,10 +335,12 @@ pub async fn all() -> Found {
     found
 }
 
-/// Removes a leftover. The error says why it is still there.
+/// Removes a leftover; of entries on servers only the note, since the backend removes them. The error says why it is still there.
 pub async fn remove(leftover: &Leftover) -> Result<(), String> {
     match leftover {
-        Leftover::Folder { path, .. } => fs::remove_dir_all(path).map_err(|error| error.to_string()),
+        Leftover::Folder { path, .. } | Leftover::Traces { claim: path, .. } => {
+            fs::remove_dir_all(path).map_err(|error| error.to_string())
+        }
         Leftover::Process {
             pid, started, claim, ..
         } => {

@@ -14,7 +14,7 @@ use tokio::process::{Child, Command};
 
 use super::leftovers::Claim;
 use super::software::{NodeAddress, NodeSetup};
-use super::{BoxFuture, ClusterError, ClusterSpec, Node, RunningNodes};
+use super::{BoxFuture, ClusterError, ClusterSpec, Node, RunningNodes, StartedNodes};
 use crate::process;
 
 /// Servers listen below the range from which the kernel takes ports for outgoing connections.
@@ -31,7 +31,7 @@ pub struct Processes {
 }
 
 /// Starts every server of `spec` and returns at once; they may not serve yet.
-pub async fn start(spec: &ClusterSpec) -> Result<(Vec<Node>, Processes), ClusterError> {
+pub async fn start(spec: &ClusterSpec) -> Result<StartedNodes, ClusterError> {
     let claim = Claim::make(&spec.run).map_err(|(path, source)| ClusterError::Write { path, source })?;
     let addresses = addresses(spec)?;
     let peer_proxies = spec.open_peer_proxies(Ipv4Addr::LOCALHOST.into(), &addresses)?;
@@ -61,15 +61,16 @@ pub async fn start(spec: &ClusterSpec) -> Result<(Vec<Node>, Processes), Cluster
     claim
         .note_servers(children.iter().filter_map(Child::id))
         .map_err(|(path, source)| ClusterError::Write { path, source })?;
-    Ok((
+    Ok(StartedNodes {
         nodes,
-        Processes {
+        members: addresses,
+        running: Box::new(Processes {
             spec: spec.clone(),
             children,
             setups,
             claim,
-        },
-    ))
+        }),
+    })
 }
 
 async fn start_one(spec: &ClusterSpec, setup: &NodeSetup, log: &Path) -> Result<Child, ClusterError> {
@@ -192,6 +193,8 @@ impl RunningNodes for Processes {
 
     fn kill(&mut self, node: usize) -> BoxFuture<'_, Result<(), ClusterError>> {
         Box::pin(async move {
+            // with what it started
+            process::signal(&self.children[node], Signal::SIGKILL);
             let _ = self.children[node].kill().await;
             Ok(())
         })

@@ -4,11 +4,13 @@
 //! is in [`ServerSoftware`], which `backends` fills in. Everything that a cluster started is gone when it is stopped or
 //! dropped; [`leftovers`] finds what a killed harness could not remove.
 
+mod attached;
 mod control;
 #[cfg(feature = "docker")]
 mod docker;
 mod endpoints;
 pub mod leftover_proxies;
+pub mod leftover_traces;
 pub mod leftovers;
 mod local;
 mod peering;
@@ -19,6 +21,7 @@ mod runtime;
 mod sidecar;
 mod software;
 
+pub use attached::{AttachedServers, NodeCommands, ServersObey, look_up};
 pub use control::{CommandOutcome, NodeCommand, NodeControl};
 pub use endpoints::{Endpoints, EndpointsReceiver, ObservedEndpoint};
 pub use peering::{PeerProxies, Peering};
@@ -27,7 +30,8 @@ pub use runtime::{Runtime, RuntimeChoice, RuntimeRequest, choose, image_present}
 #[cfg(feature = "docker")]
 pub use sidecar::Sidecar;
 pub use software::{
-    ContainerSpec, Launch, NodeAddress, NodeSetup, Readiness, ServerSoftware, Serving, find_program, missing_program,
+    ContainerSpec, Launch, NodeAddress, NodeSetup, ProbedServer, Readiness, ReadinessQuestion, ServerProbe,
+    ServerSoftware, Serving, find_program, missing_program,
 };
 
 use std::net::{IpAddr, SocketAddr};
@@ -172,23 +176,32 @@ pub trait RunningNodes: Send {
 
 /// Asks servers for what they are, and tells those that replicate what to be.
 pub trait ServerQueries: Send + Sync {
-    /// Asks one server whether it serves. The error says why not.
-    fn ask(&self, address: SocketAddr) -> BoxFuture<'_, Result<Serving, String>>;
+    /// Asks one server whether it serves, by its node. The error says why not.
+    fn ask(&self, node: usize, address: SocketAddr) -> BoxFuture<'_, Result<Serving, String>>;
 
     /// The commands for replication, where the product replicates from a primary.
     fn replication(&self) -> Option<&dyn Replication>;
 }
 
 /// Servers of a product, asked over sockets.
-struct SocketQueries(&'static ServerSoftware);
+struct SocketQueries {
+    software: &'static ServerSoftware,
+    /// By node, without the address that it has now.
+    servers: Vec<ProbedServer>,
+}
 
 impl ServerQueries for SocketQueries {
-    fn ask(&self, address: SocketAddr) -> BoxFuture<'_, Result<Serving, String>> {
-        Box::pin(ready::ask(self.0, address))
+    fn ask(&self, node: usize, address: SocketAddr) -> BoxFuture<'_, Result<Serving, String>> {
+        let server = ProbedServer {
+            address,
+            first: false,
+            ..self.servers[node].clone()
+        };
+        Box::pin(async move { ready::ask(self.software, &server).await })
     }
 
     fn replication(&self) -> Option<&dyn Replication> {
-        match self.0.peering {
+        match self.software.peering {
             Peering::Replication(replication) => Some(replication),
             Peering::Direct | Peering::Socks => None,
         }
@@ -204,6 +217,27 @@ pub struct ClusterParts {
     pub running: Box<dyn RunningNodes>,
     pub queries: Arc<dyn ServerQueries>,
     pub clock: GroundClock,
+}
+
+/// Nodes that a runtime started.
+struct StartedNodes {
+    nodes: Vec<Node>,
+    /// The same nodes, as they know each other.
+    members: Vec<NodeAddress>,
+    running: Box<dyn RunningNodes>,
+}
+
+/// The nodes, as they are asked for the first time whether they serve.
+fn probed(nodes: &[Node], members: &[NodeAddress]) -> Vec<ProbedServer> {
+    let members: Arc<[NodeAddress]> = members.into();
+    let server = |(me, node): (usize, &Node)| ProbedServer {
+        nodes: Arc::clone(&members),
+        me,
+        address: node.address,
+        log: node.log.clone(),
+        first: true,
+    };
+    nodes.iter().enumerate().map(server).collect()
 }
 
 /// Why there are no simulated servers, where they are asked for in vain.
@@ -229,23 +263,23 @@ impl Cluster {
         runtime: &Runtime,
         mut interrupt: watch::Receiver<bool>,
     ) -> Result<Self, ClusterError> {
-        let (nodes, mut running): (_, Box<dyn RunningNodes>) = match runtime {
-            Runtime::Local => {
-                let (nodes, processes) = local::start(spec).await?;
-                (nodes, Box::new(processes))
-            }
+        let StartedNodes {
+            nodes,
+            members,
+            mut running,
+        } = match runtime {
+            Runtime::Local => local::start(spec).await?,
+            Runtime::Attached(attached) => attached::start(spec, attached).await?,
             Runtime::Simulated => return Err(ClusterError::Nothing(NO_SIMULATION.to_owned())),
             #[cfg(feature = "docker")]
-            Runtime::Docker { image } => {
-                let (nodes, containers) = docker::start(spec, image).await?;
-                (nodes, Box::new(containers))
-            }
+            Runtime::Docker { image } => docker::start(spec, image).await?,
             #[cfg(not(feature = "docker"))]
             Runtime::Docker { .. } => return Err(ClusterError::Engine("this harness was built without docker".into())),
         };
+        let servers = probed(&nodes, &members);
         let ready = tokio::select! {
             biased;
-            ready = ready::wait(spec.software, &nodes, &mut *running, spec.start_limit) => ready,
+            ready = ready::wait(spec.software, &nodes, &servers, &mut *running, spec.start_limit) => ready,
             Ok(_) = interrupt.wait_for(|wanted| *wanted) => Err(ClusterError::Interrupted),
         };
         let version = match ready {
@@ -260,7 +294,10 @@ impl Cluster {
             version,
             primary: spec.primary(),
             running,
-            queries: Arc::new(SocketQueries(spec.software)),
+            queries: Arc::new(SocketQueries {
+                software: spec.software,
+                servers,
+            }),
             clock: GroundClock::Real,
         }))
     }
@@ -335,8 +372,8 @@ impl RoleProbe {
     /// Each server's role now, `None` for one that does not serve.
     pub async fn roles(&self) -> Vec<(String, Option<Serving>)> {
         let mut roles = Vec::new();
-        for (name, address) in self.names.iter().zip(self.addresses()) {
-            roles.push((name.clone(), self.queries.ask(address).await.ok()));
+        for (node, (name, address)) in self.names.iter().zip(self.addresses()).enumerate() {
+            roles.push((name.clone(), self.queries.ask(node, address).await.ok()));
         }
         roles
     }

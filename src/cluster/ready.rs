@@ -1,6 +1,5 @@
 //! Waiting for servers to serve: asking them, not counting seconds or reading logs.
 
-use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -8,7 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::software::{Readiness, ServerSoftware, Serving};
+use super::software::{ProbedServer, Readiness, ReadinessQuestion, ServerSoftware, Serving};
 use super::{ClusterError, Node, RunningNodes};
 use crate::limits::{LOG_TAIL_LINES, PROBE, READY_POLL};
 
@@ -16,14 +15,15 @@ use crate::limits::{LOG_TAIL_LINES, PROBE, READY_POLL};
 pub async fn wait(
     software: &ServerSoftware,
     nodes: &[Node],
+    servers: &[ProbedServer],
     running: &mut dyn RunningNodes,
     within: Duration,
 ) -> Result<String, ClusterError> {
     let deadline = Instant::now() + within;
     let mut version = String::new();
-    for (number, node) in nodes.iter().enumerate() {
+    for (node, server) in nodes.iter().zip(servers) {
         loop {
-            match ask(software, node.address).await {
+            match ask(software, server).await {
                 Ok(serving) => {
                     version = serving.version;
                     break;
@@ -35,7 +35,7 @@ pub async fn wait(
                         }
                     }
                     if Instant::now() >= deadline {
-                        return Err(not_ready(software, &nodes[number], &why, within));
+                        return Err(not_ready(software, node, &why, within));
                     }
                 }
             }
@@ -46,22 +46,28 @@ pub async fn wait(
 }
 
 /// Asks one server whether it serves. The error says why not.
-pub async fn ask(software: &ServerSoftware, address: SocketAddr) -> Result<Serving, String> {
-    timeout(PROBE, converse(software, address))
+pub async fn ask(software: &ServerSoftware, server: &ProbedServer) -> Result<Serving, String> {
+    timeout(PROBE, converse(software, server))
         .await
         .unwrap_or_else(|_| Err("it does not answer".into()))
 }
 
-async fn converse(software: &ServerSoftware, address: SocketAddr) -> Result<Serving, String> {
-    let mut stream = TcpStream::connect(address).await.map_err(|error| error.to_string())?;
+async fn converse(software: &ServerSoftware, server: &ProbedServer) -> Result<Serving, String> {
+    let (question, answer) = match software.question {
+        ReadinessQuestion::Bytes { question, answer } => (question, answer),
+        ReadinessQuestion::Probe(probe) => return probe.ask(server).await,
+    };
+    let mut stream = TcpStream::connect(server.address)
+        .await
+        .map_err(|error| error.to_string())?;
     stream
-        .write_all(&(software.question)(&address.to_string()))
+        .write_all(&question(&server.address.to_string()))
         .await
         .map_err(|error| error.to_string())?;
     let mut bytes = Vec::new();
     loop {
         let read = stream.read_buf(&mut bytes).await.map_err(|error| error.to_string())?;
-        match (software.answer)(&bytes, read == 0) {
+        match answer(&bytes, read == 0) {
             Readiness::Serving(serving) => return Ok(serving),
             Readiness::NotYet(why) => return Err(why),
             Readiness::Unfinished if read == 0 => return Err("its answer ended in the middle".into()),

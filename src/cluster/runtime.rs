@@ -1,6 +1,7 @@
 //! Choosing a runtime: what was asked for, what this machine has, and a sentence that says why.
 
 use super::ClusterError;
+use super::attached::AttachedServers;
 use super::software::ServerSoftware;
 
 /// The runtime that was asked for.
@@ -24,6 +25,8 @@ pub enum Runtime {
     Docker { image: String },
     /// Child processes, from the programs that this machine has.
     Local,
+    /// None: they were running.
+    Attached(AttachedServers),
     /// Models, in virtual time.
     Simulated,
 }
@@ -33,6 +36,7 @@ impl Runtime {
         match self {
             Self::Docker { .. } => "docker",
             Self::Local => "local",
+            Self::Attached(_) => "attached",
             Self::Simulated => "simulated",
         }
     }
@@ -49,7 +53,7 @@ impl Runtime {
     pub fn image(&self) -> Option<&str> {
         match self {
             Self::Docker { image } => Some(image),
-            Self::Local | Self::Simulated => None,
+            Self::Local | Self::Attached(_) | Self::Simulated => None,
         }
     }
 
@@ -58,7 +62,7 @@ impl Runtime {
     pub async fn digest(&self) -> Option<String> {
         match self {
             Self::Docker { image } => super::docker::digest(image).await,
-            Self::Local | Self::Simulated => None,
+            Self::Local | Self::Attached(_) | Self::Simulated => None,
         }
     }
 
@@ -85,30 +89,24 @@ impl RuntimeChoice {
     }
 }
 
-/// The images a backend's servers may come from, the preferred one first: the official one, and the one that
-/// `images/build.sh` makes where no registry can be reached.
-#[cfg(feature = "docker")]
-fn images_of(software: &ServerSoftware) -> [String; 2] {
-    [
-        software.image.to_owned(),
-        format!("harness-{}:debian", software.backend),
-    ]
-}
-
 /// The image of a backend that is present. The error says why there is none; nothing is pulled.
 #[cfg(feature = "docker")]
 pub async fn image_present(software: &ServerSoftware) -> Result<String, String> {
     use super::docker::{engine, has_image};
     engine().await.map_err(|error| error.to_string())?;
-    for image in images_of(software) {
-        if has_image(&image).await {
-            return Ok(image);
+    for image in software.images {
+        if has_image(image).await {
+            return Ok((*image).to_owned());
         }
     }
-    Err(format!(
-        "neither {} is there; a run tries to pull the first, `make images` builds the second",
-        images_of(software).join(" nor ")
-    ))
+    Err(match software.images {
+        [] => no_container(software),
+        [image] => format!("{image} is not there; a run tries to pull it"),
+        images => format!(
+            "neither {} is there; a run tries to pull the first, `make images` builds the second",
+            images.join(" nor ")
+        ),
+    })
 }
 
 #[cfg(not(feature = "docker"))]
@@ -160,6 +158,11 @@ fn local(software: &ServerSoftware) -> Result<RuntimeChoice, String> {
 }
 
 #[cfg(feature = "docker")]
+fn no_container(software: &ServerSoftware) -> String {
+    format!("{} has no container", software.product)
+}
+
+#[cfg(feature = "docker")]
 async fn docker(software: &ServerSoftware, image: Option<&str>) -> Result<RuntimeChoice, String> {
     use super::docker::{engine, has_image, pull};
     if let Err(error) = engine().await {
@@ -167,17 +170,21 @@ async fn docker(software: &ServerSoftware, image: Option<&str>) -> Result<Runtim
             "no docker: {error}\nhint: install and start Docker, or use --runtime local"
         ));
     }
-    let candidates = image.map_or_else(|| images_of(software).to_vec(), |image| vec![image.to_owned()]);
-    for image in &candidates {
+    let candidates = image.as_ref().map_or(software.images, std::slice::from_ref);
+    let Some(wanted) = candidates.first().map(|image| (*image).to_owned()) else {
+        return Err(no_container(software));
+    };
+    for image in candidates {
         if has_image(image).await {
             let why = format!("an engine answers and {image} is there");
             return Ok(RuntimeChoice {
-                runtime: Runtime::Docker { image: image.clone() },
+                runtime: Runtime::Docker {
+                    image: (*image).to_owned(),
+                },
                 why,
             });
         }
     }
-    let wanted = candidates[0].clone();
     match pull(&wanted).await {
         Ok(()) => Ok(RuntimeChoice {
             why: format!("an engine answers and {wanted} was pulled"),

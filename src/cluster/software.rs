@@ -5,8 +5,10 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
+use super::BoxFuture;
 use super::peering::Peering;
 
 /// One node as its own and its peers' configuration name it.
@@ -96,8 +98,9 @@ pub struct ServerSoftware {
     pub ports: &'static [u16],
     /// Whether a server that was killed knows its locks when it starts again.
     pub keeps_data: bool,
-    /// The official image, `name:tag`. `scripts/provide` reads it from the same file.
-    pub image: &'static str,
+    /// The images, `name:tag`, that its containers may come from: the official one first, which `scripts/provide` reads from the
+    /// same file, then the one that `images/build.sh` makes where no registry can be reached. Empty where it has no container.
+    pub images: &'static [&'static str],
     /// What to install when [`ServerSoftware::missing`] finds something missing.
     pub install_hint: &'static str,
     /// The files, next to its log, that a run keeps of a node: the names of [`Launch::files`].
@@ -105,15 +108,44 @@ pub struct ServerSoftware {
     /// How its servers reach each other, which decides how they can be cut off from each other.
     pub peering: Peering,
     /// What this machine lacks to start it as a local process; empty when nothing is missing.
-    pub missing: fn() -> Vec<String>,
+    pub missing: &'static (dyn Fn() -> Vec<String> + Sync),
     /// The local process of a node.
-    pub launch: fn(&NodeSetup) -> Launch,
+    pub launch: &'static (dyn Fn(&NodeSetup) -> Launch + Sync),
     /// The container of a node.
-    pub container: fn(&NodeSetup) -> ContainerSpec,
-    /// Bytes to send to the client port at `HOST:PORT` in order to ask whether it serves.
-    pub question: fn(at: &str) -> Vec<u8>,
-    /// Reads all bytes answered so far, and whether the server has closed the connection.
-    pub answer: fn(bytes: &[u8], closed: bool) -> Readiness,
+    pub container: &'static (dyn Fn(&NodeSetup) -> ContainerSpec + Sync),
+    pub question: ReadinessQuestion,
+}
+
+/// How a server is asked whether it serves.
+pub enum ReadinessQuestion {
+    /// By bytes, over its client port.
+    Bytes {
+        /// The bytes to send to `HOST:PORT`.
+        question: fn(at: &str) -> Vec<u8>,
+        /// Reads all bytes answered so far, and whether the server has closed the connection.
+        answer: fn(bytes: &[u8], closed: bool) -> Readiness,
+    },
+    Probe(&'static dyn ServerProbe),
+}
+
+/// Finds out whether a server serves.
+pub trait ServerProbe: Sync {
+    /// The error says why it does not serve.
+    fn ask<'a>(&'a self, server: &'a ProbedServer) -> BoxFuture<'a, Result<Serving, String>>;
+}
+
+/// A server that is asked whether it serves.
+#[derive(Debug, Clone)]
+pub struct ProbedServer {
+    /// Every node of the cluster, this one included.
+    pub nodes: Arc<[NodeAddress]>,
+    /// The index of this node in `nodes`.
+    pub me: usize,
+    /// Where it serves clients.
+    pub address: SocketAddr,
+    pub log: PathBuf,
+    /// Whether it was started for the first time, so that its log has no lines of an earlier start.
+    pub first: bool,
 }
 
 /// Where `program` is in `PATH`.

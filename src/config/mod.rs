@@ -5,6 +5,7 @@
 //! its [`heading`]. An option whose default depends on another option is a field of `RunArgs` in `cli::args`, which
 //! completes the `Config`.
 
+pub mod attach;
 pub mod demand;
 pub mod duration;
 pub mod setting;
@@ -18,6 +19,7 @@ use clap::Args;
 use harness_proxy::tap::Protocol;
 use harness_workloads::{Contract, Policy, RecipeOptions};
 
+pub use attach::Attach;
 pub use demand::Demand;
 pub use duration::{duration_within, parse_duration};
 
@@ -234,6 +236,8 @@ pub struct Config {
     /// Server image in place of the official one (docker)
     #[arg(long, help_heading = SERVERS)]
     pub image: Option<String>,
+    #[command(flatten)]
+    pub attach: Attach,
     /// Time for the servers to serve
     #[arg(long, help_heading = SERVERS, value_name = "TIME", default_value = "40s", value_parser = duration_within(Duration::from_secs(1), MAX_TIME))]
     pub start_limit: Duration,
@@ -272,7 +276,8 @@ pub struct Config {
     pub answer_limit: Option<Duration>,
 }
 
-fn parse_backend(text: &str) -> Result<&'static Backend, String> {
+/// The backend of this name. The error says which there are.
+pub fn parse_backend(text: &str) -> Result<&'static Backend, String> {
     let known = backends::all().find(|backend| backend.name() == text);
     known.ok_or_else(|| format!("expected {}", backends::names(", ", |_| true)))
 }

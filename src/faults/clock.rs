@@ -9,6 +9,7 @@ use std::time::Duration;
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
+use super::fault::not_attached;
 use super::{
     Acquires, ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, FaultFamily, HealOnDrop, Healed, Inject,
     Injection, InjectionContext, Needs, NotInjected, Pace, RunningFault, Shape, Target, parse_duration,
@@ -55,6 +56,9 @@ impl Fault for ClockFault {
                 shape.backend,
                 backends::names(" and ", |backend| backend.wall_clock)
             ));
+        }
+        if of_a_server {
+            not_attached("clock=server", "steps the clock of a server's process", shape)?;
         }
         if of_a_server && shape.simulated {
             return Err(

@@ -13,7 +13,7 @@ use std::time::Duration;
 use harness_checkers::history::Requirement;
 use rand_chacha::ChaCha8Rng;
 
-use super::fault::kind_of;
+use super::fault::{kind_of, not_attached};
 use super::{
     Acquires, ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, FaultEnv, FaultFamily, HealOnDrop, Healed,
     Inject, Injection, InjectionContext, Needs, NotInjected, Pace, Preparation, RunningFault, Shape, Target,
@@ -51,6 +51,7 @@ impl Fault for Failover {
     }
 
     fn applies(&self, _: Option<&str>, shape: &Shape) -> Result<(), String> {
+        not_attached("failover", "sets up a replica", shape)?;
         if !matches!(shape.backend.software.peering, Peering::Replication(_)) {
             let hint = "hint: --fault server-kill=leader or --fault partition=leader";
             return Err(format!(

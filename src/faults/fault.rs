@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use crate::backends::Backend;
-use crate::cluster::RuntimeRequest;
+use crate::cluster::{RuntimeRequest, ServersObey};
 use crate::config::{Clients, Config};
 use rand_chacha::ChaCha8Rng;
 
@@ -25,6 +25,8 @@ pub struct Shape {
     pub reads_wall_clock: Option<bool>,
     /// Whether the servers and the network are models.
     pub simulated: bool,
+    /// What can be done to servers that harness did not start; `None` where it starts them, and can do everything.
+    pub attached: Option<ServersObey>,
 }
 
 impl Shape {
@@ -41,6 +43,7 @@ impl Shape {
                 Clients::Foreign { promise, .. } => promise.wall_clock,
             },
             simulated: config.runtime == RuntimeRequest::Simulated,
+            attached: config.attach.obey(),
         }
     }
 }
@@ -132,6 +135,16 @@ impl dyn Fault + '_ {
     }
 }
 
+/// Refuses what cannot be done to servers that harness did not start.
+pub(super) fn not_attached(fault: &str, why: &str, shape: &Shape) -> Result<(), String> {
+    match shape.attached {
+        None => Ok(()),
+        Some(_) => Err(format!(
+            "{fault} {why}, and harness did not start the servers of --servers\nhint: without --servers it starts some"
+        )),
+    }
+}
+
 /// Refuses an argument where none is taken.
 pub(super) fn no_argument(fault: &str, argument: Option<&str>) -> Result<(), String> {
     match argument {
@@ -174,6 +187,7 @@ impl Shape {
             protocol: Protocol::Zk,
             reads_wall_clock: None,
             simulated: false,
+            attached: None,
         }
     }
 

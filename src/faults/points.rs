@@ -6,9 +6,11 @@ use std::sync::{Arc, Mutex};
 
 use harness_proxy::tap::{MessageKind, MessageName, Protocol};
 use harness_proxy::{Label, TapHub};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
 
 /// A message that passed so often comes again soon.
-const RARE: u64 = 50;
+pub(super) const OFTEN: u64 = 50;
 
 /// The name of every message. An act on the K-th of them is an act on one moment of a run.
 const ANY_MESSAGE: &str = "any";
@@ -40,36 +42,60 @@ pub struct MessagePoint {
 #[derive(Debug)]
 pub struct MessagePoints {
     taps: Arc<TapHub>,
-    /// How often each fault was aimed at each message.
-    aimed: Mutex<BTreeMap<(&'static str, MessageName, Label), u32>>,
+    turns: Mutex<PointTurns>,
+}
+
+#[derive(Debug)]
+struct PointTurns {
+    /// Draws which of two messages comes first that a fault met as often as each other, so that short runs with other seeds begin
+    /// with other messages.
+    rng: ChaCha8Rng,
+    of: BTreeMap<(&'static str, MessageName, Label), PointTurn>,
+}
+
+/// The turns of one fault on one message.
+#[derive(Debug, Clone, Copy)]
+struct PointTurn {
+    aimed: u32,
+    rank: u32,
 }
 
 impl MessagePoints {
-    pub fn new(taps: &Arc<TapHub>) -> Self {
+    pub fn new(taps: &Arc<TapHub>, seed: u64) -> Self {
         Self {
             taps: Arc::clone(taps),
-            aimed: Mutex::default(),
+            turns: Mutex::new(PointTurns {
+                rng: ChaCha8Rng::seed_from_u64(seed),
+                of: BTreeMap::new(),
+            }),
         }
     }
 
-    /// The message whose turn it is for `fault`, and notes that: each once, the rarest first; then all as often as each other,
-    /// but those less often that may never come again.
+    /// The message whose turn it is for `fault`, and notes that: each once; then all as often as each other, but those less often
+    /// that may never come again.
     pub fn next(&self, fault: &'static str) -> Option<MessagePoint> {
-        let mut aimed = self.aimed.lock().expect("no one panics while choosing a message");
+        let mut turns = self.turns.lock().expect("no one panics while choosing a message");
+        let PointTurns { rng, of } = &mut *turns;
         let sent = self.taps.requests().into_iter();
         let points = sent.map(|(name, label, passed)| MessagePoint { name, label, passed });
-        let turns = |point: &MessagePoint| {
-            let times = aimed.get(&(fault, point.name, point.label)).copied().unwrap_or(0);
-            u64::from(times) * (1 + RARE / (point.passed + 1))
+        let mut due = |point: &MessagePoint| {
+            let turn = of.entry((fault, point.name, point.label)).or_insert_with(|| PointTurn {
+                aimed: 0,
+                rank: rng.random(),
+            });
+            (u64::from(turn.aimed) * (1 + OFTEN / (point.passed + 1)), turn.rank)
         };
-        let point = points.min_by_key(|point| (turns(point), point.passed))?;
-        *aimed.entry((fault, point.name, point.label)).or_default() += 1;
+        let point = points.min_by_key(&mut due)?;
+        of.entry((fault, point.name, point.label))
+            .and_modify(|turn| turn.aimed += 1);
         Some(point)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use tokio::sync::mpsc;
 
     use super::*;
@@ -80,7 +106,7 @@ mod tests {
     fn each_message_has_its_turn_and_one_that_came_once_has_fewer() {
         let (notices, _receiver) = mpsc::channel(1);
         let taps = TapHub::new(Protocol::Resp, LABELS, 1, notices);
-        let points = MessagePoints::new(&taps);
+        let points = MessagePoints::new(&taps, 1);
         assert_eq!(points.next("drop-reply"), None, "no client has sent anything");
         let idle = LABELS.labels[0];
         for (name, times) in [("SET", 900), ("EVALSHA", 800), ("SCRIPT", 1)] {
@@ -91,10 +117,21 @@ mod tests {
         let turns: Vec<String> = (0..20)
             .map(|_| points.next("drop-reply").unwrap().name.to_string())
             .collect();
-        assert_eq!(turns[..3], ["SCRIPT", "EVALSHA", "SET"]);
+        let first: BTreeSet<&str> = turns[..3].iter().map(String::as_str).collect();
+        assert_eq!(first, BTreeSet::from(["EVALSHA", "SCRIPT", "SET"]));
         let times = |name: &str| turns.iter().filter(|turn| *turn == name).count();
         assert!(times("SCRIPT") == 1 && times("SET") >= 9, "{turns:?}");
-        let other = points.next("drop-request").unwrap().name.to_string();
-        assert_eq!(other, "SCRIPT", "each fault has turns of its own");
+        let others: BTreeSet<String> = (0..3)
+            .map(|_| points.next("drop-request").unwrap().name.to_string())
+            .collect();
+        assert_eq!(others.len(), 3, "the turns of each fault begin anew");
+        let first_of = |seed| {
+            MessagePoints::new(&taps, seed)
+                .next("drop-reply")
+                .unwrap()
+                .name
+                .to_string()
+        };
+        assert_eq!((0..20).map(first_of).collect::<BTreeSet<_>>().len(), 3);
     }
 }

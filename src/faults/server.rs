@@ -77,6 +77,23 @@ impl Fault for OnServers {
         }
     }
 
+    fn applies(&self, _: Option<&str>, shape: &Shape) -> Result<(), String> {
+        let name = self.definition().name;
+        let (obey, hint) = match self {
+            Self::Kill | Self::Restart => (shape.attached.map(|obey| obey.kill), "--on-kill CMD and --on-start CMD"),
+            Self::Pause => (
+                shape.attached.map(|obey| obey.pause),
+                "--on-pause CMD and --on-resume CMD",
+            ),
+        };
+        match obey {
+            None | Some(true) => Ok(()),
+            Some(false) => Err(format!(
+                "{name} acts on servers, and harness did not start those of --servers\nhint: {hint} say how it is done"
+            )),
+        }
+    }
+
     fn survivable(&self, shape: &Shape) -> Result<Duration, &'static str> {
         match self {
             Self::Kill | Self::Restart if !shape.backend.software.keeps_data => {
@@ -308,6 +325,29 @@ mod tests {
     #[test]
     fn a_leader_is_known_when_the_window_starts() {
         assert_eq!(planned(OnServers::Pause, "leader", 3, 1), Ok(Target::Leader));
+    }
+
+    #[test]
+    fn servers_that_harness_did_not_start_are_touched_only_with_a_command_for_it() {
+        use crate::cluster::ServersObey;
+        let applies = |fault: OnServers, kill: bool, pause: bool| {
+            let shape = Shape {
+                attached: Some(ServersObey { kill, pause }),
+                ..Shape::example()
+            };
+            fault.applies(None, &shape)
+        };
+        for fault in [OnServers::Kill, OnServers::Restart] {
+            assert!(applies(fault, false, true).unwrap_err().contains("--on-start"));
+            assert_eq!(applies(fault, true, false), Ok(()));
+        }
+        assert!(
+            applies(OnServers::Pause, true, false)
+                .unwrap_err()
+                .contains("--on-resume")
+        );
+        assert_eq!(applies(OnServers::Pause, false, true), Ok(()));
+        assert_eq!(OnServers::Kill.applies(None, &Shape::example()), Ok(()));
     }
 
     #[test]

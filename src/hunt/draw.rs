@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::faults::{HuntFaults, name};
+use super::faults::{HuntFaults, ON_MESSAGES, name};
 use crate::config::{ANY_FAULT, Config, NO_FAULT};
 use crate::plan::plan;
 use rand::RngExt;
@@ -56,6 +56,9 @@ pub enum HuntTurn {
     Points,
     Load,
 }
+
+/// The number of experiments after which the turns begin again.
+pub const TURNS: u64 = HuntTurn::ALL.len() as u64;
 
 impl HuntTurn {
     const ALL: [Self; 4] = [Self::Any, Self::Aimed, Self::Message, Self::Load];
@@ -219,9 +222,7 @@ pub fn what_it_strikes(fault: &str) -> &str {
         return fault;
     };
     match before {
-        "drop-request" | "drop-reply" | "delay-request" | "delay-reply" => {
-            argument.split(':').next().unwrap_or(argument)
-        }
+        before if ON_MESSAGES.contains(&before) => argument.split(':').next().unwrap_or(argument),
         "clock" => before,
         _ => fault,
     }

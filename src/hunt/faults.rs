@@ -46,12 +46,18 @@ const AIMED: &[(&str, &[&str])] = &[
 const MILD: &[&str] = &["latency", "bursts", "loss", "reset", "flaky"];
 
 /// Faults that act on one message.
-const ON_MESSAGES: &[&str] = &["drop-request", "drop-reply", "delay-request", "delay-reply"];
+pub const ON_MESSAGES: [&str; 5] = [
+    "drop-request",
+    "drop-reply",
+    "delay-request",
+    "delay-reply",
+    "kill-after",
+];
 
 /// Whose message it is, as it is typed; most often that of any client.
 const WHOSE: &[&str] = &["", "", ":waiter", ":holder", ":worker", ":releaser"];
 
-/// Messages of which locks are made. Those that this lock does not send are left out once that is seen.
+/// Messages of which locks are made: what a hunt begins with, before it has seen what this lock sends.
 fn messages(protocol: Protocol) -> &'static [&'static str] {
     match protocol {
         Protocol::Zk => &["create", "delete", "getChildren", "exists", "getData", "ping"],
@@ -117,6 +123,17 @@ impl HuntFaults {
     pub fn retain(mut self, can: impl Fn(&str) -> bool) -> Self {
         for faults in [&mut self.aimed, &mut self.on_messages, &mut self.mild] {
             faults.retain(|fault| can(fault));
+        }
+        self
+    }
+
+    /// The same with these faults on messages, where there are any, and as many that name none: those go through all messages in
+    /// one experiment.
+    #[must_use]
+    pub fn on_these(mut self, on_messages: Vec<String>) -> Self {
+        if !on_messages.is_empty() {
+            let every = on_messages.iter().map(|fault| name(fault).to_owned());
+            self.on_messages = every.chain(on_messages.iter().cloned()).collect();
         }
         self
     }

@@ -26,6 +26,7 @@
 //! first run of each cause, and counts the rest. It is one file, written after each experiment, from which an interrupted
 //! hunt goes on.
 
+pub mod coverage;
 pub mod draw;
 pub mod faults;
 pub mod hit_rate;

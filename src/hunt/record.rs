@@ -6,6 +6,7 @@ use harness_checkers::{Property, Violation};
 use harness_workloads::Contract;
 use serde::{Deserialize, Serialize};
 
+use super::coverage::HuntCoverage;
 use super::draw::what_it_strikes;
 use crate::exit::Exit;
 use crate::report::Diagnosis;
@@ -114,6 +115,9 @@ pub struct HuntRecord {
     pub faults: BTreeMap<String, FaultCount>,
     /// What is left out, since it is not there to be struck; see [`what_it_strikes`].
     pub left_out: BTreeSet<String>,
+    /// What its faults on messages have struck.
+    #[serde(default)]
+    pub coverage: HuntCoverage,
     /// What the clients promise, once they were asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contract: Option<Contract>,
@@ -191,6 +195,9 @@ impl HuntRecord {
             Outcome::Error => self.counts.failed += 1,
         }
         self.count_windows(&result.faults, diagnosis);
+        if let Some(coverage) = &diagnosis.coverage {
+            self.coverage.add(coverage);
+        }
         let mut is_new = false;
         for (property, violation) in causes(diagnosis) {
             let known = self

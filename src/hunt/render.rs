@@ -211,6 +211,13 @@ fn effects(record: &HuntRecord) -> Vec<String> {
         many(u64::from(windows), "fault window"),
         many(families.len() as u64, "fault")
     )];
+    if let (struck, cells @ 1..) = record.coverage.struck() {
+        lines.push(format!(
+            "{struck} of {cells} message points were struck ({} %): each message that clients sent, in each of their states, by each fault \
+             on messages",
+            struck * 100 / cells
+        ));
+    }
     let left_out: Vec<&str> = record.left_out.iter().map(String::as_str).collect();
     if !left_out.is_empty() {
         let more = left_out.len().saturating_sub(NAMED);

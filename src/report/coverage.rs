@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::roles::{Band, bands};
 use super::words::many;
+use crate::client_role::{LABELS, filter_of};
 
 /// What the faults of a run struck, and where.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,6 +37,9 @@ pub struct CoverageMatrix {
 pub struct CoveredPoint {
     /// `create` of a waiter, `the holder`, `leader`.
     pub point: String,
+    /// The same as an argument of a fault on messages, where it is one: `create:waiter`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub argument: Option<String>,
     /// How many such messages passed, where it is a message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub passed: Option<u64>,
@@ -60,10 +64,7 @@ impl Coverage {
         }
         let mut coverage = Self::default();
         for request in sent(history) {
-            coverage
-                .messages
-                .point(&message_point(&request.message, &request.role))
-                .passed = Some(request.count);
+            coverage.messages.message(&request.message, &request.role).passed = Some(request.count);
         }
         let states = ClientStates::of(history);
         let bands = bands(history);
@@ -79,13 +80,16 @@ impl Coverage {
             times: 1,
             noticed: u64::from(healed.evidence.sum(["unknown", "locks_lost"]) > 0),
         };
-        let on_messages = ["drop-", "delay-"].iter().any(|kind| window.fault.starts_with(kind));
+        let on_messages = ["drop-", "delay-", "kill-after"]
+            .iter()
+            .any(|kind| window.fault.starts_with(kind));
         if on_messages {
             self.messages.fault(&window.fault);
             match &healed.matched {
                 Some(found) => {
-                    let point = message_point(&found.message, &found.role);
-                    self.messages.strike(&point, &window.fault, strike);
+                    self.messages.message(&found.message, &found.role);
+                    self.messages
+                        .strike(&message_point(&found.message, &found.role), &window.fault, strike);
                 }
                 None => self.in_vain += 1,
             }
@@ -133,11 +137,20 @@ impl Coverage {
 }
 
 impl CoverageMatrix {
+    /// The point of a message in one state of its sender.
+    fn message(&mut self, message: &str, role: &str) -> &mut CoveredPoint {
+        let point = self.point(&message_point(message, role));
+        let label = LABELS.labels.iter().find(|label| label.words() == role);
+        point.argument = label.map(|label| format!("{message}:{}", filter_of(*label).name()));
+        point
+    }
+
     fn point(&mut self, name: &str) -> &mut CoveredPoint {
         let place = match self.points.iter().position(|point| point.point == name) {
             Some(place) => place,
             None => {
                 self.points.push(CoveredPoint {
+                    argument: None,
                     point: name.to_owned(),
                     passed: None,
                     strikes: BTreeMap::new(),

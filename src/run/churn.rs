@@ -94,7 +94,8 @@ pub async fn sweep(
 
 async fn remove_all(sweeper: &dyn LockSweeper, turns: &Turns, run: &RunContext) -> Result<(), String> {
     for lock in turns.out_of_use() {
-        if sweeper.remove(lock).await? {
+        let stored = run.spec.config.attach.stored(lock);
+        if sweeper.remove(&stored).await? {
             let lock = lock.to_owned();
             let removed = NemesisFact::Churn(ChurnFact::Removed { lock });
             run.recorder.nemesis(&removed);

@@ -19,6 +19,7 @@ use super::setup::Routes;
 use super::terms::Terms;
 use crate::event::ProgressSender;
 use harness_proxy::TapHub;
+use harness_workloads::IssuedBy;
 
 /// Latencies that the live view looks back on.
 const RECENT: usize = 2000;
@@ -63,6 +64,12 @@ pub struct RunCounters {
 }
 
 impl RunContext {
+    /// The holder of a grant asks to release it; see [`Holders::release`]. A token that is the lock's own is unknown to the servers.
+    pub fn note_release(&self, lock: &str, token: Option<u64>, owner: Option<&str>) {
+        let token = token.filter(|_| self.terms.contract.token != Some(IssuedBy::Own));
+        self.holders.release(lock, token, owner);
+    }
+
     pub fn new(
         spec: Arc<RunSpec>,
         terms: Terms,

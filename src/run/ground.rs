@@ -41,7 +41,8 @@ pub struct Ground {
     pub servers: ServersOfRun,
     /// By server: its wall clock, where the plan steps clocks.
     pub server_clocks: Vec<Arc<dyn WallClockControl>>,
-    pub observe: ConnectObserver,
+    /// `None` where the locks cannot be watched.
+    pub observe: Option<ConnectObserver>,
     pub sweep: Option<Connect<dyn LockSweeper>>,
     /// What the taps of all links share, and what they notify of.
     pub exchange: Arc<TapHub>,
@@ -104,9 +105,12 @@ pub async fn play(
 ) -> Result<(), RunError> {
     *played_run.version = Some(ground.servers.version.clone());
     let path = spec.folder.history();
-    let Some(terms) = settle(&spec, &ground.clients, played_run.interrupted).await? else {
+    let Some(mut terms) = settle(&spec, &ground.clients, played_run.interrupted).await? else {
         return Ok(());
     };
+    if ground.observe.is_none() {
+        terms.are_not_watched();
+    }
     *played_run.contract = Some(terms.contract.clone());
     let clock = RunClock::start(ground.clock);
     let file = Some(path.as_path()).filter(|_| !spec.in_memory);
@@ -126,7 +130,7 @@ pub async fn play(
         servers: ground.servers.control,
         observed: run.observed.subscribe(),
         server_clocks: ground.server_clocks,
-        points: Arc::new(MessagePoints::new(&run.exchange)),
+        points: Arc::new(MessagePoints::new(&run.exchange, run.spec.config.seed)),
     };
     let phases = PhaseRunner {
         env: Arc::new(env),

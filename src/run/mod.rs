@@ -47,6 +47,7 @@ pub use clients::pool::{ClientPool, ClientPoolSpec};
 use context::RunContext;
 pub use ground::{ConnectObserver, Ground, PlayedRun, ServersOfRun, play};
 pub use peer_proxies::PeerLinks;
+pub use setup::attached::{consent_to, survey};
 use setup::{ClientLinks, WallClocks};
 pub use setup::{RunServers, exchange, opens};
 
@@ -134,6 +135,8 @@ pub struct RunOutcome {
 #[derive(Default)]
 pub struct Teardown {
     run: Option<Arc<RunContext>>,
+    /// Where the servers were running before the run.
+    config: Option<Config>,
     servers: Option<RunServers>,
     links: Option<ClientLinks>,
     clocks: Option<Clocks>,
@@ -146,11 +149,19 @@ impl std::fmt::Debug for Teardown {
 }
 
 impl Teardown {
-    /// Ends them all: clients first, so that they do not see their servers go.
-    pub async fn run(self) {
-        if let Some(servers) = self.all_but_servers().await {
-            servers.stop().await;
-        }
+    /// Ends them all: clients first, so that they do not see their servers go. The error is a sentence about what the run may have
+    /// left on servers that it did not start.
+    pub async fn run(mut self) -> Result<(), String> {
+        let (config, run) = (self.config.take(), self.run.clone());
+        let Some(mut servers) = self.all_but_servers().await else {
+            return Ok(());
+        };
+        let removed = match config {
+            Some(config) => servers.remove_traces(&config, run.as_ref()).await,
+            None => Ok(()),
+        };
+        servers.stop().await;
+        removed
     }
 
     /// Ends clients and links. The servers, if they were started, go on for another run.
@@ -175,6 +186,7 @@ pub async fn execute(spec: RunSpec) -> RunOutcome {
 pub async fn execute_on(servers: Option<RunServers>, spec: RunSpec) -> RunOutcome {
     let mut outcome = RunOutcome::default();
     outcome.teardown.servers = servers;
+    outcome.teardown.config = spec.config.attach.is_attached().then(|| spec.config.clone());
     let made = attempt(Arc::new(spec), &mut outcome).await;
     outcome.error = made.err();
     outcome
@@ -208,7 +220,7 @@ async fn attempt(spec: Arc<RunSpec>, outcome: &mut RunOutcome) -> Result<(), Run
         peer_links: servers.peer_links(),
         servers: ServersOfRun::of(&servers.cluster),
         server_clocks: clocks.servers.iter().map(|clock| Arc::clone(clock) as _).collect(),
-        observe: Box::new(backend.observe),
+        observe: servers.observe(&spec.config),
         sweep: backend.sweep,
         exchange,
         notices,

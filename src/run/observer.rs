@@ -43,16 +43,16 @@ impl ObservationSink for RunContext {
         self.recorder.nemesis(&fact);
     }
 
-    fn was_released(&self, lock: &str, contender: &Contender) -> bool {
+    fn released_at(&self, lock: &str, contender: &Contender) -> Option<u64> {
         let by_token = contender.token.map(GrantId::Token);
         let by_owner = contender.owner.clone().map(GrantId::Owner);
         // each is asked for, since asking forgets
-        let asked: Vec<bool> = by_token
+        let asked: Vec<Option<u64>> = by_token
             .into_iter()
             .chain(by_owner)
-            .map(|grant| self.holders.was_released(lock, &grant))
+            .map(|grant| self.holders.released_at(lock, &grant))
             .collect();
-        asked.contains(&true)
+        asked.into_iter().flatten().max()
     }
 
     fn watches(&self, address: SocketAddr) {

@@ -37,7 +37,7 @@ pub struct PhaseRunner {
     pub roles: RoleProbe,
     /// The first server that ended by itself.
     pub ended: watch::Receiver<Option<ServerEnd>>,
-    pub observe: ConnectObserver,
+    pub observe: Option<ConnectObserver>,
     pub sweep: Option<Connect<dyn LockSweeper>>,
     /// Toxiproxy's API, where it is served.
     pub api: Option<Api>,
@@ -64,10 +64,7 @@ impl PhaseRunner {
 
     async fn play_until(&self, interrupted: &mut bool, written: &mut Option<String>) -> Result<(), RunError> {
         let run = &self.run;
-        let starting = observer::start(&self.observe, self.endpoints.clone(), Arc::clone(run));
-        let late = || format!("the observer did not connect within {}s", OBSERVER_OPEN.as_secs());
-        let started = run.clock.within(OBSERVER_OPEN, starting).await;
-        let _observer = started.unwrap_or_else(|| Err(late())).map_err(RunError::Clients)?;
+        let _observer = self.observer().await.map_err(RunError::Clients)?;
         let _ticker = progress::start(run, self.roles.clone());
         let mut interrupt = run.spec.interrupt.clone();
         let phases = async {
@@ -95,6 +92,15 @@ impl PhaseRunner {
         // windows that are open heal and record it, and clients release what they hold
         let _ = run.clock.within(GRACE, phases).await;
         outcome
+    }
+
+    /// Starts the observer, where there is one.
+    async fn observer(&self) -> Result<Option<RunningTask>, String> {
+        let Some(observe) = &self.observe else { return Ok(None) };
+        let starting = observer::start(observe, self.endpoints.clone(), Arc::clone(&self.run));
+        let late = || format!("the observer did not connect within {}s", OBSERVER_OPEN.as_secs());
+        let started = self.run.clock.within(OBSERVER_OPEN, starting).await;
+        started.unwrap_or_else(|| Err(late())).map(Some)
     }
 
     async fn phases(&self) -> Result<(), RunError> {

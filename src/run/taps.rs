@@ -16,7 +16,9 @@ use harness_proxy::TapNotification;
 
 /// Writes notifications down until the returned task is dropped.
 pub fn start(mut notices: mpsc::Receiver<TapNotification>, run: Arc<RunContext>) -> RunningTask {
-    let (locks, separators) = (run.spec.config.lock_names(), run.spec.config.backend.separators);
+    let config = &run.spec.config;
+    let stored = config.lock_names().into_iter().map(|lock| config.attach.stored(&lock));
+    let (locks, separators): (Vec<String>, _) = (stored.collect(), config.backend.separators);
     let clients: Vec<Arc<LogicalClient>> = run.clients.clients().map(|(_, client)| Arc::clone(client)).collect();
     run.clock.by.spawn(async move {
         while let Some(notice) = notices.recv().await {
@@ -24,7 +26,7 @@ pub fn start(mut notices: mpsc::Receiver<TapNotification>, run: Arc<RunContext>)
             if let (Some(lock), Some(client)) = (lock, clients.get(notice.client as usize)) {
                 let cause = format!("{} {}", notice.name, notice.subject);
                 let fields = Fields {
-                    lock: Some(lock),
+                    lock: Some(run.spec.config.attach.plain(lock)),
                     cause: Some(&cause),
                     ..Fields::default()
                 };

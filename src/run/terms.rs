@@ -43,7 +43,7 @@ impl Terms {
             watched = Some(false);
         }
         Ok(Self {
-            keys: LockKeys::of(config.backend, &contract)?,
+            keys: LockKeys::of(config.backend, &contract)?.marked(config.attach.mark.as_deref()),
             answered,
             contract,
             demand,
@@ -58,6 +58,11 @@ impl Terms {
             Clients::Recipe(options) => Some(Self::of(config, Some(options.contract()))),
             Clients::Foreign { .. } => None,
         }
+    }
+
+    /// There is no observer.
+    pub fn are_not_watched(&mut self) {
+        self.watched = Some(false);
     }
 
     /// Refuses a client that promises something else than the first one, with both answers.

@@ -106,7 +106,7 @@ pub fn ground<M: ServerModel>(
         peer_links,
         servers: ServersOfRun::of(&cluster),
         server_clocks: Vec::new(),
-        observe: model.observe(),
+        observe: Some(model.observe()),
         sweep: None,
         exchange,
         notices,
@@ -231,7 +231,7 @@ pub fn answering<M: ServerModel>(model: &M, address: SocketAddr) -> Result<usize
 }
 
 impl<M: ServerModel> ServerQueries for ModelQueries<M> {
-    fn ask(&self, address: SocketAddr) -> BoxFuture<'_, Result<Serving, String>> {
+    fn ask(&self, _: usize, address: SocketAddr) -> BoxFuture<'_, Result<Serving, String>> {
         let role = answering(&self.0, address).and_then(|server| self.0.role(server));
         Box::pin(std::future::ready(role.map(|(role, leads)| Serving {
             role: role.to_owned(),

@@ -4,6 +4,7 @@
 
 mod accidents;
 mod adapters;
+mod attached;
 #[path = "../page/chromium.rs"]
 #[expect(dead_code, reason = "the tests of the page itself use the rest")]
 mod chromium;

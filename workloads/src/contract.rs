@@ -183,6 +183,15 @@ impl KeyPattern {
         &self.after
     }
 
+    /// The pattern of locks whose names begin with `mark` in the store.
+    #[must_use]
+    pub fn below(&self, mark: &str) -> Self {
+        Self {
+            before: format!("{}{mark}", self.before),
+            after: self.after.clone(),
+        }
+    }
+
     /// The key of a lock.
     pub fn key(&self, lock: &str) -> String {
         format!("{}{lock}{}", self.before, self.after)

@@ -18,7 +18,9 @@ mod jepsen;
 mod lines;
 pub(crate) mod names;
 mod nemesis;
+pub(crate) mod packed;
 mod read;
+mod recorded;
 mod scan;
 mod standstills;
 mod stream;
@@ -42,11 +44,13 @@ pub use stream::EventStream;
 pub use window_facts::{Acquires, EffectCounters, EvidenceCounter, MessageMatch, Requirement, WindowHeal, WindowStart};
 pub use windows::{Nemesis, PhaseStart, ServerEnd, Window};
 
-pub(crate) use entry::{NEMESIS, PackedEvent, Rare, SERVER};
+pub(crate) use entry::{NEMESIS, Rare, SERVER};
 use event::Header;
 pub(crate) use forget::Renumbered;
 pub(crate) use lines::{EventFields, RareFields};
 use names::{NONE, Names, Symbol};
+pub(crate) use packed::PackedEvent;
+use packed::{EventDetails, EventIndices};
 
 /// Set in values of registers that are no natural numbers; the rest is the symbol of the value's text. Values are only compared.
 pub(crate) const NAMED_VALUE: u64 = 1 << 63;
@@ -58,7 +62,9 @@ pub(crate) const NAMED_VALUE: u64 = 1 << 63;
 pub struct History {
     pub(crate) header: Header,
     pub(crate) events: Vec<PackedEvent>,
-    pub(crate) rare: Vec<Rare>,
+    indices: EventIndices,
+    details: Vec<EventDetails>,
+    rare: Vec<Rare>,
     pub(crate) nemesis: Vec<NemesisLine>,
     /// The same, read; empty until they are asked for.
     pub(crate) parsed: OnceLock<Vec<Nemesis>>,
@@ -124,6 +130,8 @@ impl History {
         Self {
             header,
             events: Vec::new(),
+            indices: EventIndices::default(),
+            details: Vec::new(),
             rare: Vec::new(),
             nemesis: Vec::new(),
             parsed: OnceLock::new(),
@@ -172,10 +180,6 @@ impl History {
             OrderBasis::Time => self.events[position as usize].time,
             OrderBasis::Position => u64::from(position),
         }
-    }
-
-    pub(crate) fn rare(&self, event: &PackedEvent) -> Rare {
-        self.rare.get(event.rare as usize).copied().unwrap_or_default()
     }
 
     /// The client of a dense process: its own number when no line says otherwise.

@@ -29,7 +29,7 @@ pub(crate) fn tell(context: &Context<'_>, decided: &CallsInTime<'_>) -> Finding 
             let count = decided.late.len() as u64;
             violated(
                 Property::Hl011,
-                format!("{count} of {judged} late ({limit})"),
+                format!("{count} of {judged} late or untrue ({limit})"),
                 violations,
                 count,
             )
@@ -51,8 +51,11 @@ fn describe(context: &Context<'_>, late: &LateCall<'_>) -> Violation {
             reply,
             stays_ns,
         } => grant_stays(context, hold, grant, reply, stays_ns),
+        LateCall::Denied { hold, grant, reply } => denied(context, hold, grant, reply),
     };
-    violation.figures.insert("late_ms".into(), late.late_ns() as f64 / 1e6);
+    if !matches!(late, LateCall::Denied { .. }) {
+        violation.figures.insert("late_ms".into(), late.late_ns() as f64 / 1e6);
+    }
     violation
 }
 
@@ -134,5 +137,37 @@ fn grant_stays(context: &Context<'_>, hold: &LockHold, grant: &ServerGrant, repl
     violation.because.push(history.because(text, &[grant.revoked]));
     violation.likely =
         Some("the release does not remove the key or node, or does not wait for the store's answer".into());
+    violation
+}
+
+fn denied(context: &Context<'_>, hold: &LockHold, grant: &ServerGrant, reply: u32) -> Violation {
+    let history = context.history;
+    let who = history.who(hold.process);
+    let answer = &history.events[reply as usize];
+    let mut violation = history.violation("denied-release", hold.lock as usize, &[hold.process], answer.time);
+    violation.summary = format!(
+        "the release of `{}` by {who} was answered `fail`, and it had freed the lock",
+        violation.lock
+    );
+    violation.events.push(history.step(hold.end, "release call"));
+    violation
+        .events
+        .push(history.step(grant.revoked, "the server removed the grant"));
+    violation.events.push(history.step(reply, "answered `fail`"));
+    let error = history.name(history.rare(answer).error);
+    let error = error.map(|error| format!(": `{error}`")).unwrap_or_default();
+    let text = format!(
+        "The release of {who}, called at {}, was answered `fail` at {}{error}.",
+        at(history.events[hold.end as usize].time, false),
+        at(answer.time, false)
+    );
+    violation.because.push(history.because(text, &[hold.end, reply]));
+    let removed_ns = grant.revoked_ns(history).unwrap_or(answer.time);
+    let text = format!(
+        "The server removed its grant by a request at {}, before its lease was over, and no fault was on.",
+        at(removed_ns, false)
+    );
+    violation.because.push(history.because(text, &[grant.revoked]));
+    violation.likely = Some("the release takes the store's answer for a refusal".into());
     violation
 }

@@ -6,7 +6,7 @@ use crate::fairness::{Fairness, Passed};
 use crate::finding::{Finding, Property, Verdict, Violation};
 use crate::history::F;
 use crate::limits;
-use crate::starvation::Starved;
+use crate::starvation::{Starved, Starving};
 use crate::tickets::TokenBreak;
 
 /// The finding of HL006.
@@ -47,7 +47,9 @@ pub(crate) fn tell(context: &Context<'_>, decided: &Fairness) -> Finding {
 fn starvation(context: &Context<'_>, starved: &Starved) -> Violation {
     let history = context.history;
     let who = history.who(starved.process);
-    let mut violation = history.violation("starved", starved.lock, &[starved.process], starved.to_ns);
+    let refused = starved.how == Starving::Refused;
+    let class = if refused { "refused" } else { "starved" };
+    let mut violation = history.violation(class, starved.lock, &[starved.process], starved.to_ns);
     let (lasted, others) = (
         length(starved.to_ns - starved.from_ns),
         many(starved.others, "time", "times"),
@@ -65,15 +67,26 @@ fn starvation(context: &Context<'_>, starved: &Starved) -> Violation {
     violation
         .because
         .push(history.because(text, &[starved.first, starved.last]));
-    let text = if starved.never {
-        format!("Others got the lock {others} in that time, and {who} never in the whole run.")
-    } else {
-        format!("Others got the lock {others} in that time.")
+    let text = match starved.how {
+        Starving::Never => format!("Others got the lock {others} in that time, and {who} never in the whole run."),
+        Starving::PastTheBound => format!("Others got the lock {others} in that time."),
+        Starving::Refused => {
+            let answer = history.events.get(history.events[starved.last as usize].mate as usize);
+            let error = answer.and_then(|answer| history.name(history.rare(answer).error));
+            format!(
+                "Each call was answered with an error, the last one with `{}`, no fault was on, and others got the lock {others}.",
+                error.unwrap_or("unknown")
+            )
+        }
     };
     violation.because.push(history.because(text, &[]));
-    violation.likely = Some(
-        "who has just released asks again before a waiter can: let waiters queue, or pause after a release".into(),
-    );
+    let likely = match starved.how {
+        Starving::Refused => {
+            "the client goes on with a session, lease or connection that is over, and never begins another"
+        }
+        _ => "who has just released asks again before a waiter can: let waiters queue, or pause after a release",
+    };
+    violation.likely = Some(likely.into());
     violation
         .figures
         .insert("starved_ms".into(), (starved.to_ns - starved.from_ns) as f64 / 1e6);

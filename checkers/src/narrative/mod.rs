@@ -4,6 +4,7 @@
 //! [`Finding`]s, with the events of a proof and the sentences that explain it.
 
 pub(crate) mod calls;
+mod drawing;
 pub(crate) mod early_loss;
 pub(crate) mod exclusion;
 pub(crate) mod fairness;
@@ -83,7 +84,7 @@ impl History {
         let event = &self.events[position as usize];
         let process = self.processes.get(event.process as usize).copied();
         ProofEvent {
-            index: event.index,
+            index: self.index(position),
             time_ns: event.time,
             process,
             role: role.into(),
@@ -93,7 +94,7 @@ impl History {
     /// One sentence and the events that it rests on; positions that are not there are left out.
     pub(crate) fn because(&self, text: impl Into<String>, positions: &[u32]) -> Because {
         let events = positions.iter().filter(|position| **position != NONE);
-        let events = events.map(|position| self.events[*position as usize].index).collect();
+        let events = events.map(|position| self.index(*position)).collect();
         Because {
             text: text.into(),
             events,

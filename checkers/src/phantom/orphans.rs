@@ -115,10 +115,8 @@ fn asks(context: &Context<'_>) -> Vec<Vec<Ask>> {
 fn clients_by_owner(context: &Context<'_>) -> FastMap<u32, u32> {
     let history = context.history;
     let named = history.events.iter().filter(|event| event.f == F::Acquire);
-    let named = named.filter(|event| event.owner != NONE);
-    named
-        .map(|event| (event.owner, history.client_of(event.process)))
-        .collect()
+    let named = named.map(|event| (history.owner(event), history.client_of(event.process)));
+    named.filter(|(owner, _)| *owner != NONE).collect()
 }
 
 /// Whether each acquire has a name of its own, as a random value is: then a name that was answered `ok` is that acquire's and no
@@ -129,10 +127,11 @@ fn has_fresh_names(context: &Context<'_>) -> bool {
     let mut clients: FastSet<u32> = FastSet::default();
     let mut has_two = false;
     for event in history.events.iter().filter(|event| event.f == F::Acquire) {
-        if event.kind != Kind::Ok || event.owner == NONE {
+        let owner = history.owner(event);
+        if event.kind != Kind::Ok || owner == NONE {
             continue;
         }
-        if !names.insert(event.owner) {
+        if !names.insert(owner) {
             return false;
         }
         has_two |= !clients.insert(history.client_of(event.process));

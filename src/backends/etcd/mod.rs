@@ -1,18 +1,25 @@
 //! etcd: three servers that elect a leader; a lock is a prefix, and its contenders are keys with a lease below it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use harness_workloads::{BackendId, KeyValue};
 
+use key_changes::{EtcdServerStore, StoreSource};
+
+use super::lock_keys::LockKeys;
+use super::observer::Observer;
 use super::{Backend, BackendOptions};
+use crate::cluster::EndpointsReceiver;
 use harness_proxy::tap::Protocol;
 
+mod data;
+pub mod key_changes;
 mod observer;
 mod server;
-mod wipe;
 
 pub static BACKEND: Backend = Backend {
-    id: BackendId::Etcd,
+    id: Some(BackendId::Etcd),
     software: &server::SOFTWARE,
     protocol: Protocol::Grpc,
     default_recipe: Some("etcd-mutex"),
@@ -21,11 +28,20 @@ pub static BACKEND: Backend = Backend {
     refuse,
     keys: "harness/{lock}",
     values: &[KeyValue::Revision],
-    observe: |endpoints, keys| Box::pin(observer::EtcdObserver::connect(endpoints, keys)),
+    observe: Some(|endpoints, keys| Box::pin(observe(Arc::new(EtcdServerStore), endpoints, keys))),
     // a key goes with the lease of its holder
     sweep: None,
-    wipe: |endpoints| Box::pin(wipe::wipe(endpoints)),
+    data: &data::EtcdData,
 };
+
+/// Connects the observer of a store that `source` watches.
+pub async fn observe(
+    source: Arc<dyn StoreSource>,
+    endpoints: EndpointsReceiver,
+    keys: LockKeys,
+) -> Result<Box<dyn Observer>, String> {
+    observer::EtcdObserver::connect(source, endpoints, keys).await
+}
 
 fn refuse(options: &BackendOptions) -> Option<String> {
     if options.lease < Duration::from_secs(2) {

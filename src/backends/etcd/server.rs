@@ -8,8 +8,8 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use crate::cluster::{
-    ContainerSpec, Launch, NodeAddress, NodeSetup, Peering, Readiness, ServerSoftware, Serving, find_program,
-    missing_program,
+    ContainerSpec, Launch, NodeAddress, NodeSetup, Peering, Readiness, ReadinessQuestion, ServerSoftware, Serving,
+    find_program, missing_program,
 };
 
 const HEARTBEAT: Duration = Duration::from_millis(100);
@@ -21,15 +21,14 @@ pub static SOFTWARE: ServerSoftware = ServerSoftware {
     nodes: 3,
     ports: &[2379, 2380],
     keeps_data: true,
-    image: include_str!("image").trim_ascii(),
+    images: &[include_str!("image").trim_ascii(), "harness-etcd:debian"],
     install_hint: "apt-get install etcd-server (or put an etcd binary on PATH)",
     files: &[],
     peering: Peering::Socks,
-    missing: || missing_program("etcd"),
-    launch,
-    container,
-    question,
-    answer,
+    missing: &|| missing_program("etcd"),
+    launch: &launch,
+    container: &container,
+    question: ReadinessQuestion::Bytes { question, answer },
 };
 
 fn launch(setup: &NodeSetup) -> Launch {

@@ -8,6 +8,9 @@ use tokio::net::TcpStream;
 
 use super::resp::{self, RespValue};
 
+/// Keys that a server looks at for one answer.
+const PORTION: &str = "1000";
+
 pub struct RespConnection {
     stream: TcpStream,
     bytes: Vec<u8>,
@@ -38,6 +41,29 @@ impl RespConnection {
                 reply => return Ok(reply),
             }
         }
+    }
+
+    /// The keys that match a pattern, asked for in portions.
+    pub async fn scan(&mut self, pattern: &str) -> Result<Vec<String>, String> {
+        let mut cursor = "0".to_owned();
+        let mut keys = Vec::new();
+        loop {
+            let answer = self.ask(&["SCAN", &cursor, "MATCH", pattern, "COUNT", PORTION]).await?;
+            let RespValue::Array(parts) = answer else {
+                return Err("its answer to SCAN is no list".into());
+            };
+            let mut parts = parts.into_iter();
+            let next = parts.next().map(RespValue::texts).unwrap_or_default();
+            keys.extend(parts.next().map(RespValue::texts).unwrap_or_default());
+            match next.into_iter().next() {
+                Some(next) if next != "0" => cursor = next,
+                _ => break,
+            }
+        }
+        // a key may be told of twice
+        keys.sort_unstable();
+        keys.dedup();
+        Ok(keys)
     }
 
     /// Sends a command whose replies are pushes.

@@ -17,7 +17,13 @@ use crate::backends::observer::Unasked;
 use crate::cluster::BoxFuture;
 
 /// Keyspace events, `K`, of general commands, strings, hashes and lists, and of expired keys.
-const EVENTS: &str = "Kg$hlx";
+pub const EVENTS: &str = "Kg$hlx";
+
+/// Whether a server with this setting tells all of [`EVENTS`]; `A` stands for all kinds but the means of telling.
+pub fn tells_events(setting: &str) -> bool {
+    let told = |kind: char| setting.contains(kind) || (kind != 'K' && setting.contains('A'));
+    EVENTS.chars().all(told)
+}
 
 /// What one server tells of the keys of locks, in the order in which it happened.
 pub trait Keyspace: Send + Sync {
@@ -69,9 +75,11 @@ pub enum KeyChange {
 impl KeyspaceConnection {
     async fn open(address: SocketAddr, keys: LockKeys) -> Result<Self, String> {
         let mut connection = RespConnection::open(address).await?;
-        connection
-            .ask(&["CONFIG", "SET", "notify-keyspace-events", EVENTS])
-            .await?;
+        if keys.mark.is_none() {
+            connection
+                .ask(&["CONFIG", "SET", "notify-keyspace-events", EVENTS])
+                .await?;
+        }
         let pattern = format!("__keyspace@*__:{}", glob(&keys));
         connection.send(&["PSUBSCRIBE", &pattern]).await?;
         Ok(Self {
@@ -113,7 +121,7 @@ impl KeyspaceConnection {
 
     async fn read_held(&mut self) -> Result<Vec<(String, String)>, String> {
         let mut held = Vec::new();
-        for key in self.ask(&["KEYS", &glob(&self.keys)]).await?.texts() {
+        for key in self.connection.scan(&glob(&self.keys)).await? {
             let Some(lock) = lock_of(&self.keys, &key) else {
                 continue;
             };

@@ -14,15 +14,15 @@ use harness_proxy::tap::Protocol;
 
 mod connection;
 mod control;
+mod data;
 pub mod keyspace;
 mod observer;
 mod quorum;
 mod resp;
 mod server;
-mod wipe;
 
 pub static BACKEND: Backend = Backend {
-    id: BackendId::Redis,
+    id: Some(BackendId::Redis),
     software: &server::SOFTWARE,
     protocol: Protocol::Resp,
     default_recipe: Some("redis-set-px-lua"),
@@ -31,10 +31,10 @@ pub static BACKEND: Backend = Backend {
     refuse,
     keys: "harness:{lock}",
     values: &[KeyValue::String, KeyValue::Hash, KeyValue::List],
-    observe: |endpoints, keys| Box::pin(observe(Arc::new(RedisServerKeyspaces), endpoints, keys)),
+    observe: Some(|endpoints, keys| Box::pin(observe(Arc::new(RedisServerKeyspaces), endpoints, keys))),
     // a key goes with its holder
     sweep: None,
-    wipe: |endpoints| Box::pin(wipe::wipe(endpoints)),
+    data: &data::RedisData,
 };
 
 /// Several servers know nothing of each other, so only a lock of a majority of them can use more than one.

@@ -4,7 +4,8 @@
 
 use super::control::RedisReplication;
 use crate::cluster::{
-    ContainerSpec, Launch, NodeSetup, Peering, Readiness, ServerSoftware, Serving, find_program, missing_program,
+    ContainerSpec, Launch, NodeSetup, Peering, Readiness, ReadinessQuestion, ServerSoftware, Serving, find_program,
+    missing_program,
 };
 
 pub static SOFTWARE: ServerSoftware = ServerSoftware {
@@ -13,15 +14,17 @@ pub static SOFTWARE: ServerSoftware = ServerSoftware {
     nodes: 1,
     ports: &[6379],
     keeps_data: false,
-    image: include_str!("image").trim_ascii(),
+    images: &[include_str!("image").trim_ascii(), "harness-redis:debian"],
     install_hint: "apt-get install redis-server (or put a redis-server binary on PATH)",
     files: &[],
     peering: Peering::Replication(&RedisReplication),
-    missing: || missing_program("redis-server"),
-    launch,
-    container,
-    question: |_| b"INFO\r\n".to_vec(),
-    answer,
+    missing: &|| missing_program("redis-server"),
+    launch: &launch,
+    container: &container,
+    question: ReadinessQuestion::Bytes {
+        question: |_| b"INFO\r\n".to_vec(),
+        answer,
+    },
 };
 
 fn launch(setup: &NodeSetup) -> Launch {

@@ -11,6 +11,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use zookeeper_client::{Acls, AddWatchMode, Client, CreateMode, EventType, PersistentWatcher};
 
+use crate::backends::lock_keys::LockKeys;
 use crate::backends::observer::Unasked;
 use crate::cluster::{BoxFuture, EndpointsReceiver};
 use crate::limits::PROBE;
@@ -75,16 +76,35 @@ pub trait EnsembleSource: Send + Sync {
 }
 
 /// Connects to ZooKeeper servers.
-pub struct ZkServerEnsemble;
+pub struct ZkServerEnsemble {
+    /// The path of the node that is written again and again.
+    proof: String,
+}
+
+impl ZkServerEnsemble {
+    /// With locks under these keys.
+    pub fn of(keys: &LockKeys) -> Self {
+        let proof = match &keys.mark {
+            None => PROOF_PATH.to_owned(),
+            // next to the locks, where all of the run is removed
+            Some(_) => format!("{}observer", keys.pattern.before()),
+        };
+        Self { proof }
+    }
+}
 
 impl EnsembleSource for ZkServerEnsemble {
     fn open(&self, endpoints: &EndpointsReceiver, root: &str) -> BoxFuture<'static, Result<OpenedEnsemble, String>> {
-        let (endpoints, root) = (endpoints.clone(), root.to_owned());
+        let (endpoints, root, proof) = (endpoints.clone(), root.to_owned(), self.proof.clone());
         Box::pin(async move {
-            let opened = open(&endpoints, &root).await;
+            let opened = open(&endpoints, &root, &proof).await;
             let (client, watcher) = opened.map_err(|error| error.to_string())?;
             Ok(OpenedEnsemble {
-                queries: Arc::new(ServerQueriesOfZk { client, endpoints }),
+                queries: Arc::new(ServerQueriesOfZk {
+                    client,
+                    endpoints,
+                    proof,
+                }),
                 changes: Box::new(WatchedNodes(watcher)),
             })
         })
@@ -94,6 +114,7 @@ impl EnsembleSource for ZkServerEnsemble {
 async fn open(
     endpoints: &EndpointsReceiver,
     root: &str,
+    proof: &str,
 ) -> Result<(Client, PersistentWatcher), zookeeper_client::Error> {
     let cluster: Vec<String> = endpoints.borrow().servers().iter().map(ToString::to_string).collect();
     let client = Client::connector()
@@ -103,7 +124,7 @@ async fn open(
         .await?;
     let persistent = CreateMode::Persistent.with_acls(Acls::anyone_all());
     client.mkdir(root, &persistent).await?;
-    client.mkdir(PROOF_PATH, &persistent).await?;
+    client.mkdir(proof, &persistent).await?;
     let watcher = client.watch(root, AddWatchMode::PersistentRecursive).await?;
     Ok((client, watcher))
 }
@@ -128,6 +149,7 @@ impl NodeChanges for WatchedNodes {
 struct ServerQueriesOfZk {
     client: Client,
     endpoints: EndpointsReceiver,
+    proof: String,
 }
 
 impl NodeQueries for ServerQueriesOfZk {
@@ -148,8 +170,8 @@ impl NodeQueries for ServerQueriesOfZk {
     }
 
     fn proves(&self) -> BoxFuture<'static, bool> {
-        let client = self.client.clone();
-        Box::pin(async move { client.set_data(PROOF_PATH, b"", None).await.is_ok() })
+        let (client, proof) = (self.client.clone(), self.proof.clone());
+        Box::pin(async move { client.set_data(&proof, b"", None).await.is_ok() })
     }
 
     fn why(&self, session: &str) -> BoxFuture<'static, Unasked> {

@@ -12,16 +12,16 @@ use super::observer::Observer;
 use crate::cluster::EndpointsReceiver;
 use harness_proxy::tap::Protocol;
 
+mod data;
 pub mod ensemble;
 mod observer;
 mod server;
 mod sweep;
-mod wipe;
 
 pub use server::tick;
 
 pub static BACKEND: Backend = Backend {
-    id: BackendId::Zk,
+    id: Some(BackendId::Zk),
     software: &server::SOFTWARE,
     protocol: Protocol::Zk,
     default_recipe: Some("zk-predecessor-watch"),
@@ -30,9 +30,9 @@ pub static BACKEND: Backend = Backend {
     refuse: |_| None,
     keys: "/harness/{lock}",
     values: &[KeyValue::Sequential, KeyValue::Node],
-    observe: |endpoints, keys| Box::pin(observe(Arc::new(ZkServerEnsemble), endpoints, keys)),
+    observe: Some(|endpoints, keys| Box::pin(observe(Arc::new(ZkServerEnsemble::of(&keys)), endpoints, keys))),
     sweep: Some(|endpoints| Box::pin(sweep::ZkSweeper::connect(endpoints))),
-    wipe: |endpoints| Box::pin(wipe::wipe(endpoints)),
+    data: &data::ZkData,
 };
 
 /// Connects the observer of an ensemble that `source` connects to.

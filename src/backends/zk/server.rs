@@ -5,7 +5,9 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::cluster::{ContainerSpec, Launch, NodeSetup, Peering, Readiness, ServerSoftware, Serving, find_program};
+use crate::cluster::{
+    ContainerSpec, Launch, NodeSetup, Peering, Readiness, ReadinessQuestion, ServerSoftware, Serving, find_program,
+};
 
 /// Where distributions put ZooKeeper's jars: Debian's package, and a release unpacked under `ZOOKEEPER_HOME`.
 const DEBIAN_JAR: &str = "/usr/share/java/zookeeper.jar";
@@ -49,15 +51,17 @@ pub static SOFTWARE: ServerSoftware = ServerSoftware {
     nodes: 3,
     ports: &[2181, 2888, 3888],
     keeps_data: true,
-    image: include_str!("image").trim_ascii(),
+    images: &[include_str!("image").trim_ascii(), "harness-zk:debian"],
     install_hint: "apt-get install default-jre-headless libzookeeper-java libslf4j-java (or set ZOOKEEPER_HOME to an unpacked release)",
     files: &["zoo.cfg", "myid"],
     peering: Peering::Socks,
-    missing,
-    launch,
-    container,
-    question: |_| b"srvr".to_vec(),
-    answer,
+    missing: &missing,
+    launch: &launch,
+    container: &container,
+    question: ReadinessQuestion::Bytes {
+        question: |_| b"srvr".to_vec(),
+        answer,
+    },
 };
 
 fn missing() -> Vec<String> {

@@ -32,8 +32,8 @@ impl ObservationSink for SeenGrants {
 
     fn back(&self, _: &str) {}
 
-    fn was_released(&self, _: &str, _: &Contender) -> bool {
-        false
+    fn released_at(&self, _: &str, _: &Contender) -> Option<u64> {
+        None
     }
 
     fn watches(&self, _: SocketAddr) {}

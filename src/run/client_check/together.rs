@@ -49,9 +49,12 @@ pub async fn check(bench: &CheckBench, servers: EndpointsReceiver) -> Result<(),
     };
     contract::tell(&bench.remarks, &terms, a.contract.is_some());
     let seen = Arc::new(SeenGrants::default());
-    let observer = (bench.config.backend.observe)(servers, terms.keys.clone()).await?;
     let log = ObservationLog::new(Arc::clone(&seen) as Arc<dyn ObservationSink>, GroundClock::Real);
-    let observing = tokio::spawn(observer.run(log));
+    let observing = match bench.config.backend.observe {
+        Some(observe) => observe(servers, terms.keys.clone()).await?.run(log),
+        None => Box::pin(std::future::pending()),
+    };
+    let observing = tokio::spawn(observing);
     let mut pair = Pair {
         bench,
         endpoints,

@@ -171,7 +171,7 @@ impl ClientDriver {
             }
         }
         if now.losses == before.losses {
-            self.run.holders.release(lock, grant.token, grant.owner.as_deref());
+            self.run.note_release(lock, grant.token, grant.owner.as_deref());
         }
         self.release(lock).await;
         self.is(ClientRole::Idle);
@@ -204,7 +204,7 @@ impl ClientDriver {
         self.run
             .recorder
             .signal(process, Some(self.client.number), "lost", fields, None);
-        self.run.holders.release(lock, grant.token, grant.owner.as_deref());
+        self.run.note_release(lock, grant.token, grant.owner.as_deref());
         for _ in 0..INNER_HOLDS {
             let op = ClientOp::Release { lock: lock.to_owned() };
             let answer = self.ask(op, self.workload.patience).await;

@@ -3,7 +3,7 @@
 //! A fault that targets a holder makes that holder work longer: it goes on until the time given, unless it learns that the
 //! lock is lost. Deciding to stop and being targeted exclude each other, so a targeted holder certainly still holds.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -34,8 +34,8 @@ struct HoldersTable {
     waiting: BTreeMap<u32, (String, Duration)>,
     /// Holds that began while another client held the same lock.
     overlaps: u64,
-    /// Grants whose holder has asked to release, by lock and the server's name for them.
-    released: BTreeSet<(String, GrantId)>,
+    /// When the holder of a grant asked to release it, by lock and the server's name for the grant, as readings of the clock.
+    released: BTreeMap<(String, GrantId), u64>,
 }
 
 /// The server's name for a grant.
@@ -152,12 +152,13 @@ impl Holders {
     pub fn release(&self, lock: &str, token: Option<u64>, owner: Option<&str>) {
         let by_owner = || owner.map(|owner| GrantId::Owner(owner.to_owned()));
         if let Some(grant) = token.map(GrantId::Token).or_else(by_owner) {
-            self.table().released.insert((lock.to_owned(), grant));
+            let now_ns = self.clock.by.now_ns();
+            self.table().released.insert((lock.to_owned(), grant), now_ns);
         }
     }
 
-    /// Whether the holder of a grant has asked to release it; forgets it, since a grant ends once.
-    pub fn was_released(&self, lock: &str, grant: &GrantId) -> bool {
+    /// When the holder of a grant asked to release it, a reading of the clock; forgets it, since a grant ends once.
+    pub fn released_at(&self, lock: &str, grant: &GrantId) -> Option<u64> {
         self.table().released.remove(&(lock.to_owned(), grant.clone()))
     }
 
@@ -304,14 +305,14 @@ mod tests {
     fn a_released_grant_is_known_once() {
         let holders = Holders::new(RunClock::start(GroundClock::Real));
         holders.release("l0", Some(4), Some("0x1"));
-        assert!(holders.was_released("l0", &GrantId::Token(4)));
-        assert!(!holders.was_released("l0", &GrantId::Token(4)));
+        assert!(holders.released_at("l0", &GrantId::Token(4)).is_some());
+        assert!(holders.released_at("l0", &GrantId::Token(4)).is_none());
         let owner = GrantId::Owner("0x1".into());
         assert!(
-            !holders.was_released("l0", &owner),
+            holders.released_at("l0", &owner).is_none(),
             "of this owner it was that grant alone"
         );
         holders.release("l0", None, Some("0x1"));
-        assert!(holders.was_released("l0", &owner));
+        assert!(holders.released_at("l0", &owner).is_some());
     }
 }

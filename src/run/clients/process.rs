@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use harness_checkers::history::event::{Fields, Process};
 use harness_workloads::Contract;
-use harness_workloads::protocol::{ClientOp, LockSignal, LockSignalKind, Message};
+use harness_workloads::protocol::{AcquireRequest, ClientOp, LockSignal, LockSignalKind, Message};
 use tokio::sync::{Mutex as AsyncMutex, watch};
 
 use super::child::{self, CLIENT_CLOSE, ChildError, ChildEvent, ClientChild, ClientSpawner, OnChildEvent};
 use super::pool::LogicalClient;
 use crate::clock::GroundClock;
+use crate::config::Attach;
 use crate::event::ProgressEvent;
 use crate::process::Activity;
 use crate::run::context::RunContext;
@@ -103,6 +104,7 @@ impl ClientProcess {
         let Some(child) = self.child() else {
             return ClientReply::Gone;
         };
+        let op = in_the_store(op, &run.spec.config.attach);
         match run.clock.within(within, child.ask(client.number, op)).await {
             Some(Some(message)) => ClientReply::Message(message),
             Some(None) => ClientReply::Gone,
@@ -317,7 +319,7 @@ impl ClientProcess {
         };
         let cause = Some(signal.cause.as_str()).filter(|cause| !cause.is_empty());
         let fields = Fields {
-            lock: Some(&signal.lock),
+            lock: Some(run.spec.config.attach.plain(&signal.lock)),
             cause,
             ..Fields::default()
         };
@@ -347,6 +349,20 @@ impl ClientProcess {
         for member in &self.members {
             member.health.send_modify(|health| health.died_at = Some(at));
         }
+    }
+}
+
+/// A request with the name that its lock has in the store.
+fn in_the_store(op: ClientOp, attach: &Attach) -> ClientOp {
+    match op {
+        ClientOp::Acquire(acquire) => ClientOp::Acquire(AcquireRequest {
+            lock: attach.stored(&acquire.lock),
+            ..acquire
+        }),
+        ClientOp::Release { lock } => ClientOp::Release {
+            lock: attach.stored(&lock),
+        },
+        other => other,
     }
 }
 

@@ -25,7 +25,7 @@ pub fn client_pool(spec: &RunSpec, links: &ClientLinks, clocks: &WallClocks) -> 
         per_process: spec.config.per_process,
         logs,
         opens: opens(&spec.config, |client, server| {
-            links.links[&(client, server)].listen().to_string()
+            links.address(&spec.config, client, server)
         }),
     }))
 }

@@ -14,6 +14,9 @@ pub fn header(spec: &RunSpec, terms: &Terms) -> Header {
         // a history without its folder must say so, too
         extra.insert("runtime".to_owned(), spec.choice.runtime.name().into());
     }
+    if let Some(mark) = &config.attach.mark {
+        extra.insert("mark".to_owned(), mark.as_str().into());
+    }
     let lease_ms = config.lease.as_millis() as u64;
     Header {
         format: FORMAT.to_owned(),

@@ -1,7 +1,7 @@
 //! The proxy of a run, and its client links: the built-in proxy, a Toxiproxy that runs already, or one that is started.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use harness_checkers::history::{NemesisFact, ProxyChange};
@@ -64,6 +64,16 @@ impl ClientLinks {
         }
     }
 
+    /// Where a client reaches a server: its link, under the name that other hosts know.
+    pub fn address(&self, config: &Config, client: u32, server: u32) -> String {
+        let listens = self.links[&(client, server)].listen();
+        match &config.attach.advertise {
+            None => listens.to_string(),
+            Some(host) if host.parse::<Ipv6Addr>().is_ok() => format!("[{host}]:{}", listens.port()),
+            Some(host) => format!("{host}:{}", listens.port()),
+        }
+    }
+
     /// The links as faults know them.
     pub fn any(&self) -> Links {
         let links = self.links.iter();
@@ -72,13 +82,17 @@ impl ClientLinks {
 
     fn built_in(&mut self, config: &Config, cluster: &Cluster, exchange: &Arc<TapHub>) -> Result<(), String> {
         let mut seeds = ChaCha8Rng::seed_from_u64(config.seed ^ 0x11_4b5);
+        let listen = match &config.attach.advertise {
+            None => Ipv4Addr::LOCALHOST.into(),
+            Some(host) => listens_for(host),
+        };
         for (ends, name, address) in wanted(config, cluster) {
             let seed = seeds.random();
             let link = if config.has_taps() {
                 let tap = LinkTap::new(exchange, ends.0, name.clone());
-                self.proxy.tapped(name.clone(), address, seed, tap)
+                self.proxy.tapped_at(listen, name.clone(), address, seed, tap)
             } else {
-                self.proxy.link(name.clone(), address, seed)
+                self.proxy.link_at(listen, name.clone(), address, seed)
             };
             let link = link.map_err(|error| format!("could not open the link {name}: {error}"))?;
             self.links.insert(ends, link);
@@ -166,6 +180,14 @@ impl ClientLinks {
             sidecar.stop().await;
         }
         drop(self.proxy);
+    }
+}
+
+/// All addresses of this machine, of the kind that `host` may have: a name may be one of either.
+fn listens_for(host: &str) -> IpAddr {
+    match host.parse() {
+        Ok(IpAddr::V6(_)) => Ipv6Addr::UNSPECIFIED.into(),
+        Ok(IpAddr::V4(_)) | Err(_) => Ipv4Addr::UNSPECIFIED.into(),
     }
 }
 

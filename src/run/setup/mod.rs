@@ -1,5 +1,6 @@
 //! What a run begins with, made from its [`RunSpec`]: wall clocks, servers, links through the proxy, clients, the header.
 
+pub mod attached;
 mod clients;
 mod clocks;
 mod header;

@@ -5,12 +5,15 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::WallClocks;
+use super::attached::AttachedRun;
 use crate::cluster::{Cluster, ClusterSpec, PeerProxies};
 use crate::config::Config;
 use crate::event::ProgressEvent;
 use crate::faults::Links;
 use crate::limits::SERVER_BACK;
 use crate::plan::Plan;
+use crate::run::context::RunContext;
+use crate::run::ground::ConnectObserver;
 use crate::run::peer_proxies::PeerLinks;
 use crate::run::{RunError, RunSpec};
 
@@ -19,12 +22,15 @@ pub struct RunServers {
     pub cluster: Cluster,
     /// What carries the servers' connections to each other; `None` where they dial each other directly.
     peer_proxy: Option<Arc<PeerLinks>>,
+    /// What the run must know of servers that harness did not start.
+    attached: Option<AttachedRun>,
 }
 
 impl RunServers {
     /// Starts the servers and waits until they serve.
     pub async fn start(spec: &RunSpec, clocks: &WallClocks) -> Result<Self, RunError> {
         let config = &spec.config;
+        let attached = AttachedRun::begin(spec).await?;
         let peer_proxy = peer_proxy(spec)?;
         let wanted = ClusterSpec {
             software: config.backend.software,
@@ -37,6 +43,10 @@ impl RunServers {
             peer_proxies: peer_proxy.clone().map(|proxy| proxy as Arc<dyn PeerProxies>),
             clocks: clocks.servers.clone(),
         };
+        if let Some(why) = attached.as_ref().and_then(|attached| attached.blind.as_ref()) {
+            let text = format!("no observer watches the locks: {why}");
+            spec.progress.send(ProgressEvent::Note(text));
+        }
         let started = Instant::now();
         let cluster = Cluster::start(&wanted, &spec.choice.runtime, spec.interrupt.clone()).await?;
         let roles = cluster.probe().roles().await;
@@ -48,14 +58,22 @@ impl RunServers {
         spec.progress.send(ProgressEvent::ClusterReady {
             took: started.elapsed(),
             summary: format!(
-                "{} {} ×{}, leader {}",
+                "{} {} ×{}{}",
                 config.backend.product(),
                 cluster.version,
                 wanted.nodes,
-                leaders.join(" ")
+                if leaders.is_empty() {
+                    String::new()
+                } else {
+                    format!(", leader {}", leaders.join(" "))
+                }
             ),
         });
-        Ok(Self { cluster, peer_proxy })
+        Ok(Self {
+            cluster,
+            peer_proxy,
+            attached,
+        })
     }
 
     /// Starts servers that several runs use, one after the other: of the kind that the plan of `spec` needs.
@@ -71,7 +89,7 @@ impl RunServers {
     /// Whether the servers of a run with this plan are, after it, as they were before it. A replica that was promoted is not
     /// what it was, and a wall clock is of one run.
     pub fn can_be_kept(config: &Config, plan: &Plan) -> bool {
-        plan.replicas == 0 && !(plan.steps_clocks && config.backend.wall_clock)
+        plan.replicas == 0 && !config.attach.is_attached() && !(plan.steps_clocks && config.backend.wall_clock)
     }
 
     /// Makes the servers as new after a run: every one serves, none has anything of the run's clients. The error says why
@@ -86,12 +104,28 @@ impl RunServers {
                 return Err(format!("{} does not serve", control.name(node)));
             }
         }
-        (config.backend.wipe)(self.cluster.endpoints()).await
+        config.backend.data.wipe(self.cluster.endpoints()).await
     }
 
     /// The links between servers, by the one that dials and the one that is dialled.
     pub fn peer_links(&self) -> Links {
         self.peer_proxy.as_ref().map(|proxy| proxy.links()).unwrap_or_default()
+    }
+
+    /// How the observer of this run connects; `None` where there is none.
+    pub fn observe(&self, config: &Config) -> Option<ConnectObserver> {
+        let blind = self.attached.as_ref().is_some_and(|attached| attached.blind.is_some());
+        let observe = config.backend.observe.filter(|_| !blind)?;
+        Some(Box::new(observe))
+    }
+
+    /// Removes what the clients of a run wrote to servers that harness did not start; nothing on others. The error says what may
+    /// still be there.
+    pub async fn remove_traces(&mut self, config: &Config, run: Option<&Arc<RunContext>>) -> Result<(), String> {
+        match self.attached.take() {
+            None => Ok(()),
+            Some(attached) => attached.end(run, config, self.cluster.endpoints()).await,
+        }
     }
 
     pub async fn stop(self) {

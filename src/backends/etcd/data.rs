@@ -1,0 +1,116 @@
+//! The keys of etcd: all of them removed from servers that harness started, those of one run from others. Revisions go on from
+//! where they were.
+
+use std::time::Duration;
+
+use harness_workloads::etcd::wire::etcdserverpb::kv_client::KvClient;
+use harness_workloads::etcd::wire::etcdserverpb::lease_client::LeaseClient;
+use harness_workloads::etcd::wire::etcdserverpb::{
+    DeleteRangeRequest, LeaseGrantRequest, LeaseRevokeRequest, RangeRequest,
+};
+use tokio::time::timeout;
+use tonic::Status;
+use tonic::transport::Channel;
+
+use super::key_changes::channel;
+use crate::backends::stored_data::{RunTraces, StoreSurvey, StoredData, counted};
+use crate::cluster::{BoxFuture, EndpointsReceiver};
+use crate::limits::SERVER_BACK;
+
+/// Keys in one answer.
+const PORTION: i64 = 1000;
+
+pub struct EtcdData;
+
+impl StoredData for EtcdData {
+    fn wipe(&self, endpoints: EndpointsReceiver) -> BoxFuture<'static, Result<(), String>> {
+        let channel = channel(&endpoints);
+        Box::pin(within(async move { wipe(channel).await.map_err(said) }))
+    }
+
+    fn survey(&self, endpoints: EndpointsReceiver, lease: Duration) -> BoxFuture<'static, Result<StoreSurvey, String>> {
+        let channel = channel(&endpoints);
+        Box::pin(within(survey(channel, lease)))
+    }
+
+    fn remove(&self, endpoints: EndpointsReceiver, traces: RunTraces) -> BoxFuture<'static, Result<u64, String>> {
+        let channel = channel(&endpoints);
+        Box::pin(within(async move { remove(channel, &traces).await.map_err(said) }))
+    }
+}
+
+/// A member that lost its leader a moment ago waits for the next one.
+async fn within<T>(asked: impl Future<Output = Result<T, String>>) -> Result<T, String> {
+    let answered = timeout(SERVER_BACK, asked).await;
+    answered.unwrap_or_else(|_| Err("it does not answer".to_owned()))
+}
+
+fn said(status: Status) -> String {
+    status.message().to_owned()
+}
+
+async fn wipe(channel: Channel) -> Result<(), Status> {
+    // from the first key to the last: <https://etcd.io/docs/latest/learning/api/#key-ranges>
+    let all = DeleteRangeRequest {
+        key: vec![0],
+        range_end: vec![0],
+        ..DeleteRangeRequest::default()
+    };
+    KvClient::new(channel).delete_range(all).await.map(drop)
+}
+
+async fn survey(channel: Channel, lease: Duration) -> Result<StoreSurvey, String> {
+    let count = RangeRequest {
+        key: vec![0],
+        range_end: vec![0],
+        count_only: true,
+        ..RangeRequest::default()
+    };
+    let counted_keys = KvClient::new(channel.clone()).range(count).await.map_err(said)?;
+    // the servers have a shortest lease of their own
+    let mut leases = LeaseClient::new(channel);
+    let asked = lease.as_secs() as i64;
+    let granted = leases.lease_grant(LeaseGrantRequest { ttl: asked, id: 0 }).await;
+    let granted = granted.map_err(said)?.into_inner();
+    let revoked = leases.lease_revoke(LeaseRevokeRequest { id: granted.id }).await;
+    revoked.map_err(said)?;
+    if granted.ttl != asked {
+        let granted = granted.ttl;
+        return Err(format!(
+            "these servers grant a lease of {granted}s when one of {asked}s is asked for\nhint: --lease {granted}s"
+        ));
+    }
+    Ok(StoreSurvey {
+        holds: counted(counted_keys.into_inner().count as u64, "key"),
+        ..StoreSurvey::default()
+    })
+}
+
+/// Removes the run's keys, one by one, so that no range has a key of others.
+async fn remove(channel: Channel, traces: &RunTraces) -> Result<u64, Status> {
+    let mut keys = KvClient::new(channel);
+    let mut removed = 0;
+    let mut from = vec![0];
+    loop {
+        let portion = RangeRequest {
+            key: from,
+            range_end: vec![0],
+            limit: PORTION,
+            keys_only: true,
+            ..RangeRequest::default()
+        };
+        let portion = keys.range(portion).await?.into_inner();
+        for kv in portion.kvs.iter().filter(|kv| traces.made(&kv.key)) {
+            let own = DeleteRangeRequest {
+                key: kv.key.clone(),
+                ..DeleteRangeRequest::default()
+            };
+            removed += keys.delete_range(own).await?.into_inner().deleted as u64;
+        }
+        match portion.kvs.last() {
+            // the next key after the last one
+            Some(last) if portion.more => from = [&last.key[..], &[0]].concat(),
+            _ => return Ok(removed),
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! The keys on Redis servers: all of them removed from servers that harness started, those of one run from others.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use super::connection::RespConnection;
+use super::keyspace::{EVENTS, tells_events};
+use super::resp::RespValue;
+use crate::backends::stored_data::{RunTraces, StoreSurvey, StoredData, counted};
+use crate::cluster::{BoxFuture, EndpointsReceiver};
+use crate::limits::{PROBE, SERVER_BACK};
+
+pub struct RedisData;
+
+impl StoredData for RedisData {
+    fn wipe(&self, endpoints: EndpointsReceiver) -> BoxFuture<'static, Result<(), String>> {
+        let servers = endpoints.borrow().nodes().to_vec();
+        Box::pin(async move {
+            for address in servers {
+                within(PROBE, address, wipe(address)).await?;
+            }
+            Ok(())
+        })
+    }
+
+    fn survey(&self, endpoints: EndpointsReceiver, _: Duration) -> BoxFuture<'static, Result<StoreSurvey, String>> {
+        let servers = endpoints.borrow().nodes().to_vec();
+        Box::pin(async move {
+            let mut keys = 0;
+            let mut found = StoreSurvey::default();
+            for address in servers {
+                let (held, blind) = within(SERVER_BACK, address, survey(address)).await?;
+                keys += held;
+                found.blind = found.blind.or(blind);
+            }
+            found.holds = counted(keys, "key");
+            Ok(found)
+        })
+    }
+
+    fn remove(&self, endpoints: EndpointsReceiver, traces: RunTraces) -> BoxFuture<'static, Result<u64, String>> {
+        let servers = endpoints.borrow().nodes().to_vec();
+        Box::pin(async move {
+            let mut removed = 0;
+            for address in servers {
+                removed += within(SERVER_BACK, address, remove(address, &traces)).await?;
+            }
+            Ok(removed)
+        })
+    }
+}
+
+async fn within<T>(
+    limit: Duration,
+    address: SocketAddr,
+    asked: impl Future<Output = Result<T, String>>,
+) -> Result<T, String> {
+    let answered = timeout(limit, asked).await;
+    answered
+        .unwrap_or_else(|_| Err("it does not answer".into()))
+        .map_err(|error| format!("{address}: {error}"))
+}
+
+async fn wipe(address: SocketAddr) -> Result<(), String> {
+    let mut connection = RespConnection::open(address).await?;
+    connection.ask(&["FLUSHALL"]).await?;
+    // a script that one client loaded would be there for the clients of the next run
+    connection.ask(&["SCRIPT", "FLUSH"]).await.map(drop)
+}
+
+/// The keys of all databases, and why no observer can watch them, if so.
+async fn survey(address: SocketAddr) -> Result<(u64, Option<String>), String> {
+    let mut connection = RespConnection::open(address).await?;
+    let keys = databases(&mut connection)
+        .await?
+        .into_iter()
+        .map(|(_, keys)| keys)
+        .sum();
+    let asked = connection.ask(&["CONFIG", "GET", "notify-keyspace-events"]).await;
+    let setting = asked.map(|answer| answer.texts().into_iter().nth(1).unwrap_or_default());
+    let blind = match setting {
+        Ok(setting) if tells_events(&setting) => None,
+        Ok(setting) => Some(format!(
+            "{address} has notify-keyspace-events {setting:?}, and an observer needs {EVENTS:?} (redis-cli -h {} -p {} config set notify-keyspace-events {EVENTS})",
+            address.ip(),
+            address.port()
+        )),
+        Err(error) => Some(format!("{address} does not say whether it tells of its keys: {error}")),
+    };
+    Ok((keys, blind))
+}
+
+/// The numbers of the databases that have keys, and how many: `db0:keys=12,expires=3,…`.
+async fn databases(connection: &mut RespConnection) -> Result<Vec<(String, u64)>, String> {
+    let info = connection.ask(&["INFO", "keyspace"]).await?;
+    let RespValue::Text(text) = info else {
+        return Err("its answer to INFO is no text".into());
+    };
+    let lines = text.lines().filter_map(|line| {
+        let (number, rest) = line.trim().strip_prefix("db")?.split_once(":keys=")?;
+        Some((number.to_owned(), rest.split(',').next()?.parse().ok()?))
+    });
+    Ok(lines.collect())
+}
+
+/// Removes the run's keys of one server. It asks for the keys in portions, so that no other client waits long for the server.
+async fn remove(address: SocketAddr, traces: &RunTraces) -> Result<u64, String> {
+    let mut connection = RespConnection::open(address).await?;
+    let mut removed = 0;
+    for (database, _) in databases(&mut connection).await? {
+        connection.ask(&["SELECT", &database]).await?;
+        let pattern = format!("*{}*", traces.mark);
+        for key in connection.scan(&pattern).await? {
+            if traces.made(key.as_bytes()) {
+                connection.ask(&["DEL", &key]).await?;
+                removed += 1;
+            }
+        }
+    }
+    Ok(removed)
+}

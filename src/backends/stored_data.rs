@@ -1,0 +1,103 @@
+//! What is stored on servers ([`StoredData`]): emptying those that a run started, and surveying those that were running
+//! before a run and removing what that run wrote there, and nothing else.
+
+use std::time::Duration;
+
+use harness_workloads::KeyPattern;
+use serde::{Deserialize, Serialize};
+
+use crate::cluster::{BoxFuture, EndpointsReceiver};
+
+/// The names of entries that can tell of the whole.
+const NAMED: usize = 5;
+
+/// The data on the servers of one product.
+pub trait StoredData: Sync {
+    /// Empties servers that harness started and that no client uses, so that they can be used for another run. The error is a
+    /// sentence.
+    fn wipe(&self, endpoints: EndpointsReceiver) -> BoxFuture<'static, Result<(), String>>;
+
+    /// Looks at servers that harness did not start. It changes nothing there. The error is a sentence that says why clients with
+    /// this lease cannot be run on them.
+    fn survey(&self, endpoints: EndpointsReceiver, lease: Duration) -> BoxFuture<'static, Result<StoreSurvey, String>>;
+
+    /// Removes what a run wrote to servers that it did not start; returns how many entries there were. The error is a sentence
+    /// that says what may still be there.
+    fn remove(&self, endpoints: EndpointsReceiver, traces: RunTraces) -> BoxFuture<'static, Result<u64, String>>;
+}
+
+/// What was found on servers that harness did not start.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct StoreSurvey {
+    /// What they hold, in words: `1234 keys`. `None` when they hold nothing.
+    pub holds: Option<String>,
+    /// The entries at the top of the store, where it is a tree: what a run adds there is removed when it is empty.
+    pub top: Vec<String>,
+    /// Why no observer can watch the locks without a change of the servers' settings.
+    pub blind: Option<String>,
+}
+
+/// What a run writes to servers that it did not start.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunTraces {
+    /// In the name of every lock, and so in that of every entry that a client makes for one: `harness-1a2b3c4d-`.
+    pub mark: String,
+    /// Where the locks are kept.
+    pub pattern: KeyPattern,
+    /// [`StoreSurvey::top`], from before the run.
+    pub top: Vec<String>,
+}
+
+impl RunTraces {
+    /// Whether an entry of this name is the run's.
+    pub fn made(&self, name: &[u8]) -> bool {
+        name.windows(self.mark.len()).any(|part| part == self.mark.as_bytes())
+    }
+}
+
+/// `3 nodes (kafka, solr, brokers)`
+pub fn named(names: &[String], what: &str) -> Option<String> {
+    let first = names
+        .iter()
+        .take(NAMED)
+        .map(String::as_str)
+        .collect::<Vec<_>>()
+        .join(", ");
+    let more = if names.len() > NAMED { ", …" } else { "" };
+    counted(names.len() as u64, what).map(|count| format!("{count} ({first}{more})"))
+}
+
+/// `3 keys`; `None` for 0.
+pub fn counted(count: u64, what: &str) -> Option<String> {
+    match count {
+        0 => None,
+        1 => Some(format!("1 {what}")),
+        _ => Some(format!("{count} {what}s")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_is_a_run_s_if_the_mark_is_in_its_name() {
+        let traces = RunTraces {
+            mark: "harness-1a2b3c4d-".into(),
+            pattern: "my:{lock}".parse().unwrap(),
+            top: Vec::new(),
+        };
+        assert!(traces.made(b"my:harness-1a2b3c4d-l0:token"));
+        assert!(!traces.made(b"harness:l0"));
+        assert!(!traces.made(b"my:harness-ffffffff-l0"), "another run's");
+        assert!(!traces.made(b""));
+    }
+
+    #[test]
+    fn what_servers_hold_is_said_by_its_first_names() {
+        let names: Vec<String> = (1..=7).map(|number| format!("n{number}")).collect();
+        assert_eq!(named(&names, "node").unwrap(), "7 nodes (n1, n2, n3, n4, n5, …)");
+        assert_eq!(named(&names[..1], "node").unwrap(), "1 node (n1)");
+        assert_eq!(named(&[], "node"), None);
+    }
+}

@@ -1,0 +1,141 @@
+//! The nodes of ZooKeeper: all of them removed from servers that harness started, those of one run from others.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use tokio::time::timeout;
+use zookeeper_client::{Client, Error};
+
+use crate::backends::stored_data::{RunTraces, StoreSurvey, StoredData, named};
+use crate::cluster::{BoxFuture, EndpointsReceiver};
+use crate::limits::PROBE;
+
+/// The session with which nodes are removed; it owns nothing.
+const SESSION: Duration = Duration::from_secs(10);
+/// The only node that servers make themselves.
+const SERVERS_OWN: &str = "zookeeper";
+/// Nodes outside of where the locks are that are looked at for what a client made there.
+const LOOKED_AT: usize = 2000;
+
+pub struct ZkData;
+
+impl StoredData for ZkData {
+    fn wipe(&self, endpoints: EndpointsReceiver) -> BoxFuture<'static, Result<(), String>> {
+        Box::pin(within(async move {
+            let client = connect(&endpoints, SESSION).await?;
+            for name in top(&client).await? {
+                remove(&client, format!("/{name}")).await?;
+            }
+            Ok(())
+        }))
+    }
+
+    fn survey(&self, endpoints: EndpointsReceiver, lease: Duration) -> BoxFuture<'static, Result<StoreSurvey, String>> {
+        Box::pin(within(async move {
+            let client = connect(&endpoints, lease).await?;
+            let granted = client.session_timeout();
+            if granted != lease {
+                let ms = granted.as_millis();
+                return Err(format!(
+                    "these servers grant a session of {ms}ms when one of {}ms is asked for\nhint: --lease {ms}ms",
+                    lease.as_millis()
+                ));
+            }
+            let top = top(&client).await?;
+            Ok(StoreSurvey {
+                holds: named(&top, "node"),
+                top,
+                blind: None,
+            })
+        }))
+    }
+
+    fn remove(&self, endpoints: EndpointsReceiver, traces: RunTraces) -> BoxFuture<'static, Result<u64, String>> {
+        Box::pin(within(async move {
+            let client = connect(&endpoints, SESSION).await?;
+            remove_traces(&client, &traces).await
+        }))
+    }
+}
+
+async fn within<T>(asked: impl Future<Output = Result<T, String>>) -> Result<T, String> {
+    let answered = timeout(SESSION, asked).await;
+    answered.unwrap_or_else(|_| Err("it does not answer".to_owned()))
+}
+
+async fn connect(endpoints: &EndpointsReceiver, session: Duration) -> Result<Client, String> {
+    let servers: Vec<String> = endpoints.borrow().servers().iter().map(ToString::to_string).collect();
+    let connecting = Client::connector()
+        .with_session_timeout(session)
+        .with_connection_timeout(PROBE)
+        .connect(&servers.join(","))
+        .await;
+    connecting.map_err(|error| error.to_string())
+}
+
+/// The nodes below `/` but the servers' own.
+async fn top(client: &Client) -> Result<Vec<String>, String> {
+    let mut names = children(client, "/").await?;
+    names.retain(|name| name != SERVERS_OWN);
+    Ok(names)
+}
+
+/// The children of a node; none of one that is gone.
+async fn children(client: &Client, path: &str) -> Result<Vec<String>, String> {
+    match client.list_children(path).await {
+        Ok(names) => Ok(names),
+        Err(Error::NoNode) => Ok(Vec::new()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Removes a node and what is below it. A session that runs out may be faster.
+fn remove(client: &Client, path: String) -> BoxFuture<'_, Result<u64, String>> {
+    Box::pin(async move {
+        let mut removed = 0;
+        for name in children(client, &path).await? {
+            removed += remove(client, format!("{path}/{name}")).await?;
+        }
+        match client.delete(&path, None).await {
+            Ok(()) => Ok(removed + 1),
+            Err(Error::NoNode) => Ok(removed),
+            Err(error) => Err(format!("{path}: {error}")),
+        }
+    })
+}
+
+/// Removes the nodes with the run's mark in their names: among the nodes of the locks first, then wherever else a client made
+/// some. Parents that were not there before the run are removed if they are empty.
+async fn remove_traces(client: &Client, traces: &RunTraces) -> Result<u64, String> {
+    let (parent, _) = traces.pattern.before().rsplit_once('/').unwrap_or_default();
+    let mut removed = 0;
+    let mut queue = VecDeque::from([parent.to_owned(), String::new()]);
+    let mut looked_at = 0;
+    while let Some(path) = queue.pop_front().filter(|_| looked_at < LOOKED_AT) {
+        looked_at += 1;
+        let at = if path.is_empty() { "/" } else { &path };
+        for name in children(client, at).await? {
+            let child = format!("{path}/{name}");
+            match () {
+                () if traces.made(name.as_bytes()) => removed += remove(client, child).await?,
+                () if child != parent && name != SERVERS_OWN => queue.push_back(child),
+                () => {}
+            }
+        }
+    }
+    let mut parent = parent;
+    let was_there = |path: &str| {
+        path.split('/')
+            .nth(1)
+            .is_none_or(|name| traces.top.iter().any(|top| top == name))
+    };
+    while !parent.is_empty() && !was_there(parent) {
+        match client.delete(parent, None).await {
+            // another run may use it
+            Ok(()) | Err(Error::NoNode | Error::NotEmpty) => {}
+            Err(error) => return Err(format!("{parent}: {error}")),
+        }
+        parent = parent.rsplit_once('/').map_or("", |(above, _)| above);
+    }
+    Ok(removed)
+}

@@ -1,0 +1,372 @@
+//! Servers that harness did not start: they are asked, clients are led to them, and nothing is done to them but by the
+//! commands that the user gave for it.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::net::lookup_host;
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+
+use super::software::NodeAddress;
+use super::{BoxFuture, ClusterError, ClusterSpec, Node, RunningNodes, StartedNodes};
+use crate::limits::{LOG_TAIL_LINES, READY_POLL};
+
+/// Time for a command of the user to end.
+const COMMAND: Duration = Duration::from_secs(60);
+/// Time for the name of a server to be looked up.
+const LOOK_UP: Duration = Duration::from_secs(5);
+
+/// Servers that harness did not start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AttachedServers {
+    /// `HOST:PORT` of each, in the order of their nodes.
+    pub servers: Vec<String>,
+    pub commands: NodeCommands,
+}
+
+/// The user's commands for the shell that act on one server, where there are any. `{node}` in them is the number of the node.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NodeCommands {
+    pub kill: Option<String>,
+    pub start: Option<String>,
+    pub pause: Option<String>,
+    pub resume: Option<String>,
+}
+
+/// What can be done to servers that harness did not start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ServersObey {
+    /// They can be killed and started again.
+    pub kill: bool,
+    /// They can be paused and resumed.
+    pub pause: bool,
+}
+
+impl NodeCommands {
+    pub fn obey(&self) -> ServersObey {
+        ServersObey {
+            kill: self.kill.is_some() && self.start.is_some(),
+            pause: self.pause.is_some() && self.resume.is_some(),
+        }
+    }
+}
+
+/// Looks up the addresses of servers. The error is a sentence.
+pub async fn look_up(servers: &[String]) -> Result<Vec<SocketAddr>, String> {
+    let mut addresses = Vec::new();
+    for server in servers {
+        let found = timeout(LOOK_UP, lookup_host(server)).await;
+        let found =
+            found.map_err(|_| format!("the name of {server} was not looked up within {}s", LOOK_UP.as_secs()))?;
+        let mut found = found.map_err(|error| format!("{server}: {error}"))?;
+        addresses.push(
+            found
+                .next()
+                .ok_or_else(|| format!("{server}: its name has no address"))?,
+        );
+    }
+    Ok(addresses)
+}
+
+/// The servers, as a cluster that runs.
+pub(super) async fn start(spec: &ClusterSpec, attached: &AttachedServers) -> Result<StartedNodes, ClusterError> {
+    let addresses = look_up(&attached.servers).await.map_err(ClusterError::Nothing)?;
+    let member = |(number, address): (u32, &SocketAddr)| NodeAddress {
+        name: format!("n{number}"),
+        number,
+        host: address.ip().to_string(),
+        ports: vec![address.port()],
+    };
+    let members: Vec<NodeAddress> = (1..).zip(&addresses).map(member).collect();
+    let mut nodes = Vec::new();
+    for (member, address) in members.iter().zip(&addresses) {
+        let log = spec.logs.join(&member.name).join("server.log");
+        let written = log.parent().map_or(Ok(()), fs::create_dir_all);
+        written
+            .and_then(|()| {
+                fs::write(
+                    &log,
+                    format!("# {address} was running: its log is where it writes it\n"),
+                )
+            })
+            .map_err(|source| ClusterError::Write {
+                path: log.clone(),
+                source,
+            })?;
+        nodes.push(Node {
+            name: member.name.clone(),
+            address: *address,
+            log,
+            peer_proxy: None,
+        });
+    }
+    let orders = Orders {
+        commands: attached.commands.clone(),
+        servers: nodes
+            .iter()
+            .zip(&attached.servers)
+            .map(|(node, server)| (server.clone(), node.log.clone()))
+            .collect(),
+        out: Mutex::new(vec![Outage::default(); nodes.len()]),
+    };
+    Ok(StartedNodes {
+        nodes,
+        members,
+        running: Box::new(AttachedNodes(Arc::new(orders))),
+    })
+}
+
+/// What was done to a server and not undone.
+#[derive(Debug, Clone, Copy, Default)]
+struct Outage {
+    killed: bool,
+    paused: bool,
+}
+
+/// Carries out the user's commands, and knows which of them must be undone.
+struct Orders {
+    commands: NodeCommands,
+    /// By node: `HOST:PORT`, and the log of the commands.
+    servers: Vec<(String, PathBuf)>,
+    out: Mutex<Vec<Outage>>,
+}
+
+impl Orders {
+    fn note(&self, node: usize, change: impl FnOnce(&mut Outage)) {
+        change(&mut self.out.lock().unwrap_or_else(PoisonError::into_inner)[node]);
+    }
+
+    fn kill(&self, node: usize) -> Result<(), ClusterError> {
+        // before the command, which may do its work and fail
+        self.note(node, |outage| outage.killed = true);
+        self.carry_out(node, "be killed", self.commands.kill.as_deref())
+    }
+
+    fn start(&self, node: usize) -> Result<(), ClusterError> {
+        self.carry_out(node, "start", self.commands.start.as_deref())?;
+        self.note(node, |outage| *outage = Outage::default());
+        Ok(())
+    }
+
+    fn pause(&self, node: usize) -> Result<(), ClusterError> {
+        self.note(node, |outage| outage.paused = true);
+        self.carry_out(node, "pause", self.commands.pause.as_deref())
+    }
+
+    fn resume(&self, node: usize) -> Result<(), ClusterError> {
+        self.carry_out(node, "resume", self.commands.resume.as_deref())?;
+        self.note(node, |outage| outage.paused = false);
+        Ok(())
+    }
+
+    /// Undoes what was done to any server; returns what could not be undone, in sentences.
+    fn undo(&self) -> Vec<String> {
+        let out = self.out.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut failed = Vec::new();
+        for (node, outage) in out.into_iter().enumerate() {
+            let undone = match outage {
+                Outage { killed: true, .. } => self.start(node),
+                Outage { paused: true, .. } => self.resume(node),
+                _ => Ok(()),
+            };
+            failed.extend(undone.err().map(|error| error.to_string()));
+        }
+        failed
+    }
+
+    /// Runs a command of the user to its end; what it prints goes to the log.
+    fn carry_out(&self, node: usize, what: &'static str, command: Option<&str>) -> Result<(), ClusterError> {
+        let (server, log) = &self.servers[node];
+        let number = (node + 1).to_string();
+        let refused = |why: String| ClusterError::Disobeyed {
+            node: format!("n{number} ({server})"),
+            what,
+            why,
+        };
+        let command = command.ok_or_else(|| refused("there is no command for it".into()))?;
+        let command = command.replace("{node}", &number);
+        let open = || File::options().append(true).create(true).open(log);
+        let failed = |error: std::io::Error| refused(format!("`{command}`: {error}"));
+        let mut output = open().map_err(failed)?;
+        let _ = writeln!(output, "$ {command}");
+        let errors = output.try_clone().map_err(failed)?;
+        let mut child = Command::new("sh")
+            .args(["-c", &command])
+            .envs([("HARNESS_NODE", &number), ("HARNESS_SERVER", server)])
+            .stdin(Stdio::null())
+            .stdout(output)
+            .stderr(errors)
+            .process_group(0)
+            .spawn()
+            .map_err(failed)?;
+        let end = Instant::now() + COMMAND;
+        loop {
+            match child.try_wait().map_err(failed)? {
+                Some(status) if status.success() => return Ok(()),
+                Some(status) => return Err(refused(format!("`{command}`: {status}{}", last_lines(log)))),
+                None if Instant::now() >= end => {
+                    let _ = child.kill();
+                    let _ = child.wait();
+                    return Err(refused(format!(
+                        "`{command}` did not end within {}s",
+                        COMMAND.as_secs()
+                    )));
+                }
+                None => std::thread::sleep(READY_POLL),
+            }
+        }
+    }
+}
+
+fn last_lines(log: &PathBuf) -> String {
+    let text = fs::read_to_string(log).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().rev().take_while(|line| !line.starts_with("$ ")).collect();
+    let last = lines.into_iter().take(LOG_TAIL_LINES).rev();
+    last.map(|line| format!("\n  {line}")).collect()
+}
+
+struct AttachedNodes(Arc<Orders>);
+
+impl AttachedNodes {
+    fn order<T: Send + 'static>(
+        &self,
+        order: impl FnOnce(&Orders) -> Result<T, ClusterError> + Send + 'static,
+    ) -> BoxFuture<'static, Result<T, ClusterError>> {
+        let orders = Arc::clone(&self.0);
+        Box::pin(async move {
+            let carried_out = spawn_blocking(move || order(&orders)).await;
+            carried_out.unwrap_or_else(|error| Err(ClusterError::Nothing(error.to_string())))
+        })
+    }
+}
+
+impl RunningNodes for AttachedNodes {
+    fn look_every(&self) -> Duration {
+        Duration::from_secs(3600)
+    }
+
+    /// It is not a child: that it does not answer does not say that it ended.
+    fn ended(&mut self, _: usize) -> BoxFuture<'_, Option<String>> {
+        Box::pin(std::future::ready(None))
+    }
+
+    fn kill(&mut self, node: usize) -> BoxFuture<'_, Result<(), ClusterError>> {
+        self.order(move |orders| orders.kill(node))
+    }
+
+    fn start(&mut self, node: usize) -> BoxFuture<'_, Result<Option<SocketAddr>, ClusterError>> {
+        self.order(move |orders| orders.start(node).map(|()| None))
+    }
+
+    fn pause(&mut self, node: usize) -> BoxFuture<'_, Result<(), ClusterError>> {
+        self.order(move |orders| orders.pause(node))
+    }
+
+    fn resume(&mut self, node: usize) -> BoxFuture<'_, Result<(), ClusterError>> {
+        self.order(move |orders| orders.resume(node))
+    }
+
+    /// Stops no server, and starts those that a fault left killed or paused.
+    fn stop(self: Box<Self>) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            let told = self.order(|orders| {
+                orders.tell_undone();
+                Ok(())
+            });
+            let _ = told.await;
+        })
+    }
+}
+
+impl Orders {
+    fn tell_undone(&self) {
+        for sentence in self.undo() {
+            eprintln!("warning: {sentence}");
+        }
+    }
+}
+
+impl Drop for Orders {
+    /// Reached with servers that are out only when a run unwinds.
+    fn drop(&mut self) {
+        self.tell_undone();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn orders(folder: &std::path::Path, commands: NodeCommands) -> Orders {
+        Orders {
+            commands,
+            servers: (1..=2)
+                .map(|number| (format!("host{number}:1"), folder.join(format!("n{number}.log"))))
+                .collect(),
+            out: Mutex::new(vec![Outage::default(); 2]),
+        }
+    }
+
+    fn commands(folder: &std::path::Path) -> NodeCommands {
+        let command = |word: &str| {
+            let notes = folder.join("notes");
+            Some(format!(
+                "echo {word} {{node}} $HARNESS_NODE $HARNESS_SERVER >> {}",
+                notes.display()
+            ))
+        };
+        NodeCommands {
+            kill: command("kill"),
+            start: command("start"),
+            pause: command("pause"),
+            resume: command("resume"),
+        }
+    }
+
+    #[test]
+    fn what_a_fault_left_undone_is_undone_at_the_end_and_only_that() {
+        let folder = tempfile::tempdir().unwrap();
+        let orders = orders(folder.path(), commands(folder.path()));
+        orders.kill(0).unwrap();
+        orders.start(0).unwrap();
+        orders.kill(1).unwrap();
+        orders.pause(0).unwrap();
+        drop(orders);
+        let notes = fs::read_to_string(folder.path().join("notes")).unwrap();
+        let wanted = "kill 1 1 host1:1\nstart 1 1 host1:1\nkill 2 2 host2:1\npause 1 1 host1:1\nresume 1 1 host1:1\nstart 2 2 host2:1\n";
+        assert_eq!(notes, wanted);
+    }
+
+    #[test]
+    fn without_a_command_nothing_is_done_and_a_command_that_fails_is_quoted() {
+        let folder = tempfile::tempdir().unwrap();
+        let given = NodeCommands {
+            kill: Some("echo no such unit; exit 5".into()),
+            ..NodeCommands::default()
+        };
+        assert_eq!(
+            given.obey(),
+            ServersObey {
+                kill: false,
+                pause: false
+            }
+        );
+        let orders = orders(folder.path(), given);
+        let why = orders.pause(0).unwrap_err().to_string();
+        assert!(why.contains("no command"), "{why}");
+        let why = orders.kill(1).unwrap_err().to_string();
+        assert!(
+            why.contains("host2:1") && why.contains("exit status: 5") && why.contains("no such unit"),
+            "{why}"
+        );
+        orders.note(0, |outage| *outage = Outage::default());
+        orders.note(1, |outage| *outage = Outage::default());
+    }
+}

@@ -1,0 +1,108 @@
+//! A run on servers that harness did not start: what they hold is found out before anything is done, and what the run wrote
+//! there is removed at its end.
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use crate::backends::stored_data::{RunTraces, StoreSurvey};
+use crate::cluster::leftover_traces::ClaimedTraces;
+use crate::cluster::leftovers::Claim;
+use crate::cluster::{Endpoints, EndpointsReceiver, look_up};
+use crate::config::Config;
+use crate::limits::PROBE;
+use crate::run::context::RunContext;
+use crate::run::{RunError, RunSpec};
+
+/// The servers of an attached run as its end needs them.
+pub struct AttachedRun {
+    /// Why the locks cannot be watched, if so.
+    pub blind: Option<String>,
+    traces: RunTraces,
+    claim: Claim,
+}
+
+/// Looks at the servers of `--servers` and changes nothing there; the error is a sentence.
+pub async fn survey(config: &Config) -> Result<StoreSurvey, String> {
+    let addresses = look_up(&config.attach.servers).await?;
+    let (_sender, endpoints) = watch::channel(Endpoints::new(addresses, None));
+    let servers = config.attach.servers.join(", ");
+    let found = config.backend.data.survey(endpoints, config.lease).await;
+    found.map_err(|why| format!("{} at {servers}: {why}", config.backend.product()))
+}
+
+/// What a user must agree to before anything is done, if so.
+pub fn consent_to(config: &Config, survey: &StoreSurvey) -> Option<String> {
+    let holds = survey.holds.as_ref().filter(|_| !config.attach.yes)?;
+    let (product, servers, mark) = (
+        config.backend.product(),
+        config.attach.servers.join(", "),
+        config.attach.mark(),
+    );
+    Some(format!(
+        "{product} at {servers} holds {holds}, which no run of harness may touch\n  \
+         this run: entries with `{mark}` in their names, which its clients make and which are removed at its end"
+    ))
+}
+
+impl AttachedRun {
+    /// Surveys the servers and notes what the run will write there. Without the user's consent to what they hold it is an error.
+    pub async fn begin(spec: &RunSpec) -> Result<Option<Self>, RunError> {
+        let config = &spec.config;
+        if !config.attach.is_attached() {
+            return Ok(None);
+        }
+        let survey = survey(config).await.map_err(RunError::Clients)?;
+        if let Some(what) = consent_to(config, &survey) {
+            return Err(RunError::Clients(format!("{what}\nhint: --yes agrees to it")));
+        }
+        let pattern = config.backend.keys.parse().map_err(RunError::Clients)?;
+        let traces = RunTraces {
+            mark: config.attach.mark().to_owned(),
+            pattern,
+            top: survey.top,
+        };
+        let noted = ClaimedTraces {
+            backend: config.backend.typed(),
+            servers: config.attach.servers.clone(),
+            traces: serde_json::to_string(&traces).expect("traces are plain data"),
+        };
+        let claim = noted.claim(&spec.name);
+        Ok(Some(Self {
+            blind: survey.blind,
+            traces,
+            claim: claim.map_err(|(path, error)| RunError::write(&path, &error))?,
+        }))
+    }
+
+    /// Removes what the clients of the run wrote, when they are gone. The error says what may still be there.
+    pub async fn end(
+        self,
+        run: Option<&Arc<RunContext>>,
+        config: &Config,
+        servers: EndpointsReceiver,
+    ) -> Result<(), String> {
+        let mut traces = self.traces;
+        if let Some(run) = run {
+            // clients of a contract may keep them elsewhere
+            traces.pattern = run.terms.keys.pattern.clone();
+        }
+        let data = config.backend.data;
+        let mut removed = data.remove(servers.clone(), traces.clone()).await;
+        if matches!(removed, Ok(1..)) {
+            // a request that was on its way when its client was killed may have been served since
+            sleep(PROBE).await;
+            removed = data.remove(servers, traces.clone()).await;
+        }
+        removed.map(drop).map_err(|why| {
+            // it stays for `harness doctor`
+            std::mem::forget(self.claim);
+            format!(
+                "what this run wrote to {} could not be removed: {why}\nhint: its entries have `{}` in their names; `harness doctor --clean` tries again",
+                config.backend.product(),
+                traces.mark
+            )
+        })
+    }
+}

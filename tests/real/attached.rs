@@ -1,0 +1,283 @@
+//! Runs on servers that were running before (`--servers`): a verdict as on servers of harness, and nothing of others touched.
+
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use harness_workloads::redis::lock_key;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+use crate::command::{Answer, Harness};
+
+/// What an observer of Redis needs.
+const EVENTS: &str = "Kg$hlx";
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    listener.local_addr().expect("it has an address").port()
+}
+
+fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < Duration::from_secs(40), "{what} takes too long");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// A server that is none of harness, killed when it goes.
+struct Running {
+    child: Child,
+    port: u16,
+}
+
+impl Running {
+    fn redis(folder: &Path, events: &str) -> Self {
+        let port = free_port();
+        let command = format!("exec redis-server --port {port} --save '' --notify-keyspace-events '{events}'");
+        let running = Self {
+            child: shell(&command, folder),
+            port,
+        };
+        until("redis-server", || running.ask(&["PING"]) == "PONG");
+        running
+    }
+
+    fn zk(folder: &Path) -> Self {
+        let port = free_port();
+        let data = folder.join("zk");
+        std::fs::create_dir(&data).unwrap();
+        let settings = format!(
+            "tickTime=2000\ndataDir={}\nclientPort={port}\nadmin.enableServer=false\n",
+            data.display()
+        );
+        std::fs::write(folder.join("zoo.cfg"), settings).unwrap();
+        let jars = "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar";
+        let command =
+            format!("exec java -Xmx128m -cp {jars} org.apache.zookeeper.server.quorum.QuorumPeerMain zoo.cfg");
+        let running = Self {
+            child: shell(&command, folder),
+            port,
+        };
+        until("ZooKeeper", || {
+            std::net::TcpStream::connect(("127.0.0.1", port)).is_ok()
+        });
+        running
+    }
+
+    /// What `redis-cli` prints.
+    fn ask(&self, words: &[&str]) -> String {
+        redis_cli(self.port, words)
+    }
+
+    fn keys(&self) -> Vec<String> {
+        let mut keys: Vec<String> = self.ask(&["KEYS", "*"]).lines().map(str::to_owned).collect();
+        keys.retain(|key| !key.is_empty());
+        keys.sort();
+        keys
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn shell(command: &str, folder: &Path) -> Child {
+    let output = std::fs::File::create(folder.join("server.out")).unwrap();
+    let errors = output.try_clone().unwrap();
+    let mut shell = Command::new("sh");
+    shell.args(["-c", command]).current_dir(folder).stdin(Stdio::null());
+    shell.stdout(output).stderr(errors).spawn().expect("sh starts")
+}
+
+fn redis_cli(port: u16, words: &[&str]) -> String {
+    let port = port.to_string();
+    let asked = Command::new("redis-cli").args(["-p", &port]).args(words).output();
+    String::from_utf8_lossy(&asked.expect("redis-cli starts").stdout)
+        .trim()
+        .to_owned()
+}
+
+fn stored(harness: &Harness) -> Value {
+    let text = std::fs::read(harness.results().join("latest/run.json")).expect("the run is stored");
+    serde_json::from_slice(&text).expect("it is JSON")
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn nothing_of_others_is_touched_and_nothing_of_the_run_is_left() {
+    let harness = Harness::new();
+    let redis = Running::redis(harness.folder.path(), EVENTS);
+    // a key that a run of harness on a server of its own would take for a lock
+    redis.ask(&["SET", &lock_key("l0"), "of others"]);
+    redis.ask(&["SET", "other", "1"]);
+    let words = format!(
+        "--backend redis --servers 127.0.0.1:{} --lease 1s --time 16s --fault partition --seed 1",
+        redis.port
+    );
+    let refused = harness.output(&format!("run {words}"));
+    assert_eq!(refused.status.code(), Some(2), "{}", said(&refused));
+    assert!(
+        said(&refused).contains("2 keys") && said(&refused).contains("--yes"),
+        "{}",
+        said(&refused)
+    );
+    assert!(!harness.results().exists(), "it asks before it does anything");
+
+    let answer = harness.run(&format!("{words} --yes"));
+    answer.assert_exit(0);
+    assert_eq!(
+        answer.verdict("HL007"),
+        "holds",
+        "the observer watched: {:#}",
+        answer.diagnosis
+    );
+    let run = stored(&harness);
+    assert_eq!(run["runtime"], "attached");
+    assert!(
+        run["mark"].as_str().is_some_and(|mark| mark.starts_with("harness-")),
+        "{run:#}"
+    );
+    assert_eq!(redis.keys(), [lock_key("l0"), "other".to_owned()]);
+    assert_eq!(redis.ask(&["GET", &lock_key("l0")]), "of others");
+}
+
+#[test]
+fn a_broken_lock_is_found_on_servers_that_were_running() {
+    let harness = Harness::new();
+    let redis = Running::redis(harness.folder.path(), EVENTS);
+    let words = format!(
+        "--backend redis --servers 127.0.0.1:{} --lease 1s --time 20s --fault pause-holder --seed 1",
+        redis.port
+    );
+    // nothing is on them, so nothing is asked
+    let answer = harness.run(&words);
+    assert_eq!(
+        answer.verdict("HL001"),
+        "violated",
+        "{}\n{:#}",
+        answer.stderr,
+        answer.diagnosis
+    );
+    assert_eq!(redis.keys(), Vec::<String>::new());
+}
+
+#[test]
+fn a_setting_is_not_changed_and_without_it_there_is_no_observer() {
+    let harness = Harness::new();
+    let redis = Running::redis(harness.folder.path(), "");
+    let answer = harness.run(&format!(
+        "--backend redis --servers 127.0.0.1:{} --lease 1s --time 9s",
+        redis.port
+    ));
+    answer.assert_exit(0);
+    assert!(
+        answer.stderr.contains("no observer watches the locks"),
+        "{}",
+        answer.stderr
+    );
+    assert_eq!(answer.verdict("HL001"), "holds");
+    assert_eq!(answer.verdict("HL007"), "not-applicable", "{:#}", answer.diagnosis);
+    assert_eq!(
+        redis.ask(&["CONFIG", "GET", "notify-keyspace-events"]),
+        "notify-keyspace-events"
+    );
+}
+
+#[test]
+fn servers_are_touched_by_the_commands_that_were_given_and_by_nothing_else() {
+    let harness = Harness::new();
+    let port = free_port();
+    let folder = harness.folder.path().display().to_string();
+    let start = format!(
+        "redis-server --port {port} --save '' --notify-keyspace-events '{EVENTS}' --dir {folder} --daemonize yes --pidfile {folder}/pid"
+    );
+    assert!(
+        Command::new("sh")
+            .args(["-c", &start])
+            .output()
+            .unwrap()
+            .status
+            .success()
+    );
+    until("redis-server", || redis_cli(port, &["PING"]) == "PONG");
+    let words =
+        format!("run --backend redis --servers 127.0.0.1:{port} --lease 1s --time 40s --fault server-kill --seed 1");
+    let refused = harness.output(&words);
+    assert!(
+        said(&refused).contains("--on-kill CMD and --on-start CMD"),
+        "{}",
+        said(&refused)
+    );
+
+    let mut command = harness.command(&words);
+    command.args([
+        "--on-kill",
+        &format!("kill -9 $(cat {folder}/pid)"),
+        "--on-start",
+        &start,
+    ]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    until("the server's death", || redis_cli(port, &["PING"]) != "PONG");
+    kill(Pid::from_raw(child.id() as i32), Signal::SIGINT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", said(&output));
+    until("the server's return", || redis_cli(port, &["PING"]) == "PONG");
+    assert_eq!(redis_cli(port, &["KEYS", "*"]), "", "{}", said(&output));
+    redis_cli(port, &["SHUTDOWN", "NOSAVE"]);
+}
+
+#[test]
+fn what_a_killed_run_left_is_shown_and_removed() {
+    let harness = Harness::new();
+    let redis = Running::redis(harness.folder.path(), EVENTS);
+    redis.ask(&["SET", "other", "1"]);
+    let words = format!(
+        "run --backend redis --recipe redis-setnx --servers 127.0.0.1:{} --yes --hold 2s --time 60s",
+        redis.port
+    );
+    let mut child = harness
+        .command(&words)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    until("a lock", || redis.keys().len() > 1);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let at = format!("on redis at 127.0.0.1:{}", redis.port);
+    let shown = String::from_utf8_lossy(&harness.output("doctor").stdout).into_owned();
+    assert!(shown.contains(&at), "{shown}");
+    harness.output("doctor --clean");
+    until("the end of its clients", || redis.keys() == ["other"]);
+}
+
+#[test]
+fn a_lease_that_the_servers_do_not_grant_is_refused_and_zookeeper_is_left_as_it_was() {
+    let harness = Harness::new();
+    let zk = Running::zk(harness.folder.path());
+    let words = format!(
+        "--backend zk --servers 127.0.0.1:{} --fault partition --seed 1",
+        zk.port
+    );
+    let refused = harness.output(&format!("run {words} --lease 2s --time 40s"));
+    assert!(said(&refused).contains("--lease 4000ms"), "{}", said(&refused));
+    let answer = harness.run(&format!("{words} --lease 4s --time 40s"));
+    answer.assert_exit(0);
+    assert_eq!(answer.verdict("HL007"), "holds", "{:#}", answer.diagnosis);
+    // a store that is as it was holds nothing: nothing is asked the second time
+    let again: Answer = harness.run(&format!(
+        "--backend zk --servers 127.0.0.1:{} --lease 4s --time 16s --each 3",
+        zk.port
+    ));
+    again.assert_exit(0);
+}

@@ -18,7 +18,10 @@ pub fn refusal(config: &Config) -> Option<String> {
         );
     }
     if ![Some(BackendId::Redis), Some(BackendId::Zk)].contains(&config.backend.id) {
-        return says("there is no model of etcd yet; there are models of Redis and ZooKeeper");
+        let product = config.backend.product();
+        return says(&format!(
+            "there is no model of {product}; there are models of Redis and ZooKeeper"
+        ));
     }
     if config.churn.is_some() && config.backend.sweep.is_some() {
         return says(

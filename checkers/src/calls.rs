@@ -93,10 +93,7 @@ fn span_of(calm: &[CalmSpan], from_ns: u64, to_ns: u64) -> Option<&CalmSpan> {
 
 fn unanswered(context: &Context<'_>, calm: &[CalmSpan], decided: &mut CallsInTime<'_>) {
     let history = context.history;
-    let mut died = vec![u64::MAX; history.processes.len()];
-    for event in history.events.iter().filter(|event| event.f == F::Died) {
-        died[event.process as usize] = event.time.min(died[event.process as usize]);
-    }
+    let died = history.deaths();
     for (position, event) in history.events.iter().enumerate() {
         let wait_ns = match event.f {
             F::Acquire if event.kind == Kind::Invoke => match history.rare(event).wait_ms {

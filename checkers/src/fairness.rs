@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 
 use crate::context::Context;
 use crate::finding::Verdict;
-use crate::history::F;
 use crate::history::event::Kind;
+use crate::history::{F, History};
 use crate::limits;
 use crate::starvation::{self, Starved};
 use crate::tickets::{self, TokenBreak};
@@ -21,13 +21,21 @@ use crate::tickets::{self, TokenBreak};
 /// One acquire that was answered ok.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Served {
-    /// When it was asked for and got: times, or positions where the history goes by these.
-    pub asked: u64,
-    pub got: u64,
     /// The positions of its call and its reply.
     pub call: u32,
     pub reply: u32,
     pub process: u32,
+}
+
+impl Served {
+    fn of(history: &History, reply: u32) -> Self {
+        let event = &history.events[reply as usize];
+        Self {
+            call: event.mate,
+            reply,
+            process: event.process,
+        }
+    }
 }
 
 /// A waiter and how often others who asked later were served before it.
@@ -82,8 +90,10 @@ pub(crate) fn decide(context: &Context<'_>) -> Fairness {
         decided.verdict = Verdict::Inconclusive;
         return decided;
     }
-    let locks = served.iter().enumerate();
-    let mut passed: Vec<Passed> = locks.flat_map(|(lock, served)| passed_over(lock, served)).collect();
+    let locks = served.into_iter().enumerate();
+    let mut passed: Vec<Passed> = locks
+        .flat_map(|(lock, served)| passed_over(context.history, lock, served))
+        .collect();
     passed.sort_by_key(|passed| (Reverse(passed.times), passed.served.reply));
     decided.max = passed.first().map_or(0, |passed| passed.times);
     decided.jain = jain(context);
@@ -111,19 +121,13 @@ pub(crate) fn decide(context: &Context<'_>) -> Fairness {
     decided
 }
 
-fn served(context: &Context<'_>) -> Vec<Vec<Served>> {
+/// The positions of the replies to acquires that were answered ok, by lock.
+fn served(context: &Context<'_>) -> Vec<Vec<u32>> {
     let history = context.history;
     let mut served = vec![Vec::new(); history.locks.len()];
     for (position, event) in history.events.iter().enumerate() {
         if let Some(lock) = history.lock_number(event).filter(|_| event.is_ok(F::Acquire)) {
-            let (asked, got) = (history.instant(event.mate), history.instant(position as u32));
-            served[lock].push(Served {
-                asked,
-                got,
-                call: event.mate,
-                reply: position as u32,
-                process: event.process,
-            });
+            served[lock].push(position as u32);
         }
     }
     served
@@ -132,27 +136,28 @@ fn served(context: &Context<'_>) -> Vec<Vec<Served>> {
 /// For each waiter that was passed over: how many asked after it and were served before it.
 ///
 /// Counting from the latest call backwards, a Fenwick tree over the order of service has those who asked later.
-fn passed_over(lock: usize, served: &[Served]) -> Vec<Passed> {
-    let mut by_got: Vec<usize> = (0..served.len()).collect();
-    by_got.sort_by_key(|place| served[*place].got);
-    let mut rank = vec![0; served.len()];
-    for (order, place) in by_got.iter().enumerate() {
-        rank[*place] = order;
+fn passed_over(history: &History, lock: usize, mut served: Vec<u32>) -> Vec<Passed> {
+    let asked = |reply: u32| history.instant(history.events[reply as usize].mate);
+    if !served.is_sorted_by_key(|reply| history.instant(*reply)) {
+        served.sort_by_key(|reply| history.instant(*reply));
     }
-    let mut by_call: Vec<usize> = (0..served.len()).collect();
-    by_call.sort_by_key(|place| Reverse(served[*place].asked));
-    let mut tree = vec![0u64; served.len() + 1];
+    let mut by_call: Vec<u32> = (0..served.len() as u32).collect();
+    by_call.sort_by_key(|rank| asked(served[*rank as usize]));
+    if by_call.is_sorted() {
+        return Vec::new();
+    }
+    let mut tree = vec![0u32; served.len() + 1];
     let mut passed = Vec::new();
-    for place in by_call {
-        let times = below(&tree, rank[place]);
+    for rank in by_call.into_iter().rev() {
+        let times = below(&tree, rank as usize);
         if times > 0 {
             passed.push(Passed {
                 lock,
-                served: served[place],
+                served: Served::of(history, served[rank as usize]),
                 times,
             });
         }
-        let mut node = rank[place] + 1;
+        let mut node = rank as usize + 1;
         while node < tree.len() {
             tree[node] += 1;
             node += node & node.wrapping_neg();
@@ -161,10 +166,10 @@ fn passed_over(lock: usize, served: &[Served]) -> Vec<Passed> {
     passed
 }
 
-fn below(tree: &[u64], mut node: usize) -> u64 {
+fn below(tree: &[u32], mut node: usize) -> u64 {
     let mut sum = 0;
     while node > 0 {
-        sum += tree[node];
+        sum += u64::from(tree[node]);
         node &= node - 1;
     }
     sum
@@ -173,10 +178,15 @@ fn below(tree: &[u64], mut node: usize) -> u64 {
 /// Jain's index of acquires per client: 1 when all got the same, 1/n when one got all.
 fn jain(context: &Context<'_>) -> f64 {
     let history = context.history;
-    let mut acquired: BTreeMap<u32, f64> = BTreeMap::new();
+    let mut by_process: Vec<Option<u64>> = vec![None; history.processes.len()];
     for event in history.events.iter().filter(|event| event.f == F::Acquire) {
-        let count = acquired.entry(history.client_of(event.process)).or_default();
-        *count += f64::from(u8::from(event.kind == Kind::Ok));
+        *by_process[event.process as usize].get_or_insert(0) += u64::from(event.kind == Kind::Ok);
+    }
+    let mut acquired: BTreeMap<u32, f64> = BTreeMap::new();
+    for (process, count) in by_process.into_iter().enumerate() {
+        if let Some(count) = count {
+            *acquired.entry(history.client_of(process as u32)).or_default() += count as f64;
+        }
     }
     let sum: f64 = acquired.values().sum();
     let squares: f64 = acquired.values().map(|count| count * count).sum();

@@ -128,7 +128,7 @@ fn checked_writes(context: &Context<'_>) -> CheckedWrites {
     let mut writes = CheckedWrites::default();
     let mut accepted: Vec<Vec<(u32, u64)>> = vec![Vec::new(); history.locks.len()];
     for (position, event) in history.events.iter().enumerate() {
-        if !event.is_ok(F::Write) || event.rare == NONE {
+        if !event.is_ok(F::Write) {
             continue;
         }
         let (Some(lock), Some(fenced)) = (history.lock_number(event), history.rare(event).fenced) else {
@@ -171,9 +171,9 @@ fn checked_writes(context: &Context<'_>) -> CheckedWrites {
 }
 
 fn token_of(context: &Context<'_>, event: &PackedEvent) -> Option<u64> {
-    event
-        .token()
-        .or_else(|| context.history.events.get(event.mate as usize)?.token())
+    let history = context.history;
+    let of_call = || history.token(history.events.get(event.mate as usize)?);
+    history.token(event).or_else(of_call)
 }
 
 /// Whether the writer held the lock for certain, alone, and in the server's eyes, too, from call to reply.

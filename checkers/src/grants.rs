@@ -63,8 +63,8 @@ impl Grants {
                 continue;
             };
             match event.f {
-                F::Granted => grants.grant(lock as u32, event.owner, event.token(), position as u32),
-                F::Revoked => grants.revoke(lock as u32, event.owner, event.token(), position as u32),
+                F::Granted => grants.grant(lock as u32, history.owner(event), history.token(event), position as u32),
+                F::Revoked => grants.revoke(lock as u32, history.owner(event), history.token(event), position as u32),
                 _ => {}
             }
         }
@@ -232,7 +232,7 @@ impl Grants {
     fn join_rewritten(&mut self, history: &History, holds: &Holds) {
         let acquires = history.events.iter().filter(|event| event.f == F::Acquire);
         let named: FastSet<u32> = acquires
-            .map(|event| event.owner)
+            .map(|event| history.owner(event))
             .filter(|owner| *owner != NONE)
             .collect();
         let mut releases: FastMap<(u32, u32), Vec<u64>> = FastMap::default();

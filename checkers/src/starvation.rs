@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use crate::calm::{self, CalmSpan};
 use crate::context::Context;
 use crate::history::event::Kind;
+use crate::history::names::FastMap;
 use crate::history::{F, History, OrderBasis, PackedEvent, Refusal};
 use crate::limits;
 
@@ -60,17 +61,27 @@ pub(crate) fn starved(context: &Context<'_>) -> Vec<Starved> {
     let bound_ns = bound_ns(context);
     let calm = calm::spans(context, None);
     let mut found = Vec::new();
-    for (lock, clients) in attempts(context).into_iter().enumerate() {
+    let died = history.deaths();
+    let bounded = context.bounds.starvation_ms.is_some();
+    for (lock, calls) in waiting_calls(history).into_iter().enumerate() {
+        let asked = asked(history, &calls);
+        let enough = (asked.len() as u64 * limits::PASSED_BY_CHANCE).max(limits::STARVED_GRANTS);
+        let last = LastGrants::of(context, lock);
+        let never = |client: u32, first_ns: u64| last.but_to(client).is_none_or(|ns| first_ns > ns);
+        let judged = asked
+            .iter()
+            .filter(|(client, asked)| bounded || asked.refused || never(**client, asked.acquired_ns));
+        let judged: BTreeMap<u32, Vec<Attempt>> = judged.map(|(client, _)| (*client, Vec::new())).collect();
+        if judged.is_empty() {
+            continue;
+        }
         let mut grants: Vec<(u64, u32)> = context.holds.by_lock[lock]
             .iter()
             .map(|hold| (history.ns(hold.from), history.client_of(hold.process)))
             .collect();
         grants.sort_unstable();
-        let enough = (clients.len() as u64 * limits::PASSED_BY_CHANCE).max(limits::STARVED_GRANTS);
-        for (client, attempts) in &clients {
-            let others_last = grants.iter().rev().find(|(_, other)| other != client);
-            let contended = |attempt: &Attempt| others_last.is_some_and(|(ns, _)| attempt.to_ns <= *ns);
-            let never = !attempts.iter().any(|attempt| attempt.acquired && contended(attempt));
+        for (client, attempts) in &attempts(history, &died, &calls, judged) {
+            let never = never(*client, asked[client].acquired_ns);
             let others_during = |stretch: &Starved| {
                 let during = grants.partition_point(|(ns, _)| *ns < stretch.from_ns)
                     ..grants.partition_point(|(ns, _)| *ns <= stretch.to_ns);
@@ -106,34 +117,102 @@ pub(crate) fn bound_ns(context: &Context<'_>) -> u64 {
     context.bounds.starvation_ms.map_or(usual_ns, limits::ns)
 }
 
-/// The waits by lock and client. A try that does not wait says nothing: it may always meet a holder.
-fn attempts(context: &Context<'_>) -> Vec<BTreeMap<u32, Vec<Attempt>>> {
-    let history = context.history;
-    let mut died = vec![u64::MAX; history.processes.len()];
-    for event in history.events.iter().filter(|event| event.f == F::Died) {
-        died[event.process as usize] = event.time.min(died[event.process as usize]);
+/// The last grants of a lock: of the client that got it last, and of the others.
+struct LastGrants {
+    last: Option<(u64, u32)>,
+    of_others: Option<u64>,
+}
+
+impl LastGrants {
+    fn of(context: &Context<'_>, lock: usize) -> Self {
+        let history = context.history;
+        let grants = context.holds.by_lock[lock].iter();
+        let grants = grants.map(|hold| (history.ns(hold.from), history.client_of(hold.process)));
+        let mut by_client: FastMap<u32, u64> = FastMap::default();
+        for (ns, client) in grants {
+            let last = by_client.entry(client).or_default();
+            *last = ns.max(*last);
+        }
+        let last = by_client.iter().map(|(client, ns)| (*ns, *client)).max();
+        let others = by_client
+            .iter()
+            .filter(|(client, _)| last.map(|(_, last)| last) != Some(**client));
+        let of_others = others.map(|(_, ns)| *ns).max();
+        Self { last, of_others }
     }
-    let mut attempts = vec![BTreeMap::<u32, Vec<Attempt>>::new(); history.locks.len()];
+
+    /// The last grant to another client, in nanoseconds.
+    fn but_to(&self, client: u32) -> Option<u64> {
+        match self.last {
+            Some((ns, last)) if last != client => Some(ns),
+            _ => self.of_others,
+        }
+    }
+}
+
+/// The calls of acquires that wait, by lock. A try says nothing: it may always meet a holder.
+fn waiting_calls(history: &History) -> Vec<Vec<u32>> {
+    let mut calls = vec![Vec::new(); history.locks.len()];
     for (position, event) in history.events.iter().enumerate() {
         let waits = event.is_call(F::Acquire) && history.rare(event).wait_ms != 0;
-        let Some(lock) = history.lock_number(event).filter(|_| waits) else {
+        if let Some(lock) = history.lock_number(event).filter(|_| waits) {
+            calls[lock].push(position as u32);
+        }
+    }
+    calls
+}
+
+/// What became of a client's calls.
+#[derive(Debug, Clone, Copy)]
+struct AskedFor {
+    /// The first answer that gave it the lock; the end of time without one.
+    acquired_ns: u64,
+    /// Whether any was refused.
+    refused: bool,
+}
+
+/// The clients of these calls.
+fn asked(history: &History, calls: &[u32]) -> FastMap<u32, AskedFor> {
+    let mut all: FastMap<u32, AskedFor> = FastMap::default();
+    for call in calls {
+        let event = &history.events[*call as usize];
+        let asked = all.entry(history.client_of(event.process)).or_insert(AskedFor {
+            acquired_ns: u64::MAX,
+            refused: false,
+        });
+        match history.events.get(event.mate as usize) {
+            Some(reply) if reply.kind == Kind::Ok => asked.acquired_ns = asked.acquired_ns.min(reply.time),
+            Some(reply) => asked.refused = asked.refused || is_a_refusal(history, event, reply),
+            None => {}
+        }
+    }
+    all
+}
+
+/// The waits of some clients.
+fn attempts(
+    history: &History,
+    died: &[u64],
+    calls: &[u32],
+    mut clients: BTreeMap<u32, Vec<Attempt>>,
+) -> BTreeMap<u32, Vec<Attempt>> {
+    for call in calls {
+        let event = &history.events[*call as usize];
+        let Some(attempts) = clients.get_mut(&history.client_of(event.process)) else {
             continue;
         };
         let reply = history.events.get(event.mate as usize);
         let gone = died[event.process as usize].min(history.end_ns);
-        attempts[lock]
-            .entry(history.client_of(event.process))
-            .or_default()
-            .push(Attempt {
-                process: event.process,
-                call: position as u32,
-                from_ns: event.time,
-                to_ns: reply.map_or(gone, |reply| reply.time),
-                acquired: reply.is_some_and(|reply| reply.kind == Kind::Ok),
-                refused: reply.is_some_and(|reply| is_a_refusal(history, event, reply)),
-            });
+        attempts.push(Attempt {
+            process: event.process,
+            call: *call,
+            from_ns: event.time,
+            to_ns: reply.map_or(gone, |reply| reply.time),
+            acquired: reply.is_some_and(|reply| reply.kind == Kind::Ok),
+            refused: reply.is_some_and(|reply| is_a_refusal(history, event, reply)),
+        });
     }
-    attempts
+    clients
 }
 
 /// Whether an acquire was answered with an error that does not say that the lock is taken, in any words: long before its wait was over.

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use super::entry::{Entry, F, NEMESIS, PackedEvent, SERVER};
+use super::entry::{Entry, F, NEMESIS, SERVER};
 use super::event::{Header, Kind, Process};
 use super::lines::EventFields;
 use super::names::NONE;
-use super::{History, NAMED_VALUE, Symbol};
+use super::{History, NAMED_VALUE, PackedEvent, Symbol};
 
 /// How much of everything there is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
@@ -77,7 +77,7 @@ impl History {
             None
         };
         Entry {
-            index: event.index,
+            index: self.index(position as u32),
             time_ns: event.time,
             process: self.process(event),
             client: self
@@ -87,8 +87,8 @@ impl History {
             kind: event.kind,
             f: event.f,
             lock: self.name(event.lock),
-            token: event.token(),
-            owner: self.name(event.owner),
+            token: self.token(event),
+            owner: self.name(self.owner(event)),
             value: rare.value,
             expected: rare.expected,
             fenced: rare.fenced,
@@ -123,6 +123,19 @@ impl History {
     /// Names of all locks, in the order in which they appear.
     pub fn locks(&self) -> impl Iterator<Item = &str> {
         self.locks.iter().map(|name| self.names.get(*name))
+    }
+
+    /// When each process died, by dense number; the end of time for those that did not.
+    pub(crate) fn deaths(&self) -> Vec<u64> {
+        let mut died = vec![u64::MAX; self.processes.len()];
+        if self.counts.died == 0 {
+            return died;
+        }
+        for event in self.events.iter().filter(|event| event.f == F::Died) {
+            let first = &mut died[event.process as usize];
+            *first = event.time.min(*first);
+        }
+        died
     }
 
     /// What the taps had counted at an event, where they did.

@@ -2,12 +2,13 @@
 //!
 //! Well-formedness is checked as events arrive, by the rules of [`super::form`]; an event that is refused is not added.
 
-use super::entry::{Entry, F, NEMESIS, PackedEvent, Rare, SERVER};
+use super::entry::{Entry, F, NEMESIS, Rare, SERVER};
 use super::error::FormError;
 use super::event::{Header, Kind, Process};
 use super::form::{NEW, ProcessState, allowed};
 use super::lines::{EventFields, RareFields};
-use super::names::{FastMap, NONE, Names, Symbol};
+use super::names::{DenseNumbers, NONE, Names, Symbol};
+use super::packed::{EventDetails, PackedEvent};
 use super::{History, NemesisLine, OrderBasis, ReplyNode, WireReading};
 use crate::limits::MAX_TIME_NS;
 
@@ -18,11 +19,13 @@ const MAX_EVENTS: usize = 4_294_967_000;
 #[derive(Debug, Clone)]
 pub struct HistoryBuilder {
     pub(super) history: History,
-    pub(super) dense: FastMap<u32, u32>,
+    pub(super) dense: DenseNumbers,
     pub(super) states: Vec<ProcessState>,
     latest_ns: u64,
     latest_client_ns: u64,
     pub(super) last_rare: Option<(u32, Rare)>,
+    /// The last details without a token or an owner.
+    pub(super) last_details: u32,
 }
 
 impl HistoryBuilder {
@@ -30,11 +33,12 @@ impl HistoryBuilder {
     pub fn new(header: Header) -> Self {
         Self {
             history: History::empty(header),
-            dense: FastMap::default(),
+            dense: DenseNumbers::default(),
             states: Vec::new(),
             latest_ns: 0,
             latest_client_ns: 0,
             last_rare: None,
+            last_details: NONE,
         }
     }
 
@@ -93,7 +97,7 @@ impl HistoryBuilder {
             },
             wire: entry.wire,
         };
-        self.add(&fields, &rare)?;
+        self.add(&fields, Some(&rare))?;
         if entry.f == F::Nemesis {
             self.add_nemesis(entry.name.unwrap_or("fault"), entry.raw.unwrap_or("{}"));
         }
@@ -104,7 +108,8 @@ impl HistoryBuilder {
     ///
     /// # Errors
     /// As [`Self::push`].
-    pub(crate) fn add(&mut self, fields: &EventFields, rare: &RareFields) -> Result<(), FormError> {
+    #[inline]
+    pub(crate) fn add(&mut self, fields: &EventFields, rare: Option<&RareFields>) -> Result<(), FormError> {
         if self.history.events.len() >= MAX_EVENTS {
             return Err(FormError::TooLong);
         }
@@ -171,14 +176,8 @@ impl HistoryBuilder {
             Process::Nemesis => return Ok(NEMESIS),
             Process::Client(number) => number,
         };
+        let dense = self.dense.get(number).unwrap_or_else(|| self.add_process(number));
         let history = &mut self.history;
-        let states = &mut self.states;
-        let dense = *self.dense.entry(number).or_insert_with(|| {
-            history.processes.push(number);
-            history.clients.push(NONE);
-            states.push(NEW);
-            (states.len() - 1) as u32
-        });
         let client = &mut history.clients[dense as usize];
         match fields.client {
             Some(now) if *client == NONE => *client = now,
@@ -194,6 +193,16 @@ impl HistoryBuilder {
         Ok(dense)
     }
 
+    #[cold]
+    fn add_process(&mut self, number: u32) -> u32 {
+        let dense = self.states.len() as u32;
+        self.history.processes.push(number);
+        self.history.clients.push(NONE);
+        self.states.push(NEW);
+        self.dense.insert(number, dense);
+        dense
+    }
+
     /// The call that this reply answers, after checking that the process may act at all.
     fn pair(&mut self, fields: &EventFields, process: u32, lock: Symbol) -> Result<u32, FormError> {
         let number = self.history.processes[process as usize];
@@ -205,7 +214,7 @@ impl HistoryBuilder {
                 process: number,
                 now_ns: fields.time,
                 before_ns: before.time,
-                before_index: before.index,
+                before_index: self.history.index(state.last),
             });
         }
         let f = fields.f.name();
@@ -213,18 +222,18 @@ impl HistoryBuilder {
             if state.unknown != NONE {
                 return Err(FormError::ActsAfterUnknown {
                     process: number,
-                    unknown_index: at(state.unknown).index,
+                    unknown_index: self.history.index(state.unknown),
                 });
             }
             if state.died != NONE {
                 return Err(FormError::ActsAfterDeath {
                     process: number,
-                    died_index: at(state.died).index,
+                    died_index: self.history.index(state.died),
                 });
             }
             if state.open != NONE {
                 let open = at(state.open);
-                let (open_f, open_index) = (open.f.name(), open.index);
+                let (open_f, open_index) = (open.f.name(), self.history.index(state.open));
                 return Err(FormError::TwoOpen {
                     process: number,
                     f,
@@ -239,7 +248,7 @@ impl HistoryBuilder {
         }
         let open = at(state.open);
         if open.f != fields.f || (open.lock != lock && fields.lock != NONE) {
-            let (open_f, open_index) = (open.f.name(), open.index);
+            let (open_f, open_index) = (open.f.name(), self.history.index(state.open));
             return Err(FormError::WrongReply {
                 process: number,
                 f,
@@ -263,10 +272,15 @@ impl HistoryBuilder {
         self.history.end_ns = self.latest_ns;
     }
 
-    fn store(&mut self, fields: &EventFields, rare: &RareFields, process: u32, (lock, mate): (Symbol, u32)) {
+    fn store(&mut self, fields: &EventFields, rare: Option<&RareFields>, process: u32, (lock, mate): (Symbol, u32)) {
         let position = self.history.events.len() as u32;
-        let wire = rare.wire;
-        let rare = self.rare(rare.rare);
+        let wire = rare.and_then(|rare| rare.wire);
+        let rare = rare.map_or(NONE, |rare| self.rare(rare.rare));
+        let details = self.details(EventDetails {
+            token: fields.token,
+            owner: fields.owner,
+            rare,
+        });
         let lock = if mate == NONE {
             lock
         } else {
@@ -279,18 +293,15 @@ impl HistoryBuilder {
         };
         self.history.events.push(PackedEvent {
             time: fields.time,
-            index: fields.index,
-            token: fields.token.unwrap_or(0),
             process,
             mate,
             lock,
-            owner: fields.owner,
-            rare,
+            details,
             kind: fields.kind,
             f: fields.f,
             mode,
-            has_token: fields.token.is_some(),
         });
+        self.history.indices.push(position, fields.index);
         if mate != NONE {
             self.history.events[mate as usize].mate = position;
         }
@@ -304,6 +315,21 @@ impl HistoryBuilder {
             state.step(fields, position);
         }
         self.history.count(fields);
+    }
+
+    fn details(&mut self, details: EventDetails) -> u32 {
+        if details == EventDetails::NOTHING {
+            return NONE;
+        }
+        if self.history.details.get(self.last_details as usize) == Some(&details) {
+            return self.last_details;
+        }
+        let at = self.history.details.len() as u32;
+        self.history.details.push(details);
+        if details.token.is_none() && details.owner == NONE {
+            self.last_details = at;
+        }
+        at
     }
 
     /// Waits and permits are the same on most calls, so equal neighbours share one record.

@@ -1,6 +1,6 @@
-//! One event as it goes into a history and as it comes out again, and the 48 bytes it is kept in.
+//! One event as it goes into a history and as it comes out again.
 //!
-//! [`Entry`] is what callers see; `PackedEvent` and `Rare` are how a million of them fit into memory. Start at [`Entry`].
+//! [`Entry`] is what callers see; [`super::packed`] is how a million of them fit into memory. Start at [`Entry`].
 
 use super::answers::{Refusal, RevokeCause};
 use super::event::{Fenced, Kind, Process};
@@ -205,42 +205,6 @@ pub(crate) const SERVER: u32 = NONE - 1;
 /// The dense process number of nemesis lines.
 pub(crate) const NEMESIS: u32 = NONE - 2;
 
-/// What every event has, packed.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct PackedEvent {
-    pub time: u64,
-    pub index: u64,
-    /// Meaningful when `has_token`.
-    pub token: u64,
-    /// Dense, see `History::processes`; or [`SERVER`] or [`NEMESIS`].
-    pub process: u32,
-    /// The position of the reply to this call, or of the call of this reply.
-    pub mate: u32,
-    pub lock: Symbol,
-    pub owner: Symbol,
-    /// Where the rest is, in `History::rare`.
-    pub rare: u32,
-    pub kind: Kind,
-    pub f: F,
-    pub mode: Mode,
-    pub has_token: bool,
-}
-
-impl PackedEvent {
-    pub(crate) fn token(&self) -> Option<u64> {
-        self.has_token.then_some(self.token)
-    }
-
-    /// Whether it is the `f` of a client answered `ok`.
-    pub(crate) fn is_ok(&self, f: F) -> bool {
-        self.f == f && self.kind == Kind::Ok
-    }
-
-    pub(crate) fn is_call(&self, f: F) -> bool {
-        self.f == f && self.kind == Kind::Invoke
-    }
-}
-
 /// What few events have.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Rare {
@@ -277,12 +241,6 @@ impl Rare {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_million_operations_are_under_a_hundred_megabytes() {
-        assert!(size_of::<PackedEvent>() <= 48, "{}", size_of::<PackedEvent>());
-        assert!(size_of::<Rare>() <= 56, "{}", size_of::<Rare>());
-    }
 
     #[test]
     fn names_and_words_are_one() {

@@ -1,10 +1,11 @@
 //! Forgetting: a builder goes on with the few events that are still needed, so that a stream of any length needs memory for
 //! what is in flight only.
 
+use super::History;
 use super::builder::HistoryBuilder;
 use super::form::ProcessState;
-use super::names::{FastMap, FastSet, NONE, Names};
-use super::{History, PackedEvent};
+use super::names::{FastSet, NONE, Names};
+use super::packed::{EventDetails, EventIndices};
 
 /// The new numbers of what was kept; `NONE` for what was forgotten.
 pub(crate) struct Renumbered {
@@ -102,13 +103,21 @@ impl HistoryBuilder {
         for (number, lock) in history.locks.iter().enumerate() {
             history.lock_of_name[*lock as usize] = number as u32;
         }
-        let mut rare = Vec::new();
+        let (mut details, mut rare) = (Vec::new(), Vec::new());
         let kept = history.events.iter_mut().zip(keeps).filter(|(_, keeps)| **keeps);
         for (event, _) in kept {
             if event.lock != NONE {
                 event.lock = history.locks[dense[event.lock as usize] as usize];
             }
-            if let Some(own) = history.rare.get(event.rare as usize) {
+            let Some(before_details) = history.details.get(event.details as usize) else {
+                continue;
+            };
+            // Owners are not asked for again.
+            let mut kept = EventDetails {
+                owner: NONE,
+                ..*before_details
+            };
+            if let Some(own) = history.rare.get(kept.rare as usize) {
                 let mut own = *own;
                 for name in [&mut own.cause, &mut own.error] {
                     *name = if *name == NONE {
@@ -117,17 +126,24 @@ impl HistoryBuilder {
                         names.intern(before.get(*name))
                     };
                 }
-                event.rare = rare.len() as u32;
+                kept.rare = rare.len() as u32;
                 rare.push(own);
             }
-            event.owner = NONE;
+            event.details = details.len() as u32;
+            details.push(kept);
         }
         history.lock_of_name.resize(names.len(), NONE);
-        (history.names, history.rare) = (names, rare);
-        self.last_rare = None;
+        (history.names, history.details, history.rare) = (names, details, rare);
+        (self.last_rare, self.last_details) = (None, NONE);
     }
 
     fn renumber_events(&mut self, keeps: &[bool], renumbered: &Renumbered) {
+        let mut indices = EventIndices::default();
+        let kept = keeps.iter().enumerate().filter(|(_, keeps)| **keeps);
+        for (place, (position, _)) in kept.enumerate() {
+            indices.push(place as u32, self.history.index(position as u32));
+        }
+        self.history.indices = indices;
         let mut at = 0;
         let events = &mut self.history.events;
         events.retain(|_| {
@@ -135,9 +151,8 @@ impl HistoryBuilder {
             keeps[at - 1]
         });
         for event in events {
-            let PackedEvent { process, mate, .. } = event;
-            *process = renumbered.process(*process);
-            *mate = renumbered.position(*mate);
+            event.process = renumbered.process(event.process);
+            event.mate = renumbered.position(event.mate);
         }
         self.history.wire.clear();
         self.history.nodes.clear();
@@ -165,10 +180,10 @@ impl HistoryBuilder {
                 *position = renumbered.position(*position);
             }
         }
-        let numbers = history.processes.iter().enumerate();
-        self.dense = numbers
-            .map(|(dense, number)| (*number, dense as u32))
-            .collect::<FastMap<_, _>>();
+        self.dense.clear();
+        for (dense, number) in history.processes.iter().enumerate() {
+            self.dense.insert(*number, dense as u32);
+        }
     }
 }
 

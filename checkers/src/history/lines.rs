@@ -6,6 +6,7 @@ use super::entry::{F, Mode, Rare};
 use super::error::ReadError;
 use super::event::{Fenced, Kind, Process};
 use super::names::{NONE, Names, Symbol};
+use super::recorded::{ShortNames, recorded_line};
 use super::scan::{Key, ScanError, ScanValue, Scanner};
 
 /// A block of whole lines and what they say.
@@ -16,6 +17,7 @@ pub(super) struct LineBlock {
     pub last: bool,
     /// The names of its lines.
     pub names: Names,
+    short_names: ShortNames,
     pub events: Vec<EventFields>,
     /// Equal neighbours share one.
     pub rare: Vec<RareFields>,
@@ -78,6 +80,7 @@ impl LineBlock {
         self.rare.clear();
         self.nemesis.clear();
         self.names.clear();
+        self.short_names.clear();
         self.lines = 0;
         let bytes = std::mem::take(&mut self.text);
         let (text, broken) = match std::str::from_utf8(&bytes) {
@@ -96,6 +99,13 @@ impl LineBlock {
         let mut scanner = Scanner::new(text);
         while !scanner.is_at_end() {
             self.lines += 1;
+            let recorded = recorded_line(text, scanner.position(), &mut self.names, &mut self.short_names);
+            if let Some((mut event, rare, next)) = recorded {
+                (event.line, event.rare) = (self.lines as u32, self.rare_of(rare));
+                self.events.push(event);
+                scanner.go_to(next);
+                continue;
+            }
             if scanner.skip_blank_line() {
                 continue;
             }
@@ -114,7 +124,10 @@ impl LineBlock {
                 return Err(meaning(line, format!("the field `{field}`"), expected));
             }
             let mut event = fields.event(line, &self.names)?;
-            event.rare = self.rare_of(&fields, event.f);
+            event.rare = self.rare_of(RareFields {
+                rare: fields.rare,
+                wire: fields.wire.filter(|_| event.f == F::Release),
+            });
             if event.f == F::Nemesis {
                 self.nemesis.push(NemesisText {
                     event: self.events.len(),
@@ -131,12 +144,7 @@ impl LineBlock {
         Ok(())
     }
 
-    fn rare_of(&mut self, fields: &LineFields, f: F) -> u32 {
-        let wire = fields.wire.filter(|_| f == F::Release);
-        let rare = RareFields {
-            rare: fields.rare,
-            wire,
-        };
+    fn rare_of(&mut self, rare: RareFields) -> u32 {
         if rare == RareFields::default() {
             return NONE;
         }

@@ -18,7 +18,9 @@ mod jepsen;
 mod lines;
 pub(crate) mod names;
 mod nemesis;
+pub(crate) mod packed;
 mod read;
+mod recorded;
 mod scan;
 mod standstills;
 mod stream;
@@ -40,11 +42,13 @@ pub use stream::EventStream;
 pub use window_facts::{Acquires, EffectCounters, EvidenceCounter, MessageMatch, Requirement, WindowHeal, WindowStart};
 pub use windows::{Nemesis, PhaseStart, ServerEnd, Window};
 
-pub(crate) use entry::{NEMESIS, PackedEvent, Rare, SERVER};
+pub(crate) use entry::{NEMESIS, Rare, SERVER};
 use event::Header;
 pub(crate) use forget::Renumbered;
 pub(crate) use lines::{EventFields, RareFields};
 use names::{NONE, Names, Symbol};
+pub(crate) use packed::PackedEvent;
+use packed::{EventDetails, EventIndices};
 
 /// Set in values of registers that are no natural numbers; the rest is the symbol of the value's text. Values are only compared.
 pub(crate) const NAMED_VALUE: u64 = 1 << 63;
@@ -56,7 +60,9 @@ pub(crate) const NAMED_VALUE: u64 = 1 << 63;
 pub struct History {
     pub(crate) header: Header,
     pub(crate) events: Vec<PackedEvent>,
-    pub(crate) rare: Vec<Rare>,
+    indices: EventIndices,
+    details: Vec<EventDetails>,
+    rare: Vec<Rare>,
     pub(crate) nemesis: Vec<NemesisLine>,
     /// By position.
     pub(crate) wire: Vec<WireReading>,
@@ -120,6 +126,8 @@ impl History {
         Self {
             header,
             events: Vec::new(),
+            indices: EventIndices::default(),
+            details: Vec::new(),
             rare: Vec::new(),
             nemesis: Vec::new(),
             wire: Vec::new(),
@@ -167,10 +175,6 @@ impl History {
             OrderBasis::Time => self.events[position as usize].time,
             OrderBasis::Position => u64::from(position),
         }
-    }
-
-    pub(crate) fn rare(&self, event: &PackedEvent) -> Rare {
-        self.rare.get(event.rare as usize).copied().unwrap_or_default()
     }
 
     /// The client of a dense process: its own number when no line says otherwise.

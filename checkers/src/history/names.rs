@@ -60,6 +60,45 @@ pub(crate) type FastMap<K, V> = std::collections::HashMap<K, V, BuildHasherDefau
 /// A hash set that is fast on numbers.
 pub(crate) type FastSet<K> = std::collections::HashSet<K, BuildHasherDefault<FastHasher>>;
 
+/// Process numbers that are at most this have a place in a table.
+const SMALL_NUMBER: u32 = 1 << 16;
+
+/// Dense numbers of processes by their recorded ones. Most of these are small, and looked up once an event.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct DenseNumbers {
+    small: Vec<u32>,
+    large: FastMap<u32, u32>,
+}
+
+impl DenseNumbers {
+    /// The dense number, where there is one.
+    #[inline]
+    pub(crate) fn get(&self, number: u32) -> Option<u32> {
+        match self.small.get(number as usize) {
+            Some(dense) => Some(*dense).filter(|dense| *dense != NONE),
+            None => self.large.get(&number).copied(),
+        }
+    }
+
+    /// Gives a number to a process that has none.
+    pub(crate) fn insert(&mut self, number: u32, dense: u32) {
+        if number >= SMALL_NUMBER {
+            self.large.insert(number, dense);
+            return;
+        }
+        if self.small.len() <= number as usize {
+            self.small.resize((number as usize + 1).next_power_of_two(), NONE);
+        }
+        self.small[number as usize] = dense;
+    }
+
+    /// Forgets all of them.
+    pub(crate) fn clear(&mut self) {
+        self.small.fill(NONE);
+        self.large.clear();
+    }
+}
+
 /// Names in the order in which they were first seen.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Names {

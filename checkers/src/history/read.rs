@@ -131,12 +131,13 @@ impl OwnReading {
             for name in [&mut fields.lock, &mut fields.owner, &mut fields.node] {
                 *name = self.symbol(*name, &block.names);
             }
-            let rare = block.rare.get(fields.rare as usize);
-            let mut rare = rare.copied().unwrap_or_default();
-            for name in [&mut rare.rare.cause, &mut rare.rare.error] {
-                *name = self.symbol(*name, &block.names);
+            let mut rare = block.rare.get(fields.rare as usize).copied();
+            if let Some(rare) = &mut rare {
+                for name in [&mut rare.rare.cause, &mut rare.rare.error] {
+                    *name = self.symbol(*name, &block.names);
+                }
             }
-            let added = self.builder.add(fields, &rare);
+            let added = self.builder.add(fields, rare.as_ref());
             added.map_err(|fault| ReadError::NotWellFormed { line, fault })?;
             if let Some(text) = nemesis.next_if(|text| text.event == at) {
                 self.builder.add_nemesis(&text.name, &text.raw);

@@ -62,6 +62,10 @@ impl Key {
             Self(word_of(name.as_bytes()))
         }
     }
+
+    pub(super) const fn number(self) -> u64 {
+        self.0
+    }
 }
 
 const fn word_of(bytes: &[u8]) -> u64 {
@@ -99,6 +103,11 @@ impl<'a> Scanner<'a> {
     /// Whether the line of the cursor is the last one and has no newline.
     pub(crate) fn is_cut(&self) -> bool {
         !self.text.as_bytes()[self.start.min(self.text.len())..].contains(&b'\n')
+    }
+
+    /// Goes on at the beginning of another line.
+    pub(crate) fn go_to(&mut self, position: usize) {
+        self.at = position;
     }
 
     /// Passes a line without anything in it.
@@ -367,7 +376,7 @@ impl<'a> Scanner<'a> {
     #[inline]
     fn plain(&mut self) {
         while let Some(eight) = self.eight() {
-            let special = zeros(eight ^ QUOTES) | zeros(eight ^ BACKSLASHES) | controls(eight);
+            let special = special(eight);
             if special != 0 {
                 self.at += special.trailing_zeros() as usize / 8;
                 return;
@@ -382,14 +391,20 @@ impl<'a> Scanner<'a> {
 
 /// One in each byte.
 const EACH: u64 = 0x0101_0101_0101_0101;
-const QUOTES: u64 = EACH * b'"' as u64;
+pub(super) const QUOTES: u64 = EACH * b'"' as u64;
 const BACKSLASHES: u64 = EACH * b'\\' as u64;
 /// The highest bit of each byte.
 const HIGH: u64 = EACH << 7;
 const POWERS: [u64; 9] = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000];
 
+/// The highest bit of bytes that end the plain part of a string: a quote, a backslash, a control character. Of all, the lowest is
+/// right.
+pub(super) fn special(eight: u64) -> u64 {
+    zeros(eight ^ QUOTES) | zeros(eight ^ BACKSLASHES) | controls(eight)
+}
+
 /// The highest bit of bytes that are zero; of all, the lowest is right.
-fn zeros(eight: u64) -> u64 {
+pub(super) fn zeros(eight: u64) -> u64 {
     eight.wrapping_sub(EACH) & !eight & HIGH
 }
 
@@ -399,7 +414,7 @@ fn controls(eight: u64) -> u64 {
 }
 
 /// The number that the digits before the first other byte are, and how many there are.
-fn leading_digits(eight: u64) -> (u64, usize) {
+pub(super) fn leading_digits(eight: u64) -> (u64, usize) {
     // A byte is a digit when its high half is 3, and stays 3 after six are added.
     let (high, threes) = (EACH * 0xf0, EACH * 0x30);
     let other = ((eight & high) ^ threes) | ((eight.wrapping_add(EACH * 6) & high) ^ threes);

@@ -224,7 +224,7 @@ impl History {
         debug_assert_ne!(event.kind, Kind::Signal, "the nemesis raises no signals");
         let fields: Map<String, Value> = serde_json::from_str(&line.raw).unwrap_or_default();
         Nemesis {
-            index: event.index,
+            index: self.index(line.position),
             time_ns: event.time,
             name: line.name.clone(),
             phase: fields.get("phase").and_then(Value::as_str).map(str::to_owned),

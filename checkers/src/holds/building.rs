@@ -161,11 +161,15 @@ impl<'a> Building<'a> {
             self.processes[process].begin(lock, after);
         }
         let call = &self.history.events[event.mate as usize];
-        let owner = if event.owner == NONE { call.owner } else { event.owner };
+        let owner = match self.history.owner(event) {
+            NONE => self.history.owner(call),
+            owner => owner,
+        };
+        let token = self.history.token(event);
         self.holds[lock].push(LockHold {
             from,
             to: u64::MAX,
-            token: event.token,
+            token: token.unwrap_or(0),
             process: event.process,
             lock: lock as u32,
             call: event.mate,
@@ -176,7 +180,7 @@ impl<'a> Building<'a> {
             depth: 1,
             mode: event.mode,
             ended: Ended::Open,
-            has_token: event.has_token,
+            has_token: token.is_some(),
         });
     }
 

@@ -170,8 +170,8 @@ impl History {
             ended: hold.ended,
             token: hold.token(),
             owner: self.name(hold.owner),
-            got_index: self.events[hold.got as usize].index,
-            end_index: self.events.get(hold.end as usize).map(|event| event.index),
+            got_index: self.index(hold.got),
+            end_index: (hold.end != NONE).then(|| self.index(hold.end)),
         }
     }
 

@@ -136,7 +136,7 @@ fn collect<O>(
     order: impl Fn(&Operations<O>) -> Option<Vec<usize>>,
 ) -> Vec<Certificate> {
     let history = context.history;
-    let index = |operations: &Operations<O>, place: &usize| history.events[operations.calls[*place] as usize].index;
+    let index = |operations: &Operations<O>, place: &usize| history.index(operations.calls[*place]);
     let certified = all.iter().enumerate().filter_map(|(lock, operations)| {
         let order = order(operations)?;
         let order = order.iter().map(|place| index(operations, place)).collect();

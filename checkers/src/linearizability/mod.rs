@@ -14,6 +14,7 @@ mod dead_end;
 mod equal_times;
 mod failures;
 mod finder;
+mod granted;
 mod interleave;
 mod lock;
 mod mask;

@@ -8,13 +8,14 @@ use std::time::Duration;
 
 use super::Counterexample;
 use super::finder::CounterexampleFinder;
+use super::granted::GrantedLocks;
 use super::lock::Lock;
 use super::order::OrderedEvent;
 use super::sweep::Sweep;
 use crate::context::Context;
 use crate::finding::Violation;
 use crate::history::event::{Header, Kind, Process};
-use crate::history::names::{FastMap, FastSet, NONE, Symbol};
+use crate::history::names::{FastSet, NONE, Symbol};
 use crate::history::{Entry, EventFields, F, FormError, History, HistoryBuilder, Mode, PackedEvent, Rare, RareFields};
 use crate::model::Model;
 use crate::narrative;
@@ -68,7 +69,7 @@ pub struct Monitor {
     /// Events that wait for their turn, in order.
     queue: VecDeque<QueuedEvent>,
     /// By dense process, the locks that it got: when, and as which event.
-    granted: Vec<FastMap<u32, (u64, u64)>>,
+    granted: Vec<GrantedLocks>,
     delay_ns: u64,
     /// The latest time of an event that is no signal.
     latest_ns: u64,
@@ -208,13 +209,16 @@ impl Monitor {
     /// Adds an event to the history and to those that wait.
     fn take(&mut self, entry: &Entry<'_>) -> Result<(), FormError> {
         let lock = self.symbol_of(entry.lock);
-        let mut rare = Rare::default();
-        if entry.kind == Kind::Fail
-            && let Some(error) = entry.error
-        {
-            rare.error = self.builder.names().intern(error);
-        }
-        rare.permits = entry.permits.filter(|permits| *permits != 1).unwrap_or(NONE);
+        let error = entry.error.filter(|_| entry.kind == Kind::Fail);
+        let permits = entry.permits.filter(|permits| *permits != 1);
+        let rare = (error.is_some() || permits.is_some()).then(|| RareFields {
+            rare: Rare {
+                error: error.map_or(NONE, |error| self.builder.names().intern(error)),
+                permits: permits.unwrap_or(NONE),
+                ..Rare::default()
+            },
+            wire: None,
+        });
         // Nothing here asks for the rest.
         let fields = EventFields {
             time: entry.time_ns,
@@ -231,14 +235,14 @@ impl Monitor {
             line: 0,
             rare: NONE,
         };
-        self.builder.add(&fields, &RareFields { rare, wire: None })?;
+        self.builder.add(&fields, rare.as_ref())?;
         self.events += 1;
         let history = self.builder.history();
         if self.locks.len() < history.locks.len() {
             self.locks.resize(history.locks.len(), Lock::new());
         }
         if self.granted.len() < history.processes.len() {
-            self.granted.resize(history.processes.len(), FastMap::default());
+            self.granted.resize_with(history.processes.len(), GrantedLocks::default);
         }
         let position = history.events.len() as u32 - 1;
         let event = history.events[position as usize];
@@ -279,9 +283,9 @@ impl Monitor {
     fn take_signal(&mut self, event: &PackedEvent, position: u32, lock: u32) {
         let granted = &self.granted[event.process as usize];
         let mut ended: Vec<(u32, Option<(u64, u64)>)> = if event.f == F::Lost && lock != NONE {
-            vec![(lock, granted.get(&lock).copied())]
+            vec![(lock, granted.get(lock))]
         } else {
-            granted.iter().map(|(lock, began)| (*lock, Some(*began))).collect()
+            granted.iter().map(|(lock, began)| (lock, Some(began))).collect()
         };
         ended.sort_unstable();
         for (lock, began) in ended {
@@ -419,12 +423,12 @@ impl Monitor {
             waiting.position = renumbered.position(waiting.position);
         }
         let before = std::mem::take(&mut self.granted);
-        self.granted = vec![FastMap::default(); self.builder.history().processes.len()];
+        let processes = self.builder.history().processes.len();
+        self.granted = vec![GrantedLocks::default(); processes];
         for (process, mut granted) in before.into_iter().enumerate() {
             // A signal of a lock that is not held, and was not at any time that a signal may still have, ends nothing.
             let locks = &self.locks;
-            granted
-                .retain(|lock, (instant, _)| *instant >= self.passed || locks[*lock as usize].concerns(process as u32));
+            granted.retain(|lock, instant| instant >= self.passed || locks[lock as usize].concerns(process as u32));
             if let Some(kept) = self.granted.get_mut(renumbered.process(process as u32) as usize) {
                 *kept = granted;
             }

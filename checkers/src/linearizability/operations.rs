@@ -281,7 +281,7 @@ impl OperationReader<'_> {
         let own = self.held.get(&(lock as u32, process));
         let again = *self.model != Model::Mutex && own.is_some_and(|own| own.lost == instant + 1);
         let instant = replied.unwrap_or(u64::MAX).min(instant + u64::from(again));
-        let token = reply.and_then(PackedEvent::token);
+        let token = reply.and_then(|reply| history.token(reply));
         let permits = history.permits(reply.unwrap_or(event));
         let op = LockOp::Acquire {
             process,

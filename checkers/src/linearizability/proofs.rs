@@ -207,9 +207,10 @@ fn the_order_that_proves_an_owner_mutex_is_one_for_a_validator_of_ten_lines() {
         let history = random(seed, Model::OwnerMutex);
         let found = judge(&history, Model::OwnerMutex);
         let events: BTreeMap<u64, Entry<'_>> = history.entries().map(|entry| (entry.index, entry)).collect();
-        let reply = |position: usize| history.events.get(history.events[position].mate as usize);
+        let reply = |position: usize| history.events[position].mate;
         let replies: BTreeMap<u64, Entry<'_>> = (0..history.events.len())
-            .filter_map(|position| Some((position as u64, events[&reply(position)?.index])))
+            .filter(|position| reply(*position) != NONE)
+            .map(|position| (position as u64, events[&history.index(reply(position))]))
             .collect();
         for certificate in &found.certificates {
             let told = format!("seed {seed}: {:?}", certificate.order);

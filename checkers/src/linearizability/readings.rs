@@ -139,7 +139,7 @@ fn difference(
     let by = if releases.is_empty() { without } else { with };
     let named = if releases.is_empty() { proof } else { releases };
     let latest = &named[named.len().saturating_sub(NAMED)..];
-    let index = |position: &u32| history.events[*position as usize].index;
+    let index = |position: &u32| history.index(*position);
     Some(ReadingDifference {
         lock,
         ours,

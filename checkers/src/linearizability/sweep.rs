@@ -204,7 +204,7 @@ impl<'a> Sweep<'a> {
         match own {
             Some(place) => state.active[place].permits += permits,
             None => {
-                let (process, mode, token) = (event.process, event.mode, event.token());
+                let (process, mode, token) = (event.process, event.mode, self.history.token(event));
                 let active = Active {
                     process,
                     depth: 1,
@@ -230,7 +230,7 @@ impl<'a> Sweep<'a> {
                 let too_deep = (active.depth >= limit).then_some(*active);
                 active.depth += u32::from(too_deep.is_none() && !mutated(Mutant::DepthIsOne));
                 let fenced = matches!(self.model, Model::ReentrantFenced { .. });
-                let token = event.token().filter(|_| fenced);
+                let token = self.history.token(event).filter(|_| fenced);
                 let before = token.and_then(|token| active.token.replace(token));
                 let token_fault = match (before, token) {
                     (_, None) => None,
@@ -283,7 +283,7 @@ impl<'a> Sweep<'a> {
 
     fn token(&mut self, lock: usize, event: &PackedEvent, position: u32) -> Option<Counterexample> {
         let fenced = matches!(self.model, Model::Fenced | Model::ReentrantFenced { .. });
-        let token = event.token().filter(|_| fenced)?;
+        let token = self.history.token(event).filter(|_| fenced)?;
         let last = self.locks[lock].last_token.replace((token, position))?;
         (token < last.0 || token == last.0 && !mutated(Mutant::EqualTokens)).then(|| Counterexample::TokenBack {
             first: last.1,

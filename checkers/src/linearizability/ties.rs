@@ -182,7 +182,7 @@ fn next(sweep: &Sweep<'_>, chain: &[OrderedEvent]) -> Option<Next> {
     for event in events() {
         if event.is_ok(F::Acquire) {
             depth = if sweep.model.is_reentrant() { depth + 1 } else { 1 };
-            token = token.or(event.token());
+            token = token.or(sweep.history.token(event));
             writes |= event.mode == Mode::Write;
         } else if ends_all(sweep, event) {
             depth = 0;

@@ -269,8 +269,8 @@ fn sentences(
     for position in positions.iter().rev().take(3).rev() {
         let event = &history.events[*position as usize];
         let (who, time) = (history.who(event.process), at(event.time, true));
-        let token = event
-            .token()
+        let token = history
+            .token(event)
             .map(|token| format!(" (token {token})"))
             .unwrap_or_default();
         let text = match (counterexample, event.f, event.kind) {

@@ -83,7 +83,7 @@ impl History {
         let event = &self.events[position as usize];
         let process = self.processes.get(event.process as usize).copied();
         ProofEvent {
-            index: event.index,
+            index: self.index(position),
             time_ns: event.time,
             process,
             role: role.into(),
@@ -93,7 +93,7 @@ impl History {
     /// One sentence and the events that it rests on; positions that are not there are left out.
     pub(crate) fn because(&self, text: impl Into<String>, positions: &[u32]) -> Because {
         let events = positions.iter().filter(|position| **position != NONE);
-        let events = events.map(|position| self.events[*position as usize].index).collect();
+        let events = events.map(|position| self.index(*position)).collect();
         Because {
             text: text.into(),
             events,

@@ -109,10 +109,8 @@ fn asks(context: &Context<'_>) -> Vec<Vec<Ask>> {
 fn clients_by_owner(context: &Context<'_>) -> FastMap<u32, u32> {
     let history = context.history;
     let named = history.events.iter().filter(|event| event.f == F::Acquire);
-    let named = named.filter(|event| event.owner != NONE);
-    named
-        .map(|event| (event.owner, history.client_of(event.process)))
-        .collect()
+    let named = named.map(|event| (history.owner(event), history.client_of(event.process)));
+    named.filter(|(owner, _)| *owner != NONE).collect()
 }
 
 /// Whether a value was written over another one while its owner held the lock: it may be the same owner's new value.

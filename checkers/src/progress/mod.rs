@@ -160,7 +160,7 @@ pub(crate) fn decide(context: &Context<'_>) -> ProgressOutcome {
 fn stuck_in(
     context: &Context<'_>,
     owners: &OwnerNames,
-    waits: &Waits,
+    waits: &Waits<'_>,
     lock: usize,
     span: &CalmSpan,
     bound_ns: u64,
@@ -188,7 +188,7 @@ fn last_heal(context: &Context<'_>) -> Option<u64> {
 fn blame(
     context: &Context<'_>,
     owners: &OwnerNames,
-    waits: &Waits,
+    waits: &Waits<'_>,
     lock: usize,
     stall: &Stall,
     bound_ns: u64,

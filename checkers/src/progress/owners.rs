@@ -68,8 +68,11 @@ impl OwnerNames {
             died: FastMap::default(),
         };
         for (position, event) in history.events.iter().enumerate() {
-            if event.f == F::Acquire && event.owner != NONE {
-                owners.process.insert(event.owner, event.process);
+            if event.f == F::Acquire {
+                let owner = history.owner(event);
+                if owner != NONE {
+                    owners.process.insert(owner, event.process);
+                }
             } else if event.f == F::Died {
                 owners.died.insert(event.process, position as u32);
             }

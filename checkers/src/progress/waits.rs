@@ -3,8 +3,8 @@
 use super::Waiter;
 use crate::calm::CalmSpan;
 use crate::context::Context;
-use crate::history::F;
 use crate::history::event::Kind;
+use crate::history::{F, History};
 use crate::limits;
 
 /// One acquire, from its call to its answer, or to the end of its process.
@@ -25,8 +25,11 @@ pub(super) struct Stall {
 }
 
 /// The waits of a history, by lock.
-pub(super) struct Waits {
-    by_lock: Vec<Vec<Wait>>,
+pub(super) struct Waits<'a> {
+    history: &'a History,
+    died: Vec<u64>,
+    /// The positions of the calls, in order: a wait is ten times as large.
+    by_lock: Vec<Vec<u32>>,
 }
 
 /// What became of the acquires that were open at a time, or called later.
@@ -37,40 +40,49 @@ pub(super) struct WaitsAfter {
     pub longest_ns: u64,
 }
 
-impl Waits {
-    pub(super) fn of(context: &Context<'_>) -> Self {
+impl<'a> Waits<'a> {
+    pub(super) fn of(context: &Context<'a>) -> Self {
         let history = context.history;
-        let died = died(context);
         let mut by_lock = vec![Vec::new(); history.locks.len()];
         for (position, event) in history.events.iter().enumerate() {
-            let Some(lock) = history.lock_number(event).filter(|_| event.is_call(F::Acquire)) else {
-                continue;
-            };
-            let reply = history.events.get(event.mate as usize);
-            by_lock[lock].push(Wait {
-                waiter: Waiter {
-                    process: event.process,
-                    call: position as u32,
-                },
-                acquired: reply.is_some_and(|reply| reply.kind == Kind::Ok),
-                from_ns: event.time,
-                to_ns: match reply {
-                    Some(reply) => reply.time,
-                    None => died[event.process as usize].min(history.end_ns),
-                },
-            });
+            if let Some(lock) = history.lock_number(event).filter(|_| event.is_call(F::Acquire)) {
+                by_lock[lock].push(position as u32);
+            }
         }
-        Self { by_lock }
+        Self {
+            history,
+            died: history.deaths(),
+            by_lock,
+        }
     }
 
     /// The waits for one lock, in the order of their calls.
-    pub(super) fn of_lock(&self, lock: usize) -> &[Wait] {
-        &self.by_lock[lock]
+    pub(super) fn of_lock(&self, lock: usize) -> impl Iterator<Item = Wait> {
+        self.by_lock[lock].iter().map(|call| self.wait(*call))
+    }
+
+    fn wait(&self, call: u32) -> Wait {
+        let history = self.history;
+        let event = &history.events[call as usize];
+        let reply = history.events.get(event.mate as usize);
+        Wait {
+            waiter: Waiter {
+                process: event.process,
+                call,
+            },
+            acquired: reply.is_some_and(|reply| reply.kind == Kind::Ok),
+            from_ns: event.time,
+            to_ns: match reply {
+                Some(reply) => reply.time,
+                None => self.died[event.process as usize].min(history.end_ns),
+            },
+        }
     }
 
     pub(super) fn after(&self, ns: u64) -> WaitsAfter {
         let mut after = WaitsAfter::default();
-        for wait in self.by_lock.iter().flatten().filter(|wait| wait.to_ns >= ns) {
+        let waits = (0..self.by_lock.len()).flat_map(|lock| self.of_lock(lock));
+        for wait in waits.filter(|wait| wait.to_ns >= ns) {
             after.asked += 1;
             after.acquired += u64::from(wait.acquired);
             after.longest_ns = after.longest_ns.max(wait.to_ns.saturating_sub(wait.from_ns.max(ns)));
@@ -101,8 +113,8 @@ impl Waits {
     fn waited(&self, lock: usize, from_ns: u64, to_ns: u64) -> Option<Stall> {
         let mut longest: Option<Stall> = None;
         let mut current: Option<Stall> = None;
-        for wait in self.by_lock[lock]
-            .iter()
+        for wait in self
+            .of_lock(lock)
             .filter(|wait| wait.to_ns > from_ns && wait.from_ns < to_ns)
         {
             let (from, to) = (wait.from_ns.max(from_ns), wait.to_ns.min(to_ns));
@@ -125,11 +137,11 @@ impl Waits {
     }
 }
 
-impl Waits {
+impl Waits<'_> {
     /// A wait in a stall by another client than this one, if there is one: the one to tell of.
     pub(super) fn besides(&self, context: &Context<'_>, lock: usize, stall: &Stall, client: u32) -> Option<Waiter> {
-        let mut waits = self.by_lock[lock]
-            .iter()
+        let mut waits = self
+            .of_lock(lock)
             .filter(|wait| wait.to_ns > stall.from_ns && wait.from_ns < stall.to_ns);
         let other = waits.find(|wait| context.history.client_of(wait.waiter.process) != client);
         other.map(|wait| wait.waiter)
@@ -153,14 +165,4 @@ pub(super) fn longest_free_ns(context: &Context<'_>, since_ns: u64) -> u64 {
 
 fn length(stall: Stall) -> u64 {
     stall.to_ns.saturating_sub(stall.from_ns)
-}
-
-/// When each process died; the end of time for those that did not.
-fn died(context: &Context<'_>) -> Vec<u64> {
-    let mut died = vec![u64::MAX; context.history.processes.len()];
-    for event in context.history.events.iter().filter(|event| event.f == F::Died) {
-        let first = &mut died[event.process as usize];
-        *first = event.time.min(*first);
-    }
-    died
 }

@@ -1,19 +1,18 @@
 //! Measures the decisions: model × size × unknown outcomes × verdict: time, events a second, peak memory.
 //!
 //! `cargo run --release -p harness-checkers --example bench` prints the table; each row runs in a separate process, so
-//! that its peak memory is its own. `bench file OPERATIONS PATH` writes a history, `bench read PATH` reads and decides it,
-//! `bench edn PATH PATH` writes it as EDN.
+//! that its peak memory is its own. After it comes what a file of 10^7 events costs to read and decide.
+//! `bench file OPERATIONS PATH` writes a history, compressed where the path ends in `.zst`, `bench read PATH` reads and decides
+//! it, `bench edn PATH PATH` writes it as EDN.
 
-use std::fmt::Write as _;
-use std::path::Path;
+mod files;
+
 use std::process::Command;
 use std::time::Instant;
 
 use harness_checkers::history::event::{Header, Kind, Process};
 use harness_checkers::linearizability::{self, LockOp, OneOwner, Operation, Register, RegisterOp, Searched, search};
-use harness_checkers::{
-    Budget, Clock, Entry, F, History, HistoryBuilder, Mode, Model, Options, ReadOptions, check, write_edn,
-};
+use harness_checkers::{Budget, Clock, Entry, F, History, HistoryBuilder, Mode, Model, Options, check};
 
 /// What a row of the table is about.
 #[derive(Debug, Clone, PartialEq)]
@@ -62,9 +61,9 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.first().map(String::as_str) {
         Some("row") => row(&arguments[1..]),
-        Some("file") => write_file(&arguments[1..]),
-        Some("read") => read_file(&arguments[1..]),
-        Some("edn") => write_as_edn(&arguments[1..]),
+        Some("file") => files::write(&arguments[1..]),
+        Some("read") => files::read(&arguments[1..]),
+        Some("edn") => files::write_as_edn(&arguments[1..]),
         _ => table(),
     }
 }
@@ -86,6 +85,7 @@ fn table() {
         print!("{}", String::from_utf8_lossy(&output.stdout));
         eprint!("{}", String::from_utf8_lossy(&output.stderr));
     }
+    files::read_table();
 }
 
 fn row(arguments: &[String]) {
@@ -407,76 +407,6 @@ fn mode(model: Model, turn: usize) -> Mode {
     } else {
         Mode::Write
     }
-}
-
-fn write_file(arguments: &[String]) {
-    let operations = arguments[0].parse().expect("a number of operations");
-    let case = Case {
-        how: String::new(),
-        model: String::new(),
-        operations,
-        clients: 20,
-        locks: 4,
-        unknown: 0,
-        planted: false,
-    };
-    let mut text = String::from(
-        "{\"format\":\"harness-history\",\"version\":1,\"run\":\"bench\",\"model\":\"mutex\",\"locks\":[\"l0\",\"l1\",\"l2\",\"l3\"],\
-         \"lease_ms\":2000,\"promises\":{\"tokens\":true}}\n",
-    );
-    let (mut index, mut token) = (0u64, 0u64);
-    generate(&case, Model::OwnerMutex, &mut |entry| {
-        index += 1;
-        let process = entry.process_number().expect("a client");
-        let kind = if entry.kind == Kind::Invoke { "invoke" } else { "ok" };
-        let (f, lock, time) = (entry.f.name(), entry.lock.expect("a lock"), index * 104_729);
-        let _ = write!(
-            text,
-            "{{\"index\":{index},\"time\":{time},\"process\":{process},\"client\":{process},\"type\":\"{kind}\",\"f\":\"{f}\",\"lock\":\"{lock}\""
-        );
-        if entry.f == F::Acquire {
-            token += u64::from(entry.kind == Kind::Ok);
-            let _ = if entry.kind == Kind::Ok {
-                write!(text, ",\"token\":{token}")
-            } else {
-                write!(text, ",\"wait_ms\":5000")
-            };
-        }
-        text.push_str("}\n");
-    });
-    std::fs::write(&arguments[1], text).expect("the file can be written");
-}
-
-fn read_file(arguments: &[String]) {
-    let started = Instant::now();
-    let history = History::open(Path::new(&arguments[0]), &ReadOptions::default()).expect("a history");
-    let read = started.elapsed();
-    let found = check(&history, &Options::default());
-    let total = started.elapsed();
-    println!(
-        "{} events: read {:.3}s, decided {:.3}s, in all {:.3}s, peak {:.0} MB: {:?}",
-        history.len(),
-        read.as_secs_f64(),
-        (total - read).as_secs_f64(),
-        total.as_secs_f64(),
-        peak_kib() as f64 / 1024.0,
-        found.verdict()
-    );
-    for finding in &found.findings {
-        println!(
-            "  {} {:>9}us {:?}: {}",
-            finding.property.id(),
-            finding.check_us,
-            finding.verdict,
-            finding.evidence
-        );
-    }
-}
-
-fn write_as_edn(arguments: &[String]) {
-    let history = History::open(Path::new(&arguments[0]), &ReadOptions::default()).expect("a history");
-    let mut out = std::io::BufWriter::new(std::fs::File::create(&arguments[1]).expect("the file can be written"));
-    write_edn(&history, &mut out).expect("the file can be written");
 }
 
 /// The most memory that this process has had, in KiB.

@@ -1,9 +1,7 @@
 //! The TOML file that describes a store (`--backend my-store.toml`), read and checked: an unknown key or placeholder is an error
 //! with its line and a suggestion.
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::path::Path;
 
 use super::suggest::unknown_word;
 use super::toml::{At, TomlError, TomlTable, TomlValue, read, refuse_unknown};
@@ -35,9 +33,6 @@ const KEYS: &[&str] = &[
 /// How a backend is told from a file.
 const EXTENSION: &str = ".toml";
 
-/// The backends of files that were read, by their paths.
-static READ: Mutex<BTreeMap<PathBuf, &'static Backend>> = Mutex::new(BTreeMap::new());
-
 /// Whether `--backend` names a file.
 pub fn is_file(text: &str) -> bool {
     text.ends_with(EXTENSION)
@@ -45,16 +40,7 @@ pub fn is_file(text: &str) -> bool {
 
 /// The backend that the file at this path describes. The error is a sentence with the path and the line.
 pub fn backend(path: &str) -> Result<&'static Backend, String> {
-    let whole = std::fs::canonicalize(path).map_err(|error| format!("{path}: {error}"))?;
-    let mut known = READ.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(backend) = known.get(&whole) {
-        return Ok(backend);
-    }
-    let text = std::fs::read_to_string(&whole).map_err(|error| format!("{path}: {error}"))?;
-    let description = describe(&text, &whole).map_err(|error| format!("{path}: {error}"))?;
-    let backend = described::backend(description);
-    known.insert(whole, backend);
-    Ok(backend)
+    described::of_file(path, |text, file| describe(text, file).map_err(String::from))
 }
 
 /// Reads the text of the file at `file`.

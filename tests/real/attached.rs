@@ -262,6 +262,46 @@ fn what_a_killed_run_left_is_shown_and_removed() {
 }
 
 #[test]
+fn etcd_is_tested_and_left_as_it_was() {
+    let harness = Harness::new();
+    let (port, peer) = (free_port(), free_port());
+    let urls = format!("http://127.0.0.1:{port}");
+    let peer = format!("http://127.0.0.1:{peer}");
+    let command = format!(
+        "exec etcd --data-dir etcd --listen-client-urls {urls} --advertise-client-urls {urls} --listen-peer-urls {peer} \
+         --initial-advertise-peer-urls {peer} --initial-cluster default={peer}"
+    );
+    let etcd = Running {
+        child: shell(&command, harness.folder.path()),
+        port,
+    };
+    until("etcd", || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
+    // the second time nothing is asked, since nothing is there
+    for fault in ["partition", "kill-holder"] {
+        let words = format!(
+            "--backend etcd --servers 127.0.0.1:{} --time 24s --fault {fault} --seed 1",
+            etcd.port
+        );
+        let answer = harness.run(&words);
+        answer.assert_exit(0);
+        assert_eq!(answer.verdict("HL007"), "holds", "{:#}", answer.diagnosis);
+    }
+}
+
+#[test]
+fn a_replica_is_refused() {
+    let harness = Harness::new();
+    let redis = Running::redis(harness.folder.path(), EVENTS);
+    redis.ask(&["REPLICAOF", "127.0.0.1", "1"]);
+    let refused = harness.output(&format!(
+        "run --backend redis --servers 127.0.0.1:{} --time 9s",
+        redis.port
+    ));
+    assert_eq!(refused.status.code(), Some(4), "{}", said(&refused));
+    assert!(said(&refused).contains("it is a replica"), "{}", said(&refused));
+}
+
+#[test]
 fn a_lease_that_the_servers_do_not_grant_is_refused_and_zookeeper_is_left_as_it_was() {
     let harness = Harness::new();
     let zk = Running::zk(harness.folder.path());

@@ -117,22 +117,10 @@ mod docker {
 
     impl Image {
         fn build() -> Self {
-            let packed = Command::new("tar")
-                .args(["-cf", "-", "-C"])
+            let packing = "tar -c -C \"$1\" lock-service | docker import -c 'ENTRYPOINT [\"/lock-service\"]' - harness-lock-service:test";
+            let imported = Command::new("sh")
+                .args(["-c", packing, "sh"])
                 .arg(store())
-                .arg("lock-service")
-                .stdout(Stdio::piped())
-                .spawn()
-                .unwrap();
-            let imported = Command::new("docker")
-                .args([
-                    "import",
-                    "-c",
-                    "ENTRYPOINT [\"/lock-service\"]",
-                    "-",
-                    "harness-lock-service:test",
-                ])
-                .stdin(packed.stdout.unwrap())
                 .output()
                 .unwrap();
             assert!(

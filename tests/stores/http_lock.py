@@ -1,30 +1,20 @@
-"""A lock on the lock service over HTTP (lock_service.rs).
-
---broken: the holder goes on after its lease has run out.
-"""
+"""A lock on the lock service over HTTP (lock_service.rs)."""
 
 import http.client
 import json
-import pathlib
-import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "strangers"))
-
-from stranger import BROKEN, RedisLock, serve  # noqa: E402
+from leased import Leased, serve
 
 
-class HttpLock(RedisLock):
+class HttpLock(Leased):
     contract = {"lease": True, "renews": False, "tries": True, "wakes": "polls", "owner": "server", "token": "server"}
 
-    def open(self, endpoints, lease_ms):
-        self.address, self.lease = endpoints[0], lease_ms / 1000
-        self.connection = None
-        self.held, self.leftovers = {}, []
+    def begin(self):
         self.request("GET", "/role")
 
     def request(self, method, target):
         if self.connection is None:
-            self.connection = http.client.HTTPConnection(self.address, timeout=self.lease / 2)
+            self.connection = http.client.HTTPConnection(self.endpoint, timeout=self.lease / 2)
         try:
             self.connection.request(method, target)
             response = self.connection.getresponse()
@@ -39,18 +29,6 @@ class HttpLock(RedisLock):
 
     def give(self, lock, name):
         return self.request("DELETE", f"/locks/{lock}?owner={name}")[0] == 204
-
-    def granted(self, lock, name, grant):
-        return grant, name
-
-    def doubt(self, lock, cause):
-        if not BROKEN:
-            self.lost(lock, cause)
-
-    def close(self):
-        if self.connection is not None:
-            self.connection.close()
-            self.connection = None
 
 
 serve(HttpLock)

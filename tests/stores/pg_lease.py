@@ -1,18 +1,12 @@
 """A lease in a table of PostgreSQL, over a connection that speaks its protocol: https://www.postgresql.org/docs/current/protocol-flow.html
 
 A row has the owner, a fencing token and the time at which the lease ends, by the server's clock.
-
---broken: the holder goes on after its lease has run out.
 """
 
-import pathlib
 import socket
 import struct
-import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "strangers"))
-
-from stranger import BROKEN, Fail, RedisLock, serve  # noqa: E402
+from leased import Fail, Leased, serve
 
 TABLE = """create table if not exists harness_leases
   (name text primary key, owner text, token bigint not null, ends timestamptz not null)"""
@@ -71,13 +65,10 @@ class Postgres:
         self.socket.close()
 
 
-class PgLease(RedisLock):
+class PgLease(Leased):
     contract = {"lease": True, "renews": False, "tries": True, "wakes": "polls", "owner": "own", "token": "own"}
 
-    def open(self, endpoints, lease_ms):
-        self.endpoint, self.lease = endpoints[0], lease_ms / 1000
-        self.postgres = None
-        self.held, self.leftovers = {}, []
+    def begin(self):
         try:
             self.query(TABLE)
         except Fail:
@@ -85,9 +76,9 @@ class PgLease(RedisLock):
 
     def query(self, text, **values):
         try:
-            if self.postgres is None:
-                self.postgres = Postgres(self.endpoint, self.lease / 2)
-            return self.postgres.query(text.format(**values))
+            if self.connection is None:
+                self.connection = Postgres(self.endpoint, self.lease / 2)
+            return self.connection.query(text.format(**values))
         except OSError:
             self.close()
             raise
@@ -98,18 +89,6 @@ class PgLease(RedisLock):
 
     def give(self, lock, name):
         return len(self.query(RELEASE, lock=lock, owner=name)) == 1
-
-    def granted(self, lock, name, grant):
-        return grant, name
-
-    def doubt(self, lock, cause):
-        if not BROKEN:
-            self.lost(lock, cause)
-
-    def close(self):
-        if self.postgres is not None:
-            self.postgres.close()
-            self.postgres = None
 
 
 serve(PgLease)

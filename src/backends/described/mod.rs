@@ -1,8 +1,10 @@
 //! Stores that a TOML file describes ([`StoreDescription`]): a [`Backend`] is made of the description, and the rest of harness does
 //! not see a difference. `config::store_file` reads the file.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use harness_proxy::tap::Protocol;
@@ -266,6 +268,28 @@ pub fn backend(description: StoreDescription) -> &'static Backend {
         sweep: None,
         data: leaked(DescribedData(store)),
     })
+}
+
+/// The backends of files that were read, by their paths.
+static READ: Mutex<BTreeMap<PathBuf, &'static Backend>> = Mutex::new(BTreeMap::new());
+
+/// The backend that a file describes, whose text is read once. `describe` is given the text and the whole path; an error is a
+/// sentence that begins with the path.
+pub fn of_file(
+    path: &str,
+    describe: impl FnOnce(&str, &Path) -> Result<StoreDescription, String>,
+) -> Result<&'static Backend, String> {
+    let failed = |error: std::io::Error| format!("{path}: {error}");
+    let whole = std::fs::canonicalize(path).map_err(failed)?;
+    let mut known = READ.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(backend) = known.get(&whole) {
+        return Ok(backend);
+    }
+    let text = std::fs::read_to_string(&whole).map_err(failed)?;
+    let description = describe(&text, &whole).map_err(|error| format!("{path}: {error}"))?;
+    let backend = backend(description);
+    known.insert(whole, backend);
+    Ok(backend)
 }
 
 /// Time for a command that asks a server.

@@ -93,6 +93,39 @@ fn the_catches_of_the_readme_on_zookeeper_are_found_on_its_model() {
 }
 
 #[test]
+fn the_catches_of_the_readme_on_etcd_are_found_on_its_model() {
+    let harness = Harness::new();
+    for (words, property) in [
+        (
+            "--recipe etcd-lock-rpc --holder naive --hold 800ms --fault pause-waiter --seed 1",
+            "HL007",
+        ),
+        ("--holder naive --fault partition=holder --seed 1", "HL001"),
+        ("--fault pause-holder --seed 1", "HL001"),
+        (
+            "--recipe etcd-lock-rpc --holder naive --fault server-pause --seed 1",
+            "HL007",
+        ),
+    ] {
+        let answer = harness.simulated(&format!("--backend etcd {words}"));
+        assert_eq!(answer.exit, 1, "{words}: {}", answer.stderr);
+        let violated = violated(&answer);
+        assert!(violated.contains(&property), "{words}: {violated:?}");
+    }
+    for words in [
+        "--fault partition=holder --seed 1",
+        "--fault pause-waiter --seed 1",
+        "--fault server-kill=leader --seed 1",
+        "--recipe etcd-election --fault server-kill=leader --seed 1",
+        "--recipe etcd-lock-rpc --fault server-pause --seed 1",
+        "--recipe etcd-queue --herd-limit 20 --fault server-kill=leader --seed 1",
+    ] {
+        let answer = harness.simulated(&format!("--backend etcd {words}"));
+        assert_eq!(answer.exit, 0, "{words}: {:?} {}", violated(&answer), answer.stderr);
+    }
+}
+
+#[test]
 fn nothing_has_to_be_installed_and_the_same_seed_has_the_same_history_in_another_process() {
     let harness = Harness::new();
     let words = "run --quiet --runtime simulated --backend redis --time 20s --fault partition,drop-reply,kill --seed";
@@ -207,7 +240,11 @@ fn what_cannot_be_simulated_is_refused_with_the_reason_and_a_way_out() {
         ("--backend redis --proxy-api 127.0.0.1:8474", "--proxy-api"),
         ("--backend redis --fault bottleneck", "bandwidth"),
         ("--backend zk --fault partition=leader", "between simulated servers"),
-        ("--backend etcd", "no model of etcd"),
+        (
+            "--backend etcd --fault partition=between-servers",
+            "between simulated servers",
+        ),
+        ("--backend etcd --client ./my-lock", "client program"),
         ("--backend redis --fault clock=server", "clock"),
     ] {
         let refused = harness.output(&format!("run --runtime simulated {words}"));

@@ -4,7 +4,7 @@
 //! A [`SimulatedProcess`] owns tasks, can be stopped, go on and be killed, and is the machine ([`RecipeHost`]) that lock recipes
 //! run on.
 //!
-//! A [`network`] joins processes with links that faults are put on, and [`redis`] and [`zk`] are servers as pure models, with sessions that implement
+//! A [`network`] joins processes with links that faults are put on, and [`redis`], [`zk`] and [`etcd`] are servers as pure models, with sessions that implement
 //! the traits of `harness_workloads`, so that its recipes run on them unmodified.
 //!
 //! Two runs with the same seed do the same, step by step: nothing here reads the real clock, the randomness of the thread, or the
@@ -15,6 +15,7 @@
 #[cfg(test)]
 mod conformance;
 mod dice;
+pub mod etcd;
 mod events;
 mod mutants;
 pub mod network;

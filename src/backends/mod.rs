@@ -21,6 +21,7 @@ mod redis;
 pub mod stored_data;
 mod zk;
 
+pub use etcd::{key_changes, observe as observe_store};
 pub use redis::{keyspace, observe as observe_keyspaces};
 pub use zk::{ensemble, observe as observe_ensemble, tick as zk_tick};
 

@@ -376,7 +376,7 @@ pub struct RunArgs {
     /// Seed of the plan, in hexadecimal [default: a new one]
     #[arg(long, help_heading = FAULTS, value_parser = parse_seed)]
     pub seed: Option<u64>,
-    #[arg(long, help_heading = SERVERS, value_name = "N", help = format!("Number of servers [default: {}]", backends::default_nodes()), value_parser = clap::value_parser!(u32).range(1..=9))]
+    #[arg(long, help_heading = SERVERS, value_name = "N", conflicts_with = "servers", help = format!("Number of servers [default: {}]", backends::default_nodes()), value_parser = clap::value_parser!(u32).range(1..=9))]
     pub nodes: Option<u32>,
     /// Image of Toxiproxy in place of the official one
     #[arg(long, help_heading = SERVERS, value_name = "IMAGE")]

@@ -317,11 +317,11 @@ impl RunningNodes for AttachedNodes {
     /// Stops no server, and starts those that a fault left killed or paused.
     fn stop(self: Box<Self>) -> BoxFuture<'static, ()> {
         Box::pin(async move {
-            let undone = self.order(|orders| {
+            let told = self.order(|orders| {
                 orders.tell_undone();
                 Ok(())
             });
-            let _ = undone.await;
+            let _ = told.await;
         })
     }
 }

@@ -108,6 +108,9 @@ struct TapHook {
 impl LinkHook for TapHook {
     fn passes(&self, passing: &PassingMessage<'_>) -> MessageVerdict {
         let (now, name, message) = (self.world.now_ns(), passing.name(), passing.message);
+        if message.kind() == PassingKind::Control {
+            return MessageVerdict::Pass;
+        }
         let tap = Rc::clone(
             self.connections
                 .borrow_mut()
@@ -121,6 +124,7 @@ impl LinkHook for TapHook {
                 tap.notification(name, message.subject(), now);
                 None
             }
+            PassingKind::Control => None,
         };
         match stop {
             None => MessageVerdict::Pass,

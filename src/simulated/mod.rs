@@ -6,6 +6,7 @@
 //! recipe on a model, and nothing of a server or of a client library.
 
 mod clients;
+mod etcd;
 mod ground;
 mod keyspaces;
 mod links;
@@ -93,7 +94,8 @@ fn ground(world: World, spec: &RunSpec) -> (Ground, crate::cluster::Cluster) {
     match spec.config.backend.id {
         Some(BackendId::Redis) => redis::ground(world, clock, spec),
         Some(BackendId::Zk) => zk::ground(world, clock, spec),
-        Some(BackendId::Etcd) | None => unreachable!("it is refused before this"),
+        Some(BackendId::Etcd) => etcd::ground(world, clock, spec),
+        None => unreachable!("it is refused before this"),
     }
 }
 
@@ -119,7 +121,8 @@ mod tests {
             nodes: options.recipe.servers.unwrap_or(backend.software.nodes),
             who: Clients::Recipe(options),
             faults: vec![FaultRequest::plain(fault)],
-            lease: Duration::from_secs(1),
+            // etcd grants no shorter one
+            lease: Duration::from_secs(if backend.id == Some(BackendId::Etcd) { 2 } else { 1 }),
             time: Duration::from_secs(15),
             seed,
             ..Config::example()
@@ -169,7 +172,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let began = std::time::Instant::now();
         let faults = ["partition", "latency", "kill-holder", "pause-waiter", "server-pause"];
-        let recipes = ["redis-set-px-lua", "redis-watchdog", "zk-predecessor-watch"];
+        let recipes = [
+            "redis-set-px-lua",
+            "redis-watchdog",
+            "zk-predecessor-watch",
+            "etcd-election",
+        ];
         let pairs = faults.len() * recipes.len();
         for seed in 0..300 {
             if seed >= pairs && began.elapsed() > Duration::from_secs(20) {
@@ -195,9 +203,7 @@ mod tests {
     #[test]
     fn every_recipe_acquires_again_and_again_without_faults() {
         let folder = tempfile::tempdir().unwrap();
-        let recipes = [BackendId::Redis, BackendId::Zk]
-            .into_iter()
-            .flat_map(BackendId::recipes);
+        let recipes = BackendId::ALL.iter().flat_map(|backend| backend.recipes());
         for recipe in recipes.filter(|recipe| recipe.name != "zk-curator") {
             let config = Config {
                 faults: Vec::new(),

@@ -1,7 +1,5 @@
 //! What cannot be simulated, each with the reason and the way out.
 
-use harness_workloads::BackendId;
-
 use crate::config::{Clients, Config};
 
 /// Why a run with these options cannot be simulated, if so: a sentence with the way out. Which faults cannot, they say themselves
@@ -17,11 +15,8 @@ pub fn refusal(config: &Config) -> Option<String> {
             "zk-curator is a client library that makes its own connections, and there is nothing to connect to",
         );
     }
-    if ![Some(BackendId::Redis), Some(BackendId::Zk)].contains(&config.backend.id) {
-        let product = config.backend.product();
-        return says(&format!(
-            "there is no model of {product}; there are models of Redis and ZooKeeper"
-        ));
+    if config.backend.id.is_none() {
+        return says("there are models of ZooKeeper, etcd and Redis, and of no other store");
     }
     if config.churn.is_some() && config.backend.sweep.is_some() {
         return says(

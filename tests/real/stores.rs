@@ -46,7 +46,7 @@ fn run(words: &str, switch: &str) -> Answer {
     let harness = Harness::new();
     let backend = store().join("http-lock.toml");
     let words = format!(
-        "run --json --backend {} --lease 1s --clients 4 {words} --client",
+        "run --json --backend {} --lease 2s --clients 4 {words} --client",
         backend.display()
     );
     let client = format!("python3 {SOURCE}/http_lock.py {switch}");
@@ -62,7 +62,7 @@ fn run(words: &str, switch: &str) -> Answer {
 fn a_described_store_has_all_faults_of_the_network_and_of_clients_and_an_observer() {
     let _removed = Removed;
     let answer = run(
-        "--runtime local --time 24s --fault partition,kill-holder,latency --seed 1",
+        "--runtime local --time 30s --fault partition,kill-holder,latency --seed 1",
         "",
     );
     answer.assert_exit(0);
@@ -75,22 +75,22 @@ fn a_described_store_has_all_faults_of_the_network_and_of_clients_and_an_observe
 #[test]
 fn a_server_that_forgot_its_locks_and_a_holder_that_went_on_are_found() {
     let _removed = Removed;
-    let words = "--runtime local --time 20s --hold 300ms --fault server-kill --seed 1";
+    let words = "--runtime local --time 24s --hold 300ms --fault server-kill --seed 1";
     let killed = run(words, "");
     assert_eq!(killed.exit, 1, "{}\n{:#}", killed.stderr, killed.diagnosis);
-    let went_on = run("--runtime local --time 16s --hold 2s --seed 1", "--broken");
+    let went_on = run("--runtime local --time 24s --hold 4s --seed 1", "--broken");
     assert_eq!(went_on.verdict("HL001"), "violated", "{:#}", went_on.diagnosis);
 }
 
 #[test]
 fn a_described_store_pauses_and_its_client_is_checked() {
     let _removed = Removed;
-    let paused = run("--runtime local --time 20s --fault server-pause,reset --seed 1", "");
+    let paused = run("--runtime local --time 30s --fault server-pause,reset --seed 1", "");
     paused.assert_exit(0);
     let harness = Harness::new();
     let backend = store().join("http-lock.toml");
     let words = format!(
-        "client-check --backend {} --runtime local --lease 1s",
+        "client-check --backend {} --runtime local --lease 2s",
         backend.display()
     );
     let checked = harness
@@ -145,13 +145,13 @@ mod docker {
         let _removed = Removed;
         let _image = Image::build();
         let answer = run(
-            "--runtime docker --time 24s --fault partition,server-pause --seed 1",
+            "--runtime docker --time 30s --fault partition,server-pause --seed 1",
             "",
         );
         answer.assert_exit(0);
         assert_eq!(answer.verdict("HL007"), "holds", "{:#}", answer.diagnosis);
         let killed = run(
-            "--runtime docker --time 20s --hold 300ms --fault server-kill --seed 1",
+            "--runtime docker --time 24s --hold 300ms --fault server-kill --seed 1",
             "",
         );
         assert_eq!(killed.exit, 1, "{}\n{:#}", killed.stderr, killed.diagnosis);
@@ -250,7 +250,7 @@ fn a_postgres_that_was_running_is_tested_and_left_as_it_was() {
     let run = |words: &str, switch: &str| {
         let harness = Harness::new();
         let words = format!(
-            "run --json --backend {SOURCE}/postgres.toml --servers 127.0.0.1:{} --lease 1s --clients 4 --seed 1 {words} --client",
+            "run --json --backend {SOURCE}/postgres.toml --servers 127.0.0.1:{} --lease 2s --clients 4 --seed 1 {words} --client",
             postgres.port
         );
         let client = format!("python3 {SOURCE}/pg_lease.py {switch}");
@@ -258,7 +258,7 @@ fn a_postgres_that_was_running_is_tested_and_left_as_it_was() {
         let report = harness.results().join("latest/report.html").is_file();
         (answer, report)
     };
-    let (refused, _) = run("--time 20s --fault partition", "");
+    let (refused, _) = run("--time 24s --fault partition", "");
     assert_eq!(refused.exit, 2, "{}", refused.stderr);
     assert!(
         refused.stderr.contains("the tables accounts") && refused.stderr.contains("--yes"),
@@ -266,13 +266,13 @@ fn a_postgres_that_was_running_is_tested_and_left_as_it_was() {
         refused.stderr
     );
 
-    let (answer, report) = run("--time 20s --fault partition --yes", "");
+    let (answer, report) = run("--time 24s --fault partition --yes", "");
     answer.assert_exit(0);
     assert!(report);
     for property in ["HL001", "HL002", "HL003", "HL005"] {
         assert_eq!(answer.verdict(property), "holds", "{property}: {:#}", answer.diagnosis);
     }
-    let (broken, _) = run("--time 16s --hold 2s --yes", "--broken");
+    let (broken, _) = run("--time 24s --hold 4s --yes", "--broken");
     assert_eq!(broken.verdict("HL001"), "violated", "{:#}", broken.diagnosis);
     let tables = "select string_agg(tablename, ' ') from pg_tables where schemaname = 'public'";
     assert_eq!(postgres.ask(tables), "accounts");

@@ -4,6 +4,8 @@
 //! that are stalled and reset, over the real proxy and over the simulated network, and say when each answer came. At last each model gets
 //! an error (a mutant), and a script must notice. Where a server's program is missing the test says so, and passes.
 
+mod etcd;
+mod etcd_timed;
 mod redis;
 mod redis_timed;
 mod servers;

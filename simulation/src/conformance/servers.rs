@@ -134,3 +134,34 @@ pub(super) fn zookeeper_is_ready(mut stream: TcpStream) -> bool {
         && stream.read_to_end(&mut answer).is_ok()
         && String::from_utf8_lossy(&answer).contains("Mode: ")
 }
+
+/// One member alone, with the timing of the servers of a run.
+pub(super) fn etcd() -> Option<RealServer> {
+    RealServer::start("etcd", |port, data| {
+        let fixed = "--name n1 --heartbeat-interval 100 --election-timeout 1000 --log-level error --logger zap \
+                     --listen-peer-urls http://127.0.0.1:0 --initial-advertise-peer-urls http://127.0.0.1:1 \
+                     --initial-cluster n1=http://127.0.0.1:1";
+        let mut arguments: Vec<String> = fixed.split_whitespace().map(str::to_owned).collect();
+        let url = format!("http://127.0.0.1:{port}");
+        let of_run = [("--data-dir", data.path().display().to_string())];
+        let urls = ["--listen-client-urls", "--advertise-client-urls"].map(|flag| (flag, url.clone()));
+        arguments.extend(
+            of_run
+                .into_iter()
+                .chain(urls)
+                .flat_map(|(flag, value)| [flag.to_owned(), value]),
+        );
+        arguments
+    })
+}
+
+/// Whether an etcd member knows a leader.
+pub(super) fn etcd_is_ready(mut stream: TcpStream) -> bool {
+    use std::io::{Read, Write};
+    let question = "POST /v3/maintenance/status HTTP/1.1\r\nHost: etcd\r\nContent-Type: application/json\r\n\
+                    Content-Length: 2\r\nConnection: close\r\n\r\n{}";
+    let mut answer = Vec::new();
+    stream.write_all(question.as_bytes()).is_ok()
+        && stream.read_to_end(&mut answer).is_ok()
+        && String::from_utf8_lossy(&answer).contains("\"leader\"")
+}

@@ -11,6 +11,8 @@ pub enum PassingKind {
     Reply,
     /// The server tells of a change, unasked.
     Notification,
+    /// What the protocol sends for itself, such as a ping: no tap counts it, and no rule stops it.
+    Control,
 }
 
 /// A message that can be sent over a link. Names and sizes are those of the real protocol.
@@ -95,6 +97,7 @@ impl LinkTraffic {
             PassingKind::Request => self.requests += 1,
             PassingKind::Reply => self.replies += 1,
             PassingKind::Notification => self.notifications += 1,
+            PassingKind::Control => {}
         }
         let bytes = message.bytes() as u64;
         match sender {

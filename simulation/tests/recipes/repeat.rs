@@ -3,7 +3,7 @@
 use harness_workloads::RecipeOptions;
 
 use crate::load::Disturbance;
-use crate::{redis, zk};
+use crate::{etcd, redis, zk};
 
 /// FNV-1a.
 fn digest(trace: &str) -> u64 {
@@ -14,17 +14,19 @@ fn digest(trace: &str) -> u64 {
 
 fn trace(recipe: &str, seed: u64, disturbance: Disturbance) -> String {
     let options = RecipeOptions::named(recipe).unwrap();
-    let run = if recipe.starts_with("zk") {
-        zk::run_as
-    } else {
-        redis::run_as
+    let run = match recipe.split('-').next() {
+        Some("zk") => zk::run_as,
+        Some("etcd") => etcd::run_as,
+        _ => redis::run_as,
     };
     run(options, seed, disturbance).trace.take()
 }
 
 /// Digests of whole traces. One that changes means that stored runs do not repeat any more: a change of the models or of a recipe may
 /// do that, a change of the machine, the build or a dependency must not.
-const GOLDEN: [(&str, Disturbance, u64); 4] = [
+const GOLDEN: [(&str, Disturbance, u64); 6] = [
+    ("etcd-mutex", Disturbance::Partitions, 4_969_241_382_358_402_894),
+    ("etcd-lock-rpc", Disturbance::Servers, 5_498_919_513_994_047_643),
     ("redis-pubsub", Disturbance::None, 15_793_990_071_657_573_615),
     ("redis-watchdog", Disturbance::Partitions, 9_183_680_359_085_716_623),
     (
@@ -43,7 +45,7 @@ fn a_seed_leaves_the_trace_that_it_has_always_left() {
 
 #[test]
 fn fifty_seeds_leave_fifty_traces() {
-    for recipe in ["redis-watchdog", "zk-predecessor-watch"] {
+    for recipe in ["etcd-mutex", "redis-watchdog", "zk-predecessor-watch"] {
         let mut digests: Vec<u64> = (0..50)
             .map(|seed| digest(&trace(recipe, seed, Disturbance::None)))
             .collect();
@@ -66,10 +68,11 @@ fn experiments_leave_no_memory_behind() {
     let run = |seed| {
         trace("redis-pubsub", seed, Disturbance::Partitions);
         trace("zk-predecessor-watch", seed, Disturbance::Servers);
+        trace("etcd-lock-rpc", seed, Disturbance::Servers);
     };
     (0..15).for_each(run);
     let before = resident();
     (15..65).for_each(run);
     let grown = resident().saturating_sub(before);
-    assert!(grown < 600, "{grown} KiB more after 100 experiments");
+    assert!(grown < 600, "{grown} KiB more after 150 experiments");
 }

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use tonic::Status;
 use tonic::transport::Channel;
 
-use super::observer::channel;
+use super::key_changes::channel;
 use crate::backends::stored_data::{RunTraces, StoreSurvey, StoredData, counted};
 use crate::cluster::{BoxFuture, EndpointsReceiver};
 use crate::limits::SERVER_BACK;

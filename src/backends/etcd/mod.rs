@@ -1,13 +1,20 @@
 //! etcd: three servers that elect a leader; a lock is a prefix, and its contenders are keys with a lease below it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use harness_workloads::{BackendId, KeyValue};
 
+use key_changes::{EtcdServerStore, StoreSource};
+
+use super::lock_keys::LockKeys;
+use super::observer::Observer;
 use super::{Backend, BackendOptions};
+use crate::cluster::EndpointsReceiver;
 use harness_proxy::tap::Protocol;
 
 mod data;
+pub mod key_changes;
 mod observer;
 mod server;
 
@@ -22,11 +29,20 @@ pub static BACKEND: Backend = Backend {
     refuse,
     keys: "harness/{lock}",
     values: &[KeyValue::Revision],
-    observe: Some(&|endpoints, keys| Box::pin(observer::EtcdObserver::connect(endpoints, keys))),
+    observe: Some(&|endpoints, keys| Box::pin(observe(Arc::new(EtcdServerStore), endpoints, keys))),
     // a key goes with the lease of its holder
     sweep: None,
     data: &data::EtcdData,
 };
+
+/// Connects the observer of a store that `source` watches.
+pub async fn observe(
+    source: Arc<dyn StoreSource>,
+    endpoints: EndpointsReceiver,
+    keys: LockKeys,
+) -> Result<Box<dyn Observer>, String> {
+    observer::EtcdObserver::connect(source, endpoints, keys).await
+}
 
 fn refuse(options: &BackendOptions) -> Option<String> {
     if options.lease < Duration::from_secs(2) {

@@ -1,6 +1,7 @@
 //! What every etcd recipe has ([`LeaseSession`]): a session, a lease that is renewed, the keys that are held, and the keys
 //! that an unknown operation may have left.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
@@ -34,6 +35,8 @@ pub(super) struct LeaseSession {
     held: BTreeMap<String, HeldKey>,
     /// Keys whose create or delete was not answered.
     leftovers: Vec<OwnKey>,
+    /// A call under the lease was not answered, and may still be done.
+    unanswered: Cell<bool>,
 }
 
 /// A session and a lease that is renewed.
@@ -78,6 +81,7 @@ impl LeaseSession {
             keeper: None,
             held: BTreeMap::new(),
             leftovers: Vec::new(),
+            unanswered: Cell::new(false),
         }
     }
 
@@ -95,6 +99,10 @@ impl LeaseSession {
 
     /// The session and a lease that is not over; what was left from before is deleted first.
     ///
+    /// A careful client takes a new lease when a call under the old one was not answered. The key of a lease has one name: a delete
+    /// that a stopped server held back, or the clean-up of its lock service after a client that went elsewhere, would delete
+    /// the key of the next hold.
+    ///
     /// # Errors
     ///
     /// Always a refusal, since no lock was asked for yet. (A lease whose grant was not answered ends by itself and holds
@@ -109,8 +117,13 @@ impl LeaseSession {
                 .clone(),
         };
         while let Some(key) = self.leftovers.last() {
-            self.delete(&*session, key).await.map_err(refused)?;
+            let deleted = self.delete(&*session, key).await;
+            self.note(&deleted);
+            deleted.map_err(refused)?;
             self.leftovers.pop();
+        }
+        if self.context.is_careful() && self.held.is_empty() && self.unanswered.get() {
+            self.drop_lease();
         }
         let now = self.now();
         if let Some(keeper) = self.keeper.as_ref().filter(|keeper| !keeper.is_over(now)) {
@@ -124,12 +137,22 @@ impl LeaseSession {
             .await;
         let keeper = Rc::new(keeper.map_err(refused)?.answer);
         self.keeper = Some(keeper.clone());
+        // a grant without an answer is no call under this one
+        self.unanswered.set(false);
         Ok(LiveLease { session, keeper })
     }
 
-    /// Forgets a lease that the server does not know.
+    /// Forgets a lease that the server does not know, or that is not to be used again.
     pub(super) fn drop_lease(&mut self) {
         self.keeper = None;
+        self.unanswered.set(false);
+    }
+
+    /// Notes whether a call was answered.
+    pub(super) fn note<T>(&self, answer: &Result<T, SessionError>) {
+        if matches!(answer, Err(SessionError::Indefinite(_))) {
+            self.unanswered.set(true);
+        }
     }
 
     /// Remembers a key that may be there, to delete it before the next acquire.
@@ -190,7 +213,9 @@ impl LeaseSession {
     ) -> Result<Retried<T>, SessionError> {
         let mut again = false;
         loop {
-            match attempt().await {
+            let answer = attempt().await;
+            self.note(&answer);
+            match answer {
                 Err(SessionError::Indefinite(_)) if self.now() < limit => again = true,
                 answer => return answer.map(|answer| Retried { answer, again }),
             }

@@ -38,6 +38,7 @@ pub(super) async fn ask<T>(
             .saturating_sub(lease_session.now())
             .max(lease_session.context.lease / TRIES_A_LEASE);
         let answer = call(&*live.session, live.id(), wait).await;
+        lease_session.note(&answer);
         let is_sure = !lease_session.context.is_careful() || live.keeper.is_sure(lease_session.now());
         let refused = match answer {
             Ok(answer) if is_sure => return Ok((answer, live)),

@@ -63,6 +63,29 @@ fn a_lost_create_finds_its_own_key() {
 }
 
 #[test]
+fn a_careful_client_takes_a_new_lease_after_a_call_without_an_answer() {
+    for (policy, is_new) in [(Policy::Careful, true), (Policy::Naive, false)] {
+        for recipe in BackendId::Etcd.recipes() {
+            in_virtual_time(async |host| {
+                let etcd = FakeEtcd::new();
+                let (mut lock, _) = client_of(recipe.name, policy, &etcd, &host);
+                let first = lock.acquire(&wait(500)).await.unwrap();
+                for call in ["delete", "unlock", "resign"] {
+                    etcd.fail(call, EtcdCallFault::LoseReply);
+                }
+                lock.release("l").await.unwrap();
+                etcd.mend();
+                let second = lock.acquire(&wait(500)).await.unwrap();
+                assert_eq!(first.owner != second.owner, is_new, "{} {policy:?}", recipe.name);
+                lock.release("l").await.unwrap();
+                let third = lock.acquire(&wait(500)).await.unwrap();
+                assert_eq!(second.owner, third.owner, "{} {policy:?}", recipe.name);
+            });
+        }
+    }
+}
+
+#[test]
 fn a_waiter_whose_key_went_with_its_lease_is_refused_by_the_mutex_and_granted_by_an_old_server() {
     for (recipe, granted) in [("etcd-mutex", false), ("etcd-lock-rpc", true)] {
         in_virtual_time(async |host| {

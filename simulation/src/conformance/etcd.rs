@@ -1,0 +1,423 @@
+//! Random scripts for etcd: three clients with a lease each, on the keys of one prefix, and on the lock and election services.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use harness_workloads::etcd::{EtcdConnect, EtcdKey, EtcdServers, EtcdSession, EtcdWatch, KeyEvent, Leader, Listing};
+use harness_workloads::protocol::OpenRequest;
+use harness_workloads::{RecipeHost, SessionError, TokioHost, within};
+use rand::Rng;
+
+use super::servers::{etcd, etcd_is_ready};
+use super::{SCRIPTS, in_real_time, plain, transcripts};
+use crate::etcd::{EtcdRoutes, EtcdVersion, SimulatedEtcd};
+use crate::mutants::with_mutant;
+use crate::network::{LinkLatency, SimulatedLink};
+use crate::{World, dice};
+
+/// Long: calls must not time out on a busy machine.
+const LEASE: Duration = Duration::from_secs(60);
+/// A lease that ends in a script, and how long a script waits until it surely has: its time, and a look every half second.
+const SHORT: Duration = Duration::from_secs(2);
+const WAIT: Duration = Duration::from_millis(3500);
+/// Until no event is under way: one look of the loop for watches that ask for the past, and more.
+const SETTLE: Duration = Duration::from_millis(400);
+/// How long a script waits for a lock that another client may have.
+const LOCK_WAIT: Duration = Duration::from_millis(500);
+
+const STEPS: usize = 40;
+const CLIENTS: usize = 3;
+
+const MUTANTS: [&str; 9] = [
+    "etcd: a key is created that exists",
+    "etcd: keys outlive their lease",
+    "etcd: a lease that is gone can be used",
+    "etcd: the lease of a key is not compared",
+    "etcd: keys are listed by name",
+    "etcd: a watch forgets the past",
+    "etcd: the lock service does not wait",
+    "etcd: the lock service forgets a client that has gone",
+    "etcd: resigning does not compare",
+];
+
+#[derive(Debug, Clone, Copy)]
+struct EtcdStep {
+    client: usize,
+    /// Which of three keys, and which lease the step is about: of this client or of another.
+    key: usize,
+    other: usize,
+    what: EtcdStepKind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum EtcdStepKind {
+    /// Another lease for the client, long or short.
+    Grant,
+    GrantShort,
+    KeepAlive,
+    Revoke,
+    Create,
+    /// Under the lease of another client, which may be gone.
+    CreateUnder,
+    Get,
+    List,
+    Delete,
+    DeleteOwned,
+    /// From the next revision on, and from the revision of an earlier answer on.
+    Watch,
+    WatchPast,
+    Lock,
+    Unlock,
+    Campaign,
+    CampaignAnew,
+    Resign,
+    /// As a client that was elected earlier, of whichever lease.
+    ResignEarlier,
+    /// Until short leases have ended; once in a script.
+    Wait,
+    Look,
+}
+
+/// The first ones, which take no time.
+const OF_STORE: usize = 14;
+const KINDS: [EtcdStepKind; 27] = [
+    EtcdStepKind::Grant,
+    EtcdStepKind::Grant,
+    EtcdStepKind::KeepAlive,
+    EtcdStepKind::KeepAlive,
+    EtcdStepKind::Revoke,
+    EtcdStepKind::Create,
+    EtcdStepKind::Create,
+    EtcdStepKind::Create,
+    EtcdStepKind::CreateUnder,
+    EtcdStepKind::Get,
+    EtcdStepKind::List,
+    EtcdStepKind::Delete,
+    EtcdStepKind::DeleteOwned,
+    EtcdStepKind::Watch,
+    EtcdStepKind::WatchPast,
+    EtcdStepKind::Lock,
+    EtcdStepKind::Lock,
+    EtcdStepKind::Unlock,
+    EtcdStepKind::Campaign,
+    EtcdStepKind::Campaign,
+    EtcdStepKind::CampaignAnew,
+    EtcdStepKind::Resign,
+    EtcdStepKind::Resign,
+    EtcdStepKind::Resign,
+    EtcdStepKind::ResignEarlier,
+    EtcdStepKind::ResignEarlier,
+    EtcdStepKind::Look,
+];
+
+/// Steps in which a short lease may be taken: they take no time, and a wait follows them.
+const BEFORE_WAIT: usize = 6;
+
+fn script(number: u64) -> Vec<EtcdStep> {
+    let mut dice = dice::stream(number, "conformance etcd");
+    let mut draw = |below: usize| (dice.next_u64() % below as u64) as usize;
+    let waits_at = BEFORE_WAIT + draw(STEPS - BEFORE_WAIT);
+    let steps = (0..STEPS).map(|place| {
+        let is_before = (waits_at - BEFORE_WAIT..waits_at).contains(&place);
+        EtcdStep {
+            client: draw(CLIENTS),
+            key: draw(3),
+            other: draw(CLIENTS),
+            what: match KINDS[draw(if is_before { OF_STORE } else { KINDS.len() })] {
+                _ if place == waits_at => EtcdStepKind::Wait,
+                EtcdStepKind::Grant if is_before => EtcdStepKind::GrantShort,
+                what => what,
+            },
+        }
+    });
+    steps.collect()
+}
+
+/// The sessions, leases and watches of a script.
+struct EtcdStand {
+    host: Rc<dyn RecipeHost>,
+    sessions: Vec<Rc<dyn EtcdSession>>,
+    /// The lease of each client.
+    leases: Vec<i64>,
+    /// All leases there were: an id differs from run to run, its place here does not.
+    ids: Vec<i64>,
+    /// What each client was told when it was elected.
+    leaders: Vec<Option<Leader>>,
+    /// What all of them were told so far.
+    elected: Vec<Leader>,
+    locked: Vec<Option<String>>,
+    watches: Vec<Box<dyn EtcdWatch>>,
+    /// The revision of the store after the script's own last change, and of an earlier answer.
+    revision: i64,
+    earlier: i64,
+    /// The revisions of the script's own keys, in the order in which they were seen.
+    revisions: BTreeMap<i64, usize>,
+    prefix: String,
+}
+
+impl EtcdStand {
+    async fn new(host: Rc<dyn RecipeHost>, store: Rc<dyn EtcdConnect>, number: u64) -> Self {
+        let mut stand = EtcdStand {
+            host,
+            sessions: Vec::new(),
+            leases: Vec::new(),
+            ids: Vec::new(),
+            leaders: vec![None; CLIENTS],
+            elected: Vec::new(),
+            locked: vec![None; CLIENTS],
+            watches: Vec::new(),
+            revision: 0,
+            earlier: 0,
+            revisions: BTreeMap::new(),
+            prefix: format!("s{number}"),
+        };
+        for client in 0..CLIENTS {
+            let session = store.connect().await.expect("a session is made without a call");
+            stand.sessions.push(session);
+            stand.leases.push(0);
+            stand.grant(client, LEASE).await;
+        }
+        stand
+    }
+
+    async fn grant(&mut self, client: usize, ttl: Duration) -> String {
+        let granted = self.sessions[client].grant_lease(ttl).await;
+        if let Ok(lease) = &granted {
+            self.leases[client] = lease.id;
+            self.ids.push(lease.id);
+        }
+        plain(granted.map(|lease| lease.ttl))
+    }
+
+    async fn run(&mut self, script: &[EtcdStep]) -> Vec<String> {
+        let mut transcript = Vec::new();
+        for step in script {
+            let answer = self.step(step).await;
+            transcript.push(format!("{step:?}: {answer}"));
+        }
+        transcript.push(self.look().await);
+        transcript
+    }
+
+    async fn step(&mut self, step: &EtcdStep) -> String {
+        let session = self.sessions[step.client].clone();
+        let lease = self.leases[step.client];
+        // in the order of their names and of their creation they are not the same
+        let key = format!("{}/{}", self.prefix, ["m", "a", "z"][step.key]);
+        match step.what {
+            EtcdStepKind::Grant => self.grant(step.client, LEASE).await,
+            EtcdStepKind::GrantShort => self.grant(step.client, SHORT).await,
+            EtcdStepKind::KeepAlive => plain(session.keep_alive(lease).await),
+            EtcdStepKind::Revoke => plain(session.revoke_lease(self.leases[step.other]).await),
+            EtcdStepKind::Create => self.create(&*session, &key, lease).await,
+            EtcdStepKind::CreateUnder => {
+                let place = step.key * 7 + step.other;
+                let lease = self.ids[place % self.ids.len()];
+                self.create(&*session, &key, lease).await
+            }
+            EtcdStepKind::Get => {
+                let found = session.get(&key).await;
+                self.keys(found.map(|found| found.into_iter().collect()))
+            }
+            EtcdStepKind::List => {
+                let listed = session.list(&format!("{}/", self.prefix)).await;
+                if let Ok(Listing { revision, .. }) = &listed {
+                    (self.earlier, self.revision) = (self.revision, *revision);
+                }
+                self.keys(listed.map(|listing| listing.keys))
+            }
+            EtcdStepKind::Delete => plain(session.delete(&key).await),
+            EtcdStepKind::DeleteOwned => plain(session.delete_owned(&key, self.leases[step.other]).await),
+            EtcdStepKind::Watch | EtcdStepKind::WatchPast => self.watch(&*session, &key, step.what).await,
+            EtcdStepKind::Wait => {
+                self.host.sleep(WAIT).await;
+                "waited".into()
+            }
+            EtcdStepKind::Look => self.look().await,
+            _ => self.service(&*session, step).await,
+        }
+    }
+
+    /// A step with the lock or the election service.
+    async fn service(&mut self, session: &dyn EtcdSession, step: &EtcdStep) -> String {
+        let lease = self.leases[step.client];
+        let (lock, election) = (format!("{}/lock", self.prefix), format!("{}/election", self.prefix));
+        match step.what {
+            EtcdStepKind::Lock => {
+                let locked = session.lock(&lock, lease, LOCK_WAIT).await;
+                // until the server has heard that nobody waits
+                self.host.sleep(SETTLE).await;
+                self.locked[step.client] = locked.as_ref().ok().cloned();
+                plain(locked.map(|key| self.named(&key)))
+            }
+            EtcdStepKind::Unlock => match self.locked[step.client].take() {
+                Some(key) => plain(session.unlock(&key).await),
+                None => "has none".into(),
+            },
+            EtcdStepKind::Campaign | EtcdStepKind::CampaignAnew => {
+                let value = format!("v{}", step.key % 2);
+                let elected = session.campaign(&election, &value, lease, LOCK_WAIT).await;
+                self.host.sleep(SETTLE).await;
+                if let Ok(leader) = &elected {
+                    self.leaders[step.client] = Some(leader.clone());
+                    self.elected.push(leader.clone());
+                }
+                plain(elected.map(|leader| (self.named(&leader.key), self.ranked(leader.revision))))
+            }
+            EtcdStepKind::Resign => match self.leaders[step.client].take() {
+                Some(leader) => plain(session.resign(&leader).await),
+                None => "has none".into(),
+            },
+            EtcdStepKind::ResignEarlier => match self.elected.get(step.key % self.elected.len().max(1)) {
+                Some(leader) => plain(session.resign(leader).await),
+                None => "has none".into(),
+            },
+            other => unreachable!("{other:?} is no step with a service"),
+        }
+    }
+
+    async fn create(&mut self, session: &dyn EtcdSession, key: &str, lease: i64) -> String {
+        match session.create(key, "v", lease).await {
+            Ok(created) => {
+                (self.earlier, self.revision) = (self.revision, created.revision);
+                let is_new = created.revision >= created.key.mod_revision;
+                let key = self.keys(Ok(vec![created.key]));
+                format!("{} {key} {is_new}", created.created)
+            }
+            Err(error) => plain::<()>(Err(error)),
+        }
+    }
+
+    async fn watch(&mut self, session: &dyn EtcdSession, key: &str, what: EtcdStepKind) -> String {
+        let from = match what {
+            EtcdStepKind::Watch => self.revision,
+            _ => self.earlier,
+        } + 1;
+        match session.watch(key, from).await {
+            Ok(watch) => {
+                self.watches.push(watch);
+                "watches".into()
+            }
+            Err(error) => plain::<()>(Err(error)),
+        }
+    }
+
+    /// What the watches heard.
+    async fn look(&mut self) -> String {
+        self.host.sleep(SETTLE).await;
+        let mut heard = Vec::new();
+        for (number, watch) in self.watches.iter_mut().enumerate() {
+            while let Some(events) = within(&*self.host, Duration::from_millis(1), watch.next()).await {
+                let Ok(events) = events else {
+                    heard.push(format!("watch {number}: over"));
+                    break;
+                };
+                let told = events
+                    .iter()
+                    .map(|KeyEvent { key, deleted }| format!("watch {number}: {key} {deleted}"));
+                heard.extend(told);
+            }
+        }
+        heard.join(", ")
+    }
+
+    /// Keys without what differs from run to run: the place of their lease, and the order of their revisions.
+    fn keys(&mut self, keys: Result<Vec<EtcdKey>, SessionError>) -> String {
+        let keys = keys.map(|keys| {
+            let key = |key: EtcdKey| {
+                let (created, modified) = (self.ranked(key.create_revision), self.ranked(key.mod_revision));
+                let owner = self.ids.iter().position(|id| *id == key.lease);
+                let name = self.named(&key.name);
+                format!("{name} {:?} of {owner:?}, {created} {modified}", key.value)
+            };
+            keys.into_iter().map(key).collect::<Vec<_>>()
+        });
+        plain(keys)
+    }
+
+    fn ranked(&mut self, revision: i64) -> String {
+        let newest = self
+            .revisions
+            .last_key_value()
+            .is_none_or(|(newest, _)| revision > *newest);
+        let next = self.revisions.len();
+        let rank = *self.revisions.entry(revision).or_insert(next);
+        format!("r{rank}{}", if newest { " newest" } else { "" })
+    }
+
+    /// A key of a service ends with its lease.
+    fn named(&self, key: &str) -> String {
+        let Some((head, lease)) = key.rsplit_once('/') else {
+            return key.to_owned();
+        };
+        let id = i64::from_str_radix(lease, 16).ok();
+        match self.ids.iter().position(|known| Some(*known) == id) {
+            Some(place) => format!("{head}/lease {place}"),
+            None => key.to_owned(),
+        }
+    }
+}
+
+fn on_the_model(number: u64) -> Vec<String> {
+    World::run(number, async |world: World| {
+        let etcd = SimulatedEtcd::start(world, 1, EtcdVersion::V3_4);
+        let link = SimulatedLink::new(world, "c0->n1", 0, LinkLatency::default());
+        let process = world.process("c0");
+        let store = EtcdRoutes::new(etcd, vec![link], process, LEASE);
+        let mut stand = EtcdStand::new(process.host(), Rc::new(store), number).await;
+        stand.run(&script(number)).await
+    })
+}
+
+/// What a real server answers to every script; `None`: there is no etcd here.
+fn on_a_real_server() -> Option<Vec<Vec<String>>> {
+    in_real_time(async {
+        let server = etcd()?;
+        server.until_ready(etcd_is_ready).await;
+        let open = OpenRequest {
+            backend: "etcd".into(),
+            endpoints: vec![server.address.to_string()],
+            lease_ms: LEASE.as_millis() as u64,
+        };
+        let host = TokioHost::shared();
+        let run = |number| {
+            let (store, host) = (Rc::new(EtcdServers::new(&open).unwrap()), host.clone());
+            async move {
+                let mut stand = EtcdStand::new(host, store, number).await;
+                stand.run(&script(number)).await
+            }
+        };
+        Some(transcripts(run).await)
+    })
+}
+
+#[test]
+fn random_scripts_have_the_same_answers_on_the_model_and_on_a_real_etcd() {
+    let Some(real) = on_a_real_server() else { return };
+    let lines: usize = real.iter().map(Vec::len).sum();
+    let differ = (0..).zip(&real).filter_map(|(number, real)| {
+        let model = on_the_model(number);
+        let place = real.iter().zip(&model).position(|(real, model)| real != model)?;
+        let before = place.saturating_sub(8);
+        Some(format!(
+            "script {number}\nreal  {:#?}\nmodel {:#?}",
+            &real[before..=place],
+            &model[before..=place]
+        ))
+    });
+    let differ: Vec<String> = differ.collect();
+    assert!(
+        differ.is_empty(),
+        "{} of {SCRIPTS} differ:\n{}",
+        differ.len(),
+        differ[..differ.len().min(4)].join("\n")
+    );
+    for mutant in MUTANTS {
+        let caught = (0..)
+            .zip(&real)
+            .any(|(number, real)| *real != with_mutant(mutant, || on_the_model(number)));
+        assert!(caught, "no script notices the error {mutant:?}");
+    }
+    eprintln!("{SCRIPTS} scripts, {lines} lines, {} mutants caught", MUTANTS.len());
+}

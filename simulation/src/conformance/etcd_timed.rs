@@ -1,0 +1,351 @@
+//! Timed scripts for etcd: what a session says, and when, and what another session sees of its lease and its place in a lock's queue, while
+//! its link is stalled, delayed and reset and the server paused.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use harness_proxy::{Behaviour, Flow, Proxy};
+use harness_workloads::etcd::{EtcdConnect, EtcdServers, EtcdSession};
+use harness_workloads::protocol::OpenRequest;
+use harness_workloads::{RecipeHost, Task, TokioHost};
+
+use super::servers::{etcd, etcd_is_ready};
+use super::stage::{ModelStage, RealStage, Stage};
+use super::{TOLERANCE, TimedLines, difference, plain, timed_on_real};
+use crate::World;
+use crate::etcd::{EtcdRoutes, EtcdVersion, SimulatedEtcd};
+use crate::mutants::with_mutant;
+use crate::network::{LinkLatency, SimulatedLink};
+
+const LEASE: Duration = Duration::from_secs(2);
+/// Of the session that sees what the server does.
+const LONG: Duration = Duration::from_secs(60);
+/// The server looks for leases that have run out twice a second.
+const LOOK: Duration = Duration::from_millis(500);
+const LOCK: &str = "timed/lock";
+
+const MUTANTS: [&str; 5] = [
+    "etcd: leases live twice as long",
+    "etcd: a renewal changes nothing",
+    "etcd: a client does not ping",
+    "etcd: callers go in silence",
+    "etcd: a server takes any number of pings",
+];
+
+#[derive(Debug, Clone, Copy)]
+enum EtcdTimedStep {
+    /// Asks and waits for the answer.
+    Get,
+    KeepAlive,
+    /// Asks, and does not wait: it is told when its answer comes.
+    Begin,
+    /// Asks the lock service, for at most so many milliseconds, and does not wait.
+    BeginLock(u64),
+    /// Watches a key, and tells what it hears.
+    Watch,
+    /// Another session has the lock, releases it, asks for it with the lease of the first one, lists the contenders, deletes the key
+    /// that is watched.
+    OtherLocks,
+    OtherUnlocks,
+    OtherLocksSame(u64),
+    OtherLists,
+    OtherDeletes,
+    Sleep(u64),
+    Stall,
+    /// In milliseconds, both ways.
+    Delay(u64),
+    Heal,
+    Reset,
+    Pause,
+    GoOn,
+}
+
+use EtcdTimedStep::{
+    Begin, BeginLock, Delay, Get, GoOn, Heal, KeepAlive, OtherDeletes, OtherLists, OtherLocks, OtherLocksSame,
+    OtherUnlocks, Pause, Reset, Sleep, Stall, Watch,
+};
+
+const TIMED: [&[EtcdTimedStep]; 21] = [
+    // a lease that nobody renews ends
+    &[Sleep(4000), KeepAlive, Get],
+    // one that is renewed ends that much later
+    &[Sleep(1500), KeepAlive, Sleep(1500), KeepAlive, Sleep(4000), KeepAlive],
+    // a renewal that a delay holds back counts from when it arrives
+    &[Sleep(900), Delay(250), KeepAlive, Heal, Sleep(4000), KeepAlive],
+    // a stall ends an idle connection after two pings' time; the call after it finds no way, and the next one does
+    &[Get, Stall, Sleep(1000), Get, Heal, Sleep(50), Get],
+    // a call on a connection that ends under it
+    &[Get, Stall, Sleep(450), Begin, Sleep(1000), Heal, Sleep(100), Get],
+    // a call that is given up before the connection is
+    &[Get, Begin, Stall, Get, Heal, Sleep(400), Get],
+    // a stall that is shorter than a ping's time breaks nothing
+    &[Get, Stall, Sleep(200), Heal, Get],
+    // a reset is told at once, to a call that waits and to the next one
+    &[Get, Stall, Begin, Sleep(100), Reset, Heal, Sleep(100), Get],
+    &[Get, Reset, Sleep(100), Get, Reset, Sleep(100), Get],
+    // a delay adds to each answer; one of more than a ping's time ends the connection
+    &[Delay(100), Get, Get, Heal, Get],
+    &[Get, Delay(400), Get, Get, Heal, Sleep(1000), Get],
+    // a paused server takes connections and answers nothing; leases go on
+    &[Get, Pause, Get, Get, GoOn, Sleep(300), Get],
+    &[KeepAlive, Pause, Sleep(3500), GoOn, Sleep(1000), KeepAlive],
+    // a lock that is handed over, and one that is not waited for any longer
+    &[
+        OtherLocks,
+        BeginLock(1500),
+        Sleep(400),
+        OtherUnlocks,
+        Sleep(300),
+        OtherLists,
+    ],
+    &[OtherLocks, BeginLock(500), Sleep(1200), OtherLists, OtherUnlocks],
+    // the server hears of a broken connection when the stall ends, and cleans up then
+    &[
+        OtherLocks,
+        BeginLock(1400),
+        Sleep(100),
+        Stall,
+        Sleep(1000),
+        OtherLists,
+        Heal,
+        Sleep(300),
+        OtherLists,
+    ],
+    // and what it cleans up may be the key of the next call, which waits on and is told that it has the lock
+    &[
+        OtherLocks,
+        BeginLock(1400),
+        Sleep(100),
+        Stall,
+        Sleep(900),
+        OtherLocksSame(3000),
+        Sleep(200),
+        Heal,
+        Sleep(200),
+        OtherLists,
+        OtherUnlocks,
+        Sleep(300),
+        OtherLists,
+    ],
+    // a waiter whose lease ends is told that it has the lock all the same, if something is asked on its connection now and then: a server
+    // ends one that is only pinged
+    &[
+        OtherLocks,
+        BeginLock(5000),
+        Sleep(1000),
+        Begin,
+        Sleep(1000),
+        Begin,
+        Sleep(1000),
+        OtherLists,
+        OtherUnlocks,
+        Sleep(300),
+        OtherLists,
+    ],
+    &[OtherLocks, BeginLock(5000), Sleep(2500), OtherLists, OtherUnlocks],
+    // a watch hears of a change, and ends with its connection
+    &[Watch, Sleep(300), OtherDeletes, Sleep(300), Stall, Sleep(1000), Heal],
+    &[Watch, Sleep(300), Reset, Sleep(300), OtherDeletes, Sleep(200)],
+];
+
+/// What a script is played with, and what was said.
+struct TimedPlay {
+    host: Rc<dyn RecipeHost>,
+    session: Rc<dyn EtcdSession>,
+    other: Rc<dyn EtcdSession>,
+    lease: i64,
+    other_lease: i64,
+    began: Duration,
+    lines: Rc<RefCell<TimedLines>>,
+    tasks: RefCell<Vec<Task>>,
+}
+
+impl TimedPlay {
+    async fn set_up(stage: &dyn Stage, under_test: Rc<dyn EtcdConnect>, other: Rc<dyn EtcdConnect>) -> Self {
+        let (session, other) = (under_test.connect().await.unwrap(), other.connect().await.unwrap());
+        let other_lease = other.grant_lease(LONG).await.unwrap().id;
+        other.create("timed/other", "", other_lease).await.unwrap();
+        let host = stage.host();
+        let lease = session.grant_lease(LEASE).await.unwrap().id;
+        let created = session.create("timed/key", "", lease).await.unwrap();
+        let mut watch = other.watch("timed/key", created.revision + 1).await.unwrap();
+        let (lines, began) = (Rc::<RefCell<TimedLines>>::default(), host.now());
+        let (clock, told) = (host.clone(), lines.clone());
+        let sees = host.spawn(Box::pin(async move {
+            while let Ok(events) = watch.next().await {
+                let line = format!("others see its key deleted: {}", events[0].deleted);
+                told.borrow_mut().push((clock.now() - began, line));
+            }
+        }));
+        TimedPlay {
+            host,
+            session,
+            other,
+            lease,
+            other_lease,
+            began,
+            lines,
+            tasks: RefCell::new(vec![sees]),
+        }
+    }
+
+    fn say(&self, line: String) {
+        self.lines.borrow_mut().push((self.host.now() - self.began, line));
+    }
+
+    /// Does it beside the script, and says what came of it.
+    fn begin(&self, what: &'static str, work: impl Future<Output = String> + 'static) {
+        let (host, lines, began) = (self.host.clone(), self.lines.clone(), self.began);
+        let task = self.host.spawn(Box::pin(async move {
+            let answer = work.await;
+            lines
+                .borrow_mut()
+                .push((host.now() - began, format!("{what} {answer}")));
+        }));
+        self.tasks.borrow_mut().push(task);
+    }
+
+    fn begin_lock(&self, what: &'static str, session: &Rc<dyn EtcdSession>, ms: u64) {
+        let (session, lease) = (session.clone(), self.lease);
+        self.begin(what, async move {
+            let locked = session.lock(LOCK, lease, Duration::from_millis(ms)).await;
+            plain(locked.map(|_| ()))
+        });
+    }
+
+    fn begin_watch(&self) {
+        let (session, host) = (self.session.clone(), self.host.clone());
+        let (lines, began) = (self.lines.clone(), self.began);
+        self.begin("Watch", async move {
+            let mut watch = match session.watch("timed/other", 0).await {
+                Ok(watch) => watch,
+                Err(error) => return plain::<()>(Err(error)),
+            };
+            loop {
+                match watch.next().await {
+                    Ok(events) => {
+                        let line = format!("Watch heard deleted: {}", events[0].deleted);
+                        lines.borrow_mut().push((host.now() - began, line));
+                    }
+                    Err(error) => return plain::<()>(Err(error)),
+                }
+            }
+        });
+    }
+
+    async fn step(&self, stage: &dyn Stage, step: EtcdTimedStep) {
+        let answer = match step {
+            Get => plain(self.session.get("timed/key").await.map(|found| found.is_some())),
+            KeepAlive => plain(self.session.keep_alive(self.lease).await),
+            Begin => {
+                let session = self.session.clone();
+                return self.begin("Begin", async move { plain(session.get("timed/key").await.map(drop)) });
+            }
+            BeginLock(ms) => return self.begin_lock("BeginLock", &self.session, ms),
+            OtherLocksSame(ms) => return self.begin_lock("OtherLocksSame", &self.other, ms),
+            Watch => return self.begin_watch(),
+            OtherLocks => plain(self.other.lock(LOCK, self.other_lease, LONG).await.map(drop)),
+            OtherUnlocks => plain(self.other.unlock(&format!("{LOCK}/{:x}", self.other_lease)).await),
+            OtherLists => plain(self.other.list(LOCK).await.map(|listing| listing.keys.len())),
+            OtherDeletes => plain(self.other.delete("timed/other").await),
+            Sleep(ms) => return self.host.sleep(Duration::from_millis(ms)).await,
+            Stall => return stage.apply(Behaviour::STALL),
+            Delay(ms) => {
+                let delay = Duration::from_millis(ms);
+                return stage.apply(Behaviour::both(Flow { delay, ..Flow::PASS }));
+            }
+            Heal => return stage.heal(),
+            Reset => return stage.reset(),
+            Pause | GoOn => return stage.pause(matches!(step, Pause)),
+        };
+        self.say(format!("{step:?} {answer}"));
+    }
+}
+
+async fn perform(
+    stage: &dyn Stage,
+    under_test: Rc<dyn EtcdConnect>,
+    other: Rc<dyn EtcdConnect>,
+    script: &[EtcdTimedStep],
+) -> TimedLines {
+    let play = TimedPlay::set_up(stage, under_test, other).await;
+    for step in script {
+        play.step(stage, *step).await;
+    }
+    play.tasks.take().clear();
+    let mut lines = play.lines.take();
+    // two things at about the same time may come in either order
+    lines.sort_by(|(_, one), (_, other)| one.cmp(other));
+    lines
+}
+
+fn on_the_model(script: &[EtcdTimedStep]) -> TimedLines {
+    World::run(1, async |world: World| {
+        let etcd = SimulatedEtcd::start(world, 1, EtcdVersion::V3_4);
+        let stage = ModelStage {
+            server: etcd.process(0),
+            link: SimulatedLink::new(world, "c0->n1", 0, LinkLatency::default()),
+            client: world.process("c0"),
+        };
+        // the other client's, that no fault is put on
+        let aside = SimulatedLink::new(world, "c1->n1", 1, LinkLatency::default());
+        let routes = |link, lease| Rc::new(EtcdRoutes::new(etcd, vec![link], stage.client, lease));
+        perform(&stage, routes(stage.link, LEASE), routes(aside, LONG), script).await
+    })
+}
+
+async fn on_a_real_server(proxy: &Proxy, script: &[EtcdTimedStep]) -> Option<TimedLines> {
+    let server = etcd()?;
+    server.until_ready(etcd_is_ready).await;
+    let link = proxy.link("c0->n1".into(), server.address, 1).unwrap();
+    let open = |endpoint: String, lease: Duration| {
+        let open = OpenRequest {
+            backend: "etcd".into(),
+            endpoints: vec![endpoint],
+            lease_ms: lease.as_millis() as u64,
+        };
+        Rc::new(EtcdServers::new(&open).unwrap())
+    };
+    let under_test = open(link.listen().to_string(), LEASE);
+    let other = open(server.address.to_string(), LONG);
+    let host = TokioHost::shared();
+    let stage = RealStage { server, link, host };
+    Some(perform(&stage, under_test, other, script).await)
+}
+
+/// Why two transcripts are not the same: answers within the usual tolerance, and the end of a lease within one look more.
+fn differ(real: &TimedLines, model: &TimedLines) -> Option<String> {
+    let split = |lines: &TimedLines| -> (TimedLines, TimedLines) {
+        let seen = |(_, line): &(Duration, String)| line.starts_with("others see");
+        lines.iter().cloned().partition(seen)
+    };
+    let ((real_seen, real_said), (model_seen, model_said)) = (split(real), split(model));
+    difference(&real_said, &model_said, TOLERANCE).or(difference(&real_seen, &model_seen, TOLERANCE + LOOK))
+}
+
+#[test]
+fn timed_scripts_say_the_same_at_the_same_times_on_the_model_and_on_a_real_etcd() {
+    let why = |script: &&[EtcdTimedStep], real: &TimedLines| differ(real, &on_the_model(script));
+    let run = async |proxy: &Proxy, script: &&[EtcdTimedStep]| on_a_real_server(proxy, script).await;
+    let Some(real) = timed_on_real(&TIMED, run, |script, real| why(script, real).is_some()) else {
+        return;
+    };
+    let complaints = || {
+        let each = TIMED.iter().zip(&real);
+        each.filter_map(|(script, real)| Some(format!("{script:?}\n{}", why(script, real)?)))
+            .collect::<Vec<_>>()
+    };
+    let found = complaints();
+    assert!(
+        found.is_empty(),
+        "{} of {}\n{}",
+        found.len(),
+        TIMED.len(),
+        found.join("\n\n")
+    );
+    for mutant in MUTANTS {
+        let noticed = with_mutant(mutant, complaints);
+        assert!(!noticed.is_empty(), "no script notices the error {mutant:?}");
+    }
+}

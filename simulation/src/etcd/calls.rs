@@ -1,0 +1,272 @@
+//! What a member does with what its clients send: each call is a task of its own, which its client can end.
+
+use std::collections::BTreeMap;
+
+use harness_workloads::Task;
+use tokio::sync::oneshot;
+
+use super::cluster::SimulatedEtcd;
+use super::request::{EtcdAnswer, EtcdCall, EtcdMessage, EtcdRequest, EtcdStatus};
+use super::store::StoreChange;
+use crate::mutants::is_mutant;
+use crate::network::ServerSide;
+
+/// A client's connection, as its member has it.
+pub(super) struct MemberConnection {
+    side: ServerSide<EtcdRequest, EtcdMessage>,
+    calls: BTreeMap<u64, ServedCall>,
+    /// Something was sent since the last ping.
+    has_sent: bool,
+    /// When the last ping came, in nanoseconds.
+    last_ping: Option<u64>,
+    /// Pings that came too early, in a row.
+    strikes: u32,
+}
+
+/// A connection with a call on it must not be pinged more often: `--grpc-keepalive-min-time`, `embed/config.go:60` of 3.4.23.
+const PING_NS: u64 = 5_000_000_000;
+/// One without a call: `defaultPingTimeout` of grpc-go 1.26, `internal/transport/http2_server.go:811`, `handlePing`.
+const IDLE_PING_NS: u64 = 2 * 3600 * 1_000_000_000;
+/// After more of those than this the connection is closed: `maxPingStrikes`, there.
+const MOST_STRIKES: u32 = 2;
+
+impl MemberConnection {
+    pub fn new(side: ServerSide<EtcdRequest, EtcdMessage>) -> Self {
+        MemberConnection {
+            side,
+            calls: BTreeMap::new(),
+            has_sent: false,
+            last_ping: None,
+            strikes: 0,
+        }
+    }
+
+    fn send(&mut self, message: EtcdMessage) {
+        self.has_sent = true;
+        self.side.send(message);
+    }
+
+    /// Answers a ping. Returns whether the client sends too many: the connection is to be closed.
+    fn answer_ping(&mut self, now: u64) -> bool {
+        self.side.send(EtcdMessage::Pong);
+        let before = self.last_ping.replace(now);
+        if std::mem::take(&mut self.has_sent) {
+            self.strikes = 0;
+            return false;
+        }
+        let pause = if self.calls.is_empty() { IDLE_PING_NS } else { PING_NS };
+        self.strikes += u32::from(before.is_some_and(|before| before + pause > now));
+        self.strikes > MOST_STRIKES
+    }
+}
+
+/// A call that is not answered, or a watch.
+struct ServedCall {
+    task: Task,
+    /// Where the task cleans up when its client has gone.
+    gone: Option<oneshot::Sender<()>>,
+    name: &'static str,
+    /// It ends when the member knows no leader for long.
+    needs_leader: bool,
+    /// A watch that was answered.
+    answered: bool,
+}
+
+impl ServedCall {
+    /// Its client does not wait any more.
+    fn cancel(self) {
+        match self.gone {
+            Some(gone) => {
+                let _ = gone.send(());
+                self.task.detach();
+            }
+            None => drop(self.task),
+        }
+    }
+}
+
+/// A call as the task knows it that serves it.
+#[derive(Clone, Copy)]
+pub(super) struct CallPlace {
+    pub etcd: SimulatedEtcd,
+    pub member: usize,
+    connection: u64,
+    number: u64,
+    name: &'static str,
+}
+
+impl SimulatedEtcd {
+    /// A message of a client.
+    pub(super) fn take(self, member: usize, connection: u64, request: EtcdRequest) {
+        let EtcdRequest { number, call } = request;
+        match call {
+            EtcdCall::Ping => {
+                let etcd = self.0.get();
+                let mut connections = etcd.members[member].connections.borrow_mut();
+                let served = connections.get_mut(&connection);
+                let too_many = served.is_some_and(|served| served.answer_ping(self.clock()));
+                drop(connections);
+                if too_many && !is_mutant("etcd: a server takes any number of pings") {
+                    self.close(member, connection);
+                }
+            }
+            EtcdCall::Cancel => {
+                let etcd = self.0.get();
+                let mut connections = etcd.members[member].connections.borrow_mut();
+                let served = connections.get_mut(&connection);
+                let call = served.and_then(|served| served.calls.remove(&number));
+                drop(connections);
+                if let Some(call) = call {
+                    call.cancel();
+                }
+            }
+            call => self.serve_call(member, connection, number, call),
+        }
+    }
+
+    fn serve_call(self, member: usize, connection: u64, number: u64, call: EtcdCall) {
+        let etcd = self.0.get();
+        let own = &etcd.members[member];
+        let name = call.name();
+        let place = CallPlace {
+            etcd: self,
+            member,
+            connection,
+            number,
+            name,
+        };
+        let needs_leader = matches!(call, EtcdCall::Watch { .. } | EtcdCall::LeaseKeepAlive { .. });
+        if needs_leader && own.view.borrow().leader.is_none() {
+            let status = EtcdStatus::Unavailable("etcdserver: no leader");
+            return place.reply(EtcdAnswer::Failed(status));
+        }
+        let (gone, told) = oneshot::channel();
+        let cleans_up = matches!(call, EtcdCall::Lock { .. } | EtcdCall::Campaign { .. });
+        let served = ServedCall {
+            task: own.process.host().spawn(Box::pin(place.serve(call, told))),
+            gone: cleans_up.then_some(gone),
+            name,
+            needs_leader,
+            answered: false,
+        };
+        if let Some(connection) = own.connections.borrow_mut().get_mut(&connection) {
+            connection.calls.insert(number, served);
+        }
+    }
+
+    pub(super) fn send(self, member: usize, connection: u64, message: EtcdMessage) {
+        let etcd = self.0.get();
+        if let Some(served) = etcd.members[member].connections.borrow_mut().get_mut(&connection) {
+            served.send(message);
+        }
+    }
+
+    /// A connection is over: so is every call of it.
+    pub(super) fn close(self, member: usize, connection: u64) {
+        let etcd = self.0.get();
+        let closed = etcd.members[member].connections.borrow_mut().remove(&connection);
+        if let Some(closed) = closed {
+            closed.calls.into_values().for_each(ServedCall::cancel);
+        }
+    }
+
+    /// Ends what needs a leader: this member knows none for so long (`monitorLeader`, `etcdserver/api/v3rpc/interceptor.go:289`).
+    pub(super) fn end_leaderless_calls(self, member: usize) {
+        let etcd = self.0.get();
+        let mut ended = Vec::new();
+        for connection in etcd.members[member].connections.borrow_mut().values_mut() {
+            let numbers = connection.calls.iter().filter(|(_, call)| call.needs_leader);
+            let numbers: Vec<u64> = numbers.map(|(number, _)| *number).collect();
+            for number in numbers {
+                let Some(call) = connection.calls.remove(&number) else {
+                    continue;
+                };
+                connection.send(match call.answered {
+                    true => EtcdMessage::Ended { number },
+                    false => EtcdMessage::Reply {
+                        number,
+                        name: call.name,
+                        answer: EtcdAnswer::Failed(EtcdStatus::Unavailable("etcdserver: no leader")),
+                    },
+                });
+                ended.push(call);
+            }
+        }
+        ended.into_iter().for_each(ServedCall::cancel);
+    }
+}
+
+impl CallPlace {
+    fn reply(self, answer: EtcdAnswer) {
+        let CallPlace { number, name, .. } = self;
+        let reply = EtcdMessage::Reply { number, name, answer };
+        self.etcd.send(self.member, self.connection, reply);
+    }
+
+    async fn serve(self, call: EtcdCall, gone: oneshot::Receiver<()>) {
+        if let EtcdCall::Watch { key, from_revision } = call {
+            return self.serve_watch(key, from_revision).await;
+        }
+        let answered = self.answer(call, gone).await;
+        self.reply(answered.unwrap_or_else(EtcdAnswer::Failed));
+        let etcd = self.etcd.0.get();
+        let mut connections = etcd.members[self.member].connections.borrow_mut();
+        let served = connections.get_mut(&self.connection);
+        let done = served.and_then(|served| served.calls.remove(&self.number));
+        drop(connections);
+        drop(done);
+    }
+
+    async fn answer(self, call: EtcdCall, gone: oneshot::Receiver<()>) -> Result<EtcdAnswer, EtcdStatus> {
+        let (etcd, member) = (self.etcd, self.member);
+        match call {
+            EtcdCall::Range { key, is_prefix } => {
+                etcd.may_read(member).await?;
+                let state = etcd.0.get();
+                let store = state.members[member].store.borrow();
+                let keys = match is_prefix {
+                    true => store.list(&key),
+                    false => store.get(&key).cloned().into_iter().collect(),
+                };
+                let revision = store.revision();
+                Ok(EtcdAnswer::Keys { keys, revision })
+            }
+            EtcdCall::Txn(txn) => etcd.propose(member, StoreChange::Txn(txn)).await,
+            EtcdCall::DeleteRange { key } => etcd.propose(member, StoreChange::Delete { key }).await,
+            EtcdCall::LeaseGrant { ttl } => {
+                let lease = etcd.new_lease(member);
+                etcd.propose(member, StoreChange::Grant { lease, ttl }).await
+            }
+            EtcdCall::LeaseKeepAlive { lease } => {
+                let ttl = etcd.renew(member, lease).await?;
+                Ok(EtcdAnswer::KeptAlive { ttl })
+            }
+            EtcdCall::LeaseRevoke { lease } => etcd.propose(member, StoreChange::Revoke { lease }).await,
+            EtcdCall::Unlock { key } => etcd.unlock(member, key).await,
+            EtcdCall::Lock { name, lease } => etcd.lock(member, &name, lease, gone).await,
+            EtcdCall::Campaign { name, value, lease } => etcd.campaign(member, &name, &value, lease, gone).await,
+            EtcdCall::Resign(leader) => etcd.resign(member, leader).await,
+            EtcdCall::Watch { .. } | EtcdCall::Cancel | EtcdCall::Ping => Ok(EtcdAnswer::Done),
+        }
+    }
+
+    async fn serve_watch(self, key: String, from_revision: i64) {
+        let watch = self.etcd.watch(self.member, &key, from_revision);
+        self.reply(EtcdAnswer::Watching);
+        let etcd = self.etcd.0.get();
+        if let Some(served) = etcd.members[self.member]
+            .connections
+            .borrow_mut()
+            .get_mut(&self.connection)
+            && let Some(call) = served.calls.get_mut(&self.number)
+        {
+            call.answered = true;
+        }
+        let number = self.number;
+        loop {
+            let events = watch.watcher.next().await;
+            let told = EtcdMessage::Events { number, events };
+            self.etcd.send(self.member, self.connection, told);
+        }
+    }
+}

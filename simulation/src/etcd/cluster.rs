@@ -1,0 +1,404 @@
+//! A cluster in a world ([`SimulatedEtcd`]): members that apply one log, each with a lag of its own, and a leader that decides what comes into it.
+//!
+//! Writes and linearizable reads go through the leader, and are answered by the member that was asked once it has applied what they rest on.
+//! Leases are ended by the leader. A leader that is killed, or silent for an election timeout, is followed by another, which gives every
+//! lease all of its time again.
+//!
+//! What is left out: consensus (an election is a duration, and what a leader has put into the log stays there), links between members that
+//! faults could be put on, disks, learners, the throttle of revocations; and what a leader does that was stopped and goes on before it hears
+//! of its successor: it hears of it first (etcd before 3.4.30 could revoke leases there: <https://github.com/etcd-io/etcd/issues/15247>).
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use rand::Rng;
+use rand_chacha::ChaCha8Rng;
+
+use super::lessor::LessorClock;
+use super::member::{Member, RequestId};
+use super::request::StoredKey;
+use super::store::StoreChange;
+use crate::network::Port;
+use crate::process::SimulatedProcess;
+use crate::world::{Kept, World};
+
+/// How long a message between members is under way: least, and what is drawn besides, in nanoseconds.
+const PEER_LATENCY: (u64, u64) = (50_000, 150_000);
+/// A new leader extends leases by this: `electionTimeout`, `etcdserver/server.go:2219` of 3.4.23.
+const EXTENSION_NS: u64 = 1_000_000_000;
+/// A leader that has no majority looks again after this, in nanoseconds.
+const LOOK_AGAIN: u64 = 1_000_000;
+
+/// Whose behaviour a cluster has, where versions differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EtcdVersion {
+    /// 3.4: the lock service does not look whether a waiter's own key is still there.
+    V3_4,
+    /// 3.5 and later: it does.
+    V3_5,
+}
+
+/// What became of a key, when the first member applied it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EtcdChange {
+    /// Of a key that was deleted, what it was before; its `mod_revision` is the revision of this change.
+    pub key: StoredKey,
+    pub deleted: bool,
+}
+
+type EtcdChangeHook = Rc<dyn Fn(&EtcdChange)>;
+
+/// etcd members. The handle is a number, and `Send`.
+#[derive(Clone, Copy)]
+pub struct SimulatedEtcd(pub(super) Kept<ClusterState>);
+
+pub(super) struct ClusterState {
+    pub members: Vec<Member>,
+    pub version: EtcdVersion,
+    log: RefCell<Vec<ProposedChange>>,
+    /// How many entries of the log a majority has.
+    pub committed: Cell<usize>,
+    pub leader: Cell<Option<usize>>,
+    /// The leader has applied its first entry: it answers reads, and counts leases.
+    pub leads: Cell<bool>,
+    pub lessor: RefCell<LessorClock>,
+    /// Entries of which the hook was told.
+    told: Cell<usize>,
+    requests: Cell<u64>,
+    /// What the ids of leases begin with, by member, and how many there were.
+    lease_heads: Vec<i64>,
+    leases: Cell<i64>,
+    pub dice: RefCell<ChaCha8Rng>,
+    hook: RefCell<Option<EtcdChangeHook>>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct ProposedChange {
+    pub change: StoreChange,
+    /// The member that answers, and its number of the request.
+    pub origin: Option<(usize, RequestId)>,
+}
+
+/// What a member does at its time.
+pub(super) enum MemberWork {
+    /// Applies the log up to this entry.
+    Apply(usize),
+    /// As the leader: decides. A member that leads no more sends it on.
+    Propose(ProposedChange),
+    /// As the leader: says up to which entry a read has to wait.
+    ReadIndex(usize, RequestId),
+    ReadFrom(RequestId, usize),
+    /// As the leader: renews a lease.
+    Renew(usize, RequestId, i64),
+    Renewed(RequestId, super::lessor::LeaseRenewal),
+    /// Hears who leads.
+    Hear(Option<usize>),
+    /// Ends what a connection asked for: it is over.
+    Close(u64),
+}
+
+impl SimulatedEtcd {
+    /// Starts a cluster of `count` members, named `n1`, `n2`, …, of which `n1` leads.
+    pub fn start(world: World, count: usize, version: EtcdVersion) -> Self {
+        let mut dice = world.dice("etcd cluster");
+        let member = |number: usize| Member::new(world, number, dice.next_u64());
+        let members: Vec<Member> = (0..count).map(member).collect();
+        let head = |_| i64::try_from(dice.next_u64() >> 49).unwrap_or(0) << 48;
+        let mut lessor = LessorClock::default();
+        lessor.promote(0, 0, std::iter::empty());
+        let etcd = SimulatedEtcd(world.keep(ClusterState {
+            lease_heads: (0..count).map(head).collect(),
+            members,
+            version,
+            log: RefCell::default(),
+            committed: Cell::new(0),
+            leader: Cell::new(Some(0)),
+            leads: Cell::new(true),
+            lessor: RefCell::new(lessor),
+            told: Cell::new(0),
+            requests: Cell::new(0),
+            leases: Cell::new(0),
+            dice: RefCell::new(dice),
+            hook: RefCell::default(),
+        }));
+        (0..count).for_each(|member| etcd.run(member, Duration::ZERO));
+        world.spawn(etcd.supervise()).detach();
+        etcd
+    }
+
+    /// How many members there are, running or not.
+    pub fn len(self) -> usize {
+        self.0.get().members.len()
+    }
+
+    pub fn is_empty(self) -> bool {
+        self.len() == 0
+    }
+
+    /// The process of a member, which can be stopped. To kill it, use [`SimulatedEtcd::kill`].
+    pub fn process(self, member: usize) -> SimulatedProcess {
+        self.0.get().members[member].process
+    }
+
+    pub fn is_running(self, member: usize) -> bool {
+        self.0.get().members[member].is_running.get()
+    }
+
+    /// The number of the leader, if there is one.
+    pub fn leader(self) -> Option<usize> {
+        self.0.get().leader.get()
+    }
+
+    /// Who leads, as this member believes.
+    pub fn believed_leader(self, member: usize) -> Option<usize> {
+        self.0.get().members[member].view.borrow().leader
+    }
+
+    /// Calls `hook` with every change when the first member applies it, in place of an earlier hook.
+    pub fn on_change(self, hook: impl Fn(&EtcdChange) + 'static) {
+        let before = self.0.get().hook.replace(Some(Rc::new(hook)));
+        drop(before);
+    }
+
+    /// Whether a member that has applied all that was decided knows this lease.
+    pub fn has_lease(self, lease: i64) -> bool {
+        let etcd = self.0.get();
+        let foremost = etcd.members.iter().max_by_key(|member| member.applied.get());
+        foremost.is_some_and(|member| member.store.borrow().has_lease(lease))
+    }
+
+    /// The revision of the last change that any member has applied.
+    pub fn revision(self) -> i64 {
+        let etcd = self.0.get();
+        let revisions = etcd.members.iter().map(|member| member.store.borrow().revision());
+        revisions.max().unwrap_or(0)
+    }
+
+    pub(super) fn clock(self) -> u64 {
+        self.0.world().clock()
+    }
+
+    /// Where clients reach a member.
+    pub(super) fn address_of(self, member: usize) -> Port<super::request::EtcdRequest, super::request::EtcdMessage> {
+        self.0.get().members[member].port
+    }
+
+    pub(super) fn new_request(self) -> RequestId {
+        let etcd = self.0.get();
+        etcd.requests.set(etcd.requests.get() + 1);
+        etcd.requests.get()
+    }
+
+    /// An id that no other lease has; members have ranges of their own (`idutil.NewGenerator`).
+    pub(super) fn new_lease(self, member: usize) -> i64 {
+        let etcd = self.0.get();
+        etcd.leases.set(etcd.leases.get() + 1);
+        etcd.lease_heads[member] | etcd.leases.get()
+    }
+
+    /// How long a message between two members takes.
+    fn latency(self) -> u64 {
+        let (least, spread) = PEER_LATENCY;
+        least + self.0.get().dice.borrow_mut().next_u64() % spread
+    }
+
+    /// Gives a member something to do `after` nanoseconds.
+    pub(super) fn give(self, member: usize, after: u64, work: MemberWork) {
+        let etcd = self.0.get();
+        etcd.members[member].add_work(self.clock() + after, work);
+    }
+
+    /// A message for another member, or for itself at once.
+    pub(super) fn tell(self, from: usize, to: usize, work: MemberWork) {
+        let after = if from == to { 0 } else { self.latency() };
+        // what is sent to a process that is gone is lost
+        if self.is_running(to) {
+            self.give(to, after, work);
+        }
+    }
+
+    pub(super) fn perform(self, member: usize, work: MemberWork) {
+        let etcd = self.0.get();
+        let own = &etcd.members[member];
+        let leads = etcd.leader.get() == Some(member);
+        match work {
+            MemberWork::Apply(entry) => self.apply_up_to(member, entry),
+            MemberWork::Propose(entry) if leads => self.append(member, entry),
+            MemberWork::Propose(entry) => {
+                // raft forwards a proposal to the leader that it knows (`stepFollower`)
+                let leader = own.view.borrow().leader.filter(|leader| *leader != member);
+                if let Some(leader) = leader {
+                    self.tell(member, leader, MemberWork::Propose(entry));
+                }
+            }
+            MemberWork::ReadIndex(from, number) if leads => {
+                if etcd.leads.get() && etcd.has_majority() {
+                    // a majority confirms first that it leads
+                    let confirmed = if etcd.members.len() == 1 {
+                        0
+                    } else {
+                        self.latency() + self.latency()
+                    };
+                    let way = if from == member { 0 } else { self.latency() };
+                    self.give(
+                        from,
+                        confirmed + way,
+                        MemberWork::ReadFrom(number, etcd.committed.get()),
+                    );
+                } else {
+                    self.give(member, LOOK_AGAIN, MemberWork::ReadIndex(from, number));
+                }
+            }
+            // it is asked again
+            MemberWork::ReadIndex(..) => {}
+            MemberWork::ReadFrom(number, entries) => own.read_from(number, entries),
+            MemberWork::Renew(from, number, lease) => {
+                let found = if leads {
+                    etcd.lessor.borrow_mut().renew(self.clock(), lease)
+                } else {
+                    super::lessor::LeaseRenewal::NotLeader
+                };
+                self.tell(member, from, MemberWork::Renewed(number, found));
+            }
+            MemberWork::Renewed(number, found) => own.answer_renewal(number, found),
+            MemberWork::Hear(leader) => own.hear(leader, self.clock()),
+            MemberWork::Close(connection) => self.close(member, connection),
+        }
+    }
+
+    /// Revokes the leases that have run out; the leader's task.
+    pub(super) fn end_leases(self, member: usize) {
+        let etcd = self.0.get();
+        if etcd.leader.get() != Some(member) {
+            return;
+        }
+        let due = etcd.lessor.borrow_mut().take_due(self.clock());
+        for lease in due {
+            let change = StoreChange::Revoke { lease };
+            self.append(member, ProposedChange { change, origin: None });
+        }
+    }
+
+    /// Decides, as the leader, and lets every member apply it.
+    pub(super) fn append(self, leader: usize, entry: ProposedChange) {
+        let etcd = self.0.get();
+        let number = {
+            let mut log = etcd.log.borrow_mut();
+            log.push(entry);
+            log.len() - 1
+        };
+        // a majority has to have it first
+        let agreed = if etcd.members.len() == 1 {
+            0
+        } else {
+            self.latency() + self.latency()
+        };
+        for (place, member) in etcd.members.iter().enumerate() {
+            let after = agreed + if place == leader { 0 } else { self.latency() };
+            let at = (self.clock() + after).max(member.last_apply.get());
+            member.last_apply.set(at);
+            self.give(place, at - self.clock(), MemberWork::Apply(number));
+        }
+    }
+
+    /// Applies the log, if a majority has it.
+    fn apply_up_to(self, member: usize, entry: usize) {
+        let etcd = self.0.get();
+        if etcd.leader.get() == Some(member) && etcd.has_majority() {
+            etcd.committed.set(etcd.committed.get().max(entry + 1));
+        }
+        if entry >= etcd.committed.get() {
+            return self.give(member, LOOK_AGAIN, MemberWork::Apply(entry));
+        }
+        self.catch_up(member, entry + 1);
+    }
+
+    /// Applies the first `count` entries of the log, as far as they are not applied.
+    pub(super) fn catch_up(self, member: usize, count: usize) {
+        let etcd = self.0.get();
+        let own = &etcd.members[member];
+        while own.applied.get() < count {
+            let place = own.applied.get();
+            let ProposedChange { change, origin } = etcd.log.borrow()[place].clone();
+            let (answer, events) = own.store.borrow_mut().apply(&change);
+            own.applied.set(place + 1);
+            if etcd.told.get() == place {
+                etcd.told.set(place + 1);
+                etcd.announce(&events);
+            }
+            if etcd.leader.get() == Some(member) {
+                self.lead(member, &change);
+            }
+            own.notify(&events);
+            own.release_reads();
+            if let Some((_, number)) = origin.filter(|(asked, _)| *asked == member) {
+                own.answer(number, answer);
+            }
+        }
+    }
+
+    /// What the leader does besides when it applies an entry.
+    fn lead(self, leader: usize, change: &StoreChange) {
+        let etcd = self.0.get();
+        let mut lessor = etcd.lessor.borrow_mut();
+        let store = etcd.members[leader].store.borrow();
+        match change {
+            StoreChange::NewTerm => {
+                etcd.leads.set(true);
+                let extension = if crate::mutants::is_mutant("etcd: a new leader counts leases on") {
+                    0
+                } else {
+                    EXTENSION_NS
+                };
+                lessor.promote(self.clock(), extension, store.leases());
+            }
+            StoreChange::Grant { lease, .. } => {
+                let ttl = store.ttl(*lease).unwrap_or(0);
+                lessor.grant(self.clock(), *lease, ttl);
+            }
+            StoreChange::Revoke { lease } => lessor.forget(*lease),
+            StoreChange::Txn(_) | StoreChange::Delete { .. } => {}
+        }
+    }
+
+    /// A member leads from now on: it has all that was decided before it.
+    pub(super) fn elect(self, leader: usize) {
+        let etcd = self.0.get();
+        let decided = etcd.log.borrow().len();
+        etcd.committed.set(decided);
+        self.catch_up(leader, decided);
+        etcd.lessor.borrow_mut().demote();
+        etcd.leader.set(Some(leader));
+        etcd.leads.set(false);
+        for member in 0..etcd.members.len() {
+            let after = if member == leader { 0 } else { self.latency() };
+            self.give(member, after, MemberWork::Hear(Some(leader)));
+            if decided > 0 {
+                self.give(member, after, MemberWork::Apply(decided - 1));
+            }
+        }
+        let change = StoreChange::NewTerm;
+        self.append(leader, ProposedChange { change, origin: None });
+    }
+}
+
+impl ClusterState {
+    /// Whether a majority of the members runs and is not stopped.
+    pub fn has_majority(&self) -> bool {
+        self.members.iter().filter(|member| member.responds()).count() > self.members.len() / 2
+    }
+
+    fn announce(&self, events: &[super::request::StoreEvent]) {
+        let hook = self.hook.borrow().clone();
+        let Some(hook) = hook else { return };
+        for event in events {
+            let (key, deleted) = (event.key.clone(), event.deleted);
+            hook(&EtcdChange { key, deleted });
+        }
+    }
+}
+
+/// Requests that wait for an answer, by number.
+pub(super) type AnswersDue<T> = RefCell<BTreeMap<RequestId, tokio::sync::oneshot::Sender<T>>>;

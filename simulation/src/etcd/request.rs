@@ -1,0 +1,352 @@
+//! What clients of a simulated etcd send and what it answers, with the names of gRPC's methods and about the sizes of its messages.
+
+use harness_workloads::etcd::Leader;
+
+use crate::network::{PassingKind, WireMessage};
+
+/// What a transaction compares.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EtcdCompare {
+    /// The revision of the key's creation; 0 where there is no key.
+    Created { key: String, revision: i64 },
+    /// The lease of the key; 0 where there is no key.
+    Lease { key: String, lease: i64 },
+}
+
+/// One operation of a transaction.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EtcdOp {
+    Put {
+        key: String,
+        value: String,
+        lease: i64,
+    },
+    Get {
+        key: String,
+    },
+    /// The key with the prefix that was created first.
+    First {
+        prefix: String,
+    },
+    Delete {
+        key: String,
+    },
+}
+
+/// If the comparison holds, the one; otherwise the other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EtcdTxn {
+    pub compare: EtcdCompare,
+    pub success: Vec<EtcdOp>,
+    pub failure: Vec<EtcdOp>,
+}
+
+/// A call of a client, or what ends one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EtcdCall {
+    /// One key, or all keys with a prefix in the order of their creation.
+    Range {
+        key: String,
+        is_prefix: bool,
+    },
+    Txn(EtcdTxn),
+    DeleteRange {
+        key: String,
+    },
+    /// In whole seconds.
+    LeaseGrant {
+        ttl: i64,
+    },
+    /// Ends with an error when the member knows no leader.
+    LeaseKeepAlive {
+        lease: i64,
+    },
+    LeaseRevoke {
+        lease: i64,
+    },
+    /// Ends with an error when the member knows no leader.
+    Watch {
+        key: String,
+        from_revision: i64,
+    },
+    Lock {
+        name: String,
+        lease: i64,
+    },
+    Unlock {
+        key: String,
+    },
+    Campaign {
+        name: String,
+        value: String,
+        lease: i64,
+    },
+    Resign(Leader),
+    /// The caller has gone: the reset of a stream.
+    Cancel,
+    /// A frame of HTTP/2 that is answered at once.
+    Ping,
+}
+
+/// A call with its number: the stream, and 1 for the only message in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EtcdRequest {
+    pub number: u64,
+    pub call: EtcdCall,
+}
+
+/// A key as a member has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredKey {
+    pub key: String,
+    pub value: String,
+    pub create_revision: i64,
+    pub mod_revision: i64,
+    /// How often it was put since its creation.
+    pub version: i64,
+    /// 0 if it has none.
+    pub lease: i64,
+}
+
+/// A change of a key, at the revision `key.mod_revision`; of a key that was deleted, what it was before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoreEvent {
+    pub key: StoredKey,
+    pub deleted: bool,
+}
+
+/// Why a call failed, as far as a client tells errors apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EtcdStatus {
+    /// `NotFound`: requested lease not found.
+    LeaseNotFound,
+    /// `Unavailable`: it may have happened.
+    Unavailable(&'static str),
+    /// `Unknown`: what the lock and the election service make of every error.
+    Unknown(&'static str),
+}
+
+/// What an operation of a transaction found; nothing for a put and a delete.
+pub type OpAnswer = Vec<StoredKey>;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EtcdAnswer {
+    Keys {
+        keys: Vec<StoredKey>,
+        revision: i64,
+    },
+    Txn {
+        succeeded: bool,
+        responses: Vec<OpAnswer>,
+        revision: i64,
+    },
+    /// How many keys.
+    Deleted(u64),
+    /// In seconds.
+    Lease {
+        id: i64,
+        ttl: i64,
+    },
+    /// In seconds; 0: there is no such lease.
+    KeptAlive {
+        ttl: i64,
+    },
+    Watching,
+    Locked {
+        key: String,
+    },
+    Elected(Leader),
+    Done,
+    Failed(EtcdStatus),
+}
+
+/// What a server sends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EtcdMessage {
+    Reply {
+        number: u64,
+        name: &'static str,
+        answer: EtcdAnswer,
+    },
+    /// For the watch that was asked for by the request of this number.
+    Events {
+        number: u64,
+        events: Vec<StoreEvent>,
+    },
+    /// A watch ended.
+    Ended {
+        number: u64,
+    },
+    Pong,
+}
+
+/// Bytes of a frame's head, of the head of a message, and of the headers of a call once their names are in the tables.
+const CALL: usize = 9 + 5 + 70;
+/// The same of an answer: headers, a message, trailers.
+const ANSWER: usize = 3 * 9 + 5 + 20;
+/// A response's header.
+const HEADER: usize = 25;
+
+impl EtcdCall {
+    /// The name of its method.
+    pub fn name(&self) -> &'static str {
+        match self {
+            EtcdCall::Range { .. } => "Range",
+            EtcdCall::Txn(_) => "Txn",
+            EtcdCall::DeleteRange { .. } => "DeleteRange",
+            EtcdCall::LeaseGrant { .. } => "LeaseGrant",
+            EtcdCall::LeaseKeepAlive { .. } => "LeaseKeepAlive",
+            EtcdCall::LeaseRevoke { .. } => "LeaseRevoke",
+            EtcdCall::Watch { .. } => "Watch",
+            EtcdCall::Lock { .. } => "Lock",
+            EtcdCall::Unlock { .. } => "Unlock",
+            EtcdCall::Campaign { .. } => "Campaign",
+            EtcdCall::Resign(_) => "Resign",
+            EtcdCall::Cancel | EtcdCall::Ping => "",
+        }
+    }
+}
+
+impl EtcdTxn {
+    fn key(&self) -> &str {
+        match &self.compare {
+            EtcdCompare::Created { key, .. } | EtcdCompare::Lease { key, .. } => key,
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        let of = |op: &EtcdOp| match op {
+            EtcdOp::Put { key, value, .. } => key.len() + value.len() + 18,
+            EtcdOp::Get { key } | EtcdOp::Delete { key } => key.len() + 6,
+            EtcdOp::First { prefix } => 2 * prefix.len() + 14,
+        };
+        let ops = self.success.iter().chain(&self.failure);
+        self.key().len() + 16 + ops.map(of).sum::<usize>()
+    }
+}
+
+impl WireMessage for EtcdRequest {
+    fn kind(&self) -> PassingKind {
+        match self.call {
+            EtcdCall::Cancel | EtcdCall::Ping => PassingKind::Control,
+            _ => PassingKind::Request,
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        self.call.name()
+    }
+
+    fn subject(&self) -> &str {
+        match &self.call {
+            EtcdCall::Range { key, .. }
+            | EtcdCall::DeleteRange { key }
+            | EtcdCall::Watch { key, .. }
+            | EtcdCall::Unlock { key } => key,
+            EtcdCall::Txn(txn) => txn.key(),
+            EtcdCall::Lock { name, .. } | EtcdCall::Campaign { name, .. } => name,
+            EtcdCall::Resign(leader) => &leader.key,
+            _ => "",
+        }
+    }
+
+    fn number(&self) -> u64 {
+        self.number
+    }
+
+    fn bytes(&self) -> usize {
+        CALL + match &self.call {
+            EtcdCall::Cancel => return 13,
+            EtcdCall::Ping => return 17,
+            EtcdCall::Range { key, .. } => 2 * key.len() + 8,
+            EtcdCall::Txn(txn) => txn.bytes(),
+            EtcdCall::DeleteRange { key } | EtcdCall::Unlock { key } => key.len() + 2,
+            EtcdCall::LeaseGrant { .. } => 2,
+            EtcdCall::LeaseKeepAlive { .. } | EtcdCall::LeaseRevoke { .. } => 10,
+            EtcdCall::Watch { key, .. } => key.len() + 8,
+            EtcdCall::Lock { name, .. } => name.len() + 12,
+            EtcdCall::Campaign { name, value, .. } => name.len() + value.len() + 14,
+            EtcdCall::Resign(leader) => leader.name.len() + leader.key.len() + 18,
+        }
+    }
+
+    fn digest(&self) -> u64 {
+        let lease = match &self.call {
+            EtcdCall::LeaseKeepAlive { lease }
+            | EtcdCall::LeaseRevoke { lease }
+            | EtcdCall::Lock { lease, .. }
+            | EtcdCall::Campaign { lease, .. } => *lease,
+            EtcdCall::Txn(txn) => match txn.compare {
+                EtcdCompare::Created { revision, .. } => revision,
+                EtcdCompare::Lease { lease, .. } => lease,
+            },
+            _ => 0,
+        };
+        let bytes = self.name().bytes().chain(lease.to_le_bytes());
+        bytes
+            .chain(self.subject().bytes())
+            .fold(0xcbf2_9ce4_8422_2325, |digest: u64, byte| {
+                (digest ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+            })
+    }
+}
+
+impl WireMessage for EtcdMessage {
+    fn kind(&self) -> PassingKind {
+        match self {
+            EtcdMessage::Reply { .. } => PassingKind::Reply,
+            EtcdMessage::Events { .. } => PassingKind::Notification,
+            EtcdMessage::Ended { .. } | EtcdMessage::Pong => PassingKind::Control,
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        match self {
+            EtcdMessage::Reply { name, .. } => name,
+            EtcdMessage::Events { .. } => "Watch",
+            EtcdMessage::Ended { .. } | EtcdMessage::Pong => "",
+        }
+    }
+
+    fn subject(&self) -> &str {
+        match self {
+            EtcdMessage::Events { events, .. } => events.first().map_or("", |event| &event.key.key),
+            _ => "",
+        }
+    }
+
+    fn number(&self) -> u64 {
+        match self {
+            EtcdMessage::Reply { number, .. } => *number,
+            _ => 0,
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        let key = |stored: &StoredKey| stored.key.len() + stored.value.len() + 26;
+        match self {
+            EtcdMessage::Pong => 17,
+            EtcdMessage::Ended { .. } => 30,
+            EtcdMessage::Events { events, .. } => {
+                14 + HEADER + events.iter().map(|event| key(&event.key) + 4).sum::<usize>()
+            }
+            EtcdMessage::Reply { answer, .. } => {
+                ANSWER
+                    + HEADER
+                    + match answer {
+                        EtcdAnswer::Keys { keys, .. } => keys.iter().map(key).sum(),
+                        EtcdAnswer::Txn { responses, .. } => responses.iter().flatten().map(key).sum(),
+                        EtcdAnswer::Lease { .. } | EtcdAnswer::KeptAlive { .. } => 12,
+                        EtcdAnswer::Locked { key } => key.len() + 2,
+                        EtcdAnswer::Elected(leader) => leader.name.len() + leader.key.len() + 18,
+                        EtcdAnswer::Deleted(_) | EtcdAnswer::Watching | EtcdAnswer::Done => 2,
+                        EtcdAnswer::Failed(_) => 40,
+                    }
+            }
+        }
+    }
+
+    fn digest(&self) -> u64 {
+        0
+    }
+}

@@ -1,0 +1,226 @@
+//! The lock service and the election service of a member: what `Mutex` and `Election` of `clientv3/concurrency` do, in the member's own
+//! process, on behalf of a client that waits for one answer.
+//!
+//! When the client has gone the key is deleted, unless the first transaction was not answered yet. Every error is told as `Unknown`: it is one
+//! of the library's own, which gRPC does not know.
+
+use harness_workloads::etcd::Leader;
+use tokio::sync::oneshot;
+
+use super::cluster::{EtcdVersion, SimulatedEtcd};
+use super::member::first_of;
+use super::request::{EtcdAnswer, EtcdCompare, EtcdOp, EtcdStatus, EtcdTxn, StoredKey};
+use super::store::StoreChange;
+use crate::mutants::is_mutant;
+
+type ClientGone = oneshot::Receiver<()>;
+
+fn unknown(status: EtcdStatus) -> EtcdStatus {
+    match status {
+        EtcdStatus::LeaseNotFound => EtcdStatus::Unknown("etcdserver: requested lease not found"),
+        EtcdStatus::Unavailable(words) | EtcdStatus::Unknown(words) => EtcdStatus::Unknown(words),
+    }
+}
+
+/// A contender's own key, and the revision of its creation.
+struct OwnPlace {
+    key: String,
+    revision: i64,
+}
+
+const CLIENT_GONE: EtcdStatus = EtcdStatus::Unknown("context canceled");
+
+impl SimulatedEtcd {
+    /// `lockServer.Lock`, `etcdserver/api/v3lock/lock.go`.
+    pub(super) async fn lock(
+        self,
+        member: usize,
+        name: &str,
+        lease: i64,
+        mut gone: ClientGone,
+    ) -> Result<EtcdAnswer, EtcdStatus> {
+        let prefix = format!("{name}/");
+        let key = format!("{prefix}{lease:x}");
+        let entering = self.enter(member, &prefix, &key, "", lease);
+        let entered = first_of(entering, client_gone(&mut gone)).await;
+        let (own, first) = entered.unwrap_or(Err(CLIENT_GONE))?;
+        let locked = EtcdAnswer::Locked { key: own.key.clone() };
+        let is_first = first.is_none_or(|first| first.create_revision == own.revision);
+        if is_first || is_mutant("etcd: the lock service does not wait") {
+            return Ok(locked);
+        }
+        let waiting = async {
+            self.wait_deletes(member, &prefix, own.revision - 1).await?;
+            if self.0.get().version == EtcdVersion::V3_4 {
+                return Ok(true);
+            }
+            self.may_read(member).await?;
+            Ok(self.0.get().members[member].store.borrow().get(&own.key).is_some())
+        };
+        match first_of(waiting, client_gone(&mut gone)).await {
+            Some(Ok(true)) => Ok(locked),
+            Some(Ok(false)) => Err(EtcdStatus::Unknown("mutex: session is expired")),
+            Some(Err(status)) => {
+                let _ = self.unlock(member, own.key).await;
+                Err(unknown(status))
+            }
+            None => {
+                if !is_mutant("etcd: the lock service forgets a client that has gone") {
+                    let _ = self.unlock(member, own.key).await;
+                }
+                Err(CLIENT_GONE)
+            }
+        }
+    }
+
+    /// `lockServer.Unlock`.
+    pub(super) async fn unlock(self, member: usize, key: String) -> Result<EtcdAnswer, EtcdStatus> {
+        let deleted = self.propose(member, StoreChange::Delete { key }).await;
+        deleted.map(|_| EtcdAnswer::Done).map_err(unknown)
+    }
+
+    /// `electionServer.Campaign`, `etcdserver/api/v3election/election.go`.
+    pub(super) async fn campaign(
+        self,
+        member: usize,
+        name: &str,
+        value: &str,
+        lease: i64,
+        mut gone: ClientGone,
+    ) -> Result<EtcdAnswer, EtcdStatus> {
+        let prefix = format!("{name}/");
+        let key = format!("{prefix}{lease:x}");
+        let entering = self.enter(member, &prefix, &key, value, lease);
+        let entered = first_of(entering, client_gone(&mut gone)).await;
+        let (own, _) = entered.unwrap_or(Err(CLIENT_GONE))?;
+        let leader = Leader {
+            name: name.to_owned(),
+            key: own.key,
+            revision: own.revision,
+            lease,
+        };
+        let waiting = async {
+            self.proclaim(member, &leader, value).await?;
+            self.wait_deletes(member, &prefix, leader.revision - 1).await
+        };
+        match first_of(waiting, client_gone(&mut gone)).await {
+            Some(Ok(())) => Ok(EtcdAnswer::Elected(leader)),
+            Some(Err(status)) => Err(unknown(status)),
+            None => {
+                let _ = self.resign(member, leader).await;
+                Err(CLIENT_GONE)
+            }
+        }
+    }
+
+    /// Another value for the key that is there: `Election.Proclaim`.
+    async fn proclaim(self, member: usize, leader: &Leader, value: &str) -> Result<(), EtcdStatus> {
+        let has_value = {
+            let etcd = self.0.get();
+            let store = etcd.members[member].store.borrow();
+            store.get(&leader.key).is_none_or(|stored| stored.value == value)
+        };
+        if has_value {
+            return Ok(());
+        }
+        let put = EtcdOp::Put {
+            key: leader.key.clone(),
+            value: value.to_owned(),
+            lease: leader.lease,
+        };
+        self.propose(member, if_created(leader, put)).await.map(drop)
+    }
+
+    /// `electionServer.Resign`: the answer is the same if there was nothing to resign.
+    pub(super) async fn resign(self, member: usize, leader: Leader) -> Result<EtcdAnswer, EtcdStatus> {
+        let delete = EtcdOp::Delete {
+            key: leader.key.clone(),
+        };
+        let change = if is_mutant("etcd: resigning does not compare") {
+            StoreChange::Delete { key: leader.key }
+        } else {
+            if_created(&leader, delete)
+        };
+        let resigned = self.propose(member, change).await;
+        resigned.map(|_| EtcdAnswer::Done).map_err(unknown)
+    }
+
+    /// Creates the contender's key unless it is there; answers it, and the first key of all contenders.
+    async fn enter(
+        self,
+        member: usize,
+        prefix: &str,
+        key: &str,
+        value: &str,
+        lease: i64,
+    ) -> Result<(OwnPlace, Option<StoredKey>), EtcdStatus> {
+        let first = || EtcdOp::First {
+            prefix: prefix.to_owned(),
+        };
+        let get = || EtcdOp::Get { key: key.to_owned() };
+        let put = EtcdOp::Put {
+            key: key.to_owned(),
+            value: value.to_owned(),
+            lease,
+        };
+        let txn = EtcdTxn {
+            compare: EtcdCompare::Created {
+                key: key.to_owned(),
+                revision: 0,
+            },
+            success: vec![put, get(), first()],
+            failure: vec![get(), first()],
+        };
+        let answer = self.propose(member, StoreChange::Txn(txn)).await.map_err(unknown)?;
+        let EtcdAnswer::Txn { mut responses, .. } = answer else {
+            return Err(EtcdStatus::Unknown("an answer of another type"));
+        };
+        let first = responses.pop().and_then(|keys| keys.into_iter().next());
+        let own = responses.pop().and_then(|keys| keys.into_iter().next());
+        let own = own.ok_or(EtcdStatus::Unknown("the answer has no key"))?;
+        let place = OwnPlace {
+            key: own.key,
+            revision: own.create_revision,
+        };
+        Ok((place, first))
+    }
+
+    /// Waits until no key with the prefix is left that was created up to this revision: `waitDeletes`,
+    /// `clientv3/concurrency/key.go`.
+    async fn wait_deletes(self, member: usize, prefix: &str, up_to: i64) -> Result<(), EtcdStatus> {
+        loop {
+            self.may_read(member).await?;
+            let (ahead, revision) = {
+                let etcd = self.0.get();
+                let store = etcd.members[member].store.borrow();
+                let older = store.list(prefix).into_iter();
+                let last = older
+                    .filter(|stored| stored.create_revision <= up_to)
+                    .max_by_key(|stored| stored.create_revision);
+                (last, store.revision())
+            };
+            let Some(ahead) = ahead else { return Ok(()) };
+            let watch = self.watch(member, &ahead.key, revision);
+            while watch.watcher.next().await.iter().all(|event| !event.deleted) {}
+        }
+    }
+}
+
+async fn client_gone(gone: &mut ClientGone) {
+    if gone.await.is_err() {
+        // the call was served to its end
+        std::future::pending().await
+    }
+}
+
+/// Does it if the key is still the one that was won.
+fn if_created(leader: &Leader, op: EtcdOp) -> StoreChange {
+    StoreChange::Txn(EtcdTxn {
+        compare: EtcdCompare::Created {
+            key: leader.key.clone(),
+            revision: leader.revision,
+        },
+        success: vec![op],
+        failure: Vec::new(),
+    })
+}

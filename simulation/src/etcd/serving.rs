@@ -1,0 +1,247 @@
+//! The tasks of a cluster: each member's own, and the one that supervises them: who leads, and who knows it.
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use rand::Rng;
+
+use super::calls::MemberConnection;
+use super::cluster::{MemberWork, SimulatedEtcd};
+use super::request::{EtcdMessage, EtcdRequest};
+use crate::network::{PortEvent, PortListener};
+use crate::world::{WorldSleep, nanoseconds};
+
+/// How long a member takes to start, from the start of its process to where it serves, if there is a leader: 0.1 s was measured
+/// of 3.4.23.
+const START: Duration = Duration::from_millis(100);
+/// A heartbeat, by which elections are counted: `--heartbeat-interval` of the real servers.
+const TICK: Duration = Duration::from_millis(100);
+/// Ticks of an election timeout, to which every member draws below as many again for itself: `resetRandomizedElectionTimeout`,
+/// `raft/raft.go:1586` of 3.4.23.
+const ELECTION_TICKS: u64 = 10;
+/// From the last call of a connection to the end of it, where both arrive together and the call begins before the end is read.
+const END_NS: u64 = 50_000;
+/// A member that knows no leader for so long ends what needs one: three looks, one an election timeout (`maxNoLeaderCnt`,
+/// `etcdserver/api/v3rpc/interceptor.go:37`).
+const LEADERLESS_NS: u64 = 3_000_000_000;
+
+impl SimulatedEtcd {
+    /// Kills a member. What it answered still arrives, and what it has applied stays on its disk.
+    pub fn kill(self, member: usize) {
+        let etcd = self.0.get();
+        let killed = &etcd.members[member];
+        killed.is_running.set(false);
+        killed.process.kill();
+        killed.forget_requests();
+        let connections = killed.connections.take();
+        drop(connections);
+        if etcd.leader.get() == Some(member) {
+            self.lose_leader();
+        }
+    }
+
+    /// Starts a killed member again, with its data.
+    pub fn restart(self, member: usize) {
+        if self.is_running(member) {
+            self.kill(member);
+        }
+        let etcd = self.0.get();
+        let own = &etcd.members[member];
+        own.hear(None, self.clock());
+        self.run(member, START);
+    }
+
+    fn lose_leader(self) {
+        let etcd = self.0.get();
+        etcd.leader.set(None);
+        etcd.leads.set(false);
+        etcd.lessor.borrow_mut().demote();
+    }
+
+    pub(super) fn run(self, member: usize, after: Duration) {
+        let etcd = self.0.get();
+        let world = self.0.world();
+        let started = &etcd.members[member];
+        let port = started.port;
+        // the first start is over before a client runs
+        let listener = after.is_zero().then(|| port.listen());
+        started.is_running.set(after.is_zero());
+        let serving = async move {
+            let listener = match listener {
+                Some(listener) => listener,
+                None => {
+                    world.sleep(after).await;
+                    let etcd = self.0.get();
+                    etcd.members[member].is_running.set(true);
+                    if let Some(leader) = etcd.leader.get() {
+                        self.give(member, 0, MemberWork::Hear(Some(leader)));
+                    }
+                    let decided = etcd.committed.get();
+                    self.catch_up(member, decided);
+                    port.listen()
+                }
+            };
+            self.serve(member, listener).await;
+        };
+        started.process.spawn(serving).detach();
+    }
+
+    async fn serve(self, member: usize, listener: PortListener<EtcdRequest, EtcdMessage>) {
+        let mut timer: Option<(u64, Pin<Box<WorldSleep>>)> = None;
+        loop {
+            let due = self.do_what_is_due(member);
+            if timer.as_ref().map(|(at, _)| *at) != due {
+                timer = due.map(|at| {
+                    let sleep = self.0.world().sleep_until(Duration::from_nanos(at));
+                    (at, Box::pin(sleep))
+                });
+            }
+            let etcd = self.0.get();
+            let own = &etcd.members[member];
+            let mut is_polled = false;
+            let event = poll_fn(|task| {
+                if let Poll::Ready(event) = listener.poll_next(task) {
+                    return Poll::Ready(Some(event));
+                }
+                // woken by new work, or by the timer
+                if std::mem::replace(&mut is_polled, true) {
+                    return Poll::Ready(None);
+                }
+                *own.alarm.borrow_mut() = Some(task.waker().clone());
+                match &mut timer {
+                    Some((_, sleep)) => sleep.as_mut().poll(task).map(|()| None),
+                    None => Poll::Pending,
+                }
+            })
+            .await;
+            match event {
+                Some(PortEvent::Opened(side)) => {
+                    let number = side.number();
+                    own.connections.borrow_mut().insert(number, MemberConnection::new(side));
+                }
+                Some(PortEvent::Message(connection, request)) => self.take(member, connection, request),
+                Some(PortEvent::Over(connection)) => self.end_soon(member, connection),
+                None => {}
+            }
+        }
+    }
+
+    /// A connection is over. Whether a call begins that arrived with the end of its connection is a race of two threads: of two runs on a
+    /// real server, one renewed a lease so and one did not.
+    fn end_soon(self, member: usize, connection: u64) {
+        let begins = self.0.get().dice.borrow_mut().next_u64().is_multiple_of(2);
+        let after = if begins { END_NS } else { 0 };
+        self.give(member, after, MemberWork::Close(connection));
+    }
+
+    /// Does what is due, and says when there is more to do.
+    fn do_what_is_due(self, member: usize) -> Option<u64> {
+        let etcd = self.0.get();
+        let own = &etcd.members[member];
+        loop {
+            let work = {
+                let mut work = own.work.borrow_mut();
+                let due = work.first_key_value().is_some_and(|((at, _), _)| *at <= self.clock());
+                due.then(|| work.pop_first()).flatten()
+            };
+            match work {
+                Some((_, work)) => self.perform(member, work),
+                None => break,
+            }
+        }
+        let now = self.clock();
+        let lease_look = || {
+            let due = etcd.lessor.borrow().next_due();
+            due.filter(|_| etcd.leader.get() == Some(member))
+                .map(|due| own.lease_look(due))
+        };
+        if lease_look().is_some_and(|at| at <= now) {
+            self.end_leases(member);
+        }
+        if own.sync_at.get().is_some_and(|at| at <= now) {
+            self.sync_watches(member);
+        }
+        let work = own.work.borrow().first_key_value().map(|((at, _), _)| *at);
+        let watch_look = own.sync_at.get();
+        work.into_iter().chain(lease_look()).chain(watch_look).min()
+    }
+
+    /// Looks after the cluster: whether its leader is there, and who knows it.
+    pub(super) async fn supervise(self) {
+        let world = self.0.world();
+        // when a member that hears of no leader wants to lead
+        let mut election: Option<u64> = None;
+        loop {
+            world.sleep(TICK).await;
+            let etcd = self.0.get();
+            let now = self.clock();
+            for member in &etcd.members {
+                let silent = (!member.responds()).then(|| member.silent_since.get().unwrap_or(now));
+                member.silent_since.set(silent);
+            }
+            let leader = etcd.leader.get();
+            let answers = leader.is_some_and(|leader| etcd.members[leader].responds());
+            match (answers, etcd.has_majority()) {
+                (true, true) => election = None,
+                // a leader without a majority steps down, and members without a leader want to lead
+                _ => {
+                    let at = *election.get_or_insert_with(|| now + self.election_time());
+                    if now >= at {
+                        election = None;
+                        self.end_term(now);
+                    }
+                }
+            }
+            self.end_leaderless(now);
+        }
+    }
+
+    /// An election timeout has passed. If no member runs that could notice, nothing has happened.
+    fn end_term(self, now: u64) {
+        let etcd = self.0.get();
+        let responding = || (0..etcd.members.len()).filter(|member| etcd.members[*member].responds());
+        if responding().next().is_none() {
+            return;
+        }
+        if etcd.leader.get().is_some() {
+            self.lose_leader();
+        }
+        if !etcd.has_majority() {
+            responding().for_each(|member| etcd.members[member].hear(None, now));
+            return;
+        }
+        let foremost = responding().map(|member| etcd.members[member].applied.get()).max();
+        let able: Vec<usize> = responding()
+            .filter(|member| Some(etcd.members[*member].applied.get()) == foremost)
+            .collect();
+        let draw = etcd.dice.borrow_mut().next_u64() as usize % able.len().max(1);
+        if let Some(leader) = able.get(draw) {
+            self.elect(*leader);
+        }
+    }
+
+    /// Ends what needs a leader, on members that know none for long.
+    fn end_leaderless(self, now: u64) {
+        let etcd = self.0.get();
+        for (number, member) in etcd.members.iter().enumerate() {
+            let view = *member.view.borrow();
+            if member.responds() && view.leader.is_none() && now - view.none_since >= LEADERLESS_NS {
+                self.end_leaderless_calls(number);
+            }
+        }
+    }
+
+    /// Until the first of the members that are left wants to lead.
+    fn election_time(self) -> u64 {
+        let etcd = self.0.get();
+        if etcd.members.len() == 1 {
+            return 0;
+        }
+        let mut dice = etcd.dice.borrow_mut();
+        let responding = etcd.members.iter().filter(|member| member.responds());
+        let ticks = responding.map(|_| ELECTION_TICKS + dice.next_u64() % ELECTION_TICKS);
+        ticks.min().unwrap_or(ELECTION_TICKS) * nanoseconds(TICK)
+    }
+}

@@ -1,0 +1,292 @@
+//! The data of an etcd member as a pure state machine ([`EtcdStore`]): keys with their revisions, leases and what is attached to them,
+//! and the events that watches ask for. It applies the entries of one log.
+//!
+//! What is left out: compaction (the past is there from the first revision on), nested transactions and comparisons of more than one
+//! key, ranges other than a prefix, authentication, quotas, version 2.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::request::{EtcdAnswer, EtcdCompare, EtcdOp, EtcdStatus, EtcdTxn, OpAnswer, StoreEvent, StoredKey};
+use crate::mutants::is_mutant;
+
+/// The shortest lease in seconds, of servers with an election timeout of 1 s: 3/2 of it, in whole seconds
+/// (`NewServer`, `etcdserver/server.go:550` of 3.4.23).
+const SHORTEST_LEASE: i64 = 2;
+
+/// An entry of the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StoreChange {
+    /// A leader's first entry.
+    NewTerm,
+    /// In seconds.
+    Grant {
+        lease: i64,
+        ttl: i64,
+    },
+    Revoke {
+        lease: i64,
+    },
+    Txn(EtcdTxn),
+    Delete {
+        key: String,
+    },
+}
+
+#[derive(Debug, Clone, Default)]
+struct GrantedLease {
+    /// In seconds.
+    ttl: i64,
+    keys: BTreeSet<String>,
+}
+
+/// The data of one member.
+#[derive(Debug, Clone)]
+pub struct EtcdStore {
+    keys: BTreeMap<String, StoredKey>,
+    leases: BTreeMap<i64, GrantedLease>,
+    revision: i64,
+    /// All events, in their order.
+    history: Vec<StoreEvent>,
+}
+
+impl Default for EtcdStore {
+    fn default() -> Self {
+        EtcdStore {
+            keys: BTreeMap::new(),
+            leases: BTreeMap::new(),
+            // an empty store has this one
+            revision: 1,
+            history: Vec::new(),
+        }
+    }
+}
+
+impl EtcdStore {
+    /// The revision of the last change.
+    pub fn revision(&self) -> i64 {
+        self.revision
+    }
+
+    /// Its leases and their times in seconds.
+    pub fn leases(&self) -> impl Iterator<Item = (i64, i64)> + '_ {
+        self.leases.iter().map(|(lease, granted)| (*lease, granted.ttl))
+    }
+
+    pub fn has_lease(&self, lease: i64) -> bool {
+        self.leases.contains_key(&lease)
+    }
+
+    /// Its time in seconds.
+    pub fn ttl(&self, lease: i64) -> Option<i64> {
+        self.leases.get(&lease).map(|granted| granted.ttl)
+    }
+
+    pub fn get(&self, key: &str) -> Option<&StoredKey> {
+        self.keys.get(key)
+    }
+
+    /// The keys with this prefix, in the order of their creation.
+    pub fn list(&self, prefix: &str) -> Vec<StoredKey> {
+        let below = self.keys.range(prefix.to_owned()..);
+        let mut keys: Vec<StoredKey> = below
+            .take_while(|(key, _)| key.starts_with(prefix))
+            .map(|(_, stored)| stored.clone())
+            .collect();
+        if !is_mutant("etcd: keys are listed by name") {
+            keys.sort_by_key(|stored| stored.create_revision);
+        }
+        keys
+    }
+
+    /// The events of a key from a revision on, in their order.
+    pub fn events_from(&self, key: &str, revision: i64) -> Vec<StoreEvent> {
+        if is_mutant("etcd: a watch forgets the past") {
+            return Vec::new();
+        }
+        let first = self.history.partition_point(|event| event.key.mod_revision < revision);
+        let of_key = self.history[first..].iter().filter(|event| event.key.key == key);
+        of_key.cloned().collect()
+    }
+
+    /// Applies the next entry of the log: the answer, and the events that it made.
+    pub fn apply(&mut self, change: &StoreChange) -> (EtcdAnswer, Vec<StoreEvent>) {
+        let before = self.history.len();
+        let answer = match change {
+            StoreChange::NewTerm => EtcdAnswer::Done,
+            StoreChange::Grant { lease, ttl } => {
+                let ttl = (*ttl).max(SHORTEST_LEASE);
+                let keys = BTreeSet::new();
+                self.leases.insert(*lease, GrantedLease { ttl, keys });
+                EtcdAnswer::Lease { id: *lease, ttl }
+            }
+            StoreChange::Revoke { lease } => self.revoke(*lease),
+            StoreChange::Txn(txn) => self.txn(txn),
+            StoreChange::Delete { key } => {
+                let deleted = self.delete(key, self.revision + 1);
+                self.end_change(before);
+                EtcdAnswer::Deleted(u64::from(deleted))
+            }
+        };
+        (answer, self.history[before..].to_vec())
+    }
+
+    /// A change has one revision, whatever it did, and none if it did nothing.
+    fn end_change(&mut self, before: usize) {
+        if self.history.len() > before {
+            self.revision += 1;
+        }
+    }
+
+    /// `lessor.Revoke`: its keys go in one change, in the order of their names.
+    fn revoke(&mut self, lease: i64) -> EtcdAnswer {
+        let Some(granted) = self.leases.remove(&lease) else {
+            return EtcdAnswer::Failed(EtcdStatus::LeaseNotFound);
+        };
+        let before = self.history.len();
+        let stay = is_mutant("etcd: keys outlive their lease");
+        for key in granted.keys.iter().filter(|_| !stay) {
+            self.delete(key, self.revision + 1);
+        }
+        self.end_change(before);
+        EtcdAnswer::Done
+    }
+
+    fn compares(&self, compare: &EtcdCompare) -> bool {
+        match compare {
+            EtcdCompare::Created { key, revision } => {
+                let created = self.keys.get(key).map_or(0, |stored| stored.create_revision);
+                created == *revision || (*revision == 0 && is_mutant("etcd: a key is created that exists"))
+            }
+            EtcdCompare::Lease { key, lease } => {
+                let owner = self.keys.get(key).map_or(0, |stored| stored.lease);
+                owner == *lease || is_mutant("etcd: the lease of a key is not compared")
+            }
+        }
+    }
+
+    fn txn(&mut self, txn: &EtcdTxn) -> EtcdAnswer {
+        let succeeded = self.compares(&txn.compare);
+        let ops = if succeeded { &txn.success } else { &txn.failure };
+        // the operations that will be done are checked first, the others not (`checkRequests`, `etcdserver/apply.go`)
+        let has_no_lease =
+            |op: &EtcdOp| matches!(op, EtcdOp::Put { lease, .. } if *lease != 0 && !self.has_lease(*lease));
+        if ops.iter().any(has_no_lease) && !is_mutant("etcd: a lease that is gone can be used") {
+            return EtcdAnswer::Failed(EtcdStatus::LeaseNotFound);
+        }
+        let (before, revision) = (self.history.len(), self.revision + 1);
+        let responses = ops.iter().map(|op| self.op(op, revision)).collect();
+        self.end_change(before);
+        EtcdAnswer::Txn {
+            succeeded,
+            responses,
+            revision: self.revision,
+        }
+    }
+
+    fn op(&mut self, op: &EtcdOp, revision: i64) -> OpAnswer {
+        match op {
+            EtcdOp::Put { key, value, lease } => self.put(key, value, *lease, revision),
+            EtcdOp::Get { key } => return self.get(key).cloned().into_iter().collect(),
+            EtcdOp::First { prefix } => return self.list(prefix).into_iter().take(1).collect(),
+            EtcdOp::Delete { key } => _ = self.delete(key, revision),
+        }
+        Vec::new()
+    }
+
+    fn put(&mut self, key: &str, value: &str, lease: i64, revision: i64) {
+        let before = self.keys.get(key);
+        let stored = StoredKey {
+            key: key.to_owned(),
+            value: value.to_owned(),
+            create_revision: before.map_or(revision, |before| before.create_revision),
+            mod_revision: revision,
+            version: before.map_or(0, |before| before.version) + 1,
+            lease,
+        };
+        let owner_before = before.map_or(0, |before| before.lease);
+        if let Some(granted) = self.leases.get_mut(&owner_before) {
+            granted.keys.remove(key);
+        }
+        if let Some(granted) = self.leases.get_mut(&lease) {
+            granted.keys.insert(key.to_owned());
+        }
+        self.keys.insert(key.to_owned(), stored.clone());
+        let deleted = false;
+        self.history.push(StoreEvent { key: stored, deleted });
+    }
+
+    fn delete(&mut self, key: &str, revision: i64) -> bool {
+        let Some(mut stored) = self.keys.remove(key) else {
+            return false;
+        };
+        if let Some(granted) = self.leases.get_mut(&stored.lease) {
+            granted.keys.remove(key);
+        }
+        stored.mod_revision = revision;
+        self.history.push(StoreEvent {
+            key: stored,
+            deleted: true,
+        });
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn create(key: &str, lease: i64) -> StoreChange {
+        let key = key.to_owned();
+        StoreChange::Txn(EtcdTxn {
+            compare: EtcdCompare::Created {
+                key: key.clone(),
+                revision: 0,
+            },
+            success: vec![EtcdOp::Put {
+                key: key.clone(),
+                value: String::new(),
+                lease,
+            }],
+            failure: vec![EtcdOp::Get { key }],
+        })
+    }
+
+    #[test]
+    fn a_lease_takes_its_keys_with_it_in_one_revision() {
+        let mut store = EtcdStore::default();
+        store.apply(&StoreChange::Grant { lease: 7, ttl: 1 });
+        assert_eq!(store.ttl(7), Some(2), "a lease is never shorter");
+        store.apply(&create("b", 7));
+        store.apply(&create("a", 7));
+        assert_eq!(store.revision(), 3);
+        let (_, events) = store.apply(&StoreChange::Revoke { lease: 7 });
+        let gone: Vec<_> = events
+            .iter()
+            .map(|event| (event.key.key.as_str(), event.key.mod_revision))
+            .collect();
+        assert_eq!(gone, [("a", 4), ("b", 4)]);
+        assert_eq!(store.events_from("b", 2).len(), 2);
+        assert_eq!(store.events_from("b", 3).len(), 1);
+    }
+
+    #[test]
+    fn a_put_under_a_lease_that_is_gone_fails_and_a_get_beside_it_does_not() {
+        let mut store = EtcdStore::default();
+        let missing = EtcdAnswer::Failed(EtcdStatus::LeaseNotFound);
+        assert_eq!(store.apply(&create("a", 7)).0, missing);
+        store.apply(&create("a", 0));
+        let (answer, events) = store.apply(&create("a", 7));
+        assert!(
+            matches!(
+                answer,
+                EtcdAnswer::Txn {
+                    succeeded: false,
+                    revision: 2,
+                    ..
+                }
+            ),
+            "{answer:?}"
+        );
+        assert!(events.is_empty());
+    }
+}

@@ -1,0 +1,198 @@
+//! Simulated etcd members that are killed, stopped and elected, and what becomes of leases, reads, watches and the lock service.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use harness_proxy::Behaviour;
+use harness_simulation::World;
+use harness_simulation::etcd::{EtcdRoutes, EtcdVersion, SimulatedEtcd};
+use harness_simulation::network::{LinkLatency, SimulatedLink};
+use harness_workloads::SessionError;
+use harness_workloads::etcd::{EtcdConnect, EtcdSession};
+
+const MS: Duration = Duration::from_millis(1);
+const LEASE: Duration = Duration::from_secs(2);
+
+/// A client whose first link leads to this member, and its links; no call of it is given up soon.
+struct TestedClient {
+    session: Rc<dyn EtcdSession>,
+    links: Vec<SimulatedLink>,
+    _routes: EtcdRoutes,
+}
+
+async fn client(world: World, etcd: SimulatedEtcd, number: u32, lease: Duration) -> TestedClient {
+    let link = |server| {
+        let name = format!("c{number}->n{}", server + 1);
+        SimulatedLink::new(world, &name, number, LinkLatency::default())
+    };
+    let links: Vec<SimulatedLink> = (0..etcd.len()).map(link).collect();
+    let process = world.process(&format!("c{number}"));
+    let routes = EtcdRoutes::new(etcd, links.clone(), process, lease);
+    TestedClient {
+        session: routes.connect().await.unwrap(),
+        links,
+        _routes: routes,
+    }
+}
+
+/// When the key goes, in whole milliseconds since the beginning.
+async fn end_of(world: World, etcd: SimulatedEtcd, session: &dyn EtcdSession, key: &str) -> u128 {
+    let mut watch = session.watch(key, etcd.revision() + 1).await.unwrap();
+    loop {
+        let events = watch.next().await.unwrap();
+        if events.iter().any(|event| event.deleted) {
+            return world.now().as_millis();
+        }
+    }
+}
+
+#[test]
+fn a_new_leader_is_elected_in_one_to_two_seconds_and_gives_every_lease_its_time_again() {
+    for seed in 0..20 {
+        World::run(seed, async |world: World| {
+            let etcd = SimulatedEtcd::start(world, 3, EtcdVersion::V3_4);
+            let TestedClient { session, links, .. } = client(world, etcd, 0, 30 * LEASE).await;
+            // it talks to a member that stays
+            links[0].apply(1, Behaviour::STALL);
+            let lease = session.grant_lease(LEASE).await.unwrap();
+            assert_eq!(lease.ttl, LEASE);
+            session.create("k", "", lease.id).await.unwrap();
+            let killed_at = world.now();
+            etcd.kill(0);
+            while etcd.leader().is_none() {
+                world.sleep(MS).await;
+            }
+            let election = world.now() - killed_at;
+            assert!(
+                (1000..2100).contains(&election.as_millis()),
+                "seed {seed}: {election:?}"
+            );
+            let elected_at = world.now().as_millis();
+            let gone_at = end_of(world, etcd, &*session, "k").await;
+            // its time, an election timeout, and a look every half second
+            let after = gone_at - elected_at;
+            assert!((3000..3600).contains(&after), "seed {seed}: {after} ms");
+        });
+    }
+}
+
+#[test]
+fn a_read_sees_what_was_written_through_another_member_before_it() {
+    World::run(1, async |world: World| {
+        let etcd = SimulatedEtcd::start(world, 3, EtcdVersion::V3_4);
+        let (one, other) = (client(world, etcd, 0, LEASE).await, client(world, etcd, 1, LEASE).await);
+        // the second client is on another member
+        other.links[0].apply(1, Behaviour::STALL);
+        let _ = other.session.get("k").await;
+        for _ in 0..200 {
+            one.session.create("k", "", 0).await.unwrap();
+            assert!(other.session.get("k").await.unwrap().is_some());
+            other.session.delete("k").await.unwrap();
+            assert!(one.session.get("k").await.unwrap().is_none());
+        }
+    });
+}
+
+#[test]
+fn without_a_majority_nothing_is_written_and_what_was_asked_for_happens_when_it_is_back() {
+    World::run(1, async |world: World| {
+        let etcd = SimulatedEtcd::start(world, 3, EtcdVersion::V3_4);
+        let patient = client(world, etcd, 1, 30 * LEASE).await;
+        let TestedClient { session, links, .. } = client(world, etcd, 0, LEASE).await;
+        links[1..].iter().for_each(|link| link.apply(1, Behaviour::STALL));
+        let mut watch = patient.session.watch("k", 0).await.unwrap();
+        etcd.process(1).stop();
+        etcd.process(2).stop();
+        let created = session.create("k", "", 0).await;
+        assert!(matches!(created, Err(SessionError::Indefinite(_))), "{created:?}");
+        // the leader steps down, and later ends what needs one
+        let ended = world.now();
+        assert!(matches!(watch.next().await, Err(SessionError::Lost(_))));
+        assert!(world.now() - ended < Duration::from_secs(7));
+        assert_eq!(etcd.believed_leader(0), None);
+        for member in [1, 2] {
+            etcd.process(member).go_on();
+        }
+        world.sleep(Duration::from_secs(3)).await;
+        links[1..].iter().for_each(|link| link.heal(1));
+        let found = loop {
+            if let Ok(found) = session.get("k").await {
+                break found;
+            }
+        };
+        assert!(found.is_some(), "the leader had it in its log");
+    });
+}
+
+#[test]
+fn a_renewal_through_a_member_that_does_not_lead_reaches_the_leader_that_comes() {
+    World::run(1, async |world: World| {
+        let etcd = SimulatedEtcd::start(world, 3, EtcdVersion::V3_4);
+        let TestedClient { session, links, .. } = client(world, etcd, 0, 30 * LEASE).await;
+        links[0].apply(1, Behaviour::STALL);
+        let lease = session.grant_lease(10 * LEASE).await.unwrap();
+        assert_eq!(session.keep_alive(lease.id).await, Ok(Some(10 * LEASE)));
+        etcd.kill(0);
+        let asked = world.now();
+        assert_eq!(session.keep_alive(lease.id).await, Ok(Some(10 * LEASE)));
+        assert!(world.now() - asked > Duration::from_millis(900));
+        assert_eq!(session.keep_alive(lease.id + 1).await, Ok(None));
+    });
+}
+
+/// Until the lock is free, the waiter's lease is not renewed.
+async fn waiter_without_a_lease(world: World, version: EtcdVersion) -> Result<String, SessionError> {
+    let etcd = SimulatedEtcd::start(world, 1, version);
+    let holder = client(world, etcd, 0, 30 * LEASE).await.session;
+    let waiter = client(world, etcd, 1, 30 * LEASE).await.session;
+    let lease = holder.grant_lease(30 * LEASE).await.unwrap();
+    let held = holder.lock("l", lease.id, LEASE).await.unwrap();
+    let short = waiter.grant_lease(LEASE).await.unwrap();
+    let releasing = async move {
+        world.sleep(2 * LEASE).await;
+        holder.unlock(&held).await.unwrap();
+    };
+    world.spawn(releasing).detach();
+    waiter.lock("l", short.id, 10 * LEASE).await
+}
+
+#[test]
+fn the_lock_service_of_3_4_answers_a_waiter_whose_lease_has_ended_and_later_ones_refuse() {
+    let old = World::run(1, |world| waiter_without_a_lease(world, EtcdVersion::V3_4));
+    assert!(old.is_ok(), "{old:?}");
+    let later = World::run(1, |world| waiter_without_a_lease(world, EtcdVersion::V3_5));
+    assert!(matches!(later, Err(SessionError::Indefinite(_))), "{later:?}");
+}
+
+/// A client on a stopped member goes to another one, with the same lease and so the same key: when the first member goes on, it hears
+/// that the client is gone, and deletes the key.
+#[test]
+fn the_lock_service_of_a_member_that_was_stopped_deletes_the_key_of_the_next_call() {
+    World::run(1, async |world: World| {
+        let etcd = SimulatedEtcd::start(world, 3, EtcdVersion::V3_5);
+        let holder = client(world, etcd, 0, 30 * LEASE).await;
+        let waiter = client(world, etcd, 1, LEASE).await;
+        let lease = holder.session.grant_lease(30 * LEASE).await.unwrap();
+        let held = holder.session.lock("l", lease.id, LEASE).await.unwrap();
+        // the waiter is on the second member
+        waiter.links[0].apply(1, Behaviour::STALL);
+        let _ = waiter.session.get("k").await;
+        let own = waiter.session.grant_lease(30 * LEASE).await.unwrap();
+        let stopping = async move {
+            world.sleep(20 * MS).await;
+            etcd.process(1).stop();
+        };
+        world.spawn(stopping).detach();
+        let given_up = waiter.session.lock("l", own.id, 100 * MS).await;
+        assert!(matches!(given_up, Err(SessionError::Indefinite(_))), "{given_up:?}");
+        holder.session.unlock(&held).await.unwrap();
+        let key = waiter.session.lock("l", own.id, LEASE).await.unwrap();
+        assert!(holder.session.get(&key).await.unwrap().is_some(), "it holds the lock");
+        etcd.process(1).go_on();
+        world.sleep(100 * MS).await;
+        assert!(
+            holder.session.get(&key).await.unwrap().is_none(),
+            "and it does not any more"
+        );
+    });
+}

@@ -1,0 +1,125 @@
+//! The recipes for etcd, on a cluster of three members.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use harness_simulation::World;
+use harness_simulation::etcd::{EtcdRoutes, EtcdVersion, SimulatedEtcd};
+use harness_workloads::{BackendId, Constructor, Policy, RecipeOptions, Wakeup};
+
+use rand::Rng;
+
+use crate::load::{Disturbance, GRANTS, Journal, LEASE, MakeClient, disturb, links, take_turns};
+
+const MEMBERS: usize = 3;
+
+pub fn run_as(options: RecipeOptions, seed: u64, disturbance: Disturbance) -> Rc<Journal> {
+    World::run(seed, async move |world: World| {
+        let etcd = SimulatedEtcd::start(world, MEMBERS, EtcdVersion::V3_4);
+        let ways = links(world, MEMBERS);
+        let _partitioning = disturb(world, disturbance, ways.clone());
+        let _servers = (disturbance == Disturbance::Servers).then(|| world.spawn(disturb_members(world, etcd)));
+        let Constructor::Etcd(make) = options.recipe.constructor else {
+            panic!("{} is for another store", options.recipe.name);
+        };
+        let make: MakeClient = Rc::new(move |process, number, signals| {
+            let routes = EtcdRoutes::new(etcd, ways[number as usize].clone(), process, LEASE);
+            options.build(make, Rc::new(routes), signals, LEASE)
+        });
+        take_turns(world, make).await
+    })
+}
+
+/// Kills a member and starts it again, or stops it: for less than an election timeout, or for more.
+async fn disturb_members(world: World, etcd: SimulatedEtcd) {
+    let mut dice = world.dice("servers");
+    loop {
+        world.sleep(Duration::from_millis(dice.next_u64() % 4_000)).await;
+        // the leader as often as all others
+        let any = dice.next_u64() as usize % MEMBERS;
+        let member = etcd
+            .leader()
+            .filter(|_| dice.next_u64().is_multiple_of(2))
+            .unwrap_or(any);
+        let time = Duration::from_millis(dice.next_u64() % 5_000);
+        if dice.next_u64().is_multiple_of(2) {
+            etcd.kill(member);
+            world.sleep(time).await;
+            etcd.restart(member);
+        } else {
+            etcd.process(member).stop();
+            world.sleep(time).await;
+            etcd.process(member).go_on();
+        }
+    }
+}
+
+#[test]
+fn every_recipe_gives_a_hundred_grants_to_one_holder_at_a_time() {
+    for recipe in BackendId::Etcd.recipes() {
+        for seed in 1..=3 {
+            let journal = run_as(RecipeOptions::of(recipe), seed, Disturbance::None);
+            let trace = journal.trace.borrow();
+            assert_eq!(journal.overlaps.get(), 0, "{} seed {seed}:\n{trace}", recipe.name);
+            assert!(journal.grants.get() >= GRANTS, "{} seed {seed}:\n{trace}", recipe.name);
+            let woken = trace.contains("Woken");
+            assert_eq!(
+                woken,
+                recipe.wakeup == Wakeup::Notified,
+                "{} seed {seed}:\n{trace}",
+                recipe.name
+            );
+            assert!(!trace.contains("unknown"), "{} seed {seed}:\n{trace}", recipe.name);
+        }
+    }
+}
+
+#[test]
+fn careful_recipes_keep_to_one_holder_in_partitions() {
+    let mut losses = 0;
+    for recipe in BackendId::Etcd.recipes() {
+        for seed in 1..=20 {
+            let journal = run_as(RecipeOptions::of(recipe), seed, Disturbance::Partitions);
+            let trace = journal.trace.borrow();
+            assert_eq!(journal.overlaps.get(), 0, "{} seed {seed}:\n{trace}", recipe.name);
+            assert!(journal.grants.get() >= GRANTS, "{} seed {seed}:\n{trace}", recipe.name);
+            losses += journal.losses.get();
+        }
+    }
+    assert!(losses > 0, "no partition was noticed by a holder");
+}
+
+#[test]
+fn careful_recipes_keep_to_one_holder_while_members_are_killed_and_stopped() {
+    let mut losses = 0;
+    for recipe in BackendId::Etcd.recipes() {
+        for seed in 1..=20 {
+            let journal = run_as(RecipeOptions::of(recipe), seed, Disturbance::Servers);
+            let trace = journal.trace.borrow();
+            assert_eq!(journal.overlaps.get(), 0, "{} seed {seed}:\n{trace}", recipe.name);
+            assert!(journal.grants.get() >= GRANTS, "{} seed {seed}:\n{trace}", recipe.name);
+            losses += journal.losses.get();
+        }
+    }
+    assert!(losses > 0, "no holder noticed that its member was gone");
+}
+
+#[test]
+fn a_naive_holder_that_is_cut_off_overlaps_with_the_next() {
+    let naive = RecipeOptions {
+        policy: Policy::Naive,
+        ..RecipeOptions::named("etcd-mutex").unwrap()
+    };
+    let overlaps = (1..=10).map(|seed| run_as(naive, seed, Disturbance::Partitions).overlaps.get());
+    assert!(overlaps.sum::<u32>() > 0);
+}
+
+#[test]
+fn the_same_seed_leaves_the_same_trace() {
+    for recipe in BackendId::Etcd.recipes() {
+        let run = |seed| run_as(RecipeOptions::of(recipe), seed, Disturbance::Servers);
+        let traces = [1, 1, 2].map(|seed| run(seed).trace.take());
+        assert_eq!(traces[0], traces[1], "{}", recipe.name);
+        assert_ne!(traces[0], traces[2], "{}", recipe.name);
+    }
+}

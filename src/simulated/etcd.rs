@@ -1,0 +1,178 @@
+//! Simulated etcd as the ground of a run: a cluster, and what it tells the observer.
+
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use harness_simulation::etcd::{EtcdChange, EtcdRoutes, EtcdVersion, SimulatedEtcd};
+use harness_simulation::network::SimulatedLink;
+use harness_simulation::{SimulatedProcess, World};
+use harness_workloads::{Constructor, LockClient, RecipeOptions, SignalSink};
+use tokio::sync::mpsc;
+
+use super::ground::ServerModel;
+use crate::backends::key_changes::{EtcdKeyChange, KeyChanges, LeaseQueries, OpenedStore, StoreSource};
+use crate::backends::observe_store;
+use crate::backends::observer::Unasked;
+use crate::clock::GroundClock;
+use crate::cluster::{BoxFuture, Cluster, EndpointsReceiver, Replication};
+use crate::faults::Links;
+use crate::run::{ConnectObserver, Ground, RunSpec};
+
+/// The servers of a run, and what they tell the observer.
+#[derive(Clone)]
+struct EtcdServersOfRun {
+    etcd: SimulatedEtcd,
+    told: Arc<Mutex<ToldKeys>>,
+}
+
+/// What became of keys, and the observers that hear it.
+#[derive(Default)]
+struct ToldKeys {
+    changes: Vec<EtcdKeyChange>,
+    listening: Vec<(String, mpsc::UnboundedSender<Vec<EtcdKeyChange>>)>,
+}
+
+/// Servers, links and clients in `world`.
+pub fn ground(world: World, clock: GroundClock, spec: &RunSpec) -> (Ground, Cluster) {
+    let etcd = SimulatedEtcd::start(world, spec.config.nodes as usize, EtcdVersion::V3_4);
+    let told: Arc<Mutex<ToldKeys>> = Arc::default();
+    let telling = Arc::clone(&told);
+    etcd.on_change(move |change| lock(&telling).tell(change));
+    super::ground::ground(world, clock, &EtcdServersOfRun { etcd, told }, Links::new(), spec)
+}
+
+fn lock(told: &Mutex<ToldKeys>) -> MutexGuard<'_, ToldKeys> {
+    told.lock().expect("no one panics while telling of a key")
+}
+
+impl ToldKeys {
+    fn tell(&mut self, change: &EtcdChange) {
+        let change = EtcdKeyChange {
+            key: change.key.key.clone().into_bytes(),
+            deleted: change.deleted,
+            create_revision: change.key.create_revision,
+            mod_revision: change.key.mod_revision,
+            lease: change.key.lease,
+        };
+        let has = |prefix: &str| change.key.starts_with(prefix.as_bytes());
+        // one that does not listen any more is forgotten
+        self.listening
+            .retain(|(prefix, changes)| !has(prefix) || changes.send(vec![change.clone()]).is_ok());
+        self.changes.push(change);
+    }
+}
+
+impl EtcdServersOfRun {
+    /// Whether there is a leader that answers, and a majority with it.
+    fn leads(&self) -> bool {
+        let answers = |server: usize| self.etcd.is_running(server) && !self.etcd.process(server).is_stopped();
+        let answering = (0..self.etcd.len()).filter(|server| answers(*server)).count();
+        self.etcd.leader().is_some_and(answers) && answering > self.etcd.len() / 2
+    }
+}
+
+impl ServerModel for EtcdServersOfRun {
+    fn version(&self) -> &'static str {
+        "3.4 (a model)"
+    }
+
+    fn process(&self, server: usize) -> SimulatedProcess {
+        self.etcd.process(server)
+    }
+
+    fn is_running(&self, server: usize) -> bool {
+        self.etcd.is_running(server)
+    }
+
+    fn kill(&self, server: usize) {
+        self.etcd.kill(server);
+    }
+
+    /// Its data are on its disk.
+    fn restart(&self, server: usize, _: bool) {
+        self.etcd.restart(server);
+    }
+
+    fn role(&self, server: usize) -> Result<(&'static str, bool), String> {
+        match self.etcd.believed_leader(server) {
+            Some(_) if self.etcd.leader() == Some(server) => Ok(("leader", true)),
+            Some(_) => Ok(("follower", false)),
+            None => Err("it knows no leader".to_owned()),
+        }
+    }
+
+    /// Clients know every server.
+    fn redirect(&self, _: usize, _: usize) {}
+
+    fn replication(&self) -> Option<&dyn Replication> {
+        None
+    }
+
+    fn client(
+        &self,
+        options: RecipeOptions,
+        links: Vec<SimulatedLink>,
+        process: SimulatedProcess,
+        lease: Duration,
+        signals: SignalSink,
+    ) -> Box<dyn LockClient> {
+        let Constructor::Etcd(make) = options.recipe.constructor else {
+            unreachable!("the recipe of a run is for its backend")
+        };
+        let store = EtcdRoutes::new(self.etcd, links, process, lease);
+        options.build(make, Rc::new(store), signals, lease)
+    }
+
+    fn observe(&self) -> ConnectObserver {
+        let source = Arc::new(self.clone());
+        Box::new(move |endpoints, keys| Box::pin(observe_store(source.clone(), endpoints, keys)))
+    }
+}
+
+impl StoreSource for EtcdServersOfRun {
+    fn open(
+        &self,
+        _: &EndpointsReceiver,
+        prefix: &str,
+        from_revision: Option<i64>,
+    ) -> BoxFuture<'static, Result<OpenedStore, String>> {
+        if !self.leads() {
+            return Box::pin(std::future::ready(Err("no server leads".to_owned())));
+        }
+        let from_revision = from_revision.unwrap_or_else(|| self.etcd.revision() + 1);
+        let (changes, heard) = mpsc::unbounded_channel();
+        let mut told = lock(&self.told);
+        let is_new = |change: &&EtcdKeyChange| change.mod_revision >= from_revision;
+        let missed: Vec<EtcdKeyChange> = told.changes.iter().filter(is_new).cloned().collect();
+        if !missed.is_empty() {
+            // the receiver is here
+            let _ = changes.send(missed);
+        }
+        told.listening.push((prefix.to_owned(), changes));
+        let opened = OpenedStore {
+            from_revision,
+            queries: Arc::new(self.clone()),
+            changes: Box::new(HeardKeys(heard)),
+        };
+        Box::pin(std::future::ready(Ok(opened)))
+    }
+}
+
+struct HeardKeys(mpsc::UnboundedReceiver<Vec<EtcdKeyChange>>);
+
+impl KeyChanges for HeardKeys {
+    fn next(&mut self) -> BoxFuture<'_, Option<Vec<EtcdKeyChange>>> {
+        Box::pin(self.0.recv())
+    }
+}
+
+impl LeaseQueries for EtcdServersOfRun {
+    fn why(&self, lease: i64) -> BoxFuture<'static, Unasked> {
+        let why = match self.etcd.has_lease(lease) {
+            true => Unasked::Deleted,
+            false => Unasked::Expired,
+        };
+        Box::pin(std::future::ready(why))
+    }
+}

@@ -139,11 +139,12 @@ enum DoneAt {
 
 /// `None` for faults that last.
 fn moment_ns(window: &Window) -> Option<DoneAt> {
-    if window.fault.starts_with("kill") {
+    let on_message = |kind: &&str| window.fault.starts_with(*kind);
+    let kind = ["drop-", "delay-", "kill-after"].into_iter().find(on_message);
+    if kind.is_none() && window.fault.starts_with("kill") {
         return Some(DoneAt::Time(window.start_ns));
     }
-    let on_message = |kind: &&str| window.fault.starts_with(*kind);
-    let kind = ["drop-", "delay-"].into_iter().find(on_message)?;
+    let kind = kind?;
     let healed = window.healed.as_ref()?;
     match &healed.matched {
         Some(message) if kind == "delay-" => Some(DoneAt::From(message.time_ns)),

@@ -227,8 +227,11 @@ pub struct CheckArgs {
     /// Write the order that proves a linearizable history to this file, as JSON
     #[arg(long, value_name = "FILE")]
     pub certificate: Option<PathBuf>,
+    /// Draw the operations of each violation, and where no order of them was left, on this page
+    #[arg(long, value_name = "FILE")]
+    pub draw: Option<PathBuf>,
     /// Decide HL002 alone while the history is read, and end at the first violation: in little memory, from a pipe, too
-    #[arg(long, conflicts_with_all = ["certificate", "lock_key", "init"])]
+    #[arg(long, conflicts_with_all = ["certificate", "draw", "lock_key", "init"])]
     pub online: bool,
     /// With `--online`: how long a signal may be written after the time that it carries
     #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "1s", requires = "online")]
@@ -376,7 +379,7 @@ pub struct RunArgs {
     /// Seed of the plan, in hexadecimal [default: a new one]
     #[arg(long, help_heading = FAULTS, value_parser = parse_seed)]
     pub seed: Option<u64>,
-    #[arg(long, help_heading = SERVERS, value_name = "N", help = format!("Number of servers [default: {}]", backends::default_nodes()), value_parser = clap::value_parser!(u32).range(1..=9))]
+    #[arg(long, help_heading = SERVERS, value_name = "N", conflicts_with = "servers", help = format!("Number of servers [default: {}]", backends::default_nodes()), value_parser = clap::value_parser!(u32).range(1..=9))]
     pub nodes: Option<u32>,
     /// Image of Toxiproxy in place of the official one
     #[arg(long, help_heading = SERVERS, value_name = "IMAGE")]

@@ -1,10 +1,11 @@
 //! `harness check`: checks a stored history. A live run ends by calling the same function, so the two cannot disagree.
 
+use std::fs;
 use std::io::{self, BufReader};
 use std::path::Path;
 use std::time::Instant;
 
-use harness_checkers::{Certificate, History, Options, ReadError, ReadOptions, check as decide};
+use harness_checkers::{Certificate, History, Model, Options, OrderDrawing, ReadError, ReadOptions, check as decide};
 
 use super::args::CheckArgs;
 use super::stdout::{print, print_json};
@@ -34,7 +35,27 @@ pub fn check(args: &CheckArgs, look: Look) -> Result<Exit, Failure> {
             sentence: error.to_string(),
         })?;
     }
+    if let Some(path) = &args.draw {
+        fs::write(path, page_of(&stored, &examined)).map_err(|error| Failure {
+            exit: exit.and(Exit::Environment),
+            sentence: format!("could not write {}: {error}", path.display()),
+        })?;
+    }
     Ok(exit)
+}
+
+/// The page that draws the violations that can be drawn by their operations.
+fn page_of(stored: &Stored, examined: &Examined) -> String {
+    let model = examined.diagnosis.model.parse();
+    let model = model.unwrap_or_else(|_| Model::of_header(examined.history.header()));
+    let violations = examined
+        .diagnosis
+        .findings
+        .iter()
+        .flat_map(|finding| &finding.violations);
+    let drawings = violations.filter_map(|violation| OrderDrawing::of_violation(&examined.history, &model, violation));
+    let drawings: Vec<OrderDrawing> = drawings.collect();
+    OrderDrawing::page(&stored.history.display().to_string(), &drawings)
 }
 
 /// The name of stdin in place of a history file.

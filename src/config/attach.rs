@@ -19,7 +19,7 @@ pub struct Attach {
     /// Clients write only entries with a mark of the run in their names, and these are removed at the end. Where the servers hold
     /// other data, harness asks before it does anything. Faults act on the links and processes of clients; servers are not
     /// touched unless commands for it are given.
-    #[arg(long, help_heading = SERVERS, value_name = "SERVERS", value_delimiter = ',', value_parser = host_and_port, conflicts_with_all = ["nodes", "image", "port_base"])]
+    #[arg(long, help_heading = SERVERS, value_name = "SERVERS", value_delimiter = ',', value_parser = host_and_port, conflicts_with_all = ["image", "port_base"])]
     pub servers: Vec<String>,
     /// Command that kills a server of --servers; {node} is its number, as is $HARNESS_NODE
     #[arg(long, help_heading = SERVERS, value_name = "CMD", requires_all = ["servers", "on_start"])]

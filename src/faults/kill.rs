@@ -18,7 +18,7 @@ pub enum Kill {
     Anyone,
 }
 
-const CLIENTS_KILLED: EvidenceCounter = EvidenceCounter::new("clients_killed", "client process", "killed");
+pub(super) const CLIENTS_KILLED: EvidenceCounter = EvidenceCounter::new("clients_killed", "client process", "killed");
 
 impl Fault for Kill {
     fn definition(&self) -> FaultDefinition {

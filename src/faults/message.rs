@@ -1,22 +1,28 @@
-//! `drop-request`, `drop-reply`, `delay-request`, `delay-reply`: one message, named by what it is, which one of them, and
-//! whose. A dropped message takes its connection with it, so a stream never has a hole.
+//! `drop-request`, `drop-reply`, `delay-request`, `delay-reply`, `kill-after`: one message, named by what it is, which one of
+//! them, and whose. A dropped message takes its connection with it, so a stream never has a hole. The reply to a message after which
+//! its client's process is killed is held back until then.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
+use super::kill::CLIENTS_KILLED;
+use super::message_words::{in_words, killed_in_words, result_in_words};
 use super::points::{MessagePoint, MessagePoints, OFTEN};
 use super::{
-    Acquires, ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, FaultFamily, HealOnDrop, Healed, Inject,
-    Injection, InjectionContext, Needs, NotInjected, Pace, RunningFault, Shape, Target, parse_duration,
+    Acquires, ActiveFault, Affected, BoxFuture, ClientHosts, Fault, FaultDefinition, FaultFamily, HealOnDrop, Healed,
+    Inject, Injection, InjectionContext, Needs, NotInjected, Pace, RunningFault, Shape, Target, parse_duration,
 };
-use crate::client_role::{ANYONE, FILTERS, HOLDER, IDLE_CLIENT, filter_of};
+use crate::client_role::{ANYONE, FILTERS, filter_of};
 use crate::clock::GroundClock;
 use crate::config::suggest::similar;
 use crate::evidence::{Evidence, EvidenceCounter};
 use harness_proxy::tap::{MessageKind, Protocol};
-use harness_proxy::{ActiveRule, ClientFilter, LinkCounts, MessageAction, MessageRule, MessageRuleSpec};
+use harness_proxy::{
+    ActiveRule, ClientFilter, LinkCounts, MatchedMessage, MessageAction, MessageRule, MessageRuleSpec,
+};
 
 /// What happens to the message; each is a fault of that name.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -25,6 +31,7 @@ pub enum OnMessage {
     DropReply,
     DelayRequest,
     DelayReply,
+    KillAfter,
 }
 
 /// The occurrences that a plan draws from when none is named.
@@ -41,6 +48,8 @@ const DROP: &str = "MESSAGE[:K][:WHOSE][:refuse=TIME], such as create:2:waiter:r
 const DELAY: &str = "MESSAGE[:K][:WHOSE][:TIME], such as DEL:1:releaser:3s: the K-th of them (drawn), of anyone, \
                      holder, worker, releaser, waiter or idle, goes on so much later, a quarter more than the lease unless \
                      said (default: each that clients send, in each state, by turns)";
+const KILL: &str = "MESSAGE[:K][:WHOSE], such as SETNX:1:waiter: when the K-th of them (drawn), of anyone, holder, worker, \
+                    releaser, waiter or idle, was carried out (default: each that clients send, in each state, by turns)";
 
 impl Fault for OnMessage {
     fn definition(&self) -> FaultDefinition {
@@ -58,6 +67,10 @@ impl Fault for OnMessage {
                 "one request reaches its server late, whatever became of its client",
             ),
             Self::DelayReply => ("delay-reply", "one reply reaches its client late"),
+            Self::KillAfter => (
+                "kill-after",
+                "the process of a client is killed when one request of it was carried out",
+            ),
         };
         let dropped = FaultDefinition {
             name,
@@ -77,6 +90,13 @@ impl Fault for OnMessage {
                 verb: "slowed",
                 counters: &[MESSAGES_DELAYED],
                 trace: &[MESSAGES_DELAYED],
+                ..dropped
+            },
+            Self::KillAfter => FaultDefinition {
+                argument: KILL,
+                verb: "killed",
+                counters: &[CLIENTS_KILLED],
+                trace: &[CLIENTS_KILLED],
                 ..dropped
             },
         }
@@ -117,8 +137,8 @@ impl Fault for OnMessage {
                 occurrence: drawn,
                 action: self.action(late[number as usize % late.len()]),
             };
-            let title = next.in_words();
-            return Ok(injection(MessageChoice::Next(next), title).taking(next.action.delay()));
+            let title = next.in_words(self.kills());
+            return Ok(self.injection(MessageChoice::Next(next), title, next.action.delay()));
         };
         let wrong = |why: String| format!("{}={argument}: {why}", self.definition().name);
         let asked = self.parse(argument, shape).map_err(wrong)?;
@@ -130,12 +150,8 @@ impl Fault for OnMessage {
             refuse: asked.refuse,
         };
         let takes = meant.action.delay() + meant.refuse.unwrap_or_default();
-        Ok(injection(MessageChoice::Named(meant), in_words(&meant)).taking(takes))
+        Ok(self.injection(MessageChoice::Named(meant), in_words(&meant, self.kills()), takes))
     }
-}
-
-fn injection(choice: MessageChoice, title: String) -> Injection {
-    Injection::new(Target::Everyone, MessageInjection(choice), Acquires::GoOn, title)
 }
 
 /// What an argument says.
@@ -152,12 +168,27 @@ impl OnMessage {
         matches!(self, Self::DropRequest | Self::DropReply)
     }
 
+    fn delays(self) -> bool {
+        matches!(self, Self::DelayRequest | Self::DelayReply)
+    }
+
+    fn kills(self) -> bool {
+        matches!(self, Self::KillAfter)
+    }
+
+    fn injection(self, choice: MessageChoice, title: String, takes: Duration) -> Injection {
+        let kills = self.kills();
+        let takes = if kills { Duration::ZERO } else { takes };
+        let action = MessageInjection { choice, kills };
+        Injection::new(Target::Everyone, action, Acquires::GoOn, title).taking(takes)
+    }
+
     fn action(self, time: Duration) -> MessageAction {
         match self {
             Self::DropRequest => MessageAction::DropRequest,
             Self::DropReply => MessageAction::DropReply,
             Self::DelayRequest => MessageAction::DelayRequest(time),
-            Self::DelayReply => MessageAction::DelayReply(time),
+            Self::DelayReply | Self::KillAfter => MessageAction::DelayReply(time),
         }
     }
 
@@ -194,7 +225,7 @@ impl OnMessage {
                 asked.occurrence.ok_or("the first occurrence is 1")?;
             } else if let Some(time) = part.strip_prefix("refuse=").filter(|_| self.drops()) {
                 asked.refuse = Some(parse_duration(time)?);
-            } else if let Some(time) = parse_duration(part).ok().filter(|_| !self.drops()) {
+            } else if let Some(time) = parse_duration(part).ok().filter(|_| self.delays()) {
                 asked.time = Some(time);
             } else {
                 return Err(format!(
@@ -209,7 +240,11 @@ impl OnMessage {
 
 /// A rule on every link: the first message that it means is dropped or delayed.
 #[derive(Debug)]
-struct MessageInjection(MessageChoice);
+struct MessageInjection {
+    choice: MessageChoice,
+    /// The process of the client that sent the message is killed.
+    kills: bool,
+}
 
 /// Which message is meant.
 #[derive(Debug, Clone, Copy)]
@@ -230,8 +265,12 @@ struct NextMessage {
 }
 
 impl NextMessage {
-    fn in_words(&self) -> String {
-        result_in_words("the message struck least so far", self.action, None)
+    fn in_words(&self, kills: bool) -> String {
+        let which = "the message struck least so far";
+        if kills {
+            return killed_in_words(which);
+        }
+        result_in_words(which, self.action, None)
     }
 
     /// `None` while no client has sent anything.
@@ -263,7 +302,7 @@ impl Inject for MessageInjection {
     fn inject<'a>(&'a self, context: InjectionContext<'a>) -> BoxFuture<'a, Result<RunningFault, NotInjected>> {
         Box::pin(async move {
             let links: Vec<_> = context.env.links.values().cloned().collect();
-            let meant = match self.0 {
+            let meant = match self.choice {
                 MessageChoice::Named(meant) => meant,
                 MessageChoice::Next(next) => next
                     .choose(&context.env.points)
@@ -273,6 +312,8 @@ impl Inject for MessageInjection {
             Ok(HealOnDrop::new(AwaitedMessage {
                 armed,
                 clock: context.env.clock,
+                kills: self.kills.then(|| Arc::clone(&context.env.clients)),
+                killed: 0,
             })
             .running())
         })
@@ -283,6 +324,9 @@ impl Inject for MessageInjection {
 struct AwaitedMessage {
     armed: ActiveRule,
     clock: GroundClock,
+    /// Where the process of the client that sent it is killed: who knows that process.
+    kills: Option<Arc<dyn ClientHosts>>,
+    killed: u64,
 }
 
 impl AwaitedMessage {
@@ -293,17 +337,40 @@ impl AwaitedMessage {
         )
     }
 
+    /// Kills the process of the client whose message was found.
+    fn kill(&mut self) {
+        let found = self.found();
+        let client = found.and_then(|found| found.client.strip_prefix('c')?.parse().ok());
+        if let (Some(hosts), Some(client)) = (&self.kills, client) {
+            let processes = hosts.processes_of(&[client]);
+            self.killed = processes.iter().filter(|process| process.kill()).count() as u64;
+        }
+    }
+
+    /// The message that was found. A reply that was held back until its client was killed was never to come.
+    fn found(&self) -> Option<MatchedMessage> {
+        let found = self.armed.rule().matched()?;
+        let done = if self.kills.is_some() {
+            self.killed > 0
+        } else {
+            found.done
+        };
+        Some(MatchedMessage { done, ..found })
+    }
+
     fn evidence(&self) -> Evidence {
         let rule = self.armed.rule();
-        let found = rule.matched();
+        let found = self.found();
         let (dropped, delayed) = match &found {
+            Some(_) if self.kills.is_some() => (0, 0),
             Some(found) if self.drops() => (u64::from(found.done), 0),
             Some(_) => (0, 1),
             None => (0, 0),
         };
         let mut evidence = Evidence::of_links(usize::from(found.is_some()), LinkCounts::default())
             .with(&MESSAGES_DROPPED, dropped)
-            .with(&MESSAGES_DELAYED, delayed);
+            .with(&MESSAGES_DELAYED, delayed)
+            .with(&CLIENTS_KILLED, self.killed);
         evidence.counts.refused = rule.refusals();
         evidence
     }
@@ -312,7 +379,10 @@ impl AwaitedMessage {
     fn missed(&self) -> Option<String> {
         let rule = self.armed.rule();
         let whose = rule.spec.whose.name();
-        match (rule.matched(), rule.passed()) {
+        match (self.found(), rule.passed()) {
+            (Some(found), _) if self.kills.is_some() && !found.done => {
+                Some(format!("the process of {} was not running", found.client))
+            }
             (Some(found), _) if found.done || !self.drops() => None,
             (Some(found), _) => Some(format!("the reply to `{}` never came", found.message)),
             (None, passed) if passed.is_empty() => Some(format!("no message of {whose} passed")),
@@ -331,14 +401,19 @@ impl ActiveFault for AwaitedMessage {
     }
 
     fn title(&self) -> Option<String> {
-        Some(in_words(&self.armed.rule().spec))
+        Some(in_words(&self.armed.rule().spec, self.kills.is_some()))
     }
 
     fn act(&mut self, until: u64) -> BoxFuture<'_, ()> {
-        let (rule, clock) = (self.armed.rule(), self.clock);
+        let clock = self.clock;
         Box::pin(async move {
-            let over = async { clock.sleep_until(rule.found().await).await };
-            let _ = clock.until(until, over).await;
+            let rule = self.armed.rule();
+            if self.kills.is_none() {
+                let over = async { clock.sleep_until(rule.found().await).await };
+                let _ = clock.until(until, over).await;
+            } else if clock.until(until, rule.found()).await.is_some() {
+                self.kill();
+            }
         })
     }
 
@@ -348,7 +423,7 @@ impl ActiveFault for AwaitedMessage {
 
     fn heal(&mut self, _: Duration, _: bool) -> BoxFuture<'_, Healed> {
         let healed = Healed {
-            message: self.armed.rule().matched(),
+            message: self.found(),
             missed: self.missed(),
             ..Healed::from(self.evidence())
         };
@@ -358,48 +433,6 @@ impl ActiveFault for AwaitedMessage {
     fn undo(&mut self) {
         // the rule is dropped with this, and lifted from every link
     }
-}
-
-fn in_words(meant: &MessageRuleSpec) -> String {
-    let MessageRuleSpec {
-        message,
-        occurrence,
-        whose,
-        ..
-    } = meant;
-    let of = match *whose {
-        ANYONE => "of anyone".to_owned(),
-        HOLDER => "of the holder".to_owned(),
-        IDLE_CLIENT => "of an idle client".to_owned(),
-        other => format!("of a {}", other.name()),
-    };
-    let which = format!("the {} `{}` {of}", ordinal(*occurrence), message.name());
-    result_in_words(&which, meant.action, meant.refuse)
-}
-
-/// What becomes of a message, which `which` says.
-fn result_in_words(which: &str, action: MessageAction, refuse: Option<Duration>) -> String {
-    let late = |time: Duration| format!("{}ms late", time.as_millis());
-    let refused = refuse
-        .map(|time| format!(", and the client is refused for {}ms", time.as_millis()))
-        .unwrap_or_default();
-    match action {
-        MessageAction::DropRequest => format!("{which} is lost before the server; its connection ends{refused}"),
-        MessageAction::DropReply => format!("{which} is carried out, its reply is lost; the connection ends{refused}"),
-        MessageAction::DelayRequest(time) => format!("{which} reaches the server {}", late(time)),
-        MessageAction::DelayReply(time) => format!("the reply to {which} comes {}", late(time)),
-    }
-}
-
-fn ordinal(number: u32) -> String {
-    let ending = match (number % 10, number % 100) {
-        (_, 11..=13) => "th",
-        (1, _) => "st",
-        (2, _) => "nd",
-        (3, _) => "rd",
-        _ => "th",
-    };
-    format!("{number}{ending}")
 }
 
 #[cfg(test)]
@@ -415,7 +448,7 @@ mod tests {
             ..Shape::example()
         };
         let injection = fault.plan(argument, 0, &shape, &mut ChaCha8Rng::seed_from_u64(3))?;
-        match injection.action_as::<MessageInjection>().0 {
+        match injection.action_as::<MessageInjection>().choice {
             MessageChoice::Named(meant) => Ok(meant),
             MessageChoice::Next(_) => panic!("a message was named"),
         }
@@ -467,6 +500,8 @@ mod tests {
             (OnMessage::DropReply, "create:2s"),
             (OnMessage::DelayReply, "create:refuse=2s"),
             (OnMessage::DelayReply, "create:owner"),
+            (OnMessage::KillAfter, "create:2s"),
+            (OnMessage::KillAfter, "create:refuse=2s"),
         ] {
             let why = planned(fault, Some(argument), Protocol::Zk).unwrap_err();
             assert!(why.contains(argument), "{why}");
@@ -479,7 +514,7 @@ mod tests {
         let late = |number| {
             let mut rng = ChaCha8Rng::seed_from_u64(u64::from(number));
             let injection = OnMessage::DelayReply.plan(None, number, &shape, &mut rng).unwrap();
-            match injection.action_as::<MessageInjection>().0 {
+            match injection.action_as::<MessageInjection>().choice {
                 MessageChoice::Next(NextMessage {
                     action: MessageAction::DelayReply(time),
                     ..
@@ -492,7 +527,10 @@ mod tests {
 
     #[test]
     fn a_plan_says_in_words_what_will_happen() {
-        let words = |fault, argument| in_words(&planned(fault, Some(argument), Protocol::Resp).unwrap());
+        let words = |fault: OnMessage, argument| {
+            let kills = fault.kills();
+            in_words(&planned(fault, Some(argument), Protocol::Resp).unwrap(), kills)
+        };
         assert_eq!(
             words(OnMessage::DropReply, "SET:11:waiter:refuse=1s"),
             "the 11th `SET` of a waiter is carried out, its reply is lost; the connection ends, and the client is refused for \
@@ -501,6 +539,10 @@ mod tests {
         assert_eq!(
             words(OnMessage::DelayRequest, "DEL:2"),
             "the 2nd `DEL` of anyone reaches the server 2500ms late"
+        );
+        assert_eq!(
+            words(OnMessage::KillAfter, "SETNX:1:waiter"),
+            "the 1st `SETNX` of a waiter is carried out, and its client's process is killed before the reply comes"
         );
     }
 }

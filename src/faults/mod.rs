@@ -23,6 +23,7 @@ mod kill;
 mod latency;
 mod loss;
 mod message;
+mod message_words;
 mod partition;
 mod pause;
 mod reset;
@@ -56,6 +57,7 @@ pub const FAULTS: &[&dyn Fault] = &[
     &message::OnMessage::DropReply,
     &message::OnMessage::DelayRequest,
     &message::OnMessage::DelayReply,
+    &message::OnMessage::KillAfter,
     &pause::Pause::Holder,
     &pause::Pause::Waiter,
     &pause::Pause::Anyone,

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::faults::{HuntFaults, name};
+use super::faults::{HuntFaults, ON_MESSAGES, name};
 use crate::config::{ANY_FAULT, Config, NO_FAULT};
 use crate::plan::plan;
 use rand::RngExt;
@@ -172,9 +172,7 @@ pub fn what_it_strikes(fault: &str) -> &str {
         return fault;
     };
     match before {
-        "drop-request" | "drop-reply" | "delay-request" | "delay-reply" => {
-            argument.split(':').next().unwrap_or(argument)
-        }
+        before if ON_MESSAGES.contains(&before) => argument.split(':').next().unwrap_or(argument),
         "clock" => before,
         _ => fault,
     }

@@ -46,7 +46,13 @@ const AIMED: &[(&str, &[&str])] = &[
 const MILD: &[&str] = &["latency", "bursts", "loss", "reset", "flaky"];
 
 /// Faults that act on one message.
-pub const ON_MESSAGES: [&str; 4] = ["drop-request", "drop-reply", "delay-request", "delay-reply"];
+pub const ON_MESSAGES: [&str; 5] = [
+    "drop-request",
+    "drop-reply",
+    "delay-request",
+    "delay-reply",
+    "kill-after",
+];
 
 /// Whose message it is, as it is typed; most often that of any client.
 const WHOSE: &[&str] = &["", "", ":waiter", ":holder", ":worker", ":releaser"];

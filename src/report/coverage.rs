@@ -80,7 +80,9 @@ impl Coverage {
             times: 1,
             noticed: u64::from(healed.evidence.sum(["unknown", "locks_lost"]) > 0),
         };
-        let on_messages = ["drop-", "delay-"].iter().any(|kind| window.fault.starts_with(kind));
+        let on_messages = ["drop-", "delay-", "kill-after"]
+            .iter()
+            .any(|kind| window.fault.starts_with(kind));
         if on_messages {
             self.messages.fault(&window.fault);
             match &healed.matched {

@@ -37,7 +37,7 @@ EXTEND = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('pexpi
 class Canary(RedisLock):
     contract = {
         "lease": True,
-        "renews": DEFECT not in ("validity-from-the-reply", "half-a-lease"),
+        "renews": DEFECT != "half-a-lease",
         "tries": True,
         "wakes": "polls",
         "owner": "server",
@@ -50,6 +50,8 @@ class Canary(RedisLock):
 
     def open(self, endpoints, lease_ms):
         super().open(endpoints, lease_ms)
+        if DEFECT == "validity-from-the-reply":
+            self.redis.timeout = self.renewals.timeout = self.lease
         if DEFECT == "stale-reply":
             self.redis.close = lambda: None
 
@@ -71,8 +73,6 @@ class Canary(RedisLock):
         return super().attempt(lock, name) or None
 
     def hold(self, lock, name, asked, grant):
-        if DEFECT == "validity-from-the-reply":
-            asked = time.monotonic()
         if DEFECT == "ignores-a-late-answer" and time.monotonic() >= asked + self.lease * 0.1:
             raise Fail("timeout")
         return super().hold(lock, name, asked, grant)
@@ -122,9 +122,24 @@ class Canary(RedisLock):
     def keep(self, lock, name, asked, over):
         if DEFECT == "renewal-ends-by-an-error":
             return self.keep_until_an_error(lock, name, over)
+        if DEFECT == "validity-from-the-reply":
+            return self.keep_from_the_reply(lock, name, over)
         if DEFECT == "renewal-never-ends":
             over = threading.Event()
         return super().keep(lock, name, asked, over)
+
+    def keep_from_the_reply(self, lock, name, over):
+        valid_until = time.monotonic() + self.lease
+        while not over.wait(self.lease / 4):
+            try:
+                if not self.extend(lock, name):
+                    break
+                valid_until = time.monotonic() + self.lease
+            except OSError:
+                if time.monotonic() > valid_until - self.lease / 10:
+                    break
+        if not over.is_set():
+            self.doubt(lock, "not renewed in time")
 
     def keep_until_an_error(self, lock, name, over):
         try:

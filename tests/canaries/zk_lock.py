@@ -27,7 +27,7 @@ DEFECTS = {
     "no-doubt": "the holder is never told that its lock is lost",
     "release-is-always-ok": "a release without an answer is ok, and is not tried again",
     "waits-for-what-is-gone": "a node that is gone before it is watched is waited for",
-    "delete-by-name-of-the-first": "a release deletes the first node of the queue, whose ever it is",
+    "gives-up-for-the-first": "a wait that ends deletes the first node of the queue, and not its own",
     "uses-a-dead-session": "a grant from before the session ended is believed when the wait is over",
 }
 DEFECT = planted(DEFECTS)
@@ -87,7 +87,9 @@ class Canary(Lock):
             self.left(lock, name)
             raise
         except Fail:
-            if DEFECT != "node-left-by-a-timeout":
+            if DEFECT == "gives-up-for-the-first":
+                self.delete(next(iter(self.queue(lock))))
+            elif DEFECT != "node-left-by-a-timeout":
                 self.withdraw(lock, name)
             raise
         if DEFECT != "uses-a-dead-session" and (session != self.sessions or self.zk.state != KazooState.CONNECTED):
@@ -171,8 +173,6 @@ class Canary(Lock):
         path = self.held.pop(lock, None)
         if path is None:
             raise Fail("not held")
-        if DEFECT == "delete-by-name-of-the-first":
-            path = next(iter(self.queue(lock)), path)
         try:
             deleted = self.delete(path)
         except UNKNOWN:

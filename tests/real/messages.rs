@@ -69,6 +69,24 @@ fn a_lock_whose_expiry_is_a_second_command_that_was_lost_stays_for_ever() {
 }
 
 #[test]
+fn a_client_that_dies_between_two_commands_leaves_its_lock_for_ever() {
+    let answer = run("--backend redis --recipe redis-setnx-expire --lease 1s --fault kill-after=SETNX:1:waiter");
+    is_stuck(&answer);
+    let killed = &answer.diagnosis["effect"]["windows"][0];
+    assert_eq!(killed["evidence"]["clients_killed"], 1, "{killed}");
+}
+
+#[test]
+fn a_client_that_dies_after_one_command_leaves_its_lock_for_a_lease() {
+    stands("--backend redis --lease 1s --fault kill-after=SET:1:waiter");
+    stands("--backend zk --lease 1s --fault kill-after=create:1:waiter");
+    // each message in turn: some are too rare to come while a window waits
+    let answer = run("--backend etcd --lease 2s --fault kill-after");
+    answer.assert_exit(0);
+    assert!(answer.windows_with_effect().0 > 5, "{:#}", answer.diagnosis["effect"]);
+}
+
+#[test]
 fn a_lost_unlock_of_a_lock_without_expiry_is_never_made_good() {
     let answer = run("--backend redis --recipe redis-setnx --fault drop-request=DEL:1:releaser");
     is_stuck(&answer);

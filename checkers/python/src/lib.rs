@@ -4,11 +4,14 @@ mod drawing;
 
 use std::path::PathBuf;
 
-use harness_checkers::{History, Model, Options, ReadOptions, check as decide};
+use harness_checkers::{History, Model, Options, OrderDrawing, ReadOptions, check as decide};
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 
-/// Reads a history and decides all properties: the findings as JSON, and drawings by the ids of violations.
+/// Findings as JSON, drawings as text by the ids of violations, and the page that draws them all.
+type Checked = (String, Vec<(String, String)>, String);
+
+/// Reads a history and decides all properties.
 #[pyfunction]
 #[pyo3(signature = (path, model=None, lock_key=None, init=None))]
 fn check(
@@ -17,7 +20,7 @@ fn check(
     model: Option<&str>,
     lock_key: Option<String>,
     init: Option<String>,
-) -> PyResult<(String, Vec<(String, String)>)> {
+) -> PyResult<Checked> {
     let model: Option<Model> = model.map(str::parse).transpose().map_err(wrong)?;
     let read = ReadOptions {
         lock_key,
@@ -36,7 +39,12 @@ fn check(
         let violations = findings.findings.iter().flat_map(|finding| &finding.violations);
         let drawings = violations.map(|violation| (violation.id.clone(), drawing::text(&history, &holds, violation)));
         let drawings = drawings.collect();
-        Ok((serde_json::to_string(&findings).map_err(wrong)?, drawings))
+        let judged_by: Model = findings.model.parse().map_err(wrong)?;
+        let violations = findings.findings.iter().flat_map(|finding| &finding.violations);
+        let drawn = violations.filter_map(|violation| OrderDrawing::of_violation(&history, &judged_by, violation));
+        let drawn: Vec<OrderDrawing> = drawn.collect();
+        let page = OrderDrawing::page(&path.display().to_string(), &drawn);
+        Ok((serde_json::to_string(&findings).map_err(wrong)?, drawings, page))
     })
 }
 

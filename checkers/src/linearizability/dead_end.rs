@@ -85,7 +85,7 @@ fn take_apart<S: SequentialSpec>(
                     continue;
                 }
                 let stepped = spec
-                    .step(state, &operations[*next].op)
+                    .step(state.clone(), &operations[*next].op)
                     .map(|state| (done | 1 << next, state));
                 if let Some(key) = stepped.filter(|key| !reached.contains_key(key)) {
                     waiting.push((key, order.iter().copied().chain([*next]).collect()));

@@ -27,10 +27,10 @@ impl<T, const W: usize> Default for FailedConfigurations<T, W> {
     }
 }
 
-impl<T: Copy + Eq + Hash, const W: usize> FailedConfigurations<T, W> {
+impl<T: Clone + Eq + Hash, const W: usize> FailedConfigurations<T, W> {
     /// Whether a configuration that had spent no more of the crashed operations has failed already.
-    pub(super) fn covers(&self, at: u32, state: T, live: Mask<W>, spent: Mask<W>) -> bool {
-        let found = self.map.get(&(at, state, live));
+    pub(super) fn covers(&self, at: u32, state: &T, live: Mask<W>, spent: Mask<W>) -> bool {
+        let found = self.map.get(&(at, state.clone(), live));
         found.is_some_and(|known| spent.contains(&known.first) || known.more.iter().any(|less| spent.contains(less)))
     }
 

@@ -12,6 +12,7 @@ mod counterexample;
 mod dead_end;
 #[cfg(test)]
 mod equal_times;
+mod explanation;
 mod failures;
 mod finder;
 mod granted;
@@ -39,9 +40,10 @@ mod specs;
 mod sweep;
 mod ties;
 
+pub use explanation::{Explanation, explain};
 pub use monitor::{Monitor, NotOnline};
 pub use register::{Register, RegisterOp};
-pub use search::{Searched, search};
+pub use search::{Searched, search, search_by_key};
 pub use spec::{Invalid, Operation, Polarity, SequentialSpec, validate};
 pub use specs::{LockOp, ManyOwners, OneOwner, Owned};
 

@@ -48,7 +48,7 @@ fn exists<S: SequentialSpec>(spec: &S, history: &History, all: &Operations<S::Op
         if done & all == all {
             return true;
         }
-        if !seen.insert((done, state)) {
+        if !seen.insert((done, state.clone())) {
             continue;
         }
         for (place, operation) in operations
@@ -61,7 +61,10 @@ fn exists<S: SequentialSpec>(spec: &S, history: &History, all: &Operations<S::Op
                 done >> other & 1 == 0 && (before || own(other, place))
             });
             if !must_wait {
-                open.extend(spec.step(state, &operation.op).map(|next| (done | 1 << place, next)));
+                open.extend(
+                    spec.step(state.clone(), &operation.op)
+                        .map(|next| (done | 1 << place, next)),
+                );
             }
         }
     }

@@ -8,6 +8,8 @@
 //! operations that took effect, and the state; those that failed are remembered, and an operation without a reply that
 //! one of them did *not* spend never helps to spend now.
 
+use std::collections::BTreeMap;
+
 use super::failures::FailedConfigurations;
 use super::mask::Mask;
 use super::plan::{Happening, NEVER, SearchPlan};
@@ -42,6 +44,37 @@ const CLOCK_EVERY: u64 = 1 << 14;
 /// choice, and for remembered failures up to the budget.
 pub fn search<S: SequentialSpec>(spec: &S, operations: &[Operation<S::Op>], budget: Budget, clock: Clock) -> Searched {
     search_in_turn(spec, operations, &[], budget, clock)
+}
+
+/// Searches each of many objects by itself: operations on different keys have nothing to do with each other (Herlihy and Wing's
+/// locality), so that none has to be kept in mind with those of another. Answers with the keys in order; the places of each answer are
+/// those in `operations`. `spec` is of one object.
+pub fn search_by_key<S: SequentialSpec, K: Ord>(
+    spec: &S,
+    operations: &[Operation<S::Op>],
+    key: impl Fn(&S::Op) -> K,
+    budget: Budget,
+    clock: Clock,
+) -> BTreeMap<K, Searched>
+where
+    S::Op: Clone,
+{
+    let mut by_key: BTreeMap<K, Vec<usize>> = BTreeMap::new();
+    for (place, operation) in operations.iter().enumerate() {
+        by_key.entry(key(&operation.op)).or_default().push(place);
+    }
+    let each = by_key.into_iter().map(|(key, places)| {
+        let own: Vec<Operation<S::Op>> = places.iter().map(|place| operations[*place].clone()).collect();
+        let found = match search(spec, &own, budget, clock) {
+            Searched::Order(order) => Searched::Order(order.into_iter().map(|own| places[own]).collect()),
+            Searched::NoOrder { blocked } => Searched::NoOrder {
+                blocked: places[blocked],
+            },
+            unknown => unknown,
+        };
+        (key, found)
+    });
+    each.collect()
 }
 
 /// As [`search`], where some operations come after others that were answered at the very instant of their calls.
@@ -179,13 +212,13 @@ impl<'a, S: SequentialSpec, const W: usize> Search<'a, S, W> {
         let free = self.taken.without(&self.crashed);
         if self
             .failed
-            .covers(self.at, self.state, free, self.taken.and(&self.crashed))
+            .covers(self.at, &self.state, free, self.taken.and(&self.crashed))
         {
             return false;
         }
         let ordered = self.order.len() as u32;
         self.frames.push(Frame {
-            state: self.state,
+            state: self.state.clone(),
             taken: self.taken,
             at: self.at,
             ordered,
@@ -246,7 +279,7 @@ impl<'a, S: SequentialSpec, const W: usize> Search<'a, S, W> {
     }
 
     fn take(&mut self, op: u32) -> bool {
-        let Some(state) = self.spec.step(self.state, &self.operations[op as usize].op) else {
+        let Some(state) = self.spec.step(self.state.clone(), &self.operations[op as usize].op) else {
             return false;
         };
         self.state = state;
@@ -261,18 +294,18 @@ impl<'a, S: SequentialSpec, const W: usize> Search<'a, S, W> {
         let mut waiting = self.eager.without(&self.taken);
         while !waiting.is_empty() {
             self.work += waiting.len();
-            let before = (self.state, self.order.len());
+            let before = self.order.len();
             for slot in waiting.slots() {
                 let op = self.slots[slot as usize];
                 if self.follows(op)
-                    && let Some(state) = self.spec.step(self.state, &self.operations[op as usize].op)
+                    && let Some(state) = self.spec.step(self.state.clone(), &self.operations[op as usize].op)
                 {
                     self.state = state;
                     self.taken.set(slot);
                     self.order.push(op);
                 }
             }
-            if (self.state, self.order.len()) == before {
+            if self.order.len() == before {
                 return;
             }
             waiting = self.eager.without(&self.taken);
@@ -304,7 +337,7 @@ impl<'a, S: SequentialSpec, const W: usize> Search<'a, S, W> {
     /// Back to the latest choice that has a candidate left. False when there is none.
     fn backtrack(&mut self) -> bool {
         while let Some(frame) = self.frames.last() {
-            let (at, state, taken, ordered) = (frame.at, frame.state, frame.taken, frame.ordered);
+            let (at, state, taken, ordered) = (frame.at, frame.state.clone(), frame.taken, frame.ordered);
             while self.at > at {
                 self.at -= 1;
                 match self.plan.happenings[self.at as usize] {
@@ -312,7 +345,7 @@ impl<'a, S: SequentialSpec, const W: usize> Search<'a, S, W> {
                     Happening::Reply(op) => self.enter(op),
                 }
             }
-            (self.state, self.taken) = (state, taken);
+            (self.state, self.taken) = (state.clone(), taken);
             self.order.truncate(ordered as usize);
             if self.next_candidate() {
                 return true;

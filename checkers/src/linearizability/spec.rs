@@ -32,8 +32,8 @@ pub enum Polarity {
 pub trait SequentialSpec {
     /// What is asked and answered.
     type Op;
-    /// As small as possible: it is kept once for each remembered configuration.
-    type State: Copy + Eq + Hash + Debug;
+    /// As small as possible: it is kept once for each remembered configuration, and cloned for each step that is tried.
+    type State: Clone + Eq + Hash + Debug;
 
     /// The state before the first operation.
     fn initial(&self) -> Self::State;

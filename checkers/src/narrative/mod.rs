@@ -4,6 +4,7 @@
 //! [`Finding`]s, with the events of a proof and the sentences that explain it.
 
 pub(crate) mod calls;
+mod drawing;
 pub(crate) mod early_loss;
 pub(crate) mod exclusion;
 pub(crate) mod fairness;

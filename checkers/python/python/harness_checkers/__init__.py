@@ -53,6 +53,8 @@ class Result:
     findings: dict[str, Finding]
     """By id, ``HL001`` to ``HL011``."""
     notes: list[str]
+    page: str = field(repr=False, default="")
+    """An HTML page that draws the operations of each violation."""
 
     @property
     def verdict(self) -> str:
@@ -93,7 +95,7 @@ def check(
 
     Raises ``OSError`` when the file cannot be read, and ``ValueError`` when it is no well-formed history; the text has the line.
     """
-    text, drawings = _native.check(os.fspath(path), model, lock_key, init)
+    text, drawings, page = _native.check(os.fspath(path), model, lock_key, init)
     found = json.loads(text)
     drawn = dict(drawings)
     findings = {}
@@ -117,4 +119,4 @@ def check(
             violations=violations,
             violation_count=finding["violation_count"],
         )
-    return Result(model=found["model"], findings=findings, notes=found["notes"])
+    return Result(model=found["model"], findings=findings, notes=found["notes"], page=page)

@@ -1,0 +1,191 @@
+//! Why operations have no order, for any specification: those that it takes, the longest prefix that has an order, and the states
+//! that were possible when none was left.
+
+use std::collections::HashMap;
+
+use super::search::{Searched, search};
+use super::spec::{Operation, SequentialSpec};
+use crate::options::{Budget, Clock};
+use crate::shrink::shrink;
+
+/// Sets of operations in effect, with a state, that are kept at a time.
+const MAX_FRONTIER: usize = 20_000;
+/// Operations in flight at a time, those with an unknown outcome among them.
+const MAX_IN_FLIGHT: usize = 64;
+
+/// Why operations have no order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Explanation<State> {
+    /// The operations whose answers are needed for that, by their places: if any one of them were unknown there would be an order,
+    /// as far as the budget sufficed to see.
+    pub needed: Vec<usize>,
+    /// One order of the longest prefix that has one, by places. Empty where more had to be kept in mind than fits.
+    pub prefix: Vec<usize>,
+    /// The states that are possible after it, when the next answer arrives.
+    pub states: Vec<State>,
+    /// The operation whose answer is impossible in each of them.
+    pub blocked: usize,
+}
+
+/// Explains why operations have no order. `None` where they have one, or the budget ended before that was known.
+///
+/// An operation that is not needed is one that may have happened or not: it is never taken away, so what is left is no more
+/// impossible than the whole.
+pub fn explain<S: SequentialSpec>(
+    spec: &S,
+    operations: &[Operation<S::Op>],
+    budget: Budget,
+    clock: Clock,
+) -> Option<Explanation<S::State>>
+where
+    S::Op: Clone,
+{
+    let Searched::NoOrder { blocked } = search(spec, operations, budget, clock) else {
+        return None;
+    };
+    let until = operations[blocked].reply.unwrap_or(u64::MAX);
+    let before: Vec<usize> = (0..operations.len())
+        .filter(|place| operations[*place].call <= until)
+        .collect();
+    let units: Vec<Vec<usize>> = (0..before.len()).map(|place| vec![place]).collect();
+    let started = clock.now_ns();
+    let kept = shrink(before.len(), &units, |answered| {
+        let mut some: Vec<Operation<S::Op>> = before.iter().map(|place| operations[*place].clone()).collect();
+        let mut answered = answered.iter().peekable();
+        for (place, operation) in some.iter_mut().enumerate() {
+            if answered.next_if(|answered| **answered == place).is_none() {
+                operation.reply = None;
+            }
+        }
+        let left = budget
+            .time
+            .as_nanos()
+            .saturating_sub(u128::from(clock.now_ns() - started));
+        let budget = Budget {
+            time: std::time::Duration::from_nanos(u64::try_from(left / 16).unwrap_or(u64::MAX)),
+            ..budget
+        };
+        matches!(search(spec, &some, budget, clock), Searched::NoOrder { .. })
+    });
+    let answered = |place: &usize| operations[*place].reply.is_some();
+    let needed = kept.into_iter().map(|place| before[place]).filter(answered).collect();
+    let end = Frontier::of(spec, operations).and_then(Frontier::end);
+    let (prefix, states, blocked) = end.unwrap_or((Vec::new(), Vec::new(), blocked));
+    Some(Explanation {
+        needed,
+        prefix,
+        states,
+        blocked,
+    })
+}
+
+/// Which of the operations in flight are in effect, by slot, and the state that they left.
+type InEffect<State> = (u64, State);
+
+/// No step.
+const START: usize = usize::MAX;
+
+/// All that may be in effect at one moment of a history.
+struct Frontier<'a, S: SequentialSpec> {
+    spec: &'a S,
+    operations: &'a [Operation<S::Op>],
+    slots: [Option<usize>; MAX_IN_FLIGHT],
+    /// Each with the last step that led to it.
+    reached: HashMap<InEffect<S::State>, usize>,
+    /// Operations that took effect, each with the step before it.
+    steps: Vec<(usize, usize)>,
+    blocked: Option<usize>,
+}
+
+impl<'a, S: SequentialSpec> Frontier<'a, S> {
+    /// Goes up to the first answer that is impossible. `None` where too much would have to be kept.
+    fn of(spec: &'a S, operations: &'a [Operation<S::Op>]) -> Option<Self> {
+        let mut frontier = Self {
+            spec,
+            operations,
+            slots: [None; MAX_IN_FLIGHT],
+            reached: HashMap::from([((0, spec.initial()), START)]),
+            steps: Vec::new(),
+            blocked: None,
+        };
+        let mut moments: Vec<(u64, bool, usize)> = Vec::new();
+        for (place, operation) in operations.iter().enumerate() {
+            moments.push((operation.call, false, place));
+            moments.extend(operation.reply.map(|reply| (reply.max(operation.call), true, place)));
+        }
+        moments.sort_unstable();
+        for (_, is_reply, place) in moments {
+            if !is_reply {
+                let slot = frontier.slots.iter().position(Option::is_none)?;
+                frontier.slots[slot] = Some(place);
+                continue;
+            }
+            let slot = frontier.slots.iter().position(|open| *open == Some(place))?;
+            frontier.expand(slot)?;
+            if !frontier.reached.keys().any(|(taken, _)| taken >> slot & 1 == 1) {
+                frontier.blocked = Some(place);
+                return Some(frontier);
+            }
+            let reached = std::mem::take(&mut frontier.reached).into_iter();
+            let passed = reached.filter(|((taken, _), _)| taken >> slot & 1 == 1);
+            frontier.reached = passed
+                .map(|((taken, state), step)| ((taken & !(1 << slot), state), step))
+                .collect();
+            frontier.slots[slot] = None;
+        }
+        None
+    }
+
+    /// Lets operations in flight take effect where this one has not yet.
+    fn expand(&mut self, slot: usize) -> Option<()> {
+        let mut waiting: Vec<InEffect<S::State>> = self.reached.keys().cloned().collect();
+        while let Some((taken, state)) = waiting.pop() {
+            if taken >> slot & 1 == 1 {
+                continue;
+            }
+            let before = self.reached[&(taken, state.clone())];
+            for (next, place) in self.slots.iter().enumerate() {
+                let Some(place) = place.filter(|_| taken >> next & 1 == 0) else {
+                    continue;
+                };
+                let Some(after) = self.spec.step(state.clone(), &self.operations[place].op) else {
+                    continue;
+                };
+                let key = (taken | 1 << next, after);
+                if !self.reached.contains_key(&key) {
+                    self.steps.push((place, before));
+                    self.reached.insert(key.clone(), self.steps.len() - 1);
+                    waiting.push(key);
+                }
+            }
+            if self.reached.len() > MAX_FRONTIER {
+                return None;
+            }
+        }
+        Some(())
+    }
+
+    /// One of the shortest orders up to the impossible answer, the states that it and the others leave, and the operation.
+    fn end(self) -> Option<(Vec<usize>, Vec<S::State>, usize)> {
+        let mut states: Vec<S::State> = Vec::new();
+        let mut shortest: Option<Vec<usize>> = None;
+        let mut reached: Vec<_> = self.reached.into_iter().collect();
+        reached.sort_by_key(|(_, step)| *step);
+        for ((_, state), last) in reached {
+            let (mut order, mut step) = (Vec::new(), last);
+            while let Some((place, before)) = self.steps.get(step) {
+                order.push(*place);
+                step = *before;
+            }
+            order.reverse();
+            if shortest.as_ref().is_none_or(|shortest| order.len() < shortest.len()) {
+                shortest = Some(order);
+            }
+            if !states.contains(&state) {
+                states.push(state);
+            }
+        }
+        Some((shortest?, states, self.blocked?))
+    }
+}

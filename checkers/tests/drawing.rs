@@ -1,0 +1,142 @@
+//! Models of one's own with states that are no numbers: searched key by key, explained and drawn.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use harness_checkers::linearizability::{
+    Explanation, Operation, Searched, SequentialSpec, explain, search, search_by_key,
+};
+use harness_checkers::{Budget, Clock, History, Model, Options, OrderDrawing, Property, ReadOptions, check};
+
+#[derive(Debug, Clone)]
+enum TextOp {
+    Put(&'static str, &'static str),
+    Append(&'static str, &'static str),
+    Get(&'static str, &'static str),
+}
+
+/// A store of texts, as Porcupine's tests have one.
+struct TextStore;
+
+impl SequentialSpec for TextStore {
+    type Op = TextOp;
+    type State = BTreeMap<String, String>;
+
+    fn initial(&self) -> Self::State {
+        BTreeMap::new()
+    }
+
+    fn step(&self, mut state: Self::State, op: &TextOp) -> Option<Self::State> {
+        match op {
+            TextOp::Put(key, value) => drop(state.insert((*key).to_owned(), (*value).to_owned())),
+            TextOp::Append(key, value) => state.entry((*key).to_owned()).or_default().push_str(value),
+            TextOp::Get(key, value) => {
+                let found = state.get(*key).map_or("", String::as_str);
+                return (found == *value).then_some(state);
+            }
+        }
+        Some(state)
+    }
+}
+
+fn key(op: &TextOp) -> &'static str {
+    match op {
+        TextOp::Put(key, _) | TextOp::Append(key, _) | TextOp::Get(key, _) => key,
+    }
+}
+
+fn operation(op: TextOp, call: u64, reply: u64) -> Operation<TextOp> {
+    Operation {
+        op,
+        call,
+        reply: Some(reply),
+    }
+}
+
+/// Two appends that overlap, and a read that has a third order of them; another key is as it should be.
+fn operations(read: &'static str) -> Vec<Operation<TextOp>> {
+    vec![
+        operation(TextOp::Put("a", "x"), 0, 1),
+        operation(TextOp::Append("a", "y"), 2, 6),
+        operation(TextOp::Put("b", "<q>"), 2, 3),
+        operation(TextOp::Append("a", "z"), 3, 5),
+        operation(TextOp::Get("b", "<q>"), 4, 5),
+        operation(TextOp::Get("a", read), 7, 8),
+        operation(TextOp::Get("b", "<q>"), 9, 10),
+    ]
+}
+
+fn explained(operations: &[Operation<TextOp>]) -> Option<Explanation<BTreeMap<String, String>>> {
+    explain(&TextStore, operations, Budget::default(), Clock::still())
+}
+
+#[test]
+fn a_state_may_be_a_map_of_texts() {
+    for read in ["xyz", "xzy"] {
+        let found = search(&TextStore, &operations(read), Budget::default(), Clock::still());
+        assert!(matches!(found, Searched::Order(_)), "{read}: {found:?}");
+        assert_eq!(explained(&operations(read)), None);
+    }
+    let found = search(&TextStore, &operations("xy"), Budget::default(), Clock::still());
+    assert_eq!(found, Searched::NoOrder { blocked: 5 });
+}
+
+#[test]
+fn each_key_is_searched_by_itself() {
+    let operations = operations("xy");
+    let found = search_by_key(&TextStore, &operations, key, Budget::default(), Clock::still());
+    assert_eq!(found["a"], Searched::NoOrder { blocked: 5 });
+    assert_eq!(found["b"], Searched::Order(vec![2, 4, 6]));
+}
+
+#[test]
+fn an_explanation_has_what_is_needed_and_the_states_that_were_possible() {
+    let found = explained(&operations("xy")).expect("no order");
+    assert_eq!(found.blocked, 5);
+    let mut texts: Vec<&str> = found.states.iter().map(|state| state["a"].as_str()).collect();
+    texts.sort_unstable();
+    assert_eq!(texts, ["xyz", "xzy"]);
+    // Without the answer of the put, it might have come after one append and before the other.
+    assert_eq!(found.needed, [0, 3, 5]);
+    assert!(found.prefix.len() >= 3, "{:?}", found.prefix);
+}
+
+#[test]
+fn the_drawing_says_what_was_asked_and_answered() {
+    let operations = operations("xy");
+    let found = explained(&operations).expect("no order");
+    let words = |place: usize| format!("{:?}", operations[place].op);
+    let drawing = OrderDrawing::of("a <b> & c", &found, &operations, |place| format!("p{place}"), words);
+    let (svg, page) = (drawing.svg(), drawing.html());
+    assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>"));
+    assert!(
+        svg.contains("a &lt;b&gt; &amp; c") && svg.contains("Get(&quot;a&quot;, &quot;xy&quot;)"),
+        "{svg}"
+    );
+    assert!(svg.contains("class=\"bar impossible\""), "{svg}");
+    assert!(svg.contains("possible here: ") && svg.contains("xzy"), "{svg}");
+    assert!(page.contains(&svg) && page.contains("is impossible."), "{page}");
+    assert_eq!(svg.matches("<g>").count(), svg.matches("</g>").count());
+}
+
+#[test]
+fn violations_of_golden_histories_are_drawn() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    let drawn = |name: &str, model: Option<Model>| {
+        let history = History::open(&folder.join(name), &ReadOptions::default()).expect("a history");
+        let options = Options {
+            model,
+            ..Options::default()
+        };
+        let found = check(&history, &options);
+        let judged_by: Model = found.model.parse().expect("a model");
+        let violations = &found.of(Property::LINEARIZABLE).violations;
+        let violation = violations.first()?;
+        Some(OrderDrawing::of_violation(&history, &judged_by, violation)?.svg())
+    };
+    let mutex = drawn("model_mutex_second_holder.jsonl", Some(Model::Mutex)).expect("it is violated");
+    assert!(mutex.contains("possible here: taken"), "{mutex}");
+    let owners = drawn("model_fenced_violated.jsonl", None).expect("it is violated");
+    assert!(owners.contains("acquire: ok, token"), "{owners}");
+    assert_eq!(drawn("hl001_holds.jsonl", None), None);
+}

@@ -229,6 +229,16 @@ fn a_run_is_made_again_line_by_line() {
 }
 
 #[test]
+fn a_run_on_etcd_has_the_same_history_in_another_process() {
+    let harness = Harness::new();
+    let answer = harness.simulated("--backend etcd --fault partition,drop-reply,kill,server-kill --time 20s --seed 5");
+    assert_eq!(answer.exit, 0, "{:?} {}", violated(&answer), answer.stderr);
+    let replayed = harness.output("replay latest");
+    let said = String::from_utf8(replayed.stdout).unwrap();
+    assert!(said.contains("the same history"), "{said}");
+}
+
+#[test]
 fn a_hunt_on_models_finds_a_lock_that_nobody_gets_any_more() {
     let harness = Harness::new();
     let words = "hunt --runtime simulated --backend redis --recipe redis-setnx --fault kill-holder --for 60s --seed 1 --quiet --json";

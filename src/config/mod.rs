@@ -9,6 +9,7 @@ pub mod attach;
 pub mod demand;
 pub mod duration;
 pub mod setting;
+pub mod store_file;
 pub mod suggest;
 pub mod toml;
 
@@ -158,7 +159,7 @@ pub struct Mix {
 /// What a run needs to know, complete and checked.
 #[derive(Debug, Clone, Args)]
 pub struct Config {
-    #[arg(long, help_heading = LOCK, value_parser = parse_backend, help = format!("Store that holds the locks: {}", backends::names(" or ", |_| true)))]
+    #[arg(long, help_heading = LOCK, value_parser = parse_backend, help = format!("Store that holds the locks: {}, or a TOML file that describes one", backends::names(", ", |_| true)))]
     pub backend: &'static Backend,
     /// Session timeout or time to live of a lock
     #[arg(long, help_heading = LOCK, value_name = "TIME", default_value = "2s", value_parser = duration_within(MIN_LEASE, MAX_LEASE))]
@@ -278,8 +279,16 @@ pub struct Config {
 
 /// The backend of this name. The error says which there are.
 pub fn parse_backend(text: &str) -> Result<&'static Backend, String> {
+    if store_file::is_file(text) {
+        return store_file::backend(text);
+    }
     let known = backends::all().find(|backend| backend.name() == text);
-    known.ok_or_else(|| format!("expected {}", backends::names(", ", |_| true)))
+    known.ok_or_else(|| {
+        format!(
+            "expected {}, or a file that describes a store: my-store.toml",
+            backends::names(", ", |_| true)
+        )
+    })
 }
 
 fn from_one_to(most: u32) -> impl clap::builder::TypedValueParser<Value = u32> {

@@ -80,7 +80,7 @@ impl HuntJob {
         self.series.end().await;
     }
 
-    /// Makes one experiment with all its files. Returns whether somebody still listens.
+    /// Makes one experiment with all its files. Returns whether the hunt still takes experiments in.
     async fn step(&mut self, index: u64, draw: HuntDraw) -> bool {
         let args = self.state.space.args(&draw, &self.place.folder.join(RUNS));
         let step = match args {

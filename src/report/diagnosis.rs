@@ -159,15 +159,7 @@ pub fn diagnose(history: &History, findings: Findings, known: KnownRun) -> Diagn
         .chain(churn.map(Churn::in_words))
         .chain(manual_changes(history))
         .collect();
-    let violations = || findings.findings.iter().flat_map(|finding| &finding.violations);
-    let drawings = match known.brief {
-        true => BTreeMap::new(),
-        false => {
-            let context = DrawingContext::of(history, &effect.windows, violations());
-            let drawings = violations().filter_map(|v| Some((v.id.clone(), context.draw(v)?)));
-            drawings.collect()
-        }
-    };
+    let drawings = drawings(history, &findings.findings, &effect, known.brief);
     let Counts {
         events,
         operations,
@@ -182,10 +174,7 @@ pub fn diagnose(history: &History, findings: Findings, known: KnownRun) -> Diagn
         path: known.path,
         page: known.page,
         phases: phases(history),
-        latency: match known.brief {
-            true => AcquireLatency::default(),
-            false => latency(history, &effect),
-        },
+        latency: (!known.brief).then(|| latency(history, &effect)).unwrap_or_default(),
         coverage: if known.brief { None } else { Coverage::of(history) },
         drawings,
         partial: history.partial().map(str::to_owned),
@@ -203,6 +192,17 @@ pub fn diagnose(history: &History, findings: Findings, known: KnownRun) -> Diagn
         findings: findings.findings,
         notes,
     }
+}
+
+/// Drawings of all violations that have one, by their id; none where it is to be brief.
+fn drawings(history: &History, findings: &[Finding], effect: &RunEffect, brief: bool) -> BTreeMap<String, Drawing> {
+    if brief {
+        return BTreeMap::new();
+    }
+    let violations = || findings.iter().flat_map(|finding| &finding.violations);
+    let context = DrawingContext::of(history, &effect.windows, violations());
+    let drawn = violations().filter_map(|violation| Some((violation.id.clone(), context.draw(violation)?)));
+    drawn.collect()
 }
 
 fn phases(history: &History) -> Vec<PhaseBand> {

@@ -144,6 +144,21 @@ impl RunContext {
         *self.has_grants.borrow()
     }
 
+    /// Once the lock was acquired as often as it was to be: waits until the recovery, in which each client acquires once.
+    /// Returns whether a client is to do that now.
+    pub async fn is_to_acquire(&self, had_its_last: bool) -> bool {
+        if self.recovers() && !had_its_last {
+            return true;
+        }
+        let (mut stop, mut recovering) = (self.stopping(), self.recovering());
+        tokio::select! {
+            biased;
+            _ = stop.wait_for(|stop| *stop) => {}
+            _ = recovering.wait_for(|recovers| *recovers), if !had_its_last => {}
+        }
+        false
+    }
+
     /// An acquire was answered after this time.
     pub fn acquired(&self, after: Duration) {
         self.counters.acquired(after);

@@ -10,8 +10,9 @@ use rand_chacha::ChaCha8Rng;
 use tokio::sync::watch;
 
 use super::churn::{self, Turns};
-use super::clients::driver::{ClientDriver, Workload};
+use super::clients::driver::ClientDriver;
 use super::clients::rarely::Rarely;
+use super::clients::workload::Workload;
 use super::context::RunContext;
 use super::ground::ConnectObserver;
 use super::{RunError, observer, progress, schedule, taps};

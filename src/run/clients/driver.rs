@@ -17,10 +17,9 @@ use tokio::sync::watch;
 use super::pool::{Health, LogicalClient};
 use super::process::{ClientProcess, ClientReply};
 use super::rarely::Rarely;
+use super::workload::Workload;
 use crate::client_role::ClientRole;
-use crate::config::Demand;
 use crate::process::Activity;
-use crate::run::churn::Turns;
 use crate::run::context::RunContext;
 
 /// A longer piece of work is done in rounds of at most this long, each a read, a wait and a write.
@@ -39,22 +38,6 @@ const REST: f64 = 0.2;
 const REST_IN_RECOVERY: f64 = 2.0;
 /// Pause before a dead client is started again.
 const AFTER_DEATH: Duration = Duration::from_millis(200);
-
-/// What a client does.
-#[derive(Debug, Clone)]
-pub struct Workload {
-    pub locks: Turns,
-    pub hold: Duration,
-    /// The longest hold that comes once in a while.
-    pub long_hold: Duration,
-    /// The longest rest that comes once in a while.
-    pub rest: Duration,
-    pub wait: Duration,
-    pub demand: Demand,
-    /// How long a client may take for any answer beyond the wait it was given.
-    pub patience: Duration,
-    pub each: Option<u32>,
-}
 
 /// What runs one client.
 pub struct ClientDriver {
@@ -90,7 +73,7 @@ impl ClientDriver {
     pub async fn run(mut self) {
         let mut turns = 0;
         while !self.run.is_stopping() && self.workload.each.is_none_or(|each| turns < each) {
-            if self.run.has_its_grants() && !self.is_to_acquire().await {
+            if self.run.has_its_grants() && !self.run.is_to_acquire(self.had_its_last).await {
                 continue;
             }
             let lock = self.workload.locks.draw(&mut self.rng).to_owned();
@@ -104,21 +87,6 @@ impl ClientDriver {
                 self.rest(rest).await;
             }
         }
-    }
-
-    /// Once the lock was acquired as often as it was to be: asks for nothing until the recovery, in which each client acquires once.
-    /// Returns whether it is to do that now.
-    async fn is_to_acquire(&self) -> bool {
-        if self.run.recovers() && !self.had_its_last {
-            return true;
-        }
-        let (mut stop, mut recovering) = (self.run.stopping(), self.run.recovering());
-        tokio::select! {
-            biased;
-            _ = stop.wait_for(|stop| *stop) => {}
-            _ = recovering.wait_for(|recovers| *recovers), if !self.had_its_last => {}
-        }
-        false
     }
 
     /// Asks for nothing, until then or until the run stops.

@@ -174,7 +174,10 @@ pub fn diagnose(history: &History, findings: Findings, known: KnownRun) -> Diagn
         path: known.path,
         page: known.page,
         phases: phases(history),
-        latency: (!known.brief).then(|| latency(history, &effect)).unwrap_or_default(),
+        latency: match known.brief {
+            true => AcquireLatency::default(),
+            false => latency(history, &effect),
+        },
         coverage: if known.brief { None } else { Coverage::of(history) },
         drawings,
         partial: history.partial().map(str::to_owned),

@@ -28,6 +28,10 @@ pub enum GroundClock {
 }
 
 impl GroundClock {
+    pub fn is_virtual(self) -> bool {
+        matches!(self, Self::Virtual(_))
+    }
+
     /// A reading.
     pub fn now_ns(self) -> u64 {
         match self {

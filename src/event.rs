@@ -76,7 +76,7 @@ pub struct ProgressSnapshot {
 
 /// Sends progress events. Sending never waits: an event that does not fit is dropped.
 #[derive(Debug, Clone)]
-pub struct ProgressSender(mpsc::Sender<TimedEvent>);
+pub struct ProgressSender(Option<mpsc::Sender<TimedEvent>>);
 
 /// An event and when it was sent.
 pub type TimedEvent = (std::time::Instant, ProgressEvent);
@@ -84,10 +84,17 @@ pub type TimedEvent = (std::time::Instant, ProgressEvent);
 impl ProgressSender {
     pub fn channel() -> (Self, mpsc::Receiver<TimedEvent>) {
         let (sender, receiver) = mpsc::channel(PROGRESS_QUEUE);
-        (Self(sender), receiver)
+        (Self(Some(sender)), receiver)
+    }
+
+    /// A sender that nobody hears.
+    pub fn unheard() -> Self {
+        Self(None)
     }
 
     pub fn send(&self, event: ProgressEvent) {
-        let _ = self.0.try_send((std::time::Instant::now(), event));
+        if let Some(sender) = &self.0 {
+            let _ = sender.try_send((std::time::Instant::now(), event));
+        }
     }
 }

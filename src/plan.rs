@@ -136,6 +136,15 @@ fn phases(config: &Config) -> Phases {
             recovery: Duration::ZERO,
         };
     }
+    if config.grants.is_some() {
+        // the run ends with its grants: no phase but the faults has a length
+        return Phases {
+            control: Duration::ZERO,
+            warm_up: Duration::ZERO,
+            faults: config.time,
+            recovery: Duration::ZERO,
+        };
+    }
     let control = (config.time / 12).clamp(Duration::from_millis(1500), seconds(5));
     let recovery = (config.time / 4).clamp(config.lease * 2 + seconds(1), (config.lease * 3).max(seconds(15)));
     let faults = config.time.saturating_sub(control * 2 + recovery);

@@ -17,6 +17,8 @@ pub use retention::{only_ours, prune};
 /// The file that says what a run is; a folder with it is a run.
 const RUN_FILE: &str = "run.json";
 const HISTORY_FILE: &str = "history.jsonl";
+/// The file that describes the store of a run, where one does.
+pub const STORE_FILE: &str = "store.toml";
 const LATEST: &str = "latest";
 /// Separates the name of a file that is being written from the number of the process that writes it.
 const UNFINISHED: &str = ".new-";

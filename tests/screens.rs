@@ -89,6 +89,7 @@ fn diagnosis_of(name: &str, history: &History, info: Option<RunInfo>) -> Diagnos
             info,
             path: format!("results/{name}"),
             check_ns: 4_000_000,
+            brief: false,
         },
     )
 }

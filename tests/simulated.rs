@@ -14,6 +14,14 @@ impl Harness {
         self.run(&format!("--runtime simulated {words}"))
     }
 
+    /// The folders of its hunts, the oldest first.
+    fn hunts(&self) -> Vec<PathBuf> {
+        let entries = fs::read_dir(self.results()).unwrap().map(|entry| entry.unwrap().path());
+        let mut hunts: Vec<PathBuf> = entries.filter(|path| path.join("hunt.json").is_file()).collect();
+        hunts.sort();
+        hunts
+    }
+
     /// The folders of its runs, the oldest first.
     fn runs(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(self.results()).unwrap().map(|entry| entry.unwrap().path());
@@ -221,6 +229,16 @@ fn a_run_is_made_again_line_by_line() {
 }
 
 #[test]
+fn a_run_on_etcd_has_the_same_history_in_another_process() {
+    let harness = Harness::new();
+    let answer = harness.simulated("--backend etcd --fault partition,drop-reply,kill,server-kill --time 20s --seed 5");
+    assert_eq!(answer.exit, 0, "{:?} {}", violated(&answer), answer.stderr);
+    let replayed = harness.output("replay latest");
+    let said = String::from_utf8(replayed.stdout).unwrap();
+    assert!(said.contains("the same history"), "{said}");
+}
+
+#[test]
 fn a_hunt_on_models_finds_a_lock_that_nobody_gets_any_more() {
     let harness = Harness::new();
     let words = "hunt --runtime simulated --backend redis --recipe redis-setnx --fault kill-holder --for 60s --seed 1 --quiet --json";
@@ -228,6 +246,64 @@ fn a_hunt_on_models_finds_a_lock_that_nobody_gets_any_more() {
     let record: serde_json::Value = serde_json::from_slice(&hunted.stdout).unwrap();
     assert_eq!(hunted.status.code(), Some(1), "{record:#}");
     assert_eq!(record["finds"][0]["property"], "HL005", "{record:#}");
+}
+
+/// What a hunt with these words recorded.
+fn hunted(harness: &Harness, words: &str) -> (Option<i32>, serde_json::Value) {
+    let hunted = harness.output(&format!("hunt --runtime simulated --quiet --json {words}"));
+    let said = String::from_utf8_lossy(&hunted.stderr);
+    let record = serde_json::from_slice(&hunted.stdout).unwrap_or_else(|_| panic!("{words}: {said}"));
+    (hunted.status.code(), record)
+}
+
+#[test]
+fn experiments_on_models_leave_files_of_finds_alone_and_a_find_is_the_same_again() {
+    let harness = Harness::new();
+    let words = "--backend redis --recipe redis-set-px-get-del --experiments 200 --until end --seed 1 --jobs 2";
+    let (code, record) = hunted(&harness, words);
+    assert_eq!(
+        (code, &record["counts"]["experiments"]),
+        (Some(1), &200.into()),
+        "{record:#}"
+    );
+    assert_eq!(record["counts"]["failed"], 0, "{record:#}");
+    let finds = record["finds"].as_array().unwrap();
+    assert!(finds.iter().any(|find| find["property"] == "HL007"), "{record:#}");
+    let hunt = harness.hunts().remove(0);
+    let kept = fs::read_dir(hunt.join("runs")).unwrap().count();
+    assert!(kept > 0 && kept <= finds.len(), "{kept} runs of {} finds", finds.len());
+    for find in finds {
+        let run = hunt.join(find["run"].as_str().unwrap());
+        let replayed = harness.output(&format!("replay {}", run.display()));
+        assert_eq!(replayed.status.code(), Some(0), "{find:#}");
+    }
+}
+
+#[test]
+fn a_hunt_on_models_has_the_same_experiments_however_many_jobs_make_them() {
+    let harness = Harness::new();
+    let words = "--backend zk --recipe zk-polling --set guid=off --experiments 60 --until end --seed 3 --jobs";
+    let of = |jobs: u32| {
+        let (_, record) = hunted(&harness, &format!("{words} {jobs}"));
+        let finds: Vec<_> = record["finds"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|find| {
+                (
+                    find["property"].to_string(),
+                    find["class"].to_string(),
+                    find["count"].to_string(),
+                )
+            })
+            .collect();
+        (
+            record["counts"].clone(),
+            record["faults"].clone(),
+            std::collections::BTreeSet::from_iter(finds),
+        )
+    };
+    assert_eq!(of(1), of(2));
 }
 
 #[test]

@@ -16,7 +16,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("wall_clock", &[]),
     ("event", &[]),
     ("cluster", &["clock", "limits", "ownership", "process", "wall_clock"]),
-    ("backends", &["cluster", "limits", "clock"]),
+    ("backends", &["cluster", "limits", "clock", "process"]),
     ("config", &["backends", "cluster", "limits"]),
     ("client_role", &[]),
     (
@@ -65,7 +65,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "wall_clock",
         ],
     ),
-    ("store", &["backends"]),
+    ("store", &["backends", "cluster"]),
     ("report", &["store", "exit", "evidence", "client_role"]),
     ("ui", &["event", "report"]),
     ("suite", &["config", "report", "exit"]),

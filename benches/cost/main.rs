@@ -8,6 +8,7 @@ mod healing;
 mod memory;
 mod pings;
 mod relays;
+mod simulated;
 
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
@@ -54,6 +55,7 @@ fn main() {
     tap();
     partition();
     throughput();
+    simulated::experiments();
     for (runtime, limit) in [("local", 10.0), ("docker", 20.0)] {
         first_acquire(runtime, limit);
     }

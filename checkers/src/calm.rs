@@ -188,9 +188,9 @@ impl ServerNames {
             replicated: false,
         };
         for line in context.history.nemesis() {
-            if let NemesisFact::Roles(roles) = line.fact {
+            if let NemesisFact::Roles(roles) = &line.fact {
                 servers.replicated |= roles.values().any(|role| *role == Role::Replica);
-                servers.names.extend(roles.into_keys());
+                servers.names.extend(roles.keys().cloned());
             }
         }
         servers

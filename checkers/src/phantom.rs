@@ -170,13 +170,13 @@ fn blind(context: &Context<'_>) -> Vec<Span> {
     let mut lost: BTreeMap<String, u64> = BTreeMap::new();
     let mut blind = Vec::new();
     for line in context.history.nemesis() {
-        match line.fact {
+        match &line.fact {
             NemesisFact::Observer(ObserverFact::Lost { watched, since_ns }) => {
-                lost.entry(watched).or_insert(since_ns.unwrap_or(line.time_ns));
+                lost.entry(watched.clone()).or_insert(since_ns.unwrap_or(line.time_ns));
             }
             NemesisFact::Observer(ObserverFact::Back { watched }) => {
                 let to_ns = line.time_ns;
-                blind.extend(lost.remove(&watched).map(|from_ns| Span { from_ns, to_ns }));
+                blind.extend(lost.remove(watched).map(|from_ns| Span { from_ns, to_ns }));
             }
             _ => {}
         }

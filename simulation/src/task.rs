@@ -1,6 +1,5 @@
 //! Tasks of a world: who polls them is in `world`; here is what they are, and the handle that ends them.
 
-use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,8 +15,9 @@ pub(crate) const MAIN: TaskId = 0;
 pub(crate) type TaskFuture = Pin<Box<dyn Future<Output = ()>>>;
 
 pub(crate) struct SpawnedTask {
-    /// Empty while it is polled.
-    pub future: Option<TaskFuture>,
+    /// What is polled, and with which waker; empty while it is polled.
+    pub future: Option<(TaskFuture, Waker)>,
+    /// The same waker.
     pub waker: Arc<TaskWaker>,
     pub process: Option<usize>,
     /// Waits for its end.
@@ -26,36 +26,44 @@ pub(crate) struct SpawnedTask {
 
 #[derive(Default)]
 pub(crate) struct Tasks {
-    pub spawned: BTreeMap<TaskId, SpawnedTask>,
-    count: TaskId,
+    /// By number, from 1; empty when it has ended. A world is short: what has ended keeps its place.
+    spawned: Vec<Option<SpawnedTask>>,
 }
 
 impl Tasks {
     pub fn add(&mut self, world: World, process: Option<usize>, future: TaskFuture) -> Arc<TaskWaker> {
-        self.count += 1;
-        let waker = TaskWaker::new(world, self.count);
-        self.spawned.insert(
-            self.count,
-            SpawnedTask {
-                future: Some(future),
-                waker: waker.clone(),
-                process,
-                joined: None,
-            },
-        );
+        let waker = TaskWaker::new(world, self.spawned.len() as TaskId + 1);
+        self.spawned.push(Some(SpawnedTask {
+            future: Some((future, Waker::from(waker.clone()))),
+            waker: waker.clone(),
+            process,
+            joined: None,
+        }));
         waker
+    }
+
+    pub fn get_mut(&mut self, id: TaskId) -> Option<&mut SpawnedTask> {
+        self.spawned.get_mut((id as usize).checked_sub(1)?)?.as_mut()
+    }
+
+    pub fn contains(&self, id: TaskId) -> bool {
+        let place = (id as usize).checked_sub(1);
+        place.is_some_and(|place| matches!(self.spawned.get(place), Some(Some(_))))
+    }
+
+    pub fn remove(&mut self, id: TaskId) -> Option<SpawnedTask> {
+        self.spawned.get_mut((id as usize).checked_sub(1)?)?.take()
+    }
+
+    /// Takes out all that have not ended.
+    pub fn take_all(&mut self) -> Vec<SpawnedTask> {
+        self.spawned.iter_mut().filter_map(Option::take).collect()
     }
 
     /// Takes out all tasks of a process.
     pub fn take_of(&mut self, process: usize) -> Vec<SpawnedTask> {
-        let of = |task: &SpawnedTask| task.process == Some(process);
-        let ids: Vec<TaskId> = self
-            .spawned
-            .iter()
-            .filter(|(_, task)| of(task))
-            .map(|(id, _)| *id)
-            .collect();
-        ids.into_iter().filter_map(|id| self.spawned.remove(&id)).collect()
+        let of = |task: &mut SpawnedTask| task.process == Some(process);
+        self.spawned.iter_mut().filter_map(|task| task.take_if(of)).collect()
     }
 }
 
@@ -121,7 +129,7 @@ impl SimulatedTask {
 
     /// Whether the task returned, or was ended.
     pub fn is_finished(&self) -> bool {
-        let running = |core: &Core, id| core.tasks.borrow().spawned.contains_key(&id);
+        let running = |core: &Core, id| core.tasks.borrow().contains(id);
         !self
             .task
             .is_some_and(|id| core_of(self.world).is_some_and(|core| running(&core, id)))
@@ -135,7 +143,7 @@ impl Future for SimulatedTask {
         let Some((core, id)) = core_of(self.world).zip(self.task) else {
             return Poll::Ready(());
         };
-        match core.tasks.borrow_mut().spawned.get_mut(&id) {
+        match core.tasks.borrow_mut().get_mut(id) {
             Some(spawned) => {
                 spawned.joined = Some(task.waker().clone());
                 Poll::Pending

@@ -219,26 +219,25 @@ impl Core {
     }
 
     fn poll_task(&self, id: TaskId) {
-        let (future, waker) = {
+        let polled = {
             let mut tasks = self.tasks.borrow_mut();
-            let Some(task) = tasks.spawned.get_mut(&id) else { return };
+            let Some(task) = tasks.get_mut(id) else { return };
             if let Some(process) = task.process
                 && self.processes.borrow_mut().park(process, id)
             {
                 return;
             }
             task.waker.queued.store(false, Relaxed);
-            (task.future.take(), task.waker.clone())
+            task.future.take()
         };
-        let Some(mut future) = future else { return };
+        let Some((mut future, waker)) = polled else { return };
         self.pass(STEP);
-        let waker = Waker::from(waker);
         let polled = future.as_mut().poll(&mut Context::from_waker(&waker));
         let mut tasks = self.tasks.borrow_mut();
-        match (tasks.spawned.get_mut(&id), polled) {
-            (Some(task), Poll::Pending) => task.future = Some(future),
+        match (tasks.get_mut(id), polled) {
+            (Some(task), Poll::Pending) => task.future = Some((future, waker)),
             (Some(_), Poll::Ready(())) => {
-                let ended = tasks.spawned.remove(&id);
+                let ended = tasks.remove(id);
                 drop(tasks);
                 ended.into_iter().for_each(finish);
             }
@@ -282,14 +281,14 @@ impl Core {
     }
 
     pub fn end_task(&self, id: TaskId) {
-        let ended = self.tasks.borrow_mut().spawned.remove(&id);
+        let ended = self.tasks.borrow_mut().remove(id);
         ended.into_iter().for_each(finish);
     }
 
     /// Drops everything in the world; dropping may do more, as a task does that ends others.
     fn drop_all(&self) {
         loop {
-            let tasks = std::mem::take(&mut self.tasks.borrow_mut().spawned);
+            let tasks = self.tasks.borrow_mut().take_all();
             let events = self.events.borrow_mut().take_all();
             let more = !tasks.is_empty() || !events.is_empty();
             drop((tasks, events));

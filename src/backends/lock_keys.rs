@@ -21,7 +21,7 @@ impl LockKeys {
     /// Where clients of this contract keep their locks. The error says what the contract should have.
     pub fn of(backend: &Backend, contract: &Contract) -> Result<Self, String> {
         let Some(default) = backend.values.first().copied() else {
-            return Ok(Self::by_name(contract));
+            return Ok(Self::by_name(contract.rewrites.unwrap_or(false)));
         };
         // what is kept elsewhere is not found under the default pattern either
         let value = contract
@@ -59,13 +59,12 @@ impl LockKeys {
     }
 
     /// Where the observer is told of locks by their names.
-    fn by_name(contract: &Contract) -> Self {
-        let own = contract.keys.clone();
+    fn by_name(rewrites: bool) -> Self {
         Self {
-            pattern: own.unwrap_or_else(|| "{lock}".parse().expect("it has a place for the lock")),
+            pattern: "{lock}".parse().expect("it has a place for the lock"),
             value: KeyValue::None,
             mark: None,
-            rewrites: contract.rewrites.unwrap_or(false),
+            rewrites,
             deadlines: false,
         }
     }

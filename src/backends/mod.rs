@@ -4,6 +4,7 @@
 //! The other rooms ask the value and know no product.
 
 use std::fmt;
+use std::path::Path;
 use std::time::Duration;
 
 use harness_workloads::{BackendId, KeyValue, Recipe, recipes};
@@ -11,6 +12,7 @@ use harness_workloads::{BackendId, KeyValue, Recipe, recipes};
 use crate::cluster::{BoxFuture, EndpointsReceiver, ServerSoftware};
 use harness_proxy::tap::Protocol;
 
+pub mod described;
 mod etcd;
 pub mod lock_keys;
 pub mod observer;
@@ -31,12 +33,16 @@ use stored_data::StoredData;
 pub type Connect<T> = fn(EndpointsReceiver) -> BoxFuture<'static, Result<Box<T>, String>>;
 
 /// Connects an observer of locks that are kept under these keys; the error is a sentence.
-pub type Observe = fn(EndpointsReceiver, LockKeys) -> BoxFuture<'static, Result<Box<dyn Observer>, String>>;
+pub type Observe = &'static (
+             dyn Fn(EndpointsReceiver, LockKeys) -> BoxFuture<'static, Result<Box<dyn Observer>, String>> + Send + Sync
+         );
 
 /// One store product: its servers, what is spoken to them, and what can be asked of them.
 pub struct Backend {
     /// `None` for a store that a file describes: it has no recipes.
     pub id: Option<BackendId>,
+    /// The file that describes it, where one does.
+    pub file: Option<&'static Path>,
     pub software: &'static ServerSoftware,
     /// What clients speak to the servers, for the taps on their links.
     pub protocol: Protocol,
@@ -117,7 +123,10 @@ impl Backend {
 
     /// What a user types after `--backend`: the name, or the path of the file that describes it.
     pub fn typed(&self) -> String {
-        self.software.backend.to_owned()
+        match self.file {
+            Some(file) => file.display().to_string(),
+            None => self.name().to_owned(),
+        }
     }
 
     /// The product's name: `ZooKeeper`.

@@ -24,6 +24,11 @@ pub trait StoredData: Sync {
     /// Removes what a run wrote to servers that it did not start; returns how many entries there were. The error is a sentence
     /// that says what may still be there.
     fn remove(&self, endpoints: EndpointsReceiver, traces: RunTraces) -> BoxFuture<'static, Result<u64, String>>;
+
+    /// Whether it is known how that is done.
+    fn removes(&self) -> bool {
+        true
+    }
 }
 
 /// What was found on servers that harness did not start.

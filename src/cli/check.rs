@@ -112,6 +112,7 @@ pub fn examine_this(stored: &Stored, history: History, options: &Options, starte
         page: super::report::page_of(stored),
         path,
         check_ns: started.elapsed().as_nanos() as u64,
+        brief: false,
     };
     Examined {
         diagnosis: diagnose(&history, findings, known),

@@ -19,6 +19,10 @@ Examples:
       Look for a violation with up to ten seeds.
   harness run --backend etcd --client './my-lock --verbose' --clients 20 --locks 4
       Test your own lock with 20 clients on 4 locks.
+  harness run --backend redis --servers 10.0.0.5:6379 --fault partition
+      Use a Redis that is running: nothing of it is emptied, changed or stopped.
+  harness run --backend my-store.toml --client ./my-lock --fault server-pause
+      Use a store that a file describes.
   harness run --profile nightly --show-config
       Show what flags, HARNESS_* variables, the profile and harness.toml come to.
 

@@ -67,6 +67,9 @@ pub fn begin(
     };
     store::write_info(&folder, &info)?;
     store::write_json(&folder.join("plan.json"), plan)?;
+    if let Some(text) = config.backend.file.and_then(|file| std::fs::read_to_string(file).ok()) {
+        store::write_text(&folder.join(store::STORE_FILE), &text)?;
+    }
     Ok((run, folder, info))
 }
 

@@ -3,14 +3,15 @@
 use std::fs;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, watch};
 
 use super::args::ColorWhen;
 use super::hunt_args::{HuntArgs, HuntUntil};
-use super::hunt_screen::{HuntScreen, JobLines, follow};
+use super::hunt_jobs::{HuntJob, HuntState, JobStep};
+use super::hunt_screen::HuntScreen;
 use super::hunt_space::SpaceOfHunt;
 use super::interrupt::interrupted;
 use super::run::fresh_seed;
@@ -19,12 +20,13 @@ use super::settings::run_options;
 use super::stdout::{print, print_json};
 use super::suite::set;
 use super::{Failure, look};
-use crate::cluster::RuntimeRequest;
+use crate::cluster::{Runtime, RuntimeRequest};
 use crate::config::heading::describes_experiment;
 use crate::config::setting::Setting;
 use crate::exit::Exit;
 use crate::hunt::record::{self, ExperimentOutcome};
-use crate::hunt::{ExperimentResult, HuntDraw, HuntRecord, render};
+use crate::hunt::{ExperimentResult, HuntRecord, render};
+use crate::limits::MAX_TIME;
 use crate::report::terminal::Look;
 use crate::simulated;
 use crate::store;
@@ -103,7 +105,11 @@ fn begun(args: &HuntArgs) -> Result<HuntRecord, Failure> {
         started: store::minute_now(),
         options,
         seed: format!("{:08x}", args.seed.unwrap_or_else(fresh_seed)),
-        for_ms: args.length.unwrap_or(LENGTH).as_millis() as u64,
+        for_ms: args
+            .length
+            .unwrap_or(if args.experiments.is_some() { MAX_TIME } else { LENGTH })
+            .as_millis() as u64,
+        at_most: args.experiments,
         ..HuntRecord::default()
     })
 }
@@ -124,6 +130,7 @@ fn resumed(args: &HuntArgs, folder: &Path) -> Result<(HuntRecord, PathBuf), Fail
             more.as_millis() as u64
         });
     record.for_ms = record.took_ms + more;
+    record.at_most = args.experiments.map(|more| record.next + more);
     record.errors_in_a_row = 0;
     if let Some(runtime) = &args.runtime {
         record.options.retain(|(name, _)| name != "runtime");
@@ -155,35 +162,6 @@ fn made(args: &HuntArgs, record: &HuntRecord, space: &SpaceOfHunt) -> Result<Pat
 
 fn keep(folder: &Path, record: &HuntRecord) -> Result<(), Failure> {
     store::write_json(&folder.join(RECORD), record).map_err(Failure::environment)
-}
-
-/// What the jobs of a hunt share.
-struct HuntState {
-    record: Mutex<HuntRecord>,
-    space: SpaceOfHunt,
-    jobs: Arc<JobLines>,
-    until: Instant,
-    began: Instant,
-    /// Of the record, when this call began.
-    took_before: Duration,
-    finds_before: usize,
-}
-
-impl HuntState {
-    fn record(&self) -> MutexGuard<'_, HuntRecord> {
-        self.record.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn elapsed_ms(&self) -> u64 {
-        (self.took_before + self.began.elapsed()).as_millis() as u64
-    }
-}
-
-/// An experiment of a job, with what it was.
-struct JobStep {
-    index: u64,
-    draw: HuntDraw,
-    step: SeriesStep,
 }
 
 /// Goes on until the time is over, the user interrupts, or there is a find and that is enough.
@@ -226,14 +204,17 @@ async fn go(
     });
     let (sender, steps) = mpsc::unbounded_channel();
     for job in 0..args.jobs {
-        let series = ExperimentSeries::new(Arc::clone(&place), job, through_proxy);
-        tokio::spawn(work(
-            job,
-            series,
-            Arc::clone(&state),
-            Arc::clone(&place),
-            sender.clone(),
-        ));
+        let job = HuntJob {
+            number: job,
+            series: ExperimentSeries::new(Arc::clone(&place), job, through_proxy),
+            state: Arc::clone(&state),
+            place: Arc::clone(&place),
+            done: sender.clone(),
+        };
+        match place.choice.runtime {
+            Runtime::Simulated => drop(tokio::task::spawn_blocking(|| job.work_in_memory())),
+            _ => drop(tokio::spawn(job.work())),
+        }
     }
     drop(sender);
     let screen = HuntScreen::of(args.quiet, looks);
@@ -258,6 +239,7 @@ async fn collect(
     ),
 ) -> Result<(), Failure> {
     let mut frames = tokio::time::interval(FRAME);
+    let is_simulated = state.space.config.runtime == RuntimeRequest::Simulated;
     loop {
         tokio::select! {
             _ = user.wait_for(|wanted| *wanted), if !*stop.borrow() => {
@@ -276,6 +258,10 @@ async fn collect(
             _ = frames.tick() => {
                 let mut record = state.record();
                 record.took_ms = state.elapsed_ms();
+                if is_simulated {
+                    // its experiments are in memory alone
+                    keep(folder, &record)?;
+                }
                 screen.draw(&record, &state.jobs);
             }
         }
@@ -285,15 +271,9 @@ async fn collect(
 /// Takes one experiment in: its run is kept if it shows something new.
 async fn take_in(step: JobStep, state: &HuntState, folder: &Path, screen: &HuntScreen) -> Result<(), Failure> {
     let JobStep { index, draw, step } = step;
-    let faults = draw
-        .options
-        .iter()
-        .find(|(name, _)| *name == "fault")
-        .map_or("", |(_, value)| value);
-    let faults = faults.split(',').filter(|fault| *fault != crate::config::NO_FAULT);
     let mut result = ExperimentResult {
         index,
-        faults: faults.map(str::to_owned).collect(),
+        faults: draw.faults().map(str::to_owned).collect(),
         came_to: ExperimentOutcome::Stopped,
         at_ms: state.elapsed_ms(),
         gap_ms: None,
@@ -344,34 +324,4 @@ async fn take_in(step: JobStep, state: &HuntState, folder: &Path, screen: &HuntS
     }
     screen.say(&result, is_new);
     Ok(())
-}
-
-/// One job: an experiment after the other.
-async fn work(
-    job: u32,
-    mut series: ExperimentSeries,
-    state: Arc<HuntState>,
-    place: Arc<SeriesPlace>,
-    done: mpsc::UnboundedSender<JobStep>,
-) {
-    while !*place.stop.borrow() && Instant::now() < state.until {
-        let (index, draw) = {
-            let mut record = state.record();
-            let index = record.begin();
-            (index, state.space.draw(&record, index))
-        };
-        let args = state.space.args(&draw, &place.folder.join(RUNS));
-        let step = match args {
-            Ok(args) => {
-                let jobs = Arc::clone(&state.jobs);
-                series.step(&args, move |events| follow(jobs, job, index, events)).await
-            }
-            Err(why) => SeriesStep::Failed(why),
-        };
-        state.jobs.clear(job);
-        if done.send(JobStep { index, draw, step }).is_err() {
-            break;
-        }
-    }
-    series.end().await;
 }

@@ -48,6 +48,9 @@ pub struct HuntArgs {
     /// For how long experiments are begun [default: 10m]
     #[arg(long = "for", help_heading = AGAIN, value_name = "TIME", value_parser = duration_within(MIN_HUNT, MAX_TIME))]
     pub length: Option<Duration>,
+    /// How many experiments are made at most; --for is then no limit unless it is given
+    #[arg(long, help_heading = AGAIN, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub experiments: Option<u64>,
     /// When to end: at the first find, or at the end of the time
     #[arg(long, help_heading = AGAIN, value_enum, default_value_t = HuntUntil::First)]
     pub until: HuntUntil,

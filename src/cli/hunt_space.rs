@@ -1,13 +1,16 @@
 //! What the experiments of a hunt are drawn from, by the options that were typed, and how a draw becomes a run.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
 use super::Failure;
 use super::args::RunArgs;
 use super::experiment::run_args;
+use super::hunt_config::set_drawn;
 use crate::adapters;
 use crate::backends::BackendOptions;
+use crate::cluster::RuntimeRequest;
 use crate::config::{Clients, Config, Demand, FaultRequest};
 use crate::faults::Shape;
 use crate::hunt::draw::{TURNS, length};
@@ -18,6 +21,9 @@ use crate::plan::kept_windows::planned;
 /// What an experiment has where neither the user nor the draw says more: a client that never acquires again is seen in the
 /// time of a short run.
 const DEFAULTS: [(&str, &str); 1] = [("progress-bound", "5s")];
+/// How often the lock is acquired in an experiment on models, and how many leases it lasts at most.
+const GRANTS: u32 = 100;
+const LEASES: u32 = 10;
 
 /// What the experiments of a hunt are drawn from, and how a draw becomes a run.
 pub struct SpaceOfHunt {
@@ -26,6 +32,10 @@ pub struct SpaceOfHunt {
     pub config: Config,
     /// The options that were typed, without the faults.
     typed: Vec<(String, String)>,
+    /// Of every experiment that says nothing else.
+    defaults: Vec<(&'static str, String)>,
+    /// An experiment with what was typed and the defaults.
+    base: Config,
 }
 
 impl SpaceOfHunt {
@@ -39,6 +49,8 @@ impl SpaceOfHunt {
             typed.push(("lease".to_owned(), format!("{}ms", lease.as_millis())));
         }
         let config = configured(&typed).map_err(Failure::usage)?;
+        let defaults = defaults(&config, &typed);
+        let base = with_defaults(&typed, &defaults).map_err(Failure::usage)?;
         let shape = Shape::of(&config);
         let faults = match record.option("fault") {
             None => HuntFaults::withstood(&shape).retain(|fault| planned(&with_fault(&config, fault)).is_ok()),
@@ -53,10 +65,14 @@ impl SpaceOfHunt {
                 faultless: record.option("fault").is_none(),
                 lease: config.lease,
                 tries: false,
+                points: config.runtime == RuntimeRequest::Simulated,
+                churn: config.runtime != RuntimeRequest::Simulated || config.backend.sweep.is_none(),
                 long_holds: false,
             },
             config,
             typed,
+            defaults,
+            base,
         })
     }
 
@@ -78,7 +94,13 @@ impl SpaceOfHunt {
             ..self.space.clone()
         };
         let seed = u64::from_str_radix(&record.seed, 16).unwrap_or_default();
-        space.draw(seed, index, &record.left_out)
+        // on models, what another experiment saw must not decide what this one is
+        let none = BTreeSet::new();
+        let left_out = match self.config.runtime {
+            RuntimeRequest::Simulated => &none,
+            _ => &record.left_out,
+        };
+        space.draw(seed, index, left_out)
     }
 
     /// The faults of an experiment: where none were typed, those on the messages that the clients were seen to send, and every other
@@ -96,16 +118,14 @@ impl SpaceOfHunt {
     pub fn args(&self, draw: &HuntDraw, results: &Path) -> Result<RunArgs, String> {
         let mut options = self.typed.clone();
         let drawn = draw.options.iter().map(|(name, value)| (*name, value.as_str()));
-        for (name, value) in drawn.chain(DEFAULTS) {
-            let is_typed = self.typed.iter().any(|(typed, _)| typed == name);
-            // turns need a second lock
-            let is_lonely = name == "churn" && self.typed.iter().any(|(typed, value)| typed == "locks" && value == "1");
-            if !is_typed && !is_lonely {
+        let defaults = self.defaults.iter().map(|(name, value)| (*name, value.as_str()));
+        for (name, value) in drawn.chain(defaults) {
+            if self.is_free(name) {
                 options.push((name.to_owned(), value.to_owned()));
             }
         }
         options.push(("seed".to_owned(), format!("{:08x}", draw.seed)));
-        if !self.typed.iter().any(|(typed, _)| typed == "time") {
+        if self.base.grants.is_none() && self.is_free("time") {
             let config = run_args(&options, results)?.config(draw.seed)?;
             options.push((
                 "time".to_owned(),
@@ -113,6 +133,24 @@ impl SpaceOfHunt {
             ));
         }
         run_args(&options, results)
+    }
+
+    /// Whether a draw may say what this option is: it was not typed, and turns have a second lock.
+    fn is_free(&self, name: &str) -> bool {
+        let typed = |wanted: &str| self.typed.iter().find(|(typed, _)| typed == wanted);
+        let is_lonely = name == "churn" && typed("locks").is_some_and(|(_, value)| value == "1");
+        typed(name).is_none() && !is_lonely
+    }
+
+    /// The configuration of a draw, as [`Self::args`] has it. There is no command line between the two: it costs more than the
+    /// experiment.
+    pub fn config(&self, draw: &HuntDraw) -> Result<Config, String> {
+        let mut config = self.base.clone();
+        config.seed = draw.seed;
+        for (name, value) in draw.options.iter().filter(|(name, _)| self.is_free(name)) {
+            set_drawn(&mut config, name, value)?;
+        }
+        Ok(config)
     }
 
     /// Whether some experiment has a partition between servers.
@@ -123,21 +161,36 @@ impl SpaceOfHunt {
     }
 }
 
+/// What an experiment has where neither the user nor the draw says more. One on models ends with its grants.
+fn defaults(config: &Config, typed: &[(String, String)]) -> Vec<(&'static str, String)> {
+    let mut defaults: Vec<(&str, String)> = DEFAULTS.map(|(name, value)| (name, value.to_owned())).to_vec();
+    let is_typed = |name: &str| typed.iter().any(|(typed, _)| typed == name);
+    if config.runtime == RuntimeRequest::Simulated && !["each", "windows"].into_iter().any(is_typed) {
+        defaults.push(("grants", GRANTS.to_string()));
+        defaults.push(("time", format!("{}ms", (config.lease * LEASES).as_millis())));
+    }
+    defaults
+}
+
+/// An experiment with these options and no other. The error says which of them is wrong.
+fn with_defaults(typed: &[(String, String)], defaults: &[(&'static str, String)]) -> Result<Config, String> {
+    let mut options = typed.to_vec();
+    let others = defaults
+        .iter()
+        .filter(|(name, _)| !typed.iter().any(|(typed, _)| typed == name));
+    options.extend(others.map(|(name, value)| ((*name).to_owned(), value.clone())));
+    configured(&options)
+}
+
 fn configured(options: &[(String, String)]) -> Result<Config, String> {
     run_args(options, Path::new(""))?.config(0)
 }
 
 /// A run with this fault, as it is typed, that is long enough for a window.
 fn with_fault(config: &Config, fault: &str) -> Config {
-    let (name, argument) = fault
-        .split_once('=')
-        .map_or((fault, None), |(name, argument)| (name, Some(argument)));
     Config {
         time: config.lease * 60,
-        faults: vec![FaultRequest {
-            name: name.to_owned(),
-            argument: argument.map(str::to_owned),
-        }],
+        faults: vec![FaultRequest::read(fault)],
         ..config.clone()
     }
 }
@@ -168,4 +221,39 @@ fn shortest_lease(args: &RunArgs) -> Duration {
         .clone()
         .find(|lease| refused(lease).is_none())
         .unwrap_or(args.config.lease)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_draw_has_the_configuration_that_it_would_have_if_it_were_typed() {
+        for (backend, recipe, more) in [
+            ("zk", "zk-predecessor-watch", vec![]),
+            ("zk", "zk-read-write", vec![("locks", "1"), ("lease", "2s")]),
+            ("redis", "redis-set-px-lua", vec![("fault", "partition,drop-reply=SET")]),
+            ("redis", "redis-watchdog", vec![("hold", "7ms"), ("grants", "60")]),
+        ] {
+            let typed = [("backend", backend), ("recipe", recipe), ("runtime", "simulated")];
+            let options = typed.into_iter().chain(more);
+            let record = HuntRecord {
+                options: options
+                    .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                    .collect(),
+                seed: "7".to_owned(),
+                ..HuntRecord::default()
+            };
+            let space = SpaceOfHunt::of(&record).map_err(|failure| failure.sentence).unwrap();
+            for index in 0..40 {
+                let draw = space.draw(&record, index);
+                let typed = space.args(&draw, Path::new("")).unwrap().config(draw.seed).unwrap();
+                assert_eq!(
+                    format!("{:?}", space.config(&draw).unwrap()),
+                    format!("{typed:?}"),
+                    "{draw:?}"
+                );
+            }
+        }
+    }
 }

@@ -25,7 +25,7 @@ pub fn interrupted() -> watch::Receiver<bool> {
                 exit(i32::from(Exit::Interrupted.code()));
             }
             eprintln!(
-                "interrupted: healing faults, stopping servers, checking what was recorded; Ctrl-C again to exit at once"
+                "interrupted: healing faults, ending clients, cleaning up, checking what was recorded; Ctrl-C again to exit at once"
             );
             sender.send_replace(true);
         }

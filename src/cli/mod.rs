@@ -16,6 +16,8 @@ mod export;
 mod github;
 mod hunt;
 mod hunt_args;
+mod hunt_config;
+mod hunt_jobs;
 mod hunt_screen;
 mod hunt_space;
 mod interrupt;

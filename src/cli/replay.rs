@@ -64,6 +64,7 @@ fn again(info: &RunInfo, folder: &Path) -> Result<Vec<u8>, Failure> {
         plan,
         name: info.run.clone(),
         folder: RunFolder(folder.to_owned()),
+        in_memory: false,
         choice: RuntimeChoice::simulated("it is made again".to_owned()),
         progress: ProgressSender::channel().0,
         interrupt: watch::channel(false).1,

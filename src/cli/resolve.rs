@@ -100,6 +100,10 @@ impl RunArgs {
     }
 
     fn recipe_for_backend(&self) -> Result<RecipeOptions, String> {
+        if self.config.backend.id.is_none() {
+            let product = self.config.backend.product();
+            return Err(format!("harness has no recipes for {product}\nhint: --client CMD"));
+        }
         let options = self.recipe.options(Some(self.config.backend))?;
         let (name, of) = (options.recipe.name, options.recipe.backend);
         if Some(of) == self.config.backend.id {

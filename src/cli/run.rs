@@ -259,6 +259,7 @@ async fn experiment(
         plan,
         name: run,
         folder: folder.clone(),
+        in_memory: false,
         choice,
         progress: progress.clone(),
         interrupt,

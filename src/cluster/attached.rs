@@ -6,7 +6,6 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -14,12 +13,16 @@ use tokio::net::lookup_host;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
+use super::leftover_outages::ClaimedOutage;
+use super::leftovers::Claim;
 use super::software::NodeAddress;
 use super::{BoxFuture, ClusterError, ClusterSpec, Node, RunningNodes, StartedNodes};
 use crate::limits::{LOG_TAIL_LINES, READY_POLL};
 
 /// Time for a command of the user to end.
 const COMMAND: Duration = Duration::from_secs(60);
+/// What stands for the number of the node in a command.
+const NODE: &str = "{node}";
 /// Time for the name of a server to be looked up.
 const LOOK_UP: Duration = Duration::from_secs(5);
 
@@ -107,7 +110,13 @@ pub(super) async fn start(spec: &ClusterSpec, attached: &AttachedServers) -> Res
             peer_proxy: None,
         });
     }
+    let obey = attached.commands.obey();
+    let claim = match obey.kill || obey.pause {
+        true => Some(Claim::make(&spec.run).map_err(|(path, source)| ClusterError::Write { path, source })?),
+        false => None,
+    };
     let orders = Orders {
+        claim,
         commands: attached.commands.clone(),
         servers: nodes
             .iter()
@@ -136,11 +145,44 @@ struct Orders {
     /// By node: `HOST:PORT`, and the log of the commands.
     servers: Vec<(String, PathBuf)>,
     out: Mutex<Vec<Outage>>,
+    /// Where it is noted what must be undone, for `harness doctor`; `None` where there are no commands.
+    claim: Option<Claim>,
 }
 
 impl Orders {
     fn note(&self, node: usize, change: impl FnOnce(&mut Outage)) {
-        change(&mut self.out.lock().unwrap_or_else(PoisonError::into_inner)[node]);
+        let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut out[node]);
+        let Some(claim) = &self.claim else { return };
+        let noted: Vec<ClaimedOutage> = out
+            .iter()
+            .enumerate()
+            .filter_map(|(node, outage)| self.claimed(node, *outage))
+            .collect();
+        if let Err((path, error)) = ClaimedOutage::note(claim, &noted) {
+            eprintln!("warning: could not write {}: {error}", path.display());
+        }
+    }
+
+    /// What is noted of a server that is out.
+    fn claimed(&self, node: usize, outage: Outage) -> Option<ClaimedOutage> {
+        let undo = match outage {
+            Outage { killed: true, .. } => self.commands.start.as_deref(),
+            Outage { paused: true, .. } => self.commands.resume.as_deref(),
+            _ => None,
+        };
+        Some(ClaimedOutage {
+            undo: undo?.replace(NODE, &(node + 1).to_string()),
+            ..self.about(node)
+        })
+    }
+
+    fn about(&self, node: usize) -> ClaimedOutage {
+        ClaimedOutage {
+            node: node as u32 + 1,
+            server: self.servers[node].0.clone(),
+            undo: String::new(),
+        }
     }
 
     fn kill(&self, node: usize) -> Result<(), ClusterError> {
@@ -191,16 +233,15 @@ impl Orders {
             why,
         };
         let command = command.ok_or_else(|| refused("there is no command for it".into()))?;
-        let command = command.replace("{node}", &number);
+        let command = command.replace(NODE, &number);
         let open = || File::options().append(true).create(true).open(log);
         let failed = |error: std::io::Error| refused(format!("`{command}`: {error}"));
         let mut output = open().map_err(failed)?;
         let _ = writeln!(output, "$ {command}");
         let errors = output.try_clone().map_err(failed)?;
-        let mut child = Command::new("sh")
-            .args(["-c", &command])
-            .envs([("HARNESS_NODE", &number), ("HARNESS_SERVER", server)])
-            .stdin(Stdio::null())
+        let mut child = self
+            .about(node)
+            .command(&command)
             .stdout(output)
             .stderr(errors)
             .process_group(0)
@@ -311,6 +352,7 @@ mod tests {
                 .map(|number| (format!("host{number}:1"), folder.join(format!("n{number}.log"))))
                 .collect(),
             out: Mutex::new(vec![Outage::default(); 2]),
+            claim: None,
         }
     }
 
@@ -342,6 +384,29 @@ mod tests {
         let notes = fs::read_to_string(folder.path().join("notes")).unwrap();
         let wanted = "kill 1 1 host1:1\nstart 1 1 host1:1\nkill 2 2 host2:1\npause 1 1 host1:1\nresume 1 1 host1:1\nstart 2 2 host2:1\n";
         assert_eq!(notes, wanted);
+    }
+
+    #[test]
+    fn what_a_killed_harness_would_leave_out_is_noted_with_the_command_that_undoes_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut orders = orders(folder.path(), commands(folder.path()));
+        let claim = Claim::make("test-outages").unwrap();
+        let noted = claim.folder().to_owned();
+        orders.claim = Some(claim);
+        orders.kill(1).unwrap();
+        let out = ClaimedOutage::noted_in(&noted).unwrap();
+        assert_eq!((out.len(), out[0].node, out[0].server.as_str()), (1, 2, "host2:1"));
+        assert!(out[0].undo.contains("echo start 2"), "{out:?}");
+        orders.start(1).unwrap();
+        assert_eq!(ClaimedOutage::noted_in(&noted), Some(Vec::new()));
+        orders.pause(0).unwrap();
+        out_is_undone(&ClaimedOutage::noted_in(&noted).unwrap(), folder.path());
+    }
+
+    fn out_is_undone(out: &[ClaimedOutage], folder: &std::path::Path) {
+        out[0].undo().unwrap();
+        let notes = fs::read_to_string(folder.join("notes")).unwrap();
+        assert!(notes.ends_with("resume 1 1 host1:1\n"), "{notes}");
     }
 
     #[test]

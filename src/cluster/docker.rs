@@ -24,11 +24,13 @@ use testcontainers::core::logs::LogFrame;
 use testcontainers::runners::AsyncRunner;
 use testcontainers::{ContainerAsync, GenericImage, ImageExt, TestcontainersError};
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::leftovers::{Identity, Leftover, OWNER_LABEL, RUN_LABEL};
-use super::software::{NodeAddress, NodeSetup};
+use super::local::IN_ORDER;
+use super::software::{KillSignal, NodeAddress, NodeSetup};
 use super::{BoxFuture, ClusterError, ClusterSpec, Node, RunningNodes, StartedNodes};
+use crate::limits::READY_POLL;
 
 /// Time for the container engine to answer a question that costs it nothing.
 const ENGINE: Duration = Duration::from_secs(5);
@@ -134,6 +136,9 @@ async fn start_one(
             request = request.with_env_var(name, value);
         }
     }
+    for (path, contents) in given.files {
+        request = request.with_copy_to(path, contents.into_bytes());
+    }
     if !given.command.is_empty() {
         request = request.with_cmd(given.command);
     }
@@ -211,9 +216,18 @@ impl RunningNodes for Containers {
 
     fn kill(&mut self, node: usize) -> BoxFuture<'_, Result<(), ClusterError>> {
         Box::pin(async move {
-            let options = KillContainerOptionsBuilder::new().signal("SIGKILL").build();
-            let killed = engine().await?.kill_container(self.id(node), Some(options)).await;
-            killed.map_err(|error| ClusterError::Engine(error.to_string()))
+            if self.spec.software.kill == KillSignal::Terminate {
+                self.signal(node, "SIGTERM").await?;
+                let ended = async {
+                    while self.ended(node).await.is_none() {
+                        sleep(READY_POLL).await;
+                    }
+                };
+                if timeout(IN_ORDER, ended).await.is_ok() {
+                    return Ok(());
+                }
+            }
+            self.signal(node, "SIGKILL").await
         })
     }
 
@@ -259,6 +273,12 @@ impl RunningNodes for Containers {
 impl Containers {
     fn id(&self, node: usize) -> &str {
         self.containers[node].id()
+    }
+
+    async fn signal(&self, node: usize, signal: &str) -> Result<(), ClusterError> {
+        let options = KillContainerOptionsBuilder::new().signal(signal).build();
+        let killed = engine().await?.kill_container(self.id(node), Some(options)).await;
+        killed.map_err(|error| ClusterError::Engine(error.to_string()))
     }
 }
 

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::leftover_outages::ClaimedOutage;
 use super::leftover_proxies::ClaimedProxies;
 use super::leftover_traces::ClaimedTraces;
 use super::local::temporary_folder;
@@ -169,6 +170,13 @@ pub enum Leftover {
         #[serde(skip)]
         claim: PathBuf,
     },
+    /// Servers that a run did not start and left killed or paused, and the claim that notes them.
+    Outages {
+        run: String,
+        servers: Vec<ClaimedOutage>,
+        #[serde(skip)]
+        claim: PathBuf,
+    },
     /// Entries on servers that a run did not start, and the claim that notes them.
     Traces {
         run: String,
@@ -193,6 +201,13 @@ impl std::fmt::Display for Leftover {
             Self::Folder { run, path } => write!(f, "folder {} of {run}", path.display()),
             Self::Process { run, pid, .. } => write!(f, "server process {pid} of {run}"),
             Self::Proxies { run, proxies, .. } => write!(f, "proxies of {run} on the Toxiproxy at {}", proxies.at),
+            Self::Outages { run, servers, .. } => {
+                let each: Vec<String> = servers
+                    .iter()
+                    .map(|out| format!("{} (`{}`)", out.server, out.undo))
+                    .collect();
+                write!(f, "servers that {run} killed or paused: {}", each.join(", "))
+            }
             Self::Traces { run, traces, .. } => {
                 write!(
                     f,
@@ -288,6 +303,10 @@ fn of_folder(path: PathBuf) -> (Vec<Leftover>, usize) {
         let (run, claim) = (owner.run, path);
         return (vec![Leftover::Proxies { run, proxies, claim }], 0);
     }
+    if let Some(servers) = ClaimedOutage::noted_in(&path).filter(|servers| !servers.is_empty()) {
+        let (run, claim) = (owner.run, path);
+        return (vec![Leftover::Outages { run, servers, claim }], 0);
+    }
     if let Some(traces) = ClaimedTraces::noted_in(&path) {
         let (run, claim) = (owner.run, path);
         return (vec![Leftover::Traces { run, traces, claim }], 0);
@@ -350,6 +369,10 @@ pub async fn remove(leftover: &Leftover) -> Result<(), String> {
                 namespace: own_namespace(),
             };
             kill(identity, claim)
+        }
+        Leftover::Outages { servers, claim, .. } => {
+            servers.iter().try_for_each(ClaimedOutage::undo)?;
+            fs::remove_dir_all(claim).map_err(|error| error.to_string())
         }
         Leftover::Proxies { proxies, claim, .. } => {
             proxies.remove().await?;

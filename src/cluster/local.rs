@@ -11,14 +11,20 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use tokio::process::{Child, Command};
+use tokio::time::timeout;
 
 use super::leftovers::Claim;
-use super::software::{NodeAddress, NodeSetup};
+use super::software::{KillSignal, NodeAddress, NodeSetup};
 use super::{BoxFuture, ClusterError, ClusterSpec, Node, RunningNodes, StartedNodes};
 use crate::process;
 
 /// Servers listen below the range from which the kernel takes ports for outgoing connections.
 const SERVER_PORTS: std::ops::Range<u16> = 20_000..32_000;
+
+/// What the name of a server's file begins with in the folder of a run, where its product does not say which files it has.
+pub const CONFIGURATION: &str = "config-";
+/// Time for a server to end in order.
+pub(super) const IN_ORDER: Duration = Duration::from_secs(10);
 
 /// Server processes, in the order of their nodes.
 pub struct Processes {
@@ -73,13 +79,22 @@ pub async fn start(spec: &ClusterSpec) -> Result<StartedNodes, ClusterError> {
     })
 }
 
+/// The name under which a run keeps a file of a server: the file's own where it is known, and one that says what it is elsewhere.
+fn kept_as(spec: &ClusterSpec, path: &str) -> String {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    match spec.software.files.contains(&name) {
+        true => name.to_owned(),
+        false => format!("{CONFIGURATION}{name}"),
+    }
+}
+
 async fn start_one(spec: &ClusterSpec, setup: &NodeSetup, log: &Path) -> Result<Child, ClusterError> {
     let launch = (spec.software.launch)(setup);
     for (name, contents) in &launch.files {
         let path = setup.data.join(name);
         write(&path, contents)?;
-        if let (Some(folder), Some(file)) = (log.parent(), Path::new(name).file_name()) {
-            write(&folder.join(file), contents)?;
+        if let Some(folder) = log.parent() {
+            write(&folder.join(kept_as(spec, name)), contents)?;
         }
     }
     write(log, "")?;
@@ -193,9 +208,14 @@ impl RunningNodes for Processes {
 
     fn kill(&mut self, node: usize) -> BoxFuture<'_, Result<(), ClusterError>> {
         Box::pin(async move {
+            let child = &mut self.children[node];
+            if self.spec.software.kill == KillSignal::Terminate {
+                process::signal(child, Signal::SIGTERM);
+                let _ = timeout(IN_ORDER, child.wait()).await;
+            }
             // with what it started
-            process::signal(&self.children[node], Signal::SIGKILL);
-            let _ = self.children[node].kill().await;
+            process::signal(child, Signal::SIGKILL);
+            let _ = child.kill().await;
             Ok(())
         })
     }

@@ -9,6 +9,7 @@ mod control;
 #[cfg(feature = "docker")]
 mod docker;
 mod endpoints;
+pub mod leftover_outages;
 pub mod leftover_proxies;
 pub mod leftover_traces;
 pub mod leftovers;
@@ -24,13 +25,14 @@ mod software;
 pub use attached::{AttachedServers, NodeCommands, ServersObey, look_up};
 pub use control::{CommandOutcome, NodeCommand, NodeControl};
 pub use endpoints::{Endpoints, EndpointsReceiver, ObservedEndpoint};
+pub use local::CONFIGURATION;
 pub use peering::{PeerProxies, Peering};
 pub use replication::{BoxFuture, Replication};
 pub use runtime::{Runtime, RuntimeChoice, RuntimeRequest, choose, image_present};
 #[cfg(feature = "docker")]
 pub use sidecar::Sidecar;
 pub use software::{
-    ContainerSpec, Launch, NodeAddress, NodeSetup, ProbedServer, Readiness, ReadinessQuestion, ServerProbe,
+    ContainerSpec, KillSignal, Launch, NodeAddress, NodeSetup, ProbedServer, Readiness, ReadinessQuestion, ServerProbe,
     ServerSoftware, Serving, find_program, missing_program,
 };
 

@@ -47,16 +47,20 @@ pub async fn wait(
 
 /// Asks one server whether it serves. The error says why not.
 pub async fn ask(software: &ServerSoftware, server: &ProbedServer) -> Result<Serving, String> {
-    timeout(PROBE, converse(software, server))
-        .await
-        .unwrap_or_else(|_| Err("it does not answer".into()))
-}
-
-async fn converse(software: &ServerSoftware, server: &ProbedServer) -> Result<Serving, String> {
     let (question, answer) = match software.question {
         ReadinessQuestion::Bytes { question, answer } => (question, answer),
         ReadinessQuestion::Probe(probe) => return probe.ask(server).await,
     };
+    timeout(PROBE, converse(question, answer, server))
+        .await
+        .unwrap_or_else(|_| Err("it does not answer".into()))
+}
+
+async fn converse(
+    question: fn(&str) -> Vec<u8>,
+    answer: fn(&[u8], bool) -> Readiness,
+    server: &ProbedServer,
+) -> Result<Serving, String> {
     let mut stream = TcpStream::connect(server.address)
         .await
         .map_err(|error| error.to_string())?;

@@ -63,6 +63,8 @@ pub struct ContainerSpec {
     pub env: Vec<(String, String)>,
     /// Empty: the image's own command.
     pub command: Vec<String>,
+    /// Whole paths in the container, and contents.
+    pub files: Vec<(String, String)>,
 }
 
 /// What a server that serves said about itself.
@@ -98,6 +100,8 @@ pub struct ServerSoftware {
     pub ports: &'static [u16],
     /// Whether a server that was killed knows its locks when it starts again.
     pub keeps_data: bool,
+    /// What `server-kill` sends to it.
+    pub kill: KillSignal,
     /// The images, `name:tag`, that its containers may come from: the official one first, which `scripts/provide` reads from the
     /// same file, then the one that `images/build.sh` makes where no registry can be reached. Empty where it has no container.
     pub images: &'static [&'static str],
@@ -116,6 +120,15 @@ pub struct ServerSoftware {
     pub question: ReadinessQuestion,
 }
 
+/// The signal that kills a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KillSignal {
+    /// SIGKILL, at any moment of its work.
+    Kill,
+    /// SIGTERM, so that it ends in order; SIGKILL where it does not.
+    Terminate,
+}
+
 /// How a server is asked whether it serves.
 pub enum ReadinessQuestion {
     /// By bytes, over its client port.
@@ -128,7 +141,7 @@ pub enum ReadinessQuestion {
     Probe(&'static dyn ServerProbe),
 }
 
-/// Finds out whether a server serves.
+/// Finds out whether a server serves. It bounds the time of its own questions.
 pub trait ServerProbe: Sync {
     /// The error says why it does not serve.
     fn ask<'a>(&'a self, server: &'a ProbedServer) -> BoxFuture<'a, Result<Serving, String>>;

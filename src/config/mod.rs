@@ -9,6 +9,7 @@ pub mod attach;
 pub mod demand;
 pub mod duration;
 pub mod setting;
+pub mod store_file;
 pub mod suggest;
 pub mod toml;
 
@@ -112,14 +113,19 @@ impl FaultRequest {
         }
     }
 
-    fn parse(text: &str) -> Result<Self, std::convert::Infallible> {
+    /// Reads what is typed: `partition=holder`.
+    pub fn read(text: &str) -> Self {
         let (name, argument) = text
             .split_once('=')
             .map_or((text, None), |(name, argument)| (name, Some(argument)));
-        Ok(Self {
+        Self {
             name: name.to_owned(),
             argument: argument.map(str::to_owned),
-        })
+        }
+    }
+
+    fn parse(text: &str) -> Result<Self, std::convert::Infallible> {
+        Ok(Self::read(text))
     }
 }
 
@@ -153,7 +159,7 @@ pub struct Mix {
 /// What a run needs to know, complete and checked.
 #[derive(Debug, Clone, Args)]
 pub struct Config {
-    #[arg(long, help_heading = LOCK, value_parser = parse_backend, help = format!("Store that holds the locks: {}", backends::names(" or ", |_| true)))]
+    #[arg(long, help_heading = LOCK, value_parser = parse_backend, help = format!("Store that holds the locks: {}, or a TOML file that describes one", backends::names(", ", |_| true)))]
     pub backend: &'static Backend,
     /// Session timeout or time to live of a lock
     #[arg(long, help_heading = LOCK, value_name = "TIME", default_value = "2s", value_parser = duration_within(MIN_LEASE, MAX_LEASE))]
@@ -189,6 +195,11 @@ pub struct Config {
     /// Stop after each client has acquired N times; --time is then the limit
     #[arg(long, help_heading = LOAD, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub each: Option<u32>,
+    /// End the faults once the lock was acquired N times; --time is then the limit
+    ///
+    /// Fault windows are then short and close together, from the start on, and the run ends when each client has acquired once more.
+    #[arg(long, help_heading = LOAD, value_name = "N", conflicts_with = "each", value_parser = clap::value_parser!(u32).range(1..))]
+    pub grants: Option<u32>,
     #[command(flatten)]
     pub mix: Mix,
     /// Take half of the locks out of use, in turns of this length
@@ -268,8 +279,16 @@ pub struct Config {
 
 /// The backend of this name. The error says which there are.
 pub fn parse_backend(text: &str) -> Result<&'static Backend, String> {
+    if store_file::is_file(text) {
+        return store_file::backend(text);
+    }
     let known = backends::all().find(|backend| backend.name() == text);
-    known.ok_or_else(|| format!("expected {}", backends::names(", ", |_| true)))
+    known.ok_or_else(|| {
+        format!(
+            "expected {}, or a file that describes a store: my-store.toml",
+            backends::names(", ", |_| true)
+        )
+    })
 }
 
 fn from_one_to(most: u32) -> impl clap::builder::TypedValueParser<Value = u32> {

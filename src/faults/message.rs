@@ -10,7 +10,7 @@ use rand_chacha::ChaCha8Rng;
 
 use super::kill::CLIENTS_KILLED;
 use super::message_words::{in_words, killed_in_words, result_in_words};
-use super::points::{MessagePoint, MessagePoints, OFTEN};
+use super::points::{MessagePoint, MessagePoints, OFTEN, spoken};
 use super::{
     Acquires, ActiveFault, Affected, BoxFuture, ClientHosts, Fault, FaultDefinition, FaultFamily, HealOnDrop, Healed,
     Inject, Injection, InjectionContext, Needs, NotInjected, Pace, RunningFault, Shape, Target, parse_duration,
@@ -44,10 +44,10 @@ const MESSAGES_DELAYED: EvidenceCounter = EvidenceCounter::new("messages_delayed
 
 const DROP: &str = "MESSAGE[:K][:WHOSE][:refuse=TIME], such as create:2:waiter:refuse=2s: the K-th of them (drawn), of \
                     anyone, holder, worker, releaser, waiter or idle; then the connection ends, and the client is refused for \
-                    a time (default: each that clients send, in each state, by turns)";
+                    a time; any:57 is the 57th message of all, pings aside (default: each that clients send, in each state, by turns)";
 const DELAY: &str = "MESSAGE[:K][:WHOSE][:TIME], such as DEL:1:releaser:3s: the K-th of them (drawn), of anyone, \
                      holder, worker, releaser, waiter or idle, goes on so much later, a quarter more than the lease unless \
-                     said (default: each that clients send, in each state, by turns)";
+                     said; any:57 is the 57th message of all, pings aside (default: each that clients send, in each state, by turns)";
 const KILL: &str = "MESSAGE[:K][:WHOSE], such as SETNX:1:waiter: when the K-th of them (drawn), of anyone, holder, worker, \
                     releaser, waiter or idle, was carried out (default: each that clients send, in each state, by turns)";
 
@@ -196,7 +196,7 @@ impl OnMessage {
     fn parse(self, argument: &str, shape: &Shape) -> Result<Asked, String> {
         let mut parts = argument.split(':');
         let name = parts.next().unwrap_or_default();
-        let message = shape.protocol.spoken(name).ok_or_else(|| {
+        let message = spoken(shape.protocol, name).ok_or_else(|| {
             let near = similar(name, shape.protocol.names().iter().copied());
             let near: Vec<String> = near.iter().take(3).map(|near| format!("`{near}`")).collect();
             let meant = if near.is_empty() {

@@ -35,7 +35,7 @@ pub use clock::NO_CONCERN as NO_CLOCK_CONCERN;
 pub use env::{ClientHosts, FaultEnv, Links, ProcessControl};
 pub use fault::{Fault, FaultDefinition, FaultFamily, Pace, Shape};
 pub use injection::{Inject, Injection, InjectionContext, Needs, NotInjected, Preparation, acquires_without};
-pub use points::{MessagePoint, MessagePoints};
+pub use points::{MessagePoint, MessagePoints, is_point};
 pub use target::{ResolvedTarget, Target};
 
 use crate::config::parse_duration;

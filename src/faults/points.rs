@@ -4,13 +4,29 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use harness_proxy::tap::MessageName;
+use harness_proxy::tap::{MessageKind, MessageName, Protocol};
 use harness_proxy::{Label, TapHub};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 /// A message that passed so often comes again soon.
 pub(super) const OFTEN: u64 = 50;
+
+/// The name of every message. An act on the K-th of them is an act on one moment of a run.
+const ANY_MESSAGE: &str = "any";
+
+/// Whether a fault on messages with this argument is one act in the whole run.
+pub fn is_point(argument: &str) -> bool {
+    argument.split(':').next() == Some(ANY_MESSAGE)
+}
+
+/// The message that is typed like this, if there is one.
+pub fn spoken(protocol: Protocol, name: &str) -> Option<MessageKind> {
+    match name {
+        ANY_MESSAGE if protocol != Protocol::Opaque => Some(MessageKind::any()),
+        name => protocol.spoken(name),
+    }
+}
 
 /// A message, in one state of the client that sends it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -24,6 +24,10 @@ const ANY_WINDOWS: usize = 1000;
 const TWO_AIMED: f64 = 0.3;
 const TWO_MESSAGES: f64 = 0.8;
 
+/// Acts of an experiment with single acts, and the logarithm of the last message that is drawn for one.
+const MOST_POINTS: u32 = 6;
+const POINTS_LOG2: f64 = 9.5;
+
 /// What experiments are drawn from.
 #[derive(Debug, Clone)]
 pub struct HuntSpace {
@@ -33,6 +37,10 @@ pub struct HuntSpace {
     pub lease: Duration,
     /// Whether clients may be asked for locks that they do not wait for.
     pub tries: bool,
+    /// Whether there are enough experiments for acts on messages that nobody chose.
+    pub points: bool,
+    /// Whether locks may come and go.
+    pub churn: bool,
     /// Whether a lock may be held for longer than its lease: where the client renews it.
     pub long_holds: bool,
 }
@@ -44,6 +52,8 @@ pub enum HuntTurn {
     Any,
     Aimed,
     Message,
+    /// Up to six acts, each on the n-th message of the run.
+    Points,
     Load,
 }
 
@@ -52,6 +62,17 @@ pub const TURNS: u64 = HuntTurn::ALL.len() as u64;
 
 impl HuntTurn {
     const ALL: [Self; 4] = [Self::Any, Self::Aimed, Self::Message, Self::Load];
+    /// Where experiments are many: windows and points as often as each other.
+    const MANY: [Self; 8] = [
+        Self::Aimed,
+        Self::Points,
+        Self::Any,
+        Self::Points,
+        Self::Aimed,
+        Self::Message,
+        Self::Load,
+        Self::Points,
+    ];
 }
 
 /// One experiment.
@@ -63,6 +84,15 @@ pub struct HuntDraw {
     pub options: Vec<(&'static str, String)>,
     /// Windows that it should have room for.
     pub windows: usize,
+}
+
+impl HuntDraw {
+    /// Its faults, as they are typed.
+    pub fn faults(&self) -> impl Iterator<Item = &str> {
+        let fault = self.options.iter().find(|(name, _)| *name == "fault");
+        let faults = fault.map_or("", |(_, value)| value).split(',');
+        faults.filter(|fault| *fault != NO_FAULT)
+    }
 }
 
 impl HuntSpace {
@@ -81,20 +111,8 @@ impl HuntSpace {
             of(&self.faults.on_messages),
             of(&self.faults.mild),
         );
-        let wanted = HuntTurn::ALL[(index % HuntTurn::ALL.len() as u64) as usize];
-        let turn = match wanted {
-            HuntTurn::Any if !self.faultless => HuntTurn::ALL[1 + (index as usize / 4) % 3],
-            wanted => wanted,
-        };
-        let turn = match turn {
-            HuntTurn::Aimed if aimed.is_empty() && !on_messages.is_empty() => HuntTurn::Message,
-            HuntTurn::Message if on_messages.is_empty() && !aimed.is_empty() => HuntTurn::Aimed,
-            turn if aimed.is_empty() && on_messages.is_empty() => match turn {
-                HuntTurn::Aimed | HuntTurn::Message => HuntTurn::Load,
-                HuntTurn::Any | HuntTurn::Load => turn,
-            },
-            turn => turn,
-        };
+        let turns = self.turns(aimed.len(), on_messages.len());
+        let turn = turns[(index % turns.len() as u64) as usize];
         let (faults, mut options) = match turn {
             HuntTurn::Any => (
                 vec![ANY_FAULT.to_owned()],
@@ -105,6 +123,7 @@ impl HuntSpace {
                 numbered(some(&on_messages, TWO_MESSAGES, &mut rng), &mut rng),
                 vec![("window", ms(self.lease))],
             ),
+            HuntTurn::Points => (self.points(&on_messages, &mut rng), Vec::new()),
             HuntTurn::Load => {
                 let others = if mild.is_empty() { &aimed } else { &mild };
                 let none = others.is_empty() || (self.faultless && rng.random_bool(0.5));
@@ -115,6 +134,7 @@ impl HuntSpace {
             (_, 0) => 0,
             (HuntTurn::Any, _) => ANY_WINDOWS,
             (HuntTurn::Message, faults) => MESSAGE_WINDOWS * faults,
+            (HuntTurn::Points, _) => 1,
             (_, faults) => faults,
         };
         options.push((
@@ -134,6 +154,36 @@ impl HuntSpace {
         }
     }
 
+    /// What experiments are about, one after the other: what there are faults for.
+    fn turns(&self, aimed: usize, on_messages: usize) -> Vec<HuntTurn> {
+        let all: &[HuntTurn] = if self.points { &HuntTurn::MANY } else { &HuntTurn::ALL };
+        let possible = |turn: &&HuntTurn| match turn {
+            HuntTurn::Any => self.faultless,
+            HuntTurn::Aimed => aimed > 0,
+            HuntTurn::Message | HuntTurn::Points => on_messages > 0,
+            HuntTurn::Load => true,
+        };
+        all.iter().filter(possible).copied().collect()
+    }
+
+    /// One to six acts on single messages of the run, the first ones as likely as all that follow up to twice their number. A run has a
+    /// few messages for each grant.
+    fn points(&self, on_messages: &[String], rng: &mut ChaCha8Rng) -> Vec<String> {
+        let kinds: BTreeSet<&str> = on_messages.iter().map(|fault| name(fault)).collect();
+        let kinds: Vec<&str> = kinds.into_iter().collect();
+        let count = rng.random_range(1..=MOST_POINTS);
+        let mut act = |_| {
+            let kind = *kinds.choose(rng)?;
+            let number = 2_f64.powf(rng.random_range(0.0..POINTS_LOG2)) as u32;
+            let late = self.lease.mul_f64(rng.random_range(0.1..2.0));
+            Some(match kind {
+                "delay-request" | "delay-reply" => format!("{kind}=any:{number}:{}", ms(late)),
+                _ => format!("{kind}=any:{number}"),
+            })
+        };
+        (0..count).filter_map(&mut act).collect()
+    }
+
     fn load(&self, turn: HuntTurn, rng: &mut ChaCha8Rng) -> Vec<(&'static str, String)> {
         let varied = turn == HuntTurn::Load;
         let mut options = vec![(
@@ -142,7 +192,7 @@ impl HuntSpace {
         )];
         let locks = if varied { rng.random_range(1..=4) } else { 1 };
         options.push(("locks", locks.to_string()));
-        if locks > 1 && rng.random_bool(0.5) {
+        if locks > 1 && rng.random_bool(0.5) && self.churn {
             options.push(("churn", ms(self.lease / 2)));
         }
         options.push(("hold", ms(self.hold(rng))));
@@ -256,6 +306,8 @@ mod tests {
             faultless: true,
             lease: Duration::from_secs(1),
             tries: true,
+            points: false,
+            churn: true,
             long_holds: false,
         }
     }

@@ -14,6 +14,8 @@ use crate::report::diagnosis::Outcome;
 use crate::report::summary;
 
 pub const SCHEMA: &str = "harness-hunt/1";
+/// The runtime whose servers are models.
+const SIMULATED: &str = "simulated";
 /// Windows of a fault that leave no trace before it is left out. An experiment on messages has more of them.
 const PATIENCE: u32 = 2;
 /// Experiments in a row that could not be made before a hunt gives up.
@@ -98,6 +100,9 @@ pub struct HuntRecord {
     /// For how long it was to go on, with the time before an interruption.
     pub for_ms: u64,
     pub took_ms: u64,
+    /// How many experiments there are to be at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_most: Option<u64>,
     /// The first experiment that was not begun.
     pub next: u64,
     /// Experiments that were begun and have come to nothing yet; those of an interrupted hunt are made when it goes on.
@@ -135,16 +140,31 @@ impl HuntRecord {
             .map(|(_, value)| value.as_str())
     }
 
-    /// The number of the next experiment, which begins now.
-    pub fn begin(&mut self) -> u64 {
+    /// The number of the next experiment, which begins now; `None` when there have been enough.
+    pub fn begin(&mut self) -> Option<u64> {
         let left = self.open.difference(&self.running).next().copied();
-        let index = left.unwrap_or_else(|| {
-            self.next += 1;
-            self.next - 1
-        });
+        let index = match left {
+            Some(left) => left,
+            None if self.at_most.is_some_and(|at_most| self.next >= at_most) => return None,
+            None => {
+                self.next += 1;
+                self.next - 1
+            }
+        };
         self.open.insert(index);
         self.running.insert(index);
-        index
+        Some(index)
+    }
+
+    /// Whether a diagnosis shows a cause that no run showed before.
+    pub fn is_new(&self, diagnosis: &Diagnosis) -> bool {
+        let known = |property: Property, class: &str| {
+            let mut finds = self.finds.iter();
+            finds.any(|find| find.property == property && find.class == class)
+        };
+        causes(diagnosis)
+            .into_iter()
+            .any(|(property, violation)| !known(property, &violation.class))
     }
 
     /// Takes an experiment in. Returns whether its run shows a cause that no run showed before, so that it is to be kept.
@@ -203,6 +223,10 @@ impl HuntRecord {
             let count = self.faults.entry(fault).or_default();
             count.windows += 1;
             count.with_effect += u32::from(window.had_effect);
+        }
+        if self.option("runtime") == Some(SIMULATED) {
+            // what an experiment on models is depends on its number alone
+            return;
         }
         let mut struck: BTreeMap<&str, FaultCount> = BTreeMap::new();
         for (fault, count) in &self.faults {
@@ -432,7 +456,7 @@ pub mod tests {
     #[test]
     fn an_experiment_that_was_stopped_is_made_again() {
         let mut record = record();
-        assert_eq!((record.begin(), record.begin()), (0, 1));
+        assert_eq!((record.begin(), record.begin()), (Some(0), Some(1)));
         record.add(&result(1, &[("reset", true)], &[]));
         record.add(&ExperimentResult {
             came_to: ExperimentOutcome::Stopped,
@@ -441,7 +465,9 @@ pub mod tests {
         assert_eq!((record.open.len(), record.counts.experiments), (1, 1));
         let stored = serde_json::to_string(&record).unwrap();
         let mut again: HuntRecord = serde_json::from_str(&stored).unwrap();
-        assert_eq!((again.begin(), again.begin()), (0, 2));
+        assert_eq!((again.begin(), again.begin()), (Some(0), Some(2)));
+        again.at_most = Some(3);
+        assert_eq!(again.begin(), None, "there have been enough");
         again.add(&result(0, &[("reset", true)], &[]));
         assert_eq!(again.open, BTreeSet::from([2]));
     }

@@ -7,7 +7,7 @@ use rand_chacha::ChaCha8Rng;
 
 use super::{PlanError, PlannedWindow, shortest_long_window, target_holder_works};
 use crate::config::{ANY_FAULT, Config, FaultRequest};
-use crate::faults::{FAULTS, Fault, FaultFamily, Injection, Needs, Pace, Shape, fault_named};
+use crate::faults::{FAULTS, Fault, FaultFamily, Injection, Needs, Pace, Shape, fault_named, is_point};
 
 /// Lanes of faults that were asked for by name: so many are on at a time at most.
 const LANES: usize = 3;
@@ -21,13 +21,19 @@ const LEAST_WAIT: Duration = Duration::from_secs(1);
 /// What takes turns in each lane. Faults that were named have a lane each, up to [`LANES`]; `any` has one for each family.
 pub fn lanes(config: &Config, shape: &Shape) -> Result<Vec<Vec<FaultRequest>>, PlanError> {
     let mut lanes: Vec<Vec<FaultRequest>> = Vec::new();
-    let named = config.faults.iter().filter(|request| request.name != ANY_FAULT);
+    let is_point = |request: &&FaultRequest| request.argument.as_deref().is_some_and(is_point);
+    let named = config
+        .faults
+        .iter()
+        .filter(|request| request.name != ANY_FAULT && !is_point(request));
     for (place, request) in named.enumerate() {
         match lanes.get_mut(place % LANES) {
             Some(lane) if place >= LANES => lane.push(request.clone()),
             _ => lanes.push(vec![request.clone()]),
         }
     }
+    // each is one act, at any time
+    lanes.extend(config.faults.iter().filter(is_point).map(|point| vec![point.clone()]));
     let Some(any) = config.faults.iter().find(|request| request.name == ANY_FAULT) else {
         return Ok(lanes);
     };
@@ -89,8 +95,12 @@ impl Lane<'_> {
     pub fn windows(mut self, requests: Vec<FaultRequest>, room: Duration) -> Result<Vec<PlannedWindow>, PlanError> {
         let mut windows = Vec::new();
         let any = self.config.faults.iter().any(|request| request.name == ANY_FAULT);
+        let is_point = requests[0].argument.as_deref().is_some_and(is_point);
         // lanes do not open their windows at the same moment
-        let mut start = self.config.lease.mul_f64(0.25) * self.number;
+        let mut start = match is_point {
+            true => Duration::ZERO,
+            false => self.config.lease.mul_f64(0.25) * self.number,
+        };
         for place in 0.. {
             let request = &requests[place % requests.len()];
             let turn = (place / requests.len()) as u32;
@@ -100,7 +110,10 @@ impl Lane<'_> {
             let injection = self.injection(fault, request, turn)?;
             // where faults take turns, a fault does not have the same length each time
             let shift = if requests.len() > 1 { turn as usize } else { 0 };
+            let dense = self.config.grants.is_some();
             let length = match pace {
+                Pace::Message | Pace::Long if is_point => room,
+                Pace::Varied | Pace::Long if dense => self.dense_length(pace),
                 Pace::Varied => self.length(LENGTHS[(place + shift) % LENGTHS.len()]),
                 Pace::Long => self.length(Length::Long),
                 Pace::Act => self.config.lease.mul_f64(self.rng.random_range(1.0..1.5)),
@@ -109,13 +122,14 @@ impl Lane<'_> {
                     .max(LEAST_WAIT),
             };
             let longest = if any { self.longest_of_any(fault) } else { Duration::MAX };
-            let length = self.config.window.unwrap_or(length.min(longest));
-            if start + length > room {
+            let typed = self.config.window.filter(|_| !is_point);
+            let length = typed.unwrap_or(length.min(longest));
+            if start + length > room || (is_point && place > 0) {
                 break;
             }
             let full = target_holder_works(self.config);
             // in a shorter window its release falls into it, too: else it may never meet the fault
-            let typed = self.config.window.is_some();
+            let typed = typed.is_some();
             let holder_works = if typed || length >= full { full } else { length / 2 };
             let takes = injection.takes;
             windows.push(PlannedWindow {
@@ -128,7 +142,10 @@ impl Lane<'_> {
                 // a length that was typed and is too short makes the run UNSURE
                 injection: if typed { injection } else { injection.within(length) },
             });
-            start += self.until_next(pace, length, takes);
+            start += match dense {
+                true => length + self.config.lease.mul_f64(self.rng.random_range(0.05..0.5)),
+                false => self.until_next(pace, length, takes),
+            };
         }
         Ok(windows)
     }
@@ -137,7 +154,7 @@ impl Lane<'_> {
     fn pace(&self, fault: &dyn Fault, request: &FaultRequest, room: Duration) -> Pace {
         match fault.definition().pace {
             Pace::Message if request.argument.is_some() => Pace::Long,
-            Pace::Varied if room < ROOM_FOR_SHORT => Pace::Long,
+            Pace::Varied if room < ROOM_FOR_SHORT && self.config.grants.is_none() => Pace::Long,
             pace => pace,
         }
     }
@@ -153,6 +170,12 @@ impl Lane<'_> {
             .and_then(|()| fault.plan(argument, turn, self.shape, &mut self.rng))
             .and_then(through_proxy)
             .map_err(PlanError::Argument)
+    }
+
+    /// In a run that ends with its grants: shorter than the lease or longer, but for a fault that shows nothing in a short window.
+    fn dense_length(&mut self, pace: Pace) -> Duration {
+        let shortest = if pace == Pace::Long { 1.25 } else { 0.1 };
+        self.config.lease.mul_f64(self.rng.random_range(shortest..2.5))
     }
 
     fn length(&mut self, length: Length) -> Duration {

@@ -182,11 +182,11 @@ fn message_point(message: &str, role: &str) -> String {
 
 /// The requests that clients sent, as the taps counted them.
 fn sent(history: &History) -> Vec<RequestCount> {
-    let ends = history.nemesis().into_iter().rev().find_map(|line| match line.fact {
-        NemesisFact::Phase(PhaseFact::End { wire, .. }) => wire,
+    let ends = history.nemesis().iter().rev().find_map(|line| match &line.fact {
+        NemesisFact::Phase(PhaseFact::End { wire, .. }) => wire.as_ref(),
         _ => None,
     });
-    ends.map(|wire| wire.requests).unwrap_or_default()
+    ends.map(|wire| wire.requests.clone()).unwrap_or_default()
 }
 
 /// The role that a server was last seen in before then.

@@ -113,6 +113,8 @@ pub struct KnownRun {
     pub path: String,
     pub page: Option<String>,
     pub check_ns: u64,
+    /// Whether nothing is made that only a report shows: drawings, coverage, latencies.
+    pub brief: bool,
 }
 
 /// What stood still for longer than a lease: shorter ones are what locks are made to stand.
@@ -157,10 +159,7 @@ pub fn diagnose(history: &History, findings: Findings, known: KnownRun) -> Diagn
         .chain(churn.map(Churn::in_words))
         .chain(manual_changes(history))
         .collect();
-    let violations = || findings.findings.iter().flat_map(|finding| &finding.violations);
-    let context = DrawingContext::of(history, &effect.windows, violations());
-    let drawings = violations().filter_map(|v| Some((v.id.clone(), context.draw(v)?)));
-    let drawings = drawings.collect();
+    let drawings = drawings(history, &findings.findings, &effect, known.brief);
     let Counts {
         events,
         operations,
@@ -175,8 +174,8 @@ pub fn diagnose(history: &History, findings: Findings, known: KnownRun) -> Diagn
         path: known.path,
         page: known.page,
         phases: phases(history),
-        latency: latency(history, &effect),
-        coverage: Coverage::of(history),
+        latency: (!known.brief).then(|| latency(history, &effect)).unwrap_or_default(),
+        coverage: if known.brief { None } else { Coverage::of(history) },
         drawings,
         partial: history.partial().map(str::to_owned),
         unfinished,
@@ -193,6 +192,17 @@ pub fn diagnose(history: &History, findings: Findings, known: KnownRun) -> Diagn
         findings: findings.findings,
         notes,
     }
+}
+
+/// Drawings of all violations that have one, by their id; none where it is to be brief.
+fn drawings(history: &History, findings: &[Finding], effect: &RunEffect, brief: bool) -> BTreeMap<String, Drawing> {
+    if brief {
+        return BTreeMap::new();
+    }
+    let violations = || findings.iter().flat_map(|finding| &finding.violations);
+    let context = DrawingContext::of(history, &effect.windows, violations());
+    let drawn = violations().filter_map(|violation| Some((violation.id.clone(), context.draw(violation)?)));
+    drawn.collect()
 }
 
 fn phases(history: &History) -> Vec<PhaseBand> {
@@ -247,11 +257,11 @@ fn unsure(
 }
 
 fn unfinished(history: &History) -> Vec<String> {
-    let ends = history.nemesis().into_iter().filter_map(|line| match line.fact {
+    let ends = history.nemesis().iter().filter_map(|line| match &line.fact {
         NemesisFact::Phase(PhaseFact::End { unfinished, .. }) => Some(unfinished),
         _ => None,
     });
-    ends.flatten().collect()
+    ends.flatten().cloned().collect()
 }
 
 fn latency(history: &History, effect: &RunEffect) -> AcquireLatency {

@@ -297,7 +297,7 @@ fn without_effect(windows: &[WindowEffect]) -> Vec<&str> {
 
 /// Whether the faults of the run are those that fit, and none was asked for by name.
 fn is_any(history: &History) -> bool {
-    let mut facts = history.nemesis().into_iter();
+    let mut facts = history.nemesis().iter();
     facts.any(|line| matches!(line.fact, NemesisFact::Phase(PhaseFact::Faults { any: true, .. })))
 }
 

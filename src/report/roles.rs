@@ -26,15 +26,18 @@ pub struct Spell {
 pub fn bands(history: &History) -> Vec<Band> {
     let mut bands: BTreeMap<(usize, String), Vec<Spell>> = BTreeMap::new();
     for line in history.nemesis() {
-        let NemesisFact::Roles(roles) = line.fact else { continue };
+        let NemesisFact::Roles(roles) = &line.fact else {
+            continue;
+        };
         let from = Moment {
             ns: line.time_ns,
             index: line.index,
         };
         for (server, role) in roles {
             // n10 comes after n9
-            let spells = bands.entry((server.len(), server)).or_default();
-            if spells.last().is_none_or(|last| last.role != role) {
+            let spells = bands.entry((server.len(), server.clone())).or_default();
+            if spells.last().is_none_or(|last| last.role != *role) {
+                let role = role.clone();
                 spells.push(Spell { from, role });
             }
         }

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -41,8 +41,10 @@ pub struct RunContext {
     pub observed: watch::Sender<Option<SocketAddr>>,
     /// When TCP has surely sent again what faults dropped, in nanoseconds of the run's clock.
     sent_again_ns: AtomicU64,
+    /// Whether the lock was acquired as often as it was to be.
+    has_grants: watch::Sender<bool>,
     /// Whether every client is to acquire once before the run ends.
-    recovers: AtomicBool,
+    recovers: watch::Sender<bool>,
     stop: watch::Sender<bool>,
     /// Why the run cannot go on, once it cannot.
     fatal: watch::Sender<Option<String>>,
@@ -90,7 +92,8 @@ impl RunContext {
             routes,
             observed: watch::channel(None).0,
             sent_again_ns: AtomicU64::new(0),
-            recovers: AtomicBool::new(false),
+            has_grants: watch::channel(false).0,
+            recovers: watch::channel(false).0,
             stop: watch::channel(false).0,
             fatal: watch::channel(None).0,
         }
@@ -120,11 +123,51 @@ impl RunContext {
 
     /// Begins the recovery, which lasts until every client acquired.
     pub fn recover(&self) {
-        self.recovers.store(true, Relaxed);
+        self.recovers.send_replace(true);
     }
 
     pub fn recovers(&self) -> bool {
-        self.recovers.load(Relaxed)
+        *self.recovers.borrow()
+    }
+
+    /// Turns `true` when the recovery begins.
+    pub fn recovering(&self) -> watch::Receiver<bool> {
+        self.recovers.subscribe()
+    }
+
+    /// Turns `true` when the lock was acquired as often as it was to be, where the run ends with that.
+    pub fn granted(&self) -> watch::Receiver<bool> {
+        self.has_grants.subscribe()
+    }
+
+    pub fn has_its_grants(&self) -> bool {
+        *self.has_grants.borrow()
+    }
+
+    /// Once the lock was acquired as often as it was to be: waits until the recovery, in which each client acquires once.
+    /// Returns whether a client is to do that now.
+    pub async fn is_to_acquire(&self, had_its_last: bool) -> bool {
+        if self.recovers() && !had_its_last {
+            return true;
+        }
+        let (mut stop, mut recovering) = (self.stopping(), self.recovering());
+        tokio::select! {
+            biased;
+            _ = stop.wait_for(|stop| *stop) => {}
+            _ = recovering.wait_for(|recovers| *recovers), if !had_its_last => {}
+        }
+        false
+    }
+
+    /// An acquire was answered after this time.
+    pub fn acquired(&self, after: Duration) {
+        self.counters.acquired(after);
+        let wanted = self.spec.config.grants;
+        if wanted.is_some_and(|grants| self.counters.acquires.load(Relaxed) >= u64::from(grants))
+            && !self.has_its_grants()
+        {
+            self.has_grants.send_replace(true);
+        }
     }
 
     /// Turns `true` when clients should finish what they hold and start nothing new.

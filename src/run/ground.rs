@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use harness_checkers::History;
 use harness_checkers::history::ServerEnd;
 use harness_workloads::Contract;
 use tokio::sync::{mpsc, watch};
@@ -75,6 +76,8 @@ pub struct PlayedRun<'a> {
     pub(super) version: &'a mut Option<String>,
     pub(super) interrupted: &'a mut bool,
     pub(super) contract: &'a mut Option<Contract>,
+    /// Where it is kept in memory.
+    pub(super) history: &'a mut Option<History>,
     /// Once it has begun: its clients are to be closed.
     pub(super) run: &'a mut Option<Arc<RunContext>>,
 }
@@ -86,12 +89,14 @@ impl<'a> PlayedRun<'a> {
             version: &mut outcome.version,
             interrupted: &mut outcome.interrupted,
             contract: &mut outcome.contract,
+            history: &mut outcome.history,
             run: &mut outcome.teardown.run,
         }
     }
 }
 
-/// Plays a run from its first line to its last. The history is complete and on disk when this returns.
+/// Plays a run from its first line to its last. The history is complete when this returns: on disk, or in memory where the run has
+/// it there.
 pub async fn play(
     spec: Arc<RunSpec>,
     ground: Ground,
@@ -108,8 +113,9 @@ pub async fn play(
     }
     *played_run.contract = Some(terms.contract.clone());
     let clock = RunClock::start(ground.clock);
+    let file = Some(path.as_path()).filter(|_| !spec.in_memory);
     let (recorder, closer) =
-        recorder::start(&path, &setup::header(&spec, &terms), clock).map_err(|error| RunError::write(&path, &error))?;
+        recorder::start(file, &setup::header(&spec, &terms), clock).map_err(|error| RunError::write(&path, &error))?;
     let routes = Routes::new(&ground.links, &ground.servers.endpoints.borrow());
     let run = RunContext::new(spec, terms, recorder, ground.clients, ground.exchange, routes);
     let run = Arc::new(run);
@@ -137,8 +143,8 @@ pub async fn play(
         api,
     };
     let played = phases.play(played_run.interrupted).await;
-    let written = closer.close().map_err(|error| RunError::write(&path, &error));
-    played.and(written)
+    let closed = closer.close().map_err(|error| RunError::write(&path, &error));
+    played.and(closed.map(|history| *played_run.history = history))
 }
 
 /// Settles the terms of the run: the contract of a recipe is known, a foreign client is asked for its own. `None` when the

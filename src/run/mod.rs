@@ -12,6 +12,7 @@ mod clients;
 mod clock;
 mod context;
 mod ground;
+mod history_file;
 mod observer;
 mod peer_proxies;
 mod phases;
@@ -31,6 +32,7 @@ mod testing;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use harness_checkers::History;
 use harness_workloads::Contract;
 use tokio::sync::watch;
 
@@ -105,6 +107,8 @@ pub struct RunSpec {
     /// The run's name, which is its folder's as well.
     pub name: String,
     pub folder: RunFolder,
+    /// Whether its history is kept in memory, for [`RunOutcome::history`], and no file is written.
+    pub in_memory: bool,
     pub choice: RuntimeChoice,
     pub progress: ProgressSender,
     /// Turns `true` when the user wants the run to end.
@@ -119,6 +123,8 @@ pub struct RunOutcome {
     pub interrupted: bool,
     /// What its clients promised, once they were asked.
     pub contract: Option<Contract>,
+    /// What was recorded, where that was kept in memory.
+    pub history: Option<History>,
     /// Why it could not be made or go on, if so.
     pub error: Option<RunError>,
     /// Everything that still has to be stopped; the history does not depend on it.
@@ -224,6 +230,7 @@ async fn attempt(spec: Arc<RunSpec>, outcome: &mut RunOutcome) -> Result<(), Run
         version: &mut outcome.version,
         interrupted: &mut outcome.interrupted,
         contract: &mut outcome.contract,
+        history: &mut outcome.history,
         run: &mut outcome.teardown.run,
     };
     play(spec, ground, played, serve_api).await

@@ -10,8 +10,9 @@ use rand_chacha::ChaCha8Rng;
 use tokio::sync::watch;
 
 use super::churn::{self, Turns};
-use super::clients::driver::{ClientDriver, Workload};
+use super::clients::driver::ClientDriver;
 use super::clients::rarely::Rarely;
+use super::clients::workload::Workload;
 use super::context::RunContext;
 use super::ground::ConnectObserver;
 use super::{RunError, observer, progress, schedule, taps};
@@ -160,8 +161,19 @@ impl PhaseRunner {
         });
         let end = run.clock.now() + plan.phases.faults;
         schedule::run_windows(run, &self.env).await;
-        self.elapse(end.saturating_sub(run.clock.now())).await?;
+        self.granted_or(end).await?;
         self.recovery().await
+    }
+
+    /// Waits until then, or until the lock was acquired as often as it was to be.
+    async fn granted_or(&self, end: Duration) -> Result<(), RunError> {
+        let mut granted = self.run.granted();
+        let elapsed = self.elapse(end.saturating_sub(self.run.clock.now()));
+        tokio::select! {
+            biased;
+            _ = granted.wait_for(|granted| *granted) => Ok(()),
+            elapsed = elapsed => elapsed,
+        }
     }
 
     /// Waits for the first acquire for as long as it takes to say that the lock does not work. Returns whether there was one.
@@ -245,6 +257,7 @@ impl PhaseRunner {
                 workload: Arc::clone(&workload),
                 long_holds: Rarely::new(vary, &mut rng),
                 rests: Rarely::new(vary, &mut rng),
+                had_its_last: false,
                 rng,
             };
             drivers.spawn(driver.run());

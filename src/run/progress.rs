@@ -16,12 +16,16 @@ const EVERY: Duration = Duration::from_millis(250);
 /// Holders that fit a line.
 const SHOWN: usize = 3;
 
-/// Starts the ticker, the watch over the servers' roles that it shows, and the watch for stalls.
+/// Starts the ticker, the watch over the servers' roles that it shows, and the watch for stalls. A run in virtual time is over before
+/// a screen is drawn, and does not stall.
 pub fn start(run: &Arc<RunContext>, probe: RoleProbe) -> RunningTask {
     let run = Arc::clone(run);
     run.clock.by.spawn(async move {
         let roles = ServerRoles::default();
         let watching = roles.watch(probe, Arc::clone(&run));
+        if run.clock.by.is_virtual() {
+            return watching.await;
+        }
         tokio::join!(biased; tick(&run, &roles), watching, stalls::watch(&run));
     })
 }

@@ -1,124 +1,72 @@
-//! The recorder: one clock, one writer, and a history that reaches the disk as it grows.
+//! The recorder: one clock, one writer, and a history that reaches the disk as it grows, or is kept in memory.
 //!
-//! A line is stamped and numbered under one lock, so the order of the file is the order of the stamps. A dedicated thread
-//! writes to disk. Recording blocks only when more than [`RECORDER_BUFFER`] bytes are queued.
+//! A line is stamped and numbered under one lock, so the order of the history is the order of the stamps.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
-use std::thread::JoinHandle;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use harness_checkers::history::NemesisFact;
 use harness_checkers::history::event::{Fields, Header, Kind, Line, Process};
+use harness_checkers::{FormError, History, HistoryBuilder};
 use serde_json::{Map, Value};
 
 use super::clock::RunClock;
-/// Bytes of history that may wait for the disk before recording blocks.
-const RECORDER_BUFFER: usize = 64 << 20;
-/// The history reaches the disk at least this often, so that a killed run leaves a history.
-const RECORDER_FLUSH: Duration = Duration::from_millis(20);
+use super::history_file::{HistoryFile, HistoryFileCloser};
+
 /// How often a run asks whether the disk still takes its history.
 const FAILURE_LOOK: Duration = Duration::from_millis(100);
 
-#[derive(Default)]
-struct RecorderBuffer {
-    bytes: Vec<u8>,
-    lines: u64,
-    closed: bool,
-    failed: Option<io::Error>,
+/// Where a history goes.
+#[derive(Clone)]
+enum RecorderSink {
+    File(Arc<HistoryFile>),
+    Memory(RecorderMemory),
 }
 
-struct RecorderState {
-    buffer: Mutex<RecorderBuffer>,
-    /// Notified when bytes were taken from the buffer, and when the recorder closes.
-    moved: Condvar,
+pub type RecorderMemory = Arc<Mutex<HistoryInMemory>>;
+
+/// A history that is in memory alone.
+pub struct HistoryInMemory {
+    /// Until the run ends.
+    builder: Option<HistoryBuilder>,
+    lines: u64,
+    /// What was wrong with the first line that could not be added.
+    ill_formed: Option<FormError>,
 }
 
 /// Writes the history of one run. Clones write to the same one.
 #[derive(Clone)]
 pub struct Recorder {
-    shared: Arc<RecorderState>,
+    sink: RecorderSink,
     clock: RunClock,
 }
 
-/// The writer's end: closing it puts everything on disk.
-pub struct RecorderCloser {
-    shared: Arc<RecorderState>,
-    thread: Option<JoinHandle<()>>,
+/// The end of the history of one run.
+pub enum RecorderCloser {
+    File(HistoryFileCloser),
+    Memory(RecorderMemory),
 }
 
-/// Starts a history at `path` with its header as line 1.
-pub fn start(path: &Path, header: &Header, clock: RunClock) -> io::Result<(Recorder, RecorderCloser)> {
-    record_to(File::create(path)?, header, clock)
-}
-
-/// Starts a history on any sink.
-fn record_to(
-    sink: impl Write + Send + 'static,
-    header: &Header,
-    clock: RunClock,
-) -> io::Result<(Recorder, RecorderCloser)> {
-    let mut bytes = serde_json::to_vec(header)?;
-    bytes.push(b'\n');
-    let shared = Arc::new(RecorderState {
-        buffer: Mutex::new(RecorderBuffer {
-            bytes,
-            ..RecorderBuffer::default()
-        }),
-        moved: Condvar::new(),
-    });
-    let writing = Arc::clone(&shared);
-    let thread = std::thread::Builder::new()
-        .name("recorder".into())
-        .spawn(move || write(&writing, sink))?;
-    let closer = RecorderCloser {
-        shared: Arc::clone(&shared),
-        thread: Some(thread),
+/// Starts a history with its header as line 1: at `path`, or in memory without one.
+pub fn start(path: Option<&Path>, header: &Header, clock: RunClock) -> io::Result<(Recorder, RecorderCloser)> {
+    let (sink, closer) = match path {
+        Some(path) => {
+            let (file, closer) = HistoryFile::start(File::create(path)?, header)?;
+            (RecorderSink::File(file), RecorderCloser::File(closer))
+        }
+        None => {
+            let history = Arc::new(Mutex::new(HistoryInMemory {
+                builder: Some(HistoryBuilder::new(header.clone())),
+                lines: 0,
+                ill_formed: None,
+            }));
+            (RecorderSink::Memory(history.clone()), RecorderCloser::Memory(history))
+        }
     };
-    Ok((Recorder { shared, clock }, closer))
-}
-
-impl RecorderState {
-    fn lock(&self) -> MutexGuard<'_, RecorderBuffer> {
-        self.buffer.lock().expect("no one panics while recording a line")
-    }
-}
-
-fn write(shared: &RecorderState, mut sink: impl Write) {
-    let mut taken = Vec::new();
-    loop {
-        let mut buffer = shared.lock();
-        if buffer.bytes.is_empty() && !buffer.closed {
-            buffer = shared
-                .moved
-                .wait_timeout(buffer, RECORDER_FLUSH)
-                .expect("no one panics while recording a line")
-                .0;
-        }
-        std::mem::swap(&mut taken, &mut buffer.bytes);
-        let closed = buffer.closed;
-        drop(buffer);
-        shared.moved.notify_all();
-        if let Err(error) = sink.write_all(&taken) {
-            // nothing more is kept: threads that wait for room must go on, and the run ends
-            let mut buffer = shared.lock();
-            buffer.failed.get_or_insert(error);
-            buffer.bytes = Vec::new();
-            drop(buffer);
-            shared.moved.notify_all();
-            return;
-        }
-        let idle = taken.is_empty();
-        taken.clear();
-        if closed && idle {
-            return;
-        }
-        if !closed {
-            std::thread::sleep(RECORDER_FLUSH);
-        }
-    }
+    Ok((Recorder { sink, clock }, closer))
 }
 
 impl Recorder {
@@ -151,11 +99,16 @@ impl Recorder {
         self.clock
     }
 
-    /// Waits until the disk takes no more; returns why.
+    /// Waits until the disk takes no more; returns why. In virtual time that is seen when the history is closed, since it must not be
+    /// the disk that decides what happens in a world.
     pub async fn failed(&self) -> String {
+        let file = match &self.sink {
+            RecorderSink::File(file) if !self.clock.by.is_virtual() => file,
+            _ => return std::future::pending().await,
+        };
         loop {
-            if let Some(error) = &self.shared.lock().failed {
-                return error.to_string();
+            if let Some(error) = file.failure() {
+                return error;
             }
             self.clock.sleep(FAILURE_LOOK).await;
         }
@@ -177,22 +130,12 @@ impl Recorder {
         extra: Map<String, Value>,
         at: Option<u64>,
     ) -> u64 {
-        let mut buffer = self.shared.lock();
-        while buffer.bytes.len() > RECORDER_BUFFER && buffer.failed.is_none() {
-            buffer = self
-                .shared
-                .moved
-                .wait(buffer)
-                .expect("no one panics while recording a line");
-        }
-        if buffer.failed.is_some() {
-            return self.clock.stamp();
-        }
-        buffer.lines += 1;
-        let now = self.clock.stamp();
-        let time = at.map_or(now, |at| self.clock.stamp_of(at).min(now));
-        let line = Line {
-            index: buffer.lines,
+        let stamp = || {
+            let now = self.clock.stamp();
+            at.map_or(now, |at| self.clock.stamp_of(at).min(now))
+        };
+        let line = |index, time| Line {
+            index,
             time,
             process,
             client,
@@ -201,34 +144,42 @@ impl Recorder {
             fields,
             extra,
         };
-        serde_json::to_writer(&mut buffer.bytes, &line).expect("a line is plain data");
-        buffer.bytes.push(b'\n');
+        match &self.sink {
+            RecorderSink::File(file) => file.add(stamp, line),
+            RecorderSink::Memory(history) => lock(history).add(stamp(), line),
+        }
+    }
+}
+
+fn lock(history: &Mutex<HistoryInMemory>) -> MutexGuard<'_, HistoryInMemory> {
+    history.lock().expect("no one panics while recording a line")
+}
+
+impl HistoryInMemory {
+    fn add<'a>(&mut self, time: u64, line: impl FnOnce(u64, u64) -> Line<'a>) -> u64 {
+        self.lines += 1;
+        if let Some(builder) = &mut self.builder
+            && let Err(error) = builder.push_line(&line(self.lines, time))
+        {
+            self.ill_formed.get_or_insert(error);
+        }
         time
     }
 }
 
 impl RecorderCloser {
-    /// Puts everything that was recorded on disk. The error is the first one that the disk gave.
-    pub fn close(mut self) -> io::Result<()> {
-        self.finish();
-        match self.shared.lock().failed.take() {
-            Some(error) => Err(error),
-            None => Ok(()),
+    /// Puts everything that was recorded on disk, or returns what is in memory. The error is the first one that the disk gave, or
+    /// what is wrong with the history, which is a bug.
+    pub fn close(self) -> io::Result<Option<History>> {
+        let history = match self {
+            Self::File(closer) => return closer.close().map(|()| None),
+            Self::Memory(history) => history,
+        };
+        let mut history = lock(&history);
+        match history.ill_formed.take() {
+            Some(error) => Err(io::Error::other(error)),
+            None => Ok(history.builder.take().map(HistoryBuilder::finish)),
         }
-    }
-
-    fn finish(&mut self) {
-        self.shared.lock().closed = true;
-        self.shared.moved.notify_all();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
-impl Drop for RecorderCloser {
-    fn drop(&mut self) {
-        self.finish();
     }
 }
 
@@ -245,7 +196,7 @@ mod tests {
     fn lines_of_all_writers_are_numbered_in_the_order_of_their_stamps() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("history.jsonl");
-        let (recorder, closer) = start(&path, &header(), RunClock::start(GroundClock::Real)).unwrap();
+        let (recorder, closer) = start(Some(&path), &header(), RunClock::start(GroundClock::Real)).unwrap();
         std::thread::scope(|scope| {
             for process in 0..4 {
                 let recorder = recorder.clone();
@@ -274,8 +225,12 @@ mod tests {
     #[test]
     fn a_signal_keeps_the_reading_of_the_clock_that_it_came_with() {
         let folder = tempfile::tempdir().unwrap();
-        let (recorder, _closer) =
-            start(&folder.path().join("h"), &header(), RunClock::start(GroundClock::Real)).unwrap();
+        let (recorder, _closer) = start(
+            Some(&folder.path().join("h")),
+            &header(),
+            RunClock::start(GroundClock::Real),
+        )
+        .unwrap();
         let raised = monotonic_ns();
         let between = recorder.operation(1, 1, Kind::Invoke, "release", Fields::default());
         let time = recorder.signal(Process::Client(1), Some(1), "lost", Fields::default(), Some(raised));
@@ -284,7 +239,12 @@ mod tests {
 
     #[test]
     fn a_full_disk_is_an_error_and_not_a_shorter_history() {
-        let (recorder, closer) = start(Path::new("/dev/full"), &header(), RunClock::start(GroundClock::Real)).unwrap();
+        let (recorder, closer) = start(
+            Some(Path::new("/dev/full")),
+            &header(),
+            RunClock::start(GroundClock::Real),
+        )
+        .unwrap();
         recorder.operation(1, 1, Kind::Invoke, "acquire", Fields::default());
         let error = closer.close().unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);

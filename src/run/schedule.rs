@@ -48,6 +48,9 @@ async fn run_lane(windows: Vec<WindowRun>, run: Arc<RunContext>) {
             running.spawn(window.run(due));
             continue;
         }
+        if run.has_its_grants() {
+            break;
+        }
         if due + window.window.length > over + LATE {
             window.missed("the windows before it took the time");
             continue;
@@ -115,10 +118,10 @@ impl WindowRun {
         }
     }
 
-    /// Waits until a window is `due` to heal and its fault has done what it does, or only for the latter if that ends it;
-    /// returns whether the run stops.
+    /// Waits until a window is `due` to heal and its fault has done what it does, or only for the latter if that ends it, or until the run
+    /// has its grants; returns whether the run stops.
     async fn last(&self, active: &mut HealOnDrop<dyn ActiveFault>, due: Duration) -> bool {
-        let mut stop = self.run.stopping();
+        let (mut stop, mut granted) = (self.run.stopping(), self.run.granted());
         let acted = async {
             active.act(self.run.clock.reading(due)).await;
             if !active.ends_with_act() {
@@ -128,16 +131,18 @@ impl WindowRun {
         tokio::select! {
             biased;
             _ = stop.wait_for(|stop| *stop) => true,
+            _ = granted.wait_for(|granted| *granted) => false,
             () = acted => false,
         }
     }
 
-    /// Waits; returns at once, and says so, when the run stops.
+    /// Waits; returns at once, and says so, when the run stops or needs no more faults.
     async fn stopped_before(&self, due: Duration) -> bool {
-        let mut stop = self.run.stopping();
+        let (mut stop, mut granted) = (self.run.stopping(), self.run.granted());
         tokio::select! {
             biased;
             _ = stop.wait_for(|stop| *stop) => true,
+            _ = granted.wait_for(|granted| *granted) => true,
             () = self.run.clock.sleep_until(due) => false,
         }
     }

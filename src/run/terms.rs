@@ -34,7 +34,9 @@ impl Terms {
         let mut watched = Some(true);
         if let Clients::Foreign { promise, .. } = &config.who {
             contract = contract.completed_by(promise);
-            watched = contract.keys.is_some().then_some(true);
+            // an observer that is told of locks by their names finds them wherever they are
+            let by_name = config.backend.values.is_empty();
+            watched = (by_name || contract.keys.is_some()).then_some(true);
         }
         let demand = Demand::of(config, &contract)?;
         // of several holders of one lock, the observer shows the first

@@ -25,6 +25,7 @@ pub fn context_of(clients: ClientPool, folder: &Path) -> Arc<RunContext> {
         config,
         name: "test".into(),
         folder: RunFolder(folder.to_owned()),
+        in_memory: false,
         choice: RuntimeChoice {
             runtime: Runtime::Local,
             why: String::new(),
@@ -34,8 +35,12 @@ pub fn context_of(clients: ClientPool, folder: &Path) -> Arc<RunContext> {
     };
     let terms = Terms::of(&spec.config, None).unwrap();
     let header = setup::header(&spec, &terms);
-    let (recorder, _closer) =
-        recorder::start(&spec.folder.history(), &header, RunClock::start(GroundClock::Real)).unwrap();
+    let (recorder, _closer) = recorder::start(
+        Some(&spec.folder.history()),
+        &header,
+        RunClock::start(GroundClock::Real),
+    )
+    .unwrap();
     let (exchange, _notices) = setup::exchange(&spec.config);
     Arc::new(RunContext::new(
         Arc::new(spec),

@@ -101,7 +101,7 @@ fn ground(world: World, spec: &RunSpec) -> (Ground, crate::cluster::Cluster) {
 
 #[cfg(test)]
 mod tests {
-    use harness_checkers::{History, Options, ReadOptions, Verdict, check};
+    use harness_checkers::{Clock, History, Options, ReadOptions, Verdict, check};
     use harness_workloads::RecipeOptions;
 
     use super::*;
@@ -129,20 +129,25 @@ mod tests {
         }
     }
 
-    /// Makes a run in a folder; returns its history.
-    fn history_of(config: Config, folder: &std::path::Path) -> String {
-        let spec = RunSpec {
+    fn spec_of(config: Config, folder: &std::path::Path) -> RunSpec {
+        RunSpec {
             plan: plan(&config).unwrap(),
             config,
             name: "test".into(),
             folder: RunFolder(folder.to_owned()),
+            in_memory: false,
             choice: RuntimeChoice {
                 runtime: Runtime::Simulated,
                 why: String::new(),
             },
             progress: ProgressSender::channel().0,
             interrupt: watch::channel(false).1,
-        };
+        }
+    }
+
+    /// Makes a run in a folder; returns its history.
+    fn history_of(config: Config, folder: &std::path::Path) -> String {
+        let spec = spec_of(config, folder);
         let path = spec.folder.history();
         let outcome = execute_here(spec);
         assert!(outcome.error.is_none(), "{:?}", outcome.error);
@@ -155,6 +160,51 @@ mod tests {
         let findings = check(&history, &Options::default()).findings;
         let broken = findings.iter().filter(|finding| finding.verdict == Verdict::Violated);
         broken.map(|finding| format!("{:?}", finding.property)).collect()
+    }
+
+    #[test]
+    fn a_history_in_memory_is_the_one_on_disk_and_leaves_no_file() {
+        for (recipe, fault) in [("redis-set-px-lua", "pause-holder"), ("zk-read-write", "partition")] {
+            let folder = tempfile::tempdir().unwrap();
+            let config = Config {
+                grants: Some(60),
+                ..config(recipe, fault, 5)
+            };
+            let in_memory = RunSpec {
+                in_memory: true,
+                ..spec_of(config.clone(), folder.path())
+            };
+            let outcome = execute_here(in_memory);
+            assert!(outcome.error.is_none(), "{:?}", outcome.error);
+            assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+            let kept = outcome.history.unwrap();
+            let written = history_of(config, folder.path());
+            let written = History::read(written.as_bytes(), &ReadOptions::default()).unwrap();
+            assert_eq!(kept.header(), written.header());
+            assert!(kept.entries().eq(written.entries()), "{recipe}");
+            let options = Options {
+                clock: Clock::still(),
+                ..Options::default()
+            };
+            let findings = |history| format!("{:?}", check(history, &options).findings);
+            assert_eq!(findings(&kept), findings(&written));
+        }
+    }
+
+    #[test]
+    fn a_run_with_a_number_of_grants_ends_with_them_and_with_one_acquire_of_each_client() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = Config {
+            grants: Some(40),
+            time: Duration::from_secs(60),
+            ..config("zk-predecessor-watch", "partition", 2)
+        };
+        let history = history_of(config, folder.path());
+        let grants = history.matches(r#""type":"ok","f":"acquire""#).count();
+        // a client that waits when the last of them is had acquires, too
+        assert!((45..=50).contains(&grants), "{grants} grants");
+        assert!(history.contains(r#""unfinished":[]"#));
+        assert!(violated(&history).is_empty());
     }
 
     #[test]

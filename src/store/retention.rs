@@ -8,11 +8,13 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use crate::backends;
+use crate::cluster::CONFIGURATION;
 
-use super::{LATEST, RUN_SCHEMA, RunStatus, StoreError, UNFINISHED, read_info, runs};
+use super::{LATEST, RUN_SCHEMA, RunStatus, STORE_FILE, StoreError, UNFINISHED, read_info, runs};
 
 /// What harness writes into a run's folder, in the order in which it is removed: last what says that it is a run.
-const FILES: [&str; 8] = [
+const FILES: [&str; 9] = [
+    STORE_FILE,
     "history.jsonl",
     "plan.json",
     "report.html",
@@ -104,7 +106,7 @@ fn place_of(name: &str) -> Option<usize> {
 
 /// Whether a backend keeps a file of this name of each server.
 fn is_server_file(name: &str) -> bool {
-    backends::all().any(|backend| backend.software.files.contains(&name))
+    name.starts_with(CONFIGURATION) || backends::all().any(|backend| backend.software.files.contains(&name))
 }
 
 fn files_of(folder: &Path, is_ours: impl Fn(&str) -> bool) -> Option<Vec<PathBuf>> {

@@ -39,6 +39,7 @@ impl Sample {
             path: "results/sample".into(),
             page: None,
             check_ns: 4_000_000,
+            brief: false,
         };
         Self {
             diagnosis: diagnose(&history, findings, known),

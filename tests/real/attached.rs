@@ -121,7 +121,7 @@ fn nothing_of_others_is_touched_and_nothing_of_the_run_is_left() {
     redis.ask(&["SET", &lock_key("l0"), "of others"]);
     redis.ask(&["SET", "other", "1"]);
     let words = format!(
-        "--backend redis --servers 127.0.0.1:{} --lease 1s --time 16s --fault partition --seed 1",
+        "--backend redis --servers 127.0.0.1:{} --lease 2s --time 24s --fault partition --seed 1",
         redis.port
     );
     let refused = harness.output(&format!("run {words}"));
@@ -156,7 +156,7 @@ fn a_broken_lock_is_found_on_servers_that_were_running() {
     let harness = Harness::new();
     let redis = Running::redis(harness.folder.path(), EVENTS);
     let words = format!(
-        "--backend redis --servers 127.0.0.1:{} --lease 1s --time 20s --fault pause-holder --seed 1",
+        "--backend redis --servers 127.0.0.1:{} --lease 2s --time 26s --fault pause-holder --seed 1",
         redis.port
     );
     // nothing is on them, so nothing is asked
@@ -176,7 +176,7 @@ fn a_setting_is_not_changed_and_without_it_there_is_no_observer() {
     let harness = Harness::new();
     let redis = Running::redis(harness.folder.path(), "");
     let answer = harness.run(&format!(
-        "--backend redis --servers 127.0.0.1:{} --lease 1s --time 9s",
+        "--backend redis --servers 127.0.0.1:{} --lease 2s --time 9s",
         redis.port
     ));
     answer.assert_exit(0);
@@ -211,7 +211,7 @@ fn servers_are_touched_by_the_commands_that_were_given_and_by_nothing_else() {
     );
     until("redis-server", || redis_cli(port, &["PING"]) == "PONG");
     let words =
-        format!("run --backend redis --servers 127.0.0.1:{port} --lease 1s --time 40s --fault server-kill --seed 1");
+        format!("run --backend redis --servers 127.0.0.1:{port} --lease 2s --time 40s --fault server-kill --seed 1");
     let refused = harness.output(&words);
     assert!(
         said(&refused).contains("--on-kill CMD and --on-start CMD"),
@@ -259,6 +259,46 @@ fn what_a_killed_run_left_is_shown_and_removed() {
     assert!(shown.contains(&at), "{shown}");
     harness.output("doctor --clean");
     until("the end of its clients", || redis.keys() == ["other"]);
+}
+
+#[test]
+fn etcd_is_tested_and_left_as_it_was() {
+    let harness = Harness::new();
+    let (port, peer) = (free_port(), free_port());
+    let urls = format!("http://127.0.0.1:{port}");
+    let peer = format!("http://127.0.0.1:{peer}");
+    let command = format!(
+        "exec etcd --data-dir etcd --listen-client-urls {urls} --advertise-client-urls {urls} --listen-peer-urls {peer} \
+         --initial-advertise-peer-urls {peer} --initial-cluster default={peer}"
+    );
+    let etcd = Running {
+        child: shell(&command, harness.folder.path()),
+        port,
+    };
+    until("etcd", || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
+    // the second time nothing is asked, since nothing is there
+    for fault in ["partition", "kill-holder"] {
+        let words = format!(
+            "--backend etcd --servers 127.0.0.1:{} --time 24s --fault {fault} --seed 1",
+            etcd.port
+        );
+        let answer = harness.run(&words);
+        answer.assert_exit(0);
+        assert_eq!(answer.verdict("HL007"), "holds", "{:#}", answer.diagnosis);
+    }
+}
+
+#[test]
+fn a_replica_is_refused() {
+    let harness = Harness::new();
+    let redis = Running::redis(harness.folder.path(), EVENTS);
+    redis.ask(&["REPLICAOF", "127.0.0.1", "1"]);
+    let refused = harness.output(&format!(
+        "run --backend redis --servers 127.0.0.1:{} --time 9s",
+        redis.port
+    ));
+    assert_eq!(refused.status.code(), Some(4), "{}", said(&refused));
+    assert!(said(&refused).contains("it is a replica"), "{}", said(&refused));
 }
 
 #[test]

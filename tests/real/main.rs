@@ -23,6 +23,7 @@ mod proxies;
 mod rifts;
 mod roles;
 mod settings;
+mod stores;
 mod strangers;
 mod suite;
 mod taps;

@@ -2,9 +2,9 @@
 //!
 //! Well-formedness is checked as events arrive, by the rules of [`super::form`]; an event that is refused is not added.
 
-use super::entry::{Entry, F, NEMESIS, Rare, SERVER};
+use super::entry::{Entry, F, Mode, NEMESIS, Rare, SERVER};
 use super::error::FormError;
-use super::event::{Header, Kind, Process};
+use super::event::{Header, Kind, Line, Process};
 use super::form::{NEW, ProcessState, allowed};
 use super::lines::{EventFields, RareFields};
 use super::names::{DenseNumbers, NONE, Names, Symbol};
@@ -104,6 +104,35 @@ impl HistoryBuilder {
         Ok(())
     }
 
+    /// Adds what a line says, as if it had been written to a file and read again.
+    ///
+    /// # Errors
+    /// As [`Self::push`].
+    pub fn push_line(&mut self, line: &Line<'_>) -> Result<(), FormError> {
+        let is_nemesis = line.process == Process::Nemesis;
+        let raw = is_nemesis.then(|| serde_json::to_string(line).expect("a line is plain data"));
+        let fields = &line.fields;
+        let f = F::parse(line.f).filter(|_| !is_nemesis).unwrap_or(F::Nemesis);
+        self.push(&Entry {
+            client: line.client,
+            lock: fields.lock,
+            token: fields.token,
+            owner: fields.owner,
+            value: fields.value,
+            fenced: fields.fenced,
+            mode: fields.mode.map_or(Mode::Write, Mode::parse),
+            permits: fields.permits,
+            wait_ms: fields.wait_ms,
+            cause: fields.cause,
+            error: fields.error,
+            name: is_nemesis.then_some(line.f),
+            wire: fields.wire.filter(|_| f == F::Release),
+            node: fields.node,
+            raw: raw.as_deref(),
+            ..Entry::new(line.index, line.time, line.process, line.kind, f)
+        })
+    }
+
     /// Adds an event whose names are numbers of [`Self::names`]. What the nemesis says comes with [`Self::add_nemesis`].
     ///
     /// # Errors
@@ -131,6 +160,7 @@ impl HistoryBuilder {
 
     /// Keeps the name and the line of the nemesis event that was added last.
     pub(super) fn add_nemesis(&mut self, name: &str, raw: &str) {
+        self.history.parsed.take();
         self.history.nemesis.push(NemesisLine {
             position: self.history.events.len() as u32 - 1,
             name: name.to_owned(),

@@ -157,6 +157,7 @@ impl HistoryBuilder {
         self.history.wire.clear();
         self.history.nodes.clear();
         self.history.nemesis.clear();
+        self.history.parsed.take();
     }
 
     fn renumber_processes(&mut self, stays: &[bool], renumbered: &Renumbered) {

@@ -27,6 +27,8 @@ mod stream;
 mod window_facts;
 mod windows;
 
+use std::sync::OnceLock;
+
 pub use access::Counts;
 pub use answers::{Refusal, RevokeCause, Role};
 pub use builder::HistoryBuilder;
@@ -64,6 +66,8 @@ pub struct History {
     details: Vec<EventDetails>,
     rare: Vec<Rare>,
     pub(crate) nemesis: Vec<NemesisLine>,
+    /// The same, read; empty until they are asked for.
+    pub(crate) parsed: OnceLock<Vec<Nemesis>>,
     /// By position.
     pub(crate) wire: Vec<WireReading>,
     /// By position.
@@ -130,6 +134,7 @@ impl History {
             details: Vec::new(),
             rare: Vec::new(),
             nemesis: Vec::new(),
+            parsed: OnceLock::new(),
             wire: Vec::new(),
             nodes: Vec::new(),
             names: Names::default(),

@@ -77,7 +77,7 @@ impl History {
         let mut silent: BTreeMap<String, u64> = BTreeMap::new();
         let mut found = Vec::new();
         for line in self.nemesis() {
-            match line.fact {
+            match &line.fact {
                 NemesisFact::Stall { lasted_ms } => found.push(Standstill {
                     from_ns: line.time_ns.saturating_sub(lasted_ms.saturating_mul(1_000_000)),
                     to_ns: line.time_ns,
@@ -86,15 +86,15 @@ impl History {
                 NemesisFact::Roles(roles) => {
                     let planned = windows.iter().any(|window| explains(window, line.time_ns));
                     for (server, role) in roles {
-                        if role != Role::NotServing {
+                        if *role != Role::NotServing {
                             let over = |from_ns| Standstill {
                                 from_ns,
                                 to_ns: line.time_ns,
                                 server: Some(server.clone()),
                             };
-                            found.extend(silent.remove(&server).map(over));
+                            found.extend(silent.remove(server).map(over));
                         } else if !planned {
-                            silent.entry(server).or_insert(line.time_ns);
+                            silent.entry(server.clone()).or_insert(line.time_ns);
                         }
                     }
                 }

@@ -141,36 +141,37 @@ pub struct Nemesis {
 }
 
 impl History {
-    /// All lines of the nemesis, parsed.
-    pub fn nemesis(&self) -> Vec<Nemesis> {
-        self.nemesis.iter().map(|line| self.parse(line)).collect()
+    /// All lines of the nemesis, parsed when they are first asked for.
+    pub fn nemesis(&self) -> &[Nemesis] {
+        self.parsed
+            .get_or_init(|| self.nemesis.iter().map(|line| self.parse(line)).collect())
     }
 
     /// The fault windows, by start.
     pub fn windows(&self) -> Vec<Window> {
         let mut windows: Vec<Window> = Vec::new();
         for line in self.nemesis() {
-            match line.fact {
+            match &line.fact {
                 NemesisFact::Start { fault, start } => windows.push(Window {
                     number: start.number,
-                    fault,
+                    fault: fault.clone(),
                     start_ns: line.time_ns,
                     start_index: line.index,
                     heal_ns: None,
                     heal_index: None,
-                    started: start,
+                    started: start.clone(),
                     healed: None,
                 }),
                 NemesisFact::Heal { fault, heal } => {
                     let open = windows.iter_mut().rev().find(|window| {
                         window.heal_ns.is_none()
-                            && window.fault == fault
+                            && window.fault == *fault
                             && heal.number.is_none_or(|number| number == window.number)
                     });
                     if let Some(window) = open {
                         window.heal_ns = Some(line.time_ns);
                         window.heal_index = Some(line.index);
-                        window.healed = Some(heal);
+                        window.healed = Some(heal.clone());
                     }
                 }
                 _ => {}
@@ -181,8 +182,8 @@ impl History {
 
     /// The servers that ended by themselves, each with the time in nanoseconds at which that was seen.
     pub fn server_ends(&self) -> Vec<(u64, ServerEnd)> {
-        let ends = self.nemesis().into_iter().filter_map(|line| match line.fact {
-            NemesisFact::ServerEnded(end) => Some((line.time_ns, end)),
+        let ends = self.nemesis().iter().filter_map(|line| match &line.fact {
+            NemesisFact::ServerEnded(end) => Some((line.time_ns, end.clone())),
             _ => None,
         });
         ends.collect()
@@ -190,11 +191,11 @@ impl History {
 
     /// The phases of the run, in order.
     pub fn phases(&self) -> Vec<PhaseStart> {
-        let phases = self.nemesis().into_iter().filter(|line| line.name == PHASE);
+        let phases = self.nemesis().iter().filter(|line| line.name == PHASE);
         phases
             .filter_map(|line| {
                 Some(PhaseStart {
-                    name: line.phase?,
+                    name: line.phase.clone()?,
                     start_ns: line.time_ns,
                     index: line.index,
                 })

@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use crate::context::Context;
 use crate::finding::{Because, Finding, ProofEvent, Property, Verdict, Violation};
 use crate::history::names::NONE;
-use crate::history::{History, NEMESIS, OrderBasis, SERVER};
+use crate::history::{History, NEMESIS, SERVER};
 use crate::tickets;
 use crate::watched::NotWatched;
 
@@ -129,15 +129,13 @@ impl History {
     }
 }
 
-/// Says up to which clock error a violation stands that rests on two holds that overlap for so long.
+/// Says up to which clock error a violation stands that rests on two holds that overlap for so long, where there may be one.
 pub(crate) fn stands_up_to(context: &Context<'_>, violation: &mut Violation, overlap_ns: u64) {
-    if context.history.order == OrderBasis::Time {
+    if context.clock_error_ns > 0 {
         let up_to_ns = overlap_ns.saturating_sub(1) / 2;
         violation.figures.insert("clock_error_ms".into(), up_to_ns as f64 / 1e6);
-        if context.clock_error_ns > 0 {
-            let text = format!("It stands while no stamp is wrong by more than {}.", length(up_to_ns));
-            violation.because.push(context.history.because(text, &[]));
-        }
+        let text = format!("It stands while no stamp is wrong by more than {}.", length(up_to_ns));
+        violation.because.push(context.history.because(text, &[]));
     }
 }
 

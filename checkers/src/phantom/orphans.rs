@@ -55,13 +55,19 @@ pub(super) fn of<'a>(context: &'a Context<'_>, sight: &ObserverSight) -> Vec<Orp
         .collect();
     let asks = asks(context);
     let clients = clients_by_owner(context);
+    let fresh = has_fresh_names(context);
     let calm = calm::spans(context, None);
     let mut found = Vec::new();
     for (lock, asks) in asks.iter().enumerate() {
         let grants: Vec<&ServerGrant> = context.grants.of_lock(lock).collect();
         for (place, grant) in grants.iter().enumerate() {
             let before = place.checked_sub(1).map(|before| grants[before]);
-            if held.contains(&grant.first()) || before.is_some_and(|before| is_rewritten(context, before, grant)) {
+            // a request that was sent twice: it arrived again after the acquire that it was for was answered `ok`
+            let again = fresh && clients.contains_key(&grant.owner);
+            if again
+                || held.contains(&grant.first())
+                || before.is_some_and(|before| is_rewritten(context, before, grant))
+            {
                 continue;
             }
             let judge = OrphanJudge {
@@ -111,6 +117,26 @@ fn clients_by_owner(context: &Context<'_>) -> FastMap<u32, u32> {
     let named = history.events.iter().filter(|event| event.f == F::Acquire);
     let named = named.map(|event| (history.owner(event), history.client_of(event.process)));
     named.filter(|(owner, _)| *owner != NONE).collect()
+}
+
+/// Whether each acquire has a name of its own, as a random value is: then a name that was answered `ok` is that acquire's and no
+/// other's. A session's name comes again.
+fn has_fresh_names(context: &Context<'_>) -> bool {
+    let history = context.history;
+    let mut names: FastSet<u32> = FastSet::default();
+    let mut clients: FastSet<u32> = FastSet::default();
+    let mut has_two = false;
+    for event in history.events.iter().filter(|event| event.f == F::Acquire) {
+        let owner = history.owner(event);
+        if event.kind != Kind::Ok || owner == NONE {
+            continue;
+        }
+        if !names.insert(owner) {
+            return false;
+        }
+        has_two |= !clients.insert(history.client_of(event.process));
+    }
+    has_two
 }
 
 /// Whether a value was written over another one while its owner held the lock: it may be the same owner's new value.

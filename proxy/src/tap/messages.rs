@@ -21,12 +21,29 @@ pub struct MessageKind {
     name: MessageName,
     /// The messages that it means besides the one of that name.
     family: &'static [&'static str],
+    /// Every message but pings is meant.
+    any: bool,
 }
+
+/// Requests that say nothing but that a client is there.
+const PINGS: [&str; 2] = ["ping", "PING"];
 
 impl MessageKind {
     /// The messages of this name and no other, such as one that was seen on the wire.
     pub const fn exactly(name: MessageName) -> Self {
-        Self { name, family: &[] }
+        Self {
+            name,
+            family: &[],
+            any: false,
+        }
+    }
+
+    /// Every message, but those that say only that a client is there.
+    pub fn any() -> Self {
+        Self {
+            any: true,
+            ..Self::exactly(MessageName::new(b"any"))
+        }
     }
 
     pub fn name(&self) -> &str {
@@ -35,6 +52,9 @@ impl MessageKind {
 
     /// Whether a message on the wire is one of those meant.
     pub fn means(&self, name: &MessageName) -> bool {
+        if self.any {
+            return !PINGS.contains(&name.as_str());
+        }
         *name == self.name || self.family.iter().any(|meant| *meant == name.as_str())
     }
 }
@@ -59,6 +79,7 @@ impl Protocol {
         Some(MessageKind {
             name: MessageName::new(name.as_bytes()),
             family: family.map_or(&[], |(_, _, family)| family),
+            any: false,
         })
     }
 }

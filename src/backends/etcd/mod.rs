@@ -20,6 +20,7 @@ mod server;
 
 pub static BACKEND: Backend = Backend {
     id: Some(BackendId::Etcd),
+    file: None,
     software: &server::SOFTWARE,
     protocol: Protocol::Grpc,
     default_recipe: Some("etcd-mutex"),
@@ -28,7 +29,7 @@ pub static BACKEND: Backend = Backend {
     refuse,
     keys: "harness/{lock}",
     values: &[KeyValue::Revision],
-    observe: Some(|endpoints, keys| Box::pin(observe(Arc::new(EtcdServerStore), endpoints, keys))),
+    observe: Some(&|endpoints, keys| Box::pin(observe(Arc::new(EtcdServerStore), endpoints, keys))),
     // a key goes with the lease of its holder
     sweep: None,
     data: &data::EtcdData,

@@ -8,8 +8,8 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use crate::cluster::{
-    ContainerSpec, Launch, NodeAddress, NodeSetup, Peering, Readiness, ReadinessQuestion, ServerSoftware, Serving,
-    find_program, missing_program,
+    ContainerSpec, KillSignal, Launch, NodeAddress, NodeSetup, Peering, Readiness, ReadinessQuestion, ServerSoftware,
+    Serving, find_program, missing_program,
 };
 
 const HEARTBEAT: Duration = Duration::from_millis(100);
@@ -21,6 +21,7 @@ pub static SOFTWARE: ServerSoftware = ServerSoftware {
     nodes: 3,
     ports: &[2379, 2380],
     keeps_data: true,
+    kill: KillSignal::Kill,
     images: &[include_str!("image").trim_ascii(), "harness-etcd:debian"],
     install_hint: "apt-get install etcd-server (or put an etcd binary on PATH)",
     files: &[],
@@ -50,6 +51,7 @@ fn container(setup: &NodeSetup) -> ContainerSpec {
     ContainerSpec {
         env: proxy_environment(setup),
         command,
+        ..ContainerSpec::default()
     }
 }
 

@@ -12,6 +12,8 @@ use crate::backends::stored_data::{RunTraces, StoreSurvey, StoredData, counted};
 use crate::cluster::{BoxFuture, EndpointsReceiver};
 use crate::limits::{PROBE, SERVER_BACK};
 
+const NO_TEXT: &str = "its answer to INFO is no text";
+
 pub struct RedisData;
 
 impl StoredData for RedisData {
@@ -73,6 +75,7 @@ async fn wipe(address: SocketAddr) -> Result<(), String> {
 /// The keys of all databases, and why no observer can watch them, if so.
 async fn survey(address: SocketAddr) -> Result<(u64, Option<String>), String> {
     let mut connection = RespConnection::open(address).await?;
+    refuse_role(&mut connection).await?;
     let keys = databases(&mut connection)
         .await?
         .into_iter()
@@ -92,11 +95,28 @@ async fn survey(address: SocketAddr) -> Result<(u64, Option<String>), String> {
     Ok((keys, blind))
 }
 
+/// Refuses a server that takes no writes, or sends clients on to others.
+async fn refuse_role(connection: &mut RespConnection) -> Result<(), String> {
+    let info = connection.ask(&["INFO"]).await?;
+    let RespValue::Text(text) = info else {
+        return Err(NO_TEXT.into());
+    };
+    match () {
+        () if text.contains("role:slave") => {
+            Err("it is a replica, which takes no writes\nhint: name its master".into())
+        }
+        () if text.contains("cluster_enabled:1") => {
+            Err("it is one of a Redis Cluster, and the recipes do not follow its MOVED".into())
+        }
+        () => Ok(()),
+    }
+}
+
 /// The numbers of the databases that have keys, and how many: `db0:keys=12,expires=3,…`.
 async fn databases(connection: &mut RespConnection) -> Result<Vec<(String, u64)>, String> {
     let info = connection.ask(&["INFO", "keyspace"]).await?;
     let RespValue::Text(text) = info else {
-        return Err("its answer to INFO is no text".into());
+        return Err(NO_TEXT.into());
     };
     let lines = text.lines().filter_map(|line| {
         let (number, rest) = line.trim().strip_prefix("db")?.split_once(":keys=")?;

@@ -23,6 +23,7 @@ mod server;
 
 pub static BACKEND: Backend = Backend {
     id: Some(BackendId::Redis),
+    file: None,
     software: &server::SOFTWARE,
     protocol: Protocol::Resp,
     default_recipe: Some("redis-set-px-lua"),
@@ -31,7 +32,7 @@ pub static BACKEND: Backend = Backend {
     refuse,
     keys: "harness:{lock}",
     values: &[KeyValue::String, KeyValue::Hash, KeyValue::List],
-    observe: Some(|endpoints, keys| Box::pin(observe(Arc::new(RedisServerKeyspaces), endpoints, keys))),
+    observe: Some(&|endpoints, keys| Box::pin(observe(Arc::new(RedisServerKeyspaces), endpoints, keys))),
     // a key goes with its holder
     sweep: None,
     data: &data::RedisData,

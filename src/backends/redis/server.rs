@@ -4,8 +4,8 @@
 
 use super::control::RedisReplication;
 use crate::cluster::{
-    ContainerSpec, Launch, NodeSetup, Peering, Readiness, ReadinessQuestion, ServerSoftware, Serving, find_program,
-    missing_program,
+    ContainerSpec, KillSignal, Launch, NodeSetup, Peering, Readiness, ReadinessQuestion, ServerSoftware, Serving,
+    find_program, missing_program,
 };
 
 pub static SOFTWARE: ServerSoftware = ServerSoftware {
@@ -14,6 +14,7 @@ pub static SOFTWARE: ServerSoftware = ServerSoftware {
     nodes: 1,
     ports: &[6379],
     keeps_data: false,
+    kill: KillSignal::Kill,
     images: &[include_str!("image").trim_ascii(), "harness-redis:debian"],
     install_hint: "apt-get install redis-server (or put a redis-server binary on PATH)",
     files: &[],
@@ -41,8 +42,8 @@ fn container(setup: &NodeSetup) -> ContainerSpec {
     let mut command = vec!["redis-server".to_owned()];
     command.extend(arguments(setup, "0.0.0.0"));
     ContainerSpec {
-        env: Vec::new(),
         command,
+        ..ContainerSpec::default()
     }
 }
 

@@ -22,6 +22,7 @@ pub use server::tick;
 
 pub static BACKEND: Backend = Backend {
     id: Some(BackendId::Zk),
+    file: None,
     software: &server::SOFTWARE,
     protocol: Protocol::Zk,
     default_recipe: Some("zk-predecessor-watch"),
@@ -30,7 +31,7 @@ pub static BACKEND: Backend = Backend {
     refuse: |_| None,
     keys: "/harness/{lock}",
     values: &[KeyValue::Sequential, KeyValue::Node],
-    observe: Some(|endpoints, keys| Box::pin(observe(Arc::new(ZkServerEnsemble::of(&keys)), endpoints, keys))),
+    observe: Some(&|endpoints, keys| Box::pin(observe(Arc::new(ZkServerEnsemble::of(&keys)), endpoints, keys))),
     sweep: Some(|endpoints| Box::pin(sweep::ZkSweeper::connect(endpoints))),
     data: &data::ZkData,
 };

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::cluster::{
-    ContainerSpec, Launch, NodeSetup, Peering, Readiness, ReadinessQuestion, ServerSoftware, Serving, find_program,
+    ContainerSpec, KillSignal, Launch, NodeSetup, Peering, Readiness, ReadinessQuestion, ServerSoftware, Serving,
+    find_program,
 };
 
 /// Where distributions put ZooKeeper's jars: Debian's package, and a release unpacked under `ZOOKEEPER_HOME`.
@@ -51,6 +52,7 @@ pub static SOFTWARE: ServerSoftware = ServerSoftware {
     nodes: 3,
     ports: &[2181, 2888, 3888],
     keeps_data: true,
+    kill: KillSignal::Kill,
     images: &[include_str!("image").trim_ascii(), "harness-zk:debian"],
     install_hint: "apt-get install default-jre-headless libzookeeper-java libslf4j-java (or set ZOOKEEPER_HOME to an unpacked release)",
     files: &["zoo.cfg", "myid"],
@@ -122,7 +124,7 @@ fn container(setup: &NodeSetup) -> ContainerSpec {
     ];
     ContainerSpec {
         env: env.map(|(name, value)| (name.to_owned(), value)).into(),
-        command: Vec::new(),
+        ..ContainerSpec::default()
     }
 }
 

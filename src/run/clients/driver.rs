@@ -17,10 +17,9 @@ use tokio::sync::watch;
 use super::pool::{Health, LogicalClient};
 use super::process::{ClientProcess, ClientReply};
 use super::rarely::Rarely;
+use super::workload::Workload;
 use crate::client_role::ClientRole;
-use crate::config::Demand;
 use crate::process::Activity;
-use crate::run::churn::Turns;
 use crate::run::context::RunContext;
 
 /// A longer piece of work is done in rounds of at most this long, each a read, a wait and a write.
@@ -40,22 +39,6 @@ const REST_IN_RECOVERY: f64 = 2.0;
 /// Pause before a dead client is started again.
 const AFTER_DEATH: Duration = Duration::from_millis(200);
 
-/// What a client does.
-#[derive(Debug, Clone)]
-pub struct Workload {
-    pub locks: Turns,
-    pub hold: Duration,
-    /// The longest hold that comes once in a while.
-    pub long_hold: Duration,
-    /// The longest rest that comes once in a while.
-    pub rest: Duration,
-    pub wait: Duration,
-    pub demand: Demand,
-    /// How long a client may take for any answer beyond the wait it was given.
-    pub patience: Duration,
-    pub each: Option<u32>,
-}
-
 /// What runs one client.
 pub struct ClientDriver {
     pub client: Arc<LogicalClient>,
@@ -64,6 +47,8 @@ pub struct ClientDriver {
     pub workload: Arc<Workload>,
     pub long_holds: Rarely,
     pub rests: Rarely,
+    /// Whether it had its turn of the recovery, in a run that ends with its grants.
+    pub had_its_last: bool,
     pub rng: ChaCha8Rng,
 }
 
@@ -88,9 +73,14 @@ impl ClientDriver {
     pub async fn run(mut self) {
         let mut turns = 0;
         while !self.run.is_stopping() && self.workload.each.is_none_or(|each| turns < each) {
+            if self.run.has_its_grants() && !self.run.is_to_acquire(self.had_its_last).await {
+                continue;
+            }
             let lock = self.workload.locks.draw(&mut self.rng).to_owned();
+            let is_last = self.run.recovers();
             if self.turn(&lock).await {
                 turns += 1;
+                self.had_its_last |= is_last;
             }
             if self.rests.is_due(self.run.clock.now(), &mut self.rng) {
                 let rest = self.workload.rest.mul_f64(self.rng.random_range(0.0..1.0));
@@ -252,7 +242,7 @@ impl ClientDriver {
                     ..Fields::default()
                 };
                 self.reply(Kind::Ok, "acquire", fields);
-                self.run.counters.acquired(self.run.clock.now() - called);
+                self.run.acquired(self.run.clock.now() - called);
                 self.client.acquired.fetch_add(1, Relaxed);
                 Some(GrantedLock { token, owner })
             }

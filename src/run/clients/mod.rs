@@ -7,3 +7,4 @@ pub mod holders;
 pub mod pool;
 pub mod process;
 pub mod rarely;
+pub mod workload;

@@ -40,9 +40,13 @@ pub fn consent_to(config: &Config, survey: &StoreSurvey) -> Option<String> {
         config.attach.servers.join(", "),
         config.attach.mark(),
     );
+    let end = match config.backend.data.removes() {
+        true => "removed at its end",
+        false => "not removed: the file has no `remove` in [data]",
+    };
     Some(format!(
         "{product} at {servers} holds {holds}, which no run of harness may touch\n  \
-         this run: entries with `{mark}` in their names, which its clients make and which are removed at its end"
+         this run: entries with `{mark}` in their names, which its clients make and which are {end}"
     ))
 }
 

@@ -116,7 +116,7 @@ impl RunServers {
     pub fn observe(&self, config: &Config) -> Option<ConnectObserver> {
         let blind = self.attached.as_ref().is_some_and(|attached| attached.blind.is_some());
         let observe = config.backend.observe.filter(|_| !blind)?;
-        Some(Box::new(observe))
+        Some(Box::new(move |endpoints, keys| observe(endpoints, keys)))
     }
 
     /// Removes what the clients of a run wrote to servers that harness did not start; nothing on others. The error says what may

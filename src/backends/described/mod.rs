@@ -1,0 +1,378 @@
+//! Stores that a TOML file describes ([`StoreDescription`]): a [`Backend`] is made of the description, and the rest of harness does
+//! not see a difference. `config::store_file` reads the file.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use harness_proxy::tap::Protocol;
+
+use super::Backend;
+use crate::cluster::{
+    ContainerSpec, KillSignal, Launch, NodeAddress, NodeSetup, Peering, ReadinessQuestion, ServerSoftware, find_program,
+};
+
+mod commands;
+mod data;
+mod observer;
+mod probe;
+mod template;
+
+use data::DescribedData;
+use probe::DescribedProbe;
+pub use template::{PlaceValues, Template};
+
+/// Where files are in a container.
+const CONTAINER_FOLDER: &str = "/harness";
+
+/// A store as its file describes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoreDescription {
+    /// Letters, digits and dashes: part of the names of runs and containers.
+    pub name: String,
+    /// For people.
+    pub product: String,
+    /// The file, as a whole path.
+    pub file: PathBuf,
+    pub nodes: u32,
+    /// Of a container; the first serves clients.
+    pub ports: Vec<u16>,
+    pub keeps_data: bool,
+    pub kill: KillSignal,
+    /// What starts a local server.
+    pub local: Option<StoreCommand>,
+    /// An image, and what is run in it in place of its own command.
+    pub docker: Option<(String, Option<StoreCommand>)>,
+    pub env: Vec<(String, Template)>,
+    /// Paths in the folder of a server, and contents.
+    pub files: Vec<(String, Template)>,
+    pub members: Vec<MemberList>,
+    pub ready: ReadyWhen,
+    pub role: Option<RoleQuestion>,
+    /// Prints grants and revocations.
+    pub observer: Option<Template>,
+    /// Prints what others keep on servers that harness did not start.
+    pub holds: Option<Template>,
+    /// Removes what a run wrote to such servers.
+    pub remove: Option<Template>,
+}
+
+/// What is run: words, or a line for the shell.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StoreCommand {
+    Words(Vec<Template>),
+    Shell(Template),
+}
+
+/// A placeholder that names all servers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MemberList {
+    pub name: String,
+    /// What stands for each server.
+    pub each: Template,
+    pub between: String,
+    /// Without the server whose configuration it is in.
+    pub others: bool,
+}
+
+/// When a server serves: its port takes connections, and this.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ReadyWhen {
+    Connects,
+    /// Its log has a line with this text.
+    Log(String),
+    /// This command succeeds.
+    Command(Template),
+}
+
+/// How a server is asked for its role.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RoleQuestion {
+    /// Its first word of output is the role.
+    pub command: Template,
+    /// The roles that decide.
+    pub leads: Vec<String>,
+}
+
+/// The placeholders of one server, without those of [`MemberList`].
+pub const OF_A_SERVER: &[&str] = &["node", "name", "host", "port", "port2", "port3"];
+/// Further ones in commands, files and the environment of a server.
+pub const OF_ITS_START: &[&str] = &["bind", "folder", "store", "lease_ms"];
+/// Further ones in commands that ask a server.
+pub const OF_A_QUESTION: &[&str] = &["container", "store"];
+/// Those in commands about all servers.
+pub const OF_ALL_SERVERS: &[&str] = &["host", "port", "servers", "store", "mark"];
+
+impl StoreDescription {
+    /// The folder of the file.
+    fn folder(&self) -> &Path {
+        self.file.parent().unwrap_or(Path::new("/"))
+    }
+
+    /// The values for a server that is started.
+    fn values(&self, setup: &NodeSetup, folder: &Path) -> PlaceValues {
+        let mut values = self.of_server(&setup.nodes, setup.me);
+        values.extend(named([
+            ("bind", setup.bind.clone()),
+            ("folder", folder.display().to_string()),
+            ("store", self.folder().display().to_string()),
+            ("lease_ms", setup.lease.as_millis().to_string()),
+        ]));
+        values
+    }
+
+    /// The values for a server, with the lists of members.
+    fn of_server(&self, nodes: &[NodeAddress], me: usize) -> PlaceValues {
+        let mut values = of_node(&nodes[me]);
+        for list in &self.members {
+            let listed = nodes.iter().enumerate().filter(|(at, _)| !list.others || *at != me);
+            let each: Vec<String> = listed.map(|(_, node)| list.each.fill(&of_node(node))).collect();
+            values.insert(list.name.clone(), each.join(&list.between));
+        }
+        values
+    }
+
+    /// The values for a command about all servers.
+    fn of_servers(&self, servers: &[SocketAddr], mark: &str) -> PlaceValues {
+        let all: Vec<String> = servers.iter().map(ToString::to_string).collect();
+        let first = servers.first();
+        named([
+            ("host", first.map_or(String::new(), |server| server.ip().to_string())),
+            ("port", first.map_or(String::new(), |server| server.port().to_string())),
+            ("servers", all.join(",")),
+            ("store", self.folder().display().to_string()),
+            ("mark", mark.to_owned()),
+        ])
+    }
+
+    fn env(&self, values: &PlaceValues) -> Vec<(String, String)> {
+        let filled = self.env.iter().map(|(name, value)| (name.clone(), value.fill(values)));
+        filled.collect()
+    }
+
+    fn files(&self, values: &PlaceValues) -> Vec<(String, String)> {
+        let filled = self.files.iter().map(|(path, text)| (path.clone(), text.fill(values)));
+        filled.collect()
+    }
+
+    fn launch(&self, setup: &NodeSetup) -> Launch {
+        let values = self.values(setup, &setup.data);
+        let mut words = self
+            .local
+            .as_ref()
+            .map(|command| command.words(&values))
+            .unwrap_or_default()
+            .into_iter();
+        Launch {
+            program: words.next().unwrap_or_default().into(),
+            args: words.collect(),
+            env: self.env(&values),
+            files: self.files(&values),
+        }
+    }
+
+    fn container(&self, setup: &NodeSetup) -> ContainerSpec {
+        let values = self.values(setup, Path::new(CONTAINER_FOLDER));
+        let command = self.docker.as_ref().and_then(|(_, command)| command.as_ref());
+        let files = self.files(&values).into_iter();
+        ContainerSpec {
+            env: self.env(&values),
+            command: command.map(|command| command.words(&values)).unwrap_or_default(),
+            files: files
+                .map(|(path, text)| (format!("{CONTAINER_FOLDER}/{path}"), text))
+                .collect(),
+        }
+    }
+
+    /// The program that a local server needs and that is not there.
+    fn missing(&self) -> Vec<String> {
+        let Some(local) = &self.local else {
+            return vec![format!("[local] in {}", self.file.display())];
+        };
+        let store = named([("store", self.folder().display().to_string())]);
+        let StoreCommand::Words(_) = local else {
+            return Vec::new();
+        };
+        let program = local.words(&store).into_iter().next().unwrap_or_default();
+        let is_there = match program.contains('/') {
+            true => Path::new(&program).is_file(),
+            false => find_program(&program).is_some(),
+        };
+        (!is_there).then_some(program).into_iter().collect()
+    }
+}
+
+impl StoreCommand {
+    fn words(&self, values: &PlaceValues) -> Vec<String> {
+        match self {
+            Self::Words(words) => words.iter().map(|word| word.fill(values)).collect(),
+            Self::Shell(line) => vec!["sh".to_owned(), "-c".to_owned(), line.fill(values)],
+        }
+    }
+}
+
+fn named<const N: usize>(values: [(&str, String); N]) -> PlaceValues {
+    values.map(|(name, value)| (name.to_owned(), value)).into()
+}
+
+fn of_node(node: &NodeAddress) -> PlaceValues {
+    let port = |number: usize| node.ports.get(number).map(ToString::to_string).unwrap_or_default();
+    named([
+        ("node", node.number.to_string()),
+        ("name", node.name.clone()),
+        ("host", node.host.clone()),
+        ("port", port(0)),
+        ("port2", port(1)),
+        ("port3", port(2)),
+    ])
+}
+
+fn leaked<T>(value: T) -> &'static T {
+    Box::leak(Box::new(value))
+}
+
+/// The backend that a description makes. It lives as long as harness.
+pub fn backend(description: StoreDescription) -> &'static Backend {
+    let store = leaked(description);
+    let images: Vec<&'static str> = store.docker.iter().map(|(image, _)| image.as_str()).collect();
+    let software = leaked(ServerSoftware {
+        backend: &store.name,
+        product: &store.product,
+        nodes: store.nodes,
+        ports: &store.ports,
+        keeps_data: store.keeps_data,
+        kill: store.kill,
+        images: leaked(images),
+        install_hint: "install it, or use --runtime docker where the file has [docker]",
+        files: &[],
+        peering: Peering::Direct,
+        missing: leaked(|| store.missing()),
+        launch: leaked(|setup: &NodeSetup| store.launch(setup)),
+        container: leaked(|setup: &NodeSetup| store.container(setup)),
+        question: ReadinessQuestion::Probe(leaked(DescribedProbe(store))),
+    });
+    leaked(Backend {
+        id: None,
+        file: Some(&store.file),
+        software,
+        protocol: Protocol::Opaque,
+        default_recipe: None,
+        separators: &['/', ':', '.'],
+        wall_clock: false,
+        refuse: |_| None,
+        keys: "{lock}",
+        values: &[],
+        observe: store.observer.as_ref().map(|command| observer::of(store, command)),
+        sweep: None,
+        data: leaked(DescribedData(store)),
+    })
+}
+
+/// The backends of files that were read, by their paths.
+static READ: Mutex<BTreeMap<PathBuf, &'static Backend>> = Mutex::new(BTreeMap::new());
+
+/// The backend that a file describes, whose text is read once. `describe` is given the text and the whole path; an error is a
+/// sentence that begins with the path.
+pub fn of_file(
+    path: &str,
+    describe: impl FnOnce(&str, &Path) -> Result<StoreDescription, String>,
+) -> Result<&'static Backend, String> {
+    let failed = |error: std::io::Error| format!("{path}: {error}");
+    let whole = std::fs::canonicalize(path).map_err(failed)?;
+    let mut known = READ.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(backend) = known.get(&whole) {
+        return Ok(backend);
+    }
+    let text = std::fs::read_to_string(&whole).map_err(failed)?;
+    let description = describe(&text, &whole).map_err(|error| format!("{path}: {error}"))?;
+    let backend = backend(description);
+    known.insert(whole, backend);
+    Ok(backend)
+}
+
+/// Time for a command that asks a server.
+const QUESTION: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn template(text: &str) -> Template {
+        Template::read(text, |_| true).unwrap()
+    }
+
+    fn description() -> StoreDescription {
+        StoreDescription {
+            name: "mine".into(),
+            product: "Mine".into(),
+            file: "/stores/mine.toml".into(),
+            nodes: 3,
+            ports: vec![80, 90],
+            keeps_data: true,
+            kill: KillSignal::Kill,
+            local: Some(StoreCommand::Words(vec![template("{store}/serve"), template("{port}")])),
+            docker: Some(("mine:1".into(), Some(StoreCommand::Shell(template("serve {port2}"))))),
+            env: vec![("NODE".into(), template("{name}"))],
+            files: vec![("mine.conf".into(), template("peers = [{peers}]\nin = {folder}\n"))],
+            members: vec![MemberList {
+                name: "peers".into(),
+                each: template("'{host}:{port2}'"),
+                between: ", ".into(),
+                others: true,
+            }],
+            ready: ReadyWhen::Connects,
+            role: None,
+            observer: None,
+            holds: None,
+            remove: None,
+        }
+    }
+
+    fn setup() -> NodeSetup {
+        let node = |number: u32| NodeAddress {
+            name: format!("n{number}"),
+            number,
+            host: format!("h{number}"),
+            ports: vec![8000 + number as u16, 9000 + number as u16],
+        };
+        NodeSetup {
+            nodes: (1..=3).map(node).collect(),
+            me: 1,
+            bind: "127.0.0.1".into(),
+            data: "/tmp/n2".into(),
+            lease: Duration::from_secs(2),
+            peer_proxy: None,
+        }
+    }
+
+    #[test]
+    fn a_server_is_started_with_its_own_values_and_the_members() {
+        let store = description();
+        let launch = store.launch(&setup());
+        assert_eq!(
+            (launch.program, launch.args),
+            ("/stores/serve".into(), vec!["8002".to_owned()])
+        );
+        assert_eq!(launch.env, [("NODE".to_owned(), "n2".to_owned())]);
+        let text = "peers = ['h1:9001', 'h3:9003']\nin = /tmp/n2\n";
+        assert_eq!(launch.files, [("mine.conf".to_owned(), text.to_owned())]);
+        let container = store.container(&setup());
+        assert_eq!(container.command, ["sh", "-c", "serve 9002"]);
+        assert_eq!(container.files[0].0, "/harness/mine.conf");
+        assert!(container.files[0].1.ends_with("in = /harness\n"), "{container:?}");
+    }
+
+    #[test]
+    fn a_backend_of_a_description_has_its_name_and_no_recipe() {
+        let backend = backend(description());
+        assert_eq!(
+            (backend.name(), backend.id, backend.default_recipe),
+            ("mine", None, None)
+        );
+        assert_eq!(backend.typed(), "/stores/mine.toml");
+        assert_eq!((backend.software.missing)(), ["/stores/serve"], "it is not there");
+        assert!(backend.observe.is_none());
+    }
+}

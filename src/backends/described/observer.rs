@@ -1,0 +1,217 @@
+//! Observes a described store by a command that prints grants and revocations, one JSON object a line.
+
+use std::collections::BTreeMap;
+use std::process::Stdio;
+
+use serde::Deserialize;
+use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdout};
+
+use super::commands::shell;
+use super::{StoreDescription, Template};
+use crate::backends::Observe;
+use crate::backends::lock_keys::LockKeys;
+use crate::backends::observer::{ObservationLog, Observer, Unasked};
+use crate::backends::owners::{Contender, OwnerChange};
+use crate::cluster::{BoxFuture, EndpointsReceiver};
+use crate::process;
+
+/// The source that it hears, in the history.
+const SOURCE: &str = "store";
+
+/// A line that the command prints.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(tag = "f", rename_all = "lowercase", deny_unknown_fields)]
+enum ObservedLine {
+    Granted {
+        lock: String,
+        owner: Option<String>,
+        token: Option<u64>,
+    },
+    Revoked {
+        lock: String,
+        owner: Option<String>,
+        token: Option<u64>,
+        cause: Option<UnaskedEnd>,
+    },
+    /// Nothing happened until now.
+    Alive,
+}
+
+/// How a grant ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum UnaskedEnd {
+    Expired,
+    /// A request ended it: its owner's, or another one's.
+    Deleted,
+}
+
+/// Connects the observer whose command this is.
+pub fn of(store: &'static StoreDescription, command: &'static Template) -> Observe {
+    let connect = move |endpoints: EndpointsReceiver, keys: LockKeys| {
+        let mut observer = CommandObserver {
+            store,
+            command,
+            endpoints,
+            keys,
+            running: None,
+        };
+        let connecting: BoxFuture<'static, Result<Box<dyn Observer>, String>> = Box::pin(async move {
+            observer.start().await?;
+            Ok(Box::new(observer) as Box<dyn Observer>)
+        });
+        connecting
+    };
+    Box::leak(Box::new(connect))
+}
+
+struct CommandObserver {
+    store: &'static StoreDescription,
+    command: &'static Template,
+    endpoints: EndpointsReceiver,
+    keys: LockKeys,
+    /// The command, and what it prints; it is killed when this is dropped.
+    running: Option<(Child, Lines<BufReader<ChildStdout>>)>,
+}
+
+/// By lock, who was granted it.
+type Granted = BTreeMap<String, Contender>;
+
+impl CommandObserver {
+    /// Starts the command. The error says why it does not run or print.
+    async fn start(&mut self) -> Result<(), String> {
+        let servers = self.endpoints.borrow().servers();
+        let values = self
+            .store
+            .of_servers(&servers, self.keys.mark.as_deref().unwrap_or_default());
+        let line = self.command.fill(&values);
+        let mut command = shell(&line, self.store.folder());
+        command.stdout(Stdio::piped()).stderr(Stdio::null());
+        let child = process::spawn(command).await;
+        let mut child = child.map_err(|error| format!("the observer: `{line}`: {error}"))?;
+        let output = child.stdout.take().expect("its output is piped");
+        self.running = Some((child, BufReader::new(output).lines()));
+        Ok(())
+    }
+
+    /// The next line that is one of an observer. `None` when the command ended, or printed something else.
+    async fn next(&mut self) -> Option<ObservedLine> {
+        let (_, lines) = self.running.as_mut()?;
+        let line = lines.next_line().await.ok().flatten()?;
+        serde_json::from_str(&line).ok()
+    }
+
+    async fn observe(mut self, log: ObservationLog) {
+        let mut granted = Granted::new();
+        let mut heard = log.clock.now_ns();
+        let mut is_lost = false;
+        loop {
+            let line = self.next().await;
+            let at = log.clock.now_ns();
+            if let Some(line) = line {
+                if is_lost {
+                    log.back(SOURCE);
+                    is_lost = false;
+                }
+                self.saw(line, at, &mut granted, &log).await;
+                heard = at;
+                continue;
+            }
+            if !is_lost {
+                log.lost(SOURCE, heard);
+                is_lost = true;
+            }
+            for (lock, contender) in std::mem::take(&mut granted) {
+                log.lost_sight(&lock, &contender, at);
+            }
+            log.pause().await;
+            // the next one is tried when this one ends
+            let _ = self.start().await;
+        }
+    }
+
+    async fn saw(&self, line: ObservedLine, at: u64, granted: &mut Granted, log: &ObservationLog) {
+        match line {
+            ObservedLine::Alive => {}
+            ObservedLine::Granted { lock, owner, token } => {
+                let Some(lock) = self.plain(&lock) else { return };
+                let contender = Contender { owner, token };
+                // it is told of again after the command was started again
+                if granted.get(&lock) != Some(&contender) {
+                    log.granted(&lock, &contender, at);
+                    granted.insert(lock, contender);
+                }
+            }
+            ObservedLine::Revoked {
+                lock,
+                owner,
+                token,
+                cause,
+            } => {
+                let Some(lock) = self.plain(&lock) else { return };
+                let contender = Contender { owner, token };
+                let known = granted.get(&lock).filter(|known| is_same(known, &contender)).cloned();
+                let ended = known.unwrap_or(contender);
+                granted.remove(&lock);
+                let why = match cause {
+                    Some(UnaskedEnd::Expired) => Unasked::Expired,
+                    Some(UnaskedEnd::Deleted) => Unasked::Deleted,
+                    None => Unasked::Unknown,
+                };
+                log.record(&lock, vec![OwnerChange::Revoked(ended)], at, |_| {
+                    std::future::ready(why)
+                })
+                .await;
+            }
+        }
+    }
+
+    /// The name of a lock in the run; `None` for a lock of others.
+    fn plain(&self, stored: &str) -> Option<String> {
+        let (lock, rest) = self.keys.pattern.lock_of(stored)?;
+        rest.is_empty().then(|| lock.to_owned())
+    }
+}
+
+/// Whether a revocation, which may name its owner and token or not, is of this grant.
+fn is_same(known: &Contender, revoked: &Contender) -> bool {
+    let owner = revoked.owner.is_none() || revoked.owner == known.owner;
+    let token = revoked.token.is_none() || revoked.token == known.token;
+    owner && token
+}
+
+impl Observer for CommandObserver {
+    fn run(self: Box<Self>, log: ObservationLog) -> BoxFuture<'static, ()> {
+        Box::pin(self.observe(log))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_an_observer_are_read_and_others_are_not() {
+        let line = |text: &str| serde_json::from_str::<ObservedLine>(text);
+        let granted = line(r#"{"f":"granted","lock":"l0","owner":"a","token":3}"#).unwrap();
+        assert!(matches!(granted, ObservedLine::Granted { token: Some(3), .. }));
+        let revoked = line(r#"{"f":"revoked","lock":"l0","cause":"expired"}"#).unwrap();
+        assert!(matches!(
+            revoked,
+            ObservedLine::Revoked {
+                cause: Some(UnaskedEnd::Expired),
+                ..
+            }
+        ));
+        assert_eq!(line(r#"{"f":"alive"}"#).unwrap(), ObservedLine::Alive);
+        for other in [
+            "",
+            "hello",
+            r#"{"f":"granted"}"#,
+            r#"{"f":"granted","lock":"l0","ownr":"a"}"#,
+        ] {
+            assert!(line(other).is_err(), "{other}");
+        }
+    }
+}

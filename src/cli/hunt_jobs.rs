@@ -1,0 +1,165 @@
+//! A job of a hunt: one experiment after the other, on servers that are kept, or on models in memory.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use harness_checkers::{Options, check};
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+
+use super::hunt_screen::{JobLines, follow};
+use super::hunt_space::SpaceOfHunt;
+use super::series::{ExperimentSeries, RUNS, SeriesPlace, SeriesStep};
+use crate::event::ProgressSender;
+use crate::hunt::record::ExperimentOutcome;
+use crate::hunt::{ExperimentResult, HuntDraw, HuntRecord};
+use crate::plan::kept_windows::planned;
+use crate::report::diagnosis::KnownRun;
+use crate::report::{Diagnosis, diagnose};
+use crate::run::{RunFolder, RunSpec};
+use crate::simulated;
+
+/// What the jobs of a hunt share.
+pub struct HuntState {
+    pub record: Mutex<HuntRecord>,
+    pub space: SpaceOfHunt,
+    pub jobs: Arc<JobLines>,
+    pub until: Instant,
+    pub began: Instant,
+    /// Of the record, when this call began.
+    pub took_before: Duration,
+    pub finds_before: usize,
+}
+
+impl HuntState {
+    pub fn record(&self) -> MutexGuard<'_, HuntRecord> {
+        self.record.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn elapsed_ms(&self) -> u64 {
+        (self.took_before + self.began.elapsed()).as_millis() as u64
+    }
+
+    /// The next experiment, unless the hunt is over.
+    fn begin(&self, place: &SeriesPlace) -> Option<(u64, HuntDraw)> {
+        if *place.stop.borrow() || Instant::now() >= self.until {
+            return None;
+        }
+        let mut record = self.record();
+        let index = record.begin()?;
+        Some((index, self.space.draw(&record, index)))
+    }
+}
+
+/// An experiment of a job, with what it was.
+pub struct JobStep {
+    pub index: u64,
+    pub draw: HuntDraw,
+    pub step: SeriesStep,
+}
+
+/// One job.
+pub struct HuntJob {
+    pub number: u32,
+    pub series: ExperimentSeries,
+    pub state: Arc<HuntState>,
+    pub place: Arc<SeriesPlace>,
+    /// Hears of experiments that are in the record only when they were taken in.
+    pub done: mpsc::UnboundedSender<JobStep>,
+}
+
+impl HuntJob {
+    /// Makes experiments on real servers until the hunt is over.
+    pub async fn work(mut self) {
+        while let Some((index, draw)) = self.state.begin(&self.place) {
+            if !self.step(index, draw).await {
+                break;
+            }
+        }
+        self.series.end().await;
+    }
+
+    /// Makes one experiment with all its files. Returns whether the hunt still takes experiments in.
+    async fn step(&mut self, index: u64, draw: HuntDraw) -> bool {
+        let args = self.state.space.args(&draw, &self.place.folder.join(RUNS));
+        let step = match args {
+            Ok(args) => {
+                let (jobs, number) = (Arc::clone(&self.state.jobs), self.number);
+                let watch = move |events| follow(jobs, number, index, events);
+                self.series.step(&args, watch).await
+            }
+            Err(why) => SeriesStep::Failed(why),
+        };
+        self.state.jobs.clear(self.number);
+        self.done.send(JobStep { index, draw, step }).is_ok()
+    }
+
+    /// Makes experiments on models, in memory, on this thread, until the hunt is over. One that shows a cause that no other showed is
+    /// made again, with its files: it is the same again.
+    pub fn work_in_memory(mut self) {
+        let runtime = Handle::current();
+        while let Some((index, draw)) = self.state.begin(&self.place) {
+            let began = Instant::now();
+            let came_to = self.in_memory(&draw);
+            let is_new = match &came_to {
+                ExperimentOutcome::Decided(diagnosis, _) => self.state.record().is_new(diagnosis),
+                ExperimentOutcome::Failed(_) | ExperimentOutcome::Stopped => true,
+            };
+            if is_new {
+                if !runtime.block_on(self.step(index, draw)) {
+                    break;
+                }
+                continue;
+            }
+            self.state.record().add(&ExperimentResult {
+                index,
+                faults: draw.faults().map(str::to_owned).collect(),
+                came_to,
+                at_ms: self.state.elapsed_ms(),
+                gap_ms: None,
+                took_ms: began.elapsed().as_millis() as u64,
+            });
+        }
+    }
+
+    fn in_memory(&self, draw: &HuntDraw) -> ExperimentOutcome {
+        match self.examined(draw) {
+            Ok(Some(diagnosis)) => ExperimentOutcome::Decided(Box::new(diagnosis), String::new()),
+            Ok(None) => ExperimentOutcome::Stopped,
+            Err(why) => ExperimentOutcome::Failed(why),
+        }
+    }
+
+    /// What an experiment came to; `None` when the user interrupted it.
+    fn examined(&self, draw: &HuntDraw) -> Result<Option<Diagnosis>, String> {
+        let config = self.state.space.config(draw)?;
+        let plan = planned(&config).map_err(|error| error.to_string())?;
+        let outcome = simulated::execute_here(RunSpec {
+            config,
+            plan,
+            name: String::new(),
+            folder: RunFolder(PathBuf::new()),
+            in_memory: true,
+            choice: self.place.choice.clone(),
+            progress: ProgressSender::unheard(),
+            interrupt: self.place.stop.clone(),
+        });
+        if outcome.interrupted {
+            return Ok(None);
+        }
+        if let Some(error) = outcome.error {
+            return Err(error.to_string());
+        }
+        let history = outcome.history.ok_or("nothing was recorded")?;
+        let findings = check(&history, &Options::default());
+        let known = KnownRun {
+            info: None,
+            path: String::new(),
+            page: None,
+            check_ns: 0,
+            brief: true,
+        };
+        Ok(Some(diagnose(&history, findings, known)))
+    }
+}

@@ -1,0 +1,60 @@
+//! Servers that a killed run left killed or paused although it did not start them: noted in a claim of the run, with the user's
+//! commands that undo it.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde::{Deserialize, Serialize};
+
+use super::leftovers::Claim;
+
+const OUTAGES_FILE: &str = "outages.json";
+
+/// A server that a command of the user killed or paused, and the command that undoes it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClaimedOutage {
+    /// Its number, from 1.
+    pub node: u32,
+    /// `HOST:PORT`.
+    pub server: String,
+    /// For the shell.
+    pub undo: String,
+}
+
+impl ClaimedOutage {
+    /// Notes all servers that are out now.
+    pub fn note(claim: &Claim, out: &[Self]) -> Result<(), (PathBuf, io::Error)> {
+        let path = claim.folder().join(OUTAGES_FILE);
+        let text = serde_json::to_string(out).expect("a claim is plain data");
+        fs::write(&path, text).map_err(|error| (path, error))
+    }
+
+    /// What a claim notes, if it is of outages.
+    pub(super) fn noted_in(claim: &Path) -> Option<Vec<Self>> {
+        serde_json::from_slice(&fs::read(claim.join(OUTAGES_FILE)).ok()?).ok()
+    }
+
+    /// A command of the user about this server.
+    pub fn command(&self, line: &str) -> Command {
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", line])
+            .envs([
+                ("HARNESS_NODE", self.node.to_string()),
+                ("HARNESS_SERVER", self.server.clone()),
+            ])
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Runs the command that undoes it. The error says how it ended.
+    pub(super) fn undo(&self) -> Result<(), String> {
+        let status = self.command(&self.undo).stdout(Stdio::null()).status();
+        match status.map_err(|error| error.to_string())? {
+            status if status.success() => Ok(()),
+            status => Err(format!("`{}`: {status}", self.undo)),
+        }
+    }
+}

@@ -1,0 +1,406 @@
+//! The TOML file that describes a store (`--backend my-store.toml`), read and checked: an unknown key or placeholder is an error
+//! with its line and a suggestion.
+
+use std::path::Path;
+
+use super::suggest::unknown_word;
+use super::toml::{At, TomlError, TomlTable, TomlValue, read, refuse_unknown};
+use crate::backends::Backend;
+use crate::backends::described::{
+    self, MemberList, OF_A_QUESTION, OF_A_SERVER, OF_ALL_SERVERS, OF_ITS_START, ReadyWhen, RoleQuestion, StoreCommand,
+    StoreDescription, Template,
+};
+use crate::cluster::KillSignal;
+
+const KEYS: &[&str] = &[
+    "name",
+    "product",
+    "nodes",
+    "ports",
+    "keeps-data",
+    "kill",
+    "local",
+    "docker",
+    "env",
+    "files",
+    "members",
+    "ready",
+    "role",
+    "observer",
+    "data",
+];
+
+/// How a backend is told from a file.
+const EXTENSION: &str = ".toml";
+
+/// Whether `--backend` names a file.
+pub fn is_file(text: &str) -> bool {
+    text.ends_with(EXTENSION)
+}
+
+/// The backend that the file at this path describes. The error is a sentence with the path and the line.
+pub fn backend(path: &str) -> Result<&'static Backend, String> {
+    described::of_file(path, |text, file| describe(text, file).map_err(String::from))
+}
+
+/// Reads the text of the file at `file`.
+fn describe(text: &str, file: &Path) -> Result<StoreDescription, TomlError> {
+    let table = read(text)?;
+    refuse_unknown(&table, KEYS.iter().copied())?;
+    let stem = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let name = match table.get("name") {
+        Some(at) => at.text("name")?.to_owned(),
+        None => stem.to_lowercase(),
+    };
+    if name.is_empty()
+        || !name
+            .chars()
+            .all(|letter| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-')
+    {
+        let line = table.get("name").map_or(1, |at| at.line);
+        let sentence = format!("`name` is {name:?}; it takes small letters, digits and dashes");
+        return Err(TomlError::at(line, sentence));
+    }
+    let lists = member_lists(&table)?;
+    let names: Vec<String> = lists.iter().map(|list| list.name.clone()).collect();
+    let lists_named: Vec<&str> = names.iter().map(String::as_str).collect();
+    let of_start = places(&[OF_A_SERVER, OF_ITS_START, &lists_named]);
+    let of_question = places(&[OF_A_SERVER, OF_A_QUESTION, &lists_named]);
+    let of_all = places(&[OF_ALL_SERVERS]);
+    let ports = ports(&table)?;
+    let (local, docker) = runtimes(&table, &of_start)?;
+    if local.is_none() && docker.is_none() {
+        let sentence = "a store needs a [local] command or a [docker] image\nhint: docs/stores.md";
+        return Err(TomlError::at(1, sentence));
+    }
+    Ok(StoreDescription {
+        product: text_of(&table, "product")?.unwrap_or_else(|| name.clone()),
+        name,
+        file: file.to_owned(),
+        nodes: nodes(&table)?,
+        ports,
+        keeps_data: table
+            .get("keeps-data")
+            .is_some_and(|at| at.switch("keeps-data") == Ok(true)),
+        kill: kill(&table)?,
+        local,
+        docker,
+        env: texts(&table, "env", &of_start)?,
+        files: files(&table, &of_start)?,
+        members: lists,
+        ready: ready(&table, &of_question)?,
+        role: role(&table, &of_question)?,
+        observer: inner(&table, "observer", &["command"])?
+            .map(|inner| required(inner, "observer", "command", &of_all))
+            .transpose()?,
+        holds: in_data(&table, "holds", &of_all)?,
+        remove: in_data(&table, "remove", &of_all)?,
+    })
+}
+
+/// Placeholders that are known in one place.
+fn places<'a>(groups: &[&[&'a str]]) -> Vec<&'a str> {
+    groups.concat()
+}
+
+/// A text with placeholders.
+fn template(at: &At<TomlValue>, key: &str, known: &[&str]) -> Result<Template, TomlError> {
+    Template::read(at.text(key)?, |name| known.contains(&name)).map_err(|name| {
+        let all: Vec<String> = known.iter().map(|name| format!("{{{name}}}")).collect();
+        let otherwise = format!(
+            "a brace that is meant is written twice; here there are {}",
+            all.join(" ")
+        );
+        let sentence = unknown_word(
+            "placeholder",
+            &format!("{{{name}}}"),
+            all.iter().map(String::as_str),
+            &otherwise,
+        );
+        TomlError::at(at.line, sentence)
+    })
+}
+
+/// A table in the file, with these keys.
+fn inner<'a>(table: &'a TomlTable, key: &str, keys: &[&'static str]) -> Result<Option<&'a At<TomlValue>>, TomlError> {
+    let Some(at) = table.get(key) else { return Ok(None) };
+    refuse_unknown(at.table(key)?, keys.iter().copied())?;
+    Ok(Some(at))
+}
+
+/// A text that a table must have.
+fn required(at: &At<TomlValue>, table: &str, key: &str, known: &[&str]) -> Result<Template, TomlError> {
+    match at.table(table)?.get(key) {
+        Some(text) => template(text, key, known),
+        None => Err(TomlError::at(at.line, format!("[{table}] has no `{key}`"))),
+    }
+}
+
+fn text_of(table: &TomlTable, key: &str) -> Result<Option<String>, TomlError> {
+    table.get(key).map(|at| at.text(key).map(str::to_owned)).transpose()
+}
+
+fn nodes(table: &TomlTable) -> Result<u32, TomlError> {
+    let Some(at) = table.get("nodes") else { return Ok(1) };
+    match at.count("nodes")? {
+        nodes @ 1..=super::attach::MAX_NODES => Ok(nodes),
+        _ => Err(TomlError::at(
+            at.line,
+            format!("`nodes` is from 1 to {}", super::attach::MAX_NODES),
+        )),
+    }
+}
+
+fn ports(table: &TomlTable) -> Result<Vec<u16>, TomlError> {
+    let line = table.get("ports").map_or(1, |at| at.line);
+    let wrong = || {
+        TomlError::at(
+            line,
+            "`ports` is a list of one to three ports; the first one serves clients",
+        )
+    };
+    let list = table.get("ports").ok_or_else(wrong)?.list("ports")?;
+    let port = |at: &At<TomlValue>| u16::try_from(at.count("ports")?).map_err(|_| wrong());
+    let ports = list.iter().map(port).collect::<Result<Vec<u16>, TomlError>>()?;
+    match ports.len() {
+        1..=3 if !ports.contains(&0) => Ok(ports),
+        _ => Err(wrong()),
+    }
+}
+
+fn kill(table: &TomlTable) -> Result<KillSignal, TomlError> {
+    let Some(at) = table.get("kill") else {
+        return Ok(KillSignal::Kill);
+    };
+    match at.text("kill")? {
+        "SIGKILL" => Ok(KillSignal::Kill),
+        "SIGTERM" => Ok(KillSignal::Terminate),
+        other => Err(TomlError::at(
+            at.line,
+            format!("`kill` is SIGKILL or SIGTERM, and not {other}"),
+        )),
+    }
+}
+
+fn command(at: &At<TomlValue>, known: &[&str]) -> Result<StoreCommand, TomlError> {
+    match &at.value {
+        TomlValue::Text(_) => template(at, "command", known).map(StoreCommand::Shell),
+        TomlValue::List(words) if !words.is_empty() => {
+            let words = words.iter().map(|word| template(word, "command", known));
+            words.collect::<Result<_, _>>().map(StoreCommand::Words)
+        }
+        _ => Err(TomlError::at(
+            at.line,
+            "`command` is a line for the shell, or a list of words",
+        )),
+    }
+}
+
+type DockerServer = (String, Option<StoreCommand>);
+
+fn runtimes(table: &TomlTable, known: &[&str]) -> Result<(Option<StoreCommand>, Option<DockerServer>), TomlError> {
+    let local = match inner(table, "local", &["command"])? {
+        None => None,
+        Some(at) => match at.table("local")?.get("command") {
+            Some(words) => Some(command(words, known)?),
+            None => return Err(TomlError::at(at.line, "[local] has no `command`")),
+        },
+    };
+    let docker = match inner(table, "docker", &["image", "command"])? {
+        None => None,
+        Some(at) => {
+            let inner = at.table("docker")?;
+            let image = text_of(inner, "image")?;
+            let image = image.ok_or_else(|| TomlError::at(at.line, "[docker] has no `image`"))?;
+            let words = inner.get("command").map(|words| command(words, known)).transpose()?;
+            Some((image, words))
+        }
+    };
+    Ok((local, docker))
+}
+
+/// A table whose keys are names.
+fn texts(table: &TomlTable, key: &str, known: &[&str]) -> Result<Vec<(String, Template)>, TomlError> {
+    let Some(at) = table.get(key) else {
+        return Ok(Vec::new());
+    };
+    let entries = at.table(key)?.iter();
+    entries
+        .map(|(name, text)| Ok((name.clone(), template(text, name, known)?)))
+        .collect()
+}
+
+fn files(table: &TomlTable, known: &[&str]) -> Result<Vec<(String, Template)>, TomlError> {
+    let files = texts(table, "files", known)?;
+    let leads_out = |path: &str| path.starts_with('/') || path.split('/').any(|part| part == ".." || part.is_empty());
+    match files.iter().find(|(path, _)| leads_out(path)) {
+        None => Ok(files),
+        Some((path, _)) => {
+            let line = table["files"].table("files")?[path].line;
+            let sentence = format!(
+                "the file {path:?} is not in the server's folder\nhint: `conf/server.conf` is {{folder}}/conf/server.conf"
+            );
+            Err(TomlError::at(line, sentence))
+        }
+    }
+}
+
+fn member_lists(table: &TomlTable) -> Result<Vec<MemberList>, TomlError> {
+    let Some(at) = table.get("members") else {
+        return Ok(Vec::new());
+    };
+    let mut lists = Vec::new();
+    for (name, at) in at.table("members")? {
+        let letters =
+            |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-' || letter == '_';
+        let taken = places(&[OF_A_SERVER, OF_ITS_START, OF_A_QUESTION]).contains(&name.as_str());
+        if taken || !name.starts_with(|letter: char| letter.is_ascii_lowercase()) || !name.chars().all(letters) {
+            let sentence = format!("`{name}` cannot name a list of members: it takes a new word of small letters");
+            return Err(TomlError::at(at.line, sentence));
+        }
+        let list = at.table(name)?;
+        refuse_unknown(list, ["each", "between", "others"])?;
+        lists.push(MemberList {
+            name: name.clone(),
+            each: required(at, name, "each", OF_A_SERVER)?,
+            between: text_of(list, "between")?.unwrap_or_else(|| ",".to_owned()),
+            others: list.get("others").map_or(Ok(false), |at| at.switch("others"))?,
+        });
+    }
+    Ok(lists)
+}
+
+fn ready(table: &TomlTable, known: &[&str]) -> Result<ReadyWhen, TomlError> {
+    let Some(at) = inner(table, "ready", &["log", "command"])? else {
+        return Ok(ReadyWhen::Connects);
+    };
+    let inner = at.table("ready")?;
+    match (inner.get("log"), inner.get("command")) {
+        (Some(log), None) => Ok(ReadyWhen::Log(log.text("log")?.to_owned())),
+        (None, Some(command)) => template(command, "command", known).map(ReadyWhen::Command),
+        _ => Err(TomlError::at(at.line, "[ready] has either `log` or `command`")),
+    }
+}
+
+fn role(table: &TomlTable, known: &[&str]) -> Result<Option<RoleQuestion>, TomlError> {
+    let Some(at) = inner(table, "role", &["command", "leads"])? else {
+        return Ok(None);
+    };
+    let leads = match at.table("role")?.get("leads") {
+        None => vec!["leader".to_owned()],
+        Some(leads) => {
+            let words = leads
+                .list("leads")?
+                .iter()
+                .map(|word| word.text("leads").map(str::to_owned));
+            words.collect::<Result<_, _>>()?
+        }
+    };
+    Ok(Some(RoleQuestion {
+        command: required(at, "role", "command", known)?,
+        leads,
+    }))
+}
+
+fn in_data(table: &TomlTable, key: &str, known: &[&str]) -> Result<Option<Template>, TomlError> {
+    let Some(at) = inner(table, "data", &["holds", "remove"])? else {
+        return Ok(None);
+    };
+    at.table("data")?
+        .get(key)
+        .map(|text| template(text, key, known))
+        .transpose()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn described(text: &str) -> Result<StoreDescription, String> {
+        describe(text, Path::new("/stores/My-Store.toml")).map_err(|error| error.to_string())
+    }
+
+    const LEAST: &str = "ports = [80]\n[local]\ncommand = \"serve\"\n";
+
+    #[test]
+    fn the_shortest_file_is_a_store_of_one_server() {
+        let store = described(LEAST).unwrap();
+        assert_eq!(
+            (store.name.as_str(), store.product.as_str(), store.nodes),
+            ("my-store", "my-store", 1)
+        );
+        assert_eq!(
+            (store.ready, store.keeps_data, store.kill),
+            (ReadyWhen::Connects, false, KillSignal::Kill)
+        );
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_its_line_and_what_was_meant() {
+        for (text, named) in [
+            ("", "`ports`"),
+            ("ports = [80]", "[local] command or a [docker] image"),
+            (
+                "prots = [80]",
+                "line 1: there is no key `prots`\nhint: did you mean `ports`?",
+            ),
+            (
+                "ports = [80]\n[local]\ncomand = \"x\"",
+                "line 3: there is no key `comand`",
+            ),
+            (
+                "ports = [80]\n[local]\ncommand = \"x {prot}\"",
+                "line 3: there is no placeholder `{prot}`\nhint: did you mean `{port}`?",
+            ),
+            (
+                "ports = [80]\n[docker]\ncommand = \"x\"",
+                "line 2: [docker] has no `image`",
+            ),
+            ("ports = [80, 0]\n[local]\ncommand = \"x\"", "one to three ports"),
+            ("name = \"My Store\"\nports = [80]", "small letters"),
+            ("nodes = 30\nports = [80]\n[local]\ncommand = \"x\"", "from 1 to 9"),
+            (
+                "kill = \"SIGHUP\"\nports = [80]\n[local]\ncommand = \"x\"",
+                "SIGKILL or SIGTERM",
+            ),
+            (
+                "ports = [80]\n[local]\ncommand = \"x\"\n[ready]\nlog = \"a\"\ncommand = \"b\"",
+                "either `log` or `command`",
+            ),
+            (
+                "ports = [80]\n[local]\ncommand = \"x\"\n[files]\n\"../x\" = \"\"",
+                "line 5: the file \"../x\"",
+            ),
+            (
+                "ports = [80]\n[local]\ncommand = \"x\"\n[members]\nport = { each = \"{host}\" }",
+                "`port` cannot name a list",
+            ),
+            (
+                "ports = [80]\n[local]\ncommand = \"x\"\n[observer]\ncommand = \"watch {node}\"",
+                "`{node}`",
+            ),
+        ] {
+            let sentence = described(text).unwrap_err();
+            assert!(sentence.contains(named), "{text}: {sentence}");
+        }
+    }
+
+    #[test]
+    fn every_sample_is_a_store() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let mut names = Vec::new();
+        for samples in ["workloads/stores", "tests/stores"] {
+            let entries = std::fs::read_dir(folder.join(samples)).unwrap().flatten();
+            for path in entries
+                .map(|entry| entry.path())
+                .filter(|path| path.extension().is_some_and(|is| is == "toml"))
+            {
+                let text = std::fs::read_to_string(&path).unwrap();
+                let store = describe(&text, &path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+                names.push(store.name);
+            }
+        }
+        names.sort();
+        assert_eq!(names, ["consul", "hazelcast", "http-lock", "mongodb", "postgres"]);
+    }
+}

@@ -1,0 +1,147 @@
+//! A history on disk as it grows: lines wait in a buffer, and a dedicated thread writes them.
+//!
+//! Adding a line blocks only when more than [`RECORDER_BUFFER`] bytes are queued.
+
+use std::io::{self, Write};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use harness_checkers::history::event::{Header, Line};
+
+/// Bytes of history that may wait for the disk before recording blocks.
+const RECORDER_BUFFER: usize = 64 << 20;
+/// The history reaches the disk at least this often, so that a killed run leaves a history.
+const RECORDER_FLUSH: Duration = Duration::from_millis(20);
+
+#[derive(Default)]
+struct RecorderBuffer {
+    bytes: Vec<u8>,
+    lines: u64,
+    closed: bool,
+    failed: Option<io::Error>,
+}
+
+/// The file of a history that goes on.
+pub struct HistoryFile {
+    buffer: Mutex<RecorderBuffer>,
+    /// Notified when bytes were taken from the buffer, and when the recorder closes.
+    moved: Condvar,
+}
+
+/// The writer's end: closing it puts everything on disk.
+pub struct HistoryFileCloser {
+    file: Arc<HistoryFile>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl HistoryFile {
+    /// Starts a history on any sink, with its header as line 1.
+    pub fn start(sink: impl Write + Send + 'static, header: &Header) -> io::Result<(Arc<Self>, HistoryFileCloser)> {
+        let mut bytes = serde_json::to_vec(header)?;
+        bytes.push(b'\n');
+        let file = Arc::new(Self {
+            buffer: Mutex::new(RecorderBuffer {
+                bytes,
+                ..RecorderBuffer::default()
+            }),
+            moved: Condvar::new(),
+        });
+        let writing = Arc::clone(&file);
+        let thread = std::thread::Builder::new()
+            .name("recorder".into())
+            .spawn(move || write(&writing, sink))?;
+        let closer = HistoryFileCloser {
+            file: Arc::clone(&file),
+            thread: Some(thread),
+        };
+        Ok((file, closer))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, RecorderBuffer> {
+        self.buffer.lock().expect("no one panics while recording a line")
+    }
+
+    /// Adds the line that `line` makes of its number and of what is read of the clock while no other line can be added. Once the disk
+    /// takes no more, nothing is added.
+    pub fn add<'a>(&self, stamp: impl FnOnce() -> u64, line: impl FnOnce(u64, u64) -> Line<'a>) -> u64 {
+        let mut buffer = self.lock();
+        while buffer.bytes.len() > RECORDER_BUFFER && buffer.failed.is_none() {
+            buffer = self.moved.wait(buffer).expect("no one panics while recording a line");
+        }
+        let time = stamp();
+        if buffer.failed.is_some() {
+            return time;
+        }
+        buffer.lines += 1;
+        let line = line(buffer.lines, time);
+        serde_json::to_writer(&mut buffer.bytes, &line).expect("a line is plain data");
+        buffer.bytes.push(b'\n');
+        time
+    }
+
+    /// Why the disk takes no more, if so.
+    pub fn failure(&self) -> Option<String> {
+        self.lock().failed.as_ref().map(ToString::to_string)
+    }
+}
+
+fn write(file: &HistoryFile, mut sink: impl Write) {
+    let mut taken = Vec::new();
+    loop {
+        let mut buffer = file.lock();
+        if buffer.bytes.is_empty() && !buffer.closed {
+            buffer = file
+                .moved
+                .wait_timeout(buffer, RECORDER_FLUSH)
+                .expect("no one panics while recording a line")
+                .0;
+        }
+        std::mem::swap(&mut taken, &mut buffer.bytes);
+        let closed = buffer.closed;
+        drop(buffer);
+        file.moved.notify_all();
+        if let Err(error) = sink.write_all(&taken) {
+            // nothing more is kept: threads that wait for room must go on, and the run ends
+            let mut buffer = file.lock();
+            buffer.failed.get_or_insert(error);
+            buffer.bytes = Vec::new();
+            drop(buffer);
+            file.moved.notify_all();
+            return;
+        }
+        let idle = taken.is_empty();
+        taken.clear();
+        if closed && idle {
+            return;
+        }
+        if !closed {
+            std::thread::sleep(RECORDER_FLUSH);
+        }
+    }
+}
+
+impl HistoryFileCloser {
+    /// Puts everything that was recorded on disk. The error is the first one that the disk gave.
+    pub fn close(mut self) -> io::Result<()> {
+        self.finish();
+        match self.file.lock().failed.take() {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    fn finish(&mut self) {
+        self.file.lock().closed = true;
+        self.file.moved.notify_all();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for HistoryFileCloser {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}

@@ -1,0 +1,284 @@
+//! Stores that a TOML file describes: a lock service over HTTP on every runtime, and a PostgreSQL that was running before.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use crate::command::{Answer, Harness};
+
+const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/stores");
+
+/// The folder of a store: its description, next to the lock service, which needs nothing else on a machine or in a container.
+fn store() -> &'static Path {
+    static STORE: OnceLock<PathBuf> = OnceLock::new();
+    STORE.get_or_init(|| {
+        let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("http-lock-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let source = format!("{SOURCE}/lock_service.rs");
+        let service = folder.join("lock-service");
+        let compiled = Command::new("rustc")
+            .args(["--edition", "2024", "-O", "-C", "target-feature=+crt-static", "-o"])
+            .args([service.as_os_str(), source.as_ref()])
+            .output()
+            .expect("rustc is there: it compiled this test");
+        assert!(
+            compiled.status.success(),
+            "{}",
+            String::from_utf8_lossy(&compiled.stderr)
+        );
+        std::fs::copy(format!("{SOURCE}/http-lock.toml"), folder.join("http-lock.toml")).unwrap();
+        folder
+    })
+}
+
+/// Removes the folder of the store when a test ends.
+struct Removed;
+
+impl Drop for Removed {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(store());
+    }
+}
+
+/// `harness run` of the client of the lock service.
+fn run(words: &str, switch: &str) -> Answer {
+    let harness = Harness::new();
+    let backend = store().join("http-lock.toml");
+    let words = format!(
+        "run --json --backend {} --lease 2s --clients 4 {words} --client",
+        backend.display()
+    );
+    let client = format!("python3 {SOURCE}/http_lock.py {switch}");
+    let answer = Answer::of(harness.command(&words).arg(client).output().unwrap());
+    if answer.exit == 0 {
+        let kept = std::fs::read_to_string(harness.results().join("latest/store.toml")).expect("it is kept");
+        assert!(kept.contains("HTTP lock service"));
+    }
+    answer
+}
+
+#[test]
+fn a_described_store_has_all_faults_of_the_network_and_of_clients_and_an_observer() {
+    let _removed = Removed;
+    let answer = run(
+        "--runtime local --time 30s --fault partition,kill-holder,latency --seed 1",
+        "",
+    );
+    answer.assert_exit(0);
+    for property in ["HL001", "HL002", "HL003", "HL007"] {
+        assert_eq!(answer.verdict(property), "holds", "{property}: {:#}", answer.diagnosis);
+    }
+    assert!(answer.windows_with_effect().0 > 0);
+}
+
+#[test]
+fn a_server_that_forgot_its_locks_and_a_holder_that_went_on_are_found() {
+    let _removed = Removed;
+    let words = "--runtime local --time 24s --hold 300ms --fault server-kill --seed 1";
+    let killed = run(words, "");
+    assert_eq!(killed.exit, 1, "{}\n{:#}", killed.stderr, killed.diagnosis);
+    let went_on = run("--runtime local --time 24s --hold 4s --seed 1", "--broken");
+    assert_eq!(went_on.verdict("HL001"), "violated", "{:#}", went_on.diagnosis);
+}
+
+#[test]
+fn a_described_store_pauses_and_its_client_is_checked() {
+    let _removed = Removed;
+    let paused = run("--runtime local --time 30s --fault server-pause,reset --seed 1", "");
+    paused.assert_exit(0);
+    let harness = Harness::new();
+    let backend = store().join("http-lock.toml");
+    let words = format!(
+        "client-check --backend {} --runtime local --lease 2s",
+        backend.display()
+    );
+    let checked = harness
+        .command(&words)
+        .arg(format!("python3 {SOURCE}/http_lock.py"))
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&checked.stdout).into_owned();
+    assert_eq!(
+        checked.status.code(),
+        Some(0),
+        "{said}{}",
+        String::from_utf8_lossy(&checked.stderr)
+    );
+    assert!(said.contains("0 wrong"), "{said}");
+}
+
+#[cfg(feature = "docker")]
+mod docker {
+    use super::*;
+
+    /// The image of the lock service, which has nothing but that; removed when this is dropped.
+    struct Image;
+
+    impl Image {
+        fn build() -> Self {
+            let packing = "tar -c -C \"$1\" lock-service | docker import -c 'ENTRYPOINT [\"/lock-service\"]' - harness-lock-service:test";
+            let imported = Command::new("sh")
+                .args(["-c", packing, "sh"])
+                .arg(store())
+                .output()
+                .unwrap();
+            assert!(
+                imported.status.success(),
+                "{}",
+                String::from_utf8_lossy(&imported.stderr)
+            );
+            Self
+        }
+    }
+
+    impl Drop for Image {
+        fn drop(&mut self) {
+            let _ = Command::new("docker")
+                .args(["rmi", "-f", "harness-lock-service:test"])
+                .output();
+        }
+    }
+
+    #[test]
+    fn a_described_store_runs_in_containers_and_its_servers_stand_still_and_restart() {
+        let _removed = Removed;
+        let _image = Image::build();
+        let answer = run(
+            "--runtime docker --time 30s --fault partition,server-pause --seed 1",
+            "",
+        );
+        answer.assert_exit(0);
+        assert_eq!(answer.verdict("HL007"), "holds", "{:#}", answer.diagnosis);
+        let killed = run(
+            "--runtime docker --time 24s --hold 300ms --fault server-kill --seed 1",
+            "",
+        );
+        assert_eq!(killed.exit, 1, "{}\n{:#}", killed.stderr, killed.diagnosis);
+    }
+}
+
+/// A PostgreSQL of this machine that is none of harness; stopped when it goes.
+struct Postgres {
+    data: tempfile::TempDir,
+    port: u16,
+}
+
+impl Postgres {
+    /// `None`, and a line on stderr, where it is not installed.
+    fn start() -> Option<Self> {
+        let programs = ["initdb", "pg_ctl", "psql"].map(program);
+        let [Some(initdb), Some(pg_ctl), Some(_)] = programs else {
+            eprintln!("skipped: PostgreSQL, which `apt-get install postgresql` installs");
+            return None;
+        };
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        drop(listener);
+        let data = tempfile::Builder::new()
+            .prefix("harness-test-postgres-")
+            .tempdir()
+            .unwrap();
+        let folder = data.path().display().to_string();
+        // it refuses to run as root
+        let user = (nix::unistd::geteuid().is_root()).then_some(65_534);
+        std::os::unix::fs::chown(data.path(), user, user).unwrap();
+        let start = format!(
+            "{pg_ctl} -w -D {folder}/data -l {folder}/log -o '-p {port} -k {folder} -c listen_addresses=127.0.0.1' start"
+        );
+        for line in [format!("{initdb} -A trust -U postgres -D {folder}/data"), start] {
+            as_user(user, &line, &folder);
+        }
+        Some(Self { data, port })
+    }
+
+    fn ask(&self, query: &str) -> String {
+        let port = self.port.to_string();
+        let words = ["-h", "127.0.0.1", "-p", &port, "-U", "postgres", "-Atc", query];
+        let asked = Command::new("psql").args(words).output().unwrap();
+        assert!(asked.status.success(), "{}", String::from_utf8_lossy(&asked.stderr));
+        String::from_utf8_lossy(&asked.stdout).trim().to_owned()
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        let folder = self.data.path().display().to_string();
+        let user = (nix::unistd::geteuid().is_root()).then_some(65_534);
+        if let Some(pg_ctl) = program("pg_ctl") {
+            as_user(user, &format!("{pg_ctl} -m immediate -D {folder}/data stop"), &folder);
+        }
+    }
+}
+
+/// Where a program of PostgreSQL is: Debian keeps those of servers out of PATH.
+fn program(name: &str) -> Option<String> {
+    let found = Command::new("sh")
+        .args([
+            "-c",
+            &format!("command -v {name} || ls /usr/lib/postgresql/*/bin/{name} | tail -1"),
+        ])
+        .output()
+        .unwrap();
+    let path = String::from_utf8_lossy(&found.stdout).trim().to_owned();
+    (!path.is_empty()).then(|| std::fs::canonicalize(path).unwrap().display().to_string())
+}
+
+fn as_user(user: Option<u32>, line: &str, folder: &str) {
+    use std::os::unix::process::CommandExt;
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", line])
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null());
+    if let Some(user) = user {
+        command.uid(user).gid(user);
+    }
+    let start = Instant::now();
+    let status = command.status().unwrap();
+    assert!(
+        status.success() && start.elapsed() < Duration::from_secs(120),
+        "{line}: {status}"
+    );
+}
+
+#[test]
+fn a_postgres_that_was_running_is_tested_and_left_as_it_was() {
+    let Some(postgres) = Postgres::start() else { return };
+    postgres.ask("create table accounts (balance int); insert into accounts values (7)");
+    let run = |words: &str, switch: &str| {
+        let harness = Harness::new();
+        let words = format!(
+            "run --json --backend {SOURCE}/postgres.toml --servers 127.0.0.1:{} --lease 2s --clients 4 --seed 1 {words} --client",
+            postgres.port
+        );
+        let client = format!("python3 {SOURCE}/pg_lease.py {switch}");
+        let answer = Answer::of(harness.command(&words).arg(client).output().unwrap());
+        let report = harness.results().join("latest/report.html").is_file();
+        (answer, report)
+    };
+    let (refused, _) = run("--time 24s --fault partition", "");
+    assert_eq!(refused.exit, 2, "{}", refused.stderr);
+    assert!(
+        refused.stderr.contains("the tables accounts") && refused.stderr.contains("--yes"),
+        "{}",
+        refused.stderr
+    );
+
+    let (answer, report) = run("--time 24s --fault partition --yes", "");
+    answer.assert_exit(0);
+    assert!(report);
+    for property in ["HL001", "HL002", "HL003", "HL005"] {
+        assert_eq!(answer.verdict(property), "holds", "{property}: {:#}", answer.diagnosis);
+    }
+    let (broken, _) = run("--time 24s --hold 4s --yes", "--broken");
+    assert_eq!(broken.verdict("HL001"), "violated", "{:#}", broken.diagnosis);
+    let tables = "select string_agg(tablename, ' ') from pg_tables where schemaname = 'public'";
+    assert_eq!(postgres.ask(tables), "accounts");
+    assert_eq!(postgres.ask("select balance from accounts"), "7");
+    assert_eq!(
+        postgres.ask("select count(*) from pg_locks where locktype = 'advisory'"),
+        "0"
+    );
+}

@@ -16,7 +16,8 @@ use crate::model::{Model, UnknownModel};
 use crate::narrative::{self, many};
 use crate::options::Options;
 use crate::{
-    calls, early_loss, exclusion, fairness, fencing, herd, linearizability, lost_update, phantom, progress, silent_loss,
+    calls, early_loss, exclusion, fairness, fencing, herd, limits, linearizability, lost_update, phantom, progress,
+    silent_loss,
 };
 
 /// Decides one property and tells what was decided.
@@ -174,6 +175,16 @@ fn notes(context: &Context<'_>) -> Vec<String> {
         notes.push(format!(
             "the history is partial: {reason}; verdicts are about what was recorded"
         ));
+    }
+    let error_ns = limits::at_most_a_length(context.options.clock_error);
+    if error_ns > 0 {
+        notes.push(match context.clock_error_ns {
+            0 => "this history goes by the order of its lines: the clock error changes nothing".to_owned(),
+            _ => format!(
+                "HL001, HL002 and HL003 allow for stamps of clients that are wrong by up to {}",
+                narrative::length(error_ns)
+            ),
+        });
     }
     if history.time_inversions() > 0 {
         let count = many(history.time_inversions(), "line has", "lines have");

@@ -5,7 +5,7 @@
 use crate::grants::Grants;
 use crate::history::event::Bounds;
 use crate::history::names::FastSet;
-use crate::history::{History, Standstill, Window};
+use crate::history::{History, OrderBasis, Standstill, Window};
 use crate::holds::{Holds, LockHold};
 use crate::limits;
 use crate::model::Model;
@@ -32,6 +32,8 @@ pub(crate) struct Context<'a> {
     pub overlapping: FastSet<u32>,
     pub bounds: Bounds,
     pub lease_ns: u64,
+    /// How far from the true time a stamp may be, in nanoseconds; 0 where the order of the file counts.
+    pub clock_error_ns: u64,
 }
 
 impl<'a> Context<'a> {
@@ -62,8 +64,15 @@ impl<'a> Context<'a> {
                 starvation_ms: asked.starvation_ms.or(header.starvation_ms),
             },
             lease_ns: limits::ns(history.header.lease_ms.unwrap_or(limits::LEASE_MS)),
+            clock_error_ns: match history.order {
+                OrderBasis::Time => limits::at_most_a_length(options.clock_error),
+                OrderBasis::Position => 0,
+            },
         };
-        context.overlaps = overlaps::overlaps(history, &model, &context.holds);
+        context.overlaps = match context.clock_error_ns {
+            0 => overlaps::overlaps(history, &model, &context.holds),
+            error_ns => overlaps::despite_clocks(history, &model, &context.holds, error_ns),
+        };
         context.conflicts = overlaps::conflicts(history, &context.overlaps);
         let both = context
             .overlaps

@@ -58,6 +58,13 @@ pub const MAX_TIME_NS: u64 = 1 << 62;
 /// The longest bound that counts as it is given: 36 years.
 const MAX_LENGTH_NS: u64 = 1 << 60;
 
+/// A length as nanoseconds, 36 years at most.
+pub(crate) fn at_most_a_length(length: std::time::Duration) -> u64 {
+    u64::try_from(length.as_nanos())
+        .unwrap_or(MAX_LENGTH_NS)
+        .min(MAX_LENGTH_NS)
+}
+
 /// Milliseconds as nanoseconds, 36 years at most.
 pub(crate) fn ns(ms: u64) -> u64 {
     ms.saturating_mul(MS).min(MAX_LENGTH_NS)

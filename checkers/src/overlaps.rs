@@ -36,6 +36,8 @@ pub(crate) struct Conflict {
     pub count: u64,
     /// How long they lasted together.
     pub shared_ns: u64,
+    /// How long the longest of them lasted.
+    pub longest_ns: u64,
 }
 
 /// Overlaps by the hold that was there first, those that lasted longest in all first.
@@ -45,16 +47,19 @@ pub(crate) fn conflicts(history: &History, overlaps: &[Overlap]) -> Vec<Conflict
     for overlap in overlaps {
         let at = *place.entry(overlap.first.got).or_insert(conflicts.len());
         if at == conflicts.len() {
-            let (opening, count, shared_ns) = (*overlap, 0, 0);
+            let (opening, count, shared_ns, longest_ns) = (*overlap, 0, 0, 0);
             conflicts.push(Conflict {
                 opening,
                 count,
                 shared_ns,
+                longest_ns,
             });
         }
         let conflict = &mut conflicts[at];
         conflict.count += 1;
-        conflict.shared_ns += history.ns(overlap.to()).saturating_sub(history.ns(overlap.from()));
+        let lasted_ns = history.ns(overlap.to()).saturating_sub(history.ns(overlap.from()));
+        conflict.shared_ns += lasted_ns;
+        conflict.longest_ns = conflict.longest_ns.max(lasted_ns);
         if overlap.from() < conflict.opening.from() {
             conflict.opening = *overlap;
         }
@@ -76,6 +81,20 @@ pub(crate) fn overlaps(history: &History, model: &Model, holds: &Holds) -> Vec<O
     }
     let length = |overlap: &Overlap| history.ns(overlap.to()).saturating_sub(history.ns(overlap.from()));
     found.sort_by_key(|overlap| (std::cmp::Reverse(length(overlap)), overlap.second.got));
+    found
+}
+
+/// The overlaps that are there however wrong each stamp is, up to so much: of each hold counts what no error can take away.
+pub(crate) fn despite_clocks(history: &History, model: &Model, holds: &Holds, error_ns: u64) -> Vec<Overlap> {
+    let mut found = overlaps(history, model, &holds.narrowed(error_ns));
+    for hold in found
+        .iter_mut()
+        .flat_map(|overlap| [&mut overlap.first, &mut overlap.second])
+    {
+        hold.from -= error_ns;
+        // What is open stays so.
+        hold.to = hold.to.saturating_add(if hold.to == u64::MAX { 0 } else { error_ns });
+    }
     found
 }
 

@@ -55,7 +55,7 @@ pub(crate) fn breaks(context: &Context<'_>, lock: usize) -> Vec<TokenBreak> {
     if observed && one_at_a_time(&context.model) {
         found.extend(by_the_server(context, lock, &holds));
     } else if !observed && one_at_a_time(&context.model) {
-        found.extend(ended_before(&holds));
+        found.extend(ended_before(context, &holds));
     }
     found.sort_by_key(|broken| broken.later.position);
     // Two rules may tell of one grant; a token that was given out again is a break each time.
@@ -88,13 +88,14 @@ fn one_at_a_time(model: &Model) -> bool {
 
 fn asked_after(context: &Context<'_>, holds: &[&LockHold]) -> Vec<TokenBreak> {
     let call = |hold: &LockHold| context.history.instant(hold.call);
+    let apart = 2 * context.clock_error_ns;
     let mut by_call: Vec<&LockHold> = holds.to_vec();
     by_call.sort_by_key(|hold| call(hold));
     let mut found = Vec::new();
     let mut highest: Option<&LockHold> = None;
     let mut returned = holds.iter().peekable();
     for later in by_call {
-        while let Some(earlier) = returned.next_if(|earlier| earlier.from < call(later)) {
+        while let Some(earlier) = returned.next_if(|earlier| earlier.from.saturating_add(apart) < call(later)) {
             if highest.is_none_or(|highest| earlier.token > highest.token) {
                 highest = Some(earlier);
             }
@@ -110,14 +111,17 @@ fn asked_after(context: &Context<'_>, holds: &[&LockHold]) -> Vec<TokenBreak> {
     found
 }
 
-fn ended_before(holds: &[&LockHold]) -> Vec<TokenBreak> {
+fn ended_before(context: &Context<'_>, holds: &[&LockHold]) -> Vec<TokenBreak> {
+    let apart = 2 * context.clock_error_ns;
     let mut by_end: Vec<&LockHold> = holds.to_vec();
     by_end.sort_by_key(|hold| hold.to);
     let mut found = Vec::new();
     let mut highest: Option<&LockHold> = None;
     let mut ended = by_end.iter().peekable();
     for later in holds {
-        while let Some(earlier) = ended.next_if(|earlier| earlier.to <= later.from && earlier.got != later.got) {
+        while let Some(earlier) =
+            ended.next_if(|earlier| earlier.to.saturating_add(apart) <= later.from && earlier.got != later.got)
+        {
             if highest.is_none_or(|highest| earlier.token > highest.token) {
                 highest = Some(earlier);
             }

@@ -227,11 +227,14 @@ pub struct CheckArgs {
     /// Write the order that proves a linearizable history to this file, as JSON
     #[arg(long, value_name = "FILE")]
     pub certificate: Option<PathBuf>,
+    /// How wrong the stamp of a client may be, where clients ran on several machines: HL001, HL002 and HL003 allow for it
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "0s")]
+    pub clock_error: Duration,
     /// Draw the operations of each violation, and where no order of them was left, on this page
     #[arg(long, value_name = "FILE")]
     pub draw: Option<PathBuf>,
     /// Decide HL002 alone while the history is read, and end at the first violation: in little memory, from a pipe, too
-    #[arg(long, conflicts_with_all = ["certificate", "draw", "lock_key", "init"])]
+    #[arg(long, conflicts_with_all = ["certificate", "clock_error", "draw", "lock_key", "init"])]
     pub online: bool,
     /// With `--online`: how long a signal may be written after the time that it carries
     #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "1s", requires = "online")]

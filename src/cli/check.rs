@@ -23,6 +23,7 @@ pub fn check(args: &CheckArgs, look: Look) -> Result<Exit, Failure> {
     let options = Options {
         model: args.model,
         certificate: args.certificate.is_some(),
+        clock_error: args.clock_error,
         ..Options::default()
     };
     let examined =

@@ -134,6 +134,27 @@ impl Holds {
         holds
     }
 
+    /// What is left of each hold without so much of its beginning and of its end; those of which nothing is left are left out.
+    pub(crate) fn narrowed(&self, by: u64) -> Self {
+        let narrow = |hold: &LockHold| {
+            let to = if hold.to == u64::MAX {
+                hold.to
+            } else {
+                hold.to.saturating_sub(by)
+            };
+            let from = hold.from.saturating_add(by);
+            (from < to).then_some(LockHold { from, to, ..*hold })
+        };
+        Self {
+            by_lock: self
+                .by_lock
+                .iter()
+                .map(|holds| holds.iter().filter_map(narrow).collect())
+                .collect(),
+            by_process: Vec::new(),
+        }
+    }
+
     fn index_by_process(&mut self, processes: usize) {
         self.by_process = vec![Vec::new(); processes];
         for holds in &self.by_lock {

@@ -4,8 +4,8 @@
 //! began the hold it ends. Of one time, it comes first among what its process did at that time: no line of the recorder
 //! says which came first, and a loss that came earlier is never less legal.
 
-use crate::history::names::{FastMap, NONE};
-use crate::history::{F, History, OrderBasis, PackedEvent};
+use crate::history::names::{FastMap, FastSet, NONE};
+use crate::history::{F, History, Mode, OrderBasis, PackedEvent};
 
 /// One event in its turn. A signal that ends the holds of all locks comes once for each that its process ever got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,7 +25,16 @@ impl EventOrder {
         if !signals && (history.order == OrderBasis::Position || history.in_order) {
             return Self(None);
         }
-        let mut keyed = keys(history);
+        Self::sorted(keys(history, &Widening::default()))
+    }
+
+    /// The order of events whose stamps may be wrong: acquires are answered later and releases called earlier by as much, and some
+    /// events are left out.
+    pub(super) fn widened(history: &History, widening: &Widening) -> Self {
+        Self::sorted(keys(history, widening))
+    }
+
+    fn sorted(mut keyed: Vec<(u64, OrderedEvent)>) -> Self {
         if !keyed.is_sorted_by_key(|(rank, event)| (event.instant, *rank)) {
             keyed.sort_unstable_by_key(|(rank, event)| (event.instant, *rank, event.position, event.lock));
         }
@@ -74,8 +83,32 @@ impl EventOrder {
     }
 }
 
+/// By how much stamps may be wrong, and the events that are left out because of that.
+#[derive(Debug, Default)]
+pub(super) struct Widening {
+    pub error_ns: u64,
+    pub left_out: FastSet<u32>,
+}
+
+impl Widening {
+    /// When an event counts: what gives the lock to a process as late as can be, what takes it as early.
+    pub(super) fn instant(&self, history: &History, event: &PackedEvent, instant: u64) -> u64 {
+        let takes = matches!(event.f, F::Lost | F::Died) || event.is_call(F::Release);
+        let shares = event.is_call(F::Acquire) && event.mode == Mode::Read;
+        debug_assert!(
+            self.error_ns == 0 || history.order == OrderBasis::Time,
+            "stamps are of clocks"
+        );
+        match event.is_ok(F::Acquire) {
+            true => instant.saturating_add(self.error_ns),
+            false if takes || shares => instant.saturating_sub(self.error_ns),
+            false => instant,
+        }
+    }
+}
+
 /// Each event with its rank among those of its instant.
-fn keys(history: &History) -> Vec<(u64, OrderedEvent)> {
+fn keys(history: &History, widening: &Widening) -> Vec<(u64, OrderedEvent)> {
     let acquired = locks_by_process(history);
     let mut got: FastMap<(u32, u32), u32> = FastMap::default();
     let mut keyed = Vec::with_capacity(history.events.len());
@@ -84,8 +117,11 @@ fn keys(history: &History) -> Vec<(u64, OrderedEvent)> {
             continue;
         }
         let position = position as u32;
+        if widening.left_out.contains(&position) {
+            continue;
+        }
         let lock = history.lock_number(event).map_or(NONE, |lock| lock as u32);
-        let instant = history.instant(position);
+        let instant = widening.instant(history, event, history.instant(position));
         let mut add = |rank: u64, instant: u64, lock: u32| {
             keyed.push((
                 rank,
@@ -112,7 +148,10 @@ fn keys(history: &History) -> Vec<(u64, OrderedEvent)> {
         };
         for lock in ended {
             let began = got.get(&(event.process, *lock));
-            match began.map(|position| (history.instant(*position), *position)) {
+            let counts = |position: u32| {
+                widening.instant(history, &history.events[position as usize], history.instant(position))
+            };
+            match began.map(|position| (counts(*position), *position)) {
                 Some((began, reply)) if began >= instant => add(u64::from(reply) * 2 + 3, began, *lock),
                 _ => add(0, instant, *lock),
             }

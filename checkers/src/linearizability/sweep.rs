@@ -21,6 +21,11 @@ use crate::model::Model;
 
 /// Decides every lock of a history by one of the owner-aware models: the first fault of each, by dense lock number.
 pub(crate) fn sweep(history: &History, model: &Model) -> Vec<Option<Counterexample>> {
+    sweep_in(&EventOrder::of(history), history, model)
+}
+
+/// The same with the events in an order that is given.
+pub(super) fn sweep_in(order: &EventOrder, history: &History, model: &Model) -> Vec<Option<Counterexample>> {
     let mut sweep = Sweep {
         history,
         model,
@@ -29,7 +34,7 @@ pub(crate) fn sweep(history: &History, model: &Model) -> Vec<Option<Counterexamp
         online: false,
         tied: false,
     };
-    EventOrder::of(history).instants(history, |same| sweep.see_instant(same));
+    order.instants(history, |same| sweep.see_instant(same));
     let faults = sweep.locks.into_iter().map(Lock::finish).enumerate();
     let stands =
         |lock: usize| !model.judges_busy() || !sweep.tied || possible::is_legal(history, model, lock) != Some(true);

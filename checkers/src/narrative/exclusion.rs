@@ -221,6 +221,7 @@ fn describe(context: &Context<'_>, conflict: &Conflict, class: OverlapClass) -> 
         .figures
         .insert("overlap_ms".into(), conflict.shared_ns as f64 / 1e6);
     violation.figures.insert("overlaps".into(), conflict.count as f64);
+    super::stands_up_to(context, &mut violation, conflict.longest_ns);
     violation
 }
 

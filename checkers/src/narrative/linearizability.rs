@@ -1,6 +1,6 @@
 //! HL002 in words: the finding, which events prove a counterexample, and what follows from what.
 
-use super::{at, finding, many, violated};
+use super::{at, finding, many, stands_up_to, violated};
 use crate::context::Context;
 use crate::finding::{Finding, Property, Verdict, Violation};
 use crate::history::event::Kind;
@@ -134,6 +134,13 @@ pub(crate) fn explain(context: &Context<'_>, lock: usize, counterexample: &Count
             at(event.time, true)
         );
         violation.because.push(history.because(text, &[end]));
+    }
+    if let Counterexample::Overlap { first, second } = counterexample {
+        let of = |got: u32| context.holds.by_lock[lock].iter().find(|hold| hold.got == got);
+        if let (Some(first), Some(second)) = (of(*first), of(*second)) {
+            let until = history.ns(first.to.min(second.to));
+            stands_up_to(context, &mut violation, until.saturating_sub(history.ns(second.from)));
+        }
     }
     violation.follows = positions.iter().find_map(|position| context.root_of(*position));
     violation

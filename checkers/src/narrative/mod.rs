@@ -129,6 +129,16 @@ impl History {
     }
 }
 
+/// Says up to which clock error a violation stands that rests on two holds that overlap for so long, where there may be one.
+pub(crate) fn stands_up_to(context: &Context<'_>, violation: &mut Violation, overlap_ns: u64) {
+    if context.clock_error_ns > 0 {
+        let up_to_ns = overlap_ns.saturating_sub(1) / 2;
+        violation.figures.insert("clock_error_ms".into(), up_to_ns as f64 / 1e6);
+        let text = format!("It stands while no stamp is wrong by more than {}.", length(up_to_ns));
+        violation.because.push(context.history.because(text, &[]));
+    }
+}
+
 /// Why nothing can be held against the observer's lines, as the evidence of the properties that rest on them.
 pub(crate) fn not_watched(context: &Context<'_>) -> &'static str {
     match context.not_watched {

@@ -1,0 +1,116 @@
+//! Linearizability where the stamps of different processes are of different clocks, each wrong by a bounded error.
+//!
+//! An acquire may have been answered later than its stamp by the error, and a release called earlier. A hold that could be empty then is
+//! left out with all its operations: what is left of a legal order without a whole hold is legal. So an error makes nothing
+//! illegal, and what is illegal despite it is so whatever the clocks were. Two holds that both last longer than twice the error, as
+//! all that are left do, and do not overlap, are in the order of their stamps whatever the clocks were.
+
+use super::order::{EventOrder, OrderedEvent, Widening};
+use super::sweep::sweep_in;
+use super::{Decision, decisions};
+use crate::context::Context;
+use crate::history::names::FastMap;
+use crate::history::{F, History, Mode};
+use crate::model::Model;
+
+/// Decides each lock. Of locks without owners, and of registers, only what is legal without an error is decided.
+pub(super) fn decisions_within(context: &Context<'_>) -> Vec<Decision> {
+    let (history, error_ns) = (context.history, context.clock_error_ns);
+    let model = match context.model {
+        Model::Mutex | Model::Register { .. } | Model::CasRegister { .. } | Model::ExactCasRegister { .. } => {
+            let exact = decisions(history, &context.model, context.options.budget, context.options.clock);
+            let within = |decision| match decision {
+                Decision::Illegal(_) => {
+                    Decision::Unknown("violated by its stamps, and this model is not decided within a clock error")
+                }
+                other => other,
+            };
+            return exact.into_iter().map(within).collect();
+        }
+        // When the lock was free is not known any more, so a busy answer proves nothing.
+        Model::TryLock | Model::ExactTryLock => Model::OwnerMutex,
+        owners => owners,
+    };
+    let widening = widening(history, &model, error_ns);
+    let faults = sweep_in(&EventOrder::widened(history, &widening), history, &model);
+    let decide = |fault: Option<_>| fault.map_or(Decision::Legal, Decision::Illegal);
+    faults.into_iter().map(decide).collect()
+}
+
+/// What one process has of one lock, from its first acquire until it has nothing.
+#[derive(Debug, Default)]
+struct WholeHold {
+    events: Vec<u32>,
+    held: u64,
+    /// When the last acquire counts as answered.
+    got: u64,
+    /// Whether it could be empty, or a part of it.
+    doubtful: bool,
+    /// Whether the last one was left out and ended by a loss: the server may still accept a release of it.
+    lapsed: bool,
+}
+
+impl WholeHold {
+    fn end(&mut self, left_out: &mut Widening, lost: bool) {
+        if self.doubtful {
+            left_out.left_out.extend(self.events.drain(..));
+        }
+        *self = Self {
+            lapsed: lost && self.doubtful,
+            ..Self::default()
+        };
+    }
+}
+
+/// The holds that may be empty within the error.
+fn widening(history: &History, model: &Model, error_ns: u64) -> Widening {
+    let mut widening = Widening {
+        error_ns,
+        ..Widening::default()
+    };
+    let mut all: FastMap<(u32, u32), WholeHold> = FastMap::default();
+    let many = matches!(model, Model::Semaphore { .. });
+    EventOrder::of(history).each(
+        history,
+        |OrderedEvent {
+             instant,
+             position,
+             lock,
+         }| {
+            let event = &history.events[position as usize];
+            let hold = all.entry((lock, event.process)).or_default();
+            let counts = widening.instant(history, event, instant);
+            let permits = if many { u64::from(history.permits(event)) } else { 1 };
+            let shares = *model == Model::ReadWrite && event.is_call(F::Acquire) && event.mode == Mode::Read;
+            if event.is_ok(F::Acquire) {
+                let again = hold.held > 0 && !many && !model.is_reentrant();
+                hold.held += if again { 0 } else { permits };
+                (hold.got, hold.lapsed) = (counts, false);
+                hold.events.push(position);
+            } else if shares && hold.held > 0 {
+                hold.doubtful |= counts <= hold.got;
+                hold.events.push(position);
+            } else if event.is_call(F::Release) && hold.held == 0 {
+                if hold.lapsed {
+                    widening.left_out.insert(position);
+                }
+            } else if event.is_call(F::Release) {
+                hold.doubtful |= counts <= hold.got;
+                hold.events.push(position);
+                // More than it has is given back in vain.
+                hold.held -= if permits > hold.held { 0 } else { permits };
+                if hold.held == 0 {
+                    hold.end(&mut widening, false);
+                }
+            } else if matches!(event.f, F::Lost | F::Died) && hold.held > 0 {
+                hold.doubtful |= counts <= hold.got;
+                hold.end(&mut widening, true);
+            }
+        },
+    );
+    let open: Vec<WholeHold> = all.into_values().filter(|hold| hold.held > 0).collect();
+    for mut hold in open {
+        hold.end(&mut widening, false);
+    }
+    widening
+}

@@ -1,0 +1,241 @@
+//! Histories of several machines, whose clocks differ: correct locks hold within the error, and broken ones do not.
+
+use std::time::Duration;
+
+use harness_checkers::{
+    Entry, F, Finding, Findings, Header, History, HistoryBuilder, Kind, Mode, Model, Options, Process, Property,
+    Verdict, check,
+};
+
+const PROCESSES: u32 = 4;
+/// How wrong stamps are, in nanoseconds.
+const ERROR: u64 = 1_000;
+
+/// One event at its true time.
+struct Truth {
+    at: u64,
+    process: u32,
+    kind: Kind,
+    f: F,
+    mode: Mode,
+    token: Option<u64>,
+}
+
+fn dice(seed: u64) -> impl FnMut(u64) -> u64 {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    move |sides| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 33) % sides
+    }
+}
+
+/// What a correct lock does: some processes hold it one after the other, or several at once where the model says so. Each hold is
+/// as long as chance wants, from nothing to four times the error.
+fn truth(seed: u64, model: Model) -> Vec<Truth> {
+    let mut roll = dice(seed);
+    let mut events: Vec<Truth> = Vec::new();
+    let (mut free_at, mut token) = (5 * ERROR, 0);
+    let mut idle_from = [0u64; PROCESSES as usize];
+    for _ in 0..30 {
+        let readers = model == Model::ReadWrite && roll(2) == 0;
+        let at_once = match model {
+            Model::Semaphore { permits } => u64::from(permits),
+            _ if readers => 3,
+            _ => 1,
+        };
+        let depth = if model.to_string().starts_with("reentrant") {
+            1 + roll(2)
+        } else {
+            1
+        };
+        let first = roll(u64::from(PROCESSES)) as u32;
+        let mut ends = free_at;
+        for process in (0..at_once as u32).map(|next| (first + next) % PROCESSES) {
+            // Calls and replies are around what the server does, whose time is free_at at the earliest.
+            let called = idle_from[process as usize].max(free_at.saturating_sub(roll(2 * ERROR)));
+            let mut at = called.max(free_at) + roll(ERROR / 4);
+            token += 1;
+            let mut event = |at: u64, kind: Kind, f: F| {
+                let mode = if readers && f == F::Acquire {
+                    Mode::Read
+                } else {
+                    Mode::Write
+                };
+                // of those at once, nothing says which got the larger one
+                let token = (kind == Kind::Ok && f == F::Acquire && at_once == 1).then_some(token);
+                events.push(Truth {
+                    at,
+                    process,
+                    kind,
+                    f,
+                    mode,
+                    token,
+                });
+            };
+            event(called, Kind::Invoke, F::Acquire);
+            event(at, Kind::Ok, F::Acquire);
+            for _ in 1..depth {
+                event(at + 1, Kind::Invoke, F::Acquire);
+                event(at + 2, Kind::Ok, F::Acquire);
+                at += 2;
+            }
+            at += roll(4 * ERROR);
+            for _ in 0..depth {
+                event(at + 1, Kind::Invoke, F::Release);
+                event(at + 3, Kind::Ok, F::Release);
+                at += 3;
+            }
+            idle_from[process as usize] = at + 1;
+            ends = ends.max(at);
+        }
+        free_at = ends;
+    }
+    events
+}
+
+/// The same as machines stamp it whose clocks are off by at most the error.
+fn stamped(seed: u64, mut events: Vec<Truth>) -> History {
+    let mut roll = dice(seed ^ 0xabcd);
+    let off: Vec<u64> = (0..PROCESSES).map(|_| roll(2 * ERROR + 1)).collect();
+    for event in &mut events {
+        event.at = event.at + off[event.process as usize] - ERROR;
+    }
+    events.sort_by_key(|event| event.at);
+    let mut builder = HistoryBuilder::new(Header::of_locks(["l0"]));
+    for (index, event) in (1..).zip(&events) {
+        let entry = Entry {
+            mode: event.mode,
+            token: event.token,
+            ..Entry::new(index, event.at, Process::Client(event.process), event.kind, event.f)
+        };
+        builder.push(&entry).expect("a well-formed history");
+    }
+    builder.finish()
+}
+
+fn judged(history: &History, model: Model, error_ns: u64) -> Findings {
+    let options = Options {
+        model: Some(model),
+        clock_error: Duration::from_nanos(error_ns),
+        ..Options::default()
+    };
+    check(history, &options)
+}
+
+fn violated(found: &Findings) -> Vec<&Finding> {
+    let by_clock = [
+        Property::MUTUAL_EXCLUSION,
+        Property::LINEARIZABLE,
+        Property::FENCING_TOKENS,
+    ];
+    let found = by_clock.into_iter().map(|property| found.of(property));
+    found.filter(|finding| finding.verdict == Verdict::Violated).collect()
+}
+
+#[test]
+fn a_correct_lock_holds_within_the_error_of_its_clocks() {
+    let models = [
+        "owner-mutex",
+        "fenced",
+        "reentrant",
+        "reentrant-fenced=2",
+        "read-write",
+        "semaphore=2",
+        "try-lock",
+        "election",
+    ];
+    for name in models {
+        let model: Model = name.parse().expect("a model");
+        let mut deceived = 0;
+        for seed in 1..=600 {
+            let history = stamped(seed, truth(seed, model));
+            deceived += usize::from(!violated(&judged(&history, model, 0)).is_empty());
+            let found = judged(&history, model, ERROR);
+            assert!(
+                violated(&found).is_empty(),
+                "{name}, seed {seed}: {:#?}",
+                violated(&found)
+            );
+        }
+        assert!(
+            deceived > 100,
+            "{name}: only {deceived} of 600 are violated by their stamps"
+        );
+    }
+}
+
+#[test]
+fn the_truth_holds_by_its_own_stamps() {
+    for name in ["owner-mutex", "fenced", "reentrant", "read-write", "semaphore=2"] {
+        let model: Model = name.parse().expect("a model");
+        for seed in 1..=200 {
+            let mut events = truth(seed, model);
+            events.sort_by_key(|event| event.at);
+            let mut builder = HistoryBuilder::new(Header::of_locks(["l0"]));
+            for (index, event) in (1..).zip(&events) {
+                let entry = Entry {
+                    mode: event.mode,
+                    token: event.token,
+                    ..Entry::new(index, event.at, Process::Client(event.process), event.kind, event.f)
+                };
+                builder.push(&entry).expect("a well-formed history");
+            }
+            let found = judged(&builder.finish(), model, 0);
+            assert!(
+                violated(&found).is_empty(),
+                "{name}, seed {seed}: {:#?}",
+                violated(&found)
+            );
+        }
+    }
+}
+
+/// Two clients that hold for ten milliseconds each, three of them together.
+fn double_hold() -> History {
+    let mut builder = HistoryBuilder::new(Header::of_locks(["l0"]));
+    let ms = 1_000_000;
+    let events = [
+        (0, Kind::Invoke, F::Acquire, 0),
+        (0, Kind::Ok, F::Acquire, ms),
+        (1, Kind::Invoke, F::Acquire, 2 * ms),
+        (1, Kind::Ok, F::Acquire, 8 * ms),
+        (0, Kind::Invoke, F::Release, 11 * ms),
+        (0, Kind::Ok, F::Release, 12 * ms),
+        (1, Kind::Invoke, F::Release, 18 * ms),
+        (1, Kind::Ok, F::Release, 19 * ms),
+    ];
+    for (index, (process, kind, f, at)) in (1..).zip(events) {
+        builder
+            .push(&Entry::new(index, at, Process::Client(process), kind, f))
+            .expect("well formed");
+    }
+    builder.finish()
+}
+
+#[test]
+fn a_violation_says_up_to_which_error_it_stands() {
+    let history = double_hold();
+    for property in [Property::MUTUAL_EXCLUSION, Property::LINEARIZABLE] {
+        let up_to = 1_499_999;
+        for (error_ns, verdict) in [
+            (0, Verdict::Violated),
+            (up_to, Verdict::Violated),
+            (up_to + 1, Verdict::Holds),
+        ] {
+            let found = judged(&history, Model::OwnerMutex, error_ns);
+            let finding = found.of(property);
+            assert_eq!(finding.verdict, verdict, "{property:?} within {error_ns}");
+            if let Some(violation) = finding.violations.first() {
+                let figure = violation.figures.get("clock_error_ms").copied();
+                assert_eq!(figure, (error_ns > 0).then_some(up_to as f64 / 1e6));
+                let told = violation
+                    .because
+                    .iter()
+                    .any(|because| because.text.contains("no stamp is wrong by more than 1.5ms"));
+                assert_eq!(told, error_ns > 0, "{:?}", violation.because);
+            }
+        }
+    }
+}

@@ -63,7 +63,7 @@ pub(crate) fn starved(context: &Context<'_>) -> Vec<Starved> {
     let mut found = Vec::new();
     let died = history.deaths();
     let bounded = context.bounds.starvation_ms.is_some();
-    for (lock, calls) in waiting_calls(history).into_iter().enumerate() {
+    for (lock, calls) in calls_that_count(history).into_iter().enumerate() {
         let asked = asked(history, &calls);
         let enough = (asked.len() as u64 * limits::PASSED_BY_CHANCE).max(limits::STARVED_GRANTS);
         let last = LastGrants::of(context, lock);
@@ -150,12 +150,18 @@ impl LastGrants {
     }
 }
 
-/// The calls of acquires that wait, by lock. A try says nothing: it may always meet a holder.
-fn waiting_calls(history: &History) -> Vec<Vec<u32>> {
+/// The calls of acquires that wait or got the lock, by lock. A try in vain says nothing: it may always meet a holder.
+fn calls_that_count(history: &History) -> Vec<Vec<u32>> {
     let mut calls = vec![Vec::new(); history.locks.len()];
     for (position, event) in history.events.iter().enumerate() {
-        let waits = event.is_call(F::Acquire) && history.rare(event).wait_ms != 0;
-        if let Some(lock) = history.lock_number(event).filter(|_| waits) {
+        let acquired = || {
+            history
+                .events
+                .get(event.mate as usize)
+                .is_some_and(|reply| reply.kind == Kind::Ok)
+        };
+        let counts = event.is_call(F::Acquire) && (history.rare(event).wait_ms != 0 || acquired());
+        if let Some(lock) = history.lock_number(event).filter(|_| counts) {
             calls[lock].push(position as u32);
         }
     }

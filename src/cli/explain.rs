@@ -9,13 +9,18 @@ use crate::exit::Exit;
 
 pub fn explain(wanted: &str) -> Result<Exit, Failure> {
     let mut known = Property::ALL.into_iter();
-    let property = known.find(|property| property.id().eq_ignore_ascii_case(wanted));
+    let is_wanted = |property: &Property| {
+        [property.id(), property.name()]
+            .iter()
+            .any(|name| name.eq_ignore_ascii_case(wanted))
+    };
+    let property = known.find(is_wanted);
     let unknown = || {
         Failure::usage(unknown_word(
             "property",
             wanted,
             [],
-            "the properties are HL001 to HL011",
+            "the properties are HL001 to HL011, and their names such as \"herd\"",
         ))
     };
     print(text(property.ok_or_else(unknown)?));

@@ -70,7 +70,8 @@ fn a_lock_whose_expiry_is_a_second_command_that_was_lost_stays_for_ever() {
 
 #[test]
 fn a_client_that_dies_between_two_commands_leaves_its_lock_for_ever() {
-    let answer = run("--backend redis --recipe redis-setnx-expire --lease 1s --fault kill-after=SETNX:1:waiter");
+    let answer =
+        run("--backend redis --recipe redis-setnx-expire --lease 1s --clients 1 --fault kill-after=SET:1:waiter");
     is_stuck(&answer);
     let killed = &answer.diagnosis["effect"]["windows"][0];
     assert_eq!(killed["evidence"]["clients_killed"], 1, "{killed}");

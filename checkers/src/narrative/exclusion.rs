@@ -111,6 +111,21 @@ fn likely(context: &Context<'_>, class: OverlapClass, first: &LockHold, from_ns:
                 failover; ask a majority, or let the store refuse tokens that go back"
             .to_owned();
     }
+    let asked_ns = history.events[first.call as usize].time;
+    let ended_ns = grant.and_then(|grant| grant.revoked_ns(history));
+    let early = ended_ns.and_then(|ended_ns| {
+        let lease_ms = history.header.lease_ms?;
+        let lasted_ns = ended_ns.saturating_sub(asked_ns);
+        (lasted_ns < context.lease_ns / 100 * limits::LEASE_SHARE_PERCENT).then_some((lasted_ns, lease_ms))
+    });
+    // what a request did, nothing that befell the holder explains
+    if let (Some((lasted_ns, lease_ms)), Some(RevokeCause::Deleted)) = (early, cause) {
+        return format!(
+            "the lock was removed {} after it was asked for, before its lease of {lease_ms} ms was over: a request \
+             deleted its key, or revoked its lease",
+            length(lasted_ns)
+        );
+    }
     let window = context.window_that_touched(client, history.ns(first.from), from_ns);
     if window.is_some_and(Window::stops) {
         return "the holder stood still while its lease ran out, and no client can notice that in time: let the store \
@@ -123,25 +138,13 @@ fn likely(context: &Context<'_>, class: OverlapClass, first: &LockHold, from_ns:
             message.message, message.client
         );
     }
-    let asked_ns = history.events[first.call as usize].time;
-    let ended_ns = grant.and_then(|grant| grant.revoked_ns(history));
-    let early = |ended_ns: u64| {
-        let lease_ms = history.header.lease_ms?;
-        let lasted_ns = ended_ns.saturating_sub(asked_ns);
-        (lasted_ns < context.lease_ns / 100 * limits::LEASE_SHARE_PERCENT).then_some((lasted_ns, lease_ms))
-    };
-    match (ended_ns.and_then(early), cause) {
-        (Some((lasted_ns, lease_ms)), Some(RevokeCause::Deleted)) => format!(
-            "the lock was removed {} after it was asked for, before its lease of {lease_ms} ms was over: a request \
-             deleted its key, or revoked its lease",
-            length(lasted_ns)
-        ),
-        (Some((lasted_ns, lease_ms)), _) => format!(
+    match early {
+        Some((lasted_ns, lease_ms)) => format!(
             "the server ended the grant {} after it was asked for, before its lease of {lease_ms} ms was over: look at \
              the time to live that the client asked for",
             length(lasted_ns)
         ),
-        _ => likely_of(class).to_owned(),
+        None => likely_of(class).to_owned(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! `harness client-check` with lines that are none of the protocol: an operation that there is not, broken JSON, a blank line.
 //!
-//! harness sends none of them. A client that answers `ok` to what it does not know is wrong; whether it goes on after the others
+//! A run sends none of them. A client that answers `ok` to what it does not know is wrong; whether it goes on after the others
 //! is said and not judged.
 
 use super::CheckBench;
@@ -20,8 +20,10 @@ pub async fn check(bench: &CheckBench, endpoints: &[String]) {
         match &answer.answer {
             Err(CheckRefusal::None(why)) => {
                 // its last words are a trace that says no more
-                let why = why.lines().next().unwrap_or_default();
-                bench.remarks.not_judged(step, format!("it does not go on: {why}"));
+                let why = why.split(';').next().unwrap_or_default();
+                bench
+                    .remarks
+                    .not_judged(step, format!("it does not go on after `{line}`: {why}"));
             }
             _ => bench.remarks.right(step, "it goes on with the next request"),
         }

@@ -51,7 +51,7 @@ impl Pair<'_> {
                 .right(step, "not renewed: the holder raised `lost`, and may be replaced"),
             (true, _, Ok(false)) => self.bench.remarks.not_judged(
                 step,
-                "it expired, and the holder raised no `lost`: a run in which a hold outlasts the lease violates HL001",
+                "it expired, and the holder raised no `lost`: a run with a `--hold` longer than the lease violates HL001",
             ),
         }
         self.give_back_of(&self.b, &answer, "l1").await;

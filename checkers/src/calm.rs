@@ -35,9 +35,7 @@ pub(crate) fn spans(context: &Context<'_>, healed_ns: Option<u64>) -> Vec<CalmSp
             None => troubles.push((window.start_ns, heal_ns)),
         }
     }
-    troubles.extend(unplanned(context, recovery_ns));
-    troubles.extend(context.standstills.iter().map(|span| (span.earliest_ns(), span.to_ns)));
-    let calm = between(troubles, end_ns);
+    let calm = between(context, troubles, recovery_ns);
     let undisturbed = context.windows.is_empty();
     let mut spans: Vec<CalmSpan> = calm
         .into_iter()
@@ -73,16 +71,15 @@ pub(crate) fn serving(context: &Context<'_>) -> Vec<(u64, u64)> {
         window.started.targets.iter().all(is_a_client) && cut.into_iter().all(is_a_client)
     };
     let others = context.windows.iter().filter(|window| !of_clients(window));
-    let mut troubles: Vec<(u64, u64)> = others
-        .map(|window| (window.start_ns, heal_ns(window, recovery_ns).unwrap_or(u64::MAX)))
-        .collect();
-    troubles.extend(unplanned(context, recovery_ns));
-    troubles.extend(context.standstills.iter().map(|span| (span.earliest_ns(), span.to_ns)));
-    between(troubles, context.history.end_ns)
+    let troubles = others.map(|window| (window.start_ns, heal_ns(window, recovery_ns).unwrap_or(u64::MAX)));
+    between(context, troubles.collect(), recovery_ns)
 }
 
-/// The spans between others, up to the end of a history.
-fn between(mut troubles: Vec<(u64, u64)>, end_ns: u64) -> Vec<(u64, u64)> {
+/// The spans between the troubles of windows, what no window did, and standstills, up to the end of the history.
+fn between(context: &Context<'_>, mut troubles: Vec<(u64, u64)>, recovery_ns: Option<u64>) -> Vec<(u64, u64)> {
+    let end_ns = context.history.end_ns;
+    troubles.extend(unplanned(context, recovery_ns));
+    troubles.extend(context.standstills.iter().map(|span| (span.earliest_ns(), span.to_ns)));
     troubles.sort_unstable();
     let mut calm = Vec::new();
     let mut from_ns = 0;

@@ -19,6 +19,8 @@ use std::time::Duration;
 use harness_proxy::Proxy;
 use harness_workloads::SessionError;
 
+use crate::mutants::with_mutant;
+
 /// An answer without the words of its error.
 fn plain<T: std::fmt::Debug>(answer: Result<T, SessionError>) -> String {
     match answer {
@@ -57,6 +59,35 @@ where
         }
     }
     transcripts
+}
+
+/// Checks that the model answers every random script as the real server did, and that some script notices each mutant.
+fn assert_same_answers(real: &[Vec<String>], on_the_model: impl Fn(u64) -> Vec<String>, mutants: &[&'static str]) {
+    let lines: usize = real.iter().map(Vec::len).sum();
+    let differ = (0..).zip(real).filter_map(|(number, real)| {
+        let model = on_the_model(number);
+        let place = real.iter().zip(&model).position(|(real, model)| real != model)?;
+        let before = place.saturating_sub(8);
+        Some(format!(
+            "script {number}\nreal  {:#?}\nmodel {:#?}",
+            &real[before..=place],
+            &model[before..=place]
+        ))
+    });
+    let differ: Vec<String> = differ.collect();
+    assert!(
+        differ.is_empty(),
+        "{} of {SCRIPTS} differ:\n{}",
+        differ.len(),
+        differ[..differ.len().min(4)].join("\n")
+    );
+    for mutant in mutants {
+        let caught = (0..)
+            .zip(real)
+            .any(|(number, real)| *real != with_mutant(mutant, || on_the_model(number)));
+        assert!(caught, "no script notices the error {mutant:?}");
+    }
+    eprintln!("{SCRIPTS} scripts, {lines} lines, {} mutants caught", mutants.len());
 }
 
 /// Runs every script on a real server, and those again that differ from the model. `None`: there is no server here.

@@ -9,8 +9,7 @@ use harness_workloads::{RecipeHost, SessionError, TokioHost, within};
 use rand::Rng;
 
 use super::servers::{zookeeper, zookeeper_is_ready};
-use super::{SCRIPTS, in_real_time, transcripts};
-use crate::mutants::with_mutant;
+use super::{assert_same_answers, in_real_time, transcripts};
 use crate::network::{LinkLatency, SimulatedLink};
 use crate::zk::{SimulatedZk, ZkRoutes};
 use crate::{World, dice};
@@ -279,29 +278,5 @@ fn on_a_real_server() -> Option<Vec<Vec<String>>> {
 #[test]
 fn random_scripts_have_the_same_answers_on_the_model_and_on_a_real_zookeeper() {
     let Some(real) = on_a_real_server() else { return };
-    let lines: usize = real.iter().map(Vec::len).sum();
-    let differ = (0..).zip(&real).filter_map(|(number, real)| {
-        let model = on_the_model(number);
-        let place = real.iter().zip(&model).position(|(real, model)| real != model)?;
-        let before = place.saturating_sub(8);
-        Some(format!(
-            "script {number}\nreal  {:#?}\nmodel {:#?}",
-            &real[before..=place],
-            &model[before..=place]
-        ))
-    });
-    let differ: Vec<String> = differ.collect();
-    assert!(
-        differ.is_empty(),
-        "{} of {SCRIPTS} differ:\n{}",
-        differ.len(),
-        differ[..differ.len().min(4)].join("\n")
-    );
-    for mutant in MUTANTS {
-        let caught = (0..)
-            .zip(&real)
-            .any(|(number, real)| *real != with_mutant(mutant, || on_the_model(number)));
-        assert!(caught, "no script notices the error {mutant:?}");
-    }
-    eprintln!("{SCRIPTS} scripts, {lines} lines, {} mutants caught", MUTANTS.len());
+    assert_same_answers(&real, on_the_model, &MUTANTS);
 }

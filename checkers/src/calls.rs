@@ -4,7 +4,7 @@
 //! Judged where no fault excuses it. The driver of a run gives up on a client that does not answer; that counts as
 //! late, too.
 
-use crate::calm::{self, CalmSpan};
+use crate::calm::{self, CalmSpan, span_of};
 use crate::context::Context;
 use crate::finding::Verdict;
 use crate::grants::ServerGrant;
@@ -86,11 +86,6 @@ pub(crate) fn decide<'a>(context: &'a Context<'_>) -> CallsInTime<'a> {
     decided
 }
 
-/// The calm span that has all of a time.
-fn span_of(calm: &[CalmSpan], from_ns: u64, to_ns: u64) -> Option<&CalmSpan> {
-    calm.iter().find(|span| span.from_ns <= from_ns && to_ns <= span.to_ns)
-}
-
 fn unanswered(context: &Context<'_>, calm: &[CalmSpan], decided: &mut CallsInTime<'_>) {
     let history = context.history;
     let died = history.deaths();
@@ -138,12 +133,13 @@ fn grants_of_releases<'a>(context: &'a Context<'_>, calm: &[CalmSpan], decided: 
     let serving = calm::serving(context);
     let mut denied = Vec::new();
     for hold in context.holds.iter().filter(|hold| hold.ended == Ended::Released) {
-        let end = &history.events[hold.end as usize];
+        let end = history.event(hold.end);
         let Some(reply) = history.events.get(end.mate as usize) else {
             continue;
         };
         // a name that comes again may have been granted the lock again
-        let named = context.grants.token_of(hold).is_some() || context.grants.is_single(hold);
+        let named =
+            context.grants.token_of(context.history, hold).is_some() || context.grants.is_single(context.history, hold);
         let Some(grant) = context.grants.of_hold(history, hold).filter(|_| named) else {
             continue;
         };
@@ -174,14 +170,14 @@ fn grants_of_releases<'a>(context: &'a Context<'_>, calm: &[CalmSpan], decided: 
 
 /// A release that was answered, and the grant of its hold.
 #[derive(Clone, Copy)]
-struct AnsweredRelease<'a, 'h> {
+struct AnsweredRelease<'a> {
     hold: &'a LockHold,
     grant: &'a ServerGrant,
-    end: &'h PackedEvent,
-    reply: &'h PackedEvent,
+    end: PackedEvent,
+    reply: PackedEvent,
 }
 
-impl<'a> AnsweredRelease<'a, '_> {
+impl<'a> AnsweredRelease<'a> {
     /// How its grant stayed although it was answered ok, if it did.
     ///
     /// A grant that expired was not removed by the release, and a client that was answered by the store knows that: a fault on

@@ -37,13 +37,14 @@ pub(crate) fn spans(context: &Context<'_>, healed_ns: Option<u64>) -> Vec<CalmSp
     }
     let calm = between(context, troubles, recovery_ns);
     let undisturbed = context.windows.is_empty();
+    let retransmissions = Retransmissions::of(context);
     let mut spans: Vec<CalmSpan> = calm
         .into_iter()
         .map(|(from_ns, to_ns)| CalmSpan {
             from_ns,
             to_ns,
             patience_ns: if undisturbed { 0 } else { context.lease_ns },
-            retransmission_ns: retransmission_ns(context, from_ns),
+            retransmission_ns: retransmissions.after(from_ns),
         })
         .collect();
     // what comes after every heal has had its time: the recovery waits for it
@@ -56,7 +57,7 @@ pub(crate) fn spans(context: &Context<'_>, healed_ns: Option<u64>) -> Vec<CalmSp
                 from_ns,
                 to_ns: end_ns,
                 patience_ns: 0,
-                retransmission_ns: retransmission_ns(context, from_ns),
+                retransmission_ns: retransmissions.after(from_ns),
             }),
     );
     spans
@@ -101,14 +102,46 @@ fn between(context: &Context<'_>, mut troubles: Vec<(u64, u64)>, recovery_ns: Op
 ///
 /// [RFC 6298]: https://www.rfc-editor.org/rfc/rfc6298#section-5
 pub(crate) fn retransmission_ns(context: &Context<'_>, healed_ns: u64) -> u64 {
-    let until = |window: &Window| {
-        let counters = [EffectCounters::DROPPED_PACKETS, EffectCounters::HELD_CONNECTS];
-        let dropped = window.healed.as_ref()?.evidence.sum(counters) > 0;
-        let heal_ns = window.heal_ns.filter(|heal_ns| dropped && *heal_ns <= healed_ns)?;
-        Some(heal_ns + (heal_ns - window.start_ns))
-    };
-    let latest = context.windows.iter().filter_map(until).max();
-    latest.map_or(0, |latest| latest.saturating_sub(healed_ns))
+    Retransmissions::of(context).after(healed_ns)
+}
+
+/// Until when TCP may send again what windows dropped.
+struct Retransmissions {
+    /// By heal: until when, of all that were healed by then.
+    until: Vec<(u64, u64)>,
+}
+
+impl Retransmissions {
+    fn of(context: &Context<'_>) -> Self {
+        let until = |window: &Window| {
+            let counters = [EffectCounters::DROPPED_PACKETS, EffectCounters::HELD_CONNECTS];
+            let dropped = window.healed.as_ref()?.evidence.sum(counters) > 0;
+            let heal_ns = window.heal_ns.filter(|_| dropped)?;
+            Some((heal_ns, heal_ns + (heal_ns - window.start_ns)))
+        };
+        let mut until: Vec<(u64, u64)> = context.windows.iter().filter_map(until).collect();
+        until.sort_unstable();
+        let mut latest = 0;
+        for (_, until_ns) in &mut until {
+            latest = latest.max(*until_ns);
+            *until_ns = latest;
+        }
+        Self { until }
+    }
+
+    /// For how long after a time.
+    fn after(&self, ns: u64) -> u64 {
+        let healed = self.until.partition_point(|(heal_ns, _)| *heal_ns <= ns);
+        let latest = healed.checked_sub(1).map_or(0, |last| self.until[last].1);
+        latest.saturating_sub(ns)
+    }
+}
+
+/// The span that has all of a time, of [`spans`] without a last heal: they are in order, and do not meet.
+pub(crate) fn span_of(spans: &[CalmSpan], from_ns: u64, to_ns: u64) -> Option<&CalmSpan> {
+    let after = spans.partition_point(|span| span.from_ns <= from_ns);
+    let span = &spans[after.checked_sub(1)?];
+    (to_ns <= span.to_ns).then_some(span)
 }
 
 /// When the recovery began, where a phase says so.

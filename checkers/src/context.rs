@@ -8,6 +8,7 @@ use crate::history::names::FastSet;
 use crate::history::{History, OrderBasis, Standstill, Window};
 use crate::holds::{Holds, LockHold};
 use crate::limits;
+use crate::linearizability::Decision;
 use crate::model::Model;
 use crate::options::Options;
 use crate::overlaps::{self, Conflict, Overlap};
@@ -30,6 +31,8 @@ pub(crate) struct Context<'a> {
     pub conflicts: Vec<Conflict>,
     /// The replies that began the holds of those overlaps.
     pub overlapping: FastSet<u32>,
+    /// What was decided of each lock's linearizability while this was derived.
+    pub decisions: Option<Vec<Decision>>,
     pub bounds: Bounds,
     pub lease_ns: u64,
     /// How far from the true time a stamp may be, in nanoseconds; 0 where the order of the file counts.
@@ -37,9 +40,14 @@ pub(crate) struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    pub(crate) fn new(history: &'a History, options: &'a Options) -> Self {
+    /// The model that a history is judged by.
+    pub(crate) fn model(history: &History, options: &Options) -> Model {
         let model = options.model.unwrap_or_else(|| Model::of_header(&history.header));
-        let model = starting_at(model, history.initial);
+        starting_at(model, history.initial)
+    }
+
+    pub(crate) fn new(history: &'a History, options: &'a Options) -> Self {
+        let model = Self::model(history, options);
         let (asked, header) = (&options.bounds, &history.header.bounds);
         let holds = Holds::of(history, &model);
         let grants = Grants::of(history, &holds, &model);
@@ -55,6 +63,7 @@ impl<'a> Context<'a> {
             overlaps: Vec::new(),
             conflicts: Vec::new(),
             overlapping: FastSet::default(),
+            decisions: None,
             bounds: Bounds {
                 herd: asked.herd.or(header.herd),
                 requests: asked.requests.or(header.requests),

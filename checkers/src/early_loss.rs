@@ -47,7 +47,7 @@ pub(crate) fn decide<'a>(context: &'a Context<'_>) -> EarlyLosses<'a> {
     for hold in context.holds.iter().filter(|hold| !is_disturbed(context, hold)) {
         decided.undisturbed += 1;
         let ran_out = ran_out(context, hold);
-        if context.grants.is_single(hold) {
+        if context.grants.is_single(context.history, hold) {
             decided.losses.extend(ran_out);
         } else {
             shared.extend(ran_out);
@@ -79,14 +79,14 @@ fn is_habit(early: u64, undisturbed: u64) -> bool {
 /// Whether a fault may be why a hold ended: one that was on since a lease and an aftermath before it was asked for.
 fn is_disturbed(context: &Context<'_>, hold: &LockHold) -> bool {
     let history = context.history;
-    let asked_ns = history.events[hold.call as usize].time;
+    let asked_ns = hold.asked_ns(history);
     let from_ns = asked_ns.saturating_sub(2 * context.lease_ns + limits::AFTERMATH_NS);
     context.fault_near(history.client_of(hold.process), from_ns, history.ns(hold.to))
 }
 
 /// What is before this share of the lease: a lease begins with the call at the earliest.
 fn early(context: &Context<'_>, hold: &LockHold, ended_ns: u64, percent: u64) -> Option<u64> {
-    let asked_ns = context.history.events[hold.call as usize].time;
+    let asked_ns = hold.asked_ns(context.history);
     let lasted_ns = ended_ns.saturating_sub(asked_ns);
     (lasted_ns < context.lease_ns / 100 * percent).then_some(lasted_ns)
 }
@@ -132,7 +132,7 @@ impl LockHold {
     /// Whether it was got long before a lease that began with its call could be over: that of a waiter may begin while it waits,
     /// and is renewed.
     fn waited_briefly(&self, context: &Context<'_>) -> bool {
-        let asked_ns = context.history.events[self.call as usize].time;
+        let asked_ns = self.asked_ns(context.history);
         context.history.ns(self.from).saturating_sub(asked_ns) <= context.lease_ns / 10
     }
 }

@@ -113,8 +113,12 @@ fn classify(context: &Context<'_>, overlap: &Overlap) -> OverlapClass {
                 OverlapClass::GrantedTwice
             };
         }
-        (Some(_), None) if context.grants.is_named(&overlap.second) => return OverlapClass::ToldWithoutGrant,
-        (None, Some(_)) if context.grants.is_named(&overlap.first) => return OverlapClass::ToldWithoutGrant,
+        (Some(_), None) if context.grants.is_named(context.history, &overlap.second) => {
+            return OverlapClass::ToldWithoutGrant;
+        }
+        (None, Some(_)) if context.grants.is_named(context.history, &overlap.first) => {
+            return OverlapClass::ToldWithoutGrant;
+        }
         _ => {}
     }
     let client = history.client_of(overlap.first.process);
@@ -158,7 +162,7 @@ fn is_overwritten(context: &Context<'_>, first: &ServerGrant, second: Option<&Se
 
 /// Whether the lease of the first may have run out before the second got the lock, without any renewal.
 fn after_lease(context: &Context<'_>, overlap: &Overlap) -> bool {
-    let asked = context.history.events[overlap.first.call as usize].time;
+    let asked = overlap.first.asked_ns(context.history);
     let held = context.history.ns(overlap.from()).saturating_sub(asked);
     held >= context.lease_ns / 100 * limits::LEASE_SHARE_PERCENT
 }

@@ -29,7 +29,7 @@ pub(crate) struct Served {
 
 impl Served {
     fn of(history: &History, reply: u32) -> Self {
-        let event = &history.events[reply as usize];
+        let event = history.event(reply);
         Self {
             call: event.mate,
             reply,
@@ -98,7 +98,9 @@ pub(crate) fn decide(context: &Context<'_>) -> Fairness {
     decided.max = passed.first().map_or(0, |passed| passed.times);
     decided.jain = jain(context);
     let promises = &context.history.header.promises;
-    decided.ordered = promises.fifo && promises.orders_tokens() && context.holds.iter().any(|hold| hold.has_token);
+    decided.ordered = promises.fifo
+        && promises.orders_tokens()
+        && context.holds.iter().any(|hold| hold.token(context.history).is_some());
     for lock in (0..context.history.locks.len()).filter(|_| decided.ordered) {
         let breaks = tickets::breaks(context, lock);
         decided.count += breaks.len() as u64;
@@ -125,8 +127,9 @@ pub(crate) fn decide(context: &Context<'_>) -> Fairness {
 fn served(context: &Context<'_>) -> Vec<Vec<u32>> {
     let history = context.history;
     let mut served = vec![Vec::new(); history.locks.len()];
-    for (position, event) in history.events.iter().enumerate() {
-        if let Some(lock) = history.lock_number(event).filter(|_| event.is_ok(F::Acquire)) {
+    let answers = history.events.iter().enumerate();
+    for (position, event) in answers.filter(|(_, event)| event.is_ok(F::Acquire)) {
+        if let Some(lock) = history.lock_number(event) {
             served[lock].push(position as u32);
         }
     }
@@ -137,15 +140,16 @@ fn served(context: &Context<'_>) -> Vec<Vec<u32>> {
 ///
 /// Counting from the latest call backwards, a Fenwick tree over the order of service has those who asked later.
 fn passed_over(history: &History, lock: usize, mut served: Vec<u32>) -> Vec<Passed> {
-    let asked = |reply: u32| history.instant(history.events[reply as usize].mate);
     if !served.is_sorted_by_key(|reply| history.instant(*reply)) {
         served.sort_by_key(|reply| history.instant(*reply));
     }
-    let mut by_call: Vec<u32> = (0..served.len() as u32).collect();
-    by_call.sort_by_key(|rank| asked(served[*rank as usize]));
-    if by_call.is_sorted() {
+    let asked = served.iter().map(|reply| history.instant(history.events.mate(*reply)));
+    let asked: Vec<u64> = asked.collect();
+    if asked.is_sorted() {
         return Vec::new();
     }
+    let mut by_call: Vec<u32> = (0..served.len() as u32).collect();
+    by_call.sort_by_key(|rank| asked[*rank as usize]);
     let mut tree = vec![0u32; served.len() + 1];
     let mut passed = Vec::new();
     for rank in by_call.into_iter().rev() {

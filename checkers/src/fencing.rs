@@ -62,9 +62,10 @@ pub(crate) enum WrongWrite {
 
 /// Decides HL003.
 pub(crate) fn decide(context: &Context<'_>) -> Fencing {
+    let tokens = context.holds.iter().filter_map(|hold| hold.token(context.history));
     let mut decided = Fencing {
         verdict: Verdict::Inconclusive,
-        tokens: context.holds.iter().filter(|hold| hold.has_token).count() as u64,
+        tokens: tokens.count() as u64,
         breaks: Vec::new(),
         break_count: 0,
         writes: CheckedWrites::default(),
@@ -170,14 +171,14 @@ fn checked_writes(context: &Context<'_>) -> CheckedWrites {
     writes
 }
 
-fn token_of(context: &Context<'_>, event: &PackedEvent) -> Option<u64> {
+fn token_of(context: &Context<'_>, event: PackedEvent) -> Option<u64> {
     let history = context.history;
     let of_call = || history.token(history.events.get(event.mate as usize)?);
     history.token(event).or_else(of_call)
 }
 
 /// Whether the writer held the lock for certain, alone, and in the server's eyes, too, from call to reply.
-fn is_true_holder(context: &Context<'_>, lock: usize, reply: &PackedEvent) -> bool {
+fn is_true_holder(context: &Context<'_>, lock: usize, reply: PackedEvent) -> bool {
     let history = context.history;
     let (called, replied) = (history.instant(reply.mate), reply.time);
     let Some(hold) = context.holds.around(lock, reply.process, called) else {
@@ -191,5 +192,5 @@ fn is_true_holder(context: &Context<'_>, lock: usize, reply: &PackedEvent) -> bo
             .revoked_ns(history)
             .is_none_or(|ns| ns > replied + limits::OBSERVER_LAG_NS)
     });
-    alone && granted && kept && hold.to > history.instant(history.events[reply.mate as usize].mate)
+    alone && granted && kept && hold.to > history.instant(history.event(reply.mate).mate)
 }

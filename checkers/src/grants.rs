@@ -84,18 +84,19 @@ impl Grants {
     }
 
     /// A hold's token, where it is the server's.
-    pub(crate) fn token_of(&self, hold: &LockHold) -> Option<u64> {
-        hold.token().filter(|_| self.watched.tokens)
+    pub(crate) fn token_of(&self, history: &History, hold: &LockHold) -> Option<u64> {
+        self.watched.tokens.then(|| hold.token(history))?
     }
 
     /// A hold's owner, where it is the server's name for it and the observer would show its grant.
-    pub(crate) fn owner_of(&self, hold: &LockHold) -> Option<u32> {
-        (self.watched.owners && hold.owner != NONE && self.is_shown(hold)).then_some(hold.owner)
+    pub(crate) fn owner_of(&self, history: &History, hold: &LockHold) -> Option<u32> {
+        let named = || Some(hold.owner(history)).filter(|owner| *owner != NONE);
+        (self.watched.owners && self.is_shown(hold)).then(named)?
     }
 
     /// Whether a hold has a name by which the server knows it.
-    pub(crate) fn is_named(&self, hold: &LockHold) -> bool {
-        self.token_of(hold).is_some() || self.owner_of(hold).is_some()
+    pub(crate) fn is_named(&self, history: &History, hold: &LockHold) -> bool {
+        self.token_of(history, hold).is_some() || self.owner_of(history, hold).is_some()
     }
 
     /// Whether the observer would show the grant of this hold: a reader, or the holder of a permit, need not be the first.
@@ -109,24 +110,26 @@ impl Grants {
 
     /// The grant that a hold rests on: of its token, or else the grant of its owner nearest to its beginning.
     pub(crate) fn of_hold(&self, history: &History, hold: &LockHold) -> Option<&ServerGrant> {
-        if let Some(token) = self.token_of(hold)
+        if let Some(token) = self.token_of(history, hold)
             && let Some(place) = self.by_token.get(&(hold.lock, token))
         {
             return Some(&self.all[*place as usize]);
         }
-        let token = self.token_of(hold);
+        let token = self.token_of(history, hold);
         let differs = |grant: &ServerGrant| matches!((grant.token, token), (Some(a), Some(b)) if a != b);
-        self.nearest(history, hold, self.owner_of(hold)?, differs)
+        self.nearest(history, hold, self.owner_of(history, hold)?, differs)
     }
 
     /// Whether the observer saw a grant to the owner that the hold names, at the time of the hold.
     pub(crate) fn shows_owner(&self, history: &History, hold: &LockHold) -> bool {
-        self.nearest(history, hold, hold.owner, |_| false).is_some()
+        self.nearest(history, hold, hold.owner(history), |_| false).is_some()
     }
 
     /// Whether the observer saw the grant with the hold's token, at the time of the hold.
     pub(crate) fn shows_token(&self, history: &History, hold: &LockHold) -> bool {
-        let place = hold.token().and_then(|token| self.by_token.get(&(hold.lock, token)));
+        let place = hold
+            .token(history)
+            .and_then(|token| self.by_token.get(&(hold.lock, token)));
         place.is_some_and(|place| may_be_of(history, &self.all[*place as usize], hold))
     }
 
@@ -140,9 +143,8 @@ impl Grants {
     ) -> Option<&ServerGrant> {
         let places = self.by_owner.get(&(hold.lock, owner))?;
         let from = history.ns(hold.from);
-        let near = |grant: &&ServerGrant| history.events[grant.first() as usize].time.abs_diff(from);
-        let after =
-            places.partition_point(|place| history.events[self.all[*place as usize].first() as usize].time <= from);
+        let near = |grant: &&ServerGrant| history.event(grant.first()).time.abs_diff(from);
+        let after = places.partition_point(|place| history.event(self.all[*place as usize].first()).time <= from);
         let around = after.saturating_sub(4)..(after + 4).min(places.len());
         places[around]
             .iter()
@@ -152,23 +154,23 @@ impl Grants {
     }
 
     /// Whether the server knows exactly one grant of the hold's owner on its lock.
-    pub(crate) fn is_single(&self, hold: &LockHold) -> bool {
+    pub(crate) fn is_single(&self, history: &History, hold: &LockHold) -> bool {
         let places = self
-            .owner_of(hold)
+            .owner_of(history, hold)
             .and_then(|owner| self.by_owner.get(&(hold.lock, owner)));
         places.is_some_and(|places| places.len() == 1)
     }
 
     /// The grants of the hold's owner that may be the one it rests on, in order.
     pub(crate) fn candidates(&self, history: &History, hold: &LockHold) -> impl Iterator<Item = &ServerGrant> {
-        self.of_owner(hold)
+        self.of_owner(history, hold)
             .filter(move |grant| may_be_of(history, grant, hold) && !is_the_next(history, grant, hold))
     }
 
     /// All grants of the hold's owner on its lock, in order.
-    pub(crate) fn of_owner(&self, hold: &LockHold) -> impl Iterator<Item = &ServerGrant> {
+    pub(crate) fn of_owner(&self, history: &History, hold: &LockHold) -> impl Iterator<Item = &ServerGrant> {
         let places = self
-            .owner_of(hold)
+            .owner_of(history, hold)
             .and_then(|owner| self.by_owner.get(&(hold.lock, owner)));
         places.into_iter().flatten().map(|place| &self.all[*place as usize])
     }
@@ -237,8 +239,11 @@ impl Grants {
             .collect();
         let mut releases: FastMap<(u32, u32), Vec<u64>> = FastMap::default();
         for hold in holds.iter().filter(|hold| hold.ended == Ended::Released) {
-            let called_ns = history.events[hold.end as usize].time;
-            releases.entry((hold.lock, hold.owner)).or_default().push(called_ns);
+            let called_ns = history.event(hold.end).time;
+            releases
+                .entry((hold.lock, hold.owner(history)))
+                .or_default()
+                .push(called_ns);
         }
         let was_released = |grant: &ServerGrant| {
             let called = releases.get(&(grant.lock, grant.owner)).into_iter().flatten();
@@ -279,7 +284,7 @@ impl Grants {
 /// Whether a grant can be the one that a hold rests on. Lines of the observer come late and never early: what had ended by
 /// its line when the hold was asked for had ended, and what began by its line long after the hold was over was another's.
 fn may_be_of(history: &History, grant: &ServerGrant, hold: &LockHold) -> bool {
-    let called = history.events[hold.call as usize].time;
+    let called = hold.asked_ns(history);
     let over = history.ns(hold.to).saturating_add(limits::OBSERVER_GAP_NS);
     let ended = grant.revoked_ns(history).filter(|_| !grant.is_out_of_sight(history));
     ended.is_none_or(|ended| ended >= called) && grant.granted_ns(history).is_none_or(|granted| granted <= over)

@@ -29,6 +29,7 @@ mod order_drawing;
 mod overlaps;
 mod phantom;
 mod progress;
+mod range_max;
 pub mod shrink;
 mod silent_loss;
 mod starvation;
@@ -43,8 +44,8 @@ pub use history::{
     ReadOptions, Window, write_edn,
 };
 pub use holds::{CertainHold, Ended};
+pub use linearizability::Monitor;
 pub use linearizability::certificate::Certificate;
-pub use linearizability::{Monitor, NotOnline};
-pub use model::{MODEL_NAMES, Model, UnknownModel};
+pub use model::{MODEL_NAMES, Model, NotOnline, UnknownModel};
 pub use options::{Budget, Clock, Options};
 pub use order_drawing::{DrawnOperation, OrderDrawing};

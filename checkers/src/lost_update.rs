@@ -105,7 +105,7 @@ impl Updates {
                 reads[event.process as usize] = position;
                 recent[lock].push(position);
             } else if event.is_ok(F::Write) {
-                let call = &history.events[event.mate as usize];
+                let call = history.event(event.mate);
                 let Some(value) = history.rare(event).value.or(history.rare(call).value) else {
                     continue;
                 };
@@ -121,7 +121,7 @@ impl Updates {
                 };
                 self.step(context, lock, increment, last[lock], &recent[lock]);
                 recent[lock].retain(|read| {
-                    let reader = history.events[*read as usize].process;
+                    let reader = history.event(*read).process;
                     reader != event.process && reads[reader as usize] == *read
                 });
                 last_write_of_lock[lock] = last_write_of_lock[lock].max(value);
@@ -161,8 +161,8 @@ impl Updates {
             .iter()
             .filter(|read| increment.read != NONE && **read > increment.read)
         {
-            let reader = &history.events[*read as usize];
-            if reader.process == increment.process || *read > history.events[increment.write as usize].mate {
+            let reader = history.event(*read);
+            if reader.process == increment.process || *read > history.event(increment.write).mate {
                 continue;
             }
             if let Some(hold) = context.holds.around(lock, reader.process, history.instant(*read)) {

@@ -70,6 +70,17 @@ pub struct UnknownModel {
     pub name: String,
 }
 
+/// A model that cannot be decided while a history grows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the model `{model}` is not decided while a history grows: its verdict may depend on answers that are still to come; \
+     check the finished history, or use a model with owners, such as owner-mutex"
+)]
+pub struct NotOnline {
+    /// The model that was asked for.
+    pub model: Model,
+}
+
 /// What `--model` takes. `reentrant=2` and `semaphore=3` set the limit, `cas-register=0` the value at the start.
 pub const MODEL_NAMES: [&str; 13] = [
     "owner-mutex",

@@ -14,6 +14,7 @@ use crate::history::names::{FastSet, NONE};
 use crate::history::{F, NemesisFact, ObserverFact};
 use crate::holds::{Ended, LockHold};
 use crate::limits;
+use crate::range_max::RangeMax;
 pub(crate) use orphans::OrphanGrant;
 
 /// An answer that is not as the server has it.
@@ -60,7 +61,7 @@ pub(crate) struct PhantomGrants<'a> {
 
 /// Decides HL007.
 pub(crate) fn decide<'a>(context: &'a Context<'_>) -> PhantomGrants<'a> {
-    let known = |hold: &&LockHold| context.grants.is_named(hold);
+    let known = |hold: &&LockHold| context.grants.is_named(context.history, hold);
     let mut decided = PhantomGrants {
         verdict: Verdict::NotApplicable,
         known: context.holds.iter().filter(known).count() as u64,
@@ -110,8 +111,9 @@ struct Span {
 /// by the ends that it saw after their owners had asked for them. On a machine that has too much to do it may be a second
 /// late, and then sees some grants not at all.
 pub(crate) struct ObserverSight {
-    /// By time.
-    delays: Vec<Delay>,
+    /// By time, each with how late it was.
+    delays: Vec<u64>,
+    by_ns: RangeMax,
     /// When it heard nothing of a server, by its own word.
     blind: Vec<Span>,
 }
@@ -122,7 +124,7 @@ impl ObserverSight {
         let seen = context
             .holds
             .iter()
-            .filter(|hold| context.grants.token_of(hold).is_some())
+            .filter(|hold| context.grants.token_of(context.history, hold).is_some())
             .flat_map(|hold| {
                 let grant = context.grants.of_hold(history, hold);
                 let (from, to) = (history.ns(hold.from), history.ns(hold.to));
@@ -142,7 +144,8 @@ impl ObserverSight {
         let mut delays: Vec<Delay> = seen.collect();
         delays.sort_unstable_by_key(|delay| delay.at_ns);
         Self {
-            delays,
+            by_ns: RangeMax::of(delays.iter().map(|delay| delay.by_ns)),
+            delays: delays.iter().map(|delay| delay.at_ns).collect(),
             blind: blind(context),
         }
     }
@@ -156,11 +159,11 @@ impl ObserverSight {
     pub(crate) fn lag_ns(&self, ns: u64) -> u64 {
         let from = self
             .delays
-            .partition_point(|delay| delay.at_ns + limits::OBSERVER_GAP_NS < ns);
-        let near = self.delays[from..]
-            .iter()
-            .take_while(|delay| delay.at_ns < ns + limits::OBSERVER_GAP_NS);
-        let latest = near.map(|delay| delay.by_ns).max().unwrap_or(0);
+            .partition_point(|at_ns| at_ns + limits::OBSERVER_GAP_NS < ns);
+        let to = self
+            .delays
+            .partition_point(|at_ns| *at_ns < ns + limits::OBSERVER_GAP_NS);
+        let latest = self.by_ns.within(from..to);
         limits::OBSERVER_LAG_NS.max(latest * 2)
     }
 }
@@ -200,7 +203,7 @@ impl NamedGrants {
         let holds = context.holds.iter();
         Self(
             holds
-                .filter_map(|hold| Some((hold.lock, context.grants.token_of(hold)?)))
+                .filter_map(|hold| Some((hold.lock, context.grants.token_of(context.history, hold)?)))
                 .collect(),
         )
     }
@@ -218,17 +221,18 @@ fn phantom<'a>(
     hold: &'a LockHold,
 ) -> Option<WrongGrant<'a>> {
     let history = context.history;
-    if hold.is_empty() || !context.grants.is_named(hold) {
+    if hold.is_empty() || !context.grants.is_named(context.history, hold) {
         return None;
     }
-    let has_token = context.grants.token_of(hold).is_some();
+    let has_token = context.grants.token_of(context.history, hold).is_some();
     let from = history.ns(hold.from);
     // A name that comes again proves nothing about which of its grants this was; unless the store gives a token with each,
     // this answer came without one, and all of that name's grants were another answer's or had ended before it was asked for.
-    let sure = |grant: &ServerGrant| grant.token.is_some() && has_token || context.grants.is_single(hold);
+    let sure =
+        |grant: &ServerGrant| grant.token.is_some() && has_token || context.grants.is_single(context.history, hold);
     let without_its_token = history.header.promises.tokens && context.grants.watched().tokens && !has_token;
     let meant = |grant: &&ServerGrant| {
-        let mut all = context.grants.of_owner(hold);
+        let mut all = context.grants.of_owner(context.history, hold);
         let free = |grant: &ServerGrant| !named.has(grant) && !ended_before_the_call(context, grant, hold);
         sure(grant) || !without_its_token || all.any(free)
     };
@@ -281,12 +285,12 @@ impl<'a> Around<'a> {
             let grants = context.grants.of_lock(hold.lock as usize);
             grants.filter(|grant| speaks_alike(context, grant, hold))
         };
-        let others = |grant: &&ServerGrant| context.grants.owner_of(hold) != Some(grant.owner);
+        let others = |grant: &&ServerGrant| context.grants.owner_of(context.history, hold) != Some(grant.owner);
         let covering = alike()
             .filter(others)
             .find(|grant| covers(context, grant, from, lag_ns) && !was_given_back(context, grant, from));
         let long = history.ns(hold.to).saturating_sub(from) > lag_ns;
-        let told = sight.is_whole(history.events[hold.call as usize].time, from + lag_ns);
+        let told = sight.is_whole(hold.asked_ns(history), from + lag_ns);
         let live = long
             && told
             && observed_around(context, &mut alike(), from, lag_ns)
@@ -304,15 +308,15 @@ impl<'a> Around<'a> {
 fn ended_before_the_call(context: &Context<'_>, grant: &ServerGrant, hold: &LockHold) -> bool {
     let history = context.history;
     let seen_to_end = grant.revoked_ns(history).filter(|_| !grant.is_out_of_sight(history));
-    let called = history.events[hold.call as usize].time;
+    let called = hold.asked_ns(history);
     seen_to_end.is_some_and(|revoked| revoked < called)
 }
 
 /// Whether the observer's lines say what this hold could be joined by.
 fn speaks_alike(context: &Context<'_>, grant: &ServerGrant, hold: &LockHold) -> bool {
     let grants = &context.grants;
-    (grants.token_of(hold).is_some() && grant.token.is_some())
-        || (grants.owner_of(hold).is_some() && grant.owner != NONE)
+    (grants.token_of(context.history, hold).is_some() && grant.token.is_some())
+        || (grants.owner_of(context.history, hold).is_some() && grant.owner != NONE)
 }
 
 /// Whether the server may have shown an owner at the beginning of a hold whose name the observer did not learn.
@@ -387,8 +391,8 @@ pub(crate) fn foreign_release<'a>(context: &'a Context<'_>, hold: &'a LockHold) 
     let history = context.history;
     let grant = context.grants.of_hold(history, hold)?;
     let removed_ns = grant.revoked_ns(history).filter(|_| grant.was_deleted(history))?;
-    let has_token = context.grants.token_of(hold).is_some();
-    let named = grant.token.is_some() && has_token || context.grants.is_single(hold);
+    let has_token = context.grants.token_of(context.history, hold).is_some();
+    let named = grant.token.is_some() && has_token || context.grants.is_single(context.history, hold);
     let margin = if named { 0 } else { limits::OBSERVER_LAG_NS };
     let inside = removed_ns > history.ns(hold.from) + margin && removed_ns < history.ns(hold.to);
     // A loss that the owner was told of shortly after, or its death, may be why the lock was deleted.
@@ -416,16 +420,15 @@ fn inner_release(context: &Context<'_>, hold: &LockHold, removed_ns: u64) -> Opt
     if !context.model.is_reentrant() {
         return None;
     }
-    let events = &context.history.events;
-    let until = (hold.end as usize).min(events.len());
-    let inside = events[hold.got as usize..until].iter();
-    let mut releases = inside.enumerate().filter(|(_, event)| {
+    let events = context.history.events.iter().enumerate();
+    let mut inside = events.take(hold.end as usize).skip(hold.got as usize);
+    let release = inside.find(|(_, event)| {
         event.process == hold.process
             && event.is_call(F::Release)
-            && context.history.lock_number(event) == Some(hold.lock as usize)
+            && context.history.lock_number(*event) == Some(hold.lock as usize)
             && event.time <= removed_ns
     });
-    releases.next().map(|(place, _)| hold.got + place as u32)
+    release.map(|(position, _)| position as u32)
 }
 
 /// "Deleted" is all that some stores say of an expiry, too: then it proves nothing once the lease may have run out.
@@ -434,7 +437,7 @@ fn may_be_an_expiry(context: &Context<'_>, hold: &LockHold, grant: &ServerGrant,
     if grant.cause(history).is_some_and(|cause| cause.is_release()) {
         return false;
     }
-    let asked = history.events[hold.call as usize].time;
+    let asked = hold.asked_ns(history);
     let old = removed.saturating_sub(asked) >= context.lease_ns / 100 * limits::LEASE_SHARE_PERCENT;
     old || context
         .window_of_client(history.client_of(hold.process), asked, removed)

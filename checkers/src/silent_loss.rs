@@ -78,7 +78,7 @@ fn silence<'a>(context: &'a Context<'_>, hold: &'a LockHold) -> Option<Silence<'
     let grant = context.grants.of_hold(history, hold)?;
     let removed = |grant: &ServerGrant| grant.revoked_ns(history).filter(|_| !grant.is_out_of_sight(history));
     let mut revoked = removed(grant)?;
-    if context.grants.token_of(hold).is_none() {
+    if context.grants.token_of(context.history, hold).is_none() {
         // which of its owner's grants it was is not known for sure: it was lost with the last of them
         for other in context.grants.candidates(history, hold) {
             revoked = revoked.max(removed(other)?);

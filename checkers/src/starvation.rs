@@ -75,22 +75,14 @@ pub(crate) fn starved(context: &Context<'_>) -> Vec<Starved> {
         if judged.is_empty() {
             continue;
         }
-        let mut grants: Vec<(u64, u32)> = context.holds.by_lock[lock]
-            .iter()
-            .map(|hold| (history.ns(hold.from), history.client_of(hold.process)))
-            .collect();
-        grants.sort_unstable();
+        let grants = GrantTimes::of(context, lock);
         for (client, attempts) in &attempts(history, &died, &calls, judged) {
             let never = never(*client, asked[client].acquired_ns);
-            let others_during = |stretch: &Starved| {
-                let during = grants.partition_point(|(ns, _)| *ns < stretch.from_ns)
-                    ..grants.partition_point(|(ns, _)| *ns <= stretch.to_ns);
-                grants[during].iter().filter(|(_, other)| other != client).count() as u64
-            };
+            let attempts = AttemptsInOrder::of(attempts);
             let of = |how: Starving, enough: u64| {
-                let stretches = calm.iter().flat_map(|span| stretches(attempts, span, how));
+                let stretches = calm.iter().flat_map(|span| stretches(attempts.during(span), span, how));
                 let longest = stretches.max_by_key(|stretch| stretch.to_ns - stretch.from_ns)?;
-                let others = others_during(&longest);
+                let others = grants.but_to(*client, (longest.from_ns, longest.to_ns));
                 let lasted = longest.to_ns - longest.from_ns > bound_ns;
                 (lasted && others >= enough).then_some(Starved {
                     lock,
@@ -150,17 +142,45 @@ impl LastGrants {
     }
 }
 
+/// The times of all grants of a lock, and those of each client.
+struct GrantTimes {
+    all: Vec<u64>,
+    by_client: Vec<(u32, u64)>,
+}
+
+impl GrantTimes {
+    fn of(context: &Context<'_>, lock: usize) -> Self {
+        let history = context.history;
+        let holds = context.holds.by_lock[lock].iter();
+        let grants = holds.map(|hold| (history.client_of(hold.process), history.ns(hold.from)));
+        let mut by_client: Vec<(u32, u64)> = grants.collect();
+        by_client.sort_unstable();
+        let mut all: Vec<u64> = by_client.iter().map(|(_, ns)| *ns).collect();
+        all.sort_unstable();
+        Self { all, by_client }
+    }
+
+    /// How many there were of other clients, from one time to another.
+    fn but_to(&self, client: u32, (from_ns, to_ns): (u64, u64)) -> u64 {
+        let all = self.all.partition_point(|ns| *ns <= to_ns) - self.all.partition_point(|ns| *ns < from_ns);
+        let own = self.by_client.partition_point(|grant| *grant <= (client, to_ns))
+            - self.by_client.partition_point(|grant| *grant < (client, from_ns));
+        (all - own) as u64
+    }
+}
+
 /// The calls of acquires that wait or got the lock, by lock. A try in vain says nothing: it may always meet a holder.
 fn calls_that_count(history: &History) -> Vec<Vec<u32>> {
     let mut calls = vec![Vec::new(); history.locks.len()];
-    for (position, event) in history.events.iter().enumerate() {
+    let asked = history.events.iter().enumerate();
+    for (position, event) in asked.filter(|(_, event)| event.is_call(F::Acquire)) {
         let acquired = || {
             history
                 .events
                 .get(event.mate as usize)
                 .is_some_and(|reply| reply.kind == Kind::Ok)
         };
-        let counts = event.is_call(F::Acquire) && (history.rare(event).wait_ms != 0 || acquired());
+        let counts = history.rare(event).wait_ms != 0 || acquired();
         if let Some(lock) = history.lock_number(event).filter(|_| counts) {
             calls[lock].push(position as u32);
         }
@@ -181,7 +201,7 @@ struct AskedFor {
 fn asked(history: &History, calls: &[u32]) -> FastMap<u32, AskedFor> {
     let mut all: FastMap<u32, AskedFor> = FastMap::default();
     for call in calls {
-        let event = &history.events[*call as usize];
+        let event = history.event(*call);
         let asked = all.entry(history.client_of(event.process)).or_insert(AskedFor {
             acquired_ns: u64::MAX,
             refused: false,
@@ -203,7 +223,7 @@ fn attempts(
     mut clients: BTreeMap<u32, Vec<Attempt>>,
 ) -> BTreeMap<u32, Vec<Attempt>> {
     for call in calls {
-        let event = &history.events[*call as usize];
+        let event = history.event(*call);
         let Some(attempts) = clients.get_mut(&history.client_of(event.process)) else {
             continue;
         };
@@ -222,11 +242,39 @@ fn attempts(
 }
 
 /// Whether an acquire was answered with an error that does not say that the lock is taken, in any words: long before its wait was over.
-fn is_a_refusal(history: &History, call: &PackedEvent, reply: &PackedEvent) -> bool {
+fn is_a_refusal(history: &History, call: PackedEvent, reply: PackedEvent) -> bool {
     let wait_ns = limits::ns(u64::from(history.rare(call).wait_ms));
     let error = history.name(history.rare(reply).error).map(Refusal::parse);
     let is_taken = matches!(error, Some(Refusal::Busy | Refusal::Timeout));
     reply.kind != Kind::Ok && !is_taken && reply.time - call.time < wait_ns / 2
+}
+
+/// The attempts of one client, in the order of its calls.
+struct AttemptsInOrder<'a> {
+    attempts: &'a [Attempt],
+    /// When all up to that one were over.
+    over_ns: Vec<u64>,
+}
+
+impl<'a> AttemptsInOrder<'a> {
+    fn of(attempts: &'a [Attempt]) -> Self {
+        let mut over_ns = 0;
+        let later = |attempt: &Attempt| {
+            over_ns = attempt.to_ns.max(over_ns);
+            over_ns
+        };
+        Self {
+            attempts,
+            over_ns: attempts.iter().map(later).collect(),
+        }
+    }
+
+    /// All attempts that may have been on at some instant of a span, and none that was over before it.
+    fn during(&self, span: &CalmSpan) -> &'a [Attempt] {
+        let from = self.over_ns.partition_point(|over_ns| *over_ns <= span.from_ns);
+        let to = self.attempts.partition_point(|attempt| attempt.from_ns < span.to_ns);
+        &self.attempts[from.min(to)..to]
+    }
 }
 
 /// The stretches of a calm span in which a client asked all the time and got nothing, or was only refused.

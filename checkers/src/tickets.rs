@@ -29,33 +29,46 @@ pub(crate) struct TokenGrant {
     pub hold: Option<LockHold>,
 }
 
+/// A hold and the token that came with it.
+#[derive(Clone, Copy)]
+struct Ticket<'a> {
+    token: u64,
+    hold: &'a LockHold,
+}
+
 impl TokenGrant {
-    fn of(hold: &LockHold) -> Self {
+    fn of(ticket: &Ticket<'_>) -> Self {
         Self {
-            token: hold.token,
-            position: hold.got,
-            hold: Some(*hold),
+            token: ticket.token,
+            position: ticket.hold.got,
+            hold: Some(*ticket.hold),
         }
     }
 }
 
 /// All breaks on one lock, each later grant once, in the order of the later one's event.
 pub(crate) fn breaks(context: &Context<'_>, lock: usize) -> Vec<TokenBreak> {
-    let holds = context.holds.by_lock[lock]
-        .iter()
-        .filter(|hold| hold.has_token && hold.ended != Ended::Changed);
+    let holds = context.holds.by_lock[lock].iter();
+    let tickets = holds.filter(|hold| hold.ended != Ended::Changed).filter_map(|hold| {
+        let token = hold.token(context.history)?;
+        Some(Ticket { token, hold })
+    });
     let watched = context.grants.watched().tokens;
     let observed = watched && context.grants.of_lock(lock).any(|grant| grant.token.is_some());
     // Where each token exceeds those before it, only the server can have another order.
-    if !observed && holds.clone().is_sorted_by(|a, b| a.from < b.from && a.token < b.token) {
+    if !observed
+        && tickets
+            .clone()
+            .is_sorted_by(|a, b| a.hold.from < b.hold.from && a.token < b.token)
+    {
         return Vec::new();
     }
-    let holds: Vec<&LockHold> = holds.collect();
-    let mut found = asked_after(context, &holds);
+    let tickets: Vec<Ticket<'_>> = tickets.collect();
+    let mut found = asked_after(context, &tickets);
     if observed && one_at_a_time(&context.model) {
-        found.extend(by_the_server(context, lock, &holds));
+        found.extend(by_the_server(context, lock, &tickets));
     } else if !observed && one_at_a_time(&context.model) {
-        found.extend(ended_before(context, &holds));
+        found.extend(ended_before(context, &tickets));
     }
     found.sort_by_key(|broken| broken.later.position);
     // Two rules may tell of one grant; a token that was given out again is a break each time.
@@ -74,7 +87,9 @@ pub(crate) fn answered_out_of_order(context: &Context<'_>) -> u64 {
     for holds in &context.holds.by_lock {
         let mut highest = 0;
         for hold in holds.iter().filter(|hold| hold.ended != Ended::Changed) {
-            let Some(token) = hold.token() else { continue };
+            let Some(token) = hold.token(context.history) else {
+                continue;
+            };
             count += u64::from(token < highest);
             highest = highest.max(token);
         }
@@ -86,23 +101,23 @@ fn one_at_a_time(model: &Model) -> bool {
     !matches!(model, Model::ReadWrite | Model::Semaphore { .. })
 }
 
-fn asked_after(context: &Context<'_>, holds: &[&LockHold]) -> Vec<TokenBreak> {
-    let call = |hold: &LockHold| context.history.instant(hold.call);
+fn asked_after(context: &Context<'_>, tickets: &[Ticket<'_>]) -> Vec<TokenBreak> {
+    let call = |ticket: &Ticket<'_>| context.history.instant(ticket.hold.call(context.history));
     let apart = 2 * context.clock_error_ns;
-    let mut by_call: Vec<&LockHold> = holds.to_vec();
-    by_call.sort_by_key(|hold| call(hold));
+    let mut by_call = tickets.to_vec();
+    by_call.sort_by_key(call);
     let mut found = Vec::new();
-    let mut highest: Option<&LockHold> = None;
-    let mut returned = holds.iter().peekable();
-    for later in by_call {
-        while let Some(earlier) = returned.next_if(|earlier| earlier.from.saturating_add(apart) < call(later)) {
+    let mut highest: Option<&Ticket<'_>> = None;
+    let mut returned = tickets.iter().peekable();
+    for later in &by_call {
+        while let Some(earlier) = returned.next_if(|earlier| earlier.hold.from.saturating_add(apart) < call(later)) {
             if highest.is_none_or(|highest| earlier.token > highest.token) {
                 highest = Some(earlier);
             }
         }
         if let Some(earlier) = highest.filter(|earlier| later.token <= earlier.token) {
             found.push(TokenBreak {
-                lock: later.lock as usize,
+                lock: later.hold.lock as usize,
                 earlier: TokenGrant::of(earlier),
                 later: TokenGrant::of(later),
             });
@@ -111,24 +126,25 @@ fn asked_after(context: &Context<'_>, holds: &[&LockHold]) -> Vec<TokenBreak> {
     found
 }
 
-fn ended_before(context: &Context<'_>, holds: &[&LockHold]) -> Vec<TokenBreak> {
+fn ended_before(context: &Context<'_>, tickets: &[Ticket<'_>]) -> Vec<TokenBreak> {
     let apart = 2 * context.clock_error_ns;
-    let mut by_end: Vec<&LockHold> = holds.to_vec();
-    by_end.sort_by_key(|hold| hold.to);
+    let mut by_end = tickets.to_vec();
+    by_end.sort_by_key(|ticket| ticket.hold.to);
     let mut found = Vec::new();
-    let mut highest: Option<&LockHold> = None;
+    let mut highest: Option<&Ticket<'_>> = None;
     let mut ended = by_end.iter().peekable();
-    for later in holds {
-        while let Some(earlier) =
-            ended.next_if(|earlier| earlier.to.saturating_add(apart) <= later.from && earlier.got != later.got)
-        {
+    for later in tickets {
+        let others = |earlier: &Ticket<'_>| earlier.hold.got != later.hold.got;
+        let ended_before =
+            |earlier: &Ticket<'_>| earlier.hold.to.saturating_add(apart) <= later.hold.from && others(earlier);
+        while let Some(earlier) = ended.next_if(|earlier| ended_before(earlier)) {
             if highest.is_none_or(|highest| earlier.token > highest.token) {
                 highest = Some(earlier);
             }
         }
-        if let Some(earlier) = highest.filter(|earlier| later.token <= earlier.token && earlier.got != later.got) {
+        if let Some(earlier) = highest.filter(|earlier| later.token <= earlier.token && others(earlier)) {
             found.push(TokenBreak {
-                lock: later.lock as usize,
+                lock: later.hold.lock as usize,
                 earlier: TokenGrant::of(earlier),
                 later: TokenGrant::of(later),
             });
@@ -137,8 +153,8 @@ fn ended_before(context: &Context<'_>, holds: &[&LockHold]) -> Vec<TokenBreak> {
     found
 }
 
-fn by_the_server(context: &Context<'_>, lock: usize, holds: &[&LockHold]) -> Vec<TokenBreak> {
-    let by_token: FastMap<u64, &LockHold> = holds.iter().map(|hold| (hold.token, *hold)).collect();
+fn by_the_server(context: &Context<'_>, lock: usize, tickets: &[Ticket<'_>]) -> Vec<TokenBreak> {
+    let by_token: FastMap<u64, &LockHold> = tickets.iter().map(|ticket| (ticket.token, ticket.hold)).collect();
     let side = |grant: &ServerGrant, token: u64| TokenGrant {
         token,
         position: grant.granted,

@@ -56,10 +56,10 @@ impl Comparable {
         };
         Self {
             owners: servers(promises.owner, &|hold| {
-                (hold.owner != NONE).then(|| grants.shows_owner(history, hold))
+                (hold.owner(history) != NONE).then(|| grants.shows_owner(history, hold))
             }),
             tokens: servers(promises.token, &|hold| {
-                hold.has_token.then(|| grants.shows_token(history, hold))
+                hold.token(history).is_some().then(|| grants.shows_token(history, hold))
             }),
         }
     }
@@ -68,14 +68,17 @@ impl Comparable {
     pub(crate) fn why_not(self, history: &History, holds: &Holds, grants: &Grants) -> Option<NotWatched> {
         let promises = &history.header.promises;
         let own = |origin: Option<Origin>| matches!(origin, Some(Origin::Own | Origin::None));
-        let named = holds.iter().any(|hold| hold.has_token || hold.owner != NONE);
+        let named = || {
+            let mut all = holds.iter();
+            all.any(|hold| hold.token(history).is_some() || hold.owner(history) != NONE)
+        };
         Some(match () {
             () if promises.watched == Some(false) => NotWatched::Elsewhere,
             () if grants.is_empty() && history.phases().is_empty() => NotWatched::NoObserver,
             () if grants.is_empty() => NotWatched::NothingSeen,
             () if self.owners || self.tokens => return None,
             () if own(promises.owner) && own(promises.token) => NotWatched::OwnNames,
-            () if named => NotWatched::OtherNames,
+            () if named() => NotWatched::OtherNames,
             () => NotWatched::NoNames,
         })
     }

@@ -121,7 +121,7 @@ pub fn write_as_edn(arguments: &[String]) {
 }
 
 /// The processor time that this process has used, by proc(5): in ticks of which there are a hundred a second.
-fn processor_seconds() -> f64 {
+pub fn processor_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
     let ticks = fields.skip(11).take(2).filter_map(|ticks| ticks.parse::<f64>().ok());

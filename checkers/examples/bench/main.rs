@@ -1,11 +1,15 @@
 //! Measures the decisions: model × size × unknown outcomes × verdict: time, events a second, peak memory.
 //!
 //! `cargo run --release -p harness-checkers --example bench` prints the table; each row runs in a separate process, so
-//! that its peak memory is its own. After it comes what a file of 10^7 events costs to read and decide.
+//! that its peak memory is its own. After it come corners at two sizes, what a file of 10^7 events costs to read and decide, the
+//! monitor, and Porcupine. `bench corners`, `files`, `monitor EVENTS MODEL DELAY_US` and `porcupine` print one of these.
 //! `bench file OPERATIONS PATH` writes a history, compressed where the path ends in `.zst`, `bench read PATH` reads and decides
 //! it, `bench edn PATH PATH` writes it as EDN.
 
+mod corners;
 mod files;
+mod monitor;
+mod porcupine;
 
 use std::process::Command;
 use std::time::Instant;
@@ -64,6 +68,11 @@ fn main() {
         Some("file") => files::write(&arguments[1..]),
         Some("read") => files::read(&arguments[1..]),
         Some("edn") => files::write_as_edn(&arguments[1..]),
+        Some("corner") => corners::row(&arguments[1..]),
+        Some("corners") => corners::table(),
+        Some("files") => files::read_table(),
+        Some("monitor") => monitor::row(&arguments[1..]),
+        Some("porcupine") => porcupine::table(),
         _ => table(),
     }
 }
@@ -85,7 +94,10 @@ fn table() {
         print!("{}", String::from_utf8_lossy(&output.stdout));
         eprint!("{}", String::from_utf8_lossy(&output.stderr));
     }
+    corners::table();
     files::read_table();
+    monitor::table();
+    porcupine::table();
 }
 
 fn row(arguments: &[String]) {

@@ -69,7 +69,7 @@ impl Departures {
         }
     }
 
-    fn attempt(&mut self, context: &Context<'_>, call: &PackedEvent, expiry: u64) {
+    fn attempt(&mut self, context: &Context<'_>, call: PackedEvent, expiry: u64) {
         let history = context.history;
         let reply = history.events.get(call.mate as usize);
         if reply.is_some_and(|reply| reply.kind == Kind::Ok) {
@@ -98,7 +98,7 @@ fn gave_up(context: &Context<'_>, all: &mut [Departures]) {
     let expiry = 2 * context.lease_ns + limits::AFTERMATH_NS;
     // The locks that each process ever asked for: few, so a list does.
     let mut asked: Vec<Vec<u32>> = vec![Vec::new(); history.processes.len()];
-    for event in &history.events {
+    for event in history.events.iter() {
         let lock = history.lock_number(event);
         match (event.f, lock) {
             (F::Acquire, Some(lock)) if event.kind == Kind::Invoke => {

@@ -357,7 +357,7 @@ fn traffic(context: &Context<'_>) -> Vec<LockTraffic> {
         .filter(|hold| hold.ended == crate::holds::Ended::Released)
     {
         all[hold.lock as usize].releases.push(Release {
-            ns: history.events[hold.end as usize].time,
+            ns: history.event(hold.end).time,
             position: hold.end,
         });
     }

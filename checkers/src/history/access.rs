@@ -69,7 +69,7 @@ impl History {
     /// # Panics
     /// When there is no such event.
     pub fn entry(&self, position: usize) -> Entry<'_> {
-        let event = &self.events[position];
+        let event = self.event(position as u32);
         let rare = self.rare(event);
         let line = if event.process == NEMESIS {
             self.nemesis_at(position as u32)
@@ -187,7 +187,7 @@ impl History {
         (symbol != NONE).then(|| self.names.get(symbol))
     }
 
-    pub(crate) fn process(&self, event: &PackedEvent) -> Process {
+    pub(crate) fn process(&self, event: PackedEvent) -> Process {
         match event.process {
             SERVER => Process::Server,
             NEMESIS => Process::Nemesis,

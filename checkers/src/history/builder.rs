@@ -2,13 +2,14 @@
 //!
 //! Well-formedness is checked as events arrive, by the rules of [`super::form`]; an event that is refused is not added.
 
-use super::entry::{Entry, F, Mode, NEMESIS, Rare, SERVER};
+use super::entry::{Entry, F, NEMESIS, Rare, SERVER};
 use super::error::FormError;
 use super::event::{Header, Kind, Line, Process};
 use super::form::{NEW, ProcessState, allowed};
 use super::lines::{EventFields, RareFields};
 use super::names::{DenseNumbers, NONE, Names, Symbol};
-use super::packed::{EventDetails, PackedEvent};
+use super::nemesis::NemesisFact;
+use super::packed::{EventDetails, KeptDetails, MAX_RARE, PackedEvent};
 use super::{History, NemesisLine, OrderBasis, ReplyNode, WireReading};
 use crate::limits::MAX_TIME_NS;
 
@@ -25,7 +26,11 @@ pub struct HistoryBuilder {
     latest_client_ns: u64,
     pub(super) last_rare: Option<(u32, Rare)>,
     /// The last details without a token or an owner.
-    pub(super) last_details: u32,
+    pub(super) last_details: Option<(u32, EventDetails)>,
+    /// Fault windows that are open.
+    open_windows: u32,
+    /// When the last one was healed.
+    healed_ns: Option<u64>,
 }
 
 impl HistoryBuilder {
@@ -38,7 +43,9 @@ impl HistoryBuilder {
             latest_ns: 0,
             latest_client_ns: 0,
             last_rare: None,
-            last_details: NONE,
+            last_details: None,
+            open_windows: 0,
+            healed_ns: None,
         }
     }
 
@@ -94,6 +101,7 @@ impl HistoryBuilder {
                 cause: intern(entry.cause),
                 error: intern(entry.error),
                 fenced: entry.fenced,
+                disturbed: false,
             },
             wire: entry.wire,
         };
@@ -111,25 +119,9 @@ impl HistoryBuilder {
     pub fn push_line(&mut self, line: &Line<'_>) -> Result<(), FormError> {
         let is_nemesis = line.process == Process::Nemesis;
         let raw = is_nemesis.then(|| serde_json::to_string(line).expect("a line is plain data"));
-        let fields = &line.fields;
-        let f = F::parse(line.f).filter(|_| !is_nemesis).unwrap_or(F::Nemesis);
         self.push(&Entry {
-            client: line.client,
-            lock: fields.lock,
-            token: fields.token,
-            owner: fields.owner,
-            value: fields.value,
-            fenced: fields.fenced,
-            mode: fields.mode.map_or(Mode::Write, Mode::parse),
-            permits: fields.permits,
-            wait_ms: fields.wait_ms,
-            cause: fields.cause,
-            error: fields.error,
-            name: is_nemesis.then_some(line.f),
-            wire: fields.wire.filter(|_| f == F::Release),
-            node: fields.node,
             raw: raw.as_deref(),
-            ..Entry::new(line.index, line.time, line.process, line.kind, f)
+            ..Entry::from(line)
         })
     }
 
@@ -139,7 +131,7 @@ impl HistoryBuilder {
     /// As [`Self::push`].
     #[inline]
     pub(crate) fn add(&mut self, fields: &EventFields, rare: Option<&RareFields>) -> Result<(), FormError> {
-        if self.history.events.len() >= MAX_EVENTS {
+        if self.history.events.len() >= MAX_EVENTS || self.history.rare.len() >= MAX_RARE {
             return Err(FormError::TooLong);
         }
         if fields.time > MAX_TIME_NS {
@@ -154,7 +146,17 @@ impl HistoryBuilder {
             NONE
         };
         self.watch_time(fields);
-        self.store(fields, rare, process, (lock, mate));
+        let failed = (fields.f, fields.kind) == (F::Acquire, Kind::Fail);
+        let disturbed = rare
+            .filter(|_| failed && self.is_disturbed(mate))
+            .map(|fields| RareFields {
+                rare: Rare {
+                    disturbed: true,
+                    ..fields.rare
+                },
+                ..*fields
+            });
+        self.store(fields, disturbed.as_ref().or(rare), process, (lock, mate));
         Ok(())
     }
 
@@ -166,6 +168,30 @@ impl HistoryBuilder {
             name: name.to_owned(),
             raw: raw.to_owned(),
         });
+        self.see_nemesis(name, raw, self.latest_ns);
+    }
+
+    /// Knows the fault windows that are on, from what a line of the nemesis says.
+    pub(crate) fn see_nemesis(&mut self, name: &str, raw: &str, time_ns: u64) {
+        match NemesisFact::read(name, serde_json::from_str(raw).unwrap_or_default()) {
+            NemesisFact::Start { .. } => self.open_windows += 1,
+            NemesisFact::Heal { .. } => {
+                self.open_windows = self.open_windows.saturating_sub(1);
+                self.healed_ns = Some(time_ns);
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether a fault window was on after the call at this position, or so shortly before it that what the fault left behind, as a
+    /// connection that is made anew, may have met the call: less than a lease.
+    fn is_disturbed(&self, call: u32) -> bool {
+        let healed = || {
+            let called = self.history.events.get(call as usize)?.time;
+            let lease_ns = self.history.header.lease_ms.unwrap_or(0).saturating_mul(1_000_000);
+            Some(self.healed_ns?.saturating_add(lease_ns) >= called)
+        };
+        self.open_windows > 0 || healed() == Some(true)
     }
 
     /// The names of all events.
@@ -237,7 +263,7 @@ impl HistoryBuilder {
     fn pair(&mut self, fields: &EventFields, process: u32, lock: Symbol) -> Result<u32, FormError> {
         let number = self.history.processes[process as usize];
         let state = self.states[process as usize];
-        let at = |position: u32| &self.history.events[position as usize];
+        let at = |position: u32| self.history.event(position);
         if state.last != NONE && self.history.order == OrderBasis::Time && at(state.last).time > fields.time {
             let before = at(state.last);
             return Err(FormError::TimeBackwards {
@@ -311,16 +337,8 @@ impl HistoryBuilder {
             owner: fields.owner,
             rare,
         });
-        let lock = if mate == NONE {
-            lock
-        } else {
-            self.history.events[mate as usize].lock
-        };
-        let mode = if mate == NONE {
-            fields.mode
-        } else {
-            self.history.events[mate as usize].mode
-        };
+        let call = self.history.events.get(mate as usize);
+        let (lock, mode) = call.map_or((lock, fields.mode), |call| (call.lock, call.mode));
         self.history.events.push(PackedEvent {
             time: fields.time,
             process,
@@ -333,7 +351,7 @@ impl HistoryBuilder {
         });
         self.history.indices.push(position, fields.index);
         if mate != NONE {
-            self.history.events[mate as usize].mate = position;
+            self.history.events.set_mate(mate, position);
         }
         let reading = |counts| WireReading { position, counts };
         self.history.wire.extend(wire.map(reading));
@@ -351,13 +369,15 @@ impl HistoryBuilder {
         if details == EventDetails::NOTHING {
             return NONE;
         }
-        if self.history.details.get(self.last_details as usize) == Some(&details) {
-            return self.last_details;
+        if let Some((at, last)) = self.last_details
+            && last == details
+        {
+            return at;
         }
         let at = self.history.details.len() as u32;
-        self.history.details.push(details);
+        self.history.details.push(KeptDetails::of(details));
         if details.token.is_none() && details.owner == NONE {
-            self.last_details = at;
+            self.last_details = Some((at, details));
         }
         at
     }

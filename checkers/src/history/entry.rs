@@ -3,7 +3,7 @@
 //! [`Entry`] is what callers see; [`super::packed`] is how a million of them fit into memory. Start at [`Entry`].
 
 use super::answers::{Refusal, RevokeCause};
-use super::event::{Fenced, Kind, Process};
+use super::event::{Fenced, Kind, Line, Process};
 use super::names::{NONE, Symbol};
 
 /// What a line is about: the value of `f`.
@@ -37,6 +37,22 @@ pub enum F {
 }
 
 impl F {
+    /// All of them, in their order.
+    pub(crate) const ALL: [Self; 12] = [
+        Self::Acquire,
+        Self::Release,
+        Self::Read,
+        Self::Write,
+        Self::Cas,
+        Self::Lost,
+        Self::Woken,
+        Self::Died,
+        Self::Notified,
+        Self::Granted,
+        Self::Revoked,
+        Self::Nemesis,
+    ];
+
     /// The word that a history has for it; `nemesis` lines have the name of their fact instead.
     pub fn name(self) -> &'static str {
         match self {
@@ -153,6 +169,32 @@ pub struct Entry<'a> {
     pub raw: Option<&'a str>,
 }
 
+impl<'a> From<&'a Line<'a>> for Entry<'a> {
+    /// What a line says, but for [`Entry::raw`].
+    fn from(line: &'a Line<'a>) -> Self {
+        let is_nemesis = line.process == Process::Nemesis;
+        let fields = &line.fields;
+        let f = F::parse(line.f).filter(|_| !is_nemesis).unwrap_or(F::Nemesis);
+        Self {
+            client: line.client,
+            lock: fields.lock,
+            token: fields.token,
+            owner: fields.owner,
+            value: fields.value,
+            fenced: fields.fenced,
+            mode: fields.mode.map_or(Mode::Write, Mode::parse),
+            permits: fields.permits,
+            wait_ms: fields.wait_ms,
+            cause: fields.cause,
+            error: fields.error,
+            name: is_nemesis.then_some(line.f),
+            wire: fields.wire.filter(|_| f == F::Release),
+            node: fields.node,
+            ..Self::new(line.index, line.time, line.process, line.kind, f)
+        }
+    }
+}
+
 impl Entry<'_> {
     /// An event with nothing said beyond who, what and when.
     pub fn new(index: u64, time_ns: u64, process: Process, kind: Kind, f: F) -> Self {
@@ -215,6 +257,8 @@ pub(crate) struct Rare {
     pub cause: Symbol,
     pub error: Symbol,
     pub fenced: Option<Fenced>,
+    /// A fault was on during the call, or shortly before: of an acquire that failed.
+    pub disturbed: bool,
 }
 
 impl Default for Rare {
@@ -227,6 +271,7 @@ impl Default for Rare {
             cause: NONE,
             error: NONE,
             fenced: None,
+            disturbed: false,
         }
     }
 }

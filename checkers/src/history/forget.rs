@@ -5,18 +5,20 @@ use super::History;
 use super::builder::HistoryBuilder;
 use super::form::ProcessState;
 use super::names::{FastSet, NONE, Names};
-use super::packed::{EventDetails, EventIndices};
+use super::packed::{EventDetails, EventIndices, KeptDetails, PackedEvent};
 
 /// The new numbers of what was kept; `NONE` for what was forgotten.
 pub(crate) struct Renumbered {
+    /// The positions of the events that were kept, ascending.
     positions: Vec<u32>,
+    /// By the dense number before.
     processes: Vec<u32>,
 }
 
 impl Renumbered {
     /// The new position of an event.
     pub(crate) fn position(&self, before: u32) -> u32 {
-        self.positions.get(before as usize).copied().unwrap_or(NONE)
+        self.positions.binary_search(&before).map_or(NONE, |place| place as u32)
     }
 
     /// The new dense number of a process.
@@ -46,50 +48,54 @@ impl HistoryBuilder {
     /// but theirs and these. The locks keep their dense numbers. A process that is forgotten may come back as a new one, so that
     /// the rules of a well-formed history are checked as far as memory goes.
     pub(crate) fn keep_only(&mut self, positions: &[u32], processes: &FastSet<u32>) -> Renumbered {
-        let (keeps, stays) = self.kept(positions, processes);
+        let (kept, stays) = self.kept(positions, processes);
         let renumbered = Renumbered {
-            positions: numbered(&keeps),
+            positions: kept,
             processes: numbered(&stays),
         };
-        self.rename_locks(&keeps);
-        self.renumber_events(&keeps, &renumbered);
+        let kept = renumbered.positions.iter();
+        let mut events: Vec<PackedEvent> = kept.map(|position| self.history.event(*position)).collect();
+        self.rename_locks(&mut events);
+        self.renumber_events(events, &renumbered);
         self.renumber_processes(&stays, &renumbered);
         renumbered
     }
 
-    /// Which events and which processes are kept.
-    fn kept(&self, positions: &[u32], processes: &FastSet<u32>) -> (Vec<bool>, Vec<bool>) {
+    /// The positions of the events that are kept, ascending, and which processes are.
+    fn kept(&self, positions: &[u32], processes: &FastSet<u32>) -> (Vec<u32>, Vec<bool>) {
         let events = &self.history.events;
-        let mut keeps = vec![false; events.len()];
+        let mut kept: Vec<u32> = Vec::with_capacity(2 * (positions.len() + self.states.len()));
         let mut stays = vec![false; self.states.len()];
         let mut keep = |position: u32| {
-            if let Some(event) = events.get(position as usize) {
-                keeps[position as usize] = true;
-                if let Some(mate) = keeps.get_mut(event.mate as usize) {
-                    *mate = true;
-                }
-                stays[event.process as usize] = true;
-            }
+            let event = events.get(position as usize)?;
+            kept.push(position);
+            kept.extend(Some(event.mate).filter(|mate| *mate != NONE));
+            Some(event.process)
         };
-        positions.iter().for_each(|position| keep(*position));
-        self.states.iter().for_each(|state| keep(state.open));
+        for position in positions
+            .iter()
+            .copied()
+            .chain(self.states.iter().map(|state| state.open))
+        {
+            if let Some(process) = keep(position) {
+                stays[process as usize] = true;
+            }
+        }
         for process in processes {
             stays[*process as usize] = true;
         }
-        let own = self.states.iter().zip(&stays).filter(|(_, stays)| **stays);
-        for position in own.flat_map(|(state, _)| [state.last, state.unknown, state.died]) {
-            if let Some(event) = events.get(position as usize) {
-                keeps[position as usize] = true;
-                if let Some(mate) = keeps.get_mut(event.mate as usize) {
-                    *mate = true;
-                }
+        for (state, _) in self.states.iter().zip(&stays).filter(|(_, stays)| **stays) {
+            for position in [state.last, state.unknown, state.died] {
+                keep(position);
             }
         }
-        (keeps, stays)
+        kept.sort_unstable();
+        kept.dedup();
+        (kept, stays)
     }
 
-    /// Begins names anew, with those of the locks in their order.
-    fn rename_locks(&mut self, keeps: &[bool]) {
+    /// Begins names anew, with those of the locks in their order, and details with those of these events.
+    fn rename_locks(&mut self, events: &mut [PackedEvent]) {
         let history = &mut self.history;
         let before = std::mem::take(&mut history.names);
         let mut names = Names::default();
@@ -104,8 +110,7 @@ impl HistoryBuilder {
             history.lock_of_name[*lock as usize] = number as u32;
         }
         let (mut details, mut rare) = (Vec::new(), Vec::new());
-        let kept = history.events.iter_mut().zip(keeps).filter(|(_, keeps)| **keeps);
-        for (event, _) in kept {
+        for event in events {
             if event.lock != NONE {
                 event.lock = history.locks[dense[event.lock as usize] as usize];
             }
@@ -115,7 +120,7 @@ impl HistoryBuilder {
             // Owners are not asked for again.
             let mut kept = EventDetails {
                 owner: NONE,
-                ..*before_details
+                ..before_details.details()
             };
             if let Some(own) = history.rare.get(kept.rare as usize) {
                 let mut own = *own;
@@ -130,30 +135,24 @@ impl HistoryBuilder {
                 rare.push(own);
             }
             event.details = details.len() as u32;
-            details.push(kept);
+            details.push(KeptDetails::of(kept));
         }
         history.lock_of_name.resize(names.len(), NONE);
         (history.names, history.details, history.rare) = (names, details, rare);
-        (self.last_rare, self.last_details) = (None, NONE);
+        (self.last_rare, self.last_details) = (None, None);
     }
 
-    fn renumber_events(&mut self, keeps: &[bool], renumbered: &Renumbered) {
+    fn renumber_events(&mut self, mut events: Vec<PackedEvent>, renumbered: &Renumbered) {
         let mut indices = EventIndices::default();
-        let kept = keeps.iter().enumerate().filter(|(_, keeps)| **keeps);
-        for (place, (position, _)) in kept.enumerate() {
-            indices.push(place as u32, self.history.index(position as u32));
+        for (place, position) in renumbered.positions.iter().enumerate() {
+            indices.push(place as u32, self.history.index(*position));
         }
         self.history.indices = indices;
-        let mut at = 0;
-        let events = &mut self.history.events;
-        events.retain(|_| {
-            at += 1;
-            keeps[at - 1]
-        });
-        for event in events {
+        for event in &mut events {
             event.process = renumbered.process(event.process);
             event.mate = renumbered.position(event.mate);
         }
+        self.history.events.refill(&events);
         self.history.wire.clear();
         self.history.nodes.clear();
         self.history.nemesis.clear();

@@ -11,6 +11,7 @@ mod datum;
 mod entry;
 mod error;
 pub mod event;
+mod event_table;
 mod export;
 mod forget;
 mod form;
@@ -36,7 +37,7 @@ pub use entry::{Entry, F, Mode};
 pub use error::{FormError, ReadError};
 pub use export::write_edn;
 pub use nemesis::{
-    ChurnFact, MessageCounts, NemesisFact, ObserverFact, PhaseFact, ProxyChange, RequestCount, TapTotals,
+    ChurnFact, MessageCounts, NemesisFact, ObserverFact, PhaseFact, ProxyChange, RequestCount, SeenViolation, TapTotals,
 };
 pub use read::ReadOptions;
 pub use standstills::Standstill;
@@ -46,11 +47,12 @@ pub use windows::{Nemesis, PhaseStart, ServerEnd, Window};
 
 pub(crate) use entry::{NEMESIS, Rare, SERVER};
 use event::Header;
+use event_table::EventTable;
 pub(crate) use forget::Renumbered;
 pub(crate) use lines::{EventFields, RareFields};
 use names::{NONE, Names, Symbol};
 pub(crate) use packed::PackedEvent;
-use packed::{EventDetails, EventIndices};
+use packed::{EventIndices, KeptDetails};
 
 /// Set in values of registers that are no natural numbers; the rest is the symbol of the value's text. Values are only compared.
 pub(crate) const NAMED_VALUE: u64 = 1 << 63;
@@ -61,9 +63,9 @@ pub(crate) const NAMED_VALUE: u64 = 1 << 63;
 #[derive(Debug, Clone)]
 pub struct History {
     pub(crate) header: Header,
-    pub(crate) events: Vec<PackedEvent>,
+    pub(crate) events: EventTable,
     indices: EventIndices,
-    details: Vec<EventDetails>,
+    details: Vec<KeptDetails>,
     rare: Vec<Rare>,
     pub(crate) nemesis: Vec<NemesisLine>,
     /// The same, read; empty until they are asked for.
@@ -129,7 +131,7 @@ impl History {
     pub(crate) fn empty(header: Header) -> Self {
         Self {
             header,
-            events: Vec::new(),
+            events: EventTable::default(),
             indices: EventIndices::default(),
             details: Vec::new(),
             rare: Vec::new(),
@@ -164,7 +166,7 @@ impl History {
     }
 
     /// The dense number of an event's lock. Events without one have none.
-    pub(crate) fn lock_number(&self, event: &PackedEvent) -> Option<usize> {
+    pub(crate) fn lock_number(&self, event: PackedEvent) -> Option<usize> {
         self.lock_of_name
             .get(event.lock as usize)
             .map(|number| *number as usize)
@@ -174,10 +176,16 @@ impl History {
         self.names.get(self.locks[number])
     }
 
+    /// The event at a position, which must be one.
+    #[inline]
+    pub(crate) fn event(&self, position: u32) -> PackedEvent {
+        self.events.get(position as usize).expect("a position of the history")
+    }
+
     /// The place of an event among the others: its time, or its position.
     pub(crate) fn instant(&self, position: u32) -> u64 {
         match self.order {
-            OrderBasis::Time => self.events[position as usize].time,
+            OrderBasis::Time => self.events.time(position),
             OrderBasis::Position => u64::from(position),
         }
     }

@@ -107,6 +107,8 @@ pub enum PhaseFact {
     },
     /// All faults are healed, and every client is to acquire once more. Older histories have it as `calm`.
     Recovery,
+    /// A violation was seen while the run went on, and ends it: faults heal, and clients release what they hold. There is no recovery.
+    Violation(SeenViolation),
     /// The run came to its end.
     End {
         /// Clients that acquired less often than they should have: `c3`.
@@ -114,6 +116,22 @@ pub enum PhaseFact {
         /// What taps counted, where there were any.
         wire: Option<TapTotals>,
     },
+}
+
+/// A violation as it was seen while the run went on.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SeenViolation {
+    /// The id of the property: `HL002`.
+    pub property: String,
+    /// What kind of violation it is: `two-holders`.
+    pub class: String,
+    /// The lock.
+    pub lock: String,
+    /// When it happened, in nanoseconds of the history.
+    pub at_ns: u64,
+    /// The violation in one sentence.
+    pub summary: String,
 }
 
 /// What taps counted on all links of a run.
@@ -308,13 +326,14 @@ impl NemesisFact {
 }
 
 impl PhaseFact {
-    /// `control`, `warm-up`, `faults`, `recovery` or `end`.
+    /// `control`, `warm-up`, `faults`, `recovery`, `violation` or `end`.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Control { .. } => "control",
             Self::WarmUp { .. } => "warm-up",
             Self::Faults { .. } => "faults",
             Self::Recovery => "recovery",
+            Self::Violation(_) => "violation",
             Self::End { .. } => "end",
         }
     }
@@ -326,6 +345,7 @@ impl PhaseFact {
             Self::Faults { windows, any: false } => json!({ "windows": windows }),
             Self::Faults { windows, any } => json!({ "windows": windows, "any": any }),
             Self::Recovery => json!({}),
+            Self::Violation(seen) => json!(seen),
             Self::End { unfinished, wire: None } => json!({ "unfinished": unfinished }),
             Self::End { unfinished, wire } => json!({ "unfinished": unfinished, "wire": wire }),
         };
@@ -346,6 +366,7 @@ impl PhaseFact {
                 any: fields.get("any").and_then(Value::as_bool).unwrap_or(false),
             },
             "recovery" | "calm" => Self::Recovery,
+            "violation" => Self::Violation(SeenViolation::deserialize(Value::Object(fields)).ok()?),
             "end" => Self::End {
                 unfinished: take(&mut fields, "unfinished").unwrap_or_default(),
                 wire: take(&mut fields, "wire"),
@@ -439,12 +460,13 @@ mod tests {
     use crate::history::{EffectCounters, MessageMatch, Requirement};
 
     /// Lines as they are written and as they are read: the same, both ways.
-    const LINES: [&str; 17] = [
+    const LINES: [&str; 18] = [
         r#"{"each":null,"f":"phase","phase":"control"}"#,
         r#"{"each":3,"f":"phase","phase":"control"}"#,
         r#"{"control_acquires":41,"f":"phase","phase":"warm-up"}"#,
         r#"{"f":"phase","phase":"faults","windows":4}"#,
         r#"{"f":"phase","phase":"recovery"}"#,
+        r#"{"at_ns":7,"class":"two-holders","f":"phase","lock":"l0","phase":"violation","property":"HL002","summary":"c0 and c1 hold l0"}"#,
         r#"{"f":"phase","phase":"end","unfinished":["c3"],"wire":{"clients":{"c0":{"notifications":1,"replies":2,"requests":2,"retries":0}},"lost":0,"why":null}}"#,
         r#"{"cut":["c3->n1"],"f":"partition","holder":"c3","holder_works_ms":2500,"phase":"start","targets":["c3"],"title":"holder | every server","window":1}"#,
         r#"{"f":"pause-holder","phase":"start","targets":[],"title":"holder","window":2}"#,
@@ -560,6 +582,6 @@ mod tests {
     fn a_window_that_missed_starts_and_heals_with_its_reason() {
         let lines = NemesisFact::missed("pause-holder", 2, "holder", "nobody held a lock");
         let lines = lines.map(|line| serde_json::to_string(&line).unwrap());
-        assert_eq!(lines, [LINES[7], LINES[9]]);
+        assert_eq!(lines, [LINES[8], LINES[10]]);
     }
 }

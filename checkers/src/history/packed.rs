@@ -1,6 +1,6 @@
-//! The 28 bytes that an event is kept in, and what only some events have, kept apart.
+//! The 28 bytes of an event, and what only some events have, kept apart.
 //!
-//! Every property passes over all events, and what it costs is their size.
+//! Every property passes over all events, and what it costs is their size. [`super::event_table`] keeps most in half of that.
 
 use super::History;
 use super::entry::{F, Mode, Rare};
@@ -52,6 +52,42 @@ impl EventDetails {
     };
 }
 
+/// The same in 16 bytes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct KeptDetails {
+    token: u64,
+    owner: Symbol,
+    /// The place in `History::rare`, and above it whether there is a token.
+    rare: u32,
+}
+
+/// The largest number of places in `History::rare`.
+pub(super) const MAX_RARE: usize = NO_RARE as usize;
+const NO_RARE: u32 = HAS_TOKEN - 1;
+const HAS_TOKEN: u32 = 1 << 31;
+
+impl KeptDetails {
+    pub(super) fn of(details: EventDetails) -> Self {
+        let has_token = if details.token.is_some() { HAS_TOKEN } else { 0 };
+        Self {
+            token: details.token.unwrap_or(0),
+            owner: details.owner,
+            rare: details.rare.min(NO_RARE) | has_token,
+        }
+    }
+
+    pub(super) fn details(self) -> EventDetails {
+        EventDetails {
+            token: (self.rare & HAS_TOKEN != 0).then_some(self.token),
+            owner: self.owner,
+            rare: match self.rare & !HAS_TOKEN {
+                NO_RARE => NONE,
+                place => place,
+            },
+        }
+    }
+}
+
 /// The indices of all events by position. Most events have the index after that of the event before, so a new run of them is
 /// rare.
 #[derive(Debug, Clone, Default)]
@@ -83,23 +119,22 @@ impl History {
         self.indices.get(position)
     }
 
-    fn details(&self, event: &PackedEvent) -> &EventDetails {
-        self.details
-            .get(event.details as usize)
-            .unwrap_or(&EventDetails::NOTHING)
+    fn details(&self, event: PackedEvent) -> EventDetails {
+        let kept = self.details.get(event.details as usize);
+        kept.map_or(EventDetails::NOTHING, |kept| kept.details())
     }
 
     /// The fencing token of an event.
-    pub(crate) fn token(&self, event: &PackedEvent) -> Option<u64> {
+    pub(crate) fn token(&self, event: PackedEvent) -> Option<u64> {
         self.details(event).token
     }
 
     /// The server's name for the owner that an event names.
-    pub(crate) fn owner(&self, event: &PackedEvent) -> Symbol {
+    pub(crate) fn owner(&self, event: PackedEvent) -> Symbol {
         self.details(event).owner
     }
 
-    pub(crate) fn rare(&self, event: &PackedEvent) -> Rare {
+    pub(crate) fn rare(&self, event: PackedEvent) -> Rare {
         let place = self.details(event).rare;
         self.rare.get(place as usize).copied().unwrap_or_default()
     }
@@ -112,8 +147,18 @@ mod tests {
     #[test]
     fn a_million_operations_are_under_a_hundred_megabytes() {
         assert!(size_of::<PackedEvent>() <= 28, "{}", size_of::<PackedEvent>());
-        assert!(size_of::<EventDetails>() <= 24, "{}", size_of::<EventDetails>());
+        assert!(size_of::<KeptDetails>() <= 16, "{}", size_of::<KeptDetails>());
         assert!(size_of::<Rare>() <= 56, "{}", size_of::<Rare>());
+    }
+
+    #[test]
+    fn details_are_kept_as_they_are() {
+        for token in [None, Some(0), Some(u64::MAX)] {
+            for (owner, rare) in [(NONE, NONE), (0, 0), (7, NO_RARE - 1)] {
+                let details = EventDetails { token, owner, rare };
+                assert_eq!(KeptDetails::of(details).details(), details);
+            }
+        }
     }
 
     #[test]

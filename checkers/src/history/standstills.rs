@@ -57,6 +57,11 @@ impl Standstill {
         self.earliest_ns() <= to_ns && self.to_ns >= from_ns
     }
 
+    /// How much of the time between two times it may have lasted, in nanoseconds.
+    pub fn within_ns(&self, from_ns: u64, to_ns: u64) -> u64 {
+        self.to_ns.min(to_ns).saturating_sub(self.earliest_ns().max(from_ns))
+    }
+
     /// Whether it surely lasted for longer than this.
     pub fn is_longer_than(&self, ns: u64) -> bool {
         let seen = self.to_ns - self.from_ns;

@@ -87,7 +87,7 @@ impl Window {
 /// The beginning of a phase of the run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PhaseStart {
-    /// `control`, `warm-up`, `faults`, `recovery` (`calm` in older histories) or `end`.
+    /// `control`, `warm-up`, `faults`, `recovery` (`calm` in older histories), `violation` or `end`.
     pub name: String,
     /// When it began, in nanoseconds of the history.
     pub start_ns: u64,
@@ -221,7 +221,7 @@ impl History {
     }
 
     fn parse(&self, line: &super::NemesisLine) -> Nemesis {
-        let event = &self.events[line.position as usize];
+        let event = self.event(line.position);
         debug_assert_ne!(event.kind, Kind::Signal, "the nemesis raises no signals");
         let fields: Map<String, Value> = serde_json::from_str(&line.raw).unwrap_or_default();
         Nemesis {

@@ -11,6 +11,8 @@ use crate::model::Model;
 struct OwnHolds {
     /// Those that go on: several only of a semaphore.
     active: Vec<u32>,
+    /// Acquires of the active hold that were not given back beyond the first; of reentrant locks only.
+    nested: u32,
     /// Those that ended since the process last began with none at all: a lost signal may still arrive and end them earlier.
     recent: Vec<u32>,
 }
@@ -43,7 +45,22 @@ impl ProcessHolds {
             self.forget();
         }
         self.active += 1;
-        self.own(lock).active.push(place);
+        let own = self.own(lock);
+        own.nested = 0;
+        own.active.push(place);
+    }
+
+    /// The active hold was acquired once more.
+    fn deepen(&mut self, lock: usize) {
+        self.own(lock).nested += 1;
+    }
+
+    /// Whether a release ends the active hold: it ends the latest acquire of it that was not given back.
+    fn is_over(&mut self, lock: usize) -> bool {
+        let own = self.own(lock);
+        let over = own.nested == 0;
+        own.nested = own.nested.saturating_sub(1);
+        over
     }
 
     /// An active hold is over.
@@ -125,7 +142,7 @@ impl<'a> Building<'a> {
     }
 
     pub(super) fn step(&mut self, position: u32) {
-        let event = &self.history.events[position as usize];
+        let event = self.history.event(position);
         if event.is_ok(F::Acquire) {
             self.got(event, position);
         } else if event.is_call(F::Release) {
@@ -137,7 +154,7 @@ impl<'a> Building<'a> {
         }
     }
 
-    fn got(&mut self, event: &PackedEvent, position: u32) {
+    fn got(&mut self, event: PackedEvent, position: u32) {
         let Some(lock) = self.history.lock_number(event) else {
             return;
         };
@@ -149,7 +166,9 @@ impl<'a> Building<'a> {
         if let Some(place) = held {
             let hold = &mut self.holds[lock][place as usize];
             if !(self.shared && hold.mode != event.mode) {
-                hold.depth += u32::from(self.reentrant);
+                if self.reentrant {
+                    self.processes[process].deepen(lock);
+                }
                 return;
             }
             if event.mode == Mode::Read {
@@ -160,33 +179,22 @@ impl<'a> Building<'a> {
         } else {
             self.processes[process].begin(lock, after);
         }
-        let call = &self.history.events[event.mate as usize];
-        let owner = match self.history.owner(event) {
-            NONE => self.history.owner(call),
-            owner => owner,
-        };
-        let token = self.history.token(event);
         self.holds[lock].push(LockHold {
             from,
             to: u64::MAX,
-            token: token.unwrap_or(0),
             process: event.process,
             lock: lock as u32,
-            call: event.mate,
             got: position,
             end: NONE,
-            owner,
             permits: self.history.permits(event),
-            depth: 1,
             mode: event.mode,
             ended: Ended::Open,
-            has_token: token.is_some(),
         });
     }
 
     /// A downgrade that may or may not have happened leaves a certain hold of the weaker mode only. One that is
     /// answered is seen with its answer, unless the lock is lost before.
-    fn asked_to_read(&mut self, event: &PackedEvent, position: u32) {
+    fn asked_to_read(&mut self, event: PackedEvent, position: u32) {
         let reply = self.history.events.get(event.mate as usize);
         match reply.map_or(Kind::Info, |reply| reply.kind) {
             Kind::Info => self.weaken(position),
@@ -197,7 +205,7 @@ impl<'a> Building<'a> {
 
     /// From this call on, what its process held in another mode is certain for reading only.
     fn weaken(&mut self, position: u32) {
-        let event = &self.history.events[position as usize];
+        let event = self.history.event(position);
         let Some(lock) = self.history.lock_number(event) else {
             return;
         };
@@ -221,7 +229,7 @@ impl<'a> Building<'a> {
         self.holds[lock].push(weaker);
     }
 
-    fn release(&mut self, event: &PackedEvent, position: u32) {
+    fn release(&mut self, event: PackedEvent, position: u32) {
         let Some(lock) = self.history.lock_number(event) else {
             return;
         };
@@ -231,8 +239,7 @@ impl<'a> Building<'a> {
         let own = &mut self.processes[event.process as usize];
         let Some(place) = own.latest(lock) else { return };
         let hold = &mut self.holds[lock][place as usize];
-        hold.depth -= 1;
-        if hold.depth == 0 {
+        if own.is_over(lock) {
             (hold.to, hold.end, hold.ended) = (self.history.instant(position), position, Ended::Released);
             own.end(lock, place);
         }
@@ -240,7 +247,7 @@ impl<'a> Building<'a> {
 
     /// Permits that are given back end the holds that they were taken with: one of just as many, else the latest ones. Of
     /// a hold of more, the rest goes on.
-    fn give_back(&mut self, lock: usize, event: &PackedEvent, position: u32) {
+    fn give_back(&mut self, lock: usize, event: PackedEvent, position: u32) {
         let (process, instant) = (event.process as usize, self.history.instant(position));
         let mut left = self.history.permits(event);
         while left > 0 {
@@ -273,9 +280,9 @@ impl<'a> Building<'a> {
 
     /// A signal that ends holds: of one lock, or of all when it names none. One that is told late cuts short what was
     /// released or changed since, too.
-    fn end(&mut self, event: &PackedEvent, position: u32) {
+    fn end(&mut self, event: PackedEvent, position: u32) {
         let asked = self.downgrade[event.process as usize];
-        if asked != NONE && self.history.events[asked as usize].mate > position {
+        if asked != NONE && self.history.event(asked).mate > position {
             self.weaken(asked);
         }
         let one = self.history.lock_number(event).filter(|_| event.f == F::Lost);

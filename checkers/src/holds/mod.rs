@@ -7,7 +7,7 @@ mod building;
 
 use building::Building;
 
-use crate::history::names::NONE;
+use crate::history::names::{NONE, Symbol};
 use crate::history::{History, Mode, PackedEvent};
 use crate::model::Model;
 
@@ -56,30 +56,46 @@ pub struct CertainHold<'a> {
     pub end_index: Option<u64>,
 }
 
-/// One certain hold, packed. `from` and `to` are instants of the history (see `History::instant`).
+/// One certain hold, in 40 bytes. `from` and `to` are instants of the history (see `History::instant`).
 #[derive(Debug, Clone, Copy)]
+#[repr(C, packed(4))]
 pub(crate) struct LockHold {
     pub from: u64,
     /// `u64::MAX` while it is open.
     pub to: u64,
-    pub token: u64,
     pub process: u32,
     pub lock: u32,
-    /// Positions of the call, the reply, and what ended it.
-    pub call: u32,
+    /// Positions of the reply, and of what ended it.
     pub got: u32,
     pub end: u32,
-    pub owner: u32,
     pub permits: u32,
-    pub depth: u32,
     pub mode: Mode,
     pub ended: Ended,
-    pub has_token: bool,
 }
 
 impl LockHold {
-    pub(crate) fn token(&self) -> Option<u64> {
-        self.has_token.then_some(self.token)
+    /// The token that came with the reply.
+    pub(crate) fn token(&self, history: &History) -> Option<u64> {
+        history.token(history.event(self.got))
+    }
+
+    /// The server's name for the owner, by the reply or else by the call; `NONE` where neither says.
+    pub(crate) fn owner(&self, history: &History) -> Symbol {
+        let reply = history.event(self.got);
+        match history.owner(reply) {
+            NONE => history.owner(history.event(reply.mate)),
+            owner => owner,
+        }
+    }
+
+    /// The position of the call.
+    pub(crate) fn call(&self, history: &History) -> u32 {
+        history.events.mate(self.got)
+    }
+
+    /// When its process called, in nanoseconds.
+    pub(crate) fn asked_ns(&self, history: &History) -> u64 {
+        history.events.time(self.call(history))
     }
 
     /// Whether there was an instant in which it was certain.
@@ -185,12 +201,12 @@ impl History {
             process: self.processes[hold.process as usize],
             client: self.client_of(hold.process),
             mode_read: hold.mode == Mode::Read,
-            asked_ns: self.events[hold.call as usize].time,
+            asked_ns: hold.asked_ns(self),
             from_ns: self.ns(hold.from),
             to_ns: self.ns(hold.to),
             ended: hold.ended,
-            token: hold.token(),
-            owner: self.name(hold.owner),
+            token: hold.token(self),
+            owner: self.name(hold.owner(self)),
             got_index: self.index(hold.got),
             end_index: (hold.end != NONE).then(|| self.index(hold.end)),
         }
@@ -208,8 +224,8 @@ impl History {
     }
 
     /// Permits that an acquire or release is about: said by the reply, by its call, or 1.
-    pub(crate) fn permits(&self, event: &PackedEvent) -> u32 {
-        let said = |event: &PackedEvent| Some(self.rare(event).permits).filter(|permits| *permits != NONE);
+    pub(crate) fn permits(&self, event: PackedEvent) -> u32 {
+        let said = |event: PackedEvent| Some(self.rare(event).permits).filter(|permits| *permits != NONE);
         said(event)
             .or_else(|| said(self.events.get(event.mate as usize)?))
             .unwrap_or(1)

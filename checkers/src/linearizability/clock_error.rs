@@ -77,7 +77,7 @@ fn widening(history: &History, model: &Model, error_ns: u64) -> Widening {
              position,
              lock,
          }| {
-            let event = &history.events[position as usize];
+            let event = history.event(position);
             let hold = all.entry((lock, event.process)).or_default();
             let counts = widening.instant(history, event, instant);
             let permits = if many { u64::from(history.permits(event)) } else { 1 };

@@ -43,12 +43,12 @@ impl CounterexampleFinder<'_> {
 
     /// What ended the first of two holds with one token, where the second could be nested in it; else `NONE`.
     pub(super) fn end_between(&self, first: u32, second: u32) -> u32 {
-        let process = self.history.events[first as usize].process;
-        if !self.model.is_reentrant() || self.history.events[second as usize].process != process {
+        let process = self.history.event(first).process;
+        if !self.model.is_reentrant() || self.history.event(second).process != process {
             return NONE;
         }
         let ends = |position: &u32| {
-            let event = &self.history.events[*position as usize];
+            let event = self.history.event(*position);
             let here = self.history.lock_number(event).is_none_or(|of| of == self.lock);
             event.process == process && here && (event.is_call(F::Release) || matches!(event.f, F::Lost | F::Died))
         };
@@ -64,7 +64,7 @@ impl CounterexampleFinder<'_> {
         let last = if in_file { before.1.min(len) } else { len };
         let mut parts: Vec<Part> = Vec::new();
         for position in active.got..last {
-            let event = &history.events[position as usize];
+            let event = history.event(position);
             let own = event.process == active.process && history.lock_number(event) == Some(self.lock);
             if !own || (history.instant(position), position) >= before {
                 continue;
@@ -80,7 +80,7 @@ impl CounterexampleFinder<'_> {
         parts
     }
 
-    fn permits(&self, event: &PackedEvent) -> u64 {
+    fn permits(&self, event: PackedEvent) -> u64 {
         match self.model {
             Model::Semaphore { .. } => u64::from(self.history.permits(event)),
             _ => 1,

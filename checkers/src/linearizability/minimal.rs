@@ -10,7 +10,7 @@ use super::register::{Register, RegisterOp, starts};
 use super::search::search_in_turn;
 use super::spec::Operation;
 use super::specs::LockOp;
-use super::{Decision, Searched};
+use super::{Decision, Searched, distinct};
 use crate::history::History;
 use crate::model::Model;
 use crate::options::{Budget, Clock};
@@ -91,6 +91,23 @@ fn pairs(all: &Operations<LockOp>, places: &[usize]) -> Vec<Vec<usize>> {
     units
 }
 
+/// The values that a register may have had at the start; `None` when they are too many.
+fn starts_of(model: &Model, all: &Operations<RegisterOp>) -> Option<Vec<Option<u64>>> {
+    match (model, model.start().flatten()) {
+        (_, Some(start)) => Some(vec![Some(start)]),
+        (Model::ExactCasRegister { .. }, None) => Some(vec![None]),
+        _ => starts(&all.operations),
+    }
+}
+
+/// Whether a register to which each value is written once surely has an order. Where a process is answered and calls at one instant,
+/// its own order would have to be looked at, too.
+fn surely_has_order(history: &History, model: &Model, all: &Operations<RegisterOp>) -> bool {
+    let legal = |start: Option<u64>| distinct::has_order(&all.operations, start) == Some(true);
+    let mut starts = starts_of(model, all).into_iter().flatten();
+    starts.any(legal) && all.predecessors(history).iter().all(Option::is_none)
+}
+
 /// Looks for an order of a register's operations, from each value that it may have had at the start.
 pub(super) fn search_register(
     history: &History,
@@ -98,11 +115,7 @@ pub(super) fn search_register(
     all: &Operations<RegisterOp>,
     (budget, clock): (Budget, Clock),
 ) -> (Register, Searched) {
-    let starts = match (model, model.start().flatten()) {
-        (_, Some(start)) => Some(vec![Some(start)]),
-        (Model::ExactCasRegister { .. }, None) => Some(vec![None]),
-        _ => starts(&all.operations),
-    };
+    let starts = starts_of(model, all);
     let after = all.predecessors(history);
     let mut found = (Register::default(), TOO_MANY_STARTS);
     // Of those that fail, the one that goes furthest is told.
@@ -137,6 +150,9 @@ pub(super) fn register(
     (budget, clock): (Budget, Clock),
     small: bool,
 ) -> Decision {
+    if surely_has_order(history, model, all) {
+        return Decision::Legal;
+    }
     let searched = |all: &Operations<RegisterOp>, budget| search_register(history, model, all, (budget, clock)).1;
     let blocked = match searched(all, budget) {
         Searched::Order(_) => return Decision::Legal,

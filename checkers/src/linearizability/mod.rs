@@ -11,6 +11,7 @@ pub mod certificate;
 mod clock_error;
 mod counterexample;
 mod dead_end;
+mod distinct;
 #[cfg(test)]
 mod equal_times;
 mod explanation;
@@ -42,7 +43,7 @@ mod sweep;
 mod ties;
 
 pub use explanation::{Explanation, explain};
-pub use monitor::{Monitor, NotOnline};
+pub use monitor::Monitor;
 pub use register::{Register, RegisterOp};
 pub use search::{Searched, search, search_by_key};
 pub use spec::{Invalid, Operation, Polarity, SequentialSpec, validate};
@@ -51,7 +52,7 @@ pub use specs::{LockOp, ManyOwners, OneOwner, Owned};
 use crate::context::Context;
 use crate::history::History;
 use crate::model::Model;
-use crate::options::{Budget, Clock};
+use crate::options::{Budget, Clock, Options};
 use certificate::Certificate;
 pub(crate) use counterexample::Counterexample;
 pub(crate) use dead_end::{DeadEnd, dead_end};
@@ -130,6 +131,13 @@ fn decided(history: &History, model: &Model, budget: Budget, clock: Clock, small
     }
 }
 
+/// Decides each lock before anything else is known of the history, where one pass does it.
+pub(crate) fn decided_early(history: &History, options: &Options) -> Option<Vec<Decision>> {
+    let model = Context::model(history, options);
+    let one_pass = model.is_lock() && model != Model::Mutex && options.clock_error.is_zero();
+    one_pass.then(|| decisions(history, &model, options.budget, options.clock))
+}
+
 /// Decides HL002.
 pub(crate) fn linearization(context: &Context<'_>) -> Linearization {
     let (history, options) = (context.history, context.options);
@@ -149,10 +157,10 @@ pub(crate) fn linearization(context: &Context<'_>) -> Linearization {
         return linearization;
     }
     let exact = context.clock_error_ns == 0;
-    let decisions = if exact {
-        decisions(history, &context.model, options.budget, options.clock)
-    } else {
-        clock_error::decisions_within(context)
+    let decisions = match &context.decisions {
+        Some(decisions) => decisions.clone(),
+        None if exact => decisions(history, &context.model, options.budget, options.clock),
+        None => clock_error::decisions_within(context),
     };
     let holds = decisions.iter().all(|decision| *decision == Decision::Legal);
     linearization.certificates = (options.certificate && holds && exact).then(|| certificate::all(context));

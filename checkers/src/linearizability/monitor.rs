@@ -11,37 +11,27 @@ use super::finder::CounterexampleFinder;
 use super::granted::GrantedLocks;
 use super::lock::Lock;
 use super::order::OrderedEvent;
-use super::sweep::Sweep;
+use super::possible::PossibleLocks;
+use super::sweep::{Sweep, changes_something};
 use crate::context::Context;
 use crate::finding::Violation;
 use crate::history::event::{Header, Kind, Process};
 use crate::history::names::{FastSet, NONE, Symbol};
 use crate::history::{Entry, EventFields, F, FormError, History, HistoryBuilder, Mode, PackedEvent, Rare, RareFields};
-use crate::model::Model;
+use crate::model::{Model, NotOnline};
 use crate::narrative;
 use crate::options::{Budget, Clock, Options};
 
 /// Events after which a monitor forgets for the first time: so many that forgetting costs nothing, so few that they stay in a
 /// processor's cache.
-const FIRST_LIMIT: usize = 1 << 15;
+const FIRST_LIMIT: usize = 1 << 13;
 
 /// How long a signal may be written after the time that it carries, where a caller does not say.
 const SIGNAL_DELAY: Duration = Duration::from_secs(1);
 
-/// A model that cannot be decided while a history grows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "the model `{model}` is not decided while a history grows: its verdict may depend on answers that are still to come; \
-     check the finished history, or use a model with owners, such as owner-mutex"
-)]
-pub struct NotOnline {
-    /// The model that was asked for.
-    pub model: Model,
-}
-
 /// Decides linearizability (HL002) event by event, in memory of what is in flight.
 ///
-/// The verdict on each lock is that of [`check`](crate::check) on the whole history, for all models with owners but try-locks, as long as no
+/// The verdict on each lock is that of [`check`](crate::check) on the whole history, for all models with owners, as long as no
 /// line is written later than [`Self::with_signal_delay`] after its time. Lines of the server and of the nemesis, and operations
 /// on registers, are passed over.
 ///
@@ -66,6 +56,8 @@ pub struct Monitor {
     leased: bool,
     builder: HistoryBuilder,
     locks: Vec<Lock>,
+    /// Of try-locks, the states that they may be in.
+    possible: PossibleLocks,
     /// Events that wait for their turn, in order.
     queue: VecDeque<QueuedEvent>,
     /// By dense process, the locks that it got: when, and as which event.
@@ -83,7 +75,8 @@ pub struct Monitor {
     limit: usize,
     /// Locks whose violation was told.
     told: FastSet<u32>,
-    violations: VecDeque<Violation>,
+    /// Boxed, since a violation is large to move and there is hardly ever one.
+    violations: VecDeque<Box<Violation>>,
     same: Vec<OrderedEvent>,
     /// The lock of the last event, with the number of its name.
     named: Option<(String, Symbol)>,
@@ -102,10 +95,9 @@ impl Monitor {
     /// A monitor of a history with this header, by a model.
     ///
     /// # Errors
-    /// For registers, try-locks and the plain `mutex`.
+    /// For registers and the plain `mutex`.
     pub fn new(header: Header, model: Model) -> Result<Self, NotOnline> {
-        // At one instant, several orders of a try-lock's events may be worth keeping.
-        if model == Model::Mutex || model.judges_busy() || !model.is_lock() {
+        if model == Model::Mutex || !model.is_lock() {
             return Err(NotOnline { model });
         }
         Ok(Self {
@@ -113,6 +105,7 @@ impl Monitor {
             leased: header.lease_ms.is_some(),
             builder: HistoryBuilder::new(header),
             locks: Vec::new(),
+            possible: PossibleLocks::default(),
             queue: VecDeque::new(),
             granted: Vec::new(),
             delay_ns: SIGNAL_DELAY.as_nanos() as u64,
@@ -177,7 +170,7 @@ impl Monitor {
     ///
     /// # Errors
     /// When the history is no longer well formed; the event is then not taken.
-    pub fn push(&mut self, entry: &Entry<'_>) -> Result<Option<Violation>, FormError> {
+    pub fn push(&mut self, entry: &Entry<'_>) -> Result<Option<Box<Violation>>, FormError> {
         let of_lock = matches!(entry.f, F::Acquire | F::Release | F::Lost | F::Died);
         if of_lock && matches!(entry.process, Process::Client(_)) {
             self.take(entry)?;
@@ -186,15 +179,15 @@ impl Monitor {
                 self.forget();
             }
         }
-        // Asked first, since a violation is large to move and there is hardly ever one.
-        if self.violations.is_empty() {
-            return Ok(None);
+        if entry.f == F::Nemesis {
+            self.builder
+                .see_nemesis(entry.name.unwrap_or_default(), entry.raw.unwrap_or("{}"), entry.time_ns);
         }
         Ok(self.violations.pop_front())
     }
 
     /// Says that time has gone on, where no event says so; answers as [`Self::push`].
-    pub fn advance(&mut self, time_ns: u64) -> Option<Violation> {
+    pub fn advance(&mut self, time_ns: u64) -> Option<Box<Violation>> {
         self.latest_ns = self.latest_ns.max(time_ns);
         self.see_certain(false);
         self.violations.pop_front()
@@ -203,7 +196,10 @@ impl Monitor {
     /// Ends the history, and answers with all violations that were not told yet.
     pub fn finish(mut self) -> Vec<Violation> {
         self.see_certain(true);
-        self.violations.into()
+        if self.model.judges_busy() {
+            self.see_end();
+        }
+        self.violations.into_iter().map(|violation| *violation).collect()
     }
 
     /// Adds an event to the history and to those that wait.
@@ -245,10 +241,10 @@ impl Monitor {
             self.granted.resize_with(history.processes.len(), GrantedLocks::default);
         }
         let position = history.events.len() as u32 - 1;
-        let event = history.events[position as usize];
-        let lock = history.lock_number(&event).map_or(NONE, |lock| lock as u32);
+        let event = history.event(position);
+        let lock = history.lock_number(event).map_or(NONE, |lock| lock as u32);
         if matches!(event.f, F::Lost | F::Died) {
-            self.take_signal(&event, position, lock);
+            self.take_signal(event, position, lock);
             return Ok(());
         }
         let (instant, rank) = (event.time, self.events * 2);
@@ -256,12 +252,14 @@ impl Monitor {
             self.granted[event.process as usize].insert(lock, (instant, rank));
         }
         self.latest_ns = self.latest_ns.max(instant);
-        self.wait(QueuedEvent {
-            instant,
-            rank,
-            position,
-            lock,
-        });
+        if changes_something(&self.model, event) {
+            self.wait(QueuedEvent {
+                instant,
+                rank,
+                position,
+                lock,
+            });
+        }
         Ok(())
     }
 
@@ -280,7 +278,7 @@ impl Monitor {
 
     /// A signal comes first among what its process did at its time, though never before the reply that began the hold it
     /// ends: as in [`super::order`].
-    fn take_signal(&mut self, event: &PackedEvent, position: u32, lock: u32) {
+    fn take_signal(&mut self, event: PackedEvent, position: u32, lock: u32) {
         let granted = &self.granted[event.process as usize];
         let mut ended: Vec<(u32, Option<(u64, u64)>)> = if event.f == F::Lost && lock != NONE {
             vec![(lock, granted.get(lock))]
@@ -346,11 +344,17 @@ impl Monitor {
                 online: true,
                 tied: false,
             };
-            sweep.see_instant(&self.same);
+            if self.model.judges_busy() {
+                self.possible.see_instant(&mut sweep, &self.same);
+            } else {
+                sweep.see_instant(&self.same);
+            }
             self.locks = sweep.locks;
             for at in 0..self.same.len() {
                 let lock = self.same[at].lock;
-                if let Some(Lock { fault: Some(fault), .. }) = self.locks.get(lock as usize) {
+                if let Some(Lock { fault: Some(fault), .. }) = self.locks.get(lock as usize)
+                    && !self.possible.is_open(lock as usize)
+                {
                     let fault = fault.clone();
                     self.tell(lock, &fault);
                 }
@@ -358,11 +362,24 @@ impl Monitor {
         }
     }
 
+    /// Busy answers of try-locks that nothing explains to the end.
+    fn see_end(&mut self) {
+        for (number, lock) in std::mem::take(&mut self.locks).into_iter().enumerate() {
+            let fault = lock.finish().filter(|_| !self.possible.is_legal(number));
+            if let Some(fault) = fault {
+                self.tell(number as u32, &fault);
+            }
+        }
+    }
+
     /// Whether what an event does depends on an answer that is still to come. That is so for few: most of what an answer
     /// says can be looked at when it is there.
     fn awaits_answer(&self, ordered: &OrderedEvent) -> bool {
+        if matches!(self.model, Model::OwnerMutex | Model::Fenced | Model::Election) {
+            return false;
+        }
         let history = self.builder.history();
-        let call = &history.events[ordered.position as usize];
+        let call = history.event(ordered.position);
         if call.kind != Kind::Invoke || call.mate != NONE || self.builder.has_died(call.process) {
             return false;
         }
@@ -379,6 +396,9 @@ impl Monitor {
             }
             // A downgrade that is refused was none.
             (Model::ReadWrite, F::Acquire) => call.mode == Mode::Read && (several || own().is_some()),
+            // One of which nothing is known may hold, and of one time a release that was answered earlier comes first.
+            (Model::ExactTryLock, F::Acquire) => true,
+            (Model::TryLock | Model::ExactTryLock, F::Release) => several,
             _ => false,
         }
     }
@@ -400,7 +420,7 @@ impl Monitor {
         // Overlaps of holds are told by nothing here.
         violation.follows = None;
         violation.id = format!("HL002-{}", self.told.len());
-        self.violations.push_back(violation);
+        self.violations.push_back(Box::new(violation));
     }
 
     /// Forgets the events that nothing in flight refers to.
@@ -409,13 +429,15 @@ impl Monitor {
         let history = self.builder.history();
         let mut positions: Vec<u32> = self.queue.iter().map(|waiting| waiting.position).collect();
         positions.extend(self.locks.iter().flat_map(Lock::positions));
+        positions.extend(self.possible.all().flat_map(Lock::positions));
         if self.model.is_reentrant() || matches!(self.model, Model::Semaphore { .. }) {
             for (number, lock) in self.locks.iter().enumerate() {
                 positions.extend(self.parts_of(history, number, lock));
             }
         }
         let live = |process: &u32| !self.builder.is_gone(*process);
-        let lapsed = self.locks.iter().flat_map(|lock| lock.lapsed.keys().copied());
+        let locks = self.locks.iter().chain(self.possible.all());
+        let lapsed = locks.flat_map(|lock| lock.lapsed.keys().copied());
         let processes: FastSet<u32> = lapsed.filter(live).collect();
         let renumbered = self.builder.keep_only(&positions, &processes);
         self.named = None;
@@ -427,8 +449,12 @@ impl Monitor {
         self.granted = vec![GrantedLocks::default(); processes];
         for (process, mut granted) in before.into_iter().enumerate() {
             // A signal of a lock that is not held, and was not at any time that a signal may still have, ends nothing.
-            let locks = &self.locks;
-            granted.retain(|lock, instant| instant >= self.passed || locks[lock as usize].concerns(process as u32));
+            let (locks, possible) = (&self.locks, &self.possible);
+            let concerned = |lock: u32| {
+                let mut states = possible.of(lock).chain([&locks[lock as usize]]);
+                states.any(|state| state.concerns(process as u32))
+            };
+            granted.retain(|lock, instant| instant >= self.passed || concerned(lock));
             if let Some(kept) = self.granted.get_mut(renumbered.process(process as u32) as usize) {
                 *kept = granted;
             }
@@ -436,6 +462,7 @@ impl Monitor {
         for lock in &mut self.locks {
             lock.renumber(&renumbered);
         }
+        self.possible.renumber(&renumbered);
         let kept = self.builder.len() + self.granted.len() + self.locks.len();
         self.limit = self.least.max(kept * 2);
     }
@@ -490,7 +517,7 @@ mod tests {
 
     #[test]
     fn what_is_forgotten_is_not_needed() {
-        let online = |model: &Model| *model != Model::Mutex && !model.judges_busy();
+        let online = |model: &Model| *model != Model::Mutex;
         for model in LOCKS.into_iter().filter(online) {
             let mut violated = 0;
             for seed in 1..=1_500u64 {

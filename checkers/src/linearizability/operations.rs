@@ -4,7 +4,7 @@ use super::order::{EventOrder, OrderedEvent};
 use super::register::RegisterOp;
 use super::spec::Operation;
 use super::specs::LockOp;
-use super::sweep::{is_busy, is_not_held};
+use super::sweep::{found_taken, is_not_held};
 use crate::history::event::Kind;
 use crate::history::names::FastMap;
 use crate::history::{F, History, Mode, PackedEvent};
@@ -42,14 +42,12 @@ impl<O> Operations<O> {
     /// may take effect later than both and do not loosen that.
     pub(super) fn predecessors(&self, history: &History) -> Vec<Option<usize>> {
         let mut own: FastMap<u32, Vec<usize>> = FastMap::default();
-        let replied = |place: usize| match &history.events[self.calls[place] as usize] {
+        let replied = |place: usize| match history.event(self.calls[place]) {
             signal if signal.kind == Kind::Signal => self.turns[place],
             call => call.mate,
         };
         let each = self.operations.iter().enumerate().map(|(place, operation)| {
-            let own = own
-                .entry(history.events[self.calls[place] as usize].process)
-                .or_default();
+            let own = own.entry(history.event(self.calls[place]).process).or_default();
             let before = own
                 .iter()
                 .rev()
@@ -84,7 +82,7 @@ pub(crate) fn registers(history: &History, model: &Model) -> Vec<Operations<Regi
              position,
              lock,
          }| {
-            let call = &history.events[position as usize];
+            let call = history.event(position);
             let reply = history.events.get(call.mate as usize);
             if call.kind == Kind::Invoke
                 && let Some(all) = all.get_mut(lock as usize)
@@ -98,12 +96,7 @@ pub(crate) fn registers(history: &History, model: &Model) -> Vec<Operations<Regi
     all
 }
 
-fn register_op(
-    history: &History,
-    model: &Model,
-    call: &PackedEvent,
-    reply: Option<&PackedEvent>,
-) -> Option<RegisterOp> {
+fn register_op(history: &History, model: &Model, call: PackedEvent, reply: Option<PackedEvent>) -> Option<RegisterOp> {
     let exact = matches!(model, Model::ExactCasRegister { .. });
     let kind = reply.map_or(Kind::Info, |reply| reply.kind);
     let (asked, answered) = (
@@ -250,7 +243,7 @@ impl OperationReader<'_> {
             lock,
         }: OrderedEvent,
     ) {
-        let event = &self.history.events[position as usize];
+        let event = self.history.event(position);
         let lock = lock as usize;
         if lock >= self.all.len() {
             return;
@@ -269,7 +262,7 @@ impl OperationReader<'_> {
         }
     }
 
-    fn acquire(&mut self, lock: usize, event: &PackedEvent, instant: u64, position: u32) {
+    fn acquire(&mut self, lock: usize, event: PackedEvent, instant: u64, position: u32) {
         let history = self.history;
         let process = event.process;
         let reply = history.events.get(event.mate as usize);
@@ -295,9 +288,7 @@ impl OperationReader<'_> {
                 self.held.entry((lock as u32, process)).or_default().asked = self.all[lock].operations.len();
             }
             Kind::Fail => {
-                let busy = reply
-                    .and_then(|reply| history.name(history.rare(reply).error))
-                    .is_some_and(is_busy);
+                let busy = reply.is_some_and(|reply| found_taken(history, reply));
                 let saw_another = || {
                     let contenders = self.contenders.get(lock);
                     let until = replied.unwrap_or(u64::MAX);
@@ -318,7 +309,7 @@ impl OperationReader<'_> {
         }
     }
 
-    fn got(&mut self, lock: usize, event: &PackedEvent, instant: u64, position: u32) {
+    fn got(&mut self, lock: usize, event: PackedEvent, instant: u64, position: u32) {
         let permits = u64::from(self.history.permits(event));
         let own = self.held.entry((lock as u32, event.process)).or_default();
         // Of what a plain mutex granted, a loss ends the latest.
@@ -341,7 +332,7 @@ impl OperationReader<'_> {
         };
     }
 
-    fn release(&mut self, lock: usize, event: &PackedEvent, instant: u64, position: u32) {
+    fn release(&mut self, lock: usize, event: PackedEvent, instant: u64, position: u32) {
         let history = self.history;
         let process = event.process;
         let reply = history.events.get(event.mate as usize);
@@ -413,7 +404,7 @@ impl OperationReader<'_> {
         }
     }
 
-    fn lost(&mut self, lock: usize, event: &PackedEvent, instant: u64, position: u32) {
+    fn lost(&mut self, lock: usize, event: PackedEvent, instant: u64, position: u32) {
         let Some(own) = self.held.get_mut(&(lock as u32, event.process)) else {
             return;
         };

@@ -26,9 +26,9 @@ fn histories() -> u64 {
 /// Whether some order of the operations is legal, by trying all in which each process keeps its own.
 fn exists<S: SequentialSpec>(spec: &S, history: &History, all: &Operations<S::Op>) -> bool {
     let operations = &all.operations;
-    let process = |place: usize| history.events[all.calls[place] as usize].process;
+    let process = |place: usize| history.event(all.calls[place]).process;
     let own = |earlier: usize, later: usize| {
-        let call = &history.events[all.calls[earlier] as usize];
+        let call = history.event(all.calls[earlier]);
         let replied = if call.kind == Kind::Signal {
             all.turns[earlier]
         } else {

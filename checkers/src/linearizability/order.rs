@@ -55,30 +55,29 @@ impl EventOrder {
         // Lines of the server and of the nemesis have times of other clocks, and stand between the clients' lines.
         let is_client = |event: &PackedEvent| (event.process as usize) < history.processes.len();
         let timed = history.order == OrderBasis::Time;
-        let ordered = |position: usize| OrderedEvent {
-            instant: history.instant(position as u32),
+        let ordered = |position: usize, event: PackedEvent| OrderedEvent {
+            instant: if timed { event.time } else { position as u64 },
             position: position as u32,
-            lock: history.lock_number(&events[position]).map_or(NONE, |lock| lock as u32),
+            lock: history.lock_number(event).map_or(NONE, |lock| lock as u32),
         };
-        let (mut at, mut same) = (0, Vec::new());
-        while let Some(event) = events.get(at) {
-            let next = events.get(at + 1);
-            if !is_client(event) {
-                at += 1;
-            } else if !timed || next.is_none_or(|next| next.time != event.time && is_client(next)) {
-                see(&[ordered(at)]);
-                at += 1;
-            } else {
-                let run = events[at..].iter();
-                let end = at
-                    + run
-                        .take_while(|next| next.time == event.time || !is_client(next))
-                        .count();
-                same.clear();
-                same.extend((at..end).filter(|at| is_client(&events[*at])).map(ordered));
-                see(&same);
-                at = end;
+        let mut same = Vec::new();
+        let mut rest = events
+            .iter()
+            .enumerate()
+            .filter(|(_, event)| is_client(event))
+            .peekable();
+        while let Some((position, event)) = rest.next() {
+            let of_instant = |(_, next): &(usize, PackedEvent)| timed && next.time == event.time;
+            let Some((next, other)) = rest.next_if(of_instant) else {
+                see(&[ordered(position, event)]);
+                continue;
+            };
+            same.clear();
+            same.extend([ordered(position, event), ordered(next, other)]);
+            while let Some((next, other)) = rest.next_if(of_instant) {
+                same.push(ordered(next, other));
             }
+            see(&same);
         }
     }
 }
@@ -92,7 +91,7 @@ pub(super) struct Widening {
 
 impl Widening {
     /// When an event counts: what gives the lock to a process as late as can be, what takes it as early.
-    pub(super) fn instant(&self, history: &History, event: &PackedEvent, instant: u64) -> u64 {
+    pub(super) fn instant(&self, history: &History, event: PackedEvent, instant: u64) -> u64 {
         let takes = matches!(event.f, F::Lost | F::Died) || event.is_call(F::Release);
         let shares = event.is_call(F::Acquire) && event.mode == Mode::Read;
         debug_assert!(
@@ -109,7 +108,7 @@ impl Widening {
 
 /// Each event with its rank among those of its instant.
 fn keys(history: &History, widening: &Widening) -> Vec<(u64, OrderedEvent)> {
-    let acquired = locks_by_process(history);
+    let mut acquired = AcquiredLocks::of(history);
     let mut got: FastMap<(u32, u32), u32> = FastMap::default();
     let mut keyed = Vec::with_capacity(history.events.len());
     for (position, event) in history.events.iter().enumerate() {
@@ -135,34 +134,71 @@ fn keys(history: &History, widening: &Widening) -> Vec<(u64, OrderedEvent)> {
         if !matches!(event.f, F::Lost | F::Died) {
             if event.is_ok(F::Acquire) {
                 got.insert((event.process, lock), position);
+                acquired.got(event.process, lock);
             }
             add(u64::from(position) * 2 + 2, instant, lock);
             continue;
         }
-        let one = [lock];
-        let all = acquired.get(event.process as usize).map_or(&[][..], Vec::as_slice);
         let ended = if event.f == F::Lost && lock != NONE {
-            &one[..]
+            vec![lock]
         } else {
-            all
+            acquired.ended(event.process, instant)
         };
         for lock in ended {
-            let began = got.get(&(event.process, *lock));
-            let counts = |position: u32| {
-                widening.instant(history, &history.events[position as usize], history.instant(position))
-            };
+            let began = got.get(&(event.process, lock));
+            let counts = |position: u32| widening.instant(history, history.event(position), history.instant(position));
             match began.map(|position| (counts(*position), *position)) {
-                Some((began, reply)) if began >= instant => add(u64::from(reply) * 2 + 3, began, *lock),
-                _ => add(0, instant, *lock),
+                Some((began, reply)) if began >= instant => add(u64::from(reply) * 2 + 3, began, lock),
+                _ => add(0, instant, lock),
             }
         }
     }
     keyed
 }
 
+/// The locks that a signal without a lock may end holds of.
+struct AcquiredLocks {
+    /// By process, all that it ever got.
+    all: Vec<Vec<u32>>,
+    /// By process, those that it got since such a signal, as the lines go, and the latest instant of one. A signal of a later instant
+    /// finds nothing to end of the others.
+    since: Vec<(FastSet<u32>, u64)>,
+}
+
+impl AcquiredLocks {
+    fn of(history: &History) -> Self {
+        let all = locks_by_process(history);
+        // Where a line has a time before one above it, an acquire that is written later may come before a signal.
+        let in_order = history.order == OrderBasis::Position || history.inversions == 0;
+        Self {
+            since: vec![Default::default(); if in_order { all.len() } else { 0 }],
+            all,
+        }
+    }
+
+    fn got(&mut self, process: u32, lock: u32) {
+        if let Some((since, _)) = self.since.get_mut(process as usize) {
+            since.insert(lock);
+        }
+    }
+
+    /// The locks of which a signal of this instant may end holds.
+    fn ended(&mut self, process: u32, instant: u64) -> Vec<u32> {
+        match self.since.get_mut(process as usize) {
+            Some((since, last)) if *last <= instant => {
+                *last = instant;
+                let mut ended: Vec<u32> = std::mem::take(since).into_iter().collect();
+                ended.sort_unstable();
+                ended
+            }
+            _ => self.all.get(process as usize).cloned().unwrap_or_default(),
+        }
+    }
+}
+
 /// The locks that each process ever got, where a signal ends the holds of all of them.
 fn locks_by_process(history: &History) -> Vec<Vec<u32>> {
-    let of_all = |event: &PackedEvent| event.f == F::Died || event.f == F::Lost && history.lock_number(event).is_none();
+    let of_all = |event: PackedEvent| event.f == F::Died || event.f == F::Lost && history.lock_number(event).is_none();
     if !history.events.iter().any(of_all) {
         return Vec::new();
     }

@@ -7,7 +7,7 @@
 use super::lock::Lock;
 use super::order::{EventOrder, OrderedEvent};
 use super::sweep::Sweep;
-use crate::history::History;
+use crate::history::{History, Renumbered};
 use crate::model::Model;
 
 /// States that are kept between two instants, and events that are seen at one, before the answer of `ties` stands.
@@ -16,89 +16,141 @@ const MAX_SEEN: usize = 20_000;
 
 /// Whether some order of the events of one lock is legal; `None` when that was too much to find out.
 pub(super) fn is_legal(history: &History, model: &Model, lock: usize) -> Option<bool> {
-    let mut possible = Possible {
-        sweep: Sweep {
-            history,
-            model,
-            locks: vec![Lock::new(); lock + 1],
-            leased: history.header.lease_ms.is_some(),
-            online: false,
-            tied: true,
-        },
-        lock,
-        states: vec![Lock::new()],
-        too_many: false,
+    let mut sweep = Sweep {
+        history,
+        model,
+        locks: vec![Lock::new(); lock + 1],
+        leased: history.header.lease_ms.is_some(),
+        online: false,
+        tied: true,
     };
+    let mut possible = Some(vec![Lock::new()]);
     EventOrder::of(history).instants(history, |same| {
-        let mut own: Vec<OrderedEvent> = same
-            .iter()
-            .filter(|event| event.lock as usize == lock)
-            .copied()
-            .collect();
-        // Stable: each process's own order stays.
-        own.sort_by_key(|event| history.events[event.position as usize].process);
-        possible.see(&own);
+        let own = same.iter().filter(|event| event.lock as usize == lock);
+        let own: Vec<OrderedEvent> = own.copied().collect();
+        possible = possible.take().and_then(|states| after(&mut sweep, &states, &own));
     });
-    let Possible { states, too_many, .. } = possible;
-    let legal = states.into_iter().any(|state| state.finish().is_none());
-    (!too_many).then_some(legal)
+    let states = possible?;
+    Some(states.into_iter().any(|state| state.finish().is_none()))
 }
 
-struct Possible<'a> {
-    sweep: Sweep<'a>,
-    lock: usize,
-    /// The states that the lock may be in without a fault.
-    states: Vec<Lock>,
-    too_many: bool,
+/// The states that a monitor's try-locks may be in. Where there is one, the sweep has it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct PossibleLocks {
+    /// By dense lock number.
+    states: Vec<Vec<Lock>>,
+    /// Locks that had too many.
+    given_up: Vec<bool>,
+}
+
+impl PossibleLocks {
+    /// Sees the events of one instant, as the sweep does. A lock with a fault that is not [`Self::is_open`] has no legal order.
+    pub(super) fn see_instant(&mut self, sweep: &mut Sweep<'_>, same: &[OrderedEvent]) {
+        if self.states.len() < sweep.locks.len() {
+            self.states.resize(sweep.locks.len(), Vec::new());
+            self.given_up.resize(sweep.locks.len(), false);
+        }
+        let mut same = same.to_vec();
+        same.sort_by_key(|event| event.lock);
+        for events in same.chunk_by(|a, b| a.lock == b.lock) {
+            let lock = events[0].lock as usize;
+            let Some(states) = self.states.get_mut(lock).map(std::mem::take) else {
+                continue;
+            };
+            let before = match states.is_empty() {
+                true if events.len() > 1 && !self.given_up[lock] => vec![sweep.locks[lock].clone()],
+                _ => states,
+            };
+            sweep.see_instant(events);
+            if before.is_empty() {
+                continue;
+            }
+            match after(sweep, &before, events) {
+                None => self.given_up[lock] = true,
+                Some(states) => match <[Lock; 1]>::try_from(states) {
+                    Ok([one]) => sweep.locks[lock] = one,
+                    Err(states) => self.states[lock] = states,
+                },
+            }
+        }
+    }
+
+    /// Whether a lock may be in several states, so that a fault of the sweep's is none.
+    pub(super) fn is_open(&self, lock: usize) -> bool {
+        self.states.get(lock).is_some_and(|states| !states.is_empty())
+    }
+
+    /// Ends the history: whether one of the open states of a lock is legal to the end.
+    pub(super) fn is_legal(&self, lock: usize) -> bool {
+        let mut states = self.states.get(lock).into_iter().flatten();
+        states.any(|state| state.clone().finish().is_none())
+    }
+
+    /// All states of locks that may be in several.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Lock> {
+        self.states.iter().flatten()
+    }
+
+    /// The states of a lock that may be in several.
+    pub(super) fn of(&self, lock: u32) -> impl Iterator<Item = &Lock> {
+        self.states.get(lock as usize).into_iter().flatten()
+    }
+
+    /// Goes on with new numbers of processes and positions.
+    pub(super) fn renumber(&mut self, renumbered: &Renumbered) {
+        for state in self.states.iter_mut().flatten() {
+            state.renumber(renumbered);
+        }
+    }
 }
 
 /// A state, and how many events of each process led to it.
 type PartlyOrdered = (Vec<usize>, Lock);
 
-impl Possible<'_> {
-    /// Sees the events of one instant, sorted by process.
-    fn see(&mut self, same: &[OrderedEvent]) {
-        if self.too_many {
-            return;
-        }
-        let events = &self.sweep.history.events;
-        let process = |event: &OrderedEvent| events[event.position as usize].process;
-        let chains: Vec<&[OrderedEvent]> = same.chunk_by(|a, b| process(a) == process(b)).collect();
-        let begun = vec![0; chains.len()];
-        let mut reached: Vec<PartlyOrdered> = self.states.drain(..).map(|state| (begun.clone(), state)).collect();
-        let mut seen = 0;
-        // All states that the same number of events led to, one event further each time.
-        for _ in 0..same.len() {
-            let mut next: Vec<PartlyOrdered> = Vec::new();
-            for (done, state) in &reached {
-                for (chain, own) in chains.iter().enumerate() {
-                    let Some(event) = own.get(done[chain]) else { continue };
-                    let state = self.after(state, event);
-                    let mut done = done.clone();
-                    done[chain] += 1;
-                    if state.fault.is_none() && !next.iter().any(|other| other.0 == done && other.1 == state) {
-                        next.push((done, state));
-                    }
-                    seen += 1 + next.len() / 16;
+/// The states that a lock may be in after its events of one instant; `None` where they are too many.
+fn after(sweep: &mut Sweep<'_>, states: &[Lock], same: &[OrderedEvent]) -> Option<Vec<Lock>> {
+    let history = sweep.history;
+    let process = |event: &OrderedEvent| history.event(event.position).process;
+    let mut same = same.to_vec();
+    // Stable: each process's own order stays.
+    same.sort_by_key(process);
+    let chains: Vec<&[OrderedEvent]> = same.chunk_by(|a, b| process(a) == process(b)).collect();
+    let begun = vec![0; chains.len()];
+    let mut reached: Vec<PartlyOrdered> = states.iter().map(|state| (begun.clone(), state.clone())).collect();
+    let mut seen = 0;
+    // All states that the same number of events led to, one event further each time.
+    for _ in 0..same.len() {
+        let mut next: Vec<PartlyOrdered> = Vec::new();
+        for (done, state) in &reached {
+            for (chain, own) in chains.iter().enumerate() {
+                let Some(event) = own.get(done[chain]) else { continue };
+                let state = seen_by(sweep, state, event);
+                let mut done = done.clone();
+                done[chain] += 1;
+                if state.fault.is_none() && !next.iter().any(|other| other.0 == done && other.1 == state) {
+                    next.push((done, state));
                 }
-                if seen > MAX_SEEN {
-                    self.too_many = true;
-                    return;
-                }
+                seen += 1 + next.len() / 16;
             }
-            reached = next;
-        }
-        for (_, state) in reached {
-            if !self.states.contains(&state) {
-                self.states.push(state);
+            if seen > MAX_SEEN {
+                return None;
             }
         }
-        self.too_many = self.states.len() > MAX_STATES;
+        reached = next;
     }
+    let mut states: Vec<Lock> = Vec::new();
+    for (_, state) in reached {
+        if !states.contains(&state) {
+            states.push(state);
+        }
+    }
+    (states.len() <= MAX_STATES).then_some(states)
+}
 
-    fn after(&mut self, state: &Lock, event: &OrderedEvent) -> Lock {
-        self.sweep.locks[self.lock] = state.clone();
-        self.sweep.see(*event);
-        std::mem::replace(&mut self.sweep.locks[self.lock], Lock::new())
-    }
+/// The state after an event of its lock.
+fn seen_by(sweep: &mut Sweep<'_>, state: &Lock, event: &OrderedEvent) -> Lock {
+    let lock = event.lock as usize;
+    let kept = std::mem::replace(&mut sweep.locks[lock], state.clone());
+    sweep.see(*event);
+    std::mem::replace(&mut sweep.locks[lock], kept)
 }

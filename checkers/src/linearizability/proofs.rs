@@ -58,7 +58,7 @@ fn shown(violation: &Violation) -> Vec<u32> {
 fn whole(history: &History, positions: &[u32]) -> Vec<u32> {
     let mut all = positions.to_vec();
     for position in positions {
-        let event = &history.events[*position as usize];
+        let event = history.event(*position);
         all.extend([event.mate].into_iter().filter(|mate| *mate != NONE));
     }
     all
@@ -68,7 +68,7 @@ fn whole(history: &History, positions: &[u32]) -> Vec<u32> {
 /// release. What only tells how it came to that is in no part.
 fn units(history: &History, model: Model, violation: &Violation) -> Vec<Vec<u32>> {
     let proof = shown(violation);
-    let event = |position: &u32| &history.events[*position as usize];
+    let event = |position: &u32| history.event(*position);
     let calls = proof.iter().copied().filter(|at| event(at).kind == Kind::Invoke);
     // A call that is shown without its reply says when an overlap ended.
     let calls: Vec<u32> = calls
@@ -104,7 +104,7 @@ fn units(history: &History, model: Model, violation: &Violation) -> Vec<Vec<u32>
         }
         // The others say since when, and until when, the lock was free.
         (_, "spurious-busy") => {
-            let busy = |at: &u32| history.events[event(at).mate as usize].kind == Kind::Fail;
+            let busy = |at: &u32| history.event(event(at).mate).kind == Kind::Fail;
             calls.into_iter().filter(busy).map(whole).collect()
         }
         // Giving back a part of a hold makes the crowd smaller.
@@ -150,9 +150,9 @@ fn a_spurious_busy_answer_lies_between_who_freed_the_lock_and_who_took_it_next()
         let found = judge(&history, model);
         let busy = found.of(Property::Hl002).violations.iter();
         for violation in busy.filter(|violation| violation.class == "spurious-busy") {
-            let events = || shown(violation).into_iter().map(|at| history.events[at as usize]);
+            let events = || shown(violation).into_iter().map(|at| history.event(at));
             let answer = events().find(|event| event.kind == Kind::Fail).expect("the answer");
-            let called = history.events[answer.mate as usize].time;
+            let called = history.event(answer.mate).time;
             let freed = events().find(|event| event.is_ok(F::Release));
             assert!(freed.is_none_or(|freed| freed.time < called), "seed {seed}");
             let mut next = events().filter(|event| event.is_call(F::Acquire) && event.time != called);
@@ -207,7 +207,7 @@ fn the_order_that_proves_an_owner_mutex_is_one_for_a_validator_of_ten_lines() {
         let history = random(seed, Model::OwnerMutex);
         let found = judge(&history, Model::OwnerMutex);
         let events: BTreeMap<u64, Entry<'_>> = history.entries().map(|entry| (entry.index, entry)).collect();
-        let reply = |position: usize| history.events[position].mate;
+        let reply = |position: usize| history.event(position as u32).mate;
         let replies: BTreeMap<u64, Entry<'_>> = (0..history.events.len())
             .filter(|position| reply(*position) != NONE)
             .map(|position| (position as u64, events[&history.index(reply(position))]))

@@ -89,7 +89,7 @@ fn of_registers(context: &Context<'_>, start: Option<u64>, here: &[Decision]) ->
     } else {
         (here, other.as_slice())
     };
-    let says_nothing = |(position, event): (usize, &PackedEvent)| {
+    let says_nothing = |(position, event): (usize, PackedEvent)| {
         let said = history.rare(event);
         let failed = event.f == F::Cas && event.kind == Kind::Fail && history.name(said.error).is_none();
         let nothing = event.is_ok(F::Read) && said.value.is_none();
@@ -127,14 +127,14 @@ fn difference(
     };
     let mut proof: Vec<u32> = counterexample.positions();
     proof.retain(|position| *position != NONE);
-    let replies = proof.iter().map(|position| history.events[*position as usize].mate);
+    let replies = proof.iter().map(|position| history.event(*position).mate);
     let until = replies
         .filter(|reply| *reply != NONE)
         .chain(proof.iter().copied())
         .max()?;
     let before = failed.iter().copied().filter(|position| *position <= until);
     let releases: Vec<u32> = before
-        .filter(|position| history.lock_number(&history.events[*position as usize]) == Some(lock))
+        .filter(|position| history.lock_number(history.event(*position)) == Some(lock))
         .collect();
     let by = if releases.is_empty() { without } else { with };
     let named = if releases.is_empty() { proof } else { releases };

@@ -41,6 +41,16 @@ pub(super) fn sweep_in(order: &EventOrder, history: &History, model: &Model) -> 
     faults.map(|(lock, fault)| fault.filter(|_| stands(lock))).collect()
 }
 
+/// Whether a sweep by a model does anything at an event that is no signal. Calls of acquires, and answers that are no grant, are looked
+/// at where busy answers are judged; the call of a reader may be that of a downgrade.
+pub(super) fn changes_something(model: &Model, event: PackedEvent) -> bool {
+    match (event.f, event.kind) {
+        (F::Acquire, Kind::Invoke) => model.judges_busy() || *model == Model::ReadWrite,
+        (F::Acquire, Kind::Fail | Kind::Info) => model.judges_busy(),
+        _ => true,
+    }
+}
+
 pub(super) struct Sweep<'a> {
     pub(super) history: &'a History,
     pub(super) model: &'a Model,
@@ -87,7 +97,7 @@ impl<'a> Sweep<'a> {
             lock,
         }: OrderedEvent,
     ) {
-        let event = &self.history.events[position as usize];
+        let event = self.history.event(position);
         let lock = lock as usize;
         if self.locks.get(lock).is_none_or(|lock| lock.fault.is_some()) {
             return;
@@ -128,7 +138,7 @@ impl<'a> Sweep<'a> {
     }
 
     /// A try-lock's acquire with an unknown outcome may be what a busy answer saw.
-    fn asked(&mut self, lock: usize, event: &PackedEvent, instant: u64) {
+    fn asked(&mut self, lock: usize, event: PackedEvent, instant: u64) {
         if self.outcome(event) != Kind::Info {
             return;
         }
@@ -137,7 +147,7 @@ impl<'a> Sweep<'a> {
     }
 
     /// A downgrade that may have happened is the weaker mode from its call on.
-    fn asked_to_share(&mut self, lock: usize, event: &PackedEvent) {
+    fn asked_to_share(&mut self, lock: usize, event: PackedEvent) {
         if event.mode == Mode::Read
             && self.outcome(event) != Kind::Fail
             && let Some(place) = self.locks[lock].own(event.process)
@@ -147,20 +157,20 @@ impl<'a> Sweep<'a> {
     }
 
     /// How a call was answered.
-    fn outcome(&self, call: &PackedEvent) -> Kind {
+    fn outcome(&self, call: PackedEvent) -> Kind {
         let reply = self.history.events.get(call.mate as usize);
         reply.map_or(Kind::Info, |reply| reply.kind)
     }
 
     /// The permits that an event takes or gives back; only semaphores have several.
-    fn permits(&self, event: &PackedEvent) -> u64 {
+    fn permits(&self, event: PackedEvent) -> u64 {
         match self.model {
             Model::Semaphore { .. } => u64::from(self.history.permits(event)),
             _ => 1,
         }
     }
 
-    fn got(&mut self, lock: usize, event: &PackedEvent, position: u32) -> Option<Counterexample> {
+    fn got(&mut self, lock: usize, event: PackedEvent, position: u32) -> Option<Counterexample> {
         let permits = self.permits(event);
         let state = &mut self.locks[lock];
         if !state.lapsed.is_empty() {
@@ -226,7 +236,7 @@ impl<'a> Sweep<'a> {
     }
 
     /// A second acquire of a process that holds already.
-    fn again(&mut self, lock: usize, place: usize, event: &PackedEvent, position: u32) -> Option<Counterexample> {
+    fn again(&mut self, lock: usize, place: usize, event: PackedEvent, position: u32) -> Option<Counterexample> {
         let state = &mut self.locks[lock];
         let alone = state.active.len() == 1;
         let active = &mut state.active[place];
@@ -253,9 +263,7 @@ impl<'a> Sweep<'a> {
                 token_fault.or_else(|| Some(self.evidence(lock).too_deep(&too_deep?, position)))
             }
             // The sweep has seen the call of a downgrade already, so an equal mode may be one that is just answered.
-            Model::ReadWrite
-                if event.mode == Mode::Read && self.history.events[active.got as usize].mode == Mode::Write =>
-            {
+            Model::ReadWrite if event.mode == Mode::Read && self.history.event(active.got).mode == Mode::Write => {
                 active.got = position;
                 None
             }
@@ -286,7 +294,7 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    fn token(&mut self, lock: usize, event: &PackedEvent, position: u32) -> Option<Counterexample> {
+    fn token(&mut self, lock: usize, event: PackedEvent, position: u32) -> Option<Counterexample> {
         let fenced = matches!(self.model, Model::Fenced | Model::ReentrantFenced { .. });
         let token = self.history.token(event).filter(|_| fenced)?;
         let last = self.locks[lock].last_token.replace((token, position))?;
@@ -301,7 +309,7 @@ impl<'a> Sweep<'a> {
         })
     }
 
-    fn release(&mut self, lock: usize, event: &PackedEvent, position: u32) -> Option<Counterexample> {
+    fn release(&mut self, lock: usize, event: PackedEvent, position: u32) -> Option<Counterexample> {
         let reply = self.history.events.get(event.mate as usize);
         let permits = self.permits(event);
         let awaited = self.online && reply.is_none();
@@ -360,7 +368,7 @@ impl<'a> Sweep<'a> {
     fn answered_late(
         &mut self,
         lock: usize,
-        event: &PackedEvent,
+        event: PackedEvent,
         instant: u64,
         position: u32,
     ) -> Option<Counterexample> {
@@ -389,7 +397,7 @@ impl<'a> Sweep<'a> {
     }
 
     /// The answer "not held" to a process that held and that nobody told of a loss.
-    fn denied(&mut self, lock: usize, event: &PackedEvent) -> Option<Counterexample> {
+    fn denied(&mut self, lock: usize, event: PackedEvent) -> Option<Counterexample> {
         let denied = &mut self.locks[lock].denied;
         let place = denied.iter().position(|(process, _)| *process == event.process)?;
         let (_, got) = denied.swap_remove(place);
@@ -400,7 +408,7 @@ impl<'a> Sweep<'a> {
     }
 
     /// Whether a reply says that its process did not hold the lock.
-    pub(super) fn denies(&self, reply: &PackedEvent) -> bool {
+    pub(super) fn denies(&self, reply: PackedEvent) -> bool {
         reply.kind == Kind::Fail
             && self
                 .history
@@ -408,7 +416,7 @@ impl<'a> Sweep<'a> {
                 .is_some_and(is_not_held)
     }
 
-    fn released(&mut self, lock: usize, event: &PackedEvent, instant: u64, position: u32) {
+    fn released(&mut self, lock: usize, event: PackedEvent, instant: u64, position: u32) {
         let state = &mut self.locks[lock];
         if mutated(Mutant::ReplyEnds)
             && let Some(place) = state.own(event.process)
@@ -424,8 +432,8 @@ impl<'a> Sweep<'a> {
 
     /// A `busy` answer in a time in which the lock was free. Where only a hold explains it, it is kept until it is known
     /// when that time ended.
-    fn refused(&mut self, lock: usize, event: &PackedEvent, instant: u64, position: u32) -> Option<Counterexample> {
-        let busy = self.history.name(self.history.rare(event).error).is_some_and(is_busy);
+    fn refused(&mut self, lock: usize, event: PackedEvent, instant: u64, position: u32) -> Option<Counterexample> {
+        let busy = found_taken(self.history, event);
         let called = self.history.instant(event.mate);
         let state = &mut self.locks[lock];
         let alone = *self.model != Model::TryLock || !state.contenders.answered(event.process);
@@ -447,7 +455,7 @@ impl<'a> Sweep<'a> {
         None
     }
 
-    fn lost(&mut self, lock: usize, event: &PackedEvent) {
+    fn lost(&mut self, lock: usize, event: PackedEvent) {
         if mutated(Mutant::LostIgnored) {
             return;
         }
@@ -465,9 +473,12 @@ impl<'a> Sweep<'a> {
     }
 }
 
-/// Whether an error says that another process had the lock at some instant of the call.
-pub(crate) fn is_busy(error: &str) -> bool {
-    Refusal::parse(error) == Refusal::Busy
+/// Whether the answer to an acquire shows that another process had the lock at some instant of the call. Under a fault it does not:
+/// many a library says of a try that it could not carry out that the lock was taken.
+pub(crate) fn found_taken(history: &History, answer: PackedEvent) -> bool {
+    let says = history.rare(answer);
+    let is_busy = |error| Refusal::parse(error) == Refusal::Busy;
+    !says.disturbed && history.name(says.error).is_some_and(is_busy)
 }
 
 /// Whether an error says that the caller did not hold the lock.

@@ -50,7 +50,7 @@ type Waiting = (Turn, u32, usize, usize);
 /// Lets a sweep see the events of one lock and one instant.
 pub(super) fn see(sweep: &mut Sweep<'_>, same: &[OrderedEvent]) {
     let history = sweep.history;
-    let process = |event: &OrderedEvent| history.events[event.position as usize].process;
+    let process = |event: &OrderedEvent| history.event(event.position).process;
     let mut events = same.to_vec();
     // Stable: each process's own order stays.
     events.sort_by_key(process);
@@ -89,12 +89,12 @@ pub(super) fn see(sweep: &mut Sweep<'_>, same: &[OrderedEvent]) {
 /// Whether an event is the answer to an acquire that an order may have to put off. What a holder is answered is explained by
 /// its hold.
 fn waits(sweep: &Sweep<'_>, ordered: &OrderedEvent) -> bool {
-    let event = &sweep.history.events[ordered.position as usize];
+    let event = sweep.history.event(ordered.position);
     let refused = *sweep.model == Model::TryLock && is_refusal(event);
     event.is_ok(F::Acquire) || refused && sweep.locks[ordered.lock as usize].own(event.process).is_none()
 }
 
-fn is_refusal(event: &PackedEvent) -> bool {
+fn is_refusal(event: PackedEvent) -> bool {
     event.f == F::Acquire && event.kind == Kind::Fail
 }
 
@@ -102,7 +102,7 @@ fn is_refusal(event: &PackedEvent) -> bool {
 fn is_answered_again(sweep: &Sweep<'_>, chain: &[OrderedEvent]) -> bool {
     let mut holds = false;
     chain.iter().enumerate().any(|(at, ordered)| {
-        let event = &sweep.history.events[ordered.position as usize];
+        let event = sweep.history.event(ordered.position);
         let answered = event.is_ok(F::Acquire) || is_refusal(event) && !holds;
         let ended = event.is_call(F::Release) || matches!(event.f, F::Lost | F::Died);
         holds = event.is_ok(F::Acquire) || holds && !ended;
@@ -119,7 +119,7 @@ fn pop(
 ) -> Option<Reverse<Waiting>> {
     let in_vain = |next: &Waiting| {
         let first = chains[next.2][0];
-        let event = &sweep.history.events[first.position as usize];
+        let event = sweep.history.event(first.position);
         !sweep.locks[first.lock as usize].explains(event.process, sweep.history.instant(event.mate))
     };
     let mut passed_over = Vec::new();
@@ -145,7 +145,7 @@ fn pop(
 /// When the release that follows the acquire at the head of a process's events was answered ok, if it was.
 fn freed_at(sweep: &Sweep<'_>, chain: &[OrderedEvent]) -> u64 {
     let events = &sweep.history.events;
-    let mut calls = chain.iter().map(|event| &events[event.position as usize]);
+    let mut calls = chain.iter().map(|ordered| sweep.history.event(ordered.position));
     let release = calls.find(|event| event.is_call(F::Release));
     let reply = release.and_then(|release| {
         events
@@ -161,9 +161,9 @@ fn freed_at(sweep: &Sweep<'_>, chain: &[OrderedEvent]) -> u64 {
 fn next(sweep: &Sweep<'_>, chain: &[OrderedEvent]) -> Option<Next> {
     let history = sweep.history;
     let lock = &sweep.locks[chain[0].lock as usize];
-    let events = || chain.iter().map(|event| &history.events[event.position as usize]);
-    let process = history.events[chain[0].position as usize].process;
-    if is_refusal(&history.events[chain[0].position as usize]) {
+    let events = || chain.iter().map(|event| history.event(event.position));
+    let process = history.event(chain[0].position).process;
+    if is_refusal(history.event(chain[0].position)) {
         let again = is_answered_again(sweep, chain);
         return Some((if again { Turn::RefusedForNow } else { Turn::Refused }, 1));
     }
@@ -174,7 +174,7 @@ fn next(sweep: &Sweep<'_>, chain: &[OrderedEvent]) -> Option<Next> {
         return Some((Turn::Permits(peak), len));
     }
     if let Some(place) = lock.own(process) {
-        let writes = history.events[chain[0].position as usize].mode == Mode::Write;
+        let writes = history.event(chain[0].position).mode == Mode::Write;
         let upgrades = *sweep.model == Model::ReadWrite && writes && lock.active[place].mode == Mode::Read;
         return Some((if upgrades { Turn::Upgrades } else { Turn::Holds }, 1));
     }
@@ -209,7 +209,7 @@ fn next(sweep: &Sweep<'_>, chain: &[OrderedEvent]) -> Option<Next> {
 }
 
 /// Whether a process has nothing of the lock after an event.
-fn ends_all(sweep: &Sweep<'_>, event: &PackedEvent) -> bool {
+fn ends_all(sweep: &Sweep<'_>, event: PackedEvent) -> bool {
     let denied = || {
         let reply = sweep.history.events.get(event.mate as usize);
         !sweep.leased && reply.is_some_and(|reply| sweep.denies(reply))
@@ -221,11 +221,11 @@ fn ends_all(sweep: &Sweep<'_>, event: &PackedEvent) -> bool {
 fn levels(sweep: &Sweep<'_>, chain: &[OrderedEvent]) -> Vec<i64> {
     let history = sweep.history;
     let lock = &sweep.locks[chain[0].lock as usize];
-    let process = history.events[chain[0].position as usize].process;
+    let process = history.event(chain[0].position).process;
     let before = lock.own(process).map_or(0, |place| lock.active[place].permits as i64);
     let mut own = before;
     let after = chain.iter().map(|ordered| {
-        let event = &history.events[ordered.position as usize];
+        let event = history.event(ordered.position);
         let permits = i64::from(history.permits(event));
         if event.is_ok(F::Acquire) {
             own += permits;

@@ -61,7 +61,7 @@ fn describe(context: &Context<'_>, late: &LateCall<'_>) -> Violation {
 
 fn unanswered(context: &Context<'_>, lock: usize, call: u32, reply: Option<u32>, late_ns: u64) -> Violation {
     let history = context.history;
-    let event = &history.events[call as usize];
+    let event = history.event(call);
     let (who, what) = (history.who(event.process), event.f.name());
     let mut violation = history.violation("late-answer", lock, &[event.process], event.time);
     let by = length(late_ns);
@@ -84,7 +84,7 @@ fn unanswered(context: &Context<'_>, lock: usize, call: u32, reply: Option<u32>,
     let text = match reply {
         Some(reply) => {
             violation.events.push(history.step(reply, "its answer"));
-            let answered = &history.events[reply as usize];
+            let answered = history.event(reply);
             let error = history
                 .name(history.rare(answered).error)
                 .map(|error| format!(": `{error}`"));
@@ -107,7 +107,7 @@ fn unanswered(context: &Context<'_>, lock: usize, call: u32, reply: Option<u32>,
 fn grant_stays(context: &Context<'_>, hold: &LockHold, grant: &ServerGrant, reply: u32, stays_ns: u64) -> Violation {
     let history = context.history;
     let who = history.who(hold.process);
-    let replied_ns = history.events[reply as usize].time;
+    let replied_ns = history.event(reply).time;
     let mut violation = history.violation("grant-stays", hold.lock as usize, &[hold.process], replied_ns);
     let stays = length(stays_ns);
     violation.summary = format!(
@@ -143,7 +143,7 @@ fn grant_stays(context: &Context<'_>, hold: &LockHold, grant: &ServerGrant, repl
 fn denied(context: &Context<'_>, hold: &LockHold, grant: &ServerGrant, reply: u32) -> Violation {
     let history = context.history;
     let who = history.who(hold.process);
-    let answer = &history.events[reply as usize];
+    let answer = history.event(reply);
     let mut violation = history.violation("denied-release", hold.lock as usize, &[hold.process], answer.time);
     violation.summary = format!(
         "the release of `{}` by {who} was answered `fail`, and it had freed the lock",
@@ -158,7 +158,7 @@ fn denied(context: &Context<'_>, hold: &LockHold, grant: &ServerGrant, reply: u3
     let error = error.map(|error| format!(": `{error}`")).unwrap_or_default();
     let text = format!(
         "The release of {who}, called at {}, was answered `fail` at {}{error}.",
-        at(history.events[hold.end as usize].time, false),
+        at(history.event(hold.end).time, false),
         at(answer.time, false)
     );
     violation.because.push(history.because(text, &[hold.end, reply]));

@@ -18,7 +18,7 @@ impl OrderDrawing {
         let wanted: FastSet<u64> = violation.events.iter().map(|event| event.index).collect();
         let mut calls: Vec<u32> = Vec::new();
         for position in (0..history.len() as u32).filter(|position| wanted.contains(&history.index(*position))) {
-            let event = &history.events[position as usize];
+            let event = history.event(position);
             let is_client = (event.process as usize) < history.processes.len();
             let is_told = event.f.is_operation() || matches!(event.f, F::Lost | F::Died);
             if is_client && is_told {
@@ -42,7 +42,7 @@ impl OrderDrawing {
             call: last,
         });
         let drawn = calls.iter().map(|call| {
-            let event = &history.events[*call as usize];
+            let event = history.event(*call);
             let is_signal = event.kind == Kind::Signal;
             let replied = (event.mate != NONE || is_signal).then(|| ended(history, *call));
             let known = history
@@ -66,7 +66,7 @@ impl OrderDrawing {
 
 /// When an operation was answered, or called where it was not.
 fn ended(history: &History, call: u32) -> u64 {
-    match history.events[call as usize].mate {
+    match history.event(call).mate {
         NONE => history.instant(call),
         reply => history.instant(reply),
     }
@@ -74,7 +74,7 @@ fn ended(history: &History, call: u32) -> u64 {
 
 /// `write 2: ok`, `read: 3`, `acquire: ok, token 41`, `release: not held`.
 fn words(history: &History, call: u32) -> String {
-    let event = &history.events[call as usize];
+    let event = history.event(call);
     let reply = history.events.get(event.mate as usize);
     let value = |value: Option<u64>| value.map_or_else(|| "nothing".to_owned(), |value| history.value_text(value));
     let asked = history.rare(event);

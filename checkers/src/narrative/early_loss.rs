@@ -48,14 +48,16 @@ fn describe(context: &Context<'_>, loss: &EarlyLoss<'_>) -> Violation {
         Some(grant) => ("ran-out-early", grant.revoked),
         None => ("given-up-early", hold.end),
     };
-    let ended_ns = history.events[end as usize].time;
+    let ended_ns = history.event(end).time;
     let mut violation = history.violation(class, hold.lock as usize, &[hold.process], ended_ns);
     let (lasted, lease) = (length(loss.lasted_ns), length(context.lease_ns));
     violation.summary = format!(
         "{who} lost `{}` {lasted} after it had asked for it, of a lease of {lease}",
         violation.lock
     );
-    violation.events.push(history.step(hold.call, "asked for the lock"));
+    violation
+        .events
+        .push(history.step(hold.call(history), "asked for the lock"));
     violation.events.push(history.step(hold.got, "got the lock"));
     let got = at(history.ns(hold.from), true);
     violation

@@ -111,7 +111,7 @@ fn likely(context: &Context<'_>, class: OverlapClass, first: &LockHold, from_ns:
                 failover; ask a majority, or let the store refuse tokens that go back"
             .to_owned();
     }
-    let asked_ns = history.events[first.call as usize].time;
+    let asked_ns = first.asked_ns(history);
     let ended_ns = grant.and_then(|grant| grant.revoked_ns(history));
     let early = ended_ns.and_then(|ended_ns| {
         let lease_ms = history.header.lease_ms?;
@@ -247,7 +247,7 @@ fn story(context: &Context<'_>, conflict: &Conflict, class: OverlapClass) -> Vec
     let fine = history.ns(overlap.to()).saturating_sub(history.ns(overlap.from())) < 100 * limits::MS;
     let time = |ns: u64| at(ns, fine);
     let token = |hold: &LockHold| {
-        hold.token()
+        hold.token(history)
             .map(|token| format!(" (token {token})"))
             .unwrap_or_default()
     };

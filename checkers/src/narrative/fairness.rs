@@ -71,7 +71,7 @@ fn starvation(context: &Context<'_>, starved: &Starved) -> Violation {
         Starving::Never => format!("Others got the lock {others} in that time, and {who} never in the whole run."),
         Starving::PastTheBound => format!("Others got the lock {others} in that time."),
         Starving::Refused => {
-            let answer = history.events.get(history.events[starved.last as usize].mate as usize);
+            let answer = history.events.get(history.event(starved.last).mate as usize);
             let error = answer.and_then(|answer| history.name(history.rare(answer).error));
             format!(
                 "Each call was answered with an error, the last one with `{}`, no fault was on, and others got the lock {others}.",
@@ -97,7 +97,7 @@ fn out_of_order(context: &Context<'_>, broken: &TokenBreak) -> Violation {
     let history = context.history;
     let holds = [broken.later.hold, broken.earlier.hold];
     let processes: Vec<u32> = holds.iter().flatten().map(|hold| hold.process).collect();
-    let at_ns = history.events[broken.later.position as usize].time;
+    let at_ns = history.event(broken.later.position).time;
     let mut violation = history.violation("out-of-ticket-order", broken.lock, &processes, at_ns);
     violation.window = context.window_before(at_ns).map(|window| window.number);
     let (first, second) = (broken.earlier.token, broken.later.token);
@@ -111,7 +111,7 @@ fn out_of_order(context: &Context<'_>, broken: &TokenBreak) -> Violation {
     violation
         .events
         .push(history.step(broken.later.position, format!("ticket {second} served")));
-    let time = |position: u32| at(history.events[position as usize].time, false);
+    let time = |position: u32| at(history.event(position).time, false);
     let text = format!("Ticket {first} was served by {}.", time(broken.earlier.position));
     violation
         .because
@@ -129,8 +129,8 @@ fn out_of_order(context: &Context<'_>, broken: &TokenBreak) -> Violation {
 fn passed_over(context: &Context<'_>, passed: &Passed, bound: u32) -> Violation {
     let history = context.history;
     let served = &passed.served;
-    let asked_ns = history.events[served.call as usize].time;
-    let got_ns = history.events[served.reply as usize].time;
+    let asked_ns = history.event(served.call).time;
+    let got_ns = history.event(served.reply).time;
     let who = history.who(served.process);
     let mut violation = history.violation("passed-over", passed.lock, &[served.process], got_ns);
     violation.window = context.window_before(asked_ns).map(|window| window.number);

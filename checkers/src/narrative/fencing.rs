@@ -77,7 +77,7 @@ fn token_break(context: &Context<'_>, broken: &TokenBreak) -> Violation {
         .flatten()
         .map(|hold| hold.process)
         .collect();
-    let at_ns = history.events[broken.later.position as usize].time;
+    let at_ns = history.event(broken.later.position).time;
     let again = broken.later.token == broken.earlier.token;
     let mut violation = history.violation(
         if again { "token-twice" } else { "token-goes-back" },
@@ -104,13 +104,13 @@ fn token_break(context: &Context<'_>, broken: &TokenBreak) -> Violation {
         let who = side
             .hold
             .map_or("the server's owner".to_owned(), |hold| history.who(hold.process));
-        let event = &history.events[side.position as usize];
+        let event = history.event(side.position);
         violation.events.push(history.step(side.position, role));
         let text = format!("{who} was granted token {} by {}.", side.token, at(event.time, false));
         violation.because.push(history.because(text, &[side.position]));
     }
     if let Some(hold) = broken.later.hold {
-        violation.events.push(history.step(hold.call, "asked"));
+        violation.events.push(history.step(hold.call(history), "asked"));
     }
     violation.likely =
         Some("tokens come from a counter that restarts or is not shared: take them from the store's own order".into());
@@ -123,7 +123,7 @@ fn token_break(context: &Context<'_>, broken: &TokenBreak) -> Violation {
 
 fn stale_accepted(context: &Context<'_>, lock: usize, stale: TokenWrite, newer: TokenWrite) -> Violation {
     let history = context.history;
-    let event = &history.events[stale.position as usize];
+    let event = history.event(stale.position);
     let mut violation = history.violation("stale-write-accepted", lock, &[event.process], event.time);
     violation.summary = format!(
         "a write with token {} was accepted after one with token {}",
@@ -139,7 +139,7 @@ fn stale_accepted(context: &Context<'_>, lock: usize, stale: TokenWrite, newer: 
     let text = format!(
         "Token {} was accepted by {}.",
         newer.token,
-        at(history.events[newer.position as usize].time, false)
+        at(history.event(newer.position).time, false)
     );
     violation.because.push(history.because(text, &[newer.position]));
     let text = format!(
@@ -155,7 +155,7 @@ fn stale_accepted(context: &Context<'_>, lock: usize, stale: TokenWrite, newer: 
 fn holder_refused(context: &Context<'_>, lock: usize, write: TokenWrite) -> Violation {
     let TokenWrite { position, token } = write;
     let history = context.history;
-    let event = &history.events[position as usize];
+    let event = history.event(position);
     let mut violation = history.violation("true-holder-refused", lock, &[event.process], event.time);
     violation.summary = format!("the only holder of `{}` was refused with token {token}", violation.lock);
     violation.window = context.window_before(event.time).map(|window| window.number);

@@ -140,7 +140,7 @@ fn figures(hand_overs: &[HandOver], limit: u64) -> BTreeMap<String, f64> {
 
 fn describe(context: &Context<'_>, hand_over: &HandOver, limit: u64) -> Violation {
     let history = context.history;
-    let release = &history.events[hand_over.release as usize];
+    let release = history.event(hand_over.release);
     let mut violation = history.violation("herd", hand_over.lock, &[release.process], release.time);
     violation.window = context.window_before(release.time).map(|window| window.number);
     let (woken, waiters) = (hand_over.counted, hand_over.waiters);
@@ -180,7 +180,7 @@ fn describe(context: &Context<'_>, hand_over: &HandOver, limit: u64) -> Violatio
 fn too_busy(context: &Context<'_>, costs: &str) -> Violation {
     let history = context.history;
     let ends = [history.wire.first(), history.wire.last()].map(|end| end.map_or(0, |reading| reading.position));
-    let last = &history.events[ends[1] as usize];
+    let last = history.event(ends[1]);
     let lock = history.lock_number(last).unwrap_or(0);
     let mut violation = history.violation("polling", lock, &[last.process], last.time);
     violation.summary = format!("waiting for `{}` costs {costs}", violation.lock);

@@ -102,24 +102,24 @@ pub(crate) fn explain(context: &Context<'_>, lock: usize, counterexample: &Count
     let last = positions.iter().copied().max().unwrap_or(0);
     let mut processes: Vec<u32> = Vec::new();
     for position in &positions {
-        let process = history.events[*position as usize].process;
+        let process = history.event(*position).process;
         if !processes.contains(&process) && (process as usize) < history.processes.len() {
             processes.push(process);
         }
     }
     processes.truncate(8);
-    let at_ns = history.events[last as usize].time;
+    let at_ns = history.event(last).time;
     let mut violation = history.violation(class(counterexample), lock, &processes, at_ns);
     violation.window = context.window_before(at_ns).map(|window| window.number);
     violation.summary = summary(counterexample, &violation.lock);
     for position in &positions[positions.len().saturating_sub(MAX_SHOWN)..] {
-        let event = &history.events[*position as usize];
+        let event = history.event(*position);
         violation.events.push(history.step(*position, role(event)));
         // The reply of a call is what makes it evidence, and the other way round.
         if event.mate != NONE {
             violation
                 .events
-                .push(history.step(event.mate, role(&history.events[event.mate as usize])));
+                .push(history.step(event.mate, role(history.event(event.mate))));
         }
     }
     sentences(context, lock, (counterexample, &positions), &mut violation);
@@ -127,7 +127,7 @@ pub(crate) fn explain(context: &Context<'_>, lock: usize, counterexample: &Count
         && let Some(end) = release_of(history, *first, *second)
     {
         violation.events.push(history.step(end, "release call"));
-        let event = &history.events[end as usize];
+        let event = history.event(end);
         let text = format!(
             "{} called release only at {}.",
             history.who(event.process),
@@ -183,7 +183,7 @@ fn summary(counterexample: &Counterexample, lock: &str) -> String {
     }
 }
 
-fn role(event: &PackedEvent) -> String {
+fn role(event: PackedEvent) -> String {
     let what = match event.kind {
         Kind::Invoke => "call",
         Kind::Ok => "ok",
@@ -196,7 +196,7 @@ fn role(event: &PackedEvent) -> String {
 
 /// The first call after the overlap that released what the acquire of the first reply got, if there is one.
 fn release_of(history: &History, got: u32, second: u32) -> Option<u32> {
-    let acquired = &history.events[got as usize];
+    let acquired = history.event(got);
     let later = history.events.iter().enumerate().skip(second as usize);
     let mut same = later.filter(|(_, event)| event.process == acquired.process && event.lock == acquired.lock);
     same.find(|(_, event)| event.is_call(F::Release))
@@ -205,7 +205,7 @@ fn release_of(history: &History, got: u32, second: u32) -> Option<u32> {
 
 /// What an operation did, as it was asked and answered.
 fn deed(history: &History, call: u32) -> String {
-    let event = &history.events[call as usize];
+    let event = history.event(call);
     let reply = history.events.get(event.mate as usize);
     let value = |value: Option<u64>| value.map_or_else(|| "nothing".to_owned(), |value| value.to_string());
     let asked = history.rare(event);
@@ -241,7 +241,7 @@ fn apart(history: &History, end: &DeadEnd, violation: &mut Violation) {
         )
     };
     violation.because.push(history.because(text, told));
-    let event = &history.events[end.call as usize];
+    let event = history.event(end.call);
     let reply = history.events.get(event.mate as usize).unwrap_or(event);
     let time = at(reply.time, true);
     let text = format!(
@@ -274,7 +274,7 @@ fn sentences(
         return;
     }
     for position in positions.iter().rev().take(3).rev() {
-        let event = &history.events[*position as usize];
+        let event = history.event(*position);
         let (who, time) = (history.who(event.process), at(event.time, true));
         let token = history
             .token(event)

@@ -62,7 +62,7 @@ fn describe(context: &Context<'_>, damage: &Damage) -> Violation {
 fn lost(context: &Context<'_>, lock: usize, victim: &Increment, culprit: &Increment) -> Violation {
     let history = context.history;
     let (a, b) = history.both(victim.process, culprit.process);
-    let time = |position: u32| history.events[position as usize].time;
+    let time = |position: u32| history.event(position).time;
     let processes = [victim.process, culprit.process];
     let mut violation = history.violation("lost-update", lock, &processes, time(culprit.write));
     violation.window = context.window_before(time(culprit.write)).map(|window| window.number);
@@ -99,7 +99,7 @@ fn inside(context: &Context<'_>, lock: usize, reader: InnerReader, increment: &I
     let history = context.history;
     let InnerReader { process, read, got } = reader;
     let (a, b) = history.both(increment.process, process);
-    let time = |position: u32| history.events[position as usize].time;
+    let time = |position: u32| history.event(position).time;
     let mut violation = history.violation("two-inside", lock, &[increment.process, process], time(read));
     violation.window = context.window_before(time(read)).map(|window| window.number);
     violation.summary = format!(

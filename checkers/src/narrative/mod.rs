@@ -81,7 +81,7 @@ impl History {
 
     /// One event of a proof.
     pub(crate) fn step(&self, position: u32, role: impl Into<String>) -> ProofEvent {
-        let event = &self.events[position as usize];
+        let event = self.event(position);
         let process = self.processes.get(event.process as usize).copied();
         ProofEvent {
             index: self.index(position),

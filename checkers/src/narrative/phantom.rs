@@ -62,10 +62,7 @@ fn describe(context: &Context<'_>, wrong: &WrongGrant<'_>) -> Violation {
 
 fn orphan_grant(context: &Context<'_>, orphan: &OrphanGrant<'_>) -> Violation {
     let history = context.history;
-    let (call, reply) = (
-        &history.events[orphan.call as usize],
-        &history.events[orphan.reply as usize],
-    );
+    let (call, reply) = (history.event(orphan.call), history.event(orphan.reply));
     let grant = orphan.grant;
     let granted_ns = grant.granted_ns(history).unwrap_or(reply.time);
     let at_ns = granted_ns.max(reply.time);
@@ -157,7 +154,7 @@ fn own_release(
         .events
         .push(history.step(release, "release call, of one of several"));
     violation.events.push(history.step(grant.revoked, "removed on request"));
-    let called_ns = history.events[release as usize].time;
+    let called_ns = history.event(release).time;
     let text = format!("{who} released it once at {}, and still held it.", at(called_ns, true));
     violation.because.push(history.because(text, &[release]));
     let text = format!("The server removed the lock at {}.", at(removed_ns, true));
@@ -220,7 +217,7 @@ fn start(context: &Context<'_>, class: &str, hold: &LockHold, at_ns: u64) -> Vio
     violation.window = context.window_before(at_ns).map(|window| window.number);
     violation.events.push(history.step(hold.got, "got the lock"));
     let token = hold
-        .token()
+        .token(history)
         .map(|token| format!(" (token {token})"))
         .unwrap_or_default();
     let text = format!(

@@ -94,7 +94,7 @@ fn describe(context: &Context<'_>, stuck: &Stuck, bound_ns: u64) -> Violation {
     );
     violation.because.push(history.because(text, &positions));
     if let Some(Waiter { process, call }) = stuck.waiter {
-        let asked = at(history.events[call as usize].time, false);
+        let asked = at(history.event(call).time, false);
         let text = format!(
             "{} asked for it at {asked}, and until {} nobody got it.",
             history.who(process),
@@ -202,7 +202,8 @@ fn healed(context: &Context<'_>, from_ns: u64) -> Option<Because> {
 /// What the last refusal said, of a lock that no client ever got.
 fn never_worked(context: &Context<'_>) -> Option<String> {
     let history = context.history;
-    let mut answers = history.events.iter().rev().filter(|event| event.f == F::Acquire);
+    let backwards = (0..history.len() as u32).rev().map(|position| history.event(position));
+    let mut answers = backwards.filter(|event| event.f == F::Acquire);
     let last = answers.find_map(|event| history.name(history.rare(event).error));
     match last {
         _ if context.has_acquires() => None,

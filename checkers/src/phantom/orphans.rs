@@ -211,7 +211,7 @@ impl OrphanJudge<'_, '_> {
     }
 
     fn is_calm(&self, from_ns: u64, to_ns: u64) -> bool {
-        let has = |span: &&CalmSpan| span.from_ns + span.retransmission_ns <= from_ns && to_ns <= span.to_ns;
-        self.calm.iter().find(has).is_some()
+        let span = calm::span_of(self.calm, from_ns, to_ns);
+        span.is_some_and(|span| span.from_ns + span.retransmission_ns <= from_ns)
     }
 }

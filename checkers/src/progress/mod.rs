@@ -11,7 +11,7 @@ use crate::history::OrderBasis;
 use crate::limits;
 use owners::OwnerNames;
 pub(crate) use owners::StuckOwner;
-use waits::{Stall, Waits};
+use waits::{HoldsInOrder, Stall, Waits};
 
 /// How a lock was stuck.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,13 +114,14 @@ pub(crate) fn decide(context: &Context<'_>) -> ProgressOutcome {
     let mut stuck = Vec::new();
     for lock in 0..history.locks.len() {
         let before = stuck.len();
+        let holds = HoldsInOrder::of(context, lock);
         for span in &spans {
-            let found = stuck_in(context, &owners, &waits, lock, span, bound_ns);
+            let found = stuck_in(context, &owners, &waits, &holds, span, bound_ns);
+            // what is known of a lock is in order, and does not meet: spans are so but for the last, which is after every heal
             let told = |found: &Stuck| {
                 let known: &[Stuck] = &stuck[before..];
-                known
-                    .iter()
-                    .any(|known| known.from_ns < found.to_ns && found.from_ns < known.to_ns)
+                let after = known.partition_point(|known| known.to_ns <= found.from_ns);
+                known.get(after).is_some_and(|known| known.from_ns < found.to_ns)
             };
             let new: Vec<Stuck> = found.into_iter().filter(|found| !told(found)).collect();
             stuck.extend(new);
@@ -161,15 +162,15 @@ fn stuck_in(
     context: &Context<'_>,
     owners: &OwnerNames,
     waits: &Waits<'_>,
-    lock: usize,
+    holds: &HoldsInOrder<'_>,
     span: &CalmSpan,
     bound_ns: u64,
 ) -> Vec<Stuck> {
     let bound_ns = bound_ns + span.patience_ns + span.retransmission_ns;
-    let stalls = waits.stalls(context, lock, span, bound_ns);
+    let stalls = waits.stalls(holds, span, bound_ns);
     let blamed = stalls
         .iter()
-        .filter_map(|stall| blame(context, owners, waits, lock, stall, bound_ns));
+        .filter_map(|stall| blame(context, owners, waits, holds, stall, bound_ns));
     blamed.collect()
 }
 
@@ -189,11 +190,12 @@ fn blame(
     context: &Context<'_>,
     owners: &OwnerNames,
     waits: &Waits<'_>,
-    lock: usize,
+    holds: &HoldsInOrder<'_>,
     stall: &Stall,
     bound_ns: u64,
 ) -> Option<Stuck> {
-    let owner = owners.during(context, lock, stall);
+    let lock = holds.lock;
+    let owner = owners.during(context, holds, stall);
     let class = match &owner {
         StuckOwner::Dead { .. } | StuckOwner::Unsure { .. } => StuckClass::DeadHolder,
         StuckOwner::Ghost { .. } => StuckClass::Ghost,

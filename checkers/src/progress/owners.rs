@@ -1,6 +1,6 @@
 //! The owner that the server shows of a lock that does not move, and what that owner is doing.
 
-use super::waits::Stall;
+use super::waits::{HoldsInOrder, Stall};
 use super::{Stuck, StuckClass};
 use crate::context::Context;
 use crate::grants::ServerGrant;
@@ -81,10 +81,10 @@ impl OwnerNames {
     }
 
     /// The owner of the lock while it did not move.
-    pub(super) fn during(&self, context: &Context<'_>, lock: usize, stall: &Stall) -> StuckOwner {
-        let history = context.history;
+    pub(super) fn during(&self, context: &Context<'_>, holds: &HoldsInOrder<'_>, stall: &Stall) -> StuckOwner {
+        let (history, lock) = (context.history, holds.lock);
         if context.not_watched.is_some() {
-            return last_holder(context, lock, stall);
+            return last_holder(context, holds, stall);
         }
         // the owner for most of the time: the grant that ends a stall is not what it waited for
         let stood_ns = |grant: &ServerGrant| {
@@ -101,7 +101,7 @@ impl OwnerNames {
         match standing {
             Some(grant) => self.owner(context, lock, grant, stall.from_ns),
             None if context.grants.of_lock(lock).next().is_some() => StuckOwner::Nobody,
-            None => last_holder(context, lock, stall),
+            None => last_holder(context, holds, stall),
         }
     }
 
@@ -111,9 +111,14 @@ impl OwnerNames {
         if context.not_watched.is_some() {
             return None;
         }
+        // what was not removed while a server or the harness stood still is not held against the lock
+        let lasted_ns = |from_ns: u64, to_ns: u64| {
+            let stood = context.standstills.iter().map(|span| span.within_ns(from_ns, to_ns));
+            to_ns.saturating_sub(from_ns).saturating_sub(stood.sum())
+        };
         let long = |grant: &&ServerGrant| {
             let from = grant.granted_ns(history).unwrap_or(u64::MAX).max(healed_ns);
-            grant.revoked_ns(history).unwrap_or(history.end_ns).saturating_sub(from) > bound_ns
+            lasted_ns(from, grant.revoked_ns(history).unwrap_or(history.end_ns)) > bound_ns
         };
         context.grants.of_lock(lock).filter(long).find_map(|grant| {
             let to_ns = grant.revoked_ns(history).unwrap_or(history.end_ns);
@@ -127,7 +132,7 @@ impl OwnerNames {
             let from_ns = grant.granted_ns(history)?.max(healed_ns).max(held_until);
             let owner = self.owner(context, lock, grant, from_ns);
             let ghost = matches!(owner, StuckOwner::Ghost { process: Some(_), .. });
-            let long = to_ns.saturating_sub(from_ns) > bound_ns;
+            let long = lasted_ns(from_ns, to_ns) > bound_ns;
             (ghost && long).then_some(Stuck {
                 lock,
                 class: StuckClass::Ghost,
@@ -189,12 +194,9 @@ impl OwnerNames {
 }
 
 /// Without the server's word: a holder that left by its own answered release leaves a free lock, any other does not.
-fn last_holder(context: &Context<'_>, lock: usize, stall: &Stall) -> StuckOwner {
+fn last_holder(context: &Context<'_>, holds: &HoldsInOrder<'_>, stall: &Stall) -> StuckOwner {
     let history = context.history;
-    let before = context.holds.by_lock[lock]
-        .iter()
-        .filter(|hold| history.ns(hold.to) <= stall.from_ns);
-    let Some(hold) = before.max_by_key(|hold| hold.to) else {
+    let Some(hold) = stall.after.map(|place| holds.get(place)) else {
         return StuckOwner::Nobody;
     };
     let (process, end) = (hold.process, hold.end);
@@ -205,7 +207,7 @@ fn last_holder(context: &Context<'_>, lock: usize, stall: &Stall) -> StuckOwner 
             end,
         },
         Ended::Released => {
-            let reply = history.events.get(history.events[end as usize].mate as usize);
+            let reply = history.events.get(history.event(end).mate as usize);
             let clean = reply.is_some_and(|reply| reply.is_ok(F::Release));
             if clean {
                 StuckOwner::Nobody

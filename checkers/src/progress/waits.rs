@@ -1,10 +1,13 @@
 //! Who waited, for how long, and where a lock did not move.
 
+use std::cell::OnceCell;
+
 use super::Waiter;
 use crate::calm::CalmSpan;
 use crate::context::Context;
 use crate::history::event::Kind;
-use crate::history::{F, History};
+use crate::history::{F, History, OrderBasis};
+use crate::holds::LockHold;
 use crate::limits;
 
 /// One acquire, from its call to its answer, or to the end of its process.
@@ -16,12 +19,51 @@ pub(super) struct Wait {
     pub to_ns: u64,
 }
 
+/// The holds of one lock, and which of those up to each one ended last.
+pub(super) struct HoldsInOrder<'a> {
+    pub lock: usize,
+    holds: &'a [LockHold],
+    last: Vec<u32>,
+}
+
+impl<'a> HoldsInOrder<'a> {
+    pub(super) fn of(context: &'a Context<'_>, lock: usize) -> Self {
+        let holds = &context.holds.by_lock[lock];
+        let end = |hold: &LockHold| (context.history.ns(hold.to), hold.to);
+        let mut last = Vec::with_capacity(holds.len());
+        let mut latest = 0;
+        for (place, hold) in holds.iter().enumerate() {
+            if end(hold) >= end(&holds[latest]) {
+                latest = place;
+            }
+            last.push(latest as u32);
+        }
+        Self { lock, holds, last }
+    }
+
+    /// The place of the first hold that began after a time.
+    fn first_after(&self, history: &History, ns: u64) -> usize {
+        self.holds.partition_point(|hold| history.ns(hold.from) <= ns)
+    }
+
+    /// The place of the one that ended last, of those before a place.
+    fn last_until(&self, place: usize) -> Option<u32> {
+        Some(self.last[place.checked_sub(1)?])
+    }
+
+    pub(super) fn get(&self, place: u32) -> &'a LockHold {
+        &self.holds[place as usize]
+    }
+}
+
 /// A span in which no client held a lock and some client always asked for it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Stall {
     pub from_ns: u64,
     pub to_ns: u64,
     pub waiter: Waiter,
+    /// The hold that ended last before it: its place in the holds of the lock.
+    pub after: Option<u32>,
 }
 
 /// The waits of a history, by lock.
@@ -30,6 +72,8 @@ pub(super) struct Waits<'a> {
     died: Vec<u64>,
     /// The positions of the calls, in order: a wait is ten times as large.
     by_lock: Vec<Vec<u32>>,
+    /// By lock, when all waits up to each one were over: made when it is asked for first.
+    over_ns: Vec<OnceCell<Vec<u64>>>,
 }
 
 /// What became of the acquires that were open at a time, or called later.
@@ -44,14 +88,16 @@ impl<'a> Waits<'a> {
     pub(super) fn of(context: &Context<'a>) -> Self {
         let history = context.history;
         let mut by_lock = vec![Vec::new(); history.locks.len()];
-        for (position, event) in history.events.iter().enumerate() {
-            if let Some(lock) = history.lock_number(event).filter(|_| event.is_call(F::Acquire)) {
+        let asked = history.events.iter().enumerate();
+        for (position, event) in asked.filter(|(_, event)| event.is_call(F::Acquire)) {
+            if let Some(lock) = history.lock_number(event) {
                 by_lock[lock].push(position as u32);
             }
         }
         Self {
             history,
             died: history.deaths(),
+            over_ns: vec![OnceCell::new(); by_lock.len()],
             by_lock,
         }
     }
@@ -61,9 +107,27 @@ impl<'a> Waits<'a> {
         self.by_lock[lock].iter().map(|call| self.wait(*call))
     }
 
+    /// The same without those that were over by a time, and those that began later than another.
+    fn between(&self, lock: usize, from_ns: u64, to_ns: u64) -> impl Iterator<Item = Wait> {
+        let over_ns = self.over_ns[lock].get_or_init(|| {
+            let ends = self.of_lock(lock).scan(0, |over_ns, wait| {
+                *over_ns = wait.to_ns.max(*over_ns);
+                Some(*over_ns)
+            });
+            ends.collect()
+        });
+        let first = over_ns.partition_point(|over_ns| *over_ns <= from_ns);
+        let calls = self.by_lock[lock][first..].iter();
+        // where the order of the lines counts, a later call may have an earlier time
+        let by_time = self.history.order == OrderBasis::Time;
+        let waits = calls.map(|call| self.wait(*call));
+        let waits = waits.take_while(move |wait| !by_time || wait.from_ns < to_ns);
+        waits.filter(move |wait| wait.to_ns > from_ns && wait.from_ns < to_ns)
+    }
+
     fn wait(&self, call: u32) -> Wait {
         let history = self.history;
-        let event = &history.events[call as usize];
+        let event = history.event(call);
         let reply = history.events.get(event.mate as usize);
         Wait {
             waiter: Waiter {
@@ -91,21 +155,33 @@ impl<'a> Waits<'a> {
     }
 
     /// Stalls of one lock in a span that are longer than the bound.
-    pub(super) fn stalls(&self, context: &Context<'_>, lock: usize, span: &CalmSpan, bound_ns: u64) -> Vec<Stall> {
-        let history = context.history;
+    pub(super) fn stalls(&self, holds: &HoldsInOrder<'_>, span: &CalmSpan, bound_ns: u64) -> Vec<Stall> {
+        let history = self.history;
         let mut stalls = Vec::new();
-        let mut free_from = span.from_ns;
-        let mut gap = |from: u64, to: u64| {
-            let to = to.min(span.to_ns);
+        let first = holds.first_after(history, span.from_ns);
+        let mut after = holds.last_until(first);
+        let free_from = |after: Option<u32>| {
+            let end = after.map_or(0, |place| history.ns(holds.holds[place as usize].to));
+            end.max(span.from_ns)
+        };
+        let mut gap = |after: Option<u32>, to: u64| {
+            let (from, to) = (free_from(after), to.min(span.to_ns));
             if to.saturating_sub(from) > bound_ns {
-                stalls.extend(self.waited(lock, from, to).filter(|stall| length(*stall) > bound_ns));
+                let stall = self
+                    .waited(holds.lock, from, to)
+                    .filter(|stall| length(*stall) > bound_ns);
+                stalls.extend(stall.map(|stall| Stall { after, ..stall }));
             }
         };
-        for hold in &context.holds.by_lock[lock] {
-            gap(free_from, history.ns(hold.from));
-            free_from = free_from.max(history.ns(hold.to));
+        for (place, hold) in holds.holds.iter().enumerate().skip(first) {
+            let from = history.ns(hold.from);
+            gap(after, from);
+            if from >= span.to_ns {
+                return stalls;
+            }
+            after = holds.last_until(place + 1);
         }
-        gap(free_from, history.end_ns);
+        gap(after, history.end_ns);
         stalls
     }
 
@@ -113,10 +189,7 @@ impl<'a> Waits<'a> {
     fn waited(&self, lock: usize, from_ns: u64, to_ns: u64) -> Option<Stall> {
         let mut longest: Option<Stall> = None;
         let mut current: Option<Stall> = None;
-        for wait in self
-            .of_lock(lock)
-            .filter(|wait| wait.to_ns > from_ns && wait.from_ns < to_ns)
-        {
+        for wait in self.between(lock, from_ns, to_ns) {
             let (from, to) = (wait.from_ns.max(from_ns), wait.to_ns.min(to_ns));
             current = match current {
                 Some(run) if from <= run.to_ns + limits::RETRY_GAP_NS => Some(Stall {
@@ -127,10 +200,14 @@ impl<'a> Waits<'a> {
                     from_ns: from,
                     to_ns: to,
                     waiter: wait.waiter,
+                    after: None,
                 }),
             };
             if current.map(length) > longest.map(length) {
                 longest = current;
+            }
+            if longest.is_some_and(|longest| length(longest) == to_ns - from_ns) {
+                break;
             }
         }
         longest
@@ -140,9 +217,7 @@ impl<'a> Waits<'a> {
 impl Waits<'_> {
     /// A wait in a stall by another client than this one, if there is one: the one to tell of.
     pub(super) fn besides(&self, context: &Context<'_>, lock: usize, stall: &Stall, client: u32) -> Option<Waiter> {
-        let mut waits = self
-            .of_lock(lock)
-            .filter(|wait| wait.to_ns > stall.from_ns && wait.from_ns < stall.to_ns);
+        let mut waits = self.between(lock, stall.from_ns, stall.to_ns);
         let other = waits.find(|wait| context.history.client_of(wait.waiter.process) != client);
         other.map(|wait| wait.waiter)
     }
@@ -155,7 +230,7 @@ pub(super) fn longest_free_ns(context: &Context<'_>, since_ns: u64) -> u64 {
     for holds in &context.holds.by_lock {
         let mut free_from = since_ns;
         for hold in holds {
-            let from = free_from.max(history.events[hold.call as usize].time);
+            let from = free_from.max(hold.asked_ns(history));
             longest = longest.max(history.ns(hold.from).saturating_sub(from));
             free_from = free_from.max(history.ns(hold.to));
         }

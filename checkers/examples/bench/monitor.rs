@@ -1,16 +1,32 @@
 //! Measures the monitor: events a second on one core, and whether memory stays as it is.
 //!
-//! `cargo run --release -p harness-checkers --example monitor [EVENTS] [MODEL] [DELAY_US]` generates a history of twenty clients
-//! that take one lock in turn, an event a microsecond, and gives it to a monitor without keeping it.
+//! The history is of twenty clients that take one lock in turn, an event a microsecond, and is not kept.
 
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use harness_checkers::{Entry, F, Header, Kind, Model, Monitor, Process};
 
+use super::files::processor_seconds;
+use super::peak_kib;
+
 const CLIENTS: u32 = 20;
 
-fn main() {
-    let mut arguments = std::env::args().skip(1);
+/// Limits: 20 million events a second of the owner-aware mutex, and memory that stays as it is.
+pub fn table() {
+    println!();
+    for model in ["owner-mutex", "fenced", "reentrant", "read-write"] {
+        let exe = std::env::current_exe().expect("this program has a path");
+        let output = Command::new(exe).args(["monitor", "100000000", model]).output();
+        let output = output.expect("a row can be run");
+        print!("{}", String::from_utf8_lossy(&output.stdout));
+        eprint!("{}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+/// `bench monitor [EVENTS] [MODEL] [DELAY_US]`.
+pub fn row(arguments: &[String]) {
+    let mut arguments = arguments.iter();
     let events: u64 = arguments
         .next()
         .map_or(100_000_000, |text| text.parse().expect("a number of events"));
@@ -26,7 +42,7 @@ fn main() {
         .with_signal_delay(Duration::from_micros(delay));
     let generated = time(events, |_| ());
     let mut early = 0;
-    let started = Instant::now();
+    let (started, spent) = (Instant::now(), processor_seconds());
     let mut at = 0;
     generate(events, |entry| {
         let violation = monitor.push(entry).expect("a well-formed history");
@@ -36,12 +52,12 @@ fn main() {
             early = peak_kib();
         }
     });
-    let seconds = started.elapsed().as_secs_f64();
+    let (seconds, spent) = (started.elapsed().as_secs_f64(), processor_seconds() - spent);
     assert!(monitor.finish().is_empty(), "the lock is taken in turn");
     println!(
-        "{model}: {events} events in {seconds:.2} s, {:.1} million a second ({generated:.2} s without the monitor); \
+        "{model}: {events} events in {seconds:.2} s, {:.1} million a second of processor time ({generated:.2} s without the monitor); \
          peak memory {:.1} MB after a tenth, {:.1} MB at the end",
-        events as f64 / seconds / 1e6,
+        events as f64 / spent / 1e6,
         early as f64 / 1024.0,
         peak_kib() as f64 / 1024.0,
     );
@@ -85,12 +101,4 @@ fn generate(events: u64, mut see: impl FnMut(&Entry<'_>)) {
         }
         holder = next;
     }
-}
-
-/// The most memory that this process ever had, in kibibytes; 0 where the system does not say.
-fn peak_kib() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let number = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
-    number.unwrap_or(0)
 }

@@ -1,0 +1,464 @@
+//! All events of a history: the latest as they are, the others in blocks of half their size.
+//!
+//! A block keeps times and places of details as distances from its least one, mates as distances between two lines, and
+//! numbers of processes and locks in 16 bits. A block with an event that does not fit, as where there are 65,536 processes, keeps its
+//! events as they are.
+
+use std::slice;
+
+use super::entry::{F, Mode};
+use super::event::Kind;
+use super::names::NONE;
+use super::packed::PackedEvent;
+
+/// EventsFrom of a block, a power of two.
+const BLOCK: usize = 1 << 10;
+/// EventsFrom that may wait to be put into blocks: most calls are answered by then.
+const TAIL: usize = 8 * BLOCK;
+
+/// The events of a history by position.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct EventTable {
+    blocks: Vec<EventBlock>,
+    /// EventsFrom that are in blocks.
+    sealed: usize,
+    tail: Vec<PackedEvent>,
+}
+
+#[derive(Debug, Clone)]
+enum EventBlock {
+    Small { base: BlockBase, events: Box<[SmallEvent]> },
+    Large(Box<[PackedEvent]>),
+}
+
+/// What the numbers of a block are distances from.
+#[derive(Debug, Clone, Copy)]
+struct BlockBase {
+    time: u64,
+    details: u32,
+    /// The details that lie before the others: those that all calls share.
+    shared: u32,
+}
+
+/// An event in a block.
+#[derive(Debug, Clone, Copy)]
+#[repr(C, packed(2))]
+struct SmallEvent {
+    /// The distance from the base, with eight more bits above it.
+    time: u32,
+    time_above: u8,
+    /// The place in [`WORDS`].
+    words: u8,
+    process: u16,
+    lock: u16,
+    /// The distance to the mate; 0 where there is none.
+    mate: i16,
+    details: u16,
+}
+
+/// Kinds, operations and modes of events, by one number.
+const WORDS: [(Kind, F, Mode); WORD_COUNT] = words();
+const WORD_COUNT: usize = KINDS.len() * F::ALL.len() * 2;
+const KINDS: [Kind; 5] = [Kind::Invoke, Kind::Ok, Kind::Fail, Kind::Info, Kind::Signal];
+
+const fn words() -> [(Kind, F, Mode); WORD_COUNT] {
+    let mut words = [(Kind::Invoke, F::Acquire, Mode::Write); WORD_COUNT];
+    let mut at = 0;
+    while at < WORD_COUNT {
+        let mode = if at % 2 == 0 { Mode::Write } else { Mode::Read };
+        words[at] = (KINDS[at / 2 / F::ALL.len()], F::ALL[at / 2 % F::ALL.len()], mode);
+        at += 1;
+    }
+    words
+}
+
+/// Numbers of 16 bits from here on are the last ones of 32 bits: `NONE`, the server, the nemesis.
+const LAST: u16 = u16::MAX - 7;
+/// The details that are the base's shared ones.
+const SHARED: u16 = LAST;
+
+fn narrow(number: u32) -> Option<u16> {
+    match number {
+        _ if number < u32::from(LAST) => Some(number as u16),
+        _ if number >= NONE - 7 => Some(number as u16),
+        _ => None,
+    }
+}
+
+fn wide(number: u16) -> u32 {
+    let above = if number >= LAST { 0xffff_0000 } else { 0 };
+    u32::from(number) | above
+}
+
+impl EventTable {
+    pub(crate) fn len(&self) -> usize {
+        self.sealed + self.tail.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The event at a position, where there is one.
+    #[inline]
+    pub(crate) fn get(&self, position: usize) -> Option<PackedEvent> {
+        match position.checked_sub(self.sealed) {
+            Some(at) => self.tail.get(at).copied(),
+            None => Some(self.blocks[position / BLOCK].get(position)),
+        }
+    }
+
+    /// The time of the event at a position.
+    #[inline]
+    pub(crate) fn time(&self, position: u32) -> u64 {
+        match (position as usize).checked_sub(self.sealed) {
+            Some(at) => self.tail[at].time,
+            None => match &self.blocks[position as usize / BLOCK] {
+                EventBlock::Small { base, events } => base.time_of(events[position as usize % BLOCK]),
+                EventBlock::Large(events) => events[position as usize % BLOCK].time,
+            },
+        }
+    }
+
+    /// The position of the mate of the event at a position.
+    #[inline]
+    pub(crate) fn mate(&self, position: u32) -> u32 {
+        match (position as usize).checked_sub(self.sealed) {
+            Some(at) => self.tail[at].mate,
+            None => match &self.blocks[position as usize / BLOCK] {
+                EventBlock::Small { events, .. } => mate_of(events[position as usize % BLOCK], position),
+                EventBlock::Large(events) => events[position as usize % BLOCK].mate,
+            },
+        }
+    }
+
+    /// All events in order.
+    pub(crate) fn iter(&self) -> EventsFrom<'_> {
+        let mut events = EventsFrom {
+            table: self,
+            base: BlockBase::NONE,
+            small: [].iter(),
+            large: [].iter(),
+            position: 0,
+        };
+        events.go_to(0);
+        events
+    }
+
+    #[inline]
+    pub(super) fn push(&mut self, event: PackedEvent) {
+        if self.tail.len() >= TAIL {
+            self.seal();
+        }
+        self.tail.push(event);
+    }
+
+    /// Says which event is the other one of a call and its reply.
+    #[inline]
+    pub(super) fn set_mate(&mut self, position: u32, mate: u32) {
+        match (position as usize).checked_sub(self.sealed) {
+            Some(at) => self.tail[at].mate = mate,
+            None => self.blocks[position as usize / BLOCK].set_mate(position, mate),
+        }
+    }
+
+    /// Gives back memory that no event has.
+    pub(super) fn shrink_to_fit(&mut self) {
+        self.blocks.shrink_to_fit();
+        self.tail.shrink_to_fit();
+    }
+
+    /// Has these events in place of its own.
+    pub(super) fn refill(&mut self, events: &[PackedEvent]) {
+        self.blocks.clear();
+        self.sealed = 0;
+        self.tail.clear();
+        self.tail.extend_from_slice(events);
+    }
+
+    /// Puts all events but the last ones into blocks.
+    #[cold]
+    fn seal(&mut self) {
+        for events in self.tail[..TAIL - BLOCK].chunks_exact(BLOCK) {
+            self.blocks.push(EventBlock::of(events, self.sealed as u32));
+            self.sealed += BLOCK;
+        }
+        self.tail.drain(..TAIL - BLOCK);
+    }
+}
+
+/// All events from some position on. What a caller does not look at is not read.
+#[derive(Debug, Clone)]
+pub(crate) struct EventsFrom<'a> {
+    table: &'a EventTable,
+    base: BlockBase,
+    /// What is left of a block, or of the tail.
+    small: slice::Iter<'a, SmallEvent>,
+    large: slice::Iter<'a, PackedEvent>,
+    /// Of the next event.
+    position: u32,
+}
+
+impl EventsFrom<'_> {
+    fn go_to(&mut self, position: usize) {
+        self.position = position as u32;
+        (self.small, self.large) = ([].iter(), [].iter());
+        let table = self.table;
+        match table.blocks.get(position / BLOCK) {
+            Some(EventBlock::Small { base, events }) => {
+                self.base = *base;
+                self.small = events[position % BLOCK..].iter();
+            }
+            Some(EventBlock::Large(events)) => self.large = events[position % BLOCK..].iter(),
+            None => {
+                let tail = position.checked_sub(table.sealed).and_then(|at| table.tail.get(at..));
+                self.large = tail.unwrap_or_default().iter();
+            }
+        }
+    }
+
+    #[cold]
+    fn next_block(&mut self) -> Option<PackedEvent> {
+        if self.position as usize >= self.table.len() {
+            return None;
+        }
+        self.go_to(self.position as usize);
+        self.next()
+    }
+}
+
+impl Iterator for EventsFrom<'_> {
+    type Item = PackedEvent;
+
+    #[inline]
+    fn next(&mut self) -> Option<PackedEvent> {
+        let event = if let Some(small) = self.small.next() {
+            self.base.event(*small, self.position)
+        } else if let Some(event) = self.large.next() {
+            *event
+        } else {
+            return self.next_block();
+        };
+        self.position += 1;
+        Some(event)
+    }
+
+    fn nth(&mut self, passed_over: usize) -> Option<PackedEvent> {
+        let position = (self.position as usize).saturating_add(passed_over);
+        self.go_to(position.min(self.table.len()));
+        self.next()
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = self.table.len() - self.position as usize;
+        (left, Some(left))
+    }
+}
+
+impl EventBlock {
+    fn of(events: &[PackedEvent], first: u32) -> Self {
+        let base = BlockBase::of(events);
+        let small = (first..)
+            .zip(events)
+            .map(|(position, event)| base.small(event, position));
+        match small.collect() {
+            Some(events) => Self::Small { base, events },
+            None => Self::Large(events.into()),
+        }
+    }
+
+    #[inline]
+    fn get(&self, position: usize) -> PackedEvent {
+        match self {
+            Self::Small { base, events } => base.event(events[position % BLOCK], position as u32),
+            Self::Large(events) => events[position % BLOCK],
+        }
+    }
+
+    fn set_mate(&mut self, position: u32, mate: u32) {
+        let at = position as usize % BLOCK;
+        if let Self::Small { events, .. } = self {
+            if let Some(mate) = distance(position, mate) {
+                events[at].mate = mate;
+                return;
+            }
+            let first = position as usize - at;
+            *self = Self::Large((first..first + BLOCK).map(|position| self.get(position)).collect());
+        }
+        if let Self::Large(events) = self {
+            events[at].mate = mate;
+        }
+    }
+}
+
+/// The distance to a mate, where it fits.
+fn distance(position: u32, mate: u32) -> Option<i16> {
+    if mate == NONE {
+        return Some(0);
+    }
+    i16::try_from(i64::from(mate) - i64::from(position)).ok()
+}
+
+#[inline]
+fn mate_of(small: SmallEvent, position: u32) -> u32 {
+    match small.mate {
+        0 => NONE,
+        distance => position.wrapping_add_signed(distance.into()),
+    }
+}
+
+impl BlockBase {
+    const NONE: Self = Self {
+        time: 0,
+        details: 0,
+        shared: 0,
+    };
+
+    fn of(events: &[PackedEvent]) -> Self {
+        let numbers = || {
+            events
+                .iter()
+                .map(|event| event.details)
+                .filter(|details| *details != NONE)
+        };
+        let (least, last) = numbers().fold((NONE, 0), |(least, last), number| (least.min(number), last.max(number)));
+        let apart = last.saturating_sub(least) >= u32::from(SHARED);
+        let second = || numbers().filter(|number| *number > least).min().unwrap_or(least);
+        Self {
+            time: events.iter().map(|event| event.time).min().unwrap_or(0),
+            details: if apart { second() } else { least },
+            shared: least,
+        }
+    }
+
+    /// An event by its distances; `None` where one does not fit.
+    fn small(&self, event: &PackedEvent, position: u32) -> Option<SmallEvent> {
+        let time = event.time - self.time;
+        Some(SmallEvent {
+            time: time as u32,
+            time_above: u8::try_from(time >> 32).ok()?,
+            words: (event.kind as u8 * F::ALL.len() as u8 + event.f as u8) * 2 + event.mode as u8,
+            process: narrow(event.process)?,
+            lock: narrow(event.lock)?,
+            mate: distance(position, event.mate)?,
+            details: match event.details {
+                NONE => u16::MAX,
+                number if number < self.details => SHARED,
+                number => u16::try_from(number - self.details)
+                    .ok()
+                    .filter(|near| *near < SHARED)?,
+            },
+        })
+    }
+
+    #[inline]
+    fn time_of(&self, small: SmallEvent) -> u64 {
+        self.time + (u64::from(small.time_above) << 32 | u64::from(small.time))
+    }
+
+    #[inline]
+    fn event(&self, small: SmallEvent, position: u32) -> PackedEvent {
+        let (kind, f, mode) = WORDS[small.words as usize];
+        PackedEvent {
+            time: self.time_of(small),
+            process: wide(small.process),
+            mate: mate_of(small, position),
+            lock: wide(small.lock),
+            details: match small.details {
+                u16::MAX => NONE,
+                SHARED => self.shared,
+                near => self.details + u32::from(near),
+            },
+            kind,
+            f,
+            mode,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn roll(dice: &mut u64, sides: u64) -> u64 {
+        *dice ^= *dice << 13;
+        *dice ^= *dice >> 7;
+        *dice ^= *dice << 17;
+        (*dice >> 33) % sides
+    }
+
+    /// Random events; one in so many is far from its neighbours in one of its numbers.
+    fn random(count: u32, far: u64) -> Vec<PackedEvent> {
+        let mut dice = 0x9e37_79b9_7f4a_7c15_u64;
+        let event = |position: u32| {
+            let mut roll = |sides: u64| roll(&mut dice, sides) as u32;
+            let (kind, f, mode) = WORDS[roll(WORD_COUNT as u64) as usize];
+            let mut event = PackedEvent {
+                time: 1_000_000_000_000 + u64::from(position) * 1_000 + u64::from(roll(50_000)),
+                process: [NONE, NONE - 1, NONE - 2, roll(60_000)][roll(4) as usize],
+                mate: [NONE, position + 1 + roll(30_000)][roll(2) as usize],
+                lock: [NONE, roll(60_000)][roll(2) as usize],
+                details: [NONE, 3, 100_000 + position / 2][roll(3) as usize],
+                kind,
+                f,
+                mode,
+            };
+            if far > 0 && roll(far) == 0 {
+                match roll(5) {
+                    0 => event.time += 1 << 41,
+                    1 => event.process = 65_530,
+                    2 => event.mate = position + 40_000,
+                    3 => event.lock = 70_000,
+                    _ => event.details = 70_000,
+                }
+            }
+            event
+        };
+        (0..count).map(event).collect()
+    }
+
+    fn same(events: &[PackedEvent], table: &EventTable) {
+        assert_eq!(table.len(), events.len());
+        for (position, (given, kept)) in events.iter().zip(table.iter()).enumerate() {
+            assert_eq!(format!("{given:?}"), format!("{kept:?}"), "position {position}");
+        }
+        assert!(table.get(events.len()).is_none() && table.get(NONE as usize).is_none());
+        for start in [0, 1, BLOCK - 1, BLOCK, 5_000, events.len() - 1, events.len()] {
+            let rest: Vec<u64> = table.iter().skip(start).map(|event| event.time).collect();
+            let given: Vec<u64> = events[start..].iter().map(|event| event.time).collect();
+            assert!(rest == given, "from {start} on");
+        }
+        for (position, event) in (0..).zip(events) {
+            assert_eq!((table.time(position), table.mate(position)), (event.time, event.mate));
+        }
+    }
+
+    #[test]
+    fn events_come_back_as_they_were() {
+        for (far, larges) in [(0, 0..=0), (3_000, 2..=20), (1, 35..=40)] {
+            let mut events = random(40_000, far);
+            let mut table = EventTable::default();
+            events.iter().for_each(|event| table.push(*event));
+            same(&events, &table);
+            let large = |table: &EventTable| {
+                let blocks = table.blocks.iter();
+                blocks.filter(|block| matches!(block, EventBlock::Large(_))).count()
+            };
+            assert!(larges.contains(&large(&table)), "{} for {far}", large(&table));
+            // mates that are far make one more block large
+            for (position, mate) in [(5, 39_000), (6, 7), (39_990, 2)] {
+                events[position].mate = mate;
+                table.set_mate(position as u32, mate);
+            }
+            same(&events, &table);
+            table.refill(&events[..10_000]);
+            table.push(events[10_000]);
+            same(&events[..=10_000], &table);
+        }
+    }
+
+    #[test]
+    fn an_event_takes_fourteen_bytes() {
+        assert_eq!(size_of::<SmallEvent>(), 14);
+    }
+}

@@ -28,6 +28,7 @@ mod message_rule;
 mod peer_proxy;
 mod pump;
 mod queue;
+mod scheduling;
 mod socks;
 pub mod tap;
 mod toxic;
@@ -56,10 +57,7 @@ use std::sync::Arc;
 
 use busy_poll::ProxyRuntime;
 use byte_meter::MeterSide;
-use limits::PRIORITY;
 use link::Route;
-use rustix::process::setpriority_process;
-use rustix::thread::gettid;
 use tokio::sync::oneshot;
 
 /// The thread that carries bytes. Dropping it ends every connection.
@@ -76,8 +74,7 @@ impl Proxy {
         let on = ProxyRuntime::new(runtime.handle().clone());
         let (stop, stopped) = oneshot::channel::<()>();
         let thread = std::thread::Builder::new().name("proxy".into()).spawn(move || {
-            // the network does not slow down with the processors; without the right to it the thread keeps its priority
-            let _ = setpriority_process(Some(gettid()), PRIORITY);
+            scheduling::before_all_others();
             let _ = runtime.block_on(stopped);
         })?;
         Ok(Self {

@@ -13,9 +13,6 @@ pub const LINK_CHUNKS: usize = 16_384;
 pub const LAST_ACKS: Duration = Duration::from_millis(200);
 /// How often the kernel is asked what a blackhole dropped.
 pub const BLACKHOLE_READ: Duration = Duration::from_millis(50);
-/// The priority of the proxy's thread (`setpriority(2)`), which only a privileged process may raise: that of a thread that does
-/// little and is waited for.
-pub const PRIORITY: i32 = -10;
 /// How long the proxy's thread polls for more after it forwarded a chunk, before it sleeps: Redis on loopback answers sooner.
 pub const BUSY_POLL: Duration = Duration::from_micros(50);
 /// It polls where the last time the next chunk came within this, which includes that the thread was woken for it.

@@ -150,6 +150,17 @@ impl World {
         SimulatedProcess::named(self, name)
     }
 
+    /// Calls `look` again and again with this time between, until it says that it has seen enough. This takes no time in the world: what
+    /// happens in it is the same with it and without it.
+    pub fn look_every(self, time: Duration, mut look: impl FnMut() -> bool + 'static) {
+        let next = self.core().clock.get().saturating_add(nanoseconds(time));
+        self.at(next, move || {
+            if !look() {
+                self.look_every(time, look);
+            }
+        });
+    }
+
     /// Calls `event` at this time, in nanoseconds; the key takes that back.
     pub(crate) fn at(self, at: u64, event: impl FnOnce() + 'static) -> EventKey {
         self.core().events.borrow_mut().add(at, Event::Call(Box::new(event)))

@@ -7,30 +7,20 @@
 mod metrics;
 mod proxies;
 mod routes;
+mod serving;
 
-use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
 
-use http_body_util::{BodyExt, Full, Limited};
-use hyper::body::{Bytes, Incoming};
-use hyper::header::{CONTENT_TYPE, HeaderValue, USER_AGENT};
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper::{Request, Response};
-use hyper_util::rt::{TokioIo, TokioTimer};
 use serde::Serialize;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::task::{JoinHandle, JoinSet};
-use tokio::time::timeout;
 
 use super::{Link, Proxy, Toxic};
-use crate::limits::{API_BODY, API_REQUEST};
 use proxies::ProxyTable;
-use routes::{ApiError, ApiResponse};
+use routes::ApiResponse;
+use serving::{ApiRequest, Guard, HttpServer};
+
+pub use serving::ApiToken;
 
 /// A change that a client of the API made.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -48,28 +38,33 @@ pub type OnChange = Box<dyn Fn(ApiChange) + Send + Sync>;
 /// The API of a proxy, served until this is dropped.
 #[derive(Debug)]
 pub struct Api {
-    address: SocketAddr,
+    server: HttpServer,
     proxies: Arc<ProxyTable>,
-    serving: JoinHandle<()>,
 }
 
 impl Api {
-    /// Serves at `at`. `links` can be poisoned and turned off, and neither led elsewhere nor deleted.
-    pub fn serve(proxy: &Proxy, links: Vec<Arc<Link>>, at: SocketAddr, seed: u64, hear: OnChange) -> io::Result<Self> {
-        let listener = std::net::TcpListener::bind(at)?;
-        listener.set_nonblocking(true)?;
-        let address = listener.local_addr()?;
+    /// Serves at `at` those who show the token. `links` can be poisoned and turned off, and neither led elsewhere nor deleted.
+    pub fn serve(
+        proxy: &Proxy,
+        links: Vec<Arc<Link>>,
+        (at, token): (SocketAddr, ApiToken),
+        seed: u64,
+        hear: OnChange,
+    ) -> io::Result<Self> {
         let proxies = Arc::new(ProxyTable::new(links, proxy.on.clone(), seed, hear));
-        let serving = proxy.on.runtime.spawn(accept(listener, Arc::clone(&proxies)));
-        Ok(Self {
-            address,
-            proxies,
-            serving,
-        })
+        let asked = Arc::clone(&proxies);
+        let answers = move |request: ApiRequest| -> serving::Answering {
+            let proxies = Arc::clone(&asked);
+            Box::pin(async move { routes::answer(&proxies, &request.method, &request.path, &request.body).await })
+        };
+        let any_host = false;
+        let guard = Guard { token, any_host };
+        let server = HttpServer::serve(&proxy.on.runtime, at, guard, Arc::new(answers))?;
+        Ok(Self { server, proxies })
     }
 
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.server.address()
     }
 
     /// Makes the proxies of a JSON list, as `POST /populate` does.
@@ -84,62 +79,31 @@ impl Api {
     }
 }
 
-impl Drop for Api {
-    fn drop(&mut self) {
-        self.serving.abort();
+/// A page of text at one path, such as metrics for Prometheus, made anew for each request; until it is dropped.
+#[derive(Debug)]
+pub struct TextPage(HttpServer);
+
+impl TextPage {
+    /// Serves on the runtime of the caller.
+    pub fn serve(
+        at: SocketAddr,
+        path: &'static str,
+        text: impl Fn() -> String + Send + Sync + 'static,
+    ) -> io::Result<Self> {
+        let answers = move |request: ApiRequest| -> serving::Answering {
+            let response = match (request.path == path, request.method.as_str()) {
+                (true, "GET" | "HEAD") => ApiResponse::metrics(text()),
+                (true, _) => ApiResponse::text(405, ""),
+                (false, _) => ApiResponse::text(404, "404 page not found\n"),
+            };
+            Box::pin(std::future::ready(response))
+        };
+        let on = tokio::runtime::Handle::current();
+        let (token, any_host) = (ApiToken::default(), true);
+        HttpServer::serve(&on, at, Guard { token, any_host }, Arc::new(answers)).map(Self)
     }
-}
 
-async fn accept(listener: std::net::TcpListener, proxies: Arc<ProxyTable>) {
-    let listener = TcpListener::from_std(listener).expect("a bound, non-blocking listener inside a runtime");
-    let mut connections = JoinSet::new();
-    loop {
-        while connections.try_join_next().is_some() {}
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                connections.spawn(converse(stream, Arc::clone(&proxies)));
-            }
-            // out of file descriptors, or the peer is gone already: neither ends the API
-            Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
-        }
+    pub fn address(&self) -> SocketAddr {
+        self.0.address()
     }
-}
-
-async fn converse(stream: TcpStream, proxies: Arc<ProxyTable>) {
-    let service = service_fn(move |request| {
-        let proxies = Arc::clone(&proxies);
-        async move { Ok::<_, Infallible>(respond(&proxies, request).await) }
-    });
-    let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(API_REQUEST);
-    // a client that breaks off has its reasons
-    let _ = http.serve_connection(TokioIo::new(stream), service).await;
-}
-
-/// A unique number for each request; Toxiproxy sends an id, too.
-fn request_id() -> HeaderValue {
-    static LAST: AtomicU64 = AtomicU64::new(0);
-    HeaderValue::from(LAST.fetch_add(1, Relaxed) + 1)
-}
-
-async fn respond(proxies: &ProxyTable, request: Request<Incoming>) -> Response<Full<Bytes>> {
-    let (head, body) = request.into_parts();
-    let agent = head.headers.get(USER_AGENT).and_then(|agent| agent.to_str().ok());
-    let answer = if agent.is_some_and(|agent| agent.starts_with("Mozilla/")) {
-        // a page in a browser must not be able to reach it
-        ApiResponse::text(403, "User agent not allowed\n")
-    } else {
-        match timeout(API_REQUEST, Limited::new(body, API_BODY).collect()).await {
-            Ok(Ok(body)) => routes::answer(proxies, &head.method, head.uri.path(), &body.to_bytes()).await,
-            Ok(Err(error)) => ApiError::bad_body(error).into(),
-            Err(_) => ApiError::bad_body("it did not arrive").into(),
-        }
-    };
-    let mut response = Response::new(Full::from(answer.body));
-    response.headers_mut().insert("x-toxiproxy-request-id", request_id());
-    *response.status_mut() = answer.status;
-    if let Some(content) = answer.content {
-        response.headers_mut().insert(CONTENT_TYPE, content);
-    }
-    response
 }

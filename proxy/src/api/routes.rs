@@ -28,6 +28,11 @@ impl ApiResponse {
         Self::new(status, body.to_owned(), "text/plain; charset=utf-8")
     }
 
+    /// In the text format of Prometheus.
+    pub fn metrics(text: String) -> Self {
+        Self::new(200, text, "text/plain; version=0.0.4; charset=utf-8")
+    }
+
     pub fn json(status: u16, body: &impl Serialize) -> Self {
         let body = serde_json::to_string(body).expect("responses are plain data");
         Self::new(status, body, "application/json")
@@ -112,10 +117,7 @@ pub async fn answer(proxies: &ProxyTable, method: &Method, path: &str, body: &[u
 async fn granted(proxies: &ProxyTable, method: &str, path: &[&str], body: &[u8]) -> Result<ApiResponse, ApiError> {
     Ok(match (path, method) {
         (["version"], "GET") => ApiResponse::json(200, &serde_json::json!({ "version": VERSION })),
-        (["metrics"], "GET") => {
-            let text = metrics::text(&proxies.traffic().await);
-            ApiResponse::new(200, text, "text/plain; version=0.0.4; charset=utf-8")
-        }
+        (["metrics"], "GET") => ApiResponse::metrics(metrics::text(&proxies.traffic().await)),
         (["reset"], "POST") => {
             proxies.reset().await?;
             ApiResponse::nothing()

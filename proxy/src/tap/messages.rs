@@ -11,6 +11,8 @@ pub enum Protocol {
     Resp,
     /// gRPC over HTTP/2 without TLS: etcd.
     Grpc,
+    /// Version 3 of PostgreSQL's own protocol.
+    Postgres,
     /// A protocol that no tap reads: its messages have no names and are not counted.
     Opaque,
 }
@@ -66,6 +68,7 @@ impl Protocol {
             Self::Zk => ZK,
             Self::Resp => RESP,
             Self::Grpc => GRPC,
+            Self::Postgres => POSTGRES,
             Self::Opaque => &[],
         }
     }
@@ -94,6 +97,14 @@ const FAMILIES: &[(Protocol, &str, &[&str])] = &[
     ),
     (Protocol::Resp, "EVAL", &["EVAL", "EVALSHA", "FCALL"]),
     (Protocol::Resp, "DEL", &["DEL", "UNLINK"]),
+    (Protocol::Postgres, "BEGIN", &["BEGIN", "START"]),
+    (Protocol::Postgres, "COMMIT", &["COMMIT", "END"]),
+    (Protocol::Postgres, "ROLLBACK", &["ROLLBACK", "ABORT"]),
+    (
+        Protocol::Postgres,
+        "advisory_lock",
+        &["try_advisory_lock", "advisory_xact_lock", "try_advisory_xact_lock"],
+    ),
 ];
 
 /// Requests of ZooKeeper. Variants that differ in what they answer go by one name.
@@ -274,11 +285,49 @@ const GRPC: &[&str] = &[
     "Authenticate",
 ];
 
+/// The first words of PostgreSQL's statements, and the advisory locks that are taken and given back in a `SELECT`.
+const POSTGRES: &[&str] = &[
+    "SELECT",
+    "INSERT",
+    "UPDATE",
+    "DELETE",
+    "MERGE",
+    "WITH",
+    "BEGIN",
+    "START",
+    "COMMIT",
+    "END",
+    "ROLLBACK",
+    "ABORT",
+    "SAVEPOINT",
+    "LOCK",
+    "LISTEN",
+    "UNLISTEN",
+    "NOTIFY",
+    "SET",
+    "SHOW",
+    "RESET",
+    "DISCARD",
+    "CREATE",
+    "DROP",
+    "ALTER",
+    "TRUNCATE",
+    "DO",
+    "CALL",
+    "COPY",
+    "EXECUTE",
+    "advisory_lock",
+    "try_advisory_lock",
+    "advisory_unlock",
+    "advisory_xact_lock",
+    "try_advisory_xact_lock",
+];
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const ALL: [Protocol; 3] = [Protocol::Zk, Protocol::Resp, Protocol::Grpc];
+    const ALL: [Protocol; 4] = [Protocol::Zk, Protocol::Resp, Protocol::Grpc, Protocol::Postgres];
 
     #[test]
     fn every_name_means_at_least_itself_and_capitals_do_not_matter() {

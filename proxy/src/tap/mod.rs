@@ -1,5 +1,5 @@
 //! Wire taps: they read along what passes a connection, name its messages and count. Each protocol is one file (`zk`,
-//! `resp`, `grpc`), with the grammar of its pieces in files next to it.
+//! `resp`, `grpc`, `postgres`), with the grammar of its pieces in files next to it.
 //!
 //! A tap never alters what it reads. It keeps a bounded part of what it has seen, answers the same whatever pieces a stream
 //! comes in, and panics on nothing. When a stream is not what its protocol says, the tap has lost its place: it says so
@@ -11,6 +11,7 @@ mod grpc;
 mod hpack;
 mod lines;
 mod messages;
+mod postgres;
 mod replies;
 mod resp;
 mod watch_events;
@@ -102,6 +103,7 @@ enum ProtocolReader {
     Zk(zk::ZkReader),
     Resp(resp::RespReader),
     Grpc(Box<grpc::GrpcReader>),
+    Postgres(Box<postgres::PostgresReader>),
     Opaque,
 }
 
@@ -121,6 +123,7 @@ impl TapParser {
                 Protocol::Zk => ProtocolReader::Zk(zk::ZkReader::default()),
                 Protocol::Resp => ProtocolReader::Resp(resp::RespReader::default()),
                 Protocol::Grpc => ProtocolReader::Grpc(Box::default()),
+                Protocol::Postgres => ProtocolReader::Postgres(Box::default()),
                 Protocol::Opaque => ProtocolReader::Opaque,
             },
             lost: None,
@@ -142,6 +145,8 @@ impl TapParser {
                 (ProtocolReader::Resp(resp), Sender::Server) => resp.server(chunk, heard),
                 (ProtocolReader::Grpc(grpc), Sender::Client) => grpc.client(chunk, heard),
                 (ProtocolReader::Grpc(grpc), Sender::Server) => grpc.server(chunk, heard),
+                (ProtocolReader::Postgres(postgres), Sender::Client) => postgres.client(chunk, heard),
+                (ProtocolReader::Postgres(postgres), Sender::Server) => postgres.server(chunk, heard),
                 (ProtocolReader::Opaque, _) => Ok(()),
             };
             self.lost = if speaks_tls { Some(TLS) } else { read.err() };

@@ -139,14 +139,81 @@ fn redis_after_a_subscription() -> Vec<Said> {
     ]
 }
 
+/// A message of PostgreSQL.
+fn pg(kind: char, body: &[u8]) -> Vec<u8> {
+    let length = (4 + body.len() as u32).to_be_bytes();
+    [&[kind as u8][..], &length, body].concat()
+}
+
+/// One that asks for TLS and gets none, a simple query of two rows, two statements at once, and an error that skips the second.
+fn postgres() -> Vec<Said> {
+    let unkinded =
+        |code: u32, rest: &[u8]| [&(8 + rest.len() as u32).to_be_bytes()[..], &code.to_be_bytes(), rest].concat();
+    let asked = |statement: &[u8]| {
+        let parse = [b"\0", statement, b"\0\0\0"].concat();
+        [
+            pg('P', &parse),
+            pg('B', b"\0\0\0\0\0\0\0\0"),
+            pg('D', b"P\0"),
+            pg('E', b"\0\0\0\0\0"),
+        ]
+        .concat()
+    };
+    let prepared = || [pg('1', b""), pg('2', b""), pg('T', b"\0\0")].concat();
+    let (row, ready) = (pg('D', b"\0\0"), pg('Z', b"I"));
+    vec![
+        client(unkinded(80_877_103, b"")),
+        server("N"),
+        client(unkinded(196_608, b"user\0postgres\0\0")),
+        server([pg('R', &[0; 4]), pg('S', b"server_version\x0015\0"), ready.clone()].concat()),
+        client(pg('Q', b"select 1\0")),
+        server(
+            [
+                pg('T', b"\0\0"),
+                row.clone(),
+                row.clone(),
+                pg('C', b"SELECT 2\0"),
+                ready.clone(),
+            ]
+            .concat(),
+        ),
+        client(
+            [
+                asked(b"SELECT pg_advisory_unlock(7)"),
+                asked(b" update x set y = 1"),
+                pg('S', b""),
+            ]
+            .concat(),
+        ),
+        server(
+            [
+                prepared(),
+                row.clone(),
+                row,
+                pg('C', b"SELECT 2\0"),
+                prepared(),
+                pg('C', b"UPDATE 1\0"),
+                ready.clone(),
+            ]
+            .concat(),
+        ),
+        client([asked(b"INSERT INTO x"), asked(b"DELETE FROM x"), pg('S', b"")].concat()),
+        server([pg('N', b"M\0"), pg('E', b"SERROR\0\0"), ready.clone()].concat()),
+        client(pg('Q', b"COMMIT\0")),
+        server([pg('A', b"\0\0\0\x07freed\0\0"), pg('C', b"COMMIT\0"), ready].concat()),
+        client(pg('X', b"")),
+    ]
+}
+
 type Conversation = fn() -> Vec<Said>;
 
-const CONVERSATIONS: [(Protocol, Conversation); 5] = [
+const CONVERSATIONS: [(Protocol, Conversation); 6] = [
     (Protocol::Zk, zookeeper),
     (Protocol::Resp, redis),
     (Protocol::Resp, redis_of_old),
     (Protocol::Resp, redis_after_a_subscription),
     (Protocol::Grpc, etcd),
+    (Protocol::Postgres, postgres),
 ];
 
 fn listen(protocol: Protocol, said: &[Said]) -> (Vec<Observation>, Option<TapError>) {
@@ -214,6 +281,15 @@ fn etcd_is_read_by_method_and_watches_by_their_key() {
 }
 
 #[test]
+fn postgres_is_read_by_statement_and_an_error_skips_what_follows() {
+    assert_eq!(
+        names(Protocol::Postgres, &postgres()),
+        "SELECT <SELECT advisory_unlock UPDATE <advisory_unlock <UPDATE INSERT DELETE <INSERT COMMIT !notification freed \
+         <COMMIT"
+    );
+}
+
+#[test]
 fn an_answer_has_the_number_of_its_request() {
     for (protocol, conversation) in CONVERSATIONS {
         let (whats, _) = listen(protocol, &conversation());
@@ -249,6 +325,8 @@ fn what_is_not_the_protocol_is_a_lost_place_and_says_so() {
         (Protocol::Resp, client("*1\r\n$7\r\nMONITOR\r\n")),
         (Protocol::Resp, client(format!("*{}\r\n", "9".repeat(100)))),
         (Protocol::Grpc, client([22, 3, 1, 2, 0])),
+        (Protocol::Postgres, client("GET / HTTP/1.1\r\n")),
+        (Protocol::Postgres, server(pg('Z', b"I"))),
     ] {
         assert!(listen(protocol, std::slice::from_ref(&said)).1.is_some(), "{said:?}");
     }
@@ -258,7 +336,7 @@ fn what_is_not_the_protocol_is_a_lost_place_and_says_so() {
 fn tls_is_named_whatever_is_spoken_in_it() {
     // a record of version 3.1 with the first bytes of a ClientHello
     let hello = client([TLS_HANDSHAKE, 3, 1, 0, 200, 1, 0, 0, 196]);
-    for protocol in [Protocol::Zk, Protocol::Resp, Protocol::Grpc] {
+    for protocol in [Protocol::Zk, Protocol::Resp, Protocol::Grpc, Protocol::Postgres] {
         let pieces = in_pieces(std::slice::from_ref(&hello), &[1]);
         for said in [&[hello.clone()][..], &pieces] {
             assert_eq!(listen(protocol, said).1, Some(TLS), "{protocol:?}");

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use harness_proxy::api::{Api, ApiChange};
+use harness_proxy::api::{Api, ApiChange, ApiToken};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -33,7 +33,14 @@ impl ApiRig {
             let changes = Arc::clone(&changes);
             Box::new(move |change| changes.lock().unwrap().push(change))
         };
-        let api = Api::serve(&rig.proxy, vec![Arc::clone(&rig.link)], anywhere(), seed, on_change).unwrap();
+        let api = Api::serve(
+            &rig.proxy,
+            vec![Arc::clone(&rig.link)],
+            (anywhere(), ApiToken::default()),
+            seed,
+            on_change,
+        )
+        .unwrap();
         Self { api, rig, changes }
     }
 
@@ -55,7 +62,7 @@ impl ApiRig {
         let mut stream = TcpStream::connect(self.api.address()).await.unwrap();
         let length = body.len();
         let request = format!(
-            "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}Content-Length: {length}\r\n\r\n{body}"
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}Content-Length: {length}\r\n\r\n{body}"
         );
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut answer = String::new();

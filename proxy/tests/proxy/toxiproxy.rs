@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use harness_proxy::api::Api;
+use harness_proxy::api::{Api, ApiToken};
 use harness_proxy::{Behaviour, Cut, Flow, Link, LinkFault, Proxy, Slice, Toxiproxy};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -25,7 +25,7 @@ impl ToxiproxyRig {
     async fn remote() -> Self {
         let server = TcpListener::bind(anywhere()).await.unwrap();
         let (far, near) = (Proxy::start().unwrap(), Proxy::start().unwrap());
-        let api = Api::serve(&far, Vec::new(), anywhere(), 7, Box::new(|_| {})).unwrap();
+        let api = Api::serve(&far, Vec::new(), (anywhere(), ApiToken::default()), 7, Box::new(|_| {})).unwrap();
         let toxiproxy = Toxiproxy::connect(&api.address().to_string()).await.unwrap();
         let wanted = [("c0->n1".to_owned(), server.local_addr().unwrap())];
         let links = near.links_through(&toxiproxy, "run-", &wanted).await.unwrap();
@@ -274,7 +274,7 @@ async fn what_a_killed_run_left_there_can_be_found_and_deleted() {
 
 async fn ask(api: SocketAddr, path: &str) -> String {
     let mut stream = TcpStream::connect(api).await.unwrap();
-    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = String::new();
     timeout(SOON, stream.read_to_string(&mut answer))
@@ -303,7 +303,14 @@ async fn a_server_that_goes_away_is_an_error_though_the_crate_panics() {
 /// The API of an unused proxy, in place of one that is dropped.
 fn unserved() -> Api {
     let proxy = Proxy::start().unwrap();
-    Api::serve(&proxy, Vec::new(), anywhere(), 0, Box::new(|_| {})).unwrap()
+    Api::serve(
+        &proxy,
+        Vec::new(),
+        (anywhere(), ApiToken::default()),
+        0,
+        Box::new(|_| {}),
+    )
+    .unwrap()
 }
 
 #[tokio::test]

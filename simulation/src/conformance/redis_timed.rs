@@ -9,7 +9,7 @@ use harness_workloads::protocol::OpenRequest;
 use harness_workloads::redis::{RedisConnect, RedisServers, RedisSession};
 use harness_workloads::{RecipeHost, TokioHost};
 
-use super::servers::{redis, redis_is_ready};
+use super::servers::{redis, redis_says};
 use super::stage::{ModelStage, RealStage, Stage};
 use super::{TOLERANCE, TimedLines, difference, plain, timed_on_real};
 use crate::World;
@@ -190,7 +190,7 @@ fn on_the_model(script: &[TimedStep]) -> TimedLines {
 
 async fn on_a_real_server(proxy: &Proxy, script: &[TimedStep]) -> Option<TimedLines> {
     let server = redis(None)?;
-    server.until_ready(redis_is_ready).await;
+    server.until_ready(|stream| redis_says(stream, "PING", "PONG")).await;
     let link = proxy.link("c0->n1".into(), server.address, 1).unwrap();
     let open = OpenRequest {
         backend: "redis".into(),

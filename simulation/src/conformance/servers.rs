@@ -90,14 +90,13 @@ pub(super) fn redis(master: Option<SocketAddr>) -> Option<RealServer> {
     })
 }
 
-/// Whether a Redis server answers, and as a replica is in step.
-pub(super) fn redis_is_ready(mut stream: TcpStream) -> bool {
+/// Whether a Redis server says this to a command.
+pub(super) fn redis_says(mut stream: TcpStream, command: &str, what: &str) -> bool {
     use std::io::{Read, Write};
     let mut answer = Vec::new();
-    stream.write_all(b"INFO replication\r\nQUIT\r\n").is_ok() && stream.read_to_end(&mut answer).is_ok() && {
-        let text = String::from_utf8_lossy(&answer);
-        text.contains("role:master") || text.contains("master_link_status:up")
-    }
+    stream.write_all(format!("{command}\r\nQUIT\r\n").as_bytes()).is_ok()
+        && stream.read_to_end(&mut answer).is_ok()
+        && String::from_utf8_lossy(&answer).contains(what)
 }
 
 const ZOOKEEPER_JAR: &str = "/usr/share/java/zookeeper.jar";

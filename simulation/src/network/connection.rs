@@ -13,7 +13,7 @@ use rand::Rng;
 
 use super::link::SimulatedLinkState;
 use super::message::{MessageVerdict, PassingMessage, WireMessage};
-use super::port::{PortEvent, PortQueue};
+use super::port::{PortEvent, PortQueue, keep_waker};
 use super::transit::{ConnectionEnding, Transit, TransitDue};
 use crate::events::EventKey;
 use crate::world::{Kept, World, core_of, nanoseconds};
@@ -259,16 +259,13 @@ impl<Q: WireMessage, R: WireMessage> SimulatedConnection<Q, R> {
     }
 
     fn tell_client(&self, change: impl FnOnce(&mut ClientInbox<R>)) {
-        let waker = {
-            let mut inbox = self.client.borrow_mut();
-            if inbox.gone {
-                return;
-            }
-            change(&mut inbox);
-            inbox.waker.take()
-        };
-        if let Some(waker) = waker {
-            waker.wake();
+        let mut inbox = self.client.borrow_mut();
+        if inbox.gone {
+            return;
+        }
+        change(&mut inbox);
+        if let Some(waker) = &inbox.waker {
+            waker.wake_by_ref();
         }
     }
 
@@ -400,7 +397,7 @@ impl<Q: WireMessage, R: WireMessage> ClientSide<Q, R> {
         if let Some(ending) = inbox.ending {
             return Poll::Ready(Err(ending));
         }
-        inbox.waker = Some(task.waker().clone());
+        keep_waker(&mut inbox.waker, task);
         Poll::Pending
     }
 }

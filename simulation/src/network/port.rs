@@ -27,6 +27,14 @@ struct PortState<Q: WireMessage, R: WireMessage> {
     connections: Cell<u64>,
 }
 
+/// Notes who is to be woken; most often it is the one who was before.
+pub(super) fn keep_waker(kept: &mut Option<Waker>, task: &Context<'_>) {
+    match kept {
+        Some(waker) => waker.clone_from(task.waker()),
+        None => *kept = Some(task.waker().clone()),
+    }
+}
+
 /// What came to a listener and was not taken yet.
 pub(super) struct PortQueue<Q: WireMessage, R: WireMessage> {
     events: RefCell<VecDeque<PortEvent<Q, R>>>,
@@ -36,9 +44,8 @@ pub(super) struct PortQueue<Q: WireMessage, R: WireMessage> {
 impl<Q: WireMessage, R: WireMessage> PortQueue<Q, R> {
     pub fn push(&self, event: PortEvent<Q, R>) {
         self.events.borrow_mut().push_back(event);
-        let waker = self.waker.borrow_mut().take();
-        if let Some(waker) = waker {
-            waker.wake();
+        if let Some(waker) = &*self.waker.borrow() {
+            waker.wake_by_ref();
         }
     }
 }
@@ -99,7 +106,7 @@ impl<Q: WireMessage, R: WireMessage> PortListener<Q, R> {
         if let Some(event) = self.queue.events.borrow_mut().pop_front() {
             return Poll::Ready(event);
         }
-        *self.queue.waker.borrow_mut() = Some(task.waker().clone());
+        keep_waker(&mut self.queue.waker.borrow_mut(), task);
         Poll::Pending
     }
 }

@@ -4,7 +4,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::model::{RedisKeyEvent, RedisModel, RedisOutcome};
 use super::request::{RedisCommand, RedisEffect, RedisMessage, RedisRequest};
 use crate::network::{ClientSide, LinkLatency, Port, PortEvent, PortListener, ServerSide, SimulatedLink};
 use crate::process::SimulatedProcess;
-use crate::world::{Kept, World};
+use crate::world::{Kept, World, WorldSleep};
 
 /// How often a master looks for expired keys: `hz 10`, the default.
 const CRON: Duration = Duration::from_millis(100);
@@ -245,18 +245,22 @@ impl SimulatedRedis {
 
     async fn serve(self, server: usize, listener: PortListener<RedisRequest, RedisMessage>) {
         let world = self.0.world();
+        let mut cron: Option<(Duration, Pin<Box<WorldSleep>>)> = None;
         loop {
-            let mut cron = self.next_cron(server).map(|at| Box::pin(world.sleep_until(at)));
+            let due = self.next_cron(server);
+            if cron.as_ref().map(|(at, _)| *at) != due {
+                cron = due.map(|at| (at, Box::pin(world.sleep_until(at))));
+            }
             let event = poll_fn(|task| {
                 if let Poll::Ready(event) = listener.poll_next(task) {
                     return Poll::Ready(Some(event));
                 }
                 match &mut cron {
-                    Some(cron) => cron.as_mut().poll(task).map(|()| None),
+                    Some((_, sleep)) => sleep.as_mut().poll(task).map(|()| None),
                     None => Poll::Pending,
                 }
             });
-            let event = pin!(event).await;
+            let event = event.await;
             let cluster = self.0.get();
             let own = &cluster.servers[server];
             match event {

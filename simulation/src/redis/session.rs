@@ -17,12 +17,12 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
 use std::rc::Rc;
-use std::task::{Poll, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use harness_workloads::redis::{RedisConnect, RedisSession, Subscription};
-use harness_workloads::{SessionError, Task, within};
+use harness_workloads::{SessionError, within};
 
 use super::request::{RedisCommand, RedisMessage, RedisRequest, RedisScript, RedisValue};
 use super::server::SimulatedRedis;
@@ -94,7 +94,7 @@ impl RedisRoute {
         let connecting = async {
             let end = self.link.connect(self.redis.port(self.address)).await;
             let end = end.map_err(|_| "connection refused")?;
-            let line = Multiplexed::begin(end, self.process);
+            let line = Multiplexed::begin(end);
             match line.ask(RedisCommand::Hello).await {
                 Ok(_) => Ok(line),
                 Err(ConnectionEnding::Reset) => Err("connection reset by peer"),
@@ -108,11 +108,10 @@ impl RedisRoute {
     }
 }
 
-/// A connection with calls in order on it, and the task that reads it.
+/// A connection with calls in order on it. A caller that waits for an answer reads what comes, for all callers.
 struct Multiplexed {
-    end: Rc<ClientSide<RedisRequest, RedisMessage>>,
-    shared: Rc<RefCell<LineState>>,
-    _reader: Task,
+    end: ClientSide<RedisRequest, RedisMessage>,
+    state: RefCell<LineState>,
 }
 
 #[derive(Default)]
@@ -123,11 +122,11 @@ struct LineState {
     waiting: BTreeMap<u64, Option<Waker>>,
     answers: BTreeMap<u64, RedisValue>,
     published: VecDeque<String>,
-    subscriber: Option<Waker>,
     ending: Option<ConnectionEnding>,
 }
 
 impl LineState {
+    /// Takes a message; returns who else waits for it.
     fn take(&mut self, message: RedisMessage) -> Option<Waker> {
         match message {
             RedisMessage::Reply { number, value, .. } => {
@@ -137,7 +136,7 @@ impl LineState {
             }
             RedisMessage::Published { message, .. } => {
                 self.published.push_back(message);
-                self.subscriber.take()
+                None
             }
             RedisMessage::Snapshot(..) | RedisMessage::Effect(_) => None,
         }
@@ -145,42 +144,39 @@ impl LineState {
 }
 
 impl Multiplexed {
-    fn begin(end: ClientSide<RedisRequest, RedisMessage>, process: SimulatedProcess) -> Rc<Self> {
-        let end = Rc::new(end);
-        let shared = Rc::new(RefCell::new(LineState::default()));
-        let (reads, state) = (end.clone(), shared.clone());
-        let reader = process.host().spawn(Box::pin(async move {
-            loop {
-                let received = reads.receive().await;
-                let ended = received.is_err();
-                let woken: Vec<Waker> = {
-                    let mut state = state.borrow_mut();
-                    match received {
-                        Ok(message) => state.take(message).into_iter().collect(),
-                        Err(ending) => {
-                            state.ending = Some(ending);
-                            let waiting = std::mem::take(&mut state.waiting).into_values().flatten();
-                            waiting.chain(state.subscriber.take()).collect()
-                        }
-                    }
-                };
-                woken.into_iter().for_each(Waker::wake);
-                if ended {
+    fn begin(end: ClientSide<RedisRequest, RedisMessage>) -> Rc<Self> {
+        Rc::new(Multiplexed {
+            end,
+            state: RefCell::default(),
+        })
+    }
+
+    /// Takes what has arrived. The task is woken when more does.
+    fn read(&self, task: &mut Context<'_>) {
+        while let Poll::Ready(received) = self.end.poll_receive(task) {
+            let mut state = self.state.borrow_mut();
+            match received {
+                Ok(message) => {
+                    let waiter = state.take(message);
+                    drop(state);
+                    waiter.into_iter().for_each(Waker::wake);
+                }
+                Err(ending) => {
+                    state.ending = Some(ending);
+                    let waiting = std::mem::take(&mut state.waiting);
+                    drop(state);
+                    waiting.into_values().flatten().for_each(Waker::wake);
                     return;
                 }
             }
-        }));
-        Rc::new(Multiplexed {
-            end,
-            shared,
-            _reader: reader,
-        })
+        }
     }
 
     /// Sends a command and waits for its answer. A caller that gives up leaves the command to happen.
     async fn ask(&self, command: RedisCommand) -> Result<RedisValue, ConnectionEnding> {
+        self.read(&mut Context::from_waker(Waker::noop()));
         let number = {
-            let mut state = self.shared.borrow_mut();
+            let mut state = self.state.borrow_mut();
             if let Some(ending) = state.ending {
                 return Err(ending);
             }
@@ -189,9 +185,11 @@ impl Multiplexed {
             state.waiting.insert(number, None);
             number
         };
+        let _forgetting = Forgetting { line: self, number };
         self.end.send(RedisRequest { number, command });
-        let answer = poll_fn(|task| {
-            let mut state = self.shared.borrow_mut();
+        poll_fn(|task| {
+            self.read(task);
+            let mut state = self.state.borrow_mut();
             if let Some(answer) = state.answers.remove(&number) {
                 return Poll::Ready(Ok(answer));
             }
@@ -200,41 +198,37 @@ impl Multiplexed {
             }
             state.waiting.insert(number, Some(task.waker().clone()));
             Poll::Pending
-        });
-        let _forgetting = Forgetting {
-            shared: &self.shared,
-            number,
-        };
-        answer.await
+        })
+        .await
     }
 
     async fn next_message(&self) -> Option<String> {
         poll_fn(|task| {
-            let mut state = self.shared.borrow_mut();
-            if let Some(message) = state.published.pop_front() {
-                return Poll::Ready(Some(message));
+            self.read(task);
+            let mut state = self.state.borrow_mut();
+            match (state.published.pop_front(), state.ending) {
+                (None, None) => Poll::Pending,
+                (message, _) => Poll::Ready(message),
             }
-            if state.ending.is_some() {
-                return Poll::Ready(None);
-            }
-            state.subscriber = Some(task.waker().clone());
-            Poll::Pending
         })
         .await
     }
 }
 
-/// Forgets an answer that nobody waits for any more.
+/// Forgets an answer that nobody waits for any more. One who still waits for another one reads from then on.
 struct Forgetting<'a> {
-    shared: &'a RefCell<LineState>,
+    line: &'a Multiplexed,
     number: u64,
 }
 
 impl Drop for Forgetting<'_> {
     fn drop(&mut self) {
-        let mut state = self.shared.borrow_mut();
+        let mut state = self.line.state.borrow_mut();
         state.waiting.remove(&self.number);
         state.answers.remove(&self.number);
+        let next = state.waiting.values().flatten().next().cloned();
+        drop(state);
+        next.into_iter().for_each(Waker::wake);
     }
 }
 

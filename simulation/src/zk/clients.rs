@@ -3,9 +3,10 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::ensemble::{LONGEST_SESSION, Proposal, RequestOrigin, SHORTEST_SESSION, SimulatedZk, Work, ZkServer};
+use super::ensemble::{LONGEST_SESSION, SHORTEST_SESSION, SimulatedZk, ZkServer};
 use super::reads::read;
 use super::request::{ZkAnswer, ZkCall, ZkMessage, ZkRequest};
+use super::work::{Proposal, RequestOrigin, Work};
 use crate::network::ServerSide;
 use crate::world::nanoseconds;
 
@@ -43,15 +44,20 @@ impl SimulatedZk {
         if zk.leader.get() == Some(server) {
             return zk.expiry.borrow_mut().touch(self.clock(), session);
         }
-        let is_first = {
-            let mut touched = zk.servers[server].touched.borrow_mut();
-            touched.insert(session);
-            touched.len() == 1
-        };
-        if is_first {
-            // the leader asks its followers every half tick
-            let half = zk.tick / 2;
-            self.give(server, half - self.clock() % half, Work::ReportTouches);
+        zk.servers[server].touched.borrow_mut().insert(session);
+    }
+
+    /// The leader asks its followers every half tick which sessions they have heard.
+    pub(super) fn report_touches(self) {
+        let zk = self.0.get();
+        for (number, server) in zk.servers.iter().enumerate() {
+            if server.touched.borrow().is_empty() || !server.responds() {
+                continue;
+            }
+            let sessions = server.touched.take();
+            if let Some(leader) = zk.leader.get() {
+                self.tell(number, leader, Work::Touch(sessions));
+            }
         }
     }
 
@@ -168,13 +174,6 @@ impl SimulatedZk {
 impl ZkServer {
     pub fn responds(&self) -> bool {
         self.is_running.get() && !self.process.is_stopped()
-    }
-
-    pub fn wake(&self) {
-        let alarm = self.alarm.borrow_mut().take();
-        if let Some(alarm) = alarm {
-            alarm.wake();
-        }
     }
 
     fn read(&self, connection: u64, call: ZkCall) -> ZkAnswer {

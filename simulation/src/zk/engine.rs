@@ -7,21 +7,24 @@
 //! then although the caller may have given up.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::rc::Rc;
-use std::task::{Poll, Waker};
+use std::task::Poll;
 use std::time::Duration;
 
-use harness_workloads::zk::{ConnectionState, ConnectionStatus, WatchEvent};
+use harness_workloads::zk::{ConnectionState, ConnectionStatus};
 use harness_workloads::{RecipeHost, within};
 use tokio::sync::{oneshot, watch};
 
+use super::calls::{CallError, CallResult, ClientRequest, SharedQueue};
 use super::ensemble::SimulatedZk;
 use super::request::{ZkAnswer, ZkCall, ZkCode, ZkMessage, ZkRequest, ZkWatchKind};
+use super::tick_timer::TickTimer;
 use super::watches::ClientWatches;
 use crate::mutants::is_mutant;
 use crate::network::{ClientSide, SimulatedLink};
+use crate::world::nanoseconds;
 
 /// The time for a server, which is eight ticks, of the session's: workloads `zk/client_session.rs:30`, `CONNECTION_SHARE`.
 const CONNECTION_SHARE: u32 = 4;
@@ -34,42 +37,6 @@ const EXPIRED: (u32, u32) = (7, 5);
 /// Between rounds over all servers: `endpoint.rs:229`, `timeout`.
 const ROUND_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_millis(1000);
-
-/// Why a call was not answered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum CallError {
-    Code(ZkCode),
-    /// The connection ended under it.
-    ConnectionLoss,
-    /// The session is over.
-    Over,
-}
-
-/// The answer to a call, and its watch: a number and where the event comes.
-pub(super) type CallResult = Result<(ZkAnswer, Option<(u64, oneshot::Receiver<WatchEvent>)>), CallError>;
-
-pub(super) enum ClientRequest {
-    Call(ZkCall, oneshot::Sender<CallResult>),
-    /// Nobody waits for this watch any more.
-    RemoveWatch(String, u64),
-}
-
-/// What the task shares with the session.
-#[derive(Default)]
-pub(super) struct SharedQueue {
-    pub requests: VecDeque<ClientRequest>,
-    /// The session was closed: nothing more is asked for.
-    pub is_closed: bool,
-    /// The session is over.
-    pub is_over: bool,
-    waker: Option<Waker>,
-}
-
-impl SharedQueue {
-    pub fn wake(&mut self) -> Option<Waker> {
-        self.waker.take()
-    }
-}
 
 type ZkConnection = ClientSide<ZkRequest, ZkMessage>;
 
@@ -299,9 +266,11 @@ impl Engine {
         mut set: Option<u64>,
     ) -> Result<(), ServeEnd> {
         let mut next_tick = self.host.now() + self.tick;
+        let mut timer = TickTimer::default();
         let mut is_open = false;
         while !(is_open && self.ping.is_none() && set.is_none()) {
-            match self.input(connection, next_tick, false).await {
+            let tick = self.tick_from(next_tick, self.last_recv + self.tick * TICKS);
+            match self.input(connection, (tick, &mut timer), false).await {
                 Input::Message(ZkMessage::Reply { number, answer, .. }) if number == opened => {
                     let ZkAnswer::Connected { session, timeout } = answer else {
                         return Err(ServeEnd::Lost);
@@ -319,7 +288,7 @@ impl Engine {
                 Input::Message(message) => self.take(connection, message)?,
                 Input::Ended => return Err(ServeEnd::Lost),
                 Input::Tick(at) => {
-                    next_tick += self.tick;
+                    next_tick = at + self.tick;
                     if at >= self.last_recv + self.tick * TICKS {
                         return Err(ServeEnd::Lost);
                     }
@@ -335,12 +304,14 @@ impl Engine {
     /// Line 521, `serve_session`.
     async fn serve_connection(&mut self, connection: &ZkConnection) -> ServeEnd {
         let mut next_tick = self.host.now() + self.tick;
+        let mut timer = TickTimer::default();
         let mut is_closing = false;
         loop {
             if is_closing && self.waiting.is_empty() && self.ping.is_none() {
                 return ServeEnd::Closed;
             }
-            match self.input(connection, next_tick, !is_closing).await {
+            let tick = self.tick_from(next_tick, self.due());
+            match self.input(connection, (tick, &mut timer), !is_closing).await {
                 Input::Message(message) => {
                     if let Err(end) = self.take(connection, message) {
                         return end;
@@ -355,7 +326,7 @@ impl Engine {
                     self.call(connection, ZkCall::CloseSession, answer);
                 }
                 Input::Tick(at) => {
-                    next_tick += self.tick;
+                    next_tick = at + self.tick;
                     if at >= self.last_recv + self.tick * TICKS {
                         return ServeEnd::Lost;
                     }
@@ -374,8 +345,27 @@ impl Engine {
         (self.tick * PING_TICKS).min(Duration::from_secs(10))
     }
 
-    async fn input(&self, connection: &ZkConnection, tick: Duration, takes_requests: bool) -> Input {
-        let mut timer = self.host.sleep(tick.saturating_sub(self.host.now()));
+    /// When a connected session has something to do that nobody asks for.
+    fn due(&self) -> Duration {
+        let silent = self.last_recv + self.tick * TICKS;
+        match self.ping {
+            Some(_) => silent,
+            None => silent.min(self.last_send + self.ping_after()),
+        }
+    }
+
+    /// The first tick that is due by then, of those from `next` on: the ticks before it find nothing to do.
+    fn tick_from(&self, next: Duration, due: Duration) -> Duration {
+        let ticks = nanoseconds(due.saturating_sub(next)).div_ceil(nanoseconds(self.tick));
+        next + self.tick * u32::try_from(ticks).unwrap_or(u32::MAX)
+    }
+
+    async fn input(
+        &self,
+        connection: &ZkConnection,
+        (tick, timer): (Duration, &mut TickTimer),
+        takes_requests: bool,
+    ) -> Input {
         poll_fn(|task| {
             if let Poll::Ready(received) = connection.poll_receive(task) {
                 return Poll::Ready(received.map_or(Input::Ended, Input::Message));
@@ -390,7 +380,7 @@ impl Engine {
                 }
                 queue.waker = Some(task.waker().clone());
             }
-            timer.as_mut().poll(task).map(|()| Input::Tick(tick))
+            timer.poll(tick, &*self.host, task).map(|()| Input::Tick(tick))
         })
         .await
     }

@@ -20,6 +20,8 @@ use super::clients::ServedConnection;
 use super::expiry::SessionExpiry;
 use super::request::{ZkAnswer, ZkCode, ZkMessage, ZkRequest};
 use super::tree::{ZkTransaction, ZkTree};
+use super::work::{Proposal, RequestOrigin, Work};
+use crate::events::Event;
 use crate::network::Port;
 use crate::process::SimulatedProcess;
 use crate::world::{Kept, World, nanoseconds};
@@ -59,7 +61,7 @@ pub(super) struct EnsembleState {
     pub servers: Vec<ZkServer>,
     /// In nanoseconds.
     pub tick: u64,
-    log: RefCell<Vec<LogEntry>>,
+    log: RefCell<Vec<Rc<LogEntry>>>,
     /// How many entries of the log a majority has.
     committed: Cell<usize>,
     /// With every entry of the log.
@@ -82,15 +84,6 @@ struct LogEntry {
     expired: bool,
 }
 
-/// The request that a transaction answers.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct RequestOrigin {
-    pub server: usize,
-    pub connection: u64,
-    pub number: u64,
-    pub name: &'static str,
-}
-
 pub(super) struct ZkServer {
     pub process: SimulatedProcess,
     pub port: Port<ZkRequest, ZkMessage>,
@@ -100,7 +93,10 @@ pub(super) struct ZkServer {
     /// What it has to do, by time.
     pub work: RefCell<BTreeMap<(u64, u64), Work>>,
     works: Cell<u64>,
+    /// Wakes its task, once it serves.
     pub alarm: RefCell<Option<Waker>>,
+    /// Its task does what is due before it waits again.
+    pub is_awake: Cell<bool>,
     pub connections: RefCell<BTreeMap<u64, ServedConnection>>,
     pub touched: RefCell<BTreeSet<i64>>,
     pub is_running: Cell<bool>,
@@ -108,43 +104,6 @@ pub(super) struct ZkServer {
     pub serves: Cell<bool>,
     last_apply: Cell<u64>,
     pub silent_since: Cell<Option<u64>>,
-}
-
-/// What a server does at its time.
-pub(super) enum Work {
-    /// Applies the log up to this entry.
-    Apply(usize),
-    /// As the leader: decides.
-    Propose(Option<RequestOrigin>, Proposal),
-    /// As the leader: hears of sessions on another server.
-    Touch(BTreeSet<i64>),
-    /// Tells the leader of the sessions that it heard.
-    ReportTouches,
-    /// As the leader: says whether a session is alive.
-    Validate(RequestOrigin, i64),
-    Validated(RequestOrigin, i64, bool),
-    /// There is no leader any more: closes every connection.
-    StepDown,
-}
-
-pub(super) enum Proposal {
-    Open {
-        timeout: u64,
-    },
-    Create {
-        path: String,
-        owner: i64,
-        session: i64,
-        sequential: bool,
-    },
-    Delete {
-        path: String,
-        session: i64,
-    },
-    Close {
-        session: i64,
-        expired: bool,
-    },
 }
 
 impl SimulatedZk {
@@ -158,6 +117,7 @@ impl SimulatedZk {
             work: RefCell::default(),
             works: Cell::new(0),
             alarm: RefCell::default(),
+            is_awake: Cell::new(false),
             connections: RefCell::default(),
             touched: RefCell::default(),
             is_running: Cell::new(false),
@@ -234,9 +194,23 @@ impl SimulatedZk {
         let zk = self.0.get();
         let server = &zk.servers[server];
         server.works.set(server.works.get() + 1);
-        let key = (self.clock() + after, server.works.get());
-        server.work.borrow_mut().insert(key, work);
-        server.wake();
+        let at = self.clock() + after;
+        server.work.borrow_mut().insert((at, server.works.get()), work);
+        if after > 0 || !server.is_awake.get() {
+            self.wake_at(server, at);
+        }
+    }
+
+    /// Wakes a server's task then, if it serves.
+    pub(super) fn wake_at(self, server: &ZkServer, at: u64) {
+        match &*server.alarm.borrow() {
+            Some(alarm) if at > self.clock() => {
+                let core = self.0.world().core();
+                core.events.borrow_mut().add(at, Event::Wake(alarm.clone()));
+            }
+            Some(alarm) => alarm.wake_by_ref(),
+            None => {}
+        }
     }
 
     /// A message for another server, or for itself at once.
@@ -255,13 +229,6 @@ impl SimulatedZk {
                 let now = self.clock();
                 sessions.into_iter().for_each(|session| expiry.touch(now, session));
             }
-            Work::ReportTouches => {
-                let zk = self.0.get();
-                let sessions = zk.servers[server].touched.take();
-                if let Some(leader) = zk.leader.get() {
-                    self.tell(server, leader, Work::Touch(sessions));
-                }
-            }
             Work::Validate(origin, session) => {
                 let alive = self.0.get().head.borrow().has_session(session);
                 self.0.get().expiry.borrow_mut().touch(self.clock(), session);
@@ -276,17 +243,19 @@ impl SimulatedZk {
         }
     }
 
-    /// Ends the sessions that were not heard of; the leader's task.
-    pub(super) fn expire(self, server: usize) {
+    /// Ends the sessions that were not heard of; the leader's task. Returns whether there were any.
+    pub(super) fn expire(self, server: usize) -> bool {
         let zk = self.0.get();
         if zk.leader.get() != Some(server) {
-            return;
+            return false;
         }
         let ended = zk.expiry.borrow_mut().take_ended(self.clock());
+        let any = !ended.is_empty();
         for session in ended {
             let expired = true;
             self.propose(server, None, Proposal::Close { session, expired });
         }
+        any
     }
 
     /// Decides, as the leader, and lets every server apply it.
@@ -301,12 +270,12 @@ impl SimulatedZk {
         zk.head.borrow_mut().apply(zxid, &transaction);
         let entry = {
             let mut log = zk.log.borrow_mut();
-            log.push(LogEntry {
+            log.push(Rc::new(LogEntry {
                 zxid,
                 transaction,
                 origin,
                 expired,
-            });
+            }));
             log.len() - 1
         };
         // a majority has to have it first
@@ -341,24 +310,26 @@ impl SimulatedZk {
         let zk = self.0.get();
         let own = &zk.servers[server];
         while own.applied.get() < count {
-            let (zxid, transaction, origin, expired) = {
-                let log = zk.log.borrow();
-                let entry = &log[own.applied.get()];
-                (entry.zxid, entry.transaction.clone(), entry.origin, entry.expired)
-            };
+            let entry = zk.log.borrow()[own.applied.get()].clone();
+            let LogEntry {
+                zxid,
+                transaction,
+                origin,
+                expired,
+            } = &*entry;
             own.applied.set(own.applied.get() + 1);
-            let events = own.tree.borrow_mut().apply(zxid, &transaction);
+            let events = own.tree.borrow_mut().apply(*zxid, transaction);
             for (connection, kind, path) in events {
                 own.send(connection, ZkMessage::Event { kind, path });
             }
             if zk.leader.get() == Some(server) {
-                self.lead(zxid, &transaction, expired);
+                self.lead(*zxid, transaction, *expired);
             }
             if let Some(origin) = origin.filter(|origin| origin.server == server) {
-                self.finish(origin, zxid, &transaction);
+                self.finish(origin, *zxid, transaction);
             }
             if let ZkTransaction::CloseSession { session } = transaction {
-                own.close_session(session);
+                own.close_session(*session);
             }
         }
     }
@@ -449,6 +420,8 @@ impl SimulatedZk {
         }
         zk.expiry.replace(expiry);
         zk.committed.set(zk.log.borrow().len());
+        // it looks when the first of them ends
+        self.wake_at(&zk.servers[leader], self.clock());
     }
 
     /// Brings a server in step with the leader, so that it serves.

@@ -1,6 +1,7 @@
 //! Simulated ZooKeeper: [`SimulatedZk`] is an ensemble in a world, [`ZkRoutes`] the way of one client to it; the pure parts are
 //! [`tree`], the data of one server, and [`expiry`], when the leader ends sessions.
 
+mod calls;
 mod clients;
 mod engine;
 mod ensemble;
@@ -9,8 +10,10 @@ mod reads;
 pub mod request;
 mod serving;
 mod session;
+mod tick_timer;
 pub mod tree;
 mod watches;
+mod work;
 
 pub use ensemble::{SimulatedZk, ZkChange};
 pub use session::ZkRoutes;

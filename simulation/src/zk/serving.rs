@@ -3,14 +3,15 @@
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::task::Poll;
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use rand::Rng;
 
 use super::clients::ServedConnection;
-use super::ensemble::{SimulatedZk, Work};
+use super::ensemble::{SimulatedZk, ZkServer};
 use super::request::{ZkMessage, ZkRequest};
+use super::work::Work;
 use crate::network::{Port, PortEvent, PortListener};
 use crate::world::{WorldSleep, nanoseconds};
 
@@ -30,6 +31,9 @@ impl SimulatedZk {
         killed.serves.set(false);
         killed.process.kill();
         killed.work.borrow_mut().clear();
+        killed.touched.borrow_mut().clear();
+        killed.alarm.take();
+        killed.is_awake.set(false);
         let connections = killed.connections.take();
         let numbers: Vec<u64> = connections.keys().copied().collect();
         drop(connections);
@@ -73,17 +77,20 @@ impl SimulatedZk {
     }
 
     async fn serve(self, server: usize, listener: PortListener<ZkRequest, ZkMessage>) {
-        let mut timer: Option<(u64, Pin<Box<WorldSleep>>)> = None;
+        // set again only for an earlier end: one that comes too early finds nothing to do
+        let mut expiry: Option<(u64, Pin<Box<WorldSleep>>)> = None;
         loop {
             let due = self.do_what_is_due(server);
-            if timer.as_ref().map(|(at, _)| *at) != due {
-                timer = due.map(|at| {
-                    let sleep = self.0.world().sleep_until(Duration::from_nanos(at));
-                    (at, Box::pin(sleep))
-                });
+            expiry.take_if(|(set, _)| *set <= self.clock());
+            if let Some(at) = due
+                && expiry.as_ref().is_none_or(|(set, _)| *set > at)
+            {
+                let sleep = self.0.world().sleep_until(Duration::from_nanos(at));
+                expiry = Some((at, Box::pin(sleep)));
             }
             let zk = self.0.get();
             let own = &zk.servers[server];
+            own.is_awake.set(false);
             let mut is_polled = false;
             let event = poll_fn(|task| {
                 if let Poll::Ready(event) = listener.poll_next(task) {
@@ -93,13 +100,14 @@ impl SimulatedZk {
                 if std::mem::replace(&mut is_polled, true) {
                     return Poll::Ready(None);
                 }
-                *own.alarm.borrow_mut() = Some(task.waker().clone());
-                match &mut timer {
+                self.hear_alarm(own, task.waker());
+                match &mut expiry {
                     Some((_, sleep)) => sleep.as_mut().poll(task).map(|()| None),
                     None => Poll::Pending,
                 }
             })
             .await;
+            own.is_awake.set(true);
             match event {
                 Some(PortEvent::Opened(side)) => {
                     let served = ServedConnection {
@@ -117,7 +125,16 @@ impl SimulatedZk {
         }
     }
 
-    /// Does what is due, and says when there is more to do.
+    /// A server's task is to be woken when there is work: also for what came before it served.
+    fn hear_alarm(self, server: &ZkServer, waker: &Waker) {
+        if server.alarm.borrow().is_none() {
+            server.alarm.replace(Some(waker.clone()));
+            let works: Vec<u64> = server.work.borrow().keys().map(|(at, _)| *at).collect();
+            works.into_iter().for_each(|at| self.wake_at(server, at));
+        }
+    }
+
+    /// Does what is due, and says when a leader has a session to end.
     fn do_what_is_due(self, server: usize) -> Option<u64> {
         let zk = self.0.get();
         let own = &zk.servers[server];
@@ -129,23 +146,23 @@ impl SimulatedZk {
             };
             match work {
                 Some((_, work)) => self.perform(server, work),
+                None if self.expire(server) => {}
                 None => break,
             }
         }
-        self.expire(server);
-        let work = own.work.borrow().first_key_value().map(|((at, _), _)| *at);
         let leads = zk.leader.get() == Some(server);
-        let expiry = zk.expiry.borrow().next_end().filter(|_| leads);
-        work.into_iter().chain(expiry).min()
+        zk.expiry.borrow().next_end().filter(|_| leads)
     }
 
     /// Looks after the ensemble: whether its leader is there, and who is in step with it.
     pub(super) async fn supervise(self) {
         let world = self.0.world();
-        let half_tick = Duration::from_nanos(self.0.get().tick / 2);
+        let half_tick = self.0.get().tick / 2;
         let mut election: Option<u64> = None;
         loop {
-            world.sleep(half_tick).await;
+            let next = self.clock() / half_tick + 1;
+            world.sleep_until(Duration::from_nanos(next * half_tick)).await;
+            self.report_touches();
             let zk = self.0.get();
             let now = self.clock();
             let limit = SYNC_LIMIT * zk.tick;

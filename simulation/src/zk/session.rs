@@ -12,7 +12,8 @@ use harness_workloads::zk::{ConnectionState, ConnectionStatus, WatchEvent, ZkCon
 use harness_workloads::{RecipeHost, SessionError, within};
 use tokio::sync::{oneshot, watch};
 
-use super::engine::{CallError, CallResult, ClientRequest, Engine, SharedQueue};
+use super::calls::{CallError, CallResult, ClientRequest, SharedQueue};
+use super::engine::Engine;
 use super::ensemble::SimulatedZk;
 use super::request::{ZkAnswer, ZkCall, ZkCode, ZkStat};
 use crate::network::SimulatedLink;

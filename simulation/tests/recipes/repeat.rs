@@ -27,14 +27,14 @@ fn trace(recipe: &str, seed: u64, disturbance: Disturbance) -> String {
 const GOLDEN: [(&str, Disturbance, u64); 6] = [
     ("etcd-mutex", Disturbance::Partitions, 4_969_241_382_358_402_894),
     ("etcd-lock-rpc", Disturbance::Servers, 5_498_919_513_994_047_643),
-    ("redis-pubsub", Disturbance::None, 15_793_990_071_657_573_615),
-    ("redis-watchdog", Disturbance::Partitions, 9_183_680_359_085_716_623),
+    ("redis-pubsub", Disturbance::None, 11_555_190_209_015_324_352),
+    ("redis-watchdog", Disturbance::Partitions, 11_849_576_888_261_248_929),
     (
         "zk-predecessor-watch",
         Disturbance::Partitions,
-        1_384_482_944_670_242_786,
+        7_691_892_712_727_795_347,
     ),
-    ("zk-parent-watch", Disturbance::Servers, 4_082_180_174_707_862_126),
+    ("zk-parent-watch", Disturbance::Servers, 10_733_852_771_435_093_952),
 ];
 
 #[test]

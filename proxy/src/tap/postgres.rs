@@ -1,0 +1,335 @@
+//! PostgreSQL: messages after their kind and length. A request is a simple query, or the execution of a portal; it is named by
+//! its statement, as `UPDATE`, or by the advisory lock that it is about, as `advisory_unlock`.
+//!
+//! <https://www.postgresql.org/docs/current/protocol-flow.html>. Answers come in the order of the requests. After an error the
+//! server skips what it was sent until the client synchronizes, and is ready then.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::{MessageName, Observation, Observed, RequestDigest, TLS, TapError};
+
+/// The longest message: what the server itself takes.
+const LONGEST: u32 = 1 << 30;
+/// Bytes of a message that are kept: names, and the beginning of a statement.
+const KEPT: usize = 1024;
+/// Requests without an answer yet.
+const MAX_UNANSWERED: usize = 16_384;
+/// Statements and portals that are known by name.
+const MAX_NAMED: usize = 4096;
+
+/// The codes in the place of a version, of messages that have no kind.
+const CANCEL: u32 = 80_877_102;
+const TLS_WANTED: u32 = 80_877_103;
+const GSS_WANTED: u32 = 80_877_104;
+
+/// Functions by which a statement is named. A longer name precedes the one that it contains.
+const FUNCTIONS: [&str; 5] = [
+    "pg_try_advisory_xact_lock",
+    "pg_advisory_xact_lock",
+    "pg_try_advisory_lock",
+    "pg_advisory_unlock",
+    "pg_advisory_lock",
+];
+
+/// What the client waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Awaited {
+    /// The answer to a request.
+    Answer {
+        number: u64,
+        name: MessageName,
+        /// It is a simple query, whose answer has a description of its rows.
+        simple: bool,
+        begun: bool,
+    },
+    /// That the server is ready for the next query.
+    Ready,
+}
+
+#[derive(Default)]
+pub(super) struct PostgresReader {
+    client: PgMessageParser,
+    server: PgMessageParser,
+    opened: bool,
+    /// Answers of one byte that are still to come: whether the server wants what the client proposed.
+    proposals: u32,
+    awaited: VecDeque<Awaited>,
+    requests: u64,
+    statements: BTreeMap<Vec<u8>, (MessageName, u64)>,
+    portals: BTreeMap<Vec<u8>, (MessageName, u64)>,
+    print: RequestDigest,
+}
+
+/// One side's messages, read in pieces.
+#[derive(Default)]
+struct PgMessageParser {
+    head: Vec<u8>,
+    /// Bytes of the body that are still to come.
+    left: usize,
+    body: Vec<u8>,
+}
+
+impl PgMessageParser {
+    /// Takes one step into `chunk`, whose messages have a kind or not; returns how far it went, which bytes of it are of a body,
+    /// and whether the message is whole.
+    fn step<'a>(&mut self, chunk: &'a [u8], has_kind: bool) -> Result<(usize, &'a [u8], bool), TapError> {
+        let head = 4 + usize::from(has_kind);
+        if self.head.len() < head {
+            if self.head.is_empty() {
+                self.body.clear();
+            }
+            let part = &chunk[..chunk.len().min(head - self.head.len())];
+            self.head.extend_from_slice(part);
+            if self.head.len() < head {
+                return Ok((part.len(), &[], false));
+            }
+            let length = u32_at(&self.head, head - 4).unwrap_or_default();
+            if !(4..=LONGEST).contains(&length) {
+                return Err(TapError("a message of impossible length"));
+            }
+            self.left = length as usize - 4;
+            return Ok((part.len(), &[], self.left == 0));
+        }
+        let part = &chunk[..chunk.len().min(self.left)];
+        self.left -= part.len();
+        let room = KEPT.saturating_sub(self.body.len());
+        self.body.extend_from_slice(&part[..part.len().min(room)]);
+        Ok((part.len(), part, self.left == 0))
+    }
+
+    fn at_start(&self) -> bool {
+        self.head.is_empty()
+    }
+
+    fn kind(&self) -> u8 {
+        self.head.first().copied().unwrap_or_default()
+    }
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    let bytes = bytes.get(at..at + 4)?;
+    Some(u32::from_be_bytes(bytes.try_into().ok()?))
+}
+
+/// The text before the first zero, and what follows.
+fn text(bytes: &[u8]) -> (&[u8], &[u8]) {
+    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+    (&bytes[..end], bytes.get(end + 1..).unwrap_or_default())
+}
+
+/// The name of a statement: the advisory lock that it is about, or its first word.
+fn statement_name(statement: &[u8]) -> MessageName {
+    let lower = statement.to_ascii_lowercase();
+    let calls = |function: &&&str| {
+        let call = [function.as_bytes(), b"("].concat();
+        lower.windows(call.len()).any(|part| part == call)
+    };
+    if let Some(function) = FUNCTIONS.iter().find(calls) {
+        return MessageName::new(&function.as_bytes()["pg_".len()..]);
+    }
+    let word = statement.trim_ascii_start();
+    let end = word.iter().position(|byte| !byte.is_ascii_alphabetic());
+    MessageName::new(&word[..end.unwrap_or(word.len())].to_ascii_uppercase())
+}
+
+impl PostgresReader {
+    pub(super) fn client(&mut self, chunk: &[u8], heard: &mut Vec<Observed>) -> Result<(), TapError> {
+        let (mut here, mut start) = (0, 0);
+        while here < chunk.len() {
+            if self.client.at_start() {
+                start = here;
+                self.print = RequestDigest::default();
+            }
+            let (length, part, whole) = self.client.step(&chunk[here..], self.opened)?;
+            here += length;
+            self.print.add(part);
+            if whole {
+                self.said(start, heard)?;
+                self.client.head.clear();
+            }
+        }
+        Ok(())
+    }
+
+    /// The client has said something.
+    fn said(&mut self, at: usize, heard: &mut Vec<Observed>) -> Result<(), TapError> {
+        let body = std::mem::take(&mut self.client.body);
+        let print = self.print.state;
+        if !self.opened {
+            match u32_at(&body, 0) {
+                Some(TLS_WANTED | GSS_WANTED) => self.proposals += 1,
+                Some(CANCEL) => self.opened = true,
+                Some(version) if version >> 16 == 3 => {
+                    self.opened = true;
+                    self.awaited.push_back(Awaited::Ready);
+                }
+                _ => return Err(TapError("a start-up message of an unknown version")),
+            }
+            return Ok(());
+        }
+        match self.client.kind() {
+            b'Q' => {
+                self.asked(at, (statement_name(text(&body).0), print), true, heard)?;
+                self.awaited.push_back(Awaited::Ready);
+            }
+            b'P' => {
+                let (name, rest) = text(&body);
+                let known = (statement_name(text(rest).0), print);
+                remember(&mut self.statements, name, known)?;
+            }
+            b'B' => {
+                let (portal, rest) = text(&body);
+                let (name, of) = self
+                    .statements
+                    .get(text(rest).0)
+                    .copied()
+                    .unwrap_or((MessageName::new(b"EXECUTE"), 0));
+                remember(&mut self.portals, portal, (name, of ^ print))?;
+            }
+            b'E' => {
+                let unknown = (MessageName::new(b"EXECUTE"), 0);
+                let known = self.portals.get(text(&body).0).copied().unwrap_or(unknown);
+                self.asked(at, known, false, heard)?;
+            }
+            b'C' => {
+                let (kind, name) = body.split_first().unwrap_or((&0, &[]));
+                let named = if *kind == b'S' {
+                    &mut self.statements
+                } else {
+                    &mut self.portals
+                };
+                named.remove(text(name).0);
+            }
+            b'F' => {
+                self.asked(at, (MessageName::new(b"FUNCTION"), print), true, heard)?;
+                self.awaited.push_back(Awaited::Ready);
+            }
+            b'S' => self.awaited.push_back(Awaited::Ready),
+            // describe, flush, data of a copy, a password, the end
+            b'D' | b'H' | b'd' | b'c' | b'f' | b'p' | b'X' => {}
+            _ => return Err(TapError("a message of an unknown kind")),
+        }
+        Ok(())
+    }
+
+    fn asked(
+        &mut self,
+        at: usize,
+        (name, print): (MessageName, u64),
+        simple: bool,
+        heard: &mut Vec<Observed>,
+    ) -> Result<(), TapError> {
+        if self.awaited.len() >= MAX_UNANSWERED {
+            return Err(TapError("too many requests without an answer"));
+        }
+        self.requests += 1;
+        let number = self.requests;
+        self.awaited.push_back(Awaited::Answer {
+            number,
+            name,
+            simple,
+            begun: false,
+        });
+        for what in [
+            Observation::Request { number, name },
+            Observation::Asked { number, print },
+        ] {
+            heard.push(Observed { at, what });
+        }
+        Ok(())
+    }
+
+    pub(super) fn server(&mut self, chunk: &[u8], heard: &mut Vec<Observed>) -> Result<(), TapError> {
+        let (mut here, mut start) = (0, 0);
+        while here < chunk.len() {
+            if self.server.at_start() {
+                start = here;
+                if self.proposals > 0 {
+                    self.proposals -= 1;
+                    here += 1;
+                    match chunk[start] {
+                        b'N' => continue,
+                        _ => return Err(TLS),
+                    }
+                }
+            }
+            let (length, _, whole) = self.server.step(&chunk[here..], true)?;
+            here += length;
+            if whole {
+                self.answered(start, heard)?;
+                self.server.head.clear();
+            }
+        }
+        Ok(())
+    }
+
+    /// The server has said something.
+    fn answered(&mut self, at: usize, heard: &mut Vec<Observed>) -> Result<(), TapError> {
+        match self.server.kind() {
+            // the description of rows, rows, a copy, the result of a function
+            b'T' | b'D' | b'G' | b'H' | b'W' | b'V' => self.begun(at, heard),
+            // the end of a statement or of a portal, an error
+            b'C' | b'I' | b's' | b'E' => {
+                self.begun(at, heard);
+                if let Some(Awaited::Answer { begun: true, .. }) = self.awaited.front() {
+                    self.awaited.pop_front();
+                }
+            }
+            b'Z' => loop {
+                match self.awaited.pop_front() {
+                    Some(Awaited::Ready) => break,
+                    // skipped after an error
+                    Some(Awaited::Answer { .. }) => {}
+                    None => return Err(TapError("an answer to no request")),
+                }
+            },
+            b'A' => {
+                let channel = text(self.server.body.get(4..).unwrap_or_default()).0;
+                heard.push(Observed {
+                    at,
+                    what: Observation::Notification {
+                        name: MessageName::new(b"notification"),
+                        subject: String::from_utf8_lossy(channel).into(),
+                    },
+                });
+            }
+            // log-in, parameters, notices, and the ends of steps that are no request
+            b'R' | b'K' | b'S' | b'N' | b'v' | b'1' | b'2' | b'3' | b'n' | b't' | b'd' | b'c' => {}
+            _ => return Err(TapError("an answer of an unknown kind")),
+        }
+        Ok(())
+    }
+
+    /// An answer begins or goes on. What comes when nothing was asked for answers no request: an error at the end of the server.
+    fn begun(&mut self, at: usize, heard: &mut Vec<Observed>) {
+        let described = self.server.kind() == b'T';
+        if let Some(Awaited::Answer {
+            number,
+            name,
+            simple,
+            begun,
+        }) = self.awaited.front_mut()
+            && !*begun
+            && (*simple || !described)
+        {
+            *begun = true;
+            let (number, name) = (*number, *name);
+            heard.push(Observed {
+                at,
+                what: Observation::Reply { number, name },
+            });
+        }
+    }
+}
+
+fn remember(
+    named: &mut BTreeMap<Vec<u8>, (MessageName, u64)>,
+    name: &[u8],
+    known: (MessageName, u64),
+) -> Result<(), TapError> {
+    if named.len() >= MAX_NAMED && !named.contains_key(name) {
+        return Err(TapError("too many statements"));
+    }
+    named.insert(name.to_vec(), known);
+    Ok(())
+}

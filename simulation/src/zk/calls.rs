@@ -1,0 +1,45 @@
+//! What a session asks of its task (`engine`), and how it is answered.
+
+use std::collections::VecDeque;
+use std::task::Waker;
+
+use harness_workloads::zk::WatchEvent;
+use tokio::sync::oneshot;
+
+use super::request::{ZkAnswer, ZkCall, ZkCode};
+
+/// Why a call was not answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CallError {
+    Code(ZkCode),
+    /// The connection ended under it.
+    ConnectionLoss,
+    /// The session is over.
+    Over,
+}
+
+/// The answer to a call, and its watch: a number and where the event comes.
+pub(super) type CallResult = Result<(ZkAnswer, Option<(u64, oneshot::Receiver<WatchEvent>)>), CallError>;
+
+pub(super) enum ClientRequest {
+    Call(ZkCall, oneshot::Sender<CallResult>),
+    /// Nobody waits for this watch any more.
+    RemoveWatch(String, u64),
+}
+
+/// What the task shares with the session.
+#[derive(Default)]
+pub(super) struct SharedQueue {
+    pub requests: VecDeque<ClientRequest>,
+    /// The session was closed: nothing more is asked for.
+    pub is_closed: bool,
+    /// The session is over.
+    pub is_over: bool,
+    pub waker: Option<Waker>,
+}
+
+impl SharedQueue {
+    pub fn wake(&mut self) -> Option<Waker> {
+        self.waker.take()
+    }
+}

@@ -1,0 +1,47 @@
+//! What servers of an ensemble have to do ([`Work`]), and what their leader decides ([`Proposal`]).
+
+use std::collections::BTreeSet;
+
+/// The request that a transaction answers.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RequestOrigin {
+    pub server: usize,
+    pub connection: u64,
+    pub number: u64,
+    pub name: &'static str,
+}
+
+/// What a server does at its time.
+pub(super) enum Work {
+    /// Applies the log up to this entry.
+    Apply(usize),
+    /// As the leader: decides.
+    Propose(Option<RequestOrigin>, Proposal),
+    /// As the leader: hears of sessions on another server.
+    Touch(BTreeSet<i64>),
+    /// As the leader: says whether a session is alive.
+    Validate(RequestOrigin, i64),
+    Validated(RequestOrigin, i64, bool),
+    /// There is no leader any more: closes every connection.
+    StepDown,
+}
+
+pub(super) enum Proposal {
+    Open {
+        timeout: u64,
+    },
+    Create {
+        path: String,
+        owner: i64,
+        session: i64,
+        sequential: bool,
+    },
+    Delete {
+        path: String,
+        session: i64,
+    },
+    Close {
+        session: i64,
+        expired: bool,
+    },
+}

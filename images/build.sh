@@ -2,13 +2,13 @@
 # Builds every images/*/Dockerfile from Debian packages, for machines that reach no registry of images. The images take the
 # same environment and arguments as the official ones. Idempotent: what is there is left alone.
 #
-#   images/build.sh [zk|etcd|redis ...]      SUITE=trixie JRE=21 by default
+#   images/build.sh [zk|etcd|redis|postgres ...]      SUITE=trixie JRE=21 PG=17 by default
 set -euo pipefail
 cd "$(dirname "$0")"
 
 suite=${SUITE:-trixie}
 jre=${JRE:-21}
-base=harness-debian:$suite
+pg=${PG:-17}
 wanted=("$@")
 [ ${#wanted[@]} -gt 0 ] || { wanted=(*/Dockerfile); wanted=("${wanted[@]%/Dockerfile}"); }
 
@@ -21,16 +21,33 @@ if [ ${#missing[@]} -eq 0 ]; then
   exit 0
 fi
 
-if ! docker image inspect "$base" >/dev/null 2>&1; then
+# The file system that an image begins with, and the packages in it: one for those that need Java or little, one for databases.
+base_of() {
+  case "$1" in
+  postgres) echo "harness-debian-sql:$suite" ;;
+  *) echo "harness-debian:$suite" ;;
+  esac
+}
+packages_of() {
+  case "$1" in
+  *-sql:*) echo "postgresql-$pg,util-linux" ;;
+  *) echo "redis-server,etcd-server,libzookeeper-java,openjdk-$jre-jre-headless,libslf4j-java" ;;
+  esac
+}
+
+provide_base() {
+  local base=$1
+  if docker image inspect "$base" >/dev/null 2>&1; then return 0; fi
   if ! command -v mmdebstrap >/dev/null; then
     echo "images: installing mmdebstrap (apt-get), which unpacks Debian packages into a file system"
     ../scripts/apt-install mmdebstrap uidmap debian-archive-keyring
   fi
-  echo "images: unpacking etcd, redis and zookeeper from Debian $suite; takes about half a minute"
+  echo "images: unpacking $(packages_of "$base") from Debian $suite; takes about half a minute"
+  local arch
   arch=$(dpkg --print-architecture)
   # no maintainer scripts run and nothing of it is installed here: the packages are only unpacked
   mmdebstrap --quiet --variant=extract --components=main \
-    --include="redis-server,etcd-server,libzookeeper-java,openjdk-$jre-jre-headless,libslf4j-java,base-files,dash,coreutils,libc-bin" \
+    --include="$(packages_of "$base"),base-files,dash,coreutils,libc-bin" \
     "$suite" - |
     mmtarfilter --path-exclude='/usr/share/doc/*' --path-exclude='/usr/share/man/*' \
       --path-exclude='/usr/share/locale/*' --path-exclude='/usr/share/maven-repo/*' \
@@ -38,9 +55,11 @@ if ! docker image inspect "$base" >/dev/null 2>&1; then
     docker import \
       -c "ENV PATH=/usr/local/bin:/usr/lib/jvm/java-$jre-openjdk-$arch/bin:/usr/sbin:/usr/bin:/sbin:/bin" \
       - "$base" >/dev/null
-fi
+}
 
 for name in "${missing[@]}"; do
+  base=$(base_of "$name")
+  provide_base "$base"
   DOCKER_BUILDKIT=0 docker build --quiet --build-arg "BASE=$base" --tag "harness-$name:debian" "$name" >/dev/null 2>&1 ||
     DOCKER_BUILDKIT=0 docker build --build-arg "BASE=$base" --tag "harness-$name:debian" "$name"
   echo "images: built harness-$name:debian"

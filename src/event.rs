@@ -64,6 +64,7 @@ pub struct ProgressSnapshot {
     pub unknown: u64,
     pub refused: u64,
     pub waiting: u64,
+    pub holding: u64,
     /// `l0: c7 (token 2318, 0.4s)`
     pub holders: Vec<String>,
     /// How often a client was granted a lock that another one held.
@@ -72,6 +73,10 @@ pub struct ProgressSnapshot {
     pub nodes: Vec<String>,
     pub p50: Duration,
     pub p99: Duration,
+    /// How late a timer of harness was at most since the snapshot before.
+    pub delay: Duration,
+    /// How often harness stood still.
+    pub stalls: u64,
 }
 
 /// Sends progress events. Sending never waits: an event that does not fit is dropped.

@@ -12,6 +12,8 @@ use rand_chacha::ChaCha8Rng;
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
+pub use lanes::LANES;
+
 use crate::config::Config;
 use crate::faults::{FaultDefinition, Injection, Needs, Shape};
 
@@ -74,6 +76,8 @@ pub enum PlanError {
         window: Duration,
         needed: Duration,
     },
+    #[error("{}s is too short for the phases of a run without faults, which last {}s with this lease\nhint: use --time {}s or more, or a shorter --lease", time.as_secs_f32(), phases.as_secs_f32(), phases.as_secs_f32().ceil())]
+    TooShortForPhases { time: Duration, phases: Duration },
     #[error("{0}")]
     Argument(String),
 }
@@ -110,9 +114,12 @@ pub fn plan(config: &Config) -> Result<Plan, PlanError> {
         windows(config, &phases, &mut rng)?
     };
     if windows.is_empty() {
-        phases.faults = config
-            .time
-            .saturating_sub(phases.control + phases.warm_up + phases.recovery);
+        let others = phases.control + phases.warm_up + phases.recovery;
+        let left = config.time.checked_sub(others);
+        phases.faults = left.ok_or(PlanError::TooShortForPhases {
+            time: config.time,
+            phases: others,
+        })?;
     }
     let needs: Vec<Needs> = windows.iter().map(|window| window.injection.action.needs()).collect();
     Ok(Plan {
@@ -314,15 +321,48 @@ mod tests {
         let lane_of = |fault: &str| of_zk.iter().find(|(_, name)| *name == fault).map(|(lane, _)| *lane);
         assert_eq!(lane_of("partition"), lane_of("server-pause"));
         assert_ne!(lane_of("partition"), lane_of("kill"));
-        let pauses = plan(&config).unwrap().windows.into_iter();
-        let mut pauses = pauses.filter(|window| ["pause", "pause-holder"].contains(&window.fault.name));
-        assert!(
-            pauses.all(|window| window.length <= config.lease / 4),
-            "no lock stands a longer one"
-        );
+        for typed in [None, Some(Duration::from_secs(1))] {
+            config.window = typed;
+            let windows = plan(&config).unwrap().windows.into_iter();
+            let (pauses, others): (Vec<_>, Vec<_>) =
+                windows.partition(|window| ["pause", "pause-holder"].contains(&window.fault.name));
+            assert!(
+                pauses.iter().all(|window| window.length <= config.lease / 8),
+                "no lock stands a longer one"
+            );
+            assert!(typed.is_none_or(|typed| others.iter().all(|window| window.length == typed)));
+        }
         config.backend = backends::of(BackendId::Redis);
         config.nodes = 1;
         assert!(!names(&config).iter().any(|(_, name)| name.starts_with("server-kill")));
+    }
+
+    #[test]
+    fn any_has_a_partition_every_other_time_and_other_faults_between_with_each_seed() {
+        let lane = |seed| {
+            let windows = plan(&config(seed, 60, 2000, &[ANY_FAULT])).unwrap().windows;
+            let lane = windows.into_iter().filter(|window| window.lane == 0);
+            lane.collect::<Vec<PlannedWindow>>()
+        };
+        let mut others = std::collections::BTreeSet::new();
+        for seed in 0..20 {
+            let (partitions, between): (Vec<_>, Vec<_>) = lane(seed)
+                .into_iter()
+                .partition(|window| window.fault.name == "partition");
+            assert!(partitions.len().abs_diff(between.len()) <= 1);
+            // a holder that is not told of the loss of its lock has time to show it
+            let lease = Duration::from_secs(2);
+            let first = &partitions[0];
+            assert!(
+                first.holder_works >= lease * 5 / 4 && first.holder_works < first.length,
+                "{first:?}"
+            );
+            let kinds: std::collections::BTreeSet<_> =
+                partitions.iter().map(|window| &window.injection.title).collect();
+            assert!(kinds.len() >= 5, "{kinds:?}");
+            others.insert(between.iter().map(|window| window.fault.name).collect::<Vec<_>>());
+        }
+        assert!(others.len() > 10, "{others:?}");
     }
 
     #[test]
@@ -353,6 +393,19 @@ mod tests {
             panic!("8s must be too short")
         };
         assert!(plan(&Config { time: needed, ..short }).is_ok());
+    }
+
+    #[test]
+    fn a_run_without_faults_lasts_as_long_as_was_asked_or_is_refused() {
+        let short = config(1, 3, 2000, &[]);
+        let Err(PlanError::TooShortForPhases { phases, .. }) = plan(&short) else {
+            panic!("3s must be too short")
+        };
+        let enough = plan(&Config { time: phases, ..short }).unwrap().phases;
+        assert_eq!(
+            enough.control + enough.warm_up + enough.faults + enough.recovery,
+            phases
+        );
     }
 
     #[test]

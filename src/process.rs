@@ -6,14 +6,215 @@
 //! lives as long as harness, the spawner, starts them all.
 
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::sync::LazyLock;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
+use serde::{Deserialize, Serialize};
 use tokio::process::{Child, Command};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
+
+/// A process that cannot be mistaken for a later one with the same number, nor for one of another container or machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    pid: u32,
+    started: u64,
+    /// The process namespace in which the number means something; another container has another one.
+    namespace: u64,
+    /// The start of the kernel that it runs on, since engines and temporary folders can be shared by machines.
+    #[serde(default)]
+    boot: u64,
+}
+
+/// Whether a process lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Vitality {
+    Alive,
+    Over,
+    /// It is, or was, where this process cannot look.
+    Unseen,
+}
+
+/// The number of the first process namespace of a machine, which sees all others: `PROC_PID_INIT_INO` of Linux.
+const FIRST_NAMESPACE: u64 = 0xEFFF_FFFC;
+
+impl Identity {
+    /// A process of this namespace.
+    pub fn new(pid: u32, started: u64) -> Self {
+        Self {
+            pid,
+            started,
+            namespace: own_namespace(),
+            boot: own_boot(),
+        }
+    }
+
+    pub fn own() -> Self {
+        let pid = std::process::id();
+        Self::of(pid).unwrap_or_else(|| Self::new(pid, 0))
+    }
+
+    pub fn of(pid: u32) -> Option<Self> {
+        Some(Self::new(pid, started_at(pid)?))
+    }
+
+    #[cfg(test)]
+    pub fn elsewhere() -> Self {
+        Self {
+            boot: own_boot() ^ 1,
+            ..Self::own()
+        }
+    }
+
+    pub fn pid(self) -> u32 {
+        self.pid
+    }
+
+    pub fn started(self) -> u64 {
+        self.started
+    }
+
+    /// Whether it lives, or may.
+    pub fn is_alive(self) -> bool {
+        self.vitality() != Vitality::Over
+    }
+
+    pub fn vitality(self) -> Vitality {
+        // earlier versions noted none
+        if self.boot != 0 && self.boot != own_boot() {
+            return Vitality::Unseen;
+        }
+        if self.namespace == own_namespace() {
+            return match started_at(self.pid) == Some(self.started) {
+                true => Vitality::Alive,
+                false => Vitality::Over,
+            };
+        }
+        // this process sees those of all namespaces within its own
+        match processes().any(|pid| namespace_of(pid) == self.namespace && started_at(pid) == Some(self.started)) {
+            true => Vitality::Alive,
+            false if own_namespace() == FIRST_NAMESPACE && nix::unistd::geteuid().is_root() => Vitality::Over,
+            false => Vitality::Unseen,
+        }
+    }
+
+    /// `<pid>-<start>-<namespace>-<boot>`, as labels and environments carry it.
+    pub fn label(self) -> String {
+        format!("{}-{}-{}-{}", self.pid, self.started, self.namespace, self.boot)
+    }
+
+    pub fn from_label(label: &str) -> Option<Self> {
+        let mut parts = label.split('-').map(|part| part.parse::<u64>().ok());
+        let mut part = || parts.next().flatten();
+        Some(Self {
+            pid: part()?.try_into().ok()?,
+            started: part()?,
+            namespace: part()?,
+            boot: part().unwrap_or(0),
+        })
+    }
+
+    /// Kills it. The caller has made sure that it may.
+    pub fn kill(self) -> Result<(), String> {
+        let pid = i32::try_from(self.pid).map_err(|error| error.to_string())?;
+        match nix::sys::signal::kill(Pid::from_raw(pid), Signal::SIGKILL) {
+            // it ended by itself
+            Ok(()) | Err(nix::errno::Errno::ESRCH) => Ok(()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+}
+
+/// The number of the process namespace that this process lives in; 0 where there are none.
+fn own_namespace() -> u64 {
+    std::fs::metadata("/proc/self/ns/pid").map_or(0, |namespace| namespace.ino())
+}
+
+fn namespace_of(pid: u32) -> u64 {
+    std::fs::metadata(format!("/proc/{pid}/ns/pid")).map_or(0, |namespace| namespace.ino())
+}
+
+/// The first digits of the number that the kernel draws when it starts; 0 where it draws none.
+fn own_boot() -> u64 {
+    static BOOT: LazyLock<u64> = LazyLock::new(|| {
+        let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        text.get(..8)
+            .and_then(|digits| u64::from_str_radix(digits, 16).ok())
+            .unwrap_or(0)
+    });
+    *BOOT
+}
+
+/// The processes that can be seen from here.
+fn processes() -> impl Iterator<Item = u32> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+/// The variable by which the processes of a harness know it, and all that they start unless it is taken away.
+const OWNER_MARK: &str = "OWNED_BY_HARNESS";
+
+/// A process that has the mark of a harness.
+#[derive(Debug)]
+pub struct MarkedProcess {
+    pub identity: Identity,
+    pub command: String,
+}
+
+impl MarkedProcess {
+    pub fn kill(&self) -> Result<(), String> {
+        self.identity.kill()
+    }
+}
+
+/// The processes of this user that came of such a harness, in this namespace.
+pub fn marked(owner: impl Fn(Identity) -> bool) -> Vec<MarkedProcess> {
+    let user = nix::unistd::geteuid().as_raw();
+    let of_owner = |pid: u32| {
+        let folder = format!("/proc/{pid}");
+        // another user could have written anything there
+        let own = std::fs::metadata(&folder).is_ok_and(|about| about.uid() == user);
+        let environment = own.then(|| std::fs::read(format!("{folder}/environ")).ok()).flatten()?;
+        let mut variables = environment.split(|byte| *byte == 0);
+        let mark = variables.find_map(|variable| variable.strip_prefix(OWNER_MARK.as_bytes())?.strip_prefix(b"="))?;
+        let of = Identity::from_label(std::str::from_utf8(mark).ok()?)?;
+        let identity = Identity::of(pid).filter(|_| owner(of))?;
+        let command = std::fs::read(format!("{folder}/cmdline")).unwrap_or_default();
+        let command = String::from_utf8_lossy(&command).replace('\0', " ").trim().to_owned();
+        Some(MarkedProcess { identity, command })
+    };
+    processes().filter_map(of_owner).collect()
+}
+
+/// Kills what came of the processes that this harness started and outlived them. Only for the end: it spares nothing.
+pub fn end_offspring() {
+    if !STARTED_ANY.load(Relaxed) {
+        return;
+    }
+    let own = Identity::own();
+    let end = Instant::now() + GONE;
+    // one that was killed is there for a moment, and one may start another while it is looked
+    loop {
+        let left = marked(|owner| owner == own);
+        if left.is_empty() || Instant::now() >= end {
+            break;
+        }
+        for one in left {
+            let _ = one.kill();
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// For how long processes that were killed are waited for.
+const GONE: Duration = Duration::from_secs(2);
+
+static STARTED_ANY: AtomicBool = AtomicBool::new(false);
 
 struct SpawnRequest {
     command: Command,
@@ -37,7 +238,9 @@ static SPAWNER: LazyLock<mpsc::Sender<SpawnRequest>> = LazyLock::new(|| {
 
 /// Starts `command` as a child that dies with harness and is killed when its handle is dropped.
 pub async fn spawn(mut command: Command) -> io::Result<Child> {
+    STARTED_ANY.store(true, Relaxed);
     command.process_group(0).kill_on_drop(true);
+    command.env(OWNER_MARK, Identity::own().label());
     die_with_parent(&mut command);
     let (reply, spawned) = oneshot::channel();
     let request = SpawnRequest {
@@ -131,6 +334,38 @@ mod tests {
         assert_eq!(started_at(own), started_at(own));
         assert_eq!(started_at(u32::MAX), None);
     }
+
+    #[test]
+    fn an_identity_survives_its_label() {
+        let own = Identity::own();
+        assert_eq!(Identity::from_label(&own.label()), Some(own));
+        assert_eq!(own.vitality(), Vitality::Alive);
+        let later = Identity::new(own.pid, own.started + 1);
+        assert_eq!(later.vitality(), Vitality::Over);
+        assert_eq!(Identity::elsewhere().vitality(), Vitality::Unseen, "of another machine");
+    }
+
+    #[tokio::test]
+    async fn what_a_child_starts_has_its_mark_even_in_a_session_of_its_own() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "setsid sleep 61.25 & wait"]);
+        let child = spawn(command).await.unwrap();
+        let own = Identity::own();
+        let sleeping = loop {
+            let all = marked(|owner| owner == own);
+            if let Some(sleeping) = all.into_iter().find(|one| one.command == "sleep 61.25") {
+                break sleeping;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        };
+        drop(child);
+        sleeping.kill().unwrap();
+        while sleeping.identity.vitality() != Vitality::Over {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        assert!(marked(|_| false).is_empty());
+    }
+
     #[test]
     fn a_process_ends_when_it_begins_to_exit_and_not_when_it_is_reaped() {
         let stat = |state: &str, flags: u64, pending: u64| {

@@ -4,7 +4,8 @@ mod retention;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::{Flock, FlockArg};
@@ -20,6 +21,8 @@ const HISTORY_FILE: &str = "history.jsonl";
 /// The file that describes the store of a run, where one does.
 pub const STORE_FILE: &str = "store.toml";
 const LATEST: &str = "latest";
+/// The unit in which the size of a file on disk is told (`stat`).
+const BLOCK: u64 = 512;
 /// Separates the name of a file that is being written from the number of the process that writes it.
 const UNFINISHED: &str = ".new-";
 
@@ -35,6 +38,18 @@ pub enum RunStatus {
     Interrupted,
     /// It could not be made or go on; `error` says why.
     Failed,
+}
+
+impl RunStatus {
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Killed => "killed",
+            Self::Complete => "complete",
+            Self::Interrupted => "interrupted",
+            Self::Failed => "failed",
+        }
+    }
 }
 
 /// `run.json`: everything about a run that its history does not say.
@@ -122,6 +137,10 @@ pub enum StoreError {
     Unknown { wanted: String, known: Vec<String> },
     #[error("`{wanted}` is the beginning of {} runs:\n  {}", names.len(), names.join("\n  "))]
     Ambiguous { wanted: String, names: Vec<String> },
+    #[error("{} is a folder, and harness makes a link to the latest run there\nhint: rename it, or --results DIR", path.display())]
+    NotALink { path: PathBuf },
+    #[error("the folder {} has no run.json and no history.jsonl, so it is no run\nhint: `harness list runs` shows the runs in --results DIR", path.display())]
+    NotARun { path: PathBuf },
     #[error("{} is not what harness writes: {why}", path.display())]
     Broken { path: PathBuf, why: String },
 }
@@ -139,7 +158,13 @@ pub fn create(results: &Path, name: &str) -> Result<(String, PathBuf), StoreErro
         path: path.to_owned(),
         source,
     };
-    fs::create_dir_all(results).map_err(|error| failed(results, error))?;
+    fs::create_dir_all(results).map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => {
+            let why = "there is a file, or a link that leads nowhere, and it must be a folder";
+            failed(results, io::Error::other(why))
+        }
+        _ => failed(results, error),
+    })?;
     for number in 1.. {
         let run = if number == 1 {
             name.to_owned()
@@ -171,7 +196,13 @@ pub fn point_latest(results: &Path, run: &str) -> Result<(), StoreError> {
     let fresh = results.join(format!(".latest-{}", std::process::id()));
     let _ = fs::remove_file(&fresh);
     std::os::unix::fs::symlink(run, &fresh).map_err(failed)?;
-    fs::rename(&fresh, &latest).map_err(failed)
+    fs::rename(&fresh, &latest).map_err(|source| {
+        let _ = fs::remove_file(&fresh);
+        match source.kind() {
+            io::ErrorKind::IsADirectory => StoreError::NotALink { path: latest.clone() },
+            _ => failed(source),
+        }
+    })
 }
 
 /// Writes a file as JSON: whole or not at all.
@@ -217,8 +248,32 @@ pub fn lines(history: &Path, wanted: &[u64]) -> BTreeMap<u64, String> {
     found
 }
 
+/// Writes `run.json`. On a full disk the one that is there is overwritten in its own place, so that a run does not seem to go on.
 pub fn write_info(folder: &Path, info: &RunInfo) -> Result<(), StoreError> {
-    write_json(&folder.join(RUN_FILE), info)
+    let path = folder.join(RUN_FILE);
+    let written = write_json(&path, info);
+    match &written {
+        Err(StoreError::Write { source, .. }) if source.kind() == io::ErrorKind::StorageFull => {
+            let text = serde_json::to_string_pretty(info).expect("what is stored is plain data");
+            overwrite(&path, &text).or(written)
+        }
+        _ => written,
+    }
+}
+
+/// Writes into the blocks that a file has; a text that needs more is refused before anything is written.
+fn overwrite(path: &Path, text: &str) -> Result<(), StoreError> {
+    let failed = |source| StoreError::Write {
+        path: path.to_owned(),
+        source,
+    };
+    let mut file = fs::File::options().write(true).open(path).map_err(failed)?;
+    let room = file.metadata().map_err(failed)?.blocks() * BLOCK;
+    if text.len() as u64 > room {
+        return Err(failed(io::ErrorKind::StorageFull.into()));
+    }
+    file.write_all(text.as_bytes()).map_err(failed)?;
+    file.set_len(text.len() as u64).map_err(failed)
 }
 
 /// Finds a run by a path, by `latest`, or by the beginning of its name; or a history by its path.
@@ -227,7 +282,8 @@ pub fn find(results: &Path, wanted: &str) -> Result<Stored, StoreError> {
     if path.is_dir() {
         return open(path);
     }
-    if path.is_file() {
+    // a pipe is a history as well; a folder was opened above
+    if path.exists() {
         let folder = path
             .parent()
             .filter(|folder| folder.join(RUN_FILE).is_file() && path.ends_with(HISTORY_FILE));
@@ -290,10 +346,7 @@ fn open(folder: &Path) -> Result<Stored, StoreError> {
                 info: None,
             })
         } else {
-            Err(StoreError::Unknown {
-                wanted: folder.display().to_string(),
-                known: Vec::new(),
-            })
+            Err(StoreError::NotARun { path: folder })
         };
     }
     Ok(Stored {
@@ -348,6 +401,31 @@ mod tests {
     }
 
     #[test]
+    fn a_folder_in_the_place_of_the_link_is_named_and_nothing_is_left() {
+        let results = tempfile::tempdir().unwrap();
+        fs::create_dir(results.path().join(LATEST)).unwrap();
+        let refused = point_latest(results.path(), "r").unwrap_err().to_string();
+        assert!(
+            refused.contains("is a folder") && refused.contains("hint: rename it"),
+            "{refused}"
+        );
+        assert_eq!(fs::read_dir(results.path()).unwrap().count(), 1);
+        let refused = find(results.path(), results.path().to_str().unwrap())
+            .unwrap_err()
+            .to_string();
+        assert!(refused.contains("has no run.json and no history.jsonl"), "{refused}");
+    }
+
+    #[test]
+    fn a_pipe_with_a_history_is_found_by_its_path() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let stored = find(folder.path(), pipe.to_str().unwrap()).unwrap();
+        assert_eq!((stored.history, stored.folder), (pipe, None));
+    }
+
+    #[test]
     fn a_run_whose_harness_is_gone_was_killed() {
         let results = tempfile::tempdir().unwrap();
         a_run(results.path(), "r");
@@ -372,6 +450,20 @@ mod tests {
         assert!(write_text(&target, "text").is_err());
         let left: Vec<_> = fs::read_dir(results.path()).unwrap().flatten().collect();
         assert_eq!(left.len(), 1, "{left:?}");
+    }
+
+    #[test]
+    fn a_file_is_overwritten_in_its_blocks_and_not_beyond() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.json");
+        fs::write(&path, "running, and more words").unwrap();
+        // file systems that put off what they allocate do it now
+        fs::File::open(&path).unwrap().sync_all().unwrap();
+        overwrite(&path, "failed").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "failed");
+        let refused = overwrite(&path, &"x".repeat(1 << 20)).unwrap_err().to_string();
+        assert!(refused.contains("run.json"), "{refused}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "failed");
     }
 
     #[test]

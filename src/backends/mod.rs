@@ -4,6 +4,7 @@
 //! The other rooms ask the value and know no product.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -17,6 +18,8 @@ mod etcd;
 pub mod lock_keys;
 pub mod observer;
 pub mod owners;
+pub mod polled;
+mod postgres;
 mod redis;
 pub mod stored_data;
 mod zk;
@@ -64,6 +67,8 @@ pub struct Backend {
     pub sweep: Option<Connect<dyn LockSweeper>>,
     /// What is stored on its servers.
     pub data: &'static dyn StoredData,
+    /// What can stand between clients and a server, and shares its sessions among them; `None` where nothing of the kind is known.
+    pub pooler: Option<&'static dyn TransactionPooler>,
 }
 
 /// The options of a run that a backend may refuse.
@@ -81,12 +86,31 @@ pub trait LockSweeper: Send + Sync {
     fn remove<'a>(&'a self, lock: &'a str) -> BoxFuture<'a, Result<bool, String>>;
 }
 
+/// A pooler of transactions: it gives each whichever session of the server is free.
+pub trait TransactionPooler: Send + Sync {
+    /// Why it cannot be started on this machine, if so: a sentence with the way out.
+    fn missing(&self) -> Option<&'static str>;
+
+    /// Starts one in front of a server. The error is a sentence.
+    fn start(&self, server: SocketAddr) -> BoxFuture<'static, Result<Box<dyn RunningPooler>, String>>;
+}
+
+/// A pooler that runs until it is dropped.
+pub trait RunningPooler: Send + Sync {
+    /// Where it takes the connections of clients.
+    fn address(&self) -> SocketAddr;
+
+    /// How many transactions it led to the server.
+    fn transactions(&self) -> BoxFuture<'_, u64>;
+}
+
 /// The backend of this name.
 pub const fn of(id: BackendId) -> &'static Backend {
     match id {
         BackendId::Zk => &zk::BACKEND,
         BackendId::Etcd => &etcd::BACKEND,
         BackendId::Redis => &redis::BACKEND,
+        BackendId::Postgres => &postgres::BACKEND,
     }
 }
 

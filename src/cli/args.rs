@@ -4,13 +4,14 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::builder::PossibleValuesParser;
+use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use harness_checkers::{Model, ReadOptions};
 use harness_workloads::Policy;
 
 use super::examples;
 use super::hunt_args::{HuntArgs, ShrinkArgs};
+use super::init::Language;
 use crate::backends;
 use crate::config::heading::{AGAIN, CONFIGURATION, FAULTS, LOAD, LOCK, OUTPUT, SERVERS};
 use crate::config::setting::Setting;
@@ -40,8 +41,18 @@ pub enum ColorWhen {
 #[derive(Debug, Subcommand)]
 pub enum CliCommand {
     /// Run one experiment, on real servers or simulated ones, and check it
-    #[command(after_help = examples::RUN_SHORT, after_long_help = examples::RUN)]
+    #[command(after_help = examples::RUN_SHORT, after_long_help = examples::RUN, allow_negative_numbers = true)]
     Run(Box<RunArgs>),
+    /// Write a client to start from, with a suite and a workflow of GitHub that runs it
+    #[command(after_help = examples::INIT)]
+    Init {
+        /// Language of the client
+        #[arg(value_enum)]
+        language: Language,
+        /// Folder to write to; no file is overwritten
+        #[arg(value_name = "DIR", default_value = "my-lock")]
+        folder: PathBuf,
+    },
     /// Check a client program: does it speak the client protocol, and what of it will be judged
     #[command(after_help = examples::CLIENT_CHECK)]
     ClientCheck(ClientCheckArgs),
@@ -87,6 +98,9 @@ pub enum CliCommand {
         /// Remove what earlier runs left behind
         #[arg(long)]
         clean: bool,
+        /// Include runs of other process namespaces and machines, which cannot be seen from here and may go on
+        #[arg(long)]
+        all: bool,
         /// Print JSON
         #[arg(long)]
         json: bool,
@@ -96,6 +110,9 @@ pub enum CliCommand {
         /// Address of the API
         #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8474")]
         listen: SocketAddr,
+        /// Answer only clients that send the token in this file: `Authorization: Bearer TOKEN`
+        #[arg(long, value_name = "FILE")]
+        token_file: Option<PathBuf>,
         /// JSON file of proxies to make at the start, as Toxiproxy's -config takes it
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
@@ -369,7 +386,7 @@ pub struct RunArgs {
     #[command(flatten)]
     pub recipe: RecipeArgs,
     /// Lock under test: a command that speaks the client protocol on stdin and stdout
-    #[arg(long, help_heading = LOCK, value_name = "CMD", conflicts_with_all = ["recipe", "holder", "guid", "interval", "reentrant"])]
+    #[arg(long, help_heading = LOCK, value_name = "CMD", value_parser = NonEmptyStringValueParser::new(), conflicts_with_all = ["recipe", "holder", "guid", "interval", "reentrant"])]
     pub client: Option<String>,
     /// What the client promises, where it does not say so itself: a list such as `owner=own,renews=false`
     ///
@@ -377,8 +394,16 @@ pub struct RunArgs {
     #[arg(long, help_heading = LOCK, value_name = "PROMISES", value_delimiter = ',', requires = "client")]
     pub promise: Vec<String>,
     /// How long an acquire waits for a taken lock [default: 10s; with --each, --time]
+    ///
+    /// Unless it is given, half of the acquires wait for a lease or a quarter of it where --fault any is asked for.
     #[arg(long, help_heading = LOAD, value_name = "TIME", value_parser = duration_within(Duration::ZERO, MAX_TIME))]
     pub wait: Option<Duration>,
+    /// Time in which each client once holds its lock longer, and once rests; 0s for never [default: 60s; with --fault any, two leases for each client, if that is less]
+    ///
+    /// A long hold lasts up to two leases where the lock renews its lease, up to half a lease where it does not say so. A rest
+    /// lasts up to a lease.
+    #[arg(long, help_heading = LOAD, value_name = "TIME", value_parser = duration_within(Duration::ZERO, MAX_TIME))]
+    pub vary: Option<Duration>,
     /// Seed of the plan, in hexadecimal [default: a new one]
     #[arg(long, help_heading = FAULTS, value_parser = parse_seed)]
     pub seed: Option<u64>,
@@ -401,6 +426,9 @@ pub struct RunArgs {
     /// Do not show progress
     #[arg(long, short, help_heading = OUTPUT)]
     pub quiet: bool,
+    /// Serve figures of what goes on at this address, such as 127.0.0.1:9184, for Prometheus: `/metrics`
+    #[arg(long, help_heading = OUTPUT, value_name = "ADDRESS")]
+    pub metrics: Option<SocketAddr>,
     /// Folder of all runs
     #[arg(long, help_heading = OUTPUT, value_name = "DIR", default_value = "results")]
     pub results: PathBuf,

@@ -7,23 +7,25 @@ use tokio::sync::watch;
 use super::stdout::{print, print_json};
 use crate::backends;
 use crate::backends::stored_data::RunTraces;
-use crate::cluster::leftovers::{self, Found, Leftover};
+use crate::cluster::leftovers::{self, Found, LeftAlone, Leftover, Sight};
 use crate::cluster::{Endpoints, ServerSoftware, image_present, look_up};
 use crate::config::parse_backend;
 use crate::exit::Exit;
 
-pub fn doctor(clean: bool, json: bool) -> Exit {
+pub fn doctor(clean: bool, all: bool, json: bool) -> Exit {
+    let sight = if all { Sight::OverOrUnseen } else { Sight::Over };
     let runtime = super::runtime();
-    let exit = runtime.block_on(examine(clean, json));
+    let exit = runtime.block_on(examine(clean, sight, json));
     runtime.shutdown_background();
     exit
 }
 
-async fn examine(clean: bool, json: bool) -> Exit {
+async fn examine(clean: bool, sight: Sight, json: bool) -> Exit {
     let Found {
         leftovers: mut found,
         left_alone,
-    } = leftovers::all().await;
+        unknown,
+    } = leftovers::all(sight).await;
     let mut stuck = Vec::new();
     if clean {
         for leftover in std::mem::take(&mut found) {
@@ -47,7 +49,7 @@ async fn examine(clean: bool, json: bool) -> Exit {
             .map(|(leftover, error)| json!({ "leftover": leftover, "error": error }));
         print_json(&json!({
             "servers": servers.collect::<Vec<_>>(), "leftovers": found, "stuck": stuck.collect::<Vec<_>>(),
-            "left_alone": left_alone,
+            "left_alone": left_alone, "unknown": unknown,
         }));
         return exit;
     }
@@ -60,7 +62,11 @@ async fn examine(clean: bool, json: bool) -> Exit {
     for sentence in left_alone.sentences() {
         print(&format!("alone    {sentence}\n"));
     }
-    print(&about_leftovers(&found));
+    for what in &unknown {
+        print(&format!("unknown  {what}\n"));
+    }
+    let is_known = unknown.is_empty() && left_alone == LeftAlone::default() && stuck.is_empty();
+    print(&about_leftovers(&found, is_known));
     exit
 }
 
@@ -90,9 +96,13 @@ async fn about(software: &ServerSoftware) -> String {
     format!("{:<6} local   {local}\n       docker  {docker}\n", software.backend)
 }
 
-fn about_leftovers(found: &[Leftover]) -> String {
+/// `is_known`: nothing was left alone, and everything could be looked at.
+fn about_leftovers(found: &[Leftover], is_known: bool) -> String {
     if found.is_empty() {
-        return "earlier runs left nothing\n".to_owned();
+        return match is_known {
+            true => "earlier runs left nothing\n".to_owned(),
+            false => "earlier runs left nothing else that is known\n".to_owned(),
+        };
     }
     let lines: String = found.iter().map(|leftover| format!("left     {leftover}\n")).collect();
     format!(

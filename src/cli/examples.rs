@@ -4,6 +4,7 @@ pub const HARNESS: &str = "\
 Examples:
   harness run --backend zk --fault partition=holder     test a lock on ZooKeeper
   harness run --backend redis --client ./my-lock        test your own lock
+  harness init python                                   write a client to start from
   harness report latest                                 write its reports again
   harness explain HL001                                 what a violated property means
 
@@ -29,6 +30,13 @@ Examples:
 Every option but those of \"Configuration\" can also be a key of harness.toml (lease = \"3s\"), a key of \
 one of its profiles ([profile.nightly]) or a variable (HARNESS_LEASE=3s). A flag overrides a variable, \
 which overrides the profile, which overrides the rest of the file.";
+
+pub const INIT: &str = "\
+Examples:
+  harness init python             a lock on Redis that works, in my-lock/
+  harness init java locks/orders  in a repository: the workflow is written to its root
+
+Exit codes: 0 written, 2 a file is there already, 4 it could not be written";
 
 pub const CLIENT_CHECK: &str = "\
 Examples:

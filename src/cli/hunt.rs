@@ -14,6 +14,7 @@ use super::hunt_jobs::{HuntJob, HuntState, JobStep};
 use super::hunt_screen::HuntScreen;
 use super::hunt_space::SpaceOfHunt;
 use super::interrupt::interrupted;
+use super::metrics::Metrics;
 use super::run::fresh_seed;
 use super::series::{self, ExperimentSeries, Experimented, RUNNING_SERVERS, RUNS, SeriesPlace, SeriesStep};
 use super::settings::run_options;
@@ -42,7 +43,7 @@ pub fn hunt(args: &HuntArgs, color: ColorWhen) -> Result<Exit, Failure> {
         Some(folder) => resumed(args, folder)?,
         None => (begun(args)?, PathBuf::new()),
     };
-    let space = SpaceOfHunt::of(&record)?;
+    let space = SpaceOfHunt::of(&record, args.until)?;
     let folder = if args.go_on.is_some() {
         folder
     } else {
@@ -197,6 +198,7 @@ async fn go(
         record: Mutex::new(record),
         space,
         jobs: Arc::default(),
+        metrics: Metrics::serve(args.metrics, args.quiet)?,
         until: Instant::now() + left,
         began: Instant::now(),
         took_before,
@@ -261,6 +263,16 @@ async fn collect(
                 if is_simulated {
                     // its experiments are in memory alone
                     keep(folder, &record)?;
+                }
+                if let Some(board) = state.metrics.board() {
+                    let counts = &record.counts;
+                    let by_outcome = vec![
+                        ("held", counts.held),
+                        ("violated", counts.violated),
+                        ("unsure", counts.unsure),
+                        ("failed", counts.failed),
+                    ];
+                    board.experiments(by_outcome, record.finds.len() as u64);
                 }
                 screen.draw(&record, &state.jobs);
             }

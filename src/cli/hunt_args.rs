@@ -1,5 +1,6 @@
 //! The options of `harness hunt` and `harness shrink`.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -67,6 +68,9 @@ pub struct HuntArgs {
     )]
     pub go_on: Option<PathBuf>,
 
+    /// Serve figures of what goes on at this address, such as 127.0.0.1:9184, for Prometheus: `/metrics`
+    #[arg(long, help_heading = OUTPUT, value_name = "ADDRESS")]
+    pub metrics: Option<SocketAddr>,
     /// Print the record as JSON
     #[arg(long, help_heading = OUTPUT)]
     pub json: bool,

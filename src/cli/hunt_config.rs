@@ -9,7 +9,7 @@ pub fn set_drawn(config: &mut Config, name: &str, value: &str) -> Result<(), Str
     match name {
         "clients" => config.clients = number(value)?,
         "locks" => config.locks = number(value)?,
-        "tries" => config.mix.tries = number(value)?,
+        "tries" => config.mix.tries = Some(number(value)?),
         "hold" => config.hold = parse_duration(value)?,
         "wait" => config.wait = parse_duration(value)?,
         "vary" => config.vary = parse_duration(value)?,

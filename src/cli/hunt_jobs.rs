@@ -10,6 +10,7 @@ use tokio::sync::mpsc;
 
 use super::hunt_screen::{JobLines, follow};
 use super::hunt_space::SpaceOfHunt;
+use super::metrics::Metrics;
 use super::series::{ExperimentSeries, RUNS, SeriesPlace, SeriesStep};
 use crate::event::ProgressSender;
 use crate::hunt::record::ExperimentOutcome;
@@ -25,6 +26,7 @@ pub struct HuntState {
     pub record: Mutex<HuntRecord>,
     pub space: SpaceOfHunt,
     pub jobs: Arc<JobLines>,
+    pub metrics: Metrics,
     pub until: Instant,
     pub began: Instant,
     /// Of the record, when this call began.
@@ -86,7 +88,8 @@ impl HuntJob {
         let step = match args {
             Ok(args) => {
                 let (jobs, number) = (Arc::clone(&self.state.jobs), self.number);
-                let watch = move |events| follow(jobs, number, index, events);
+                let source = self.state.metrics.board().map(|board| board.begin());
+                let watch = move |events| follow(jobs, (number, index), source, events);
                 self.series.step(&args, watch).await
             }
             Err(why) => SeriesStep::Failed(why),
@@ -153,13 +156,6 @@ impl HuntJob {
         }
         let history = outcome.history.ok_or("nothing was recorded")?;
         let findings = check(&history, &Options::default());
-        let known = KnownRun {
-            info: None,
-            path: String::new(),
-            page: None,
-            check_ns: 0,
-            brief: true,
-        };
-        Ok(Some(diagnose(&history, findings, known)))
+        Ok(Some(diagnose(&history, findings, KnownRun::in_memory())))
     }
 }

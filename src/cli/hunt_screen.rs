@@ -10,6 +10,7 @@ use crate::event::{ProgressEvent, TimedEvent};
 use crate::hunt::{ExperimentResult, HuntRecord, render};
 use crate::report::terminal::Look;
 use crate::ui::ScreenBlock;
+use crate::ui::metrics::MetricsSource;
 
 /// By job: what goes on there, in a line.
 #[derive(Default)]
@@ -31,11 +32,19 @@ impl JobLines {
     }
 }
 
-/// Keeps the line of a job on the screen up to date.
-pub fn follow(jobs: Arc<JobLines>, job: u32, index: u64, mut events: mpsc::Receiver<TimedEvent>) {
+/// Keeps the line of a job on the screen up to date, and the figures of its run.
+pub fn follow(
+    jobs: Arc<JobLines>,
+    (job, index): (u32, u64),
+    metrics: Option<MetricsSource>,
+    mut events: mpsc::Receiver<TimedEvent>,
+) {
     tokio::spawn(async move {
         let (mut phase, mut open) = ("servers", String::new());
         while let Some((_, event)) = events.recv().await {
+            if let Some(metrics) = &metrics {
+                metrics.see_event(&event);
+            }
             match event {
                 ProgressEvent::Phase { name, .. } => phase = name,
                 ProgressEvent::WindowOpened { title, .. } => open = format!("   {title}"),

@@ -7,13 +7,14 @@ use std::time::Duration;
 use super::Failure;
 use super::args::RunArgs;
 use super::experiment::run_args;
+use super::hunt_args::HuntUntil;
 use super::hunt_config::set_drawn;
 use crate::adapters;
 use crate::backends::BackendOptions;
 use crate::cluster::RuntimeRequest;
 use crate::config::{Clients, Config, Demand, FaultRequest};
 use crate::faults::Shape;
-use crate::hunt::draw::{TURNS, length};
+use crate::hunt::draw::length;
 use crate::hunt::faults::HuntFaults;
 use crate::hunt::{HuntDraw, HuntRecord, HuntSpace};
 use crate::plan::kept_windows::planned;
@@ -40,7 +41,8 @@ pub struct SpaceOfHunt {
 
 impl SpaceOfHunt {
     /// The error says which of the options is wrong.
-    pub fn of(record: &HuntRecord) -> Result<Self, Failure> {
+    /// `until`: a hunt that ends at its first find ends the experiment that shows it at its first violation.
+    pub fn of(record: &HuntRecord, until: HuntUntil) -> Result<Self, Failure> {
         let mut typed: Vec<(String, String)> = record.options.clone();
         typed.retain(|(name, _)| name != "fault");
         let args = run_args(&typed, Path::new("")).map_err(Failure::usage)?;
@@ -49,7 +51,10 @@ impl SpaceOfHunt {
             typed.push(("lease".to_owned(), format!("{}ms", lease.as_millis())));
         }
         let config = configured(&typed).map_err(Failure::usage)?;
-        let defaults = defaults(&config, &typed);
+        let mut defaults = defaults(&config, &typed);
+        if until == HuntUntil::First {
+            defaults.push(("stop-on-violation", "true".to_owned()));
+        }
         let base = with_defaults(&typed, &defaults).map_err(Failure::usage)?;
         let shape = Shape::of(&config);
         let faults = match record.option("fault") {
@@ -82,7 +87,13 @@ impl SpaceOfHunt {
             Clients::Recipe(options) => Some(options.contract()),
             Clients::Foreign { .. } => record.contract.clone(),
         };
-        let tried = |config: &mut Config| config.mix.tries = 1;
+        // faults that were typed are the only ones
+        let cells = if self.space.faultless {
+            record.coverage.cells()
+        } else {
+            Vec::new()
+        };
+        let tried = |config: &mut Config| config.mix.tries = Some(1);
         let mut with_tries = self.config.clone();
         tried(&mut with_tries);
         let space = HuntSpace {
@@ -90,7 +101,7 @@ impl SpaceOfHunt {
                 .as_ref()
                 .is_some_and(|contract| Demand::of(&with_tries, contract).is_ok()),
             long_holds: contract.is_some_and(|contract| contract.renews == Some(true)),
-            faults: self.faults(record, index),
+            faults: self.space.faults.clone().with_cells(cells),
             ..self.space.clone()
         };
         let seed = u64::from_str_radix(&record.seed, 16).unwrap_or_default();
@@ -101,17 +112,6 @@ impl SpaceOfHunt {
             _ => &record.left_out,
         };
         space.draw(seed, index, left_out)
-    }
-
-    /// The faults of an experiment: where none were typed, those on the messages that the clients were seen to send, and every other
-    /// time on those alone that were struck the least.
-    fn faults(&self, record: &HuntRecord, index: u64) -> HuntFaults {
-        let faults = self.space.faults.clone();
-        match (self.space.faultless, index / TURNS % 2) {
-            (false, _) => faults,
-            (true, 0) => faults.on_these(record.coverage.least_struck()),
-            (true, _) => faults.on_these(record.coverage.faults()),
-        }
     }
 
     /// The options of `harness run` for a draw: what was typed stands.
@@ -244,7 +244,9 @@ mod tests {
                 seed: "7".to_owned(),
                 ..HuntRecord::default()
             };
-            let space = SpaceOfHunt::of(&record).map_err(|failure| failure.sentence).unwrap();
+            let space = SpaceOfHunt::of(&record, HuntUntil::First)
+                .map_err(|failure| failure.sentence)
+                .unwrap();
             for index in 0..40 {
                 let draw = space.draw(&record, index);
                 let typed = space.args(&draw, Path::new("")).unwrap().config(draw.seed).unwrap();

@@ -221,7 +221,8 @@ fn runs(args: &ListArgs) -> Vec<ListEntry> {
         let info = store::read_info(&folder).ok();
         let verdict = std::fs::read(folder.join("verdict.json")).ok();
         let summary: Option<RunSummary> = verdict.and_then(|text| serde_json::from_slice(&text).ok());
-        let outcome = summary.as_ref().map_or("no verdict", |summary| summary.outcome.word());
+        let status = info.as_ref().map_or("no verdict", |info| info.status.word());
+        let outcome = summary.as_ref().map_or(status, |summary| summary.outcome.word());
         let what = info.as_ref().map(|info| format!("{} / {}", info.recipe, info.fault));
         let broken: Vec<&str> = summary
             .iter()

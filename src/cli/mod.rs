@@ -20,8 +20,10 @@ mod hunt_config;
 mod hunt_jobs;
 mod hunt_screen;
 mod hunt_space;
+mod init;
 mod interrupt;
 mod list;
+mod metrics;
 mod online;
 mod pages;
 mod proxy;
@@ -32,23 +34,28 @@ mod rows;
 mod run;
 mod series;
 mod settings;
+mod show_config;
 mod shrink;
 mod stdout;
 mod suite;
 mod suites;
 
 use std::io::IsTerminal;
+use std::num::NonZero;
+use std::sync::{Arc, Mutex};
 
 use args::{CliCommand, ColorWhen};
 use clap::FromArgMatches;
 
 use crate::exit::Exit;
+use crate::process;
 use crate::report::terminal::Look;
 
 /// Reads the command line and runs its command.
 pub fn main() -> Exit {
     let read = settings::command().try_get_matches();
     let exit = read.map_or_else(|error| Ok(refuse(&error)), |matches| dispatch(&matches));
+    process::end_offspring();
     stdout::exit_with_output(exit.unwrap_or_else(|failure| complain(failure.exit, failure.sentence)))
 }
 
@@ -84,8 +91,9 @@ fn dispatch(matches: &clap::ArgMatches) -> Result<Exit, Failure> {
     let exit = match command {
         CliCommand::Completions { shell } => pages::completions(shell),
         CliCommand::Man { command, output } => return pages::man(command.as_deref(), output.as_deref()),
-        CliCommand::Run(args) if args.show_config => settings::show_config(&args),
+        CliCommand::Run(args) if args.show_config => show_config::show_config(&args),
         CliCommand::Run(args) => run::run(&args, color),
+        CliCommand::Init { language, folder } => return init::init(language, &folder),
         CliCommand::ClientCheck(args) => return client_check::client_check(&args),
         CliCommand::Hunt(args) => return hunt::hunt(&args, color),
         CliCommand::Shrink(args) => return shrink::shrink(&args, color),
@@ -98,8 +106,13 @@ fn dispatch(matches: &clap::ArgMatches) -> Result<Exit, Failure> {
         CliCommand::List(args) => list::list(&args),
         CliCommand::Adapters { names, backend } => return adapters::install(&names, backend.as_deref()),
         CliCommand::Explain { property } => return explain::explain(&property),
-        CliCommand::Doctor { clean, json } => doctor::doctor(clean, json),
-        CliCommand::Proxy { listen, config, seed } => return proxy::proxy(listen, config.as_deref(), seed),
+        CliCommand::Doctor { clean, all, json } => doctor::doctor(clean, all, json),
+        CliCommand::Proxy {
+            listen,
+            token_file,
+            config,
+            seed,
+        } => return proxy::proxy(listen, token_file.as_deref(), config.as_deref(), seed),
         CliCommand::Client(args) => return client::client(&args),
     };
     Ok(exit)
@@ -121,6 +134,9 @@ fn complain(exit: Exit, error: impl std::fmt::Display) -> Exit {
     exit
 }
 
+/// A terminal that says that it is narrower is written to as if it had these.
+const LEAST_COLUMNS: usize = 40;
+
 /// `--color` beats `NO_COLOR` beats `CLICOLOR_FORCE` beats the terminal.
 fn look(when: ColorWhen, terminal: bool) -> Look {
     let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty() && value != "0");
@@ -130,13 +146,46 @@ fn look(when: ColorWhen, terminal: bool) -> Look {
         ColorWhen::Auto if set("NO_COLOR") => false,
         ColorWhen::Auto => set("CLICOLOR_FORCE") || terminal,
     };
-    Look { color }
+    let columns = terminal.then(terminal_size::terminal_size).flatten();
+    Look {
+        color,
+        columns: columns.map(|(width, _)| LEAST_COLUMNS.max(width.0.into())),
+    }
 }
 
-/// The async runtime of a command.
+/// The async runtime of a command. Where the machine grants too few threads for it, this ends the process: a runtime that
+/// cannot start a thread panics, and waits for those that it has.
 fn runtime() -> tokio::runtime::Runtime {
+    let workers = std::thread::available_parallelism().map_or(1, NonZero::get);
+    if let Err(error) = threads_can_be_started(workers + OTHER_THREADS) {
+        let needed = workers + OTHER_THREADS;
+        let sentence = format!(
+            "this machine does not let harness start {needed} threads: {error}\nhint: raise `ulimit -u`, or the limit of processes of the container"
+        );
+        std::process::exit(complain(Exit::Environment, sentence).code().into());
+    }
     tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .expect("an async runtime can be built")
+}
+
+/// Threads besides the workers: of the proxy, of what starts processes, and for calls that block.
+const OTHER_THREADS: usize = 6;
+
+/// Starts so many threads at the same time, and ends them again.
+fn threads_can_be_started(threads: usize) -> std::io::Result<()> {
+    let (go_on, wait) = std::sync::mpsc::channel::<()>();
+    let wait = Arc::new(Mutex::new(wait));
+    let start = |_| {
+        let wait = Arc::clone(&wait);
+        // it waits for its turn, or until the other end is dropped
+        std::thread::Builder::new().spawn(move || drop(wait.lock().map(|wait| wait.recv())))
+    };
+    let started: std::io::Result<Vec<_>> = (0..threads).map(start).collect();
+    drop(go_on);
+    for thread in started? {
+        let _ = thread.join();
+    }
+    Ok(())
 }

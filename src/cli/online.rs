@@ -48,7 +48,9 @@ pub fn check(stored: &Stored, args: &CheckArgs) -> Result<Exit, Failure> {
     });
     let found = found.map_err(wrong)?;
     let (events, late_lines) = (monitor.events(), monitor.late());
-    let violation = found.or_else(|| monitor.finish().into_iter().next());
+    let violation = found
+        .map(|found| *found)
+        .or_else(|| monitor.finish().into_iter().next());
     let exit = match violation {
         Some(_) => Exit::Violated,
         None if late_lines > 0 || events == 0 => Exit::Inconclusive,

@@ -21,13 +21,15 @@ pub fn completions(shell: Shell) -> Exit {
 
 /// Prints the manual page of a command, or writes all of them to a folder.
 pub fn man(command: Option<&str>, folder: Option<&Path>) -> Result<Exit, Failure> {
-    let mut cli = Cli::command();
-    cli.build();
     if let Some(folder) = folder {
+        // `harness help run` prints what `harness-run.1` says, and needs no page of its own
+        let cli = Cli::command().disable_help_subcommand(true);
         let written = std::fs::create_dir_all(folder).and_then(|()| clap_mangen::generate_to(cli, folder));
         let failed = |error| Failure::environment(format!("could not write pages to {}: {error}", folder.display()));
         return written.map_err(failed).map(|()| Exit::Holds);
     }
+    let mut cli = Cli::command();
+    cli.build();
     let unknown = |name| {
         let known = cli.get_subcommands().map(clap::Command::get_name);
         Failure::usage(unknown_word(
@@ -51,6 +53,23 @@ pub fn man(command: Option<&str>, folder: Option<&Path>) -> Result<Exit, Failure
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_command_has_one_manual_page_and_help_has_none() {
+        let folder = tempfile::tempdir().unwrap();
+        man(None, Some(folder.path())).unwrap();
+        let files = std::fs::read_dir(folder.path()).unwrap();
+        let mut pages: Vec<_> = files
+            .map(|file| file.unwrap().file_name().into_string().unwrap())
+            .collect();
+        let cli = Cli::command();
+        let commands = cli.get_subcommands().filter(|command| !command.is_hide_set());
+        let mut expected: Vec<_> = commands.map(|each| format!("harness-{}.1", each.get_name())).collect();
+        expected.push("harness.1".to_owned());
+        pages.sort();
+        expected.sort();
+        assert_eq!(pages, expected);
+    }
 
     #[test]
     fn every_command_and_option_is_in_the_completions_of_every_shell() {

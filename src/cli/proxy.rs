@@ -7,17 +7,22 @@ use super::Failure;
 use super::stdout::print;
 use crate::exit::Exit;
 use harness_proxy::Proxy;
-use harness_proxy::api::Api;
+use harness_proxy::api::{Api, ApiToken};
 
 /// Makes the proxies of the file `config` and serves until Ctrl-C.
-pub fn proxy(listen: SocketAddr, config: Option<&Path>, seed: u64) -> Result<Exit, Failure> {
+pub fn proxy(listen: SocketAddr, token: Option<&Path>, config: Option<&Path>, seed: u64) -> Result<Exit, Failure> {
+    let token = token.map_or_else(|| Ok(ApiToken::default()), ApiToken::read);
+    let token = token.map_err(Failure::usage)?;
+    if let Some(warning) = token.warning(listen) {
+        eprintln!("warning: {warning}\nhint: --token-file FILE makes it ask for one");
+    }
     let proxy = Proxy::start()
         .map_err(|error| Failure::environment(format!("could not start the thread of the proxy: {error}")))?;
     let hear = Box::new(|change: harness_proxy::api::ApiChange| {
         let toxic = change.toxic.map(|toxic| format!(" {}", toxic.name)).unwrap_or_default();
         eprintln!("{}: {}{toxic}", change.proxy, change.did);
     });
-    let api = Api::serve(&proxy, Vec::new(), listen, seed, hear)
+    let api = Api::serve(&proxy, Vec::new(), (listen, token), seed, hear)
         .map_err(|error| Failure::environment(format!("could not serve the API at {listen}: {error}")))?;
     let runtime = super::runtime();
     if let Some(path) = config {

@@ -16,11 +16,12 @@ use super::check::{Examined, examine, examine_this, find, unreadable};
 use super::stdout::print;
 use super::suites::suites;
 use crate::exit::Exit;
+use crate::report::diagnosis::Outcome;
 use crate::report::index::{self, Listed, ListedSuite};
 use crate::report::terminal::{Look, render};
 use crate::report::{Diagnosis, FORMATS, Report, ReportFormat, SCHEMA, Timeline, proven};
 use crate::store::{self, StoreError, Stored};
-use crate::suite::{self, Record};
+use crate::suite::{self, Record, RowOutcome};
 
 /// The page of a run, to which other pages link.
 const PAGE: &str = "report.html";
@@ -167,6 +168,14 @@ fn suite((name, record): (String, Record)) -> ListedSuite {
     ListedSuite {
         outcome: suite::render::outcome(&record),
         sentence: suite::page::sentence(&record),
+        suite: record.suite.clone(),
+        // rows of a shard are in the record that joins the shards
+        rows: record
+            .rows
+            .iter()
+            .filter(|row| record.shard.is_none() && row.judged != RowOutcome::NotRun)
+            .map(|row| (row.name.clone(), Outcome::of(row.judged.exit())))
+            .collect(),
         name,
     }
 }
@@ -174,13 +183,12 @@ fn suite((name, record): (String, Record)) -> ListedSuite {
 fn listed(results: &Path, name: String) -> Listed {
     let folder = results.join(&name);
     let verdict = std::fs::read(folder.join("verdict.json")).ok();
-    let status = store::read_info(&folder).map(|info| info.status);
+    let info = store::read_info(&folder).ok();
+    let status = info.as_ref().map_or("unreadable", |info| info.status.word());
     Listed {
         summary: verdict.and_then(|text| serde_json::from_slice(&text).ok()),
-        status: status.map_or_else(
-            |_| "unreadable".to_owned(),
-            |status| format!("{status:?}").to_lowercase(),
-        ),
+        status: status.to_owned(),
+        info,
         page: folder.join(PAGE).is_file(),
         name,
     }
@@ -197,7 +205,7 @@ impl Log {
     }
 
     pub fn verdict(&mut self, diagnosis: &Diagnosis) {
-        let _ = write!(self, "\n{}", render(diagnosis, Look { color: false }));
+        let _ = write!(self, "\n{}", render(diagnosis, Look::PLAIN));
     }
 }
 

@@ -14,7 +14,7 @@ use crate::cluster::RuntimeRequest;
 use crate::config::heading::describes_experiment;
 use crate::config::setting::{Setting, SettingOrigin};
 use crate::config::suggest::unknown_word;
-use crate::config::{ANY_FAULT, Clients, Config, Demand, NO_FAULT, ProxyChoice};
+use crate::config::{ANY_FAULT, Clients, Config, Demand, NO_FAULT, ProxyChoice, RARELY, long_holds_with_any};
 use crate::faults::{FAULTS, fault_named};
 
 impl RecipeArgs {
@@ -68,6 +68,11 @@ impl RunArgs {
         config.wait = self.wait.unwrap_or(match config.each {
             Some(_) => config.time,
             None => Duration::from_secs(10),
+        });
+        config.short_waits = self.wait.is_none() && config.each.is_none() && config.has_any_fault();
+        config.vary = self.vary.unwrap_or(match config.has_any_fault() {
+            true => long_holds_with_any(config.lease, config.clients),
+            false => RARELY,
         });
         config.seed = seed;
         let mut rules = self
@@ -142,6 +147,14 @@ impl RunArgs {
             (
                 self.until.is_some() && self.repeat < 2,
                 "--until needs --repeat\nhint: --repeat 10".into(),
+            ),
+            (
+                config.hold >= config.time,
+                format!(
+                    "--hold {}s is as long as the whole run of {}s, so that no lock is given back\nhint: a shorter --hold, or a longer --time",
+                    config.hold.as_secs_f32(),
+                    config.time.as_secs_f32()
+                ),
             ),
             (
                 config.churn.is_some() && config.locks < 2,
@@ -315,6 +328,8 @@ mod tests {
                 "--backend zk --recipe zk-read-write --reads 50 --reentrant",
                 "--reentrant",
             ),
+            ("--backend zk --hold 10h", "hint: a shorter --hold, or a longer --time"),
+            ("--backend zk --hold 20s --time 20s", "no lock is given back"),
             ("--backend zk --churn 1s", "--locks 4"),
             ("--backend zk --churn 1s --locks 4 --each 2", "--each"),
             ("--backend zk --proxy-image x", "--proxy toxiproxy"),

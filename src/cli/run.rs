@@ -16,6 +16,7 @@ use super::check::{exit_of, show};
 use super::experiment::{begin, decided, exit_of_error, outcome_of};
 use super::github::Github;
 use super::interrupt::interrupted;
+use super::metrics::Metrics;
 use super::stdout::{print, print_json};
 use super::{Failure, complain, consent, look, report};
 use crate::adapters;
@@ -32,23 +33,31 @@ use crate::ui::{self, Show};
 /// How long the progress display may take to end after the run.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
+/// When to use colours, and where figures are served.
+type Shown<'a> = (ColorWhen, &'a Metrics);
+
 pub fn run(args: &RunArgs, color: ColorWhen) -> Exit {
     let first = args.seed.unwrap_or_else(fresh_seed);
     let runtime = super::runtime();
     let interrupt = runtime.block_on(async { interrupted() });
-    let exit = match runtime.block_on(consent::asked(args, first)) {
-        Ok(args) => repeat(&args, first, color, &runtime, &interrupt),
+    let begun = runtime.block_on(async {
+        let args = consent::asked(args, first).await?;
+        let metrics = Metrics::serve(args.metrics.filter(|_| !args.dry_run), args.quiet)?;
+        Ok::<_, Failure>((args, metrics))
+    });
+    let exit = match begun {
+        Ok((args, metrics)) => repeat(&args, first, (color, &metrics), &runtime, &interrupt),
         Err(failure) => complain(failure.exit, failure.sentence),
     };
     runtime.shutdown_background();
     exit
 }
 
-fn repeat(args: &RunArgs, first: u64, color: ColorWhen, runtime: &Runtime, interrupt: &watch::Receiver<bool>) -> Exit {
+fn repeat(args: &RunArgs, first: u64, shown: Shown<'_>, runtime: &Runtime, interrupt: &watch::Receiver<bool>) -> Exit {
     let mut worst = Exit::Holds;
     let mut fails = 0;
     for (number, seed) in seeds(first, args.repeat).enumerate() {
-        let exit = one(args, seed, color, runtime, interrupt)
+        let exit = one(args, seed, shown, runtime, interrupt)
             .unwrap_or_else(|failure| complain(failure.exit, failure.sentence));
         worst = worst.and(exit);
         fails += u32::from(exit == Exit::Violated);
@@ -102,7 +111,7 @@ fn seeds(first: u64, count: u32) -> impl Iterator<Item = u64> {
 fn one(
     args: &RunArgs,
     seed: u64,
-    color: ColorWhen,
+    shown: Shown<'_>,
     runtime: &Runtime,
     interrupt: &watch::Receiver<bool>,
 ) -> Result<Exit, Failure> {
@@ -118,7 +127,7 @@ fn one(
     if let Some(client) = &args.client {
         adapters::shell_command(client).map_err(Failure::environment)?;
     }
-    let exit = runtime.block_on(experiment(args, config, plan, color, interrupt.clone()))?;
+    let exit = runtime.block_on(experiment(args, config, plan, shown, interrupt.clone()))?;
     // the interrupt may arrive while the verdict is computed
     Ok(match *interrupt.borrow() {
         true => exit.and(Exit::Interrupted),
@@ -227,7 +236,7 @@ async fn experiment(
     args: &RunArgs,
     config: Config,
     plan: Plan,
-    color: ColorWhen,
+    (color, metrics): Shown<'_>,
     mut interrupt: watch::Receiver<bool>,
 ) -> Result<Exit, Failure> {
     let choosing = choice(config, plan);
@@ -245,7 +254,7 @@ async fn experiment(
     let (folder, title) = (RunFolder(folder), title(&config, None, Some(&choice)));
     let github = Github::noticed();
     let log = report::Log::of(&folder.0);
-    let (progress, showing) = show_progress(args, color, github.as_ref(), (&title, &log));
+    let (progress, showing) = show_progress(args, (color, metrics), github.as_ref(), (&title, &log));
     progress.send(ProgressEvent::Begin {
         title,
         plan: plan_in_words(&config, &plan),
@@ -291,11 +300,12 @@ async fn experiment(
 /// Starts the progress display, in a group on GitHub.
 fn show_progress(
     args: &RunArgs,
-    color: ColorWhen,
+    (color, metrics): Shown<'_>,
     github: Option<&Github>,
     (title, log): (&str, &report::Log),
 ) -> (ProgressSender, JoinHandle<()>) {
     let (progress, events) = ProgressSender::channel();
+    let source = metrics.board().map(|board| board.begin());
     let terminal = std::io::stderr().is_terminal();
     let how = match (args.quiet, terminal && std::env::var_os("CI").is_none()) {
         (true, _) => Show::Nothing,
@@ -305,7 +315,7 @@ fn show_progress(
     if let Some(github) = github.filter(|_| !args.quiet) {
         github.begin(title);
     }
-    let showing = tokio::spawn(ui::show(events, how, look(color, terminal), log.clone()));
+    let showing = tokio::spawn(ui::show(events, (how, look(color, terminal)), log.clone(), source));
     (progress, showing)
 }
 

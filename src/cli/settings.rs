@@ -22,11 +22,10 @@ use clap::{Arg, ArgMatches, Command, CommandFactory, FromArgMatches};
 
 use super::args::{Cli, RunArgs};
 use super::discovery::{self, FILE};
-use super::stdout::{print, print_json};
 use super::{complain, refuse};
 use crate::config::heading::is_configurable;
 use crate::config::setting::{OptionName, Setting, SettingOrigin, settings};
-use crate::config::suggest::unknown_word;
+use crate::config::suggest::{similar, unknown_word};
 use crate::config::toml;
 use crate::exit::Exit;
 
@@ -76,32 +75,6 @@ pub fn run_args(typed: &ArgMatches) -> Result<RunArgs, Exit> {
     }
 }
 
-/// Prints every option with its value and origin.
-pub fn show_config(args: &RunArgs) -> Exit {
-    let configurable = run_options(is_configurable);
-    let shown = args
-        .settings
-        .iter()
-        .filter(|setting| configurable.contains(&setting.option));
-    if args.json {
-        print_json(&shown.collect::<Vec<_>>());
-        return Exit::Holds;
-    }
-    let value = |setting: &Setting| setting.value.clone().unwrap_or_else(|| "-".to_owned());
-    let names = shown
-        .clone()
-        .map(|setting| setting.option.name.len())
-        .max()
-        .unwrap_or(0);
-    let values = shown.clone().map(|setting| value(setting).len()).max().unwrap_or(0);
-    let line = |setting: &Setting| {
-        let (name, value) = (&setting.option.name, value(setting));
-        format!("{name:<names$}  {value:<values$}  {}\n", setting.origin)
-    };
-    print(&shown.map(line).collect::<String>());
-    Exit::Holds
-}
-
 fn run_command() -> Command {
     let mut cli = Cli::command();
     let run = cli.find_subcommand_mut("run").expect("there is a command `run`");
@@ -136,15 +109,14 @@ fn is_about(error: &clap::Error, setting: &Setting) -> bool {
 #[derive(Debug, Default)]
 struct Sources {
     /// The variables that begin with `HARNESS_`.
-    environment: BTreeMap<String, String>,
+    environment: BTreeMap<String, OsString>,
     /// The file's name, as it is shown, and its text.
     file: Option<(String, String)>,
 }
 
 impl Sources {
     fn look(named: Option<&Path>) -> Result<Self, String> {
-        let text = |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
-        let variables = env::vars_os().filter_map(text);
+        let variables = env::vars_os().map(|(name, value)| (name.to_string_lossy().into_owned(), value));
         let file = match named {
             None => discovery::nearest()?,
             Some(path) => match std::fs::read_to_string(path) {
@@ -160,7 +132,8 @@ impl Sources {
 
     /// The settings in the environment, then those of the profile, then the rest of the file.
     fn settings(&self, options: &[OptionName], profile: Option<&str>) -> Result<Vec<Setting>, String> {
-        let profile = profile.or(self.environment.get(PROFILE).map(String::as_str));
+        let named = self.environment.get(PROFILE).map(|value| text_of(PROFILE, value));
+        let profile = profile.or(named.transpose()?);
         let mut all = self.variables(options)?;
         match (&self.file, profile) {
             (Some((file, text)), _) => {
@@ -175,18 +148,17 @@ impl Sources {
     fn variables(&self, options: &[OptionName]) -> Result<Vec<Setting>, String> {
         let variable = |option: &OptionName| format!("{PREFIX}{}", option.name.replace('-', "_").to_uppercase());
         let known: Vec<String> = options.iter().map(variable).collect();
-        let read = |(name, value): (&String, &String)| {
+        let read = |(name, value): (&String, &OsString)| {
             let Some(index) = known.iter().position(|known| known == name) else {
                 let known = known.iter().map(String::as_str).chain([PROFILE]);
-                let hint = "`harness run --show-config` lists the options; HARNESS_LEASE sets --lease";
-                return Err(unknown_word("variable", name, known, hint));
+                return Err(unknown_variable(name, known));
             };
             let option = options[index].clone();
-            let value = match (option.switch, value.as_str()) {
+            let value = match (option.switch, text_of(name, value)?) {
                 (false, value) => value,
                 (true, "1" | "true") => "true",
                 (true, "0" | "false" | "") => "false",
-                (true, _) => return Err(format!("{name}={value}: expected 1 or 0")),
+                (true, other) => return Err(format!("{name}={other}: expected 1 or 0")),
             };
             Ok(Setting {
                 option,
@@ -197,6 +169,21 @@ impl Sources {
         let set = self.environment.iter().filter(|(name, _)| *name != PROFILE);
         set.map(read).collect()
     }
+}
+
+fn text_of<'a>(name: &str, value: &'a OsString) -> Result<&'a str, String> {
+    let text = value.to_str();
+    text.ok_or_else(|| format!("the variable {name} is not text: {value:?}"))
+}
+
+/// The beginning that all names share says nothing of what was meant.
+fn unknown_variable<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
+    let known = known.map(|known| known.trim_start_matches(PREFIX));
+    let hint = match similar(name.trim_start_matches(PREFIX), known).first() {
+        Some(nearest) => format!("did you mean `{PREFIX}{nearest}`?"),
+        None => "`harness run --show-config` lists the options; HARNESS_LEASE sets --lease".to_owned(),
+    };
+    format!("there is no variable `{name}`\nhint: {hint}")
 }
 
 /// The settings of the profile, then the rest of the file.
@@ -403,8 +390,27 @@ mod tests {
                 refused(run, &[("HARNESS_LEESE", "1s")], None),
                 "there is no variable `HARNESS_LEESE`\nhint: did you mean `HARNESS_LEASE`?",
             ),
+            (
+                refused(run, &[("HARNESS_XYZ", "1")], None),
+                "there is no variable `HARNESS_XYZ`\nhint: `harness run --show-config` lists",
+            ),
         ] {
             assert!(sentence.contains(words), "{words}: {sentence}");
+        }
+    }
+
+    #[test]
+    fn a_variable_that_is_not_text_is_refused_and_not_passed_over() {
+        use std::os::unix::ffi::OsStringExt;
+
+        let options = run_options(is_configurable);
+        let of = |name: &str| Sources {
+            environment: BTreeMap::from([(name.to_owned(), OsString::from_vec(vec![0xff]))]),
+            file: None,
+        };
+        for name in ["HARNESS_LEASE", "HARNESS_PROFILE", "HARNESS_REENTRANT"] {
+            let refused = of(name).settings(&options, None).unwrap_err();
+            assert_eq!(refused, format!("the variable {name} is not text: \"\\xFF\""));
         }
     }
 

@@ -32,7 +32,7 @@ use crate::store;
 
 const SCHEMA: &str = "harness-shrink/1";
 /// The length of a run without faults.
-const FAULTLESS: &str = "12s";
+const FAULTLESS: Duration = Duration::from_secs(12);
 
 /// The run that is cut down.
 struct Original {
@@ -147,7 +147,8 @@ impl Original {
         };
         if left.windows.is_empty() {
             set("fault", Some(NO_FAULT.to_owned()));
-            set("time", Some(FAULTLESS.to_owned()));
+            let phases = self.config.lease * 3 + FAULTLESS / 2;
+            set("time", Some(format!("{}ms", FAULTLESS.max(phases).as_millis())));
             set("window", None);
             set("windows", None);
         } else if left.windows != self.windows {

@@ -26,11 +26,13 @@ use testcontainers::{ContainerAsync, GenericImage, ImageExt, TestcontainersError
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use super::leftovers::{Identity, Leftover, OWNER_LABEL, RUN_LABEL};
+use super::confinement::confine;
+use super::leftovers::{Found, LeftAlone, Leftover, OWNER_LABEL, RUN_LABEL, Sight};
 use super::local::IN_ORDER;
 use super::software::{KillSignal, NodeAddress, NodeSetup};
 use super::{BoxFuture, ClusterError, ClusterSpec, Node, RunningNodes, StartedNodes};
 use crate::limits::READY_POLL;
+use crate::process::Identity;
 
 /// Time for the container engine to answer a question that costs it nothing.
 const ENGINE: Duration = Duration::from_secs(5);
@@ -118,12 +120,18 @@ async fn start_one(
     let output = log_file(&log)?;
     let given = (spec.software.container)(&setup);
     let (name, tag) = image.rsplit_once(':').unwrap_or((&image, "latest"));
+    let confined = spec.software.confined;
     let mut request = GenericImage::new(name, tag)
         .with_container_name(&setup.me().host)
         .with_network(&network)
         .with_label(RUN_LABEL, &spec.run)
         .with_label(OWNER_LABEL, Identity::own().label())
-        .with_host_config_modifier(|host| host.publish_all_ports = Some(false))
+        .with_host_config_modifier(move |host| {
+            host.publish_all_ports = Some(false);
+            if confined {
+                confine(host);
+            }
+        })
         .with_log_consumer(move |frame: &LogFrame| {
             let _ = output.lock().map(|mut file| file.write_all(frame.bytes()));
         });
@@ -398,34 +406,59 @@ pub async fn pull(image: &str) -> Result<(), String> {
     }
 }
 
-/// Containers and networks of runs whose harness is gone.
-pub async fn leftovers() -> Vec<Leftover> {
-    let Ok(engine) = engine().await else { return Vec::new() };
+/// Adds the containers and networks of runs whose harness is gone, and what cannot be known about them.
+pub async fn leftovers(sight: Sight, found: &mut Found) {
+    let engine = match engine().await {
+        Ok(engine) => engine,
+        Err(_) if !is_expected() => return,
+        Err(error) => {
+            found.unknown.push(format!("containers and networks: {error}"));
+            return;
+        }
+    };
     let filters: HashMap<String, Vec<String>> = [("label".to_owned(), vec![OWNER_LABEL.to_owned()])].into();
     let options = ListContainersOptionsBuilder::new().all(true).filters(&filters).build();
-    let containers = engine.list_containers(Some(options)).await.unwrap_or_default();
+    match engine.list_containers(Some(options)).await {
+        Ok(containers) => {
+            for container in containers {
+                let id = container.id.unwrap_or_default();
+                let run = orphaned(container.labels.as_ref(), sight, &mut found.left_alone);
+                found.leftovers.extend(run.map(|run| Leftover::Container { run, id }));
+            }
+        }
+        Err(error) => found.unknown.push(format!("containers: {error}")),
+    }
     let options = ListNetworksOptionsBuilder::new().filters(&filters).build();
-    let networks = engine.list_networks(Some(options)).await.unwrap_or_default();
-    let containers = containers.into_iter().filter_map(|container| {
-        orphaned(container.labels.as_ref()?).map(|run| Leftover::Container {
-            run,
-            id: container.id.unwrap_or_default(),
-        })
-    });
-    let networks = networks.into_iter().filter_map(|network| {
-        orphaned(network.labels.as_ref()?).map(|run| Leftover::Network {
-            run,
-            id: network.id.unwrap_or_default(),
-        })
-    });
     // a network goes only after the containers on it
-    containers.chain(networks).collect()
+    match engine.list_networks(Some(options)).await {
+        Ok(networks) => {
+            for network in networks {
+                let id = network.id.unwrap_or_default();
+                let run = orphaned(network.labels.as_ref(), sight, &mut found.left_alone);
+                found.leftovers.extend(run.map(|run| Leftover::Network { run, id }));
+            }
+        }
+        Err(error) => found.unknown.push(format!("networks: {error}")),
+    }
+}
+
+/// Whether there is an engine that should answer.
+fn is_expected() -> bool {
+    std::env::var_os("DOCKER_HOST").is_some() || Path::new("/var/run/docker.sock").exists()
 }
 
 /// The run of something whose harness is gone.
-fn orphaned(labels: &HashMap<String, String>) -> Option<String> {
+fn orphaned(labels: Option<&HashMap<String, String>>, sight: Sight, alone: &mut LeftAlone) -> Option<String> {
+    let labels = labels?;
     let owner = Identity::from_label(labels.get(OWNER_LABEL)?)?;
-    (!owner.is_alive()).then(|| labels.get(RUN_LABEL).cloned().unwrap_or_default())
+    match sight.is_over(owner) {
+        Some(true) => Some(labels.get(RUN_LABEL).cloned().unwrap_or_default()),
+        Some(false) => None,
+        None => {
+            alone.out_of_sight += 1;
+            None
+        }
+    }
 }
 
 pub async fn remove_container(id: &str) -> Result<(), String> {

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::leftovers::{Claim, Identity};
+use super::leftovers::Claim;
+use crate::process::Identity;
 
 const PROXIES_FILE: &str = "proxies.json";
 

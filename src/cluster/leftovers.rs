@@ -8,7 +8,7 @@
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use super::leftover_proxies::ClaimedProxies;
 use super::leftover_traces::ClaimedTraces;
 use super::local::temporary_folder;
 use crate::ownership::{Distrust, check_own};
-use crate::process::started_at;
+use crate::process::{self, Identity, Vitality};
 
 const PREFIX: &str = "harness-run-";
 const OWNER_FILE: &str = "owner.json";
@@ -29,59 +29,6 @@ const UNSIGNED: Duration = Duration::from_secs(60);
 /// Every container and network carries these.
 pub const RUN_LABEL: &str = "harness.run";
 pub const OWNER_LABEL: &str = "harness.owner";
-
-/// A process that cannot be mistaken for a later one with the same number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Identity {
-    pid: u32,
-    started: u64,
-    /// The process namespace in which the number means something; another container has another one.
-    namespace: u64,
-}
-
-impl Identity {
-    pub fn own() -> Self {
-        let pid = std::process::id();
-        Self::of(pid).unwrap_or(Self {
-            pid,
-            started: 0,
-            namespace: own_namespace(),
-        })
-    }
-
-    fn of(pid: u32) -> Option<Self> {
-        Some(Self {
-            pid,
-            started: started_at(pid)?,
-            namespace: own_namespace(),
-        })
-    }
-
-    /// Whether it lives; one of another namespace cannot be seen from here, and is left alone.
-    pub fn is_alive(self) -> bool {
-        self.namespace != own_namespace() || started_at(self.pid) == Some(self.started)
-    }
-
-    /// `<pid>-<start>-<namespace>`, as labels carry it.
-    pub fn label(self) -> String {
-        format!("{}-{}-{}", self.pid, self.started, self.namespace)
-    }
-
-    pub fn from_label(label: &str) -> Option<Self> {
-        let mut parts = label.split('-').map(|part| part.parse::<u64>().ok());
-        let mut part = || parts.next().flatten();
-        Some(Self {
-            pid: part()?.try_into().ok()?,
-            started: part()?,
-            namespace: part()?,
-        })
-    }
-}
-
-/// The number of the process namespace that this process lives in; 0 where there are none.
-fn own_namespace() -> u64 {
-    fs::metadata("/proc/self/ns/pid").map_or(0, |namespace| namespace.ino())
-}
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct RunOwner {
@@ -185,6 +132,13 @@ pub enum Leftover {
         #[serde(skip)]
         claim: PathBuf,
     },
+    /// A process that a client or a server started, of a run that does not note it.
+    Offspring {
+        pid: u32,
+        command: String,
+        #[serde(skip)]
+        identity: Option<Identity>,
+    },
     Container {
         run: String,
         id: String,
@@ -216,6 +170,12 @@ impl std::fmt::Display for Leftover {
                     traces.servers.join(", ")
                 )
             }
+            Self::Offspring { pid, command, .. } => {
+                write!(
+                    f,
+                    "process {pid} that a client or server of an earlier run started: {command}"
+                )
+            }
             Self::Container { run, id } => write!(f, "container {} of {run}", &id[..id.len().min(12)]),
             Self::Network { run, id } => write!(f, "network {} of {run}", &id[..id.len().min(12)]),
         }
@@ -229,6 +189,8 @@ pub struct LeftAlone {
     pub folders_others_can_write: usize,
     /// They have the number and start of a server, and work elsewhere.
     pub processes_elsewhere: usize,
+    /// Containers, networks and folders of runs whose harness cannot be seen from here.
+    pub out_of_sight: usize,
 }
 
 impl LeftAlone {
@@ -243,13 +205,25 @@ impl LeftAlone {
                 "that does not work in the folder of its run",
             ),
         ];
+        let unseen = (self.out_of_sight > 0).then(|| {
+            let (what, verb) = if self.out_of_sight == 1 {
+                ("container, network or folder", "is")
+            } else {
+                ("containers, networks and folders", "are")
+            };
+            format!(
+                "{} {what} of runs in another process namespace or on another machine {verb} left alone: whether these runs go on \
+                 cannot be seen from here\nhint: `harness doctor --clean --all` removes what they left, and what they use if they go on",
+                self.out_of_sight
+            )
+        });
         let some = counts.into_iter().filter(|(count, ..)| *count > 0);
         let sentence = |(count, what, why): (usize, &str, &str)| match (count, what) {
             (1, _) => format!("1 {what} {why} left alone"),
             (_, "process") => format!("{count} processes, each one {why}, left alone"),
             _ => format!("{count} {what}s {why} left alone"),
         };
-        some.map(sentence).collect()
+        some.map(sentence).chain(unseen).collect()
     }
 }
 
@@ -258,10 +232,32 @@ impl LeftAlone {
 pub struct Found {
     pub leftovers: Vec<Leftover>,
     pub left_alone: LeftAlone,
+    /// What could not be looked at, and why.
+    pub unknown: Vec<String>,
+}
+
+/// Whose leftovers are wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sight {
+    /// Of runs that are known to be over.
+    Over,
+    /// And of runs that cannot be seen from here.
+    OverOrUnseen,
+}
+
+impl Sight {
+    /// Whether what this harness owned is a leftover; `None` where that is not known.
+    pub fn is_over(self, owner: Identity) -> Option<bool> {
+        match owner.vitality() {
+            Vitality::Alive => Some(false),
+            Vitality::Over => Some(true),
+            Vitality::Unseen => (self == Self::OverOrUnseen).then_some(true),
+        }
+    }
 }
 
 /// Folders and processes of runs whose harness is gone, among the claims in the folder `within`.
-fn local(within: &Path) -> Found {
+fn local(within: &Path, sight: Sight) -> Found {
     let mut found = Found::default();
     let Ok(entries) = fs::read_dir(within) else {
         return found;
@@ -274,7 +270,7 @@ fn local(within: &Path) -> Found {
         let Ok(about) = entry.metadata() else { continue };
         match check_own(&about) {
             Ok(()) if about.is_dir() => {
-                let (left, elsewhere) = of_folder(entry.path());
+                let (left, elsewhere) = of_folder(entry.path(), sight, &mut found.left_alone);
                 found.leftovers.extend(left);
                 found.left_alone.processes_elsewhere += elsewhere;
             }
@@ -287,7 +283,7 @@ fn local(within: &Path) -> Found {
 }
 
 /// What a claim comes to, and how many of its processes do not work in its folder.
-fn of_folder(path: PathBuf) -> (Vec<Leftover>, usize) {
+fn of_folder(path: PathBuf, sight: Sight, alone: &mut LeftAlone) -> (Vec<Leftover>, usize) {
     let owner = fs::read(path.join(OWNER_FILE))
         .ok()
         .and_then(|text| serde_json::from_slice::<RunOwner>(&text).ok());
@@ -296,8 +292,13 @@ fn of_folder(path: PathBuf) -> (Vec<Leftover>, usize) {
         let left = (!is_young(&path)).then_some(Leftover::Folder { run, path });
         return (left.into_iter().collect(), 0);
     };
-    if owner.harness.is_alive() {
-        return (Vec::new(), 0);
+    match sight.is_over(owner.harness) {
+        Some(true) => {}
+        Some(false) => return (Vec::new(), 0),
+        None => {
+            alone.out_of_sight += 1;
+            return (Vec::new(), 0);
+        }
     }
     if let Some(proxies) = ClaimedProxies::noted_in(&path) {
         let (run, claim) = (owner.run, path);
@@ -311,12 +312,15 @@ fn of_folder(path: PathBuf) -> (Vec<Leftover>, usize) {
         let (run, claim) = (owner.run, path);
         return (vec![Leftover::Traces { run, traces, claim }], 0);
     }
-    let alive = owner.servers.iter().filter(|server| server.is_alive());
-    let (own, elsewhere): (Vec<&Identity>, Vec<&Identity>) = alive.partition(|server| works_in(server.pid, &path));
+    let alive = owner
+        .servers
+        .iter()
+        .filter(|server| server.vitality() == Vitality::Alive);
+    let (own, elsewhere): (Vec<&Identity>, Vec<&Identity>) = alive.partition(|server| works_in(server.pid(), &path));
     let processes = own.into_iter().map(|server| Leftover::Process {
         run: owner.run.clone(),
-        pid: server.pid,
-        started: server.started,
+        pid: server.pid(),
+        started: server.started(),
         claim: path.clone(),
     });
     let folder = Leftover::Folder {
@@ -343,14 +347,25 @@ fn is_young(path: &Path) -> bool {
 }
 
 /// Everything that is left behind, containers included when an engine answers.
-pub async fn all() -> Found {
-    #[cfg_attr(
-        not(feature = "docker"),
-        expect(unused_mut, reason = "only the docker runtime adds to it")
-    )]
-    let mut found = local(&temporary_folder());
+pub async fn all(sight: Sight) -> Found {
+    let mut found = local(&temporary_folder(), sight);
+    let noted: Vec<u32> = found
+        .leftovers
+        .iter()
+        .filter_map(|leftover| match leftover {
+            Leftover::Process { pid, .. } => Some(*pid),
+            _ => None,
+        })
+        .collect();
+    let offspring = process::marked(|owner| owner.vitality() == Vitality::Over);
+    let of_nobody = offspring.into_iter().filter(|one| !noted.contains(&one.identity.pid()));
+    found.leftovers.extend(of_nobody.map(|one| Leftover::Offspring {
+        pid: one.identity.pid(),
+        command: one.command,
+        identity: Some(one.identity),
+    }));
     #[cfg(feature = "docker")]
-    found.leftovers.extend(super::docker::leftovers().await);
+    super::docker::leftovers(sight, &mut found).await;
     found
 }
 
@@ -362,13 +377,13 @@ pub async fn remove(leftover: &Leftover) -> Result<(), String> {
         }
         Leftover::Process {
             pid, started, claim, ..
-        } => {
-            let identity = Identity {
-                pid: *pid,
-                started: *started,
-                namespace: own_namespace(),
-            };
-            kill(identity, claim)
+        } => kill(Identity::new(*pid, *started), claim),
+        Leftover::Offspring { identity, .. } => {
+            let over = |owner: Identity| owner.vitality() == Vitality::Over;
+            let still = process::marked(over)
+                .into_iter()
+                .find(|one| Some(one.identity) == *identity);
+            still.map_or(Ok(()), |one| one.kill())
         }
         Leftover::Outages { servers, claim, .. } => {
             servers.iter().try_for_each(ClaimedOutage::undo)?;
@@ -388,20 +403,18 @@ pub async fn remove(leftover: &Leftover) -> Result<(), String> {
 }
 
 fn kill(identity: Identity, claim: &Path) -> Result<(), String> {
-    use nix::sys::signal::{Signal, kill};
-    use nix::unistd::Pid;
     if !identity.is_alive() {
         return Ok(());
     }
-    if !works_in(identity.pid, claim) {
+    if !works_in(identity.pid(), claim) {
         return Err("it does not work in the folder of its run any more".into());
     }
-    kill(Pid::from_raw(identity.pid as i32), Signal::SIGKILL).map_err(|error| error.to_string())
+    identity.kill()
 }
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
     use std::os::unix::process::ExitStatusExt;
 
     use super::*;
@@ -411,11 +424,7 @@ mod tests {
     fn dead_claim(within: &Path, name: &str, servers: Vec<Identity>) -> PathBuf {
         let folder = within.join(format!("{PREFIX}{name}"));
         fs::create_dir_all(folder.join("n1")).unwrap();
-        let harness = Identity {
-            pid: u32::MAX,
-            started: 1,
-            namespace: own_namespace(),
-        };
+        let harness = Identity::new(u32::MAX, 1);
         let run = name.to_owned();
         let owner = RunOwner { run, harness, servers };
         fs::write(folder.join(OWNER_FILE), serde_json::to_string(&owner).unwrap()).unwrap();
@@ -430,11 +439,18 @@ mod tests {
     #[test]
     fn a_living_run_is_no_leftover_and_a_dead_one_is() {
         let claim = Claim::make("test-living").unwrap();
-        assert_eq!(of_folder(claim.folder().to_owned()), (Vec::new(), 0));
+        assert_eq!(
+            of_folder(
+                claim.folder().to_owned(),
+                Sight::OverOrUnseen,
+                &mut LeftAlone::default()
+            ),
+            (Vec::new(), 0)
+        );
         let temporary = tempfile::tempdir().unwrap();
         let path = dead_claim(temporary.path(), "r", vec![]);
         let expected = Leftover::Folder { run: "r".into(), path };
-        assert_eq!(local(temporary.path()).leftovers, [expected]);
+        assert_eq!(local(temporary.path(), Sight::Over).leftovers, [expected]);
     }
 
     #[test]
@@ -462,10 +478,10 @@ mod tests {
             fs::remove_dir_all(&foreign).unwrap();
         }
         let expected = Found {
-            leftovers: Vec::new(),
             left_alone,
+            ..Found::default()
         };
-        assert_eq!(local(temporary.path()), expected);
+        assert_eq!(local(temporary.path(), Sight::Over), expected);
         let sentences = left_alone.sentences();
         assert!(
             sentences.contains(&"1 folder that other users can write left alone".to_owned()),
@@ -480,7 +496,7 @@ mod tests {
         let (mut server, mut other) = (sleeper(&claim.join("n1")), sleeper(temporary.path()));
         let servers = [&server, &other].map(|child| Identity::of(child.id()).unwrap());
         dead_claim(temporary.path(), "r", servers.to_vec());
-        let found = local(temporary.path());
+        let found = local(temporary.path(), Sight::Over);
         assert_eq!(found.left_alone.processes_elsewhere, 1);
         assert!(
             matches!(found.leftovers[..], [Leftover::Process { pid, .. }, Leftover::Folder { .. }] if pid == server.id())
@@ -497,25 +513,18 @@ mod tests {
     }
 
     #[test]
-    fn an_identity_survives_its_label() {
-        let own = Identity::own();
-        assert_eq!(Identity::from_label(&own.label()), Some(own));
-        assert!(own.is_alive());
-        assert!(
-            Identity {
-                pid: u32::MAX,
-                started: 1,
-                namespace: 0
-            }
-            .is_alive(),
-            "of another namespace: not ours to judge"
-        );
-        assert!(
-            !Identity {
-                started: own.started + 1,
-                ..own
-            }
-            .is_alive()
-        );
+    fn what_cannot_be_seen_is_left_alone_and_said_unless_all_is_wanted() {
+        let temporary = tempfile::tempdir().unwrap();
+        let path = dead_claim(temporary.path(), "r", vec![]);
+        let harness = Identity::elsewhere();
+        let (run, servers) = ("r".to_owned(), Vec::new());
+        let owner = RunOwner { run, harness, servers };
+        fs::write(path.join(OWNER_FILE), serde_json::to_string(&owner).unwrap()).unwrap();
+        let found = local(temporary.path(), Sight::Over);
+        assert_eq!((found.leftovers.len(), found.left_alone.out_of_sight), (0, 1));
+        assert!(found.left_alone.sentences()[0].contains("--clean --all"));
+        let all = local(temporary.path(), Sight::OverOrUnseen);
+        assert_eq!(all.leftovers, [Leftover::Folder { run: "r".into(), path }]);
+        assert_eq!(all.left_alone, LeftAlone::default());
     }
 }

@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use super::leftovers::Claim;
 use super::software::{KillSignal, NodeAddress, NodeSetup};
-use super::{BoxFuture, ClusterError, ClusterSpec, Node, RunningNodes, StartedNodes};
+use super::{BoxFuture, ClusterError, ClusterSpec, Node, RunningNodes, StartedNodes, process_tree};
 use crate::process;
 
 /// Servers listen below the range from which the kernel takes ports for outgoing connections.
@@ -214,8 +214,7 @@ impl RunningNodes for Processes {
                 let _ = timeout(IN_ORDER, child.wait()).await;
             }
             // with what it started
-            process::signal(child, Signal::SIGKILL);
-            let _ = child.kill().await;
+            process_tree::end(child).await;
             Ok(())
         })
     }
@@ -233,7 +232,7 @@ impl RunningNodes for Processes {
     }
 
     fn pause(&mut self, node: usize) -> BoxFuture<'_, Result<(), ClusterError>> {
-        let paused = process::signal(&self.children[node], Signal::SIGSTOP);
+        let paused = process_tree::signal(&self.children[node], Signal::SIGSTOP);
         let node = || self.setups[node].0.me().name.clone();
         Box::pin(ready(
             paused.then_some(()).ok_or_else(|| ClusterError::Gone { node: node() }),
@@ -241,18 +240,24 @@ impl RunningNodes for Processes {
     }
 
     fn resume(&mut self, node: usize) -> BoxFuture<'_, Result<(), ClusterError>> {
-        process::signal(&self.children[node], Signal::SIGCONT);
+        process_tree::signal(&self.children[node], Signal::SIGCONT);
         Box::pin(ready(Ok(())))
     }
 
-    /// Kills every server; the temporary folder goes with the claim.
+    /// Ends every server; the temporary folder goes with the claim.
     fn stop(mut self: Box<Self>) -> BoxFuture<'static, ()> {
         Box::pin(async move {
-            for child in &mut self.children {
-                let _ = child.start_kill();
+            if let Some(stop) = self.spec.software.stop {
+                for child in &mut self.children {
+                    process::signal(child, stop);
+                    let _ = timeout(IN_ORDER, child.wait()).await;
+                }
             }
             for child in &mut self.children {
-                let _ = child.wait().await;
+                process_tree::signal(child, Signal::SIGKILL);
+            }
+            for child in &mut self.children {
+                process_tree::end(child).await;
             }
         })
     }

@@ -5,6 +5,8 @@
 //! dropped; [`leftovers`] finds what a killed harness could not remove.
 
 mod attached;
+#[cfg(feature = "docker")]
+mod confinement;
 mod control;
 #[cfg(feature = "docker")]
 mod docker;
@@ -15,6 +17,7 @@ pub mod leftover_traces;
 pub mod leftovers;
 mod local;
 mod peering;
+mod process_tree;
 mod ready;
 mod replication;
 mod runtime;

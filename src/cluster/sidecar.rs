@@ -10,9 +10,11 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep};
 
 use super::ClusterError;
+use super::confinement::confine;
 use super::docker::{engine, engine_name, has_image, pull, remove_container};
-use super::leftovers::{Identity, OWNER_LABEL, RUN_LABEL};
+use super::leftovers::{OWNER_LABEL, RUN_LABEL};
 use crate::limits::{LOG_TAIL_LINES, READY_POLL};
+use crate::process::Identity;
 
 /// Time for it to serve.
 const SERVES: Duration = Duration::from_secs(40);
@@ -38,7 +40,10 @@ impl Sidecar {
             .with_network("host")
             .with_label(RUN_LABEL, run)
             .with_label(OWNER_LABEL, Identity::own().label())
-            .with_host_config_modifier(|host| host.publish_all_ports = Some(false))
+            .with_host_config_modifier(|host| {
+                host.publish_all_ports = Some(false);
+                confine(host);
+            })
             .with_cmd([format!("-host={}", Ipv4Addr::LOCALHOST), format!("-port={port}")]);
         let container = match request.start().await {
             Ok(container) => container,

@@ -8,6 +8,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use nix::sys::signal::Signal;
+
 use super::BoxFuture;
 use super::peering::Peering;
 
@@ -102,6 +104,8 @@ pub struct ServerSoftware {
     pub keeps_data: bool,
     /// What `server-kill` sends to it.
     pub kill: KillSignal,
+    /// What a local server is sent at the end of a run where it would otherwise leave something in the kernel; SIGKILL follows.
+    pub stop: Option<Signal>,
     /// The images, `name:tag`, that its containers may come from: the official one first, which `scripts/provide` reads from the
     /// same file, then the one that `images/build.sh` makes where no registry can be reached. Empty where it has no container.
     pub images: &'static [&'static str],
@@ -115,6 +119,9 @@ pub struct ServerSoftware {
     pub missing: &'static (dyn Fn() -> Vec<String> + Sync),
     /// The local process of a node.
     pub launch: &'static (dyn Fn(&NodeSetup) -> Launch + Sync),
+    /// Whether its containers do with the capabilities and within the limits of [`super::confinement`]: what a description's image
+    /// needs is not known.
+    pub confined: bool,
     /// The container of a node.
     pub container: &'static (dyn Fn(&NodeSetup) -> ContainerSpec + Sync),
     pub question: ReadinessQuestion,

@@ -7,6 +7,8 @@ use super::{Clients, Config};
 
 /// Share of the acquires in read mode, in percent, where a client of one's own has such a mode and no option says more.
 const READS: u32 = 50;
+/// Share of the tries, in percent, where every fault is asked for and the lock is known to have them.
+const TRIES: u32 = 10;
 
 /// What is asked of the clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -33,8 +35,12 @@ impl Demand {
         } else {
             0
         };
-        let (reads, tries) = (config.mix.reads.unwrap_or(usual), config.mix.tries);
+        let reads = config.mix.reads.unwrap_or(usual);
         let reentrant = contract.reentrant == Some(true);
+        let is_shared = reads > 0 || modes || contract.permits.is_some();
+        let has_tries = contract.tries == Some(true) && !is_shared && !reentrant;
+        let usual = if config.has_any_fault() && has_tries { TRIES } else { 0 };
+        let tries = config.mix.tries.unwrap_or(usual);
         let who = config.recipe_name();
         let refused = [
             (
@@ -52,7 +58,7 @@ impl Demand {
                 format!("--tries needs a try-lock, and {who} promises tries=false"),
             ),
             (
-                tries > 0 && (reads > 0 || modes || contract.permits.is_some() || (reentrant && !foreign)),
+                tries > 0 && (is_shared || (reentrant && !foreign)),
                 "--tries needs an exclusive lock: no model has `busy` answers of shared or reentrant locks".into(),
             ),
             (
@@ -98,8 +104,9 @@ impl Demand {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::{ANY_FAULT, FaultRequest};
 
-    fn of(reads: Option<u32>, tries: u32, promises: &[&str]) -> Result<Demand, String> {
+    fn of(reads: Option<u32>, tries: Option<u32>, promises: &[&str]) -> Result<Demand, String> {
         let mut config = Config::example();
         config.who = Clients::Foreign {
             command: "python3 my_lock.py".into(),
@@ -115,32 +122,55 @@ mod tests {
     #[test]
     fn what_a_contract_promises_is_asked_for_and_judged() {
         for (reads, tries, promises, model) in [
-            (None, 0, vec![], "mutex"),
-            (None, 20, vec!["tries=true"], "try-lock"),
-            (None, 0, vec!["read=true"], "read-write"),
-            (Some(0), 0, vec!["read=true"], "read-write"),
-            (Some(80), 0, vec![], "read-write"),
-            (None, 0, vec!["reentrant=true"], "reentrant"),
-            (None, 20, vec!["reentrant=true"], "try-lock"),
-            (None, 0, vec!["reentrant=true", "read=true"], "read-write"),
-            (None, 0, vec!["permits=3", "read=true"], "semaphore=3"),
+            (None, None, vec![], "mutex"),
+            (None, Some(20), vec!["tries=true"], "try-lock"),
+            (None, None, vec!["read=true"], "read-write"),
+            (Some(0), None, vec!["read=true"], "read-write"),
+            (Some(80), None, vec![], "read-write"),
+            (None, None, vec!["reentrant=true"], "reentrant"),
+            (None, Some(20), vec!["reentrant=true"], "try-lock"),
+            (None, None, vec!["reentrant=true", "read=true"], "read-write"),
+            (None, None, vec!["permits=3", "read=true"], "semaphore=3"),
         ] {
             let demand = of(reads, tries, &promises).unwrap();
             assert_eq!(demand.model(), model, "{promises:?}");
             assert_eq!(demand.nested, model == "reentrant", "{promises:?}");
         }
-        assert_eq!(of(None, 0, &["read=true"]).unwrap().reads, READS);
-        assert_eq!(of(Some(0), 0, &["read=true"]).unwrap().reads, 0);
+        assert_eq!(of(None, None, &["read=true"]).unwrap().reads, READS);
+        assert_eq!(of(Some(0), None, &["read=true"]).unwrap().reads, 0);
+    }
+
+    #[test]
+    fn every_fault_comes_with_tries_where_an_exclusive_lock_promises_them() {
+        let tries = |typed: Option<u32>, promises: &[&str]| {
+            let mut config = Config::example();
+            config.faults = vec![FaultRequest::plain(ANY_FAULT)];
+            config.mix.tries = typed;
+            let contract = promises
+                .iter()
+                .try_fold(Contract::default(), |all, one| all.promise(one));
+            Demand::of(&config, &contract.unwrap()).unwrap().tries
+        };
+        assert_eq!(tries(None, &["tries=true"]), TRIES);
+        assert_eq!(tries(Some(0), &["tries=true"]), 0);
+        for other in [
+            vec![],
+            vec!["tries=false"],
+            vec!["tries=true", "permits=2"],
+            vec!["tries=true", "reentrant=true"],
+        ] {
+            assert_eq!(tries(None, &other), 0, "{other:?}");
+        }
     }
 
     #[test]
     fn what_a_contract_denies_is_not_asked_for() {
         for (reads, tries, promise, named) in [
-            (Some(10), 0, "read=false", "--reads"),
-            (Some(10), 0, "permits=2", "permits"),
-            (None, 10, "tries=false", "--tries"),
-            (None, 10, "read=true", "exclusive"),
-            (None, 0, "permits=0", "permits=0"),
+            (Some(10), None, "read=false", "--reads"),
+            (Some(10), None, "permits=2", "permits"),
+            (None, Some(10), "tries=false", "--tries"),
+            (None, Some(10), "read=true", "exclusive"),
+            (None, None, "permits=0", "permits=0"),
         ] {
             let sentence = of(reads, tries, &[promise]).unwrap_err();
             assert!(sentence.contains(named), "{promise}: {sentence}");

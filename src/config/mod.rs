@@ -14,6 +14,7 @@ pub mod suggest;
 pub mod toml;
 
 use core::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
@@ -151,9 +152,19 @@ pub struct Mix {
     /// For locks with shared modes: `--recipe zk-read-write`, or a client of your own.
     #[arg(long, help_heading = LOAD, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(..=100))]
     pub reads: Option<u32>,
-    /// Percentage of acquires that do not wait for a taken lock
-    #[arg(long, help_heading = LOAD, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=100))]
-    pub tries: u32,
+    /// Percentage of acquires that do not wait for a taken lock [default: 0; 10 with --fault any for an exclusive lock that promises
+    /// tries=true]
+    #[arg(long, help_heading = LOAD, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(..=100))]
+    pub tries: Option<u32>,
+}
+
+/// How often a client holds its lock for long, and rests.
+pub const RARELY: Duration = Duration::from_secs(60);
+
+/// The same with all faults. What goes wrong with a renewal or a doubt shows in a hold that is long enough for one: the lock has one in
+/// about half of the time.
+pub fn long_holds_with_any(lease: Duration, clients: u32) -> Duration {
+    (lease * 2 * clients).min(RARELY)
 }
 
 /// What a run needs to know, complete and checked.
@@ -180,15 +191,15 @@ pub struct Config {
     /// Time a lock is held: between half and one and a half times this
     #[arg(long, help_heading = LOAD, value_name = "TIME", default_value = "10ms", value_parser = duration_within(Duration::ZERO, MAX_TIME))]
     pub hold: Duration,
-    /// Time in which each client once holds its lock longer, and once rests; 0s for never
-    ///
-    /// A long hold lasts up to two leases where the lock renews its lease, up to half a lease where it does not say so. A rest
-    /// lasts up to a lease.
-    #[arg(long, help_heading = LOAD, value_name = "TIME", default_value = "60s", value_parser = duration_within(Duration::ZERO, MAX_TIME))]
+    /// Time in which each client once holds its lock longer, and once rests. Completed by `RunArgs::config`.
+    #[arg(skip)]
     pub vary: Duration,
     /// How long an acquire waits for a taken lock. Completed by `RunArgs::config`.
     #[arg(skip)]
     pub wait: Duration,
+    /// Whether half of the acquires wait for a lease at most. Completed by `RunArgs::config`.
+    #[arg(skip)]
+    pub short_waits: bool,
     /// Length of the experiment
     #[arg(long, help_heading = LOAD, value_name = "TIME", default_value = "60s", value_parser = duration_within(Duration::from_micros(1), MAX_TIME))]
     pub time: Duration,
@@ -200,6 +211,11 @@ pub struct Config {
     /// Fault windows are then short and close together, from the start on, and the run ends when each client has acquired once more.
     #[arg(long, help_heading = LOAD, value_name = "N", conflicts_with = "each", value_parser = clap::value_parser!(u32).range(1..))]
     pub grants: Option<u32>,
+    /// End the run at its first violation, as it is seen while the run goes on (HL002)
+    ///
+    /// Faults heal and clients release what they hold; there is no recovery. The verdict is that of the check of the whole history.
+    #[arg(long, help_heading = LOAD)]
+    pub stop_on_violation: bool,
     #[command(flatten)]
     pub mix: Mix,
     /// Take half of the locks out of use, in turns of this length
@@ -243,7 +259,7 @@ pub struct Config {
     #[arg(long, help_heading = SERVERS, value_name = "TIME", default_value = "40s", value_parser = duration_within(Duration::from_secs(1), MAX_TIME))]
     pub start_limit: Duration,
     /// First port of the servers (local) [default: free ports]
-    #[arg(long, help_heading = SERVERS, value_name = "PORT")]
+    #[arg(long, help_heading = SERVERS, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub port_base: Option<u16>,
     /// Proxy between clients and servers: `builtin`, `toxiproxy` or `toxiproxy=HOST:PORT`
     ///
@@ -255,9 +271,12 @@ pub struct Config {
     /// Toxiproxy clients can then inspect and change the links of the built-in proxy. Changes are written to the history.
     #[arg(long, help_heading = SERVERS, value_name = "ADDRESS")]
     pub proxy_api: Option<SocketAddr>,
+    /// With --proxy-api: answer only clients that send the token in this file (`Authorization: Bearer TOKEN`)
+    #[arg(long, help_heading = SERVERS, value_name = "FILE", requires = "proxy_api")]
+    pub proxy_api_token_file: Option<PathBuf>,
 
     /// Waiters that one release may wake, in each process
-    #[arg(long, help_heading = LIMITS, value_name = "N", default_value_t = 1)]
+    #[arg(long, help_heading = LIMITS, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub herd_limit: u32,
     /// Requests that one hand-over may cost where waiters poll [default: shown, not judged]
     #[arg(long, help_heading = LIMITS, value_name = "N")]
@@ -307,6 +326,7 @@ impl Config {
             who: Clients::Recipe(RecipeOptions::named("zk-predecessor-watch").expect("it is in the catalogue")),
             faults: Vec::new(),
             nodes: 3,
+            vary: RARELY,
             wait: Duration::from_secs(10),
             seed: 1,
             ..Self::from_arg_matches(&matches).expect("the defaults are valid")
@@ -351,9 +371,14 @@ impl Config {
         texts.collect::<Vec<_>>().join(",")
     }
 
+    /// Whether every fault that fits is asked for.
+    pub fn has_any_fault(&self) -> bool {
+        self.faults.iter().any(|fault| fault.name == ANY_FAULT)
+    }
+
     /// Whether every fault that fits is asked for, and none by name.
     pub fn is_any_fault(&self) -> bool {
-        !self.faults.is_empty() && self.faults.iter().all(|fault| fault.name == ANY_FAULT)
+        self.has_any_fault() && self.faults.iter().all(|fault| fault.name == ANY_FAULT)
     }
 
     /// The faults as part of a folder's name.

@@ -26,6 +26,7 @@ mod message;
 mod message_words;
 mod partition;
 mod pause;
+mod pooler;
 mod reset;
 mod server;
 mod slow;
@@ -67,6 +68,7 @@ pub const FAULTS: &[&dyn Fault] = &[
     &server::OnServers::Pause,
     &server::OnServers::Restart,
     &failover::Failover,
+    &pooler::Pooler,
     &clock::ClockFault,
 ];
 
@@ -87,7 +89,11 @@ mod tests {
 
     /// A cluster that can have this fault.
     fn shape_for(fault: &dyn Fault) -> Shape {
-        let shapes = [Shape::example(), Shape::one_redis()];
+        let postgres = Shape {
+            backend: crate::backends::of(harness_workloads::BackendId::Postgres),
+            ..Shape::one_redis()
+        };
+        let shapes = [Shape::example(), Shape::one_redis(), postgres];
         let mut fitting = shapes.into_iter().filter(|shape| fault.applies(None, shape).is_ok());
         fitting.next().expect("some cluster can have it")
     }

@@ -54,8 +54,9 @@ impl Fault for Pause {
 
     fn survivable(&self, shape: &Shape) -> Result<Duration, &'static str> {
         match self {
-            // no lock keeps its holder from going on when it continues after its lease
-            Self::Holder | Self::Anyone => Ok(shape.lease / 4),
+            // no lock keeps its holder from going on when it continues after its lease; a careful client stops to believe 15 percent
+            // before that, or more, and its last belief may come with a late reply
+            Self::Holder | Self::Anyone => Ok(shape.lease / 8),
             Self::Waiter => Ok(Duration::MAX),
         }
     }

@@ -1,12 +1,17 @@
 //! What the experiments of a hunt have struck together: each message that clients sent, in each state of the client, by each
 //! fault on messages.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::faults::ON_MESSAGES;
+use super::faults::{ON_MESSAGES, without_number};
 use crate::report::coverage::Coverage;
+
+/// A message that passes so often in an experiment comes while a fault waits for it.
+const OFTEN: u64 = 50;
+/// A fault that was aimed at a message so often without a strike will hardly strike it.
+const PATIENCE: u64 = 3;
 
 /// Messages in the states of their senders, as arguments of a fault: `create:waiter`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,50 +22,115 @@ pub struct HuntCoverage(BTreeMap<String, HuntPoint>);
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct HuntPoint {
     passed: u64,
+    /// Experiments in which it passed.
+    #[serde(default)]
+    experiments: u64,
     /// How often each fault struck it.
     strikes: BTreeMap<String, u64>,
+    /// How often each fault was aimed at it.
+    #[serde(default)]
+    aimed: BTreeMap<String, u64>,
+}
+
+/// A fault on a message in one state of its sender, as a hunt chooses from them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MessageCell {
+    /// As it is typed: `drop-reply=SET:waiter`.
+    pub fault: String,
+    /// How often it struck or was aimed at: the least goes first.
+    pub tries: u64,
+    /// The message passes seldom, and something must bring it about.
+    pub rare: bool,
+}
+
+/// What a hunt has struck of the messages that clients sent, by each fault on messages.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Struck {
+    pub cells: u64,
+    pub struck: u64,
+    /// Points that passed in less than half of the experiments, by chance, and that nothing struck; they are no cells.
+    pub by_chance: BTreeSet<String>,
+    /// The message was awaited [`PATIENCE`] times and did not come while a fault was on: `SCRIPT:releaser`.
+    pub in_vain: BTreeMap<String, u64>,
 }
 
 impl HuntCoverage {
-    /// Adds what one experiment covers.
-    pub fn add(&mut self, coverage: &Coverage) {
+    /// Adds what one experiment with these faults covers.
+    pub fn add(&mut self, coverage: &Coverage, faults: &[String]) {
         for covered in &coverage.messages.points {
             let Some(argument) = &covered.argument else { continue };
             let point = self.0.entry(argument.clone()).or_default();
             point.passed += covered.passed.unwrap_or(0);
+            point.experiments += u64::from(covered.passed.is_some());
             for (fault, strikes) in &covered.strikes {
                 *point.strikes.entry(fault.clone()).or_default() += strikes.times;
             }
         }
+        for fault in faults {
+            let fault = without_number(fault);
+            if let Some((name, point)) = fault
+                .split_once('=')
+                .and_then(|(name, of)| Some((name, self.0.get_mut(of)?)))
+            {
+                *point.aimed.entry(name.to_owned()).or_default() += 1;
+            }
+        }
     }
 
-    /// Every fault on every message, as it is typed; empty while no message is known.
-    pub fn faults(&self) -> Vec<String> {
-        self.cells()
-            .map(|(fault, point, _)| format!("{fault}={point}"))
-            .collect()
+    /// Every fault on every message; empty while no message is known.
+    pub fn cells(&self) -> Vec<MessageCell> {
+        let experiments = self.experiments();
+        let of_each = |(name, point): (&String, &HuntPoint)| {
+            let rare = point.passed < OFTEN * point.experiments;
+            let cell = |fault: &&'static str| MessageCell {
+                fault: format!("{fault}={name}"),
+                tries: point.struck_by(fault).max(point.aimed_at(fault)),
+                rare,
+            };
+            ON_MESSAGES.iter().map(cell).collect::<Vec<_>>()
+        };
+        let usual = self.0.iter().filter(|(_, point)| !point.is_by_chance(experiments));
+        usual.flat_map(of_each).collect()
     }
 
-    /// Those that have struck the least.
-    pub fn least_struck(&self) -> Vec<String> {
-        let least = self.cells().map(|(.., times)| times).min().unwrap_or(0);
-        let cells = self.cells().filter(|(.., times)| *times == least);
-        cells.map(|(fault, point, _)| format!("{fault}={point}")).collect()
+    pub fn struck(&self) -> Struck {
+        let mut all = Struck::default();
+        for (name, point) in &self.0 {
+            if point.is_by_chance(self.experiments()) {
+                all.by_chance.insert(name.clone());
+                continue;
+            }
+            for fault in ON_MESSAGES {
+                all.cells += 1;
+                if point.struck_by(fault) > 0 {
+                    all.struck += 1;
+                } else if point.aimed_at(fault) >= PATIENCE {
+                    *all.in_vain.entry(name.clone()).or_default() += 1;
+                }
+            }
+        }
+        all
+    }
+}
+
+impl HuntCoverage {
+    /// Some message passes in every experiment.
+    fn experiments(&self) -> u64 {
+        self.0.values().map(|point| point.experiments).max().unwrap_or(0)
+    }
+}
+
+impl HuntPoint {
+    fn is_by_chance(&self, experiments: u64) -> bool {
+        self.experiments * 2 < experiments && self.strikes.is_empty()
     }
 
-    /// How many of all were struck, and how many there are.
-    pub fn struck(&self) -> (u64, u64) {
-        let struck = self.cells().filter(|(.., times)| *times > 0).count();
-        (struck as u64, self.cells().count() as u64)
+    fn struck_by(&self, fault: &str) -> u64 {
+        self.strikes.get(fault).copied().unwrap_or(0)
     }
 
-    fn cells(&self) -> impl Iterator<Item = (&'static str, &str, u64)> {
-        self.0.iter().flat_map(|(name, point)| {
-            ON_MESSAGES.iter().map(move |fault| {
-                let times = point.strikes.get(*fault).copied().unwrap_or(0);
-                (*fault, name.as_str(), times)
-            })
-        })
+    fn aimed_at(&self, fault: &str) -> u64 {
+        self.aimed.get(fault).copied().unwrap_or(0)
     }
 }
 
@@ -68,12 +138,12 @@ impl HuntCoverage {
 mod tests {
     use super::*;
 
-    fn experiment(point: &str, strikes: &[(&str, u64)]) -> Coverage {
+    fn experiment(point: &str, passed: u64, strikes: &[(&str, u64)]) -> Coverage {
         serde_json::from_value(serde_json::json!({
             "messages": {"faults": [], "points": [{
                 "point": "in words",
                 "argument": point,
-                "passed": 9,
+                "passed": passed,
                 "strikes": strikes.iter().map(|(fault, times)| ((*fault).to_owned(), serde_json::json!({"times": times, "noticed": 0})))
                     .collect::<serde_json::Map<_, _>>(),
             }]},
@@ -84,24 +154,63 @@ mod tests {
         .unwrap()
     }
 
+    fn cell(coverage: &HuntCoverage, fault: &str) -> MessageCell {
+        let mut cells = coverage.cells().into_iter();
+        cells.find(|cell| cell.fault == fault).expect("it is known")
+    }
+
     #[test]
-    fn what_was_struck_the_least_comes_next() {
+    fn what_struck_or_was_aimed_at_counts_as_a_try() {
         let mut coverage = HuntCoverage::default();
-        assert!(coverage.faults().is_empty() && coverage.least_struck().is_empty());
-        coverage.add(&experiment("SET:waiter", &[("drop-reply", 2)]));
-        coverage.add(&experiment("EVAL:releaser", &[]));
-        assert_eq!(coverage.struck(), (1, 10));
-        assert_eq!(coverage.faults().len(), 10);
-        let least = coverage.least_struck();
-        assert!(
-            least.len() == 9 && !least.contains(&"drop-reply=SET:waiter".to_owned()),
-            "{least:?}"
+        assert!(coverage.cells().is_empty());
+        coverage.add(&experiment("SET:waiter", 900, &[("drop-reply", 2)]), &[]);
+        coverage.add(
+            &experiment("SCRIPT:releaser", 1, &[]),
+            &["kill-after=SCRIPT:1:releaser".into(), "reset".into()],
         );
-        for fault in ON_MESSAGES {
-            coverage.add(&experiment("EVAL:releaser", &[(fault, 1)]));
-            coverage.add(&experiment("SET:waiter", &[(fault, 1)]));
+        assert_eq!(coverage.cells().len(), 10);
+        let struck = cell(&coverage, "drop-reply=SET:waiter");
+        assert_eq!((struck.tries, struck.rare), (2, false));
+        let aimed = cell(&coverage, "kill-after=SCRIPT:releaser");
+        assert_eq!((aimed.tries, aimed.rare), (1, true));
+        assert_eq!(cell(&coverage, "drop-reply=SCRIPT:releaser").tries, 0);
+        assert_eq!((coverage.struck().struck, coverage.struck().cells), (1, 10));
+    }
+
+    #[test]
+    fn a_message_that_was_awaited_in_vain_is_told_apart_from_one_that_was_not_awaited() {
+        let mut coverage = HuntCoverage::default();
+        for _ in 0..PATIENCE {
+            coverage.add(
+                &experiment("SCRIPT:releaser", 1, &[]),
+                &["drop-reply=SCRIPT:releaser".into()],
+            );
         }
-        assert_eq!(coverage.struck(), (10, 10));
-        assert_eq!(coverage.least_struck().len(), 9, "one was struck three times");
+        assert_eq!(
+            coverage.struck().in_vain,
+            BTreeMap::from([("SCRIPT:releaser".to_owned(), 1)])
+        );
+        coverage.add(&experiment("SCRIPT:releaser", 1, &[("drop-reply", 1)]), &[]);
+        assert_eq!(
+            coverage.struck(),
+            Struck {
+                cells: 5,
+                struck: 1,
+                ..Struck::default()
+            }
+        );
+    }
+
+    #[test]
+    fn a_message_that_passes_in_few_experiments_is_none_to_aim_at_until_it_was_struck() {
+        let mut coverage = HuntCoverage::default();
+        coverage.add(&experiment("GET:worker", 1, &[]), &[]);
+        for _ in 0..3 {
+            coverage.add(&experiment("SET:waiter", 900, &[]), &[]);
+        }
+        assert_eq!(coverage.struck().by_chance, BTreeSet::from(["GET:worker".to_owned()]));
+        assert!(coverage.cells().iter().all(|cell| cell.fault.ends_with("=SET:waiter")));
+        coverage.add(&experiment("GET:worker", 1, &[("drop-reply", 1)]), &[]);
+        assert_eq!((coverage.struck().struck, coverage.struck().cells), (1, 10));
     }
 }

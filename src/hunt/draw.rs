@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use super::coverage::MessageCell;
 use super::faults::{HuntFaults, ON_MESSAGES, name};
-use crate::config::{ANY_FAULT, Config, NO_FAULT};
-use crate::plan::plan;
+use crate::config::{ANY_FAULT, Config, NO_FAULT, long_holds_with_any};
+use crate::plan::{LANES, plan};
 use rand::RngExt;
 use rand::SeedableRng;
 use rand::seq::IndexedRandom;
@@ -16,8 +17,8 @@ const LONGEST: u64 = 15;
 const SHORTEST: u64 = 6;
 /// Windows of an experiment that acts on messages.
 const MESSAGE_WINDOWS: usize = 3;
-/// How often a client holds a lock for long in such an experiment, in leases.
-const LONG_HOLD_EVERY: u32 = 4;
+/// Faults on messages in an experiment, where the messages are known.
+const CELLS: usize = 12;
 /// Windows of an experiment with every fault: more than it ever has room for.
 const ANY_WINDOWS: usize = 1000;
 /// Share of aimed experiments with two faults at once. Two messages do not stand in each other's way.
@@ -56,9 +57,6 @@ pub enum HuntTurn {
     Points,
     Load,
 }
-
-/// The number of experiments after which the turns begin again.
-pub const TURNS: u64 = HuntTurn::ALL.len() as u64;
 
 impl HuntTurn {
     const ALL: [Self; 4] = [Self::Any, Self::Aimed, Self::Message, Self::Load];
@@ -113,12 +111,13 @@ impl HuntSpace {
         );
         let turns = self.turns(aimed.len(), on_messages.len());
         let turn = turns[(index % turns.len() as u64) as usize];
+        // many messages once, while there are some that nothing was tried on; then, by turns, few of them again and again
+        let untried = self.faults.cells.iter().any(|cell| cell.tries == 0);
+        let many = untried || !self.faults.cells.is_empty() && (index / turns.len() as u64).is_multiple_of(2);
         let (faults, mut options) = match turn {
-            HuntTurn::Any => (
-                vec![ANY_FAULT.to_owned()],
-                vec![("vary", ms(self.lease * LONG_HOLD_EVERY))],
-            ),
+            HuntTurn::Any => (vec![ANY_FAULT.to_owned()], Vec::new()),
             HuntTurn::Aimed => (some(&aimed, TWO_AIMED, &mut rng), window_of(self.lease, &mut rng)),
+            HuntTurn::Message if many => (self.untried(&mut rng), Vec::new()),
             HuntTurn::Message => (
                 numbered(some(&on_messages, TWO_MESSAGES, &mut rng), &mut rng),
                 vec![("window", ms(self.lease))],
@@ -133,6 +132,7 @@ impl HuntSpace {
         let windows = match (turn, faults.len()) {
             (_, 0) => 0,
             (HuntTurn::Any, _) => ANY_WINDOWS,
+            (HuntTurn::Message, faults) if many => faults * 2,
             (HuntTurn::Message, faults) => MESSAGE_WINDOWS * faults,
             (HuntTurn::Points, _) => 1,
             (_, faults) => faults,
@@ -146,12 +146,46 @@ impl HuntSpace {
             },
         ));
         options.extend(self.load(turn, &mut rng));
+        if turn == HuntTurn::Any {
+            let clients = options.iter().find(|(name, _)| *name == "clients");
+            let clients = clients.and_then(|(_, number)| number.parse().ok());
+            options.push(("vary", ms(long_holds_with_any(self.lease, clients.unwrap_or(1)))));
+        }
         HuntDraw {
             turn,
             seed: own_seed,
             options,
             windows,
         }
+    }
+
+    /// Faults on messages that were tried the least. A rare message comes with a new client: where there is one among them, clients
+    /// are killed in a lane of the plan beside those that wait for messages.
+    fn untried(&self, rng: &mut ChaCha8Rng) -> Vec<String> {
+        let mut cells: Vec<(u64, u32, &MessageCell)> = self
+            .faults
+            .cells
+            .iter()
+            .map(|cell| (cell.tries, rng.random(), cell))
+            .collect();
+        cells.sort_by_key(|(tries, order, _)| (*tries, *order));
+        let chosen: Vec<&MessageCell> = cells.iter().take(CELLS).map(|(.., cell)| *cell).collect();
+        let kills = self.faults.aimed.contains(&"kill".to_owned());
+        let kills = kills && chosen.iter().any(|cell| cell.rare);
+        let mut faults = Vec::new();
+        for cell in chosen {
+            if kills && faults.len() % LANES == LANES - 1 {
+                faults.push("kill".to_owned());
+            }
+            let number = if cell.rare {
+                1
+            } else {
+                *[1, 1, 2, 3].choose(rng).expect("there are some")
+            };
+            let (fault, whose) = cell.fault.split_once(':').unwrap_or((&cell.fault, "anyone"));
+            faults.push(format!("{fault}:{number}:{whose}"));
+        }
+        faults
     }
 
     /// What experiments are about, one after the other: what there are faults for.
@@ -371,6 +405,49 @@ mod tests {
         space.faultless = false;
         for index in 0..30 {
             assert_eq!(fault_of(&space.draw(3, index, &BTreeSet::new())), "partition=holder");
+        }
+    }
+
+    #[test]
+    fn an_experiment_aims_at_the_messages_that_were_tried_the_least_and_brings_rare_ones_about() {
+        let mut space = space();
+        let cell = |message: &str, tries, rare| MessageCell {
+            fault: format!("drop-reply={message}:waiter"),
+            tries,
+            rare,
+        };
+        let often: Vec<MessageCell> = (0..20).map(|number| cell(&format!("M{number}"), 1, false)).collect();
+        space.faults.cells = [often, vec![cell("GET", 0, false)]].concat();
+        let message_turn = (0..12).map(|index| space.draw(5, index, &BTreeSet::new()));
+        let draws: Vec<HuntDraw> = message_turn
+            .filter(|draw| draw.turn == HuntTurn::Message)
+            .step_by(2)
+            .collect();
+        for draw in &draws {
+            assert_eq!((draw.faults().count(), draw.windows), (CELLS, CELLS * 2), "{draw:?}");
+            assert!(
+                draw.faults()
+                    .next()
+                    .is_some_and(|first| first.starts_with("drop-reply=GET:")),
+                "{draw:?}"
+            );
+        }
+        let chosen = |draw: &HuntDraw| draw.faults().map(str::to_owned).collect::<BTreeSet<_>>();
+        assert_ne!(
+            chosen(&draws[0]),
+            chosen(&draws[1]),
+            "those that were tried as often as each other take turns"
+        );
+        space.faults.cells.push(cell("SCRIPT", 0, true));
+        let draw = space.draw(5, 2, &BTreeSet::new());
+        let faults: Vec<&str> = draw.faults().collect();
+        assert!(faults.contains(&"drop-reply=SCRIPT:1:waiter"), "{faults:?}");
+        for (place, fault) in faults.iter().enumerate() {
+            assert_eq!(
+                ["reset", "kill"].contains(fault),
+                place % LANES == LANES - 1,
+                "{faults:?}"
+            );
         }
     }
 

@@ -4,6 +4,7 @@ use harness_proxy::tap::Protocol;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
+use super::coverage::MessageCell;
 use crate::faults::{Shape, fault_named};
 
 /// Faults on the network, the servers and the clients, with the arguments that make their kinds.
@@ -74,6 +75,16 @@ fn messages(protocol: Protocol) -> &'static [&'static str] {
             "Unlock",
             "Campaign",
         ],
+        Protocol::Postgres => &[
+            "SELECT",
+            "INSERT",
+            "UPDATE",
+            "BEGIN",
+            "COMMIT",
+            "ROLLBACK",
+            "advisory_lock",
+            "advisory_unlock",
+        ],
         Protocol::Opaque => &[],
     }
 }
@@ -84,6 +95,8 @@ pub struct HuntFaults {
     pub aimed: Vec<String>,
     /// The name of the message is a part of the fault; its number is drawn.
     pub on_messages: Vec<String>,
+    /// Each on a message that was seen; they take the place of `on_messages` where there are any.
+    pub cells: Vec<MessageCell>,
     pub mild: Vec<String>,
 }
 
@@ -110,6 +123,7 @@ impl HuntFaults {
                 .flat_map(|fault| named(fault))
                 .filter(|text| applies(text, shape))
                 .collect(),
+            cells: Vec::new(),
             mild: MILD
                 .iter()
                 .map(|name| (*name).to_owned())
@@ -127,14 +141,10 @@ impl HuntFaults {
         self
     }
 
-    /// The same with these faults on messages, where there are any, and as many that name none: those go through all messages in
-    /// one experiment.
+    /// The same with what is known of the messages that the clients send.
     #[must_use]
-    pub fn on_these(mut self, on_messages: Vec<String>) -> Self {
-        if !on_messages.is_empty() {
-            let every = on_messages.iter().map(|fault| name(fault).to_owned());
-            self.on_messages = every.chain(on_messages.iter().cloned()).collect();
-        }
+    pub fn with_cells(mut self, cells: Vec<MessageCell>) -> Self {
+        self.cells = cells;
         self
     }
 
@@ -145,6 +155,7 @@ impl HuntFaults {
         Self {
             aimed: faults.iter().filter(|text| !on_message(text)).cloned().collect(),
             on_messages: faults.iter().filter(on_message).cloned().collect(),
+            cells: Vec::new(),
             mild: faults.iter().filter(mild).cloned().collect(),
         }
     }
@@ -153,6 +164,12 @@ impl HuntFaults {
 /// The name of a fault as it is typed: `partition` of `partition=holder`.
 pub fn name(text: &str) -> &str {
     text.split_once('=').map_or(text, |(name, _)| name)
+}
+
+/// `drop-reply=SET:waiter` of `drop-reply=SET:2:waiter`.
+pub fn without_number(fault: &str) -> String {
+    let parts = fault.split(':').filter(|part| part.parse::<u32>().is_err());
+    parts.collect::<Vec<_>>().join(":")
 }
 
 /// Whether a correct lock with a lease holds through it. Servers of a store that keeps nothing on disk come back without

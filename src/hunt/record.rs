@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::coverage::HuntCoverage;
 use super::draw::what_it_strikes;
+use super::faults::{name, without_number};
 use crate::exit::Exit;
 use crate::report::Diagnosis;
 use crate::report::diagnosis::Outcome;
@@ -196,7 +197,7 @@ impl HuntRecord {
         }
         self.count_windows(&result.faults, diagnosis);
         if let Some(coverage) = &diagnosis.coverage {
-            self.coverage.add(coverage);
+            self.coverage.add(coverage, &result.faults);
         }
         let mut is_new = false;
         for (property, violation) in causes(diagnosis) {
@@ -217,9 +218,12 @@ impl HuntRecord {
 
     fn count_windows(&mut self, faults: &[String], diagnosis: &Diagnosis) {
         for window in &diagnosis.effect.windows {
-            let typed = faults.iter().find(|fault| window.fault == super::faults::name(fault));
-            // one of any faults is known by its name alone
-            let fault = typed.map_or(window.fault.clone(), |fault| without_number(fault));
+            let mut typed = faults.iter().filter(|fault| window.fault == name(fault));
+            // one of several with one name, or of any faults, is known by its name alone
+            let fault = match (typed.next(), typed.next()) {
+                (Some(fault), None) => without_number(fault),
+                _ => window.fault.clone(),
+            };
             let count = self.faults.entry(fault).or_default();
             count.windows += 1;
             count.with_effect += u32::from(window.had_effect);
@@ -312,12 +316,6 @@ fn find(
     }
 }
 
-/// `drop-reply=SET:waiter` of `drop-reply=SET:2:waiter`.
-fn without_number(fault: &str) -> String {
-    let parts = fault.split(':').filter(|part| part.parse::<u32>().is_err());
-    parts.collect::<Vec<_>>().join(":")
-}
-
 #[cfg(test)]
 pub mod tests {
     use serde_json::json;
@@ -350,7 +348,7 @@ pub mod tests {
         let shown: Vec<_> = windows
             .iter()
             .map(|(fault, effect)| {
-                json!({ "number": 1, "fault": super::super::faults::name(fault), "title": "t", "start_ns": 0, "heal_ns": 1,
+                json!({ "number": 1, "fault": name(fault), "title": "t", "start_ns": 0, "heal_ns": 1,
                         "had_effect": effect, "targets": [], "locks_lost": 0, "acquires": 0, "expired": 0,
                         "evidence": Evidence::default() })
             })

@@ -1,10 +1,11 @@
 //! A hunt as people see it: a line an experiment, the block of a live screen, and the summary at its end.
 
+use super::coverage::Struck;
 use super::faults::name;
 use super::record::{ExperimentOutcome, ExperimentResult, HuntFind, HuntRecord, causes};
 use crate::report::diagnosis::Outcome;
 use crate::report::screen::{Look, ScreenText};
-use crate::report::words::{clock, many, quoted};
+use crate::report::words::{clock, many, quoted, thousands};
 
 /// Columns of an experiment's faults.
 const FAULTS: usize = 44;
@@ -151,7 +152,7 @@ pub fn summary(record: &HuntRecord, folder: &str, look: Look) -> String {
             look.bold("x") + " " + look.bold(&cause(find.property.id(), &find.class)),
         ]);
         lines.extend(
-            details(find, folder)
+            details(find, record.counts.experiments, folder)
                 .into_iter()
                 .map(|line| ScreenText::from("    ") + line),
         );
@@ -161,14 +162,23 @@ pub fn summary(record: &HuntRecord, folder: &str, look: Look) -> String {
     ScreenText::join(&lines) + "\n"
 }
 
-fn details(find: &HuntFind, folder: &str) -> Vec<String> {
+/// `once in 4 experiments`, `3 times in 4,000 experiments (1 in 1,333)`
+fn how_often(count: u64, experiments: u64) -> String {
+    let all = many(experiments, "experiment");
+    match count {
+        1 => format!("once in {all}"),
+        _ if experiments < count * 10 => {
+            let each = experiments as f64 / count as f64;
+            format!("{count} times in {all} (1 in {each:.1})")
+        }
+        _ => format!("{count} times in {all} (1 in {})", thousands(experiments / count)),
+    }
+}
+
+fn details(find: &HuntFind, experiments: u64, folder: &str) -> Vec<String> {
     let path = format!("{folder}/{}", find.run);
     let again: Vec<String> = find.again.iter().map(|word| quoted(word)).collect();
-    let times = if find.count == 1 {
-        "once".to_owned()
-    } else {
-        format!("{} times", find.count)
-    };
+    let times = how_often(find.count, experiments);
     let fault = if find.fault.is_empty() { "no fault" } else { &find.fault };
     let mut lines = vec![
         find.summary.clone(),
@@ -211,13 +221,7 @@ fn effects(record: &HuntRecord) -> Vec<String> {
         many(u64::from(windows), "fault window"),
         many(families.len() as u64, "fault")
     )];
-    if let (struck, cells @ 1..) = record.coverage.struck() {
-        lines.push(format!(
-            "{struck} of {cells} message points were struck ({} %): each message that clients sent, in each of their states, by each fault \
-             on messages",
-            struck * 100 / cells
-        ));
-    }
+    lines.extend(message_points(&record.coverage.struck()));
     let left_out: Vec<&str> = record.left_out.iter().map(String::as_str).collect();
     if !left_out.is_empty() {
         let more = left_out.len().saturating_sub(NAMED);
@@ -234,12 +238,43 @@ fn effects(record: &HuntRecord) -> Vec<String> {
     lines
 }
 
+/// What of all messages was struck, and what no fault could strike.
+fn message_points(all: &Struck) -> Vec<String> {
+    let in_vain: u64 = all.in_vain.values().sum();
+    let possible = all.cells - in_vain;
+    if possible == 0 {
+        return Vec::new();
+    }
+    let mut lines = vec![format!(
+        "{} of {possible} message points were struck ({} %): each message that clients sent, in each of their states, by each fault \
+         on messages",
+        all.struck,
+        all.struck * 100 / possible
+    )];
+    if in_vain > 0 {
+        let names: Vec<&str> = all.in_vain.keys().map(String::as_str).collect();
+        lines.push(format!(
+            "{} never came while a fault waited: {}",
+            many(in_vain, "more point"),
+            names.join(", ")
+        ));
+    }
+    if !all.by_chance.is_empty() {
+        let names: Vec<&str> = all.by_chance.iter().map(String::as_str).collect();
+        lines.push(format!(
+            "passed in few experiments and was not aimed at: {}",
+            names.join(", ")
+        ));
+    }
+    lines
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::record::tests::{record, result};
     use super::*;
 
-    const PLAIN: Look = Look { color: false };
+    const PLAIN: Look = Look::PLAIN;
 
     #[test]
     fn a_line_says_what_became_of_an_experiment_and_a_new_find_where_it_is() {
@@ -279,13 +314,19 @@ mod tests {
             "4 experiments: 1 held, 3 violated",
             "4 of 7 fault windows had an effect, of 2 faults",
             "left out, since it was never there: EVAL",
-            "x HL005 ghost\n    HL005 broke\n    3 times, first in experiment 1 after 0s, under drop-reply=SET:1,drop-request=EVAL:1",
+            "x HL005 ghost\n    HL005 broke\n    3 times in 4 experiments (1 in 1.3), first in experiment 1 after 0s, under drop-reply=SET:1,drop-request=EVAL:1",
             "harness check results/h/runs/0",
             "harness shrink results/h/runs/0",
             "harness hunt --continue results/h",
         ] {
             assert!(text.contains(part), "{part}\n{text}");
         }
+    }
+
+    #[test]
+    fn a_find_has_its_rate() {
+        assert_eq!(how_often(1, 1), "once in 1 experiment");
+        assert_eq!(how_often(3, 4000), "3 times in 4,000 experiments (1 in 1,333)");
     }
 
     #[test]

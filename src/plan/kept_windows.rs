@@ -25,7 +25,7 @@ pub fn planned(config: &Config) -> Result<Plan, PlanError> {
     }
     drawn.windows.retain(|window| config.windows.contains(&window.number));
     let faults = close_ranks(&mut drawn.windows, config.lease);
-    drawn.phases = shortest(config, faults)?;
+    drawn.phases = shortest(config, faults);
     drawn.phases.faults = faults;
     Ok(drawn)
 }
@@ -46,22 +46,18 @@ fn close_ranks(windows: &mut [PlannedWindow], lease: Duration) -> Duration {
 }
 
 /// The phases of the shortest run whose faults phase has at least this length.
-fn shortest(config: &Config, faults: Duration) -> Result<super::Phases, PlanError> {
+fn shortest(config: &Config, faults: Duration) -> super::Phases {
     let of = |time| {
-        let faultless = Config {
-            time,
-            faults: Vec::new(),
-            ..config.clone()
-        };
-        plan(&faultless).map(|plan| plan.phases)
+        let config = Config { time, ..config.clone() };
+        super::phases(&config)
     };
     let mut time = faults;
     loop {
-        let phases = of(time)?;
+        let phases = of(time);
         let longer = (phases.control + phases.warm_up + phases.recovery + faults).min(config.time);
         // the other phases grow with the time, by less than it grows
         if longer <= time + Duration::from_millis(10) {
-            return Ok(phases);
+            return phases;
         }
         time = longer;
     }

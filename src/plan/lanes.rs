@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -10,11 +11,13 @@ use crate::config::{ANY_FAULT, Config, FaultRequest};
 use crate::faults::{FAULTS, Fault, FaultFamily, Injection, Needs, Pace, Shape, fault_named, is_point};
 
 /// Lanes of faults that were asked for by name: so many are on at a time at most.
-const LANES: usize = 3;
+pub const LANES: usize = 3;
 /// How long a window waits for its message: messages that open a session come with a client that was killed.
 const WAIT_FOR_MESSAGE: Duration = Duration::from_secs(5);
 /// In less room than this all windows are long: they show the most, and there are few of them.
 const ROOM_FOR_SHORT: Duration = Duration::from_secs(20);
+/// What `any` does every other time in the lane of its family: it shows more defects than all others of that lane.
+const OFTEN: &str = "partition";
 /// The shortest wait that is worth a window.
 const LEAST_WAIT: Duration = Duration::from_secs(1);
 
@@ -44,7 +47,13 @@ pub fn lanes(config: &Config, shape: &Shape) -> Result<Vec<Vec<FaultRequest>>, P
     let fitting: Vec<_> = FAULTS.iter().filter(|fault| fits(**fault, config, shape)).collect();
     for family in [FaultFamily::Cluster, FaultFamily::Clients, FaultFamily::Messages] {
         let of_family = fitting.iter().filter(|fault| fault.definition().family == family);
-        let requests: Vec<FaultRequest> = of_family.map(|fault| FaultRequest::plain(fault.name())).collect();
+        let mut requests: Vec<FaultRequest> = of_family.map(|fault| FaultRequest::plain(fault.name())).collect();
+        // a minute has no room for all of them, and another seed has others
+        let fixed = requests
+            .iter()
+            .position(|request| request.name == OFTEN)
+            .map_or(0, |place| place + 1);
+        requests[fixed..].shuffle(&mut ChaCha8Rng::seed_from_u64(config.seed));
         if !requests.is_empty() {
             lanes.push(requests);
         }
@@ -80,7 +89,8 @@ enum Length {
     Short,
 }
 
-/// The lengths that windows of a fault with [`Pace::Varied`] have by turns.
+/// The lengths that windows of a fault with [`Pace::Varied`] have by turns, and with the next one in its place after each round: a
+/// fault with as many kinds would have each kind in one length only.
 const LENGTHS: [Length; 6] = [
     Length::Long,
     Length::Short,
@@ -94,7 +104,7 @@ impl Lane<'_> {
     /// Its windows, without their numbers. Requests take turns; the first in the list has the first window.
     pub fn windows(mut self, requests: Vec<FaultRequest>, room: Duration) -> Result<Vec<PlannedWindow>, PlanError> {
         let mut windows = Vec::new();
-        let any = self.config.faults.iter().any(|request| request.name == ANY_FAULT);
+        let any = self.config.has_any_fault();
         let is_point = requests[0].argument.as_deref().is_some_and(is_point);
         // lanes do not open their windows at the same moment
         let mut start = match is_point {
@@ -102,35 +112,37 @@ impl Lane<'_> {
             false => self.config.lease.mul_f64(0.25) * self.number,
         };
         for place in 0.. {
-            let request = &requests[place % requests.len()];
-            let turn = (place / requests.len()) as u32;
+            let (which, turn) = self.turn(place, &requests);
+            let request = &requests[which];
             let fault = fault_named(&request.name)
                 .ok_or_else(|| PlanError::Argument(format!("no fault `{}`", request.name)))?;
-            let pace = self.pace(fault, request, room);
-            let injection = self.injection(fault, request, turn)?;
-            // where faults take turns, a fault does not have the same length each time
-            let shift = if requests.len() > 1 { turn as usize } else { 0 };
+            let pace = self.pace(fault, request, requests.len(), room);
+            let injection = self.injection(fault, request, turn as u32)?;
             let dense = self.config.grants.is_some();
             let length = match pace {
                 Pace::Message | Pace::Long if is_point => room,
                 Pace::Varied | Pace::Long if dense => self.dense_length(pace),
-                Pace::Varied => self.length(LENGTHS[(place + shift) % LENGTHS.len()]),
+                Pace::Varied => self.length(LENGTHS[(which + turn + turn / LENGTHS.len()) % LENGTHS.len()]),
                 Pace::Long => self.length(Length::Long),
                 Pace::Act => self.config.lease.mul_f64(self.rng.random_range(1.0..1.5)),
                 // one that begins late waits less
                 Pace::Message => (WAIT_FOR_MESSAGE.min(room.saturating_sub(start + injection.takes)) + injection.takes)
                     .max(LEAST_WAIT),
             };
-            let longest = if any { self.longest_of_any(fault) } else { Duration::MAX };
             let typed = self.config.window.filter(|_| !is_point);
-            let length = typed.unwrap_or(length.min(longest));
+            let (longest, survivable) = match any {
+                true => self.longest_of_any(fault),
+                false => (Duration::MAX, Duration::MAX),
+            };
+            let length = typed.map_or(length.min(longest), |typed| typed.min(survivable));
             if start + length > room || (is_point && place > 0) {
                 break;
             }
             let full = target_holder_works(self.config);
+            let typed = typed.is_some_and(|typed| typed == length);
             // in a shorter window its release falls into it, too: else it may never meet the fault
-            let typed = typed.is_some();
-            let holder_works = if typed || length >= full { full } else { length / 2 };
+            let released_in_it = (length / 2).max(length.saturating_sub(self.config.lease / 2));
+            let holder_works = if typed || length >= full { full } else { released_in_it };
             let takes = injection.takes;
             windows.push(PlannedWindow {
                 number: 0,
@@ -150,10 +162,23 @@ impl Lane<'_> {
         Ok(windows)
     }
 
-    /// A message that is named is acted on once at a time: what one act leaves behind would hide what the next one does.
-    fn pace(&self, fault: &dyn Fault, request: &FaultRequest, room: Duration) -> Pace {
+    /// Which request a window is of, and how many windows it had before.
+    fn turn(&self, place: usize, requests: &[FaultRequest]) -> (usize, usize) {
+        let others = requests.len() - 1;
+        match place / 2 {
+            _ if others == 0 || requests[0].name != OFTEN || !self.config.has_any_fault() => {
+                (place % requests.len(), place / requests.len())
+            }
+            pair if place.is_multiple_of(2) => (0, pair),
+            pair => (1 + pair % others, pair / others),
+        }
+    }
+
+    /// A message that is named alone is acted on once at a time: what one act leaves behind would hide what the next one does.
+    fn pace(&self, fault: &dyn Fault, request: &FaultRequest, requests: usize, room: Duration) -> Pace {
+        let is_named = request.argument.is_some();
         match fault.definition().pace {
-            Pace::Message if request.argument.is_some() => Pace::Long,
+            Pace::Message if is_named && requests == 1 => Pace::Long,
             Pace::Varied if room < ROOM_FOR_SHORT && self.config.grants.is_none() => Pace::Long,
             pace => pace,
         }
@@ -187,13 +212,15 @@ impl Lane<'_> {
         }
     }
 
-    /// `any` has many faults to go through, and none that a lock cannot stand.
-    fn longest_of_any(&self, fault: &dyn Fault) -> Duration {
+    /// `any` has many faults to go through, and none that a lock cannot stand: how long a window of it is at most, and how long one
+    /// whose length was typed.
+    fn longest_of_any(&self, fault: &dyn Fault) -> (Duration, Duration) {
         let survivable = fault.survivable(self.shape).unwrap_or(Duration::MAX);
-        match fault.definition().family {
+        let longest = match fault.definition().family {
             FaultFamily::Messages => survivable,
             FaultFamily::Cluster | FaultFamily::Clients => survivable.min(self.config.lease * 2),
-        }
+        };
+        (longest, survivable)
     }
 
     /// From the start of a window to the start of the next one of its lane.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use harness_checkers::history::{NemesisFact, PhaseFact};
+use harness_checkers::history::{NemesisFact, PhaseFact, SeenViolation};
 use harness_checkers::{Counts, F, Finding, Findings, History, Verdict};
 use serde::{Deserialize, Serialize};
 
@@ -11,6 +11,7 @@ use super::coverage::Coverage;
 use super::drawing::{Drawing, DrawingContext};
 use super::effect::{RunEffect, effect_of, unbroken};
 use super::manual_changes::manual_changes;
+use super::words::moment;
 use crate::exit::Exit;
 use crate::store::{RunInfo, RunStatus};
 
@@ -47,6 +48,28 @@ impl Outcome {
     }
 }
 
+/// What to do about a run that proves nothing.
+enum Hint {
+    ServerEnded,
+    StoodStill,
+    EndedEarly,
+    Unfinished,
+}
+
+impl Hint {
+    fn text(&self) -> &'static str {
+        match self {
+            Self::ServerEnded => "read its log, and run it again: what followed says nothing about the lock",
+            Self::StoodStill => "run it again on a machine with less to do: what happened meanwhile is not judged",
+            Self::EndedEarly => "run it again without --stop-on-violation",
+            Self::Unfinished => "give each client its turn: more --time, fewer --clients, or shorter holds (--hold)",
+        }
+    }
+}
+
+/// A violation ended the run, and the whole history has none.
+const SEEN_BUT_NOT_FOUND: &str = "the run was ended at a violation, and its whole history has none: a line that came late has shown that it was none";
+
 /// How long acquires took that were answered `ok`, in nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AcquireLatency {
@@ -57,7 +80,7 @@ pub struct AcquireLatency {
     pub max_window: Option<u32>,
 }
 
-/// The beginning of a phase: `control`, `warm-up`, `faults`, `recovery` (`calm` in older histories) or `end`.
+/// The beginning of a phase: `control`, `warm-up`, `faults`, `recovery` (`calm` in older histories), `violation` or `end`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PhaseBand {
     pub name: String,
@@ -93,6 +116,9 @@ pub struct Diagnosis {
     pub unsure: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partial: Option<String>,
+    /// Where a violation that was seen while the run went on has ended it: which.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_early: Option<String>,
     /// Clients that did not acquire as often as they were to: each time they were asked to, or once in the recovery phase.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unfinished: Vec<String>,
@@ -117,6 +143,19 @@ pub struct KnownRun {
     pub brief: bool,
 }
 
+impl KnownRun {
+    /// Of a run that nothing was stored of.
+    pub fn in_memory() -> Self {
+        Self {
+            info: None,
+            path: String::new(),
+            page: None,
+            check_ns: 0,
+            brief: true,
+        }
+    }
+}
+
 /// What stood still for longer than a lease: shorter ones are what locks are made to stand.
 fn long_standstills(history: &History) -> Vec<String> {
     let lease_ns = history.header().lease_ms.unwrap_or_default() * 1_000_000;
@@ -130,19 +169,16 @@ pub fn diagnose(history: &History, findings: Findings, known: KnownRun) -> Diagn
     let planned = known.info.as_ref().map_or(0, |info| info.windows);
     let mut effect = effect_of(history, planned);
     let server_ends = history.server_ends();
-    if !server_ends.is_empty() {
-        effect.hint = Some("read its log, and run it again: what followed says nothing about the lock".to_owned());
-    }
     let standstills = long_standstills(history);
-    if !standstills.is_empty() && server_ends.is_empty() {
-        effect.hint =
-            Some("run it again on a machine with less to do: what happened meanwhile is not judged".to_owned());
-    }
     let unfinished = unfinished(history);
-    if !unfinished.is_empty() && effect.hint.is_none() {
-        effect.hint =
-            Some("give each client its turn: more --time, fewer --clients, or shorter holds (--hold)".to_owned());
-    }
+    let ended_early = seen_violation(history).map(ended_early);
+    let hint = match () {
+        () if !server_ends.is_empty() => Some(Hint::ServerEnded),
+        () if !standstills.is_empty() => Some(Hint::StoodStill),
+        () if ended_early.is_some() => Some(Hint::EndedEarly),
+        () => Some(Hint::Unfinished).filter(|_| !unfinished.is_empty() && effect.hint.is_none()),
+    };
+    effect.hint = hint.map(|hint| hint.text().to_owned()).or(effect.hint);
     let churn = Churn::of(history);
     let mut unsure = unsure(history, &findings, &effect, churn, &unfinished);
     unsure.splice(0..0, standstills);
@@ -181,6 +217,7 @@ pub fn diagnose(history: &History, findings: Findings, known: KnownRun) -> Diagn
         coverage: if known.brief { None } else { Coverage::of(history) },
         drawings,
         partial: history.partial().map(str::to_owned),
+        ended_early,
         unfinished,
         unsure,
         effect,
@@ -248,15 +285,44 @@ fn unsure(
             unfinished.join(" ")
         ));
     }
-    reasons.extend(effect.too_little.clone().or(effect.in_vain.clone()));
-    reasons.extend(churn.and_then(Churn::too_little));
-    reasons.extend(unbroken(effect, findings, history));
+    if seen_violation(history).is_some() {
+        // what the windows and turns that did not come would have done is not asked
+        let found = findings.verdict() == Verdict::Violated;
+        reasons.extend((!found).then(|| SEEN_BUT_NOT_FOUND.to_owned()));
+    } else {
+        reasons.extend(effect.too_little.clone().or(effect.in_vain.clone()));
+        reasons.extend(churn.and_then(Churn::too_little));
+        reasons.extend(unbroken(effect, findings, history));
+    }
     let open = findings
         .findings
         .iter()
         .filter(|finding| finding.verdict == Verdict::Inconclusive);
     reasons.extend(open.map(|finding| format!("{}: {}", finding.property.name(), finding.evidence)));
     reasons
+}
+
+/// The violation that ended the run, if one did.
+fn seen_violation(history: &History) -> Option<&SeenViolation> {
+    let mut facts = history.nemesis().iter().map(|line| &line.fact);
+    facts.find_map(|fact| match fact {
+        NemesisFact::Phase(PhaseFact::Violation(seen)) => Some(seen),
+        _ => None,
+    })
+}
+
+fn ended_early(seen: &SeenViolation) -> String {
+    let SeenViolation {
+        property,
+        class,
+        lock,
+        at_ns,
+        ..
+    } = seen;
+    format!(
+        "the run ended early, at the first violation that was seen while it went on: {property} {class} on {lock} at {}",
+        moment(*at_ns)
+    )
 }
 
 fn unfinished(history: &History) -> Vec<String> {
@@ -302,5 +368,56 @@ fn latency(history: &History, effect: &RunEffect) -> AcquireLatency {
         p99_ns: at(0.99).map_or(0, |(took, _)| *took),
         max_ns,
         max_window: effect.windows.iter().find(on).map(|window| window.number),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use harness_checkers::{Options, ReadOptions, check};
+
+    use super::*;
+
+    /// A run that was ended at a violation: of two grants, the second at `second`, and the release of the first at `release`.
+    fn ended_at(release: u64, second: u64) -> Diagnosis {
+        let mut lines = [
+            (1, r#""process":0,"type":"invoke","f":"acquire","lock":"l0""#),
+            (2, r#""process":0,"type":"ok","f":"acquire","lock":"l0""#),
+            (2, r#""process":1,"type":"invoke","f":"acquire","lock":"l0""#),
+            (release, r#""process":0,"type":"invoke","f":"release","lock":"l0""#),
+            (release + 1, r#""process":0,"type":"ok","f":"release","lock":"l0""#),
+            (second, r#""process":1,"type":"ok","f":"acquire","lock":"l0""#),
+            (
+                90,
+                r#""process":"nemesis","type":"info","f":"phase","phase":"violation","property":"HL002","class":"two-holders","lock":"l0","at_ns":5000000000,"summary":"""#,
+            ),
+            (
+                91,
+                r#""process":"nemesis","type":"info","f":"phase","phase":"end","unfinished":[]"#,
+            ),
+        ];
+        lines.sort_by_key(|(time, _)| *time);
+        let header = r#"{"format":"harness-history","version":1,"model":"owner-mutex","locks":["l0"]}"#.to_owned();
+        let line =
+            |(index, (time, rest)): (usize, (u64, &str))| format!(r#"{{"index":{},"time":{time},{rest}}}"#, index + 1);
+        let text: Vec<String> = [header]
+            .into_iter()
+            .chain(lines.into_iter().enumerate().map(line))
+            .collect();
+        let history = History::read(text.join("\n").as_bytes(), &ReadOptions::default()).expect("a history");
+        let findings = check(&history, &Options::default());
+        diagnose(&history, findings, KnownRun::in_memory())
+    }
+
+    #[test]
+    fn a_run_that_a_violation_ended_is_violated_or_unsure_and_never_a_pass() {
+        let violated = ended_at(8, 5);
+        assert_eq!((violated.outcome, violated.exit), (Outcome::Fail, 1));
+        let why = "the run ended early, at the first violation that was seen while it went on: HL002 two-holders on l0 at 5.00s";
+        assert_eq!(violated.ended_early.as_deref(), Some(why));
+        assert!(violated.unsure.is_empty(), "{:?}", violated.unsure);
+        let other = ended_at(5, 8);
+        assert_eq!((other.outcome, other.exit), (Outcome::Unsure, 3));
+        assert_eq!(other.unsure, [SEEN_BUT_NOT_FOUND]);
+        assert_eq!(other.effect.hint.as_deref(), Some(Hint::EndedEarly.text()));
     }
 }

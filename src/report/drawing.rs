@@ -7,6 +7,7 @@ use harness_checkers::{CertainHold, Ended, F, History, Property, Violation};
 use serde::{Deserialize, Serialize};
 
 use super::effect::WindowEffect;
+use super::owned::{OwnedBar, owned};
 
 /// Lanes of one drawing, the faults' own aside.
 const MAX_LANES: usize = 5;
@@ -50,6 +51,8 @@ pub enum BarKind {
     Hold,
     /// An acquire that was called and not answered yet.
     Wait,
+    /// Whom the server had as the owner.
+    Owner,
 }
 
 /// The moment of an event and the number of the sentence that is about it, from 1.
@@ -72,6 +75,7 @@ struct WaitBar<'a> {
 pub struct DrawingContext<'a> {
     holds: Vec<CertainHold<'a>>,
     waits: Vec<WaitBar<'a>>,
+    owned: Vec<OwnedBar<'a>>,
     windows: &'a [WindowEffect],
     /// Time and lane of the events that sentences are about, by index.
     events: BTreeMap<u64, (u64, String)>,
@@ -101,6 +105,7 @@ impl<'a> DrawingContext<'a> {
             events: events.collect(),
             holds: history.certain_holds(),
             waits: waits(history),
+            owned: owned(history),
             windows,
         }
     }
@@ -112,6 +117,17 @@ impl<'a> DrawingContext<'a> {
             None if violation.id.starts_with(Property::Hl004.id()) => return None,
             None => self.scene(violation)?,
         };
+        let (from_ns, to_ns) = (drawing.from_ns, drawing.to_ns);
+        let owned = self.owned.iter().filter(|owned| owned.lock == violation.lock);
+        let seen = owned.filter(|owned| owned.from_ns < to_ns && owned.to_ns > from_ns);
+        let bars: Vec<Bar> = seen.take(MAX_BARS).map(OwnedBar::bar).collect();
+        if !bars.is_empty() {
+            drawing.lanes.push(DrawingLane {
+                label: SERVER.to_owned(),
+                bars,
+                marks: Vec::new(),
+            });
+        }
         for (sentence, because) in (1..).zip(&violation.because) {
             let events = because.events.iter().filter_map(|index| self.events.get(index));
             for (at_ns, label) in events.filter(|(at, _)| (drawing.from_ns..=drawing.to_ns).contains(at)) {

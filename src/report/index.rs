@@ -10,7 +10,9 @@ use super::comparison::{Comparison, RunSummary, ViolationKind, compare};
 use super::diagnosis::Outcome;
 use super::html::text::prose;
 use super::html::{page, sign};
+use super::trend::over_time;
 use super::words::{many, span, thousands};
+use crate::store::RunInfo;
 
 pub(crate) const STYLE: &str = concat!(include_str!("page/page.css"), include_str!("page/index.css"));
 pub(crate) const SCRIPT: &str = concat!("\"use strict\";(() => {\n", include_str!("page/index.js"), "})();\n");
@@ -26,6 +28,8 @@ pub struct Listed {
     pub summary: Option<RunSummary>,
     /// How far it came, where there is no verdict.
     pub status: String,
+    /// What it was to be, where there is no verdict that says so.
+    pub info: Option<RunInfo>,
     /// Whether it has a page of its own.
     pub page: bool,
 }
@@ -34,11 +38,17 @@ pub struct Listed {
 pub struct ListedSuite {
     /// The name of its folder, which has a page of its own.
     pub name: String,
+    /// The name of the suite, the same each night.
+    pub suite: String,
     pub outcome: Outcome,
     /// How many of its rows came out as expected, and which did not.
     pub sentence: String,
+    /// Its rows that were run: the name of each, and whether it came out as expected.
+    pub rows: Vec<(String, Outcome)>,
 }
 
+/// The outcome of a run without a verdict, for the filter.
+const NO_VERDICT: &str = "NONE";
 /// Suites that are named.
 const SUITES: usize = 20;
 
@@ -53,6 +63,8 @@ pub fn render(runs: &[Listed], left_out: usize, suites: &[ListedSuite]) -> Strin
         let word = outcome.word();
         filter_box(word, &format!("{} {word} {}", sign(outcome), count(outcome)))
     });
+    let without = runs.iter().filter(|run| run.summary.is_none()).count();
+    let without = (without > 0).then(|| filter_box(NO_VERDICT, &format!("– no verdict {without}")));
     let body = html! {
         header.index {
             h1 { "All runs" }
@@ -66,18 +78,19 @@ pub fn render(runs: &[Listed], left_out: usize, suites: &[ListedSuite]) -> Strin
         }
         main {
             (newest_suites(suites))
+            (over_time(runs, suites))
             div hidden[only_suites] {
                 section { h2 { "Since the time before" } (news(runs, &since)) }
                 @if left_out > 0 {
                     p.left-out { (thousands(left_out as u64)) " older runs are not listed." }
                 }
-                (filters("zk, partition, HL001, new", &html! { @for one in &boxes { (one) } }))
+                (filters("zk, partition, HL001, new", &html! { @for one in boxes.iter().chain(&without) { (one) } }))
                 div.scroll {
-                    table #runs.all {
+                    table #runs.all.sortable {
                         thead {
                             tr {
                                 th { "outcome" } th { "run" } th { "backend" } th { "lock" } th { "fault" }
-                                th { "what broke" } th { "since the time before" } th { "length" }
+                                th { "what broke" } th { "since the time before" } th { "seed" } th { "length" }
                             }
                         }
                         tbody { @for run in runs.iter().rev() { (row(run, since.get(run.name.as_str()))) } }
@@ -185,8 +198,8 @@ fn link(run: &Listed) -> Markup {
 
 fn row(run: &Listed, since: Option<&Comparison>) -> Markup {
     let summary = run.summary.as_ref();
-    let outcome = summary.map_or("NONE", |summary| summary.outcome.word());
-    let info = summary.and_then(|summary| summary.run.as_ref());
+    let outcome = summary.map_or(NO_VERDICT, |summary| summary.outcome.word());
+    let info = summary.and_then(|summary| summary.run.as_ref()).or(run.info.as_ref());
     let lock = info.map(|info| {
         let attitude = info.attitude.as_deref().unwrap_or_default();
         format!("{} {attitude}", info.recipe)
@@ -205,7 +218,10 @@ fn row(run: &Listed, since: Option<&Comparison>) -> Markup {
             td.head { (info.map_or("", |info| &info.fault)) }
             td { (broken(run)) }
             td { (changes(since)) }
-            td.number { @if let Some(summary) = summary { (span(summary.length_ns)) } }
+            td.head { (info.map_or("", |info| &info.seed)) }
+            td.number data-sort=[summary.map(|summary| summary.length_ns)] {
+                @if let Some(summary) = summary { (span(summary.length_ns)) }
+            }
         }
     }
 }

@@ -45,8 +45,9 @@ pub fn render(diagnosis: &Diagnosis) -> String {
     if let Some(again) = summary::again(diagnosis) {
         let _ = writeln!(
             text,
-            "```sh\n{}\n```\nThe same plan, not the same timing.\n",
-            fenced(&again.join(" "))
+            "```sh\n{}\n```\nIt makes {}.\n",
+            fenced(&again.join(" ")),
+            summary::made_again(diagnosis)
         );
     }
     table(diagnosis, &mut text);

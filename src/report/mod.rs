@@ -17,11 +17,13 @@ pub mod index;
 pub mod junit;
 mod manual_changes;
 pub mod markdown;
+mod owned;
 pub mod roles;
 pub mod screen;
 pub mod summary;
 pub mod terminal;
 pub mod timeline;
+pub mod trend;
 pub(crate) mod words;
 
 use std::collections::BTreeMap;
@@ -85,7 +87,7 @@ pub const FORMATS: &[ReportFormat] = &[
         name: "terminal",
         file: None,
         about: "the screen that `harness run` ends with",
-        render: |report| terminal::render(report.diagnosis, terminal::Look { color: false }),
+        render: |report| terminal::render(report.diagnosis, terminal::Look::PLAIN),
     },
 ];
 

@@ -19,6 +19,39 @@ impl ScreenText {
     }
 }
 
+impl ScreenText {
+    /// Lines of at most `columns`, all after the first indented; no word is broken, and colours take no room.
+    pub fn wrapped(self, columns: Option<usize>, indent: usize) -> Vec<Self> {
+        let Some(columns) = columns.filter(|columns| room(&self.0) > *columns) else {
+            return vec![self];
+        };
+        let mut lines = vec![String::new()];
+        let mut spaces = 0;
+        for word in self.0.split(' ') {
+            if !word.is_empty() {
+                let line = lines.last_mut().expect("there is a first line");
+                if !line.trim().is_empty() && room(line) + spaces + room(word) > columns {
+                    lines.push(" ".repeat(indent) + word);
+                } else {
+                    *line += &" ".repeat(spaces);
+                    *line += word;
+                }
+                spaces = 0;
+            }
+            spaces += 1;
+        }
+        lines.into_iter().map(Self).collect()
+    }
+}
+
+/// The columns that a text takes, without the codes of its colours.
+fn room(text: &str) -> usize {
+    let mut parts = text.split("\x1b[");
+    let first = parts.next().map_or(0, |part| part.chars().count());
+    let others = parts.map(|part| part.split_once('m').map_or(part, |(_, rest)| rest).chars().count());
+    first + others.sum::<usize>()
+}
+
 impl<T: AsRef<str>> From<T> for ScreenText {
     fn from(text: T) -> Self {
         Self(line(text.as_ref()).into_owned())
@@ -52,9 +85,22 @@ impl fmt::Display for ScreenText {
 #[derive(Debug, Clone, Copy)]
 pub struct Look {
     pub color: bool,
+    /// The width of the terminal, where it is one.
+    pub columns: Option<usize>,
 }
 
 impl Look {
+    /// For files, and for what is not a terminal.
+    pub const PLAIN: Self = Self {
+        color: false,
+        columns: None,
+    };
+
+    /// As many columns as wanted, or those that the terminal has.
+    pub fn at_most(self, wanted: usize) -> usize {
+        self.columns.map_or(wanted, |columns| wanted.min(columns))
+    }
+
     /// Text in a colour, by its SGR code.
     pub fn paint(self, code: &str, text: &str) -> ScreenText {
         let text = line(text);
@@ -88,14 +134,38 @@ mod tests {
     use super::*;
 
     #[test]
+    fn lines_are_as_wide_as_the_terminal_and_no_word_is_broken() {
+        let color = Look {
+            color: true,
+            ..Look::PLAIN
+        };
+        let text = ScreenText::from("  x ") + color.bold("one two") + "   three";
+        let lines = text.clone().wrapped(Some(11), 4);
+        let lines: Vec<&str> = lines.iter().map(|line| line.0.as_str()).collect();
+        assert_eq!(lines, ["  x \x1b[1mone two\x1b[0m", "    three"]);
+        // a word that is wider than the terminal is left to it
+        let lines = text.clone().wrapped(Some(4), 1);
+        assert_eq!(lines.len(), 4, "{lines:?}");
+        for columns in [None, Some(19), Some(100)] {
+            assert_eq!(
+                text.clone().wrapped(columns, 4),
+                std::slice::from_ref(&text),
+                "{columns:?}"
+            );
+        }
+    }
+
+    #[test]
     fn only_a_look_adds_control_characters() {
-        let color = Look { color: true };
+        let color = Look {
+            color: true,
+            ..Look::PLAIN
+        };
         let text = ScreenText::from("a\x1b[2J") + color.bold("b\x1b]0;x\x07") + "\n::error::c";
         assert_eq!(
             text.to_string(),
             "a\\u{1b}[2J\x1b[1mb\\u{1b}]0;x\\u{7}\x1b[0m\\n::error::c"
         );
-        let plain = Look { color: false };
-        assert_eq!(ScreenText::join(&[plain.bold("  ::error::c")]), "  \\::error::c");
+        assert_eq!(ScreenText::join(&[Look::PLAIN.bold("  ::error::c")]), "  \\::error::c");
     }
 }

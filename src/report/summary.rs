@@ -5,6 +5,7 @@ use harness_checkers::{Finding, Property, Verdict, Violation};
 use super::diagnosis::{Diagnosis, Outcome};
 use super::effect::{RunEffect, WindowEffect};
 use super::words::{many, quoted, span, thousands};
+use crate::store::RunInfo;
 
 /// Violations that are shown in full where room is short; the rest is counted.
 const SHOWN: usize = 3;
@@ -189,6 +190,7 @@ pub fn reasons(diagnosis: &Diagnosis) -> Vec<(&'static str, &str)> {
     let error = diagnosis.run.as_ref().and_then(|run| run.error.as_deref());
     let error = error.filter(|error| is_sure || diagnosis.unsure.iter().all(|reason| reason != error));
     let mut reasons: Vec<(&str, &str)> = error.map(|error| ("error", error)).into_iter().collect();
+    reasons.extend(diagnosis.ended_early.as_deref().map(|why| ("ended", why)));
     if !is_sure {
         reasons.extend(diagnosis.unsure.iter().map(|reason| ("unsure", reason.as_str())));
         reasons.extend(diagnosis.effect.hint.as_deref().map(|hint| ("hint", hint)));
@@ -205,6 +207,14 @@ pub fn again(diagnosis: &Diagnosis) -> Option<Vec<String>> {
         again.extend(["--repeat", "20", "--until", "fail"].map(str::to_owned));
     }
     Some(again)
+}
+
+/// What that command makes again: models repeat all of it, real servers the plan.
+pub fn made_again(diagnosis: &Diagnosis) -> &'static str {
+    match diagnosis.run.as_ref().is_some_and(RunInfo::is_simulated) {
+        true => "the same run, line by line",
+        false => "the same plan, not the same timing",
+    }
 }
 
 /// The command that checks the same history again.

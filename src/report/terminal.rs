@@ -10,7 +10,6 @@ pub use super::screen::Look;
 use super::screen::ScreenText;
 use super::summary;
 use super::words::{axis, span, stretch, wrap, wrap_words};
-use crate::store::RunInfo;
 
 /// Columns of text.
 const WIDTH: usize = 92;
@@ -18,6 +17,8 @@ const WIDTH: usize = 92;
 const AXIS: usize = 62;
 /// Steps of a drawing's time axis, at most.
 const TICKS: u64 = 6;
+/// Columns for the last label of an axis, beyond its end.
+const LABEL: usize = 10;
 /// Columns before a drawing's time axis.
 const MARGIN: usize = 12;
 /// Columns from which on a bar has ends.
@@ -35,7 +36,8 @@ fn verdict_cell(look: Look, verdict: Verdict) -> ScreenText {
 
 /// The whole screen of a finished run.
 pub fn render(diagnosis: &Diagnosis, look: Look) -> String {
-    let mut lines = vec![headline(diagnosis, look), ScreenText::default()];
+    let mut lines = headline(diagnosis, look).wrapped(look.columns, 6);
+    lines.push(ScreenText::default());
     for (finding, violation) in summary::shown(diagnosis) {
         lines.extend(violation_lines(diagnosis, finding, violation, look));
         lines.push(ScreenText::default());
@@ -44,11 +46,11 @@ pub fn render(diagnosis: &Diagnosis, look: Look) -> String {
     if !came_to_nothing {
         lines.extend(table(diagnosis, look));
         lines.push(ScreenText::default());
-        lines.extend(effect(diagnosis));
+        lines.extend(effect(diagnosis, look));
     }
-    lines.extend(reasons(diagnosis));
+    lines.extend(reasons(diagnosis, look));
     lines.push(ScreenText::default());
-    lines.extend(pointers(diagnosis));
+    lines.extend(pointers(diagnosis, look));
     lines.push(ScreenText::default());
     ScreenText::join(&lines)
 }
@@ -70,27 +72,28 @@ fn headline(diagnosis: &Diagnosis, look: Look) -> ScreenText {
 
 fn violation_lines(diagnosis: &Diagnosis, finding: &Finding, violation: &Violation, look: Look) -> Vec<ScreenText> {
     let heading = look.bold(&format!("{}  {}", violation.id, violation.summary));
-    let mut lines = vec![look.paint("1;31", "x") + " " + heading];
+    let heading = look.paint("1;31", "x") + " " + heading;
+    let mut lines = heading.wrapped(look.columns, violation.id.len() + 4);
     lines.push(ScreenText::default());
     if let Some(drawing) = diagnosis.drawings.get(&violation.id) {
         lines.extend(draw(drawing, look));
         lines.push(ScreenText::default());
     }
     if finding.property == Property::Hl004 {
-        lines.extend(herd(violation));
+        lines.extend(herd(violation, look));
         lines.push(ScreenText::default());
     }
     for (number, because) in violation.because.iter().enumerate() {
-        lines.extend(labelled(&format!("{}", number + 1), 4, &because.text));
+        lines.extend(labelled(&format!("{}", number + 1), 4, &because.text, look));
     }
     for (label, remark) in summary::remarks(diagnosis, finding, violation) {
-        lines.extend(labelled(label, 9, &remark));
+        lines.extend(labelled(label, 9, &remark, look));
     }
     lines
 }
 
-fn labelled(label: &str, width: usize, text: &str) -> Vec<ScreenText> {
-    let wrapped = wrap(text, WIDTH - width - 3);
+fn labelled(label: &str, width: usize, text: &str, look: Look) -> Vec<ScreenText> {
+    let wrapped = wrap(text, look.at_most(WIDTH).saturating_sub(width + 3));
     let line = |(number, line): (usize, &String)| {
         let label = if number == 0 { label } else { "" };
         ScreenText::from(format!("   {label:<width$}{line}"))
@@ -100,25 +103,26 @@ fn labelled(label: &str, width: usize, text: &str) -> Vec<ScreenText> {
 
 /// A drawing alone, without colours, as other texts show it.
 pub fn picture(drawing: &Drawing) -> String {
-    ScreenText::join(&draw(drawing, Look { color: false }))
+    ScreenText::join(&draw(drawing, Look::PLAIN))
 }
 
 fn draw(drawing: &Drawing, look: Look) -> Vec<ScreenText> {
+    let width = axis_width(look);
     let column = |ns: u64| {
         let (from, to) = (drawing.from_ns as f64, drawing.to_ns as f64);
-        (((ns as f64 - from) / (to - from).max(1.0)).clamp(0.0, 1.0) * (AXIS - 1) as f64).round() as usize
+        (((ns as f64 - from) / (to - from).max(1.0)).clamp(0.0, 1.0) * (width - 1) as f64).round() as usize
     };
-    let mut lines = vec![look.dim(&axis_line(drawing, column))];
+    let mut lines = vec![look.dim(&axis_line(drawing, look, column))];
     // a lane of marks alone says nothing where marks are not drawn
     let lanes = drawing
         .lanes
         .iter()
         .filter(|lane| drawing.overlaps_ns.is_empty() || !lane.bars.is_empty());
-    lines.extend(lanes.map(|lane| draw_lane(lane, drawing, column)));
+    lines.extend(lanes.map(|lane| draw_lane(lane, drawing, width, column)));
     if drawing.overlaps_ns.is_empty() {
         return lines;
     }
-    let mut marks = vec![' '; AXIS];
+    let mut marks = vec![' '; width];
     for (from, to) in &drawing.overlaps_ns {
         marks[column(*from)..=column(*to)].fill('^');
     }
@@ -134,29 +138,43 @@ fn draw(drawing: &Drawing, look: Look) -> Vec<ScreenText> {
         String::new()
     };
     let text = format!("both hold: {}{times}", stretch(first, last));
-    let from = from.min(AXIS.saturating_sub(text.len()));
+    let from = from.min(width.saturating_sub(text.len()));
     lines.push(margin() + &format!("{:from$}{text}", ""));
     lines
 }
 
-fn axis_line(drawing: &Drawing, column: impl Fn(u64) -> usize) -> String {
-    let mut line = vec![' '; AXIS + 10];
+/// Columns of a drawing's time axis on this terminal.
+fn axis_width(look: Look) -> usize {
+    (look.at_most(MARGIN + AXIS).saturating_sub(MARGIN)).max(2)
+}
+
+fn axis_line(drawing: &Drawing, look: Look, column: impl Fn(u64) -> usize) -> String {
+    let room = look.at_most(MARGIN + AXIS + LABEL).saturating_sub(MARGIN);
+    let mut line = vec![' '; room.max(axis_width(look))];
+    let mut taken = 0;
     for (at, label) in axis(drawing.from_ns, drawing.to_ns, TICKS) {
-        for (cell, letter) in line[column(at)..].iter_mut().zip(label.chars()) {
-            *cell = letter;
+        let place = column(at)..column(at) + label.len();
+        // half a number is another number
+        if place.start >= taken && place.end <= line.len() {
+            taken = place.end + 1;
+            line[place]
+                .iter_mut()
+                .zip(label.chars())
+                .for_each(|(cell, letter)| *cell = letter);
         }
     }
     format!("{:MARGIN$}{}", "", line.into_iter().collect::<String>().trim_end())
 }
 
-fn draw_lane(lane: &DrawingLane, drawing: &Drawing, column: impl Fn(u64) -> usize) -> ScreenText {
-    let mut cells = vec![' '; AXIS];
+fn draw_lane(lane: &DrawingLane, drawing: &Drawing, width: usize, column: impl Fn(u64) -> usize) -> ScreenText {
+    let mut cells = vec![' '; width];
     for bar in &lane.bars {
         let (from, to) = (column(bar.from_ns), column(bar.to_ns));
         let fill = match bar.kind {
             BarKind::Fault => '=',
             BarKind::Hold => '#',
             BarKind::Wait => '-',
+            BarKind::Owner => '+',
         };
         cells[from..=to].fill(fill);
         let room = (to - from).saturating_sub(3);
@@ -165,7 +183,9 @@ fn draw_lane(lane: &DrawingLane, drawing: &Drawing, column: impl Fn(u64) -> usiz
             cells[from + 2 + offset] = letter;
         }
         let wide = to - from >= WIDE;
-        if wide && bar.from_ns >= drawing.from_ns {
+        // one owner follows another at once, and short grants must not look like more of the one before
+        let begins = wide || bar.kind == BarKind::Owner;
+        if begins && bar.from_ns >= drawing.from_ns {
             cells[from] = '[';
         }
         if wide && bar.to_ns <= drawing.to_ns {
@@ -193,9 +213,9 @@ fn fitting(text: &str, room: usize) -> String {
     kept + "…"
 }
 
-fn herd(violation: &Violation) -> Vec<ScreenText> {
+fn herd(violation: &Violation, look: Look) -> Vec<ScreenText> {
     let figure = |name: &str| violation.figures.get(name).map(|figure| *figure as usize);
-    let bar = |count: usize| "#".repeat(count.min(AXIS));
+    let bar = |count: usize| "#".repeat(count.min(axis_width(look)));
     let mut lines = Vec::new();
     for (label, name) in [("woken", "woken"), ("useful", "useful")] {
         if let Some(count) = figure(name) {
@@ -217,7 +237,10 @@ fn table(diagnosis: &Diagnosis, look: Look) -> Vec<ScreenText> {
     let mut lines = vec![look.dim(&format!("  {:<19}{:<13}{}", "property", "verdict", "evidence"))];
     for finding in &diagnosis.findings {
         let width = 2 + 19 + 13;
-        let wrapped = wrap(&summary::evidence(finding), WIDTH.saturating_sub(width) + 16);
+        let wrapped = wrap(
+            &summary::evidence(finding),
+            look.at_most(WIDTH + 16).saturating_sub(width),
+        );
         for (number, line) in wrapped.iter().enumerate() {
             lines.push(match number {
                 0 => {
@@ -231,26 +254,26 @@ fn table(diagnosis: &Diagnosis, look: Look) -> Vec<ScreenText> {
     lines
 }
 
-fn effect(diagnosis: &Diagnosis) -> Vec<ScreenText> {
+fn effect(diagnosis: &Diagnosis, look: Look) -> Vec<ScreenText> {
     let mut lines = Vec::new();
     if !diagnosis.effect.windows.is_empty() || diagnosis.run.is_some() {
-        lines.extend(labelled_flush("effect", &diagnosis.effect.evidence));
+        lines.extend(labelled_flush("effect", &diagnosis.effect.evidence, look));
         for missed in summary::missed(&diagnosis.effect) {
-            lines.extend(labelled_flush("", &missed));
+            lines.extend(labelled_flush("", &missed, look));
         }
     }
     if let Some(coverage) = diagnosis.coverage.as_ref().and_then(Coverage::in_words) {
-        lines.extend(labelled_flush("covered", &coverage));
+        lines.extend(labelled_flush("covered", &coverage, look));
     }
     if let Some(latency) = summary::latency(diagnosis) {
-        lines.extend(labelled_flush("latency", &latency));
+        lines.extend(labelled_flush("latency", &latency, look));
     }
-    lines.extend(labelled_flush("recorded", &summary::amount(diagnosis)));
+    lines.extend(labelled_flush("recorded", &summary::amount(diagnosis), look));
     lines
 }
 
-fn labelled_flush(label: &str, text: &str) -> Vec<ScreenText> {
-    let wrapped = wrap(text, WIDTH - 16);
+fn labelled_flush(label: &str, text: &str, look: Look) -> Vec<ScreenText> {
+    let wrapped = wrap(text, look.at_most(WIDTH).saturating_sub(16));
     let line = |(number, line): (usize, &String)| flush(if number == 0 { label } else { "" }, line);
     wrapped.iter().enumerate().map(line).collect()
 }
@@ -260,21 +283,21 @@ fn flush(label: &str, text: &str) -> ScreenText {
 }
 
 /// A label is at the first of the lines that it is for.
-fn reasons(diagnosis: &Diagnosis) -> Vec<ScreenText> {
+fn reasons(diagnosis: &Diagnosis, look: Look) -> Vec<ScreenText> {
     let mut lines = Vec::new();
     let mut before = "";
     for (label, text) in summary::reasons(diagnosis) {
-        lines.extend(labelled_flush(if label == before { "" } else { label }, text));
+        lines.extend(labelled_flush(if label == before { "" } else { label }, text, look));
         before = label;
     }
     lines
 }
 
 /// Where to look, and what to type.
-fn pointers(diagnosis: &Diagnosis) -> Vec<ScreenText> {
+fn pointers(diagnosis: &Diagnosis, look: Look) -> Vec<ScreenText> {
     let mut lines = Vec::new();
     if let Some(more) = summary::more(diagnosis) {
-        lines.extend(labelled_flush("more", &more));
+        lines.extend(labelled_flush("more", &more, look));
     }
     match summary::page(diagnosis) {
         Some(page) => lines.push(flush("report", &page)),
@@ -284,7 +307,7 @@ fn pointers(diagnosis: &Diagnosis) -> Vec<ScreenText> {
         lines.push(flush("exact", &exact));
     }
     if let Some(again) = summary::again(diagnosis) {
-        let wrapped = wrap_words(again.iter().map(String::as_str), WIDTH - 20);
+        let wrapped = wrap_words(again.iter().map(String::as_str), look.at_most(WIDTH).saturating_sub(20));
         let last = wrapped.len().saturating_sub(1);
         for (number, line) in wrapped.iter().enumerate() {
             let label = if number == 0 { "again" } else { "" };
@@ -293,13 +316,7 @@ fn pointers(diagnosis: &Diagnosis) -> Vec<ScreenText> {
                 &format!("{line}{}", if number < last { " \\" } else { "" }),
             ));
         }
-        let simulated = diagnosis.run.as_ref().is_some_and(RunInfo::is_simulated);
-        let same = if simulated {
-            "(the same run, line by line)"
-        } else {
-            "(same plan, not same timing)"
-        };
-        lines.push(flush("", same));
+        lines.push(flush("", &format!("({})", summary::made_again(diagnosis))));
     }
     lines
 }

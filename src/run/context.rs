@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -46,6 +46,8 @@ pub struct RunContext {
     /// Whether every client is to acquire once before the run ends.
     recovers: watch::Sender<bool>,
     stop: watch::Sender<bool>,
+    /// Whether a violation that was seen while the run went on has ended it.
+    is_violated: AtomicBool,
     /// Why the run cannot go on, once it cannot.
     fatal: watch::Sender<Option<String>>,
 }
@@ -58,6 +60,10 @@ pub struct RunCounters {
     pub refused: AtomicU64,
     pub waiting: AtomicI64,
     pub lost: AtomicU64,
+    /// How late a timer of harness was at most since it was last shown.
+    pub delay_us: AtomicU64,
+    /// How often harness stood still.
+    pub stalls: AtomicU64,
     recent: Mutex<VecDeque<Duration>>,
     /// The last thing a client said when it could not acquire.
     last_error: Mutex<Option<String>>,
@@ -95,6 +101,7 @@ impl RunContext {
             has_grants: watch::channel(false).0,
             recovers: watch::channel(false).0,
             stop: watch::channel(false).0,
+            is_violated: AtomicBool::new(false),
             fatal: watch::channel(None).0,
         }
     }
@@ -181,6 +188,16 @@ impl RunContext {
 
     pub fn is_stopping(&self) -> bool {
         *self.stop.borrow()
+    }
+
+    /// Ends the run because of a violation.
+    pub fn end_violated(&self) {
+        self.is_violated.store(true, Relaxed);
+        self.stop();
+    }
+
+    pub fn is_violated(&self) -> bool {
+        self.is_violated.load(Relaxed)
     }
 
     /// Ends the run, which cannot go on. The first reason is the one that is reported.

@@ -11,6 +11,7 @@ use tokio::sync::{mpsc, watch};
 use super::clients::pool::ClientPool;
 use super::clock::RunClock;
 use super::context::RunContext;
+use super::online_check::OnlineCheck;
 use super::phases::PhaseRunner;
 use super::setup::{self, Routes};
 use super::terms::Terms;
@@ -114,8 +115,13 @@ pub async fn play(
     *played_run.contract = Some(terms.contract.clone());
     let clock = RunClock::start(ground.clock);
     let file = Some(path.as_path()).filter(|_| !spec.in_memory);
-    let (recorder, closer) =
-        recorder::start(file, &setup::header(&spec, &terms), clock).map_err(|error| RunError::write(&path, &error))?;
+    let header = setup::header(&spec, &terms);
+    let check = spec.config.stop_on_violation.then(|| OnlineCheck::of(&header));
+    let check = check
+        .transpose()
+        .map_err(|error| RunError::Clients(error.to_string()))?;
+    let (recorder, closer) = recorder::start(file, &header, clock).map_err(|error| RunError::write(&path, &error))?;
+    let recorder = recorder.with_check(check);
     let routes = Routes::new(&ground.links, &ground.servers.endpoints.borrow());
     let run = RunContext::new(spec, terms, recorder, ground.clients, ground.exchange, routes);
     let run = Arc::new(run);

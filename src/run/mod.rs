@@ -14,6 +14,7 @@ mod context;
 mod ground;
 mod history_file;
 mod observer;
+mod online_check;
 mod peer_proxies;
 mod phases;
 mod progress;

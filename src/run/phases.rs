@@ -15,7 +15,7 @@ use super::clients::rarely::Rarely;
 use super::clients::workload::Workload;
 use super::context::RunContext;
 use super::ground::ConnectObserver;
-use super::{RunError, observer, progress, schedule, taps};
+use super::{RunError, observer, online_check, progress, schedule, taps};
 use crate::backends::{Connect, LockSweeper};
 use crate::clock::{RunningTask, TaskSet};
 use crate::cluster::{EndpointsReceiver, RoleProbe};
@@ -111,16 +111,21 @@ impl PhaseRunner {
         let turns = Turns::new(config.lock_names(), config.churn, run.clock);
         let drivers = self.drivers(turns.clone());
         let _sweeper = self.sweeper(turns);
+        let _check = config.stop_on_violation.then(|| online_check::start(run));
         let went = match config.each {
             Some(each) => self.turns(each).await,
             None => self.control_to_recovery().await,
         };
-        let stopped = run.is_stopping();
+        let stopped = run.is_stopping() && !run.is_violated();
         run.stop();
         // clients release what they hold
         let patience = config.lease * 2 + Duration::from_secs(1);
         let _ = run.clock.within(patience, drivers.all()).await;
-        let unfinished = went?;
+        let unfinished = match went {
+            // nobody was given the time that it was to have
+            Err(RunError::Stopped) if run.is_violated() => Vec::new(),
+            went => went?,
+        };
         if stopped {
             return Err(RunError::Stopped);
         }
@@ -241,6 +246,10 @@ impl PhaseRunner {
             long_hold: self.run.terms.long_hold(config.lease),
             rest: config.lease,
             wait: config.wait,
+            short_waits: match config.short_waits {
+                true => vec![config.lease / 4, config.lease],
+                false => Vec::new(),
+            },
             patience: config.patience(),
             each: config.each,
             demand: self.run.terms.demand,

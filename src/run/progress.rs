@@ -47,6 +47,7 @@ async fn tick(run: &RunContext, roles: &ServerRoles) {
             unknown: counters.unknown.load(Relaxed),
             refused: counters.refused.load(Relaxed),
             waiting: counters.waiting.load(Relaxed).max(0) as u64,
+            holding: holders.len() as u64,
             holders: holders
                 .iter()
                 .take(SHOWN)
@@ -56,6 +57,8 @@ async fn tick(run: &RunContext, roles: &ServerRoles) {
             nodes: roles.in_words(),
             p50,
             p99,
+            delay: Duration::from_micros(counters.delay_us.swap(0, Relaxed)),
+            stalls: counters.stalls.load(Relaxed),
         }));
         last = acquires;
         run.clock.sleep(EVERY).await;

@@ -10,11 +10,12 @@ use std::time::Duration;
 
 use harness_checkers::history::NemesisFact;
 use harness_checkers::history::event::{Fields, Header, Kind, Line, Process};
-use harness_checkers::{FormError, History, HistoryBuilder};
+use harness_checkers::{FormError, History, HistoryBuilder, Violation};
 use serde_json::{Map, Value};
 
 use super::clock::RunClock;
 use super::history_file::{HistoryFile, HistoryFileCloser};
+use super::online_check::OnlineCheck;
 
 /// How often a run asks whether the disk still takes its history.
 const FAILURE_LOOK: Duration = Duration::from_millis(100);
@@ -42,6 +43,8 @@ pub struct HistoryInMemory {
 pub struct Recorder {
     sink: RecorderSink,
     clock: RunClock,
+    /// Is given every line, where the run is checked while it goes on.
+    check: Option<Arc<OnlineCheck>>,
 }
 
 /// The end of the history of one run.
@@ -66,10 +69,26 @@ pub fn start(path: Option<&Path>, header: &Header, clock: RunClock) -> io::Resul
             (RecorderSink::Memory(history.clone()), RecorderCloser::Memory(history))
         }
     };
-    Ok((Recorder { sink, clock }, closer))
+    let recorder = Recorder {
+        sink,
+        clock,
+        check: None,
+    };
+    Ok((recorder, closer))
 }
 
 impl Recorder {
+    /// The same with a check of every line from here on.
+    pub fn with_check(self, check: Option<OnlineCheck>) -> Self {
+        let check = check.map(Arc::new);
+        Self { check, ..self }
+    }
+
+    /// The first violation that the check of the lines has seen, if there is a check.
+    pub fn violation(&self) -> Option<Violation> {
+        self.check.as_ref()?.first()
+    }
+
     /// Records an operation's call or reply, stamped now. Returns its time.
     pub fn operation(&self, process: u32, client: u32, kind: Kind, f: &str, fields: Fields<'_>) -> u64 {
         self.line(
@@ -134,15 +153,21 @@ impl Recorder {
             let now = self.clock.stamp();
             at.map_or(now, |at| self.clock.stamp_of(at).min(now))
         };
-        let line = |index, time| Line {
-            index,
-            time,
-            process,
-            client,
-            kind,
-            f,
-            fields,
-            extra,
+        let line = |index, time| {
+            let line = Line {
+                index,
+                time,
+                process,
+                client,
+                kind,
+                f,
+                fields,
+                extra,
+            };
+            if let Some(check) = &self.check {
+                check.see(&line);
+            }
+            line
         };
         match &self.sink {
             RecorderSink::File(file) => file.add(stamp, line),

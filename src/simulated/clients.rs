@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use harness_simulation::{SimulatedProcess, World};
 use harness_workloads::protocol::{ClientOp, Message};
-use harness_workloads::{Contract, LockClient, RecipeHost, SignalSink, perform, reply};
+use harness_workloads::{Contract, LockClient, SignalSink, perform, reply};
 use tokio::sync::{mpsc, oneshot};
 
 use super::wall_clocks::ProcessWallClock;
@@ -50,19 +50,17 @@ impl ClientSpawner for SimulatedSpawner {
         Box::pin(async move {
             self.world.sleep(START).await;
             let process = process_of(self.world, clients[0]);
-            let (requests, incoming) = mpsc::unbounded_channel();
-            let serving = ProcessToServe {
-                process,
-                make: Arc::clone(&self.make),
-                contract: self.contract.clone(),
-                clock: self.clocks.get(&clients[0]).cloned(),
-                on_event: Arc::clone(&on_event),
-            };
-            process.spawn(serving.serve(incoming)).detach();
             let child = SimulatedChild {
                 process,
                 who,
-                requests,
+                server: ClientServer {
+                    process,
+                    make: Arc::clone(&self.make),
+                    contract: self.contract.clone(),
+                    clock: self.clocks.get(&clients[0]).cloned(),
+                    on_event: Arc::clone(&on_event),
+                },
+                clients: Mutex::default(),
                 on_event,
                 over: AtomicBool::new(false),
             };
@@ -78,7 +76,6 @@ impl ClientSpawner for SimulatedSpawner {
 
 /// A request on its way to a client.
 struct AskedRequest {
-    client: u32,
     op: ClientOp,
     reply: oneshot::Sender<Message>,
 }
@@ -87,7 +84,9 @@ struct AskedRequest {
 struct SimulatedChild {
     process: SimulatedProcess,
     who: String,
-    requests: mpsc::UnboundedSender<AskedRequest>,
+    server: ClientServer,
+    /// Where the requests of each client go that was asked for anything.
+    clients: Mutex<BTreeMap<u32, mpsc::UnboundedSender<AskedRequest>>>,
     on_event: OnChildEvent,
     over: AtomicBool,
 }
@@ -101,13 +100,23 @@ impl SimulatedChild {
         }
         there
     }
+
+    /// Sends a request to a client, which is made when it is first asked for anything. Where the process is gone, so is the
+    /// receiver, and no answer comes.
+    fn send(&self, client: u32, asked: AskedRequest) {
+        if self.over.load(Relaxed) {
+            return;
+        }
+        let mut clients = self.clients.lock().expect("no one panics while sending a request");
+        let requests = clients.entry(client).or_insert_with(|| self.server.start(client));
+        let _ = requests.send(asked);
+    }
 }
 
 impl ClientChild for SimulatedChild {
     fn ask(&self, client: u32, op: ClientOp) -> BoxFuture<'_, Option<Message>> {
         let (reply, answer) = oneshot::channel();
-        // where the process is gone, so is the receiver, and no answer comes
-        let _ = self.requests.send(AskedRequest { client, op, reply });
+        self.send(client, AskedRequest { op, reply });
         Box::pin(async { answer.await.ok() })
     }
 
@@ -157,7 +166,7 @@ impl ClientChild for SimulatedChild {
 }
 
 /// What a process serves its clients with.
-struct ProcessToServe {
+struct ClientServer {
     process: SimulatedProcess,
     make: ClientMaker,
     contract: Contract,
@@ -165,31 +174,23 @@ struct ProcessToServe {
     on_event: OnChildEvent,
 }
 
-impl ProcessToServe {
-    /// Serves until the process is killed, each client on its own.
-    async fn serve(self, mut incoming: mpsc::UnboundedReceiver<AskedRequest>) {
-        let host = match &self.clock {
-            Some(clock) => clock.host(),
-            None => self.process.host(),
+impl ClientServer {
+    /// Makes a client in the process, which serves until the process is killed.
+    fn start(&self, client: u32) -> mpsc::UnboundedSender<AskedRequest> {
+        let (requests, inbox) = mpsc::unbounded_channel();
+        let (process, make, contract) = (self.process, Arc::clone(&self.make), self.contract.clone());
+        let (clock, on_event) = (self.clock.clone(), Arc::clone(&self.on_event));
+        let serving = async move {
+            let host = match &clock {
+                Some(clock) => clock.host(),
+                None => process.host(),
+            };
+            let out = Rc::new(move |signal| on_event(ChildEvent::Signal(signal)));
+            let lock = make(client, process, SignalSink::new(client, host, out));
+            serve_client(lock, contract, inbox).await;
         };
-        let mut clients: BTreeMap<u32, mpsc::UnboundedSender<AskedRequest>> = BTreeMap::new();
-        while let Some(asked) = incoming.recv().await {
-            let requests = clients.entry(asked.client).or_insert_with(|| {
-                let (requests, inbox) = mpsc::unbounded_channel();
-                let lock = (self.make)(asked.client, self.process, self.signals(asked.client, &host));
-                let contract = self.contract.clone();
-                self.process.spawn(serve_client(lock, contract, inbox)).detach();
-                requests
-            });
-            // the client serves as long as its process
-            let _ = requests.send(asked);
-        }
-    }
-
-    fn signals(&self, client: u32, host: &Rc<dyn RecipeHost>) -> SignalSink {
-        let on_event = Arc::clone(&self.on_event);
-        let out = Rc::new(move |signal| on_event(ChildEvent::Signal(signal)));
-        SignalSink::new(client, Rc::clone(host), out)
+        process.spawn(serving).detach();
+        requests
     }
 }
 

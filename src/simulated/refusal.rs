@@ -15,7 +15,7 @@ pub fn refusal(config: &Config) -> Option<String> {
             "zk-curator is a client library that makes its own connections, and there is nothing to connect to",
         );
     }
-    if config.backend.id.is_none() {
+    if !super::has_model(config.backend) {
         return says("there are models of ZooKeeper, etcd and Redis, and of no other store");
     }
     if config.churn.is_some() && config.backend.sweep.is_some() {

@@ -181,6 +181,11 @@ impl NodeQueries for ZkServersOfRun {
         Box::pin(std::future::ready(owner))
     }
 
+    /// A model tells of every change: what is asked is only whether there is a leader, and an election takes twice as long.
+    fn beat(&self) -> Duration {
+        Duration::from_millis(200)
+    }
+
     fn proves(&self) -> BoxFuture<'static, bool> {
         Box::pin(std::future::ready(self.leads()))
     }

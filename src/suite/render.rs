@@ -74,7 +74,7 @@ const SUMMARY_BYTES: usize = 60 << 10;
 
 /// The same for a job summary. When there is too much to tell, the reasons of the last rows are left out, and counted.
 pub fn markdown(record: &Record) -> String {
-    let headline = headline(record, Look { color: false }).to_string();
+    let headline = headline(record, Look::PLAIN).to_string();
     let mut text = format!("## {}\n\n{}\n\n", plain(&headline), sum(record));
     text.push_str("| | row | verdicts | runs | time |\n|---|---|---|---|---|\n");
     for row in &record.rows {
@@ -111,7 +111,13 @@ pub fn outcome(record: &Record) -> Outcome {
 
 fn headline(record: &Record, look: Look) -> ScreenText {
     let shard = record.shard.map(|shard| format!(" shard {shard}")).unwrap_or_default();
-    look.outcome(outcome(record)) + "  suite " + look.bold(&record.suite) + &shard
+    // exit code 0 of an empty shard says nothing about a lock
+    let empty = if record.rows.is_empty() {
+        "   no row of the suite is in it"
+    } else {
+        ""
+    };
+    look.outcome(outcome(record)) + "  suite " + look.bold(&record.suite) + &shard + empty
 }
 
 pub(super) fn sum(record: &Record) -> String {
@@ -250,7 +256,7 @@ mod tests {
     use super::*;
     use crate::suite::record::tests::record;
 
-    const LOOK: Look = Look { color: false };
+    const LOOK: Look = Look::PLAIN;
 
     fn mixed() -> Record {
         let names = [
@@ -293,6 +299,18 @@ mod tests {
             ),
             "{text}"
         );
+    }
+
+    #[test]
+    fn a_shard_without_a_row_says_so() {
+        let of = |names: &[&str], rows| table(&record(Some("2/4"), names, rows), "results/suite", LOOK);
+        let text = of(&["a"], &[]);
+        assert!(
+            text.starts_with("PASS  suite nightly shard 2/4   no row of the suite is in it\n"),
+            "{text}"
+        );
+        let text = of(&["a"], &[("a", &[RowOutcome::AsExpected])]);
+        assert!(text.starts_with("PASS  suite nightly shard 2/4\n"), "{text}");
     }
 
     #[test]

@@ -70,9 +70,10 @@ impl LiveView {
             ("so far", so_far(pulse)),
         ];
         let lines = rows.iter().flat_map(|(name, text)| {
-            text.lines().enumerate().map(move |(number, line)| {
+            text.lines().enumerate().flat_map(move |(number, line)| {
                 let name = if number == 0 { name } else { "" };
-                ScreenText::from(" ") + self.look.dim(&format!("{name:<9}")) + " " + line
+                let row = ScreenText::from(" ") + self.look.dim(&format!("{name:<9}")) + " " + line;
+                row.wrapped(self.look.columns, 11)
             })
         });
         format!("\n{}", ScreenText::join(&lines.collect::<Vec<_>>()))

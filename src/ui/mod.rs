@@ -2,6 +2,7 @@
 
 mod block;
 mod live;
+pub mod metrics;
 mod plain;
 
 use std::io::Write;
@@ -12,6 +13,7 @@ use tokio::sync::mpsc::Receiver;
 use crate::event::{ProgressEvent, TimedEvent};
 use crate::report::screen::{Look, ScreenText};
 pub use block::ScreenBlock;
+use metrics::MetricsSource;
 
 /// How progress is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,14 +26,22 @@ pub enum Show {
 }
 
 /// Shows events until the run ends, and keeps them as lines of a log.
-pub async fn show(mut events: Receiver<TimedEvent>, how: Show, look: Look, log: impl Write + Send + 'static) {
+pub async fn show(
+    mut events: Receiver<TimedEvent>,
+    (how, look): (Show, Look),
+    log: impl Write + Send + 'static,
+    metrics: Option<MetricsSource>,
+) {
     let on_screen: Box<dyn View + Send> = match how {
         Show::Live => Box::new(live::LiveView::new(look)),
         Show::Plain => Box::new(plain::PlainView::new(look, Box::new(std::io::stderr()))),
         Show::Nothing => Box::new(SilentView),
     };
-    let kept = plain::PlainView::new(Look { color: false }, Box::new(log));
-    let mut views = [on_screen, Box::new(kept)];
+    let kept = plain::PlainView::new(Look::PLAIN, Box::new(log));
+    let mut views: Vec<Box<dyn View + Send>> = vec![on_screen, Box::new(kept)];
+    if let Some(metrics) = metrics {
+        views.push(Box::new(metrics));
+    }
     let mut start = None;
     while let Some((at, event)) = events.recv().await {
         let start = *start.get_or_insert(at);
@@ -66,7 +76,8 @@ fn fact(since_start: Duration, event: &ProgressEvent, look: Look) -> Option<Stri
     let text = match event {
         ProgressEvent::Begin { title, plan } => {
             let plan = plan.lines().map(|line| look.dim(line));
-            let lines: Vec<ScreenText> = [look.bold(title)].into_iter().chain(plan).collect();
+            let lines = [look.bold(title)].into_iter().chain(plan);
+            let lines: Vec<ScreenText> = lines.flat_map(|line| line.wrapped(look.columns, 6)).collect();
             return Some(ScreenText::join(&lines) + "\n");
         }
         ProgressEvent::Chosen { name, why } => format!("runtime {name}: {why}").into(),
@@ -86,7 +97,7 @@ fn fact(since_start: Duration, event: &ProgressEvent, look: Look) -> Option<Stri
         ProgressEvent::Snapshot(_) | ProgressEvent::End => return None,
     };
     let line = ScreenText::from(" ") + look.dim(&clock) + "  " + text;
-    Some(line.to_string())
+    Some(ScreenText::join(&line.wrapped(look.columns, 10)))
 }
 
 #[cfg(test)]
@@ -99,7 +110,7 @@ mod tests {
             client: 3,
             cause: "gone\n::error::x\x1b[2J".into(),
         };
-        let line = fact(Duration::from_millis(61_500), &lost, Look { color: false }).unwrap();
+        let line = fact(Duration::from_millis(61_500), &lost, Look::PLAIN).unwrap();
         assert_eq!(line, " 01:01.5  c3 lost its lock: gone\\n::error::x\\u{1b}[2J");
     }
 }

@@ -6,7 +6,7 @@
 //! whether anybody looked at the clock at all. A process that does not read its clock through a C library (a static
 //! binary, a Go program) is not reached, and its count stays at nothing.
 
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -24,8 +24,12 @@ pub fn is_available() -> bool {
 }
 
 /// The folder with the library and the clocks of a run; it goes with this.
+///
+/// A server may be another user and must write to its clock, and no other program of this machine may step it. So clocks are in a
+/// folder with a name that cannot be guessed, in one that other users can pass through and cannot list.
 #[derive(Debug)]
 pub struct Clocks {
+    outer: PathBuf,
     folder: PathBuf,
 }
 
@@ -33,9 +37,16 @@ impl Clocks {
     /// Makes the folder and puts the library there.
     pub fn lay_out(folder: PathBuf) -> io::Result<Self> {
         std::fs::create_dir_all(&folder)?;
-        let folder = folder.canonicalize()?;
-        std::fs::write(folder.join(LIBRARY_NAME), LIBRARY)?;
-        Ok(Self { folder })
+        let outer = folder.canonicalize()?;
+        std::fs::set_permissions(&outer, Permissions::from_mode(0o711))?;
+        let folder = outer.join(format!("{:016x}", rand::random::<u64>()));
+        std::fs::create_dir(&folder)?;
+        let clocks = Self { outer, folder };
+        std::fs::set_permissions(&clocks.folder, Permissions::from_mode(0o711))?;
+        let library = clocks.folder.join(LIBRARY_NAME);
+        std::fs::write(&library, LIBRARY)?;
+        std::fs::set_permissions(&library, Permissions::from_mode(0o644))?;
+        Ok(clocks)
     }
 
     /// Makes a clock that shows the true time until it is stepped.
@@ -49,7 +60,7 @@ impl Clocks {
             .open(&path)?;
         page.set_len(PAGE)?;
         // a server in a container is another user
-        page.set_permissions(std::fs::Permissions::from_mode(0o666))?;
+        page.set_permissions(Permissions::from_mode(0o666))?;
         Ok(Arc::new(WallClock {
             folder: self.folder.clone(),
             name: name.to_owned(),
@@ -61,7 +72,7 @@ impl Clocks {
 
 impl Drop for Clocks {
     fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.folder);
+        let _ = std::fs::remove_dir_all(&self.outer);
     }
 }
 
@@ -178,6 +189,18 @@ mod tests {
                 .unwrap();
             let nanoseconds: u64 = String::from_utf8(out.stdout).unwrap().trim().parse().unwrap();
             assert!(nanoseconds < 1_000_000_000);
+        }
+    }
+
+    #[test]
+    fn other_users_neither_see_nor_guess_the_clocks() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("clocks");
+        let [one, other] = ["a", "b"].map(|name| Clocks::lay_out(path.join(name)).unwrap());
+        assert_ne!(one.folder.file_name(), other.folder.file_name());
+        for folder in [&one.outer, &one.folder] {
+            let mode = std::fs::metadata(folder).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o711, "others pass through and list nothing");
         }
     }
 

@@ -13,6 +13,8 @@ use std::time::Duration;
 use nix::time::{ClockId, clock_gettime};
 use tokio::sync::Semaphore;
 
+use crate::stepped_clock::SteppedClock;
+
 /// A machine with a clock, timers, tasks and random numbers.
 pub trait RecipeHost {
     /// The monotonic clock, as the time since its zero. On a real host it is `CLOCK_MONOTONIC`.
@@ -68,9 +70,18 @@ pub async fn within<T>(host: &dyn RecipeHost, time: Duration, work: impl Future<
 }
 
 /// The real machine, under a current-thread tokio runtime with a `LocalSet`.
-#[derive(Default)]
 pub struct TokioHost {
+    wall_clock: Option<SteppedClock>,
     lines: RefCell<BTreeMap<String, Arc<Semaphore>>>,
+}
+
+impl Default for TokioHost {
+    fn default() -> Self {
+        Self {
+            wall_clock: SteppedClock::of_static_process(),
+            lines: RefCell::default(),
+        }
+    }
 }
 
 impl TokioHost {
@@ -88,9 +99,9 @@ impl RecipeHost for TokioHost {
     }
 
     fn wall_clock(&self) -> Duration {
-        clock_gettime(ClockId::CLOCK_REALTIME)
-            .expect("every Linux has CLOCK_REALTIME")
-            .into()
+        let time = clock_gettime(ClockId::CLOCK_REALTIME).expect("every Linux has CLOCK_REALTIME");
+        let clock = self.wall_clock.as_ref();
+        clock.map_or(time.into(), |clock| clock.shown(time.into()))
     }
 
     fn sleep(&self, time: Duration) -> Pin<Box<dyn Future<Output = ()>>> {

@@ -1,7 +1,7 @@
 //! Distributed locks under test, and the client protocol that drives them.
 //!
-//! Start at [`recipes`], the catalogue: one file a lock, under `zk/recipes/`, `etcd/recipes/` and `redis/recipes/`. A recipe
-//! is written against a small session trait ([`zk::ZkSession`], [`etcd::EtcdSession`], [`redis::RedisSession`]) and what a
+//! Start at [`recipes`], the catalogue: one file a lock, under `zk/recipes/`, `etcd/recipes/`, … A recipe is written against a
+//! small session trait ([`zk::ZkSession`], [`etcd::EtcdSession`], [`redis::RedisSession`], [`sql::SqlSession`]) and what a
 //! [`RecipeHost`] gives it (a clock, timers, chance), so that the same code runs against real servers and in simulation.
 //! [`serve`] answers the client protocol with any of them.
 //!
@@ -11,12 +11,15 @@ mod client;
 mod contract;
 pub mod etcd;
 mod host;
+pub mod postgres;
 pub mod protocol;
 mod recipe;
 pub mod redis;
 mod reentrant;
 mod serve;
 mod session;
+pub mod sql;
+mod stepped_clock;
 #[cfg(test)]
 mod testing;
 pub mod zk;

@@ -1,7 +1,7 @@
 //! What a lock recipe is, the catalogue of all recipes ([`recipes`]), and the options that every recipe takes.
 //!
-//! A recipe is one file under `zk/recipes/`, `etcd/recipes/` or `redis/recipes/`, which ends in its [`Recipe`], and one
-//! line in the `mod.rs` next to it. Names are stable: users type them, and stored runs carry them.
+//! A recipe is one file in the folder `recipes` of its backend, which ends in its [`Recipe`], and one line in the `mod.rs`
+//! next to it. Names are stable: users type them, and stored runs carry them.
 
 use std::fmt;
 use std::rc::Rc;
@@ -14,11 +14,13 @@ use crate::client::{LockClient, SignalSink};
 use crate::contract::{Contract, IssuedBy};
 use crate::etcd::{EtcdConnect, EtcdServers};
 use crate::host::RecipeHost;
+use crate::postgres::PostgresServer;
 use crate::protocol::OpenRequest;
 use crate::redis::{RedisConnect, RedisServers};
 use crate::reentrant::Reentrant;
+use crate::sql::SqlConnect;
 use crate::zk::{ZkConnect, ZkServers};
-use crate::{etcd, redis, zk};
+use crate::{etcd, postgres, redis, zk};
 
 /// Declares [`BackendId`]: one line for each backend, with its name and its recipes.
 macro_rules! backend_ids {
@@ -53,6 +55,7 @@ backend_ids! {
     Zk = "zk", zk::recipes::RECIPES;
     Etcd = "etcd", etcd::recipes::RECIPES;
     Redis = "redis", redis::recipes::RECIPES;
+    Postgres = "postgres", postgres::recipes::RECIPES;
 }
 
 impl fmt::Display for BackendId {
@@ -166,6 +169,7 @@ pub enum Constructor {
     Zk(fn(RecipeContext<dyn ZkConnect>) -> Box<dyn LockClient>),
     Etcd(fn(RecipeContext<dyn EtcdConnect>) -> Box<dyn LockClient>),
     Redis(fn(RecipeContext<dyn RedisConnect>) -> Box<dyn LockClient>),
+    Postgres(fn(RecipeContext<dyn SqlConnect>) -> Box<dyn LockClient>),
 }
 
 impl Constructor {
@@ -174,6 +178,7 @@ impl Constructor {
             Constructor::Zk(_) => BackendId::Zk,
             Constructor::Etcd(_) => BackendId::Etcd,
             Constructor::Redis(_) => BackendId::Redis,
+            Constructor::Postgres(_) => BackendId::Postgres,
         }
     }
 }
@@ -284,6 +289,7 @@ impl RecipeOptions {
             Constructor::Zk(make) => self.build(make, Rc::new(ZkServers::new(open, host)), signals, lease),
             Constructor::Etcd(make) => self.build(make, Rc::new(EtcdServers::new(open)?), signals, lease),
             Constructor::Redis(make) => self.build(make, Rc::new(RedisServers::new(open)?), signals, lease),
+            Constructor::Postgres(make) => self.build(make, Rc::new(PostgresServer::new(open)?), signals, lease),
         })
     }
 
@@ -353,6 +359,7 @@ mod tests {
             );
             let expected = match recipe.name {
                 "redlock" => BackendId::Redis,
+                name if name.starts_with("pg-") => BackendId::Postgres,
                 name => *BackendId::ALL
                     .iter()
                     .find(|backend| name.starts_with(backend.name()))

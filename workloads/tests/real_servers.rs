@@ -135,6 +135,7 @@ async fn raises_lost_in_a_partition(machine: &Machine, options: RecipeOptions) {
     let links = StallableLinks::to(&machine.servers).await;
     let signals: Rc<RefCell<Vec<LockSignal>>> = Rc::default();
     let mut holder = machine.client(options, &links.endpoints, &signals);
+    holder.open().await.unwrap();
     holder.acquire(&wait(&lock, 0)).await.unwrap();
     let cut = machine.host.now();
     links.stall(true);
@@ -189,11 +190,24 @@ fn every_redis_recipe_excludes_on_real_servers() {
 }
 
 #[test]
+fn every_postgres_recipe_that_is_not_broken_excludes_on_a_real_server() {
+    on(servers::postgres(), async |machine| {
+        for options in recipes(BackendId::Postgres) {
+            if !options.recipe.summary.starts_with("broken") {
+                excludes(machine, options).await;
+                gives_up(machine, options).await;
+            }
+        }
+    });
+}
+
+#[test]
 fn a_careful_client_that_is_cut_off_raises_lost_in_time_and_a_naive_one_does_not() {
     for (start, recipe) in [
         (servers::zookeeper as fn() -> Servers, "zk-predecessor-watch"),
         (servers::etcd, "etcd-mutex"),
         (|| servers::redis(1), "redis-set-px-lua"),
+        (servers::postgres, "pg-row-lease"),
     ] {
         on(start(), async |machine| {
             let careful = RecipeOptions::named(recipe).unwrap();

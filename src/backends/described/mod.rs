@@ -244,12 +244,14 @@ pub fn backend(description: StoreDescription) -> &'static Backend {
         ports: &store.ports,
         keeps_data: store.keeps_data,
         kill: store.kill,
+        stop: None,
         images: leaked(images),
         install_hint: "install it, or use --runtime docker where the file has [docker]",
         files: &[],
         peering: Peering::Direct,
         missing: leaked(|| store.missing()),
         launch: leaked(|setup: &NodeSetup| store.launch(setup)),
+        confined: false,
         container: leaked(|setup: &NodeSetup| store.container(setup)),
         question: ReadinessQuestion::Probe(leaked(DescribedProbe(store))),
     });
@@ -267,6 +269,7 @@ pub fn backend(description: StoreDescription) -> &'static Backend {
         observe: store.observer.as_ref().map(|command| observer::of(store, command)),
         sweep: None,
         data: leaked(DescribedData(store)),
+        pooler: None,
     })
 }
 

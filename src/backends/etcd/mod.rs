@@ -33,6 +33,7 @@ pub static BACKEND: Backend = Backend {
     // a key goes with the lease of its holder
     sweep: None,
     data: &data::EtcdData,
+    pooler: None,
 };
 
 /// Connects the observer of a store that `source` watches.

@@ -36,6 +36,7 @@ pub static BACKEND: Backend = Backend {
     // a key goes with its holder
     sweep: None,
     data: &data::RedisData,
+    pooler: None,
 };
 
 /// Several servers know nothing of each other, so only a lock of a majority of them can use more than one.

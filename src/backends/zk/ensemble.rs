@@ -56,6 +56,11 @@ pub trait NodeQueries: Send + Sync {
     /// Whose a node is; `None` if there is none, or no answer.
     fn owner(&self, path: &str) -> BoxFuture<'static, Option<NodeOwner>>;
 
+    /// How often it is to be asked whether a majority answers.
+    fn beat(&self) -> Duration {
+        Duration::from_millis(50)
+    }
+
     /// Whether a majority answers: then every change before it was asked has been told.
     fn proves(&self) -> BoxFuture<'static, bool>;
 

@@ -34,6 +34,7 @@ pub static BACKEND: Backend = Backend {
     observe: Some(&|endpoints, keys| Box::pin(observe(Arc::new(ZkServerEnsemble::of(&keys)), endpoints, keys))),
     sweep: Some(|endpoints| Box::pin(sweep::ZkSweeper::connect(endpoints))),
     data: &data::ZkData,
+    pooler: None,
 };
 
 /// Connects the observer of an ensemble that `source` connects to.

@@ -16,10 +16,9 @@ use crate::cluster::{BoxFuture, EndpointsReceiver};
 
 /// The source it hears, in the history: any server reports the changes of all.
 const ENSEMBLE: &str = "ensemble";
-/// How often the server is asked whether it is there, and how long it may take for the answer.
-const BEAT: Duration = Duration::from_millis(50);
 /// How long a new connection may take before another one is tried.
 const REOPEN: Duration = Duration::from_secs(2);
+/// How long the server may take for the answer that it is there.
 const SILENCE: Duration = Duration::from_millis(300);
 
 pub struct ZkObserver {
@@ -118,7 +117,8 @@ impl ZkObserver {
     /// does not always survive it, so everything known is out of sight since the server was last heard: returns when that was.
     async fn watch(&mut self, queues: &mut OwnerQueues, log: &ObservationLog) -> u64 {
         let mut heard = log.clock.now_ns();
-        let mut beat = log.clock.after(BEAT);
+        let every = self.ensemble.queries.beat();
+        let mut beat = log.clock.after(every);
         loop {
             let there = tokio::select! {
                 biased;
@@ -127,7 +127,7 @@ impl ZkObserver {
                     let proven = log.clock.within(SILENCE, self.ensemble.queries.proves()).await == Some(true);
                     // nothing from before it was asked is still to come
                     heard = if proven { heard.max(asked) } else { heard };
-                    beat = log.clock.after(BEAT);
+                    beat = log.clock.after(every);
                     proven
                 }
                 WatchNotice { at, event } = self.next(log.clock) => match event {

@@ -131,6 +131,7 @@ fn class(kind: BarKind) -> &'static str {
         BarKind::Fault => "fault",
         BarKind::Hold => "hold",
         BarKind::Wait => "wait",
+        BarKind::Owner => "owner",
     }
 }
 

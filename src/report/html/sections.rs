@@ -46,7 +46,7 @@ pub fn again(diagnosis: &Diagnosis) -> Markup {
     html! {
         @if let Some(again) = summary::again(diagnosis) {
             div.again { code #again { (again.join(" ")) } button #copy type="button" hidden { "copy" } }
-            p.quiet { "The same plan, not the same timing." }
+            p.quiet { "It makes " (summary::made_again(diagnosis)) "." }
         }
     }
 }

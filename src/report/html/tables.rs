@@ -184,7 +184,7 @@ pub fn reproduce(report: &Report<'_>) -> Markup {
     let diagnosis = report.diagnosis;
     let mut commands = Vec::new();
     if let Some(again) = summary::again(diagnosis) {
-        commands.push(("the same plan, not the same timing", again.join(" ")));
+        commands.push((summary::made_again(diagnosis), again.join(" ")));
     }
     if let Some(exact) = summary::exact(diagnosis) {
         commands.push(("exactly this decision, from the stored history", exact));

@@ -3,7 +3,6 @@
 //! Nothing that a child prints is trusted: a line that is not of the protocol, a reply without a request, or a line without
 //! end is an error that names the client and the line, and the child is not read any more.
 
-use std::collections::HashMap;
 use std::fs::File;
 use std::path::Path;
 use std::process::Stdio;
@@ -16,9 +15,10 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
-use tokio::sync::{Mutex as AsyncMutex, oneshot};
+use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::timeout;
 
+use super::pending::PendingRequests;
 use crate::clock::monotonic_ns;
 use crate::cluster::BoxFuture;
 use crate::process::{self, Activity};
@@ -111,12 +111,10 @@ pub trait ClientSpawner: Send + Sync {
 /// Called with each event as it is read, in the order in which the child printed them. It must not block.
 pub type OnChildEvent = Arc<dyn Fn(ChildEvent) + Send + Sync>;
 
-type Pending = Arc<Mutex<HashMap<u64, oneshot::Sender<Message>>>>;
-
 /// A running child. Dropping it kills it.
 pub struct ChildProcess {
     stdin: AsyncMutex<Option<ChildStdin>>,
-    pending: Pending,
+    pending: PendingRequests,
     next_id: AtomicU64,
     process: Mutex<Option<Child>>,
     /// How many faults stop it now.
@@ -232,7 +230,7 @@ impl ChildProcess {
         let stdout = process.stdout.take().expect("stdout is piped");
         let child = Arc::new(Self {
             stdin: AsyncMutex::new(Some(stdin)),
-            pending: Pending::default(),
+            pending: PendingRequests::new(),
             next_id: AtomicU64::new(1),
             group,
             process: Mutex::new(Some(process)),
@@ -241,7 +239,7 @@ impl ChildProcess {
         });
         let reading = OutputReader {
             who,
-            pending: Arc::clone(&child.pending),
+            pending: child.pending.clone(),
             on_event,
             log: log.to_owned(),
         };
@@ -258,16 +256,9 @@ impl ChildProcess {
     /// Sends a line that `words` makes of a request's id, and waits for the reply to it, as [`ChildProcess::ask`] does.
     pub async fn ask_in_words(&self, words: impl FnOnce(u64) -> Vec<u8>) -> Option<Message> {
         let id = self.next_id.fetch_add(1, Relaxed);
-        let (sender, reply) = oneshot::channel();
-        self.pending
-            .lock()
-            .expect("no one panics while holding the pending requests")
-            .insert(id, sender);
+        let reply = self.pending.add(id)?;
         if self.write_line(words(id)).await.is_none() {
-            self.pending
-                .lock()
-                .expect("no one panics while holding the pending requests")
-                .remove(&id);
+            self.pending.take(id);
             return None;
         }
         reply.await.ok()
@@ -355,7 +346,7 @@ impl Drop for ChildProcess {
 
 struct OutputReader {
     who: String,
-    pending: Pending,
+    pending: PendingRequests,
     on_event: OnChildEvent,
     log: std::path::PathBuf,
 }
@@ -374,10 +365,7 @@ impl OutputReader {
             }
         };
         (self.on_event)(ChildEvent::Over { error, at });
-        self.pending
-            .lock()
-            .expect("no one panics while holding the pending requests")
-            .clear();
+        self.pending.end();
     }
 
     /// Reads until the output ends (`Ok`) or breaks the protocol.
@@ -412,11 +400,7 @@ impl OutputReader {
             }
             Message::Ok { id, .. } | Message::Fail { id, .. } | Message::Info { id, .. } => *id,
         };
-        let asked = self
-            .pending
-            .lock()
-            .expect("no one panics while holding the pending requests")
-            .remove(&id);
+        let asked = self.pending.take(id);
         let asked = asked.ok_or_else(|| ChildError::Unasked {
             who: self.who.clone(),
             line: quote(line),
@@ -481,6 +465,8 @@ fn quote(line: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use tokio::sync::watch;
+
     use super::*;
 
     async fn lie(script: &str) -> (Option<Message>, ChildError) {
@@ -513,6 +499,27 @@ mod tests {
             "{text}"
         );
         assert!(error.is_lie());
+    }
+
+    #[tokio::test]
+    async fn a_child_that_printed_garbage_is_asked_nothing_more_though_it_still_reads() {
+        let folder = tempfile::tempdir().unwrap();
+        let start = ChildCommand {
+            program: "sh".into(),
+            args: vec!["-c".into(), "echo hello; cat >/dev/null".into()],
+            env: Vec::new(),
+        };
+        let (over, mut ended) = watch::channel(false);
+        let on_event: OnChildEvent = Arc::new(move |_| {
+            over.send_replace(true);
+        });
+        let child = ChildProcess::start(&start, "c0".into(), &folder.path().join("c0.log"), on_event)
+            .await
+            .unwrap();
+        ended.wait_for(|over| *over).await.unwrap();
+        // requests end a moment after the event
+        let asked = timeout(Duration::from_secs(60), child.ask(0, ClientOp::Close)).await;
+        assert_eq!(asked.expect("it is not waited for"), None);
     }
 
     #[tokio::test]

@@ -199,7 +199,10 @@ impl ClientDriver {
             lock,
             read,
             permits: self.workload.demand.permits.map(|_| 1),
-            wait: if is_try { Duration::ZERO } else { self.workload.wait },
+            wait: match is_try {
+                true => Duration::ZERO,
+                false => self.workload.draw_wait(self.run.recovers(), &mut self.rng),
+            },
         }
     }
 
@@ -319,9 +322,12 @@ impl ClientDriver {
     }
 
     /// Works until then, or until the process ends. The more often it is seen alive, the nearer is the end of a certain
-    /// hold to the process's death.
+    /// hold to the process's death. In virtual time a death is told at once, and ends the work.
     async fn work_until(&self, until: Duration) {
         let clock = self.run.clock;
+        if clock.by.is_virtual() {
+            return clock.sleep_until(until).await;
+        }
         while clock.now() < until && self.process.activity() != Activity::Ending {
             clock.sleep_until(until.min(clock.now() + PROOF_OF_LIFE)).await;
         }

@@ -4,6 +4,7 @@ pub mod child;
 pub mod driver;
 mod handle;
 pub mod holders;
+mod pending;
 pub mod pool;
 pub mod process;
 pub mod rarely;

@@ -264,6 +264,13 @@ impl ClientProcess {
             let _ = self.clock.within(CLIENT_CLOSE, closing).await;
         }
         child.end().await;
+        // what it tells its events to holds this process, and the run
+        let ended = self
+            .child
+            .write()
+            .expect("no one panics while holding a process's child")
+            .take();
+        drop(ended);
     }
 
     fn generation(&self) -> MutexGuard<'_, Generation> {

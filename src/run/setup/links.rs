@@ -21,7 +21,7 @@ use crate::run::context::RunContext;
 use crate::run::{RunError, RunSpec};
 #[cfg(feature = "toxiproxy")]
 use harness_proxy::Toxiproxy;
-use harness_proxy::api::{Api, ApiChange};
+use harness_proxy::api::{Api, ApiChange, ApiToken};
 use harness_proxy::{Link, LinkTap, Proxy, TapHub};
 
 /// The links of all clients and the proxy that carries them; to be kept until the run is over.
@@ -158,7 +158,14 @@ impl ClientLinks {
         let links = self.links.values().cloned().collect();
         let told = Arc::clone(run);
         let on_change = Box::new(move |change| record(&told, &change));
-        let api = Api::serve(&self.proxy, links, at, run.spec.config.seed, on_change)
+        let token = run.spec.config.proxy_api_token_file.as_deref();
+        let token = token.map_or_else(|| Ok(ApiToken::default()), ApiToken::read);
+        let token = token.map_err(RunError::Proxy)?;
+        if let Some(warning) = token.warning(at) {
+            let text = format!("warning: {warning}\nhint: --proxy-api-token-file FILE makes it ask for one");
+            run.progress().send(ProgressEvent::Note(text));
+        }
+        let api = Api::serve(&self.proxy, links, (at, token), run.spec.config.seed, on_change)
             .map_err(|error| RunError::Proxy(format!("could not serve the API at {at}: {error}")))?;
         let text = format!("Toxiproxy's API is at http://{}", api.address());
         run.progress().send(ProgressEvent::Note(text));

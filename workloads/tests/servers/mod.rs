@@ -197,6 +197,32 @@ pub fn zookeeper() -> Servers {
     servers
 }
 
+/// Makes the data and becomes the server. PostgreSQL refuses to run as root, and Debian keeps it out of PATH.
+const POSTGRES: &str = r#"PATH=$PATH:$(echo /usr/lib/postgresql/*/bin | tr ' ' :)
+as=
+if [ "$(id -u)" = 0 ]; then chown nobody .; as="setpriv --reuid=nobody --clear-groups"; fi
+$as initdb -A trust -U postgres --no-sync -D data && exec $as postgres -D data -p "$0" -c listen_addresses=127.0.0.1 \
+  -c unix_socket_directories= -c dynamic_shared_memory_type=mmap
+"#;
+
+pub fn postgres() -> Servers {
+    let data = TempDir::new().unwrap();
+    let ports = ports(1);
+    let folder = data.path().display();
+    let script = format!("cd {folder} && chmod o+x . && {POSTGRES}");
+    let args = ["-c".to_owned(), script, ports[0].to_string()];
+    let children = vec![start("sh", "apt-get install postgresql", &args, &data)];
+    let servers = Servers {
+        endpoints: endpoints(&ports),
+        children,
+        _data: data,
+    };
+    // a start-up message
+    let hello = "\0\0\0\x29\0\x03\0\0user\0postgres\0database\0postgres\0\0";
+    until_ready(&servers, |endpoint| ask(endpoint, hello).contains("server_version"));
+    servers
+}
+
 /// A link to a server that forwards bytes, or holds them back.
 #[derive(Clone)]
 pub struct StallableLinks {

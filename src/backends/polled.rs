@@ -1,0 +1,207 @@
+//! Observes servers that tell of nothing: who holds which lock is asked at short intervals ([`PolledObserver`]), and what differs
+//! from the look before is recorded.
+//!
+//! A grant that comes and goes between two looks is not seen, and one that is given back and taken again by the same session in
+//! between is seen as one. Both are shorter than the delay that the checkers allow an observer: where a look came later than
+//! [`BLIND`], on a machine that has too much to do, the server was out of sight.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use super::lock_keys::LockKeys;
+use super::observer::{ObservationLog, Observer, Unasked};
+use super::owners::{Contender, OwnerChange};
+use crate::cluster::{BoxFuture, EndpointsReceiver};
+
+/// Between two looks: far below the delay that the checkers allow, and cheap beside the load of the clients.
+const EVERY: Duration = Duration::from_millis(8);
+/// Between two looks that show all that lasts for as long as the checkers expect an observer to see: 250 ms.
+const BLIND: Duration = Duration::from_millis(100);
+/// How long a new connection may take before another one is tried.
+const REOPEN: Duration = Duration::from_millis(500);
+
+/// The source it hears, in the history.
+const SOURCE: &str = "server";
+
+/// A lock that is held, as a look shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeldLock {
+    pub contender: Contender,
+    /// When its lease ends by the server's clock, in milliseconds since 1970; `None` where it ends with its owner's session.
+    pub ends_ms: Option<i64>,
+}
+
+/// What one look shows.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LockLook {
+    /// The server's clock, in milliseconds since 1970.
+    pub now_ms: i64,
+    /// By lock, as it is called in the run.
+    pub held: BTreeMap<String, HeldLock>,
+    /// The names of the sessions that live.
+    pub sessions: BTreeSet<String>,
+}
+
+/// A connection by which locks are looked at.
+pub trait LockTable: Send + Sync {
+    /// The error means that the connection is lost.
+    fn look(&mut self) -> BoxFuture<'_, Result<LockLook, String>>;
+}
+
+/// Opens the connection to a server.
+pub type OpenTable = fn(SocketAddr, LockKeys) -> BoxFuture<'static, Result<Box<dyn LockTable>, String>>;
+
+pub struct PolledObserver {
+    open: OpenTable,
+    endpoints: EndpointsReceiver,
+    keys: LockKeys,
+    table: Box<dyn LockTable>,
+}
+
+impl PolledObserver {
+    pub async fn connect(
+        open: OpenTable,
+        endpoints: EndpointsReceiver,
+        keys: LockKeys,
+    ) -> Result<Box<dyn Observer>, String> {
+        let table = open(first(&endpoints), keys.clone()).await;
+        let table = table.map_err(|error| format!("the observer: {error}"))?;
+        Ok(Box::new(Self {
+            open,
+            endpoints,
+            keys,
+            table,
+        }))
+    }
+
+    async fn observe(mut self, log: ObservationLog) {
+        let mut held = BTreeMap::new();
+        loop {
+            log.watches(first(&self.endpoints));
+            let heard = self.watch(&mut held, &log).await;
+            lose_sight(&mut held, heard, &log);
+            self.reopen(&log).await;
+            // the next error is met by the next look
+            if let Ok(look) = self.table.look().await {
+                record(&mut held, look, &log).await;
+                log.back(SOURCE);
+            }
+        }
+    }
+
+    /// Looks until the connection is lost; returns when the server was last heard.
+    async fn watch(&mut self, held: &mut BTreeMap<String, HeldLock>, log: &ObservationLog) -> u64 {
+        let mut heard = log.clock.now_ns();
+        while let Ok(look) = self.table.look().await {
+            let late = Duration::from_nanos(log.clock.now_ns().saturating_sub(heard)) > BLIND;
+            if late {
+                lose_sight(held, heard, log);
+            }
+            heard = log.clock.now_ns();
+            record(held, look, log).await;
+            if late {
+                log.back(SOURCE);
+            }
+            log.clock.sleep(EVERY).await;
+        }
+        heard
+    }
+
+    async fn reopen(&mut self, log: &ObservationLog) {
+        loop {
+            log.pause().await;
+            let opening = (self.open)(first(&self.endpoints), self.keys.clone());
+            if let Some(Ok(table)) = log.clock.within(REOPEN, opening).await {
+                self.table = table;
+                return;
+            }
+        }
+    }
+}
+
+impl Observer for PolledObserver {
+    fn run(self: Box<Self>, log: ObservationLog) -> BoxFuture<'static, ()> {
+        Box::pin(self.observe(log))
+    }
+}
+
+/// Records that nothing was heard of the server since `heard`, and that what was held then is out of sight.
+fn lose_sight(held: &mut BTreeMap<String, HeldLock>, heard: u64, log: &ObservationLog) {
+    log.lost(SOURCE, heard);
+    for (lock, HeldLock { contender, .. }) in std::mem::take(held) {
+        log.lost_sight(&lock, &contender, log.clock.now_ns());
+    }
+}
+
+/// Records what differs from the look before.
+async fn record(held: &mut BTreeMap<String, HeldLock>, look: LockLook, log: &ObservationLog) {
+    let at = log.clock.now_ns();
+    for (lock, before) in held.iter() {
+        if look.held.get(lock).map(|now| &now.contender) != Some(&before.contender) {
+            let why = why_over(before, &look);
+            let change = OwnerChange::Revoked(before.contender.clone());
+            log.record(lock, vec![change], at, |_| std::future::ready(why)).await;
+        }
+    }
+    for (lock, now) in &look.held {
+        if held.get(lock).map(|before| &before.contender) != Some(&now.contender) {
+            log.granted(lock, &now.contender, at);
+        }
+    }
+    *held = look.held;
+}
+
+/// Why a grant is over at a look, if its owner did not ask for it.
+fn why_over(before: &HeldLock, look: &LockLook) -> Unasked {
+    let owner = before.contender.owner.as_ref();
+    let by_request = match before.ends_ms {
+        Some(ends_ms) => ends_ms > look.now_ms,
+        // a session that lives gives back what it has
+        None => owner.is_some_and(|owner| look.sessions.contains(session_of(owner))),
+    };
+    if by_request { Unasked::Deleted } else { Unasked::Expired }
+}
+
+/// The session in the name of an owner, which may be one transaction of it: `6b03626a.c22/741`.
+fn session_of(owner: &str) -> &str {
+    owner.split_once('/').map_or(owner, |(session, _)| session)
+}
+
+fn first(endpoints: &EndpointsReceiver) -> SocketAddr {
+    endpoints.borrow().servers()[0]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn held(owner: &str, ends_ms: Option<i64>) -> HeldLock {
+        let contender = Contender {
+            owner: Some(owner.into()),
+            token: None,
+        };
+        HeldLock { contender, ends_ms }
+    }
+
+    #[test]
+    fn a_lease_that_is_gone_before_its_end_was_taken_and_one_after_it_ran_out() {
+        let look = LockLook {
+            now_ms: 100,
+            ..LockLook::default()
+        };
+        assert_eq!(why_over(&held("a", Some(101)), &look), Unasked::Deleted);
+        assert_eq!(why_over(&held("a", Some(100)), &look), Unasked::Expired);
+    }
+
+    #[test]
+    fn a_lock_of_a_session_goes_with_it_or_by_its_request() {
+        let look = LockLook {
+            sessions: ["a".to_owned()].into(),
+            ..LockLook::default()
+        };
+        assert_eq!(why_over(&held("a", None), &look), Unasked::Deleted);
+        assert_eq!(why_over(&held("a/741", None), &look), Unasked::Deleted);
+        assert_eq!(why_over(&held("b", None), &look), Unasked::Expired);
+    }
+}

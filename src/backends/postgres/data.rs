@@ -1,0 +1,103 @@
+//! What is stored on PostgreSQL servers: tables of the schema `public`.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::time::timeout;
+use tokio_postgres::SimpleQueryMessage;
+
+use super::looks::{PostgresConnection, connect, said};
+use crate::backends::stored_data::{RunTraces, StoreSurvey, StoredData, named};
+use crate::cluster::{BoxFuture, EndpointsReceiver};
+use crate::limits::SERVER_BACK;
+
+/// The tables of the recipes.
+const OWN: [&str; 2] = ["harness_leases", "harness_rows"];
+
+pub struct PostgresData;
+
+impl StoredData for PostgresData {
+    fn wipe(&self, endpoints: EndpointsReceiver) -> BoxFuture<'static, Result<(), String>> {
+        // sessions of clients that are gone may not have ended
+        let wiping = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+                      WHERE backend_type = 'client backend' AND pid <> pg_backend_pid(); \
+                      DROP SCHEMA public CASCADE; CREATE SCHEMA public";
+        on_first(endpoints, move |connection| async move {
+            ask(&connection, wiping).await.map(drop)
+        })
+    }
+
+    fn survey(&self, endpoints: EndpointsReceiver, _: Duration) -> BoxFuture<'static, Result<StoreSurvey, String>> {
+        on_first(endpoints, move |connection| async move {
+            if ask(&connection, "SELECT pg_is_in_recovery()")
+                .await?
+                .first()
+                .is_some_and(|is| is == "t")
+            {
+                return Err("it is a standby, which takes no writes\nhint: name its primary".into());
+            }
+            let top = tables(&connection).await?;
+            Ok(StoreSurvey {
+                holds: named(&top, "table"),
+                top,
+                blind: None,
+            })
+        })
+    }
+
+    fn remove(&self, endpoints: EndpointsReceiver, traces: RunTraces) -> BoxFuture<'static, Result<u64, String>> {
+        on_first(endpoints, move |connection| async move {
+            let mut removed = 0;
+            for table in tables(&connection).await? {
+                if !OWN.contains(&&*table) {
+                    continue;
+                }
+                for name in ask(&connection, &format!("SELECT name FROM {table}")).await? {
+                    if traces.made(name.as_bytes()) {
+                        let name = name.replace('\'', "''");
+                        ask(&connection, &format!("DELETE FROM {table} WHERE name = '{name}'")).await?;
+                        removed += 1;
+                    }
+                }
+                let left = ask(&connection, &format!("SELECT count(*) FROM {table}")).await?;
+                if !traces.top.contains(&table) && left == ["0"] {
+                    ask(&connection, &format!("DROP TABLE {table}")).await?;
+                    removed += 1;
+                }
+            }
+            Ok(removed)
+        })
+    }
+}
+
+/// Does something on the one server of a run.
+fn on_first<T: Send + 'static, F: Future<Output = Result<T, String>> + Send + 'static>(
+    endpoints: EndpointsReceiver,
+    work: impl FnOnce(PostgresConnection) -> F + Send + 'static,
+) -> BoxFuture<'static, Result<T, String>> {
+    let address: SocketAddr = endpoints.borrow().servers()[0];
+    Box::pin(async move {
+        let done = timeout(SERVER_BACK, async { work(connect(address).await?).await }).await;
+        done.unwrap_or_else(|_| Err("it does not answer".into()))
+            .map_err(|error| format!("{address}: {error}"))
+    })
+}
+
+async fn tables(connection: &PostgresConnection) -> Result<Vec<String>, String> {
+    ask(
+        connection,
+        "SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY 1",
+    )
+    .await
+}
+
+/// The first column of the rows that a statement answers.
+async fn ask(connection: &PostgresConnection, statement: &str) -> Result<Vec<String>, String> {
+    let rows = connection.client.simple_query(statement).await;
+    let rows = rows.map_err(|error| said(&error))?.into_iter();
+    let first = rows.filter_map(|message| match message {
+        SimpleQueryMessage::Row(row) => Some(row.get(0).unwrap_or_default().to_owned()),
+        _ => None,
+    });
+    Ok(first.collect())
+}

@@ -1,0 +1,195 @@
+//! A look at the locks of a PostgreSQL server: advisory locks and locked rows in `pg_locks`, and the leases in their table.
+//!
+//! <https://www.postgresql.org/docs/current/view-pg-locks.html>
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use harness_workloads::postgres::{self, ADVISORY_KEY, SESSION_NAME};
+use tokio::net::TcpStream;
+use tokio::task::AbortHandle;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::types::Type;
+use tokio_postgres::{Client, Error, NoTls, SimpleQueryMessage, SimpleQueryRow};
+
+use crate::backends::lock_keys::LockKeys;
+use crate::backends::owners::Contender;
+use crate::backends::polled::{HeldLock, LockLook, LockTable};
+use crate::cluster::BoxFuture;
+
+/// The most locks of a run: the keys of advisory locks are computed from their names, and never the other way.
+const LOCKS: i64 = 10_000;
+/// Looks after which it is asked again which tables there are.
+const LOOKS: u32 = 50;
+
+const SESSIONS: &str = "SELECT 'now' AS kind, NULL AS pid, NULL AS name, NULL AS owner, NULL AS token, \
+    (EXTRACT(EPOCH FROM clock_timestamp()) * 1000)::bigint AS ms \
+    UNION ALL SELECT 'session', pid::text, NULL, {SESSION_NAME}, NULL, NULL \
+    FROM pg_stat_activity WHERE backend_type = 'client backend'";
+/// A key of one number is in two columns of 32 bits.
+const ADVISORY: &str = " UNION ALL SELECT 'advisory', pid::text, (classid::bigint << 32 | objid::bigint)::text, NULL, NULL, NULL \
+    FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND mode = 'ExclusiveLock' AND granted";
+/// A locked row names the transaction that locked it, and goes on naming it when that is over.
+const ROWS: &str = " UNION ALL SELECT 'row', pid::text, name, NULL, transactionid::text, NULL FROM harness_rows r JOIN pg_locks l \
+    ON locktype = 'transactionid' AND mode = 'ExclusiveLock' AND granted AND transactionid = r.xmax";
+const LEASES: &str = " UNION ALL SELECT 'lease', NULL, name, owner, token::text, (EXTRACT(EPOCH FROM ends) * 1000)::bigint \
+    FROM harness_leases WHERE owner IS NOT NULL AND ends > clock_timestamp()";
+
+/// A connection to a server, which ends when it is dropped.
+pub struct PostgresConnection {
+    pub client: Client,
+    task: AbortHandle,
+}
+
+impl Drop for PostgresConnection {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Connects to a server. The error is a sentence.
+pub async fn connect(address: SocketAddr) -> Result<PostgresConnection, String> {
+    let stream = TcpStream::connect(address).await.map_err(|error| error.to_string())?;
+    stream.set_nodelay(true).map_err(|error| error.to_string())?;
+    let connected = postgres::config().connect_raw(stream, NoTls).await;
+    let (client, connection) = connected.map_err(|error| said(&error))?;
+    let task = tokio::spawn(async move { drop(connection.await) }).abort_handle();
+    Ok(PostgresConnection { client, task })
+}
+
+/// What went wrong, with what the server said of it.
+pub fn said(error: &Error) -> String {
+    match error.as_db_error() {
+        Some(refused) => refused.to_string(),
+        None => error.to_string(),
+    }
+}
+
+/// Opens the connection by which locks under these keys are looked at.
+pub fn open(address: SocketAddr, keys: LockKeys) -> BoxFuture<'static, Result<Box<dyn LockTable>, String>> {
+    Box::pin(async move {
+        let connection = connect(address).await?;
+        let names = names(&connection.client, &keys).await.map_err(|error| said(&error))?;
+        let looks = PostgresLooks {
+            connection,
+            keys,
+            names,
+            statement: String::new(),
+            left: 0,
+        };
+        Ok(Box::new(looks) as Box<dyn LockTable>)
+    })
+}
+
+/// The names of locks by the keys of their advisory locks, which the server computes.
+async fn names(client: &Client, keys: &LockKeys) -> Result<BTreeMap<i64, String>, Error> {
+    let key = ADVISORY_KEY.replace("$1", "$1 || 'l' || n || $2");
+    let statement = format!("SELECT {key}, 'l' || n FROM generate_series(0, $3 - 1) n");
+    let (before, after) = (keys.pattern.before(), keys.pattern.after());
+    let rows = client
+        .query_typed(
+            &statement,
+            &[(&before, Type::TEXT), (&after, Type::TEXT), (&LOCKS, Type::INT8)],
+        )
+        .await?;
+    Ok(rows.into_iter().map(|row| (row.get(0), row.get(1))).collect())
+}
+
+struct PostgresLooks {
+    connection: PostgresConnection,
+    keys: LockKeys,
+    /// By the keys of advisory locks.
+    names: BTreeMap<i64, String>,
+    statement: String,
+    /// Looks until it is asked again which tables there are.
+    left: u32,
+}
+
+impl PostgresLooks {
+    async fn ask(&mut self) -> Result<LockLook, Error> {
+        if self.left == 0 {
+            self.statement = self.statement().await?;
+            self.left = LOOKS;
+        }
+        self.left -= 1;
+        let rows = match self.connection.client.simple_query(&self.statement).await {
+            // a client dropped a table meanwhile
+            Err(error) if error.code() == Some(&SqlState::UNDEFINED_TABLE) => {
+                self.statement = self.statement().await?;
+                self.connection.client.simple_query(&self.statement).await?
+            }
+            rows => rows?,
+        };
+        let rows = rows.iter().filter_map(|message| match message {
+            SimpleQueryMessage::Row(row) => Some(row),
+            _ => None,
+        });
+        Ok(self.read(rows))
+    }
+
+    /// What is asked at each look: a statement must not name a table that is not there.
+    async fn statement(&self) -> Result<String, Error> {
+        let there = "SELECT to_regclass('harness_rows') IS NOT NULL, to_regclass('harness_leases') IS NOT NULL";
+        let rows = self.connection.client.query_typed(there, &[]).await?;
+        let mut statement = SESSIONS.replace("{SESSION_NAME}", SESSION_NAME) + ADVISORY;
+        for (table, part) in [ROWS, LEASES].into_iter().enumerate() {
+            if rows.first().is_some_and(|row| row.get(table)) {
+                statement += part;
+            }
+        }
+        Ok(statement)
+    }
+
+    fn read<'r>(&self, rows: impl Iterator<Item = &'r SimpleQueryRow>) -> LockLook {
+        let mut look = LockLook::default();
+        let mut sessions: BTreeMap<String, String> = BTreeMap::new();
+        for row in rows {
+            let text = |column: &str| row.get(column).unwrap_or_default().to_owned();
+            let number = |column: &str| row.get(column).and_then(|text| text.parse::<i64>().ok());
+            let (lock, contender, ends_ms) = match text("kind").as_str() {
+                "now" => {
+                    look.now_ms = number("ms").unwrap_or_default();
+                    continue;
+                }
+                "session" => {
+                    sessions.insert(text("pid"), text("owner"));
+                    continue;
+                }
+                "lease" => {
+                    let token = number("token").and_then(|token| u64::try_from(token).ok());
+                    let owner = Some(text("owner"));
+                    (self.plain(&text("name")), Contender { owner, token }, number("ms"))
+                }
+                kind => {
+                    // one whose session ends in this moment is held by nobody
+                    let Some(owner) = sessions.get(&text("pid")).cloned() else {
+                        continue;
+                    };
+                    let (lock, owner) = match kind {
+                        "row" => (self.plain(&text("name")), format!("{owner}/{}", text("token"))),
+                        _ => (number("name").and_then(|key| self.names.get(&key).cloned()), owner),
+                    };
+                    let owner = Some(owner);
+                    (lock, Contender { owner, token: None }, None)
+                }
+            };
+            if let Some(lock) = lock {
+                look.held.insert(lock, HeldLock { contender, ends_ms });
+            }
+        }
+        look.sessions = sessions.into_values().collect();
+        look
+    }
+
+    /// The name of a lock in the run; `None` for a lock of others.
+    fn plain(&self, stored: &str) -> Option<String> {
+        let (lock, rest) = self.keys.pattern.lock_of(stored)?;
+        rest.is_empty().then(|| lock.to_owned())
+    }
+}
+
+impl LockTable for PostgresLooks {
+    fn look(&mut self) -> BoxFuture<'_, Result<LockLook, String>> {
+        Box::pin(async move { self.ask().await.map_err(|error| said(&error)) })
+    }
+}

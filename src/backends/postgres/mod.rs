@@ -1,0 +1,36 @@
+//! PostgreSQL: one server; a lock is an advisory lock, a row that a transaction locked, or a lease in a row.
+
+use harness_proxy::tap::Protocol;
+use harness_workloads::BackendId;
+
+use super::polled::PolledObserver;
+use super::{Backend, BackendOptions};
+
+mod data;
+mod looks;
+mod pooler;
+mod server;
+
+pub static BACKEND: Backend = Backend {
+    id: Some(BackendId::Postgres),
+    file: None,
+    software: &server::SOFTWARE,
+    protocol: Protocol::Postgres,
+    default_recipe: Some("pg-row-lease"),
+    separators: &['/', ':', '.'],
+    // leases end by the time of day, which is the server's
+    wall_clock: true,
+    refuse,
+    keys: "{lock}",
+    // the observer is told of locks by their names
+    values: &[],
+    observe: Some(&|endpoints, keys| Box::pin(PolledObserver::connect(looks::open, endpoints, keys))),
+    // an advisory lock leaves nothing, and a row is one for each lock
+    sweep: None,
+    data: &data::PostgresData,
+    pooler: Some(&pooler::PgBouncer),
+};
+
+fn refuse(options: &BackendOptions) -> Option<String> {
+    (options.nodes != 1).then(|| "locks on PostgreSQL are on one server\nhint: --nodes 1".into())
+}

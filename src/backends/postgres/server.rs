@@ -1,0 +1,198 @@
+//! PostgreSQL servers: command line, container, and readiness by the answer to a start-up message.
+//!
+//! Messages: <https://www.postgresql.org/docs/current/protocol-message-formats.html>
+
+use std::path::PathBuf;
+
+use nix::sys::signal::Signal;
+
+use crate::cluster::{
+    ContainerSpec, KillSignal, Launch, NodeSetup, Peering, Readiness, ReadinessQuestion, ServerSoftware, Serving,
+    find_program,
+};
+
+pub static SOFTWARE: ServerSoftware = ServerSoftware {
+    backend: "postgres",
+    product: "PostgreSQL",
+    nodes: 1,
+    ports: &[5432],
+    keeps_data: true,
+    kill: KillSignal::Kill,
+    // an immediate shutdown, without which a segment of shared memory stays
+    stop: Some(Signal::SIGQUIT),
+    images: &[include_str!("image").trim_ascii(), "harness-postgres:debian"],
+    install_hint: "apt-get install postgresql (or put initdb and postgres on PATH)",
+    files: &[],
+    peering: Peering::Direct,
+    missing: &|| {
+        programs()
+            .is_none()
+            .then(|| "postgres".to_owned())
+            .into_iter()
+            .collect()
+    },
+    launch: &launch,
+    confined: true,
+    container: &container,
+    question: ReadinessQuestion::Bytes { question, answer },
+};
+
+/// The folder with the programs of the server: Debian keeps them out of PATH, a folder for each version.
+fn programs() -> Option<PathBuf> {
+    if let Some(program) = find_program("postgres") {
+        return program.parent().map(PathBuf::from);
+    }
+    let versions = std::fs::read_dir("/usr/lib/postgresql").ok()?.flatten();
+    let newest = versions.filter_map(|version| {
+        let number: u32 = version.file_name().to_str()?.parse().ok()?;
+        let folder = version.path().join("bin");
+        folder.join("postgres").is_file().then_some((number, folder))
+    });
+    newest.max().map(|(_, folder)| folder)
+}
+
+/// Makes the data where there are none and becomes the server. PostgreSQL refuses to run as root, and a change of the user
+/// would undo that the server dies with harness.
+const START: &str = r#"as=
+if [ "$(id -u)" = 0 ]; then
+  user=postgres
+  id -u "$user" >/dev/null 2>&1 || user=nobody
+  chown "$user" . && chmod o+x . .. || exit
+  as="setpriv --reuid=$user --regid=$(id -g "$user") --clear-groups --pdeathsig=KILL"
+fi
+[ -s data/PG_VERSION ] ||
+  $as "$0/initdb" --auth=trust --username=postgres --encoding=UTF8 --no-locale --no-sync -D data || exit
+exec $as "$0/postgres" -D data "$@"
+"#;
+
+fn launch(setup: &NodeSetup) -> Launch {
+    let folder = programs().unwrap_or_default().display().to_string();
+    let mut args = vec!["-c".to_owned(), START.to_owned(), folder];
+    args.extend(arguments(setup, &setup.bind));
+    // no socket in a folder of all users
+    args.extend(["-c".to_owned(), "unix_socket_directories=".to_owned()]);
+    Launch {
+        program: "/bin/sh".into(),
+        args,
+        ..Launch::default()
+    }
+}
+
+fn container(setup: &NodeSetup) -> ContainerSpec {
+    let mut command = vec!["postgres".to_owned()];
+    command.extend(arguments(setup, "*"));
+    ContainerSpec {
+        env: vec![("POSTGRES_HOST_AUTH_METHOD".into(), "trust".into())],
+        command,
+        ..ContainerSpec::default()
+    }
+}
+
+fn arguments(setup: &NodeSetup, bind: &str) -> Vec<String> {
+    let settings = [
+        ("listen_addresses", bind.to_owned()),
+        ("port", setup.me().ports[0].to_string()),
+        // for the most clients of a run, and who looks at them
+        ("max_connections", "600".into()),
+        // in its own folder, which goes with it
+        ("dynamic_shared_memory_type", "mmap".into()),
+        // with the session's name, which clients and the observer call its owner
+        ("log_line_prefix", "%m [%p] %c ".into()),
+    ];
+    settings
+        .into_iter()
+        .flat_map(|(name, value)| ["-c".to_owned(), format!("{name}={value}")])
+        .collect()
+}
+
+/// A start-up message of protocol 3.0.
+fn question(_: &str) -> Vec<u8> {
+    let parameters = b"user\0postgres\0database\0postgres\0\0";
+    let mut message = (8 + parameters.len() as u32).to_be_bytes().to_vec();
+    message.extend(196_608_u32.to_be_bytes());
+    message.extend(parameters);
+    message
+}
+
+fn answer(bytes: &[u8], closed: bool) -> Readiness {
+    let mut serving = Serving {
+        role: "primary".into(),
+        leads: true,
+        version: "?".into(),
+    };
+    let mut rest = bytes;
+    while let Some((kind, body, after)) = message(rest) {
+        let texts: Vec<_> = body.split(|byte| *byte == 0).map(String::from_utf8_lossy).collect();
+        match (kind, &texts[..]) {
+            // it wants a password, which it does when it serves
+            (b'R', _) if !body.starts_with(&[0; 4]) => return Readiness::Serving(serving),
+            (b'E', fields) => {
+                let said = fields.iter().find_map(|field| field.strip_prefix('M'));
+                return Readiness::NotYet(said.unwrap_or("it refuses").to_owned());
+            }
+            (b'S', [name, value, ..]) if name == "server_version" => {
+                // `15.8 (Debian 15.8-0+deb12u1)`
+                serving.version = value.split(' ').next().unwrap_or_default().to_owned();
+            }
+            (b'S', [name, value, ..]) if name == "in_hot_standby" && value == "on" => {
+                serving.role = "standby".into();
+                serving.leads = false;
+            }
+            (b'Z', _) => return Readiness::Serving(serving),
+            _ => {}
+        }
+        rest = after;
+    }
+    if closed {
+        Readiness::NotYet("it closed the connection".into())
+    } else {
+        Readiness::Unfinished
+    }
+}
+
+/// The first whole message: its kind, what is in it, and what follows.
+fn message(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+    let (kind, rest) = bytes.split_first()?;
+    let length = u32::from_be_bytes(rest.first_chunk().copied()?) as usize;
+    let (whole, after) = rest.split_at_checked(length.max(4))?;
+    Some((*kind, &whole[4..], after))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(messages: &[(u8, &[u8])]) -> Vec<u8> {
+        let each = messages.iter().flat_map(|(kind, body)| {
+            let length = (4 + body.len() as u32).to_be_bytes();
+            [&[*kind][..], &length, body].concat()
+        });
+        each.collect()
+    }
+
+    #[test]
+    fn a_server_serves_when_it_is_ready_for_a_query() {
+        let version = (b'S', &b"server_version\x0015.8 (Debian 15.8-0)\0"[..]);
+        let serves = said(&[(b'R', &[0; 4]), version, (b'Z', b"I")]);
+        let serving = |role: &str| {
+            Readiness::Serving(Serving {
+                role: role.into(),
+                leads: role == "primary",
+                version: "15.8".into(),
+            })
+        };
+        assert_eq!(answer(&serves, false), serving("primary"));
+        assert_eq!(answer(&serves[..serves.len() - 2], false), Readiness::Unfinished);
+        let standby = said(&[(b'R', &[0; 4]), version, (b'S', b"in_hot_standby\0on\0"), (b'Z', b"I")]);
+        assert_eq!(answer(&standby, false), serving("standby"));
+    }
+
+    #[test]
+    fn a_server_that_starts_up_says_so() {
+        let starts = said(&[(b'E', b"SFATAL\0C57P03\0Mthe database system is starting up\0\0")]);
+        assert_eq!(
+            answer(&starts, true),
+            Readiness::NotYet("the database system is starting up".into())
+        );
+    }
+}

@@ -1,0 +1,275 @@
+//! `harness init`: writes a client to start from, a suite of it and a workflow of GitHub that runs the suite.
+
+use std::fs::{self, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use clap::ValueEnum;
+
+use super::Failure;
+use super::stdout::print;
+use crate::exit::Exit;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Language {
+    Python,
+    Java,
+    Go,
+    Node,
+    Rust,
+}
+
+/// A file of a skeleton: where it is in the folder, and its text.
+type SkeletonFile = (&'static str, &'static str);
+
+/// A client in one language: a lock on Redis that needs no library of it.
+struct Skeleton {
+    files: &'static [SkeletonFile],
+    /// What makes the program, where one has to be made.
+    build: Option<&'static str>,
+    /// The client, run in the folder.
+    command: &'static str,
+    /// What builds and runs leave.
+    ignored: &'static str,
+}
+
+macro_rules! skeleton_file {
+    ($folder:literal, $name:literal) => {
+        (
+            $name,
+            include_str!(concat!("../../workloads/skeletons/", $folder, "/", $name)),
+        )
+    };
+}
+
+const SUITE: &str = include_str!("../../workloads/skeletons/suite.toml");
+const WORKFLOW: &str = include_str!("../../workloads/skeletons/workflow.yml");
+
+impl Language {
+    fn skeleton(self) -> Skeleton {
+        match self {
+            Self::Python => Skeleton {
+                files: &[skeleton_file!("python", "my_lock.py")],
+                build: None,
+                command: "python3 my_lock.py",
+                ignored: "__pycache__/",
+            },
+            Self::Java => Skeleton {
+                files: &[skeleton_file!("java", "MyLock.java")],
+                build: Some("javac MyLock.java"),
+                command: "java -XX:TieredStopAtLevel=1 -XX:+UseSerialGC MyLock",
+                ignored: "*.class",
+            },
+            Self::Go => Skeleton {
+                files: &[skeleton_file!("go", "go.mod"), skeleton_file!("go", "my_lock.go")],
+                build: Some("go build -o my-lock ."),
+                command: "./my-lock",
+                ignored: "/my-lock",
+            },
+            Self::Node => Skeleton {
+                files: &[skeleton_file!("node", "my_lock.mjs")],
+                build: None,
+                command: "node my_lock.mjs",
+                ignored: "/node_modules/",
+            },
+            Self::Rust => Skeleton {
+                files: &[
+                    skeleton_file!("rust", "Cargo.toml"),
+                    skeleton_file!("rust", "src/main.rs"),
+                ],
+                build: Some("cargo build --release"),
+                command: "./target/release/my-lock",
+                ignored: "/target/",
+            },
+        }
+    }
+}
+
+/// Writes the skeleton to `folder`, and nothing where one of its files is there already.
+pub fn init(language: Language, folder: &Path) -> Result<Exit, Failure> {
+    let skeleton = language.skeleton();
+    let place = Place::of(folder)?;
+    let mut files: Vec<(PathBuf, String)> = Vec::new();
+    for (name, text) in skeleton.files {
+        files.push((folder.join(name), (*text).to_owned()));
+    }
+    files.push((folder.join("suite.toml"), suite(&skeleton)));
+    files.push((place.workflow(), workflow(&skeleton, &place)));
+    let there: Vec<String> = files
+        .iter()
+        .filter(|(path, _)| path.symlink_metadata().is_ok())
+        .map(|(path, _)| path.display().to_string())
+        .collect();
+    if !there.is_empty() {
+        let sentence = format!(
+            "{} is there already, and is not overwritten\nhint: name another folder: harness init {} DIR",
+            there.join(", "),
+            language.to_possible_value().expect("no language is hidden").get_name()
+        );
+        return Err(Failure::usage(sentence));
+    }
+    for (path, text) in &files {
+        write_new(path, text)?;
+    }
+    // one that is there has rules of its own
+    let ignore = folder.join(".gitignore");
+    if ignore.symlink_metadata().is_err() {
+        let text = format!("/results/\n{}\n", skeleton.ignored);
+        write_new(&ignore, &text)?;
+        files.push((ignore, text));
+    }
+    print(&said(&skeleton, folder, &files));
+    Ok(Exit::Holds)
+}
+
+/// The repository that a folder belongs to: GitHub reads workflows at its root alone.
+struct Place {
+    root: PathBuf,
+    /// From the root to the folder; empty where they are the same.
+    below: PathBuf,
+    /// The folder's own name.
+    name: String,
+}
+
+impl Place {
+    fn of(folder: &Path) -> Result<Self, Failure> {
+        let failed = |error| Failure::environment(format!("could not make {}: {error}", folder.display()));
+        fs::create_dir_all(folder).map_err(failed)?;
+        let folder = folder.canonicalize().map_err(failed)?;
+        let root = folder.ancestors().find(|folder| folder.join(".git").exists());
+        let root = root.unwrap_or(&folder).to_owned();
+        let below = folder.strip_prefix(&root).unwrap_or(Path::new("")).to_owned();
+        let name = folder.file_name().map(|name| name.to_string_lossy().into_owned());
+        Ok(Self {
+            root,
+            below,
+            name: name.unwrap_or_else(|| "my-lock".into()),
+        })
+    }
+
+    fn workflow(&self) -> PathBuf {
+        let plain = |letter: char| {
+            if letter.is_ascii_alphanumeric() || "-_".contains(letter) {
+                letter
+            } else {
+                '-'
+            }
+        };
+        let name: String = self.name.chars().map(plain).collect();
+        self.root.join(".github/workflows").join(format!("{name}.yml"))
+    }
+
+    /// A path in the folder, as seen from the root.
+    fn seen_from_root(&self, name: &str) -> String {
+        self.below.join(name).display().to_string()
+    }
+}
+
+fn suite(skeleton: &Skeleton) -> String {
+    SUITE.replace("@COMMAND@", &quoted(skeleton.command))
+}
+
+fn workflow(skeleton: &Skeleton, place: &Place) -> String {
+    let build = skeleton.build.map_or_else(String::new, |build| {
+        format!("      - name: The client\n        run: {build}\n")
+    });
+    let folder = if place.below.as_os_str().is_empty() {
+        ".".into()
+    } else {
+        place.seen_from_root("")
+    };
+    let one_line = place.name.replace(char::is_control, " ");
+    WORKFLOW
+        .replace("@NAME@", &one_line)
+        .replace("@YAML_NAME@", &quoted(&place.name))
+        .replace("@YAML_PATHS@", &quoted(&place.seen_from_root("**")))
+        .replace("@YAML_FOLDER@", &quoted(folder.trim_end_matches('/')))
+        .replace("@YAML_COMMAND@", &quoted(skeleton.command))
+        .replace("@YAML_RESULTS@", &quoted(&place.seen_from_root("results")))
+        .replace("@BUILD@", &build)
+}
+
+/// A text of JSON is one of YAML and of TOML, too.
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+fn write_new(path: &Path, text: &str) -> Result<(), Failure> {
+    let failed = |error: std::io::Error| {
+        let sentence = format!("could not write {}: {error}", path.display());
+        match error.kind() {
+            ErrorKind::AlreadyExists => Failure::usage(sentence),
+            _ => Failure::environment(sentence),
+        }
+    };
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).map_err(failed)?;
+    }
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(path)
+        .map_err(failed)?;
+    file.write_all(text.as_bytes()).map_err(failed)
+}
+
+/// What was written, and the commands that come next.
+fn said(skeleton: &Skeleton, folder: &Path, files: &[(PathBuf, String)]) -> String {
+    let mut text: String = files
+        .iter()
+        .map(|(path, _)| format!("wrote {}\n", path.display()))
+        .collect();
+    let command = skeleton.command;
+    let enter = match folder.to_str() {
+        Some("." | "") => None,
+        _ => Some(format!("cd {}", folder.display())),
+    };
+    let next = [
+        enter,
+        skeleton.build.map(str::to_owned),
+        Some(format!("harness client-check {} --backend redis", quoted(command))),
+        Some(format!(
+            "harness run --backend redis --fault partition --client {}",
+            quoted(command)
+        )),
+        Some("harness suite suite.toml".to_owned()),
+    ];
+    text.push_str("\nIt is a lock on Redis that works: put yours in its place.\n");
+    next.into_iter()
+        .flatten()
+        .for_each(|line| text.push_str(&format!("  {line}\n")));
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_client_of_the_protocol_page_is_the_skeleton_in_python() {
+        let page = include_str!("../../docs/client-protocol.md");
+        let (_, text) = Language::Python.skeleton().files[0];
+        assert!(
+            page.contains(&format!("```python\n{text}```")),
+            "one was changed without the other"
+        );
+    }
+
+    #[test]
+    fn names_of_folders_end_nothing_early() {
+        let place = Place {
+            root: "/repo".into(),
+            below: "a/\"b: c\"".into(),
+            name: "\"b: c\"".into(),
+        };
+        assert_eq!(place.workflow(), Path::new("/repo/.github/workflows/-b--c-.yml"));
+        let text = workflow(&Language::Java.skeleton(), &place);
+        assert!(text.contains(r#"working-directory: "a/\"b: c\"""#), "{text}");
+        assert!(text.contains(r#"paths: ["a/\"b: c\"/**"]"#), "{text}");
+        assert!(text.contains("run: javac MyLock.java\n"), "{text}");
+        assert!(
+            !text.contains("@YAML_") && !text.contains("@BUILD@") && !text.contains("@NAME@"),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,107 @@
+//! `harness run --show-config`: every option with its value and where that comes from.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::args::RunArgs;
+use super::settings::run_options;
+use super::stdout::{print, print_json};
+use crate::config::Clients;
+use crate::config::heading::is_configurable;
+use crate::config::setting::Setting;
+use crate::exit::Exit;
+
+/// Prints every option with its value and origin.
+pub fn show_config(args: &RunArgs) -> Exit {
+    let shown = shown(args);
+    if args.json {
+        print_json(&shown);
+        return Exit::Holds;
+    }
+    let value = |setting: &Setting| setting.value.clone().unwrap_or_else(|| "-".to_owned());
+    let names = shown.iter().map(|setting| setting.option.name.len()).max().unwrap_or(0);
+    let values = shown.iter().map(|setting| value(setting).len()).max().unwrap_or(0);
+    let line = |setting: &Setting| {
+        let (name, value) = (&setting.option.name, value(setting));
+        format!("{name:<names$}  {value:<values$}  {}\n", setting.origin)
+    };
+    print(&shown.iter().map(line).collect::<String>());
+    Exit::Holds
+}
+
+fn shown(args: &RunArgs) -> Vec<Setting> {
+    let configurable = run_options(is_configurable);
+    let mut decided = decided(args);
+    let settings = args.settings.iter();
+    let settings = settings.filter(|setting| configurable.contains(&setting.option));
+    let complete = |setting: &Setting| Setting {
+        value: setting
+            .value
+            .clone()
+            .or_else(|| decided.remove(setting.option.name.as_str())),
+        ..setting.clone()
+    };
+    settings.map(complete).collect()
+}
+
+/// What a run takes where nothing is set and the default depends on other options. Options that cannot be combined are refused by
+/// the run itself.
+fn decided(args: &RunArgs) -> BTreeMap<&'static str, String> {
+    let Ok(config) = args.config(0) else {
+        return BTreeMap::new();
+    };
+    let mut decided = BTreeMap::from([
+        ("nodes", config.nodes.to_string()),
+        ("wait", typed(config.wait)),
+        ("vary", typed(config.vary)),
+        ("answer-limit", typed(config.patience())),
+    ]);
+    if let Clients::Recipe(options) = &config.who {
+        decided.insert("recipe", options.recipe.name.to_owned());
+        decided.insert("interval", typed(options.interval));
+    }
+    decided
+}
+
+/// A time as an option takes it.
+fn typed(time: Duration) -> String {
+    match time.subsec_millis() {
+        0 => format!("{}s", time.as_secs()),
+        _ => format!("{}ms", time.as_millis()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::settings::{command, run_args};
+
+    fn shown_of(words: &str) -> BTreeMap<String, String> {
+        let words = format!("harness run --no-config {words}");
+        let typed = command().try_get_matches_from(words.split(' ')).unwrap();
+        let args = run_args(typed.subcommand_matches("run").unwrap()).unwrap();
+        let values = shown(&args).into_iter();
+        values
+            .map(|setting| (setting.option.name, setting.value.unwrap_or_default()))
+            .collect()
+    }
+
+    #[test]
+    fn a_default_that_depends_on_other_options_is_shown_as_the_run_takes_it() {
+        for (words, option, value) in [
+            ("--backend zk", "nodes", "3"),
+            ("--backend zk", "recipe", "zk-predecessor-watch"),
+            ("--backend redis", "nodes", "1"),
+            ("--backend redis --recipe redlock", "nodes", "5"),
+            ("--backend redis", "wait", "10s"),
+            ("--backend redis --each 3 --time 90s", "wait", "90s"),
+            ("--backend redis --lease 1500ms", "answer-limit", "8s"),
+            // what is set stands as it is
+            ("--backend zk --nodes 5", "nodes", "5"),
+            // and a client of one's own has no recipe
+            ("--backend redis --client ./mine", "recipe", ""),
+        ] {
+            assert_eq!(shown_of(words)[option], value, "{words}");
+        }
+    }
+}

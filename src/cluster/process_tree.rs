@@ -1,0 +1,110 @@
+//! A server that is several processes, such as PostgreSQL, whose sessions leave the process group of the one that started them.
+
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tokio::process::Child;
+use tokio::time::{sleep, timeout};
+
+use crate::process;
+
+/// Between two looks whether a process is gone, and for how long it is looked.
+const LOOK: Duration = Duration::from_millis(2);
+const GONE: Duration = Duration::from_secs(2);
+
+/// Sends a signal to a server that was started here and to all that came of it. Returns whether it was there.
+///
+/// The first process gets it first: one that is stopped or killed starts no more.
+pub fn signal(child: &Child, signal: Signal) -> bool {
+    signal_all(child, signal).is_some()
+}
+
+/// Kills a server with all that came of it, and waits until nothing of it is there: a server that starts again on the same data
+/// refuses while a process of the one before lives.
+pub async fn end(child: &mut Child) {
+    let others = signal_all(child, Signal::SIGKILL).unwrap_or_default();
+    let _ = child.kill().await;
+    let gone = async {
+        while others.iter().any(|pid| is_there(*pid)) {
+            sleep(LOOK).await;
+        }
+    };
+    let _ = timeout(GONE, gone).await;
+}
+
+/// The processes that came of the server, all of which were sent the signal; `None` where the server was not there.
+fn signal_all(child: &Child, signal: Signal) -> Option<Vec<Pid>> {
+    let pid = child.id()?;
+    let before = descendants(pid);
+    let sent = process::signal(child, signal);
+    // what was started until then
+    let mut all = descendants(pid);
+    all.extend(before);
+    all.sort_unstable();
+    all.dedup();
+    for pid in &all {
+        // it may have ended
+        let _ = kill(*pid, signal);
+    }
+    sent.then_some(all)
+}
+
+fn is_there(pid: Pid) -> bool {
+    u32::try_from(pid.as_raw()).is_ok_and(|pid| process::started_at(pid).is_some())
+}
+
+/// The processes that came of this one.
+fn descendants(pid: u32) -> Vec<Pid> {
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let parents: Vec<(i32, i32)> = processes
+        .filter_map(|entry| {
+            let pid = entry.file_name().to_str()?.parse().ok()?;
+            let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
+            // the command's name is in parentheses and may hold anything; state and parent follow
+            let parent = stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()?;
+            Some((pid, parent))
+        })
+        .collect();
+    let mut found: Vec<i32> = i32::try_from(pid).into_iter().collect();
+    let mut next = 0;
+    while let Some(parent) = found.get(next).copied() {
+        found.extend(parents.iter().filter(|(_, of)| *of == parent).map(|(pid, _)| *pid));
+        next += 1;
+    }
+    found.into_iter().skip(1).map(Pid::from_raw).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::process::Command;
+
+    use super::*;
+    use crate::process::{Activity, activity};
+
+    #[tokio::test]
+    async fn a_process_that_left_the_group_is_stopped_and_killed_with_the_one_that_started_it() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "setsid sleep 60 & wait"]);
+        let mut child = process::spawn(command).await.unwrap();
+        let pid = child.id().unwrap();
+        let sleeping = loop {
+            if let [sleeping] = descendants(pid)[..] {
+                break u32::try_from(sleeping.as_raw()).unwrap();
+            }
+            sleep(Duration::from_millis(5)).await;
+        };
+        let until = async |expected: Activity| {
+            while activity(sleeping) != expected {
+                sleep(Duration::from_millis(5)).await;
+            }
+        };
+        assert!(signal(&child, Signal::SIGSTOP));
+        until(Activity::Stopped).await;
+        assert!(signal(&child, Signal::SIGCONT));
+        until(Activity::Running).await;
+        end(&mut child).await;
+        assert!(!is_there(Pid::from_raw(sleeping as i32)));
+        assert!(!signal(&child, Signal::SIGKILL), "it was not there");
+    }
+}

@@ -1,0 +1,169 @@
+//! `pooler`: clients are led to their server through a transaction pooler, which gives each transaction whichever session of
+//! the server is free.
+//!
+//! Connections end when the window starts and when it heals, as when a pooler is put in front of a server and taken away. A
+//! lock that belongs to a session is then shared by all whose transactions come by that session; one that belongs to a
+//! transaction, or is a row, is not concerned.
+
+use std::time::Duration;
+
+use rand_chacha::ChaCha8Rng;
+
+use super::fault::no_argument;
+use super::{
+    Acquires, ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, FaultEnv, FaultFamily, HealOnDrop, Healed,
+    Inject, Injection, InjectionContext, Needs, NotInjected, Pace, RunningFault, Shape, Target,
+};
+use crate::backends::{self, RunningPooler, TransactionPooler};
+use crate::evidence::{Evidence, EvidenceCounter};
+use harness_proxy::{Behaviour, LinkFault};
+
+pub struct Pooler;
+
+const POOLED: EvidenceCounter = EvidenceCounter::new("pooled_transactions", "transaction", "pooled");
+
+impl Fault for Pooler {
+    fn definition(&self) -> FaultDefinition {
+        FaultDefinition {
+            name: "pooler",
+            summary: "clients are led through a transaction pooler (PgBouncer), which shares sessions among them",
+            argument: "",
+            family: FaultFamily::Cluster,
+            pace: Pace::Long,
+            verb: "led through a pooler",
+            counters: &[POOLED],
+            trace: &[POOLED],
+            no_effect_hint: None,
+        }
+    }
+
+    fn applies(&self, _: Option<&str>, shape: &Shape) -> Result<(), String> {
+        let Some(pooler) = shape.backend.pooler else {
+            return Err(format!(
+                "no pooler of transactions is known for {}\nhint: --backend {}",
+                shape.backend,
+                backends::names(" or ", |backend| backend.pooler.is_some())
+            ));
+        };
+        match pooler.missing() {
+            Some(why) => Err(format!("pooler: {why}")),
+            None => Ok(()),
+        }
+    }
+
+    fn survivable(&self, _: &Shape) -> Result<Duration, &'static str> {
+        Err("a lock of a session is shared behind it")
+    }
+
+    fn plan(&self, argument: Option<&str>, _: u32, shape: &Shape, _: &mut ChaCha8Rng) -> Result<Injection, String> {
+        no_argument("pooler", argument)?;
+        let pooler = shape.backend.pooler.ok_or("there is no pooler")?;
+        let title = "every client through a transaction pooler";
+        Ok(Injection::new(
+            Target::Everyone,
+            LeadThrough(pooler),
+            Acquires::GoOn,
+            title,
+        ))
+    }
+}
+
+/// Leads clients through a pooler.
+struct LeadThrough(&'static dyn TransactionPooler);
+
+impl std::fmt::Debug for LeadThrough {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("LeadThrough")
+    }
+}
+
+impl Inject for LeadThrough {
+    fn needs(&self) -> Needs {
+        Needs::default()
+    }
+
+    fn heal_word(&self) -> &'static str {
+        "lead directly"
+    }
+
+    fn toxics(&self) -> Result<Option<String>, String> {
+        Err("it leads clients to another address".into())
+    }
+
+    fn inject<'a>(&'a self, context: InjectionContext<'a>) -> BoxFuture<'a, Result<RunningFault, NotInjected>> {
+        Box::pin(async move {
+            let server = context.env.servers.address(0);
+            let pooler = self.0.start(server).await;
+            let pooler = pooler.map_err(|_| NotInjected::Missed("the pooler did not start"))?;
+            let led = LedThrough {
+                env: context.env.clone(),
+                number: context.number,
+                pooler: Some(pooler),
+            };
+            led.lead(true);
+            Ok(HealOnDrop::new(led).running())
+        })
+    }
+}
+
+/// Clients that reach their server through a pooler.
+struct LedThrough {
+    env: FaultEnv,
+    number: u32,
+    pooler: Option<Box<dyn RunningPooler>>,
+}
+
+impl LedThrough {
+    /// Sends new connections to the pooler, or to the server, and ends the others.
+    fn lead(&self, through: bool) {
+        let links: Vec<_> = self.env.links.values().cloned().collect();
+        let address = match &self.pooler {
+            Some(pooler) if through => pooler.address(),
+            _ => self.env.servers.address(0),
+        };
+        // dropped at the end, which ends the connections
+        let _stalled = LinkFault::apply(links, self.number, Behaviour::STALL, true);
+        for link in self.env.links.values() {
+            link.redirect(address.into());
+        }
+    }
+}
+
+impl ActiveFault for LedThrough {
+    fn affected(&self) -> Affected {
+        Affected {
+            clients: Vec::new(),
+            servers: vec![0],
+            links: Vec::new(),
+        }
+    }
+
+    fn heal(&mut self, _: Duration, _: bool) -> BoxFuture<'_, Healed> {
+        Box::pin(async move {
+            let pooled = match &self.pooler {
+                Some(pooler) => pooler.transactions().await,
+                None => 0,
+            };
+            self.undo();
+            Evidence::default().with(&POOLED, pooled).into()
+        })
+    }
+
+    fn undo(&mut self) {
+        if self.pooler.is_some() {
+            self.lead(false);
+            self.pooler = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_store_with_a_pooler_has_it() {
+        let why = Pooler.applies(None, &Shape::one_redis()).unwrap_err();
+        assert!(why.contains("redis") && why.contains("--backend postgres"), "{why}");
+    }
+}

@@ -1,0 +1,126 @@
+//! Whom the server had as the owner of a lock, and from when to when: what it says against what clients do is what most violations
+//! are about.
+
+use std::collections::BTreeMap;
+
+use harness_checkers::history::event::Kind;
+use harness_checkers::{F, History};
+
+use super::drawing::{Bar, BarKind};
+
+/// From a grant, as the server shows it, to its end or to the end of the history.
+#[derive(Debug, PartialEq, Eq)]
+pub struct OwnedBar<'a> {
+    pub lock: &'a str,
+    /// The client whose grant it is, where one said so.
+    client: Option<u32>,
+    pub from_ns: u64,
+    pub to_ns: u64,
+}
+
+impl OwnedBar<'_> {
+    pub fn bar(&self) -> Bar {
+        let text = match self.client {
+            Some(client) => format!("owner: c{client}"),
+            None => "an owner".to_owned(),
+        };
+        Bar {
+            kind: BarKind::Owner,
+            from_ns: self.from_ns,
+            to_ns: self.to_ns,
+            text,
+        }
+    }
+}
+
+/// The grants of a history as bars, by their beginning. Grants whose owner the server does not name are left out.
+pub fn owned(history: &History) -> Vec<OwnedBar<'_>> {
+    // an owner is a client's for one grant (a random value) or for all (a session)
+    let mut clients: BTreeMap<&str, u32> = BTreeMap::new();
+    let acquired = history
+        .entries()
+        .filter(|entry| entry.f == F::Acquire && entry.kind == Kind::Ok);
+    clients.extend(acquired.filter_map(|entry| Some((entry.owner?, entry.client.or(entry.process_number())?))));
+    let mut open: BTreeMap<(&str, &str), u64> = BTreeMap::new();
+    let mut bars = Vec::new();
+    let bar = |(lock, owner): (_, &str), from_ns, to_ns| OwnedBar {
+        lock,
+        client: clients.get(owner).copied(),
+        from_ns,
+        to_ns,
+    };
+    for entry in history.entries() {
+        let (Some(lock), Some(owner)) = (entry.lock, entry.owner) else {
+            continue;
+        };
+        match entry.f {
+            F::Granted => {
+                open.entry((lock, owner)).or_insert(entry.time_ns);
+            }
+            F::Revoked => {
+                let from_ns = open.remove(&(lock, owner));
+                bars.extend(from_ns.map(|from_ns| bar((lock, owner), from_ns, entry.time_ns)));
+            }
+            _ => {}
+        }
+    }
+    bars.extend(open.into_iter().map(|(of, from_ns)| bar(of, from_ns, history.end_ns())));
+    bars.sort_by_key(|bar| bar.from_ns);
+    bars
+}
+
+#[cfg(test)]
+mod tests {
+    use harness_checkers::ReadOptions;
+
+    use super::*;
+
+    #[test]
+    fn a_grant_lasts_until_it_is_taken_and_has_the_client_that_said_whose_it_is() {
+        let lines = [
+            r#"{"format":"harness-history","version":1,"model":"mutex","locks":["l0","l1"],"lease_ms":2000}"#
+                .to_owned(),
+            line(
+                1,
+                10,
+                r#""process":0,"client":0,"type":"invoke","f":"acquire","lock":"l0""#,
+            ),
+            line(
+                2,
+                20,
+                r#""process":"server","type":"signal","f":"granted","lock":"l0","owner":"s0""#,
+            ),
+            line(
+                3,
+                30,
+                r#""process":0,"client":0,"type":"ok","f":"acquire","lock":"l0","owner":"s0""#,
+            ),
+            line(
+                4,
+                90,
+                r#""process":"server","type":"signal","f":"revoked","lock":"l0","owner":"s0","cause":"expired""#,
+            ),
+            line(
+                5,
+                95,
+                r#""process":"server","type":"signal","f":"granted","lock":"l0","owner":"s9""#,
+            ),
+            line(6, 99, r#""process":"server","type":"signal","f":"granted","lock":"l1""#),
+        ];
+        let history = History::read(lines.join("\n").as_bytes(), &ReadOptions::default()).unwrap();
+        let bars = owned(&history);
+        let of = |client, from_ns, to_ns| OwnedBar {
+            lock: "l0",
+            client,
+            from_ns,
+            to_ns,
+        };
+        assert_eq!(bars, [of(Some(0), 20, 90), of(None, 95, history.end_ns())]);
+        let texts: Vec<String> = bars.iter().map(|bar| bar.bar().text).collect();
+        assert_eq!(texts, ["owner: c0", "an owner"]);
+    }
+
+    fn line(index: u64, time: u64, rest: &str) -> String {
+        format!(r#"{{"index":{index},"time":{time},{rest}}}"#)
+    }
+}

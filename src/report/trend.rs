@@ -1,0 +1,174 @@
+//! How the verdict of one row changed from time to time: which rows break, and which are not the same each time.
+
+use std::collections::BTreeMap;
+
+use maud::{Markup, html};
+
+use super::comparison::RunSummary;
+use super::diagnosis::Outcome;
+use super::html::sign;
+use super::index::{Listed, ListedSuite};
+
+/// Outcomes that are drawn for a row, the newest ones.
+const DRAWN: usize = 30;
+/// Rows that are listed.
+const ROWS: usize = 100;
+
+/// One row with its outcomes, oldest first.
+#[derive(Debug, PartialEq)]
+struct RowTrend {
+    /// A lock and a fault, or a suite and one of its rows.
+    name: String,
+    outcomes: Vec<Outcome>,
+}
+
+impl RowTrend {
+    /// Outcomes that are verdicts, and how often one differs from the one before it. What proved nothing changes nothing.
+    fn changes(&self) -> (usize, usize) {
+        let verdicts = self
+            .outcomes
+            .iter()
+            .filter(|outcome| matches!(outcome, Outcome::Pass | Outcome::Fail));
+        let verdicts: Vec<&Outcome> = verdicts.collect();
+        let changed = verdicts.windows(2).filter(|pair| pair[0] != pair[1]).count();
+        (verdicts.len(), changed)
+    }
+
+    fn count(&self, outcome: Outcome) -> usize {
+        self.outcomes.iter().filter(|other| **other == outcome).count()
+    }
+
+    /// Percent of the verdicts that differ from the one before.
+    fn flaky_rate(&self) -> f64 {
+        match self.changes() {
+            (0 | 1, _) => 0.0,
+            (verdicts, changed) => changed as f64 / (verdicts - 1) as f64 * 100.0,
+        }
+    }
+}
+
+/// Rows that were run more than once, those that change most first, then those that fail most.
+fn trends(runs: &[Listed], suites: &[ListedSuite]) -> Vec<RowTrend> {
+    let mut rows: BTreeMap<String, Vec<Outcome>> = BTreeMap::new();
+    for suite in suites {
+        for (row, outcome) in &suite.rows {
+            rows.entry(format!("{}: {row}", suite.suite))
+                .or_default()
+                .push(*outcome);
+        }
+    }
+    for summary in runs.iter().filter_map(|run| run.summary.as_ref()) {
+        if let Some([backend, recipe, attitude, fault]) = RunSummary::row(summary) {
+            let parts = [backend, recipe, attitude].into_iter().filter(|part| !part.is_empty());
+            let name = format!("{} / {fault}", parts.collect::<Vec<_>>().join(" "));
+            rows.entry(name).or_default().push(summary.outcome);
+        }
+    }
+    let several = rows.into_iter().filter(|(_, outcomes)| outcomes.len() > 1);
+    let mut rows: Vec<RowTrend> = several.map(|(name, outcomes)| RowTrend { name, outcomes }).collect();
+    let order = |row: &RowTrend| (row.flaky_rate(), row.count(Outcome::Fail));
+    rows.sort_by(|one, other| order(other).partial_cmp(&order(one)).expect("rates are numbers"));
+    rows
+}
+
+/// The table, or nothing where nothing was run twice.
+pub fn over_time(runs: &[Listed], suites: &[ListedSuite]) -> Markup {
+    let rows = trends(runs, suites);
+    html! {
+        @if !rows.is_empty() {
+            section {
+                h2 { "Over time" }
+                p.quiet { "Rows that were run more than once, oldest outcome left. Flaky is the share of verdicts that differ from the one before." }
+                div.scroll {
+                    table #trends.sortable {
+                        thead { tr { th { "row" } th { "outcomes" } th { "failed" } th { "flaky" } } }
+                        tbody { @for row in rows.iter().take(ROWS) { (table_row(row)) } }
+                    }
+                }
+                @if rows.len() > ROWS { p.quiet { (rows.len() - ROWS) " more rows change less." } }
+            }
+        }
+    }
+}
+
+fn table_row(row: &RowTrend) -> Markup {
+    let left_out = row.outcomes.len().saturating_sub(DRAWN);
+    let (verdicts, changed) = row.changes();
+    let failed = row.count(Outcome::Fail);
+    let rate = row.flaky_rate();
+    html! {
+        tr {
+            td.head { (row.name) }
+            td.trend {
+                @for outcome in &row.outcomes[left_out..] {
+                    @let word = outcome.word();
+                    span class=(word.to_lowercase()) title=(word) { (sign(*outcome)) }
+                }
+            }
+            td data-sort=(failed) { (failed) " of " (row.outcomes.len()) " failed" }
+            td data-sort=(rate) {
+                @if changed == 0 { span.quiet { "not flaky" } } @else {
+                    (format!("flaky {rate:.0} %")) " (" (changed) " of " (verdicts - 1) ")"
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn night(rows: &[(&str, Outcome)]) -> ListedSuite {
+        ListedSuite {
+            name: "20261121-0630-suite-nightly".into(),
+            suite: "nightly".into(),
+            outcome: Outcome::Pass,
+            sentence: String::new(),
+            rows: rows
+                .iter()
+                .map(|(name, outcome)| ((*name).to_owned(), *outcome))
+                .collect(),
+        }
+    }
+
+    #[test]
+    fn rows_that_change_come_first_and_what_proved_nothing_changes_nothing() {
+        use Outcome::{Error, Fail, Pass, Unsure};
+        let nights = [
+            night(&[
+                ("steady", Pass),
+                ("broken", Fail),
+                ("flaky", Pass),
+                ("once", Pass),
+                ("unsure", Pass),
+            ]),
+            night(&[("steady", Pass), ("broken", Fail), ("flaky", Fail), ("unsure", Unsure)]),
+            night(&[("steady", Pass), ("broken", Error), ("flaky", Pass), ("unsure", Pass)]),
+        ];
+        let rows = trends(&[], &nights);
+        let names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
+        assert_eq!(
+            names,
+            [
+                "nightly: flaky",
+                "nightly: broken",
+                "nightly: steady",
+                "nightly: unsure"
+            ]
+        );
+        assert_eq!(rows[0].changes(), (3, 2));
+        assert!((rows[0].flaky_rate() - 100.0).abs() < 1e-9);
+        assert_eq!(rows[1].changes(), (2, 0), "an error is no verdict");
+        assert!(rows[3].flaky_rate() < 1e-9);
+        let page = over_time(&[], &nights).into_string();
+        assert!(
+            page.contains("flaky 100 % (2 of 2)") && page.contains("1 of 3 failed"),
+            "{page}"
+        );
+        assert!(
+            over_time(&[], &nights[..1]).into_string().is_empty(),
+            "nothing was run twice"
+        );
+    }
+}

@@ -1,0 +1,39 @@
+//! Requests to a child that wait for their replies.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use harness_workloads::protocol::Message;
+use tokio::sync::oneshot;
+
+type ReplySenders = HashMap<u64, oneshot::Sender<Message>>;
+
+/// Requests that were not answered, by their ids.
+#[derive(Clone)]
+pub struct PendingRequests(Arc<Mutex<Option<ReplySenders>>>);
+
+impl PendingRequests {
+    pub fn new() -> Self {
+        Self(Arc::new(Mutex::new(Some(HashMap::new()))))
+    }
+
+    /// Where the reply to a request will be; `None`: nothing that the child prints is read any more.
+    pub fn add(&self, id: u64) -> Option<oneshot::Receiver<Message>> {
+        let (sender, reply) = oneshot::channel();
+        self.open().as_mut()?.insert(id, sender);
+        Some(reply)
+    }
+
+    pub fn take(&self, id: u64) -> Option<oneshot::Sender<Message>> {
+        self.open().as_mut()?.remove(&id)
+    }
+
+    /// All of them fail, and those that are made from here on.
+    pub fn end(&self) {
+        self.open().take();
+    }
+
+    fn open(&self) -> MutexGuard<'_, Option<ReplySenders>> {
+        self.0.lock().expect("no one panics while holding the pending requests")
+    }
+}

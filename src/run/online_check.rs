@@ -1,0 +1,103 @@
+//! The check of a run while it goes on: every line that is recorded goes to a [`Monitor`], and the first violation ends the run.
+//!
+//! The verdict is not made here. It is that of the complete check of the recorded history.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use harness_checkers::history::event::{Header, Line};
+use harness_checkers::history::{NemesisFact, PhaseFact, SeenViolation};
+use harness_checkers::{Entry, Kind, Monitor, NotOnline, Process, Property, Violation};
+
+use super::context::RunContext;
+use crate::clock::{GroundClock, RunningTask};
+use crate::event::ProgressEvent;
+
+/// How often a run asks whether a violation was seen.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// A monitor that is given the lines of one run, in the order of the history.
+pub struct OnlineCheck(Mutex<Watched>);
+
+struct Watched {
+    monitor: Monitor,
+    first: Option<Box<Violation>>,
+}
+
+impl OnlineCheck {
+    /// Of a history with this header, by the model that it names.
+    pub fn of(header: &Header) -> Result<Self, NotOnline> {
+        let monitor = Monitor::of_header(header.clone())?;
+        Ok(Self(Mutex::new(Watched { monitor, first: None })))
+    }
+
+    /// Takes the next line. One that is not well formed is left to the check at the end, which refuses the history for it.
+    pub fn see(&self, line: &Line<'_>) {
+        let mut watched = self.lock();
+        if watched.first.is_some() {
+            return;
+        }
+        // what the nemesis says is read from the whole line
+        let is_nemesis = line.process == Process::Nemesis;
+        let raw = is_nemesis.then(|| serde_json::to_string(line).expect("a line is plain data"));
+        let entry = Entry {
+            raw: raw.as_deref(),
+            ..Entry::from(line)
+        };
+        let seen = watched.monitor.push(&entry).ok().flatten();
+        // a line of the nemesis or the server says what time it is, too
+        let latest = || watched.monitor.advance(line.time);
+        watched.first = if line.kind == Kind::Signal {
+            seen
+        } else {
+            seen.or_else(latest)
+        };
+    }
+
+    /// The first violation, if one is certain by now.
+    pub fn first(&self) -> Option<Violation> {
+        self.lock().first.as_deref().cloned()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Watched> {
+        self.0.lock().expect("no one panics while a line is looked at")
+    }
+}
+
+/// Ends a run at its first violation, as it is seen while the run goes on. In virtual time a look is no event of the world: the run is
+/// the same up to the violation.
+pub fn start(run: &Arc<RunContext>) -> Option<RunningTask> {
+    let (clock, run) = (run.clock.by, Arc::downgrade(run));
+    let is_over = move || run.upgrade().is_none_or(|run| run.is_stopping() || is_violated(&run));
+    match clock {
+        GroundClock::Virtual(world) => {
+            world.look_every(LOOK, is_over);
+            None
+        }
+        GroundClock::Real => Some(clock.spawn(async move {
+            while !is_over() {
+                clock.sleep(LOOK).await;
+            }
+        })),
+    }
+}
+
+/// Ends the run if a violation was seen; returns whether it does.
+fn is_violated(run: &RunContext) -> bool {
+    let Some(violation) = run.recorder.violation() else {
+        return false;
+    };
+    let text = format!("{}; faults heal, and the run ends", violation.summary);
+    let phase = PhaseFact::Violation(SeenViolation {
+        property: Property::LINEARIZABLE.id().to_owned(),
+        class: violation.class,
+        lock: violation.lock,
+        at_ns: violation.at_ns,
+        summary: violation.summary,
+    });
+    let name = phase.name();
+    run.recorder.nemesis(&NemesisFact::Phase(phase));
+    run.progress().send(ProgressEvent::Phase { name, text });
+    run.end_violated();
+    true
+}

@@ -1,0 +1,3 @@
+module my-lock
+
+go 1.19

@@ -1,0 +1,153 @@
+#!/usr/bin/env python3
+import json
+import secrets
+import socket
+import sys
+import threading
+import time
+
+COMPARE_AND_DELETE = "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end"
+CONTRACT = {"lease": True, "renews": False, "fifo": False, "tries": True, "wakes": "polls",
+            "owner": "server", "token": "none", "keys": "harness:{lock}", "value": "string"}  # fmt: skip
+output = threading.Lock()
+
+
+class Fail(Exception):
+    """It surely did not happen."""
+
+
+def say(message):
+    with output:
+        sys.stdout.write(json.dumps(message) + "\n")
+        sys.stdout.flush()
+
+
+class Redis:
+    """One connection; a call that fails or times out closes it, so that no answer is taken for another's."""
+
+    def __init__(self, endpoint, timeout):
+        host, port = endpoint.rsplit(":", 1)
+        self.socket = socket.create_connection((host, int(port)), timeout=timeout)
+        self.socket.settimeout(timeout)
+        self.stream = self.socket.makefile("rb")
+
+    def call(self, *words):
+        words = [str(word).encode() for word in words]
+        parts = [b"*%d\r\n" % len(words)] + [b"$%d\r\n%s\r\n" % (len(word), word) for word in words]
+        self.socket.sendall(b"".join(parts))
+        line = self.stream.readline()
+        if not line.endswith(b"\r\n"):
+            raise ConnectionError("the server closed the connection")
+        kind, text = line[:1], line[1:-2]
+        if kind == b"$":
+            return None if text == b"-1" else self.stream.read(int(text) + 2)[:-2].decode()
+        if kind == b"-":
+            raise Fail(text.decode())
+        return int(text) if kind == b":" else text.decode()
+
+
+class Client:
+    def __init__(self, number, endpoints, lease_ms):
+        self.number, self.endpoint, self.lease = number, endpoints[0], lease_ms / 1000
+        self.redis = None
+        self.held = {}  # lock -> (value, timer of the lost signal)
+        self.leftovers = []  # (lock, value) of unknown operations
+        self.connection()  # `open` fails if there is none
+
+    def connection(self):
+        if self.redis is None:
+            self.redis = Redis(self.endpoint, self.lease / 3)
+        return self.redis
+
+    def call(self, *words):
+        try:
+            return self.connection().call(*words)
+        except OSError:
+            self.redis = None
+            raise
+
+    def delete(self, lock, value):
+        try:
+            return self.call("EVAL", COMPARE_AND_DELETE, 1, f"harness:{lock}", value) == 1
+        except OSError:
+            self.leftovers.append((lock, value))  # it may have happened or not: the answer is `info`
+            raise
+
+    def acquire(self, lock, wait_ms):
+        deadline = time.monotonic() + wait_ms / 1000
+        while self.leftovers:
+            try:
+                self.delete(*self.leftovers.pop())
+            except OSError as error:
+                raise Fail(f"cleaning up first: {error}")  # the lock was not asked for yet
+        value = secrets.token_hex(16)
+        while True:
+            asked = time.monotonic()
+            try:
+                taken = self.call("SET", f"harness:{lock}", value, "NX", "PX", int(self.lease * 1000)) == "OK"
+            except OSError:
+                self.leftovers.append((lock, value))  # the SET may have happened or not: the answer is `info`
+                raise
+            if taken:
+                return self.hold(lock, value, asked)
+            if time.monotonic() >= deadline:
+                raise Fail("timeout" if wait_ms else "busy")
+            time.sleep(0.02)
+
+    def hold(self, lock, value, asked):
+        # counted from before the SET was sent, so that it ends earlier here than on the server
+        left = asked + self.lease * 0.85 - time.monotonic()
+        if left <= 0:
+            self.delete(lock, value)
+            raise Fail("timeout")
+        timer = threading.Timer(left, self.lost, (lock,))
+        timer.daemon = True
+        timer.start()
+        self.held[lock] = value, timer
+        return {"owner": value}
+
+    def lost(self, lock):
+        at = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+        say({"type": "signal", "client": self.number, "f": "lost", "lock": lock, "at": at, "cause": "lease ends"})
+
+    def release(self, lock):
+        value, timer = self.held.pop(lock, (None, None))
+        if value is None:
+            raise Fail("not held")
+        timer.cancel()
+        if not self.delete(lock, value):
+            raise Fail("not held: it expired")
+        return {}
+
+
+def perform(clients, request):
+    op, number = request["op"], request["client"]
+    if op == "open":
+        clients[number] = Client(number, request["endpoints"], request["lease_ms"])
+        return {"contract": CONTRACT}
+    if op == "acquire":
+        return clients[number].acquire(request["lock"], request["wait_ms"])
+    if op == "release":
+        return clients[number].release(request["lock"])
+    if op != "close":
+        raise Fail(f"no such operation: {op}")
+    client = clients.pop(number)
+    for lock in list(client.held):
+        client.release(lock)
+    return {}
+
+
+def main():
+    clients = {}
+    for line in filter(str.strip, sys.stdin):
+        request = json.loads(line)
+        try:
+            reply = {"type": "ok", **perform(clients, request)}
+        except Fail as error:
+            reply = {"type": "fail", "error": str(error)}
+        except Exception as error:  # it is not known whether it happened
+            reply = {"type": "info", "error": f"{type(error).__name__}: {error}"}
+        say({"id": request["id"], **reply})
+
+
+main()

@@ -1,0 +1,262 @@
+//! A lock client for harness. Put your lock in the place of the calls to Redis in `Client`; the rest is the protocol.
+
+use std::collections::HashMap;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::time::{clock_gettime, ClockId};
+use serde_json::{json, Value};
+
+const COMPARE_AND_DELETE: &str =
+    "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end";
+
+/// What this lock promises: docs/client-protocol.md has the words.
+fn contract() -> Value {
+    json!({
+        "lease": true, "renews": false, "fifo": false, "tries": true, "wakes": "polls",
+        "owner": "server", "token": "none", "keys": "harness:{lock}", "value": "string",
+    })
+}
+
+enum Failure {
+    /// It surely did not happen.
+    Refused(String),
+    /// It is not known whether it happened.
+    Unknown(String),
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Unknown(error.to_string())
+    }
+}
+
+fn refused<T>(reason: impl Into<String>) -> Result<T, Failure> {
+    Err(Failure::Refused(reason.into()))
+}
+
+enum Answer {
+    Nothing,
+    Number(i64),
+    Text,
+}
+
+/// One connection; a call that fails or times out closes it, so that no answer is taken for another's.
+struct Redis {
+    stream: BufReader<TcpStream>,
+}
+
+impl Redis {
+    fn connect(endpoint: &str, timeout: Duration) -> io::Result<Self> {
+        let none = || io::Error::new(io::ErrorKind::NotFound, "the endpoint has no address");
+        let address = endpoint.to_socket_addrs()?.next().ok_or_else(none)?;
+        let stream = TcpStream::connect_timeout(&address, timeout)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(timeout))?;
+        stream.set_write_timeout(Some(timeout))?;
+        Ok(Self { stream: BufReader::new(stream) })
+    }
+
+    fn call(&mut self, words: &[&str]) -> Result<Answer, Failure> {
+        let mut request = format!("*{}\r\n", words.len());
+        for word in words {
+            request += &format!("${}\r\n{word}\r\n", word.len());
+        }
+        self.stream.get_mut().write_all(request.as_bytes())?;
+        let mut line = String::new();
+        self.stream.read_line(&mut line)?;
+        let Some(line) = line.strip_suffix("\r\n") else {
+            return Err(Failure::Unknown("the server closed the connection".into()));
+        };
+        let number = |text: &str| text.parse().map_err(|_| Failure::Unknown(format!("an answer that is none: {line}")));
+        match line.split_at(1) {
+            (":", text) => Ok(Answer::Number(number(text)?)),
+            ("-", text) => refused(text),
+            ("$", "-1") => Ok(Answer::Nothing),
+            ("$", size) => {
+                let mut value = vec![0; number(size)? as usize + 2];
+                self.stream.read_exact(&mut value)?;
+                Ok(Answer::Text)
+            }
+            _ => Ok(Answer::Text),
+        }
+    }
+}
+
+/// A lock that is held: its value on the server. When this is dropped, there is no lost signal any more.
+struct Hold {
+    value: String,
+    _until: Sender<()>,
+}
+
+struct Client {
+    number: u64,
+    endpoint: String,
+    lease: Duration,
+    redis: Option<Redis>,
+    held: HashMap<String, Hold>,
+    /// Locks and values of unknown operations.
+    leftovers: Vec<(String, String)>,
+}
+
+impl Client {
+    fn open(number: u64, endpoint: &str, lease: Duration) -> Result<Self, Failure> {
+        let endpoint = endpoint.to_owned();
+        let mut client =
+            Self { number, endpoint, lease, redis: None, held: HashMap::new(), leftovers: Vec::new() };
+        client.call(&["PING"])?; // `open` fails if there is no connection
+        Ok(client)
+    }
+
+    fn call(&mut self, words: &[&str]) -> Result<Answer, Failure> {
+        let mut redis = match self.redis.take() {
+            Some(redis) => redis,
+            None => Redis::connect(&self.endpoint, self.lease / 3)?,
+        };
+        let answer = redis.call(words);
+        if !matches!(answer, Err(Failure::Unknown(_))) {
+            self.redis = Some(redis);
+        }
+        answer
+    }
+
+    fn delete(&mut self, lock: &str, value: &str) -> Result<bool, Failure> {
+        match self.call(&["EVAL", COMPARE_AND_DELETE, "1", &format!("harness:{lock}"), value]) {
+            Ok(answer) => Ok(matches!(answer, Answer::Number(1))),
+            Err(failure) => {
+                if let Failure::Unknown(_) = failure {
+                    self.leftovers.push((lock.to_owned(), value.to_owned())); // it may have happened or not
+                }
+                Err(failure)
+            }
+        }
+    }
+
+    fn acquire(&mut self, lock: &str, wait: Duration) -> Result<Value, Failure> {
+        let deadline = Instant::now() + wait;
+        while let Some((lock, value)) = self.leftovers.pop() {
+            if let Err(Failure::Unknown(why) | Failure::Refused(why)) = self.delete(&lock, &value) {
+                return refused(format!("cleaning up first: {why}")); // the lock was not asked for yet
+            }
+        }
+        let value = random()?;
+        let lease = self.lease.as_millis().to_string();
+        loop {
+            let asked = Instant::now();
+            match self.call(&["SET", &format!("harness:{lock}"), &value, "NX", "PX", &lease]) {
+                Ok(Answer::Nothing) => {}
+                Ok(_) => return self.hold(lock, value, asked),
+                Err(failure) => {
+                    if let Failure::Unknown(_) = failure {
+                        self.leftovers.push((lock.to_owned(), value)); // it may have happened or not
+                    }
+                    return Err(failure);
+                }
+            }
+            if Instant::now() >= deadline {
+                return refused(if wait.is_zero() { "busy" } else { "timeout" });
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn hold(&mut self, lock: &str, value: String, asked: Instant) -> Result<Value, Failure> {
+        // counted from before the SET was sent, so that it ends earlier here than on the server
+        let left = (self.lease * 85 / 100).saturating_sub(asked.elapsed());
+        if left.is_zero() {
+            self.delete(lock, &value)?;
+            return refused("timeout");
+        }
+        let (until, ended) = mpsc::channel::<()>();
+        let (client, name) = (self.number, lock.to_owned());
+        thread::spawn(move || {
+            if ended.recv_timeout(left) == Err(RecvTimeoutError::Timeout) {
+                say(&json!({
+                    "type": "signal", "client": client, "f": "lost", "lock": name, "at": monotonic(), "cause": "lease ends",
+                }));
+            }
+        });
+        let reply = json!({ "owner": value });
+        self.held.insert(lock.to_owned(), Hold { value, _until: until });
+        Ok(reply)
+    }
+
+    fn release(&mut self, lock: &str) -> Result<Value, Failure> {
+        let Some(hold) = self.held.remove(lock) else {
+            return refused("not held");
+        };
+        if self.delete(lock, &hold.value)? {
+            Ok(json!({}))
+        } else {
+            refused("not held: it expired")
+        }
+    }
+
+    fn close(mut self) -> Result<Value, Failure> {
+        let locks: Vec<String> = self.held.keys().cloned().collect();
+        for lock in locks {
+            self.release(&lock)?;
+        }
+        Ok(json!({}))
+    }
+}
+
+fn random() -> io::Result<String> {
+    let mut bytes = [0; 16];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// `CLOCK_MONOTONIC` in nanoseconds.
+fn monotonic() -> i64 {
+    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("Linux has this clock");
+    now.tv_sec() * 1_000_000_000 + now.tv_nsec()
+}
+
+fn perform(clients: &mut HashMap<u64, Client>, request: &Value) -> Result<Value, Failure> {
+    let number = request["client"].as_u64().unwrap_or_default();
+    let lock = request["lock"].as_str().unwrap_or_default();
+    let milliseconds = |field: &str| Duration::from_millis(request[field].as_u64().unwrap_or_default());
+    let unknown = || Failure::Refused("this client is not open".into());
+    match request["op"].as_str().unwrap_or_default() {
+        "open" => {
+            let endpoint = request["endpoints"][0].as_str().unwrap_or_default();
+            clients.insert(number, Client::open(number, endpoint, milliseconds("lease_ms"))?);
+            Ok(json!({ "contract": contract() }))
+        }
+        "acquire" => clients.get_mut(&number).ok_or_else(unknown)?.acquire(lock, milliseconds("wait_ms")),
+        "release" => clients.get_mut(&number).ok_or_else(unknown)?.release(lock),
+        "close" => clients.remove(&number).ok_or_else(unknown)?.close(),
+        other => refused(format!("no such operation: {other}")),
+    }
+}
+
+fn say(message: &Value) {
+    let mut out = io::stdout().lock();
+    let written = writeln!(out, "{message}").and_then(|()| out.flush());
+    written.expect("harness reads the replies");
+}
+
+fn main() {
+    let mut clients = HashMap::new();
+    for line in io::stdin().lines().map_while(Result::ok) {
+        if line.trim().is_empty() {
+            continue;
+        }
+        let Ok(request) = serde_json::from_str::<Value>(&line) else {
+            eprintln!("not a request: {line}");
+            continue;
+        };
+        let (kind, mut reply) = match perform(&mut clients, &request) {
+            Ok(fields) => ("ok", fields),
+            Err(Failure::Refused(error)) => ("fail", json!({ "error": error })),
+            Err(Failure::Unknown(error)) => ("info", json!({ "error": error })),
+        };
+        reply["type"] = kind.into();
+        reply["id"] = request["id"].clone();
+        say(&reply);
+    }
+}

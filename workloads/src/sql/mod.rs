@@ -1,0 +1,32 @@
+//! Locks on SQL servers: what the recipes for PostgreSQL and MariaDB share.
+//!
+//! They are written against [`session`]. `session_lock` is a lock that a session of the server owns and that ends with it,
+//! `row_lease` a row with the end of a lease.
+
+#[cfg(test)]
+mod fake;
+pub(crate) mod row_lease;
+pub mod session;
+pub(crate) mod session_lock;
+
+#[cfg(test)]
+mod tests;
+
+pub use session::{LeaseForm, LockScope, SqlConnect, SqlSession};
+
+use std::time::Duration;
+
+use crate::recipe::RecipeContext;
+
+/// What a recipe for an SQL server is given.
+pub(crate) type SqlContext = RecipeContext<dyn SqlConnect>;
+
+/// A polling waiter pauses for half the interval and up to this much of it more, so that waiters do not fall into step.
+const JITTER_PERCENT: u64 = 100;
+
+/// The pause before a polling waiter asks again: 50 to 150 percent of the interval, at random.
+fn poll_pause(context: &SqlContext) -> Duration {
+    let interval = context.options.interval;
+    let jitter = u32::try_from(context.host.random() % (JITTER_PERCENT + 1)).expect("a percentage");
+    interval / 2 + interval * jitter / 100
+}

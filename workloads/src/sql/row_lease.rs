@@ -1,0 +1,245 @@
+//! A lease in a row of a table ([`RowLease`]): owner, fencing token and the time at which it ends, by the server's clock.
+//!
+//! 1. write the row unless it is another's and has not run out; poll with jitter while it is;
+//! 2. a write whose answer was lost may have taken the lease: the acquire is `info`, and what it left is ended before the next;
+//! 3. a careful client believes for [`VALIDITY`] percent of the lease, counted from before the write was sent;
+//! 4. release: end the lease if it is still the client's own.
+//!
+//! [`LeaseForm::Blind`] leaves a comparison out.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::session::{LeaseForm, SqlSession};
+use super::{SqlContext, poll_pause};
+use crate::client::{LockClient, LockError, LockGrant, LockResult};
+use crate::host::Task;
+use crate::protocol::AcquireRequest;
+use crate::session::SessionError;
+
+/// How much of the lease a careful client believes in, in percent. The rest is for clocks that differ, and for the
+/// application to stop in time.
+const VALIDITY: u32 = 85;
+/// The pause before another try to connect, so that a server that refuses at once is not asked in a loop.
+const RETRY_PAUSE: Duration = Duration::from_millis(20);
+
+/// A client of a lease in a row.
+pub(crate) struct RowLease {
+    context: SqlContext,
+    /// How the lease is taken; a blind one is first read, and then written.
+    takes: LeaseForm,
+    /// How it is given back.
+    gives: LeaseForm,
+    session: Option<Rc<dyn SqlSession>>,
+    held: BTreeMap<String, HeldLease>,
+    /// Locks and owners of leases that an unknown operation may have left.
+    leftovers: Vec<(String, String)>,
+}
+
+struct HeldLease {
+    owner: String,
+    /// When the write was sent.
+    asked: Duration,
+    /// How often `lost` was raised for the lock before this hold.
+    losses: u64,
+    watch: Option<Task>,
+}
+
+impl RowLease {
+    pub(crate) fn new(context: SqlContext, takes: LeaseForm, gives: LeaseForm) -> Self {
+        RowLease {
+            context,
+            takes,
+            gives,
+            session: None,
+            held: BTreeMap::new(),
+            leftovers: Vec::new(),
+        }
+    }
+
+    fn now(&self) -> Duration {
+        self.context.host.now()
+    }
+
+    /// The connection, or a new one if it broke; tries until the limit.
+    async fn session(&mut self, limit: Duration) -> Result<Rc<dyn SqlSession>, SessionError> {
+        if let Some(session) = self.session.as_ref().filter(|session| !session.is_broken()) {
+            return Ok(session.clone());
+        }
+        loop {
+            match self.context.store.connect().await {
+                Ok(session) => return Ok(self.session.insert(session).clone()),
+                Err(_) if self.now() < limit => self.context.host.sleep(RETRY_PAUSE).await,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Tries until the lease is taken or the wait is over; answers when the write was sent, and the token.
+    async fn take(
+        &mut self,
+        lock: &str,
+        owner: &str,
+        deadline: Duration,
+    ) -> Result<Option<(Duration, u64)>, SessionError> {
+        loop {
+            let session = self.session(deadline).await.map_err(unsent)?;
+            let asked = self.now();
+            let lease = self.context.lease;
+            let token = match self.takes {
+                LeaseForm::Blind if !session.is_free(lock).await.map_err(unsent)? => None,
+                form => session.take_lease(form, lock, owner, lease).await?,
+            };
+            if let Some(token) = token {
+                return Ok(Some((asked, token)));
+            }
+            let left = deadline.saturating_sub(self.now());
+            if left.is_zero() {
+                return Ok(None);
+            }
+            self.context.host.sleep(poll_pause(&self.context).min(left)).await;
+        }
+    }
+
+    /// Until when a careful client believes in a lease that was asked for at `asked`.
+    fn valid_until(&self, asked: Duration) -> Duration {
+        asked + self.context.lease * VALIDITY / 100
+    }
+
+    fn hold(&mut self, lock: &str, owner: String, asked: Duration, token: u64) -> LockGrant {
+        let end = self.valid_until(asked);
+        let watch = self.context.is_careful().then(|| {
+            let (host, signals) = (self.context.host.clone(), self.context.signals.clone());
+            let lock = lock.to_owned();
+            self.context.host.spawn(Box::pin(async move {
+                host.sleep(end.saturating_sub(host.now())).await;
+                signals.lost(&lock, "validity ended");
+            }))
+        });
+        let held = HeldLease {
+            owner: owner.clone(),
+            asked,
+            losses: self.context.signals.losses(lock),
+            watch,
+        };
+        self.held.insert(lock.to_owned(), held);
+        LockGrant {
+            token: Some(token),
+            owner: Some(owner),
+        }
+    }
+
+    /// Whether a careful client knows that it no longer holds the lock.
+    fn is_over(&self, lock: &str, held: &HeldLease) -> bool {
+        let lost = held.losses != self.context.signals.losses(lock);
+        self.context.is_careful() && (lost || self.now() >= self.valid_until(held.asked))
+    }
+
+    /// Forgets a lock that was lost and never released; its lease may be there still, and is ended before the next acquire.
+    fn forget_lost(&mut self, lock: &str) {
+        if self.held.get(lock).is_some_and(|held| self.is_over(lock, held))
+            && let Some(held) = self.held.remove(lock)
+        {
+            self.leftovers.push((lock.to_owned(), held.owner));
+        }
+    }
+
+    /// Ends what unknown operations may have left.
+    async fn sweep(&mut self, limit: Duration) -> Result<(), SessionError> {
+        while let Some((lock, owner)) = self.leftovers.last().cloned() {
+            let session = self.session(limit).await?;
+            session.end_lease(LeaseForm::Compared, &lock, &owner).await?;
+            self.leftovers.pop();
+        }
+        Ok(())
+    }
+
+    /// Ends a lease to release it; repeats that after an unknown answer, if it can do no harm.
+    async fn give(&mut self, lock: &str, held: &HeldLease) -> LockResult<()> {
+        let limit = self.now() + self.context.lease / 2;
+        let mut unknown = None;
+        loop {
+            let ended = match self.session(limit).await {
+                Ok(session) => session.end_lease(self.gives, lock, &held.owner).await,
+                Err(error) => Err(SessionError::Indefinite(error.to_string())),
+            };
+            let in_time = self.now() < held.asked + self.context.lease;
+            match (ended, unknown.take()) {
+                (Ok(true), _) => return Ok(()),
+                (Ok(false), None) => return Err(LockError::NOT_HELD),
+                // it had not run out, so the write before did it
+                (Ok(false), Some(_)) if in_time => return Ok(()),
+                (Ok(false), Some(reason)) => return Err(LockError::Unknown(reason)),
+                (Err(error), _) if self.gives == LeaseForm::Blind => return Err(error.on_release()),
+                (Err(error), _) if self.now() >= limit => {
+                    self.leftovers.push((lock.to_owned(), held.owner.clone()));
+                    return Err(LockError::Unknown(error.to_string()));
+                }
+                (Err(error), _) => unknown = Some(error.to_string()),
+            }
+        }
+    }
+}
+
+/// An error of a call that changes nothing.
+fn unsent(error: SessionError) -> SessionError {
+    SessionError::Definite(error.to_string())
+}
+
+#[async_trait(?Send)]
+impl LockClient for RowLease {
+    async fn open(&mut self) -> LockResult<LockGrant> {
+        let limit = self.now() + self.context.lease;
+        self.session(limit).await?.prepare().await?;
+        Ok(LockGrant::default())
+    }
+
+    async fn acquire(&mut self, request: &AcquireRequest) -> LockResult<LockGrant> {
+        let deadline = self.now() + Duration::from_millis(request.wait_ms);
+        let lock = &request.lock;
+        self.forget_lost(lock);
+        self.sweep(deadline)
+            .await
+            .map_err(|error| LockError::refused(format!("cleaning up first: {error}")))?;
+        let owner = format!("{:016x}{:016x}", self.context.host.random(), self.context.host.random());
+        match self.take(lock, &owner, deadline).await {
+            Ok(Some((asked, token))) if !self.context.is_careful() || self.now() < self.valid_until(asked) => {
+                Ok(self.hold(lock, owner, asked, token))
+            }
+            // its time is over already
+            Ok(Some(_)) => {
+                self.leftovers.push((lock.clone(), owner));
+                let swept = self.sweep(self.now() + self.context.lease / 4).await;
+                Err(swept.map_or_else(LockError::from, |()| LockError::wait_over(request)))
+            }
+            Ok(None) => Err(LockError::wait_over(request)),
+            Err(SessionError::Definite(reason)) => Err(LockError::refused(reason)),
+            Err(error) => {
+                self.leftovers.push((lock.clone(), owner));
+                Err(LockError::Unknown(error.to_string()))
+            }
+        }
+    }
+
+    async fn release(&mut self, lock: &str) -> LockResult<()> {
+        let Some(mut held) = self.held.remove(lock) else {
+            return Err(LockError::NOT_HELD);
+        };
+        held.watch = None;
+        if self.gives == LeaseForm::Blind && self.is_over(lock, &held) {
+            return Err(LockError::no_longer_held("its time was over"));
+        }
+        self.give(lock, &held).await
+    }
+
+    async fn close(&mut self) {
+        for (lock, held) in std::mem::take(&mut self.held) {
+            // a lease that stays runs out
+            let _ = self.give(&lock, &held).await;
+        }
+        self.session = None;
+    }
+}

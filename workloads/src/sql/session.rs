@@ -1,0 +1,71 @@
+//! The session trait that recipes for SQL servers are written against ([`SqlSession`]): what a recipe needs, and nothing more.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::session::SessionError;
+
+/// What a lock belongs to on the server; it ends with that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LockScope {
+    /// A named lock of the session.
+    Session,
+    /// A named lock of a transaction, which is open for as long as the lock is held.
+    Transaction,
+    /// A row that a transaction locked. A row that is locked is skipped, so that nobody waits on the server.
+    Row,
+}
+
+/// How a lease in a row is taken and given back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LeaseForm {
+    /// Only if it is free, or the client's own: the server compares in the statement that writes.
+    Compared,
+    /// Whatever the row says.
+    Blind,
+}
+
+/// A way to one server.
+#[async_trait(?Send)]
+pub trait SqlConnect {
+    /// One connection. Answers within a part of the lease.
+    async fn connect(&self) -> Result<Rc<dyn SqlSession>, SessionError>;
+}
+
+/// One connection, and the session that it has on the server. Every call answers within a part of the lease (and the wait that it
+/// was given); one that does not is [`SessionError::Indefinite`] and ends the connection. No call is ever sent twice. A call on a
+/// connection that was over before is [`SessionError::Lost`].
+#[async_trait(?Send)]
+pub trait SqlSession {
+    /// Whether the connection is known to be over.
+    fn is_broken(&self) -> bool;
+
+    /// Ready when the connection is over.
+    async fn broken(&self);
+
+    /// Makes what recipes keep on the server, unless it is there: tables.
+    async fn prepare(&self) -> Result<(), SessionError>;
+
+    /// Takes a lock, and waits for it for at most `wait`: the server's name for the session that has it now. `None`: it is taken.
+    async fn lock(&self, scope: LockScope, lock: &str, wait: Duration) -> Result<Option<String>, SessionError>;
+
+    /// Gives a lock back. `false`: the session did not have it.
+    async fn unlock(&self, scope: LockScope, lock: &str) -> Result<bool, SessionError>;
+
+    /// Whether a lease is nobody's by the server's clock.
+    async fn is_free(&self, lock: &str) -> Result<bool, SessionError>;
+
+    /// Writes a new lease, which runs from now by the server's clock: its fencing token. `None`: it is another's.
+    async fn take_lease(
+        &self,
+        form: LeaseForm,
+        lock: &str,
+        owner: &str,
+        lease: Duration,
+    ) -> Result<Option<u64>, SessionError>;
+
+    /// Ends a lease. `false`: it was not this owner's, or had run out.
+    async fn end_lease(&self, form: LeaseForm, lock: &str, owner: &str) -> Result<bool, SessionError>;
+}

@@ -1,0 +1,163 @@
+//! A lock that a session of the server owns ([`SessionLock`]): it has no lease, and ends with its connection.
+//!
+//! 1. take the lock on a connection of its own, so that a lock of a transaction ends with no other;
+//! 2. a careful client believes for as long as the connection lives, and raises `lost` when it ends;
+//! 3. release on the same connection. One whose answer was lost is closed, and the server ends what it owned.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::session::{LockScope, SqlSession};
+use super::{SqlContext, poll_pause};
+use crate::client::{LockClient, LockError, LockGrant, LockResult};
+use crate::host::Task;
+use crate::protocol::AcquireRequest;
+use crate::session::SessionError;
+
+/// The pause before another try to connect, so that a server that refuses at once is not asked in a loop.
+const RETRY_PAUSE: Duration = Duration::from_millis(20);
+
+/// A client of a lock of a session.
+pub(crate) struct SessionLock {
+    context: SqlContext,
+    scope: LockScope,
+    /// Connections that own nothing.
+    idle: Vec<Rc<dyn SqlSession>>,
+    held: BTreeMap<String, HeldSession>,
+}
+
+struct HeldSession {
+    session: Rc<dyn SqlSession>,
+    /// How often `lost` was raised for the lock before this hold.
+    losses: u64,
+    watch: Option<Task>,
+}
+
+impl SessionLock {
+    pub(crate) fn new(context: SqlContext, scope: LockScope) -> Self {
+        SessionLock {
+            context,
+            scope,
+            idle: Vec::new(),
+            held: BTreeMap::new(),
+        }
+    }
+
+    fn now(&self) -> Duration {
+        self.context.host.now()
+    }
+
+    /// A connection that owns nothing; tries until the limit.
+    async fn session(&mut self, limit: Duration) -> Result<Rc<dyn SqlSession>, SessionError> {
+        self.idle.retain(|session| !session.is_broken());
+        if let Some(session) = self.idle.pop() {
+            return Ok(session);
+        }
+        loop {
+            match self.context.store.connect().await {
+                Err(_) if self.now() < limit => self.context.host.sleep(RETRY_PAUSE).await,
+                answer => return answer,
+            }
+        }
+    }
+
+    /// Forgets a lock that was lost and never released: its connection is over.
+    fn forget_lost(&mut self, lock: &str) {
+        let losses = self.context.signals.losses(lock);
+        if self.held.get(lock).is_some_and(|held| held.losses != losses) {
+            self.held.remove(lock);
+        }
+    }
+
+    /// Takes the lock on one connection, and asks again at intervals where the server does not wait.
+    async fn take(
+        &self,
+        session: &dyn SqlSession,
+        lock: &str,
+        deadline: Duration,
+    ) -> Result<Option<String>, SessionError> {
+        loop {
+            let left = deadline.saturating_sub(self.now());
+            let owner = session.lock(self.scope, lock, left).await?;
+            let left = deadline.saturating_sub(self.now());
+            if owner.is_some() || self.scope != LockScope::Row || left.is_zero() {
+                return Ok(owner);
+            }
+            self.context.host.sleep(poll_pause(&self.context).min(left)).await;
+        }
+    }
+
+    fn hold(&mut self, lock: &str, session: Rc<dyn SqlSession>, owner: String) -> LockGrant {
+        let watch = self.context.is_careful().then(|| {
+            let (session, signals, lock) = (session.clone(), self.context.signals.clone(), lock.to_owned());
+            self.context.host.spawn(Box::pin(async move {
+                session.broken().await;
+                signals.lost(&lock, "connection ended");
+            }))
+        });
+        let losses = self.context.signals.losses(lock);
+        let held = HeldSession { session, losses, watch };
+        self.held.insert(lock.to_owned(), held);
+        LockGrant {
+            token: None,
+            owner: Some(owner),
+        }
+    }
+}
+
+#[async_trait(?Send)]
+impl LockClient for SessionLock {
+    async fn open(&mut self) -> LockResult<LockGrant> {
+        let limit = self.now() + self.context.lease;
+        let session = self.session(limit).await?;
+        if self.scope == LockScope::Row {
+            session.prepare().await?;
+        }
+        self.idle.push(session);
+        Ok(LockGrant::default())
+    }
+
+    async fn acquire(&mut self, request: &AcquireRequest) -> LockResult<LockGrant> {
+        let deadline = self.now() + Duration::from_millis(request.wait_ms);
+        self.forget_lost(&request.lock);
+        loop {
+            let session = self.session(deadline).await?;
+            match self.take(&*session, &request.lock, deadline).await {
+                Ok(Some(owner)) => return Ok(self.hold(&request.lock, session, owner)),
+                Ok(None) => {
+                    self.idle.push(session);
+                    return Err(LockError::wait_over(request));
+                }
+                // nothing was asked on it, or its locks went with it
+                Err(SessionError::Lost(_)) if self.now() < deadline => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    async fn release(&mut self, lock: &str) -> LockResult<()> {
+        let Some(mut held) = self.held.remove(lock) else {
+            return Err(LockError::NOT_HELD);
+        };
+        held.watch = None;
+        let released = held.session.unlock(self.scope, lock).await;
+        match released {
+            Ok(released) => {
+                self.idle.push(held.session);
+                released.then_some(()).ok_or(LockError::NOT_HELD)
+            }
+            Err(error) => Err(error.on_release()),
+        }
+    }
+
+    async fn close(&mut self) {
+        for (lock, held) in std::mem::take(&mut self.held) {
+            // what stays ends with the connection
+            let _ = held.session.unlock(self.scope, &lock).await;
+        }
+        self.idle.clear();
+    }
+}

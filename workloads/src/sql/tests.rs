@@ -1,0 +1,158 @@
+//! The recipes for SQL servers against a fake one, in virtual time.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::fake::{FakeSql, SqlCallFault};
+use crate::client::{LockClient, LockError};
+use crate::host::RecipeHost;
+use crate::protocol::LockSignalKind;
+use crate::recipe::{BackendId, Constructor, Policy};
+use crate::testing::{LEASE, SignalLog, client, in_virtual_time, options, sleep, start, wait};
+
+fn client_of(
+    recipe: &str,
+    policy: Policy,
+    sql: &FakeSql,
+    host: &Rc<dyn RecipeHost>,
+) -> (Box<dyn LockClient>, SignalLog) {
+    let options = options(recipe, policy);
+    let Constructor::Postgres(make) = options.recipe.constructor else {
+        panic!("not a recipe for an SQL server")
+    };
+    client(options, make, sql.shared(), host)
+}
+
+fn careful(recipe: &str, sql: &FakeSql, host: &Rc<dyn RecipeHost>) -> (Box<dyn LockClient>, SignalLog) {
+    client_of(recipe, Policy::Careful, sql, host)
+}
+
+const OF_SESSIONS: [&str; 3] = ["pg-advisory", "pg-advisory-xact", "pg-skip-locked"];
+
+#[test]
+fn every_recipe_excludes_and_hands_over() {
+    for recipe in BackendId::Postgres.recipes() {
+        in_virtual_time(async |host| {
+            let sql = FakeSql::default();
+            let (mut one, signals) = careful(recipe.name, &sql, &host);
+            let (mut two, _) = careful(recipe.name, &sql, &host);
+            one.acquire(&wait(0)).await.unwrap();
+            assert_eq!(two.acquire(&wait(0)).await, Err(LockError::BUSY), "{}", recipe.name);
+            assert_eq!(two.acquire(&wait(50)).await, Err(LockError::TIMEOUT), "{}", recipe.name);
+            let waiting = start(two, wait(1_000));
+            sleep(100).await;
+            one.release("l").await.unwrap();
+            assert!(waiting.await.unwrap().1.is_ok(), "{}", recipe.name);
+            assert!(signals.lost().is_empty() && signals.woken().is_empty());
+            assert_eq!(one.release("l").await, Err(LockError::NOT_HELD));
+        });
+    }
+}
+
+#[test]
+fn the_end_of_its_connection_is_told_by_a_careful_holder_and_not_by_a_naive_one() {
+    for recipe in OF_SESSIONS {
+        for (policy, told) in [(Policy::Careful, 1), (Policy::Naive, 0)] {
+            in_virtual_time(async |host| {
+                let sql = FakeSql::default();
+                let (mut lock, signals) = client_of(recipe, policy, &sql, &host);
+                lock.acquire(&wait(0)).await.unwrap();
+                sleep(60_000).await;
+                assert!(signals.lost().is_empty(), "{recipe} has no lease");
+                sql.restart();
+                sleep(10).await;
+                assert_eq!(signals.lost().len(), told, "{recipe} {policy}");
+                assert!(matches!(lock.release("l").await, Err(LockError::Refused(_))));
+                lock.acquire(&wait(100)).await.unwrap();
+            });
+        }
+    }
+}
+
+#[test]
+fn a_lock_whose_answer_was_lost_is_unknown_and_ends_with_its_connection() {
+    for recipe in OF_SESSIONS {
+        in_virtual_time(async |host| {
+            let sql = FakeSql::default();
+            let (mut lock, _) = careful(recipe, &sql, &host);
+            sql.fail("lock", SqlCallFault::LoseReply);
+            assert!(matches!(lock.acquire(&wait(100)).await, Err(LockError::Unknown(_))));
+            let (mut other, _) = careful(recipe, &sql, &host);
+            other.acquire(&wait(0)).await.unwrap();
+        });
+    }
+}
+
+#[test]
+fn a_lease_whose_answer_was_lost_is_unknown_and_ended_before_the_next_acquire() {
+    in_virtual_time(async |host| {
+        let sql = FakeSql::default();
+        let (mut lock, _) = careful("pg-row-lease", &sql, &host);
+        sql.fail("take_lease", SqlCallFault::LoseReply);
+        assert!(matches!(lock.acquire(&wait(0)).await, Err(LockError::Unknown(_))));
+        let left = sql.owner();
+        assert!(left.is_some());
+        let grant = lock.acquire(&wait(0)).await.unwrap();
+        assert_eq!((grant.token, grant.owner), (Some(2), sql.owner()));
+        assert_ne!(sql.owner(), left);
+    });
+}
+
+#[test]
+fn a_careful_client_raises_lost_before_its_lease_ends_and_a_naive_one_does_not() {
+    for (policy, told) in [(Policy::Careful, 1), (Policy::Naive, 0)] {
+        in_virtual_time(async |host| {
+            let sql = FakeSql::default();
+            let (mut lock, signals) = client_of("pg-row-lease", policy, &sql, &host);
+            let called = host.now();
+            lock.acquire(&wait(0)).await.unwrap();
+            sleep(10_000).await;
+            let lost = signals.of(LockSignalKind::Lost);
+            assert_eq!(lost.len(), told, "{policy}");
+            assert!(lost.iter().all(|(at, _)| *at <= called + LEASE * 9 / 10));
+            assert_eq!(lock.release("l").await, Err(LockError::NOT_HELD));
+        });
+    }
+}
+
+#[test]
+fn a_grant_that_comes_after_its_validity_is_no_grant() {
+    in_virtual_time(async |host| {
+        let sql = FakeSql::default();
+        let (mut lock, signals) = careful("pg-row-lease", &sql, &host);
+        sql.fail("take_lease", SqlCallFault::LateReply(LEASE * 95 / 100));
+        assert_eq!(lock.acquire(&wait(0)).await, Err(LockError::BUSY));
+        assert_eq!(sql.owner(), None, "it was ended again");
+        assert!(signals.lost().is_empty());
+    });
+}
+
+#[test]
+fn a_release_without_a_comparison_frees_the_next_holders_lease() {
+    for (recipe, freed) in [("pg-row-lease", false), ("pg-row-lease-no-compare", true)] {
+        in_virtual_time(async |host| {
+            let sql = FakeSql::default();
+            let (mut late, _) = client_of(recipe, Policy::Naive, &sql, &host);
+            late.acquire(&wait(0)).await.unwrap();
+            tokio::time::sleep(LEASE + Duration::from_millis(10)).await;
+            let (mut next, _) = careful(recipe, &sql, &host);
+            next.acquire(&wait(0)).await.unwrap();
+            assert_eq!(late.release("l").await.is_ok(), freed, "{recipe}");
+            assert_eq!(sql.owner().is_none(), freed, "{recipe}");
+        });
+    }
+}
+
+#[test]
+fn two_who_read_that_a_lease_is_free_both_take_it_without_a_comparison() {
+    for (recipe, both) in [("pg-row-lease", false), ("pg-row-lease-read-write", true)] {
+        in_virtual_time(async |host| {
+            let sql = FakeSql::default();
+            let (one, _) = careful(recipe, &sql, &host);
+            let (two, _) = careful(recipe, &sql, &host);
+            let (one, two) = (start(one, wait(0)), start(two, wait(0)));
+            let got = [one.await.unwrap().1.is_ok(), two.await.unwrap().1.is_ok()];
+            assert_eq!(got, [true, both], "{recipe}");
+        });
+    }
+}

@@ -7,12 +7,16 @@ BACKEND ?= zk
 help: ## what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 10
 
-build: ## the release binary, target/release/harness
+can-build: # before anything is installed
+	@scripts/can-build
+
+build: can-build ## the release binary, target/release/harness
 	cargo build --release --locked
 
 run: build ## a real ZooKeeper (BACKEND=etcd, redis) under partitions (FAULT=...), and the verdict
-	@scripts/provide $(BACKEND)
-	target/release/harness run --backend $(BACKEND) --fault $(FAULT) $(ARGS)
+	@if scripts/provide $(BACKEND); then runtime=auto; else runtime=simulated; \
+	  echo "make run: no server can be provided here, so models stand in for them; docs/simulation.md says what that shows"; fi; \
+	set -x; target/release/harness run --backend $(BACKEND) --fault $(FAULT) --runtime $$runtime $(ARGS)
 
 servers: ## programs and, where Docker runs, images for all backends
 	@scripts/provide --all
@@ -20,7 +24,7 @@ servers: ## programs and, where Docker runs, images for all backends
 images: ## server images from Debian packages, for machines that reach no registry
 	@images/build.sh
 
-test: servers ## every test, on real servers of all three backends, on every runtime that this machine has
+test: can-build servers ## every test, on real servers of all backends, on every runtime that this machine has
 	@scripts/provide-browser
 	@scripts/test
 
@@ -57,11 +61,20 @@ bench: ## what things cost: proxy, recording, checkers; beside a peer or a limit
 wheel: ## the checkers as a Python wheel with a pytest fixture, in target/wheels, and its tests
 	@scripts/wheel
 
+kubernetes: ## validates docs/kubernetes against the schemas of two versions
+	@scripts/kubernetes
+
+workflows: ## validates .github/workflows against GitHub's schema, and its scripts
+	@scripts/workflows
+
+dist: can-build ## a static binary with licences, pages, checksums and an SBOM, tested, in target/dist (TARGET=aarch64-unknown-linux-musl)
+	@scripts/dist $(TARGET)
+
 fmt: ## formats the code
 	cargo fmt --all
 
-lint: ## what `test` wants of the code's form
+lint: ## rustfmt and clippy
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 
-.PHONY: help build run servers images test adapters libraries strangers no-fault canaries nightly soak bench conformance wheel fmt lint
+.PHONY: help can-build build dist run servers images test adapters libraries strangers no-fault canaries nightly soak bench conformance wheel kubernetes workflows fmt lint

@@ -17,6 +17,13 @@ fn main() {
     }
 }
 
+/// The library needs no C library and is the same for each, but a target that links statically makes no libraries.
+fn target(wanted: &str, host: &str) -> String {
+    let machine = |triple: &str| triple.split('-').next().unwrap_or_default().to_owned();
+    let of_host = wanted.ends_with("-musl") && host.contains("-linux-") && machine(wanted) == machine(host);
+    if of_host { host } else { wanted }.to_owned()
+}
+
 fn build(out: &PathBuf) -> Result<(), String> {
     let variable = |name: &str| std::env::var(name).map_err(|_| format!("cargo does not say {name}"));
     let (system, machine) = (variable("CARGO_CFG_TARGET_OS")?, variable("CARGO_CFG_TARGET_ARCH")?);
@@ -33,7 +40,14 @@ fn build(out: &PathBuf) -> Result<(), String> {
         "-Cstrip=symbols",
         "-Clink-arg=-nostartfiles",
     ]);
-    compiler.args(["--target", &variable("TARGET")?, SOURCE, "-o"]).arg(out);
+    compiler
+        .args([
+            "--target",
+            &target(&variable("TARGET")?, &variable("HOST")?),
+            SOURCE,
+            "-o",
+        ])
+        .arg(out);
     let made = compiler.output().map_err(|error| error.to_string())?;
     if made.status.success() {
         Ok(())

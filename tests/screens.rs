@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use harness::report::diagnosis::{KnownRun, Outcome};
-use harness::report::terminal::{Look, render};
+use harness::report::terminal::{Look, picture, render};
 use harness::report::{Diagnosis, FORMATS, Report, SCHEMA, Timeline, diagnose, github, json, markdown};
 use harness::store::{RUN_SCHEMA, RunInfo, RunStatus};
 use harness_checkers::{Clock, History, Options, ReadOptions, check};
@@ -124,13 +124,13 @@ fn rendered(name: &str, format: &str) -> String {
 #[test]
 fn the_screens_of_the_golden_histories_are_as_they_were() {
     for name in HISTORIES {
-        compare("terminal", name, &render(&diagnosis(name, None), Look { color: false }));
+        compare("terminal", name, &render(&diagnosis(name, None), Look::PLAIN));
     }
 }
 
 #[test]
 fn the_screen_of_a_run_ends_with_what_to_type() {
-    let plain = Look { color: false };
+    let plain = Look::PLAIN;
     let screen = render(&diagnosis("hl001_stale_holder", Some(info())), plain);
     assert!(
         screen.contains("--seed 8f3a21c4 --repeat 20 --until fail") || screen.contains("--repeat 20"),
@@ -143,8 +143,14 @@ fn the_screen_of_a_run_ends_with_what_to_type() {
 fn colour_is_all_that_colour_changes() {
     let diagnosis = diagnosis("hl001_stale_holder", None);
     let (plain, painted) = (
-        render(&diagnosis, Look { color: false }),
-        render(&diagnosis, Look { color: true }),
+        render(&diagnosis, Look::PLAIN),
+        render(
+            &diagnosis,
+            Look {
+                color: true,
+                ..Look::PLAIN
+            },
+        ),
     );
     let mut bare = String::new();
     let mut rest = painted.as_str();
@@ -158,9 +164,75 @@ fn colour_is_all_that_colour_changes() {
 }
 
 #[test]
+fn short_grants_of_others_do_not_look_like_one_long_grant() {
+    use harness::report::drawing::{Bar, BarKind, Drawing, DrawingLane};
+    let bar = |from_ns, to_ns, text: &str| Bar {
+        kind: BarKind::Owner,
+        from_ns,
+        to_ns,
+        text: text.into(),
+    };
+    let short = (0..3).map(|number| bar(300 + 20 * number, 318 + 20 * number, "owner: c1"));
+    let drawing = Drawing {
+        from_ns: 0,
+        to_ns: 610,
+        lanes: vec![DrawingLane {
+            label: "server".into(),
+            bars: [bar(0, 298, "owner: c0")].into_iter().chain(short).collect(),
+            marks: Vec::new(),
+        }],
+        overlaps_ns: Vec::new(),
+    };
+    let lane = picture(&drawing).lines().last().unwrap().to_owned();
+    assert_eq!(lane, "   server   [+ owner: c0 +++++++++++++++++[+[+[++");
+}
+
+#[test]
+fn a_narrow_terminal_gets_lines_that_fit_and_the_same_words() {
+    let words = |screen: &str| -> Vec<String> {
+        let text = screen.lines().filter(|line| !is_drawn(line));
+        let words = text.flat_map(str::split_whitespace).filter(|word| *word != "\\");
+        words.map(str::to_owned).collect()
+    };
+    for name in HISTORIES {
+        let diagnosis = diagnosis(name, Some(info()));
+        let wide = render(&diagnosis, Look::PLAIN);
+        for columns in [80, 64] {
+            let look = Look {
+                columns: Some(columns),
+                ..Look::PLAIN
+            };
+            let screen = render(&diagnosis, look);
+            // a path is one word, whatever its length
+            let text = screen.lines().filter(|line| !line.contains(&diagnosis.path));
+            let wider: Vec<&str> = text.filter(|line| line.chars().count() > columns).collect();
+            assert!(wider.is_empty(), "{name} at {columns}: {wider:#?}");
+            assert_eq!(words(&screen), words(&wide), "{name} at {columns}");
+        }
+    }
+}
+
+/// Whether a line is of a drawing: those are drawn anew for each width.
+fn is_drawn(line: &str) -> bool {
+    let label = line.split_whitespace().next().unwrap_or_default();
+    let is_named = ["fault", "server", "woken", "useful", "waiting"].contains(&label)
+        || label
+            .strip_prefix('c')
+            .is_some_and(|number| number.parse::<u32>().is_ok());
+    let is_lane = is_named && line.strip_prefix("   ").is_some_and(|rest| rest.starts_with(label));
+    let is_overlap = label.starts_with('^') || line.trim_start().starts_with("both hold: ");
+    let is_time = |word: &str| {
+        word.strip_suffix('s')
+            .is_some_and(|number| number.parse::<f64>().is_ok())
+    };
+    let is_axis = line.split_whitespace().count() > 1 && line.split_whitespace().all(is_time);
+    is_lane || is_axis || is_overlap
+}
+
+#[test]
 fn no_line_is_wider_than_a_terminal() {
     for name in HISTORIES {
-        let screen = render(&diagnosis(name, Some(info())), Look { color: false });
+        let screen = render(&diagnosis(name, Some(info())), Look::PLAIN);
         let wide: Vec<&str> = screen.lines().filter(|line| line.chars().count() > 112).collect();
         assert!(wide.is_empty(), "{name}: {wide:#?}");
     }
@@ -337,7 +409,7 @@ fn names_of_a_foreign_history_reach_no_screen_and_no_summary_as_commands() {
     let diagnosis = diagnosis_of("hostile", &history, Some(info));
     assert_eq!(diagnosis.outcome, Outcome::Fail);
     let control = |letter: char| letter.is_control() && letter != '\n' || letter == '\u{202e}';
-    let screen = render(&diagnosis, Look { color: false });
+    let screen = render(&diagnosis, Look::PLAIN);
     for text in [&screen, &markdown::render(&diagnosis)] {
         assert!(!text.contains(control), "{text}");
         assert_eq!(commands(text), Vec::<&str>::new());

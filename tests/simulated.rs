@@ -189,6 +189,9 @@ fn every_output_says_that_the_servers_were_simulated() {
     for report in ["junit.xml", "summary.md", "report.html"] {
         has(report, "simulated servers");
     }
+    for report in ["summary.md", "report.html"] {
+        has(report, "It makes the same run, line by line.");
+    }
 }
 
 #[test]
@@ -355,6 +358,89 @@ fn faults_of_every_family_act_on_models() {
     let harness = Harness::new();
     let answer = harness.simulated("--backend redis --fault any --seed 11 --time 60s");
     assert_eq!(answer.exit, 0, "{:?}", violated(&answer));
-    let words = "--backend redis --recipe redlock --fault partition,server-pause --seed 2 --time 30s";
+    let words = "--backend redis --recipe redlock --fault partition,server-pause --seed 3 --time 30s";
     assert_eq!(harness.simulated(words).exit, 0);
+}
+
+/// What a run wrote, without the header, which names the run.
+fn lines_of(run: &std::path::Path) -> Vec<String> {
+    let history = fs::read_to_string(run.join("history.jsonl")).expect("a run has a history");
+    history.lines().skip(1).map(str::to_owned).collect()
+}
+
+#[test]
+fn a_run_ends_at_its_first_violation_where_it_is_to() {
+    let harness = Harness::new();
+    let words = "--backend redis --recipe redis-set-px-del --holder naive --clients 10 --hold 100ms --fault partition=holder --seed 4";
+    let whole = harness.simulated(words);
+    let ended = harness.simulated(&format!("{words} --stop-on-violation"));
+    let length = |answer: &Answer| answer.diagnosis["length_ns"].as_u64().expect("a run has a length");
+    for answer in [&whole, &ended] {
+        answer.assert_exit(1);
+    }
+    let first = |answer: &Answer| answer.finding("HL002")["violations"][0].clone();
+    let at = first(&ended)["at_ns"].as_u64().expect("a violation has a time");
+    assert_eq!(first(&ended)["at_ns"], first(&whole)["at_ns"]);
+    // a second until it is certain, then what is open heals and is released
+    assert!(length(&ended) < at + 10_000_000_000 && length(&ended) < length(&whole) / 2);
+    let why = ended.diagnosis["ended_early"].as_str().expect("it says so");
+    assert!(why.contains("HL002 two-holders on l0"), "{why}");
+    assert!(whole.diagnosis.get("ended_early").is_none());
+    let phases = ended.diagnosis["phases"].as_array().expect("a run has phases");
+    let names: Vec<&str> = phases.iter().filter_map(|phase| phase["name"].as_str()).collect();
+    assert_eq!(names, ["control", "warm-up", "faults", "violation", "end"]);
+    let runs = harness.runs();
+    let (one, other) = (lines_of(&runs[0]), lines_of(&runs[1]));
+    let same = one.iter().zip(&other).take_while(|(one, other)| one == other).count();
+    assert!(other[same].contains(r#""phase":"violation""#), "{}", other[same]);
+    let stored = runs[1].display().to_string();
+    assert!(fs::read_to_string(runs[1].join("verdict.json")).is_ok_and(|text| text.contains("ended_early")));
+    let screen = String::from_utf8(harness.output(&format!("check {stored}")).stdout).expect("text");
+    assert!(screen.contains("\n  ended         the run ended early"), "{screen}");
+    assert!(!screen.contains("unsure"), "{screen}");
+    assert_eq!(harness.output(&format!("replay {stored}")).status.code(), Some(0));
+}
+
+#[test]
+fn a_run_without_a_violation_is_the_same_whether_it_is_to_end_at_one_or_not() {
+    let harness = Harness::new();
+    for words in [
+        "--backend redis --recipe redis-set-px-lua --tries 30 --fault partition,kill-holder --seed 3",
+        "--backend zk --recipe zk-read-write --reads 50 --fault partition,pause-waiter --seed 5",
+    ] {
+        for more in ["", " --stop-on-violation"] {
+            let answer = harness.simulated(&format!("{words} --time 30s{more}"));
+            answer.assert_exit(0);
+            assert!(answer.diagnosis.get("ended_early").is_none());
+        }
+        let runs = harness.runs();
+        let [.., one, other] = &runs[..] else {
+            panic!("{runs:?}")
+        };
+        let (one, other) = (lines_of(one), lines_of(other));
+        let differ = one.iter().zip(&other).find(|(one, other)| one != other);
+        assert_eq!((differ, one.len()), (None, other.len()), "{words}");
+    }
+}
+
+#[test]
+fn a_hunt_for_one_find_ends_its_experiment_at_the_violation() {
+    for (until, early) in [("first", true), ("end", false)] {
+        let harness = Harness::new();
+        let words = format!(
+            "--recipe redis-getset --fault clock --set grants=3000 --set time=60s --experiments 40 --seed 1 --until {until}"
+        );
+        let (exit, record) = hunted(&harness, &format!("--backend redis {words}"));
+        assert_eq!(exit, Some(1), "{record:#}");
+        let find = &record["finds"][0];
+        let again = find["again"].as_array().expect("a find can be made again");
+        assert_eq!(
+            again.iter().any(|word| word == "--stop-on-violation"),
+            early,
+            "{again:?}"
+        );
+        let run = harness.hunts()[0].join(find["run"].as_str().expect("a find has a run"));
+        let lines = lines_of(&run);
+        assert_eq!(lines.iter().any(|line| line.contains(r#""phase":"violation""#)), early);
+    }
 }

@@ -1,6 +1,6 @@
 //! The house rules that a machine can check, each with the way out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -401,6 +401,24 @@ fn prose_names_its_subjects() {
         }
     }
     assert_none(complaints);
+}
+
+#[test]
+fn every_phony_target_has_a_rule_and_what_readers_are_told_to_make_can_be_made() {
+    let makefile = fs::read_to_string("Makefile").unwrap();
+    let rules: BTreeSet<&str> = makefile
+        .lines()
+        .filter_map(|line| Some(line.split_once(':')?.0))
+        .collect();
+    let phony = makefile.lines().find_map(|line| line.strip_prefix(".PHONY:")).unwrap();
+    let told = ["README.md", "CONTRIBUTING.md"].map(|page| fs::read_to_string(page).unwrap());
+    let words = told.iter().flat_map(|page| page.split("`make ").skip(1));
+    let words = words.filter_map(|rest| rest.split(['`', ' ']).next());
+    let missing = phony
+        .split_whitespace()
+        .chain(words)
+        .filter(|name| !rules.contains(name));
+    assert_none(missing.map(|name| format!("Makefile: no rule for {name}")).collect());
 }
 
 #[test]

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use harness::client_role::{ANYONE, LABELS};
 use harness::faults::Protocol;
-use harness_proxy::api::Api;
+use harness_proxy::api::{Api, ApiToken};
 use harness_proxy::{
     ActiveRule, Behaviour, Link, LinkFault, LinkTap, MessageAction, MessageRule, MessageRuleSpec, Proxy, TapHub,
 };
@@ -130,7 +130,7 @@ impl Ways {
         let anywhere = SocketAddr::from(([127, 0, 0, 1], 0));
         let proxy = Proxy::start().expect("a proxy");
         let link = proxy.link("c0->n1".into(), address, 1).expect("a link");
-        let api = Api::serve(&proxy, Vec::new(), anywhere, 1, Box::new(|_| {})).expect("an API");
+        let api = Api::serve(&proxy, Vec::new(), (anywhere, ApiToken::default()), 1, Box::new(|_| {})).expect("an API");
         let mut named = vec![
             (DIRECT, address),
             (SLEEPLESS, sleepless_relay(address)),
@@ -209,7 +209,7 @@ fn post(api: SocketAddr, path: &str, body: &str) -> serde_json::Value {
     use std::io::{Read, Write};
     let mut stream = std::net::TcpStream::connect(api).expect("the API answers");
     let head = format!(
-        "POST {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
+        "POST {path} HTTP/1.1\r\nHost: {api}\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
         body.len()
     );
     stream.write_all(format!("{head}{body}").as_bytes()).expect("sent");

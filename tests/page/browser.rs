@@ -282,24 +282,67 @@ fn the_index_filters_runs_and_needs_no_script_to_list_them() {
             name: name.into(),
             summary: serde_json::from_value(json!(diagnosis)).unwrap(),
             status: "complete".into(),
+            info: None,
             page: true,
         }
     };
+    let killed = Listed {
+        name: "20261121-0640-zk-partition-0001".into(),
+        summary: None,
+        status: "killed".into(),
+        info: Some(
+            serde_json::from_value(json!({
+                "schema": "harness-run/1", "run": "", "status": "killed", "harness": "0", "started": "", "backend": "zk",
+                "product": "ZooKeeper", "version": null, "nodes": 3, "runtime": "local", "runtime_why": "", "image": null,
+                "recipe": "zk-predecessor-watch", "attitude": "naive", "fault": "partition", "seed": "00000001", "clients": 1,
+                "locks": 1, "lease_ms": 1, "time_ms": 1, "windows": 0, "each": null, "again": [], "error": null,
+            }))
+            .unwrap(),
+        ),
+        page: false,
+    };
     let runs = [
+        killed,
         listed("20261121-0645-zk-partition-8f3a", "hl001_holds"),
         listed("20261121-0652-zk-partition-8f3a", "hl001_stale_holder"),
         listed("20261121-0700-zk-none-1234", "hl004_herd"),
     ];
-    let night = ListedSuite {
+    use harness::report::diagnosis::Outcome::{Fail, Pass};
+    let night = |outcome| ListedSuite {
         name: "20261121-0630-suite-nightly".into(),
-        outcome: harness::report::diagnosis::Outcome::Fail,
+        suite: "nightly".into(),
+        outcome,
         sentence: "1 of 12 rows is not as expected: zk / <b>partition".into(),
+        rows: vec![("zk / <b>partition".into(), outcome), ("steady".into(), Pass)],
     };
+    let nights = [night(Fail), night(Pass), night(Fail)];
     let mut page = BrowserPage::new();
-    let file = page.file("index.html", &render(&runs, 7, &[night]));
+    let file = page.file("index.html", &render(&runs, 7, &nights));
     page.open(&file, "");
     page.shoot("index");
-    assert_eq!(page.value("document.querySelectorAll('#runs tbody tr').length"), 3);
+    assert_eq!(page.value("document.querySelectorAll('#runs tbody tr').length"), 4);
+    let last = "document.querySelector('#runs tbody tr:last-child').innerText.split(/\\s+/).slice(0, 5).join(' ')";
+    let killed = "killed 20261121-0640-zk-partition-0001 zk zk-predecessor-watch naive";
+    assert_eq!(page.value(last), killed);
+    let first = "document.querySelector('#trends tbody tr').innerText.replace(/\\s+/g, ' ')";
+    let flaky = "nightly: zk / <b>partition ✕✓✕ 2 of 3 failed flaky 100 % (2 of 2)";
+    assert_eq!(page.value(first), flaky);
+    let click = "document.querySelector('#trends th:nth-child(4) button').click()";
+    page.value(click);
+    assert_eq!(
+        page.value("document.querySelector('#trends th:nth-child(4)').ariaSort"),
+        "ascending"
+    );
+    assert_eq!(
+        page.value("document.querySelector('#trends tbody tr td').innerText"),
+        "nightly: steady"
+    );
+    page.value(click);
+    assert_eq!(page.value(first), flaky);
+    page.value("document.querySelector('#runs th:nth-child(9) button').click()");
+    let lengths = "[...document.querySelectorAll('#runs tbody td:nth-child(9)')].filter((cell) => cell.dataset.sort).map((cell) => Number(cell.dataset.sort))";
+    let lengths: Vec<f64> = serde_json::from_value(page.value(lengths)).unwrap();
+    assert!(lengths.len() == 3 && lengths.is_sorted(), "{lengths:?}");
     let suite = "document.querySelector('a[href=\"20261121-0630-suite-nightly/index.html\"]').parentElement.innerText";
     let suite = page.value(suite);
     assert!(
@@ -314,12 +357,16 @@ fn the_index_filters_runs_and_needs_no_script_to_list_them() {
         "Object.assign(document.getElementById('query'), { value: 'none waiters' })",
     ));
     assert_eq!(page.value(shown), 1);
-    assert_eq!(page.value("document.getElementById('shown').textContent"), "1 of 3");
+    assert_eq!(page.value("document.getElementById('shown').textContent"), "1 of 4");
     page.value(&change(
         "Object.assign(document.getElementById('query'), { value: '' })",
     ));
     page.value(&change(
         "Object.assign(document.querySelector('input[value=FAIL]'), { checked: false })",
+    ));
+    assert_eq!(page.value(shown), 2);
+    page.value(&change(
+        "Object.assign(document.querySelector('input[value=NONE]'), { checked: false })",
     ));
     assert_eq!(page.value(shown), 1);
     assert_eq!(

@@ -5,6 +5,8 @@ use std::net::TcpListener;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
+
 use crate::command::{Answer, Harness, give_away, processes_of};
 
 const LONG: &str = "run --runtime local --backend zk --fault partition --lease 1s --time 60s --results results";
@@ -253,6 +255,8 @@ fn a_full_disk_ends_the_run_with_the_name_of_the_file() {
         mount.display()
     );
     let output = harness.output(&words);
+    let run_file = mount.join("latest/run.json");
+    let info: Value = serde_json::from_slice(&std::fs::read(run_file).unwrap()).unwrap();
     let unmounted = Command::new("umount").arg("-l").arg(&mount).status();
     assert!(unmounted.is_ok_and(|status| status.success()));
     let stderr = String::from_utf8_lossy(&output.stderr);
@@ -261,4 +265,46 @@ fn a_full_disk_ends_the_run_with_the_name_of_the_file() {
         stderr.contains("history.jsonl") && stderr.contains("No space left"),
         "{stderr}"
     );
+    assert_eq!(info["status"], "failed", "{info:#}");
+}
+
+#[test]
+fn a_time_that_is_too_short_for_the_phases_is_refused_with_one_that_is_enough() {
+    let output = Harness::new().output("run --runtime simulated --backend redis --fault none --time 3s --lease 2s");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("3s is too short") && said.contains("--time 8s"), "{said}");
+}
+
+#[test]
+fn output_that_is_lost_is_an_error() {
+    let full = || std::fs::File::options().write(true).open("/dev/full").unwrap();
+    for words in [
+        "run --runtime simulated --backend redis --fault none --time 10s --quiet",
+        "run --runtime simulated --backend redis --dry-run --json",
+        "list recipes",
+        "--help",
+    ] {
+        let output = Harness::new().command(words).stdout(full()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(4), "{words}: {said}");
+        assert!(said.contains("could not write to stdout"), "{words}: {said}");
+    }
+}
+
+#[test]
+fn values_that_make_no_run_are_refused_with_what_is_expected() {
+    let harness = Harness::new();
+    std::os::unix::fs::symlink("nowhere", harness.folder.path().join("dangling")).unwrap();
+    for (words, expected) in [
+        ("--clients -1", "-1 is not in"),
+        ("--port-base 0", "0 is not in 1.."),
+        ("--herd-limit 0", "0 is not in 1.."),
+        ("--client=", "a value is required"),
+        ("--time 10s --results dangling", "must be a folder"),
+    ] {
+        let output = harness.output(&format!("run --runtime simulated --backend redis {words}"));
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && said.contains(expected), "{words}: {said}");
+    }
 }

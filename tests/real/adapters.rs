@@ -20,7 +20,7 @@ fn refused(words: &str) -> (Option<i32>, String) {
 
 #[test]
 fn an_adapter_that_is_not_installed_says_how_it_is() {
-    let (exit, said) = refused("run --runtime local --backend zk --client kazoo-lock --time 5s");
+    let (exit, said) = refused("run --runtime local --backend zk --client kazoo-lock --time 10s");
     assert_eq!(exit, Some(4), "{said}");
     assert!(
         said.contains("kazoo 2.11.0") && said.contains("`harness adapters kazoo-lock`"),
@@ -30,7 +30,7 @@ fn an_adapter_that_is_not_installed_says_how_it_is() {
 
 #[test]
 fn an_adapter_of_another_backend_is_refused_with_its_own() {
-    let (exit, said) = refused("run --runtime local --backend redis --client kazoo-lock --time 5s");
+    let (exit, said) = refused("run --runtime local --backend redis --client kazoo-lock --time 10s");
     assert_eq!(exit, Some(2), "{said}");
     assert!(said.contains("--backend zk"), "{said}");
 }

@@ -86,7 +86,7 @@ fn a_lock_that_answers_what_its_server_never_granted_is_caught_in_a_hash_of_its_
     let mut replaced = HASH.to_vec();
     replaced.push((
         r#"return {"owner": value}"#,
-        r#"return {"owner": value if value > "2" else "x" + value}"#,
+        r#"return {"owner": value if value > "8" else "x" + value}"#,
     ));
     let client = page_client(&harness, &replaced);
     let words = "run --json --runtime local --backend redis --lease 3s --hold 900ms --time 14s --client";
@@ -143,7 +143,7 @@ fn a_client_that_cannot_be_started_says_why() {
     assert!(stderr.contains("not found"), "{stderr}");
 }
 
-/// A lock that ends its process 200 ms before its lease does, because it never renews: correct, and rude. Its memory takes
+/// A lock that ends its process 800 ms before its lease does, because it never renews: correct, and rude. Its memory takes
 /// a while to be freed, so its pipes close long after it executed its last instruction.
 const EXITS_IN_TIME: &str = r#"
 import json, os, signal, socket, sys, threading, time, uuid
@@ -166,7 +166,7 @@ for line in sys.stdin:
         while True:
             asked, owner = time.monotonic(), uuid.uuid4().hex
             if ask("SET", key, owner, "NX", "PX", str(lease)).startswith(b"+OK"):
-                doubt = threading.Timer(asked + lease / 1000 - 0.2 - time.monotonic(), os.kill, (os.getpid(), signal.SIGKILL))
+                doubt = threading.Timer(asked + lease / 1000 - 0.8 - time.monotonic(), os.kill, (os.getpid(), signal.SIGKILL))
                 doubt.daemon = True
                 doubt.start()
                 answer["owner"] = owner
@@ -186,7 +186,7 @@ fn a_lock_that_ends_its_process_before_its_lease_ends_is_never_held_twice() {
     let harness = Harness::new();
     let script = harness.folder.path().join("exits.py");
     std::fs::write(&script, EXITS_IN_TIME).unwrap();
-    let words = "run --json --runtime local --backend redis --clients 3 --lease 1s --hold 1500ms --time 14s --client";
+    let words = "run --json --runtime local --backend redis --clients 3 --lease 2s --hold 3s --time 20s --client";
     let output = harness
         .command(words)
         .arg(format!("python3 {}", script.display()))

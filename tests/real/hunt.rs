@@ -155,7 +155,7 @@ fn a_violation_is_cut_down_to_the_window_that_matters() {
     let windows = run.windows_with_effect().1;
     assert!(windows >= 4, "{windows}");
     let planned = run.diagnosis["effect"]["windows"].as_array().unwrap().clone();
-    let (exit, cut, stderr) = answer(&harness.output("shrink latest --json --runs 1 --confirm 1"));
+    let (exit, cut, stderr) = answer(&harness.output("shrink latest --json --runs 8 --confirm 1"));
     assert_eq!(exit, 1, "{stderr}");
     let left = cut["windows"].as_array().expect("windows are left");
     assert_eq!(left.len(), 1, "{stderr}\n{cut:#}");

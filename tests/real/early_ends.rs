@@ -1,0 +1,39 @@
+//! Runs that are to end at their first violation: a broken lock's does, long before its time, and a right one's goes on to the end.
+
+use crate::command::{Harness, processes_of};
+
+#[test]
+fn a_run_on_a_broken_lock_ends_at_its_first_violation() {
+    let harness = Harness::new();
+    let words = "--runtime local --backend redis --recipe redis-set-px-del --holder naive --lease 1s --hold 300ms --seed 6 \
+                 --fault partition=holder --time 120s --stop-on-violation";
+    let answer = harness.run(words);
+    answer.assert_exit(1);
+    assert_eq!(answer.verdict("HL002"), "violated");
+    let at_ns = answer.finding("HL002")["violations"][0]["at_ns"].as_u64();
+    let (at_ns, length_ns) = (
+        at_ns.expect("a time"),
+        answer.diagnosis["length_ns"].as_u64().expect("a length"),
+    );
+    // what is open heals first
+    assert!(
+        length_ns < 90_000_000_000,
+        "violated after {at_ns} ns, ended after {length_ns} ns"
+    );
+    let why = answer.diagnosis["ended_early"].as_str().expect("it says so");
+    assert!(why.contains("HL002"), "{why}");
+    assert_eq!(answer.diagnosis["run"]["status"], "complete");
+    assert_eq!(answer.diagnosis["partial"], serde_json::Value::Null);
+    assert_eq!(processes_of(harness.folder.path()), Vec::<String>::new());
+}
+
+#[test]
+fn a_run_on_a_right_lock_goes_on_to_its_end() {
+    let words = "--runtime local --backend redis --lease 1s --tries 20 --fault partition=holder,kill-holder --time 16s --seed 2";
+    let answer = Harness::new().run(&format!("{words} --stop-on-violation"));
+    answer.assert_exit(0);
+    assert!(answer.diagnosis.get("ended_early").is_none());
+    let phases = answer.diagnosis["phases"].as_array().expect("a run has phases");
+    assert_eq!(phases.last().map(|phase| &phase["name"]), Some(&"end".into()));
+    assert!(phases.iter().any(|phase| phase["name"] == "recovery"));
+}

@@ -1,0 +1,181 @@
+//! `harness init`: what it writes is a lock, in every language that this machine has.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::command::Harness;
+
+/// A language, the program that it needs, what builds the client, and the client.
+type InitLanguage<'a> = (&'a str, &'a str, &'a [&'a str], &'a str);
+
+const LANGUAGES: &[InitLanguage<'_>] = &[
+    ("python", "python3", &[], "python3 my_lock.py"),
+    (
+        "java",
+        "javac",
+        &["javac", "MyLock.java"],
+        "java -XX:TieredStopAtLevel=1 MyLock",
+    ),
+    ("go", "go", &["go", "build", "-o", "my-lock", "."], "./my-lock"),
+    ("node", "node", &[], "node my_lock.mjs"),
+    // what it depends on are dependencies of harness, too
+    (
+        "rust",
+        "cargo",
+        &["cargo", "build", "--release", "--offline"],
+        "./target/release/my-lock",
+    ),
+];
+
+fn on_path(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
+
+/// The folder that `harness init` wrote, with the client built; nothing, and a line on stderr, without the language.
+fn written(harness: &Harness, (language, program, build, _): &InitLanguage<'_>) -> Option<std::path::PathBuf> {
+    let output = harness.output(&format!("init {language} my-lock"));
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    if !on_path(program) {
+        eprintln!("skipped: {language}, for {program} is not here");
+        return None;
+    }
+    let folder = harness.folder.path().join("my-lock");
+    if let [program, words @ ..] = build {
+        let built = Command::new(program).args(words).current_dir(&folder).output().unwrap();
+        assert!(
+            built.status.success(),
+            "{language}: {}",
+            String::from_utf8_lossy(&built.stderr)
+        );
+    }
+    Some(folder)
+}
+
+fn checked(language: &InitLanguage<'_>) {
+    let harness = Harness::new();
+    let Some(folder) = written(&harness, language) else {
+        return;
+    };
+    let mut command = harness.command("client-check --json --runtime local --backend redis --lease 2s");
+    let output = command.current_dir(&folder).arg(language.3).output().unwrap();
+    let printed: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&output.stderr)));
+    assert_eq!(printed["wrong"], 0, "{}: {printed:#}", language.0);
+    assert_eq!(output.status.code(), Some(0), "{}", language.0);
+    let right = printed["remarks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|remark| remark["mark"] == "right");
+    assert!(right.count() > 15, "{}: {printed:#}", language.0);
+}
+
+#[test]
+fn the_client_in_python_is_right() {
+    checked(&LANGUAGES[0]);
+}
+
+#[test]
+fn the_client_in_java_is_right() {
+    checked(&LANGUAGES[1]);
+}
+
+#[test]
+fn the_client_in_go_is_right() {
+    checked(&LANGUAGES[2]);
+}
+
+#[test]
+fn the_client_in_node_is_right() {
+    checked(&LANGUAGES[3]);
+}
+
+#[test]
+fn the_client_in_rust_is_right() {
+    checked(&LANGUAGES[4]);
+}
+
+#[test]
+fn a_client_in_java_stands_lost_replies_and_a_holder_that_is_cut_off() {
+    let harness = Harness::new();
+    let Some(folder) = written(&harness, &LANGUAGES[1]) else {
+        return;
+    };
+    let words =
+        "run --json --runtime local --backend redis --fault drop-reply,partition=holder --lease 2s --time 20s --client";
+    let output = harness
+        .command(words)
+        .current_dir(&folder)
+        .arg(LANGUAGES[1].3)
+        .output()
+        .unwrap();
+    crate::command::Answer::of(output).assert_exit(0);
+}
+
+#[test]
+fn the_suite_is_one_in_every_language_and_has_a_canary() {
+    for (language, ..) in LANGUAGES {
+        let harness = Harness::new();
+        assert!(harness.output(&format!("init {language}")).status.success());
+        let mut command = harness.command("suite suite.toml --dry-run --json");
+        let output = command
+            .current_dir(harness.folder.path().join("my-lock"))
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let record: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let rows = record["rows"].as_array().unwrap();
+        assert!(
+            rows.len() > 4 && rows.iter().any(|row| row["canary"] == true),
+            "{record:#}"
+        );
+    }
+}
+
+fn names_below(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).unwrap().flatten();
+    let mut names: Vec<String> = entries
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn nothing_is_overwritten_and_then_nothing_is_written() {
+    let harness = Harness::new();
+    let folder = harness.folder.path().join("my-lock");
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::write(folder.join("suite.toml"), "mine").unwrap();
+    let output = harness.output("init python my-lock/");
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("suite.toml is there already"), "{said}");
+    assert_eq!(names_below(&folder), ["suite.toml"]);
+    assert_eq!(std::fs::read_to_string(folder.join("suite.toml")).unwrap(), "mine");
+}
+
+#[test]
+fn a_workflow_goes_to_the_root_of_the_repository_and_names_the_folder() {
+    let harness = Harness::new();
+    std::fs::create_dir(harness.folder.path().join(".git")).unwrap();
+    let output = harness.output("init node locks/orders");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let folder = harness.folder.path().join("locks/orders");
+    assert_eq!(names_below(&folder), [".gitignore", "my_lock.mjs", "suite.toml"]);
+    let workflow = harness.folder.path().join(".github/workflows/orders.yml");
+    let text = std::fs::read_to_string(workflow).unwrap();
+    assert!(text.contains("working-directory: \"locks/orders\""), "{text}");
+    assert!(text.contains("path: \"locks/orders/results\""), "{text}");
+    // another client of the same name would need the same workflow
+    let output = harness.output("init python other/orders");
+    assert_eq!(
+        output.status.code(),
+        Some(2),
+        "{}",
+        String::from_utf8_lossy(&output.stdout)
+    );
+}

@@ -1,0 +1,37 @@
+//! Locks on PostgreSQL: what breaks behind a transaction pooler and what does not, and a release that does not compare.
+
+use crate::command::{Answer, Harness};
+
+const POOLED: &str = "--runtime local --backend postgres --fault pooler --hold 50ms --lease 1s --time 10s --seed 1";
+
+fn pooled(recipe: &str) -> Answer {
+    let answer = Harness::new().run(&format!("{POOLED} --recipe {recipe}"));
+    assert!(answer.window_sum("pooled_transactions") > 0, "{}", answer.stderr);
+    answer
+}
+
+#[test]
+fn a_lock_of_a_session_is_shared_behind_a_transaction_pooler() {
+    let answer = pooled("pg-advisory");
+    answer.assert_exit(1);
+    assert_eq!(answer.verdict("HL001"), "violated");
+}
+
+#[test]
+fn a_lock_of_a_transaction_is_its_clients_behind_a_transaction_pooler() {
+    let answer = pooled("pg-advisory-xact");
+    answer.assert_exit(0);
+    assert_eq!(answer.verdict("HL001"), "holds");
+}
+
+#[test]
+fn a_release_that_does_not_compare_frees_the_next_holders_lease() {
+    let words =
+        "--runtime local --backend postgres --recipe pg-row-lease-no-compare --holder naive --fault partition=holder";
+    let answer = Harness::new().run(&format!(
+        "{words} --clients 10 --hold 100ms --lease 1s --time 14s --seed 6"
+    ));
+    answer.assert_exit(1);
+    assert_eq!(answer.verdict("HL001"), "violated");
+    assert_eq!(answer.verdict("HL003"), "holds", "tokens would have saved the data");
+}

@@ -1,0 +1,275 @@
+//! What others on this machine, on its network or in a browser can do to a run, and what a run can do to them.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::command::Harness;
+
+/// `harness proxy` and the address of its API.
+fn proxy(harness: &Harness, words: &str) -> (Child, SocketAddr) {
+    let mut child = harness
+        .command(&format!("proxy {words}"))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    let (_, address) = line.trim().rsplit_once("http://").unwrap_or_else(|| panic!("{line}"));
+    (child, address.parse().unwrap())
+}
+
+fn end(mut child: Child) -> String {
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let mut said = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    said
+}
+
+/// The status of a request that makes a proxy, with these header lines.
+fn makes_a_proxy(api: SocketAddr, headers: &[&str]) -> u16 {
+    let mut stream = TcpStream::connect(("127.0.0.1", api.port())).unwrap();
+    let body = format!(
+        r#"{{"name":"p{}","listen":"127.0.0.1:0","upstream":"127.0.0.1:1"}}"#,
+        headers.len()
+    );
+    let lines: String = headers.iter().map(|line| format!("{line}\r\n")).collect();
+    let length = body.len();
+    let request =
+        format!("POST /proxies HTTP/1.1\r\n{lines}Content-Length: {length}\r\nConnection: close\r\n\r\n{body}");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+        .split(' ')
+        .nth(1)
+        .and_then(|status| status.parse().ok())
+        .unwrap_or_else(|| panic!("{answer}"))
+}
+
+#[test]
+fn a_web_page_cannot_use_the_api_of_the_proxy() {
+    let harness = Harness::new();
+    let (child, api) = proxy(&harness, "--listen 127.0.0.1:0");
+    let host = format!("Host: {api}");
+    assert_eq!(makes_a_proxy(api, &[&host]), 201);
+    // a page whose name was led here, and one of another site
+    assert_eq!(makes_a_proxy(api, &["Host: evil.example", "User-Agent: x"]), 403);
+    assert_eq!(
+        makes_a_proxy(api, &[&host, "Origin: http://evil.example", "Content-Type: text/plain"]),
+        403
+    );
+    assert_eq!(makes_a_proxy(api, &[&host, "Sec-Fetch-Site: cross-site"]), 403);
+    assert_eq!(makes_a_proxy(api, &[&host, "User-Agent: Mozilla/5.0"]), 403);
+    let said = end(child);
+    assert!(!said.contains("warning"), "{said}");
+}
+
+#[test]
+fn an_api_with_a_token_wants_it_and_one_without_is_warned_of_where_others_reach_it() {
+    let harness = Harness::new();
+    let file = harness.folder.path().join("token");
+    std::fs::write(&file, "5f1d0c2b9a8e7f6d\n").unwrap();
+    let (child, api) = proxy(&harness, "--listen 0.0.0.0:0 --token-file token");
+    let host = "Host: harness.internal:8474";
+    assert_eq!(makes_a_proxy(api, &["Host: 127.0.0.1"]), 401);
+    assert_eq!(
+        makes_a_proxy(api, &["Host: 127.0.0.1", "Authorization: Bearer 5f1d0c2b9a8e7f60"]),
+        401
+    );
+    assert_eq!(
+        makes_a_proxy(api, &[host, "Authorization: Bearer 5f1d0c2b9a8e7f6d"]),
+        201
+    );
+    let said = end(child);
+    assert!(!said.contains("warning"), "{said}");
+    let (child, _) = proxy(&harness, "--listen 0.0.0.0:0");
+    let said = end(child);
+    assert!(said.contains("warning") && said.contains("--token-file"), "{said}");
+    std::fs::write(&file, "short").unwrap();
+    let output = harness.output("proxy --listen 127.0.0.1:0 --token-file token");
+    assert_eq!(
+        output.status.code(),
+        Some(2),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+/// A client that starts a process in a session of its own, and is a lock that every client always gets.
+const PARENT: &str = r#"
+import json, subprocess, sys
+subprocess.Popen(["setsid", "sleep", sys.argv[1]], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+for line in sys.stdin:
+    request = json.loads(line)
+    print(json.dumps({"type": "ok", "id": request["id"]}), flush=True)
+"#;
+
+/// The processes with this command line.
+fn alive(command: &str) -> Vec<u32> {
+    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let is_it = |pid: &u32| {
+        let text = std::fs::read(Path::new("/proc").join(pid.to_string()).join("cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&text).replace('\0', " ").trim() == command
+    };
+    numbers.filter(is_it).collect()
+}
+
+fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < Duration::from_secs(40), "{what} takes too long");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// A run with such clients, and the command line of what they start.
+fn parents(harness: &Harness, time: &str, sleep: u32) -> (Child, String) {
+    let script = harness.folder.path().join("parent.py");
+    std::fs::write(&script, PARENT).unwrap();
+    // no other test has the same
+    let length = format!("{sleep}.{}", std::process::id());
+    let words = format!("run --quiet --runtime local --backend redis --lease 1s --time {time} --clients 2 --client");
+    let mut command = harness.command(&words);
+    command
+        .arg(format!("python3 {} {length}", script.display()))
+        .env("TMPDIR", harness.folder.path());
+    let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    (child, format!("sleep {length}"))
+}
+
+#[test]
+fn what_clients_start_ends_with_the_run() {
+    let harness = Harness::new();
+    let (mut child, sleeps) = parents(&harness, "7s", 901);
+    until("the start", || !alive(&sleeps).is_empty());
+    child.wait().unwrap();
+    assert_eq!(alive(&sleeps), Vec::<u32>::new());
+}
+
+#[test]
+fn what_clients_of_a_killed_run_started_is_found_and_removed() {
+    let harness = Harness::new();
+    let (mut child, sleeps) = parents(&harness, "60s", 902);
+    until("the start", || alive(&sleeps).len() > 1);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    // another test may clean at the same time, and takes it away
+    let found = String::from_utf8(harness.output("doctor").stdout).unwrap();
+    assert!(found.contains(&sleeps) || alive(&sleeps).is_empty(), "{found}");
+    harness.output("doctor --clean");
+    until("the end of what was left", || alive(&sleeps).is_empty());
+    let found = String::from_utf8(harness.output("doctor").stdout).unwrap();
+    assert!(!found.contains(&sleeps), "{found}");
+}
+
+#[test]
+fn where_the_engine_does_not_answer_nothing_is_said_of_containers() {
+    let harness = Harness::new();
+    let mut command = harness.command("doctor");
+    command
+        .env("DOCKER_HOST", "unix:///nowhere/docker.sock")
+        .env("TMPDIR", harness.folder.path());
+    let said = String::from_utf8(command.output().unwrap().stdout).unwrap();
+    assert!(said.contains("unknown  containers and networks"), "{said}");
+    assert!(!said.contains("earlier runs left nothing\n"), "{said}");
+}
+
+#[test]
+fn a_limit_of_processes_is_a_sentence_and_no_panic() {
+    // root is held to no such limit
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("skipped: becoming another user takes root");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let open =
+        |path: &Path| std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    open(folder.path());
+    let program = folder.path().join("harness");
+    std::fs::copy(env!("CARGO_BIN_EXE_harness"), &program).unwrap();
+    open(&program);
+    let mut command = Command::new("setpriv");
+    // a user with no other process
+    command.args([
+        "--reuid=61234",
+        "--regid=61234",
+        "--clear-groups",
+        "prlimit",
+        "--nproc=3:3",
+    ]);
+    let output = command
+        .arg(&program)
+        .args(["doctor"])
+        .current_dir("/")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(4), "{said}");
+    assert!(said.contains("ulimit -u") && !said.contains("panicked"), "{said}");
+}
+
+mod docker {
+    use super::*;
+
+    fn docker(words: &[&str]) -> String {
+        let output = Command::new("docker").args(words).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    }
+
+    #[test]
+    fn containers_have_few_capabilities_and_limits() {
+        let harness = Harness::new();
+        let mut command = harness.command("run --quiet --runtime docker --backend redis --lease 1s --time 20s");
+        let mut child = command.stdout(Stdio::null()).spawn().unwrap();
+        let latest = harness.results().join("latest");
+        let mut id = String::new();
+        until("the container's start", || {
+            let Ok(run) = std::fs::read_link(&latest) else {
+                return false;
+            };
+            let filter = format!("label=harness.run={}", run.display());
+            id = docker(&["ps", "--quiet", "--filter", &filter]);
+            !id.is_empty()
+        });
+        let format = "{{.HostConfig.CapDrop}} {{.HostConfig.CapAdd}} {{.HostConfig.SecurityOpt}} {{.HostConfig.Memory}} {{.HostConfig.PidsLimit}} {{.HostConfig.Privileged}}";
+        let host = docker(&["inspect", "--format", format, &id]);
+        assert_eq!(child.wait().unwrap().code(), Some(0), "the server serves");
+        assert_eq!(
+            host,
+            "[ALL] [CHOWN DAC_OVERRIDE FOWNER SETGID SETUID] [no-new-privileges] 2147483648 2048 false"
+        );
+    }
+
+    #[test]
+    fn what_is_of_a_machine_that_cannot_be_seen_is_left_alone_and_said() {
+        let harness = Harness::new();
+        let name = format!("harness-elsewhere-{}", std::process::id());
+        let owner = "harness.owner=1-1-1-1";
+        let network = docker(&[
+            "network",
+            "create",
+            "--label",
+            "harness.run=elsewhere",
+            "--label",
+            owner,
+            &name,
+        ]);
+        assert!(!network.is_empty());
+        let cleaned = String::from_utf8(harness.output("doctor --clean").stdout).unwrap();
+        let there = docker(&["network", "ls", "--quiet", "--filter", &format!("name={name}")]);
+        let all = String::from_utf8(harness.output("doctor --clean --all").stdout).unwrap();
+        let after = docker(&["network", "ls", "--quiet", "--filter", &format!("name={name}")]);
+        docker(&["network", "rm", &name]);
+        assert!(cleaned.contains("cannot be seen from here"), "{cleaned}");
+        assert!(!cleaned.contains("earlier runs left nothing\n"), "{cleaned}");
+        assert!(!there.is_empty() && after.is_empty(), "{all}");
+    }
+}

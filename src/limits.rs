@@ -12,5 +12,7 @@ pub const PROBE: Duration = Duration::from_secs(1);
 pub const AIM: Duration = Duration::from_secs(3);
 /// Lines of a server's log that an error repeats.
 pub const LOG_TAIL_LINES: usize = 3;
+/// Client processes of one run.
+pub const MAX_PROCESSES: u32 = 500;
 /// Longer runs are made of several.
 pub const MAX_TIME: Duration = Duration::from_secs(24 * 3600);

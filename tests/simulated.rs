@@ -5,7 +5,8 @@
 mod command;
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use command::{Answer, Harness};
 
@@ -363,7 +364,7 @@ fn faults_of_every_family_act_on_models() {
 }
 
 /// What a run wrote, without the header, which names the run.
-fn lines_of(run: &std::path::Path) -> Vec<String> {
+fn lines_of(run: &Path) -> Vec<String> {
     let history = fs::read_to_string(run.join("history.jsonl")).expect("a run has a history");
     history.lines().skip(1).map(str::to_owned).collect()
 }
@@ -443,4 +444,82 @@ fn a_hunt_for_one_find_ends_its_experiment_at_the_violation() {
         let lines = lines_of(&run);
         assert_eq!(lines.iter().any(|line| line.contains(r#""phase":"violation""#)), early);
     }
+}
+
+/// The acquires that its clients called: when, in seconds, for which lock, and how late.
+fn acquires_of(run: &Path) -> Vec<(f64, String, Duration)> {
+    let lines = lines_of(run);
+    let lines = lines
+        .iter()
+        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let called = lines.filter(|line| line["type"] == "invoke" && line["f"] == "acquire");
+    called
+        .map(|line| {
+            let at = line["time"].as_f64().expect("a time") / 1e9;
+            let late = line["late_us"].as_u64().unwrap_or(0);
+            (
+                at,
+                line["lock"].as_str().unwrap_or_default().to_owned(),
+                Duration::from_micros(late),
+            )
+        })
+        .collect()
+}
+
+#[test]
+fn acquires_come_due_at_their_rate_while_the_servers_stand_still() {
+    let harness = Harness::new();
+    let words =
+        "--backend redis --recipe redis-set-px-lua --hold 2ms --vary 0s --fault server-pause --window 5s --seed 3";
+    let open = harness.simulated(&format!("{words} --rate 40"));
+    let closed = harness.simulated(words);
+    let [paced, free] = &harness.runs()[..] else {
+        panic!("two runs")
+    };
+    let acquires = acquires_of(paced);
+    // what was due while every client waited for the servers is made later, and there is as much of it as at any other time
+    let late = acquires
+        .iter()
+        .filter(|(.., late)| *late > Duration::from_secs(1))
+        .count();
+    let before: Vec<_> = acquires.iter().filter(|(at, ..)| (1.0..4.0).contains(at)).collect();
+    assert!((90..150).contains(&before.len()), "{}", before.len());
+    assert!(late > 100, "{late}");
+    assert!(acquires_of(free).iter().all(|(.., late)| late.is_zero()));
+    let p99 = |answer: &Answer| answer.diagnosis["latency"]["p99_ns"].as_u64().expect("a latency");
+    assert!(p99(&open) > 1_000_000_000, "{}", p99(&open));
+    assert!(p99(&closed) < 500_000_000, "{}", p99(&closed));
+    let said = open.diagnosis["latency"]["late"].as_u64();
+    assert!(said.is_some_and(|said| said >= late as u64), "{said:?}");
+}
+
+#[test]
+fn clients_think_begin_one_by_one_and_prefer_a_lock() {
+    let harness = Harness::new();
+    let words =
+        "--backend redis --recipe redis-set-px-lua --hold 1ms --vary 0s --seed 1 --clients 4 --locks 3 --time 20s";
+    harness
+        .simulated(&format!("{words} --think 500ms --ramp 8s --skew 2"))
+        .assert_exit(0);
+    let acquires = acquires_of(&harness.runs()[0]);
+    let within = |from: f64, to: f64| acquires.iter().filter(|(at, ..)| (from..to).contains(at)).count();
+    // two acquires a second of each client that has begun
+    assert!((2..7).contains(&within(0.0, 2.0)), "{}", within(0.0, 2.0));
+    assert!((12..21).contains(&within(6.0, 8.0)), "{}", within(6.0, 8.0));
+    let share = |lock: &str| acquires.iter().filter(|(_, of, _)| of == lock).count() as f64 / acquires.len() as f64;
+    assert!(
+        share("l0") > 0.55 && share("l2") < 0.2,
+        "{} {}",
+        share("l0"),
+        share("l2")
+    );
+}
+
+#[test]
+fn a_thousand_clients_share_four_processes() {
+    let harness = Harness::new();
+    let words = "--backend redis --recipe redis-set-px-lua --clients 1000 --per-process 250 --locks 250 --rate 100 --time 12s --seed 1";
+    let answer = harness.simulated(words);
+    answer.assert_exit(0);
+    assert_eq!(answer.diagnosis["run"]["clients"], 1000);
 }

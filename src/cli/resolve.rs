@@ -16,6 +16,7 @@ use crate::config::setting::{Setting, SettingOrigin};
 use crate::config::suggest::unknown_word;
 use crate::config::{ANY_FAULT, Clients, Config, Demand, NO_FAULT, ProxyChoice, RARELY, long_holds_with_any};
 use crate::faults::{FAULTS, fault_named};
+use crate::limits::MAX_PROCESSES;
 
 impl RecipeArgs {
     /// The recipe with its options; `fallback` is the backend whose default recipe is taken when none is named.
@@ -154,6 +155,27 @@ impl RunArgs {
                     "--hold {}s is as long as the whole run of {}s, so that no lock is given back\nhint: a shorter --hold, or a longer --time",
                     config.hold.as_secs_f32(),
                     config.time.as_secs_f32()
+                ),
+            ),
+            (
+                config.load.ramp >= config.time,
+                format!(
+                    "--ramp {}s is as long as the whole run of {}s\nhint: a shorter --ramp, or a longer --time",
+                    config.load.ramp.as_secs_f32(),
+                    config.time.as_secs_f32()
+                ),
+            ),
+            (
+                config.load.skew > 0.0 && config.locks < 2,
+                "--skew needs at least two locks\nhint: --locks 10".into(),
+            ),
+            (
+                config.processes() > MAX_PROCESSES,
+                format!(
+                    "{} clients would be {} processes, and {MAX_PROCESSES} are the most\nhint: --per-process {}",
+                    config.clients,
+                    config.processes(),
+                    config.clients.div_ceil(MAX_PROCESSES)
                 ),
             ),
             (
@@ -331,6 +353,9 @@ mod tests {
             ("--backend zk --hold 10h", "hint: a shorter --hold, or a longer --time"),
             ("--backend zk --hold 20s --time 20s", "no lock is given back"),
             ("--backend zk --churn 1s", "--locks 4"),
+            ("--backend zk --skew 1", "--locks 10"),
+            ("--backend zk --ramp 20s --time 20s", "hint: a shorter --ramp"),
+            ("--backend zk --clients 1001", "hint: --per-process 3"),
             ("--backend zk --churn 1s --locks 4 --each 2", "--each"),
             ("--backend zk --proxy-image x", "--proxy toxiproxy"),
             ("--backend zk --servers h:1,h:2,h:3 --runtime docker", "--runtime"),

@@ -8,6 +8,7 @@
 pub mod attach;
 pub mod demand;
 pub mod duration;
+pub mod load_shape;
 pub mod setting;
 pub mod store_file;
 pub mod suggest;
@@ -24,13 +25,14 @@ use harness_workloads::{Contract, Policy, RecipeOptions};
 pub use attach::Attach;
 pub use demand::Demand;
 pub use duration::{duration_within, parse_duration};
+pub use load_shape::LoadShape;
 
 use crate::backends::{self, Backend};
 use crate::cluster::RuntimeRequest;
 use crate::limits::MAX_TIME;
 
-/// Clients of one run; each is a child process with a link to every server.
-const MAX_CLIENTS: u32 = 500;
+/// Clients of one run; each has a link to every server.
+const MAX_CLIENTS: u32 = 5_000;
 /// Locks of one run.
 const MAX_LOCKS: u32 = 10_000;
 /// Shorter leases run out by themselves on a loaded machine.
@@ -218,6 +220,8 @@ pub struct Config {
     pub stop_on_violation: bool,
     #[command(flatten)]
     pub mix: Mix,
+    #[command(flatten)]
+    pub load: LoadShape,
     /// Take half of the locks out of use, in turns of this length
     ///
     /// What the unused locks left in the store is removed, so that locks are created and deleted during the run.
@@ -394,6 +398,11 @@ impl Config {
     /// How long a client may take for any answer beyond the wait it was given.
     pub fn patience(&self) -> Duration {
         self.answer_limit.unwrap_or(self.lease * 2 + Duration::from_secs(5))
+    }
+
+    /// How many processes the clients have.
+    pub fn processes(&self) -> u32 {
+        self.clients.div_ceil(self.per_process)
     }
 
     pub fn lock_names(&self) -> Vec<String> {

@@ -70,7 +70,7 @@ impl Hint {
 /// A violation ended the run, and the whole history has none.
 const SEEN_BUT_NOT_FOUND: &str = "the run was ended at a violation, and its whole history has none: a line that came late has shown that it was none";
 
-/// How long acquires took that were answered `ok`, in nanoseconds.
+/// How long acquires took that were answered `ok`, in nanoseconds; from when they were due, where they came at a rate.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AcquireLatency {
     pub p50_ns: u64,
@@ -78,6 +78,12 @@ pub struct AcquireLatency {
     pub max_ns: u64,
     /// The window in which the slowest one was answered.
     pub max_window: Option<u32>,
+    /// Acquires that were called, whatever came of them.
+    #[serde(default)]
+    pub calls: u64,
+    /// Of these, the ones that were due before a client was free to make them (`--rate`).
+    #[serde(default)]
+    pub late: u64,
 }
 
 /// The beginning of a phase: `control`, `warm-up`, `faults`, `recovery` (`calm` in older histories), `violation` or `end`.
@@ -334,7 +340,8 @@ fn unfinished(history: &History) -> Vec<String> {
 }
 
 fn latency(history: &History, effect: &RunEffect) -> AcquireLatency {
-    let mut called: BTreeMap<u32, u64> = BTreeMap::new();
+    let mut due: BTreeMap<u32, u64> = BTreeMap::new();
+    let (mut calls, mut late) = (0, 0);
     let mut took: Vec<(u64, u64)> = Vec::new();
     for entry in history.entries().filter(|entry| entry.f == F::Acquire) {
         let Some(process) = entry.process_number() else {
@@ -342,11 +349,14 @@ fn latency(history: &History, effect: &RunEffect) -> AcquireLatency {
         };
         match entry.kind {
             harness_checkers::history::event::Kind::Invoke => {
-                called.insert(process, entry.time_ns);
+                let late_us = entry.late_us.unwrap_or(0);
+                calls += 1;
+                late += u64::from(late_us > 0);
+                due.insert(process, entry.time_ns.saturating_sub(u64::from(late_us) * 1000));
             }
             harness_checkers::history::event::Kind::Ok => {
-                if let Some(called) = called.remove(&process) {
-                    took.push((entry.time_ns.saturating_sub(called), entry.time_ns));
+                if let Some(due) = due.remove(&process) {
+                    took.push((entry.time_ns.saturating_sub(due), entry.time_ns));
                 }
             }
             _ => {}
@@ -368,6 +378,8 @@ fn latency(history: &History, effect: &RunEffect) -> AcquireLatency {
         p99_ns: at(0.99).map_or(0, |(took, _)| *took),
         max_ns,
         max_window: effect.windows.iter().find(on).map(|window| window.number),
+        calls,
+        late,
     }
 }
 

@@ -163,9 +163,17 @@ pub fn latency(diagnosis: &Diagnosis) -> Option<String> {
         .max_window
         .map(|window| format!(" (window {window})"))
         .unwrap_or_default();
+    let late = match latency.late {
+        0 => String::new(),
+        late => format!(
+            "; {} of {} acquires were due before a client was free, and their time counts from then",
+            thousands(late),
+            thousands(latency.calls)
+        ),
+    };
     (latency.max_ns > 0).then(|| {
         format!(
-            "acquire p50 {}  p99 {}  max {}{slowest}",
+            "acquire p50 {}  p99 {}  max {}{slowest}{late}",
             span(latency.p50_ns),
             span(latency.p99_ns),
             span(latency.max_ns)

@@ -16,6 +16,8 @@ pub struct AcquireTurn {
     pub lane: usize,
     pub process: u32,
     pub asked: Moment,
+    /// When it was to be asked: earlier, where no client was free.
+    pub due_ns: u64,
     pub answer: AcquireAnswer,
     pub answered: Option<Moment>,
     pub token: Option<u64>,
@@ -198,6 +200,7 @@ impl TimelineReader {
             lane,
             process,
             asked,
+            due_ns: asked.ns.saturating_sub(u64::from(entry.late_us.unwrap_or(0)) * 1000),
             answer: AcquireAnswer::None,
             answered: None,
             token: None,

@@ -22,6 +22,8 @@ const LOOKS: u32 = 4;
 #[derive(Debug, Clone)]
 pub struct Turns {
     locks: Vec<String>,
+    /// How often each of the locks in use is asked for, beside all before it; empty: all alike.
+    shares: Vec<f64>,
     clock: RunClock,
     since: Duration,
     /// `None`: all of them, always.
@@ -32,17 +34,36 @@ impl Turns {
     pub fn new(locks: Vec<String>, length: Option<Duration>, clock: RunClock) -> Self {
         Self {
             locks,
+            shares: Vec::new(),
             clock,
             since: clock.now(),
             length,
         }
     }
 
+    /// Draws the k-th of the locks in use in proportion to 1/k^`skew`.
+    pub fn skewed(mut self, skew: f64) -> Self {
+        if skew > 0.0 {
+            let shares = (1..=self.in_use().1).scan(0.0, |sum, rank| {
+                *sum += (rank as f64).powf(-skew);
+                Some(*sum)
+            });
+            self.shares = shares.collect();
+        }
+        self
+    }
+
     /// One of the locks in use.
     pub fn draw(&self, rng: &mut ChaCha8Rng) -> &str {
         let (first, count) = self.in_use();
-        let drawn = first + rng.random_range(0..count);
-        &self.locks[drawn % self.locks.len()]
+        let rank = match self.shares.last() {
+            None => rng.random_range(0..count),
+            Some(sum) => {
+                let drawn = rng.random_range(0.0..*sum);
+                self.shares.partition_point(|share| *share <= drawn).min(count - 1)
+            }
+        };
+        &self.locks[(first + rank) % self.locks.len()]
     }
 
     /// The locks that no client asks for now.
@@ -136,6 +157,28 @@ mod tests {
             tokio::time::advance(Duration::from_secs(1)).await;
         }
         assert_eq!(rested.len(), 4);
+    }
+
+    #[test]
+    fn some_locks_are_asked_for_more_often_where_a_skew_is_given() {
+        let drawn = |skew: f64, turn: Option<Duration>| {
+            let turns = Turns::new(locks(4), turn, RunClock::start(GroundClock::Real)).skewed(skew);
+            let mut rng = ChaCha8Rng::seed_from_u64(1);
+            let mut times = [0; 4];
+            for _ in 0..2_500 {
+                let lock: usize = turns.draw(&mut rng)[1..].parse().unwrap();
+                times[lock] += 1;
+            }
+            times
+        };
+        // 1, 1/2, 1/3 and 1/4 of the first
+        let [first, second, third, fourth] = drawn(1.0, None);
+        assert!((1_140..1_260).contains(&first), "{first}");
+        assert!((540..660).contains(&second), "{second}");
+        assert!((350..450).contains(&third), "{third}");
+        assert!((250..350).contains(&fourth), "{fourth}");
+        assert!(drawn(0.0, None).iter().all(|times| (550..700).contains(times)));
+        assert_eq!(drawn(1.0, Some(Duration::from_secs(3_600)))[2..], [0, 0]);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use rand_chacha::ChaCha8Rng;
 use tokio::sync::watch;
 
 use super::churn::{self, Turns};
+use super::clients::arrivals::Arrivals;
 use super::clients::driver::ClientDriver;
 use super::clients::rarely::Rarely;
 use super::clients::workload::Workload;
@@ -108,7 +109,7 @@ impl PhaseRunner {
         let run = &self.run;
         let config = &run.spec.config;
         self.begin(PhaseFact::Control { each: config.each });
-        let turns = Turns::new(config.lock_names(), config.churn, run.clock);
+        let turns = Turns::new(config.lock_names(), config.churn, run.clock).skewed(config.load.skew);
         let drivers = self.drivers(turns.clone());
         let _sweeper = self.sweeper(turns);
         let _check = config.stop_on_violation.then(|| online_check::start(run));
@@ -245,6 +246,11 @@ impl PhaseRunner {
             hold: config.hold,
             long_hold: self.run.terms.long_hold(config.lease),
             rest: config.lease,
+            think: config.load.think,
+            arrivals: config.load.rate.map(|rate| {
+                let since = self.run.clock.now();
+                Arrivals::new(rate, config.load.ramp, since, config.seed)
+            }),
             wait: config.wait,
             short_waits: match config.short_waits {
                 true => vec![config.lease / 4, config.lease],
@@ -256,6 +262,7 @@ impl PhaseRunner {
         });
         let mut seeds = ChaCha8Rng::seed_from_u64(config.seed);
         let mut drivers = self.run.clock.by.tasks();
+        let ramp = config.load.ramp / config.clients;
         for (process, client) in self.run.clients.clients() {
             let mut rng = ChaCha8Rng::seed_from_u64(seeds.random());
             let vary = Some(config.vary).filter(|_| config.each.is_none());
@@ -266,6 +273,11 @@ impl PhaseRunner {
                 workload: Arc::clone(&workload),
                 long_holds: Rarely::new(vary, &mut rng),
                 rests: Rarely::new(vary, &mut rng),
+                begins_after: match config.load.rate {
+                    // the rate rises in place of the clients
+                    Some(_) => Duration::ZERO,
+                    None => ramp * client.number,
+                },
                 had_its_last: false,
                 rng,
             };

@@ -95,6 +95,7 @@ impl History {
             mode: event.mode,
             permits: Some(rare.permits).filter(|permits| *permits != NONE),
             wait_ms: Some(rare.wait_ms).filter(|ms| *ms != NONE).map(u64::from),
+            late_us: Some(rare.late_us).filter(|us| *us != NONE),
             cause: self.name(rare.cause),
             error: self.name(rare.error),
             name: line.map(|line| line.name.as_str()),

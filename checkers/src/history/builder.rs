@@ -97,6 +97,7 @@ impl HistoryBuilder {
                 value: entry.value,
                 expected: entry.expected,
                 wait_ms: entry.wait_ms.map_or(NONE, Rare::wait_of),
+                late_us: entry.late_us.unwrap_or(NONE),
                 permits: entry.permits.unwrap_or(NONE),
                 cause: intern(entry.cause),
                 error: intern(entry.error),

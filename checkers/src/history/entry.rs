@@ -155,6 +155,8 @@ pub struct Entry<'a> {
     pub permits: Option<u32>,
     /// How long the caller is ready to wait, in milliseconds; 0 is a try.
     pub wait_ms: Option<u64>,
+    /// How long before its call an acquire was due, in microseconds, where acquires come due at a rate and no client was free.
+    pub late_us: Option<u32>,
     /// Why a grant or a hold ended; see [`Self::revoke_cause`].
     pub cause: Option<&'a str>,
     /// Why an operation failed, or why its outcome is unknown; see [`Self::refusal`].
@@ -185,6 +187,7 @@ impl<'a> From<&'a Line<'a>> for Entry<'a> {
             mode: fields.mode.map_or(Mode::Write, Mode::parse),
             permits: fields.permits,
             wait_ms: fields.wait_ms,
+            late_us: fields.late_us,
             cause: fields.cause,
             error: fields.error,
             name: is_nemesis.then_some(line.f),
@@ -214,6 +217,7 @@ impl Entry<'_> {
             mode: Mode::Write,
             permits: None,
             wait_ms: None,
+            late_us: None,
             cause: None,
             error: None,
             name: None,
@@ -253,6 +257,7 @@ pub(crate) struct Rare {
     pub value: Option<u64>,
     pub expected: Option<u64>,
     pub wait_ms: u32,
+    pub late_us: u32,
     pub permits: u32,
     pub cause: Symbol,
     pub error: Symbol,
@@ -267,6 +272,7 @@ impl Default for Rare {
             value: None,
             expected: None,
             wait_ms: NONE,
+            late_us: NONE,
             permits: NONE,
             cause: NONE,
             error: NONE,

@@ -298,6 +298,9 @@ pub struct Fields<'a> {
     /// How long the caller is ready to wait, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wait_ms: Option<u64>,
+    /// How long before the call the acquire was due, in microseconds, where acquires come due at a rate and no client was free.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub late_us: Option<u32>,
     /// Why a grant or a hold ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<&'a str>,

@@ -237,6 +237,7 @@ const VALUE: Key = Key::of("value");
 const EXPECTED: Key = Key::of("expected");
 const PERMITS: Key = Key::of("permits");
 const WAIT_MS: Key = Key::of("wait_ms");
+const LATE_US: Key = Key::of("late_us");
 const CAUSE: Key = Key::of("cause");
 const ERROR: Key = Key::of("error");
 const WIRE: Key = Key::of("wire");
@@ -277,6 +278,7 @@ impl LineFields {
             VALUE => self.rare.value = self.number("value", value),
             EXPECTED => self.rare.expected = self.number("expected", value),
             PERMITS => self.rare.permits = self.small("permits", value).unwrap_or(NONE),
+            LATE_US => self.rare.late_us = self.small("late_us", value).unwrap_or(NONE),
             WAIT_MS => {
                 let ms = self.number("wait_ms", value);
                 self.rare.wait_ms = ms.map_or(NONE, Rare::wait_of);

@@ -132,6 +132,7 @@ const OWNER: u64 = word("owner");
 const VALUE: u64 = word("value");
 const PERMITS: u64 = word("permits");
 const WAIT_MS: u64 = word("wait_ms");
+const LATE_US: u64 = word("late_us");
 const CAUSE: u64 = word("cause");
 const ERROR: u64 = word("error");
 const NODE: u64 = word("node");
@@ -251,6 +252,7 @@ impl LineCursor<'_> {
         match key {
             TOKEN => fields.token = Some(self.number()?),
             WAIT_MS => rare.rare.wait_ms = Rare::wait_of(self.number()?),
+            LATE_US => rare.rare.late_us = self.small()?,
             VALUE => rare.rare.value = Some(self.number()?),
             PERMITS => rare.rare.permits = self.small()?,
             LOCK | OWNER | CAUSE | ERROR | NODE => {
@@ -301,6 +303,7 @@ mod tests {
                 rare.rare.value,
                 rare.rare.expected,
                 rare.rare.wait_ms,
+                rare.rare.late_us,
                 rare.rare.permits,
                 rare.wire,
             );
@@ -315,7 +318,7 @@ mod tests {
     }
 
     const LINES: [&str; 8] = [
-        r#"{"index":1,"time":104729,"process":0,"client":0,"type":"invoke","f":"acquire","lock":"l0","wait_ms":5000}"#,
+        r#"{"index":1,"time":104729,"process":0,"client":0,"type":"invoke","f":"acquire","lock":"l0","wait_ms":5000,"late_us":812}"#,
         r#"{"index":2,"time":1760000000123456789,"process":3,"client":3,"type":"ok","f":"acquire","lock":"l0","token":41,"node":"n1"}"#,
         r#"{"index":3,"time":0,"process":"server","type":"signal","f":"revoked","lock":"a-longer-name","owner":"s1","cause":"expired"}"#,
         r#"{"index":4,"time":12345678,"process":4294967295,"type":"fail","f":"acquire","lock":"é","error":"busy"}"#,

@@ -141,6 +141,7 @@ fn entry<'n>(fields: &EventFields, rare: &RareFields, names: &'n Names) -> Entry
         mode: fields.mode,
         permits: Some(own.permits).filter(|permits| *permits != NONE),
         wait_ms: Some(own.wait_ms).filter(|ms| *ms != NONE).map(u64::from),
+        late_us: Some(own.late_us).filter(|us| *us != NONE),
         cause: name(own.cause),
         error: name(own.error),
         wire: rare.wire,

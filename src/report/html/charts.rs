@@ -30,7 +30,7 @@ pub fn latency(diagnosis: &Diagnosis, timeline: &Timeline) -> Markup {
             let answered = turn.answered?;
             Some((
                 answered.ns,
-                answered.ns.saturating_sub(turn.asked.ns).max(1000),
+                answered.ns.saturating_sub(turn.due_ns).max(1000),
                 turn.answer,
             ))
         })
@@ -70,7 +70,10 @@ pub fn latency(diagnosis: &Diagnosis, timeline: &Timeline) -> Markup {
     let rows: Vec<(f64, String)> = decades.collect();
     chart(
         "latency",
-        "Time from the call of an acquire to its answer",
+        match diagnosis.latency.late {
+            0 => "Time from the call of an acquire to its answer",
+            _ => "Time from when an acquire was due to its answer",
+        },
         diagnosis,
         timeline,
         (&plot, &rows, 190),

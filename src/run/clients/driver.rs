@@ -32,10 +32,6 @@ const STOPPED_POLL: Duration = Duration::from_millis(1);
 const AFTER_REFUSAL: Duration = Duration::from_millis(2);
 /// How often a client holds a lock at most.
 const INNER_HOLDS: usize = 2;
-/// How long a client rests after a long hold, as a share of the holds' length: between nothing and this.
-const REST: f64 = 0.2;
-/// The same after any hold of the recovery, in which every client is to have its turn.
-const REST_IN_RECOVERY: f64 = 2.0;
 /// Pause before a dead client is started again.
 const AFTER_DEATH: Duration = Duration::from_millis(200);
 
@@ -47,6 +43,8 @@ pub struct ClientDriver {
     pub workload: Arc<Workload>,
     pub long_holds: Rarely,
     pub rests: Rarely,
+    /// How long it does nothing at first.
+    pub begins_after: Duration,
     /// Whether it had its turn of the recovery, in a run that ends with its grants.
     pub had_its_last: bool,
     pub rng: ChaCha8Rng,
@@ -72,13 +70,15 @@ impl ClientDriver {
     /// Goes on until the run stops, or every turn was had.
     pub async fn run(mut self) {
         let mut turns = 0;
+        self.rest_before_recovery(self.begins_after).await;
         while !self.run.is_stopping() && self.workload.each.is_none_or(|each| turns < each) {
             if self.run.has_its_grants() && !self.run.is_to_acquire(self.had_its_last).await {
                 continue;
             }
+            let Some(late) = self.is_due().await else { continue };
             let lock = self.workload.locks.draw(&mut self.rng).to_owned();
             let is_last = self.run.recovers();
-            if self.turn(&lock).await {
+            if self.turn(&lock, late).await {
                 turns += 1;
                 self.had_its_last |= is_last;
             }
@@ -86,14 +86,8 @@ impl ClientDriver {
                 let rest = self.workload.rest.mul_f64(self.rng.random_range(0.0..1.0));
                 self.rest(rest).await;
             }
+            self.think().await;
         }
-    }
-
-    /// Asks for nothing, until then or until the run stops.
-    async fn rest(&self, time: Duration) {
-        let mut stop = self.run.stopping();
-        let stopped = stop.wait_for(|stop| *stop);
-        let _ = self.run.clock.within(time, stopped).await;
     }
 
     /// How long the next hold is to last.
@@ -106,7 +100,7 @@ impl ClientDriver {
     }
 
     /// One acquire and what follows from it. Returns whether the lock was held.
-    async fn turn(&mut self, lock: &str) -> bool {
+    async fn turn(&mut self, lock: &str, late: Option<Duration>) -> bool {
         let request = self.request(lock);
         let mut health = self.client.health();
         let before = *health.borrow_and_update();
@@ -114,12 +108,12 @@ impl ClientDriver {
             self.bury(None).await;
             return false;
         }
-        let Some(grant) = self.acquire(&request).await else {
+        let Some(grant) = self.acquire(&request, late).await else {
             return false;
         };
         let holder = self.client.process();
         let again = self.workload.demand.nested && self.rng.random();
-        let nested = again && !health.has_changed().unwrap_or(true) && self.acquire(&request).await.is_some();
+        let nested = again && !health.has_changed().unwrap_or(true) && self.acquire(&request, None).await.is_some();
         if self.client.process() != holder {
             self.give_up(lock, holder, &grant).await;
             return true;
@@ -145,19 +139,6 @@ impl ClientDriver {
         self.is(ClientRole::Idle);
         self.rest_after_hold().await;
         true
-    }
-
-    /// Lets other clients go first where the run waits for them: after a hold of a lease or more, and in the recovery. A client
-    /// that asks again at once has the lock again before a client that polls has looked, and would keep it from them for the
-    /// whole recovery.
-    async fn rest_after_hold(&mut self) {
-        let hold = self.workload.hold;
-        let recovers = self.run.recovers();
-        if (recovers || hold >= self.run.spec.config.lease) && !self.run.is_stopping() {
-            let share = if recovers { REST_IN_RECOVERY } else { REST };
-            let rest = hold.mul_f64(self.rng.random_range(0.0..share));
-            self.rest(rest).await;
-        }
     }
 
     /// Gives back what `holder` took when the outcome of an inner call is unknown: that process never acts again, so that its hold
@@ -206,7 +187,8 @@ impl ClientDriver {
         }
     }
 
-    async fn acquire(&mut self, request: &LockRequest<'_>) -> Option<GrantedLock> {
+    /// `late` is how long before the call it was due.
+    async fn acquire(&mut self, request: &LockRequest<'_>, late: Option<Duration>) -> Option<GrantedLock> {
         let lock = request.lock;
         let called = self.run.clock.now();
         let wait_ms = request.wait.as_millis() as u64;
@@ -216,6 +198,7 @@ impl ClientDriver {
             Fields {
                 lock: Some(lock),
                 wait_ms: Some(wait_ms),
+                late_us: late.map(|late| u32::try_from(late.as_micros()).unwrap_or(u32::MAX)),
                 mode,
                 permits: request.permits,
                 ..Fields::default()
@@ -245,7 +228,8 @@ impl ClientDriver {
                     ..Fields::default()
                 };
                 self.reply(Kind::Ok, "acquire", fields);
-                self.run.acquired(self.run.clock.now() - called);
+                self.run
+                    .acquired(self.run.clock.now() - called + late.unwrap_or_default());
                 self.client.acquired.fetch_add(1, Relaxed);
                 Some(GrantedLock { token, owner })
             }

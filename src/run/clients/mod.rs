@@ -1,5 +1,6 @@
 //! Lock clients: the pool, its processes, what each client does (driver), and which of them hold a lock now (holders).
 
+pub mod arrivals;
 pub mod child;
 pub mod driver;
 mod handle;
@@ -8,4 +9,5 @@ mod pending;
 pub mod pool;
 pub mod process;
 pub mod rarely;
+mod rests;
 pub mod workload;

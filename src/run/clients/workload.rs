@@ -6,11 +6,12 @@ use rand::RngExt;
 use rand::seq::IndexedRandom;
 use rand_chacha::ChaCha8Rng;
 
+use super::arrivals::Arrivals;
 use crate::config::Demand;
 use crate::run::churn::Turns;
 
 /// What a client does.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Workload {
     pub locks: Turns,
     pub hold: Duration,
@@ -18,6 +19,10 @@ pub struct Workload {
     pub long_hold: Duration,
     /// The longest rest that comes once in a while.
     pub rest: Duration,
+    /// About how long a client rests between two of its turns.
+    pub think: Duration,
+    /// When acquires are due, whether a client is free or not; none: a client asks again when it is done.
+    pub arrivals: Option<Arrivals>,
     pub wait: Duration,
     /// What half of the acquires wait for in place of `wait`, each as often as the others; none: all wait for `wait`.
     pub short_waits: Vec<Duration>,

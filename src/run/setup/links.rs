@@ -18,6 +18,7 @@ use crate::config::{Config, ProxyChoice};
 use crate::event::ProgressEvent;
 use crate::faults::Links;
 use crate::run::context::RunContext;
+use crate::run::setup::open_files;
 use crate::run::{RunError, RunSpec};
 #[cfg(feature = "toxiproxy")]
 use harness_proxy::Toxiproxy;
@@ -40,6 +41,7 @@ pub struct ClientLinks {
 impl ClientLinks {
     /// One link for each client and server, in the order of both, with no fault on.
     pub async fn open(spec: &RunSpec, cluster: &Cluster, exchange: &Arc<TapHub>) -> Result<Self, RunError> {
+        open_files::make_room(&spec.config).map_err(RunError::Proxy)?;
         let proxy = Proxy::start().map_err(|error| RunError::Proxy(format!("no thread for the proxy: {error}")))?;
         let mut links = Self {
             links: BTreeMap::new(),

@@ -5,6 +5,7 @@ mod clients;
 mod clocks;
 mod header;
 mod links;
+mod open_files;
 mod routes;
 mod servers;
 

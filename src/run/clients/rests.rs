@@ -1,0 +1,71 @@
+//! When a client asks for nothing: until its next acquire is due, between two of its turns, after a hold.
+
+use std::time::Duration;
+
+use rand::RngExt;
+
+use super::driver::ClientDriver;
+
+/// How long a client rests after a long hold, as a share of the holds' length: between nothing and this.
+const REST: f64 = 0.2;
+/// The same after any hold of the recovery, in which every client is to have its turn.
+const REST_IN_RECOVERY: f64 = 2.0;
+
+impl ClientDriver {
+    /// Waits for the next acquire that is due, where they come at a rate. Returns how late it is, where no client was free for it
+    /// in time; nothing when it is not to be made. The recovery, in which each client is to have its turn, does not wait for a rate.
+    pub(super) async fn is_due(&self) -> Option<Option<Duration>> {
+        let Some(arrivals) = self.workload.arrivals.as_ref().filter(|_| !self.run.recovers()) else {
+            return Some(None);
+        };
+        let due = arrivals.take();
+        let now = self.run.clock.now();
+        if due <= now {
+            return Some(Some(now - due));
+        }
+        self.rest_before_recovery(due - now).await.then_some(None)
+    }
+
+    /// Rests between two turns, as an application does that has other work.
+    pub(super) async fn think(&mut self) {
+        let think = self.workload.think;
+        if !think.is_zero() {
+            let think = think.mul_f64(self.rng.random_range(0.5..1.5));
+            self.rest_before_recovery(think).await;
+        }
+    }
+
+    /// Asks for nothing, until then, or until the recovery begins or the run stops. Returns whether the time is over.
+    pub(super) async fn rest_before_recovery(&self, time: Duration) -> bool {
+        if time.is_zero() {
+            return true;
+        }
+        let (mut stop, mut recovering) = (self.run.stopping(), self.run.recovering());
+        tokio::select! {
+            biased;
+            _ = stop.wait_for(|stop| *stop) => false,
+            _ = recovering.wait_for(|recovers| *recovers) => false,
+            () = self.run.clock.sleep(time) => true,
+        }
+    }
+
+    /// Asks for nothing, until then or until the run stops.
+    pub(super) async fn rest(&self, time: Duration) {
+        let mut stop = self.run.stopping();
+        let stopped = stop.wait_for(|stop| *stop);
+        let _ = self.run.clock.within(time, stopped).await;
+    }
+
+    /// Lets other clients go first where the run waits for them: after a hold of a lease or more, and in the recovery. A client
+    /// that asks again at once has the lock again before a client that polls has looked, and would keep it from them for the
+    /// whole recovery.
+    pub(super) async fn rest_after_hold(&mut self) {
+        let hold = self.workload.hold;
+        let recovers = self.run.recovers();
+        if (recovers || hold >= self.run.spec.config.lease) && !self.run.is_stopping() {
+            let share = if recovers { REST_IN_RECOVERY } else { REST };
+            let rest = hold.mul_f64(self.rng.random_range(0.0..share));
+            self.rest(rest).await;
+        }
+    }
+}

@@ -154,15 +154,24 @@ fn grants_of_releases<'a>(context: &'a Context<'_>, calm: &[CalmSpan], decided: 
             decided
                 .late
                 .extend(release.stays(context, &sight, lag_ns, calm, &serving));
-        } else if reply.kind == Kind::Fail && release.was_carried_out(context, lag_ns, calm) {
-            denied.push(LateCall::Denied {
+        } else if reply.kind == Kind::Fail
+            && let Some(removed_ns) = release.carried_out_ns(context, lag_ns, calm)
+        {
+            let call = LateCall::Denied {
                 hold,
                 grant,
                 reply: end.mate,
-            });
+            };
+            denied.push((call, hold, removed_ns, lag_ns));
         }
     }
-    // another client may have removed one of them at that moment
+    // one that compares nothing removes what is another's
+    let denied = denied.into_iter().filter(|(_, hold, removed_ns, lag_ns)| {
+        let other = context.releases().of_another(hold, *removed_ns, *lag_ns);
+        other.is_none()
+    });
+    let denied: Vec<LateCall<'a>> = denied.map(|(call, ..)| call).collect();
+    // what is no client of the run may have removed one of them at that moment
     if denied.len() as u64 >= limits::DENIED_RELEASES {
         decided.late.extend(denied);
     }
@@ -191,7 +200,11 @@ impl<'a> AnsweredRelease<'a> {
         serving: &[(u64, u64)],
     ) -> Option<LateCall<'a>> {
         let (history, grant) = (context.history, self.grant);
-        let stays_until = grant.revoked_ns(history).unwrap_or(history.end_ns);
+        let told_ns = grant.revoked_ns(history).unwrap_or(history.end_ns);
+        if told_ns.saturating_sub(self.reply.time) <= lag_ns {
+            return None;
+        }
+        let stays_until = context.stood_until(self.hold.lock as usize, grant);
         let stays_ns = stays_until.saturating_sub(self.reply.time);
         let seen =
             grant.granted != NONE && !grant.is_out_of_sight(history) && sight.is_whole(self.end.time, stays_until);
@@ -209,14 +222,15 @@ impl<'a> AnsweredRelease<'a> {
         })
     }
 
-    /// Whether its grant was removed by a request while it was under way, without a fault.
-    fn was_carried_out(self, context: &Context<'_>, lag_ns: u64, calm: &[CalmSpan]) -> bool {
+    /// When its grant was removed by a request, if that was while it was under way, without a fault.
+    fn carried_out_ns(self, context: &Context<'_>, lag_ns: u64, calm: &[CalmSpan]) -> Option<u64> {
         let history = context.history;
         let removed = self.grant.revoked_ns(history).filter(|_| {
             let cause = self.grant.cause(history);
             cause.is_some_and(|cause| cause.is_removal() || cause.is_release())
         });
-        let meanwhile = |removed_ns: u64| self.end.time <= removed_ns && removed_ns <= self.reply.time + lag_ns;
-        removed.is_some_and(meanwhile) && span_of(calm, self.end.time, self.reply.time).is_some()
+        let meanwhile = |removed_ns: &u64| self.end.time <= *removed_ns && *removed_ns <= self.reply.time + lag_ns;
+        let calm = || span_of(calm, self.end.time, self.reply.time).is_some();
+        removed.filter(meanwhile).filter(|_| calm())
     }
 }

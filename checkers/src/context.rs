@@ -2,16 +2,19 @@
 //!
 //! Derived are certain holds, the server's grants, fault windows, overlaps of holds, and the bounds that apply.
 
-use crate::grants::Grants;
+use std::sync::OnceLock;
+
+use crate::grants::{Grants, ServerGrant};
 use crate::history::event::Bounds;
-use crate::history::names::FastSet;
-use crate::history::{History, OrderBasis, Standstill, Window};
+use crate::history::names::{FastSet, NONE, Symbol};
+use crate::history::{History, Mode, OrderBasis, Standstill, Window};
 use crate::holds::{Holds, LockHold};
 use crate::limits;
 use crate::linearizability::Decision;
 use crate::model::Model;
 use crate::options::Options;
 use crate::overlaps::{self, Conflict, Overlap};
+use crate::releases::Releases;
 use crate::watched::NotWatched;
 
 /// What the properties look at: the history and everything that is derived from it once.
@@ -33,6 +36,7 @@ pub(crate) struct Context<'a> {
     pub overlapping: FastSet<u32>,
     /// What was decided of each lock's linearizability while this was derived.
     pub decisions: Option<Vec<Decision>>,
+    releases: OnceLock<Releases>,
     pub bounds: Bounds,
     pub lease_ns: u64,
     /// How far from the true time a stamp may be, in nanoseconds; 0 where the order of the file counts.
@@ -64,6 +68,7 @@ impl<'a> Context<'a> {
             conflicts: Vec::new(),
             overlapping: FastSet::default(),
             decisions: None,
+            releases: OnceLock::new(),
             bounds: Bounds {
                 herd: asked.herd.or(header.herd),
                 requests: asked.requests.or(header.requests),
@@ -102,10 +107,50 @@ impl<'a> Context<'a> {
             .find(|window| window.names_client(client))
     }
 
-    /// The last window between two times of which there is evidence that it did something to a client.
+    /// The last window between two times of which there is evidence that it did something to a client; one that stopped its process,
+    /// if there is one, since nothing else matters to a process that stands still.
     pub(crate) fn window_that_touched(&self, client: u32, from_ns: u64, to_ns: u64) -> Option<&Window> {
-        self.windows_in(from_ns, to_ns)
-            .find(|window| window.touched_client(client))
+        let touched = || {
+            let windows = self.windows_in(from_ns, to_ns);
+            windows.filter(|window| window.touched_client(client) && window.acted_ns() <= to_ns)
+        };
+        touched().find(|window| window.stops()).or_else(|| touched().next())
+    }
+
+    /// When releases of each lock were under way.
+    pub(crate) fn releases(&self) -> &Releases {
+        self.releases.get_or_init(|| Releases::of(self.history))
+    }
+
+    /// Until when a grant of a lock stood: until the observer told its end, or until another client had the lock to itself. Where the
+    /// observer hears late, the first may come long after the second, or never.
+    pub(crate) fn stood_until(&self, lock: usize, grant: &ServerGrant) -> u64 {
+        let history = self.history;
+        let told_ns = grant.revoked_ns(history).unwrap_or(history.end_ns);
+        let Some(granted_ns) = grant.granted_ns(history) else {
+            return told_ns;
+        };
+        if matches!(self.model, Model::Semaphore { .. }) {
+            return told_ns;
+        }
+        // one that was granted before, and answered late, says nothing of what came after it
+        let was_before = |owner: Symbol, asked_ns: u64| {
+            let mut of_it = self.grants.of_lock(lock).filter(|other| other.owner == owner);
+            of_it.any(|other| {
+                let ns = other.granted_ns(history);
+                ns.is_some_and(|ns| (asked_ns..granted_ns).contains(&ns))
+            })
+        };
+        let answered_ns = |hold: &LockHold| history.event(hold.got).time;
+        let holds = &self.holds.by_lock[lock];
+        let later = &holds[holds.partition_point(|hold| answered_ns(hold) < granted_ns)..];
+        let mut later = later.iter().take_while(|hold| answered_ns(hold) < told_ns);
+        let alone = later.find(|hold| {
+            let owner = hold.owner(history);
+            let of_another = hold.mode == Mode::Write && owner != NONE && owner != grant.owner;
+            of_another && !was_before(owner, hold.asked_ns(history))
+        });
+        alone.map_or(told_ns, answered_ns)
     }
 
     /// Whether a fault between two times may concern a client: all do but those that name other clients only. A standstill

@@ -95,8 +95,13 @@ fn classify(context: &Context<'_>, overlap: &Overlap) -> OverlapClass {
     let first = context.grants.of_hold(history, &overlap.first);
     let second = context.grants.of_hold(history, &overlap.second);
     if let Some(first) = first.filter(|first| ended_before(context, overlap, first, second)) {
+        let cause = first.cause(history);
         return match phantom::foreign_release(context, &overlap.first) {
             Some(WrongGrant::OwnRelease { .. }) => OverlapClass::EarlyRelease,
+            _ if cause == Some(RevokeCause::Overwritten) => OverlapClass::Overwritten,
+            _ if cause == Some(RevokeCause::Deleted) && is_beside_a_release(context, overlap, first) => {
+                OverlapClass::ForeignRelease
+            }
             Some(_) if is_overwritten(context, first, second) => OverlapClass::Overwritten,
             Some(_) if first.was_deleted(history) => OverlapClass::ForeignRelease,
             _ => OverlapClass::StaleHolder,
@@ -113,16 +118,22 @@ fn classify(context: &Context<'_>, overlap: &Overlap) -> OverlapClass {
                 OverlapClass::GrantedTwice
             };
         }
-        (Some(_), None) if context.grants.is_named(context.history, &overlap.second) => {
-            return OverlapClass::ToldWithoutGrant;
-        }
-        (None, Some(_)) if context.grants.is_named(context.history, &overlap.first) => {
-            return OverlapClass::ToldWithoutGrant;
-        }
+        (Some(_), None) if has_no_grant(context, &overlap.second) => return OverlapClass::ToldWithoutGrant,
+        (None, Some(_)) if has_no_grant(context, &overlap.first) => return OverlapClass::ToldWithoutGrant,
         _ => {}
     }
+    let (from, second_ns) = (history.ns(overlap.first.from), history.ns(overlap.second.from));
+    // a grant that a release ends before the observer has asked for its owner has no name
+    let unnamed = phantom::unnamed_owner_shown(context, &overlap.first, limits::OBSERVER_LAG_NS);
+    let release = || {
+        context
+            .releases()
+            .of_another(&overlap.first, second_ns, limits::OBSERVER_LAG_NS)
+    };
+    if first.is_none() && unnamed && release().is_some() {
+        return OverlapClass::ForeignRelease;
+    }
     let client = history.client_of(overlap.first.process);
-    let from = history.ns(overlap.first.from);
     let touched = context
         .window_that_touched(client, from, history.ns(overlap.from()))
         .is_some();
@@ -148,6 +159,20 @@ fn ended_before(context: &Context<'_>, overlap: &Overlap, first: &ServerGrant, s
         Some(second) => first.revoked < second.granted,
         None => ended_ns <= history.ns(overlap.second.from) + limits::OBSERVER_LAG_NS,
     }
+}
+
+/// Whether the observer would have shown a grant of this hold, and showed none, not even one whose owner it did not learn.
+fn has_no_grant(context: &Context<'_>, hold: &LockHold) -> bool {
+    context.grants.is_named(context.history, hold)
+        && !phantom::unnamed_owner_shown(context, hold, limits::OBSERVER_LAG_NS)
+}
+
+/// Whether another process was releasing the lock when the first grant ended.
+fn is_beside_a_release(context: &Context<'_>, overlap: &Overlap, first: &ServerGrant) -> bool {
+    let ended_ns = first.revoked_ns(context.history).unwrap_or(0);
+    let releases = context.releases();
+    let other = releases.of_another(&overlap.first, ended_ns, limits::OBSERVER_LAG_NS);
+    other.is_some()
 }
 
 /// Whether a lock was never free between two grants: the observer reads the second's value when it hears that the first's changed.

@@ -303,7 +303,10 @@ fn is_rewritten(history: &History, named: &FastSet<u32>, earlier: &ServerGrant, 
     let (Some(ended), Some(began)) = (earlier.revoked_ns(history), later.granted_ns(history)) else {
         return false;
     };
-    let unasked = earlier.cause(history) == Some(RevokeCause::Deleted);
+    let unasked = matches!(
+        earlier.cause(history),
+        Some(RevokeCause::Deleted | RevokeCause::Overwritten)
+    );
     let unnamed = later.owner != NONE && !named.contains(&later.owner) && later.token.is_none();
     earlier.granted != NONE
         && unasked

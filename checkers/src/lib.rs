@@ -30,6 +30,7 @@ mod overlaps;
 mod phantom;
 mod progress;
 mod range_max;
+mod releases;
 pub mod shrink;
 mod silent_loss;
 mod starvation;

@@ -320,7 +320,7 @@ fn speaks_alike(context: &Context<'_>, grant: &ServerGrant, hold: &LockHold) -> 
 }
 
 /// Whether the server may have shown an owner at the beginning of a hold whose name the observer did not learn.
-fn unnamed_owner_shown(context: &Context<'_>, hold: &LockHold, lag_ns: u64) -> bool {
+pub(crate) fn unnamed_owner_shown(context: &Context<'_>, hold: &LockHold, lag_ns: u64) -> bool {
     let history = context.history;
     let from = history.ns(hold.from);
     let mut unnamed = context

@@ -52,6 +52,8 @@ pub enum Unasked {
     Expired,
     /// Another client removed it while its owner lived.
     Deleted,
+    /// A request wrote another owner over it.
+    Overwritten,
     /// The server does not say.
     Unknown,
 }
@@ -106,6 +108,7 @@ impl ObservationLog {
                             Unasked::Expired => Some(RevokeCause::Expired),
                             _ if asked.is_some() => Some(RevokeCause::Released),
                             Unasked::Deleted => Some(RevokeCause::Deleted),
+                            Unasked::Overwritten => Some(RevokeCause::Overwritten),
                             Unasked::Unknown => None,
                         },
                     };

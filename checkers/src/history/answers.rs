@@ -54,6 +54,8 @@ pub enum RevokeCause {
     Expired,
     /// A request removed it, and not its owner's as far as is known: `deleted`.
     Deleted,
+    /// A request wrote another owner over it: `overwritten`.
+    Overwritten,
     /// Another server took over that knew nothing of it: `failover`.
     Failover,
     /// The observer lost sight of it; how and when it ended is not known: `out of sight`.
@@ -69,6 +71,7 @@ impl RevokeCause {
             "released" => Self::Released,
             "expired" => Self::Expired,
             "deleted" => Self::Deleted,
+            "overwritten" => Self::Overwritten,
             "failover" => Self::Failover,
             "out of sight" => Self::OutOfSight,
             _ => Self::Other(text.to_owned()),
@@ -81,6 +84,7 @@ impl RevokeCause {
             Self::Released => "released",
             Self::Expired => "expired",
             Self::Deleted => "deleted",
+            Self::Overwritten => "overwritten",
             Self::Failover => "failover",
             Self::OutOfSight => "out of sight",
             Self::Other(text) => text,
@@ -92,10 +96,10 @@ impl RevokeCause {
         *self == Self::Released || self.begins_with("releas")
     }
 
-    /// Whether a request removed it, the owner's or another's, and not an expiry. Other recorders' words count where they
+    /// Whether a request removed it or wrote over it, the owner's or another's, and not an expiry. Other recorders' words count where they
     /// begin like ours (`del`, `DELETE`, `release by c3`).
     pub fn is_removal(&self) -> bool {
-        *self == Self::Deleted || self.is_release() || self.begins_with("del")
+        matches!(self, Self::Deleted | Self::Overwritten) || self.is_release() || self.begins_with("del")
     }
 
     fn begins_with(&self, word: &str) -> bool {

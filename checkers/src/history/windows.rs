@@ -67,6 +67,12 @@ impl Window {
             .any(|fault| self.fault.starts_with(fault))
     }
 
+    /// From when on it acted: from the message that it was for, or from its beginning, in nanoseconds of the history.
+    pub fn acted_ns(&self) -> u64 {
+        let message = self.healed.as_ref().and_then(|healed| healed.matched.as_ref());
+        message.map_or(self.start_ns, |message| message.time_ns)
+    }
+
     /// Whether it is one that stops processes.
     pub fn stops(&self) -> bool {
         self.fault.starts_with("pause")

@@ -79,7 +79,7 @@ fn unanswered(context: &Context<'_>, lock: usize, call: u32, reply: Option<u32>,
         violation.lock
     );
     violation.events.push(history.step(call, format!("call of the {what}")));
-    let text = format!("{who} called {what} at {}{wait}.", at(event.time, false));
+    let text = format!("{who} called {what} at {}{wait}.", at(event.time));
     violation.because.push(history.because(text, &[call]));
     let text = match reply {
         Some(reply) => {
@@ -88,11 +88,7 @@ fn unanswered(context: &Context<'_>, lock: usize, call: u32, reply: Option<u32>,
             let error = history
                 .name(history.rare(answered).error)
                 .map(|error| format!(": `{error}`"));
-            format!(
-                "The answer came at {}{}.",
-                at(answered.time, false),
-                error.unwrap_or_default()
-            )
+            format!("The answer came at {}{}.", at(answered.time), error.unwrap_or_default())
         }
         None => "No answer came until the history ended, or the process died.".to_owned(),
     };
@@ -116,7 +112,7 @@ fn grant_stays(context: &Context<'_>, hold: &LockHold, grant: &ServerGrant, repl
     );
     violation.events.push(history.step(hold.end, "release call"));
     violation.events.push(history.step(reply, "answered ok"));
-    let text = format!("The release of {who} was answered ok at {}.", at(replied_ns, false));
+    let text = format!("The release of {who} was answered ok at {}.", at(replied_ns));
     violation.because.push(history.because(text, &[hold.end, reply]));
     let text = match grant.revoked_ns(history) {
         Some(ended_ns) => {
@@ -127,10 +123,7 @@ fn grant_stays(context: &Context<'_>, hold: &LockHold, grant: &ServerGrant, repl
                 .cause(history)
                 .map(|cause| format!(" ({cause})"))
                 .unwrap_or_default();
-            format!(
-                "The server showed it as the owner until {}{cause}.",
-                at(ended_ns, false)
-            )
+            format!("The server showed it as the owner until {}{cause}.", at(ended_ns))
         }
         None => "The server still showed it as the owner when the history ended.".to_owned(),
     };
@@ -158,14 +151,14 @@ fn denied(context: &Context<'_>, hold: &LockHold, grant: &ServerGrant, reply: u3
     let error = error.map(|error| format!(": `{error}`")).unwrap_or_default();
     let text = format!(
         "The release of {who}, called at {}, was answered `fail` at {}{error}.",
-        at(history.event(hold.end).time, false),
-        at(answer.time, false)
+        at(history.event(hold.end).time),
+        at(answer.time)
     );
     violation.because.push(history.because(text, &[hold.end, reply]));
     let removed_ns = grant.revoked_ns(history).unwrap_or(answer.time);
     let text = format!(
         "The server removed its grant by a request at {}, before its lease was over, and no fault was on.",
-        at(removed_ns, false)
+        at(removed_ns)
     );
     violation.because.push(history.because(text, &[grant.revoked]));
     violation.likely = Some("the release takes the store's answer for a refusal".into());

@@ -59,7 +59,7 @@ fn describe(context: &Context<'_>, loss: &EarlyLoss<'_>) -> Violation {
         .events
         .push(history.step(hold.call(history), "asked for the lock"));
     violation.events.push(history.step(hold.got, "got the lock"));
-    let got = at(history.ns(hold.from), true);
+    let got = at(history.ns(hold.from));
     violation
         .because
         .push(history.because(format!("{who} got the lock at {got}."), &[hold.got]));
@@ -68,14 +68,14 @@ fn describe(context: &Context<'_>, loss: &EarlyLoss<'_>) -> Violation {
             "the server let it run out",
             format!(
                 "The server let it run out by {}, and no fault concerned {who}.",
-                at(ended_ns, true)
+                at(ended_ns)
             ),
         ),
         None => (
             "told that it lost the lock",
             format!(
                 "Its library gave it up at {}, and no fault concerned {who}.",
-                at(ended_ns, true)
+                at(ended_ns)
             ),
         ),
     };

@@ -119,7 +119,7 @@ fn likely(context: &Context<'_>, class: OverlapClass, first: &LockHold, from_ns:
         (lasted_ns < context.lease_ns / 100 * limits::LEASE_SHARE_PERCENT).then_some((lasted_ns, lease_ms))
     });
     // what a request did, nothing that befell the holder explains
-    if let (Some((lasted_ns, lease_ms)), Some(RevokeCause::Deleted)) = (early, cause) {
+    if let (Some((lasted_ns, lease_ms)), Some(RevokeCause::Deleted | RevokeCause::Overwritten)) = (early, cause) {
         return format!(
             "the lock was removed {} after it was asked for, before its lease of {lease_ms} ms was over: a request \
              deleted its key, or revoked its lease",
@@ -244,8 +244,7 @@ fn story(context: &Context<'_>, conflict: &Conflict, class: OverlapClass) -> Vec
     let (history, overlap) = (context.history, &conflict.opening);
     let (first, second) = (&overlap.first, &overlap.second);
     let (a, b) = history.both(first.process, second.process);
-    let fine = history.ns(overlap.to()).saturating_sub(history.ns(overlap.from())) < 100 * limits::MS;
-    let time = |ns: u64| at(ns, fine);
+    let time = at;
     let token = |hold: &LockHold| {
         hold.token(history)
             .map(|token| format!(" (token {token})"))
@@ -268,8 +267,26 @@ fn story(context: &Context<'_>, conflict: &Conflict, class: OverlapClass) -> Vec
     if let (Some(grant), Some(ns)) = (taken, taken_ns) {
         let cause = grant.cause(history);
         let cause = cause.map(|cause| format!(" ({cause})")).unwrap_or_default();
-        let text = format!("The server took it from {a} at {}{cause}, and {a} went on.", time(ns));
-        told.push((ns, history.because(text, &[grant.revoked])));
+        let by_release = class == OverlapClass::ForeignRelease;
+        let release = by_release.then(|| context.releases().of_another(first, ns, limits::OBSERVER_LAG_NS));
+        told.push((
+            ns,
+            match release.flatten().map(|call| (call, history.event(call))) {
+                Some((call, event)) => {
+                    let by = history.who(event.process);
+                    let text = format!(
+                        "The release of {by}, called at {}, removed the lock of {a} at {}, and {a} went on.",
+                        time(event.time),
+                        time(ns)
+                    );
+                    history.because(text, &[call, grant.revoked])
+                }
+                None => {
+                    let text = format!("The server took it from {a} at {}{cause}, and {a} went on.", time(ns));
+                    history.because(text, &[grant.revoked])
+                }
+            },
+        ));
     }
     let got = format!("{b} got the lock at {}{}.", time(second_ns), token(second));
     let ungranted = class == OverlapClass::ToldWithoutGrant && grants.of_hold(history, second).is_none();
@@ -316,10 +333,11 @@ fn how_it_got_it(
     } else {
         String::new()
     };
-    let when = if window.start_ns < from_ns { "Since" } else { "At" };
+    let acted_ns = window.acted_ns();
+    let when = if acted_ns < from_ns { "Since" } else { "At" };
     let text = format!(
         "{got} {when} {} it was {} by {}{number}.",
-        time(window.start_ns),
+        time(acted_ns),
         verb(window),
         window.fault
     );

@@ -62,7 +62,7 @@ fn starvation(context: &Context<'_>, starved: &Starved) -> Violation {
     if starved.last != starved.first {
         violation.events.push(history.step(starved.last, "asked again"));
     }
-    let (from, to) = (at(starved.from_ns, false), at(starved.to_ns, false));
+    let (from, to) = (at(starved.from_ns), at(starved.to_ns));
     let text = format!("{who} asked from {from} to {to}, without a pause of more than a second.");
     violation
         .because
@@ -111,7 +111,7 @@ fn out_of_order(context: &Context<'_>, broken: &TokenBreak) -> Violation {
     violation
         .events
         .push(history.step(broken.later.position, format!("ticket {second} served")));
-    let time = |position: u32| at(history.event(position).time, false);
+    let time = |position: u32| at(history.event(position).time);
     let text = format!("Ticket {first} was served by {}.", time(broken.earlier.position));
     violation
         .because
@@ -160,11 +160,7 @@ fn passed_over(context: &Context<'_>, passed: &Passed, bound: u32) -> Violation 
     violation
         .events
         .push(history.step(served.reply, "got the lock at last"));
-    let text = format!(
-        "{who} asked at {} and got the lock at {}.",
-        at(asked_ns, false),
-        at(got_ns, false)
-    );
+    let text = format!("{who} asked at {} and got the lock at {}.", at(asked_ns), at(got_ns));
     violation
         .because
         .push(history.because(text, &[served.call, served.reply]));

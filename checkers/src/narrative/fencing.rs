@@ -106,7 +106,7 @@ fn token_break(context: &Context<'_>, broken: &TokenBreak) -> Violation {
             .map_or("the server's owner".to_owned(), |hold| history.who(hold.process));
         let event = history.event(side.position);
         violation.events.push(history.step(side.position, role));
-        let text = format!("{who} was granted token {} by {}.", side.token, at(event.time, false));
+        let text = format!("{who} was granted token {} by {}.", side.token, at(event.time));
         violation.because.push(history.because(text, &[side.position]));
     }
     if let Some(hold) = broken.later.hold {
@@ -139,14 +139,14 @@ fn stale_accepted(context: &Context<'_>, lock: usize, stale: TokenWrite, newer: 
     let text = format!(
         "Token {} was accepted by {}.",
         newer.token,
-        at(history.event(newer.position).time, false)
+        at(history.event(newer.position).time)
     );
     violation.because.push(history.because(text, &[newer.position]));
     let text = format!(
         "{} wrote with token {} at {}.",
         history.who(event.process),
         stale.token,
-        at(event.time, false)
+        at(event.time)
     );
     violation.because.push(history.because(text, &[stale.position]));
     violation
@@ -166,7 +166,7 @@ fn holder_refused(context: &Context<'_>, lock: usize, write: TokenWrite) -> Viol
     let text = format!(
         "{} alone held the lock at {} and was refused.",
         history.who(event.process),
-        at(event.time, false)
+        at(event.time)
     );
     violation.because.push(history.because(text, &[position]));
     violation.likely = Some("an earlier grant had a larger token: tokens do not follow the grants".into());

@@ -154,11 +154,7 @@ fn describe(context: &Context<'_>, hand_over: &HandOver, limit: u64) -> Violatio
     violation
         .events
         .extend(proof.iter().map(|position| history.step(*position, "woken")));
-    let text = format!(
-        "{} released at {}.",
-        history.who(release.process),
-        at(release.time, true)
-    );
+    let text = format!("{} released at {}.", history.who(release.process), at(release.time));
     violation.because.push(history.because(text, &[hand_over.release]));
     let text = format!(
         "{} before the next release.",

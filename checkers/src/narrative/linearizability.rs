@@ -131,7 +131,7 @@ pub(crate) fn explain(context: &Context<'_>, lock: usize, counterexample: &Count
         let text = format!(
             "{} called release only at {}.",
             history.who(event.process),
-            at(event.time, true)
+            at(event.time)
         );
         violation.because.push(history.because(text, &[end]));
     }
@@ -243,7 +243,7 @@ fn apart(history: &History, end: &DeadEnd, violation: &mut Violation) {
     violation.because.push(history.because(text, told));
     let event = history.event(end.call);
     let reply = history.events.get(event.mate as usize).unwrap_or(event);
-    let time = at(reply.time, true);
+    let time = at(reply.time);
     let text = format!(
         "At {time} it was answered that {}: not possible then.",
         deed(history, end.call)
@@ -275,7 +275,7 @@ fn sentences(
     }
     for position in positions.iter().rev().take(3).rev() {
         let event = history.event(*position);
-        let (who, time) = (history.who(event.process), at(event.time, true));
+        let (who, time) = (history.who(event.process), at(event.time));
         let token = history
             .token(event)
             .map(|token| format!(" (token {token})"))

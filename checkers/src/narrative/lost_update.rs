@@ -30,7 +30,12 @@ pub(crate) fn tell(context: &Context<'_>, decided: &Updates) -> Finding {
         }
         Verdict::NotApplicable => return said("the register is not guarded by a lock"),
         Verdict::Holds | Verdict::Inconclusive => {
-            said(&format!("{increments}, register at {}", thousands(decided.last_value)))
+            let mut evidence = format!("{increments}, register at {}", thousands(decided.last_value));
+            if decided.outside > 0 {
+                let writes = many(decided.outside, "write", "writes");
+                evidence += &format!(", after {writes} outside a certain hold, which may take others back");
+            }
+            said(&evidence)
         }
     };
     told.figures.insert("increments".into(), decided.increments as f64);
@@ -81,14 +86,14 @@ fn lost(context: &Context<'_>, lock: usize, victim: &Increment, culprit: &Increm
         .events
         .push(history.step(culprit.write, format!("wrote {value}")));
     if culprit.read != NONE {
-        let text = format!("{b} read the register at {}.", at(time(culprit.read), true));
+        let text = format!("{b} read the register at {}.", at(time(culprit.read)));
         violation.because.push(history.because(text, &[culprit.read]));
     }
-    let text = format!("{a} wrote {} at {}.", victim.value, at(time(victim.write), true));
+    let text = format!("{a} wrote {} at {}.", victim.value, at(time(victim.write)));
     violation.because.push(history.because(text, &[victim.write]));
     let text = format!(
         "{b} wrote {value} at {}, from what it had read before.",
-        at(time(culprit.write), true)
+        at(time(culprit.write))
     );
     violation.because.push(history.because(text, &[culprit.write]));
     violation.follows = context.root_of(victim.got).or_else(|| context.root_of(culprit.got));
@@ -111,9 +116,9 @@ fn inside(context: &Context<'_>, lock: usize, reader: InnerReader, increment: &I
     violation
         .events
         .push(history.step(increment.write, format!("wrote {}", increment.value)));
-    let text = format!("{a} read the register at {}.", at(time(increment.read), true));
+    let text = format!("{a} read the register at {}.", at(time(increment.read)));
     violation.because.push(history.because(text, &[increment.read]));
-    let text = format!("{b} read it at {}, before {a} wrote.", at(time(read), true));
+    let text = format!("{b} read it at {}, before {a} wrote.", at(time(read)));
     violation.because.push(history.because(text, &[read]));
     violation.follows = context.root_of(got).or_else(|| context.root_of(increment.got));
     violation

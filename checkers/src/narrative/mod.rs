@@ -35,10 +35,9 @@ pub(crate) fn length(ns: u64) -> String {
     }
 }
 
-/// A time of the run: `11.62s`; with milliseconds when `fine`.
-pub(crate) fn at(ns: u64, fine: bool) -> String {
-    let digits = if fine { 3 } else { 2 };
-    format!("{:.digits$}s", ns as f64 / 1e9)
+/// A time of the run: `11.620s`. What is told one after the other is often milliseconds apart.
+pub(crate) fn at(ns: u64) -> String {
+    format!("{:.3}s", ns as f64 / 1e9)
 }
 
 /// `1 hold`, `2 holds`, `11,042 holds`.
@@ -209,8 +208,7 @@ mod tests {
         assert_eq!(length(840_900_000), "840ms");
         assert_eq!(length(8_440_000), "8.4ms");
         assert_eq!(length(120_999), "120µs");
-        assert_eq!(at(11_620_400_000, false), "11.62s");
-        assert_eq!(at(11_620_400_000, true), "11.620s");
+        assert_eq!(at(11_620_400_000), "11.620s");
     }
 
     #[test]

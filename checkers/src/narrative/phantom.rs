@@ -5,6 +5,7 @@ use crate::context::Context;
 use crate::finding::{Because, Finding, Property, Verdict, Violation};
 use crate::grants::ServerGrant;
 use crate::holds::LockHold;
+use crate::limits;
 use crate::phantom::{OrphanGrant, PhantomGrants, WrongGrant};
 
 /// The finding of HL007.
@@ -81,8 +82,8 @@ fn orphan_grant(context: &Context<'_>, orphan: &OrphanGrant<'_>) -> Violation {
     let said = history.name(history.rare(reply).error).unwrap_or("no reason");
     let text = format!(
         "{who} asked for the lock at {}, and answered fail at {} (`{said}`): the last of those whose acquire it can be.",
-        at(call.time, false),
-        at(reply.time, false)
+        at(call.time),
+        at(reply.time)
     );
     violation
         .because
@@ -90,13 +91,13 @@ fn orphan_grant(context: &Context<'_>, orphan: &OrphanGrant<'_>) -> Violation {
     let owner = history.name(grant.owner).unwrap_or("an owner");
     let text = format!(
         "The server gave the lock to {owner} at {}, and no client holds by that grant.",
-        at(granted_ns, false)
+        at(granted_ns)
     );
     violation.because.push(history.because(text, &[grant.granted]));
     let text = match grant.revoked_ns(history) {
         Some(ended_ns) => {
             violation.events.push(history.step(grant.revoked, "its lease ended"));
-            format!("It stood until its lease ended at {}.", at(ended_ns, false))
+            format!("It stood until its lease ended at {}.", at(ended_ns))
         }
         None => "It still stood when the history ended.".to_owned(),
     };
@@ -122,11 +123,24 @@ fn foreign_release(context: &Context<'_>, hold: &LockHold, grant: &ServerGrant, 
     );
     violation.events.push(history.step(grant.revoked, "removed on request"));
     let cause = grant.cause(history).map(|cause| cause.to_string()).unwrap_or_default();
-    let text = format!("The lock of {who} was removed at {} ({cause}).", at(removed_ns, false));
-    violation.because.push(history.because(text, &[grant.revoked]));
+    let release = context.releases().of_another(hold, removed_ns, limits::OBSERVER_LAG_NS);
+    violation.because.push(match release {
+        Some(call) => {
+            let (by, called) = (history.who(history.event(call).process), at(history.event(call).time));
+            let text = format!(
+                "The lock of {who} was removed at {} ({cause}), while the release of {by}, called at {called}, was under way.",
+                at(removed_ns)
+            );
+            history.because(text, &[call, grant.revoked])
+        }
+        None => {
+            let text = format!("The lock of {who} was removed at {} ({cause}).", at(removed_ns));
+            history.because(text, &[grant.revoked])
+        }
+    });
     let text = format!(
         "{who} held it until {} and had not released it.",
-        at(history.ns(hold.to), false)
+        at(history.ns(hold.to))
     );
     violation.because.push(history.because(text, &[hold.end]));
     violation.likely = Some(
@@ -155,9 +169,9 @@ fn own_release(
         .push(history.step(release, "release call, of one of several"));
     violation.events.push(history.step(grant.revoked, "removed on request"));
     let called_ns = history.event(release).time;
-    let text = format!("{who} released it once at {}, and still held it.", at(called_ns, true));
+    let text = format!("{who} released it once at {}, and still held it.", at(called_ns));
     violation.because.push(history.because(text, &[release]));
-    let text = format!("The server removed the lock at {}.", at(removed_ns, true));
+    let text = format!("The server removed the lock at {}.", at(removed_ns));
     violation.because.push(history.because(text, &[grant.revoked]));
     violation.likely = Some("a release that does not count how often its owner took the lock".into());
     violation
@@ -176,7 +190,7 @@ fn taken_back(context: &Context<'_>, hold: &LockHold, grant: &ServerGrant) -> Vi
     violation
         .events
         .push(history.step(grant.revoked, "the server took it back"));
-    let text = format!("The server took the lock from {who} at {}.", at(revoked, false));
+    let text = format!("The server took the lock from {who} at {}.", at(revoked));
     violation.because.insert(0, history.because(text, &[grant.revoked]));
     violation.likely =
         Some("the acquire does not check, after waiting, that its own node or key is still there".into());
@@ -197,7 +211,7 @@ fn never_given(context: &Context<'_>, hold: &LockHold, covering: Option<&ServerG
                 .events
                 .push(history.step(grant.granted, "the server's owner at the time"));
             let owner = history.name(grant.owner).unwrap_or("another");
-            let since = at(grant.granted_ns(history).unwrap_or(from), false);
+            let since = at(grant.granted_ns(history).unwrap_or(from));
             history.because(
                 format!("The server shows {owner} as the owner since {since}."),
                 &[grant.granted],
@@ -223,7 +237,7 @@ fn start(context: &Context<'_>, class: &str, hold: &LockHold, at_ns: u64) -> Vio
     let text = format!(
         "{} got the lock at {}{token}.",
         history.who(hold.process),
-        at(history.ns(hold.from), false)
+        at(history.ns(hold.from))
     );
     violation.because.push(history.because(text, &[hold.got]));
     violation

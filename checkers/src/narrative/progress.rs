@@ -34,7 +34,8 @@ fn after_heal(context: &Context<'_>, decided: &ProgressAfterHeal) -> Finding {
     };
     let mut limit = format!("limit {}", length(decided.bound_ns));
     if decided.retransmission_ns > 0 {
-        limit += &format!(", {} of it for TCP to send again", length(decided.retransmission_ns));
+        let again = length(decided.retransmission_ns);
+        limit += &format!(", with the {again} after which TCP has sent again what was dropped");
     }
     let said = |evidence: String| finding(Property::Hl005, decided.verdict, evidence);
     let mut told = match decided.verdict {
@@ -94,11 +95,11 @@ fn describe(context: &Context<'_>, stuck: &Stuck, bound_ns: u64) -> Violation {
     );
     violation.because.push(history.because(text, &positions));
     if let Some(Waiter { process, call }) = stuck.waiter {
-        let asked = at(history.event(call).time, false);
+        let asked = at(history.event(call).time);
         let text = format!(
             "{} asked for it at {asked}, and until {} nobody got it.",
             history.who(process),
-            at(stuck.to_ns, false)
+            at(stuck.to_ns)
         );
         violation.events.push(history.step(call, "asked for the lock"));
         violation.because.push(history.because(text, &[call]));
@@ -136,7 +137,7 @@ fn owner_sentence(context: &Context<'_>, owner: &StuckOwner) -> (String, Vec<u32
     match *owner {
         StuckOwner::Nobody => ("Nobody held the lock.".to_owned(), Vec::new()),
         StuckOwner::Waiting { process, granted } => {
-            let (who, since) = (history.who(process), at(time(granted), false));
+            let (who, since) = (history.who(process), at(time(granted)));
             (
                 format!("The server shows {who} as the owner since {since}, and {who} still waits."),
                 vec![granted],
@@ -144,14 +145,14 @@ fn owner_sentence(context: &Context<'_>, owner: &StuckOwner) -> (String, Vec<u32
         }
         StuckOwner::Ghost { process, granted } => {
             let who = process.map_or("nobody this history knows".to_owned(), |process| history.who(process));
-            let since = at(time(granted), false);
+            let since = at(time(granted));
             (
                 format!("The server shows {who} as the owner since {since}, which does not hold it."),
                 vec![granted],
             )
         }
         StuckOwner::WaitsInTurn { process, got, call } => {
-            let (who, since, asked) = (history.who(process), at(time(got), false), at(time(call), false));
+            let (who, since, asked) = (history.who(process), at(time(got)), at(time(call)));
             let other = history
                 .events
                 .get(call as usize)
@@ -163,7 +164,7 @@ fn owner_sentence(context: &Context<'_>, owner: &StuckOwner) -> (String, Vec<u32
             )
         }
         StuckOwner::Dead { process, granted, end } => {
-            let (who, gone) = (history.who(process), at(time(end), false));
+            let (who, gone) = (history.who(process), at(time(end)));
             let what = if history.events.get(end as usize).is_some_and(|event| event.f == F::Died) {
                 "died"
             } else {
@@ -175,7 +176,7 @@ fn owner_sentence(context: &Context<'_>, owner: &StuckOwner) -> (String, Vec<u32
             )
         }
         StuckOwner::Unsure { process, end } => {
-            let (who, gone) = (history.who(process), at(time(end), false));
+            let (who, gone) = (history.who(process), at(time(end)));
             (
                 format!("{who} was the last holder, and left at {gone} without an answer."),
                 vec![end],
@@ -191,7 +192,7 @@ fn healed(context: &Context<'_>, from_ns: u64) -> Option<Because> {
         .iter()
         .filter(|window| window.heal_ns.is_some_and(|heal| heal <= from_ns));
     let heal = healed.max_by_key(|window| window.heal_ns)?;
-    let (fault, number, when) = (&heal.fault, heal.number, at(heal.heal_ns?, false));
+    let (fault, number, when) = (&heal.fault, heal.number, at(heal.heal_ns?));
     let text = format!("The last fault before that, {fault} {number}, was healed at {when}.");
     Some(Because {
         text,

@@ -52,14 +52,14 @@ fn describe(context: &Context<'_>, silence: &Silence<'_>) -> Violation {
     violation
         .events
         .push(history.step(grant.revoked, "the server took it away"));
-    let text = format!("{who} got the lock at {}.", at(history.ns(hold.from), false));
+    let text = format!("{who} got the lock at {}.", at(history.ns(hold.from)));
     violation.because.push(history.because(text, &[hold.got]));
     let cause = grant.cause(history);
     let cause = cause.map(|cause| format!(" ({cause})")).unwrap_or_default();
     let revoked = grant.revoked_ns(history).unwrap_or(silence.since_ns);
-    let text = format!("The server took it away at {}{cause}.", at(revoked, false));
+    let text = format!("The server took it away at {}{cause}.", at(revoked));
     violation.because.push(history.because(text, &[grant.revoked]));
-    let until = at(silence.to_ns, false);
+    let until = at(silence.to_ns);
     let text = match hold.ended {
         Ended::Lost => format!("{who} was told only at {until}."),
         Ended::Died => format!("{who} knew nothing of it when it died at {until}."),

@@ -118,10 +118,10 @@ impl OwnerNames {
         };
         let long = |grant: &&ServerGrant| {
             let from = grant.granted_ns(history).unwrap_or(u64::MAX).max(healed_ns);
-            lasted_ns(from, grant.revoked_ns(history).unwrap_or(history.end_ns)) > bound_ns
+            lasted_ns(from, context.stood_until(lock, grant)) > bound_ns
         };
         context.grants.of_lock(lock).filter(long).find_map(|grant| {
-            let to_ns = grant.revoked_ns(history).unwrap_or(history.end_ns);
+            let to_ns = context.stood_until(lock, grant);
             let held = context.holds.by_lock[lock].iter().filter(|hold| {
                 context
                     .grants

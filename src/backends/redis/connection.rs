@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
+use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -13,7 +14,9 @@ const PORTION: &str = "1000";
 
 pub struct RespConnection {
     stream: TcpStream,
-    bytes: Vec<u8>,
+    read: BytesMut,
+    /// Commands that are not sent yet.
+    unsent: BytesMut,
     /// Pushes that came while a reply was waited for.
     pub pushes: VecDeque<Vec<RespValue>>,
 }
@@ -24,7 +27,8 @@ impl RespConnection {
         let _ = stream.set_nodelay(true);
         let mut connection = Self {
             stream,
-            bytes: Vec::new(),
+            read: BytesMut::new(),
+            unsent: BytesMut::new(),
             pushes: VecDeque::new(),
         };
         connection.ask(&["HELLO", "3"]).await?;
@@ -66,35 +70,39 @@ impl RespConnection {
         Ok(keys)
     }
 
-    /// Sends a command whose replies are pushes.
+    /// Sends a command and waits for no reply.
     pub async fn send(&mut self, words: &[&str]) -> Result<(), String> {
+        self.queue(words);
+        self.flush().await
+    }
+
+    /// Puts a command behind those that [`Self::flush`] sends.
+    pub fn queue(&mut self, words: &[&str]) {
         let mut command = format!("*{}\r\n", words.len());
         for word in words {
             command += &format!("${}\r\n{word}\r\n", word.len());
         }
-        let sent = self.stream.write_all(command.as_bytes()).await;
-        sent.map_err(|error| error.to_string())
+        self.unsent.extend_from_slice(command.as_bytes());
     }
 
-    /// The next push.
-    pub async fn push(&mut self) -> Result<Vec<RespValue>, String> {
-        loop {
-            if let Some(push) = self.pushes.pop_front() {
-                return Ok(push);
-            }
-            if let RespValue::Push(push) = self.next().await? {
-                return Ok(push);
-            }
+    /// Sends what is queued. What is left when the future is dropped is sent by the next one.
+    pub async fn flush(&mut self) -> Result<(), String> {
+        while !self.unsent.is_empty() {
+            let sent = self.stream.write_buf(&mut self.unsent).await;
+            sent.map_err(|error| error.to_string())?;
         }
+        Ok(())
     }
 
-    async fn next(&mut self) -> Result<RespValue, String> {
+    /// The next reply or push. Nothing is lost when the future is dropped.
+    pub async fn next(&mut self) -> Result<RespValue, String> {
+        self.flush().await?;
         loop {
-            if let Some((value, length)) = resp::take(&self.bytes)? {
-                self.bytes.drain(..length);
+            if let Some((value, length)) = resp::take(&self.read)? {
+                self.read.advance(length);
                 return Ok(value);
             }
-            let read = self.stream.read_buf(&mut self.bytes).await;
+            let read = self.stream.read_buf(&mut self.read).await;
             if read.map_err(|error| error.to_string())? == 0 {
                 return Err("the server closed the connection".into());
             }

@@ -60,8 +60,33 @@ impl KeyspaceSource for RedisServerKeyspaces {
 struct KeyspaceConnection {
     connection: RespConnection,
     keys: LockKeys,
-    /// Events that came while an answer was waited for, by lock.
-    waiting: VecDeque<(String, KeyChange)>,
+    /// Events that were read and not told yet.
+    waiting: VecDeque<HeardEvent>,
+    /// The last event that was told.
+    told: Option<HeardEvent>,
+    /// What was asked and is not answered yet, in order.
+    asked: VecDeque<Question>,
+    /// The number of the next event.
+    next: u64,
+    /// The answer to the last [`Question::Key`].
+    answer: Option<RespValue>,
+}
+
+/// An event, and what was asked when it was read: the owner is asked for at once and not when the event is told, so that many events
+/// wait for one round trip together.
+struct HeardEvent {
+    number: u64,
+    lock: String,
+    change: KeyChange,
+    owner: Option<Result<Option<String>, String>>,
+}
+
+/// What a reply answers.
+enum Question {
+    /// The owner in the key of this event.
+    Event(u64),
+    /// A key that was asked for by itself.
+    Key,
 }
 
 /// What happened to a lock's key.
@@ -86,59 +111,122 @@ impl KeyspaceConnection {
             connection,
             keys,
             waiting: VecDeque::new(),
+            told: None,
+            asked: VecDeque::new(),
+            next: 0,
+            answer: None,
         })
     }
 
     async fn next_event(&mut self) -> Result<(String, KeyChange), String> {
         loop {
             if let Some(event) = self.waiting.pop_front() {
-                return Ok(event);
+                let told = (event.lock.clone(), event.change);
+                self.told = Some(event);
+                return Ok(told);
             }
-            let push = self.connection.push().await?;
-            self.waiting.extend(event_of(&self.keys, &push));
+            self.read_one().await?;
+        }
+    }
+
+    /// Reads one reply or push, and asks for the owner where the push is an event of a key that was written.
+    async fn read_one(&mut self) -> Result<(), String> {
+        match self.connection.next().await? {
+            RespValue::Push(push) => self.heard(&push),
+            reply => match self.asked.pop_front() {
+                Some(Question::Event(number)) => self.answered(number, reply),
+                Some(Question::Key) => self.answer = Some(reply),
+                None => {}
+            },
+        }
+        Ok(())
+    }
+
+    fn heard(&mut self, push: &[RespValue]) {
+        let Some((lock, change)) = event_of(&self.keys, push) else {
+            return;
+        };
+        let number = self.next;
+        self.next += 1;
+        if change == KeyChange::Written {
+            self.ask_for_owner(&lock);
+            self.asked.push_back(Question::Event(number));
+        }
+        self.waiting.push_back(HeardEvent {
+            number,
+            lock,
+            change,
+            owner: None,
+        });
+    }
+
+    fn ask_for_owner(&mut self, lock: &str) {
+        let key = self.keys.pattern.key(lock);
+        let words: &[&str] = match self.keys.value {
+            KeyValue::Hash => &["HKEYS", &key],
+            KeyValue::List => &["LINDEX", &key, "0"],
+            _ => &["GET", &key],
+        };
+        self.connection.queue(words);
+    }
+
+    /// The answer is about a later owner if another event of the key came before it.
+    fn answered(&mut self, number: u64, reply: RespValue) {
+        let events = || self.told.iter().chain(&self.waiting);
+        let Some(lock) = events().find(|event| event.number == number).map(|event| &event.lock) else {
+            return;
+        };
+        let overtaken = events().any(|event| event.number > number && event.lock == *lock);
+        let owner = owner_in(reply).map(|owner| owner.filter(|_| !overtaken));
+        let mut events = self.told.iter_mut().chain(&mut self.waiting);
+        if let Some(event) = events.find(|event| event.number == number) {
+            event.owner = Some(owner);
         }
     }
 
     async fn read_owner(&mut self, lock: &str) -> Result<Option<String>, String> {
-        let key = self.keys.pattern.key(lock);
-        let answer = match self.keys.value {
-            KeyValue::Hash => self.ask(&["HKEYS", &key]).await,
-            KeyValue::List => self.ask(&["LINDEX", &key, "0"]).await,
-            _ => self.ask(&["GET", &key]).await,
-        };
-        let answer = match answer {
-            // it is no lock of the kind that the contract names
-            Err(error) if error.starts_with("WRONGTYPE") => RespValue::Null,
-            answer => answer?,
-        };
-        let overtaken = self.waiting.iter().any(|(other, _)| other == lock);
-        let owner = match answer {
-            RespValue::Text(owner) => Some(owner),
-            fields => fields.texts().into_iter().next(),
-        };
-        Ok(owner.filter(|_| !overtaken))
+        let is_asked = |told: &HeardEvent| told.lock == lock && told.change == KeyChange::Written;
+        if !self.told.as_ref().is_some_and(is_asked) {
+            return self.read_key(lock).await;
+        }
+        loop {
+            if let Some(owner) = self.told.as_mut().and_then(|told| told.owner.take()) {
+                return owner;
+            }
+            self.read_one().await?;
+        }
+    }
+
+    /// The owner in a key now.
+    async fn read_key(&mut self, lock: &str) -> Result<Option<String>, String> {
+        self.ask_for_owner(lock);
+        self.asked.push_back(Question::Key);
+        self.answer = None;
+        loop {
+            if let Some(reply) = self.answer.take() {
+                let overtaken = self.waiting.iter().any(|event| event.lock == lock);
+                return Ok(owner_in(reply)?.filter(|_| !overtaken));
+            }
+            self.read_one().await?;
+        }
     }
 
     async fn read_held(&mut self) -> Result<Vec<(String, String)>, String> {
         let mut held = Vec::new();
-        for key in self.connection.scan(&glob(&self.keys)).await? {
+        let keys = self.connection.scan(&glob(&self.keys)).await?;
+        for push in std::mem::take(&mut self.connection.pushes) {
+            self.heard(&push);
+        }
+        for key in keys {
             let Some(lock) = lock_of(&self.keys, &key) else {
                 continue;
             };
             // the list of keys does not say that the key still exists; its value does
-            if let Some(owner) = self.read_owner(&lock).await? {
+            if let Some(owner) = self.read_key(&lock).await? {
                 held.push((lock, owner));
             }
         }
         Ok(held)
-    }
-
-    async fn ask(&mut self, words: &[&str]) -> Result<RespValue, String> {
-        let answer = self.connection.ask(words).await;
-        let pushes = self.connection.pushes.drain(..);
-        self.waiting
-            .extend(pushes.filter_map(|push| event_of(&self.keys, &push)));
-        answer
     }
 }
 
@@ -153,6 +241,17 @@ impl Keyspace for KeyspaceConnection {
 
     fn held(&mut self) -> BoxFuture<'_, Result<Vec<(String, String)>, String>> {
         Box::pin(self.read_held())
+    }
+}
+
+/// The owner in a reply about a key. The error is the server's.
+fn owner_in(reply: RespValue) -> Result<Option<String>, String> {
+    match reply {
+        // it is no lock of the kind that the contract names
+        RespValue::Error(error) if error.starts_with("WRONGTYPE") => Ok(None),
+        RespValue::Error(error) => Err(error),
+        RespValue::Text(owner) => Ok(Some(owner)),
+        fields => Ok(fields.texts().into_iter().next()),
     }
 }
 

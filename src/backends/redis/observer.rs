@@ -19,6 +19,9 @@ use crate::cluster::{BoxFuture, EndpointsReceiver};
 /// repeated by the kernel only after a second, and what happens meanwhile is not seen.
 pub(super) const REOPEN: Duration = Duration::from_millis(100);
 
+/// An answer that takes longer says that the server, or this machine, has too much to do: what is told then is told late.
+const LATE: Duration = Duration::from_millis(100);
+
 const A_DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// The source it hears, in the history.
@@ -30,6 +33,8 @@ pub struct RedisObserver {
     keys: LockKeys,
     source: Arc<dyn KeyspaceSource>,
     connection: Box<dyn Keyspace>,
+    /// Whether the last answer was late.
+    late: bool,
 }
 
 /// By lock, the owner in its key.
@@ -70,6 +75,7 @@ impl RedisObserver {
             keys,
             source,
             connection,
+            late: false,
         }))
     }
 
@@ -77,6 +83,7 @@ impl RedisObserver {
         let mut owners = KeyOwners::new();
         loop {
             log.watches(self.at);
+            self.late = false;
             let (cause, heard) = self.watch(&mut owners, &log).await;
             log.lost(MASTER, heard);
             for (lock, KeyOwner { name: owner, .. }) in std::mem::take(&mut owners) {
@@ -154,6 +161,7 @@ impl RedisObserver {
             KeyChange::Written if self.keys.rewrites && owners.contains_key(lock) => {}
             KeyChange::Written => {
                 let owner = self.connection.owner_of(lock).await?;
+                self.note_delay(at, log);
                 let known = owners.get(lock);
                 // a key that is gone by now has an event of that, too
                 if known.is_some_and(|known| owner.is_none() || known.name == owner) {
@@ -162,7 +170,7 @@ impl RedisObserver {
                 let why = match self.overwrites(known, owner.as_deref(), log.clock.since_1970()) {
                     Overwrite::Nothing => return Ok(()),
                     Overwrite::Expired => Unasked::Expired,
-                    Overwrite::Taken => Unasked::Deleted,
+                    Overwrite::Taken => Unasked::Overwritten,
                 };
                 let ahead = known.is_some();
                 // by now, and not when the event was heard: the key may have been written again since
@@ -194,6 +202,17 @@ impl RedisObserver {
         Ok(())
     }
 
+    /// Writes down that the answer to what was heard at `at` was late, and that answers are in time again.
+    fn note_delay(&mut self, at: u64, log: &ObservationLog) {
+        let late = log.clock.now_ns().saturating_sub(at) > LATE.as_nanos() as u64;
+        match (self.late, late) {
+            (false, true) => log.lost(MASTER, at),
+            (true, false) => log.back(MASTER),
+            _ => {}
+        }
+        self.late = late;
+    }
+
     /// What it means that a key whose owner was known was written.
     fn overwrites(&self, known: Option<&KeyOwner>, new: Option<&str>, today: Duration) -> Overwrite {
         if self.keys.deadlines {
@@ -204,7 +223,7 @@ impl RedisObserver {
     }
 
     async fn gone(&self, lock: &str, owner: Option<String>, why: Unasked, at: u64, log: &ObservationLog) {
-        let why = if owner.is_none() && why == Unasked::Deleted {
+        let why = if owner.is_none() && matches!(why, Unasked::Deleted | Unasked::Overwritten) {
             Unasked::Unknown
         } else {
             why

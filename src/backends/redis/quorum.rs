@@ -181,7 +181,7 @@ impl MajorityCount {
 
     fn count(&mut self, master: usize, seen: MasterReport) -> Vec<Counted> {
         match seen {
-            MasterReport::Set(lock, owner) => self.vote(master, &lock, owner, Unasked::Deleted),
+            MasterReport::Set(lock, owner) => self.vote(master, &lock, owner, Unasked::Overwritten),
             MasterReport::Gone(lock, why) => self.vote(master, &lock, None, why),
             // what it said last is what is known of it
             MasterReport::Nothing { .. } => Vec::new(),

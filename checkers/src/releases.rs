@@ -1,0 +1,59 @@
+//! When releases of each lock were under way.
+
+use crate::history::{F, History};
+use crate::holds::LockHold;
+
+/// One release.
+#[derive(Debug, Clone, Copy)]
+struct ReleaseSpan {
+    called_ns: u64,
+    answered_ns: u64,
+    /// The latest answer to it and to those that were called before it.
+    latest_ns: u64,
+    process: u32,
+    /// The position of the call.
+    call: u32,
+}
+
+/// All releases, by lock and in the order of their calls.
+#[derive(Debug)]
+pub(crate) struct Releases {
+    of_lock: Vec<Vec<ReleaseSpan>>,
+}
+
+impl Releases {
+    pub(crate) fn of(history: &History) -> Self {
+        let mut of_lock: Vec<Vec<ReleaseSpan>> = vec![Vec::new(); history.locks.len()];
+        for (call, event) in history.events.iter().enumerate() {
+            if !event.is_call(F::Release) {
+                continue;
+            }
+            let Some(lock) = history.lock_number(event) else {
+                continue;
+            };
+            let reply = history.events.get(event.mate as usize);
+            let answered_ns = reply.map_or(u64::MAX, |reply| reply.time);
+            let latest_ns = of_lock[lock].last().map_or(0, |last| last.latest_ns).max(answered_ns);
+            of_lock[lock].push(ReleaseSpan {
+                called_ns: event.time,
+                answered_ns,
+                latest_ns,
+                process: event.process,
+                call: call as u32,
+            });
+        }
+        Self { of_lock }
+    }
+
+    /// The call of the last release of another process, of the lock of this hold, that was under way at `ns` or had been answered
+    /// at most `lag_ns` before.
+    pub(crate) fn of_another(&self, hold: &LockHold, ns: u64, lag_ns: u64) -> Option<u32> {
+        let spans = &self.of_lock[hold.lock as usize];
+        let before = &spans[..spans.partition_point(|span| span.called_ns <= ns)];
+        let process = hold.process;
+        let near = before.iter().rev();
+        let mut near = near.take_while(|span| span.latest_ns.saturating_add(lag_ns) >= ns);
+        let found = near.find(|span| span.process != process && span.answered_ns.saturating_add(lag_ns) >= ns);
+        found.map(|span| span.call)
+    }
+}

@@ -286,7 +286,10 @@ impl<'a> Around<'a> {
             grants.filter(|grant| speaks_alike(context, grant, hold))
         };
         let others = |grant: &&ServerGrant| context.grants.owner_of(context.history, hold) != Some(grant.owner);
+        // what is told late seems to stand longer than it did
+        let in_time = sight.is_whole(from, from + lag_ns);
         let covering = alike()
+            .filter(|_| in_time)
             .filter(others)
             .find(|grant| covers(context, grant, from, lag_ns) && !was_given_back(context, grant, from));
         let long = history.ns(hold.to).saturating_sub(from) > lag_ns;

@@ -94,10 +94,20 @@ pub enum HuntUntil {
 pub struct ShrinkArgs {
     /// A run with a violation: `latest`, its folder or the start of its name
     pub wanted: String,
+    /// Server images, the oldest first, of which to find the one that began the violation: a list such as
+    /// `redis:6.2,redis:7.0,redis:7.2`
+    #[arg(long, value_name = "IMAGES", value_delimiter = ',', conflicts_with = "bisect_client")]
+    pub bisect_image: Vec<String>,
+    /// Lock client, of several the one that began the violation is found: once for each, the oldest first
+    #[arg(long, value_name = "CMD")]
+    pub bisect_client: Vec<String>,
+    /// Runs of one image or client at most, with --bisect-image or --bisect-client
+    #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..))]
+    pub bisect_runs: u32,
     /// Runs in which less is tried, at most
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..), conflicts_with_all = ["bisect_image", "bisect_client"])]
     pub runs: u32,
-    /// Runs of what is left, for its hit rate
+    /// Runs of what is left, or of the newest version, for its hit rate
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     pub confirm: u32,
     /// Time after which nothing more is tried
@@ -112,4 +122,11 @@ pub struct ShrinkArgs {
     /// Folder of all runs
     #[arg(long, value_name = "DIR", default_value = "results")]
     pub results: PathBuf,
+}
+
+impl ShrinkArgs {
+    /// Whether it looks for the version that began the violation, and not for less that shows it.
+    pub fn compares_versions(&self) -> bool {
+        !(self.bisect_image.is_empty() && self.bisect_client.is_empty())
+    }
 }

@@ -94,14 +94,13 @@ pub enum HuntUntil {
 pub struct ShrinkArgs {
     /// A run with a violation: `latest`, its folder or the start of its name
     pub wanted: String,
-    /// Server images, the oldest first, of which to find the one that began the violation: a list such as
-    /// `redis:6.2,redis:7.0,redis:7.2`
+    /// Find the server image that began the violation: a list, the oldest first, such as `redis:6.2,redis:7.0,redis:7.2`
     #[arg(long, value_name = "IMAGES", value_delimiter = ',', conflicts_with = "bisect_client")]
     pub bisect_image: Vec<String>,
-    /// Lock client, of several the one that began the violation is found: once for each, the oldest first
+    /// Find the lock client that began the violation: given once for each, the oldest first
     #[arg(long, value_name = "CMD")]
     pub bisect_client: Vec<String>,
-    /// Runs of one image or client at most, with --bisect-image or --bisect-client
+    /// Runs of one version at most, with --bisect-image or --bisect-client
     #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..))]
     pub bisect_runs: u32,
     /// Runs in which less is tried, at most

@@ -309,8 +309,11 @@ mod tests {
     use proptest::prelude::*;
     use rand::{RngExt, SeedableRng};
     use rand_chacha::ChaCha8Rng;
+    use serde_json::json;
 
     use super::*;
+    use crate::hunt::record::ExperimentOutcome;
+    use crate::hunt::record::tests::result;
 
     const LIMITS: BisectLimits = BisectLimits { confirm: 5, runs: 30 };
 
@@ -462,6 +465,37 @@ mod tests {
         }
         let tally = bisecting.tallies()[0];
         assert_eq!((tally.state, tally.rate.runs, tally.unsure), (VersionState::Open, 3, 3));
+    }
+
+    #[test]
+    fn a_run_speaks_of_one_property_in_one_class() {
+        let run = |outcome, verdict: Option<&str>, violations: &[(&str, &str, Option<&str>)]| {
+            let ExperimentOutcome::Decided(mut diagnosis, _) = result(0, &[], violations).came_to else {
+                unreachable!()
+            };
+            diagnosis.outcome = outcome;
+            let finding = |verdict| json!({ "property": "HL001", "verdict": verdict, "evidence": "e" });
+            let findings = verdict.map(|verdict| serde_json::from_value(finding(verdict)).unwrap());
+            diagnosis.findings.extend(findings);
+            VersionRun::of(&diagnosis, Property::Hl001, "stale-holder")
+        };
+        let it = ("HL001", "stale-holder", None);
+        let other_class = ("HL001", "granted-twice", None);
+        let other_property = ("HL004", "herd", None);
+        let follows = ("HL001", "stale-holder", Some("HL007-1"));
+        assert_eq!(run(Outcome::Fail, None, &[it]), VersionRun::Showed);
+        assert_eq!(run(Outcome::Fail, None, &[other_class, it]), VersionRun::Showed);
+        assert_eq!(run(Outcome::Pass, Some("holds"), &[]), VersionRun::Held);
+        assert_eq!(run(Outcome::Fail, Some("holds"), &[other_property]), VersionRun::Held);
+        // whatever else broke may hide it, and what proves nothing is no evidence
+        assert_eq!(run(Outcome::Fail, None, &[other_class]), VersionRun::Unsure);
+        assert_eq!(run(Outcome::Fail, None, &[follows]), VersionRun::Unsure);
+        assert_eq!(
+            run(Outcome::Fail, Some("inconclusive"), &[other_property]),
+            VersionRun::Unsure
+        );
+        assert_eq!(run(Outcome::Unsure, Some("holds"), &[]), VersionRun::Unsure);
+        assert_eq!(run(Outcome::Error, None, &[]), VersionRun::Unsure);
     }
 
     /// In 4,000 searches with drawn versions and hit rates, those with a wrong answer are no more than the answers say.

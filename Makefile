@@ -48,6 +48,9 @@ canaries: build servers ## small defects planted in locks, each to be found by a
 	target/release/harness adapters kazoo-lock
 	@scripts/canaries $(ARGS)
 
+catches: build servers ## known bugs of lock libraries, found by hunts that are told nothing, for docs/catches.md (10 minutes; ARGS="--only redlock")
+	@scripts/catches $(ARGS)
+
 soak: build servers ## random combinations for an hour on each backend, and what they leave behind (ARGS="--minutes 5 redis")
 	@scripts/soak $(ARGS)
 
@@ -77,4 +80,4 @@ lint: ## rustfmt and clippy
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 
-.PHONY: help can-build build dist run servers images test adapters libraries strangers no-fault canaries nightly soak bench conformance wheel kubernetes workflows fmt lint
+.PHONY: help can-build build dist run servers images test adapters libraries strangers no-fault canaries catches nightly soak bench conformance wheel kubernetes workflows fmt lint

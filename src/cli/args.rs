@@ -59,7 +59,7 @@ pub enum CliCommand {
     /// Look for a violation: short experiments with drawn faults and loads, one after the other
     #[command(after_help = examples::HUNT)]
     Hunt(Box<HuntArgs>),
-    /// Cut a violation down to the windows, clients and options that it needs
+    /// Cut a violation down to the windows, clients and options that it needs, or find the version that began it
     #[command(after_help = examples::SHRINK)]
     Shrink(ShrinkArgs),
     /// Make a simulated run again, and compare the two histories byte by byte

@@ -58,8 +58,10 @@ pub const SHRINK: &str = "\
 Examples:
   harness shrink latest
   harness shrink results/20261122-0930-hunt-redis-my-lock/runs/20261122-0931-redis-reset-5eed --confirm 20
+  harness shrink latest --bisect-image redis:6.2,redis:7.0,redis:7.2
+  harness shrink latest --bisect-client './lock-1.0 --fast' --bisect-client './lock-1.1 --fast'
 
-Exit codes: 1 what is left is violated again, 3 it is not, 2 bad arguments, 4 environment, 130 interrupted";
+Exit codes: 1 what is left is violated again (or the version that began it is found), 3 it is not, 2 bad arguments, 4 environment, 130 interrupted";
 
 pub const REPLAY: &str = "\
 Examples:

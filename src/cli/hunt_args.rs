@@ -94,10 +94,19 @@ pub enum HuntUntil {
 pub struct ShrinkArgs {
     /// A run with a violation: `latest`, its folder or the start of its name
     pub wanted: String,
+    /// Find the server image that began the violation: a list, the oldest first, such as `redis:6.2,redis:7.0,redis:7.2`
+    #[arg(long, value_name = "IMAGES", value_delimiter = ',', conflicts_with = "bisect_client")]
+    pub bisect_image: Vec<String>,
+    /// Find the lock client that began the violation: given once for each, the oldest first
+    #[arg(long, value_name = "CMD")]
+    pub bisect_client: Vec<String>,
+    /// Runs of one version at most, with --bisect-image or --bisect-client
+    #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..))]
+    pub bisect_runs: u32,
     /// Runs in which less is tried, at most
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..), conflicts_with_all = ["bisect_image", "bisect_client"])]
     pub runs: u32,
-    /// Runs of what is left, for its hit rate
+    /// Runs of what is left, or of the newest version, for its hit rate
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     pub confirm: u32,
     /// Time after which nothing more is tried
@@ -112,4 +121,11 @@ pub struct ShrinkArgs {
     /// Folder of all runs
     #[arg(long, value_name = "DIR", default_value = "results")]
     pub results: PathBuf,
+}
+
+impl ShrinkArgs {
+    /// Whether it looks for the version that began the violation, and not for less that shows it.
+    pub fn compares_versions(&self) -> bool {
+        !(self.bisect_image.is_empty() && self.bisect_client.is_empty())
+    }
 }

@@ -2,6 +2,8 @@
 
 mod adapters;
 pub mod args;
+mod bisect;
+mod bisect_screen;
 mod check;
 mod client;
 mod client_check;
@@ -25,6 +27,7 @@ mod interrupt;
 mod list;
 mod metrics;
 mod online;
+mod original;
 mod pages;
 mod proxy;
 mod replay;

@@ -7,25 +7,26 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use harness_checkers::{Options, Property, ReadOptions};
+use harness_checkers::Property;
 use serde::Serialize;
 use tokio::sync::watch;
 
 use super::args::ColorWhen;
-use super::check::{examine, unreadable};
-use super::experiment::{options_of, run_args};
+use super::bisect;
+use super::experiment::run_args;
 use super::hunt_args::ShrinkArgs;
 use super::interrupt::interrupted;
+use super::original::{Original, original, set_option};
 use super::series::{self, ExperimentSeries, Experimented, RUNNING_SERVERS, RUNS, SeriesPlace, SeriesStep};
 use super::stdout::{print, print_json};
 use super::{Failure, look};
-use crate::config::{Config, NO_FAULT};
+use crate::config::NO_FAULT;
 use crate::exit::Exit;
 use crate::hunt::hit_rate::HitRate;
 use crate::hunt::record::causes;
 use crate::hunt::shrink::{ShrinkCandidate, Shrinking};
+use crate::plan::Phases;
 use crate::plan::kept_windows::planned;
-use crate::plan::{Phases, Plan};
 use crate::report::screen::{Look, ScreenText};
 use crate::report::words::{many, quoted, span};
 use crate::store;
@@ -33,20 +34,6 @@ use crate::store;
 const SCHEMA: &str = "harness-shrink/1";
 /// The length of a run without faults.
 const FAULTLESS: Duration = Duration::from_secs(12);
-
-/// The run that is cut down.
-struct Original {
-    name: String,
-    options: Vec<(String, String)>,
-    property: Property,
-    class: String,
-    /// The window in which its violation fell.
-    suspect: Option<u32>,
-    /// Its windows, by number in its plan.
-    windows: Vec<u32>,
-    config: Config,
-    plan: Plan,
-}
 
 /// What a run came to, as `--json` prints it.
 #[derive(Debug, Serialize)]
@@ -82,6 +69,9 @@ struct ShrinkResult {
 }
 
 pub fn shrink(args: &ShrinkArgs, color: ColorWhen) -> Result<Exit, Failure> {
+    if args.compares_versions() {
+        return bisect::bisect(args, color);
+    }
     let original = original(args)?;
     let name = format!("{}-shrink-{}", store::minute_now(), original.name);
     let (_, folder) = store::create(&args.results, &name).map_err(Failure::environment)?;
@@ -105,46 +95,11 @@ pub fn shrink(args: &ShrinkArgs, color: ColorWhen) -> Result<Exit, Failure> {
     })
 }
 
-/// Reads the run and what is violated in it.
-fn original(args: &ShrinkArgs) -> Result<Original, Failure> {
-    let stored = store::find(&args.results, &args.wanted).map_err(Failure::usage)?;
-    let Some(info) = stored.info.clone() else {
-        let why = "only a stored run can be run again: a history alone does not say how it was made";
-        return Err(Failure::usage(why));
-    };
-    let examined =
-        examine(&stored, &ReadOptions::default(), &Options::default()).map_err(|error| unreadable(&stored, error))?;
-    let causes = causes(&examined.diagnosis);
-    let Some((property, violation)) = causes.first() else {
-        let why = format!("{} has no violation, so there is nothing to cut down", info.run);
-        return Err(Failure::usage(format!(
-            "{why}\nhint: `harness list runs` shows the runs that failed"
-        )));
-    };
-    let options = options_of(&info.again);
-    let run = run_args(&options, &args.results).map_err(Failure::usage)?;
-    let config = run.config(run.seed.unwrap_or_default()).map_err(Failure::usage)?;
-    let plan = planned(&config).map_err(Failure::usage)?;
-    Ok(Original {
-        name: info.run,
-        options,
-        property: *property,
-        class: violation.class.clone(),
-        suspect: violation.window,
-        windows: plan.windows.iter().map(|window| window.number).collect(),
-        config,
-        plan,
-    })
-}
-
 impl Original {
     /// The options of `harness run` for what is left of it.
     fn options(&self, left: &ShrinkCandidate) -> Vec<(String, String)> {
         let mut options = self.options.clone();
-        let mut set = |name: &str, value: Option<String>| {
-            options.retain(|(known, _)| known != name);
-            options.extend(value.map(|value| (name.to_owned(), value)));
-        };
+        let mut set = |name: &str, value| set_option(&mut options, name, value);
         if left.windows.is_empty() {
             set("fault", Some(NO_FAULT.to_owned()));
             let phases = self.config.lease * 3 + FAULTLESS / 2;

@@ -1,5 +1,6 @@
 //! A hunt: a campaign of short experiments on one lock, each with another seed, load and faults, until a property is
-//! violated or the time is over; and [`shrink`], which cuts a violation's plan down to the windows that matter.
+//! violated or the time is over; [`shrink`], which cuts a violation's plan down to the windows that matter; and [`bisect`], which
+//! finds the version that began it.
 //!
 //! ```text
 //! HuntSpace ─draw(seed, index)─► HuntDraw ─options of `harness run`─► one run ─► Diagnosis ─► HuntRecord ─► hunt.json
@@ -26,6 +27,7 @@
 //! first run of each cause, and counts the rest. It is one file, written after each experiment, from which an interrupted
 //! hunt goes on.
 
+pub mod bisect;
 pub mod coverage;
 pub mod draw;
 pub mod faults;

@@ -1,0 +1,394 @@
+//! `harness shrink --bisect-image` and `--bisect-client`: finds the version that began a stored violation, by runs of several.
+
+use std::fs;
+use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use harness_checkers::{Property, Verdict};
+use serde::Serialize;
+use tokio::sync::watch;
+
+use super::args::{ColorWhen, RunArgs};
+use super::bisect_screen::{progress_line, sentence, summary};
+use super::experiment::run_args;
+use super::hunt_args::ShrinkArgs;
+use super::interrupt::interrupted;
+use super::original::{Original, original, set_option};
+use super::series::{self, ExperimentSeries, Experimented, RUNNING_SERVERS, RUNS, SeriesPlace, SeriesStep};
+use super::stdout::{print, print_json};
+use super::{Failure, look};
+use crate::cluster::RuntimeRequest;
+use crate::config::Clients;
+use crate::exit::Exit;
+use crate::hunt::bisect::{BisectAnswer, BisectLimits, Bisecting, VersionRun, VersionState};
+use crate::hunt::hit_rate::HitRate;
+use crate::report::Diagnosis;
+use crate::report::screen::Look;
+use crate::store;
+
+const SCHEMA: &str = "harness-bisect/1";
+
+/// What the versions are versions of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum VersionKind {
+    Image,
+    Client,
+}
+
+/// One version, as `--json` prints it.
+#[derive(Debug, Serialize)]
+pub struct VersionResult {
+    /// The image or the command.
+    pub version: String,
+    pub state: VersionState,
+    /// Of the runs that prove something.
+    pub hit_rate: HitRate,
+    pub unsure: u32,
+    /// Why its last run proves nothing, or why it could not be made.
+    pub why: Option<String>,
+}
+
+/// What the runs came to, as `--json` prints it.
+#[derive(Debug, Serialize)]
+pub struct BisectResult {
+    pub schema: &'static str,
+    /// The run with the violation.
+    pub run: String,
+    pub property: Property,
+    pub class: String,
+    pub kind: VersionKind,
+    /// The oldest first.
+    pub versions: Vec<VersionResult>,
+    /// Runs without the violation after which a version counts as one that does not have it.
+    pub needed: Option<u32>,
+    /// The 95 % Wilson interval of the hit rate of the newest version.
+    pub interval: (f64, f64),
+    /// The versions of which one began it, the last of which has it; empty where there is no answer.
+    pub began: Vec<String>,
+    /// How likely it was none of them.
+    pub wrong: Option<f64>,
+    /// The answer, or why there is none.
+    pub answer: String,
+    /// The words that run the first version that is known to have it.
+    pub again: Vec<String>,
+    /// Its last run that failed.
+    pub kept: Option<String>,
+    pub interrupted: bool,
+}
+
+pub fn bisect(args: &ShrinkArgs, color: ColorWhen) -> Result<Exit, Failure> {
+    let versions = versions(args)?;
+    let original = original(args)?;
+    let kind = kind_for(args, &original)?;
+    let name = format!("{}-bisect-{}", store::minute_now(), original.name);
+    let (_, folder) = store::create(&args.results, &name).map_err(Failure::environment)?;
+    let runtime = super::runtime();
+    let result = runtime.block_on(async {
+        let mut comparing = Comparing::of(args, &original, versions, kind, &folder, color);
+        let ended = comparing.compare().await;
+        if let Some(servers) = comparing.servers.take() {
+            servers.series.end().await;
+        }
+        ended.and_then(|()| comparing.result())
+    });
+    runtime.shutdown_background();
+    series::remove_logs(&folder);
+    let kept = result.as_ref().ok().and_then(|result| result.kept.as_deref());
+    series::remove_runs_but(&folder, kept.into_iter());
+    let result = result?;
+    store::write_json(&folder.join("bisect.json"), &result).map_err(Failure::environment)?;
+    if args.json {
+        print_json(&result);
+    } else {
+        print(&summary(&result, &folder, look(color, io::stdout().is_terminal())));
+    }
+    Ok(match (result.began.is_empty(), result.interrupted) {
+        (false, _) => Exit::Violated,
+        (true, true) => Exit::Interrupted,
+        (true, false) => Exit::Inconclusive,
+    })
+}
+
+/// The versions that are named. The error says that they are too few, or that one is named twice.
+fn versions(args: &ShrinkArgs) -> Result<Vec<String>, Failure> {
+    let (option, given, example) = if args.bisect_image.is_empty() {
+        let example = "--bisect-client ./lock-1.0 --bisect-client ./lock-1.1";
+        ("--bisect-client", &args.bisect_client, example)
+    } else {
+        (
+            "--bisect-image",
+            &args.bisect_image,
+            "--bisect-image redis:6.2,redis:7.0",
+        )
+    };
+    let named: Vec<String> = given.iter().map(|version| version.trim().to_owned()).collect();
+    if named.len() < 2 || named.iter().any(String::is_empty) {
+        return Err(Failure::usage(format!(
+            "{option} needs two versions or more, the oldest first: it does not show the violation, and the newest does\nhint: {example}"
+        )));
+    }
+    let is_second = |(place, version): &(usize, &String)| named[..*place].contains(version);
+    match named.iter().enumerate().find(is_second) {
+        Some((_, version)) => Err(Failure::usage(format!("{option} names {version} twice"))),
+        None => Ok(named),
+    }
+}
+
+/// What is compared. The error says why this run cannot be made with other versions.
+fn kind_for(args: &ShrinkArgs, original: &Original) -> Result<VersionKind, Failure> {
+    let config = &original.config;
+    if config.attach.is_attached() {
+        return Err(Failure::usage(RUNNING_SERVERS));
+    }
+    if args.bisect_image.is_empty() {
+        return match config.who {
+            Clients::Foreign { .. } => Ok(VersionKind::Client),
+            Clients::Recipe(_) => Err(Failure::usage(format!(
+                "the lock of {} is a recipe of harness, and --bisect-client compares lock clients\nhint: harness run --client './lock-1.1' …, and then bisect that run",
+                original.name
+            ))),
+        };
+    }
+    if config.runtime == RuntimeRequest::Simulated {
+        return Err(Failure::usage(format!(
+            "the servers of {} are models, which have no image\nhint: make the run on real servers first: --runtime docker",
+            original.name
+        )));
+    }
+    Ok(VersionKind::Image)
+}
+
+/// The servers of one version, or of all of them.
+struct VersionServers {
+    version: usize,
+    series: ExperimentSeries,
+}
+
+/// The search on real servers.
+struct Comparing<'a> {
+    args: &'a ShrinkArgs,
+    original: &'a Original,
+    folder: PathBuf,
+    kind: VersionKind,
+    versions: Vec<String>,
+    search: Bisecting,
+    /// Why the last run of a version proves nothing.
+    whys: Vec<Option<String>>,
+    servers: Option<VersionServers>,
+    stop: watch::Receiver<bool>,
+    look: Look,
+    until: Instant,
+    number: u32,
+    /// The last run that failed, of the oldest version that did.
+    kept: Option<(usize, PathBuf)>,
+}
+
+impl<'a> Comparing<'a> {
+    fn of(
+        args: &'a ShrinkArgs,
+        original: &'a Original,
+        versions: Vec<String>,
+        kind: VersionKind,
+        folder: &Path,
+        color: ColorWhen,
+    ) -> Self {
+        let limits = BisectLimits {
+            confirm: args.confirm,
+            runs: args.bisect_runs,
+        };
+        Self {
+            args,
+            original,
+            folder: fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned()),
+            kind,
+            search: Bisecting::of(versions.len(), limits),
+            whys: vec![None; versions.len()],
+            versions,
+            servers: None,
+            stop: interrupted(),
+            look: look(color, io::stderr().is_terminal()),
+            until: Instant::now() + args.limit,
+            number: 0,
+            kept: None,
+        }
+    }
+
+    /// Makes runs until there is an answer, the time is over or the user interrupts.
+    async fn compare(&mut self) -> Result<(), Failure> {
+        while !*self.stop.borrow() && Instant::now() < self.until {
+            let Some(version) = self.search.candidate() else { break };
+            let started = Instant::now();
+            let Some((run, why)) = self.try_version(version).await? else {
+                break;
+            };
+            self.search.came_to(version, run);
+            self.number += 1;
+            if !self.args.quiet {
+                let took = started.elapsed();
+                let line = progress_line(
+                    self.number,
+                    &self.versions[version],
+                    run,
+                    why.as_deref(),
+                    took,
+                    self.look,
+                );
+                eprintln!("{line}");
+            }
+            self.whys[version] = why;
+        }
+        let newest = self.versions.len() - 1;
+        let tally = &self.search.tallies()[newest];
+        if self.search.answer() == BisectAnswer::NewestSkipped && tally.rate.runs + tally.unsure == 0 {
+            let why = self.whys[newest].as_deref().unwrap_or_default();
+            return Err(Failure::environment(format!(
+                "the newest version could not be run: {}: {why}",
+                self.versions[newest]
+            )));
+        }
+        Ok(())
+    }
+
+    /// The options of `harness run` for a version.
+    fn options(&self, version: usize) -> Vec<(String, String)> {
+        let mut options = self.original.options.clone();
+        let version = Some(self.versions[version].clone());
+        match self.kind {
+            VersionKind::Client => set_option(&mut options, "client", version),
+            VersionKind::Image => {
+                set_option(&mut options, "image", version);
+                set_option(&mut options, "runtime", Some("docker".to_owned()));
+            }
+        }
+        options
+    }
+
+    /// The servers for a version: clients share them, an image has them to itself. `Err(why)` where there are none.
+    async fn servers_for(&mut self, version: usize, args: &RunArgs) -> Result<&mut ExperimentSeries, String> {
+        let is_kept = |kept: &VersionServers| self.kind == VersionKind::Client || kept.version == version;
+        if !self.servers.as_ref().is_some_and(is_kept) {
+            if let Some(before) = self.servers.take() {
+                before.series.end().await;
+            }
+            let config = args.config(self.original.config.seed)?;
+            let choice = config.choose_runtime().await.map_err(|error| error.to_string())?;
+            let place = SeriesPlace {
+                digest: choice.runtime.digest().await,
+                choice,
+                folder: self.folder.clone(),
+                stop: self.stop.clone(),
+            };
+            // a number for each version, since each has a folder with the logs of its servers
+            let through_proxy = self.original.plan.servers_through_proxy;
+            let series = ExperimentSeries::new(Arc::new(place), version as u32, through_proxy);
+            self.servers = Some(VersionServers { version, series });
+        }
+        Ok(&mut self.servers.as_mut().expect("it was set").series)
+    }
+
+    /// Makes one run of a version, with the reason where it proves nothing; `None` when the user interrupts meanwhile.
+    async fn try_version(&mut self, version: usize) -> Result<Option<(VersionRun, Option<String>)>, Failure> {
+        let no_start = |why: String| Ok(Some((VersionRun::NoStart, Some(why))));
+        let args = match run_args(&self.options(version), &self.folder.join(RUNS)) {
+            Ok(args) => args,
+            Err(why) => return no_start(why),
+        };
+        let step = match self.servers_for(version, &args).await {
+            Ok(series) => series.step(&args, drop).await,
+            Err(why) => return no_start(why),
+        };
+        let experimented = match step {
+            SeriesStep::Ended(experimented) => *experimented,
+            SeriesStep::Failed(why) => return no_start(why),
+            SeriesStep::Stopped => return Ok(None),
+        };
+        let Experimented {
+            folder,
+            decision,
+            server_logs,
+            ..
+        } = experimented;
+        let mut decision = decision.await.expect("deciding a history does not panic");
+        let diagnosis = match &decision.examined {
+            Ok(examined) => &examined.diagnosis,
+            Err(why) => {
+                let (exit, sentence) = (Exit::Bug, why.clone());
+                return Err(Failure { exit, sentence });
+            }
+        };
+        let run = VersionRun::of(diagnosis, self.original.property, &self.original.class);
+        let why = (run == VersionRun::Unsure).then(|| why_unsure(diagnosis, self.original.property));
+        if run == VersionRun::Showed {
+            series::keep_run(&mut decision, &folder, server_logs.as_deref()).map_err(Failure::environment)?;
+            if let Some((_, before)) = self.kept.replace((version, folder)) {
+                series::remove_run(&before);
+            }
+        } else {
+            series::remove_run(&folder);
+        }
+        Ok(Some((run, why)))
+    }
+
+    fn result(&self) -> Result<BisectResult, Failure> {
+        let Original {
+            name, property, class, ..
+        } = self.original;
+        let answer = self.search.answer();
+        let (began, wrong) = match answer {
+            BisectAnswer::Between { holds, fails, wrong } => (holds + 1..fails + 1, Some(wrong)),
+            _ => (0..0, None),
+        };
+        let again = match &self.kept {
+            None => Vec::new(),
+            Some((version, _)) => {
+                let args = run_args(&self.options(*version), &self.args.results).map_err(Failure::usage)?;
+                let config = args.config(self.original.config.seed).map_err(Failure::usage)?;
+                args.again(&config)
+            }
+        };
+        let tallies = self.search.tallies();
+        let newest = tallies[tallies.len() - 1].rate;
+        let versions = tallies.iter().zip(&self.versions).zip(&self.whys);
+        let kept = self.kept.as_ref().and_then(|(_, folder)| folder.file_name());
+        Ok(BisectResult {
+            schema: SCHEMA,
+            run: name.clone(),
+            property: *property,
+            class: class.clone(),
+            kind: self.kind,
+            versions: versions
+                .map(|((tally, version), why)| VersionResult {
+                    version: version.clone(),
+                    state: tally.state,
+                    hit_rate: tally.rate,
+                    unsure: tally.unsure,
+                    why: why.clone(),
+                })
+                .collect(),
+            needed: self.search.needed(),
+            interval: newest.interval(),
+            began: self.versions[began].to_vec(),
+            wrong,
+            answer: sentence(&answer, &self.versions, newest),
+            again,
+            kept: kept.map(|name| format!("{RUNS}/{}", name.to_string_lossy())),
+            interrupted: *self.stop.borrow(),
+        })
+    }
+}
+
+/// Why a run says nothing about violations of a property.
+fn why_unsure(diagnosis: &Diagnosis, property: Property) -> String {
+    let of = diagnosis.findings.iter().find(|finding| finding.property == property);
+    match (diagnosis.unsure.first(), of) {
+        (Some(why), _) => why.clone(),
+        (None, Some(finding)) if finding.verdict == Verdict::Violated => {
+            format!("{} is violated, in another way", property.id())
+        }
+        (None, Some(finding)) => finding.evidence.clone(),
+        (None, None) => "it came to no verdict".to_owned(),
+    }
+}

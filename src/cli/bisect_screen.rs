@@ -1,0 +1,218 @@
+//! The screen of `harness shrink --bisect-image` and `--bisect-client`: a line for each run, and the answer.
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::bisect::{BisectResult, VersionResult};
+use crate::hunt::bisect::{BisectAnswer, VersionRun, VersionState};
+use crate::hunt::hit_rate::HitRate;
+use crate::report::screen::{Look, ScreenText};
+use crate::report::words::{many, quoted};
+
+/// `[ 3] held      ./lock-1.0   8.1s`
+pub fn progress_line(
+    number: u32,
+    version: &str,
+    run: VersionRun,
+    why: Option<&str>,
+    took: Duration,
+    look: Look,
+) -> ScreenText {
+    let word = match run {
+        VersionRun::Showed => look.paint("1;31", "violated"),
+        VersionRun::Held => look.paint("32", "held    "),
+        VersionRun::Unsure => look.paint("33", "unsure  "),
+        VersionRun::NoStart => look.paint("33", "no start"),
+    };
+    let first_line = why.and_then(|why| why.lines().next());
+    let why = first_line.map_or_else(String::new, |why| format!("   {why}"));
+    ScreenText::from(format!("[{number:>2}] ")) + word + &format!("  {version}   {:.1}s{why}", took.as_secs_f64())
+}
+
+/// The answer in words.
+pub fn sentence(answer: &BisectAnswer, versions: &[String], rate: HitRate) -> String {
+    let newest = versions.len() - 1;
+    match *answer {
+        BisectAnswer::Between { holds, fails, .. } if holds + 1 == fails => {
+            format!("{} began it", versions[fails])
+        }
+        BisectAnswer::Between { holds, fails, .. } => {
+            let began = versions[holds + 1..=fails].join(", ");
+            format!("one of these began it, and {} has it: {began}", versions[fails])
+        }
+        BisectAnswer::NewestHolds => format!(
+            "the newest version does not show it: {} held in {}; name a version that does as the last one",
+            versions[newest],
+            many(rate.runs.into(), "run")
+        ),
+        BisectAnswer::NewestSkipped => format!("the runs of the newest version, {}, prove nothing", versions[newest]),
+        BisectAnswer::TooRare { needed } => format!(
+            "the newest version shows it too rarely, in {rate}: a version without it needs {} to be known; --bisect-runs {needed} allows them, and a longer --time may make it come more often",
+            many(needed.into(), "run")
+        ),
+        BisectAnswer::OldestFails { oldest } => {
+            format!(
+                "{} has it already, the oldest of these that can be run: name older versions",
+                versions[oldest]
+            )
+        }
+        BisectAnswer::NoneToCompare => "no other version than the newest can be run".to_owned(),
+        BisectAnswer::Unfinished => "the time was over before there was an answer: --limit".to_owned(),
+    }
+}
+
+pub fn summary(result: &BisectResult, folder: &Path, look: Look) -> String {
+    let id = format!("{} {}", result.property.id(), result.class);
+    let mut lines = vec![
+        look.bold("x") + " " + look.bold(&id) + &format!("  of {}", result.run),
+        ScreenText::from("  answer    ") + result.answer.clone(),
+    ];
+    lines.extend(result.wrong.map(|wrong| {
+        let percent = (wrong * 1000.0).ceil() / 10.0;
+        ScreenText::from(format!(
+            "  wrong     with {percent:.1} %: if an older one began it, and all runs that held missed it"
+        ))
+    }));
+    let rows = result.versions.iter().enumerate();
+    lines.extend(rows.map(|(place, version)| {
+        let label = if place == 0 { "  versions  " } else { "            " };
+        ScreenText::from(label) + version_row(version)
+    }));
+    if let (Some(needed), Some(newest)) = (result.needed, result.versions.last()) {
+        lines.push(ScreenText::from(format!(
+            "  hit rate  {} of the newest",
+            newest.hit_rate
+        )));
+        lines.push(ScreenText::from(format!(
+            "            so {} without it: held; they would have shown it with 95 %",
+            many(needed.into(), "run")
+        )));
+    }
+    if !result.again.is_empty() {
+        let again: Vec<String> = result.again.iter().map(|word| quoted(word)).collect();
+        lines.push(ScreenText::from("  again     ") + again.join(" "));
+    }
+    if let Some(kept) = &result.kept {
+        lines.push(ScreenText::from("  see       harness check ") + quoted(&folder.join(kept).display().to_string()));
+    }
+    ScreenText::join(&lines) + "\n"
+}
+
+/// `violated  ./lock-1.1   1 of 1 run`
+fn version_row(version: &VersionResult) -> String {
+    let rate = version.hit_rate;
+    let runs = format!("{} of {}", rate.hits, many(rate.runs.into(), "run"));
+    let (word, facts) = match version.state {
+        VersionState::Fails => ("violated", runs),
+        VersionState::Holds => ("held", runs),
+        VersionState::Open if rate.runs + version.unsure == 0 => ("not run", String::new()),
+        VersionState::Open => ("unknown", runs),
+        VersionState::Skipped => {
+            let why = version.why.as_deref().and_then(|why| why.lines().next());
+            ("skipped", why.unwrap_or_default().to_owned())
+        }
+    };
+    format!("{word:<9} {}   {facts}", version.version).trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use harness_checkers::Property;
+
+    use super::*;
+    use crate::cli::bisect::VersionKind;
+
+    fn version(version: &str, state: VersionState, hits: u32, runs: u32) -> VersionResult {
+        VersionResult {
+            version: version.to_owned(),
+            state,
+            hit_rate: HitRate { hits, runs },
+            unsure: 0,
+            why: (state == VersionState::Skipped).then(|| "no image redis:7.0: denied\nhint: pull it".to_owned()),
+        }
+    }
+
+    fn result(answer: BisectAnswer) -> BisectResult {
+        let names = ["redis:6.2", "redis:7.0", "redis:7.2"];
+        let versions = vec![
+            version(names[0], VersionState::Holds, 0, 4),
+            version(names[1], VersionState::Skipped, 0, 0),
+            version(names[2], VersionState::Fails, 5, 5),
+        ];
+        let is_found = matches!(answer, BisectAnswer::Between { .. });
+        BisectResult {
+            schema: "harness-bisect/1",
+            run: "20261122-1048-redis-reset-5eed".to_owned(),
+            property: Property::Hl001,
+            class: "stale-holder".to_owned(),
+            kind: VersionKind::Image,
+            answer: sentence(&answer, &names.map(str::to_owned), HitRate { hits: 5, runs: 5 }),
+            versions,
+            needed: Some(4),
+            interval: (0.5655, 1.0),
+            began: names[1..]
+                .iter()
+                .filter(|_| is_found)
+                .map(|name| (*name).to_owned())
+                .collect(),
+            wrong: is_found.then_some(0.0047),
+            again: vec![
+                "harness".to_owned(),
+                "run".to_owned(),
+                "--image".to_owned(),
+                names[2].to_owned(),
+            ],
+            kept: Some("runs/20261122-1049".to_owned()),
+            interrupted: false,
+        }
+    }
+
+    #[test]
+    fn a_range_names_its_versions_and_why_they_are_not_told_apart() {
+        let plain = Look {
+            color: false,
+            columns: None,
+        };
+        let found = BisectAnswer::Between {
+            holds: 0,
+            fails: 2,
+            wrong: 0.0047,
+        };
+        let screen = summary(&result(found), Path::new("results/b"), plain);
+        let expected = "\
+x HL001 stale-holder  of 20261122-1048-redis-reset-5eed
+  answer    one of these began it, and redis:7.2 has it: redis:7.0, redis:7.2
+  wrong     with 0.5 %: if an older one began it, and all runs that held missed it
+  versions  held      redis:6.2   0 of 4 runs
+            skipped   redis:7.0   no image redis:7.0: denied
+            violated  redis:7.2   5 of 5 runs
+  hit rate  5 of 5 runs (57 % to 100 %) of the newest
+            so 4 runs without it: held; they would have shown it with 95 %
+  again     harness run --image redis:7.2
+  see       harness check results/b/runs/20261122-1049
+";
+        assert_eq!(screen, expected);
+    }
+
+    #[test]
+    fn where_there_is_no_version_the_sentence_says_what_to_do() {
+        for (answer, says) in [
+            (BisectAnswer::NewestHolds, "name a version that does"),
+            (BisectAnswer::NewestSkipped, "prove nothing"),
+            (BisectAnswer::TooRare { needed: 82 }, "--bisect-runs 82"),
+            (BisectAnswer::OldestFails { oldest: 0 }, "name older versions"),
+            (BisectAnswer::NoneToCompare, "can be run"),
+            (BisectAnswer::Unfinished, "--limit"),
+        ] {
+            let screen = summary(
+                &result(answer),
+                Path::new("results/b"),
+                Look {
+                    color: false,
+                    columns: None,
+                },
+            );
+            assert!(screen.contains(says) && !screen.contains("wrong"), "{screen}");
+        }
+    }
+}

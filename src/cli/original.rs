@@ -1,0 +1,66 @@
+//! The stored run that `harness shrink` runs again, with its first violation.
+
+use harness_checkers::{Options, Property, ReadOptions};
+
+use super::Failure;
+use super::check::{examine, unreadable};
+use super::experiment::{options_of, run_args};
+use super::hunt_args::ShrinkArgs;
+use crate::config::Config;
+use crate::hunt::record::causes;
+use crate::plan::Plan;
+use crate::plan::kept_windows::planned;
+use crate::store;
+
+/// A stored run with a violation.
+pub struct Original {
+    pub name: String,
+    /// The options of `harness run` that make it again.
+    pub options: Vec<(String, String)>,
+    pub property: Property,
+    pub class: String,
+    /// The window in which its violation fell.
+    pub suspect: Option<u32>,
+    /// Its windows, by number in its plan.
+    pub windows: Vec<u32>,
+    pub config: Config,
+    pub plan: Plan,
+}
+
+/// Reads the run and what is violated in it.
+pub fn original(args: &ShrinkArgs) -> Result<Original, Failure> {
+    let stored = store::find(&args.results, &args.wanted).map_err(Failure::usage)?;
+    let Some(info) = stored.info.clone() else {
+        let why = "only a stored run can be run again: a history alone does not say how it was made";
+        return Err(Failure::usage(why));
+    };
+    let examined =
+        examine(&stored, &ReadOptions::default(), &Options::default()).map_err(|error| unreadable(&stored, error))?;
+    let causes = causes(&examined.diagnosis);
+    let Some((property, violation)) = causes.first() else {
+        let why = format!("{} has no violation, so there is nothing to look for", info.run);
+        return Err(Failure::usage(format!(
+            "{why}\nhint: `harness list runs` shows the runs that failed"
+        )));
+    };
+    let options = options_of(&info.again);
+    let run = run_args(&options, &args.results).map_err(Failure::usage)?;
+    let config = run.config(run.seed.unwrap_or_default()).map_err(Failure::usage)?;
+    let plan = planned(&config).map_err(Failure::usage)?;
+    Ok(Original {
+        name: info.run,
+        options,
+        property: *property,
+        class: violation.class.clone(),
+        suspect: violation.window,
+        windows: plan.windows.iter().map(|window| window.number).collect(),
+        config,
+        plan,
+    })
+}
+
+/// Options of a run with another value for one of them, or without it.
+pub fn set_option(options: &mut Vec<(String, String)>, name: &str, value: Option<String>) {
+    options.retain(|(known, _)| known != name);
+    options.extend(value.map(|value| (name.to_owned(), value)));
+}

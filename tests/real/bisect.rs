@@ -1,0 +1,217 @@
+//! `harness shrink --bisect-client` and `--bisect-image` on real servers: the version that began a violation is found, and where
+//! there is no evidence there is no answer.
+
+use std::process::Output;
+
+use serde_json::{Value, json};
+
+use crate::command::{Answer, Harness};
+use crate::foreign::{EVERYBODY, page_client};
+
+/// `harness <words> --option value …` for options whose values have spaces.
+fn with(harness: &Harness, words: &str, options: &[(&str, &str)]) -> Output {
+    let mut command = harness.command(words);
+    for (option, value) in options {
+        command.args([option, value]);
+    }
+    command.output().unwrap()
+}
+
+/// What `harness shrink latest --json` answered, as exit code, result and stderr.
+fn bisected(harness: &Harness, words: &str, options: &[(&str, &str)]) -> (i32, Value, String) {
+    let output = with(harness, &format!("shrink latest --json {words}"), options);
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    let result = serde_json::from_slice(&output.stdout).unwrap_or(Value::Null);
+    (output.status.code().unwrap_or(-1), result, stderr)
+}
+
+/// Five versions in one file; from the third on, a release deletes the key of any holder.
+const BEGINS_IN_THE_THIRD: (&str, &str) = (
+    r#"return self.call("EVAL", COMPARE_AND_DELETE, 1, f"harness:{lock}", value) == 1"#,
+    r#"return self.call("DEL", f"harness:{lock}") == 1 if int(sys.argv[1]) >= 3 else self.call("EVAL", COMPARE_AND_DELETE, 1, f"harness:{lock}", value) == 1"#,
+);
+
+#[test]
+fn the_client_that_began_a_violation_is_found() {
+    let harness = Harness::new();
+    let client = page_client(&harness, &[BEGINS_IN_THE_THIRD]);
+    let versions: Vec<String> = (1..=5).map(|version| format!("{client} {version}")).collect();
+    let words = "run --json --runtime local --backend redis --fault partition=holder --lease 500ms --time 8s --clients 4 --hold 50ms --seed 1";
+    Answer::of(with(&harness, words, &[("--client", &versions[4])])).assert_exit(1);
+    let options: Vec<(&str, &str)> = versions
+        .iter()
+        .map(|version| ("--bisect-client", version.as_str()))
+        .collect();
+    let (exit, result, stderr) = bisected(&harness, "", &options);
+    assert_eq!(exit, 1, "{stderr}\n{result:#}");
+    assert_eq!(result["began"], json!([versions[2]]), "{stderr}\n{result:#}");
+    let states: Vec<&Value> = result["versions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|version| &version["state"])
+        .collect();
+    assert_eq!(
+        states,
+        ["holds", "holds", "fails", "open", "fails"],
+        "the fourth one is not needed"
+    );
+    let needed = result["needed"].as_u64().unwrap();
+    for held in &result["versions"].as_array().unwrap()[..2] {
+        assert!(
+            held["hit_rate"]["runs"].as_u64() >= Some(needed) && held["hit_rate"]["hits"] == 0,
+            "{result:#}"
+        );
+    }
+    assert!(result["wrong"].as_f64().unwrap() <= 0.05, "{result:#}");
+    assert!(
+        result["again"].as_array().unwrap().contains(&json!(versions[2])),
+        "{result:#}"
+    );
+
+    let folder = std::fs::read_dir(harness.results())
+        .unwrap()
+        .flatten()
+        .map(|entry| entry.path());
+    let folder = folder
+        .into_iter()
+        .find(|path| path.join("bisect.json").is_file())
+        .expect("it has a record");
+    let stored: Value = serde_json::from_slice(&std::fs::read(folder.join("bisect.json")).unwrap()).unwrap();
+    assert_eq!(stored, result);
+    assert_eq!(
+        std::fs::read_dir(folder.join("runs")).unwrap().count(),
+        1,
+        "one run is kept"
+    );
+    let kept = folder.join(result["kept"].as_str().unwrap());
+    assert_eq!(
+        harness
+            .output(&format!("check --json {}", kept.display()))
+            .status
+            .code(),
+        Some(1)
+    );
+}
+
+#[test]
+fn where_there_is_no_evidence_there_is_no_version() {
+    let harness = Harness::new();
+    let [everybody, as_well] = ["everybody.py", "as_well.py"].map(|name| {
+        let script = harness.folder.path().join(name);
+        std::fs::write(&script, EVERYBODY).unwrap();
+        format!("python3 {}", script.display())
+    });
+    let words = "run --json --runtime local --backend redis --lease 1s --time 7s";
+    Answer::of(with(&harness, words, &[("--client", &everybody)])).assert_exit(1);
+    let answer = |words: &str, versions: &[&str]| {
+        let options: Vec<(&str, &str)> = versions.iter().map(|version| ("--bisect-client", *version)).collect();
+        let (exit, result, stderr) = bisected(&harness, words, &options);
+        (exit, result["answer"].as_str().unwrap_or_default().to_owned(), stderr)
+    };
+
+    let (exit, _, said) = answer("", &[&everybody]);
+    assert!(exit == 2 && said.contains("two versions or more"), "{said}");
+    let (exit, _, said) = answer("", &[&everybody, &as_well, &everybody]);
+    assert!(exit == 2 && said.contains("twice"), "{said}");
+
+    let (exit, answered, said) = answer("--confirm 1", &[&as_well, &everybody]);
+    assert!(
+        exit == 3 && answered.contains("name older versions"),
+        "{answered}\n{said}"
+    );
+    let (exit, answered, said) = answer("--confirm 1", &["exit 7", &everybody]);
+    assert!(exit == 3 && answered.contains("no other version"), "{answered}\n{said}");
+    assert!(said.contains("no start  exit 7"), "{said}");
+    let (exit, _, said) = answer("--confirm 1", &[&everybody, "exit 7"]);
+    assert!(
+        exit == 4 && said.contains("the newest version could not be run"),
+        "{said}"
+    );
+
+    let right = page_client(&harness, &[]);
+    let (exit, answered, said) = answer("--confirm 1 --bisect-runs 1", &[&everybody, &right]);
+    assert!(exit == 3 && answered.contains("does not show it"), "{answered}\n{said}");
+    let (exit, answered, said) = answer("--confirm 1 --bisect-runs 1", &[&right, &everybody]);
+    assert!(exit == 3 && answered.contains("--bisect-runs 13"), "{answered}\n{said}");
+}
+
+#[test]
+fn a_lock_of_harness_and_servers_that_are_models_have_no_such_versions() {
+    let harness = Harness::new();
+    let words = "run --json --runtime simulated --backend redis --recipe redis-setnx --fault kill-holder --seed 1";
+    Answer::of(harness.output(words)).assert_exit(1);
+    for (words, why) in [
+        ("--bisect-client ./a --bisect-client ./b", "a recipe of harness"),
+        ("--bisect-image a:1,b:1", "are models"),
+        ("--bisect-image a:1", "two versions or more"),
+        ("--bisect-image a:1,b:1 --runs 3", "cannot be used with"),
+    ] {
+        let (exit, _, said) = bisected(&harness, words, &[]);
+        assert!(exit == 2 && said.contains(why), "{words}: {said}");
+    }
+}
+
+mod docker {
+    use std::io::Write;
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    const KEEPS: &str = "harness-redis:debian";
+
+    /// An image of a Redis that forgets all keys now and then.
+    struct Forgetful(String);
+
+    impl Forgetful {
+        fn build() -> Self {
+            let name = format!("harness-bisect-test:{}", std::process::id());
+            let file = format!(
+                "FROM {KEEPS}\nLABEL keeps=no\nRUN printf '#!/bin/sh\\n(while sleep 0.7; do redis-cli flushall; done) >/dev/null 2>&1 &\\nexec /usr/bin/redis-server \"$@\"\\n' > /usr/local/bin/redis-server && chmod +x /usr/local/bin/redis-server\n"
+            );
+            let mut build = Command::new("docker")
+                .args(["build", "--quiet", "--network", "none", "--tag", &name, "-"])
+                .stdin(Stdio::piped())
+                .stdout(Stdio::null())
+                .spawn()
+                .unwrap();
+            build.stdin.take().unwrap().write_all(file.as_bytes()).unwrap();
+            assert!(build.wait().unwrap().success());
+            Self(name)
+        }
+    }
+
+    impl Drop for Forgetful {
+        fn drop(&mut self) {
+            let _ = Command::new("docker").args(["rmi", "--force", &self.0]).output();
+        }
+    }
+
+    #[test]
+    fn an_image_that_is_not_there_is_skipped_and_the_answer_is_a_range() {
+        let harness = Harness::new();
+        let image = Forgetful::build();
+        let words = format!(
+            "--runtime docker --image {} --backend redis --hold 1s --clients 2 --time 8s",
+            image.0
+        );
+        harness.run(&words).assert_exit(1);
+        // nothing listens there, so nothing is pulled
+        let missing = "localhost:1/none:1";
+        let (exit, result, stderr) = bisected(&harness, &format!("--bisect-image {KEEPS},{missing},{}", image.0), &[]);
+        assert_eq!(exit, 1, "{stderr}\n{result:#}");
+        assert_eq!(result["began"], json!([missing, image.0]), "{stderr}\n{result:#}");
+        assert_eq!(result["versions"][1]["state"], "skipped");
+        assert!(
+            result["versions"][1]["why"].as_str().unwrap().contains("no image"),
+            "{result:#}"
+        );
+        assert_eq!(result["versions"][0]["state"], "holds");
+
+        let (exit, _, said) = bisected(&harness, &format!("--bisect-image {KEEPS},{missing}"), &[]);
+        assert!(
+            exit == 4 && said.contains("the newest version could not be run: localhost:1/none:1: no image"),
+            "{said}"
+        );
+    }
+}

@@ -15,6 +15,7 @@ use crate::model::Model;
 use crate::options::Options;
 use crate::overlaps::{self, Conflict, Overlap};
 use crate::releases::Releases;
+use crate::standstill;
 use crate::watched::NotWatched;
 
 /// What the properties look at: the history and everything that is derived from it once.
@@ -30,6 +31,8 @@ pub(crate) struct Context<'a> {
     pub standstills: Vec<Standstill>,
     /// Overlaps of certain holds, worst first: many violations follow from one.
     pub overlaps: Vec<Overlap>,
+    /// Overlaps that are left out of these, since a machine that stood still explains them.
+    pub excused: Vec<Overlap>,
     /// The same by the hold that was there first, worst first: one violation of HL001 each.
     pub conflicts: Vec<Conflict>,
     /// The replies that began the holds of those overlaps.
@@ -65,6 +68,7 @@ impl<'a> Context<'a> {
             windows: history.windows(),
             standstills: history.standstills(),
             overlaps: Vec::new(),
+            excused: Vec::new(),
             conflicts: Vec::new(),
             overlapping: FastSet::default(),
             decisions: None,
@@ -87,6 +91,13 @@ impl<'a> Context<'a> {
             0 => overlaps::overlaps(history, &model, &context.holds),
             error_ns => overlaps::despite_clocks(history, &model, &context.holds, error_ns),
         };
+        if context.standstills.iter().any(|span| span.server.is_none()) {
+            let overlaps = std::mem::take(&mut context.overlaps);
+            let (excused, overlaps) = overlaps
+                .into_iter()
+                .partition(|overlap| standstill::explains(&context, overlap).is_some());
+            (context.excused, context.overlaps) = (excused, overlaps);
+        }
         context.conflicts = overlaps::conflicts(history, &context.overlaps);
         let both = context
             .overlaps
@@ -115,6 +126,12 @@ impl<'a> Context<'a> {
             windows.filter(|window| window.touched_client(client) && window.acted_ns() <= to_ns)
         };
         touched().find(|window| window.stops()).or_else(|| touched().next())
+    }
+
+    /// Whether an overlap that began with this reply, or went on after it, is left out.
+    pub(crate) fn is_excused(&self, got: u32) -> bool {
+        let mut excused = self.excused.iter();
+        excused.any(|overlap| overlap.first.got == got || overlap.second.got == got)
     }
 
     /// When releases of each lock were under way.

@@ -69,6 +69,8 @@ pub(crate) fn decide(context: &Context<'_>) -> Exclusion {
     } else if context.holds.iter().all(is_lost_at_once) {
         // a hold that was lost in the instant in which it began shows nothing
         Verdict::Inconclusive
+    } else if context.overlaps.is_empty() && !context.excused.is_empty() {
+        Verdict::Inconclusive
     } else if context.overlaps.is_empty() {
         Verdict::Holds
     } else {

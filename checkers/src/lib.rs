@@ -33,6 +33,7 @@ mod range_max;
 mod releases;
 pub mod shrink;
 mod silent_loss;
+mod standstill;
 mod starvation;
 mod tickets;
 mod watched;

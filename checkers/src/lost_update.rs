@@ -145,7 +145,7 @@ impl Updates {
         }
         self.increments += 1;
         if let Some(culprit) = last.filter(|last| increment.value <= last.value && last.process != increment.process) {
-            if culprit.got != NONE {
+            if culprit.got != NONE && !(context.is_excused(culprit.got) && context.is_excused(increment.got)) {
                 self.lost += 1;
                 self.damage.push(Damage::Lost {
                     lock,
@@ -165,7 +165,9 @@ impl Updates {
             if reader.process == increment.process || *read > history.event(increment.write).mate {
                 continue;
             }
-            if let Some(hold) = context.holds.around(lock, reader.process, history.instant(*read)) {
+            let hold = context.holds.around(lock, reader.process, history.instant(*read));
+            if let Some(hold) = hold.filter(|hold| !(context.is_excused(hold.got) && context.is_excused(increment.got)))
+            {
                 self.two_inside += 1;
                 self.damage.push(Damage::TwoInside {
                     lock,

@@ -16,7 +16,7 @@ use chance::{Lines, lines};
 use harness_checkers::linearizability::decide;
 use harness_checkers::{
     Budget, Clock, Entry, EventStream, F, FormError, Header, History, Kind, Model, Monitor, NotOnline, Options,
-    Process, Property, ReadOptions, check_property,
+    Process, Property, ReadOptions, Verdict, check_property,
 };
 
 const MODELS: [Model; 12] = [
@@ -274,6 +274,10 @@ fn golden_histories_have_the_same_verdict_online() {
         }
         let late = monitor.late();
         told += monitor.finish().len() as u64;
+        if offline.verdict == Verdict::Inconclusive {
+            // that the harness had stood still is no matter of the order
+            continue;
+        }
         assert_eq!(told, offline.violation_count, "{}, {late} late", path.display());
         violated += u64::from(told > 0);
         held += u64::from(told == 0);

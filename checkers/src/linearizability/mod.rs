@@ -53,6 +53,8 @@ use crate::context::Context;
 use crate::history::History;
 use crate::model::Model;
 use crate::options::{Budget, Clock, Options};
+use crate::overlaps::Overlap;
+use crate::standstill;
 use certificate::Certificate;
 pub(crate) use counterexample::Counterexample;
 pub(crate) use dead_end::{DeadEnd, dead_end};
@@ -138,6 +140,12 @@ pub(crate) fn decided_early(history: &History, options: &Options) -> Option<Vec<
     one_pass.then(|| decisions(history, &model, options.budget, options.clock))
 }
 
+/// Whether all overlaps on a lock are left out, since a machine that stood still explains them.
+fn is_excused(context: &Context<'_>, lock: usize) -> bool {
+    let here = |overlap: &Overlap| overlap.second.lock as usize == lock;
+    context.excused.iter().any(here) && !context.overlaps.iter().any(here)
+}
+
 /// Decides HL002.
 pub(crate) fn linearization(context: &Context<'_>) -> Linearization {
     let (history, options) = (context.history, context.options);
@@ -162,6 +170,14 @@ pub(crate) fn linearization(context: &Context<'_>) -> Linearization {
         None if exact => decisions(history, &context.model, options.budget, options.clock),
         None => clock_error::decisions_within(context),
     };
+    let decisions: Vec<Decision> = decisions
+        .into_iter()
+        .enumerate()
+        .map(|(lock, decision)| match decision {
+            Decision::Illegal(_) if is_excused(context, lock) => Decision::Unknown(standstill::REASON),
+            decision => decision,
+        })
+        .collect();
     let holds = decisions.iter().all(|decision| *decision == Decision::Legal);
     linearization.certificates = (options.certificate && holds && exact).then(|| certificate::all(context));
     if exact {

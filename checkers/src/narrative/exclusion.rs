@@ -10,6 +10,7 @@ use crate::history::{RevokeCause, Window};
 use crate::holds::{Ended, LockHold};
 use crate::limits;
 use crate::overlaps::{Conflict, Overlap};
+use crate::standstill;
 
 /// The finding of HL001.
 pub(crate) fn tell(context: &Context<'_>, decided: &Exclusion) -> Finding {
@@ -17,6 +18,11 @@ pub(crate) fn tell(context: &Context<'_>, decided: &Exclusion) -> Finding {
     let holds = many(count, "hold", "holds");
     let mut told = match decided.verdict {
         Verdict::NotApplicable => return finding(Property::Hl001, decided.verdict, "a register is not held"),
+        Verdict::Inconclusive if !context.excused.is_empty() => {
+            let overlaps = many(context.excused.len() as u64, "overlap", "overlaps");
+            let evidence = format!("{overlaps} of {holds} not judged: {}", standstill::REASON);
+            return finding(Property::Hl001, decided.verdict, evidence);
+        }
         Verdict::Inconclusive if count > 0 => {
             let evidence = format!("{holds}, and none lasted");
             return finding(Property::Hl001, decided.verdict, evidence);

@@ -71,7 +71,7 @@ pub enum CliCommand {
     /// Check a stored run or any history file
     #[command(after_help = examples::CHECK)]
     Check(CheckArgs),
-    /// Render a stored run: HTML, JUnit, Markdown, JSON or text
+    /// Render a stored run: HTML, JUnit, Markdown, JSON or for the terminal
     Report(ReportArgs),
     /// Show which findings of a run are new, unchanged or gone since another run
     Compare(CompareArgs),
@@ -340,6 +340,7 @@ pub enum ListWhat {
     Messages,
     Checkers,
     Reports,
+    #[value(alias = "exit-codes")]
     Exits,
     Runs,
 }

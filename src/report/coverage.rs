@@ -118,18 +118,18 @@ impl Coverage {
         (struck as u64, cells as u64)
     }
 
-    /// What a pass covers, in one line; `None` where no fault struck a point.
+    /// What faults struck, in one line; `None` where no fault struck a point.
     pub fn in_words(&self) -> Option<String> {
         let mut words = Vec::new();
         let (struck, cells) = self.of_messages();
         if cells > 0 {
             let faults = many(self.messages.faults.len() as u64, "fault");
-            words.push(format!("{struck} of {cells} message points by {faults}"));
+            words.push(format!("messages at {struck} of {cells} points, by {faults}"));
         }
-        for (matrix, of) in [(&self.clients, "client"), (&self.servers, "server")] {
+        for (matrix, of) in [(&self.clients, "clients"), (&self.servers, "servers")] {
             let names: Vec<&str> = matrix.points.iter().map(|point| point.point.as_str()).collect();
             if !names.is_empty() {
-                words.push(format!("{of}: {}", names.join(", ")));
+                words.push(format!("{of} that were {}", names.join(", ")));
             }
         }
         (!words.is_empty()).then(|| words.join("; "))
@@ -265,7 +265,7 @@ mod tests {
         assert_eq!((set.point.as_str(), set.passed), ("SET of a waiter", Some(9)));
         assert_eq!(set.strikes["drop-reply"], Strikes { times: 1, noticed: 1 });
         assert!(coverage.messages.points[1].strikes.is_empty());
-        assert_eq!(coverage.in_words().unwrap(), "1 of 2 message points by 1 fault");
+        assert_eq!(coverage.in_words().unwrap(), "messages at 1 of 2 points, by 1 fault");
     }
 
     #[test]

@@ -59,7 +59,7 @@ pub fn render(diagnosis: &Diagnosis) -> String {
         let _ = writeln!(text, "- {}", plain(&missed));
     }
     if let Some(coverage) = diagnosis.coverage.as_ref().and_then(Coverage::in_words) {
-        let _ = writeln!(text, "- covered: {}", plain(&coverage));
+        let _ = writeln!(text, "- struck: {}", plain(&coverage));
     }
     if let Some(latency) = summary::latency(diagnosis) {
         let _ = writeln!(text, "- {latency}");

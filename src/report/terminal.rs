@@ -263,7 +263,7 @@ fn effect(diagnosis: &Diagnosis, look: Look) -> Vec<ScreenText> {
         }
     }
     if let Some(coverage) = diagnosis.coverage.as_ref().and_then(Coverage::in_words) {
-        lines.extend(labelled_flush("covered", &coverage, look));
+        lines.extend(labelled_flush("struck", &coverage, look));
     }
     if let Some(latency) = summary::latency(diagnosis) {
         lines.extend(labelled_flush("latency", &latency, look));

@@ -194,7 +194,7 @@ fn without_scripts_the_answer_its_proof_and_the_tables_are_there() {
     for part in [
         "FAIL",
         "two clients held l0 at the same time, for at least 1.84s",
-        "The server took it from c3 at 13.88s",
+        "The server took it from c3 at 13.880s",
         "both hold: 13.90s to 15.74s",
         "holds, token 41",
         "mutual exclusion",

@@ -50,6 +50,7 @@ fn a_client_that_always_answers_ok_is_wrong_wherever_a_lock_says_no() {
         "a try-lock of a taken lock",
         "a wait for a lock that stays taken",
         "release of what is not held",
+        "a release of what another client has by now",
         "an operation that there is not",
     ];
     assert_eq!(marked(&marks, "wrong"), wrong);
@@ -76,6 +77,18 @@ fn a_contract_that_does_not_fit_is_wrong_in_its_own_line() {
         let (exit, marks) = checked(&harness, "redis", &page_client(&harness, &[(from, to)]));
         assert_eq!((exit, marked(&marks, "wrong")), (Some(1), vec![step]), "{to}");
     }
+}
+
+#[test]
+fn a_release_that_compares_nothing_frees_what_another_client_has() {
+    let harness = Harness::new();
+    let step = "a release of what another client has by now";
+    let (_, marks) = checked(&harness, "redis", &page_client(&harness, &[]));
+    assert!(marked(&marks, "right").contains(&step), "{marks:?}");
+    let compares = "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end";
+    let deletes = [(compares, "return redis.call('del',KEYS[1])")];
+    let (exit, marks) = checked(&harness, "redis", &page_client(&harness, &deletes));
+    assert_eq!((exit, marked(&marks, "wrong")), (Some(1), vec![step]));
 }
 
 #[test]

@@ -34,8 +34,12 @@ fn naive_is_caught(runtime: &str, backend: &str, recipe: &str, time: &str) -> cr
     let words = format!("--backend {backend} --recipe {recipe} --holder naive --fault partition=holder");
     let answer = Harness::new().run(&format!("--runtime {runtime} {words} {NAIVE} --time {time}"));
     answer.assert_exit(1);
-    let violation = &answer.finding("HL001")["violations"][0];
-    assert_eq!(violation["class"], "stale-holder");
+    // where a release compares nothing, those that it frees are among them
+    let violations = answer.finding("HL001")["violations"]
+        .as_array()
+        .expect("there are some");
+    let stale = violations.iter().find(|violation| violation["class"] == "stale-holder");
+    let violation = stale.unwrap_or_else(|| panic!("{violations:#?}"));
     assert!(violation["window"].is_u64(), "{violation:#}");
     let overlap = &violation["overlap_ns"];
     assert!(overlap[1].as_u64() > overlap[0].as_u64());

@@ -11,6 +11,8 @@ use crate::linearizability::{Counterexample, DeadEnd, Decision, Linearization, R
 
 /// Operations of one proof that are listed. More come together only where none of tens of thousands could be left out.
 const MAX_SHOWN: usize = 500;
+/// Locks that are named on which two readings of a mutex differ.
+const MAX_DIFFERENCES: usize = 3;
 
 /// The finding of HL002.
 pub(crate) fn tell(context: &Context<'_>, of: &Linearization) -> Finding {
@@ -53,7 +55,17 @@ pub(crate) fn tell(context: &Context<'_>, of: &Linearization) -> Finding {
 
 /// What a reader of the verdict should know: where the two readings of a mutex differ, and which certificates are missing.
 pub(crate) fn notes(history: &History, of: &Linearization) -> Vec<String> {
-    let mut notes: Vec<String> = of.differences.iter().map(|lock| difference(history, lock)).collect();
+    let told = of.differences.iter().take(MAX_DIFFERENCES);
+    let mut notes: Vec<String> = told.map(|lock| difference(history, lock)).collect();
+    if let Some(more) = of
+        .differences
+        .len()
+        .checked_sub(MAX_DIFFERENCES)
+        .filter(|more| *more > 0)
+    {
+        let locks = many(more as u64, "more lock", "more locks");
+        notes.push(format!("the two readings differ on {locks}"));
+    }
     if let Some(certificates) = &of.certificates
         && certificates.len() < of.decisions.len()
     {
@@ -76,9 +88,9 @@ fn difference(history: &History, of: &ReadingDifference) -> String {
         );
     }
     let (ours, theirs) = if of.ours {
-        ("linearizable", "not")
+        ("linearizable", "is not")
     } else {
-        ("not linearizable", "it is")
+        ("not linearizable", "is")
     };
     let what = if of.by == ReadBy::FailedReleases {
         "failed releases"
@@ -86,8 +98,9 @@ fn difference(history: &History, of: &ReadingDifference) -> String {
         "operations"
     };
     format!(
-        "two readings of `{name}` differ: {ours} when a release call ends its owner's hold whatever its answer, {theirs} with \
-         `--model mutex`, where a failed release has no effect and nobody in particular holds ({what}: events {indices})"
+        "two readings of `{name}` differ: it is {ours} as runs are read, where the call of a release ends its owner's hold whatever the \
+         answer, and {theirs} as Jepsen reads a mutex (`harness check --model mutex`), where a release that failed did not happen \
+         ({what}: events {indices})"
     )
 }
 

@@ -91,7 +91,7 @@ pub fn coverage(diagnosis: &Diagnosis) -> Markup {
     html! {
         @if let Some(words) = &words {
             details {
-                summary { "covered: " (words) }
+                summary { "struck: " (words) }
                 @for (kind, matrix) in matrices.iter().filter(|(_, matrix)| !matrix.faults.is_empty()) { (table_of(kind, matrix)) }
                 @if coverage.in_vain > 0 {
                     p.quiet { (many(coverage.in_vain, "window")) " waited for a message in vain." }

@@ -1,5 +1,7 @@
 //! How a hold ends without a release, for `harness client-check`: by its lease, by a close, with its process.
 
+use std::time::Instant;
+
 use harness_workloads::KeyValue;
 use harness_workloads::protocol::LockSignalKind;
 use tokio::time::sleep;
@@ -19,6 +21,7 @@ impl Pair<'_> {
         }
         sleep(self.lease() * 2).await;
         let answer = self.b.acquire("l1", SHORT, false).await;
+        let taken = Instant::now();
         let step = "a hold of two leases";
         if let Some(how) = self.a.ended().filter(|_| contract.renews != Some(true)) {
             let seen = format!("not renewed: the holder's process ended, and with it its hold ({how})");
@@ -48,14 +51,44 @@ impl Pair<'_> {
             (_, _, Ok(true)) => self
                 .bench
                 .remarks
-                .right(step, "not renewed: the holder raised `lost`, and may be replaced"),
+                .right(step, "not renewed: the holder raised `lost` in time"),
             (true, _, Ok(false)) => self.bench.remarks.not_judged(
                 step,
                 "it expired, and the holder raised no `lost`: a run with a `--hold` longer than the lease violates HL001",
             ),
         }
+        if answer.is_ok() {
+            self.late_release(taken).await;
+        } else {
+            self.a.release("l1").await;
+        }
         self.give_back_of(&self.b, &answer, "l1").await;
-        self.a.release("l1").await;
+    }
+
+    /// The first client releases what it had, which the second one has had since `taken`: it must still have it.
+    async fn late_release(&self, taken: Instant) {
+        let step = "a release of what another client has by now";
+        let late = self.a.release("l1").await;
+        let again = self.a.acquire("l1", SHORT, false).await;
+        let soon = taken.elapsed() < self.lease() / 4 * 3;
+        match (again.is_ok(), soon) {
+            (false, _) => {
+                let seen = format!("{}, and the other client still has it", late.in_words());
+                self.remark(step, Ok(seen));
+            }
+            (true, true) => {
+                let seen = format!(
+                    "{}, and then the lock was free; expected that it frees nothing: compare the owner and delete in one atomic step",
+                    late.in_words()
+                );
+                self.remark(step, Err(seen));
+            }
+            (true, false) => self
+                .bench
+                .remarks
+                .not_judged(step, "it took so long that the lease of the other client may be over"),
+        }
+        self.give_back_of(&self.a, &again, "l1").await;
     }
 
     /// Starts another process in place of the first client's, which ended.

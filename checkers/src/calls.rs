@@ -89,38 +89,39 @@ pub(crate) fn decide<'a>(context: &'a Context<'_>) -> CallsInTime<'a> {
 fn unanswered(context: &Context<'_>, calm: &[CalmSpan], decided: &mut CallsInTime<'_>) {
     let history = context.history;
     let died = history.deaths();
-    for (position, event) in history.events.iter().enumerate() {
+    let is_judged = |f, kind| matches!(f, F::Acquire | F::Release) && kind == Kind::Invoke;
+    history.events.each_of(is_judged, |position, event| {
         let wait_ns = match event.f {
-            F::Acquire if event.kind == Kind::Invoke => match history.rare(event).wait_ms {
+            F::Acquire => match history.wait_ms(event) {
                 // one that waits for ever is never late
-                NONE => continue,
+                NONE => return,
                 wait_ms => limits::ns(u64::from(wait_ms)),
             },
-            F::Release if event.kind == Kind::Invoke => 0,
-            _ => continue,
+            _ => 0,
         };
         let Some(lock) = history.lock_number(event) else {
-            continue;
+            return;
         };
-        let reply = history.events.get(event.mate as usize);
-        let answered_ns = reply.map_or(died[event.process as usize].min(history.end_ns), |reply| reply.time);
+        let answer = history.events.answer(event.mate);
+        let over_ns = || died[event.process as usize].min(history.end_ns);
+        let answered_ns = answer.map_or_else(over_ns, |(_, ns)| ns);
         let due_ns = event.time + wait_ns;
         let from_ns = due_ns.min(answered_ns);
         // what was sent while a fault was on may be lost, and is not answered in time by anybody
         let Some(span) = span_of(calm, event.time, answered_ns) else {
-            continue;
+            return;
         };
         decided.judged += 1;
         let late_ns = answered_ns - from_ns;
         if late_ns > decided.bound_ns + span.retransmission_ns {
             decided.late.push(LateCall::Unanswered {
                 lock,
-                call: position as u32,
-                reply: reply.map(|_| event.mate),
+                call: position,
+                reply: answer.map(|_| event.mate),
                 late_ns,
             });
         }
-    }
+    });
 }
 
 /// Grants that outlive a release that was answered ok, and grants that a release ended which was answered `fail`.

@@ -1,7 +1,8 @@
 //! Starvation, a part of HL006: a client that asks for a lock all the time and never gets it, while others do, or is refused.
 //!
 //! A lock that promises no order may serve in any, and a client may have bad luck. One that was passed over twenty times as often
-//! as there are clients, and got nothing in the whole run, was not unlucky: by chance alone that happens once in 10^8. Nor is one
+//! as there are clients, and got nothing in the whole run, was not unlucky: by chance alone that happens once in 10^8. Only grants that
+//! go from one client to another count for that: who has just released is often the first to ask again, and no draw. Nor is one
 //! unlucky whose acquires are answered with errors for longer than the bound, though others get the lock and no fault is on.
 
 use std::collections::BTreeMap;
@@ -63,28 +64,38 @@ pub(crate) fn starved(context: &Context<'_>) -> Vec<Starved> {
     let mut found = Vec::new();
     let died = history.deaths();
     let bounded = context.bounds.starvation_ms.is_some();
-    for (lock, calls) in calls_that_count(history).into_iter().enumerate() {
-        let asked = asked(history, &calls);
-        let enough = (asked.len() as u64 * limits::PASSED_BY_CHANCE).max(limits::STARVED_GRANTS);
-        let last = LastGrants::of(context, lock);
-        let never = |client: u32, first_ns: u64| last.but_to(client).is_none_or(|ns| first_ns > ns);
-        let judged = asked
-            .iter()
-            .filter(|(client, asked)| bounded || asked.refused || never(**client, asked.acquired_ns));
-        let judged: BTreeMap<u32, Vec<Attempt>> = judged.map(|(client, _)| (*client, Vec::new())).collect();
-        if judged.is_empty() {
+    let asked = asked(history);
+    let last: Vec<LastGrants> = (0..asked.len()).map(|lock| LastGrants::of(context, lock)).collect();
+    let never =
+        |lock: usize, client: u32, asked: &AskedFor| last[lock].but_to(client).is_none_or(|ns| asked.acquired_ns > ns);
+    let is_judged =
+        |lock: usize, (client, asked): (&u32, &AskedFor)| bounded || asked.refused || never(lock, *client, asked);
+    let judged = asked.iter().enumerate();
+    let judged = judged.map(|(lock, asked)| asked.iter().any(|asked| is_judged(lock, asked)));
+    let judged: Vec<bool> = judged.collect();
+    for (lock, calls) in calls_that_count(history, &judged).into_iter().enumerate() {
+        if !judged[lock] {
             continue;
         }
-        let grants = GrantTimes::of(context, lock);
-        for (client, attempts) in &attempts(history, &died, &calls, judged) {
-            let never = never(*client, asked[client].acquired_ns);
+        let asked = &asked[lock];
+        let enough = (asked.len() as u64 * limits::PASSED_BY_CHANCE).max(limits::STARVED_GRANTS);
+        let clients = asked.iter().filter(|asked| is_judged(lock, *asked));
+        let clients = clients.map(|(client, _)| (*client, Vec::new())).collect();
+        let grants = LockGrantTimes::of(context, lock);
+        for (client, attempts) in &attempts(history, &died, &calls, clients) {
+            let never = never(lock, *client, &asked[client]);
             let attempts = AttemptsInOrder::of(attempts);
             let of = |how: Starving, enough: u64| {
                 let stretches = calm.iter().flat_map(|span| stretches(attempts.during(span), span, how));
                 let longest = stretches.max_by_key(|stretch| stretch.to_ns - stretch.from_ns)?;
-                let others = grants.but_to(*client, (longest.from_ns, longest.to_ns));
+                let others = grants.all.but_to(*client, (longest.from_ns, longest.to_ns));
+                // a bound that was asked for says which wait is too long, whichever client has the lock meanwhile
+                let drawn = match bounded || how == Starving::Refused {
+                    true => others,
+                    false => grants.handed_over.but_to(*client, (longest.from_ns, longest.to_ns)),
+                };
                 let lasted = longest.to_ns - longest.from_ns > bound_ns;
-                (lasted && others >= enough).then_some(Starved {
+                (lasted && drawn >= enough).then_some(Starved {
                     lock,
                     others,
                     ..longest
@@ -118,19 +129,15 @@ struct LastGrants {
 impl LastGrants {
     fn of(context: &Context<'_>, lock: usize) -> Self {
         let history = context.history;
-        let grants = context.holds.by_lock[lock].iter();
-        let grants = grants.map(|hold| (history.ns(hold.from), history.client_of(hold.process)));
-        let mut by_client: FastMap<u32, u64> = FastMap::default();
-        for (ns, client) in grants {
-            let last = by_client.entry(client).or_default();
-            *last = ns.max(*last);
+        // Holds are in the order in which they began.
+        let grants = context.holds.by_lock[lock].iter().rev();
+        let mut grants = grants.map(|hold| (history.ns(hold.from), history.client_of(hold.process)));
+        let last = grants.next();
+        let of_others = grants.find(|(_, client)| last.is_some_and(|(_, last)| last != *client));
+        Self {
+            last,
+            of_others: of_others.map(|(ns, _)| ns),
         }
-        let last = by_client.iter().map(|(client, ns)| (*ns, *client)).max();
-        let others = by_client
-            .iter()
-            .filter(|(client, _)| last.map(|(_, last)| last) != Some(**client));
-        let of_others = others.map(|(_, ns)| *ns).max();
-        Self { last, of_others }
     }
 
     /// The last grant to another client, in nanoseconds.
@@ -142,22 +149,42 @@ impl LastGrants {
     }
 }
 
-/// The times of all grants of a lock, and those of each client.
+/// The grants of a lock.
+struct LockGrantTimes {
+    all: GrantTimes,
+    /// Those to another client than the grant before.
+    handed_over: GrantTimes,
+}
+
+impl LockGrantTimes {
+    fn of(context: &Context<'_>, lock: usize) -> Self {
+        let history = context.history;
+        let holds = context.holds.by_lock[lock].iter();
+        let grants = holds.map(|hold| (history.ns(hold.from), history.client_of(hold.process)));
+        let mut grants: Vec<(u64, u32)> = grants.collect();
+        grants.sort_unstable();
+        let all = GrantTimes::of(&grants);
+        grants.dedup_by_key(|(_, client)| *client);
+        let handed_over = GrantTimes::of(&grants);
+        Self { all, handed_over }
+    }
+}
+
+/// The times of grants, and those of each client.
 struct GrantTimes {
     all: Vec<u64>,
     by_client: Vec<(u32, u64)>,
 }
 
 impl GrantTimes {
-    fn of(context: &Context<'_>, lock: usize) -> Self {
-        let history = context.history;
-        let holds = context.holds.by_lock[lock].iter();
-        let grants = holds.map(|hold| (history.client_of(hold.process), history.ns(hold.from)));
-        let mut by_client: Vec<(u32, u64)> = grants.collect();
+    /// Of grants that are sorted by time.
+    fn of(grants: &[(u64, u32)]) -> Self {
+        let mut by_client: Vec<(u32, u64)> = grants.iter().map(|(ns, client)| (*client, *ns)).collect();
         by_client.sort_unstable();
-        let mut all: Vec<u64> = by_client.iter().map(|(_, ns)| *ns).collect();
-        all.sort_unstable();
-        Self { all, by_client }
+        Self {
+            all: grants.iter().map(|(ns, _)| *ns).collect(),
+            by_client,
+        }
     }
 
     /// How many there were of other clients, from one time to another.
@@ -169,22 +196,25 @@ impl GrantTimes {
     }
 }
 
-/// The calls of acquires that wait or got the lock, by lock. A try in vain says nothing: it may always meet a holder.
-fn calls_that_count(history: &History) -> Vec<Vec<u32>> {
-    let mut calls = vec![Vec::new(); history.locks.len()];
-    let asked = history.events.iter().enumerate();
-    for (position, event) in asked.filter(|(_, event)| event.is_call(F::Acquire)) {
-        let acquired = || {
-            history
-                .events
-                .get(event.mate as usize)
-                .is_some_and(|reply| reply.kind == Kind::Ok)
-        };
-        let counts = history.rare(event).wait_ms != 0 || acquired();
-        if let Some(lock) = history.lock_number(event).filter(|_| counts) {
-            calls[lock].push(position as u32);
-        }
+/// The lock of an acquire that waits or got it. A try in vain says nothing: it may always meet a holder.
+fn lock_that_counts(history: &History, call: PackedEvent, answer: Option<(Kind, u64)>) -> Option<usize> {
+    let acquired = answer.is_some_and(|(kind, _)| kind == Kind::Ok);
+    let counts = acquired || history.wait_ms(call) != 0;
+    history.lock_number(call).filter(|_| counts)
+}
+
+/// The calls that count of each lock that is looked at.
+fn calls_that_count(history: &History, looked_at: &[bool]) -> Vec<Vec<u32>> {
+    let mut calls = vec![Vec::new(); looked_at.len()];
+    if !looked_at.contains(&true) {
+        return calls;
     }
+    history.events.each_call(F::Acquire, |position, call| {
+        let lock = lock_that_counts(history, call, history.events.answer(call.mate));
+        if let Some(lock) = lock.filter(|lock| looked_at[*lock]) {
+            calls[lock].push(position);
+        }
+    });
     calls
 }
 
@@ -197,21 +227,25 @@ struct AskedFor {
     refused: bool,
 }
 
-/// The clients of these calls.
-fn asked(history: &History, calls: &[u32]) -> FastMap<u32, AskedFor> {
-    let mut all: FastMap<u32, AskedFor> = FastMap::default();
-    for call in calls {
-        let event = history.event(*call);
-        let asked = all.entry(history.client_of(event.process)).or_insert(AskedFor {
+/// The clients of all calls that count, by lock.
+fn asked(history: &History) -> Vec<FastMap<u32, AskedFor>> {
+    let mut all: Vec<FastMap<u32, AskedFor>> = vec![FastMap::default(); history.locks.len()];
+    history.events.each_call(F::Acquire, |_, call| {
+        let answer = history.events.answer(call.mate);
+        let Some(lock) = lock_that_counts(history, call, answer) else {
+            return;
+        };
+        let client = history.client_of(call.process);
+        let asked = all[lock].entry(client).or_insert(AskedFor {
             acquired_ns: u64::MAX,
             refused: false,
         });
-        match history.events.get(event.mate as usize) {
-            Some(reply) if reply.kind == Kind::Ok => asked.acquired_ns = asked.acquired_ns.min(reply.time),
-            Some(reply) => asked.refused = asked.refused || is_a_refusal(history, event, reply),
+        match answer {
+            Some((Kind::Ok, ns)) => asked.acquired_ns = asked.acquired_ns.min(ns),
+            Some(_) => asked.refused = asked.refused || is_a_refusal(history, call, history.event(call.mate)),
             None => {}
         }
-    }
+    });
     all
 }
 
@@ -243,7 +277,7 @@ fn attempts(
 
 /// Whether an acquire was answered with an error that does not say that the lock is taken, in any words: long before its wait was over.
 fn is_a_refusal(history: &History, call: PackedEvent, reply: PackedEvent) -> bool {
-    let wait_ns = limits::ns(u64::from(history.rare(call).wait_ms));
+    let wait_ns = limits::ns(u64::from(history.wait_ms(call)));
     let error = history.name(history.rare(reply).error).map(Refusal::parse);
     let is_taken = matches!(error, Some(Refusal::Busy | Refusal::Timeout));
     reply.kind != Kind::Ok && !is_taken && reply.time - call.time < wait_ns / 2

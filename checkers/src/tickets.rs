@@ -46,24 +46,38 @@ impl TokenGrant {
     }
 }
 
-/// All breaks on one lock, each later grant once, in the order of the later one's event.
-pub(crate) fn breaks(context: &Context<'_>, lock: usize) -> Vec<TokenBreak> {
+/// What the tokens of one lock say.
+#[derive(Debug, Default)]
+pub(crate) struct LockTokens {
+    /// Holds with a token.
+    pub count: u64,
+    /// All breaks, each later grant once, in the order of the later one's event.
+    pub breaks: Vec<TokenBreak>,
+}
+
+/// Looks at the tokens of one lock.
+pub(crate) fn of_lock(context: &Context<'_>, lock: usize) -> LockTokens {
     let holds = context.holds.by_lock[lock].iter();
-    let tickets = holds.filter(|hold| hold.ended != Ended::Changed).filter_map(|hold| {
+    let tickets = holds.filter_map(|hold| {
         let token = hold.token(context.history)?;
         Some(Ticket { token, hold })
     });
     let watched = context.grants.watched().tokens;
     let observed = watched && context.grants.of_lock(lock).any(|grant| grant.token.is_some());
-    // Where each token exceeds those before it, only the server can have another order.
-    if !observed
-        && tickets
-            .clone()
-            .is_sorted_by(|a, b| a.hold.from < b.hold.from && a.token < b.token)
-    {
-        return Vec::new();
+    let (mut count, mut last, mut in_order) = (0, None, true);
+    for Ticket { token, hold } in tickets.clone() {
+        count += 1;
+        if hold.ended != Ended::Changed {
+            in_order &= last.is_none_or(|(from, before)| from < hold.from && before < token);
+            last = Some((hold.from, token));
+        }
     }
-    let tickets: Vec<Ticket<'_>> = tickets.collect();
+    // Where each token exceeds those before it, only the server can have another order.
+    if !observed && in_order {
+        let breaks = Vec::new();
+        return LockTokens { count, breaks };
+    }
+    let tickets: Vec<Ticket<'_>> = tickets.filter(|ticket| ticket.hold.ended != Ended::Changed).collect();
     let mut found = asked_after(context, &tickets);
     if observed && one_at_a_time(&context.model) {
         found.extend(by_the_server(context, lock, &tickets));
@@ -74,7 +88,7 @@ pub(crate) fn breaks(context: &Context<'_>, lock: usize) -> Vec<TokenBreak> {
     // Two rules may tell of one grant; a token that was given out again is a break each time.
     let mut seen: FastSet<u32> = FastSet::default();
     found.retain(|broken| seen.insert(broken.later.hold.map_or(broken.later.position, |hold| hold.got)));
-    found
+    LockTokens { count, breaks: found }
 }
 
 /// Answers that came after one with a larger token, where the order is taken from the server's lines: an answer may be late, so

@@ -2,8 +2,8 @@
 
 use harness_checkers::history::event::{Kind, Process};
 use harness_checkers::{
-    Clock, Entry, F, History, HistoryBuilder, Model, Options, Property, ReadOptions, Verdict, check, check_property,
-    write_edn,
+    Clock, Entry, EventStream, F, History, HistoryBuilder, Model, Options, Property, ReadOptions, Verdict, check,
+    check_property, write_edn,
 };
 
 const HEADER: &str = r#"{"format":"harness-history","version":1,"locks":["l0"],"new":{"field":[1]}}"#;
@@ -802,4 +802,20 @@ fn the_server_behind_an_acquire_is_kept_and_decides_nothing() {
             .collect::<Vec<_>>()
     };
     assert_eq!(verdicts(&known), verdicts(&acquire(r#""later":1"#)));
+}
+
+#[test]
+fn a_byte_order_mark_is_no_part_of_a_history() {
+    let lines = concat!(
+        r#"{"format":"harness-history","version":1,"locks":["l0"]}"#,
+        "\n",
+        r#"{"index":1,"time":1,"process":0,"type":"invoke","f":"acquire","lock":"l0"}"#,
+        "\n",
+    );
+    let marked = format!("\u{feff}{lines}");
+    let history = History::read(marked.as_bytes(), &ReadOptions::default()).unwrap();
+    assert_eq!(history.len(), 1);
+    EventStream::new(marked.as_bytes()).unwrap();
+    let twice = format!("\u{feff}{marked}");
+    assert!(History::read(twice.as_bytes(), &ReadOptions::default()).is_err());
 }

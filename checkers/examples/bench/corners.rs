@@ -89,7 +89,7 @@ impl Lines {
 /// A corner: what it is called, its model, the grain of its clock, and how it is written.
 type Corner = (&'static str, &'static str, u64, fn(&mut Lines, u64));
 
-const CORNERS: [Corner; 22] = [
+const CORNERS: [Corner; 23] = [
     ("holds that end by loss", "owner-mutex", 1, losses),
     ("readers at once", "read-write", 1, readers),
     ("holders at once", "semaphore=1000000", 1, turns_of_all),
@@ -112,6 +112,7 @@ const CORNERS: [Corner; 22] = [
     ("a fault window every 100 operations", "owner-mutex", 1, windows),
     ("the same, and 1,000 clients", "owner-mutex", 1, windows_of_many),
     ("readers that wait for a writer", "read-write", 1, waiting_readers),
+    ("waits of minutes for two locks", "owner-mutex", 1, long_waits_of_two),
 ];
 
 fn losses(lines: &mut Lines, operations: u64) {
@@ -205,6 +206,23 @@ fn rare_holds(lines: &mut Lines, operations: u64) {
 fn rare_waits(lines: &mut Lines, operations: u64) {
     lines.step = 60_000_000_000;
     unknown(lines, operations);
+}
+
+/// Two locks that are held for long, one holder after the other, and a waiter of each turn that is never served.
+fn long_waits_of_two(lines: &mut Lines, operations: u64) {
+    lines.step = 4_000_000_000;
+    for turn in 0..operations / 3 {
+        let (lock, holder, before) = (Some(turn % 2), turn % 20, (turn + 18) % 20);
+        lines.of(holder, Kind::Invoke, F::Acquire, lock);
+        if turn >= 2 {
+            lines.of(before, Kind::Invoke, F::Release, lock);
+        }
+        lines.of(holder, Kind::Ok, F::Acquire, lock);
+        if turn >= 2 {
+            lines.of(before, Kind::Ok, F::Release, lock);
+        }
+        lines.of(1_000 + turn, Kind::Invoke, F::Acquire, lock);
+    }
 }
 
 const START: &str = r#"{"phase":"start","window":1,"targets":["c0"],"title":"c0"}"#;

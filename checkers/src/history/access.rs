@@ -205,6 +205,7 @@ impl History {
             (F::Acquire, Kind::Fail) => &mut counts.acquires_fail,
             (F::Acquire, _) => &mut counts.acquires_info,
             (F::Release, Kind::Ok) => &mut counts.releases_ok,
+            (F::Release, Kind::Fail) => &mut self.failed_releases,
             (F::Read, Kind::Ok) => &mut counts.reads,
             (F::Write, Kind::Ok) => &mut counts.writes,
             (F::Cas, Kind::Ok) => &mut counts.compared,

@@ -16,6 +16,13 @@ use crate::limits::MAX_TIME_NS;
 /// The largest number of events: positions are 32 bits, with a few values set aside.
 const MAX_EVENTS: usize = 4_294_967_000;
 
+/// The call that a reply answers.
+#[derive(Debug, Clone, Copy)]
+struct AnsweredCall {
+    position: u32,
+    event: PackedEvent,
+}
+
 /// Builds a [`History`] from events in the order in which they were recorded.
 #[derive(Debug, Clone)]
 pub struct HistoryBuilder {
@@ -23,7 +30,8 @@ pub struct HistoryBuilder {
     pub(super) dense: DenseNumbers,
     pub(super) states: Vec<ProcessState>,
     latest_ns: u64,
-    latest_client_ns: u64,
+    /// One more than the latest time of a client's line; 0 before the first.
+    after_clients_ns: u64,
     pub(super) last_rare: Option<(u32, Rare)>,
     /// The last details without a token or an owner.
     pub(super) last_details: Option<(u32, EventDetails)>,
@@ -41,7 +49,7 @@ impl HistoryBuilder {
             dense: DenseNumbers::default(),
             states: Vec::new(),
             latest_ns: 0,
-            latest_client_ns: 0,
+            after_clients_ns: 0,
             last_rare: None,
             last_details: None,
             open_windows: 0,
@@ -141,15 +149,15 @@ impl HistoryBuilder {
         allowed(fields)?;
         let lock = self.lock_of(fields)?;
         let process = self.process_of(fields)?;
-        let mate = if fields.f.is_operation() {
+        let call = if fields.f.is_operation() {
             self.pair(fields, process, lock)?
         } else {
-            NONE
+            None
         };
         self.watch_time(fields);
         let failed = (fields.f, fields.kind) == (F::Acquire, Kind::Fail);
         let disturbed = rare
-            .filter(|_| failed && self.is_disturbed(mate))
+            .filter(|_| failed && self.is_disturbed(call))
             .map(|fields| RareFields {
                 rare: Rare {
                     disturbed: true,
@@ -157,7 +165,7 @@ impl HistoryBuilder {
                 },
                 ..*fields
             });
-        self.store(fields, disturbed.as_ref().or(rare), process, (lock, mate));
+        self.store(fields, disturbed.as_ref().or(rare), process, (lock, call));
         Ok(())
     }
 
@@ -184,11 +192,11 @@ impl HistoryBuilder {
         }
     }
 
-    /// Whether a fault window was on after the call at this position, or so shortly before it that what the fault left behind, as a
+    /// Whether a fault window was on after this call, or so shortly before it that what the fault left behind, as a
     /// connection that is made anew, may have met the call: less than a lease.
-    fn is_disturbed(&self, call: u32) -> bool {
+    fn is_disturbed(&self, call: Option<AnsweredCall>) -> bool {
         let healed = || {
-            let called = self.history.events.get(call as usize)?.time;
+            let called = call?.event.time;
             let lease_ns = self.history.header.lease_ms.unwrap_or(0).saturating_mul(1_000_000);
             Some(self.healed_ns?.saturating_add(lease_ns) >= called)
         };
@@ -261,11 +269,11 @@ impl HistoryBuilder {
     }
 
     /// The call that this reply answers, after checking that the process may act at all.
-    fn pair(&mut self, fields: &EventFields, process: u32, lock: Symbol) -> Result<u32, FormError> {
+    fn pair(&mut self, fields: &EventFields, process: u32, lock: Symbol) -> Result<Option<AnsweredCall>, FormError> {
         let number = self.history.processes[process as usize];
         let state = self.states[process as usize];
         let at = |position: u32| self.history.event(position);
-        if state.last != NONE && self.history.order == OrderBasis::Time && at(state.last).time > fields.time {
+        if state.last_ns > fields.time && self.history.order == OrderBasis::Time {
             let before = at(state.last);
             return Err(FormError::TimeBackwards {
                 process: number,
@@ -298,7 +306,7 @@ impl HistoryBuilder {
                     open_index,
                 });
             }
-            return Ok(NONE);
+            return Ok(None);
         }
         if state.open == NONE {
             return Err(FormError::ReplyWithoutCall { process: number, f });
@@ -313,7 +321,10 @@ impl HistoryBuilder {
                 open_index,
             });
         }
-        Ok(state.open)
+        Ok(Some(AnsweredCall {
+            position: state.open,
+            event: open,
+        }))
     }
 
     /// Signals are stamped by the client or the observer that raised them, so only the recorder's own lines count.
@@ -322,14 +333,21 @@ impl HistoryBuilder {
             self.history.inversions += u64::from(fields.time < self.latest_ns);
         }
         if matches!(fields.process, Process::Client(_)) {
-            self.history.in_order &= fields.time >= self.latest_client_ns;
-            self.latest_client_ns = self.latest_client_ns.max(fields.time);
+            self.history.in_order &= fields.time + 1 >= self.after_clients_ns;
+            self.history.distinct_times &= fields.time >= self.after_clients_ns;
+            self.after_clients_ns = self.after_clients_ns.max(fields.time + 1);
         }
         self.latest_ns = self.latest_ns.max(fields.time);
         self.history.end_ns = self.latest_ns;
     }
 
-    fn store(&mut self, fields: &EventFields, rare: Option<&RareFields>, process: u32, (lock, mate): (Symbol, u32)) {
+    fn store(
+        &mut self,
+        fields: &EventFields,
+        rare: Option<&RareFields>,
+        process: u32,
+        (lock, call): (Symbol, Option<AnsweredCall>),
+    ) {
         let position = self.history.events.len() as u32;
         let wire = rare.and_then(|rare| rare.wire);
         let rare = rare.map_or(NONE, |rare| self.rare(rare.rare));
@@ -338,8 +356,8 @@ impl HistoryBuilder {
             owner: fields.owner,
             rare,
         });
-        let call = self.history.events.get(mate as usize);
-        let (lock, mode) = call.map_or((lock, fields.mode), |call| (call.lock, call.mode));
+        let (lock, mode) = call.map_or((lock, fields.mode), |call| (call.event.lock, call.event.mode));
+        let mate = call.map_or(NONE, |call| call.position);
         self.history.events.push(PackedEvent {
             time: fields.time,
             process,
@@ -394,6 +412,7 @@ impl HistoryBuilder {
             return at;
         }
         let at = self.history.rare.len() as u32;
+        self.history.says_permits |= rare.permits != NONE;
         self.history.rare.push(rare);
         if rare.value.is_none() {
             self.last_rare = Some((at, rare));

@@ -11,16 +11,16 @@ use super::event::Kind;
 use super::names::NONE;
 use super::packed::PackedEvent;
 
-/// EventsFrom of a block, a power of two.
+/// Events of a block, a power of two.
 const BLOCK: usize = 1 << 10;
-/// EventsFrom that may wait to be put into blocks: most calls are answered by then.
+/// Events that may wait to be put into blocks: most calls are answered by then.
 const TAIL: usize = 8 * BLOCK;
 
 /// The events of a history by position.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct EventTable {
     blocks: Vec<EventBlock>,
-    /// EventsFrom that are in blocks.
+    /// Events that are in blocks.
     sealed: usize,
     tail: Vec<PackedEvent>,
 }
@@ -72,6 +72,12 @@ const fn words() -> [(Kind, F, Mode); WORD_COUNT] {
     words
 }
 
+/// The place of an event's in [`WORDS`].
+#[inline]
+fn word(event: &PackedEvent) -> usize {
+    (event.kind as usize * F::ALL.len() + event.f as usize) * 2 + event.mode as usize
+}
+
 /// Numbers of 16 bits from here on are the last ones of 32 bits: `NONE`, the server, the nemesis.
 const LAST: u16 = u16::MAX - 7;
 /// The details that are the base's shared ones.
@@ -104,32 +110,65 @@ impl EventTable {
     pub(crate) fn get(&self, position: usize) -> Option<PackedEvent> {
         match position.checked_sub(self.sealed) {
             Some(at) => self.tail.get(at).copied(),
-            None => Some(self.blocks[position / BLOCK].get(position)),
+            None => Some(self.in_block(position)),
+        }
+    }
+
+    /// The same for an event that is in a block.
+    #[inline]
+    fn in_block(&self, position: usize) -> PackedEvent {
+        self.blocks[position / BLOCK].get(position)
+    }
+
+    /// The event that was added last, where there is one: it is never in a block.
+    #[inline]
+    pub(crate) fn last(&self) -> Option<PackedEvent> {
+        self.tail.last().copied()
+    }
+
+    /// What is asked of the event at a position: of one in a block, nothing else is decoded.
+    #[inline]
+    fn part<T>(
+        &self,
+        position: u32,
+        of_small: impl FnOnce(&BlockBase, SmallEvent) -> T,
+        of_packed: impl FnOnce(&PackedEvent) -> T,
+    ) -> T {
+        match (position as usize).checked_sub(self.sealed) {
+            Some(at) => of_packed(&self.tail[at]),
+            None => match &self.blocks[position as usize / BLOCK] {
+                EventBlock::Small { base, events } => of_small(base, events[position as usize % BLOCK]),
+                EventBlock::Large(events) => of_packed(&events[position as usize % BLOCK]),
+            },
         }
     }
 
     /// The time of the event at a position.
     #[inline]
     pub(crate) fn time(&self, position: u32) -> u64 {
-        match (position as usize).checked_sub(self.sealed) {
-            Some(at) => self.tail[at].time,
-            None => match &self.blocks[position as usize / BLOCK] {
-                EventBlock::Small { base, events } => base.time_of(events[position as usize % BLOCK]),
-                EventBlock::Large(events) => events[position as usize % BLOCK].time,
-            },
-        }
+        self.part(position, BlockBase::time_of, |event| event.time)
     }
 
     /// The position of the mate of the event at a position.
     #[inline]
     pub(crate) fn mate(&self, position: u32) -> u32 {
-        match (position as usize).checked_sub(self.sealed) {
-            Some(at) => self.tail[at].mate,
-            None => match &self.blocks[position as usize / BLOCK] {
-                EventBlock::Small { events, .. } => mate_of(events[position as usize % BLOCK], position),
-                EventBlock::Large(events) => events[position as usize % BLOCK].mate,
-            },
+        self.part(position, |_, small| mate_of(small, position), |event| event.mate)
+    }
+
+    /// The place of the details of the event at a position.
+    #[inline]
+    pub(super) fn details(&self, position: u32) -> u32 {
+        self.part(position, BlockBase::details_of, |event| event.details)
+    }
+
+    /// How and when a call was answered, by the position of the answer; `None` where there is none.
+    #[inline]
+    pub(crate) fn answer(&self, mate: u32) -> Option<(Kind, u64)> {
+        if mate as usize >= self.len() {
+            return None;
         }
+        let of_small = |base: &BlockBase, small: SmallEvent| (WORDS[small.words as usize].0, base.time_of(small));
+        Some(self.part(mate, of_small, |event| (event.kind, event.time)))
     }
 
     /// All events in order.
@@ -143,6 +182,32 @@ impl EventTable {
         };
         events.go_to(0);
         events
+    }
+
+    /// Calls `see` with each call of an operation, as [`Self::each_of`].
+    #[inline]
+    pub(crate) fn each_call(&self, wanted: F, see: impl FnMut(u32, PackedEvent)) {
+        self.each_of(|f, kind| f == wanted && kind == Kind::Invoke, see);
+    }
+
+    /// Calls `see` with the position of each event of an operation and a kind that are wanted, and with the event. The others are not
+    /// decoded, which would be most of what passing over them costs.
+    #[inline]
+    pub(crate) fn each_of(&self, wanted: impl Fn(F, Kind) -> bool, mut see: impl FnMut(u32, PackedEvent)) {
+        let wanted = WORDS.map(|(kind, f, _)| wanted(f, kind));
+        for (first, block) in (0u32..).step_by(BLOCK).zip(&self.blocks) {
+            match block {
+                EventBlock::Small { base, events } => {
+                    for (position, small) in (first..).zip(events) {
+                        if wanted[small.words as usize] {
+                            see(position, base.event(*small, position));
+                        }
+                    }
+                }
+                EventBlock::Large(events) => each_wanted(events, first, &wanted, &mut see),
+            }
+        }
+        each_wanted(&self.tail, self.sealed as u32, &wanted, &mut see);
     }
 
     #[inline]
@@ -258,13 +323,16 @@ impl Iterator for EventsFrom<'_> {
 impl EventBlock {
     fn of(events: &[PackedEvent], first: u32) -> Self {
         let base = BlockBase::of(events);
-        let small = (first..)
-            .zip(events)
-            .map(|(position, event)| base.small(event, position));
-        match small.collect() {
-            Some(events) => Self::Small { base, events },
-            None => Self::Large(events.into()),
+        // Collecting options would not know how many there are.
+        let mut small = Vec::with_capacity(events.len());
+        for (position, event) in (first..).zip(events) {
+            match base.small(event, position) {
+                Some(event) => small.push(event),
+                None => return Self::Large(events.into()),
+            }
         }
+        let events = small.into_boxed_slice();
+        Self::Small { base, events }
     }
 
     #[inline]
@@ -289,6 +357,16 @@ impl EventBlock {
             events[at].mate = mate;
         }
     }
+}
+
+fn each_wanted(
+    events: &[PackedEvent],
+    first: u32,
+    wanted: &[bool; WORD_COUNT],
+    see: &mut impl FnMut(u32, PackedEvent),
+) {
+    let some = (first..).zip(events).filter(|(_, event)| wanted[word(event)]);
+    some.for_each(|(position, event)| see(position, *event));
 }
 
 /// The distance to a mate, where it fits.
@@ -337,7 +415,7 @@ impl BlockBase {
         Some(SmallEvent {
             time: time as u32,
             time_above: u8::try_from(time >> 32).ok()?,
-            words: (event.kind as u8 * F::ALL.len() as u8 + event.f as u8) * 2 + event.mode as u8,
+            words: word(event) as u8,
             process: narrow(event.process)?,
             lock: narrow(event.lock)?,
             mate: distance(position, event.mate)?,
@@ -357,6 +435,15 @@ impl BlockBase {
     }
 
     #[inline]
+    fn details_of(&self, small: SmallEvent) -> u32 {
+        match small.details {
+            u16::MAX => NONE,
+            SHARED => self.shared,
+            near => self.details + u32::from(near),
+        }
+    }
+
+    #[inline]
     fn event(&self, small: SmallEvent, position: u32) -> PackedEvent {
         let (kind, f, mode) = WORDS[small.words as usize];
         PackedEvent {
@@ -364,11 +451,7 @@ impl BlockBase {
             process: wide(small.process),
             mate: mate_of(small, position),
             lock: wide(small.lock),
-            details: match small.details {
-                u16::MAX => NONE,
-                SHARED => self.shared,
-                near => self.details + u32::from(near),
-            },
+            details: self.details_of(small),
             kind,
             f,
             mode,
@@ -423,6 +506,7 @@ mod tests {
             assert_eq!(format!("{given:?}"), format!("{kept:?}"), "position {position}");
         }
         assert!(table.get(events.len()).is_none() && table.get(NONE as usize).is_none());
+        assert!(table.answer(events.len() as u32).is_none() && table.answer(NONE).is_none());
         for start in [0, 1, BLOCK - 1, BLOCK, 5_000, events.len() - 1, events.len()] {
             let rest: Vec<u64> = table.iter().skip(start).map(|event| event.time).collect();
             let given: Vec<u64> = events[start..].iter().map(|event| event.time).collect();
@@ -430,6 +514,8 @@ mod tests {
         }
         for (position, event) in (0..).zip(events) {
             assert_eq!((table.time(position), table.mate(position)), (event.time, event.mate));
+            assert_eq!(table.answer(position), Some((event.kind, event.time)));
+            assert_eq!(table.details(position), { event.details });
         }
     }
 
@@ -454,6 +540,8 @@ mod tests {
             table.refill(&events[..10_000]);
             table.push(events[10_000]);
             same(&events[..=10_000], &table);
+            let last = table.last().expect("there are events");
+            assert_eq!(format!("{last:?}"), format!("{:?}", events[10_000]));
         }
     }
 

@@ -174,6 +174,7 @@ impl HistoryBuilder {
             last,
             unknown,
             died,
+            ..
         } in &mut self.states
         {
             for position in [open, last, unknown, died] {

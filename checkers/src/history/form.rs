@@ -11,8 +11,9 @@ use super::names::NONE;
 pub(super) struct ProcessState {
     /// The position of the call without a reply.
     pub open: u32,
-    /// The position of the process's last line that was stamped by the recorder.
+    /// The position of the process's last line that was stamped by the recorder, and its time.
     pub last: u32,
+    pub last_ns: u64,
     /// The position of the outcome that is not known.
     pub unknown: u32,
     pub died: u32,
@@ -21,6 +22,7 @@ pub(super) struct ProcessState {
 pub(super) const NEW: ProcessState = ProcessState {
     open: NONE,
     last: NONE,
+    last_ns: 0,
     unknown: NONE,
     died: NONE,
 };
@@ -34,11 +36,9 @@ impl ProcessState {
             (Kind::Info, _) => (self.open, self.unknown) = (NONE, position),
             (Kind::Ok | Kind::Fail, _) => self.open = NONE,
         }
-        self.last = if fields.kind == Kind::Signal {
-            self.last
-        } else {
-            position
-        };
+        if fields.kind != Kind::Signal {
+            (self.last, self.last_ns) = (position, fields.time);
+        }
     }
 }
 

@@ -99,9 +99,13 @@ impl LineBlock {
         let mut scanner = Scanner::new(text);
         while !scanner.is_at_end() {
             self.lines += 1;
-            let recorded = recorded_line(text, scanner.position(), &mut self.names, &mut self.short_names);
-            if let Some((mut event, rare, next)) = recorded {
-                (event.line, event.rare) = (self.lines as u32, self.rare_of(rare));
+            let mut rare = None;
+            let names = (&mut self.names, &mut self.short_names);
+            if let Some((mut event, next)) = recorded_line(text, scanner.position(), names, &mut rare) {
+                event.line = self.lines as u32;
+                if let Some(rare) = rare {
+                    event.rare = self.rare_of(rare);
+                }
                 self.events.push(event);
                 scanner.go_to(next);
                 continue;

@@ -11,7 +11,7 @@ mod datum;
 mod entry;
 mod error;
 pub mod event;
-mod event_table;
+pub(crate) mod event_table;
 mod export;
 mod forget;
 mod form;
@@ -87,8 +87,14 @@ pub struct History {
     pub(crate) named_values: bool,
     /// What registers have before the first write.
     pub(crate) initial: Option<u64>,
-    /// No line of a client is older than the client's lines above it.
+    /// No line of a client has a time before that of a client's line above it.
     pub(crate) in_order: bool,
+    /// Each line of a client has a time after that of the client's line above it.
+    pub(crate) distinct_times: bool,
+    /// Releases that were answered `fail`.
+    pub(crate) failed_releases: u64,
+    /// Some line says how many permits it is about.
+    pub(crate) says_permits: bool,
     pub(crate) partial: Option<String>,
     pub(crate) inversions: u64,
     pub(crate) end_ns: u64,
@@ -148,6 +154,9 @@ impl History {
             named_values: false,
             initial: None,
             in_order: true,
+            distinct_times: true,
+            failed_releases: 0,
+            says_permits: false,
             partial: None,
             inversions: 0,
             end_ns: 0,
@@ -183,9 +192,19 @@ impl History {
     }
 
     /// The place of an event among the others: its time, or its position.
+    #[inline]
     pub(crate) fn instant(&self, position: u32) -> u64 {
         match self.order {
             OrderBasis::Time => self.events.time(position),
+            OrderBasis::Position => u64::from(position),
+        }
+    }
+
+    /// The same for an event that is at hand.
+    #[inline]
+    pub(crate) fn instant_of(&self, position: u32, event: PackedEvent) -> u64 {
+        match self.order {
+            OrderBasis::Time => event.time,
             OrderBasis::Position => u64::from(position),
         }
     }

@@ -568,6 +568,7 @@ mod tests {
             link: "c6->n1".into(),
             role: "waiter".into(),
             done: true,
+            accepted: false,
             time_ns: 1,
         };
         let heal = WindowHeal {

@@ -120,8 +120,19 @@ impl History {
     }
 
     fn details(&self, event: PackedEvent) -> EventDetails {
-        let kept = self.details.get(event.details as usize);
+        self.details_at(event.details)
+    }
+
+    #[inline]
+    fn details_at(&self, place: u32) -> EventDetails {
+        let kept = self.details.get(place as usize);
         kept.map_or(EventDetails::NOTHING, |kept| kept.details())
+    }
+
+    /// The fencing token of the event at a position.
+    #[inline]
+    pub(crate) fn token_at(&self, position: u32) -> Option<u64> {
+        self.details_at(self.events.details(position)).token
     }
 
     /// The fencing token of an event.
@@ -134,9 +145,18 @@ impl History {
         self.details(event).owner
     }
 
+    /// How long an acquire was to wait, in milliseconds; `NONE` where it does not say.
+    pub(crate) fn wait_ms(&self, acquire: PackedEvent) -> u32 {
+        self.says(acquire).map_or(NONE, |says| says.wait_ms)
+    }
+
     pub(crate) fn rare(&self, event: PackedEvent) -> Rare {
-        let place = self.details(event).rare;
-        self.rare.get(place as usize).copied().unwrap_or_default()
+        self.says(event).copied().unwrap_or_default()
+    }
+
+    /// What few events have, where it has something of that.
+    pub(crate) fn says(&self, event: PackedEvent) -> Option<&Rare> {
+        self.rare.get(self.details(event).rare as usize)
     }
 }
 

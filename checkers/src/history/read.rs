@@ -17,6 +17,8 @@ use super::{History, jepsen};
 
 /// The size of the read buffer: large enough that system calls do not show.
 pub(super) const BUFFER_BYTES: usize = 1 << 18;
+/// U+FEFF in UTF-8.
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
 /// How to read what does not say it itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -44,19 +46,25 @@ impl History {
     ///
     /// # Errors
     /// When reading fails, a line is not what its format says, or the history is not well formed.
-    pub fn read(mut input: impl BufRead + Send, options: &ReadOptions) -> Result<Self, ReadError> {
-        match Compression::of(input.fill_buf()?) {
-            Some(compression) => read_text(compression.text(input)?, options),
-            None => read_text(input, options),
+    pub fn read(input: impl BufRead + Send, options: &ReadOptions) -> Result<Self, ReadError> {
+        let mut input = text(input)?;
+        match format(&mut input)? {
+            HistoryFormat::Own => read_own(input),
+            HistoryFormat::Jepsen { json } => jepsen::read(input, json, options),
         }
     }
 }
 
-fn read_text(mut input: impl BufRead + Send, options: &ReadOptions) -> Result<History, ReadError> {
-    match format(&mut input)? {
-        HistoryFormat::Own => read_own(input),
-        HistoryFormat::Jepsen { json } => jepsen::read(input, json, options),
+/// The text of an input that may be compressed, without the byte order mark that some editors put before it.
+pub(super) fn text<'a>(mut input: impl BufRead + Send + 'a) -> Result<Box<dyn BufRead + Send + 'a>, ReadError> {
+    let mut text: Box<dyn BufRead + Send + 'a> = match Compression::of(input.fill_buf()?) {
+        Some(compression) => compression.text(input)?,
+        None => Box::new(input),
+    };
+    if text.fill_buf()?.starts_with(BYTE_ORDER_MARK) {
+        text.consume(BYTE_ORDER_MARK.len());
     }
+    Ok(text)
 }
 
 enum HistoryFormat {

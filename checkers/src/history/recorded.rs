@@ -44,14 +44,15 @@ impl ShortNames {
     }
 }
 
-/// The fields of the line at a place of a text, and where the next line begins. `None` for a line of any other form.
+/// The fields of the line at a place of a text, and where the next line begins. `None` for a line of any other form. What few events
+/// have is written to `rare`, which is as it was before where the line has none of that.
 #[inline]
 pub(super) fn recorded_line(
     text: &str,
     at: usize,
-    names: &mut Names,
-    short: &mut ShortNames,
-) -> Option<(EventFields, RareFields, usize)> {
+    (names, short): (&mut Names, &mut ShortNames),
+    rare: &mut Option<RareFields>,
+) -> Option<(EventFields, usize)> {
     let mut line = LineCursor { text, at };
     line.literal(b"{\"index\":")?;
     let index = line.number()?;
@@ -96,15 +97,14 @@ pub(super) fn recorded_line(
         line: 0,
         rare: NONE,
     };
-    let mut rare = RareFields::default();
     loop {
         match line.byte()? {
-            b',' => line.field(&mut fields, &mut rare, names, short)?,
+            b',' => line.field(&mut fields, rare, names, short)?,
             b'}' => break,
             _ => return None,
         }
     }
-    (line.byte()? == b'\n' && index != NO_INDEX).then_some((fields, rare, line.at))
+    (line.byte()? == b'\n' && index != NO_INDEX).then_some((fields, line.at))
 }
 
 /// A word of at most seven bytes as a number, the first byte in the lowest.
@@ -242,7 +242,7 @@ impl LineCursor<'_> {
     fn field(
         &mut self,
         fields: &mut EventFields,
-        rare: &mut RareFields,
+        rare: &mut Option<RareFields>,
         names: &mut Names,
         short: &mut ShortNames,
     ) -> Option<()> {
@@ -251,18 +251,18 @@ impl LineCursor<'_> {
         self.literal(b":")?;
         match key {
             TOKEN => fields.token = Some(self.number()?),
-            WAIT_MS => rare.rare.wait_ms = Rare::wait_of(self.number()?),
-            LATE_US => rare.rare.late_us = self.small()?,
-            VALUE => rare.rare.value = Some(self.number()?),
-            PERMITS => rare.rare.permits = self.small()?,
+            WAIT_MS => said(rare).wait_ms = Rare::wait_of(self.number()?),
+            LATE_US => said(rare).late_us = self.small()?,
+            VALUE => said(rare).value = Some(self.number()?),
+            PERMITS => said(rare).permits = self.small()?,
             LOCK | OWNER | CAUSE | ERROR | NODE => {
                 self.literal(b"\"")?;
                 let name = self.name(names, short)?;
                 match key {
                     LOCK => fields.lock = name,
                     OWNER => fields.owner = name,
-                    CAUSE => rare.rare.cause = name,
-                    ERROR => rare.rare.error = name,
+                    CAUSE => said(rare).cause = name,
+                    ERROR => said(rare).error = name,
                     _ if fields.f == F::Acquire => fields.node = name,
                     _ => {}
                 }
@@ -271,6 +271,11 @@ impl LineCursor<'_> {
         }
         Some(())
     }
+}
+
+/// What few events have of this one.
+fn said(rare: &mut Option<RareFields>) -> &mut Rare {
+    &mut rare.get_or_insert_default().rare
 }
 
 /// The highest bit of the quotes among eight bytes; of all, the lowest is right.
@@ -333,7 +338,7 @@ mod tests {
         let (mut names, mut short) = (Names::default(), ShortNames::default());
         for line in &LINES[..4] {
             let text = format!("{line}\n        ");
-            let (_, _, next) = recorded_line(&text, 0, &mut names, &mut short).expect(line);
+            let (_, next) = recorded_line(&text, 0, (&mut names, &mut short), &mut None).expect(line);
             assert_eq!(next, line.len() + 1);
         }
     }

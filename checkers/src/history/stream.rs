@@ -5,13 +5,12 @@ use std::io::{BufRead, BufReader, Read};
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use super::compressed::Compression;
 use super::entry::Entry;
 use super::error::{FormError, ReadError};
 use super::event::Header;
 use super::lines::{EventFields, LineBlock, NO_INDEX, RareFields};
 use super::names::{NONE, Names};
-use super::read::{BUFFER_BYTES, header};
+use super::read::{BUFFER_BYTES, header, text};
 
 /// A history of our own lines that is read as it comes: from a file, a pipe, a socket. Nothing is kept.
 pub struct EventStream<'a> {
@@ -38,11 +37,8 @@ impl<'a> EventStream<'a> {
     /// # Errors
     /// When reading fails, or the first line is no header: histories of Jepsen's have no lines of their own, see
     /// [`super::History::read`].
-    pub fn new(mut input: impl BufRead + Send + 'a) -> Result<Self, ReadError> {
-        let mut input: Box<dyn BufRead + Send + 'a> = match Compression::of(input.fill_buf()?) {
-            Some(compression) => compression.text(input)?,
-            None => Box::new(input),
-        };
+    pub fn new(input: impl BufRead + Send + 'a) -> Result<Self, ReadError> {
+        let mut input = text(input)?;
         let mut line = Vec::new();
         input.by_ref().read_until(b'\n', &mut line)?;
         if line.is_empty() {

@@ -117,6 +117,9 @@ pub struct MessageMatch {
     pub role: String,
     /// Whether the rule was carried out to its end: held back and its connection ended, or held back and gone on.
     pub done: bool,
+    /// Whether its reply was seen and does not say that nothing was done.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub accepted: bool,
     /// When it passed, in nanoseconds of the history.
     #[serde(rename = "time")]
     pub time_ns: u64,

@@ -67,6 +67,13 @@ impl Window {
             .any(|fault| self.fault.starts_with(fault))
     }
 
+    /// Whether all that it was done to are clients and links from clients.
+    pub fn is_of_clients(&self) -> bool {
+        let is_a_client = |name: &String| name.starts_with('c');
+        let cut = self.started.cut.iter().flatten();
+        self.started.targets.iter().chain(cut).all(is_a_client)
+    }
+
     /// From when on it acted: from the message that it was for, or from its beginning, in nanoseconds of the history.
     pub fn acted_ns(&self) -> u64 {
         let message = self.healed.as_ref().and_then(|healed| healed.matched.as_ref());

@@ -32,9 +32,7 @@ pub(super) fn decisions_within(context: &Context<'_>) -> Vec<Decision> {
         owners => owners,
     };
     let widening = widening(history, &model, error_ns);
-    let faults = sweep_in(&EventOrder::widened(history, &widening), history, &model);
-    let decide = |fault: Option<_>| fault.map_or(Decision::Legal, Decision::Illegal);
-    faults.into_iter().map(decide).collect()
+    sweep_in(&EventOrder::widened(history, &widening), history, &model)
 }
 
 /// What one process has of one lock, from its first acquire until it has nothing.
@@ -76,8 +74,8 @@ fn widening(history: &History, model: &Model, error_ns: u64) -> Widening {
              instant,
              position,
              lock,
-         }| {
-            let event = history.event(position);
+         },
+         event| {
             let hold = all.entry((lock, event.process)).or_default();
             let counts = widening.instant(history, event, instant);
             let permits = if many { u64::from(history.permits(event)) } else { 1 };

@@ -29,6 +29,10 @@ impl ValueCluster {
 /// Whether the operations of a register have an order, each process's own at one instant left aside; `None` where a value is written
 /// twice, or an operation is no read and no write. The register has this value at the start.
 pub(super) fn has_order(operations: &[Operation<RegisterOp>], start: Option<u64>) -> Option<bool> {
+    let compares = |op: &RegisterOp| matches!(op, RegisterOp::Cas { .. } | RegisterOp::CasFailed { .. });
+    if operations.iter().any(|operation| compares(&operation.op)) {
+        return None;
+    }
     let mut clusters: FastMap<Option<u64>, ValueCluster> = FastMap::default();
     // The start is before all times.
     let after_start = |time: u64| time.saturating_add(1);
@@ -39,19 +43,16 @@ pub(super) fn has_order(operations: &[Operation<RegisterOp>], start: Option<u64>
     };
     clusters.insert(start, first);
     for operation in operations {
-        match operation.op {
-            RegisterOp::Write(value) => {
-                let write = ValueCluster {
-                    written: after_start(operation.call),
-                    first_reply: operation.reply.map_or(u64::MAX, after_start),
-                    last_call: after_start(operation.call),
-                };
-                if clusters.insert(Some(value), write).is_some() {
-                    return None;
-                }
-            }
-            RegisterOp::Read(_) => {}
-            RegisterOp::Cas { .. } | RegisterOp::CasFailed { .. } => return None,
+        let RegisterOp::Write(value) = operation.op else {
+            continue;
+        };
+        let write = ValueCluster {
+            written: after_start(operation.call),
+            first_reply: operation.reply.map_or(u64::MAX, after_start),
+            last_call: after_start(operation.call),
+        };
+        if clusters.insert(Some(value), write).is_some() {
+            return None;
         }
     }
     for operation in operations {

@@ -6,6 +6,9 @@ use std::hash::Hash;
 
 type ConfigurationKey<T, const W: usize> = (u32, T, Mask<W>);
 
+/// Failed configurations that there is room for once there is one.
+const FIRST_ROOM: usize = 28;
+
 /// Failed configurations: for each place, state and set of live operations, the smallest sets of spent crashed ones.
 pub(super) struct FailedConfigurations<T, const W: usize> {
     map: FastMap<ConfigurationKey<T, W>, Spent<W>>,
@@ -36,6 +39,9 @@ impl<T: Clone + Eq + Hash, const W: usize> FailedConfigurations<T, W> {
 
     pub(super) fn insert(&mut self, at: u32, state: T, live: Mask<W>, spent: Mask<W>) {
         use std::collections::hash_map::Entry;
+        if self.map.capacity() == 0 {
+            self.map.reserve(FIRST_ROOM);
+        }
         match self.map.entry((at, state, live)) {
             Entry::Vacant(vacant) => {
                 vacant.insert(Spent {

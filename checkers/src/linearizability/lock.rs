@@ -201,12 +201,22 @@ impl Lock {
         }
     }
 
+    #[inline]
     pub(super) fn begin(&mut self, active: Active) {
         self.writers += usize::from(active.mode == Mode::Write);
+        let process = active.process;
         self.active.push(active);
+        if self.places.is_some() || self.active.len() > FEW {
+            self.note_place(process);
+        }
+    }
+
+    /// Notes the place of the latest of many owners.
+    #[cold]
+    fn note_place(&mut self, latest: u32) {
         if let Some(places) = &mut self.places {
-            places.insert(active.process, self.active.len() - 1);
-        } else if self.active.len() > FEW {
+            places.insert(latest, self.active.len() - 1);
+        } else {
             let each = self.active.iter().enumerate();
             self.places = Some(each.map(|(place, active)| (active.process, place)).collect());
         }

@@ -40,14 +40,31 @@ impl<const W: usize> Mask<W> {
         other.without(self).is_empty()
     }
 
-    pub(super) fn slots(self) -> impl Iterator<Item = u32> {
-        self.0.into_iter().enumerate().flat_map(|(word, mut bits)| {
-            std::iter::from_fn(move || {
-                let slot = bits.checked_ilog2().map(|_| bits.trailing_zeros())?;
-                bits &= bits - 1;
-                Some(word as u32 * 64 + slot)
-            })
-        })
+    pub(super) fn slots(self) -> Slots<W> {
+        Slots { left: self.0, word: 0 }
+    }
+}
+
+/// The numbers in a set, ascending.
+pub(super) struct Slots<const W: usize> {
+    left: [u64; W],
+    word: usize,
+}
+
+impl<const W: usize> Iterator for Slots<W> {
+    type Item = u32;
+
+    #[inline]
+    fn next(&mut self) -> Option<u32> {
+        loop {
+            let bits = self.left.get_mut(self.word)?;
+            if *bits != 0 {
+                let slot = bits.trailing_zeros();
+                *bits &= *bits - 1;
+                return Some(self.word as u32 * 64 + slot);
+            }
+            self.word += 1;
+        }
     }
 }
 

@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 
 use super::anonymous::{self, Unordered};
 use super::counterexample::Counterexample;
-use super::operations::Operations;
+use super::event_plan::search_events;
+use super::operations::{self, Operations};
 use super::register::{Register, RegisterOp, starts};
 use super::search::search_in_turn;
 use super::spec::Operation;
 use super::specs::LockOp;
-use super::{Decision, Searched, distinct};
+use super::{Decision, Searched, distinct, mutex_pass};
 use crate::history::History;
 use crate::model::Model;
 use crate::options::{Budget, Clock};
@@ -19,13 +20,25 @@ use crate::shrink::shrink;
 /// Operations of a prefix that are still worth shrinking; of longer ones, the latest are tried first.
 const SHRINK_MAX: usize = 20_000;
 
-/// Decides the plain mutex.
-pub(super) fn plain(
-    history: &History,
-    all: &Operations<LockOp>,
-    (budget, clock): (Budget, Clock),
-    small: bool,
-) -> Decision {
+/// Decides plain mutexes.
+pub(super) fn plain_mutexes(history: &History, (budget, clock): (Budget, Clock), small: bool) -> Vec<Decision> {
+    let blocked = mutex_pass::blocked_calls(history);
+    if let Some(blocked) = &blocked
+        && (!small || blocked.iter().all(Option::is_none))
+    {
+        let decision = |call: &Option<u32>| call.map_or(Decision::Legal, |call| no_order(vec![call]));
+        return blocked.iter().map(decision).collect();
+    }
+    let all = operations::locks(history, &Model::Mutex);
+    let each = all.iter().enumerate().map(|(lock, operations)| match &blocked {
+        Some(blocked) if blocked[lock].is_none() => Decision::Legal,
+        _ => plain(history, operations, (budget, clock), small),
+    });
+    each.collect()
+}
+
+/// Decides a plain mutex.
+fn plain(history: &History, all: &Operations<LockOp>, (budget, clock): (Budget, Clock), small: bool) -> Decision {
     let blocked = match anonymous::decide(history, all, (budget, clock)) {
         Ok(_) => return Decision::Legal,
         Err(Unordered::Undecided(reason)) => return Decision::Unknown(reason),
@@ -102,10 +115,9 @@ fn starts_of(model: &Model, all: &Operations<RegisterOp>) -> Option<Vec<Option<u
 
 /// Whether a register to which each value is written once surely has an order. Where a process is answered and calls at one instant,
 /// its own order would have to be looked at, too.
-fn surely_has_order(history: &History, model: &Model, all: &Operations<RegisterOp>) -> bool {
-    let legal = |start: Option<u64>| distinct::has_order(&all.operations, start) == Some(true);
-    let mut starts = starts_of(model, all).into_iter().flatten();
-    starts.any(legal) && all.predecessors(history).iter().all(Option::is_none)
+fn surely_has_order(history: &History, starts: Option<&[Option<u64>]>, all: &Operations<RegisterOp>) -> bool {
+    let legal = |start: &Option<u64>| distinct::has_order(&all.operations, *start) == Some(true);
+    starts.is_some_and(|starts| starts.iter().any(legal)) && all.predecessors(history).iter().all(Option::is_none)
 }
 
 /// Looks for an order of a register's operations, from each value that it may have had at the start.
@@ -115,7 +127,15 @@ pub(super) fn search_register(
     all: &Operations<RegisterOp>,
     (budget, clock): (Budget, Clock),
 ) -> (Register, Searched) {
-    let starts = starts_of(model, all);
+    search_from(history, starts_of(model, all).as_deref(), all, (budget, clock))
+}
+
+fn search_from(
+    history: &History,
+    starts: Option<&[Option<u64>]>,
+    all: &Operations<RegisterOp>,
+    (budget, clock): (Budget, Clock),
+) -> (Register, Searched) {
     let after = all.predecessors(history);
     let mut found = (Register::default(), TOO_MANY_STARTS);
     // Of those that fail, the one that goes furthest is told.
@@ -123,7 +143,7 @@ pub(super) fn search_register(
         Searched::NoOrder { blocked } => all.operations[*blocked].reply,
         _ => None,
     };
-    for start in starts.into_iter().flatten() {
+    for start in starts.into_iter().flatten().copied() {
         let register = Register { start };
         let searched = search_in_turn(&register, &all.operations, &after, budget, clock);
         if !matches!(searched, Searched::NoOrder { .. }) {
@@ -142,19 +162,39 @@ const TOO_MANY_STARTS: Searched = Searched::Unknown {
     configurations: 0,
 };
 
+/// Decides registers.
+pub(super) fn registers(
+    history: &History,
+    model: &Model,
+    (budget, clock): (Budget, Clock),
+    small: bool,
+) -> Vec<Decision> {
+    match search_events(history, model, (budget, clock)) {
+        Some(Searched::Order(_)) => return vec![Decision::Legal],
+        Some(Searched::Unknown { reason, .. }) => return vec![Decision::Unknown(reason)],
+        Some(Searched::NoOrder { blocked }) if !small => return vec![no_order(vec![blocked as u32])],
+        Some(Searched::NoOrder { .. }) | None => {}
+    }
+    let all = operations::registers(history, model);
+    let each = all
+        .iter()
+        .map(|operations| register(history, model, operations, (budget, clock), small));
+    each.collect()
+}
+
 /// Decides a register by search.
-pub(super) fn register(
+fn register(
     history: &History,
     model: &Model,
     all: &Operations<RegisterOp>,
     (budget, clock): (Budget, Clock),
     small: bool,
 ) -> Decision {
-    if surely_has_order(history, model, all) {
+    let starts = starts_of(model, all);
+    if surely_has_order(history, starts.as_deref(), all) {
         return Decision::Legal;
     }
-    let searched = |all: &Operations<RegisterOp>, budget| search_register(history, model, all, (budget, clock)).1;
-    let blocked = match searched(all, budget) {
+    let blocked = match search_from(history, starts.as_deref(), all, (budget, clock)).1 {
         Searched::Order(_) => return Decision::Legal,
         Searched::Unknown { reason, .. } => return Decision::Unknown(reason),
         Searched::NoOrder { blocked } if !small => return blocked_at(all, blocked),
@@ -165,10 +205,11 @@ pub(super) fn register(
     let violates = |kept: &[usize]| {
         let fewer = all.only(&those(&prefix, kept));
         let gone = (0..prefix.len()).filter(|at| kept.binary_search(at).is_err());
+        let searched = |all: &Operations<RegisterOp>| search_register(history, model, all, (short(budget), clock)).1;
         let sound = gone
             .map(|at| all.operations[prefix[at]].op)
             .all(|op| !is_needed(&op, &fewer.operations));
-        sound && matches!(searched(&fewer, short(budget)), Searched::NoOrder { .. })
+        sound && matches!(searched(&fewer), Searched::NoOrder { .. })
     };
     illegal(all, &those(&prefix, &kept(&prefix, &units, violates)))
 }
@@ -231,16 +272,16 @@ fn those(places: &[usize], kept: &[usize]) -> Vec<usize> {
 }
 
 fn illegal<O>(all: &Operations<O>, places: &[usize]) -> Decision {
-    Decision::Illegal(Counterexample::NoOrder {
-        calls: places.iter().map(|place| all.calls[*place]).collect(),
-    })
+    no_order(places.iter().map(|place| all.calls[*place]).collect())
+}
+
+fn no_order(calls: Vec<u32>) -> Decision {
+    Decision::Illegal(Counterexample::NoOrder { calls })
 }
 
 /// A violation at the reply to one operation, without a proof.
 pub(super) fn blocked_at<O>(all: &Operations<O>, blocked: usize) -> Decision {
-    Decision::Illegal(Counterexample::NoOrder {
-        calls: vec![all.calls[blocked]],
-    })
+    no_order(vec![all.calls[blocked]])
 }
 
 /// Whether an answer that is left may rest on the value that this operation wrote.

@@ -14,6 +14,7 @@ mod dead_end;
 mod distinct;
 #[cfg(test)]
 mod equal_times;
+mod event_plan;
 mod explanation;
 mod failures;
 mod finder;
@@ -24,6 +25,7 @@ mod mask;
 mod minimal;
 mod monitor;
 mod mutant;
+mod mutex_pass;
 mod operations;
 #[cfg(test)]
 mod oracle;
@@ -36,6 +38,7 @@ mod proofs;
 mod random;
 mod readings;
 mod register;
+mod replies;
 mod search;
 mod spec;
 mod specs;
@@ -113,23 +116,11 @@ pub(crate) fn decisions(history: &History, model: &Model, budget: Budget, clock:
 /// Decides each lock. A search for a small proof costs many times what the decision costs.
 fn decided(history: &History, model: &Model, budget: Budget, clock: Clock, small: bool) -> Vec<Decision> {
     match model {
-        Model::Mutex => {
-            let all = operations::locks(history, model);
-            all.iter()
-                .map(|operations| minimal::plain(history, operations, (budget, clock), small))
-                .collect()
-        }
+        Model::Mutex => minimal::plain_mutexes(history, (budget, clock), small),
         Model::Register { .. } | Model::CasRegister { .. } | Model::ExactCasRegister { .. } => {
-            let all = operations::registers(history, model);
-            all.iter()
-                .map(|operations| minimal::register(history, model, operations, (budget, clock), small))
-                .collect()
+            minimal::registers(history, model, (budget, clock), small)
         }
-        _ => {
-            let faults = sweep::sweep(history, model);
-            let decide = |fault: Option<Counterexample>| fault.map_or(Decision::Legal, Decision::Illegal);
-            faults.into_iter().map(decide).collect()
-        }
+        _ => sweep::sweep(history, model),
     }
 }
 

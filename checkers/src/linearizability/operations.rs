@@ -1,10 +1,10 @@
 //! From the events of a history to the operations of a specification: what each answer proves, and what it does not.
 
-use super::order::{EventOrder, OrderedEvent};
+use super::order::{self, EventOrder, OrderedEvent};
 use super::register::RegisterOp;
+use super::replies::{found_taken, is_not_held};
 use super::spec::Operation;
 use super::specs::LockOp;
-use super::sweep::{found_taken, is_not_held};
 use crate::history::event::Kind;
 use crate::history::names::FastMap;
 use crate::history::{F, History, Mode, PackedEvent};
@@ -20,17 +20,15 @@ pub(crate) struct Operations<O> {
     pub turns: Vec<u32>,
 }
 
-impl<O> Default for Operations<O> {
-    fn default() -> Self {
+impl<O> Operations<O> {
+    fn with_room(count: usize) -> Self {
         Self {
-            operations: Vec::new(),
-            calls: Vec::new(),
-            turns: Vec::new(),
+            operations: Vec::with_capacity(count),
+            calls: Vec::with_capacity(count),
+            turns: Vec::with_capacity(count),
         }
     }
-}
 
-impl<O> Operations<O> {
     fn add(&mut self, op: O, call: u64, reply: Option<u64>, position: u32) {
         self.operations.push(Operation { op, call, reply });
         self.calls.push(position);
@@ -41,6 +39,9 @@ impl<O> Operations<O> {
     /// times, it comes first. Operations without an answer between the two, such as the release that stands for a loss,
     /// may take effect later than both and do not loosen that.
     pub(super) fn predecessors(&self, history: &History) -> Vec<Option<usize>> {
+        if order::is_strict(history) {
+            return vec![None; self.operations.len()];
+        }
         let mut own: FastMap<u32, Vec<usize>> = FastMap::default();
         let replied = |place: usize| match history.event(self.calls[place]) {
             signal if signal.kind == Kind::Signal => self.turns[place],
@@ -74,46 +75,52 @@ impl<O> Operations<O> {
 
 /// Operations on registers, lock by lock, as the model reads them. What says nothing is left out.
 pub(crate) fn registers(history: &History, model: &Model) -> Vec<Operations<RegisterOp>> {
-    let mut all: Vec<Operations<RegisterOp>> = (0..history.locks.len()).map(|_| Operations::default()).collect();
-    EventOrder::of(history).each(
-        history,
-        |OrderedEvent {
-             instant,
-             position,
-             lock,
-         }| {
-            let call = history.event(position);
-            let reply = history.events.get(call.mate as usize);
-            if call.kind == Kind::Invoke
-                && let Some(all) = all.get_mut(lock as usize)
-                && let Some(op) = register_op(history, model, call, reply)
-            {
-                let known = reply.is_some_and(|reply| matches!(reply.kind, Kind::Ok | Kind::Fail));
-                all.add(op, instant, known.then(|| history.instant(call.mate)), position);
-            }
-        },
-    );
+    let each = history.events.len() / 2 / history.locks.len().max(1);
+    let mut all: Vec<Operations<RegisterOp>> = (0..history.locks.len()).map(|_| Operations::with_room(each)).collect();
+    EventOrder::of(history).each(history, |ordered, call| {
+        if call.kind != Kind::Invoke {
+            return;
+        }
+        let reply = history.events.get(call.mate as usize);
+        if let Some(all) = all.get_mut(ordered.lock as usize)
+            && let Some(op) = register_op(history, model, call, reply)
+        {
+            let known = reply.is_some_and(|reply| matches!(reply.kind, Kind::Ok | Kind::Fail));
+            let reply = known.then(|| history.instant(call.mate));
+            all.add(op, ordered.instant, reply, ordered.position);
+        }
+    });
     all
 }
 
-fn register_op(history: &History, model: &Model, call: PackedEvent, reply: Option<PackedEvent>) -> Option<RegisterOp> {
+/// What an operation on a register was, as the model reads its call and its reply; `None` where that says nothing.
+pub(super) fn register_op(
+    history: &History,
+    model: &Model,
+    call: PackedEvent,
+    reply: Option<PackedEvent>,
+) -> Option<RegisterOp> {
     let exact = matches!(model, Model::ExactCasRegister { .. });
     let kind = reply.map_or(Kind::Info, |reply| reply.kind);
-    let (asked, answered) = (
-        history.rare(call),
-        reply.map(|reply| history.rare(reply)).unwrap_or_default(),
-    );
+    let answer = || history.says(reply?);
     match (call.f, kind) {
-        (F::Read, Kind::Ok) => Some(RegisterOp::Read(answered.value)).filter(|_| exact || answered.value.is_some()),
-        (F::Write, Kind::Ok | Kind::Info) => asked.value.map(RegisterOp::Write),
-        (F::Cas, Kind::Ok | Kind::Info) => Some(RegisterOp::Cas {
-            expected: asked.expected?,
-            new: asked.value?,
-        }),
+        (F::Read, Kind::Ok) => {
+            let value = answer().and_then(|answer| answer.value);
+            (exact || value.is_some()).then_some(RegisterOp::Read(value))
+        }
+        (F::Write, Kind::Ok | Kind::Info) => history.says(call)?.value.map(RegisterOp::Write),
+        (F::Cas, Kind::Ok | Kind::Info) => {
+            let asked = history.says(call)?;
+            Some(RegisterOp::Cas {
+                expected: asked.expected?,
+                new: asked.value?,
+            })
+        }
         // Without an error, a failed compare-and-set has compared.
-        (F::Cas, Kind::Fail) if exact && history.name(answered.error).is_none() => Some(RegisterOp::CasFailed {
-            expected: asked.expected?,
-        }),
+        (F::Cas, Kind::Fail) if exact && answer().is_none_or(|answer| history.name(answer.error).is_none()) => {
+            let expected = history.says(call)?.expected?;
+            Some(RegisterOp::CasFailed { expected })
+        }
         _ => None,
     }
 }
@@ -123,11 +130,11 @@ pub(crate) fn locks(history: &History, model: &Model) -> Vec<Operations<LockOp>>
     let mut reading = OperationReader {
         history,
         model,
-        all: (0..history.locks.len()).map(|_| Operations::default()).collect(),
+        all: (0..history.locks.len()).map(|_| Operations::with_room(0)).collect(),
         contenders: contenders(history, model),
         held: FastMap::default(),
     };
-    EventOrder::of(history).each(history, |event| reading.see(event));
+    EventOrder::of(history).each(history, |ordered, event| reading.see(ordered, event));
     reading.all
 }
 
@@ -242,8 +249,8 @@ impl OperationReader<'_> {
             position,
             lock,
         }: OrderedEvent,
+        event: PackedEvent,
     ) {
-        let event = self.history.event(position);
         let lock = lock as usize;
         if lock >= self.all.len() {
             return;

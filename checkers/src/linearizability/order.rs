@@ -4,8 +4,19 @@
 //! began the hold it ends. Of one time, it comes first among what its process did at that time: no line of the recorder
 //! says which came first, and a loss that came earlier is never less legal.
 
+use crate::history::event::Kind;
 use crate::history::names::{FastMap, FastSet, NONE};
 use crate::history::{F, History, Mode, OrderBasis, PackedEvent};
+
+/// Whether the order of events is that of the file, and no two have one instant.
+pub(super) fn is_strict(history: &History) -> bool {
+    !has_signals(history) && (history.order == OrderBasis::Position || history.distinct_times)
+}
+
+/// Whether some holds ended by a signal, which may have been written late.
+fn has_signals(history: &History) -> bool {
+    history.counts.lost + history.counts.died > 0
+}
 
 /// One event in its turn. A signal that ends the holds of all locks comes once for each that its process ever got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,8 +32,7 @@ pub(crate) struct EventOrder(Option<Vec<OrderedEvent>>);
 
 impl EventOrder {
     pub(crate) fn of(history: &History) -> Self {
-        let signals = history.counts.lost + history.counts.died > 0;
-        if !signals && (history.order == OrderBasis::Position || history.in_order) {
+        if !has_signals(history) && (history.order == OrderBasis::Position || history.in_order) {
             return Self(None);
         }
         Self::sorted(keys(history, &Widening::default()))
@@ -41,9 +51,19 @@ impl EventOrder {
         Self(Some(keyed.into_iter().map(|(_, event)| event).collect()))
     }
 
+    /// Whether it is that of the file, and no two events have one instant.
+    pub(super) fn is_strict(&self, history: &History) -> bool {
+        self.0.is_none() && is_strict(history)
+    }
+
     /// Calls `see` with each event in order.
-    pub(crate) fn each(&self, history: &History, mut see: impl FnMut(OrderedEvent)) {
-        self.instants(history, |same| same.iter().for_each(|event| see(*event)));
+    pub(crate) fn each(&self, history: &History, mut see: impl FnMut(OrderedEvent, PackedEvent)) {
+        if self.is_strict(history) {
+            return each_in_file(history, |_, _| true, see);
+        }
+        self.instants(history, |same| {
+            same.iter().for_each(|event| see(*event, history.event(event.position)));
+        });
     }
 
     /// Calls `see` with the events of each instant, in order: each process's own events keep theirs.
@@ -80,6 +100,27 @@ impl EventOrder {
             see(&same);
         }
     }
+}
+
+/// Calls `see` with each event of a client, of an operation and a kind that are wanted, in the order of the file.
+#[inline]
+pub(super) fn each_in_file(
+    history: &History,
+    wanted: impl Fn(F, Kind) -> bool,
+    mut see: impl FnMut(OrderedEvent, PackedEvent),
+) {
+    let (clients, timed) = (history.processes.len(), history.order == OrderBasis::Time);
+    history.events.each_of(wanted, |position, event| {
+        if event.process as usize >= clients {
+            return;
+        }
+        let ordered = OrderedEvent {
+            instant: if timed { event.time } else { position.into() },
+            position,
+            lock: history.lock_number(event).map_or(NONE, |lock| lock as u32),
+        };
+        see(ordered, event);
+    });
 }
 
 /// By how much stamps may be wrong, and the events that are left out because of that.

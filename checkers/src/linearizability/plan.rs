@@ -1,6 +1,8 @@
 //! What the search may know before it starts: calls and replies in order, a slot for each operation in flight, and what
 //! the hints of the specification allow for each.
 
+use std::cell::OnceCell;
+
 use super::spec::{Operation, Polarity, SequentialSpec};
 use crate::history::names::{FastMap, NONE};
 
@@ -31,41 +33,67 @@ pub(super) struct OpPlan {
     pub crashed: bool,
 }
 
+/// What a search looks at. It may be found out only as far as the search comes: most violations come early.
+pub(super) trait PlannedOperations<O> {
+    /// The call or reply at a place in their order, where there is one.
+    fn happening(&mut self, at: u32) -> Option<Happening>;
+
+    /// The same at a place that was looked at before.
+    fn seen(&self, at: u32) -> Happening;
+
+    /// What is known of an operation that was called.
+    fn plan(&self, op: u32) -> &OpPlan;
+
+    /// The operation itself.
+    fn op(&self, op: u32) -> &O;
+}
+
 /// The whole plan of one search.
-pub(super) struct SearchPlan {
-    pub happenings: Vec<Happening>,
-    pub ops: Vec<OpPlan>,
+pub(super) struct SearchPlan<'a, O> {
+    operations: &'a [Operation<O>],
+    happenings: Vec<Happening>,
+    ops: Vec<OpPlan>,
     /// Slots needed at once.
     pub width: usize,
 }
 
-impl SearchPlan {
+impl<O> PlannedOperations<O> for SearchPlan<'_, O> {
+    fn happening(&mut self, at: u32) -> Option<Happening> {
+        self.happenings.get(at as usize).copied()
+    }
+
+    fn seen(&self, at: u32) -> Happening {
+        self.happenings[at as usize]
+    }
+
+    fn plan(&self, op: u32) -> &OpPlan {
+        &self.ops[op as usize]
+    }
+
+    fn op(&self, op: u32) -> &O {
+        &self.operations[op as usize].op
+    }
+}
+
+impl<'a, O> SearchPlan<'a, O> {
     /// `after` has, for each operation, one that was answered at the instant of its call and that comes first; it may
     /// be shorter than the operations.
-    pub(super) fn of<S: SequentialSpec>(spec: &S, operations: &[Operation<S::Op>], after: &[Option<usize>]) -> Self {
-        let opposed = Opposed::of(spec, operations);
+    pub(super) fn of<S: SequentialSpec<Op = O>>(
+        spec: &S,
+        operations: &'a [Operation<O>],
+        after: &[Option<usize>],
+    ) -> Self {
+        // Asked for only where some operation may best come late or early.
+        let observed = OnceCell::new();
+        let opposed = || observed.get_or_init(|| Opposed::of(spec, operations));
         let mut ops: Vec<OpPlan> = operations
             .iter()
-            .map(|operation| hints(spec, operation, &opposed))
+            .map(|operation| hints(spec, operation, opposed))
             .collect();
         for (op, first) in ops.iter_mut().zip(after) {
             op.after = first.map_or(NEVER, |first| first as u32);
         }
-        let dropped = |op: &OpPlan| op.crashed && !op.eager && !op.choice;
-        let mut happenings: Vec<(u64, bool, u32)> = Vec::with_capacity(operations.len() * 2);
-        for (place, operation) in operations
-            .iter()
-            .enumerate()
-            .filter(|(place, _)| !dropped(&ops[*place]))
-        {
-            happenings.push((operation.call, false, place as u32));
-            if let Some(reply) = operation.reply {
-                happenings.push((reply.max(operation.call), true, place as u32));
-            }
-        }
-        if !happenings.is_sorted() {
-            happenings.sort_unstable();
-        }
+        let happenings = in_order(operations, &ops);
         loosen(spec, operations, &mut ops, &happenings);
         let width = assign(&mut ops, &happenings);
         line_up(spec, operations, &mut ops, &happenings);
@@ -77,6 +105,7 @@ impl SearchPlan {
             }
         };
         Self {
+            operations,
             happenings: happenings.iter().map(as_happening).collect(),
             ops,
             width,
@@ -84,25 +113,77 @@ impl SearchPlan {
     }
 }
 
-fn hints<S: SequentialSpec>(spec: &S, operation: &Operation<S::Op>, opposed: &Opposed) -> OpPlan {
+/// A call or a reply with its instant and its operation's place. Sorts calls before replies of the same instant.
+type TimedHappening = (u64, bool, u32);
+
+/// Operations in flight at once up to which the next reply is looked for among them.
+const FEW_IN_FLIGHT: usize = 64;
+
+/// Calls and replies, sorted, of all operations but those that need not be looked at.
+fn in_order<O>(operations: &[Operation<O>], ops: &[OpPlan]) -> Vec<TimedHappening> {
+    let kept = || {
+        (0u32..)
+            .zip(operations)
+            .zip(ops)
+            .filter(|(_, op)| op.matters())
+            .map(|(operation, _)| operation)
+    };
+    let mut happenings: Vec<TimedHappening> = Vec::with_capacity(operations.len() * 2);
+    // Of those in flight, the reply that comes first is the last.
+    let (mut open, mut last): (Vec<TimedHappening>, u64) = (Vec::new(), 0);
+    for (place, operation) in kept() {
+        if operation.call < last || open.len() > FEW_IN_FLIGHT {
+            happenings.clear();
+            happenings.extend(kept().map(|(place, operation)| (operation.call, false, place)));
+            let replies =
+                kept().filter_map(|(place, operation)| Some((operation.reply?.max(operation.call), true, place)));
+            happenings.extend(replies);
+            happenings.sort_unstable();
+            return happenings;
+        }
+        last = operation.call;
+        while let Some(reply) = open.pop_if(|reply| reply.0 < last) {
+            happenings.push(reply);
+        }
+        happenings.push((last, false, place));
+        if let Some(reply) = operation.reply {
+            let reply = (reply.max(last), true, place);
+            open.insert(open.partition_point(|other| *other > reply), reply);
+        }
+    }
+    happenings.extend(open.into_iter().rev());
+    happenings
+}
+
+fn hints<'a, S: SequentialSpec>(spec: &S, operation: &Operation<S::Op>, opposed: impl Fn() -> &'a Opposed) -> OpPlan {
     let crashed = operation.reply.is_none();
     let observer = spec.is_observer(&operation.op);
     let polarity = match spec.polarity(&operation.op) {
         Polarity::Neutral => Polarity::Neutral,
-        _ if opposed.overlap(operation.call, operation.reply.unwrap_or(u64::MAX)) => Polarity::Neutral,
+        _ if opposed().overlap(operation.call, operation.reply.unwrap_or(u64::MAX)) => Polarity::Neutral,
         polarity => polarity,
     };
-    // An observer that nobody waits for need not happen.
-    let eager = (observer && !crashed) || (!observer && polarity == Polarity::Early);
-    let choice = !observer && polarity == Polarity::Neutral;
-    OpPlan {
-        slot: 0,
-        deadline: 0,
-        older: NEVER,
-        after: NEVER,
-        eager,
-        choice,
-        crashed,
+    OpPlan::of(observer, polarity, crashed)
+}
+
+impl OpPlan {
+    /// What the hints of a specification say of an operation.
+    pub(super) fn of(observer: bool, polarity: Polarity, crashed: bool) -> Self {
+        Self {
+            slot: 0,
+            deadline: 0,
+            older: NEVER,
+            after: NEVER,
+            // An observer that nobody waits for need not happen.
+            eager: (observer && !crashed) || (!observer && polarity == Polarity::Early),
+            choice: !observer && polarity == Polarity::Neutral,
+            crashed,
+        }
+    }
+
+    /// Whether it may have to take effect at all.
+    pub(super) fn matters(&self) -> bool {
+        !self.crashed || self.eager || self.choice
     }
 }
 

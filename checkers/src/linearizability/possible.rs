@@ -10,9 +10,9 @@ use super::sweep::Sweep;
 use crate::history::{History, Renumbered};
 use crate::model::Model;
 
-/// States that are kept between two instants, and events that are seen at one, before the answer of `ties` stands.
-const MAX_STATES: usize = 128;
-const MAX_SEEN: usize = 20_000;
+/// States that are kept between two instants, and events that are seen at one, before it is not known whether an order is legal.
+const MAX_STATES: usize = 1_024;
+const MAX_SEEN: usize = 100_000;
 
 /// Whether some order of the events of one lock is legal; `None` when that was too much to find out.
 pub(super) fn is_legal(history: &History, model: &Model, lock: usize) -> Option<bool> {
@@ -75,15 +75,20 @@ impl PossibleLocks {
         }
     }
 
-    /// Whether a lock may be in several states, so that a fault of the sweep's is none.
+    /// Whether a lock may be in several states, or in more than were kept, so that a fault of the sweep's proves nothing.
     pub(super) fn is_open(&self, lock: usize) -> bool {
-        self.states.get(lock).is_some_and(|states| !states.is_empty())
+        let several = self.states.get(lock).is_some_and(|states| !states.is_empty());
+        several || self.has_given_up(lock)
     }
 
-    /// Ends the history: whether one of the open states of a lock is legal to the end.
-    pub(super) fn is_legal(&self, lock: usize) -> bool {
+    fn has_given_up(&self, lock: usize) -> bool {
+        self.given_up.get(lock).is_some_and(|given_up| *given_up)
+    }
+
+    /// Ends the history: whether one of the open states of a lock may be legal to the end.
+    pub(super) fn may_be_legal(&self, lock: usize) -> bool {
         let mut states = self.states.get(lock).into_iter().flatten();
-        states.any(|state| state.clone().finish().is_none())
+        states.any(|state| state.clone().finish().is_none()) || self.has_given_up(lock)
     }
 
     /// All states of locks that may be in several.

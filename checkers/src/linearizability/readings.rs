@@ -104,11 +104,10 @@ fn of_registers(context: &Context<'_>, start: Option<u64>, here: &[Decision]) ->
 }
 
 fn failed_releases(history: &History) -> Vec<u32> {
-    let events = history.events.iter().enumerate();
-    events
-        .filter(|(_, event)| event.f == F::Release && event.kind == Kind::Fail)
-        .map(|(position, _)| position as u32)
-        .collect()
+    let mut failed = Vec::new();
+    let is_failed = |f, kind| f == F::Release && kind == Kind::Fail;
+    history.events.each_of(is_failed, |position, _| failed.push(position));
+    failed
 }
 
 /// Which events make a difference, and what it is by with and without any of them.

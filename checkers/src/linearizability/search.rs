@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use super::failures::FailedConfigurations;
 use super::mask::Mask;
-use super::plan::{Happening, NEVER, SearchPlan};
+use super::plan::{Happening, NEVER, PlannedOperations, SearchPlan};
 use super::spec::{Operation, SequentialSpec};
 use crate::options::{Budget, Clock};
 
@@ -85,13 +85,24 @@ pub(super) fn search_in_turn<S: SequentialSpec>(
     budget: Budget,
     clock: Clock,
 ) -> Searched {
-    let plan = SearchPlan::of(spec, operations, after);
-    match plan.width {
-        0..=64 => Search::<S, 1>::new(spec, operations, &plan).run(budget, clock),
-        65..=128 => Search::<S, 2>::new(spec, operations, &plan).run(budget, clock),
-        129..=256 => Search::<S, 4>::new(spec, operations, &plan).run(budget, clock),
-        257..=1024 => Search::<S, 16>::new(spec, operations, &plan).run(budget, clock),
-        1025..=4096 => Search::<S, 64>::new(spec, operations, &plan).run(budget, clock),
+    let mut plan = SearchPlan::of(spec, operations, after);
+    let width = plan.width;
+    search_planned(spec, &mut plan, width, (budget, clock))
+}
+
+/// Searches what is planned, of which so many operations are in flight at once at most.
+pub(super) fn search_planned<S: SequentialSpec>(
+    spec: &S,
+    plan: &mut impl PlannedOperations<S::Op>,
+    width: usize,
+    (budget, clock): (Budget, Clock),
+) -> Searched {
+    match width {
+        0..=64 => Search::<S, _, 1>::new(spec, plan, width).run(budget, clock),
+        65..=128 => Search::<S, _, 2>::new(spec, plan, width).run(budget, clock),
+        129..=256 => Search::<S, _, 4>::new(spec, plan, width).run(budget, clock),
+        257..=1024 => Search::<S, _, 16>::new(spec, plan, width).run(budget, clock),
+        1025..=4096 => Search::<S, _, 64>::new(spec, plan, width).run(budget, clock),
         _ => Searched::Unknown {
             reason: "more than 4,096 operations in flight at once",
             configurations: 0,
@@ -109,10 +120,9 @@ struct Frame<T, const W: usize> {
     cursor: u32,
 }
 
-struct Search<'a, S: SequentialSpec, const W: usize> {
+struct Search<'a, S: SequentialSpec, P, const W: usize> {
     spec: &'a S,
-    operations: &'a [Operation<S::Op>],
-    plan: &'a SearchPlan,
+    plan: &'a mut P,
     at: u32,
     state: S::State,
     taken: Mask<W>,
@@ -130,20 +140,19 @@ struct Search<'a, S: SequentialSpec, const W: usize> {
     work: u64,
 }
 
-impl<'a, S: SequentialSpec, const W: usize> Search<'a, S, W> {
-    fn new(spec: &'a S, operations: &'a [Operation<S::Op>], plan: &'a SearchPlan) -> Self {
+impl<'a, S: SequentialSpec, P: PlannedOperations<S::Op>, const W: usize> Search<'a, S, P, W> {
+    fn new(spec: &'a S, plan: &'a mut P, width: usize) -> Self {
         Self {
             spec,
-            operations,
             plan,
             at: 0,
             state: spec.initial(),
             taken: Mask::EMPTY,
-            slots: vec![NEVER; plan.width],
+            slots: vec![NEVER; width],
             eager: Mask::EMPTY,
             choice: Mask::EMPTY,
             crashed: Mask::EMPTY,
-            order: Vec::new(),
+            order: Vec::with_capacity(64),
             frames: Vec::new(),
             failed: FailedConfigurations::default(),
             deepest: 0,
@@ -155,7 +164,7 @@ impl<'a, S: SequentialSpec, const W: usize> Search<'a, S, W> {
     fn run(mut self, budget: Budget, clock: Clock) -> Searched {
         let started = clock.now_ns();
         loop {
-            let Some(&happening) = self.plan.happenings.get(self.at as usize) else {
+            let Some(happening) = self.plan.happening(self.at) else {
                 return Searched::Order(self.order.iter().map(|place| *place as usize).collect());
             };
             let forward = match happening {
@@ -165,8 +174,8 @@ impl<'a, S: SequentialSpec, const W: usize> Search<'a, S, W> {
                     self.at += 1;
                     true
                 }
-                Happening::Reply(op) if self.taken.has(self.plan.ops[op as usize].slot) => {
-                    self.taken.clear(self.plan.ops[op as usize].slot);
+                Happening::Reply(op) if self.taken.has(self.plan.plan(op).slot) => {
+                    self.taken.clear(self.plan.plan(op).slot);
                     self.leave(op);
                     self.at += 1;
                     true
@@ -174,7 +183,7 @@ impl<'a, S: SequentialSpec, const W: usize> Search<'a, S, W> {
                 Happening::Reply(op) => self.force(op),
             };
             if !forward && !self.backtrack() {
-                let (Happening::Reply(op) | Happening::Call(op)) = self.plan.happenings[self.deepest as usize];
+                let (Happening::Reply(op) | Happening::Call(op)) = self.plan.seen(self.deepest);
                 return Searched::NoOrder { blocked: op as usize };
             }
             if self.work >= CLOCK_EVERY {
@@ -203,7 +212,7 @@ impl<'a, S: SequentialSpec, const W: usize> Search<'a, S, W> {
         self.configurations += 1;
         self.work += W as u64;
         self.deepest = self.deepest.max(self.at);
-        let slot = self.plan.ops[op as usize].slot;
+        let slot = self.plan.plan(op).slot;
         let mut others = self.choice.without(&self.taken);
         others.clear(slot);
         if others.is_empty() {
@@ -230,11 +239,11 @@ impl<'a, S: SequentialSpec, const W: usize> Search<'a, S, W> {
     /// Tries the next candidate of the topmost frame, dropping frames that have none left.
     fn next_candidate(&mut self) -> bool {
         let Some(frame) = self.frames.last() else { return false };
-        let Happening::Reply(forced) = self.plan.happenings[frame.at as usize] else {
+        let Happening::Reply(forced) = self.plan.seen(frame.at) else {
             return false;
         };
         if frame.cursor == 0 {
-            let own = self.plan.ops[forced as usize].slot;
+            let own = self.plan.plan(forced).slot;
             self.frames.last_mut().expect("the frame is there").cursor = 1;
             if !self.taken.has(own) && self.take(forced) {
                 return true;
@@ -253,37 +262,40 @@ impl<'a, S: SequentialSpec, const W: usize> Search<'a, S, W> {
     /// The operation to branch on with the earliest deadline after the cursor.
     fn candidate(&self, forced: u32) -> Option<(u32, u32)> {
         let cursor = self.frames.last()?.cursor;
-        let in_flight = self
-            .choice
-            .without(&self.taken)
-            .slots()
-            .map(|slot| self.slots[slot as usize]);
-        let next = in_flight.filter(|op| {
-            let plan = &self.plan.ops[*op as usize];
+        let mut next: Option<(u32, u32)> = None;
+        for slot in self.choice.without(&self.taken).slots() {
+            let op = self.slots[slot as usize];
+            let plan = self.plan.plan(op);
+            if op == forced || plan.deadline <= cursor || next.is_some_and(|(_, least)| plan.deadline >= least) {
+                continue;
+            }
             // Of those without a reply and of one class, the oldest goes first that can.
             let older = plan.older;
-            let in_turn = older == NEVER || self.taken.has(self.plan.ops[older as usize].slot) || !self.follows(older);
-            *op != forced && plan.deadline > cursor && in_turn && self.follows(*op)
-        });
-        next.map(|op| (op, self.plan.ops[op as usize].deadline))
-            .min_by_key(|(_, deadline)| *deadline)
+            let in_turn = older == NEVER || self.taken.has(self.plan.plan(older).slot) || !self.follows(older);
+            if in_turn && self.follows(op) {
+                next = Some((op, plan.deadline));
+            }
+        }
+        next
     }
 
     /// Whether the operation that has to come first is in effect.
     fn follows(&self, op: u32) -> bool {
-        let Some(first) = self.plan.ops.get(self.plan.ops[op as usize].after as usize) else {
+        let after = self.plan.plan(op).after;
+        if after == NEVER {
             return true;
-        };
-        let in_flight = self.slots[first.slot as usize] == self.plan.ops[op as usize].after;
+        }
+        let first = self.plan.plan(after);
+        let in_flight = self.slots[first.slot as usize] == after;
         !in_flight || self.taken.has(first.slot)
     }
 
     fn take(&mut self, op: u32) -> bool {
-        let Some(state) = self.spec.step(self.state.clone(), &self.operations[op as usize].op) else {
+        let Some(state) = self.spec.step(self.state.clone(), self.plan.op(op)) else {
             return false;
         };
         self.state = state;
-        self.taken.set(self.plan.ops[op as usize].slot);
+        self.taken.set(self.plan.plan(op).slot);
         self.order.push(op);
         self.take_eager();
         true
@@ -298,7 +310,7 @@ impl<'a, S: SequentialSpec, const W: usize> Search<'a, S, W> {
             for slot in waiting.slots() {
                 let op = self.slots[slot as usize];
                 if self.follows(op)
-                    && let Some(state) = self.spec.step(self.state.clone(), &self.operations[op as usize].op)
+                    && let Some(state) = self.spec.step(self.state.clone(), self.plan.op(op))
                 {
                     self.state = state;
                     self.taken.set(slot);
@@ -313,7 +325,7 @@ impl<'a, S: SequentialSpec, const W: usize> Search<'a, S, W> {
     }
 
     fn enter(&mut self, op: u32) {
-        let plan = &self.plan.ops[op as usize];
+        let plan = self.plan.plan(op);
         self.slots[plan.slot as usize] = op;
         if plan.eager {
             self.eager.set(plan.slot);
@@ -327,7 +339,7 @@ impl<'a, S: SequentialSpec, const W: usize> Search<'a, S, W> {
     }
 
     fn leave(&mut self, op: u32) {
-        let slot = self.plan.ops[op as usize].slot;
+        let slot = self.plan.plan(op).slot;
         self.slots[slot as usize] = NEVER;
         for mask in [&mut self.eager, &mut self.choice, &mut self.crashed] {
             mask.clear(slot);
@@ -340,7 +352,7 @@ impl<'a, S: SequentialSpec, const W: usize> Search<'a, S, W> {
             let (at, state, taken, ordered) = (frame.at, frame.state.clone(), frame.taken, frame.ordered);
             while self.at > at {
                 self.at -= 1;
-                match self.plan.happenings[self.at as usize] {
+                match self.plan.seen(self.at) {
                     Happening::Call(op) => self.leave(op),
                     Happening::Reply(op) => self.enter(op),
                 }

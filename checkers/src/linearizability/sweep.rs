@@ -12,20 +12,24 @@ use super::counterexample::Counterexample;
 use super::finder::CounterexampleFinder;
 use super::lock::{Active, Lock};
 use super::mutant::{Mutant, mutated};
-use super::order::{EventOrder, OrderedEvent};
-use super::{possible, ties};
+use super::order::{self, EventOrder, OrderedEvent};
+use super::replies::{denies, fencing_token, found_taken};
+use super::{Decision, possible, ties};
 use crate::history::event::Kind;
 use crate::history::names::NONE;
-use crate::history::{F, History, Mode, PackedEvent, Refusal};
+use crate::history::{F, History, Mode, PackedEvent};
 use crate::model::Model;
 
-/// Decides every lock of a history by one of the owner-aware models: the first fault of each, by dense lock number.
-pub(crate) fn sweep(history: &History, model: &Model) -> Vec<Option<Counterexample>> {
+/// Why a try-lock is not decided.
+const TOO_MANY_ORDERS: &str = "more events of it have one time than all orders of them could be tried";
+
+/// Decides every lock of a history by one of the owner-aware models, by dense lock number: the first fault of each.
+pub(crate) fn sweep(history: &History, model: &Model) -> Vec<Decision> {
     sweep_in(&EventOrder::of(history), history, model)
 }
 
 /// The same with the events in an order that is given.
-pub(super) fn sweep_in(order: &EventOrder, history: &History, model: &Model) -> Vec<Option<Counterexample>> {
+pub(super) fn sweep_in(order: &EventOrder, history: &History, model: &Model) -> Vec<Decision> {
     let mut sweep = Sweep {
         history,
         model,
@@ -34,19 +38,34 @@ pub(super) fn sweep_in(order: &EventOrder, history: &History, model: &Model) -> 
         online: false,
         tied: false,
     };
-    order.instants(history, |same| sweep.see_instant(same));
+    if order.is_strict(history) {
+        let matters = |f, kind| changes_something(model, f, kind, false);
+        order::each_in_file(history, matters, |ordered, event| sweep.see_event(ordered, event));
+    } else {
+        order.instants(history, |same| sweep.see_instant(same));
+    }
     let faults = sweep.locks.into_iter().map(Lock::finish).enumerate();
-    let stands =
-        |lock: usize| !model.judges_busy() || !sweep.tied || possible::is_legal(history, model, lock) != Some(true);
-    faults.map(|(lock, fault)| fault.filter(|_| stands(lock))).collect()
+    let decide = |(lock, fault): (usize, Option<Counterexample>)| match fault {
+        None => Decision::Legal,
+        Some(fault) if !model.judges_busy() || !sweep.tied => Decision::Illegal(fault),
+        Some(fault) => match possible::is_legal(history, model, lock) {
+            Some(true) => Decision::Legal,
+            Some(false) => Decision::Illegal(fault),
+            None => Decision::Unknown(TOO_MANY_ORDERS),
+        },
+    };
+    faults.map(decide).collect()
 }
 
 /// Whether a sweep by a model does anything at an event that is no signal. Calls of acquires, and answers that are no grant, are looked
-/// at where busy answers are judged; the call of a reader may be that of a downgrade.
-pub(super) fn changes_something(model: &Model, event: PackedEvent) -> bool {
-    match (event.f, event.kind) {
+/// at where busy answers are judged; the call of a reader may be that of a downgrade. Answers to releases, but refusals, only where they
+/// were not known at the call.
+pub(super) fn changes_something(model: &Model, f: F, kind: Kind, online: bool) -> bool {
+    match (f, kind) {
         (F::Acquire, Kind::Invoke) => model.judges_busy() || *model == Model::ReadWrite,
         (F::Acquire, Kind::Fail | Kind::Info) => model.judges_busy(),
+        (F::Release, Kind::Ok) => online || model.judges_busy() || mutated(Mutant::ReplyEnds),
+        (F::Release, Kind::Info) => online,
         _ => true,
     }
 }
@@ -89,15 +108,19 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    pub(super) fn see(
+    pub(super) fn see(&mut self, ordered: OrderedEvent) {
+        self.see_event(ordered, self.history.event(ordered.position));
+    }
+
+    fn see_event(
         &mut self,
         OrderedEvent {
             instant,
             position,
             lock,
         }: OrderedEvent,
+        event: PackedEvent,
     ) {
-        let event = self.history.event(position);
         let lock = lock as usize;
         if self.locks.get(lock).is_none_or(|lock| lock.fault.is_some()) {
             return;
@@ -139,7 +162,8 @@ impl<'a> Sweep<'a> {
 
     /// A try-lock's acquire with an unknown outcome may be what a busy answer saw.
     fn asked(&mut self, lock: usize, event: PackedEvent, instant: u64) {
-        if self.outcome(event) != Kind::Info {
+        let answered = event.mate != NONE && self.history.counts.acquires_info == 0;
+        if answered || self.outcome(event) != Kind::Info {
             return;
         }
         let leased = self.leased;
@@ -179,10 +203,14 @@ impl<'a> Sweep<'a> {
         if *self.model == Model::TryLock {
             state.contenders.answered(event.process);
         }
-        if self.model.judges_busy()
-            && let Some(fault) = state.unexplained(event.process, self.history.instant(event.mate), event.mate)
-        {
-            return Some(fault);
+        if self.model.judges_busy() {
+            state.free_after = None;
+            if state.parked.is_some() {
+                let fault = state.unexplained(event.process, self.history.instant(event.mate), event.mate);
+                if fault.is_some() {
+                    return fault;
+                }
+            }
         }
         let own = state.own(event.process);
         if let Some(place) = own
@@ -219,12 +247,12 @@ impl<'a> Sweep<'a> {
         match own {
             Some(place) => state.active[place].permits += permits,
             None => {
-                let (process, mode, token) = (event.process, event.mode, self.history.token(event));
+                let token = fencing_token(self.history, self.model, event);
                 let active = Active {
-                    process,
+                    process: event.process,
                     depth: 1,
                     permits,
-                    mode,
+                    mode: event.mode,
                     token,
                     told: position,
                     got: position,
@@ -244,8 +272,7 @@ impl<'a> Sweep<'a> {
             Model::Reentrant { limit } | Model::ReentrantFenced { limit } => {
                 let too_deep = (active.depth >= limit).then_some(*active);
                 active.depth += u32::from(too_deep.is_none() && !mutated(Mutant::DepthIsOne));
-                let fenced = matches!(self.model, Model::ReentrantFenced { .. });
-                let token = self.history.token(event).filter(|_| fenced);
+                let token = fencing_token(self.history, self.model, event);
                 let before = token.and_then(|token| active.token.replace(token));
                 let token_fault = match (before, token) {
                     (_, None) => None,
@@ -295,8 +322,7 @@ impl<'a> Sweep<'a> {
     }
 
     fn token(&mut self, lock: usize, event: PackedEvent, position: u32) -> Option<Counterexample> {
-        let fenced = matches!(self.model, Model::Fenced | Model::ReentrantFenced { .. });
-        let token = self.history.token(event).filter(|_| fenced)?;
+        let token = fencing_token(self.history, self.model, event)?;
         let last = self.locks[lock].last_token.replace((token, position))?;
         (token < last.0 || token == last.0 && !mutated(Mutant::EqualTokens)).then(|| Counterexample::TokenBack {
             first: last.1,
@@ -310,9 +336,10 @@ impl<'a> Sweep<'a> {
     }
 
     fn release(&mut self, lock: usize, event: PackedEvent, position: u32) -> Option<Counterexample> {
-        let reply = self.history.events.get(event.mate as usize);
+        let history = self.history;
+        let reply = || history.events.get(event.mate as usize);
         let permits = self.permits(event);
-        let awaited = self.online && reply.is_none();
+        let awaited = self.online && event.mate == NONE;
         let state = &mut self.locks[lock];
         let Some(place) = state.own(event.process) else {
             if let Some(left) = state.lapsed.get_mut(&event.process).filter(|left| **left >= permits) {
@@ -322,12 +349,12 @@ impl<'a> Sweep<'a> {
             if awaited {
                 state.unanswered.push((event.process, NONE));
             }
-            let ok = reply.is_some_and(|reply| reply.kind == Kind::Ok);
+            let ok = reply().is_some_and(|reply| reply.kind == Kind::Ok);
             return ok.then_some(Counterexample::NotHolder { release: position });
         };
         let active = state.active[place];
         // Expiry is a legal release by the server, and a session's lease may be older than its hold.
-        if !self.leased && reply.is_some_and(|reply| self.denies(reply)) {
+        if !self.leased && history.failed_releases > 0 && reply().is_some_and(|reply| denies(history, reply)) {
             // A signal that it was lost may still come before the answer.
             let state = &mut self.locks[lock];
             state.denied.push((event.process, active.got));
@@ -341,7 +368,7 @@ impl<'a> Sweep<'a> {
                 if awaited {
                     state.unanswered.push((event.process, NONE));
                 }
-                let ok = reply.is_some_and(|reply| reply.kind == Kind::Ok);
+                let ok = reply().is_some_and(|reply| reply.kind == Kind::Ok);
                 return ok.then_some(Counterexample::NotHolder { release: position });
             }
             Model::Semaphore { .. } if permits < active.permits => {
@@ -349,9 +376,9 @@ impl<'a> Sweep<'a> {
                 state.taken -= permits;
                 return None;
             }
-            _ if mutated(Mutant::ReplyEnds) && reply.is_some_and(|reply| reply.kind == Kind::Ok) => {}
-            _ if mutated(Mutant::UnknownReleaseKeeps) && reply.is_none_or(|reply| reply.kind == Kind::Info) => {}
-            _ if mutated(Mutant::FailedReleaseKeeps) && reply.is_some_and(|reply| reply.kind == Kind::Fail) => {}
+            _ if mutated(Mutant::ReplyEnds) && reply().is_some_and(|reply| reply.kind == Kind::Ok) => {}
+            _ if mutated(Mutant::UnknownReleaseKeeps) && reply().is_none_or(|reply| reply.kind == Kind::Info) => {}
+            _ if mutated(Mutant::FailedReleaseKeeps) && reply().is_some_and(|reply| reply.kind == Kind::Fail) => {}
             _ if active.depth > 1 => state.active[place].depth -= 1,
             _ => {
                 if awaited && !self.leased {
@@ -383,7 +410,7 @@ impl<'a> Sweep<'a> {
             if got == NONE {
                 return (event.kind == Kind::Ok).then_some(Counterexample::NotHolder { release });
             }
-            if self.denies(event) {
+            if denies(self.history, event) {
                 return Some(Counterexample::FalseNotHeld { got, release });
             }
         }
@@ -407,15 +434,6 @@ impl<'a> Sweep<'a> {
         })
     }
 
-    /// Whether a reply says that its process did not hold the lock.
-    pub(super) fn denies(&self, reply: PackedEvent) -> bool {
-        reply.kind == Kind::Fail
-            && self
-                .history
-                .name(self.history.rare(reply).error)
-                .is_some_and(is_not_held)
-    }
-
     fn released(&mut self, lock: usize, event: PackedEvent, instant: u64, position: u32) {
         let state = &mut self.locks[lock];
         if mutated(Mutant::ReplyEnds)
@@ -433,15 +451,22 @@ impl<'a> Sweep<'a> {
     /// A `busy` answer in a time in which the lock was free. Where only a hold explains it, it is kept until it is known
     /// when that time ended.
     fn refused(&mut self, lock: usize, event: PackedEvent, instant: u64, position: u32) -> Option<Counterexample> {
-        let busy = found_taken(self.history, event);
-        let called = self.history.instant(event.mate);
         let state = &mut self.locks[lock];
         let alone = *self.model != Model::TryLock || !state.contenders.answered(event.process);
+        if !alone || !state.active.is_empty() {
+            return None;
+        }
+        let after = state.free_after?;
+        let called = self.history.instant(event.mate);
         // Of one time, only the process's own release is certain to be the earlier one.
-        let own = |freed_by: u32| self.history.events.get(freed_by as usize).map(|event| event.process);
-        let freed =
-            |after: u64| called + 1 > after || called + 1 == after && own(state.freed_by) == Some(event.process);
-        if !busy || !alone || !state.active.is_empty() || !state.free_after.is_some_and(freed) {
+        let own = || {
+            self.history
+                .events
+                .get(state.freed_by as usize)
+                .map(|event| event.process)
+        };
+        let freed = called + 1 > after || called + 1 == after && own() == Some(event.process);
+        if !freed || !found_taken(self.history, event) {
             return None;
         }
         if *self.model == Model::TryLock {
@@ -471,17 +496,4 @@ impl<'a> Sweep<'a> {
                 .insert(event.process, u64::from(active.depth).max(active.permits));
         }
     }
-}
-
-/// Whether the answer to an acquire shows that another process had the lock at some instant of the call. Under a fault it does not:
-/// many a library says of a try that it could not carry out that the lock was taken.
-pub(crate) fn found_taken(history: &History, answer: PackedEvent) -> bool {
-    let says = history.rare(answer);
-    let is_busy = |error| Refusal::parse(error) == Refusal::Busy;
-    !says.disturbed && history.name(says.error).is_some_and(is_busy)
-}
-
-/// Whether an error says that the caller did not hold the lock.
-pub(crate) fn is_not_held(error: &str) -> bool {
-    Refusal::parse(error) == Refusal::NotHeld
 }

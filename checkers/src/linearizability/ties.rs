@@ -12,6 +12,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::order::OrderedEvent;
+use super::replies::denies;
 use super::sweep::Sweep;
 use crate::history::event::Kind;
 use crate::history::{F, Mode, PackedEvent};
@@ -212,7 +213,7 @@ fn next(sweep: &Sweep<'_>, chain: &[OrderedEvent]) -> Option<Next> {
 fn ends_all(sweep: &Sweep<'_>, event: PackedEvent) -> bool {
     let denied = || {
         let reply = sweep.history.events.get(event.mate as usize);
-        !sweep.leased && reply.is_some_and(|reply| sweep.denies(reply))
+        !sweep.leased && reply.is_some_and(|reply| denies(sweep.history, reply))
     };
     matches!(event.f, F::Lost | F::Died) || event.is_call(F::Release) && denied()
 }

@@ -3,42 +3,96 @@
 use super::waits::{Wait, Waits};
 use super::{Stuck, StuckClass, StuckOwner};
 use crate::context::Context;
+use crate::history::names::FastMap;
 use crate::holds::LockHold;
 
-/// Where waiters of this lock and its holder wait for each other, for longer than the bound.
-pub(super) fn on(context: &Context<'_>, waits: &Waits<'_>, lock: usize, bound_ns: u64) -> Option<Stuck> {
-    let history = context.history;
-    let holds = |lock: usize, process: u32, from_ns: u64, to_ns: u64| -> Option<(&LockHold, u64, u64)> {
-        let mut own = context.holds.by_lock[lock]
-            .iter()
-            .filter(|hold| hold.process == process);
-        own.find_map(|hold| {
-            let (from_ns, to_ns) = (from_ns.max(history.ns(hold.from)), to_ns.min(history.ns(hold.to)));
-            (to_ns.saturating_sub(from_ns) > bound_ns).then_some((hold, from_ns, to_ns))
+/// A hold, and when it and all holds of its process that began before it were over, in nanoseconds.
+type HoldInOrder<'a> = (&'a LockHold, u64);
+
+/// The holds that were longer than the bound, by process and in the order in which they began: no other can be part of a deadlock
+/// that lasts so long.
+pub(super) struct LongHolds<'a> {
+    context: &'a Context<'a>,
+    bound_ns: u64,
+    by_process: FastMap<u32, Vec<HoldInOrder<'a>>>,
+}
+
+impl<'a> LongHolds<'a> {
+    /// Of all locks that some client waited for longer than the bound: a deadlock needs two.
+    pub(super) fn of(context: &'a Context<'a>, waits: &Waits<'_>, bound_ns: u64) -> Self {
+        let mut long = Self {
+            context,
+            bound_ns,
+            by_process: FastMap::default(),
+        };
+        let locks = 0..context.history.locks.len();
+        let waited_for: Vec<usize> = locks.filter(|lock| waits.longest_ns(*lock) > bound_ns).collect();
+        if waited_for.len() < 2 {
+            return long;
+        }
+        for hold in waited_for.iter().flat_map(|lock| &context.holds.by_lock[*lock]) {
+            let (from_ns, to_ns) = long.span_of(hold);
+            if to_ns.saturating_sub(from_ns) > bound_ns {
+                long.by_process.entry(hold.process).or_default().push((hold, to_ns));
+            }
+        }
+        for own in long.by_process.values_mut() {
+            own.sort_by_key(|(hold, _)| (context.history.ns(hold.from), hold.lock));
+            let mut latest_ns = 0;
+            for (_, over_ns) in own {
+                latest_ns = latest_ns.max(*over_ns);
+                *over_ns = latest_ns;
+            }
+        }
+        long
+    }
+
+    fn span_of(&self, hold: &LockHold) -> (u64, u64) {
+        let history = self.context.history;
+        (history.ns(hold.from), history.ns(hold.to))
+    }
+
+    /// The holds of a process that share more than the bound with a span, with what they share.
+    fn within(&self, process: u32, (from_ns, to_ns): (u64, u64)) -> impl Iterator<Item = (&'a LockHold, (u64, u64))> {
+        let own = self.by_process.get(&process).map_or(&[][..], Vec::as_slice);
+        let first = own.partition_point(|(_, over_ns)| *over_ns <= from_ns);
+        let near = own[first..].iter().map(|(hold, _)| (*hold, self.span_of(hold)));
+        let near = near.take_while(move |(_, span)| span.0 < to_ns);
+        near.filter_map(move |(hold, span)| {
+            let shared = (from_ns.max(span.0), to_ns.min(span.1));
+            (shared.1.saturating_sub(shared.0) > self.bound_ns).then_some((hold, shared))
         })
-    };
-    let long = |wait: &Wait| wait.to_ns.saturating_sub(wait.from_ns) > bound_ns;
-    waits.of_lock(lock).filter(long).find_map(|wait| {
-        let mut others = (0..history.locks.len()).filter(|other| *other != lock);
-        others.find_map(|other| {
-            let mut back = waits.of_lock(other).filter(long);
-            back.find_map(|back| {
-                let (from_ns, to_ns) = (wait.from_ns.max(back.from_ns), wait.to_ns.min(back.to_ns));
-                let (hold, from_ns, to_ns) = holds(lock, back.waiter.process, from_ns, to_ns)?;
-                let (_, from_ns, to_ns) = holds(other, wait.waiter.process, from_ns, to_ns)?;
-                Some(Stuck {
-                    lock,
-                    class: StuckClass::Deadlock,
-                    from_ns,
-                    to_ns,
-                    waiter: Some(wait.waiter),
-                    owner: StuckOwner::WaitsInTurn {
-                        process: back.waiter.process,
-                        got: hold.got,
-                        call: back.waiter.call,
-                    },
+    }
+
+    /// Where waiters of this lock and its holder wait for each other, for longer than the bound.
+    pub(super) fn deadlock(&self, waits: &Waits<'_>, lock: usize) -> Option<Stuck> {
+        if self.by_process.is_empty() || waits.longest_ns(lock) <= self.bound_ns {
+            return None;
+        }
+        let long = |wait: &Wait| wait.length_ns() > self.bound_ns;
+        waits.of_lock(lock).filter(long).find_map(|wait| {
+            let own = self.within(wait.waiter.process, (wait.from_ns, wait.to_ns));
+            let mut others = own.filter(|(hold, _)| hold.lock as usize != lock);
+            others.find_map(|(other, shared)| {
+                let mut back = waits.between(other.lock as usize, shared.0, shared.1).filter(long);
+                back.find_map(|back| {
+                    let both = (shared.0.max(back.from_ns), shared.1.min(back.to_ns));
+                    let mut holds = self.within(back.waiter.process, both);
+                    let (hold, (from_ns, to_ns)) = holds.find(|(hold, _)| hold.lock as usize == lock)?;
+                    Some(Stuck {
+                        lock,
+                        class: StuckClass::Deadlock,
+                        from_ns,
+                        to_ns,
+                        waiter: Some(wait.waiter),
+                        owner: StuckOwner::WaitsInTurn {
+                            process: back.waiter.process,
+                            got: hold.got,
+                            call: back.waiter.call,
+                        },
+                    })
                 })
             })
         })
-    })
+    }
 }

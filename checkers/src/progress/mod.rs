@@ -9,6 +9,7 @@ use crate::context::Context;
 use crate::finding::Verdict;
 use crate::history::OrderBasis;
 use crate::limits;
+use deadlock::LongHolds;
 use owners::OwnerNames;
 pub(crate) use owners::StuckOwner;
 use waits::{HoldsInOrder, Stall, Waits};
@@ -106,11 +107,12 @@ pub(crate) fn decide(context: &Context<'_>) -> ProgressOutcome {
     if healed_ns.is_none() && history.order == OrderBasis::Position {
         return ProgressOutcome::HealsUnknown;
     }
-    let waits = Waits::of(context);
+    let (waits, after) = Waits::of(context, healed_ns.unwrap_or(0));
     let bound_ns = limits::ns(context.bounds.progress_ms.unwrap_or(limits::PROGRESS_MS));
     let retransmission_ns = healed_ns.map_or(0, |healed_ns| calm::retransmission_ns(context, healed_ns));
     let owners = OwnerNames::of(context);
     let spans = calm::spans(context, healed_ns);
+    let long_holds = LongHolds::of(context, &waits, bound_ns);
     let mut stuck = Vec::new();
     for lock in 0..history.locks.len() {
         let before = stuck.len();
@@ -130,7 +132,7 @@ pub(crate) fn decide(context: &Context<'_>) -> ProgressOutcome {
             stuck.extend(owners.ghost(context, lock, healed_ns, bound_ns + retransmission_ns));
         }
         if stuck.len() == before {
-            stuck.extend(deadlock::on(context, &waits, lock, bound_ns));
+            stuck.extend(long_holds.deadlock(&waits, lock));
         }
         stuck[before..].sort_by_key(|stuck| stuck.from_ns);
     }
@@ -138,7 +140,6 @@ pub(crate) fn decide(context: &Context<'_>) -> ProgressOutcome {
         return ProgressOutcome::NeverHealed;
     }
     let healed_ns = healed_ns.unwrap_or(0);
-    let after = waits.after(healed_ns);
     let verdict = match (stuck.is_empty(), after.acquired) {
         (false, _) => Verdict::Violated,
         (true, 0) => Verdict::Inconclusive,

@@ -4,8 +4,8 @@ use super::waits::{HoldsInOrder, Stall};
 use super::{Stuck, StuckClass};
 use crate::context::Context;
 use crate::grants::ServerGrant;
-use crate::history::F;
 use crate::history::names::{FastMap, NONE};
+use crate::history::{F, PackedEvent};
 use crate::holds::Ended;
 
 /// The owner of a lock that does not move. Positions are of the events that say so.
@@ -67,16 +67,21 @@ impl OwnerNames {
             process: FastMap::default(),
             died: FastMap::default(),
         };
-        for (position, event) in history.events.iter().enumerate() {
-            if event.f == F::Acquire {
-                let owner = history.owner(event);
-                if owner != NONE {
-                    owners.process.insert(owner, event.process);
-                }
-            } else if event.f == F::Died {
-                owners.died.insert(event.process, position as u32);
-            }
+        // nobody asks for a name where the server was not watched
+        if context.not_watched.is_some() {
+            return owners;
         }
+        let see = |position: u32, event: PackedEvent| {
+            if event.f == F::Died {
+                owners.died.insert(event.process, position);
+                return;
+            }
+            let owner = history.owner(event);
+            if owner != NONE {
+                owners.process.insert(owner, event.process);
+            }
+        };
+        history.events.each_of(|f, _| matches!(f, F::Acquire | F::Died), see);
         owners
     }
 

@@ -6,7 +6,7 @@ use super::Waiter;
 use crate::calm::CalmSpan;
 use crate::context::Context;
 use crate::history::event::Kind;
-use crate::history::{F, History, OrderBasis};
+use crate::history::{F, History, OrderBasis, PackedEvent};
 use crate::holds::LockHold;
 use crate::limits;
 
@@ -17,6 +17,22 @@ pub(super) struct Wait {
     acquired: bool,
     pub from_ns: u64,
     pub to_ns: u64,
+}
+
+impl Wait {
+    pub(super) fn length_ns(&self) -> u64 {
+        self.to_ns.saturating_sub(self.from_ns)
+    }
+}
+
+impl WaitsAfter {
+    fn see(&mut self, wait: &Wait, since_ns: u64) {
+        self.asked += 1;
+        self.acquired += u64::from(wait.acquired);
+        self.longest_ns = self
+            .longest_ns
+            .max(wait.to_ns.saturating_sub(wait.from_ns.max(since_ns)));
+    }
 }
 
 /// The holds of one lock, and which of those up to each one ended last.
@@ -70,8 +86,10 @@ pub(super) struct Stall {
 pub(super) struct Waits<'a> {
     history: &'a History,
     died: Vec<u64>,
-    /// The positions of the calls, in order: a wait is ten times as large.
-    by_lock: Vec<Vec<u32>>,
+    /// The positions of the calls by lock, in order: a wait is ten times as large. Made when a lock stood still.
+    by_lock: OnceCell<Vec<Vec<u32>>>,
+    /// How long the longest wait of each lock was, in nanoseconds.
+    longest_ns: Vec<u64>,
     /// By lock, when all waits up to each one were over: made when it is asked for first.
     over_ns: Vec<OnceCell<Vec<u64>>>,
 }
@@ -85,30 +103,56 @@ pub(super) struct WaitsAfter {
 }
 
 impl<'a> Waits<'a> {
-    pub(super) fn of(context: &Context<'a>) -> Self {
+    /// All waits, and what became of those that were on at a time or began later.
+    pub(super) fn of(context: &Context<'a>, since_ns: u64) -> (Self, WaitsAfter) {
         let history = context.history;
-        let mut by_lock = vec![Vec::new(); history.locks.len()];
-        let asked = history.events.iter().enumerate();
-        for (position, event) in asked.filter(|(_, event)| event.is_call(F::Acquire)) {
-            if let Some(lock) = history.lock_number(event) {
-                by_lock[lock].push(position as u32);
-            }
-        }
-        Self {
+        let mut waits = Self {
             history,
             died: history.deaths(),
-            over_ns: vec![OnceCell::new(); by_lock.len()],
-            by_lock,
-        }
+            by_lock: OnceCell::new(),
+            longest_ns: vec![0; history.locks.len()],
+            over_ns: vec![OnceCell::new(); history.locks.len()],
+        };
+        let mut after = WaitsAfter::default();
+        history.events.each_call(F::Acquire, |position, call| {
+            let Some(lock) = history.lock_number(call) else {
+                return;
+            };
+            let wait = waits.wait_of(position, call);
+            waits.longest_ns[lock] = waits.longest_ns[lock].max(wait.length_ns());
+            if wait.to_ns >= since_ns {
+                after.see(&wait, since_ns);
+            }
+        });
+        (waits, after)
+    }
+
+    /// How long the longest wait for a lock was, in nanoseconds.
+    pub(super) fn longest_ns(&self, lock: usize) -> u64 {
+        self.longest_ns[lock]
+    }
+
+    /// The positions of the calls that asked for a lock.
+    fn calls(&self, lock: usize) -> &[u32] {
+        let all = self.by_lock.get_or_init(|| {
+            let mut all = vec![Vec::new(); self.history.locks.len()];
+            self.history.events.each_call(F::Acquire, |position, call| {
+                if let Some(lock) = self.history.lock_number(call) {
+                    all[lock].push(position);
+                }
+            });
+            all
+        });
+        &all[lock]
     }
 
     /// The waits for one lock, in the order of their calls.
     pub(super) fn of_lock(&self, lock: usize) -> impl Iterator<Item = Wait> {
-        self.by_lock[lock].iter().map(|call| self.wait(*call))
+        self.calls(lock).iter().map(|call| self.wait(*call))
     }
 
     /// The same without those that were over by a time, and those that began later than another.
-    fn between(&self, lock: usize, from_ns: u64, to_ns: u64) -> impl Iterator<Item = Wait> {
+    pub(super) fn between(&self, lock: usize, from_ns: u64, to_ns: u64) -> impl Iterator<Item = Wait> {
         let over_ns = self.over_ns[lock].get_or_init(|| {
             let ends = self.of_lock(lock).scan(0, |over_ns, wait| {
                 *over_ns = wait.to_ns.max(*over_ns);
@@ -117,7 +161,7 @@ impl<'a> Waits<'a> {
             ends.collect()
         });
         let first = over_ns.partition_point(|over_ns| *over_ns <= from_ns);
-        let calls = self.by_lock[lock][first..].iter();
+        let calls = self.calls(lock)[first..].iter();
         // where the order of the lines counts, a later call may have an earlier time
         let by_time = self.history.order == OrderBasis::Time;
         let waits = calls.map(|call| self.wait(*call));
@@ -126,32 +170,22 @@ impl<'a> Waits<'a> {
     }
 
     fn wait(&self, call: u32) -> Wait {
-        let history = self.history;
-        let event = history.event(call);
-        let reply = history.events.get(event.mate as usize);
-        Wait {
-            waiter: Waiter {
-                process: event.process,
-                call,
-            },
-            acquired: reply.is_some_and(|reply| reply.kind == Kind::Ok),
-            from_ns: event.time,
-            to_ns: match reply {
-                Some(reply) => reply.time,
-                None => self.died[event.process as usize].min(history.end_ns),
-            },
-        }
+        self.wait_of(call, self.history.event(call))
     }
 
-    pub(super) fn after(&self, ns: u64) -> WaitsAfter {
-        let mut after = WaitsAfter::default();
-        let waits = (0..self.by_lock.len()).flat_map(|lock| self.of_lock(lock));
-        for wait in waits.filter(|wait| wait.to_ns >= ns) {
-            after.asked += 1;
-            after.acquired += u64::from(wait.acquired);
-            after.longest_ns = after.longest_ns.max(wait.to_ns.saturating_sub(wait.from_ns.max(ns)));
+    #[inline]
+    fn wait_of(&self, position: u32, call: PackedEvent) -> Wait {
+        let answer = self.history.events.answer(call.mate);
+        let over_ns = || self.died[call.process as usize].min(self.history.end_ns);
+        Wait {
+            waiter: Waiter {
+                process: call.process,
+                call: position,
+            },
+            acquired: answer.is_some_and(|(kind, _)| kind == Kind::Ok),
+            from_ns: call.time,
+            to_ns: answer.map_or_else(over_ns, |(_, ns)| ns),
         }
-        after
     }
 
     /// Stalls of one lock in a span that are longer than the bound.
@@ -230,8 +264,12 @@ pub(super) fn longest_free_ns(context: &Context<'_>, since_ns: u64) -> u64 {
     for holds in &context.holds.by_lock {
         let mut free_from = since_ns;
         for hold in holds {
-            let from = free_from.max(hold.asked_ns(history));
-            longest = longest.max(history.ns(hold.from).saturating_sub(from));
+            let got = history.ns(hold.from);
+            // when it was asked for is looked up only where it may matter
+            if got.saturating_sub(free_from) > longest {
+                let from = free_from.max(hold.asked_ns(history));
+                longest = longest.max(got.saturating_sub(from));
+            }
             free_from = free_from.max(history.ns(hold.to));
         }
     }

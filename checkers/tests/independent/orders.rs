@@ -1,6 +1,6 @@
 //! The definition, from the lines themselves: operations of one lock, and whether any order of them is legal.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use harness_checkers::history::event::Kind;
 use harness_checkers::{F, Mode, Model};
@@ -18,7 +18,10 @@ enum Deed {
         permits: u32,
     },
     GiveAll,
-    /// Another process, or any, has it.
+    /// An acquire is called, and its answer is there: between the two, others may be told busy because of it.
+    Asks,
+    IsTold,
+    /// Someone has it, or another process asks.
     SeenTaken,
     /// No legal order has it.
     Impossible,
@@ -125,7 +128,10 @@ impl Teller<'_> {
                     }
                 });
                 self.open = match said.f {
-                    F::Acquire => self.asks(now, said, answer, until),
+                    F::Acquire => {
+                        self.is_seen(Deed::Asks, now);
+                        self.asks(now, said, answer, until)
+                    }
                     F::Release => self.lets_go(now, said, answer, until),
                     _ => self.touches(now, said, answer, until),
                 };
@@ -140,7 +146,20 @@ impl Teller<'_> {
                         self.gets(now, said, step);
                     }
                 }
+                if said.f == F::Acquire && said.kind != Kind::Info {
+                    self.is_seen(Deed::IsTold, now);
+                }
             }
+        }
+    }
+
+    /// Where contenders see each other, the ends of an acquire are events of their own. Two that only touch, the one answered at
+    /// the instant at which the other is called, were not for that in flight at once: events between them at that instant, each
+    /// before the next by its process or by what the lock allows, may put the answer before the call.
+    fn is_seen(&mut self, end: Deed, now: u64) {
+        if self.model == Model::TryLock {
+            let step = self.add(end, now, Some(now));
+            self.over.push(step);
         }
     }
 
@@ -153,12 +172,7 @@ impl Teller<'_> {
         match answer.map_or(Kind::Info, |answer| answer.kind) {
             Kind::Ok => Some(self.add(take, now, until)),
             Kind::Fail => {
-                let busy = answer?.error == Some("busy");
-                let judged = match self.model {
-                    Model::TryLock => busy && !self.met(now, until?, said.lock),
-                    Model::ExactTryLock => busy,
-                    _ => false,
-                };
+                let judged = self.tries() && answer?.error == Some("busy");
                 judged.then(|| self.add(Deed::SeenTaken, now, until))
             }
             _ => {
@@ -174,18 +188,6 @@ impl Teller<'_> {
 
     fn tries(&self) -> bool {
         matches!(self.model, Model::TryLock | Model::ExactTryLock)
-    }
-
-    /// Whether an acquire of another process was in flight at some moment.
-    fn met(&self, from: u64, until: u64, lock: Option<u32>) -> bool {
-        let lines = &self.of.lines;
-        let time = |at: usize| if self.of.by_place { at as u64 } else { lines[at].time };
-        (0..lines.len()).any(|at| {
-            let call = lines[at];
-            let asks = call.f == F::Acquire && call.kind == Kind::Invoke && call.lock == lock;
-            let gone = reply_of(lines, at).filter(|reply| lines[*reply].kind != Kind::Info);
-            asks && call.process != self.process && time(at) <= until && gone.is_none_or(|reply| time(reply) >= from)
-        })
     }
 
     fn lets_go(&mut self, now: u64, said: RandomLine, answer: Option<RandomLine>, until: Option<u64>) -> Option<usize> {
@@ -316,6 +318,8 @@ struct Thing {
     value: Option<u64>,
     /// It is not known which value it has.
     any_value: bool,
+    /// Whose acquires are in flight.
+    asking: BTreeSet<u32>,
 }
 
 impl Thing {
@@ -399,7 +403,9 @@ impl Thing {
             Deed::Take { mode, permits, token } => self.take(model, step.process, mode, permits, token),
             Deed::Give { permits } => self.give(model, step.process, Some(permits)),
             Deed::GiveAll => self.give(model, step.process, None),
-            Deed::SeenTaken => !self.by.is_empty(),
+            Deed::Asks => self.asking.insert(step.process),
+            Deed::IsTold => self.asking.remove(&step.process),
+            Deed::SeenTaken => !self.by.is_empty() || self.asking.iter().any(|other| *other != step.process),
             Deed::Impossible => false,
             Deed::Read(Some(value)) if self.any_value => {
                 (self.value, self.any_value) = (Some(value), false);

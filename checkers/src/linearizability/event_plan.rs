@@ -1,0 +1,197 @@
+//! The plan of a search for a history of one register, made of its events as the search comes to them.
+//!
+//! No two events have one instant, so calls and replies are in the order of the file, and a process has at most one operation in flight.
+
+use super::Searched;
+use super::operations::register_op;
+use super::order;
+use super::plan::{Happening, NEVER, OpPlan, PlannedOperations};
+use super::register::{Register, RegisterOp};
+use super::search::search_planned;
+use super::spec::SequentialSpec;
+use crate::history::event::Kind;
+use crate::history::event_table::EventsFrom;
+use crate::history::names::FastMap;
+use crate::history::{History, PackedEvent};
+use crate::model::Model;
+use crate::options::{Budget, Clock};
+
+/// Events of a history at most: the deadlines of operations without a reply are above all positions.
+const MAX_EVENTS: usize = 1 << 31;
+/// Slots that a search has.
+const MAX_PROCESSES: usize = 4_096;
+
+/// Searches a history of one register whose value at the start is known, if some operation compares: else there may be a faster way.
+/// Places are positions of calls.
+pub(super) fn search_events(history: &History, model: &Model, (budget, clock): (Budget, Clock)) -> Option<Searched> {
+    let start = match (model, model.start().flatten()) {
+        (_, Some(start)) => Some(start),
+        (Model::ExactCasRegister { .. }, None) => None,
+        _ => return None,
+    };
+    let width = history.processes.len();
+    let fits = width <= MAX_PROCESSES && history.events.len() < MAX_EVENTS;
+    if history.locks.len() != 1 || history.counts.compared == 0 || !fits || !order::is_strict(history) {
+        return None;
+    }
+    let register = Register { start };
+    let mut plan = EventPlan::new(history, model, register);
+    Some(match search_planned(&register, &mut plan, width, (budget, clock)) {
+        Searched::NoOrder { blocked } => Searched::NoOrder {
+            blocked: plan.planned[blocked].call as usize,
+        },
+        other => other,
+    })
+}
+
+struct EventPlan<'a> {
+    history: &'a History,
+    model: &'a Model,
+    register: Register,
+    /// The events that were not looked at yet, and the position of the first.
+    rest: EventsFrom<'a>,
+    position: u32,
+    happenings: Vec<Happening>,
+    planned: Vec<PlannedRegisterOp>,
+    /// By process, its operation that will be answered.
+    open: Vec<u32>,
+    /// Slots that were used and are free, and how many were used.
+    free: Vec<u32>,
+    used: u32,
+    /// The latest operation without a reply of each class.
+    latest: FastMap<u64, u32>,
+}
+
+struct PlannedRegisterOp {
+    op: RegisterOp,
+    plan: OpPlan,
+    /// The position of its call.
+    call: u32,
+}
+
+impl<'a> EventPlan<'a> {
+    fn new(history: &'a History, model: &'a Model, register: Register) -> Self {
+        Self {
+            history,
+            model,
+            register,
+            rest: history.events.iter(),
+            position: 0,
+            happenings: Vec::with_capacity(64),
+            planned: Vec::with_capacity(32),
+            open: vec![NEVER; history.processes.len()],
+            free: Vec::new(),
+            used: 0,
+            latest: FastMap::default(),
+        }
+    }
+
+    /// Looks at events up to the next call or reply.
+    fn grow(&mut self) -> Option<Happening> {
+        loop {
+            let (position, event) = (self.position, self.rest.next()?);
+            self.position += 1;
+            let Some(open) = self.open.get_mut(event.process as usize) else {
+                continue;
+            };
+            match event.kind {
+                Kind::Invoke => {
+                    if let Some(op) = self.call(position, event) {
+                        return Some(Happening::Call(op));
+                    }
+                }
+                Kind::Ok | Kind::Fail if *open != NEVER => {
+                    let op = std::mem::replace(open, NEVER);
+                    self.free.push(self.planned[op as usize].plan.slot);
+                    return Some(Happening::Reply(op));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Plans the operation that a call begins, if it says anything.
+    fn call(&mut self, position: u32, call: PackedEvent) -> Option<u32> {
+        let reply = self.history.events.get(call.mate as usize);
+        let op = register_op(self.history, self.model, call, reply)?;
+        let crashed = !reply.is_some_and(|reply| matches!(reply.kind, Kind::Ok | Kind::Fail));
+        let mut plan = OpPlan::of(self.register.is_observer(&op), self.register.polarity(&op), crashed);
+        if !plan.matters() {
+            return None;
+        }
+        let number = self.planned.len() as u32;
+        plan.slot = self.free.pop().unwrap_or(self.used);
+        self.used = self.used.max(plan.slot + 1);
+        if crashed {
+            plan.deadline = MAX_EVENTS as u32 + position;
+            if let Some(class) = self.register.class(&op) {
+                plan.older = self.latest.insert(class, number).unwrap_or(NEVER);
+            }
+        } else {
+            plan.deadline = call.mate + 2;
+            self.open[call.process as usize] = number;
+        }
+        let call = position;
+        self.planned.push(PlannedRegisterOp { op, plan, call });
+        Some(number)
+    }
+}
+
+impl PlannedOperations<RegisterOp> for EventPlan<'_> {
+    fn happening(&mut self, at: u32) -> Option<Happening> {
+        if let Some(happening) = self.happenings.get(at as usize) {
+            return Some(*happening);
+        }
+        let next = self.grow()?;
+        self.happenings.push(next);
+        Some(next)
+    }
+
+    fn seen(&self, at: u32) -> Happening {
+        self.happenings[at as usize]
+    }
+
+    fn plan(&self, op: u32) -> &OpPlan {
+        &self.planned[op as usize].plan
+    }
+
+    fn op(&self, op: u32) -> &RegisterOp {
+        &self.planned[op as usize].op
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::minimal::search_register;
+    use super::super::operations;
+    use super::super::random::random;
+    use super::*;
+
+    #[test]
+    fn a_plan_that_grows_and_a_whole_one_say_the_same() {
+        let exact = Model::ExactCasRegister { start: None };
+        for model in [exact, Model::CasRegister { start: Some(1) }] {
+            let (mut legal, mut illegal) = (0, 0);
+            for seed in 1..=20_000 {
+                let history = random(seed, model);
+                let budget = (Budget::default(), Clock::still());
+                let Some(found) = search_events(&history, &model, budget) else {
+                    continue;
+                };
+                let all = operations::registers(&history, &model);
+                match (found, search_register(&history, &model, &all[0], budget).1) {
+                    (Searched::Order(_), Searched::Order(_)) => legal += 1,
+                    (Searched::NoOrder { blocked: found }, Searched::NoOrder { blocked }) => {
+                        assert_eq!(found, all[0].calls[blocked] as usize, "seed {seed} under {model}");
+                        illegal += 1;
+                    }
+                    (found, whole) => panic!("seed {seed} under {model}: {found:?}, and whole {whole:?}"),
+                }
+            }
+            assert!(
+                legal > 500 && illegal > 500,
+                "{model}: {legal} legal, {illegal} illegal"
+            );
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! The plain mutex where no two events have one instant, decided from the events themselves: the pass of [`super::anonymous`] without
+//! its operations.
+//!
+//! An operation that is in flight is its process's call. Calls of each sort wait in the order in which they came, and go into a heap by
+//! their replies only when one of them has to take effect early: in most histories none ever has. Those that were answered in the
+//! meantime are dropped once they are as many as those that wait.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use super::order::{self, OrderedEvent};
+use crate::history::event::Kind;
+use crate::history::names::NONE;
+use crate::history::{F, History, PackedEvent};
+
+/// Calls that wait before those that were answered are looked for.
+const LEAST: usize = 64;
+
+/// For each lock the call that no order gets past, if there is one; `None` where events have one instant, or were written late.
+pub(super) fn blocked_calls(history: &History) -> Option<Vec<Option<u32>>> {
+    if !order::is_strict(history) {
+        return None;
+    }
+    let mut pass = MutexPass {
+        history,
+        locks: vec![PlainMutex::default(); history.locks.len()],
+        open: vec![NONE; history.processes.len()],
+    };
+    let matters = |f, kind| matches!(f, F::Acquire | F::Release) && matches!(kind, Kind::Invoke | Kind::Ok);
+    order::each_in_file(history, matters, |ordered, event| pass.see(ordered, event));
+    Some(pass.locks.into_iter().map(|lock| lock.blocked).collect())
+}
+
+struct MutexPass<'a> {
+    history: &'a History,
+    locks: Vec<PlainMutex>,
+    /// By process, its call that has not taken effect: it has one at a time, on one lock.
+    open: Vec<u32>,
+}
+
+/// What is known of one lock.
+#[derive(Debug, Clone, Default)]
+struct PlainMutex {
+    taken: bool,
+    blocked: Option<u32>,
+    /// Those that give, those that take.
+    in_flight: [CallsInFlight; 2],
+}
+
+/// Calls of one sort that may not have taken effect.
+#[derive(Debug, Clone, Default)]
+struct CallsInFlight {
+    /// Each with its process, in order.
+    waiting: Vec<(u32, u32)>,
+    /// Of how many that wait, those that were answered are dropped.
+    limit: usize,
+    /// Each with the reply before it and its process after it.
+    by_reply: BinaryHeap<Reverse<(u32, u32, u32)>>,
+}
+
+impl CallsInFlight {
+    fn add(&mut self, call: u32, process: u32, open: &[u32]) {
+        if self.waiting.len() >= self.limit {
+            self.waiting.retain(|(call, process)| open[*process as usize] == *call);
+            self.limit = LEAST.max(self.waiting.len() * 2);
+        }
+        self.waiting.push((call, process));
+    }
+
+    /// The process whose call will be answered first; of those without an answer, the one that called first.
+    fn earliest(&mut self, history: &History, open: &[u32]) -> Option<u32> {
+        for (call, process) in self.waiting.drain(..) {
+            if open[process as usize] == call
+                && let Some(reply) = answered_at(history, call)
+            {
+                self.by_reply.push(Reverse((reply, call, process)));
+            }
+        }
+        loop {
+            let Reverse((_, call, process)) = self.by_reply.pop()?;
+            if open[process as usize] == call {
+                return Some(process);
+            }
+        }
+    }
+}
+
+/// When a call will be answered, the end of time where nobody knows; `None` for one that surely has no effect.
+fn answered_at(history: &History, call: u32) -> Option<u32> {
+    let mate = history.events.mate(call);
+    match history.events.get(mate as usize).map(|reply| reply.kind) {
+        Some(Kind::Ok) => Some(mate),
+        Some(Kind::Fail) => None,
+        _ => Some(NONE),
+    }
+}
+
+impl MutexPass<'_> {
+    #[inline]
+    fn see(&mut self, OrderedEvent { position, lock, .. }: OrderedEvent, event: PackedEvent) {
+        let takes = usize::from(event.f == F::Acquire);
+        let process = event.process as usize;
+        let call = match event.kind {
+            Kind::Invoke => NONE,
+            Kind::Ok if self.open[process] == event.mate => event.mate,
+            // It took effect early, or never.
+            _ => return,
+        };
+        let Some(lock) = self.locks.get_mut(lock as usize) else {
+            return;
+        };
+        if lock.blocked.is_some() {
+            return;
+        }
+        if call == NONE {
+            self.open[process] = position;
+            lock.in_flight[takes].add(position, event.process, &self.open);
+            return;
+        }
+        if lock.taken == (takes == 1) {
+            match lock.in_flight[1 - takes].earliest(self.history, &self.open) {
+                Some(other) => self.open[other as usize] = NONE,
+                None => lock.blocked = Some(call),
+            }
+        }
+        lock.taken = takes == 1;
+        self.open[process] = NONE;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::anonymous::{self, Unordered};
+    use super::super::operations;
+    use super::super::random::random;
+    use super::*;
+    use crate::model::Model;
+    use crate::options::{Budget, Clock};
+
+    #[test]
+    fn the_passes_over_events_and_over_operations_say_the_same() {
+        let (mut legal, mut illegal) = (0, 0);
+        for seed in 1..=20_000 {
+            let history = random(seed, Model::Mutex);
+            let Some(found) = blocked_calls(&history) else {
+                continue;
+            };
+            let all = operations::locks(&history, &Model::Mutex);
+            assert_eq!(found.len(), all.len());
+            for (found, all) in found.into_iter().zip(&all) {
+                let expected = match anonymous::decide(&history, all, (Budget::default(), Clock::still())) {
+                    Ok(_) => None,
+                    Err(Unordered::Blocked(place)) => Some(all.calls[place]),
+                    Err(Unordered::Undecided(reason)) => panic!("seed {seed}: {reason}"),
+                };
+                assert_eq!(found, expected, "seed {seed}");
+                (legal, illegal) = (legal + u32::from(found.is_none()), illegal + u32::from(found.is_some()));
+            }
+        }
+        assert!(legal > 1_000 && illegal > 1_000, "{legal} legal, {illegal} illegal");
+    }
+}

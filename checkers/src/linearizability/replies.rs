@@ -1,0 +1,29 @@
+//! What replies prove: that another process had the lock, that the caller did not hold it, which token it got.
+
+use crate::history::event::Kind;
+use crate::history::{History, PackedEvent, Refusal};
+use crate::model::Model;
+
+/// Whether the answer to an acquire shows that another process had the lock at some instant of the call. Under a fault it does not:
+/// many a library says of a try that it could not carry out that the lock was taken.
+pub(crate) fn found_taken(history: &History, answer: PackedEvent) -> bool {
+    let says = history.rare(answer);
+    let is_busy = |error| Refusal::parse(error) == Refusal::Busy;
+    !says.disturbed && history.name(says.error).is_some_and(is_busy)
+}
+
+/// Whether an error says that the caller did not hold the lock.
+pub(crate) fn is_not_held(error: &str) -> bool {
+    Refusal::parse(error) == Refusal::NotHeld
+}
+
+/// Whether the reply to a release says that its process did not hold the lock.
+pub(super) fn denies(history: &History, reply: PackedEvent) -> bool {
+    reply.kind == Kind::Fail && history.name(history.rare(reply).error).is_some_and(is_not_held)
+}
+
+/// The token of an acquire, where the model looks at it.
+pub(super) fn fencing_token(history: &History, model: &Model, acquire: PackedEvent) -> Option<u64> {
+    let fenced = matches!(model, Model::Fenced | Model::ReentrantFenced { .. });
+    if fenced { history.token(acquire) } else { None }
+}

@@ -66,12 +66,7 @@ pub(crate) fn spans(context: &Context<'_>, healed_ns: Option<u64>) -> Vec<CalmSp
 /// The spans in which nothing was done to a server: what one answers there it goes on to know, whatever becomes of the answer.
 pub(crate) fn serving(context: &Context<'_>) -> Vec<(u64, u64)> {
     let recovery_ns = recovery_ns(context);
-    let is_a_client = |name: &String| name.starts_with('c');
-    let of_clients = |window: &&Window| {
-        let cut = window.started.cut.iter().flatten();
-        window.started.targets.iter().all(is_a_client) && cut.into_iter().all(is_a_client)
-    };
-    let others = context.windows.iter().filter(|window| !of_clients(window));
+    let others = context.windows.iter().filter(|window| !window.is_of_clients());
     let troubles = others.map(|window| (window.start_ns, heal_ns(window, recovery_ns).unwrap_or(u64::MAX)));
     between(context, troubles.collect(), recovery_ns)
 }

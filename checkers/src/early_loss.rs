@@ -79,6 +79,9 @@ fn is_habit(early: u64, undisturbed: u64) -> bool {
 /// Whether a fault may be why a hold ended: one that was on since a lease and an aftermath before it was asked for.
 fn is_disturbed(context: &Context<'_>, hold: &LockHold) -> bool {
     let history = context.history;
+    if context.windows.is_empty() && context.standstills.is_empty() {
+        return false;
+    }
     let asked_ns = hold.asked_ns(history);
     let from_ns = asked_ns.saturating_sub(2 * context.lease_ns + limits::AFTERMATH_NS);
     context.fault_near(history.client_of(hold.process), from_ns, history.ns(hold.to))
@@ -94,7 +97,7 @@ fn early(context: &Context<'_>, hold: &LockHold, ended_ns: u64, percent: u64) ->
 /// A grant that the server let run out while its holder held. Its line comes late, so it ended even earlier.
 fn ran_out<'a>(context: &'a Context<'_>, hold: &'a LockHold) -> Option<EarlyLoss<'a>> {
     let history = context.history;
-    if !hold.waited_briefly(context) {
+    if context.grants.is_empty() || !hold.waited_briefly(context) {
         return None;
     }
     let grant = context.grants.of_hold(history, hold)?;

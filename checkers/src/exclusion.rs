@@ -125,14 +125,20 @@ fn classify(context: &Context<'_>, overlap: &Overlap) -> OverlapClass {
         _ => {}
     }
     let (from, second_ns) = (history.ns(overlap.first.from), history.ns(overlap.second.from));
-    // a grant that a release ends before the observer has asked for its owner has no name
-    let unnamed = phantom::unnamed_owner_shown(context, &overlap.first, limits::OBSERVER_LAG_NS);
+    // a grant that a release ends before the observer has asked for its owner has no name; nor has one that expires so soon
+    let unnamed = || phantom::unnamed_grants(context, &overlap.first, limits::OBSERVER_LAG_NS);
+    let has_expired = |grant: &ServerGrant| {
+        let between = from..=second_ns.saturating_add(limits::OBSERVER_LAG_NS);
+        let ended = grant.revoked_ns(history).is_some_and(|ended| between.contains(&ended));
+        ended && grant.cause(history) == Some(RevokeCause::Expired)
+    };
     let release = || {
         context
             .releases()
             .of_another(&overlap.first, second_ns, limits::OBSERVER_LAG_NS)
     };
-    if first.is_none() && unnamed && release().is_some() {
+    let removed = || unnamed().next().is_some() && !unnamed().any(has_expired);
+    if first.is_none() && removed() && release().is_some() {
         return OverlapClass::ForeignRelease;
     }
     let client = history.client_of(overlap.first.process);

@@ -84,8 +84,8 @@ pub(crate) fn decide(context: &Context<'_>) -> Fairness {
     if !context.model.is_lock() {
         return decided;
     }
-    let served = served(context);
-    decided.total = served.iter().map(|served| served.len() as u64).sum();
+    let (served, jain) = served(context);
+    decided.total = served.iter().map(|served| served.replies.len() as u64).sum();
     if decided.total == 0 {
         decided.verdict = Verdict::Inconclusive;
         return decided;
@@ -96,13 +96,13 @@ pub(crate) fn decide(context: &Context<'_>) -> Fairness {
         .collect();
     passed.sort_by_key(|passed| (Reverse(passed.times), passed.served.reply));
     decided.max = passed.first().map_or(0, |passed| passed.times);
-    decided.jain = jain(context);
+    decided.jain = jain;
     let promises = &context.history.header.promises;
     decided.ordered = promises.fifo
         && promises.orders_tokens()
         && context.holds.iter().any(|hold| hold.token(context.history).is_some());
     for lock in (0..context.history.locks.len()).filter(|_| decided.ordered) {
-        let breaks = tickets::breaks(context, lock);
+        let breaks = tickets::of_lock(context, lock).breaks;
         decided.count += breaks.len() as u64;
         let room = limits::MAX_VIOLATIONS - decided.breaks.len();
         decided.breaks.extend(breaks.into_iter().take(room));
@@ -123,31 +123,60 @@ pub(crate) fn decide(context: &Context<'_>) -> Fairness {
     decided
 }
 
-/// The positions of the replies to acquires that were answered ok, by lock.
-fn served(context: &Context<'_>) -> Vec<Vec<u32>> {
-    let history = context.history;
-    let mut served = vec![Vec::new(); history.locks.len()];
-    let answers = history.events.iter().enumerate();
-    for (position, event) in answers.filter(|(_, event)| event.is_ok(F::Acquire)) {
-        if let Some(lock) = history.lock_number(event) {
-            served[lock].push(position as u32);
-        }
+/// The acquires of one lock that were answered ok.
+#[derive(Debug, Clone, Default)]
+struct LockService {
+    /// The positions of their replies.
+    replies: Vec<u32>,
+    /// The instants of the latest call and the latest reply so far.
+    latest: (u64, u64),
+    /// Some call or some reply came before that of an acquire that is before it in the file.
+    out_of_order: bool,
+}
+
+impl LockService {
+    fn add(&mut self, reply: u32, (called, answered): (u64, u64)) {
+        self.out_of_order |= called < self.latest.0 || answered < self.latest.1;
+        self.latest = (called.max(self.latest.0), answered.max(self.latest.1));
+        self.replies.push(reply);
     }
-    served
+}
+
+/// The acquires that were answered ok, by lock, and Jain's index of all that asked.
+fn served(context: &Context<'_>) -> (Vec<LockService>, f64) {
+    let history = context.history;
+    let mut served = vec![LockService::default(); history.locks.len()];
+    let mut by_process: Vec<Option<u64>> = vec![None; history.processes.len()];
+    history.events.each_of(
+        |f, _| f == F::Acquire,
+        |position, event| {
+            let count = by_process[event.process as usize].get_or_insert(0);
+            if event.kind != Kind::Ok {
+                return;
+            }
+            *count += 1;
+            if let Some(lock) = history.lock_number(event) {
+                let called = history.instant(event.mate);
+                served[lock].add(position, (called, history.instant_of(position, event)));
+            }
+        },
+    );
+    (served, jain(history, by_process))
 }
 
 /// For each waiter that was passed over: how many asked after it and were served before it.
 ///
 /// Counting from the latest call backwards, a Fenwick tree over the order of service has those who asked later.
-fn passed_over(history: &History, lock: usize, mut served: Vec<u32>) -> Vec<Passed> {
+fn passed_over(history: &History, lock: usize, served: LockService) -> Vec<Passed> {
+    if !served.out_of_order {
+        return Vec::new();
+    }
+    let mut served = served.replies;
     if !served.is_sorted_by_key(|reply| history.instant(*reply)) {
         served.sort_by_key(|reply| history.instant(*reply));
     }
     let asked = served.iter().map(|reply| history.instant(history.events.mate(*reply)));
     let asked: Vec<u64> = asked.collect();
-    if asked.is_sorted() {
-        return Vec::new();
-    }
     let mut by_call: Vec<u32> = (0..served.len() as u32).collect();
     by_call.sort_by_key(|rank| asked[*rank as usize]);
     let mut tree = vec![0u32; served.len() + 1];
@@ -179,13 +208,8 @@ fn below(tree: &[u32], mut node: usize) -> u64 {
     sum
 }
 
-/// Jain's index of acquires per client: 1 when all got the same, 1/n when one got all.
-fn jain(context: &Context<'_>) -> f64 {
-    let history = context.history;
-    let mut by_process: Vec<Option<u64>> = vec![None; history.processes.len()];
-    for event in history.events.iter().filter(|event| event.f == F::Acquire) {
-        *by_process[event.process as usize].get_or_insert(0) += u64::from(event.kind == Kind::Ok);
-    }
+/// Jain's index of acquires per client, of those of each process that asked: 1 when all got the same, 1/n when one got all.
+fn jain(history: &History, by_process: Vec<Option<u64>>) -> f64 {
     let mut acquired: BTreeMap<u32, f64> = BTreeMap::new();
     for (process, count) in by_process.into_iter().enumerate() {
         if let Some(count) = count {

@@ -6,11 +6,11 @@
 
 use crate::context::Context;
 use crate::finding::Verdict;
-use crate::history::event::Fenced;
+use crate::history::event::{Fenced, Kind};
 use crate::history::names::NONE;
 use crate::history::{F, PackedEvent};
 use crate::limits;
-use crate::tickets::{self, TokenBreak};
+use crate::tickets::{self, LockTokens, TokenBreak};
 
 /// What was decided about HL003.
 pub(crate) struct Fencing {
@@ -62,10 +62,9 @@ pub(crate) enum WrongWrite {
 
 /// Decides HL003.
 pub(crate) fn decide(context: &Context<'_>) -> Fencing {
-    let tokens = context.holds.iter().filter_map(|hold| hold.token(context.history));
     let mut decided = Fencing {
         verdict: Verdict::Inconclusive,
-        tokens: tokens.count() as u64,
+        tokens: 0,
         breaks: Vec::new(),
         break_count: 0,
         writes: CheckedWrites::default(),
@@ -73,23 +72,28 @@ pub(crate) fn decide(context: &Context<'_>) -> Fencing {
         unordered: false,
     };
     if !context.history.header.promises.orders_tokens() {
+        let tokens = context.holds.iter().filter_map(|hold| hold.token(context.history));
+        decided.tokens = tokens.count() as u64;
         decided.verdict = Verdict::NotApplicable;
         decided.unordered = decided.tokens > 0;
         decided.late_writes = late_writes(context);
         return decided;
     }
+    for lock in 0..context.history.locks.len() {
+        let LockTokens { count, breaks } = tickets::of_lock(context, lock);
+        decided.tokens += count;
+        decided.break_count += breaks.len() as u64;
+        let room = limits::MAX_VIOLATIONS - decided.breaks.len();
+        decided.breaks.extend(breaks.into_iter().take(room));
+    }
     if decided.tokens == 0 {
+        // What the server told of tokens that no client has seen is not about fencing.
+        (decided.breaks, decided.break_count) = (Vec::new(), 0);
         if !context.history.header.promises.tokens {
             decided.verdict = Verdict::NotApplicable;
             decided.late_writes = late_writes(context);
         }
         return decided;
-    }
-    for lock in 0..context.history.locks.len() {
-        let breaks = tickets::breaks(context, lock);
-        decided.break_count += breaks.len() as u64;
-        let room = limits::MAX_VIOLATIONS - decided.breaks.len();
-        decided.breaks.extend(breaks.into_iter().take(room));
     }
     decided.writes = checked_writes(context);
     decided.verdict = if decided.break_count > 0 || !decided.writes.wrong.is_empty() {
@@ -100,26 +104,27 @@ pub(crate) fn decide(context: &Context<'_>) -> Fencing {
     decided
 }
 
+fn is_written(f: F, kind: Kind) -> bool {
+    f == F::Write && kind == Kind::Ok
+}
+
 /// Writes that were called after a holder that got the lock later had written already.
 fn late_writes(context: &Context<'_>) -> u64 {
     let history = context.history;
     // by lock: the replies to writes, each with when the newest holder to have written until then had got the lock
     let mut newest: Vec<Vec<(u32, u64)>> = vec![Vec::new(); history.locks.len()];
     let mut late = 0;
-    for (position, event) in history.events.iter().enumerate() {
-        let Some(lock) = history.lock_number(event).filter(|_| event.is_ok(F::Write)) else {
-            continue;
-        };
-        let Some(hold) = context.holds.around(lock, event.process, history.instant(event.mate)) else {
-            continue;
-        };
-        let written = &mut newest[lock];
+    history.events.each_of(is_written, |position, event| {
+        let lock = history.lock_number(event);
+        let hold = lock.and_then(|lock| context.holds.around(lock, event.process, history.instant(event.mate)));
+        let Some(hold) = hold else { return };
+        let written = &mut newest[hold.lock as usize];
         let before = written.partition_point(|(at, _)| *at < event.mate);
         late += u64::from(before > 0 && written[before - 1].1 > hold.from);
         if written.last().is_none_or(|(_, newest)| *newest < hold.from) {
-            written.push((position as u32, hold.from));
+            written.push((position, hold.from));
         }
-    }
+    });
     late
 }
 
@@ -128,18 +133,14 @@ fn checked_writes(context: &Context<'_>) -> CheckedWrites {
     let history = context.history;
     let mut writes = CheckedWrites::default();
     let mut accepted: Vec<Vec<(u32, u64)>> = vec![Vec::new(); history.locks.len()];
-    for (position, event) in history.events.iter().enumerate() {
-        if !event.is_ok(F::Write) {
-            continue;
-        }
+    history.events.each_of(is_written, |position, event| {
         let (Some(lock), Some(fenced)) = (history.lock_number(event), history.rare(event).fenced) else {
-            continue;
+            return;
         };
         let Some(token) = token_of(context, event) else {
-            continue;
+            return;
         };
         writes.count += 1;
-        let position = position as u32;
         // The highest token that was accepted before this write was called.
         let called = event.mate;
         let before = accepted[lock].partition_point(|(at, _)| *at < called);
@@ -167,7 +168,7 @@ fn checked_writes(context: &Context<'_>) -> CheckedWrites {
             }
             Fenced::Refused => writes.refused_stale += 1,
         }
-    }
+    });
     writes
 }
 

@@ -324,16 +324,22 @@ fn speaks_alike(context: &Context<'_>, grant: &ServerGrant, hold: &LockHold) -> 
 
 /// Whether the server may have shown an owner at the beginning of a hold whose name the observer did not learn.
 pub(crate) fn unnamed_owner_shown(context: &Context<'_>, hold: &LockHold, lag_ns: u64) -> bool {
+    unnamed_grants(context, hold, lag_ns).next().is_some()
+}
+
+/// The grants at the beginning of a hold whose owner the observer did not learn: one of them may be the hold's.
+pub(crate) fn unnamed_grants<'a>(
+    context: &'a Context<'_>,
+    hold: &'a LockHold,
+    lag_ns: u64,
+) -> impl Iterator<Item = &'a ServerGrant> {
     let history = context.history;
     let from = history.ns(hold.from);
-    let mut unnamed = context
-        .grants
-        .of_lock(hold.lock as usize)
-        .filter(|grant| !speaks_alike(context, grant, hold));
-    unnamed.any(|grant| {
+    let of_lock = context.grants.of_lock(hold.lock as usize);
+    of_lock.filter(move |grant| {
         let came = grant.granted_ns(history).is_none_or(|granted| granted < from + lag_ns);
         let stays = grant.revoked_ns(history).is_none_or(|revoked| revoked + lag_ns > from);
-        came && stays
+        came && stays && !speaks_alike(context, grant, hold)
     })
 }
 

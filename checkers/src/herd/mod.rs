@@ -194,6 +194,7 @@ impl HandOvers {
                 departures: &departures,
                 disturbed: &disturbed,
                 limit,
+                source,
             }
             .hand_overs()
         });
@@ -233,15 +234,20 @@ struct Judge<'a> {
     departures: &'a Departures,
     disturbed: &'a Disturbed,
     limit: u64,
+    source: WakeSource,
 }
 
 impl Judge<'_> {
-    /// Every hand-over of the lock.
+    /// Every hand-over of the lock that the source tells of.
     fn hand_overs(&self) -> Vec<HandOver> {
         let traffic = self.traffic;
         let mut judged = Vec::with_capacity(traffic.releases.len());
         for (place, release) in traffic.releases.iter().enumerate() {
             let to_ns = traffic.releases.get(place + 1).map_or(u64::MAX, |next| next.ns);
+            // a fault holds back the end of a watch as well: a waiter that has another one is notified by both until it heals
+            if self.source == WakeSource::Wire && self.disturbed.since(release.ns, to_ns).is_some() {
+                continue;
+            }
             let start = traffic.wakes.partition_point(|wake| wake.ns < release.ns);
             let end = traffic.wakes.partition_point(|wake| wake.ns < to_ns);
             let mut hand_over = self.hand_over(*release, &traffic.wakes[start.min(end)..end]);

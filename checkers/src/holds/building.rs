@@ -42,7 +42,7 @@ impl ProcessHolds {
 
     fn begin(&mut self, lock: usize, place: u32) {
         if self.active == 0 {
-            self.forget();
+            self.forget(lock);
         }
         self.active += 1;
         let own = self.own(lock);
@@ -55,12 +55,18 @@ impl ProcessHolds {
         self.own(lock).nested += 1;
     }
 
-    /// Whether a release ends the active hold: it ends the latest acquire of it that was not given back.
-    fn is_over(&mut self, lock: usize) -> bool {
-        let own = self.own(lock);
-        let over = own.nested == 0;
-        own.nested = own.nested.saturating_sub(1);
-        over
+    /// A release ends the latest acquire of the active hold that was not given back: the place of the hold, where that was the first.
+    fn give_up(&mut self, lock: usize) -> Option<u32> {
+        let own = self.by_lock.get_mut(&(lock as u32))?;
+        let place = *own.active.last()?;
+        if own.nested > 0 {
+            own.nested -= 1;
+            return None;
+        }
+        own.active.pop();
+        own.recent.push(place);
+        self.active -= 1;
+        Some(place)
     }
 
     /// An active hold is over.
@@ -80,7 +86,12 @@ impl ProcessHolds {
         self.own(lock).active.push(after);
     }
 
-    fn forget(&mut self) {
+    /// Forgets what is over, before a hold of this lock begins. Most processes take one lock again and again: its memory is kept.
+    fn forget(&mut self, next: usize) {
+        if self.locks == [next as u32] {
+            self.own(next).recent.clear();
+            return;
+        }
         for lock in self.locks.drain(..) {
             self.by_lock.remove(&lock);
         }
@@ -141,8 +152,7 @@ impl<'a> Building<'a> {
         }
     }
 
-    pub(super) fn step(&mut self, position: u32) {
-        let event = self.history.event(position);
+    pub(super) fn step(&mut self, position: u32, event: PackedEvent) {
         if event.is_ok(F::Acquire) {
             self.got(event, position);
         } else if event.is_call(F::Release) {
@@ -158,7 +168,7 @@ impl<'a> Building<'a> {
         let Some(lock) = self.history.lock_number(event) else {
             return;
         };
-        let instant = self.history.instant(position);
+        let instant = self.history.instant_of(position, event);
         let process = event.process as usize;
         let held = self.processes[process].latest(lock).filter(|_| !self.many);
         let after = self.holds[lock].len() as u32;
@@ -236,12 +246,10 @@ impl<'a> Building<'a> {
         if self.many {
             return self.give_back(lock, event, position);
         }
-        let own = &mut self.processes[event.process as usize];
-        let Some(place) = own.latest(lock) else { return };
-        let hold = &mut self.holds[lock][place as usize];
-        if own.is_over(lock) {
-            (hold.to, hold.end, hold.ended) = (self.history.instant(position), position, Ended::Released);
-            own.end(lock, place);
+        if let Some(place) = self.processes[event.process as usize].give_up(lock) {
+            let hold = &mut self.holds[lock][place as usize];
+            let instant = self.history.instant_of(position, event);
+            (hold.to, hold.end, hold.ended) = (instant, position, Ended::Released);
         }
     }
 

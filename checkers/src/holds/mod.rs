@@ -7,8 +7,9 @@ mod building;
 
 use building::Building;
 
+use crate::history::event::Kind;
 use crate::history::names::{NONE, Symbol};
-use crate::history::{History, Mode, PackedEvent};
+use crate::history::{F, History, Mode, PackedEvent};
 use crate::model::Model;
 
 /// Why a certain hold ended.
@@ -76,7 +77,7 @@ pub(crate) struct LockHold {
 impl LockHold {
     /// The token that came with the reply.
     pub(crate) fn token(&self, history: &History) -> Option<u64> {
-        history.token(history.event(self.got))
+        history.token_at(self.got)
     }
 
     /// The server's name for the owner, by the reply or else by the call; `NONE` where neither says.
@@ -89,11 +90,13 @@ impl LockHold {
     }
 
     /// The position of the call.
+    #[inline]
     pub(crate) fn call(&self, history: &History) -> u32 {
         history.events.mate(self.got)
     }
 
     /// When its process called, in nanoseconds.
+    #[inline]
     pub(crate) fn asked_ns(&self, history: &History) -> u64 {
         history.events.time(self.call(history))
     }
@@ -140,9 +143,15 @@ impl Holds {
 
     pub(crate) fn of(history: &History, model: &Model) -> Self {
         let mut building = Building::new(history, model);
-        for position in 0..history.events.len() as u32 {
-            building.step(position);
-        }
+        let shared = *model == Model::ReadWrite;
+        let matters = |f, kind| match f {
+            F::Acquire => kind == Kind::Ok || shared && kind == Kind::Invoke,
+            F::Release => kind == Kind::Invoke,
+            _ => matches!(f, F::Lost | F::Died),
+        };
+        history
+            .events
+            .each_of(matters, |position, event| building.step(position, event));
         let mut holds = building.finish();
         if history.counts.writes > 0 {
             holds.index_by_process(history.processes.len());
@@ -225,6 +234,9 @@ impl History {
 
     /// Permits that an acquire or release is about: said by the reply, by its call, or 1.
     pub(crate) fn permits(&self, event: PackedEvent) -> u32 {
+        if !self.says_permits {
+            return 1;
+        }
         let said = |event: PackedEvent| Some(self.rare(event).permits).filter(|permits| *permits != NONE);
         said(event)
             .or_else(|| said(self.events.get(event.mate as usize)?))

@@ -65,7 +65,7 @@ fn unanswered(context: &Context<'_>, lock: usize, call: u32, reply: Option<u32>,
     let (who, what) = (history.who(event.process), event.f.name());
     let mut violation = history.violation("late-answer", lock, &[event.process], event.time);
     let by = length(late_ns);
-    let wait = match (event.f, history.rare(event).wait_ms) {
+    let wait = match (event.f, history.wait_ms(event)) {
         (F::Acquire, wait_ms) if wait_ms != NONE => format!(", with a wait of {wait_ms} ms"),
         _ => String::new(),
     };

@@ -117,6 +117,14 @@ fn likely(context: &Context<'_>, class: OverlapClass, first: &LockHold, from_ns:
                 failover; ask a majority, or let the store refuse tokens that go back"
             .to_owned();
     }
+    let expired = cause.as_ref().is_none_or(|cause| *cause == RevokeCause::Expired);
+    if let Some(window) = stepped_server(context, first, from_ns).filter(|_| expired) {
+        return format!(
+            "the wall clock of {} was stepped while c{client} held the lock: a server that counts a time to live by the time of day \
+             ends it early",
+            window.started.targets.join(" ")
+        );
+    }
     let asked_ns = first.asked_ns(history);
     let ended_ns = grant.and_then(|grant| grant.revoked_ns(history));
     let early = ended_ns.and_then(|ended_ns| {
@@ -152,6 +160,16 @@ fn likely(context: &Context<'_>, class: OverlapClass, first: &LockHold, from_ns:
         ),
         None => likely_of(class).to_owned(),
     }
+}
+
+/// The window in which the wall clock of a server was stepped while the first held the lock.
+fn stepped_server<'a>(context: &'a Context<'_>, first: &LockHold, from_ns: u64) -> Option<&'a Window> {
+    let history = context.history;
+    let stepped = |window: &&Window| {
+        let held = history.ns(first.from) <= window.start_ns && window.start_ns <= from_ns;
+        held && window.fault == "clock" && !window.is_of_clients()
+    };
+    context.windows.iter().rev().find(stepped)
 }
 
 /// The window in which every server was killed or started again while the first held the lock, where the grant did not end in a way

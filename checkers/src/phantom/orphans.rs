@@ -182,15 +182,17 @@ impl OrphanJudge<'_, '_> {
         let refused = own().filter(|ask| ask.kind == Kind::Fail && ask.call_ns <= granted_ns);
         let patience_ns = self.context.lease_ns + limits::AFTERMATH_NS;
         let recent = refused.filter(|ask| granted_ns.saturating_sub(ask.reply_ns) <= patience_ns);
+        let struck = self.struck(granted_ns, lag_ns);
         // of all that can be meant, the one that was answered last: the grant stood for that long after any of them
-        let meant = recent.max_by_key(|ask| ask.reply_ns)?;
+        let meant = struck.or_else(|| recent.max_by_key(|ask| ask.reply_ns))?;
         let stood_ns = ended_ns.saturating_sub(granted_ns.max(meant.reply_ns));
         if stood_ns <= self.context.lease_ns / 2 + lag_ns {
             return None;
         }
         let in_flight = |ask: &Ask| ask.call_ns <= granted_ns && granted_ns <= ask.reply_ns.saturating_add(lag_ns);
-        let explained = own().any(|ask| ask.kind == Kind::Info && self.may_happen_late(ask, granted_ns, patience_ns));
-        let answered = own().any(|ask| ask.kind == Kind::Ok && in_flight(ask));
+        let unknown = |ask: &Ask| ask.kind == Kind::Info && self.may_happen_late(ask, granted_ns, patience_ns);
+        let explained = struck.is_none() && own().any(unknown);
+        let answered = struck.is_none() && own().any(|ask| ask.kind == Kind::Ok && in_flight(ask));
         let calm = self.is_calm(granted_ns.saturating_sub(patience_ns), granted_ns);
         // a client whose name it is has been answered with another grant, or this one is its own
         let by_another = answered && (self.client.is_some() || !calm);
@@ -200,6 +202,24 @@ impl OrphanJudge<'_, '_> {
             reply: meant.reply,
             stood_ns,
             doubtful: answered,
+        })
+    }
+
+    /// The acquire that was answered `fail`, and of which a fault lost the reply that said that it had the lock, as this grant came:
+    /// the grant is its own.
+    fn struck(&self, granted_ns: u64, lag_ns: u64) -> Option<&Ask> {
+        let lost = self
+            .context
+            .windows
+            .iter()
+            .filter(|window| window.fault == "drop-reply");
+        let mut lost = lost.filter_map(|window| window.healed.as_ref()?.matched.as_ref());
+        lost.find_map(|message| {
+            let (client, at) = (message.client.strip_prefix('c')?.parse::<u32>().ok()?, message.time_ns);
+            let came_of_it = message.done && message.accepted && (at..=at.saturating_add(lag_ns)).contains(&granted_ns);
+            let asked = |ask: &&Ask| ask.client == client && ask.call_ns <= at && at <= ask.reply_ns;
+            let of_a_grant = |ask: &&Ask| ask.kind == Kind::Fail && self.client.is_none_or(|own| own == ask.client);
+            self.asks.iter().find(|ask| came_of_it && asked(ask) && of_a_grant(ask))
         })
     }
 

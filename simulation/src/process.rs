@@ -13,7 +13,7 @@ use rand_chacha::ChaCha8Rng;
 use tokio::sync::Semaphore;
 
 use crate::task::{SimulatedTask, TaskId};
-use crate::world::{World, core_of, finish, nanoseconds};
+use crate::world::{World, finish, nanoseconds, with_core};
 
 /// What the wall clocks show at the beginning: 2026-01-01, 00:00 UTC.
 const EPOCH: Duration = Duration::from_secs(1_767_225_600);
@@ -66,26 +66,29 @@ pub struct SimulatedProcess {
 
 impl SimulatedProcess {
     pub(crate) fn named(world: World, name: &str) -> Self {
-        let core = world.core();
-        let mut processes = core.processes.borrow_mut();
-        let next = processes.states.len();
-        let number = *processes.names.entry(name.to_owned()).or_insert(next);
-        if number == next {
-            processes.states.push(SimulatedProcessState {
-                name: name.into(),
-                stops: 0,
-                parked: Vec::new(),
-                wall_clock_offset: 0,
-                dice: world.dice(&format!("process {name}")),
-                lines: BTreeMap::new(),
-                deaths: 0,
-            });
-        }
+        let number = world.with(|core| {
+            let mut processes = core.processes.borrow_mut();
+            let next = processes.states.len();
+            let number = *processes.names.entry(name.to_owned()).or_insert(next);
+            if number == next {
+                processes.states.push(SimulatedProcessState {
+                    name: name.into(),
+                    stops: 0,
+                    parked: Vec::new(),
+                    wall_clock_offset: 0,
+                    dice: world.dice(&format!("process {name}")),
+                    lines: BTreeMap::new(),
+                    deaths: 0,
+                });
+            }
+            number
+        });
         SimulatedProcess { world, number }
     }
 
     fn with<T>(self, look: impl FnOnce(&mut SimulatedProcessState) -> T) -> T {
-        look(&mut self.world.core().processes.borrow_mut().states[self.number])
+        self.world
+            .with(|core| look(&mut core.processes.borrow_mut().states[self.number]))
     }
 
     /// The world that it is in.
@@ -113,8 +116,8 @@ impl SimulatedProcess {
                 Vec::new()
             }
         });
-        let core = self.world.core();
-        ready.into_iter().for_each(|task| core.make_ready(task));
+        self.world
+            .with(|core| ready.into_iter().for_each(|task| core.make_ready(task)));
     }
 
     pub fn is_stopped(&self) -> bool {
@@ -124,7 +127,6 @@ impl SimulatedProcess {
     /// Ends its tasks where they are, stopped or not. Connections that they owned end as a kernel ends them: what was sent still
     /// arrives. The process is empty then, runs, and has fresh random numbers; what is spawned in it next is its next incarnation.
     pub fn kill(&self) {
-        let core = self.world.core();
         let name = self.with(|state| {
             state.stops = 0;
             state.parked.clear();
@@ -134,7 +136,7 @@ impl SimulatedProcess {
         });
         let dice = self.world.dice(&name);
         self.with(|state| state.dice = dice);
-        let tasks = core.tasks.borrow_mut().take_of(self.number);
+        let tasks = self.world.with(|core| core.tasks.borrow_mut().take_of(self.number));
         tasks.into_iter().for_each(finish);
     }
 
@@ -145,7 +147,7 @@ impl SimulatedProcess {
 
     /// Starts a task in it.
     pub fn spawn(&self, future: impl Future<Output = ()> + 'static) -> SimulatedTask {
-        self.world.core().spawn(Some(self.number), Box::pin(future))
+        self.world.with(|core| core.spawn(Some(self.number), Box::pin(future)))
     }
 
     /// The machine that its recipes run on.
@@ -200,11 +202,9 @@ impl RecipeHost for SimulatedHost {
 
     fn spawn(&self, task: Pin<Box<dyn Future<Output = ()>>>) -> Task {
         let world = self.0.world;
-        let running = world.core().spawn(Some(self.0.number), task).into_id();
+        let running = world.with(|core| core.spawn(Some(self.0.number), task)).into_id();
         Task::new(move || {
-            if let Some(core) = core_of(world) {
-                core.end_task(running);
-            }
+            with_core(world, |core| core.end_task(running));
         })
     }
 

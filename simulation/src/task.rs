@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll, Wake, Waker};
 
-use crate::world::{Core, World, core_of};
+use crate::world::{World, with_core};
 
 /// The number of a task, in the order in which they were spawned; [`MAIN`] is the future that the world was made for.
 pub(crate) type TaskId = u64;
@@ -84,6 +84,16 @@ impl TaskWaker {
             queued: AtomicBool::new(false),
         })
     }
+
+    /// Notes that it is in the ready set; returns whether it was not before. For the thread of its world alone, so that this needs no
+    /// locked instruction.
+    pub fn mark_queued(&self) -> bool {
+        let is_news = !self.queued.load(Relaxed);
+        if is_news {
+            self.queued.store(true, Relaxed);
+        }
+        is_news
+    }
 }
 
 impl Wake for TaskWaker {
@@ -92,11 +102,11 @@ impl Wake for TaskWaker {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        if let Some(core) = core_of(self.world)
-            && !self.queued.swap(true, Relaxed)
-        {
-            core.make_ready(self.task);
-        }
+        with_core(self.world, |core| {
+            if self.mark_queued() {
+                core.make_ready(self.task);
+            }
+        });
     }
 }
 
@@ -129,10 +139,8 @@ impl SimulatedTask {
 
     /// Whether the task returned, or was ended.
     pub fn is_finished(&self) -> bool {
-        let running = |core: &Core, id| core.tasks.borrow().contains(id);
-        !self
-            .task
-            .is_some_and(|id| core_of(self.world).is_some_and(|core| running(&core, id)))
+        let running = |id| with_core(self.world, |core| core.tasks.borrow().contains(id));
+        !self.task.and_then(running).unwrap_or(false)
     }
 }
 
@@ -140,23 +148,27 @@ impl Future for SimulatedTask {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<()> {
-        let Some((core, id)) = core_of(self.world).zip(self.task) else {
+        let Some(id) = self.task else {
             return Poll::Ready(());
         };
-        match core.tasks.borrow_mut().get_mut(id) {
-            Some(spawned) => {
-                spawned.joined = Some(task.waker().clone());
-                Poll::Pending
-            }
-            None => Poll::Ready(()),
+        let waits = with_core(self.world, |core| {
+            let mut tasks = core.tasks.borrow_mut();
+            let spawned = tasks.get_mut(id);
+            spawned
+                .map(|spawned| spawned.joined = Some(task.waker().clone()))
+                .is_some()
+        });
+        match waits {
+            Some(true) => Poll::Pending,
+            _ => Poll::Ready(()),
         }
     }
 }
 
 impl Drop for SimulatedTask {
     fn drop(&mut self) {
-        if let Some((core, id)) = core_of(self.world).zip(self.task) {
-            core.end_task(id);
+        if let Some(id) = self.task {
+            with_core(self.world, |core| core.end_task(id));
         }
     }
 }

@@ -15,7 +15,7 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use rand_chacha::ChaCha8Rng;
@@ -56,14 +56,19 @@ pub(crate) struct Core {
     /// Tasks to poll in this round, the last one first.
     round: RefCell<Vec<TaskId>>,
     main: Arc<TaskWaker>,
+    /// The task that is polled, and what its waker points to.
+    polled: Cell<(TaskId, *const ())>,
     pub processes: RefCell<SimulatedProcesses>,
     kept: RefCell<Vec<Rc<dyn Any>>>,
 }
 
-/// The state of a world, if it runs on this thread.
-pub(crate) fn core_of(world: World) -> Option<Rc<Core>> {
-    let current = CURRENT.try_with(|current| current.borrow().clone()).ok()??;
-    (current.world == world).then_some(current)
+/// Does something with the state of a world, if it runs on this thread.
+pub(crate) fn with_core<T>(world: World, act: impl FnOnce(&Core) -> T) -> Option<T> {
+    let acted = CURRENT.try_with(|current| {
+        let current = current.borrow();
+        current.as_deref().filter(|core| core.world == world).map(act)
+    });
+    acted.ok().flatten()
 }
 
 impl World {
@@ -85,6 +90,7 @@ impl World {
             ready: RefCell::default(),
             round: RefCell::default(),
             main: TaskWaker::new(world, MAIN),
+            polled: Cell::new((MAIN, std::ptr::null())),
             processes: RefCell::default(),
             kept: RefCell::default(),
         });
@@ -100,8 +106,9 @@ impl World {
         core.run(main)
     }
 
-    pub(crate) fn core(self) -> Rc<Core> {
-        core_of(self).unwrap_or_else(|| {
+    /// Does something with its state.
+    pub(crate) fn with<T>(self, act: impl FnOnce(&Core) -> T) -> T {
+        with_core(self, act).unwrap_or_else(|| {
             panic!("this simulated world does not run on this thread (any more): use its handle within World::run")
         })
     }
@@ -113,12 +120,12 @@ impl World {
 
     /// The same in nanoseconds, for stamps: no two are the same.
     pub fn now_ns(self) -> u64 {
-        self.core().read_clock()
+        self.with(Core::read_clock)
     }
 
     /// Ready after `time`.
     pub fn sleep(self, time: Duration) -> WorldSleep {
-        let until = self.core().clock.get().saturating_add(nanoseconds(time));
+        let until = self.clock().saturating_add(nanoseconds(time));
         WorldSleep {
             world: self,
             until,
@@ -137,12 +144,12 @@ impl World {
 
     /// Starts a task that belongs to no process.
     pub fn spawn(self, future: impl Future<Output = ()> + 'static) -> SimulatedTask {
-        self.core().spawn(None, Box::pin(future))
+        self.with(|core| core.spawn(None, Box::pin(future)))
     }
 
     /// The stream of random numbers of this name, from its beginning: asked for twice, it gives the same numbers twice.
     pub fn dice(self, name: &str) -> ChaCha8Rng {
-        dice::stream(self.core().seed, name)
+        dice::stream(self.with(|core| core.seed), name)
     }
 
     /// The process of this name, which begins to run when it is first asked for.
@@ -153,7 +160,7 @@ impl World {
     /// Calls `look` again and again with this time between, until it says that it has seen enough. This takes no time in the world: what
     /// happens in it is the same with it and without it.
     pub fn look_every(self, time: Duration, mut look: impl FnMut() -> bool + 'static) {
-        let next = self.core().clock.get().saturating_add(nanoseconds(time));
+        let next = self.clock().saturating_add(nanoseconds(time));
         self.at(next, move || {
             if !look() {
                 self.look_every(time, look);
@@ -163,22 +170,43 @@ impl World {
 
     /// Calls `event` at this time, in nanoseconds; the key takes that back.
     pub(crate) fn at(self, at: u64, event: impl FnOnce() + 'static) -> EventKey {
-        self.core().events.borrow_mut().add(at, Event::Call(Box::new(event)))
+        self.add_event(at, Event::Call(Box::new(event)))
+    }
+
+    pub(crate) fn add_event(self, at: u64, event: Event) -> EventKey {
+        self.with(|core| core.events.borrow_mut().add(at, event))
+    }
+
+    /// The task that is polled now. It is woken by [`World::wake`], or by an [`Event::Task`].
+    pub(crate) fn polled_task(self) -> TaskId {
+        self.with(|core| core.polled.get().0)
+    }
+
+    pub(crate) fn wake(self, task: TaskId) {
+        self.with(|core| core.wake(task));
+    }
+
+    /// Removes an event, if it is there and the world is.
+    pub(crate) fn remove_event(self, event: EventKey) {
+        let removed = with_core(self, |core| core.events.borrow_mut().remove(event));
+        drop(removed);
     }
 
     /// The clock, without the time that reading it takes: for what is no stamp.
     pub(crate) fn clock(self) -> u64 {
-        self.core().clock.get()
+        self.with(|core| core.clock.get())
     }
 
     /// Keeps a value until this world ends, and gives a handle of it that is `Send`, whatever the value is.
     pub fn keep<T: 'static>(self, value: T) -> Kept<T> {
-        let core = self.core();
-        let mut kept = core.kept.borrow_mut();
-        kept.push(Rc::new(value));
+        let place = self.with(|core| {
+            let mut kept = core.kept.borrow_mut();
+            kept.push(Rc::new(value));
+            kept.len() - 1
+        });
         Kept {
             world: self,
-            place: kept.len() - 1,
+            place,
             kind: PhantomData,
         }
     }
@@ -198,6 +226,7 @@ impl Core {
             match self.next_ready() {
                 Some(MAIN) => {
                     self.main.queued.store(false, Relaxed);
+                    self.polled.set((MAIN, waker.data()));
                     self.pass(STEP);
                     if let Poll::Ready(answer) = main.as_mut().poll(&mut Context::from_waker(&waker)) {
                         return answer;
@@ -213,8 +242,10 @@ impl Core {
         loop {
             let event = self.events.borrow_mut().take_due(self.clock.get());
             match event {
+                Some(Event::Task(task)) => self.wake(task),
                 Some(Event::Wake(waker)) => waker.wake(),
                 Some(Event::Call(call)) => call(),
+                Some(Event::Due(timed, side)) => timed.is_due(side),
                 None => return,
             }
         }
@@ -242,6 +273,7 @@ impl Core {
             task.future.take()
         };
         let Some((mut future, waker)) = polled else { return };
+        self.polled.set((id, waker.data()));
         self.pass(STEP);
         let polled = future.as_mut().poll(&mut Context::from_waker(&waker));
         let mut tasks = self.tasks.borrow_mut();
@@ -258,7 +290,7 @@ impl Core {
     }
 
     fn skip_to_next_event(&self) {
-        let next = self.events.borrow().next_at();
+        let next = self.events.borrow_mut().next_at();
         let at = next.unwrap_or_else(|| {
             panic!(
                 "the simulated world stands still at {:?}: its main future waits, and no task or timer is left that could wake it \
@@ -277,6 +309,25 @@ impl Core {
     pub fn read_clock(&self) -> u64 {
         self.pass(STEP);
         self.clock.get()
+    }
+
+    /// What wakes the one that polls with this waker: most often the task that is polled, whose number is all that has to be kept.
+    fn waking(&self, waker: &Waker) -> Event {
+        let (task, data) = self.polled.get();
+        match waker.data() == data {
+            true => Event::Task(task),
+            false => Event::Wake(waker.clone()),
+        }
+    }
+
+    fn wake(&self, task: TaskId) {
+        if task == MAIN {
+            return self.main.wake_by_ref();
+        }
+        let is_news = |task: &mut SpawnedTask| task.waker.mark_queued();
+        if self.tasks.borrow_mut().get_mut(task).is_some_and(is_news) {
+            self.make_ready(task);
+        }
     }
 
     /// The next round polls this task.
@@ -362,7 +413,7 @@ impl<T: 'static> Kept<T> {
 
     /// The value, or `None` while its world ends, after it, and on another thread.
     pub fn try_get(self) -> Option<Rc<T>> {
-        let value = core_of(self.world)?.kept.borrow().get(self.place)?.clone();
+        let value = with_core(self.world, |core| core.kept.borrow().get(self.place).cloned())??;
         value.downcast().ok()
     }
 
@@ -385,25 +436,33 @@ impl Future for WorldSleep {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<()> {
-        let core = self.world.core();
-        if core.clock.get() >= self.until {
-            return Poll::Ready(());
-        }
-        let mut events = core.events.borrow_mut();
-        if !self.event.is_some_and(|event| events.rewake(event, task.waker())) {
-            let event = events.add(self.until, Event::Wake(task.waker().clone()));
+        let (world, until, before) = (self.world, self.until, self.event);
+        let event = world.with(|core| {
+            if core.clock.get() >= until {
+                return None;
+            }
+            let mut events = core.events.borrow_mut();
+            let waking = core.waking(task.waker());
+            let Some(kept) = before.and_then(|before| events.get_mut(before)) else {
+                return Some(events.add(until, waking));
+            };
+            let replaced = std::mem::replace(kept, waking);
             drop(events);
-            self.event = Some(event);
+            drop(replaced);
+            before
+        });
+        self.event = event.or(self.event);
+        match event {
+            Some(_) => Poll::Pending,
+            None => Poll::Ready(()),
         }
-        Poll::Pending
     }
 }
 
 impl Drop for WorldSleep {
     fn drop(&mut self) {
-        if let Some((core, event)) = core_of(self.world).zip(self.event) {
-            let removed = core.events.borrow_mut().remove(event);
-            drop(removed);
+        if let Some(event) = self.event {
+            self.world.remove_event(event);
         }
     }
 }

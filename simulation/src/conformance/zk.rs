@@ -56,6 +56,7 @@ enum ZkStepKind {
     /// A node that was made with a sequence number.
     DeleteSequential,
     DeleteParent,
+    Sync,
     /// Ends the session, and begins another one.
     Reopen,
     /// Drops a watch that did not fire.
@@ -64,7 +65,7 @@ enum ZkStepKind {
     Look,
 }
 
-const KINDS: [ZkStepKind; 16] = [
+const KINDS: [ZkStepKind; 17] = [
     ZkStepKind::CreateSequential,
     ZkStepKind::CreateSequential,
     ZkStepKind::Create,
@@ -79,6 +80,7 @@ const KINDS: [ZkStepKind; 16] = [
     ZkStepKind::Delete,
     ZkStepKind::DeleteSequential,
     ZkStepKind::DeleteParent,
+    ZkStepKind::Sync,
     ZkStepKind::Unwatch,
     ZkStepKind::Reopen,
 ];
@@ -177,6 +179,7 @@ impl ZkStand {
             },
             ZkStepKind::Delete => kind_of(session.delete(&path).await),
             ZkStepKind::DeleteParent => kind_of(session.delete(&parent).await),
+            ZkStepKind::Sync => kind_of(session.sync(&path).await),
             ZkStepKind::DeleteSequential => {
                 let place = step.node as usize % self.sequential.len().max(1);
                 let Some(path) = self.sequential.get(place) else {

@@ -349,4 +349,11 @@ impl WireMessage for EtcdMessage {
     fn digest(&self) -> u64 {
         0
     }
+
+    fn refuses(&self) -> bool {
+        let EtcdMessage::Reply { answer, .. } = self else {
+            return false;
+        };
+        matches!(answer, EtcdAnswer::Failed(_) | EtcdAnswer::Txn { succeeded: false, .. })
+    }
 }

@@ -15,8 +15,12 @@ use super::link::SimulatedLinkState;
 use super::message::{MessageVerdict, PassingMessage, WireMessage};
 use super::port::{PortEvent, PortQueue, keep_waker};
 use super::transit::{ConnectionEnding, Transit, TransitDue};
-use crate::events::EventKey;
-use crate::world::{Kept, World, core_of, nanoseconds};
+use crate::events::{Event, EventKey, Timed};
+use crate::world::{Kept, World, nanoseconds};
+
+/// The timers of a connection: one for each direction.
+const TO_SERVER: usize = 0;
+const TO_CLIENT: usize = 1;
 
 /// What a link does to its connections, whatever they carry.
 pub(super) trait LinkedConnection {
@@ -149,8 +153,7 @@ impl<Q: WireMessage, R: WireMessage> SimulatedConnection<Q, R> {
                 server.push(PortEvent::Message(connection.number, message));
             }
         };
-        let again = |connection: &Rc<Self>| connection.pump_to_server();
-        let ending = self.pump(0, &self.to_server, flow, deliver, again);
+        let ending = self.pump(TO_SERVER, &self.to_server, flow, deliver);
         if ending.is_some() {
             self.tell_server();
             self.deliver_end();
@@ -160,8 +163,7 @@ impl<Q: WireMessage, R: WireMessage> SimulatedConnection<Q, R> {
     fn pump_to_client(self: &Rc<Self>) {
         let flow = |link: &SimulatedLinkState| link.flow(Sender::Server);
         let deliver = |connection: &Self, message| connection.tell_client(|inbox| inbox.messages.push_back(message));
-        let again = |connection: &Rc<Self>| connection.pump_to_client();
-        let ending = self.pump(1, &self.to_client, flow, deliver, again);
+        let ending = self.pump(TO_CLIENT, &self.to_client, flow, deliver);
         if let Some(ending) = ending {
             self.tell_client(|inbox| _ = inbox.ending.get_or_insert(ending));
             self.deliver_end();
@@ -175,7 +177,6 @@ impl<Q: WireMessage, R: WireMessage> SimulatedConnection<Q, R> {
         transit: &RefCell<Transit<M>>,
         flow: fn(&SimulatedLinkState) -> Flow,
         deliver: fn(&Self, M),
-        again: fn(&Rc<Self>),
     ) -> Option<ConnectionEnding> {
         let link = self.link.get();
         let flow = flow(&link);
@@ -198,29 +199,25 @@ impl<Q: WireMessage, R: WireMessage> SimulatedConnection<Q, R> {
                 }
                 TransitDue::End(ending) => return Some(ending),
                 TransitDue::At(at) => {
-                    self.set_timer(side, Some(at), again);
+                    self.set_timer(side, Some(at));
                     return None;
                 }
                 TransitDue::Nothing => {
-                    self.set_timer(side, None, again);
+                    self.set_timer(side, None);
                     return None;
                 }
             }
         }
     }
 
-    fn set_timer(self: &Rc<Self>, side: usize, at: Option<u64>, again: fn(&Rc<Self>)) {
+    fn set_timer(self: &Rc<Self>, side: usize, at: Option<u64>) {
         let timer = &self.timers[side];
-        if timer.get().map(|(set, _)| set) == at {
+        if timer.get().map(|set| set.at) == at {
             return;
         }
         remove(self.world, timer.take());
         let Some(at) = at else { return };
-        let connection = self.clone();
-        timer.set(Some(self.world.at(at, move || {
-            connection.timers[side].set(None);
-            again(&connection);
-        })));
+        timer.set(Some(self.world.add_event(at, Event::Due(self.clone(), side))));
     }
 
     /// Charges bytes to a cut that the seed drew; returns whether it is used up.
@@ -322,9 +319,19 @@ impl<Q: WireMessage, R: WireMessage> SimulatedConnection<Q, R> {
 }
 
 fn remove(world: World, event: Option<EventKey>) {
-    if let Some((core, event)) = core_of(world).zip(event) {
-        let removed = core.events.borrow_mut().remove(event);
-        drop(removed);
+    if let Some(event) = event {
+        world.remove_event(event);
+    }
+}
+
+impl<Q: WireMessage, R: WireMessage> Timed for SimulatedConnection<Q, R> {
+    /// The head of a transit is due.
+    fn is_due(self: Rc<Self>, side: usize) {
+        self.timers[side].set(None);
+        match side {
+            TO_SERVER => self.pump_to_server(),
+            _ => self.pump_to_client(),
+        }
     }
 }
 

@@ -33,6 +33,11 @@ pub trait WireMessage: 'static {
 
     /// Equal requests have equal digests, their numbers apart.
     fn digest(&self) -> u64;
+
+    /// Whether it is a reply that says that nothing was done, as the taps of the real proxy read it.
+    fn refuses(&self) -> bool {
+        false
+    }
 }
 
 /// A message as a [`LinkHook`] sees it.

@@ -308,4 +308,14 @@ impl WireMessage for RedisMessage {
     fn digest(&self) -> u64 {
         0
     }
+
+    fn refuses(&self) -> bool {
+        let RedisMessage::Reply { value, .. } = self else {
+            return false;
+        };
+        matches!(
+            value,
+            RedisValue::Nil | RedisValue::Integer(0) | RedisValue::Error { .. }
+        )
+    }
 }

@@ -43,3 +43,38 @@ impl SharedQueue {
         self.waker.take()
     }
 }
+
+/// What a call reads that its answer is read by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ReadKind {
+    Exists,
+    Children,
+}
+
+/// What has to be known of a call when its answer comes.
+pub(super) struct WaitingCall {
+    pub reads: Option<ReadKind>,
+    /// The path that it watches, if it does.
+    pub watched: Option<String>,
+}
+
+impl WaitingCall {
+    pub fn of(call: &ZkCall) -> Self {
+        WaitingCall {
+            reads: match call {
+                ZkCall::Exists { .. } => Some(ReadKind::Exists),
+                ZkCall::GetChildren { .. } => Some(ReadKind::Children),
+                _ => None,
+            },
+            watched: watched_path(call).map(str::to_owned),
+        }
+    }
+}
+
+/// The path that a request watches, if it does.
+fn watched_path(call: &ZkCall) -> Option<&str> {
+    match call {
+        ZkCall::Exists { path, watch: true } | ZkCall::GetChildren { path, watch: true } => Some(path),
+        _ => None,
+    }
+}

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::ensemble::{LONGEST_SESSION, SHORTEST_SESSION, SimulatedZk, ZkServer};
+use super::ensemble::{LONGEST_SESSION, LOOK_AGAIN, SHORTEST_SESSION, SimulatedZk, ZkServer};
 use super::reads::read;
 use super::request::{ZkAnswer, ZkCall, ZkMessage, ZkRequest};
 use super::work::{Proposal, RequestOrigin, Work};
@@ -105,6 +105,7 @@ impl SimulatedZk {
                 session,
                 expired: false,
             },
+            ZkCall::Sync { .. } => return self.ask_leader(origin, Work::Sync(origin)),
             read => {
                 let answer = own.read(origin.connection, read);
                 return own.answer(origin, own.tree.borrow().zxid(), answer);
@@ -113,8 +114,13 @@ impl SimulatedZk {
         self.forward(origin, proposal);
     }
 
-    /// Sends a write to the leader; what the client sent after it waits.
+    /// Sends a write to the leader.
     fn forward(self, origin: RequestOrigin, proposal: Proposal) {
+        self.ask_leader(origin, Work::Propose(Some(origin), proposal));
+    }
+
+    /// Sends the leader something to do; what the client sent after it waits.
+    fn ask_leader(self, origin: RequestOrigin, work: Work) {
         let zk = self.0.get();
         if let Some(served) = zk.servers[origin.server]
             .connections
@@ -124,8 +130,40 @@ impl SimulatedZk {
             served.waits = true;
         }
         if let Some(leader) = zk.leader.get() {
-            self.tell(origin.server, leader, Work::Propose(Some(origin), proposal));
+            self.tell(origin.server, leader, work);
         }
+    }
+
+    /// Answers a `sync`, as the leader: behind all that it sent to that server before (`Leader.processSync`).
+    pub(super) fn sync(self, server: usize, origin: RequestOrigin) {
+        let zk = self.0.get();
+        if zk.leader.get() != Some(server) {
+            return;
+        }
+        let entries = zk.log.borrow().len();
+        let way = if origin.server == server { 0 } else { self.latency() };
+        let at = (self.clock() + way).max(zk.servers[origin.server].last_apply.get());
+        self.give(origin.server, at - self.clock(), Work::Synced(origin, entries));
+    }
+
+    /// The server that was asked to `sync` hears from the leader.
+    pub(super) fn synced(self, origin: RequestOrigin, entries: usize) {
+        let zk = self.0.get();
+        let own = &zk.servers[origin.server];
+        if own.applied.get() < entries {
+            return self.give(origin.server, LOOK_AGAIN, Work::Synced(origin, entries));
+        }
+        own.answer(origin, own.tree.borrow().zxid(), ZkAnswer::Done);
+        self.written(origin);
+    }
+
+    /// A write of a connection is done: what its client sent after it is executed.
+    pub(super) fn written(self, origin: RequestOrigin) {
+        let own = &self.0.get().servers[origin.server];
+        if let Some(served) = own.connections.borrow_mut().get_mut(&origin.connection) {
+            served.waits = false;
+        }
+        self.go_on(origin.server, origin.connection);
     }
 
     fn connect(self, origin: RequestOrigin, session: i64, timeout: u64, last_zxid: i64) {
@@ -142,12 +180,7 @@ impl SimulatedZk {
         }
         // what the session's older connection here still carries is never read (`ZooKeeperServer.processConnectRequest`)
         own.close_session(session);
-        if let Some(served) = own.connections.borrow_mut().get_mut(&origin.connection) {
-            served.waits = true;
-        }
-        if let Some(leader) = zk.leader.get() {
-            self.tell(origin.server, leader, Work::Validate(origin, session));
-        }
+        self.ask_leader(origin, Work::Validate(origin, session));
     }
 
     /// The leader has said whether a session may be taken up again.

@@ -17,7 +17,7 @@ use harness_workloads::zk::{ConnectionState, ConnectionStatus};
 use harness_workloads::{RecipeHost, within};
 use tokio::sync::{oneshot, watch};
 
-use super::calls::{CallError, CallResult, ClientRequest, SharedQueue};
+use super::calls::{CallError, CallResult, ClientRequest, ReadKind, SharedQueue, WaitingCall};
 use super::ensemble::SimulatedZk;
 use super::request::{ZkAnswer, ZkCall, ZkCode, ZkMessage, ZkRequest, ZkWatchKind};
 use super::tick_timer::TickTimer;
@@ -75,7 +75,7 @@ pub(super) struct Engine {
     last_send: Duration,
     ping: Option<u64>,
     count: u64,
-    waiting: BTreeMap<u64, (ZkCall, oneshot::Sender<CallResult>)>,
+    waiting: BTreeMap<u64, (WaitingCall, oneshot::Sender<CallResult>)>,
     watches: ClientWatches,
     pub queue: Rc<RefCell<SharedQueue>>,
     pub status: watch::Sender<ConnectionStatus>,
@@ -409,11 +409,12 @@ impl Engine {
     }
 
     fn call(&mut self, connection: &ZkConnection, call: ZkCall, answer: oneshot::Sender<CallResult>) {
-        if let Some(path) = watched_path(&call) {
+        let waiting = WaitingCall::of(&call);
+        if let Some(path) = &waiting.watched {
             self.watches.asks(path);
         }
-        let number = self.send(connection, call.clone());
-        self.waiting.insert(number, (call, answer));
+        let number = self.send(connection, call);
+        self.waiting.insert(number, (waiting, answer));
     }
 
     fn unwatch(&mut self, connection: &ZkConnection, path: String) {
@@ -445,31 +446,30 @@ impl Engine {
         let Some((call, waiter)) = self.waiting.remove(&number) else {
             return Ok(());
         };
-        let kind = match (&call, &answer) {
-            (ZkCall::Exists { .. }, ZkAnswer::Failed(ZkCode::NoNode)) => Some(ZkWatchKind::Exist),
+        let kind = match (call.reads, &answer) {
+            (Some(ReadKind::Exists), ZkAnswer::Failed(ZkCode::NoNode)) => Some(ZkWatchKind::Exist),
             (_, ZkAnswer::Failed(_)) => None,
-            (ZkCall::Exists { .. }, _) => Some(ZkWatchKind::Data),
-            (ZkCall::GetChildren { .. }, _) => Some(ZkWatchKind::Child),
-            _ => None,
+            (Some(ReadKind::Exists), _) => Some(ZkWatchKind::Data),
+            (Some(ReadKind::Children), _) => Some(ZkWatchKind::Child),
+            (None, _) => None,
         };
         let mut watch = None;
-        if let Some(path) = watched_path(&call) {
+        if let Some(path) = &call.watched {
             watch = kind.map(|kind| self.watches.add(path, kind));
             if self.watches.answered(path, watch.is_some()) {
-                self.unwatch(connection, path.to_owned());
+                self.unwatch(connection, path.clone());
             }
         }
-        let path = watched_path(&call).map(str::to_owned);
         let id = watch.as_ref().map(|(id, _)| *id);
         let result = match answer {
-            ZkAnswer::Failed(code) if !(code == ZkCode::NoNode && matches!(call, ZkCall::Exists { .. })) => {
+            ZkAnswer::Failed(code) if !(code == ZkCode::NoNode && call.reads == Some(ReadKind::Exists)) => {
                 Err(CallError::Code(code))
             }
             answer => Ok((answer, watch)),
         };
         // a watch that nobody takes is taken back
         if waiter.send(result).is_err()
-            && let Some((path, id)) = path.zip(id)
+            && let Some((path, id)) = call.watched.zip(id)
         {
             self.queue
                 .borrow_mut()
@@ -477,13 +477,5 @@ impl Engine {
                 .push_back(ClientRequest::RemoveWatch(path, id));
         }
         Ok(())
-    }
-}
-
-/// The path that a request watches, if it does.
-fn watched_path(call: &ZkCall) -> Option<&str> {
-    match call {
-        ZkCall::Exists { path, watch: true } | ZkCall::GetChildren { path, watch: true } => Some(path),
-        _ => None,
     }
 }

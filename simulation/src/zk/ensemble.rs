@@ -10,7 +10,6 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
-use std::task::Waker;
 use std::time::Duration;
 
 use rand::Rng;
@@ -24,12 +23,15 @@ use super::work::{Proposal, RequestOrigin, Work};
 use crate::events::Event;
 use crate::network::Port;
 use crate::process::SimulatedProcess;
+use crate::task::TaskId;
 use crate::world::{Kept, World, nanoseconds};
 
 /// A server grants no session longer than this many ticks; see `maxSessionTimeout`.
 pub(super) const LONGEST_SESSION: u64 = 20;
 /// A session is at least this many ticks; see `minSessionTimeout`.
 pub(super) const SHORTEST_SESSION: u64 = 2;
+/// A server that has not got a majority, or not all entries, looks again after this, in nanoseconds.
+pub(super) const LOOK_AGAIN: u64 = 1_000_000;
 /// How long a message between servers is under way: least, and what is drawn besides, in nanoseconds.
 const PEER_LATENCY: (u64, u64) = (50_000, 150_000);
 
@@ -61,7 +63,7 @@ pub(super) struct EnsembleState {
     pub servers: Vec<ZkServer>,
     /// In nanoseconds.
     pub tick: u64,
-    log: RefCell<Vec<Rc<LogEntry>>>,
+    pub log: RefCell<Vec<Rc<LogEntry>>>,
     /// How many entries of the log a majority has.
     committed: Cell<usize>,
     /// With every entry of the log.
@@ -76,7 +78,7 @@ pub(super) struct EnsembleState {
     hook: RefCell<Option<ZkChangeHook>>,
 }
 
-struct LogEntry {
+pub(super) struct LogEntry {
     zxid: i64,
     transaction: ZkTransaction,
     origin: Option<RequestOrigin>,
@@ -93,8 +95,8 @@ pub(super) struct ZkServer {
     /// What it has to do, by time.
     pub work: RefCell<BTreeMap<(u64, u64), Work>>,
     works: Cell<u64>,
-    /// Wakes its task, once it serves.
-    pub alarm: RefCell<Option<Waker>>,
+    /// Its task, once it serves.
+    pub task: Cell<Option<TaskId>>,
     /// Its task does what is due before it waits again.
     pub is_awake: Cell<bool>,
     pub connections: RefCell<BTreeMap<u64, ServedConnection>>,
@@ -102,7 +104,7 @@ pub(super) struct ZkServer {
     pub is_running: Cell<bool>,
     /// Whether it takes sessions: there is a leader, and it is in step with it.
     pub serves: Cell<bool>,
-    last_apply: Cell<u64>,
+    pub last_apply: Cell<u64>,
     pub silent_since: Cell<Option<u64>>,
 }
 
@@ -116,7 +118,7 @@ impl SimulatedZk {
             applied: Cell::new(0),
             work: RefCell::default(),
             works: Cell::new(0),
-            alarm: RefCell::default(),
+            task: Cell::new(None),
             is_awake: Cell::new(false),
             connections: RefCell::default(),
             touched: RefCell::default(),
@@ -184,7 +186,7 @@ impl SimulatedZk {
     }
 
     /// How long a message between two servers takes.
-    fn latency(self) -> u64 {
+    pub(super) fn latency(self) -> u64 {
         let (least, spread) = PEER_LATENCY;
         least + self.0.get().dice.borrow_mut().next_u64() % spread
     }
@@ -203,12 +205,11 @@ impl SimulatedZk {
 
     /// Wakes a server's task then, if it serves.
     pub(super) fn wake_at(self, server: &ZkServer, at: u64) {
-        match &*server.alarm.borrow() {
-            Some(alarm) if at > self.clock() => {
-                let core = self.0.world().core();
-                core.events.borrow_mut().add(at, Event::Wake(alarm.clone()));
+        match server.task.get() {
+            Some(task) if at > self.clock() => {
+                self.0.world().add_event(at, Event::Task(task));
             }
-            Some(alarm) => alarm.wake_by_ref(),
+            Some(task) => self.0.world().wake(task),
             None => {}
         }
     }
@@ -236,6 +237,8 @@ impl SimulatedZk {
                 self.tell(server, origin.server, Work::Validated(origin, session, alive));
             }
             Work::Validated(origin, session, alive) => self.reopen(origin, session, alive),
+            Work::Sync(origin) => self.sync(server, origin),
+            Work::Synced(origin, entries) => self.synced(origin, entries),
             Work::StepDown => {
                 let closed = self.0.get().servers[server].connections.take();
                 drop(closed);
@@ -300,7 +303,7 @@ impl SimulatedZk {
             zk.committed.set(zk.committed.get().max(entry + 1));
         }
         if entry >= zk.committed.get() {
-            return self.give(server, 1_000_000, Work::Apply(entry));
+            return self.give(server, LOOK_AGAIN, Work::Apply(entry));
         }
         self.catch_up(server, entry + 1);
     }
@@ -344,11 +347,11 @@ impl SimulatedZk {
                 return;
             }
             ZkTransaction::Create { path, owner } => ZkChange::Created {
-                path: path.clone(),
+                path: path.to_string(),
                 owner: *owner,
                 czxid: zxid,
             },
-            ZkTransaction::Delete { path } => ZkChange::Deleted { path: path.clone() },
+            ZkTransaction::Delete { path } => ZkChange::Deleted { path: path.to_string() },
             ZkTransaction::CloseSession { session } => ZkChange::SessionOver {
                 session: *session,
                 expired,
@@ -378,7 +381,7 @@ impl SimulatedZk {
             }
             ZkTransaction::Create { path, .. } => match own.tree.borrow().stat(path) {
                 Some(stat) => ZkAnswer::Created {
-                    path: path.clone(),
+                    path: path.to_string(),
                     stat,
                 },
                 None => ZkAnswer::Done,
@@ -388,10 +391,7 @@ impl SimulatedZk {
             ZkTransaction::Delete { .. } | ZkTransaction::CloseSession { .. } => ZkAnswer::Done,
         };
         own.answer(origin, zxid, answer);
-        if let Some(served) = own.connections.borrow_mut().get_mut(&origin.connection) {
-            served.waits = false;
-        }
-        self.go_on(origin.server, origin.connection);
+        self.written(origin);
     }
 
     /// Drops what the servers had to decide and closes their clients' connections: there is no leader any more.

@@ -35,6 +35,10 @@ pub enum ZkCall {
         last_zxid: i64,
         watches: Vec<(ZkWatchKind, String)>,
     },
+    /// Answered when the server has applied what the leader had decided when it was asked.
+    Sync {
+        path: String,
+    },
     Ping,
     CloseSession,
 }
@@ -116,6 +120,7 @@ impl ZkCall {
             ZkCall::GetChildren { .. } => "getChildren",
             ZkCall::RemoveWatches { .. } => "removeWatches",
             ZkCall::SetWatches { .. } => "setWatches",
+            ZkCall::Sync { .. } => "sync",
             ZkCall::Ping => "ping",
             ZkCall::CloseSession => "closeSession",
         }
@@ -137,7 +142,8 @@ impl WireMessage for ZkRequest {
             | ZkCall::Delete { path }
             | ZkCall::Exists { path, .. }
             | ZkCall::GetChildren { path, .. }
-            | ZkCall::RemoveWatches { path } => path,
+            | ZkCall::RemoveWatches { path }
+            | ZkCall::Sync { path } => path,
             _ => "",
         }
     }
@@ -154,6 +160,7 @@ impl WireMessage for ZkRequest {
             ZkCall::Create { path, .. } => path.len() + 39,
             ZkCall::Delete { path } => path.len() + 8,
             ZkCall::Exists { path, .. } | ZkCall::GetChildren { path, .. } => path.len() + 5,
+            ZkCall::Sync { path } => path.len() + 4,
             ZkCall::RemoveWatches { path } => path.len() + 8,
             ZkCall::SetWatches { watches, .. } => 20 + watches.iter().map(|(_, path)| path.len() + 4).sum::<usize>(),
             ZkCall::Ping | ZkCall::CloseSession => 0,
@@ -223,5 +230,15 @@ impl WireMessage for ZkMessage {
 
     fn digest(&self) -> u64 {
         0
+    }
+
+    fn refuses(&self) -> bool {
+        matches!(
+            self,
+            ZkMessage::Reply {
+                answer: ZkAnswer::Failed(_),
+                ..
+            }
+        )
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::task::{Poll, Waker};
+use std::task::Poll;
 use std::time::Duration;
 
 use rand::Rng;
@@ -32,7 +32,7 @@ impl SimulatedZk {
         killed.process.kill();
         killed.work.borrow_mut().clear();
         killed.touched.borrow_mut().clear();
-        killed.alarm.take();
+        killed.task.set(None);
         killed.is_awake.set(false);
         let connections = killed.connections.take();
         let numbers: Vec<u64> = connections.keys().copied().collect();
@@ -100,7 +100,7 @@ impl SimulatedZk {
                 if std::mem::replace(&mut is_polled, true) {
                     return Poll::Ready(None);
                 }
-                self.hear_alarm(own, task.waker());
+                self.hear_of_work(own);
                 match &mut expiry {
                     Some((_, sleep)) => sleep.as_mut().poll(task).map(|()| None),
                     None => Poll::Pending,
@@ -125,10 +125,10 @@ impl SimulatedZk {
         }
     }
 
-    /// A server's task is to be woken when there is work: also for what came before it served.
-    fn hear_alarm(self, server: &ZkServer, waker: &Waker) {
-        if server.alarm.borrow().is_none() {
-            server.alarm.replace(Some(waker.clone()));
+    /// The task of a server is to be woken when there is work: also for what came before it served.
+    fn hear_of_work(self, server: &ZkServer) {
+        if server.task.get().is_none() {
+            server.task.set(Some(self.0.world().polled_task()));
             let works: Vec<u64> = server.work.borrow().keys().map(|(at, _)| *at).collect();
             works.into_iter().for_each(|at| self.wake_at(server, at));
         }

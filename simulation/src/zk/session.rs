@@ -334,6 +334,12 @@ impl ZkSession for EnsembleSession {
         Ok((found, owed(watch)))
     }
 
+    async fn sync(&self, path: &str) -> Result<(), SessionError> {
+        let path = path.to_owned();
+        self.ask("sync", self.send(ZkCall::Sync { path })).await?;
+        Ok(())
+    }
+
     async fn delete(&self, path: &str) -> Result<bool, SessionError> {
         let path = path.to_owned();
         let deleted = self.ask("delete", self.send(ZkCall::Delete { path })).await;

@@ -1,9 +1,10 @@
 //! The data of a ZooKeeper server as a pure state machine ([`ZkTree`]): nodes, sessions and watches. It applies transactions of one
 //! log, and says what they do to watches.
 //!
-//! What is left out: data, versions and ACLs of nodes, containers, quotas, persistent watches, `multi`, `sync`.
+//! What is left out: data, versions and ACLs of nodes, containers, quotas, persistent watches, `multi`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use super::request::{ZkCode, ZkStat, ZkWatchKind};
 use crate::mutants::is_mutant;
@@ -15,12 +16,12 @@ pub enum ZkTransaction {
         session: i64,
     },
     Create {
-        path: String,
+        path: Rc<str>,
         /// 0: not ephemeral.
         owner: i64,
     },
     Delete {
-        path: String,
+        path: Rc<str>,
     },
     /// The session's nodes go with it.
     CloseSession {
@@ -38,7 +39,8 @@ struct TreeNode {
     pzxid: i64,
     /// How often a child was created: the next sequence number.
     creates: i32,
-    children: BTreeSet<String>,
+    /// Their paths.
+    children: BTreeSet<Rc<str>>,
 }
 
 /// A watch event for one connection.
@@ -47,9 +49,10 @@ pub type TreeEvent = (u64, &'static str, String);
 /// The data of one server.
 #[derive(Debug)]
 pub struct ZkTree {
-    nodes: BTreeMap<String, TreeNode>,
+    /// By path; all servers of an ensemble share the text of one.
+    nodes: BTreeMap<Rc<str>, TreeNode>,
     /// The nodes of each session.
-    sessions: BTreeMap<i64, BTreeSet<String>>,
+    sessions: BTreeMap<i64, BTreeSet<Rc<str>>>,
     /// The last transaction that was applied.
     zxid: i64,
     data_watches: BTreeMap<String, BTreeSet<u64>>,
@@ -59,7 +62,7 @@ pub struct ZkTree {
 impl Default for ZkTree {
     fn default() -> Self {
         ZkTree {
-            nodes: BTreeMap::from([("/".to_owned(), TreeNode::default())]),
+            nodes: BTreeMap::from([("/".into(), TreeNode::default())]),
             sessions: BTreeMap::new(),
             zxid: 0,
             data_watches: BTreeMap::new(),
@@ -102,10 +105,10 @@ impl ZkTree {
         } else {
             parent.creates
         };
-        let path = if sequential {
-            format!("{path}{count:010}")
+        let path: Rc<str> = if sequential {
+            format!("{path}{count:010}").into()
         } else {
-            path.to_owned()
+            path.into()
         };
         if self.nodes.contains_key(&path) && !is_mutant("zk: a node can be created twice") {
             return ZkTransaction::Refused(ZkCode::NodeExists);
@@ -118,10 +121,10 @@ impl ZkTree {
 
     /// What a delete becomes.
     pub fn plan_delete(&self, path: &str) -> ZkTransaction {
-        match self.nodes.get(path) {
+        match self.nodes.get_key_value(path) {
             None => ZkTransaction::Refused(ZkCode::NoNode),
-            Some(node) if !node.children.is_empty() => ZkTransaction::Refused(ZkCode::NotEmpty),
-            Some(_) => ZkTransaction::Delete { path: path.to_owned() },
+            Some((_, node)) if !node.children.is_empty() => ZkTransaction::Refused(ZkCode::NotEmpty),
+            Some((path, _)) => ZkTransaction::Delete { path: path.clone() },
         }
     }
 
@@ -144,12 +147,12 @@ impl ZkTree {
         events
     }
 
-    fn create(&mut self, zxid: i64, path: &str, owner: i64, events: &mut Vec<TreeEvent>) {
+    fn create(&mut self, zxid: i64, path: &Rc<str>, owner: i64, events: &mut Vec<TreeEvent>) {
         let parent = parent_of(path);
         if let Some(parent) = self.nodes.get_mut(parent) {
             parent.creates = parent.creates.wrapping_add(1);
             parent.pzxid = zxid;
-            parent.children.insert(name_of(path).to_owned());
+            parent.children.insert(path.clone());
         }
         let node = TreeNode {
             czxid: zxid,
@@ -157,9 +160,9 @@ impl ZkTree {
             pzxid: zxid,
             ..TreeNode::default()
         };
-        self.nodes.insert(path.to_owned(), node);
+        self.nodes.insert(path.clone(), node);
         if let Some(nodes) = self.sessions.get_mut(&owner) {
-            nodes.insert(path.to_owned());
+            nodes.insert(path.clone());
         }
         self.fire(ZkWatchKind::Data, path, "NodeCreated", events);
         self.fire(ZkWatchKind::Child, parent, "NodeChildrenChanged", events);
@@ -170,7 +173,7 @@ impl ZkTree {
         let parent = parent_of(path);
         if let Some(parent) = self.nodes.get_mut(parent) {
             parent.pzxid = zxid;
-            parent.children.remove(name_of(path));
+            parent.children.remove(path);
         }
         if let Some(nodes) = self.sessions.get_mut(&node.owner) {
             nodes.remove(path);
@@ -269,6 +272,6 @@ impl ZkTree {
 
     pub fn children(&self, path: &str) -> Option<Vec<String>> {
         let node = self.nodes.get(path)?;
-        Some(node.children.iter().cloned().collect())
+        Some(node.children.iter().map(|path| name_of(path).to_owned()).collect())
     }
 }

@@ -22,6 +22,10 @@ pub(super) enum Work {
     /// As the leader: says whether a session is alive.
     Validate(RequestOrigin, i64),
     Validated(RequestOrigin, i64, bool),
+    /// As the leader: says which entries of the log there are (`sync`).
+    Sync(RequestOrigin),
+    /// Answers a `sync` when so many entries are applied.
+    Synced(RequestOrigin, usize),
     /// There is no leader any more: closes every connection.
     StepDown,
 }

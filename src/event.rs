@@ -22,6 +22,10 @@ pub enum ProgressEvent {
     },
     /// Something to know that is not an error.
     Note(String),
+    /// Something begins that may take seconds.
+    Starting(String),
+    /// What it waits for now.
+    Waiting(String),
     ClusterReady {
         took: Duration,
         summary: String,

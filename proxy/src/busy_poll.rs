@@ -64,6 +64,11 @@ impl<'a> ReplyPredictor<'a> {
         }
     }
 
+    /// Whether tasks waited for a processor when the thread last wanted to poll.
+    pub fn is_crowded(&self) -> bool {
+        self.busy_poll.crowded.load(Relaxed)
+    }
+
     /// A chunk was forwarded; if the next one is likely to come soon, the thread polls for it.
     pub fn forwarded(&self, direction: Direction) {
         self.forwarded_at(monotonic_ns(), direction);
@@ -128,6 +133,8 @@ fn runnable_in(loadavg: &str) -> Option<usize> {
 pub(super) struct BusyPoll {
     /// A chunk was forwarded since the last look.
     begun: AtomicBool,
+    /// At the last look a task waited for a processor.
+    crowded: AtomicBool,
     wanted: Notify,
 }
 
@@ -149,7 +156,12 @@ impl BusyPoll {
     async fn poll(&self, processors: &mut ProcessorWatch) {
         let mut now = Instant::now();
         let mut until = now;
-        while processors.is_free(now) {
+        loop {
+            let crowded = !processors.is_free(now);
+            self.crowded.store(crowded, Relaxed);
+            if crowded {
+                return;
+            }
             if self.begun.swap(false, Relaxed) {
                 until = now + BUSY_POLL;
             } else if now >= until {

@@ -4,7 +4,7 @@
 //! lanes. Neither holds a byte back by itself: a tap says where to stop, and the lane stops there. A network that carries messages
 //! and not bytes tells its taps of each message, and they say the same.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -22,6 +22,8 @@ use crate::clock::monotonic_ns;
 const NAMED: usize = 512;
 /// Requests of one wait whose prints are remembered, so that one that is asked again is seen.
 const REMEMBERED: usize = 256;
+/// Requests of a connection whose replies a rule waits for, to see which of them was accepted.
+const PENDING: usize = 64;
 
 /// Messages, counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -95,6 +97,8 @@ pub struct TapHub {
     notices: mpsc::Sender<TapNotification>,
     /// How often each request passed, by what its client was doing.
     passed: Mutex<BTreeMap<(MessageName, Label), u64>>,
+    /// How many requests of a name were accepted, and how many refused.
+    answered: Mutex<BTreeMap<MessageName, [u64; 2]>>,
     /// Connections on which a tap lost its place, and the first reason.
     lost: Mutex<(u64, Option<(String, TapError)>)>,
 }
@@ -113,6 +117,7 @@ impl TapHub {
             labels: ClientLabels::new(labels, clients),
             notices,
             passed: Mutex::default(),
+            answered: Mutex::default(),
             lost: Mutex::default(),
         })
     }
@@ -133,6 +138,20 @@ impl TapHub {
         if passed.len() < NAMED || passed.contains_key(&(name, label)) {
             *passed.entry((name, label)).or_default() += 1;
         }
+    }
+
+    /// Counts one reply.
+    pub fn count_reply(&self, name: MessageName, refused: bool) {
+        let mut answered = self.answered.lock().expect("no one panics while holding counts");
+        if answered.len() < NAMED || answered.contains_key(&name) {
+            answered.entry(name).or_default()[usize::from(refused)] += 1;
+        }
+    }
+
+    /// Whether some requests of this name were accepted and others refused so far.
+    pub fn is_sometimes_refused(&self, name: MessageName) -> bool {
+        let answered = self.answered.lock().expect("no one panics while holding counts");
+        answered.get(&name).is_some_and(|counts| !counts.contains(&0))
     }
 
     /// What passed all links so far.
@@ -241,11 +260,22 @@ struct TapState {
 struct MessageState {
     /// The request whose answer is meant.
     awaited: Option<(u64, Arc<MessageRule>)>,
+    /// Requests that a rule means if they are accepted.
+    pending: VecDeque<PendingRequest>,
     /// Prints of what the client asked since its role changed for the `changes`th time.
     asked: HashSet<u64>,
     changes: u64,
     /// The request that the client is in the middle of.
     name: Option<MessageName>,
+}
+
+/// A request that is meant if its reply says that it was accepted.
+struct PendingRequest {
+    number: u64,
+    rule: Arc<MessageRule>,
+    name: MessageName,
+    label: Label,
+    at: u64,
 }
 
 impl ConnectionTap {
@@ -273,8 +303,10 @@ impl ConnectionTap {
                     self.request_ends(*print, &mut state.messages);
                     None
                 }
-                Observation::Answering { number } => self.answer(*number, now, &mut state.messages),
-                Observation::Reply { number, name } => self.reply_ends(*number, *name, now, &mut state.messages),
+                Observation::Answering { number, refused } => self.answer(*number, *refused, now, &mut state.messages),
+                Observation::Reply { number, name, refused } => {
+                    self.reply_ends(*number, *name, *refused, now, &mut state.messages)
+                }
                 Observation::Notification { name, subject } => {
                     self.notification(*name, subject, now);
                     None
@@ -301,9 +333,9 @@ impl ConnectionTap {
         stop
     }
 
-    /// The whole reply to the `number`th request passes.
-    pub fn reply(&self, number: u64, name: MessageName, now: u64) -> Option<StopAction> {
-        self.reply_ends(number, name, now, &mut self.state().messages)
+    /// The whole reply to the `number`th request passes; `refused` if it says that nothing was done.
+    pub fn reply(&self, number: u64, name: MessageName, refused: bool, now: u64) -> Option<StopAction> {
+        self.reply_ends(number, name, refused, now, &mut self.state().messages)
     }
 
     fn state(&self) -> MutexGuard<'_, TapState> {
@@ -328,7 +360,19 @@ impl ConnectionTap {
             at: now,
         };
         let rules: Vec<Arc<MessageRule>> = self.link.rules().iter().map(|(_, rule)| Arc::clone(rule)).collect();
-        let rule = rules.into_iter().find(|rule| rule.takes(asked))?;
+        let (of_accepted, of_all): (Vec<_>, Vec<_>) = rules.into_iter().partition(|rule| rule.spec.accepted);
+        for rule in of_accepted.into_iter().filter(|rule| rule.may_take(asked)) {
+            if state.pending.len() < PENDING {
+                state.pending.push_back(PendingRequest {
+                    number,
+                    rule,
+                    name,
+                    label,
+                    at: now,
+                });
+            }
+        }
+        let rule = of_all.into_iter().find(|rule| rule.takes(asked))?;
         match rule.spec.action {
             MessageAction::DropRequest => Some(StopAction::End(rule)),
             MessageAction::DelayRequest(time) => Some(Self::wait(rule, time, now)),
@@ -346,20 +390,54 @@ impl ConnectionTap {
         }
     }
 
-    fn reply_ends(&self, number: u64, name: MessageName, now: u64, state: &mut MessageState) -> Option<StopAction> {
+    fn reply_ends(
+        &self,
+        number: u64,
+        name: MessageName,
+        refused: bool,
+        now: u64,
+        state: &mut MessageState,
+    ) -> Option<StopAction> {
         if !is_idle_talk(name) {
             self.link.count(|counters| &counters.replies);
+            self.link.hub.count_reply(name, refused);
         }
-        self.answer(number, now, state)
+        self.answer(number, refused, now, state)
     }
 
-    fn answer(&self, number: u64, now: u64, state: &mut MessageState) -> Option<StopAction> {
-        let (_, rule) = state.awaited.take_if(|(wanted, _)| *wanted == number)?;
+    fn answer(&self, number: u64, refused: bool, now: u64, state: &mut MessageState) -> Option<StopAction> {
+        let awaited = state.awaited.take_if(|(wanted, _)| *wanted == number);
+        let rule = match awaited {
+            Some((_, rule)) => rule,
+            None => self.accepted(number, refused, state)?,
+        };
         match rule.spec.action {
             _ if rule.is_lifted() => None,
             MessageAction::DelayReply(time) => Some(Self::wait(rule, time, now)),
             _ => Some(StopAction::End(rule)),
         }
+    }
+
+    /// The rule that meant this request if it was accepted, and takes it.
+    fn accepted(&self, number: u64, refused: bool, state: &mut MessageState) -> Option<Arc<MessageRule>> {
+        let mut taken = None;
+        state.pending.retain(|pending| {
+            if pending.number != number {
+                return true;
+            }
+            let asked = RequestSeen {
+                name: pending.name,
+                client: self.link.client,
+                link: &self.link.name,
+                label: pending.label,
+                at: pending.at,
+            };
+            if taken.is_none() && !refused && pending.rule.takes(asked) {
+                taken = Some(Arc::clone(&pending.rule));
+            }
+            false
+        });
+        taken
     }
 
     fn wait(rule: Arc<MessageRule>, time: Duration, now: u64) -> StopAction {

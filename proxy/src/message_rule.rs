@@ -72,6 +72,8 @@ pub struct MessageRuleSpec {
     pub occurrence: u32,
     pub whose: ClientFilter,
     pub action: MessageAction,
+    /// Only those count whose replies do not say that nothing was done: no error, no nil, no zero. For actions on replies.
+    pub accepted: bool,
     /// For how long the client is refused after its connection ended.
     pub refuse: Option<Duration>,
 }
@@ -90,6 +92,8 @@ pub struct MatchedMessage {
     pub at: u64,
     /// Whether the rule's end was reached: held back and its connection ended, or held back and gone on.
     pub done: bool,
+    /// Whether its reply was seen and does not say that nothing was done; only rules of accepted requests look.
+    pub accepted: bool,
 }
 
 #[derive(Debug, Default)]
@@ -102,6 +106,15 @@ struct Progress {
     over: Option<u64>,
     refused: Option<(u32, u64)>,
     refusals: u64,
+}
+
+impl Progress {
+    /// A message passes of those whose clients are meant.
+    fn note(&mut self, name: MessageName) {
+        if self.passed.len() < REMEMBERED || self.passed.contains_key(&name) {
+            *self.passed.entry(name).or_default() += 1;
+        }
+    }
 }
 
 /// A rule that is active on links.
@@ -137,14 +150,23 @@ impl MessageRule {
         self.progress.lock().expect("no one panics while holding a rule")
     }
 
+    /// Whether this request may be the one that is meant, if it is accepted.
+    pub(super) fn may_take(&self, asked: RequestSeen<'_>) -> bool {
+        if self.is_lifted() || !self.spec.whose.labels.contains(asked.label) {
+            return false;
+        }
+        self.progress().note(asked.name);
+        self.spec.message.means(&asked.name)
+    }
+
     /// Whether this request is the one that is meant; from then on no other is.
     pub(super) fn takes(&self, asked: RequestSeen<'_>) -> bool {
         if self.is_lifted() || !self.spec.whose.labels.contains(asked.label) {
             return false;
         }
         let mut progress = self.progress();
-        if progress.passed.len() < REMEMBERED || progress.passed.contains_key(&asked.name) {
-            *progress.passed.entry(asked.name).or_default() += 1;
+        if !self.spec.accepted {
+            progress.note(asked.name);
         }
         if progress.matched.is_some() || !self.spec.message.means(&asked.name) {
             return false;
@@ -160,6 +182,7 @@ impl MessageRule {
             role: asked.label.words(),
             at: asked.at,
             done: false,
+            accepted: self.spec.accepted,
         });
         true
     }

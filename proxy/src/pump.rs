@@ -30,6 +30,7 @@ use crate::link::LinkState;
 use crate::link_tap::{ConnectionTap, StopAction, TapStop};
 use crate::message_rule::MessageRule;
 use crate::queue::{Due, SendQueue, WRITE_CHUNKS};
+use crate::scheduling;
 use crate::tap::Sender;
 use crate::toxic::{ToxicStream, with_toxics};
 
@@ -306,6 +307,9 @@ impl<'a> Pump<'a> {
             .is_some_and(|idle| self.shared.predictor.idle_for() > idle)
         {
             return Err(Disconnect::Cut);
+        }
+        if self.shared.predictor.is_crowded() {
+            scheduling::follow_sender(self.from.as_ref());
         }
         let counters = self.shared.counters;
         count(&counters.received[self.direction as usize], chunk.len() as u64);

@@ -20,6 +20,8 @@ use crate::wall_clock::WallClockControl;
 
 pub struct ClockFault;
 
+/// Whose clock it is where it is a server's.
+const SERVER: &str = "server";
 /// How far a clock is stepped without an argument, in leases: everything that was promised for one is over.
 const LEASES: u32 = 2;
 const CLOCKS_STEPPED: EvidenceCounter = EvidenceCounter::new("clocks_stepped", "clock", "stepped");
@@ -49,7 +51,7 @@ impl Fault for ClockFault {
     }
 
     fn applies(&self, argument: Option<&str>, shape: &Shape) -> Result<(), String> {
-        let of_a_server = argument.is_some_and(|argument| argument.starts_with("server"));
+        let of_a_server = argument.is_some_and(|argument| argument.starts_with(SERVER));
         if of_a_server && !shape.backend.wall_clock {
             return Err(format!(
                 "clock=server: the servers of {} count by no wall clock that can be stepped; those of {} do",
@@ -83,6 +85,7 @@ impl Fault for ClockFault {
         let step = step.unwrap_or(ClockStep {
             back: false,
             by: shape.lease * LEASES,
+            of_a_server: whose == SERVER,
         });
         let target = match whose {
             "waiter" => Target::Waiter,
@@ -106,6 +109,7 @@ impl Fault for ClockFault {
 struct ClockStep {
     back: bool,
     by: Duration,
+    of_a_server: bool,
 }
 
 impl ClockStep {
@@ -119,6 +123,8 @@ impl Inject for ClockStep {
     fn needs(&self) -> Needs {
         Needs {
             wall_clocks: true,
+            // a server's step ends leases: it proves nothing where there is none
+            held_lock: self.of_a_server,
             ..Needs::default()
         }
     }
@@ -205,7 +211,7 @@ impl ActiveFault for SteppedClocks {
 fn parse(text: &str) -> Result<(&str, Option<ClockStep>), String> {
     let split = text.find(['+', '-']).unwrap_or(text.len());
     let (whose, step) = text.split_at(split);
-    if !["waiter", "holder", "client", "server"].contains(&whose) {
+    if !["waiter", "holder", "client", SERVER].contains(&whose) {
         return Err(format!(
             "`{whose}` has no clock; there are waiter, holder, client and server"
         ));
@@ -218,7 +224,8 @@ fn parse(text: &str) -> Result<(&str, Option<ClockStep>), String> {
         return Err("a step of nothing is none".into());
     }
     let back = step.starts_with('-');
-    Ok((whose, Some(ClockStep { back, by })))
+    let of_a_server = whose == SERVER;
+    Ok((whose, Some(ClockStep { back, by, of_a_server })))
 }
 
 #[cfg(test)]
@@ -267,6 +274,7 @@ mod tests {
         let step = ClockStep {
             back: true,
             by: Duration::from_secs(7),
+            of_a_server: false,
         };
         let stepped = SteppedClocks::step(step, vec![Arc::clone(&clock) as _], Affected::default());
         assert_eq!(clock.offset_nanoseconds(), -7_000_000_000);

@@ -58,6 +58,8 @@ pub struct Needs {
     pub replicas: u32,
     /// Processes must be given wall clocks that can be stepped.
     pub wall_clocks: bool,
+    /// A client must hold a lock when the fault strikes, though the target is another: it goes on working.
+    pub held_lock: bool,
 }
 
 /// What was prepared before the target was resolved. The holder that the target is resolved to was granted its lock after

@@ -9,7 +9,7 @@ use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
 use super::kill::CLIENTS_KILLED;
-use super::message_words::{in_words, killed_in_words, result_in_words};
+use super::message_words::{accepted_in_words, in_words, killed_in_words, result_in_words};
 use super::points::{MessagePoint, MessagePoints, OFTEN, spoken};
 use super::{
     Acquires, ActiveFault, Affected, BoxFuture, ClientHosts, Fault, FaultDefinition, FaultFamily, HealOnDrop, Healed,
@@ -39,12 +39,15 @@ const OCCURRENCES: std::ops::RangeInclusive<u32> = 1..=3;
 /// Milliseconds of a delay that is shorter than any lease.
 const SHORT_DELAY: std::ops::RangeInclusive<u64> = 50..=500;
 
+/// Where it stands in an argument, only requests count whose replies do not say that nothing was done.
+const ACCEPTED: &str = "accepted";
+
 const MESSAGES_DROPPED: EvidenceCounter = EvidenceCounter::new("messages_dropped", "message", "dropped");
 const MESSAGES_DELAYED: EvidenceCounter = EvidenceCounter::new("messages_delayed", "message", "delayed");
 
 const DROP: &str = "MESSAGE[:K][:WHOSE][:refuse=TIME], such as create:2:waiter:refuse=2s: the K-th of them (drawn), of \
                     anyone, holder, worker, releaser, waiter or idle; then the connection ends, and the client is refused for \
-                    a time; any:57 is the 57th message of all, pings aside (default: each that clients send, in each state, by turns)";
+                    a time; of replies, :accepted counts those that do not say that nothing was done (no error, nil or zero); any:57 is the 57th message of all, pings aside (default: each that clients send, in each state, by turns)";
 const DELAY: &str = "MESSAGE[:K][:WHOSE][:TIME], such as DEL:1:releaser:3s: the K-th of them (drawn), of anyone, \
                      holder, worker, releaser, waiter or idle, goes on so much later, a quarter more than the lease unless \
                      said; any:57 is the 57th message of all, pings aside (default: each that clients send, in each state, by turns)";
@@ -136,6 +139,7 @@ impl Fault for OnMessage {
                 fault: self.definition().name,
                 occurrence: drawn,
                 action: self.action(late[number as usize % late.len()]),
+                of_replies: self.is_of_replies(),
             };
             let title = next.in_words(self.kills());
             return Ok(self.injection(MessageChoice::Next(next), title, next.action.delay()));
@@ -146,6 +150,7 @@ impl Fault for OnMessage {
             message: asked.message,
             occurrence: asked.occurrence.unwrap_or(drawn),
             whose: asked.whose.unwrap_or(ANYONE),
+            accepted: asked.accepted,
             action: self.action(asked.time.unwrap_or(shape.lease * 5 / 4)),
             refuse: asked.refuse,
         };
@@ -159,6 +164,7 @@ struct Asked {
     message: MessageKind,
     occurrence: Option<u32>,
     whose: Option<ClientFilter>,
+    accepted: bool,
     time: Option<Duration>,
     refuse: Option<Duration>,
 }
@@ -170,6 +176,11 @@ impl OnMessage {
 
     fn delays(self) -> bool {
         matches!(self, Self::DelayRequest | Self::DelayReply)
+    }
+
+    /// Whether it acts when the reply comes.
+    fn is_of_replies(self) -> bool {
+        matches!(self, Self::DropReply | Self::DelayReply | Self::KillAfter)
     }
 
     fn kills(self) -> bool {
@@ -213,6 +224,7 @@ impl OnMessage {
             message,
             occurrence: None,
             whose: None,
+            accepted: false,
             time: None,
             refuse: None,
         };
@@ -220,6 +232,8 @@ impl OnMessage {
             let whose = FILTERS.into_iter().find(|whose| whose.name() == part);
             if let Some(whose) = whose {
                 asked.whose = Some(whose);
+            } else if part == ACCEPTED && self.is_of_replies() {
+                asked.accepted = true;
             } else if let Ok(occurrence) = part.parse::<u32>() {
                 asked.occurrence = Some(occurrence).filter(|first| *first > 0);
                 asked.occurrence.ok_or("the first occurrence is 1")?;
@@ -262,6 +276,8 @@ struct NextMessage {
     /// Of a message that comes often.
     occurrence: u32,
     action: MessageAction,
+    /// It acts when the reply comes.
+    of_replies: bool,
 }
 
 impl NextMessage {
@@ -275,11 +291,21 @@ impl NextMessage {
 
     /// `None` while no client has sent anything.
     fn choose(&self, points: &MessagePoints) -> Option<MessageRuleSpec> {
-        let MessagePoint { name, label, passed } = points.next(self.fault)?;
+        let MessagePoint {
+            name,
+            label,
+            passed,
+            aimed,
+            sometimes_refused,
+        } = points.next(self.fault)?;
+        let often = passed >= OFTEN;
+        // of a hundred attempts to take a lock that is held one succeeds, and that one counts: by turns with any of them
+        let accepted = self.of_replies && often && sometimes_refused && aimed.is_multiple_of(2);
         Some(MessageRuleSpec {
             message: MessageKind::exactly(name),
-            occurrence: if passed < OFTEN { 1 } else { self.occurrence },
+            occurrence: if often && !accepted { self.occurrence } else { 1 },
             whose: filter_of(label),
+            accepted,
             action: self.action,
             refuse: None,
         })
@@ -387,7 +413,8 @@ impl AwaitedMessage {
             (Some(found), _) => Some(format!("the reply to `{}` never came", found.message)),
             (None, passed) if passed.is_empty() => Some(format!("no message of {whose} passed")),
             (None, passed) => Some(format!(
-                "too few `{}` of {whose} passed; what passed is {passed}",
+                "too few {}`{}` of {whose} passed; what passed is {passed}",
+                accepted_in_words(&rule.spec),
                 rule.spec.message.name()
             )),
         }
@@ -462,6 +489,10 @@ mod tests {
             assert_eq!((meant.whose, meant.action), (WAITER, MessageAction::DropReply));
             assert_eq!(meant.refuse, Some(Duration::from_secs(2)));
         }
+        let meant = planned(OnMessage::KillAfter, Some("SET:accepted:1:waiter"), Protocol::Resp).unwrap();
+        assert!(meant.accepted && meant.occurrence == 1);
+        let early = planned(OnMessage::DropRequest, Some("SET:accepted"), Protocol::Resp).unwrap_err();
+        assert!(early.contains("`accepted` says nothing here"), "{early}");
         let meant = planned(OnMessage::DelayRequest, Some("DEL:3s"), Protocol::Resp).unwrap();
         assert_eq!(meant.action, MessageAction::DelayRequest(Duration::from_secs(3)));
         assert!(OCCURRENCES.contains(&meant.occurrence), "drawn from the seed");

@@ -20,11 +20,17 @@ pub(super) fn in_words(meant: &MessageRuleSpec, kills: bool) -> String {
         IDLE_CLIENT => "of an idle client".to_owned(),
         other => format!("of a {}", other.name()),
     };
-    let which = format!("the {} `{}` {of}", ordinal(*occurrence), message.name());
+    let accepted = accepted_in_words(meant);
+    let which = format!("the {} {accepted}`{}` {of}", ordinal(*occurrence), message.name());
     if kills {
         return killed_in_words(&which);
     }
     result_in_words(&which, meant.action, meant.refuse)
+}
+
+/// `accepted `, where only those count.
+pub(super) fn accepted_in_words(meant: &MessageRuleSpec) -> &'static str {
+    if meant.accepted { "accepted " } else { "" }
 }
 
 /// What becomes of a message, which `which` says.

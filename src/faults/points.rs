@@ -36,6 +36,10 @@ pub struct MessagePoint {
     pub label: Label,
     /// How many passed so far.
     pub passed: u64,
+    /// How often the fault was aimed at it before.
+    pub aimed: u32,
+    /// Some of those of its name were accepted so far, and others refused.
+    pub sometimes_refused: bool,
 }
 
 /// Chooses messages for the faults of one run.
@@ -77,18 +81,23 @@ impl MessagePoints {
         let mut turns = self.turns.lock().expect("no one panics while choosing a message");
         let PointTurns { rng, of } = &mut *turns;
         let sent = self.taps.requests().into_iter();
-        let points = sent.map(|(name, label, passed)| MessagePoint { name, label, passed });
-        let mut due = |point: &MessagePoint| {
-            let turn = of.entry((fault, point.name, point.label)).or_insert_with(|| PointTurn {
+        let mut due = |(name, label, passed): &(MessageName, Label, u64)| {
+            let turn = of.entry((fault, *name, *label)).or_insert_with(|| PointTurn {
                 aimed: 0,
                 rank: rng.random(),
             });
-            (u64::from(turn.aimed) * (1 + OFTEN / (point.passed + 1)), turn.rank)
+            (u64::from(turn.aimed) * (1 + OFTEN / (passed + 1)), turn.rank)
         };
-        let point = points.min_by_key(&mut due)?;
-        of.entry((fault, point.name, point.label))
-            .and_modify(|turn| turn.aimed += 1);
-        Some(point)
+        let (name, label, passed) = sent.min_by_key(&mut due)?;
+        let turn = of.get_mut(&(fault, name, label))?;
+        turn.aimed += 1;
+        Some(MessagePoint {
+            name,
+            label,
+            passed,
+            aimed: turn.aimed - 1,
+            sometimes_refused: self.taps.is_sometimes_refused(name),
+        })
     }
 }
 
@@ -125,6 +134,15 @@ mod tests {
             .map(|_| points.next("drop-request").unwrap().name.to_string())
             .collect();
         assert_eq!(others.len(), 3, "the turns of each fault begin anew");
+        let set = MessageName::new(b"SET");
+        taps.count_reply(set, true);
+        assert!(!points.next("drop-reply").unwrap().sometimes_refused, "they all were");
+        taps.count_reply(set, false);
+        let mut sets = (0..20)
+            .filter_map(|_| points.next("kill-after"))
+            .filter(|point| point.name == set);
+        let (first, second) = (sets.next().unwrap(), sets.next().unwrap());
+        assert!(first.sometimes_refused && (first.aimed, second.aimed) == (0, 1));
         let first_of = |seed| {
             MessagePoints::new(&taps, seed)
                 .next("drop-reply")

@@ -12,9 +12,9 @@ use crate::run::context::RunContext;
 /// What a target was resolved to.
 pub struct Resolution {
     pub target: ResolvedTarget,
-    /// The client that held a lock, when the target is the holder.
+    /// The client that held a lock, when the target is the holder or the fault needs one.
     pub holder: Option<u32>,
-    /// How long that client works from now on because it is the target.
+    /// How long that client works from now on because of this window.
     pub holder_works: Duration,
     pub title: String,
 }
@@ -46,17 +46,25 @@ pub async fn resolve(
     leader: impl Future<Output = Option<u32>>,
 ) -> Result<Resolution, &'static str> {
     let mut targeted = None;
-    let mut holder_works = Duration::ZERO;
     let planned = &window.injection.title;
+    let holder = async || {
+        let fits = |holding: &Holding| since.as_ref().is_none_or(|since| since.includes(holding));
+        let longest = run.terms.longest_hold(run.spec.config.lease);
+        let holder = run.holders.target(window.holder_works, longest, fits);
+        run.clock.within(AIM, holder).await.ok_or("nobody held a lock")
+    };
     let (target, title) = match &window.injection.target {
         Target::Holder => {
-            let fits = |holding: &Holding| since.as_ref().is_none_or(|since| since.includes(holding));
-            let longest = run.terms.longest_hold(run.spec.config.lease);
-            let holder = run.holders.target(window.holder_works, longest, fits);
-            let (client, holding, works) = run.clock.within(AIM, holder).await.ok_or("nobody held a lock")?;
-            (targeted, holder_works) = (Some(client), works);
+            let (client, holding, works) = holder().await?;
+            targeted = Some((client, works));
             let title = format!("c{client} (holder of {}): {planned}", holding.lock);
             (ResolvedTarget::Clients(vec![client]), title)
+        }
+        Target::Servers(servers) if window.injection.action.needs().held_lock => {
+            let (client, holding, works) = holder().await?;
+            targeted = Some((client, works));
+            let title = format!("{planned}, while c{client} holds {}", holding.lock);
+            (ResolvedTarget::Servers(servers.clone()), title)
         }
         Target::Waiter => {
             let (client, lock) = run
@@ -78,8 +86,8 @@ pub async fn resolve(
     };
     Ok(Resolution {
         target,
-        holder: targeted,
-        holder_works,
+        holder: targeted.map(|(client, _)| client),
+        holder_works: targeted.map_or(Duration::ZERO, |(_, works)| works),
         title,
     })
 }

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use super::frames::{CONTINUATION, DATA, END_HEADERS, END_STREAM, FRAME_HEAD, Frames, HEADERS, RST_STREAM};
 use super::hpack::HpackDecoder;
 use super::watch_events::{WatchEvents, WatchKind};
-use super::{MessageName, Observation, Observed, RequestDigest, TapError};
+use super::{MessageName, Observation, Observed, RequestDigest, TapError, refusals};
 
 /// What a client sends first.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -205,7 +205,12 @@ impl GrpcReader {
                 if self.server.have < FRAME_HEAD {
                     continue;
                 }
-                self.answering(start, heard);
+                let frames = if here - start == FRAME_HEAD {
+                    &chunk[start..]
+                } else {
+                    &[]
+                };
+                self.answering(frames, start, heard);
                 if self.server.left > 0 {
                     continue;
                 }
@@ -224,8 +229,9 @@ impl GrpcReader {
         Ok(())
     }
 
-    /// The head of a server's frame is whole. Headers that end a stream before any came are an answer without a message.
-    fn answering(&mut self, at: usize, heard: &mut Vec<Observed>) {
+    /// The head of a server's frame is whole. Headers that end a stream before any came are an answer without a message. `frames` is
+    /// the chunk from that head on, and empty where the head began in an earlier one.
+    fn answering(&mut self, frames: &[u8], at: usize, heard: &mut Vec<Observed>) {
         let (kind, stream, flags) = (self.server.kind(), self.server.stream(), self.server.flags());
         if kind != HEADERS {
             return;
@@ -238,9 +244,11 @@ impl GrpcReader {
         let name = call.name;
         if first {
             let what = if flags & END_STREAM != 0 {
-                Observation::Reply { number, name }
+                let refused = true;
+                Observation::Reply { number, name, refused }
             } else {
-                Observation::Answering { number }
+                let refused = name.as_str() == "Txn" && refusals::in_etcd_transaction(frames);
+                Observation::Answering { number, refused }
             };
             heard.push(Observed { at, what });
         }
@@ -260,10 +268,10 @@ impl GrpcReader {
             };
             if begun && call.watched == WatchKind::Nothing {
                 call.answered = call.answered.wrapping_add(1);
-                let (number, name) = (number(stream, call.answered), call.name);
+                let (number, name, refused) = (number(stream, call.answered), call.name, false);
                 heard.push(Observed {
                     at,
-                    what: Observation::Reply { number, name },
+                    what: Observation::Reply { number, name, refused },
                 });
             } else if over && call.watched != WatchKind::Nothing {
                 heard.push(Observed {
@@ -290,6 +298,7 @@ impl Call {
         Observation::Reply {
             number: number(stream, self.answered),
             name: self.name,
+            refused: false,
         }
     }
 }

@@ -12,6 +12,7 @@ mod hpack;
 mod lines;
 mod messages;
 mod postgres;
+mod refusals;
 mod replies;
 mod resp;
 mod watch_events;
@@ -43,9 +44,13 @@ pub enum Observation {
     /// A request is over; equal requests have equal prints, their numbers apart.
     Asked { number: u64, print: u64 },
     /// Something that belongs to the answer to a request and is no message by itself.
-    Answering { number: u64 },
-    /// The answer to a request begins.
-    Reply { number: u64, name: MessageName },
+    Answering { number: u64, refused: bool },
+    /// The answer to a request begins; `refused` where it is known by the end of the chunk that it says that nothing was done.
+    Reply {
+        number: u64,
+        name: MessageName,
+        refused: bool,
+    },
     /// The server tells of a change, unasked: what happened, and to what.
     Notification { name: MessageName, subject: Box<str> },
 }

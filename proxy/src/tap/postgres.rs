@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::{MessageName, Observation, Observed, RequestDigest, TLS, TapError};
+use super::{MessageName, Observation, Observed, RequestDigest, TLS, TapError, refusals};
 
 /// The longest message: what the server itself takes.
 const LONGEST: u32 = 1 << 30;
@@ -241,9 +241,12 @@ impl PostgresReader {
 
     pub(super) fn server(&mut self, chunk: &[u8], heard: &mut Vec<Observed>) -> Result<(), TapError> {
         let (mut here, mut start) = (0, 0);
+        // what began in an earlier chunk cannot be read from its beginning
+        let mut begins_here = false;
         while here < chunk.len() {
             if self.server.at_start() {
                 start = here;
+                begins_here = true;
                 if self.proposals > 0 {
                     self.proposals -= 1;
                     here += 1;
@@ -256,21 +259,22 @@ impl PostgresReader {
             let (length, _, whole) = self.server.step(&chunk[here..], true)?;
             here += length;
             if whole {
-                self.answered(start, heard)?;
+                let messages = if begins_here { &chunk[start..] } else { &[] };
+                self.answered(messages, start, heard)?;
                 self.server.head.clear();
             }
         }
         Ok(())
     }
 
-    /// The server has said something.
-    fn answered(&mut self, at: usize, heard: &mut Vec<Observed>) -> Result<(), TapError> {
+    /// The server has said something: the first of `messages`, where it is whole there.
+    fn answered(&mut self, messages: &[u8], at: usize, heard: &mut Vec<Observed>) -> Result<(), TapError> {
         match self.server.kind() {
             // the description of rows, rows, a copy, the result of a function
-            b'T' | b'D' | b'G' | b'H' | b'W' | b'V' => self.begun(at, heard),
+            b'T' | b'D' | b'G' | b'H' | b'W' | b'V' => self.begun(messages, at, heard),
             // the end of a statement or of a portal, an error
             b'C' | b'I' | b's' | b'E' => {
-                self.begun(at, heard);
+                self.begun(messages, at, heard);
                 if let Some(Awaited::Answer { begun: true, .. }) = self.awaited.front() {
                     self.awaited.pop_front();
                 }
@@ -301,7 +305,7 @@ impl PostgresReader {
     }
 
     /// An answer begins or goes on. What comes when nothing was asked for answers no request: an error at the end of the server.
-    fn begun(&mut self, at: usize, heard: &mut Vec<Observed>) {
+    fn begun(&mut self, messages: &[u8], at: usize, heard: &mut Vec<Observed>) {
         let described = self.server.kind() == b'T';
         if let Some(Awaited::Answer {
             number,
@@ -314,9 +318,10 @@ impl PostgresReader {
         {
             *begun = true;
             let (number, name) = (*number, *name);
+            let refused = refusals::in_postgres(messages);
             heard.push(Observed {
                 at,
-                what: Observation::Reply { number, name },
+                what: Observation::Reply { number, name, refused },
             });
         }
     }

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use super::commands::{CommandParser, CommandStep};
 use super::replies::{ReplyKind, ReplyParser, ReplyStep};
-use super::{MessageName, Observation, Observed, TapError};
+use super::{MessageName, Observation, Observed, TapError, refusals};
 
 /// Commands without an answer yet.
 const MAX_UNANSWERED: usize = 65_536;
@@ -120,7 +120,7 @@ impl RespReader {
             let begins = self.replies.at == ReplyStep::Start && self.replies.open.is_empty();
             if begins {
                 start = here;
-                self.begin(chunk[here], start, heard)?;
+                self.begin(&chunk[here..], start, heard)?;
             }
             here += self.replies.step(&chunk[here..])?;
             if self.replies.kind == ReplyKind::Unsure && self.replies.count > 0 {
@@ -133,10 +133,10 @@ impl RespReader {
         Ok(())
     }
 
-    /// A value begins with `first`.
-    fn begin(&mut self, first: u8, at: usize, heard: &mut Vec<Observed>) -> Result<(), TapError> {
+    /// A value begins.
+    fn begin(&mut self, value: &[u8], at: usize, heard: &mut Vec<Observed>) -> Result<(), TapError> {
         self.replies = ReplyParser::default();
-        match first {
+        match value[0] {
             b'>' => {
                 self.resp3 = true;
                 self.replies.kind = ReplyKind::Push;
@@ -144,10 +144,10 @@ impl RespReader {
             b'*' if self.may_be_push() => self.replies.kind = ReplyKind::Unsure,
             b'-' if self.confirms_next() => {
                 if let Some((number, name, _)) = self.unconfirmed.pop_front() {
-                    heard.push(reply(at, number, name));
+                    heard.push(reply(at, number, name, true));
                 }
             }
-            _ => self.replied(at, heard)?,
+            _ => self.replied(refusals::in_resp(value), at, heard)?,
         }
         Ok(())
     }
@@ -164,12 +164,12 @@ impl RespReader {
         self.unconfirmed.front().is_some_and(|(number, ..)| *number < next)
     }
 
-    fn replied(&mut self, at: usize, heard: &mut Vec<Observed>) -> Result<(), TapError> {
+    fn replied(&mut self, refused: bool, at: usize, heard: &mut Vec<Observed>) -> Result<(), TapError> {
         let (number, name) = self.unanswered.pop_front().ok_or(TapError("an answer to no command"))?;
         if name.as_str() == "RESET" {
             (self.subscribed, self.subscribed_shards, self.resp3) = (0, 0, false);
         }
-        heard.push(reply(at, number, name));
+        heard.push(reply(at, number, name, refused));
         Ok(())
     }
 
@@ -181,7 +181,7 @@ impl RespReader {
             return Ok(());
         }
         self.replies.kind = ReplyKind::Reply;
-        self.replied(at, heard)
+        self.replied(false, at, heard)
     }
 
     /// A value is whole. An array without elements never had a first one.
@@ -190,7 +190,7 @@ impl RespReader {
             ReplyKind::Reply => return Ok(()),
             ReplyKind::Unsure => {
                 self.replies.kind = ReplyKind::Reply;
-                return self.replied(at, heard);
+                return self.replied(false, at, heard);
             }
             ReplyKind::Push => {}
         }
@@ -208,7 +208,7 @@ impl RespReader {
                 if left == 0 {
                     self.unconfirmed.pop_front();
                 }
-                heard.push(reply(at, number, name));
+                heard.push(reply(at, number, name, false));
             }
             return Ok(());
         }
@@ -225,10 +225,10 @@ impl RespReader {
     }
 }
 
-fn reply(at: usize, number: u64, name: MessageName) -> Observed {
+fn reply(at: usize, number: u64, name: MessageName, refused: bool) -> Observed {
     Observed {
         at,
-        what: Observation::Reply { number, name },
+        what: Observation::Reply { number, name, refused },
     }
 }
 

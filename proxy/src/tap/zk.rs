@@ -17,6 +17,8 @@ const MAX_UNANSWERED: usize = 16_384;
 const REQUEST_HEAD: usize = 8;
 /// The number of an answer.
 const REPLY_HEAD: usize = 4;
+/// Where the error of an answer is.
+const REPLY_ERROR: usize = 12;
 /// The number of what no request asked for.
 const NOTIFICATION: i32 = -1;
 /// Number, transaction and error of an answer: what precedes the body.
@@ -190,9 +192,11 @@ impl ZkReader {
         let (_, number, name) = place
             .and_then(|place| self.unanswered.remove(place))
             .ok_or(TapError("an answer to no request"))?;
+        // what opens a session has no error
+        let refused = number > 1 && self.server.number(REPLY_ERROR).is_some_and(|error| error != 0);
         heard.push(Observed {
             at,
-            what: Observation::Reply { number, name },
+            what: Observation::Reply { number, name, refused },
         });
         Ok(())
     }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use harness_proxy::tap::Protocol;
+use harness_proxy::tap::{MessageName, Protocol};
 use harness_proxy::{
     ActiveRule, ClientFilter, Label, LabelScheme, LabelSet, LinkTap, MessageAction, MessageRule, MessageRuleSpec,
     TapHub, TapNotification,
@@ -59,6 +59,7 @@ impl TapRig {
             occurrence,
             whose,
             action: fate,
+            accepted: false,
             refuse: None,
         })
     }
@@ -184,6 +185,7 @@ async fn a_client_that_lost_a_message_is_refused_as_the_rule_says() {
         occurrence: 1,
         whose: ANYONE,
         action: MessageAction::DropRequest,
+        accepted: false,
         refuse: Some(NEVER),
     });
     let (mut client, _server) = rig.connect().await;
@@ -319,4 +321,32 @@ async fn a_client_that_speaks_tls_is_named_and_its_bytes_pass() {
     arrives(&mut server, &[0x16, 3, 1, 0, 5]).await;
     let lost = counted(|| rig.exchange.lost(), |(count, _)| *count == 1).await;
     assert!(lost.1.unwrap().contains("TLS"));
+}
+
+#[tokio::test]
+async fn a_rule_of_accepted_requests_passes_by_those_whose_replies_say_that_nothing_was_done() {
+    let rig = TapRig::new().await;
+    let armed = rig.armed(MessageRuleSpec {
+        message: Protocol::Resp.spoken("SET").unwrap(),
+        occurrence: 2,
+        whose: ANYONE,
+        action: MessageAction::DropReply,
+        accepted: true,
+        refuse: None,
+    });
+    let (mut client, mut server) = rig.connect().await;
+    for reply in ["$-1\r\n", "+OK\r\n", "_\r\n", "-ERR no\r\n"] {
+        client.write_all(SET).await.unwrap();
+        arrives(&mut server, SET).await;
+        server.write_all(reply.as_bytes()).await.unwrap();
+        arrives(&mut client, reply.as_bytes()).await;
+        assert_eq!(armed.rule().matched(), None);
+    }
+    client.write_all(SET).await.unwrap();
+    arrives(&mut server, SET).await;
+    server.write_all(b"+OK\r\n").await.unwrap();
+    until_reset(&mut client).await;
+    assert!(armed.rule().matched().is_some_and(|matched| matched.done));
+    assert_eq!(armed.rule().passed(), "SET ×5");
+    assert!(rig.exchange.is_sometimes_refused(MessageName::new(b"SET")));
 }

@@ -1,0 +1,148 @@
+//! Replies that say that nothing was done: an error, a nil, a count of zero, a condition that did not hold. Such a reply can be
+//! lost without harm; the one that says that a lock was taken cannot.
+//!
+//! What is asked is whether the bytes from a reply's beginning to the end of its chunk say so. A reply that is cut there says
+//! nothing.
+
+use super::frames::{DATA, FRAME_HEAD, HEADERS};
+
+/// RESP: an error, a nil, a false, or the integer 0.
+pub(super) fn in_resp(reply: &[u8]) -> bool {
+    let nothing: [&[u8]; 6] = [b"-", b"$-1\r\n", b"*-1\r\n", b"_\r\n", b"#f\r\n", b":0\r\n"];
+    nothing.iter().any(|nothing| reply.starts_with(nothing))
+}
+
+/// A transaction of etcd, from the frame of its headers on: `succeeded` is not set, since its comparisons did not hold.
+pub(super) fn in_etcd_transaction(mut frames: &[u8]) -> bool {
+    while let Some((head, rest)) = frames.split_at_checked(FRAME_HEAD) {
+        let length = usize::from(head[0]) << 16 | usize::from(head[1]) << 8 | usize::from(head[2]);
+        let Some((payload, rest)) = rest.split_at_checked(length) else {
+            return false;
+        };
+        match head[3] {
+            HEADERS => frames = rest,
+            // its flag says whether the message is compressed, and four bytes its length
+            DATA => {
+                let message = payload.split_at_checked(5).filter(|(head, _)| head[0] == 0);
+                return message.and_then(|(_, body)| has_succeeded(body)) == Some(false);
+            }
+            _ => return false,
+        }
+    }
+    false
+}
+
+/// `TxnResponse`: the header is field 1, `succeeded` is field 2 and left out where it is false, the answers are field 3.
+/// `None` for what is no such message.
+/// <https://github.com/etcd-io/etcd/blob/v3.5.0/api/etcdserverpb/rpc.proto>
+fn has_succeeded(mut body: &[u8]) -> Option<bool> {
+    const HEADER: u8 = 1 << 3 | 2;
+    const SUCCEEDED: u8 = 2 << 3;
+    const ANSWERS: u8 = 3 << 3 | 2;
+    while let [tag, length, rest @ ..] = body {
+        match *tag {
+            SUCCEEDED => return Some(*length != 0),
+            // a header is shorter than 128 bytes
+            HEADER => body = rest.get(usize::from(*length)..)?,
+            ANSWERS => return Some(false),
+            _ => return None,
+        }
+    }
+    Some(false)
+}
+
+/// PostgreSQL: an error, a command that changed no row, or a row whose one value is false or null.
+pub(super) fn in_postgres(mut messages: &[u8]) -> bool {
+    while let [kind, a, b, c, d, rest @ ..] = messages {
+        let length = u32::from_be_bytes([*a, *b, *c, *d]) as usize;
+        let Some((body, rest)) = length.checked_sub(4).and_then(|length| rest.split_at_checked(length)) else {
+            return false;
+        };
+        match kind {
+            b'E' => return true,
+            b'C' => return body.ends_with(b" 0\0"),
+            // columns, and of each its length and its bytes
+            b'D' => return matches!(body, [0, 1, 255, 255, 255, 255] | [0, 1, 0, 0, 0, 1, b'f']),
+            _ => messages = rest,
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reply_of_redis_that_did_nothing_is_told_from_one_that_did() {
+        for nothing in [
+            "-NOSCRIPT no\r\n",
+            "$-1\r\n",
+            "*-1\r\n",
+            "_\r\n",
+            "#f\r\n",
+            ":0\r\n",
+            ":0\r\n:1\r\n",
+        ] {
+            assert!(in_resp(nothing.as_bytes()), "{nothing:?}");
+        }
+        for done in [
+            "+OK\r\n",
+            "$1\r\n0\r\n",
+            ":1\r\n",
+            ":01\r\n",
+            "*1\r\n$-1\r\n",
+            "#t\r\n",
+            "$-",
+            ":0",
+            "",
+        ] {
+            assert!(!in_resp(done.as_bytes()), "{done:?}");
+        }
+    }
+
+    #[test]
+    fn a_transaction_of_etcd_whose_comparison_failed_is_told_from_one_that_succeeded() {
+        let frame = |kind: u8, payload: &[u8]| {
+            let length = (payload.len() as u32).to_be_bytes();
+            [&length[1..], &[kind, 4, 0, 0, 0, 1], payload].concat()
+        };
+        let answer = |body: &[u8]| {
+            let message = [&[0, 0, 0, 0, body.len() as u8], body].concat();
+            [frame(HEADERS, &[0x88]), frame(DATA, &message)].concat()
+        };
+        let refused = answer(&[0x0a, 2, 8, 1, 0x1a, 0]);
+        assert!(in_etcd_transaction(&refused) && in_etcd_transaction(&answer(&[0x0a, 0])));
+        assert!(!in_etcd_transaction(&answer(&[0x0a, 2, 8, 1, 0x10, 1, 0x1a, 0])));
+        for cut in 0..refused.len() {
+            assert!(!in_etcd_transaction(&refused[..cut]), "{cut}");
+        }
+        let compressed = [frame(HEADERS, &[0x88]), frame(DATA, &[1, 0, 0, 0, 1, 7])].concat();
+        assert!(!in_etcd_transaction(&compressed));
+    }
+
+    #[test]
+    fn an_answer_of_postgres_that_did_nothing_is_told_from_one_that_did() {
+        let message = |kind: u8, body: &[u8]| [&[kind][..], &(4 + body.len() as u32).to_be_bytes(), body].concat();
+        let described = |then: Vec<u8>| [message(b'T', &[0, 1]), then].concat();
+        let row = |value: &[u8]| message(b'D', &[&[0, 1, 0, 0, 0, value.len() as u8], value].concat());
+        let null = message(b'D', &[0, 1, 255, 255, 255, 255]);
+        for nothing in [
+            message(b'C', b"UPDATE 0\0"),
+            message(b'E', b"S"),
+            described(row(b"f")),
+            described(null),
+        ] {
+            assert!(in_postgres(&nothing));
+            assert!(!in_postgres(&nothing[..nothing.len() - 1]), "it is cut");
+        }
+        for done in [
+            message(b'C', b"INSERT 0 1\0"),
+            described(row(b"t")),
+            row(b"10"),
+            message(b'C', b"SELECT 10\0"),
+        ] {
+            assert!(!in_postgres(&done));
+        }
+    }
+}

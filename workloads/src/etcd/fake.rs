@@ -20,6 +20,8 @@ pub(super) enum EtcdCallFault {
     LoseReply,
     /// It never arrives.
     LoseRequest,
+    /// No server takes it.
+    Refuse,
 }
 
 #[derive(Clone)]
@@ -69,6 +71,11 @@ impl FakeEtcd {
 
     pub(super) fn keys(&self) -> Vec<String> {
         self.0.store.borrow().keys.keys().cloned().collect()
+    }
+
+    /// How many leases there are.
+    pub(super) fn leases(&self) -> usize {
+        self.0.store.borrow().leases.len()
     }
 
     pub(super) fn remove(&self, key: &str) -> bool {
@@ -141,6 +148,7 @@ impl FakeEtcd {
                 work();
                 Err(SessionError::Indefinite(format!("{name}: reply lost")))
             }
+            Some(EtcdCallFault::Refuse) => Err(SessionError::Definite(format!("{name}: not sent"))),
             Some(EtcdCallFault::LoseRequest) => Err(SessionError::Indefinite(format!("{name}: request lost"))),
             None => Ok(work()),
         }

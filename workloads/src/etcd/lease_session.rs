@@ -33,7 +33,7 @@ pub(super) struct LeaseSession {
     session: Option<Rc<dyn EtcdSession>>,
     keeper: Option<Rc<LeaseKeeper>>,
     held: BTreeMap<String, HeldKey>,
-    /// Keys whose create or delete was not answered.
+    /// Keys that may be there although they should not: their create was not answered, or their delete was not done.
     leftovers: Vec<OwnKey>,
     /// A call under the lease was not answered, and may still be done.
     unanswered: Cell<bool>,
@@ -99,7 +99,7 @@ impl LeaseSession {
 
     /// The session and a lease that is not over; what was left from before is deleted first.
     ///
-    /// A careful client takes a new lease when a call under the old one was not answered. The key of a lease has one name: a delete
+    /// A careful client takes a new lease when a call under the old one was not answered ([`Self::give_up_doubtful_lease`]). The key of a lease has one name: a delete
     /// that a stopped server held back, or the clean-up of its lock service after a client that went elsewhere, would delete
     /// the key of the next hold.
     ///
@@ -122,9 +122,7 @@ impl LeaseSession {
             deleted.map_err(refused)?;
             self.leftovers.pop();
         }
-        if self.context.is_careful() && self.held.is_empty() && self.unanswered.get() {
-            self.drop_lease();
-        }
+        self.give_up_doubtful_lease(&session);
         let now = self.now();
         if let Some(keeper) = self.keeper.as_ref().filter(|keeper| !keeper.is_over(now)) {
             let keeper = keeper.clone();
@@ -146,6 +144,23 @@ impl LeaseSession {
     pub(super) fn drop_lease(&mut self) {
         self.keeper = None;
         self.unanswered.set(false);
+    }
+
+    /// A careful client gives up a lease under which a call was not answered, once it holds nothing. What the server does late would
+    /// stand until the lease ends, so it is revoked: a create that comes after that is refused.
+    fn give_up_doubtful_lease(&mut self, session: &Rc<dyn EtcdSession>) {
+        if !self.context.is_careful() || !self.held.is_empty() || !self.unanswered.get() {
+            return;
+        }
+        if let Some(keeper) = self.keeper.take() {
+            let (session, lease) = (session.clone(), keeper.lease);
+            let revoking = async move {
+                // one that is not answered ends by itself
+                let _ = session.revoke_lease(lease).await;
+            };
+            self.context.host.spawn(Box::pin(revoking)).detach();
+        }
+        self.drop_lease();
     }
 
     /// Notes whether a call was answered.
@@ -251,9 +266,8 @@ impl LeaseSession {
         match self.retry(limit, || call(&*session, &key.name)).await {
             Ok(_) => Ok(()),
             Err(error) => {
-                if matches!(error, SessionError::Indefinite(_)) {
-                    self.add_leftover(key);
-                }
+                // the key is there also after a call that was surely not done, and the service grants it again, as it was
+                self.add_leftover(key);
                 Err(error.on_release())
             }
         }

@@ -77,11 +77,37 @@ fn a_careful_client_takes_a_new_lease_after_a_call_without_an_answer() {
                 etcd.mend();
                 let second = lock.acquire(&wait(500)).await.unwrap();
                 assert_eq!(first.owner != second.owner, is_new, "{} {policy:?}", recipe.name);
+                sleep(10).await;
+                assert_eq!(etcd.leases(), 1, "{} {policy:?}: an old one is revoked", recipe.name);
                 lock.release("l").await.unwrap();
                 let third = lock.acquire(&wait(500)).await.unwrap();
                 assert_eq!(second.owner, third.owner, "{} {policy:?}", recipe.name);
             });
         }
+    }
+}
+
+#[test]
+fn what_a_release_that_was_surely_not_done_leaves_is_not_granted_again() {
+    for recipe in BackendId::Etcd.recipes() {
+        in_virtual_time(async |host| {
+            let etcd = FakeEtcd::new();
+            let (mut lock, _) = careful(recipe.name, &etcd, &host);
+            let first = lock.acquire(&wait(500)).await.unwrap();
+            for call in ["delete", "unlock", "resign"] {
+                etcd.fail(call, EtcdCallFault::Refuse);
+            }
+            assert!(
+                matches!(lock.release("l").await, Err(LockError::Refused(_))),
+                "{}",
+                recipe.name
+            );
+            assert_eq!(etcd.keys().len(), 1, "{}: it is there still", recipe.name);
+            etcd.mend();
+            let second = lock.acquire(&wait(500)).await.unwrap();
+            assert!(first.token < second.token, "{}: {first:?} {second:?}", recipe.name);
+            assert_eq!(etcd.keys().len(), 1, "{}", recipe.name);
+        });
     }
 }
 

@@ -286,3 +286,32 @@ fn redlock_counts_its_validity_from_before_the_first_set() {
         assert!(signals.of(LockSignalKind::Lost)[0].0 <= called + LEASE * 9 / 10);
     });
 }
+
+#[test]
+fn redlock_has_a_value_for_each_attempt_so_that_a_late_delete_of_one_does_not_meet_the_next() {
+    in_virtual_time(async |host| {
+        let redis = FakeRedis::new(1);
+        let (lock, _) = careful("redlock", &redis, &host);
+        redis.fail("SET", RedisCallFault::LoseReply);
+        redis.fail("EVALSHA", RedisCallFault::LoseRequest);
+        let waiting = start(lock, wait(60_000));
+        sleep(100).await;
+        let first = redis.value().expect("it was done, and its reply was lost");
+        let granted = waiting.await.unwrap().1.unwrap();
+        assert_eq!(granted.owner, redis.value());
+        assert_ne!(granted.owner, Some(first));
+    });
+}
+
+#[test]
+fn redlock_does_not_know_what_becomes_of_a_set_without_an_answer() {
+    in_virtual_time(async |host| {
+        let redis = FakeRedis::new(1);
+        let (mut lock, _) = careful("redlock", &redis, &host);
+        redis.set("another's");
+        assert_eq!(lock.acquire(&wait(0)).await, Err(LockError::BUSY));
+        redis.fail("SET", RedisCallFault::LoseRequest);
+        let answer = lock.acquire(&wait(0)).await;
+        assert!(matches!(answer, Err(LockError::Unknown(_))), "{answer:?}");
+    });
+}

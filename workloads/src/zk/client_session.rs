@@ -225,6 +225,10 @@ impl ZkSession for ZkClientSession {
         Ok((stat.map(|stat| node(path.to_owned(), &stat)), as_watch(watcher)))
     }
 
+    async fn sync(&self, path: &str) -> Result<(), SessionError> {
+        Ok(self.call("sync", async |client| client.sync(path).await).await?)
+    }
+
     async fn delete(&self, path: &str) -> Result<bool, SessionError> {
         match self
             .call("delete", async |client| client.delete(path, None).await)

@@ -263,6 +263,10 @@ impl ZkSession for FakeZkSession {
             .await
     }
 
+    async fn sync(&self, _path: &str) -> Result<(), SessionError> {
+        self.call("sync", || ()).await
+    }
+
     async fn delete(&self, path: &str) -> Result<bool, SessionError> {
         self.call("delete", || self.zk.remove(path)).await
     }

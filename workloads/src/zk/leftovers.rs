@@ -31,7 +31,14 @@ impl Leftovers {
 
     /// Deletes what is left. Nothing new may be created before this has succeeded, or the client would queue after
     /// its own old node.
-    pub(super) async fn sweep(&mut self, session: &dyn ZkSession) -> Result<(), SessionError> {
+    ///
+    /// `syncs`: waits first until the session's server has applied what the leader did of it. An older server would not show what is
+    /// left, or would show what is gone.
+    pub(super) async fn sweep(&mut self, session: &dyn ZkSession, syncs: bool) -> Result<(), SessionError> {
+        let any = self.creates.last().map(|create| &create.parent).or(self.paths.last());
+        if let Some(path) = any.filter(|_| syncs) {
+            session.sync(path).await?;
+        }
         while let Some(UnknownCreate { parent, guid }) = self.creates.last() {
             let names = session.children(parent).await?;
             let found = names.iter().filter(|name| name.starts_with(guid.as_str()));

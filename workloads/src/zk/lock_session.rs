@@ -97,7 +97,7 @@ impl LockSession {
         self.forget_lost(&request.lock);
         loop {
             let session = self.session().await?;
-            match self.leftovers.sweep(&*session).await {
+            match self.leftovers.sweep(&*session, self.context.is_careful()).await {
                 Ok(()) => return Ok((session, limits)),
                 // what was left went with the session
                 Err(SessionError::Lost(_)) => self.end_session(),
@@ -148,6 +148,16 @@ impl LockSession {
         let left = limit.saturating_sub(host.now());
         let connected = connection.wait_for(|status: &ConnectionStatus| status.state != ConnectionState::Disconnected);
         !left.is_zero() && within(host, left, connected).await.is_some()
+    }
+
+    /// Before a look at what a call that was not answered has done: a careful client waits until its server has applied all that was
+    /// decided before. The server of a new connection may answer reads without what the leader did of the old one, and the node
+    /// that seems to be there, or not to be, is not.
+    pub(super) async fn sync(&self, session: &dyn ZkSession, path: &str) -> Result<(), SessionError> {
+        match self.context.is_careful() {
+            true => session.sync(path).await,
+            false => Ok(()),
+        }
     }
 
     /// What the answer to a call that is sent now will prove.
@@ -232,13 +242,12 @@ impl LockSession {
     ) -> Result<Retried<bool>, SessionError> {
         let first = Cell::new(true);
         let removal = self.retry(session, limit, async || {
-            if !first.replace(false)
-                && session
-                    .exists(path)
-                    .await?
-                    .is_none_or(|node| node.owner != session.id())
-            {
-                return Ok(false);
+            if !first.replace(false) {
+                self.sync(session, path).await?;
+                let found = session.exists(path).await?;
+                if found.is_none_or(|node| node.owner != session.id()) {
+                    return Ok(false);
+                }
             }
             session.delete(path).await
         });

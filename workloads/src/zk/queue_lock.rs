@@ -1,7 +1,7 @@
 //! What all queue recipes share ([`QueueLock`]): enter the queue, wait to be the first, leave it. How a client waits is the
 //! recipe's [`QueueRule`].
 //!
-//! 1. create an ephemeral sequential node under the lock's node; if the reply is lost, look for it by its GUID, and
+//! 1. create an ephemeral sequential node under the lock's node; if the reply is lost, look for it by its GUID after a `sync`, and
 //!    adopt it or create another;
 //! 2. look at the queue until the client is first, or the wait is over;
 //! 3. delete the node to release, or to give up. A delete whose reply is lost is repeated, and remembered until it is
@@ -151,6 +151,7 @@ impl<R: QueueRule> QueueLock<R> {
         limit: Duration,
     ) -> Result<Option<Znode>, SessionError> {
         let found = self.base.retry(session, limit, async || {
+            self.base.sync(session, parent).await?;
             let names = session.children(parent).await?;
             match names.into_iter().find(|name| name.starts_with(guid)) {
                 Some(name) => session.exists(&format!("{parent}/{name}")).await,

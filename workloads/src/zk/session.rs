@@ -48,6 +48,9 @@ pub trait ZkSession {
     /// The same, and a watch for its creation, change or deletion.
     async fn watch_exists(&self, path: &str) -> Result<(Option<Znode>, ZkWatch), SessionError>;
 
+    /// Waits until the server of this session has applied all that the leader had decided when it was asked (`sync`).
+    async fn sync(&self, path: &str) -> Result<(), SessionError>;
+
     /// Deletes the node. `false`: there was none.
     async fn delete(&self, path: &str) -> Result<bool, SessionError>;
 

@@ -1,5 +1,6 @@
 //! The ZooKeeper recipes against a fake ensemble, in virtual time.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -405,4 +406,24 @@ fn a_reentrant_lock_is_released_with_its_last_count() {
         assert!(zk.contenders().is_empty());
         assert_eq!(lock.release("l").await, Err(LockError::NOT_HELD));
     });
+}
+
+/// The server of a new connection may not have applied what the leader did of the old one.
+#[test]
+fn a_careful_client_looks_at_what_an_unanswered_call_has_done_after_a_sync_and_a_naive_one_at_once() {
+    for (policy, syncs) in [(Policy::Careful, true), (Policy::Naive, false)] {
+        for (recipe, unanswered) in [(QUEUE, "create"), (QUEUE, "delete"), ("zk-single-node", "delete")] {
+            in_virtual_time(async |host| {
+                let zk = FakeZk::default();
+                let (mut lock, _) = client_of(options(recipe, policy), &zk, &host);
+                let asked = Rc::new(Cell::new(false));
+                let noted = asked.clone();
+                zk.fail("sync", ZkCallFault::First(Box::new(move |_| noted.set(true))));
+                zk.fail(unanswered, ZkCallFault::LoseReply);
+                lock.acquire(&wait(500)).await.unwrap();
+                lock.release("l").await.unwrap();
+                assert_eq!(asked.get(), syncs, "{recipe} {unanswered} {policy:?}");
+            });
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! `redlock`: one key on each of N independent masters, held by the majority.
 //!
-//! 1. take the time; SET key value NX PX lease on all masters at once, with one random value;
+//! 1. take the time; SET key value NX PX lease on all masters at once, with one random value, another one for each attempt;
 //! 2. the lock is held if a majority took it while the validity, which counts from that time, has not ended;
 //! 3. else delete it everywhere, also where it was refused or not answered, and try again after a random pause;
 //! 4. a script on all masters to release: DEL the key if it still has the value.
@@ -197,8 +197,12 @@ impl LockClient for Redlock {
         let host = self.context.host.clone();
         let deadline = host.now() + Duration::from_millis(request.wait_ms);
         let (key, quorum, all) = (lock_key(&request.lock), self.quorum(), self.masters.len());
-        let value = format!("{:016x}{:016x}", host.random(), host.random());
+        // a SET without an answer may come late, also after a delete that went over another connection
+        let mut may_come_late = false;
         loop {
+            // a value for each attempt: a delete of the one before it may arrive late, over a connection that was given up, and would
+            // delete the key of this one
+            let value = format!("{:016x}{:016x}", host.random(), host.random());
             let asked = host.now();
             let decided = |votes: Votes| votes.yes >= quorum || votes.no > all - quorum;
             let votes = self.ask(MasterCommand::Take, &key, &value, decided).await;
@@ -206,11 +210,12 @@ impl LockClient for Redlock {
             if votes.yes >= quorum && valid {
                 return Ok(self.hold(&request.lock, key, value, asked));
             }
+            may_come_late |= all - votes.yes - votes.no >= quorum;
             let (surely, _) = self.delete(&key, &value).await;
             let left = deadline.saturating_sub(host.now());
             if left.is_zero() {
                 let unknown = || LockError::Unknown("a majority did not answer".into());
-                return Err(if surely || votes.no > all - quorum {
+                return Err(if !may_come_late && (surely || votes.no > all - quorum) {
                     LockError::wait_over(request)
                 } else {
                     unknown()

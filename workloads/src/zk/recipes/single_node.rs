@@ -106,11 +106,11 @@ impl SingleNode {
         let path = node_path(&request.lock);
         let mut own = None;
         if unknown {
-            match self
-                .base
-                .retry(session, limits.call_limit, || session.exists(&path))
-                .await
-            {
+            let look = async || {
+                self.base.sync(session, &path).await?;
+                session.exists(&path).await
+            };
+            match self.base.retry(session, limits.call_limit, look).await {
                 Ok(found) => {
                     own = found
                         .answer

@@ -171,6 +171,8 @@ fn short_grants_of_others_do_not_look_like_one_long_grant() {
         from_ns,
         to_ns,
         text: text.into(),
+        brief: text.into(),
+        token: None,
     };
     let short = (0..3).map(|number| bar(300 + 20 * number, 318 + 20 * number, "owner: c1"));
     let drawing = Drawing {
@@ -418,8 +420,29 @@ fn names_of_a_foreign_history_reach_no_screen_and_no_summary_as_commands() {
 }
 
 #[test]
+fn whatever_is_unsure_has_a_hint() {
+    let golden = std::fs::read_dir("checkers/tests/golden").unwrap();
+    let mut unsure = 0;
+    for path in golden
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|end| end == "jsonl"))
+    {
+        let Ok(history) = History::open(&path, &ReadOptions::default()) else {
+            continue;
+        };
+        let diagnosis = diagnosis_of("golden", &history, None);
+        let reasons = harness::report::summary::reasons(&diagnosis);
+        let hints = reasons.iter().filter(|(label, _)| *label == "hint").count();
+        let expected = usize::from(diagnosis.outcome.word() == "UNSURE");
+        assert!(hints >= expected, "{}: {:?}", path.display(), diagnosis.unsure);
+        unsure += expected;
+    }
+    assert!(unsure > 5, "{unsure}");
+}
+
+#[test]
 fn a_drawing_has_every_moment_that_its_sentences_are_about() {
-    let mut drawn = 0;
+    let (mut drawn, mut named) = (0, 0);
     for name in HISTORIES {
         let history = history(name);
         let diagnosis = diagnosis_of(name, &history, None);
@@ -434,7 +457,18 @@ fn a_drawing_has_every_moment_that_its_sentences_are_about() {
                 assert!(span.contains(&entry.time_ns), "{name}: {}: event {index}", violation.id);
                 drawn += 1;
             }
+            let words = violation
+                .because
+                .iter()
+                .flat_map(|because| because.text.split([' ', ',']));
+            // moments have milliseconds, and lengths have not
+            let moments = words.filter(|word| word.rsplit_once('.').is_some_and(|(_, part)| part.len() == 4));
+            for moment in moments.filter_map(|word| word.strip_suffix('s')?.parse::<f64>().ok()) {
+                let shown = drawing.from_ns as f64 / 1e9 <= moment && moment <= drawing.to_ns as f64 / 1e9;
+                assert!(shown, "{name}: {}: {moment}", violation.id);
+                named += 1;
+            }
         }
     }
-    assert!(drawn > 20, "{drawn}");
+    assert!(drawn > 20 && named > 10, "{drawn} {named}");
 }

@@ -54,6 +54,9 @@ enum Hint {
     StoodStill,
     EndedEarly,
     Unfinished,
+    Partial,
+    Unbroken,
+    Undecided,
 }
 
 impl Hint {
@@ -62,6 +65,13 @@ impl Hint {
             Self::ServerEnded => "read its log, and run it again: what followed says nothing about the lock",
             Self::StoodStill => "run it again on a machine with less to do: what happened meanwhile is not judged",
             Self::EndedEarly => "run it again without --stop-on-violation",
+            Self::Partial => "run it again to its end: what is missing may violate what is there does not",
+            Self::Unbroken => {
+                "have a holder struck for longer than its lease while others wait: --clients 6 --locks 1, a longer --window, or another --seed"
+            }
+            Self::Undecided => {
+                "run it longer (--time), or with fewer --clients and --locks: the evidence says what it lacks"
+            }
             Self::Unfinished => "give each client its turn: more --time, fewer --clients, or shorter holds (--hold)",
         }
     }
@@ -162,6 +172,17 @@ impl KnownRun {
     }
 }
 
+/// The hint for what is unsure for no reason that has one of its own.
+fn rest_hint(history: &History, findings: &Findings, effect: &RunEffect, unsure: &[String]) -> Option<String> {
+    let hint = match () {
+        () if unsure.is_empty() => return None,
+        () if history.partial().is_some() => Hint::Partial,
+        () if unbroken(effect, findings, history).is_some() => Hint::Unbroken,
+        () => Hint::Undecided,
+    };
+    Some(hint.text().to_owned())
+}
+
 /// What stood still for longer than a lease: shorter ones are what locks are made to stand.
 fn long_standstills(history: &History) -> Vec<String> {
     let lease_ns = history.header().lease_ms.unwrap_or_default() * 1_000_000;
@@ -187,6 +208,8 @@ pub fn diagnose(history: &History, findings: Findings, known: KnownRun) -> Diagn
     effect.hint = hint.map(|hint| hint.text().to_owned()).or(effect.hint);
     let churn = Churn::of(history);
     let mut unsure = unsure(history, &findings, &effect, churn, &unfinished);
+    let rest = rest_hint(history, &findings, &effect, &unsure);
+    effect.hint = effect.hint.or(rest);
     unsure.splice(0..0, standstills);
     unsure.splice(0..0, server_ends.iter().map(|(at_ns, end)| end.in_words(*at_ns)));
     // the history itself says why that run failed

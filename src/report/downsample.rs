@@ -24,11 +24,12 @@ const SIGNAL_SHARE: usize = 2;
 /// Spells of a role that are shown of each server: more could not be distinguished.
 const SPELLS: usize = 300;
 
-/// What is shown: places in [`Timeline::turns`] and [`Timeline::signals`].
+/// What is shown: places in [`Timeline::turns`], [`Timeline::signals`] and [`Timeline::grants`].
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Downsampled {
     pub turns: Vec<usize>,
     pub signals: Vec<usize>,
+    pub grants: Vec<usize>,
     /// The roles of the servers.
     pub bands: Vec<Band>,
     /// What is left out, in a sentence; `None` when nothing is.
@@ -60,11 +61,19 @@ pub fn downsample(timeline: &Timeline, diagnosis: &Diagnosis, room: usize) -> Do
             named: proofs.contains(&signal.at.index),
         })
         .collect();
+    let grants = timeline.grants.iter();
+    let grants = grants.map(|grant| Candidate {
+        distance: distance(&edges, grant.from_ns, grant.to_ns),
+        named: false,
+    });
+    let grants: Vec<Candidate> = grants.collect();
     let (shown_turns, near_ns) = choose(&turns, room);
     let (shown_signals, _) = choose(&signals, room / SIGNAL_SHARE);
+    let (shown_grants, _) = choose(&grants, room);
     let counts = [
         (shown_turns.len(), turns.len(), "acquires"),
         (shown_signals.len(), signals.len(), "signals"),
+        (shown_grants.len(), grants.len(), "grants"),
     ];
     let (bands, shortest_ns) = downsampled(&timeline.bands, timeline.end_ns, SPELLS);
     let of_roles = shortest_ns.map(|ns| {
@@ -79,6 +88,7 @@ pub fn downsample(timeline: &Timeline, diagnosis: &Diagnosis, room: usize) -> Do
         bands,
         turns: shown_turns,
         signals: shown_signals,
+        grants: shown_grants,
     }
 }
 
@@ -98,9 +108,17 @@ fn said(counts: &[(usize, usize, &str)], near_ns: Option<u64>) -> Option<String>
     (!parts.is_empty()).then(|| {
         format!(
             "The timeline shows {}: {within}the rest downsampled evenly. history.jsonl has them all.",
-            parts.join(" and ")
+            listed(&parts)
         )
     })
+}
+
+/// `a, b and c`
+fn listed(parts: &[String]) -> String {
+    match parts {
+        [most @ .., last] if !most.is_empty() => format!("{} and {last}", most.join(", ")),
+        _ => parts.concat(),
+    }
 }
 
 struct Candidate {

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::effect::WindowEffect;
 use super::owned::{OwnedBar, owned};
+use super::words::common_digits;
 
 /// Lanes of one drawing, the faults' own aside.
 const MAX_LANES: usize = 5;
@@ -27,6 +28,25 @@ pub struct Drawing {
     pub overlaps_ns: Vec<(u64, u64)>,
 }
 
+impl Drawing {
+    /// The tokens of its holds, each with when the hold began and the name of its lane, by time.
+    pub fn tokens(&self) -> Vec<(u64, u64, &str)> {
+        let mut tokens: Vec<(u64, u64, &str)> = Vec::new();
+        for lane in &self.lanes {
+            let with_token = lane.bars.iter().filter_map(|bar| Some((bar.from_ns, bar.token?)));
+            tokens.extend(with_token.map(|(from_ns, token)| (from_ns, token, lane.label.as_str())));
+        }
+        tokens.sort_unstable();
+        tokens
+    }
+
+    /// The digits with which all of its tokens begin, where they are long.
+    pub fn common_digits(&self) -> String {
+        let tokens: Vec<u64> = self.tokens().iter().map(|(_, token, _)| *token).collect();
+        common_digits(&tokens)
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DrawingLane {
     pub label: String,
@@ -42,6 +62,31 @@ pub struct Bar {
     pub from_ns: u64,
     pub to_ns: u64,
     pub text: String,
+    /// The part of `text` that is shown where there is no room for more.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub brief: String,
+    /// The fencing token of a hold.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<u64>,
+}
+
+impl Bar {
+    /// As much of the text as there is room for, in letters: words are left out at the end and the omission is marked, but not
+    /// the brief part, without which nothing is said.
+    pub fn fitted(&self, room: usize) -> String {
+        let length = |text: &str| text.chars().count();
+        if length(&self.text) <= room {
+            return self.text.clone();
+        }
+        let essential = self.text.find(&self.brief).map_or(0, |at| at + self.brief.len());
+        let mut ends = self.text.match_indices(' ').map(|(at, _)| &self.text[..at]);
+        let kept = ends.rfind(|kept| kept.len() >= essential && length(kept) < room);
+        match kept {
+            Some(kept) if !kept.is_empty() => format!("{}…", kept.trim_end_matches([',', ':'])),
+            _ if length(&self.brief) <= room => self.brief.clone(),
+            _ => String::new(),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,6 +122,7 @@ pub struct DrawingContext<'a> {
     waits: Vec<WaitBar<'a>>,
     owned: Vec<OwnedBar<'a>>,
     windows: &'a [WindowEffect],
+    end_ns: u64,
     /// Time and lane of the events that sentences are about, by index.
     events: BTreeMap<u64, (u64, String)>,
 }
@@ -107,6 +153,7 @@ impl<'a> DrawingContext<'a> {
             waits: waits(history),
             owned: owned(history),
             windows,
+            end_ns: history.end_ns(),
         }
     }
 
@@ -120,7 +167,7 @@ impl<'a> DrawingContext<'a> {
         let (from_ns, to_ns) = (drawing.from_ns, drawing.to_ns);
         let owned = self.owned.iter().filter(|owned| owned.lock == violation.lock);
         let seen = owned.filter(|owned| owned.from_ns < to_ns && owned.to_ns > from_ns);
-        let bars: Vec<Bar> = seen.take(MAX_BARS).map(OwnedBar::bar).collect();
+        let bars = longest(seen.map(OwnedBar::bar).collect());
         if !bars.is_empty() {
             drawing.lanes.push(DrawingLane {
                 label: SERVER.to_owned(),
@@ -172,7 +219,7 @@ impl<'a> DrawingContext<'a> {
         let mut overlaps_ns: Vec<(u64, u64)> = others.iter().map(shared).collect();
         overlaps_ns.sort_unstable();
         let last = others.iter().map(|hold| hold.to_ns).chain([first.to_ns]);
-        let named = || self.named(violation).map(|(at_ns, _)| *at_ns);
+        let named = || self.moments(violation);
         let from = named().chain([first.from_ns]).min()?;
         let (from_ns, to_ns) = with_margin(from, last.chain(named()).max()?);
         let mut lanes = self.faults(from_ns, to_ns);
@@ -195,10 +242,7 @@ impl<'a> DrawingContext<'a> {
             .copied()
             .collect();
         let waits = self.waits.iter().filter(|wait| indices.contains(&wait.called_index));
-        let times = self
-            .named(violation)
-            .map(|(at_ns, _)| *at_ns)
-            .chain(waits.map(|wait| wait.to_ns));
+        let times = self.moments(violation).chain(waits.map(|wait| wait.to_ns));
         let times: BTreeSet<u64> = times.collect();
         let (first, last) = (*times.first()?, *times.last()?);
         if first == last {
@@ -217,10 +261,8 @@ impl<'a> DrawingContext<'a> {
             let own = self.holds.iter().filter(|hold| {
                 hold.client == client && hold.lock == violation.lock && hold.from_ns < to_ns && hold.to_ns > from_ns
             });
-            let mut bars: Vec<Bar> = own.take(MAX_BARS).map(hold_bar).collect();
-            bars.extend(self.waits_of(client, &violation.lock, (from_ns, to_ns)));
-            bars.sort_by_key(|bar| bar.from_ns);
-            lane(client, bars)
+            let waits = self.waits_of(client, &violation.lock, (from_ns, to_ns));
+            lane(client, longest(own.map(hold_bar).chain(waits).collect()))
         }));
         Some(Drawing {
             from_ns,
@@ -248,6 +290,13 @@ impl<'a> DrawingContext<'a> {
         lanes
     }
 
+    /// The moments that the sentences of a violation are about, by an event or by name.
+    fn moments(&self, violation: &Violation) -> impl Iterator<Item = u64> {
+        let texts = violation.because.iter().map(|because| because.text.as_str());
+        let by_name = texts.flat_map(moments_in).filter(|at_ns| *at_ns <= self.end_ns);
+        self.named(violation).map(|(at_ns, _)| *at_ns).chain(by_name)
+    }
+
     /// Time and lane of the events that the sentences of a violation are about.
     fn named(&self, violation: &Violation) -> impl Iterator<Item = &(u64, String)> {
         let indices = violation.because.iter().flat_map(|because| &because.events);
@@ -263,13 +312,23 @@ impl<'a> DrawingContext<'a> {
             .filter(move |wait| wait.client == client && wait.lock == lock);
         let seen =
             own.filter(move |wait| wait.from_ns < to_ns && wait.to_ns > from_ns && wait.to_ns - wait.from_ns > least);
-        seen.take(MAX_BARS).map(|wait| Bar {
+        seen.map(|wait| Bar {
             kind: BarKind::Wait,
             from_ns: wait.from_ns,
             to_ns: wait.to_ns,
             text: "waits".into(),
+            brief: "waits".into(),
+            token: None,
         })
     }
+}
+
+/// As many bars as a lane has at most, by time: the longest, which are what an eye sees.
+fn longest(mut bars: Vec<Bar>) -> Vec<Bar> {
+    bars.sort_by_key(|bar| std::cmp::Reverse(bar.to_ns - bar.from_ns));
+    bars.truncate(MAX_BARS);
+    bars.sort_by_key(|bar| bar.from_ns);
+    bars
 }
 
 fn with_margin(from_ns: u64, to_ns: u64) -> (u64, u64) {
@@ -283,14 +342,12 @@ fn lanes_of(holds: &[&CertainHold<'_>]) -> Vec<DrawingLane> {
     for hold in holds {
         let (held, bars) = by_client.entry(hold.client).or_default();
         *held += hold.to_ns - hold.from_ns;
-        if bars.len() < MAX_BARS {
-            bars.push(hold_bar(hold));
-        }
+        bars.push(hold_bar(hold));
     }
     let mut lanes: Vec<_> = by_client.into_iter().collect();
     lanes.sort_by_key(|(client, (held, _))| (std::cmp::Reverse(*held), *client));
     let shown = lanes.into_iter().take(MAX_LANES - 1);
-    shown.map(|(client, (_, bars))| lane(client, bars)).collect()
+    shown.map(|(client, (_, bars))| lane(client, longest(bars))).collect()
 }
 
 fn lane(client: u32, bars: Vec<Bar>) -> DrawingLane {
@@ -306,8 +363,30 @@ fn fault_bar(window: &WindowEffect, to_ns: u64) -> Bar {
         kind: BarKind::Fault,
         from_ns: window.start_ns,
         to_ns: window.heal_ns.unwrap_or(to_ns),
-        text: format!("{} {}: {}", window.fault, window.number, window.title),
+        text: match window.title.as_str() {
+            "" => format!("{} {}", window.fault, window.number),
+            title => format!("{} {}: {title}", window.fault, window.number),
+        },
+        brief: format!("{} {}", window.fault, window.number),
+        token: None,
     }
+}
+
+/// The moments that a sentence names: `13.880s`. Lengths have two digits at most after the point.
+fn moments_in(sentence: &str) -> impl Iterator<Item = u64> {
+    let words = sentence.split_whitespace();
+    words.filter_map(|word| {
+        let number = word
+            .trim_end_matches(|letter: char| !letter.is_alphanumeric())
+            .strip_suffix('s')?;
+        let (whole, part) = number.split_once('.')?;
+        let is_number = |digits: &str| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+        let is_moment = part.len() == 3 && is_number(whole) && is_number(part);
+        let ms = is_moment
+            .then(|| format!("{whole}{part}").parse::<u64>().ok())
+            .flatten()?;
+        ms.checked_mul(1_000_000)
+    })
 }
 
 fn waits(history: &History) -> Vec<WaitBar<'_>> {
@@ -338,7 +417,7 @@ fn waits(history: &History) -> Vec<WaitBar<'_>> {
 }
 
 fn hold_bar(hold: &CertainHold<'_>) -> Bar {
-    let token = hold.token.map(|token| format!(", token {token}")).unwrap_or_default();
+    let token = hold.token.map(|token| format!("token {token}"));
     let end = match hold.ended {
         Ended::Lost => ", then notified of its loss",
         Ended::Died => ", then died",
@@ -348,6 +427,60 @@ fn hold_bar(hold: &CertainHold<'_>) -> Bar {
         kind: BarKind::Hold,
         from_ns: hold.from_ns,
         to_ns: hold.to_ns,
-        text: format!("holds{token}{end}"),
+        text: match &token {
+            Some(token) => format!("holds, {token}{end}"),
+            None => format!("holds{end}"),
+        },
+        brief: token.unwrap_or_else(|| "holds".to_owned()),
+        token: hold.token,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_bar_says_ends_with_a_whole_word_and_has_the_whole_token() {
+        let bar = Bar {
+            kind: BarKind::Hold,
+            from_ns: 0,
+            to_ns: 1,
+            text: "holds, token 4294967543, then died".into(),
+            brief: "token 4294967543".into(),
+            token: Some(4_294_967_543),
+        };
+        assert_eq!(bar.fitted(34), bar.text);
+        assert_eq!(bar.fitted(33), "holds, token 4294967543, then…");
+        assert_eq!(bar.fitted(29), "holds, token 4294967543…");
+        assert_eq!(bar.fitted(23), "token 4294967543");
+        assert_eq!(bar.fitted(15), "", "a part of a number is another number");
+    }
+
+    #[test]
+    fn of_too_many_bars_the_longest_are_kept_in_their_order() {
+        let bar = |from_ns: u64, long: u64| Bar {
+            kind: BarKind::Owner,
+            from_ns,
+            to_ns: from_ns + long,
+            text: String::new(),
+            brief: String::new(),
+            token: None,
+        };
+        let short = (0..MAX_BARS as u64 + 50).map(|number| bar(number * 10, 1));
+        let kept = longest(short.chain([bar(90_000, 5), bar(9_000, 50_000)]).collect());
+        let last: Vec<u64> = kept.iter().rev().take(2).map(|bar| bar.from_ns).collect();
+        assert_eq!((kept.len(), last), (MAX_BARS, vec![90_000, 9_000]));
+    }
+
+    #[test]
+    fn the_moments_of_a_sentence_are_found_and_its_lengths_are_not() {
+        let of = |sentence: &str| moments_in(sentence).collect::<Vec<_>>();
+        let sentence = "c2 asked for it at 2.000s, and until 38.200s nobody got it, for 1.84s (limit 480ms).";
+        assert_eq!(of(sentence), [2_000_000_000, 38_200_000_000]);
+        assert_eq!(
+            of("version 1.2.345s, .123s, 1.s, 99999999999999999.000s"),
+            Vec::<u64>::new()
+        );
     }
 }

@@ -96,11 +96,13 @@ pub struct RunEffect {
 
 /// Reads what the windows did from the history.
 pub fn effect_of(history: &History, planned_windows: u32) -> RunEffect {
-    let windows: Vec<WindowEffect> = history
-        .windows()
-        .iter()
-        .map(|window| window_effect(history, window))
-        .collect();
+    let windows = history.windows();
+    let expired = if windows.is_empty() {
+        Vec::new()
+    } else {
+        expired(history)
+    };
+    let windows: Vec<WindowEffect> = windows.iter().map(|window| window_effect(window, &expired)).collect();
     let harness_run = !history.phases().is_empty();
     let mut effect = RunEffect {
         evidence: if harness_run {
@@ -214,7 +216,8 @@ fn short_of(requirement: &Requirement, evidence: &Evidence) -> Option<String> {
     (stopped < wanted).then(|| format!("its target was stopped for {stopped} ms, and the lease is {wanted} ms"))
 }
 
-fn window_effect(history: &History, window: &Window) -> WindowEffect {
+/// `expired`: when servers took back grants that had run out.
+fn window_effect(window: &Window, expired: &[u64]) -> WindowEffect {
     let healed = window.healed.clone().unwrap_or_default();
     let counted = &healed.evidence;
     let evidence = Evidence::from_counters(counted.iter().filter(|(key, _)| !SEEN_BY_CLIENTS.contains(key)));
@@ -234,7 +237,7 @@ fn window_effect(history: &History, window: &Window) -> WindowEffect {
         locks_lost: counted.get(EffectCounters::LOCKS_LOST),
         acquires: counted.get(EffectCounters::ACQUIRES),
         counted_acquires: counted.iter().any(|(name, _)| name == EffectCounters::ACQUIRES),
-        expired: expired(history, window),
+        expired: during(window, expired),
         had_effect: missed.is_none() && left_trace,
         breaks: requirement.breaks,
         breaks_without_lease: requirement.even_without_lease || of_old_runs::breaks_without_lease(&evidence),
@@ -309,14 +312,18 @@ fn mostly_without_effect(windows: &[WindowEffect]) -> Option<String> {
     (all > 0 && with * 2 < all).then(|| format!("{with} of {} touched anything", many(all, "fault")))
 }
 
-fn expired(history: &History, window: &Window) -> u64 {
+/// When servers took back grants that had run out. Looked for once, and not for each window: an event costs more to read than to compare.
+fn expired(history: &History) -> Vec<u64> {
+    let revoked = history
+        .entries()
+        .filter(|entry| entry.f == harness_checkers::F::Revoked && entry.cause == Some("expired"));
+    revoked.map(|entry| entry.time_ns).collect()
+}
+
+fn during(window: &Window, times: &[u64]) -> u64 {
     let end = window.heal_ns.unwrap_or(u64::MAX);
-    let expired = history.entries().filter(|entry| {
-        entry.f == harness_checkers::F::Revoked
-            && entry.cause == Some("expired")
-            && (window.start_ns..=end).contains(&entry.time_ns)
-    });
-    expired.count() as u64
+    let within = times.iter().filter(|time| (window.start_ns..=end).contains(*time));
+    within.count() as u64
 }
 
 fn recorded_elsewhere(windows: &[WindowEffect]) -> String {

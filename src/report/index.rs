@@ -11,7 +11,7 @@ use super::diagnosis::Outcome;
 use super::html::text::prose;
 use super::html::{page, sign};
 use super::trend::over_time;
-use super::words::{many, span, thousands};
+use super::words::{date, many, span, thousands};
 use crate::store::RunInfo;
 
 pub(crate) const STYLE: &str = concat!(include_str!("page/page.css"), include_str!("page/index.css"));
@@ -89,7 +89,7 @@ pub fn render(runs: &[Listed], left_out: usize, suites: &[ListedSuite]) -> Strin
                     table #runs.all.sortable {
                         thead {
                             tr {
-                                th { "outcome" } th { "run" } th { "backend" } th { "lock" } th { "fault" }
+                                th { "outcome" } th { "time (UTC)" } th { "run" } th { "backend" } th { "lock" } th { "fault" }
                                 th { "what broke" } th { "since the time before" } th { "seed" } th { "length" }
                             }
                         }
@@ -196,6 +196,19 @@ fn link(run: &Listed) -> Markup {
     }
 }
 
+/// When it began: names begin with it.
+fn time(run: &Listed) -> String {
+    let minute = run
+        .name
+        .match_indices('-')
+        .nth(1)
+        .map_or(run.name.as_str(), |(at, _)| &run.name[..at]);
+    match date(minute) {
+        other if other == minute => String::new(),
+        time => time.trim_end_matches(" UTC").to_owned(),
+    }
+}
+
 fn row(run: &Listed, since: Option<&Comparison>) -> Markup {
     let summary = run.summary.as_ref();
     let outcome = summary.map_or(NO_VERDICT, |summary| summary.outcome.word());
@@ -212,12 +225,13 @@ fn row(run: &Listed, since: Option<&Comparison>) -> Markup {
                     None => { (run.status) }
                 }
             }
+            td.head { (time(run)) }
             td.head { (link(run)) }
             td.head { (info.map_or("", |info| &info.backend)) }
             td.head { (lock.unwrap_or_default().trim()) }
             td.head { (info.map_or("", |info| &info.fault)) }
             td { (broken(run)) }
-            td { (changes(since)) }
+            td { @if summary.is_some() { (changes(since)) } }
             td.head { (info.map_or("", |info| &info.seed)) }
             td.number data-sort=[summary.map(|summary| summary.length_ns)] {
                 @if let Some(summary) = summary { (span(summary.length_ns)) }

@@ -13,22 +13,24 @@ use super::drawing::{Bar, BarKind};
 pub struct OwnedBar<'a> {
     pub lock: &'a str,
     /// The client whose grant it is, where one said so.
-    client: Option<u32>,
+    pub client: Option<u32>,
     pub from_ns: u64,
     pub to_ns: u64,
 }
 
 impl OwnedBar<'_> {
     pub fn bar(&self) -> Bar {
-        let text = match self.client {
-            Some(client) => format!("owner: c{client}"),
-            None => "an owner".to_owned(),
+        let (text, brief) = match self.client {
+            Some(client) => (format!("owner: c{client}"), format!("c{client}")),
+            None => ("an owner".to_owned(), "an owner".to_owned()),
         };
         Bar {
             kind: BarKind::Owner,
             from_ns: self.from_ns,
             to_ns: self.to_ns,
             text,
+            brief,
+            token: None,
         }
     }
 }

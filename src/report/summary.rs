@@ -9,6 +9,8 @@ use crate::store::RunInfo;
 
 /// Violations that are shown in full where room is short; the rest is counted.
 const SHOWN: usize = 3;
+/// Tokens that are compared.
+const TOKENS: usize = 4;
 
 /// `zk / zk-predecessor-watch naive / partition`, or the path of a history that came from elsewhere.
 pub fn title(diagnosis: &Diagnosis) -> String {
@@ -96,6 +98,7 @@ pub fn remarks(diagnosis: &Diagnosis, finding: &Finding, violation: &Violation) 
     if !damage.is_empty() {
         remarks.push(("damage", damage));
     }
+    remarks.extend(tokens(diagnosis, violation).map(|tokens| ("tokens", tokens)));
     if let Some(likely) = &violation.likely {
         let id = finding.property.id();
         remarks.push(("likely", format!("{likely}   (a guess; `harness explain {id}`)")));
@@ -107,6 +110,24 @@ pub fn remarks(diagnosis: &Diagnosis, finding: &Finding, violation: &Violation) 
         ));
     }
     remarks
+}
+
+/// The tokens of a drawing's holds, whose long numbers an eye cannot compare: `c3 4294967543, c7 4294967675 (+132)`.
+fn tokens(diagnosis: &Diagnosis, violation: &Violation) -> Option<String> {
+    let drawing = diagnosis.drawings.get(&violation.id)?;
+    if drawing.common_digits().is_empty() {
+        return None;
+    }
+    let holds = drawing.tokens();
+    let (_, first, _) = *holds.first()?;
+    let told = holds
+        .iter()
+        .take(TOKENS)
+        .map(|(_, token, client)| match i128::from(*token) - i128::from(first) {
+            0 => format!("{client} {token}"),
+            more => format!("{client} {token} ({more:+})"),
+        });
+    Some(told.collect::<Vec<_>>().join(", "))
 }
 
 pub fn verdict_of(diagnosis: &Diagnosis, property: Property) -> Verdict {

@@ -4,7 +4,7 @@ use harness_checkers::{Finding, Property, Verdict, Violation};
 
 use super::coverage::Coverage;
 use super::diagnosis::{Diagnosis, Outcome};
-use super::drawing::{BarKind, Drawing, DrawingLane};
+use super::drawing::{Bar, BarKind, Drawing, DrawingLane};
 use super::escape;
 pub use super::screen::Look;
 use super::screen::ScreenText;
@@ -178,7 +178,8 @@ fn draw_lane(lane: &DrawingLane, drawing: &Drawing, width: usize, column: impl F
         };
         cells[from..=to].fill(fill);
         let room = (to - from).saturating_sub(3);
-        let inside = fitting(&format!(" {} ", escape::line(&bar.text)), room);
+        let words = escaped(bar).fitted(room.saturating_sub(2));
+        let inside = if words.is_empty() { words } else { format!(" {words} ") };
         for (offset, letter) in inside.chars().enumerate() {
             cells[from + 2 + offset] = letter;
         }
@@ -201,16 +202,13 @@ fn draw_lane(lane: &DrawingLane, drawing: &Drawing, width: usize, column: impl F
     line.trim_end().into()
 }
 
-/// As much of a text as there is room for; an ellipsis shows the cut, so that no number looks like another one.
-fn fitting(text: &str, room: usize) -> String {
-    if text.chars().count() <= room {
-        return text.to_owned();
+/// With words that a terminal takes; what is escaped is longer than it was.
+fn escaped(bar: &Bar) -> Bar {
+    Bar {
+        text: escape::line(&bar.text).into_owned(),
+        brief: escape::line(&bar.brief).into_owned(),
+        ..bar.clone()
     }
-    let kept: String = text.chars().take(room.saturating_sub(1)).collect();
-    if kept.trim().is_empty() {
-        return String::new();
-    }
-    kept + "…"
 }
 
 fn herd(violation: &Violation, look: Look) -> Vec<ScreenText> {

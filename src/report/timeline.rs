@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use harness_checkers::history::event::Kind;
 use harness_checkers::{CertainHold, Ended, Entry, F, History};
 
+use super::owned::{OwnedBar, owned};
 use super::roles::{Band, bands};
 
 /// One acquire: asked, answered or not, held until something ended it.
@@ -61,6 +62,17 @@ pub enum TimelineSignalKind {
     Died,
 }
 
+/// From when to when the server had a client as the owner of a lock.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TimelineGrant {
+    /// A lane of the lock.
+    pub lane: usize,
+    /// The client, where one said that the grant is its own.
+    pub client: Option<u32>,
+    pub from_ns: u64,
+    pub to_ns: u64,
+}
+
 /// Everything that happened on the locks, by time.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Timeline {
@@ -68,6 +80,8 @@ pub struct Timeline {
     pub lanes: Vec<(String, u32)>,
     pub turns: Vec<AcquireTurn>,
     pub signals: Vec<TimelineSignal>,
+    /// By their beginning.
+    pub grants: Vec<TimelineGrant>,
     /// Names of the servers that replies came through.
     pub nodes: Vec<String>,
     /// The roles of the servers, by server.
@@ -92,8 +106,10 @@ impl Timeline {
         reading.turns.sort_by_key(|turn| turn.asked.ns);
         let mut lanes: Vec<_> = reading.lanes.into_iter().collect();
         lanes.sort_by_key(|(_, lane)| *lane);
+        let lanes: Vec<(String, u32)> = lanes.into_iter().map(|(key, _)| key).collect();
         Self {
-            lanes: lanes.into_iter().map(|(key, _)| key).collect(),
+            grants: grants(history, &lanes),
+            lanes,
             turns: reading.turns,
             signals: reading.signals,
             nodes: reading.nodes,
@@ -128,6 +144,23 @@ fn end_of(hold: &CertainHold<'_>) -> (Moment, Ended) {
         index: hold.end_index.unwrap_or(0),
     };
     (at, hold.ended)
+}
+
+fn grants(history: &History, lanes: &[(String, u32)]) -> Vec<TimelineGrant> {
+    let mut of_lock: HashMap<&str, usize> = HashMap::new();
+    for (lane, (lock, _)) in lanes.iter().enumerate() {
+        of_lock.entry(lock).or_insert(lane);
+    }
+    let bars = owned(history).into_iter();
+    let grant = |bar: OwnedBar<'_>| {
+        Some(TimelineGrant {
+            lane: *of_lock.get(bar.lock)?,
+            client: bar.client,
+            from_ns: bar.from_ns,
+            to_ns: bar.to_ns,
+        })
+    };
+    bars.filter_map(grant).collect()
 }
 
 /// A lane for each lock and client that ever asked for it.

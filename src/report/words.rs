@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+/// Digits from which on numbers are hard to compare.
+const LONG_NUMBER: usize = 6;
+
 /// `11,042`
 pub fn thousands(number: u64) -> String {
     let digits = number.to_string();
@@ -13,6 +16,25 @@ pub fn thousands(number: u64) -> String {
         text.push(digit);
     }
     text
+}
+
+/// The digits with which all of these numbers begin, where the numbers are long and of one length: what an eye has to pass over to
+/// see how they differ. Empty where they can be told apart as they are.
+pub fn common_digits(numbers: &[u64]) -> String {
+    let texts: Vec<String> = numbers.iter().map(u64::to_string).collect();
+    let Some(first) = texts.first().filter(|first| first.len() >= LONG_NUMBER) else {
+        return String::new();
+    };
+    let same = |at: &usize| {
+        texts
+            .iter()
+            .all(|text| text.len() == first.len() && text.as_bytes()[*at] == first.as_bytes()[*at])
+    };
+    let differ = texts.iter().any(|text| text != first);
+    match (0..first.len()).take_while(same).count() {
+        count if differ => first[..count].to_owned(),
+        _ => String::new(),
+    }
 }
 
 /// `1 client`, `11,042 acquires`
@@ -136,6 +158,21 @@ mod tests {
             (thousands(0), thousands(999), thousands(11042)),
             ("0".into(), "999".into(), "11,042".into())
         );
+    }
+
+    #[test]
+    fn long_numbers_have_their_common_digits_and_short_ones_none() {
+        assert_eq!(common_digits(&[4_294_967_543, 4_294_967_675]), "4294967");
+        assert_eq!(common_digits(&[4_294_967_295, 9_000_000_000]), "");
+        for apart in [
+            &[41, 42][..],
+            &[99_999, 100_000],
+            &[4_294_967_543],
+            &[],
+            &[4_294_967_543, 4_294_967_543],
+        ] {
+            assert_eq!(common_digits(apart), "", "{apart:?}");
+        }
     }
 
     #[test]

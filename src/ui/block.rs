@@ -1,5 +1,7 @@
 //! A block of lines at the bottom of a terminal: lines scroll above it, it is redrawn in place, and vanishes at the end.
 
+use std::time::Duration;
+
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 pub struct ScreenBlock {
@@ -11,12 +13,40 @@ impl Default for ScreenBlock {
     fn default() -> Self {
         let screen = MultiProgress::new();
         let bar = screen.add(ProgressBar::new_spinner());
-        bar.set_style(ProgressStyle::with_template("{msg}").expect("a template without fields of its own"));
+        bar.set_style(style(DRAWN));
         Self { screen, bar }
     }
 }
 
+/// What the caller draws, whole.
+const DRAWN: &str = "{msg}";
+/// What is waited for, and since when.
+const WAITING: &str = "\n {spinner} {elapsed}  {wide_msg}";
+/// Time between two pictures of the spinner.
+const SPIN: Duration = Duration::from_millis(120);
+
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).expect("the templates are constant")
+}
+
 impl ScreenBlock {
+    /// Shows what is waited for, and for how long already, until the block is drawn again. A line that is too long is cut.
+    pub fn wait(&self, what: String, begins: bool) {
+        if begins {
+            self.bar.set_style(style(WAITING));
+            self.bar.reset_elapsed();
+            self.bar.enable_steady_tick(SPIN);
+        }
+        self.bar.set_message(what);
+    }
+
+    /// Ends a wait: nothing is shown until the block is drawn.
+    pub fn waited(&self) {
+        self.bar.disable_steady_tick();
+        self.bar.set_style(style(DRAWN));
+        self.bar.set_message("");
+    }
+
     /// Draws the block anew.
     pub fn draw(&self, text: String) {
         self.bar.set_message(text);

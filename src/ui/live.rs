@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use super::block::ScreenBlock;
 use super::{View, fact};
 use crate::event::{ProgressEvent, ProgressSnapshot};
+use crate::report::escape;
 use crate::report::screen::{Look, ScreenText};
 
 const BAR: usize = 30;
@@ -15,6 +16,8 @@ pub struct LiveView {
     block: ScreenBlock,
     /// Open windows: title and when they opened.
     open: BTreeMap<u32, (String, Instant)>,
+    /// Whether the block shows what is waited for.
+    waits: bool,
 }
 
 impl LiveView {
@@ -23,6 +26,7 @@ impl LiveView {
             look,
             block: ScreenBlock::default(),
             open: BTreeMap::new(),
+            waits: false,
         }
     }
 
@@ -91,9 +95,17 @@ fn so_far(pulse: &ProgressSnapshot) -> String {
 
 impl View for LiveView {
     fn see(&mut self, since_start: Duration, event: &ProgressEvent, at: Instant) {
+        if self.waits && !matches!(event, ProgressEvent::Waiting(_) | ProgressEvent::Note(_)) {
+            self.block.waited();
+            self.waits = false;
+        }
         match event {
             ProgressEvent::Snapshot(pulse) => {
                 self.block.draw(self.draw(pulse, at));
+            }
+            ProgressEvent::Waiting(what) => {
+                self.block.wait(escape::line(what).into_owned(), !self.waits);
+                self.waits = true;
             }
             ProgressEvent::WindowOpened { number, title } => {
                 self.open.insert(*number, (title.clone(), at));

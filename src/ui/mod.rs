@@ -81,7 +81,7 @@ fn fact(since_start: Duration, event: &ProgressEvent, look: Look) -> Option<Stri
             return Some(ScreenText::join(&lines) + "\n");
         }
         ProgressEvent::Chosen { name, why } => format!("runtime {name}: {why}").into(),
-        ProgressEvent::Note(text) | ProgressEvent::Phase { text, .. } => text.into(),
+        ProgressEvent::Note(text) | ProgressEvent::Starting(text) | ProgressEvent::Phase { text, .. } => text.into(),
         ProgressEvent::ClusterReady { took, summary } => {
             format!("cluster ready in {:.1}s   {summary}", took.as_secs_f64()).into()
         }
@@ -94,7 +94,7 @@ fn fact(since_start: Duration, event: &ProgressEvent, look: Look) -> Option<Stri
         } => format!("healed {number}   {:.1}s, {evidence}", lasted.as_secs_f64()).into(),
         ProgressEvent::Struck { title, evidence } => look.bold(title) + "   " + evidence.as_str(),
         ProgressEvent::Lost { client, cause } => format!("c{client} lost its lock: {cause}").into(),
-        ProgressEvent::Snapshot(_) | ProgressEvent::End => return None,
+        ProgressEvent::Waiting(_) | ProgressEvent::Snapshot(_) | ProgressEvent::End => return None,
     };
     let line = ScreenText::from(" ") + look.dim(&clock) + "  " + text;
     Some(ScreenText::join(&line.wrapped(look.columns, 10)))

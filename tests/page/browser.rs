@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::chromium::BrowserPage;
-use crate::sample::{Sample, hostile, long};
+use crate::sample::{Sample, hostile, long, long_tokens};
 
 const HISTORIES: [&str; 12] = [
     "hl001_granted_twice",
@@ -34,6 +34,92 @@ fn every_page_is_drawn_without_a_complaint_and_asks_for_nothing() {
         page.shoot(name);
         page.assert_quiet();
     }
+}
+
+/// A page has one heading of the first rank, before all others.
+fn assert_headings(page: &mut BrowserPage) {
+    let ranks = page.value("[...document.querySelectorAll('h1, h2, h3')].map((heading) => heading.tagName).join(' ')");
+    let ranks = ranks.as_str().unwrap();
+    assert!(ranks.starts_with("H1") && !ranks[2..].contains("H1"), "{ranks}");
+}
+
+#[test]
+fn a_heading_says_what_no_other_says_and_what_is_needed_last_comes_last() {
+    let mut page = BrowserPage::new();
+    for name in ["hl001_stale_holder", "hl001_holds", "hl005_ghost"] {
+        let file = page.file("page.html", &Sample::golden(name).page());
+        page.open(&file, "");
+        assert_headings(&mut page);
+        let twice = "[...document.querySelectorAll('h1, h2, h3, .lead')].map((one) => one.innerText).filter((one, at, all) => all.indexOf(one) < at).length";
+        assert_eq!(page.value(twice), 0, "{name}");
+    }
+    page.assert_quiet();
+}
+
+/// From when to when the charts are, in microseconds.
+const STRETCH: &str = "document.querySelector('svg.window').getAttribute('viewBox').split(' ').filter((_, at) => at % 2 === 0).map(Number)";
+
+#[test]
+fn the_timeline_and_the_charts_open_at_the_first_violation_and_have_its_drawings_stretch() {
+    let mut page = BrowserPage::new();
+    let sample = long_tokens();
+    let drawing = &sample.diagnosis.drawings["HL001-1"];
+    let file = page.file("page.html", &sample.page());
+    for place in ["", "#HL001-1"] {
+        page.open(&file, place);
+        page.wait(DRAWN);
+        let stretch: [u64; 2] = serde_json::from_value(page.value(STRETCH)).unwrap();
+        assert_eq!(
+            stretch,
+            [drawing.from_ns / 1000, drawing.to_ns / 1000 - drawing.from_ns / 1000]
+        );
+    }
+    let shown = page.value("document.getElementById('stretch').innerText");
+    assert!(shown.as_str().unwrap().contains("of 20.0s"), "{shown}");
+    page.value("document.querySelector('#stretch button').click()");
+    let stretch: [u64; 2] = serde_json::from_value(page.value(STRETCH)).unwrap();
+    assert_eq!(stretch, [0, 20_000_000]);
+    assert_eq!(page.value("document.getElementById('stretch').hidden"), true);
+    page.assert_quiet();
+}
+
+#[test]
+fn long_tokens_are_told_apart_and_no_number_is_cut() {
+    let mut page = BrowserPage::new();
+    let file = page.file("page.html", &long_tokens().page());
+    for (width, scheme) in [(1280, "light"), (1280, "dark"), (400, "light"), (400, "dark")] {
+        page.resize(width, 900);
+        page.prefer(scheme);
+        page.open(&file, "");
+        page.wait(DRAWN);
+        page.shoot(&format!("long_tokens-{width}-{scheme}"));
+        let text = page.value("document.getElementById('HL001-1').innerText");
+        let text = text.as_str().unwrap();
+        assert!(text.contains("c3 4294967543, c7 4294967675 (+132)"), "{text}");
+        let same =
+            page.value("[...document.querySelectorAll('#HL001-1 li .same')].map((one) => one.innerText).join(' ')");
+        assert_eq!(same, "4294967 4294967");
+        let cut = "[...document.querySelectorAll('.in-hold, .in-owner')].filter((bar) => bar.scrollWidth > bar.clientWidth).map((bar) => bar.innerText).join()";
+        assert_eq!(page.value(cut), "", "at {width} px");
+    }
+    page.resize(1280, 900);
+    let held = page.value("[...document.querySelectorAll('#HL001-1 .in-hold')].map((bar) => bar.innerText).join()");
+    assert!(held.as_str().unwrap().contains("4294967675"), "{held}");
+    page.assert_quiet();
+}
+
+#[test]
+fn the_timeline_shows_the_owner_that_the_server_has_under_the_clients_of_the_lock() {
+    let mut page = BrowserPage::new();
+    let file = page.file("page.html", &long_tokens().page());
+    page.open(&file, "");
+    page.wait(DRAWN);
+    let told = point_until(&mut page, "the server has c3 as the owner");
+    for part in ["from    1.010s", "until   3.000s", "after 1.99s"] {
+        assert!(told.contains(part), "{part} is not in {told}");
+    }
+    assert!(point_until(&mut page, "the server has c7 as the owner").contains("from    3.010s"));
+    page.assert_quiet();
 }
 
 #[test]
@@ -320,9 +406,10 @@ fn the_index_filters_runs_and_needs_no_script_to_list_them() {
     let file = page.file("index.html", &render(&runs, 7, &nights));
     page.open(&file, "");
     page.shoot("index");
+    assert_headings(&mut page);
     assert_eq!(page.value("document.querySelectorAll('#runs tbody tr').length"), 4);
-    let last = "document.querySelector('#runs tbody tr:last-child').innerText.split(/\\s+/).slice(0, 5).join(' ')";
-    let killed = "killed 20261121-0640-zk-partition-0001 zk zk-predecessor-watch naive";
+    let last = "document.querySelector('#runs tbody tr:last-child').innerText.split(/\\s+/).slice(0, 7).join(' ')";
+    let killed = "killed 2026-11-21 06:40 20261121-0640-zk-partition-0001 zk zk-predecessor-watch naive";
     assert_eq!(page.value(last), killed);
     let first = "document.querySelector('#trends tbody tr').innerText.replace(/\\s+/g, ' ')";
     let flaky = "nightly: zk / <b>partition ✕✓✕ 2 of 3 failed flaky 100 % (2 of 2)";
@@ -339,8 +426,8 @@ fn the_index_filters_runs_and_needs_no_script_to_list_them() {
     );
     page.value(click);
     assert_eq!(page.value(first), flaky);
-    page.value("document.querySelector('#runs th:nth-child(9) button').click()");
-    let lengths = "[...document.querySelectorAll('#runs tbody td:nth-child(9)')].filter((cell) => cell.dataset.sort).map((cell) => Number(cell.dataset.sort))";
+    page.value("document.querySelector('#runs th:nth-child(10) button').click()");
+    let lengths = "[...document.querySelectorAll('#runs tbody td:nth-child(10)')].filter((cell) => cell.dataset.sort).map((cell) => Number(cell.dataset.sort))";
     let lengths: Vec<f64> = serde_json::from_value(page.value(lengths)).unwrap();
     assert!(lengths.len() == 3 && lengths.is_sorted(), "{lengths:?}");
     let suite = "document.querySelector('a[href=\"20261121-0630-suite-nightly/index.html\"]').parentElement.innerText";
@@ -419,6 +506,7 @@ fn the_page_of_a_suite_tells_what_is_wrong_first_and_filters_its_rows() {
         page.shoot(&format!("suite-{width}-{scheme}"));
         let overflow = page.value("document.documentElement.scrollWidth - document.documentElement.clientWidth");
         assert_eq!(overflow, 0, "it is wider than {width} px");
+        assert_headings(&mut page);
     }
     let text = page.value("document.body.innerText");
     let text = text.as_str().unwrap();

@@ -134,3 +134,41 @@ pub fn hostile() -> Sample {
     push(&mut lines, 3_100_000_000, &title);
     Sample::of(History::read(lines.join("\n").as_bytes(), &ReadOptions::default()).unwrap())
 }
+
+/// Two clients that hold at once, with tokens as ZooKeeper numbers them, and whom the server had as the owner.
+pub fn long_tokens() -> Sample {
+    let mut lines =
+        vec![r#"{"format":"harness-history","version":1,"locks":["l0"],"model":"mutex","lease_ms":2000}"#.to_owned()];
+    for (time, client, rest) in [
+        (1_000, Some(3), r#""type":"invoke","f":"acquire","lock":"l0""#),
+        (1_010, None, r#""f":"granted","lock":"l0","owner":"s3""#),
+        (
+            1_020,
+            Some(3),
+            r#""type":"ok","f":"acquire","lock":"l0","owner":"s3","token":4294967543"#,
+        ),
+        (1_500, Some(7), r#""type":"invoke","f":"acquire","lock":"l0""#),
+        (
+            3_000,
+            None,
+            r#""f":"revoked","lock":"l0","owner":"s3","cause":"expired""#,
+        ),
+        (3_010, None, r#""f":"granted","lock":"l0","owner":"s7""#),
+        (
+            3_020,
+            Some(7),
+            r#""type":"ok","f":"acquire","lock":"l0","owner":"s7","token":4294967675"#,
+        ),
+        (4_000, Some(3), r#""type":"invoke","f":"release","lock":"l0""#),
+        (4_010, Some(3), r#""type":"ok","f":"release","lock":"l0""#),
+        (5_000, Some(7), r#""type":"invoke","f":"release","lock":"l0""#),
+        (5_010, Some(7), r#""type":"ok","f":"release","lock":"l0""#),
+        (20_000, Some(7), r#""type":"invoke","f":"acquire","lock":"l0""#),
+    ] {
+        let who = client.map_or(r#""process":"server","type":"signal""#.to_owned(), |client| {
+            format!(r#""process":{client},"client":{client}"#)
+        });
+        push(&mut lines, time * 1_000_000, &format!("{who},{rest}"));
+    }
+    Sample::of(History::read(lines.join("\n").as_bytes(), &ReadOptions::default()).unwrap())
+}

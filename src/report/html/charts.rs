@@ -202,7 +202,7 @@ pub fn herd(diagnosis: &Diagnosis) -> Markup {
         table.herd {
             tr { th { "waiters" } th.left { "woken" } }
             @for (waiters, woken) in &rows {
-                @let class = if violated && is_over(*woken) { "over" } else { "within" };
+                @let class = match is_over(*woken) { true if violated => "over", true => "plain", false => "within" };
                 tr { th { (waiters) } td { (meter(class, *woken as f64 / most as f64)) b { (woken) } } }
             }
         }

@@ -11,12 +11,13 @@ use serde_json::{Value, json};
 use super::text::json as escaped;
 use crate::report::Report;
 use crate::report::downsample::{Downsampled, downsample};
+use crate::report::drawing::Drawing;
 use crate::report::roles::Band;
 use crate::report::summary;
-use crate::report::timeline::{AcquireAnswer, AcquireTurn, Timeline, TimelineSignalKind};
+use crate::report::timeline::{AcquireAnswer, AcquireTurn, Timeline, TimelineGrant, TimelineSignalKind};
 
-/// Bytes that one turn may take; how many turns fit is reckoned from it.
-const TURN_BYTES: usize = 58;
+/// Bytes that one turn and its grant may take; how many turns fit is reckoned from it.
+const TURN_BYTES: usize = 80;
 /// Stretches of equal length in which the overview shows how much was held.
 const COLUMNS: u64 = 600;
 /// Letters of a cause or a title that are shown.
@@ -71,6 +72,7 @@ fn pack(report: &Report<'_>, shown: &Downsampled) -> String {
         "phases": report.diagnosis.phases.iter().map(|phase| json!([phase.name, phase.start_ns / 1000])).collect::<Vec<_>>(),
         "violations": violations(report),
         "signals": signals(timeline, shown),
+        "grants": grants(timeline, shown),
         "nodes": timeline.nodes.iter().map(|node| clipped(node)).collect::<Vec<_>>(),
         "servers": servers(shown),
         "again": summary::again(report.diagnosis).map(|words| words.join(" ")),
@@ -156,14 +158,29 @@ fn violations(report: &Report<'_>) -> Vec<Value> {
         };
         json!({
             "id": violation.id, "lock": violation.lock, "clients": violation.clients, "at": violation.at_ns / 1000,
-            "from": from / 1000, "to": to / 1000, "root": violation.follows.is_none(),
-            "overlap": violation.overlap_ns.map(|(from, to)| [from / 1000, to / 1000]),
+            "from": from / 1000, "to": to / 1000, "root": violation.follows.is_none(), "drawn": drawing.is_some(),
+            "overlaps": overlaps(violation, drawing),
         })
     };
     violations.map(violation).collect()
 }
 
-/// DrawingLane, microseconds, kind, line, cause.
+/// The stretches in which more than one held, those that touch as one.
+fn overlaps(violation: &harness_checkers::Violation, drawing: Option<&Drawing>) -> Vec<[u64; 2]> {
+    let all = drawing.map(|drawing| drawing.overlaps_ns.clone()).unwrap_or_default();
+    let mut all: Vec<(u64, u64)> = all.into_iter().chain(violation.overlap_ns).collect();
+    all.sort_unstable();
+    let mut joined: Vec<[u64; 2]> = Vec::new();
+    for (from, to) in all.into_iter().map(|(from, to)| (from / 1000, to / 1000)) {
+        match joined.last_mut() {
+            Some(last) if from <= last[1] => last[1] = last[1].max(to),
+            _ => joined.push([from, to]),
+        }
+    }
+    joined
+}
+
+/// Lane, microseconds, kind, line, cause.
 fn signals(timeline: &Timeline, shown: &Downsampled) -> Vec<Value> {
     let signals = shown.signals.iter().map(|place| &timeline.signals[*place]);
     let signal = |signal: &crate::report::timeline::TimelineSignal| {
@@ -181,6 +198,16 @@ fn signals(timeline: &Timeline, shown: &Downsampled) -> Vec<Value> {
         ])
     };
     signals.map(signal).collect()
+}
+
+/// A lane of the lock, microseconds, how many, client; -1 where nobody said whose it is.
+fn grants(timeline: &Timeline, shown: &Downsampled) -> Vec<Value> {
+    let grants = shown.grants.iter().map(|place| &timeline.grants[*place]);
+    let grant = |grant: &TimelineGrant| {
+        let (from, to) = (grant.from_ns / 1000, grant.to_ns / 1000);
+        json!([grant.lane, from, to - from, grant.client.map_or(-1, i64::from)])
+    };
+    grants.map(grant).collect()
 }
 
 /// How many held in each of [`COLUMNS`] stretches of the run on average, in hundredths. Of all turns, those that are not

@@ -2,20 +2,21 @@
 
 use maud::{Markup, html};
 
+use super::text::tokens;
 use crate::report::drawing::{Bar, BarKind, Drawing, DrawingLane};
 use crate::report::words::{axis, stretch};
 
 /// Pixels of a lane, of the axis above all lanes and of the words under them.
 const LANE: usize = 38;
 const HEAD: usize = 22;
-const FOOT: usize = 26;
+const FOOT: usize = 30;
 /// Percent of the width below which a bar is too narrow for words.
 const WORDY: f64 = 7.0;
 /// Percent of the width below which a bar would not be seen.
 const THIN: f64 = 0.35;
 
-/// Labels in a column of their own, and the lanes next to them.
-pub fn figure(drawing: &Drawing, summary: &str) -> Markup {
+/// Labels in a column of their own, and the lanes next to them. `common` are the digits with which all tokens begin.
+pub fn figure(drawing: &Drawing, summary: &str, common: &str) -> Markup {
     let height = HEAD + LANE * drawing.lanes.len() + FOOT;
     html! {
         figure.lanes {
@@ -23,7 +24,7 @@ pub fn figure(drawing: &Drawing, summary: &str) -> Markup {
             svg role="img" aria-label=(summary) width="100%" height=(height) {
                 (ticks(drawing, height))
                 (overlaps(drawing, height))
-                @for (place, lane) in drawing.lanes.iter().enumerate() { (draw_lane(drawing, lane, HEAD + LANE * place)) }
+                @for (place, lane) in drawing.lanes.iter().enumerate() { (draw_lane(drawing, lane, HEAD + LANE * place, common)) }
                 (overlap_words(drawing, height))
             }
         }
@@ -84,27 +85,36 @@ fn overlap_words(drawing: &Drawing, height: usize) -> Markup {
         end if end > 55.0 => (end, "end"),
         _ => (percent(drawing, first.0), "start"),
     };
+    let (from, to) = (
+        percentage(percent(drawing, first.0)),
+        percentage(percent(drawing, last)),
+    );
     html! {
-        text.both text-anchor=(anchor) x=(percentage(x)) y=(height - 6) {
+        // a bracket ties the words to what they are about
+        @let y = height - FOOT + 10;
+        line.both x1=(from) x2=(to) y1=(y) y2=(y) {}
+        @for x in [&from, &to] { line.both x1=(x) x2=(x) y1=(y - 4) y2=(y) {} }
+        text.both text-anchor=(anchor) x=(percentage(x)) y=(height - 4) {
             "both hold: " (stretch(first.0, last)) (times)
         }
     }
 }
 
-fn draw_lane(drawing: &Drawing, lane: &DrawingLane, top: usize) -> Markup {
+fn draw_lane(drawing: &Drawing, lane: &DrawingLane, top: usize, common: &str) -> Markup {
     let place = (top + 4, LANE - 8);
-    let middle = top + LANE / 2;
     let (wide, narrow) = bars(drawing, lane);
     html! {
-        @for (bar, extent) in wide { (wide_bar(bar, extent, place)) }
+        @for (bar, extent) in wide { (wide_bar(bar, extent, place, common)) }
         @for (kind, (from, to)) in narrow {
             rect.(class(kind)) x=(percentage(from)) width=(percentage((to - from).max(THIN))) y=(place.0) height=(place.1) {}
         }
         @for mark in &lane.marks {
             @let x = percentage(percent(drawing, mark.at_ns));
+            // at the edge of the lane: what it is about is under it
             g class={ "mark s" (mark.sentence) } {
-                circle cx=(x) cy=(middle) r="9" {}
-                text x=(x) y=(middle + 4) { (mark.sentence) }
+                line x1=(x) x2=(x) y1=(top + 3) y2=(top + LANE - 3) {}
+                circle cx=(x) cy=(top + 3) r="8" {}
+                text x=(x) y=(top + 7) { (mark.sentence) }
             }
         }
     }
@@ -135,14 +145,34 @@ fn class(kind: BarKind) -> &'static str {
     }
 }
 
-/// A bar with its words inside; an ellipsis shows where they are cut.
-fn wide_bar(bar: &Bar, (from, to): (f64, f64), (y, height): (usize, usize)) -> Markup {
+/// A bar with its words inside: all of them, or where there is no room the brief part. No number is cut.
+fn wide_bar(bar: &Bar, (from, to): (f64, f64), (y, height): (usize, usize), common: &str) -> Markup {
     let class = class(bar.kind);
+    let class_of = |name: &str, text: &str| {
+        let room = ROOMS.into_iter().find(|room| *room >= width_of(text));
+        room.map(|room| format!(" {name}{room}")).unwrap_or_default()
+    };
+    let rooms = class_of("room", &bar.text) + &class_of("least", &bar.brief);
     html! {
         svg x=(percentage(from)) y=(y) width=(percentage(to - from)) height=(height) {
             title { (bar.text) }
             rect.(class) width="100%" height="100%" {}
-            foreignObject width="100%" height="100%" { div class={ "in-bar in-" (class) } { (bar.text) } }
+            foreignObject width="100%" height="100%" {
+                div.words {
+                    div class={ "in-bar in-" (class) (rooms) } {
+                        span.full { (tokens(&bar.text, common)) }
+                        span.brief { (tokens(&bar.brief, common)) }
+                    }
+                }
+            }
         }
     }
+}
+
+/// Widths of bars, in pixels, by which the style sheet decides whether words fit.
+const ROOMS: [usize; 8] = [60, 100, 140, 180, 240, 300, 380, 480];
+
+/// About the pixels that a text takes in a bar.
+fn width_of(text: &str) -> usize {
+    text.chars().count() * 15 / 2 + 24
 }

@@ -4,6 +4,8 @@
 //! Styles, scripts and fixed parts of pages are in `../page/`.
 
 mod charts;
+#[cfg(test)]
+mod colours;
 mod data;
 mod drawing;
 mod sections;
@@ -72,7 +74,6 @@ pub fn render(report: &Report<'_>) -> String {
             p.badge { (sign(diagnosis.outcome)) " " (word) }
             h1 { (prose(&summary::sentence(diagnosis))) }
             p.what { (sections::what(diagnosis)) }
-            (sections::again(diagnosis))
         }
         main {
             (violations)
@@ -81,7 +82,10 @@ pub fn render(report: &Report<'_>) -> String {
             section #effect { h2 { "Effect of the faults" } div.scroll { (effect) (coverage) } }
             @if !timeline.turns.is_empty() { (PreEscaped(include_str!("../page/timeline.html"))) }
             @if let Some(said) = left_out { p.left-out { (said) } }
-            section #charts { (latency) (herd) (queue) }
+            section #charts {
+                p #stretch .quiet hidden {}
+                (latency) (herd) (queue)
+            }
             section #reproduce { h2 { "Reproduce" } (reproduce) }
         }
         (PreEscaped(include_str!("../page/footer.html")))

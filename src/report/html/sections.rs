@@ -4,15 +4,16 @@ use harness_checkers::{Finding, Property, Violation};
 use maud::{Markup, html};
 
 use super::drawing::figure;
-use super::text::prose;
+use super::text::{prose, prose_with_tokens};
 use crate::report::diagnosis::Diagnosis;
+use crate::report::drawing::Drawing;
 use crate::report::words::{date, many, span};
 use crate::report::{Report, summary};
 
 /// Lines of the history that are shown with a violation.
 const MAX_LINES: usize = 12;
 
-/// One line under the answer: servers, lock, fault, seed, length, date.
+/// One line under the answer: servers, lock, fault, seed, length, date; and where it says how to make it again.
 pub fn what(diagnosis: &Diagnosis) -> Markup {
     let Some(run) = &diagnosis.run else {
         return html! { (diagnosis.path) " · " (span(diagnosis.length_ns)) " run" };
@@ -20,14 +21,15 @@ pub fn what(diagnosis: &Diagnosis) -> Markup {
     let version = run.version.as_deref().unwrap_or_default();
     // a run that could not be made has none
     let length = (diagnosis.length_ns > 0).then(|| span(diagnosis.length_ns));
-    spans(&[
+    let facts = spans(&[
         format!("{} {version} ×{} {}", run.product, run.nodes, run.servers_were()),
         summary::lock(diagnosis),
         format!("fault {}", run.fault),
         format!("seed {}", run.seed),
         length.unwrap_or_default(),
         date(&run.started),
-    ])
+    ]);
+    html! { (facts) " · " a href="#reproduce" { "run it again" } }
 }
 
 /// Facts on one line, those that are known.
@@ -53,7 +55,10 @@ pub fn again(diagnosis: &Diagnosis) -> Markup {
 
 /// Why it is neither a pass nor a failure, and what else is to be known.
 pub fn reasons(diagnosis: &Diagnosis) -> Markup {
-    let reasons = summary::reasons(diagnosis);
+    let mut reasons = summary::reasons(diagnosis);
+    // the heading of the page says the first one
+    let sentence = summary::sentence(diagnosis);
+    reasons.retain(|(_, reason)| *reason != sentence);
     html! {
         @if !reasons.is_empty() {
             dl.remarks { @for (label, reason) in &reasons { dt { (label) } dd { (prose(reason)) } } }
@@ -64,7 +69,7 @@ pub fn reasons(diagnosis: &Diagnosis) -> Markup {
 /// Violations: the first of each property in full, what is like it or follows from it folded below.
 pub fn violations(report: &Report<'_>) -> Markup {
     let diagnosis = report.diagnosis;
-    let roots = summary::roots(diagnosis);
+    let (roots, sentence) = (summary::roots(diagnosis), summary::sentence(diagnosis));
     let rest: Vec<(&Finding, &Violation)> = diagnosis
         .findings
         .iter()
@@ -75,9 +80,11 @@ pub fn violations(report: &Report<'_>) -> Markup {
         @for (finding, violation) in &roots {
             section.violation id=(violation.id) tabindex="-1" {
                 h2 {
-                    a href={ "#" (violation.id) } { (violation.id) } " " (prose(&violation.summary)) " "
+                    a href={ "#" (violation.id) } { (violation.id) } " " (finding.property.name()) " "
                     span.turn hidden {}
                 }
+                // the first one is what the heading of the page says
+                @if violation.summary != sentence { p.lead { (prose(&violation.summary)) } }
                 (body(report, finding, violation))
             }
         }
@@ -113,13 +120,15 @@ fn hidden(diagnosis: &Diagnosis, rest: &[(&Finding, &Violation)]) -> String {
 }
 
 fn body(report: &Report<'_>, finding: &Finding, violation: &Violation) -> Markup {
+    let drawing = report.diagnosis.drawings.get(&violation.id);
+    let common = drawing.map(Drawing::common_digits).unwrap_or_default();
     html! {
-        @if let Some(drawing) = report.diagnosis.drawings.get(&violation.id) { (figure(drawing, &violation.summary)) }
+        @if let Some(drawing) = drawing { (figure(drawing, &violation.summary, &common)) }
         @if finding.property == Property::Hl004 { (herd(violation)) }
-        ol { @for because in &violation.because { li { (prose(&because.text)) } } }
+        ol { @for because in &violation.because { li { (prose_with_tokens(&because.text, &common)) } } }
         dl.remarks {
             @for (label, remark) in summary::remarks(report.diagnosis, finding, violation) {
-                dt { (label) } dd { (prose(&remark)) }
+                dt { (label) } dd { (prose_with_tokens(&remark, &common)) }
             }
         }
         (lines(report, violation))

@@ -4,6 +4,7 @@ use harness_checkers::Verdict;
 use maud::{Markup, html};
 use serde_json::Value;
 
+use super::sections::again;
 use super::text::prose;
 use crate::report::coverage::CoverageMatrix;
 use crate::report::diagnosis::Diagnosis;
@@ -183,9 +184,6 @@ fn planned(report: &Report<'_>, window: &WindowEffect) -> Option<String> {
 pub fn reproduce(report: &Report<'_>) -> Markup {
     let diagnosis = report.diagnosis;
     let mut commands = Vec::new();
-    if let Some(again) = summary::again(diagnosis) {
-        commands.push((summary::made_again(diagnosis), again.join(" ")));
-    }
     if let Some(exact) = summary::exact(diagnosis) {
         commands.push(("exactly this decision, from the stored history", exact));
     }
@@ -196,6 +194,7 @@ pub fn reproduce(report: &Report<'_>) -> Markup {
     let run = diagnosis.run.as_ref();
     let run = run.map(|run| serde_json::to_value(run).expect("it is plain data"));
     html! {
+        (again(diagnosis))
         dl.commands { @for (what, command) in &commands { dt { (what) } dd { code { (command) } } } }
         @if let Some(latency) = summary::latency(diagnosis) { p { (latency) } }
         p { (summary::amount(diagnosis)) }

@@ -6,13 +6,35 @@ use crate::report::escape;
 
 /// A sentence of ours: what is between backticks is code.
 pub fn prose(raw: &str) -> Markup {
+    prose_with_tokens(raw, "")
+}
+
+/// A sentence about tokens that all begin with these digits.
+pub fn prose_with_tokens(raw: &str, common: &str) -> Markup {
     let parts: Vec<&str> = raw.split('`').collect();
     if parts.len().is_multiple_of(2) {
         return html! { (raw) };
     }
     html! {
         @for (place, part) in parts.iter().enumerate() {
-            @if place % 2 == 1 { code { (part) } } @else { (part) }
+            @if place % 2 == 1 { code { (part) } } @else { (tokens(part, common)) }
+        }
+    }
+}
+
+/// A text in which the digits that all tokens have in common are pale, so that the others are seen.
+pub fn tokens(raw: &str, common: &str) -> Markup {
+    let parts = raw
+        .as_bytes()
+        .chunk_by(|one, next| one.is_ascii_digit() == next.is_ascii_digit());
+    let parts = parts.map(|part| std::str::from_utf8(part).expect("it is cut next to ASCII"));
+    let is_number = |text: &&str| text.starts_with(|letter: char| letter.is_ascii_digit());
+    html! {
+        @for part in parts {
+            @match part.strip_prefix(common).filter(|_| !common.is_empty()).filter(is_number) {
+                Some(rest) => { span.same { (common) } (rest) }
+                None => { (part) }
+            }
         }
     }
 }
@@ -51,6 +73,20 @@ mod tests {
             "lock <code>&lt;b&gt;</code> held"
         );
         assert_eq!(prose("an odd ` stays").into_string(), "an odd ` stays");
+    }
+
+    #[test]
+    fn digits_that_all_tokens_have_are_marked_where_a_number_goes_on() {
+        let shown = |raw: &str| tokens(raw, "4294967").into_string();
+        assert_eq!(
+            shown("`ö` token 4294967543 after 4294967675."),
+            "`ö` token <span class=\"same\">4294967</span>543 after <span class=\"same\">4294967</span>675."
+        );
+        for other in ["14294967543", "4294967", "4294967 x", ""] {
+            assert_eq!(shown(other), other);
+        }
+        assert_eq!(shown("<b>"), "&lt;b&gt;");
+        assert_eq!(tokens("41 42", "").into_string(), "41 42");
     }
 
     #[test]

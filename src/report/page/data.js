@@ -35,6 +35,27 @@ function token(packed) {
 const lanes = data.lanes.map(unpack);
 for (const [lane, at, kind, line, cause] of data.signals) lanes[lane].signals.push({ at, kind, line, cause });
 const end = Math.max(data.end, 1);
+// By lock: whom the server had as the owner.
+const grants = new Map();
+for (const [lane, from, long, client] of data.grants) {
+  const lock = lanes[lane].lock;
+  if (!grants.has(lock)) grants.set(lock, []);
+  grants.get(lock).push({ from, to: from + long, client: client < 0 ? "" : `c${client}` });
+}
+
+// The digits with which all tokens begin, where they are long: what an eye passes over. `../words.rs` says the same of drawings.
+const COMMON = (() => {
+  let first = null, count = 0;
+  for (const lane of lanes) for (const { token } of lane.turns) {
+    if (!token || token === first) continue;
+    if (first === null) { first = token; count = token.length - 1; continue; }
+    if (token.length !== first.length) return "";
+    let same = 0;
+    while (same < count && token[same] === first[same]) same++;
+    count = same;
+  }
+  return first !== null && first.length >= 6 ? first.slice(0, count) : "";
+})();
 
 // A role lasts until the server's next one.
 const LEADS = ["leader", "master", "standalone"], ABSENT = "not serving";
@@ -59,6 +80,7 @@ const moments = (() => {
     }
     for (const signal of lane.signals) all.push(signal.at);
   }
+  for (const owned of grants.values()) for (const grant of owned) all.push(grant.from, grant.to);
   for (const window of data.windows) all.push(window.from, window.to);
   for (const server of servers) for (const spell of server.spells) all.push(spell.from);
   all.push(0, end);

@@ -9,16 +9,20 @@ function at(event) {
   const y = event.clientY - box.top < top0 ? 0 : event.clientY - box.top + scroller.scrollTop;
   const us = fromAxis(a + (x - GUTTER) / (box.width - GUTTER) * (b - a));
   const server = servers[Math.floor((event.clientY - box.top - roles0) / ROLE)];
-  const row = rows.find((row) => row.lane && y >= row.y && y < row.y + LANE);
-  return { x, y, us, lane: row && row.lane, server: y === 0 && server, slack: (view.to - view.from) / box.width * 5 };
+  const row = rows.find((row) => (row.lane || row.owned) && y >= row.y && y < row.y + LANE);
+  return { x, y, us, lane: row && row.lane, owned: row && row.owned, server: y === 0 && server, slack: (view.to - view.from) / box.width * 5 };
 }
 
-function underneath({ lane, server, us, slack }) {
+function underneath({ lane, owned, server, us, slack }) {
   if (server) {
     // the shortest of those that the pointer could mean
     const near = server.spells.filter((spell) => spell.from <= us + slack && spell.to >= us - slack);
     const spell = near.sort((one, other) => one.to - one.from - (other.to - other.from))[0];
     return spell && { server, spell };
+  }
+  if (owned) {
+    const grant = owned.find((grant) => grant.from <= us + slack && grant.to >= us - slack);
+    return grant && { grant };
   }
   if (!lane) return null;
   for (const signal of lane.signals) if (Math.abs(signal.at - us) < slack) return { signal };
@@ -36,6 +40,10 @@ function words(lane, hit) {
   if (hit.spell) {
     const { from, to, role, line } = hit.spell;
     return `${hit.server.name} ${role}\nseen    ${seconds(from)}   ${lineOf(line)}\nuntil   ${seconds(to)}\nservers are asked once a second`;
+  }
+  if (hit.grant) {
+    const { from, to, client } = hit.grant;
+    return `the server has ${client || "a client that nobody names"} as the owner\nfrom    ${seconds(from)}\nuntil   ${seconds(to)}   after ${span(to - from)}`;
   }
   if (hit.signal) {
     const { kind, at, line, cause } = hit.signal;

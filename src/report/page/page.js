@@ -16,12 +16,15 @@ function go(id, link = true) {
   element.focus({ preventScroll: true });
   view.current = ids.indexOf(id);
   const violation = data.violations[view.current];
-  if (violation) {
-    const margin = Math.max((violation.to - violation.from) * .1, 1000);
-    show(violation.from - margin, violation.to + margin, false);
-    reveal(violation);
-  }
+  if (violation) showAt(violation);
   if (link && location.hash !== "#" + id) history.replaceState(null, "", "#" + id);
+}
+
+// The timeline, and the charts with it, have the stretch of the violation's drawing.
+function showAt(violation) {
+  const margin = violation.drawn ? 0 : Math.max((violation.to - violation.from) * .1, 1000);
+  show(violation.from - margin, violation.to + margin, false);
+  reveal(violation);
 }
 
 // Scrolls the lanes, not the page, to what a violation is about.
@@ -82,6 +85,8 @@ function retime() {
   const by = [1, 2, 5, 10].map((times) => times * power).find((step) => step >= rough);
   const digits = Math.max(0, Math.min(6, 6 - Math.floor(Math.log10(by))));
   for (let us = Math.ceil(view.from / by) * by; percent(us) < 97; us += by) ticks.push([percent(us), seconds(us, digits)]);
+  byId("stretch").hidden = !document.querySelector("figure.chart") || (view.from === 0 && view.to === end);
+  byId("shown").textContent = `${seconds(view.from, digits)} to ${seconds(view.to, digits)} of ${seconds(end, 1)}, as the timeline `;
   for (const figure of document.querySelectorAll("figure.chart")) {
     const plot = figure.querySelector("svg.window");
     plot.setAttribute("viewBox", `${view.from} 0 ${view.to - view.from} 1000`);
@@ -200,6 +205,15 @@ function findIn(input, output) {
   input.addEventListener("keydown", (event) => { if (event.key === "Enter") { event.preventDefault(); next(event.shiftKey ? -1 : 1); } });
 }
 
+// Above the charts: of what they are, and the way to the whole.
+{
+  const shown = document.createElement("span"), whole = document.createElement("button");
+  shown.id = "shown";
+  whole.type = "button";
+  whole.textContent = "whole run";
+  whole.addEventListener("click", fit);
+  byId("stretch").append(shown, whole);
+}
 byId("help-hint").hidden = false;
 watchers.push(retime);
 if (timeline) {
@@ -210,6 +224,7 @@ if (timeline) {
 readColors();
 changed(false);
 follow();
-// of many locks, the one that the first violation is about
-if (!location.hash && stops.length > 0) reveal(data.violations[ids.indexOf(stops[0])]);
+// it opens where the first violation is; `f` and "fit" show the whole run
+const first = data.violations[ids.indexOf(stops[0])];
+if (!location.hash && first) showAt(first);
 addEventListener("hashchange", follow);

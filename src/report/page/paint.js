@@ -8,7 +8,7 @@ let colors = {};
 
 function readColors() {
   const style = getComputedStyle(document.documentElement);
-  for (const name of ["ground", "raised", "line", "text", "quiet", "hold", "on-hold", "wait", "fault", "fault-ground", "on-fault", "violation", "woken", "lost", "died", "fail"]) {
+  for (const name of ["ground", "raised", "line", "text", "quiet", "hold", "on-hold", "wait", "fault", "fault-ground", "on-fault", "violation", "woken", "lost", "died", "unsure"]) {
     colors[name] = style.getPropertyValue("--" + name).trim();
   }
 }
@@ -32,7 +32,21 @@ lanes.forEach((lane, place) => {
   }
   rows.push({ lane, place, y: tall });
   tall += LANE;
+  const owned = grants.get(lane.lock), last = place + 1 === lanes.length || lanes[place + 1].lock !== lane.lock;
+  if (owned && last) {
+    rows.push({ owned, y: tall });
+    tall += LANE;
+  }
 });
+// From the first lane of a lock to its last row.
+const extents = new Map();
+{
+  let lock = null;
+  for (const row of rows) {
+    if (row.lock !== undefined) extents.set(lock = row.lock, { from: row.y + LOCK, to: row.y + LOCK });
+    else extents.get(lock).to = row.y + LANE;
+  }
+}
 
 // A context in CSS pixels, sharp on every screen.
 function sized(element, width, height) {
@@ -133,7 +147,8 @@ function paint() {
     servers.forEach((server, place) => paintRoles(pen, server, roles0 + ROLE * place, x));
     within(pen, GUTTER, top0, plot, height - top0, () => {
       pen.translate(0, -offset);
-      for (const row of seen) if (row.lane) paintLane(pen, row, x, current);
+      for (const violation of data.violations) if (violation.root || violation === current) paintOverlaps(pen, violation, x);
+      for (const row of seen) if (row.lane) paintLane(pen, row, x, current); else if (row.owned) paintOwned(pen, row, x);
     });
     for (const violation of data.violations) {
       if (!violation.root && violation !== current) continue;
@@ -169,10 +184,11 @@ function paintWindow(pen, window, x, height) {
   pen.fillStyle = colors["fault-ground"];
   pen.fillRect(left, top, width, BAND - 2);
   within(pen, left, top, width, BAND - 2, () => {
-    const words = `${window.fault} ${window.number}  ${window.title}${window.bit ? "" : "  (no effect)"}`;
+    const name = `${window.fault} ${window.number}`;
+    const words = `${name}  ${window.title}${window.bit ? "" : "  (no effect)"}`;
     pen.fillStyle = colors["on-fault"];
     const at = Math.max(left, GUTTER) + 6;
-    pen.fillText(fitting(pen, words, left + width - at), at, top + BAND / 2 - 1);
+    pen.fillText(fitting(pen, words, left + width - at, [name, `${window.number}`]), at, top + BAND / 2 - 1);
   });
 }
 
@@ -185,13 +201,50 @@ function paintRoles(pen, server, y, x) {
     const leads = LEADS.includes(role), absent = role === ABSENT;
     pen.fillStyle = leads ? colors.text : colors.ground;
     pen.fillRect(left, y, width, tall);
-    if (absent) { pen.fillStyle = hatch(pen, colors.violation); pen.fillRect(left, y, width, tall); }
-    if (!leads) { pen.strokeStyle = absent ? colors.violation : colors.quiet; pen.strokeRect(left + .5, y + .5, Math.max(1, width - 1), tall - 1); }
+    if (absent) { pen.fillStyle = hatch(pen, colors.quiet); pen.fillRect(left, y, width, tall); }
+    if (!leads) { pen.strokeStyle = colors.quiet; pen.strokeRect(left + .5, y + .5, Math.max(1, width - 1), tall - 1); }
     const word = pen.measureText(role).width, at = Math.max(left, GUTTER) + 5;
     if (left + width - at < word + 5) continue;
     if (absent) { pen.fillStyle = colors.ground; pen.fillRect(at - 2, y + 1, word + 4, tall - 2); }
-    pen.fillStyle = leads ? colors.ground : absent ? colors.fail : colors.text;
+    pen.fillStyle = leads ? colors.ground : colors.text;
     pen.fillText(role, at, y + tall / 2 + .5);
+  }
+}
+
+// The stretches of a violation lie behind all rows of its lock.
+function paintOverlaps(pen, violation, x) {
+  const extent = extents.get(violation.lock);
+  if (!extent) return;
+  for (const [from, to] of violation.overlaps) {
+    if (to < view.from || from > view.to) continue;
+    const left = Math.max(x(from), GUTTER - 4), width = Math.max(2, Math.min(x(to), canvas.clientWidth + 4) - left);
+    pen.fillStyle = colors.violation;
+    pen.globalAlpha = .22;
+    pen.fillRect(left, extent.from, width, extent.to - extent.from);
+    pen.globalAlpha = 1;
+    pen.fillRect(left, extent.from, 1, extent.to - extent.from);
+    pen.fillRect(left + width - 1, extent.from, 1, extent.to - extent.from);
+  }
+}
+
+// Whom the server had as the owner, one after the other.
+function paintOwned(pen, { owned, y }, x) {
+  let drawn = -1;
+  for (const { from, to, client } of owned) {
+    if (to < view.from) continue;
+    if (from > view.to) break;
+    const left = Math.max(x(from), drawn, GUTTER - 4), right = Math.min(x(to), canvas.clientWidth + 4);
+    if (right < drawn + .7) continue;
+    const width = Math.max(1, right - left);
+    pen.fillStyle = colors.raised;
+    pen.fillRect(left, y + 4, width, LANE - 8);
+    pen.strokeStyle = colors.quiet;
+    pen.strokeRect(left + .5, y + 4.5, Math.max(1, width - 1), LANE - 9);
+    drawn = right;
+    pen.fillStyle = colors.text;
+    const at = Math.max(left, GUTTER) + 6;
+    const words = client ? `owner: ${client}` : "an owner";
+    pen.fillText(fitting(pen, words, left + width - at - 4, [words, client]), at, y + LANE / 2);
   }
 }
 
@@ -208,7 +261,7 @@ function paintLane(pen, { lane, y }, x, current) {
     if (stop < view.from) continue;
     const asked = x(turn.asked), answered = turn.answered < 0 ? last : x(turn.answered);
     if (answered > waited + 1) {
-      pen.fillStyle = turn.answer === UNKNOWN ? colors.fault : colors.wait;
+      pen.fillStyle = turn.answer === UNKNOWN ? colors.unsure : colors.wait;
       pen.fillRect(Math.max(asked, waited), middle - 1.5, Math.max(1, answered - Math.max(asked, waited)), 3);
       waited = answered;
     }
@@ -218,23 +271,22 @@ function paintLane(pen, { lane, y }, x, current) {
         pen.fillStyle = colors.hold;
         pen.fillRect(Math.max(answered, drawn), y + 3, Math.max(1, until - Math.max(answered, drawn)), LANE - 6);
         drawn = until;
-        if (until - answered > 70) wordsIn(pen, turn, Math.max(answered, GUTTER), until, middle);
+        if (until - answered > 30) wordsIn(pen, turn, Math.max(answered, GUTTER), until, middle);
       }
     } else if (turn.answer !== OK) {
       outcome(pen, turn, Math.min(answered, last - 6), middle);
     }
   }
-  // a violation is marked in the lanes that it is about
+  // a violation without a stretch is a moment of the lanes that it is about
   for (const violation of data.violations) {
-    if (!(violation.root || violation === current) || violation.lock !== lane.lock || !violation.clients.includes(lane.client)) continue;
-    const [from, to] = violation.overlap || [violation.at, violation.at];
-    if (to < view.from || from > view.to) continue;
+    if (!(violation.root || violation === current) || violation.overlaps.length || violation.lock !== lane.lock) continue;
+    if (!violation.clients.includes(lane.client) || violation.at < view.from || violation.at > view.to) continue;
     pen.fillStyle = colors.violation;
-    pen.fillRect(x(from) - 1, y + LANE - 4, Math.max(3, x(to) - x(from) + 1), 3);
+    pen.fillRect(x(violation.at) - 1, y, 3, LANE);
   }
   for (const signal of lane.signals) if (signal.at >= view.from && signal.at <= view.to) sign(pen, signal, x(signal.at), y);
   if (view.found && view.found.lane === lane) {
-    pen.strokeStyle = colors.violation;
+    pen.strokeStyle = colors.text;
     pen.lineWidth = 2;
     const from = x(view.found.from), to = x(view.found.to);
     pen.strokeRect(from - 3, y + 1, Math.max(6, to - from + 6), LANE - 2);
@@ -242,30 +294,43 @@ function paintLane(pen, { lane, y }, x, current) {
   }
 }
 
+// The digits that all tokens have in common are pale; where there is room for the others alone, an ellipsis stands for them.
 function wordsIn(pen, turn, from, to, middle) {
+  const room = to - from - 10;
+  const own = turn.token.slice(COMMON.length);
+  const choices = [["holds", "", ""]];
+  if (turn.token) choices.unshift(["holds, token ", COMMON, own], ["", COMMON, own], ["", COMMON && "…", own]);
+  const fits = (parts) => pen.measureText(parts.join("")).width <= room;
+  const parts = choices.find(fits) || [];
+  let x = from + 6;
   pen.fillStyle = colors["on-hold"];
-  const words = turn.token ? `holds, token ${turn.token}` : "holds";
-  pen.fillText(fitting(pen, words, to - from - 10), from + 6, middle);
+  parts.forEach((text, place) => {
+    pen.globalAlpha = place === 1 ? .6 : 1;
+    pen.fillText(text, x, middle);
+    x += pen.measureText(text).width;
+  });
+  pen.globalAlpha = 1;
 }
 
-// As much of a text as there is room for; what is left out shows, so that no number looks like another one.
-function fitting(pen, text, room) {
-  if (pen.measureText(text).width <= room) return text;
-  while (text && pen.measureText(text + "…").width > room) text = text.slice(0, -1);
-  return text && text + "…";
+// As much of a text as there is room for, at least its first choice of less; what is left out shows, and half a word says nothing.
+function fitting(pen, text, room, [least, ...less]) {
+  const fits = (text) => pen.measureText(text).width <= room;
+  if (fits(text)) return text;
+  while (text.length > least.length && !fits(text + "…")) text = text.slice(0, -1);
+  return text.length > least.length ? text + "…" : [least, ...less].find(fits) || "";
 }
 
 // "~" for what is unknown, a cross for what surely was not.
 function outcome(pen, turn, x, middle) {
   if (turn.answer === NO) {
-    pen.strokeStyle = colors.violation;
+    pen.strokeStyle = colors.quiet;
     pen.beginPath();
     pen.moveTo(x - 3, middle - 3); pen.lineTo(x + 3, middle + 3); pen.moveTo(x + 3, middle - 3); pen.lineTo(x - 3, middle + 3);
     pen.stroke();
   } else {
-    pen.fillStyle = colors.fault;
+    pen.fillStyle = colors.unsure;
     pen.fillRect(x - 4, middle - 4, 8, 8);
-    pen.fillStyle = colors["on-fault"];
+    pen.fillStyle = colors.ground;
     pen.fillText("~", x - 4, middle);
   }
 }
@@ -298,6 +363,10 @@ function paintLabel(pen, row, width, current, first) {
     // where its lock's own line is scrolled away, the first lane names it
     const name = first ? `${short(row.lane.lock)} ${row.lane.name}` : row.lane.name;
     pen.fillText((about ? "▸ " : "  ") + name, first ? 6 : 20, row.y + LANE / 2);
+  } else if (row.owned) {
+    pen.fillStyle = colors.quiet;
+    pen.font = "12px system-ui, sans-serif";
+    pen.fillText("server", 20, row.y + LANE / 2);
   } else {
     pen.fillStyle = colors.line;
     pen.fillRect(0, row.y, width, 1);

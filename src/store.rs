@@ -186,6 +186,15 @@ pub fn hold(folder: &Path) -> io::Result<Flock<fs::File>> {
     Flock::lock(fs::File::open(folder)?, FlockArg::LockExclusiveNonblock).map_err(|(_, error)| error.into())
 }
 
+/// Refuses results in which [`point_latest`] will fail, before a run is made there.
+pub fn check_latest(results: &Path) -> Result<(), StoreError> {
+    let path = results.join(LATEST);
+    match fs::symlink_metadata(&path) {
+        Ok(about) if about.is_dir() => Err(StoreError::NotALink { path }),
+        _ => Ok(()),
+    }
+}
+
 /// Points `results/latest` at a run.
 pub fn point_latest(results: &Path, run: &str) -> Result<(), StoreError> {
     let latest = results.join(LATEST);
@@ -405,6 +414,7 @@ mod tests {
         let results = tempfile::tempdir().unwrap();
         fs::create_dir(results.path().join(LATEST)).unwrap();
         let refused = point_latest(results.path(), "r").unwrap_err().to_string();
+        assert_eq!(check_latest(results.path()).unwrap_err().to_string(), refused);
         assert!(
             refused.contains("is a folder") && refused.contains("hint: rename it"),
             "{refused}"

@@ -184,6 +184,7 @@ mod tests {
     use harness_workloads::find_recipe;
 
     use super::*;
+    use crate::cluster::image_name;
 
     #[test]
     fn a_default_recipe_is_one_of_its_own_backend() {
@@ -200,8 +201,9 @@ mod tests {
     fn a_backend_is_found_by_its_own_id_and_has_a_whole_image_name() {
         for (backend, id) in all().zip(BackendId::ALL) {
             assert_eq!((backend.id, backend.name()), (Some(*id), id.name()));
-            let (name, tag) = backend.software.images[0].rsplit_once(':').unwrap();
-            assert!(!name.is_empty() && !tag.is_empty() && !tag.contains(char::is_whitespace));
+            let image = backend.software.images[0];
+            let tag = image_name::tag(image).unwrap();
+            assert!(!tag.is_empty() && !image.starts_with(':') && !image.contains(char::is_whitespace));
         }
     }
 }

@@ -13,7 +13,7 @@ use super::{Failure, online};
 use crate::exit::Exit;
 use crate::report::terminal::{Look, render};
 use crate::report::{Diagnosis, diagnose, diagnosis::KnownRun};
-use crate::store::{self, Stored, write_json};
+use crate::store::{self, RunInfo, RunStatus, Stored, write_json};
 
 pub fn check(args: &CheckArgs, look: Look) -> Result<Exit, Failure> {
     let stored = find(&args.stored.read.results, &args.stored.wanted)?;
@@ -83,9 +83,27 @@ pub fn open(stored: &Stored, options: &ReadOptions) -> Result<History, ReadError
     }
 }
 
-/// The failure to read a history.
+/// The failure to read a history. A run may have ended before it had one.
 pub fn unreadable(stored: &Stored, error: ReadError) -> Failure {
-    Failure::usage(format!("{}: {error}", stored.history.display()))
+    match &stored.info {
+        Some(info) if !stored.history.exists() => Failure::usage(before_its_history(info)),
+        _ => Failure::usage(format!("{}: {error}", stored.history.display())),
+    }
+}
+
+fn before_its_history(info: &RunInfo) -> String {
+    let run = &info.run;
+    match (info.status, &info.error) {
+        (RunStatus::Running, _) => format!("{run} goes on, and its history has not begun yet"),
+        (RunStatus::Failed, Some(error)) => format!("{run} failed before its history began: {error}"),
+        (status, _) => {
+            let word = status.word();
+            format!(
+                "{run} was {word} before its history began, so there is nothing to decide\nhint: make it again: {}",
+                info.again.join(" ")
+            )
+        }
+    }
 }
 
 /// What was decided, and its proof where one was asked for.

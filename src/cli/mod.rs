@@ -156,21 +156,33 @@ fn look(when: ColorWhen, terminal: bool) -> Look {
     }
 }
 
-/// The async runtime of a command. Where the machine grants too few threads for it, this ends the process: a runtime that
-/// cannot start a thread panics, and waits for those that it has.
+/// The async runtime of a command. Where the machine grants too few threads or files for it, this ends the process: a runtime
+/// that lacks one of either panics, and one that cannot start a thread waits for those that it has.
 fn runtime() -> tokio::runtime::Runtime {
+    let refused = |sentence: String| -> ! { std::process::exit(complain(Exit::Environment, sentence).code().into()) };
     let workers = std::thread::available_parallelism().map_or(1, NonZero::get);
-    if let Err(error) = threads_can_be_started(workers + OTHER_THREADS) {
-        let needed = workers + OTHER_THREADS;
-        let sentence = format!(
+    let needed = workers + OTHER_THREADS;
+    if let Err(error) = threads_can_be_started(needed) {
+        refused(format!(
             "this machine does not let harness start {needed} threads: {error}\nhint: raise `ulimit -u`, or the limit of processes of the container"
-        );
-        std::process::exit(complain(Exit::Environment, sentence).code().into());
+        ));
     }
-    tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .expect("an async runtime can be built")
+    let built = files_can_be_opened(RUNTIME_FILES)
+        .and_then(|()| tokio::runtime::Builder::new_multi_thread().enable_all().build());
+    built.unwrap_or_else(|error| {
+        refused(format!(
+            "this machine does not let harness wait for anything: {error}\nhint: raise `ulimit -n`"
+        ))
+    })
+}
+
+/// Files that a runtime opens to wait for sockets, timers and signals, and one that reads `/proc`.
+const RUNTIME_FILES: usize = 8;
+
+/// Opens so many files at the same time, and closes them again.
+fn files_can_be_opened(files: usize) -> std::io::Result<()> {
+    let open = std::iter::repeat_with(|| std::fs::File::open("/dev/null"));
+    open.take(files).collect::<std::io::Result<Vec<_>>>().map(drop)
 }
 
 /// Threads besides the workers: of the proxy, of what starts processes, and for calls that block.

@@ -2,6 +2,7 @@
 
 use std::hash::{BuildHasher, Hasher};
 use std::io::IsTerminal;
+use std::pin::pin;
 use std::time::Duration;
 
 use rand::{RngExt, SeedableRng};
@@ -9,7 +10,7 @@ use rand_chacha::ChaCha8Rng;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::args::{ColorWhen, RunArgs, Until};
 use super::check::{exit_of, show};
@@ -25,6 +26,7 @@ use crate::config::Config;
 use crate::event::{ProgressEvent, ProgressSender};
 use crate::exit::Exit;
 use crate::plan::{Plan, kept_windows::planned};
+use crate::report::words::many;
 use crate::run::{self, RunFolder, RunSpec};
 use crate::simulated;
 use crate::store::{self, RunInfo, RunStatus};
@@ -32,6 +34,9 @@ use crate::ui::{self, Show};
 
 /// How long the progress display may take to end after the run.
 const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// How long the choice of a runtime may take without a word.
+const UNSAID: Duration = Duration::from_secs(1);
 
 /// When to use colours, and where figures are served.
 type Shown<'a> = (ColorWhen, &'a Metrics);
@@ -192,12 +197,12 @@ fn plan_in_words(config: &Config, plan: &Plan) -> String {
         );
     }
     format!(
-        "plan  {} = control {}, warm-up {}, faults {} ({} windows), recovery {}",
+        "plan  {} = control {}, warm-up {}, faults {} ({}), recovery {}",
         seconds(config.time),
         seconds(plan.phases.control),
         seconds(plan.phases.warm_up),
         seconds(plan.phases.faults),
-        plan.windows.len(),
+        many(plan.windows.len() as u64, "window"),
         seconds(plan.phases.recovery)
     )
 }
@@ -225,6 +230,29 @@ async fn choice(config: Config, plan: Plan) -> Result<(RuntimeChoice, Config, Pl
     }
 }
 
+/// The [`choice`], or `None` where the user interrupts it. That it takes long is said once: what follows has its own lines.
+async fn chosen(
+    args: &RunArgs,
+    config: Config,
+    plan: Plan,
+    interrupt: &mut watch::Receiver<bool>,
+) -> Result<Option<(RuntimeChoice, Config, Plan)>, Failure> {
+    let product = config.backend.product();
+    let mut is_said = args.quiet;
+    let mut choosing = pin!(choice(config, plan));
+    loop {
+        tokio::select! {
+            biased;
+            _ = interrupt.wait_for(|wanted| *wanted) => return Ok(None),
+            chosen = &mut choosing => return chosen.map(Some).map_err(Failure::environment),
+            () = sleep(UNSAID), if !is_said => {
+                eprintln!("looking for servers of {product}; an image that is not here is pulled");
+                is_said = true;
+            }
+        }
+    }
+}
+
 /// Whether a user reads what is printed while the run goes on.
 fn at_a_terminal() -> bool {
     std::io::stdout().is_terminal() && std::io::stderr().is_terminal() && std::env::var_os("CI").is_none()
@@ -238,14 +266,11 @@ async fn experiment(
     (color, metrics): Shown<'_>,
     mut interrupt: watch::Receiver<bool>,
 ) -> Result<Exit, Failure> {
-    let choosing = choice(config, plan);
-    let chosen = tokio::select! {
-        biased;
-        _ = interrupt.wait_for(|wanted| *wanted) => return Ok(Exit::Interrupted),
-        chosen = choosing => chosen,
+    let Some((choice, config, plan)) = chosen(args, config, plan, &mut interrupt).await? else {
+        return Ok(Exit::Interrupted);
     };
-    let (choice, config, plan) = chosen.map_err(Failure::environment)?;
     let digest = choice.runtime.digest().await;
+    store::check_latest(&args.results).map_err(Failure::environment)?;
     let (run, folder, info) = begin(args, &config, &plan, &choice, digest).map_err(Failure::environment)?;
     store::point_latest(&args.results, &run).map_err(Failure::environment)?;
     // where the file system has no locks, a run that goes on looks killed to others

@@ -19,6 +19,7 @@ use crate::config::setting::{OptionName, Setting, SettingOrigin, over};
 use crate::config::suggest::unknown_word;
 use crate::exit::Exit;
 use crate::plan::kept_windows::planned;
+use crate::report::words::many;
 use crate::store;
 use crate::suite::record::{self, Record, RowRecord};
 use crate::suite::{RowOutcome, Suite, SuiteRow, file, junit, page, render};
@@ -179,8 +180,8 @@ fn dry_run(args: &SuiteArgs, ready: &Ready) -> Exit {
     let time: Duration = ready.jobs.iter().map(|job| job.time).sum();
     let rows: String = ready.jobs.iter().map(line).collect();
     print(&format!(
-        "{rows}{} rows, {}s of experiments\n",
-        ready.jobs.len(),
+        "{rows}{}, {}s of experiments\n",
+        many(ready.jobs.len() as u64, "row"),
         time.as_secs()
     ));
     Exit::Holds

@@ -27,6 +27,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::confinement::confine;
+use super::image_name::in_two_parts;
 use super::leftovers::{Found, LeftAlone, Leftover, OWNER_LABEL, RUN_LABEL, Sight};
 use super::local::IN_ORDER;
 use super::software::{KillSignal, NodeAddress, NodeSetup};
@@ -119,7 +120,7 @@ async fn start_one(
     let log = spec.logs.join(&node).join("server.log");
     let output = log_file(&log)?;
     let given = (spec.software.container)(&setup);
-    let (name, tag) = image.rsplit_once(':').unwrap_or((&image, "latest"));
+    let (name, tag) = in_two_parts(&image);
     let confined = spec.software.confined;
     let mut request = GenericImage::new(name, tag)
         .with_container_name(&setup.me().host)
@@ -399,7 +400,7 @@ pub async fn digest(image: &str) -> Option<String> {
 
 /// Pulls an image. The error says why it could not.
 pub async fn pull(image: &str) -> Result<(), String> {
-    let (name, tag) = image.rsplit_once(':').unwrap_or((image, "latest"));
+    let (name, tag) = in_two_parts(image);
     match timeout(IMAGE_PULL, GenericImage::new(name, tag).pull_image()).await {
         Ok(pulled) => pulled.map(|_| ()).map_err(|error| error.to_string()),
         Err(_) => Err(format!("not there after {}s", IMAGE_PULL.as_secs())),
@@ -461,18 +462,37 @@ fn orphaned(labels: Option<&HashMap<String, String>>, sight: Sight, alone: &mut 
     }
 }
 
+/// Removes a container; one that another process removes at the same time is waited for.
 pub async fn remove_container(id: &str) -> Result<(), String> {
     let engine = engine().await.map_err(|error| error.to_string())?;
     let options = RemoveContainerOptionsBuilder::new().force(true).v(true).build();
-    engine
-        .remove_container(id, Some(options))
-        .await
-        .map_err(|error| error.to_string())
+    let removed = match engine.remove_container(id, Some(options)).await {
+        Err(BollardError::DockerResponseServerError { status_code: 409, .. }) => {
+            let gone = async {
+                while engine.inspect_container(id, None).await.is_ok() {
+                    sleep(READY_POLL).await;
+                }
+            };
+            return timeout(ENGINE, gone)
+                .await
+                .map_err(|_| "another process removes it, and it is still there".to_owned());
+        }
+        removed => removed,
+    };
+    or_gone(removed)
 }
 
 pub async fn remove_network(id: &str) -> Result<(), String> {
     let engine = engine().await.map_err(|error| error.to_string())?;
-    engine.remove_network(id).await.map_err(|error| error.to_string())
+    or_gone(engine.remove_network(id).await)
+}
+
+/// What is not there any more counts as removed.
+fn or_gone(removed: Result<(), BollardError>) -> Result<(), String> {
+    match removed {
+        Err(BollardError::DockerResponseServerError { status_code: 404, .. }) => Ok(()),
+        removed => removed.map_err(|error| error.to_string()),
+    }
 }
 
 #[cfg(test)]

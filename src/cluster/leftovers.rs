@@ -24,6 +24,8 @@ use crate::process::{self, Identity, Vitality};
 const PREFIX: &str = "harness-run-";
 const OWNER_FILE: &str = "owner.json";
 const RANDOM: &str = "/dev/urandom";
+/// Levels of folders in a claim: its own, a server's, and two in the data of some.
+const SPARE_FILES: usize = 4;
 /// A folder without an owner file that is younger than this is left alone.
 const UNSIGNED: Duration = Duration::from_secs(60);
 /// Every container and network carries these.
@@ -42,18 +44,24 @@ struct RunOwner {
 pub struct Claim {
     folder: PathBuf,
     run: String,
+    /// Files that are open for nothing: to remove a folder takes one for each level of it, also where there are none left.
+    spare: Vec<File>,
 }
 
 impl Claim {
     /// Makes the folder. An error if it exists already: another user may have made it.
     pub fn make(run: &str) -> Result<Self, (PathBuf, io::Error)> {
-        let number = unguessable_number().map_err(|error| (PathBuf::from(RANDOM), error))?;
+        let of_random = |error| (PathBuf::from(RANDOM), error);
+        let number = unguessable_number().map_err(of_random)?;
+        let spare = std::iter::repeat_with(|| File::open(RANDOM)).take(SPARE_FILES);
+        let spare = spare.collect::<io::Result<Vec<File>>>().map_err(of_random)?;
         let folder = temporary_folder().join(format!("{PREFIX}{run}-{number:016x}"));
         let made = DirBuilder::new().mode(0o700).create(&folder);
         made.map_err(|error| (folder.clone(), error))?;
         let claim = Self {
             folder,
             run: run.to_owned(),
+            spare,
         };
         claim.note_servers(std::iter::empty())?;
         Ok(claim)
@@ -88,6 +96,7 @@ fn unguessable_number() -> io::Result<u64> {
 
 impl Drop for Claim {
     fn drop(&mut self) {
+        self.spare.clear();
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
@@ -372,9 +381,11 @@ pub async fn all(sight: Sight) -> Found {
 /// Removes a leftover; of entries on servers only the note, since the backend removes them. The error says why it is still there.
 pub async fn remove(leftover: &Leftover) -> Result<(), String> {
     match leftover {
-        Leftover::Folder { path, .. } | Leftover::Traces { claim: path, .. } => {
-            fs::remove_dir_all(path).map_err(|error| error.to_string())
-        }
+        Leftover::Folder { path, .. } | Leftover::Traces { claim: path, .. } => match fs::remove_dir_all(path) {
+            // another process cleans at the same time
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error.to_string()),
+            _ => Ok(()),
+        },
         Leftover::Process {
             pid, started, claim, ..
         } => kill(Identity::new(*pid, *started), claim),

@@ -11,6 +11,7 @@ mod control;
 #[cfg(feature = "docker")]
 mod docker;
 mod endpoints;
+pub mod image_name;
 pub mod leftover_outages;
 pub mod leftover_proxies;
 pub mod leftover_traces;
@@ -70,6 +71,8 @@ pub struct ClusterSpec {
     /// The proxies between the servers. Without them servers dial each other directly. Servers of a product that replicates
     /// are a primary and its replicas with proxies, and independent of each other without.
     pub peer_proxies: Option<Arc<dyn PeerProxies>>,
+    /// Hears what is waited for while the servers start, in words.
+    pub on_wait: Arc<dyn Fn(String) + Send + Sync>,
 }
 
 impl ClusterSpec {
@@ -284,7 +287,7 @@ impl Cluster {
         let servers = probed(&nodes, &members);
         let ready = tokio::select! {
             biased;
-            ready = ready::wait(spec.software, &nodes, &servers, &mut *running, spec.start_limit) => ready,
+            ready = ready::wait(spec, &nodes, &servers, &mut *running) => ready,
             Ok(_) = interrupt.wait_for(|wanted| *wanted) => Err(ClusterError::Interrupted),
         };
         let version = match ready {

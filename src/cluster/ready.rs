@@ -8,19 +8,19 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::software::{ProbedServer, Readiness, ReadinessQuestion, ServerSoftware, Serving};
-use super::{ClusterError, Node, RunningNodes};
+use super::{ClusterError, ClusterSpec, Node, RunningNodes};
 use crate::limits::{LOG_TAIL_LINES, PROBE, READY_POLL};
 
 /// Waits until every node serves; returns the version they run.
 pub async fn wait(
-    software: &ServerSoftware,
+    spec: &ClusterSpec,
     nodes: &[Node],
     servers: &[ProbedServer],
     running: &mut dyn RunningNodes,
-    within: Duration,
 ) -> Result<String, ClusterError> {
+    let (software, within) = (spec.software, spec.start_limit);
     let deadline = Instant::now() + within;
-    let mut version = String::new();
+    let (mut version, mut told) = (String::new(), String::new());
     for (node, server) in nodes.iter().zip(servers) {
         loop {
             match ask(software, server).await {
@@ -36,6 +36,15 @@ pub async fn wait(
                     }
                     if Instant::now() >= deadline {
                         return Err(not_ready(software, node, &why, within));
+                    }
+                    let waiting = format!(
+                        "{} does not serve yet: {}",
+                        node.name,
+                        why.lines().next().unwrap_or_default()
+                    );
+                    if waiting != told {
+                        (spec.on_wait)(waiting.clone());
+                        told = waiting;
                     }
                 }
             }

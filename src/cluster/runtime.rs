@@ -21,7 +21,7 @@ pub enum RuntimeRequest {
 /// What starts the servers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Runtime {
-    /// Containers of this image, `name:tag`.
+    /// Containers of this image; [`super::image_name`] has the forms of a name.
     Docker { image: String },
     /// Child processes, from the programs that this machine has.
     Local,

@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep};
 use super::ClusterError;
 use super::confinement::confine;
 use super::docker::{engine, engine_name, has_image, pull, remove_container};
+use super::image_name::in_two_parts;
 use super::leftovers::{OWNER_LABEL, RUN_LABEL};
 use crate::limits::{LOG_TAIL_LINES, READY_POLL};
 use crate::process::Identity;
@@ -33,7 +34,7 @@ impl Sidecar {
         provide(image).await?;
         let failed = |why: String| ClusterError::Engine(format!("could not start a Toxiproxy from {image}: {why}"));
         let port = free_port().map_err(|error| failed(error.to_string()))?;
-        let (name, tag) = image.rsplit_once(':').unwrap_or((image, "latest"));
+        let (name, tag) = in_two_parts(image);
         let container_name = format!("{}-toxiproxy", engine_name(run));
         let request = GenericImage::new(name, tag)
             .with_container_name(&container_name)

@@ -39,6 +39,8 @@ const MAX_LOCKS: u32 = 10_000;
 const MIN_LEASE: Duration = Duration::from_millis(500);
 /// Longer leases make fault windows that last too long to wait for.
 const MAX_LEASE: Duration = Duration::from_secs(600);
+/// How many faults the name of a run's folder has.
+const FAULTS_IN_A_NAME: usize = 4;
 /// The shortest turn of locks that come and go: a few acquires long.
 const MIN_TURN: Duration = Duration::from_millis(10);
 
@@ -254,7 +256,7 @@ pub struct Config {
     /// Completed by `RunArgs::config`.
     #[arg(skip)]
     pub nodes: u32,
-    /// Server image in place of the official one (docker)
+    /// Server image in place of the official one (docker): a name, better with its digest (`redis:7@sha256:…`), or an id
     #[arg(long, help_heading = SERVERS)]
     pub image: Option<String>,
     #[command(flatten)]
@@ -385,13 +387,18 @@ impl Config {
         self.has_any_fault() && self.faults.iter().all(|fault| fault.name == ANY_FAULT)
     }
 
-    /// The faults as part of a folder's name.
+    /// The faults as part of a folder's name: each name once, and not more of them than fit (a name has up to 255 bytes).
     pub fn fault_slug(&self) -> String {
-        let names: Vec<&str> = self.faults.iter().map(|fault| fault.name.as_str()).collect();
-        if names.is_empty() {
-            NO_FAULT.to_owned()
-        } else {
-            names.join("+")
+        let mut names: Vec<&str> = Vec::new();
+        for fault in &self.faults {
+            if !names.contains(&fault.name.as_str()) {
+                names.push(&fault.name);
+            }
+        }
+        match names.len().saturating_sub(FAULTS_IN_A_NAME) {
+            _ if names.is_empty() => NO_FAULT.to_owned(),
+            0 => names.join("+"),
+            more => format!("{}+{more}-more", names[..FAULTS_IN_A_NAME].join("+")),
         }
     }
 
@@ -407,5 +414,36 @@ impl Config {
 
     pub fn lock_names(&self) -> Vec<String> {
         (0..self.locks).map(|number| format!("l{number}")).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_of_many_faults_has_a_name_that_a_file_system_takes() {
+        let slug = |names: &[&str]| {
+            let faults = names.iter().map(|name| FaultRequest::plain(name)).collect();
+            Config {
+                faults,
+                ..Config::example()
+            }
+            .fault_slug()
+        };
+        assert_eq!(slug(&[]), NO_FAULT);
+        assert_eq!(slug(&["partition", "kill", "partition"]), "partition+kill");
+        assert_eq!(
+            slug(&[
+                "drop-reply",
+                "kill",
+                "drop-request",
+                "reset",
+                "drop-reply",
+                "pause",
+                "loss"
+            ]),
+            "drop-reply+kill+drop-request+reset+2-more"
+        );
     }
 }

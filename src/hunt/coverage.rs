@@ -77,6 +77,14 @@ impl HuntCoverage {
         }
     }
 
+    /// Whether clients sent a message of this name, in whichever state.
+    pub fn has_passed(&self, message: &str) -> bool {
+        let name = |point: &str| point.split(':').next() == Some(message);
+        self.0
+            .iter()
+            .any(|(argument, point)| name(argument) && point.passed > 0)
+    }
+
     /// Every fault on every message; empty while no message is known.
     pub fn cells(&self) -> Vec<MessageCell> {
         let experiments = self.experiments();
@@ -135,10 +143,10 @@ impl HuntPoint {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn experiment(point: &str, passed: u64, strikes: &[(&str, u64)]) -> Coverage {
+    pub fn experiment(point: &str, passed: u64, strikes: &[(&str, u64)]) -> Coverage {
         serde_json::from_value(serde_json::json!({
             "messages": {"faults": [], "points": [{
                 "point": "in words",

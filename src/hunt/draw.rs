@@ -12,13 +12,17 @@ use rand::SeedableRng;
 use rand::seq::IndexedRandom;
 use rand_chacha::ChaCha8Rng;
 
-/// An experiment takes at most this long where its windows leave a choice.
+/// An experiment takes at most so many seconds where its windows leave a choice; under a long lease, whose phases are long, so many
+/// leases, up to twice as long.
 const LONGEST: u64 = 15;
+const LONGEST_LEASES: u32 = 10;
 const SHORTEST: u64 = 6;
 /// Windows of an experiment that acts on messages.
 const MESSAGE_WINDOWS: usize = 3;
 /// Faults on messages in an experiment, where the messages are known.
-const CELLS: usize = 12;
+const CELLS: usize = 16;
+/// What makes a client open a session anew, by turns: as a new process, and in whatever state it is.
+const BRINGS_SESSIONS: [&str; 2] = ["kill", "reset"];
 /// Windows of an experiment with every fault: more than it ever has room for.
 const ANY_WINDOWS: usize = 1000;
 /// Share of aimed experiments with two faults at once. Two messages do not stand in each other's way.
@@ -60,6 +64,15 @@ pub enum HuntTurn {
 
 impl HuntTurn {
     const ALL: [Self; 4] = [Self::Any, Self::Aimed, Self::Message, Self::Load];
+    /// While there are messages that nothing was tried on: an experiment strikes about ten of a hundred.
+    const UNTRIED: [Self; 6] = [
+        Self::Any,
+        Self::Message,
+        Self::Aimed,
+        Self::Message,
+        Self::Load,
+        Self::Message,
+    ];
     /// Where experiments are many: windows and points as often as each other.
     const MANY: [Self; 8] = [
         Self::Aimed,
@@ -109,10 +122,10 @@ impl HuntSpace {
             of(&self.faults.on_messages),
             of(&self.faults.mild),
         );
-        let turns = self.turns(aimed.len(), on_messages.len());
-        let turn = turns[(index % turns.len() as u64) as usize];
         // many messages once, while there are some that nothing was tried on; then, by turns, few of them again and again
         let untried = self.faults.cells.iter().any(|cell| cell.tries == 0);
+        let turns = self.turns(aimed.len(), on_messages.len(), untried);
+        let turn = turns[(index % turns.len() as u64) as usize];
         let many = untried || !self.faults.cells.is_empty() && (index / turns.len() as u64).is_multiple_of(2);
         let (faults, mut options) = match turn {
             HuntTurn::Any => (vec![ANY_FAULT.to_owned()], Vec::new()),
@@ -159,8 +172,8 @@ impl HuntSpace {
         }
     }
 
-    /// Faults on messages that were tried the least. A rare message comes with a new client: where there is one among them, clients
-    /// are killed in a lane of the plan beside those that wait for messages.
+    /// Faults on messages that were tried the least. A rare message comes with a new session: where there is one among them, a lane
+    /// of the plan brings sessions about beside those that wait for messages.
     fn untried(&self, rng: &mut ChaCha8Rng) -> Vec<String> {
         let mut cells: Vec<(u64, u32, &MessageCell)> = self
             .faults
@@ -169,13 +182,17 @@ impl HuntSpace {
             .map(|cell| (cell.tries, rng.random(), cell))
             .collect();
         cells.sort_by_key(|(tries, order, _)| (*tries, *order));
-        let chosen: Vec<&MessageCell> = cells.iter().take(CELLS).map(|(.., cell)| *cell).collect();
-        let kills = self.faults.aimed.contains(&"kill".to_owned());
-        let kills = kills && chosen.iter().any(|cell| cell.rare);
+        let mut chosen: Vec<&MessageCell> = cells.iter().take(CELLS).map(|(.., cell)| *cell).collect();
+        // a rare one holds its lane up for seconds: the others go before it
+        chosen.sort_by_key(|cell| cell.rare);
+        let mut bring = BRINGS_SESSIONS
+            .into_iter()
+            .filter(|fault| chosen.iter().any(|cell| cell.rare) && self.faults.aimed.iter().any(|aimed| aimed == fault))
+            .cycle();
         let mut faults = Vec::new();
-        for cell in chosen {
-            if kills && faults.len() % LANES == LANES - 1 {
-                faults.push("kill".to_owned());
+        for cell in &chosen {
+            if faults.len() % LANES == LANES - 1 {
+                faults.extend(bring.next().map(str::to_owned));
             }
             let number = if cell.rare {
                 1
@@ -189,8 +206,12 @@ impl HuntSpace {
     }
 
     /// What experiments are about, one after the other: what there are faults for.
-    fn turns(&self, aimed: usize, on_messages: usize) -> Vec<HuntTurn> {
-        let all: &[HuntTurn] = if self.points { &HuntTurn::MANY } else { &HuntTurn::ALL };
+    fn turns(&self, aimed: usize, on_messages: usize, untried: bool) -> Vec<HuntTurn> {
+        let all: &[HuntTurn] = match (self.points, untried) {
+            (true, _) => &HuntTurn::MANY,
+            (false, true) => &HuntTurn::UNTRIED,
+            (false, false) => &HuntTurn::ALL,
+        };
         let possible = |turn: &&HuntTurn| match turn {
             HuntTurn::Any => self.faultless,
             HuntTurn::Aimed => aimed > 0,
@@ -264,24 +285,27 @@ pub fn what_it_strikes(fault: &str) -> &str {
 
 /// The length of an experiment with this configuration: the shortest that has room for so many windows, in whole seconds.
 pub fn length(config: &Config, windows: usize) -> Duration {
-    let lengths = (SHORTEST..=LONGEST).map(Duration::from_secs);
+    let longest = LONGEST.max((config.lease * LONGEST_LEASES).as_secs().min(LONGEST * 2));
+    let lengths = (SHORTEST..=longest).map(Duration::from_secs);
+    // `None` where a run of that length has no room for its phases
     let room = |time: &Duration| {
-        plan(&Config {
+        let config = Config {
             time: *time,
             ..config.clone()
-        })
-        .map_or(0, |plan| plan.windows.len())
+        };
+        plan(&config).ok().map(|plan| plan.windows.len())
     };
-    let roomy = lengths.clone().find(|time| room(time) >= windows);
+    let has_room = |time: &Duration, windows: usize| room(time).is_some_and(|room| room >= windows);
+    let roomy = lengths.clone().find(|time| has_room(time, windows));
     // a long lease has one window in a long run
     let least = || {
         (1..)
-            .map(|more| Duration::from_secs(LONGEST + more))
+            .map(|more| Duration::from_secs(longest + more))
             .take(600)
-            .find(|time| room(time) > 0)
+            .find(|time| has_room(time, windows.min(1)))
     };
     roomy
-        .or_else(|| lengths.rev().find(|time| room(time) > 0))
+        .or_else(|| lengths.rev().find(|time| has_room(time, 1)))
         .or_else(least)
         .unwrap_or(config.time)
 }
@@ -439,16 +463,22 @@ mod tests {
             "those that were tried as often as each other take turns"
         );
         space.faults.cells.push(cell("SCRIPT", 0, true));
-        let draw = space.draw(5, 2, &BTreeSet::new());
+        let draw = space.draw(5, 1, &BTreeSet::new());
         let faults: Vec<&str> = draw.faults().collect();
         assert!(faults.contains(&"drop-reply=SCRIPT:1:waiter"), "{faults:?}");
-        for (place, fault) in faults.iter().enumerate() {
-            assert_eq!(
-                ["reset", "kill"].contains(fault),
-                place % LANES == LANES - 1,
-                "{faults:?}"
-            );
-        }
+        let lane: Vec<&&str> = faults.iter().skip(LANES - 1).step_by(LANES).collect();
+        assert!(
+            lane.len() > 4
+                && lane
+                    .iter()
+                    .enumerate()
+                    .all(|(place, fault)| **fault == BRINGS_SESSIONS[place % 2]),
+            "{faults:?}"
+        );
+        assert_eq!(
+            faults.iter().filter(|fault| BRINGS_SESSIONS.contains(*fault)).count(),
+            lane.len()
+        );
     }
 
     #[test]
@@ -480,6 +510,16 @@ mod tests {
         let mut config = Config::example();
         config.lease = Duration::from_secs(1);
         assert_eq!(length(&config, 0), Duration::from_secs(SHORTEST));
+        let without_windows = |lease: u64| {
+            let config = Config {
+                lease: Duration::from_secs(lease),
+                ..config.clone()
+            };
+            let time = length(&config, 0);
+            plan(&Config { time, ..config }).expect("it has room for its phases");
+            time
+        };
+        assert!(without_windows(2) > Duration::from_secs(SHORTEST) && without_windows(9) > without_windows(2));
         config.faults = vec![crate::config::FaultRequest {
             name: "partition".into(),
             argument: None,

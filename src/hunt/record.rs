@@ -240,7 +240,9 @@ impl HuntRecord {
         }
         let never = struck
             .into_iter()
-            .filter(|(_, count)| count.windows >= PATIENCE && count.with_effect == 0);
+            .filter(|(_, count)| count.windows >= PATIENCE && count.with_effect == 0)
+            // one that passed was awaited of the wrong client, or at the wrong time
+            .filter(|(strikes, _)| !self.coverage.has_passed(strikes));
         self.left_out = never.map(|(strikes, _)| strikes.to_owned()).collect();
     }
 
@@ -448,6 +450,15 @@ pub mod tests {
                 windows: 6,
                 with_effect: 1
             }
+        );
+        let seen = super::super::coverage::tests::experiment("GET:waiter", 500, &[]);
+        record.coverage.add(&seen, &[]);
+        for index in 9..12 {
+            record.add(&result(index, &[("drop-reply=GET:1:holder", false)], &[]));
+        }
+        assert!(
+            !record.left_out.contains("GET"),
+            "it was awaited of a holder, and waiters send it"
         );
     }
 

@@ -195,6 +195,7 @@ impl WindowRun {
             link: message.link,
             role: message.role.to_owned(),
             done: message.done,
+            accepted: message.accepted,
             time_ns: self.run.recorder.time_of(message.at),
         });
         words.extend(matched.as_ref().map(|matched| {

@@ -119,7 +119,7 @@ impl LinkHook for TapHook {
         );
         let stop = match message.kind() {
             PassingKind::Request => tap.request(message.number(), name, message.digest(), now),
-            PassingKind::Reply => tap.reply(message.number(), name, now),
+            PassingKind::Reply => tap.reply(message.number(), name, message.refuses(), now),
             PassingKind::Notification => {
                 tap.notification(name, message.subject(), now);
                 None

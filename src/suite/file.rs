@@ -156,7 +156,10 @@ fn row(at: &At<TomlValue>, common: &Common, options: &[OptionName]) -> Result<Su
         return Err(TomlError::at(at.line, sentence));
     }
     let name = match table.get("name") {
-        Some(at) => at.text("name")?.to_owned(),
+        Some(at) => match at.text("name")?.trim() {
+            "" => return Err(TomlError::at(at.line, "a name has at least one letter")),
+            name => name.to_owned(),
+        },
         None => name_of(&settings)
             .ok_or_else(|| TomlError::at(at.line, "a row without a recipe or a client needs a name"))?,
     };
@@ -321,6 +324,7 @@ retries = 0
             ),
             ("[[row]]\nrecipe = \"a\"\noutcome = \"fail\"", "line 3", "violated"),
             ("[[row]]\nclients = 3", "line 1", "needs a name"),
+            ("[[row]]\nrecipe = \"a\"\nname = \" \"", "line 3", "at least one letter"),
             ("[[row]]\nrecipe = \"a\"\n[[row]]\nrecipe = \"a\"", "line 3", "already"),
             (
                 "[[row]]\nrecipe = \"a\"\ncanary = true\nexpect = { HL001 = \"violated\" }",

@@ -190,7 +190,7 @@ fn row(row: &RowRecord) -> Markup {
         tr data-outcome=(word) {
             td.head.(class) { (sign) " " (word) }
             td.head { (report(row)) }
-            td data-label="verdicts" { @if wanted { "as expected: " } (verdicts(row).trim()) }
+            td data-label="verdicts" { (verdicts(row).trim()) @if wanted { ", as expected" } }
             td { (row.last().map_or("", |attempt| &attempt.effect)) }
             td.number data-label="runs" { (row.attempts.len()) }
             td.number { (clock(row.took_ms())) }

@@ -144,11 +144,12 @@ pub(super) fn sum(record: &Record) -> String {
         (of(RowOutcome::Bug), "bug in harness", "bugs in harness"),
         (of(RowOutcome::Interrupted), "interrupted", "interrupted"),
         (of(RowOutcome::NotRun), "not run", "not run"),
-        (record.count(|_| true), "row", "rows"),
     ];
-    let shown = counts
-        .iter()
-        .filter(|(count, ..)| *count > 0)
+    // a shard may have no row
+    let rows = (record.count(|_| true), "row", "rows");
+    let some = counts.iter().filter(|(count, ..)| *count > 0);
+    let shown = some
+        .chain([&rows])
         .map(|(count, one, many)| format!("{count} {}", if *count == 1 { one } else { many }));
     let retries = match record.retries() {
         0 => "no retry".to_owned(),
@@ -309,6 +310,7 @@ mod tests {
             text.starts_with("PASS  suite nightly shard 2/4   no row of the suite is in it\n"),
             "{text}"
         );
+        assert!(text.contains("\n0 rows, no retry"), "{text}");
         let text = of(&["a"], &[("a", &[RowOutcome::AsExpected])]);
         assert!(text.starts_with("PASS  suite nightly shard 2/4\n"), "{text}");
     }

@@ -5,7 +5,7 @@ use tokio::time::timeout;
 
 use super::commands::output;
 use super::{PlaceValues, ReadyWhen, StoreDescription, named};
-use crate::cluster::{BoxFuture, ProbedServer, ServerProbe, Serving};
+use crate::cluster::{BoxFuture, ProbedServer, ServerProbe, Serving, image_name};
 use crate::limits::PROBE;
 
 /// The role of a server that has no other.
@@ -51,11 +51,11 @@ impl DescribedProbe {
                 (role, leads)
             }
         };
-        let image = store.docker.as_ref().and_then(|(image, _)| image.rsplit_once(':'));
+        let tag = store.docker.as_ref().and_then(|(image, _)| image_name::tag(image));
         Ok(Serving {
             role,
             leads,
-            version: image.map_or("?", |(_, tag)| tag).to_owned(),
+            version: tag.unwrap_or("?").to_owned(),
         })
     }
 

@@ -30,8 +30,6 @@ const PROOF_OF_LIFE: Duration = Duration::from_millis(20);
 const STOPPED_POLL: Duration = Duration::from_millis(1);
 /// Pause after an acquire that failed at once, so that a client that is refused does not spin.
 const AFTER_REFUSAL: Duration = Duration::from_millis(2);
-/// How often a client holds a lock at most.
-const INNER_HOLDS: usize = 2;
 /// Pause before a dead client is started again.
 const AFTER_DEATH: Duration = Duration::from_millis(200);
 
@@ -61,9 +59,9 @@ struct LockRequest<'a> {
     wait: Duration,
 }
 
-struct GrantedLock {
-    token: Option<u64>,
-    owner: Option<String>,
+pub(super) struct GrantedLock {
+    pub token: Option<u64>,
+    pub owner: Option<String>,
 }
 
 impl ClientDriver {
@@ -118,7 +116,7 @@ impl ClientDriver {
             self.give_up(lock, holder, &grant).await;
             return true;
         }
-        self.hold(&request, &grant, &mut health).await;
+        self.hold(&request, &grant, before, &mut health).await;
         let executes = self.executes().await;
         let now = *health.borrow();
         if now.died_at.is_some() || !executes {
@@ -141,37 +139,6 @@ impl ClientDriver {
         true
     }
 
-    /// Gives back what `holder` took when the outcome of an inner call is unknown: that process never acts again, so that its hold
-    /// ends here, and what is asked of the client to free the lock is not in the history.
-    async fn give_up(&mut self, lock: &str, holder: u32, grant: &GrantedLock) {
-        let fields = Fields {
-            lock: Some(lock),
-            cause: Some("the outcome of an inner call is unknown"),
-            ..Fields::default()
-        };
-        let process = Process::Client(holder);
-        self.run
-            .recorder
-            .signal(process, Some(self.client.number), "lost", fields, None);
-        self.run.note_release(lock, grant.token, grant.owner.as_deref());
-        for _ in 0..INNER_HOLDS {
-            let op = ClientOp::Release { lock: lock.to_owned() };
-            let answer = self.ask(op, self.workload.patience).await;
-            match answer {
-                ClientReply::Message(Message::Ok { .. } | Message::Info { .. }) => {}
-                ClientReply::Message(_) => break,
-                ClientReply::Gone | ClientReply::Silent => {
-                    if matches!(answer, ClientReply::Silent) {
-                        self.process.kill();
-                    }
-                    self.bury(None).await;
-                    break;
-                }
-            }
-        }
-        self.is(ClientRole::Idle);
-    }
-
     /// What the next acquire is for, drawn as the mix says.
     fn request<'a>(&mut self, lock: &'a str) -> LockRequest<'a> {
         let mut drawn = |percent: u32| self.rng.random_range(0..100) < percent;
@@ -191,6 +158,7 @@ impl ClientDriver {
     async fn acquire(&mut self, request: &LockRequest<'_>, late: Option<Duration>) -> Option<GrantedLock> {
         let lock = request.lock;
         let called = self.run.clock.now();
+        let losses = self.client.health().borrow().losses;
         let wait_ms = request.wait.as_millis() as u64;
         let mode = request.read.then_some("read");
         self.call(
@@ -220,18 +188,15 @@ impl ClientDriver {
         self.run.counters.waiting.fetch_sub(1, Relaxed);
         match answer {
             ClientReply::Message(Message::Ok { token, owner, .. }) => {
-                let fields = Fields {
-                    lock: Some(lock),
-                    token,
-                    owner: owner.as_deref(),
-                    node: self.run.routes.node_of(self.client.number),
-                    ..Fields::default()
-                };
-                self.reply(Kind::Ok, "acquire", fields);
-                self.run
-                    .acquired(self.run.clock.now() - called + late.unwrap_or_default());
-                self.client.acquired.fetch_add(1, Relaxed);
-                Some(GrantedLock { token, owner })
+                let grant = GrantedLock { token, owner };
+                let waited = self.run.clock.now() - called;
+                if waited >= self.run.spec.config.lease && self.client.health().borrow().losses > losses {
+                    self.over_before_it_was_told(lock, &grant).await;
+                    return None;
+                }
+                self.granted(lock, &grant);
+                self.run.acquired(waited + late.unwrap_or_default());
+                Some(grant)
             }
             ClientReply::Message(Message::Fail { error, .. }) => {
                 let error = error.to_string();
@@ -256,11 +221,32 @@ impl ClientDriver {
         }
     }
 
-    /// Works while it may: until its work is done, the lock is lost, or the client died.
-    async fn hold(&mut self, request: &LockRequest<'_>, grant: &GrantedLock, health: &mut watch::Receiver<Health>) {
+    /// Records that the lock was granted.
+    fn granted(&self, lock: &str, grant: &GrantedLock) {
+        let fields = Fields {
+            lock: Some(lock),
+            token: grant.token,
+            owner: grant.owner.as_deref(),
+            node: self.run.routes.node_of(self.client.number),
+            ..Fields::default()
+        };
+        self.reply(Kind::Ok, "acquire", fields);
+        self.client.acquired.fetch_add(1, Relaxed);
+    }
+
+    /// Works while it may: until its work is done, the lock is lost, or the client died. `before` is how it was before the acquire.
+    async fn hold(
+        &mut self,
+        request: &LockRequest<'_>,
+        grant: &GrantedLock,
+        before: Health,
+        health: &mut watch::Receiver<Health>,
+    ) {
         let lock = request.lock;
         if health.has_changed().unwrap_or(true) {
-            // the signal of the loss was read and recorded before the reply, which it follows
+            // the signal of the loss was read and recorded before the reply, whose grant it ends; the time is that of the loss
+            let now = *health.borrow();
+            let lost_at = now.lost_at.filter(|_| now.losses > before.losses);
             let fields = Fields {
                 lock: Some(lock),
                 cause: Some("told with the reply"),
@@ -271,7 +257,7 @@ impl ClientDriver {
                 Some(self.client.number),
                 "lost",
                 fields,
-                None,
+                lost_at,
             );
             return;
         }
@@ -398,24 +384,14 @@ impl ClientDriver {
         }
     }
 
-    /// Records that the outcome of an operation is unknown: its process number never acts again.
+    /// An operation was answered with an outcome that is not known, or not at all: its process number never acts again.
     async fn unknown(&mut self, f: &str, lock: &str, answer: ClientReply) {
-        self.run.counters.unknown.fetch_add(1, Relaxed);
         let error = match &answer {
-            ClientReply::Message(Message::Info { error, .. }) => error.clone(),
-            ClientReply::Gone => "the client ended".to_owned(),
-            _ => "the client did not answer".to_owned(),
+            ClientReply::Message(Message::Info { error, .. }) => error.as_str(),
+            ClientReply::Gone => "the client ended",
+            _ => "the client did not answer",
         };
-        self.run.counters.said(&error);
-        self.reply(
-            Kind::Info,
-            f,
-            Fields {
-                lock: Some(lock),
-                error: Some(&error),
-                ..Fields::default()
-            },
-        );
+        self.outcome_unknown(f, lock, error);
         if matches!(answer, ClientReply::Message(_)) {
             self.run.clients.retire(&self.client);
             self.run.clock.sleep(AFTER_REFUSAL).await;
@@ -427,8 +403,20 @@ impl ClientDriver {
         self.bury(Some(lock)).await;
     }
 
+    /// Records that the outcome of an operation is unknown.
+    pub(super) fn outcome_unknown(&self, f: &str, lock: &str, error: &str) {
+        self.run.counters.unknown.fetch_add(1, Relaxed);
+        self.run.counters.said(error);
+        let fields = Fields {
+            lock: Some(lock),
+            error: Some(error),
+            ..Fields::default()
+        };
+        self.reply(Kind::Info, f, fields);
+    }
+
     /// Records a death and brings the client back as another process.
-    async fn bury(&mut self, lock: Option<&str>) {
+    pub(super) async fn bury(&mut self, lock: Option<&str>) {
         let mut health = self.client.health();
         let died = health.wait_for(|health| health.died_at.is_some());
         let died = self.run.clock.within(self.workload.patience, died).await;
@@ -455,12 +443,12 @@ impl ClientDriver {
         }
     }
 
-    async fn ask(&self, op: ClientOp, within: Duration) -> ClientReply {
+    pub(super) async fn ask(&self, op: ClientOp, within: Duration) -> ClientReply {
         self.process.ask(&self.client, op, within, &self.run).await
     }
 
     /// Sets what the client does from now on, for taps and faults that look at its messages.
-    fn is(&self, role: ClientRole) {
+    pub(super) fn is(&self, role: ClientRole) {
         self.run.exchange.labels.set(self.client.number, role.into());
     }
 

@@ -17,6 +17,8 @@ use crate::run::context::RunContext;
 pub struct Health {
     /// How often its library reported that the lock is lost.
     pub losses: u64,
+    /// When it raised the last of these reports, a reading of `CLOCK_MONOTONIC` in nanoseconds.
+    pub lost_at: Option<u64>,
     /// When its child process ended, a reading of `CLOCK_MONOTONIC` in nanoseconds.
     pub died_at: Option<u64>,
 }

@@ -343,7 +343,10 @@ impl ClientProcess {
                 client: client.number,
                 cause: signal.cause.clone(),
             });
-            client.health.send_modify(|health| health.losses += 1);
+            client.health.send_modify(|health| {
+                health.losses += 1;
+                health.lost_at = Some(signal.at);
+            });
         }
     }
 

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::WallClocks;
 use super::attached::AttachedRun;
-use crate::cluster::{Cluster, ClusterSpec, PeerProxies};
+use crate::cluster::{Cluster, ClusterSpec, PeerProxies, Runtime};
 use crate::config::Config;
 use crate::event::ProgressEvent;
 use crate::faults::Links;
@@ -42,11 +42,19 @@ impl RunServers {
             port_base: config.port_base,
             peer_proxies: peer_proxy.clone().map(|proxy| proxy as Arc<dyn PeerProxies>),
             clocks: clocks.servers.clone(),
+            on_wait: {
+                let progress = spec.progress.clone();
+                Arc::new(move |what| progress.send(ProgressEvent::Waiting(what)))
+            },
         };
         if let Some(why) = attached.as_ref().and_then(|attached| attached.blind.as_ref()) {
             let text = format!("no observer watches the locks: {why}");
             spec.progress.send(ProgressEvent::Note(text));
         }
+        spec.progress
+            .send(ProgressEvent::Starting(starting(spec, wanted.nodes)));
+        spec.progress
+            .send(ProgressEvent::Waiting("no server was asked yet".into()));
         let started = Instant::now();
         let cluster = Cluster::start(&wanted, &spec.choice.runtime, spec.interrupt.clone()).await?;
         let roles = cluster.probe().roles().await;
@@ -132,6 +140,23 @@ impl RunServers {
         self.cluster.stop().await;
         drop(self.peer_proxy);
     }
+}
+
+/// What is started, and for how long it is waited for.
+fn starting(spec: &RunSpec, nodes: u32) -> String {
+    let product = spec.config.backend.product();
+    let what = match (&spec.choice.runtime, nodes) {
+        (Runtime::Attached(_), _) => format!("asking the servers of {product}"),
+        (Runtime::Docker { .. }, 1) => format!("starting a container of {product}"),
+        (Runtime::Docker { .. }, _) => format!("starting {nodes} containers of {product}"),
+        (_, 1) => format!("starting a server of {product}"),
+        _ => format!("starting {nodes} servers of {product}"),
+    };
+    let limit = spec.config.start_limit.as_secs_f64();
+    format!(
+        "{what}, until {} (at most {limit:.0}s)",
+        if nodes == 1 { "it serves" } else { "all serve" }
+    )
 }
 
 fn peer_proxy(spec: &RunSpec) -> Result<Option<Arc<PeerLinks>>, RunError> {

@@ -1,0 +1,57 @@
+//! Grants that no application can use: the client has to free them, and no process of the history acts on them any more.
+
+use harness_checkers::history::event::{Fields, Process};
+use harness_workloads::protocol::{ClientOp, Message};
+
+use super::driver::{ClientDriver, GrantedLock};
+use super::process::ClientReply;
+use crate::client_role::ClientRole;
+
+/// How often a client holds a lock at most.
+const INNER_HOLDS: usize = 2;
+
+impl ClientDriver {
+    /// Gives back what `holder` took when the outcome of an inner call is unknown: that process never acts again, so that its hold
+    /// ends here, and what is asked of the client to free the lock is not in the history.
+    pub(super) async fn give_up(&mut self, lock: &str, holder: u32, grant: &GrantedLock) {
+        let fields = Fields {
+            lock: Some(lock),
+            cause: Some("the outcome of an inner call is unknown"),
+            ..Fields::default()
+        };
+        let process = Process::Client(holder);
+        self.run
+            .recorder
+            .signal(process, Some(self.client.number), "lost", fields, None);
+        self.free(lock, grant).await;
+    }
+
+    /// Has the client free what a process took that never acts again.
+    async fn free(&mut self, lock: &str, grant: &GrantedLock) {
+        self.run.note_release(lock, grant.token, grant.owner.as_deref());
+        for _ in 0..INNER_HOLDS {
+            let op = ClientOp::Release { lock: lock.to_owned() };
+            let answer = self.ask(op, self.workload.patience).await;
+            match answer {
+                ClientReply::Message(Message::Ok { .. } | Message::Info { .. }) => {}
+                ClientReply::Message(_) => break,
+                ClientReply::Gone | ClientReply::Silent => {
+                    if matches!(answer, ClientReply::Silent) {
+                        self.process.kill();
+                    }
+                    self.bury(None).await;
+                    break;
+                }
+            }
+        }
+        self.is(ClientRole::Idle);
+    }
+
+    /// The client said that the lock is lost before it said that it had it, after a lease at the least: the reply comes from a time that
+    /// is over, such as one in which this process stood still. No application has the lock, and when it had been granted is not known.
+    pub(super) async fn over_before_it_was_told(&mut self, lock: &str, grant: &GrantedLock) {
+        self.outcome_unknown("acquire", lock, "lost before it was told");
+        self.run.clients.retire(&self.client);
+        self.free(lock, grant).await;
+    }
+}

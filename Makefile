@@ -54,6 +54,9 @@ catches: build servers ## known bugs of lock libraries, found by hunts that are 
 soak: build servers ## random combinations for an hour on each backend, and what they leave behind (ARGS="--minutes 5 redis")
 	@scripts/soak $(ARGS)
 
+kills: build servers images ## kills runs, suites and hunts at 200 random moments, here and in namespaces and containers, and looks at what is left (45 minutes; ARGS="--kills 20")
+	@scripts/kills $(ARGS)
+
 conformance: servers ## the models of the simulation against real servers, script by script (two minutes)
 	cargo test --locked -p harness-simulation conformance
 
@@ -80,4 +83,4 @@ lint: ## rustfmt and clippy
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 
-.PHONY: help can-build build dist run servers images test adapters libraries strangers no-fault canaries catches nightly soak bench conformance wheel kubernetes workflows fmt lint
+.PHONY: help can-build build dist run servers images test adapters libraries strangers no-fault canaries catches nightly soak kills bench conformance wheel kubernetes workflows fmt lint

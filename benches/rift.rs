@@ -73,6 +73,7 @@ impl Ensemble {
             start_limit: Duration::from_secs(40),
             clocks: Vec::new(),
             peer_proxies: peers.clone().map(|peers| peers as Arc<dyn PeerProxies>),
+            on_wait: Arc::new(|_| {}),
         };
         let (_kept, interrupt) = tokio::sync::watch::channel(false);
         let cluster = Cluster::start(&spec, &Runtime::Local, interrupt).await;

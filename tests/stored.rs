@@ -212,6 +212,33 @@ const JEPSEN: &str = r#"{:type :info, :f :start, :process :nemesis, :value nil, 
 "#;
 
 #[test]
+fn a_run_that_ended_before_it_had_a_history_says_how() {
+    let results = Results::new();
+    let folder = results.add(FIRST, "hl001_holds");
+    std::fs::remove_file(folder.join("history.jsonl")).unwrap();
+    let info = read(&folder, "run.json");
+    for (status, error, said) in [
+        ("running", "null", "was killed before its history began"),
+        ("interrupted", "null", "was interrupted before its history began"),
+        ("failed", "\"no docker\"", "failed before its history began: no docker"),
+    ] {
+        let status = info.replace("\"complete\"", &format!("\"{status}\""));
+        let status = status.replace("\"error\":null", &format!("\"error\":{error}"));
+        std::fs::write(folder.join("run.json"), status).unwrap();
+        for words in [
+            format!("check {FIRST}"),
+            format!("report {FIRST}"),
+            format!("export {FIRST}"),
+        ] {
+            let output = results.harness(&words);
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(2), "{words}: {stderr}");
+            assert!(stderr.contains(said), "{words}: {stderr}");
+        }
+    }
+}
+
+#[test]
 fn a_lock_history_of_jepsens_that_holds_is_a_pass_whatever_its_nemesis_did() {
     let results = Results::new();
     std::fs::write(results.0.path().join("history.edn"), JEPSEN).unwrap();

@@ -24,7 +24,12 @@ const DESCRIPTORS: u64 = 4;
 /// Descriptors that stay free.
 const SPARE: u64 = 100;
 
-pub fn idle_connections() {
+pub fn connections() {
+    idle_connections();
+    held_chunks();
+}
+
+fn idle_connections() {
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).expect("Linux has this limit");
     setrlimit(Resource::RLIMIT_NOFILE, most, most).expect("up to the hard limit it may be raised");
     let count = CONNECTIONS.min(most.saturating_sub(descriptors() + SPARE) / DESCRIPTORS) as usize;
@@ -39,7 +44,7 @@ pub fn idle_connections() {
 }
 
 /// What one connection needs that holds back as many chunks as it may: a chunk of a byte must not cost as much as a large one.
-pub fn held_chunks() {
+fn held_chunks() {
     let server = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let proxy = Proxy::start().expect("a proxy");
     let link = proxy.link("c0->n1".into(), server.local_addr().expect("bound"), 1);

@@ -79,6 +79,10 @@ fn a_run_is_interrupted_while_its_servers_start() {
     let screen = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(130), "{screen}");
     assert!(!screen.contains("did not become ready"), "{screen}");
+    assert!(
+        screen.contains("starting a server of Redis, until it serves (at most 40s)"),
+        "{screen}"
+    );
     assert_eq!(processes_of(harness.folder.path()), Vec::<String>::new());
 }
 
@@ -290,6 +294,20 @@ fn output_that_is_lost_is_an_error() {
         assert_eq!(output.status.code(), Some(4), "{words}: {said}");
         assert!(said.contains("could not write to stdout"), "{words}: {said}");
     }
+}
+
+#[test]
+fn a_folder_in_the_place_of_the_link_to_the_latest_run_is_named_and_no_run_is_made() {
+    let harness = Harness::new();
+    std::fs::create_dir_all(harness.results().join("latest")).unwrap();
+    let output = harness.output("run --runtime simulated --backend redis --fault none --time 10s --results results");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(4), "{said}");
+    assert!(
+        said.contains("latest is a folder") && said.contains("hint: rename it"),
+        "{said}"
+    );
+    assert_eq!(std::fs::read_dir(harness.results()).unwrap().count(), 1);
 }
 
 #[test]

@@ -216,6 +216,42 @@ fn a_limit_of_processes_is_a_sentence_and_no_panic() {
     assert!(said.contains("ulimit -u") && !said.contains("panicked"), "{said}");
 }
 
+#[test]
+fn a_run_with_too_few_open_files_says_so_and_leaves_no_claim() {
+    let harness = Harness::new();
+    let temporary = harness.folder.path().join("tmp");
+    std::fs::create_dir(&temporary).unwrap();
+    // what this process was started with counts, too
+    let without_inherited =
+        r#"for fd in /proc/$$/fd/*; do fd=${fd##*/}; [ "$fd" -le 2 ] || eval "exec $fd>&-"; done; exec "$@""#;
+    // before anything is written, before the claim, and after it
+    for limit in 6..=20 {
+        let mut command = Command::new("bash");
+        command
+            .args(["-c", without_inherited, "bash", "prlimit"])
+            .arg(format!("--nofile={limit}:{limit}"))
+            .arg(env!("CARGO_BIN_EXE_harness"));
+        let words = "run --runtime local --backend redis --time 10s --lease 1s --quiet";
+        command
+            .args(words.split(' '))
+            .env("TMPDIR", &temporary)
+            .current_dir(harness.folder.path());
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(4), "{limit}: {said}");
+        assert!(
+            said.contains("open file") && !said.contains("panicked"),
+            "{limit}: {said}"
+        );
+        let left: Vec<_> = std::fs::read_dir(&temporary)
+            .unwrap()
+            .flatten()
+            .map(|entry| entry.file_name())
+            .collect();
+        assert!(left.is_empty(), "{limit}: {left:?}");
+    }
+}
+
 mod docker {
     use super::*;
 
@@ -271,5 +307,112 @@ mod docker {
         assert!(cleaned.contains("cannot be seen from here"), "{cleaned}");
         assert!(!cleaned.contains("earlier runs left nothing\n"), "{cleaned}");
         assert!(!there.is_empty() && after.is_empty(), "{all}");
+    }
+
+    #[test]
+    fn two_that_clean_at_the_same_time_are_not_in_each_others_way() {
+        use std::os::unix::fs::MetadataExt;
+
+        let image = docker(&["image", "ls", "--quiet", "harness-redis:debian"]);
+        if image.is_empty() {
+            eprintln!("skipped: harness-redis:debian is not here (make images)");
+            return;
+        }
+        let harness = Harness::new();
+        let namespace = std::fs::metadata("/proc/self/ns/pid").unwrap().ino();
+        // of a harness that is gone
+        let owner = format!("harness.owner={}-1-{namespace}-0", u32::MAX);
+        let run = format!("harness.run=cleaned-twice-{}", std::process::id());
+        for number in 0..3 {
+            let network = format!("harness-cleaned-twice-{}-{number}", std::process::id());
+            docker(&["network", "create", "--label", &owner, "--label", &run, &network]);
+            docker(&[
+                "run",
+                "--detach",
+                "--network",
+                &network,
+                "--label",
+                &owner,
+                "--label",
+                &run,
+                &image,
+            ]);
+        }
+        let filter = format!("label={run}");
+        let containers = docker(&["ps", "--all", "--quiet", "--filter", &filter]);
+        let cleaning: Vec<Child> = (0..3)
+            .map(|_| {
+                harness
+                    .command("doctor --clean")
+                    .stdout(Stdio::piped())
+                    .spawn()
+                    .unwrap()
+            })
+            .collect();
+        for one in cleaning {
+            let output = one.wait_with_output().unwrap();
+            let said = String::from_utf8_lossy(&output.stdout);
+            assert_eq!(output.status.code(), Some(0), "{containers}: {said}");
+        }
+        assert_eq!(docker(&["ps", "--all", "--quiet", "--filter", &filter]), "");
+        assert_eq!(docker(&["network", "ls", "--quiet", "--filter", &filter]), "");
+    }
+
+    #[test]
+    fn a_run_that_is_killed_in_another_process_namespace_is_not_denied_elsewhere_and_is_removed() {
+        let namespace = ["--pid", "--fork", "--mount-proc"];
+        let possible = Command::new("unshare").args(namespace).arg("true").status();
+        if !possible.is_ok_and(|status| status.success()) {
+            eprintln!("skipped: a process namespace takes root");
+            return;
+        }
+        let harness = Harness::new();
+        let within = |words: &str| {
+            let mut command = Command::new("unshare");
+            command
+                .args(namespace)
+                .arg(env!("CARGO_BIN_EXE_harness"))
+                .args(words.split_whitespace());
+            command
+                .current_dir(harness.folder.path())
+                .env("TMPDIR", harness.folder.path());
+            command.stdin(Stdio::null()).stdout(Stdio::piped());
+            command
+        };
+        let words = "run --quiet --runtime docker --backend redis --lease 1s --time 60s --results results";
+        let mut child = within(words).spawn().unwrap();
+        let latest = harness.results().join("latest");
+        let there = || {
+            let run = std::fs::read_link(&latest).unwrap_or_default();
+            docker(&[
+                "ps",
+                "--all",
+                "--quiet",
+                "--filter",
+                &format!("label=harness.run={}", run.display()),
+            ])
+        };
+        until("the container's start", || latest.exists() && !there().is_empty());
+        let children = format!("/proc/{0}/task/{0}/children", child.id());
+        let killed = std::fs::read_to_string(children).unwrap().trim().parse().unwrap();
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(killed), nix::sys::signal::Signal::SIGKILL).unwrap();
+        child.wait().unwrap();
+        // another test may clean at the same time, and takes it away
+        let told = String::from_utf8(within("doctor").output().unwrap().stdout).unwrap();
+        assert!(
+            told.contains("cannot be seen from here") || there().is_empty(),
+            "{told}"
+        );
+        let mut clean = harness.command("doctor --clean");
+        let cleaned = String::from_utf8(clean.env("TMPDIR", harness.folder.path()).output().unwrap().stdout).unwrap();
+        if cleaned.contains("cannot be seen from here") {
+            // this is no machine's first namespace either
+            harness.output("doctor --clean --all");
+        }
+        until("the end of what was left", || there().is_empty());
+        assert!(
+            !cleaned.contains("earlier runs left nothing\n") || cleaned.contains("removed"),
+            "{cleaned}"
+        );
     }
 }

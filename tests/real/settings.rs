@@ -2,6 +2,7 @@
 //! what is wrong is refused with its place.
 
 use std::fs;
+use std::process::Command;
 
 use serde_json::Value;
 
@@ -100,7 +101,7 @@ fn a_file_above_is_found_in_a_repository_and_not_elsewhere() {
 fn a_folder_or_a_fifo_in_place_of_the_file_is_refused() {
     for make in ["mkdir", "mkfifo"] {
         let harness = Harness::new();
-        let made = std::process::Command::new(make)
+        let made = Command::new(make)
             .arg(harness.folder.path().join("harness.toml"))
             .status();
         assert!(made.expect("the program is there").success());
@@ -145,7 +146,7 @@ fn a_variable_that_is_misspelt_or_invalid_is_refused_with_its_name() {
 }
 
 #[test]
-fn a_history_on_stdin_is_checked_as_a_file_is() {
+fn a_history_is_checked_on_stdin_compressed_and_through_a_pipe_as_a_file_is() {
     let path = concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/checkers/tests/golden/hl001_stale_holder.jsonl"
@@ -156,6 +157,22 @@ fn a_history_on_stdin_is_checked_as_a_file_is() {
     let stdin = Answer::of(stdin.output().expect("harness can be started"));
     let file = Answer::of(harness.output(&format!("check {path} --json")));
     stdin.assert_exit(1);
+    let gzip = Command::new("gzip")
+        .args(["--stdout", path])
+        .output()
+        .expect("gzip is here");
+    let compressed = harness.folder.path().join("history.jsonl.gz");
+    fs::write(&compressed, gzip.stdout).expect("it can be written");
+    let compressed = Answer::of(harness.output("check history.jsonl.gz --json"));
+    let pipe = harness.folder.path().join("history.pipe");
+    let made = Command::new("mkfifo").arg(&pipe).status().expect("mkfifo is here");
+    assert!(made.success());
+    let writer = std::thread::spawn(move || fs::write(&pipe, fs::read(path).expect("the sample is there")));
+    let piped = Answer::of(harness.output("check history.pipe --json"));
+    writer
+        .join()
+        .expect("it does not panic")
+        .expect("harness reads all of it");
     for property in ["HL001", "HL002", "HL003", "HL005"] {
         let of = |answer: &Answer| {
             (
@@ -163,8 +180,56 @@ fn a_history_on_stdin_is_checked_as_a_file_is() {
                 answer.finding(property)["violations"].clone(),
             )
         };
-        assert_eq!(of(&stdin), of(&file));
+        for other in [&stdin, &compressed, &piped] {
+            assert_eq!(of(other), of(&file));
+        }
     }
+}
+
+#[test]
+fn a_byte_order_mark_is_no_part_of_a_history_a_suite_or_a_configuration() {
+    let golden = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/checkers/tests/golden/hl001_stale_holder.jsonl"
+    );
+    let marked = |text: &str| format!("\u{feff}{text}");
+    let harness = with_file(&marked(TOML));
+    let write =
+        |name: &str, text: &str| fs::write(harness.folder.path().join(name), marked(text)).expect("it can be written");
+    write(
+        "history.jsonl",
+        &fs::read_to_string(golden).expect("the sample is there"),
+    );
+    for words in ["check history.jsonl --json", "check - --json"] {
+        let mut command = harness.command(words);
+        let stdin = fs::File::open(harness.folder.path().join("history.jsonl")).expect("it was written");
+        let answer = Answer::of(command.stdin(stdin).output().expect("harness can be started"));
+        answer.assert_exit(1);
+        let file = Answer::of(harness.output(&format!("check {golden} --json")));
+        assert_eq!(
+            answer.finding("HL001")["violations"],
+            file.finding("HL001")["violations"]
+        );
+    }
+    let online = harness.output("check --online history.jsonl");
+    assert_eq!(
+        online.status.code(),
+        Some(1),
+        "{}",
+        String::from_utf8_lossy(&online.stderr)
+    );
+    let options = Answer::of(harness.output("run --show-config --json --profile short"));
+    assert!(
+        options.diagnosis.to_string().contains(r#""value":"7s""#),
+        "{}",
+        options.diagnosis
+    );
+    write(
+        "two.toml",
+        "[[row]]\nname = \"one\"\nbackend = \"redis\"\nruntime = \"simulated\"\n",
+    );
+    let rows = harness.output("suite two.toml --dry-run");
+    assert_eq!(rows.status.code(), Some(0), "{}", String::from_utf8_lossy(&rows.stderr));
 }
 
 #[test]

@@ -63,6 +63,7 @@ fn locks_of_other_shapes_hold() {
 fn locks_of_other_manners_hold() {
     all_hold(&[
         ("exits_on_doubt", ""),
+        ("late_reply", ""),
         ("over_http", ""),
         ("try_lock", "--tries 100"),
         ("etcd_gateway", ""),
@@ -84,6 +85,7 @@ fn leases_that_are_not_kept_are_found() {
     all_are_found(&[
         ("rewritten_value", "--time 16s --hold 3s", "HL001"),
         ("exits_on_doubt", "--time 16s --hold 3s", "HL001"),
+        ("late_reply", "--time 16s --hold 500ms", "HL001"),
         ("over_http", "--time 9s --hold 100ms", "HL010"),
         ("hash_field", "--time 9s --hold 100ms", "HL007"),
     ]);

@@ -262,6 +262,7 @@ impl OneServer {
             start_limit: SOON,
             clocks: Vec::new(),
             peer_proxies: None,
+            on_wait: Arc::new(|_| {}),
         };
         let (_kept, interrupt) = tokio::sync::watch::channel(false);
         let cluster = runtime.block_on(Cluster::start(&spec, &Runtime::Local, interrupt));

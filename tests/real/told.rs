@@ -162,7 +162,7 @@ mod browser {
         let data = "JSON.parse(document.getElementById('data').textContent)";
         assert_eq!(page.value(&format!("{data}.servers.length")), 3);
         let both = format!(
-            "(() => {{ const v = {data}.violations[0]; return v.id === 'HL001-1' && v.overlap[0] < v.overlap[1] && v.clients.length > 1; }})()"
+            "(() => {{ const v = {data}.violations[0]; return v.id === 'HL001-1' && v.overlaps.some(([from, to]) => from < to) && v.clients.length > 1; }})()"
         );
         assert_eq!(page.value(&both), true);
         let bars = "document.querySelectorAll('#HL001-1 svg rect.hold').length > 1 && document.querySelectorAll('#HL001-1 .overlap').length > 0";

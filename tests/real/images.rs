@@ -1,0 +1,121 @@
+//! Images by digest: a run says which one it ran, and the names in this repository can be pinned.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// What has names of images in it.
+const FILES: [&str; 7] = [
+    "scripts/pin-images",
+    "src/backends/etcd/image",
+    "src/backends/postgres/image",
+    "src/backends/redis/image",
+    "src/backends/zk/image",
+    "src/cluster/sidecar.rs",
+    "deploy/Dockerfile",
+];
+
+/// A copy of the repository as far as images go, with an engine that knows the digests of all but one image.
+fn repository(unknown: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for file in FILES {
+        let copy = folder.path().join(file);
+        fs::create_dir_all(copy.parent().unwrap()).unwrap();
+        fs::copy(root.join(file), copy).unwrap();
+    }
+    let docker = folder.path().join("docker");
+    let script = format!(
+        "#!/bin/sh\ncase \"$4\" in *@*) exit 1;; {unknown}*) exit 1;; esac\necho sha256:$(printf %s \"$4\" | sha256sum | cut -c1-64)\n"
+    );
+    fs::write(&docker, script).unwrap();
+    fs::set_permissions(&docker, fs::Permissions::from_mode(0o755)).unwrap();
+    folder
+}
+
+fn pin(repository: &Path, word: &str) -> Output {
+    let path = format!("{}:{}", repository.display(), std::env::var("PATH").unwrap());
+    let mut command = Command::new(repository.join("scripts/pin-images"));
+    command
+        .args(word.split_whitespace())
+        .env("PATH", path)
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn every_image_of_the_repository_can_be_pinned_and_pinned_again() {
+    let folder = repository("nothing");
+    let text = |file: &str| fs::read_to_string(folder.path().join(file)).unwrap();
+    assert_eq!(pin(folder.path(), "--check").status.code(), Some(1), "they have tags");
+    for _ in 0..2 {
+        let pinned = pin(folder.path(), "");
+        assert!(pinned.status.success(), "{}", String::from_utf8_lossy(&pinned.stderr));
+        assert_eq!(String::from_utf8_lossy(&pinned.stdout).lines().count(), 7);
+        let checked = pin(folder.path(), "--check");
+        assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stdout));
+    }
+    for file in &FILES[1..] {
+        let before = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap();
+        let after = text(file);
+        assert_eq!(before.lines().count(), after.lines().count(), "{file}");
+        let digests = after.matches("@sha256:").count() - before.matches("@sha256:").count();
+        assert_eq!(
+            digests,
+            if *file == "deploy/Dockerfile" { 2 } else { 1 },
+            "{file}: {after}"
+        );
+    }
+}
+
+#[test]
+fn where_a_registry_does_not_answer_nothing_is_pinned() {
+    let folder = repository("redis");
+    let pinned = pin(folder.path(), "");
+    assert_eq!(pinned.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&pinned.stderr);
+    assert!(
+        said.contains("redis:7") && said.contains("nothing was changed"),
+        "{said}"
+    );
+    for file in &FILES[1..6] {
+        let text = fs::read_to_string(folder.path().join(file)).unwrap();
+        assert!(!text.contains("@sha256:"), "{file}: {text}");
+    }
+}
+
+mod docker {
+    use super::*;
+    use crate::command::Harness;
+
+    #[test]
+    fn a_run_of_an_image_by_its_id_says_so() {
+        let inspect = ["image", "inspect", "--format", "{{.Id}}", "harness-redis:debian"];
+        let id = Command::new("docker").args(inspect).output().unwrap();
+        let id = String::from_utf8(id.stdout).unwrap().trim().to_owned();
+        if id.is_empty() {
+            eprintln!("skipped: harness-redis:debian is not here (make images)");
+            return;
+        }
+        let harness = Harness::new();
+        let words = "--runtime docker --backend redis --fault none --lease 1s --time 7s --image";
+        let answer = harness.run(&format!("{words} {id}"));
+        answer.assert_exit(0);
+        let run = &answer.diagnosis["run"];
+        assert_eq!(
+            (&run["image"], &run["image_digest"]),
+            (&id.clone().into(), &id.clone().into())
+        );
+        let again = run["again"].to_string();
+        assert!(again.contains(&id), "{again}");
+        // one that is not here, by a digest: the sentence names it
+        let output = harness.output(&format!("run {words} registry.invalid/redis:7@{id}"));
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(4), "{said}");
+        assert!(
+            said.contains(&format!("no image registry.invalid/redis:7@{id}")),
+            "{said}"
+        );
+    }
+}

@@ -1,0 +1,71 @@
+//! A run at a terminal: what is under way is said in a block of lines, which is gone when the verdict comes.
+
+use std::process::{Command, Stdio};
+
+use crate::command::Harness;
+
+const COLUMNS: usize = 80;
+
+/// `harness <words>` at a terminal of 80 columns, and all that it wrote there.
+fn at_a_terminal(harness: &Harness, words: &str) -> String {
+    let run = harness.command(words);
+    let words: Vec<_> = run.get_args().map(|word| word.to_string_lossy()).collect();
+    let typed = format!(
+        "stty cols {COLUMNS} rows 40; {} {}",
+        run.get_program().to_string_lossy(),
+        words.join(" ")
+    );
+    let mut script = Command::new("script");
+    script.args(["--quiet", "--return", "--command", &typed, "/dev/null"]);
+    script.env_clear().envs(std::env::vars_os().filter(|(name, _)| {
+        let name = name.to_string_lossy();
+        !name.starts_with("HARNESS_") && !["CI", "GITHUB_ACTIONS", "NO_COLOR", "CLICOLOR_FORCE"].contains(&&*name)
+    }));
+    script.env("TERM", "xterm-256color").current_dir(harness.folder.path());
+    let output = script
+        .stdin(Stdio::null())
+        .output()
+        .expect("script (util-linux) is here");
+    let written = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{written}");
+    written
+}
+
+/// What was written, without the sequences that colour it and move the cursor.
+fn plain(written: &str) -> String {
+    let mut plain = String::new();
+    let mut rest = written.chars();
+    while let Some(next) = rest.next() {
+        match next {
+            '\u{1b}' if rest.next() == Some('[') => {
+                rest.by_ref().find(|last| last.is_ascii_alphabetic());
+            }
+            '\u{1b}' => {}
+            _ => plain.push(next),
+        }
+    }
+    plain
+}
+
+#[test]
+fn a_run_says_what_is_under_way_and_its_block_vanishes_before_the_verdict() {
+    let harness = Harness::new();
+    let words = "run --backend redis --runtime local --fault latency --lease 1s --time 12s";
+    let written = at_a_terminal(&harness, words);
+    let plain = plain(&written);
+    // before the servers serve, while the clients run, while a fault is on
+    for said in [
+        "no server was asked yet",
+        "the verdict comes at the end",
+        "no overlap seen",
+        "active ",
+        "PASS",
+    ] {
+        assert!(plain.contains(said), "{said}: {plain}");
+    }
+    // the block is cleared before the verdict is told: the cursor goes up over its lines
+    let verdict = written.rfind("PASS").expect("it passes");
+    let last_block = written.rfind("the verdict comes at the end").expect("it was drawn");
+    assert!(last_block < verdict);
+    assert!(written[last_block..verdict].contains("\u{1b}[2K"), "{written:?}");
+}

@@ -362,15 +362,17 @@ impl ConnectionTap {
         let rules: Vec<Arc<MessageRule>> = self.link.rules().iter().map(|(_, rule)| Arc::clone(rule)).collect();
         let (of_accepted, of_all): (Vec<_>, Vec<_>) = rules.into_iter().partition(|rule| rule.spec.accepted);
         for rule in of_accepted.into_iter().filter(|rule| rule.may_take(asked)) {
-            if state.pending.len() < PENDING {
-                state.pending.push_back(PendingRequest {
-                    number,
-                    rule,
-                    name,
-                    label,
-                    at: now,
-                });
+            // some are never answered: PostgreSQL skips what follows an error
+            if state.pending.len() == PENDING {
+                state.pending.pop_front();
             }
+            state.pending.push_back(PendingRequest {
+                number,
+                rule,
+                name,
+                label,
+                at: now,
+            });
         }
         let rule = of_all.into_iter().find(|rule| rule.takes(asked))?;
         match rule.spec.action {
@@ -406,11 +408,7 @@ impl ConnectionTap {
     }
 
     fn answer(&self, number: u64, refused: bool, now: u64, state: &mut MessageState) -> Option<StopAction> {
-        let awaited = state.awaited.take_if(|(wanted, _)| *wanted == number);
-        let rule = match awaited {
-            Some((_, rule)) => rule,
-            None => self.accepted(number, refused, state)?,
-        };
+        let rule = self.rule_of_reply(number, refused, state)?;
         match rule.spec.action {
             _ if rule.is_lifted() => None,
             MessageAction::DelayReply(time) => Some(Self::wait(rule, time, now)),
@@ -418,9 +416,10 @@ impl ConnectionTap {
         }
     }
 
-    /// The rule that meant this request if it was accepted, and takes it.
-    fn accepted(&self, number: u64, refused: bool, state: &mut MessageState) -> Option<Arc<MessageRule>> {
-        let mut taken = None;
+    /// The rule that means this reply: the one that took its request, or the first that takes it since it was accepted.
+    fn rule_of_reply(&self, number: u64, refused: bool, state: &mut MessageState) -> Option<Arc<MessageRule>> {
+        let awaited = state.awaited.take_if(|(wanted, _)| *wanted == number);
+        let mut taken = awaited.map(|(_, rule)| rule);
         state.pending.retain(|pending| {
             if pending.number != number {
                 return true;

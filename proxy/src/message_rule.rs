@@ -150,21 +150,26 @@ impl MessageRule {
         self.progress.lock().expect("no one panics while holding a rule")
     }
 
+    /// What is known so far, where the rule looks at the requests of such a client.
+    fn looks_at(&self, asked: RequestSeen<'_>) -> Option<MutexGuard<'_, Progress>> {
+        let looks = !self.is_lifted() && self.spec.whose.selects(asked.label);
+        looks.then(|| self.progress())
+    }
+
     /// Whether this request may be the one that is meant, if it is accepted.
     pub(super) fn may_take(&self, asked: RequestSeen<'_>) -> bool {
-        if self.is_lifted() || !self.spec.whose.labels.contains(asked.label) {
+        let Some(mut progress) = self.looks_at(asked) else {
             return false;
-        }
-        self.progress().note(asked.name);
-        self.spec.message.means(&asked.name)
+        };
+        progress.note(asked.name);
+        progress.matched.is_none() && self.spec.message.means(&asked.name)
     }
 
     /// Whether this request is the one that is meant; from then on no other is.
     pub(super) fn takes(&self, asked: RequestSeen<'_>) -> bool {
-        if self.is_lifted() || !self.spec.whose.labels.contains(asked.label) {
+        let Some(mut progress) = self.looks_at(asked) else {
             return false;
-        }
-        let mut progress = self.progress();
+        };
         if !self.spec.accepted {
             progress.note(asked.name);
         }

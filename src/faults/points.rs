@@ -76,7 +76,7 @@ impl MessagePoints {
     }
 
     /// The message whose turn it is for `fault`, and notes that: each once; then all as often as each other, but those less often
-    /// that may never come again.
+    /// that may never come again, and those first and twice as often whose replies decide something: some accept, others refuse.
     pub fn next(&self, fault: &'static str) -> Option<MessagePoint> {
         let mut turns = self.turns.lock().expect("no one panics while choosing a message");
         let PointTurns { rng, of } = &mut *turns;
@@ -86,7 +86,9 @@ impl MessagePoints {
                 aimed: 0,
                 rank: rng.random(),
             });
-            (u64::from(turn.aimed) * (1 + OFTEN / (passed + 1)), turn.rank)
+            let decides = *passed >= OFTEN && self.taps.is_sometimes_refused(*name);
+            let turns = u64::from(turn.aimed) * (1 + OFTEN / (passed + 1));
+            (turns / (1 + u64::from(decides)), !decides, turn.rank)
         };
         let (name, label, passed) = sent.min_by_key(&mut due)?;
         let turn = of.get_mut(&(fault, name, label))?;
@@ -134,22 +136,31 @@ mod tests {
             .map(|_| points.next("drop-request").unwrap().name.to_string())
             .collect();
         assert_eq!(others.len(), 3, "the turns of each fault begin anew");
-        let set = MessageName::new(b"SET");
-        taps.count_reply(set, true);
-        assert!(!points.next("drop-reply").unwrap().sometimes_refused, "they all were");
-        taps.count_reply(set, false);
-        let mut sets = (0..20)
-            .filter_map(|_| points.next("kill-after"))
-            .filter(|point| point.name == set);
-        let (first, second) = (sets.next().unwrap(), sets.next().unwrap());
-        assert!(first.sometimes_refused && (first.aimed, second.aimed) == (0, 1));
         let first_of = |seed| {
-            MessagePoints::new(&taps, seed)
-                .next("drop-reply")
-                .unwrap()
-                .name
-                .to_string()
+            let points = MessagePoints::new(&taps, seed);
+            points.next("drop-reply").unwrap().name.to_string()
         };
         assert_eq!((0..20).map(first_of).collect::<BTreeSet<_>>().len(), 3);
+    }
+
+    #[test]
+    fn a_message_that_is_sometimes_refused_comes_first_and_twice_as_often() {
+        let (notices, _receiver) = mpsc::channel(1);
+        let taps = TapHub::new(Protocol::Resp, LABELS, 1, notices);
+        let (set, idle) = (MessageName::new(b"SET"), LABELS.labels[0]);
+        for name in [set, MessageName::new(b"EVALSHA"), MessageName::new(b"HELLO")] {
+            for _ in 0..900 {
+                taps.count_request(name, idle);
+            }
+        }
+        taps.count_reply(set, true);
+        let aimed = |seed| MessagePoints::new(&taps, seed).next("drop-reply").unwrap();
+        assert!((0..20).any(|seed| aimed(seed).name != set), "all replies refused");
+        taps.count_reply(set, false);
+        assert!((0..20).all(|seed| aimed(seed).name == set && aimed(seed).sometimes_refused));
+        let points = MessagePoints::new(&taps, 1);
+        let turns: Vec<MessagePoint> = (0..40).map(|_| points.next("kill-after").unwrap()).collect();
+        let sets = turns.iter().filter(|point| point.name == set).count();
+        assert!((19..=21).contains(&sets), "of three messages half the turns: {turns:?}");
     }
 }

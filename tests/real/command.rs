@@ -1,8 +1,11 @@
 //! Runs `harness` and reads its diagnosis.
 
+use std::fs::File;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::sync::OnceLock;
 
+use nix::fcntl::{Flock, FlockArg};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -20,6 +23,7 @@ pub struct Answer {
 
 impl Harness {
     pub fn new() -> Self {
+        share_the_machine();
         Self {
             folder: TempDir::new().expect("a temporary folder"),
         }
@@ -113,6 +117,28 @@ impl Answer {
         assert_eq!(self.exit, expected, "{}\n{:#}", self.stderr, self.diagnosis);
         self
     }
+}
+
+/// Tests that start servers share the machine, and a second try of one has it to itself: what failed beside three others may
+/// have failed for want of time. nextest says which try it is, and has a process for each test, which keeps its share until it
+/// ends.
+pub fn share_the_machine() {
+    static SHARE: OnceLock<Vec<Flock<File>>> = OnceLock::new();
+    let lock = |name: &str, how| {
+        let file = File::create(Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)).expect("a file in target");
+        Flock::lock(file, how).expect("a lock of a file")
+    };
+    SHARE.get_or_init(|| {
+        let Ok(attempt) = std::env::var("NEXTEST_ATTEMPT") else {
+            return Vec::new();
+        };
+        // who wants the machine alone keeps the door shut, or the others would never all be gone
+        let door = lock("door.lock", FlockArg::LockExclusive);
+        if attempt == "1" {
+            return vec![lock("machine.lock", FlockArg::LockShared)];
+        }
+        vec![lock("machine.lock", FlockArg::LockExclusive), door]
+    });
 }
 
 /// Gives a file to a user that is neither root nor the one who runs the tests. `false`, and a line on stderr, where the

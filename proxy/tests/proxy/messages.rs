@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use harness_proxy::tap::{MessageName, Protocol};
 use harness_proxy::{
-    ActiveRule, ClientFilter, Label, LabelScheme, LabelSet, LinkTap, MessageAction, MessageRule, MessageRuleSpec,
-    TapHub, TapNotification,
+    ActiveRule, ClientFilter, ConnectionTap, Label, LabelScheme, LabelSet, LinkTap, MessageAction, MessageRule,
+    MessageRuleSpec, StopAction, TapHub, TapNotification,
 };
 use proptest::prelude::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -36,6 +36,7 @@ const WAITER: ClientFilter = ClientFilter::new("waiter", LabelSet::of(&[WAITS]))
 /// A link with a tap.
 struct TapRig {
     rig: Rig,
+    tap: Arc<LinkTap>,
     exchange: Arc<TapHub>,
     notices: mpsc::Receiver<TapNotification>,
 }
@@ -44,9 +45,15 @@ impl TapRig {
     async fn new() -> Self {
         let (sender, notices) = mpsc::channel(1000);
         let exchange = TapHub::new(Protocol::Resp, LABELS, 2, sender);
-        let wire = LinkTap::new(&exchange, 1, "c1->n1".into());
-        let rig = Rig::with(|proxy, server| proxy.tapped("c1->n1".into(), server, 7, wire)).await;
-        Self { rig, exchange, notices }
+        let tap = LinkTap::new(&exchange, 1, "c1->n1".into());
+        let tapped = Arc::clone(&tap);
+        let rig = Rig::with(|proxy, server| proxy.tapped("c1->n1".into(), server, 7, tapped)).await;
+        Self {
+            rig,
+            tap,
+            exchange,
+            notices,
+        }
     }
 
     async fn connect(&self) -> (TcpStream, TcpStream) {
@@ -349,4 +356,26 @@ async fn a_rule_of_accepted_requests_passes_by_those_whose_replies_say_that_noth
     assert!(armed.rule().matched().is_some_and(|matched| matched.done));
     assert_eq!(armed.rule().passed(), "SET ×5");
     assert!(rig.exchange.is_sometimes_refused(MessageName::new(b"SET")));
+}
+
+/// PostgreSQL skips what follows an error: such requests have no reply.
+#[tokio::test]
+async fn requests_that_are_never_answered_do_not_hide_one_that_is_accepted() {
+    let rig = TapRig::new().await;
+    let armed = rig.armed(MessageRuleSpec {
+        message: Protocol::Resp.spoken("SET").unwrap(),
+        occurrence: 1,
+        whose: ANYONE,
+        action: MessageAction::DropReply,
+        accepted: true,
+        refuse: None,
+    });
+    let connection = ConnectionTap::new(&rig.tap);
+    let set = MessageName::new(b"SET");
+    for number in 0..1000 {
+        assert!(connection.request(number, set, number, 0).is_none());
+    }
+    assert!(connection.reply(998, set, true, 1).is_none());
+    assert!(matches!(connection.reply(999, set, false, 2), Some(StopAction::End(_))));
+    assert!(armed.rule().matched().is_some_and(|matched| matched.at == 0));
 }

@@ -9,7 +9,7 @@ from kazoo.exceptions import NoNodeError
 
 
 def connected():
-    client = KazooClient(hosts=f"127.0.0.1:{sys.argv[1]}", timeout=10)
+    client = KazooClient(hosts=f"127.0.0.1:{sys.argv[1]}", timeout=60)
     client.start(timeout=30)
     return client
 

@@ -87,8 +87,10 @@ impl SpaceOfHunt {
             Clients::Recipe(options) => Some(options.contract()),
             Clients::Foreign { .. } => record.contract.clone(),
         };
+        // on models, what another experiment saw must not decide what this one is: with several jobs it may not have ended yet
+        let alone = self.config.runtime == RuntimeRequest::Simulated;
         // faults that were typed are the only ones
-        let cells = if self.space.faultless {
+        let cells = if self.space.faultless && !alone {
             record.coverage.cells()
         } else {
             Vec::new()
@@ -105,13 +107,8 @@ impl SpaceOfHunt {
             ..self.space.clone()
         };
         let seed = u64::from_str_radix(&record.seed, 16).unwrap_or_default();
-        // on models, what another experiment saw must not decide what this one is
         let none = BTreeSet::new();
-        let left_out = match self.config.runtime {
-            RuntimeRequest::Simulated => &none,
-            _ => &record.left_out,
-        };
-        space.draw(seed, index, left_out)
+        space.draw(seed, index, if alone { &none } else { &record.left_out })
     }
 
     /// The options of `harness run` for a draw: what was typed stands.

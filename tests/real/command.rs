@@ -119,9 +119,8 @@ impl Answer {
     }
 }
 
-/// Tests that start servers share the machine, and a second try of one has it to itself: what failed beside three others may
-/// have failed for want of time. nextest says which try it is, and has a process for each test, which keeps its share until it
-/// ends.
+/// Tests that start servers share the machine, and the last try of one has it to itself: what failed beside others may have
+/// failed for want of time. nextest says which try it is, and has a process for each test, which keeps its share until it ends.
 pub fn share_the_machine() {
     static SHARE: OnceLock<Vec<Flock<File>>> = OnceLock::new();
     let lock = |name: &str, how| {
@@ -129,12 +128,13 @@ pub fn share_the_machine() {
         Flock::lock(file, how).expect("a lock of a file")
     };
     SHARE.get_or_init(|| {
-        let Ok(attempt) = std::env::var("NEXTEST_ATTEMPT") else {
+        let number = |name| std::env::var(name).ok()?.parse::<u32>().ok();
+        let (Some(attempt), Some(attempts)) = (number("NEXTEST_ATTEMPT"), number("NEXTEST_TOTAL_ATTEMPTS")) else {
             return Vec::new();
         };
         // who wants the machine alone keeps the door shut, or the others would never all be gone
         let door = lock("door.lock", FlockArg::LockExclusive);
-        if attempt == "1" {
+        if attempt == 1 || attempt < attempts {
             return vec![lock("machine.lock", FlockArg::LockShared)];
         }
         vec![lock("machine.lock", FlockArg::LockExclusive), door]

@@ -37,6 +37,8 @@ pub const RELEASE_NS: u64 = 1_000_000_000;
 pub const DENIED_RELEASES: u64 = 3;
 /// Grants without an answer that must be seen for a library to be blamed for them where another acquire may have left them.
 pub const ORPHANS: u64 = 3;
+/// How often a client must have asked for a lock again, and been refused, for its own grant to count as one that it did not notice.
+pub const REFUSED_AGAIN: u64 = 5;
 /// Holds that a library must have ended early, and one in how many of all, for that to be a habit: in doubt a lock may give up,
 /// and a machine with too much to do gives it doubts.
 pub const EARLY_LOSSES: u64 = 3;

@@ -15,7 +15,7 @@ use crate::history::{F, NemesisFact, ObserverFact};
 use crate::holds::{Ended, LockHold};
 use crate::limits;
 use crate::range_max::RangeMax;
-pub(crate) use orphans::OrphanGrant;
+pub(crate) use orphans::{OrphanGrant, Refusals};
 
 /// An answer that is not as the server has it.
 #[derive(Debug, Clone, Copy)]

@@ -24,6 +24,7 @@ mod link;
 mod link_control;
 mod link_fault;
 mod link_tap;
+mod lost_replies;
 mod message_rule;
 mod peer_proxy;
 mod pump;
@@ -31,6 +32,7 @@ mod queue;
 mod scheduling;
 mod socks;
 pub mod tap;
+mod tap_counts;
 mod toxic;
 #[cfg(feature = "toxiproxy")]
 mod toxiproxy;
@@ -43,9 +45,11 @@ pub use label::{ClientLabels, Label, LabelScheme, LabelSet};
 pub use link::{Layer, Link, Upstream};
 pub use link_control::{AnyLink, LinkControl};
 pub use link_fault::LinkFault;
-pub use link_tap::{ConnectionTap, LinkTap, StopAction, TapCounts, TapHub, TapNotification};
+pub use link_tap::{ConnectionTap, LinkTap, StopAction, TapHub, TapNotification};
+pub use lost_replies::LostReply;
 pub use message_rule::{ClientFilter, MatchedMessage, MessageAction, MessageRule, MessageRuleSpec};
 pub use peer_proxy::{PeerAddress, PeerDirectory, PeerProxy};
+pub use tap_counts::TapCounts;
 pub use toxic::{Toxic, ToxicKind, ToxicStream};
 #[cfg(feature = "toxiproxy")]
 pub use toxiproxy::Toxiproxy;

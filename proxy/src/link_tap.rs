@@ -9,13 +9,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 use super::label::{ClientLabels, Label, LabelScheme};
 use super::link::Layer;
+use super::lost_replies::{LostReplies, LostReply};
 use super::message_rule::{MessageAction, MessageRule, RequestSeen};
 use super::tap::{MessageName, Observation, Protocol, Sender, TapError, TapParser};
+use super::tap_counts::{MessageCounters, TapCounts};
 use crate::clock::monotonic_ns;
 
 /// Requests that are counted by name: more than any protocol has, and a bound on what a strange client can fill.
@@ -24,58 +25,6 @@ const NAMED: usize = 512;
 const REMEMBERED: usize = 256;
 /// Requests of a connection whose replies a rule waits for, to see which of them was accepted.
 const PENDING: usize = 64;
-
-/// Messages, counted.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TapCounts {
-    pub requests: u64,
-    pub replies: u64,
-    pub notifications: u64,
-    /// Requests that a client repeated, byte for byte, while its label says that it retries ([`LabelScheme::retrying`]).
-    pub retries: u64,
-}
-
-impl TapCounts {
-    /// As a history has it: requests, replies, notifications, retries.
-    pub fn columns(self) -> [u64; 4] {
-        [self.requests, self.replies, self.notifications, self.retries]
-    }
-
-    /// Requests and what came back.
-    pub fn messages(self) -> u64 {
-        self.requests + self.replies + self.notifications
-    }
-
-    #[must_use]
-    pub fn plus(self, other: Self) -> Self {
-        Self {
-            requests: self.requests + other.requests,
-            replies: self.replies + other.replies,
-            notifications: self.notifications + other.notifications,
-            retries: self.retries + other.retries,
-        }
-    }
-}
-
-/// The same, counted by many at once.
-#[derive(Debug, Default)]
-struct MessageCounters {
-    requests: AtomicU64,
-    replies: AtomicU64,
-    notifications: AtomicU64,
-    retries: AtomicU64,
-}
-
-impl MessageCounters {
-    fn read(&self) -> TapCounts {
-        TapCounts {
-            requests: self.requests.load(Relaxed),
-            replies: self.replies.load(Relaxed),
-            notifications: self.notifications.load(Relaxed),
-            retries: self.retries.load(Relaxed),
-        }
-    }
-}
 
 /// A notification that passed a link towards its client.
 #[derive(Debug, Clone)]
@@ -99,6 +48,7 @@ pub struct TapHub {
     passed: Mutex<BTreeMap<(MessageName, Label), u64>>,
     /// How many requests of a name were accepted, and how many refused.
     answered: Mutex<BTreeMap<MessageName, [u64; 2]>>,
+    lost_replies: LostReplies,
     /// Connections on which a tap lost its place, and the first reason.
     lost: Mutex<(u64, Option<(String, TapError)>)>,
 }
@@ -118,6 +68,7 @@ impl TapHub {
             notices,
             passed: Mutex::default(),
             answered: Mutex::default(),
+            lost_replies: LostReplies::default(),
             lost: Mutex::default(),
         })
     }
@@ -146,6 +97,11 @@ impl TapHub {
         if answered.len() < NAMED || answered.contains_key(&name) {
             answered.entry(name).or_default()[usize::from(refused)] += 1;
         }
+    }
+
+    /// What was asked again after replies that were dropped though their requests were accepted.
+    pub fn lost_replies(&self) -> Vec<LostReply> {
+        self.lost_replies.all()
     }
 
     /// Whether some requests of this name were accepted and others refused so far.
@@ -403,6 +359,11 @@ impl ConnectionTap {
         if !is_idle_talk(name) {
             self.link.count(|counters| &counters.replies);
             self.link.hub.count_reply(name, refused);
+            if refused {
+                let changes = self.link.hub.labels.get(self.link.client).1;
+                let replies = &self.link.hub.lost_replies;
+                replies.note_refusal(self.link.client, name, changes, now);
+            }
         }
         self.answer(number, refused, now, state)
     }
@@ -478,6 +439,13 @@ impl ConnectionTap {
     /// What a rule meant came to pass on this connection.
     pub fn done(&self, rule: &MessageRule, now: u64) {
         rule.done(self.link.client, now);
+        let lost = rule.spec.accepted && rule.spec.action == MessageAction::DropReply;
+        if let Some(matched) = rule.matched().filter(|_| lost) {
+            let name = MessageName::new(matched.message.as_bytes());
+            let changes = self.link.hub.labels.get(self.link.client).1;
+            let replies = &self.link.hub.lost_replies;
+            replies.note_loss(LostReply::new(self.link.client, name, matched.at, changes));
+        }
     }
 }
 

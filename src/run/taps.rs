@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use harness_checkers::history::event::{Fields, Process};
-use harness_checkers::history::{MessageCounts, RequestCount, TapTotals};
+use harness_checkers::history::{AskedAgain, MessageCounts, RequestCount, TapTotals};
 use tokio::sync::mpsc;
 
 use super::clients::pool::LogicalClient;
@@ -67,9 +67,18 @@ pub fn summary(links: &Links, run: &RunContext) -> TapTotals {
         role: label.words().to_owned(),
         count,
     });
+    let asked_again = run.exchange.lost_replies().into_iter();
+    let asked_again = asked_again.filter(|again| again.refused > 0).map(|again| AskedAgain {
+        client: format!("c{}", again.client),
+        message: again.name.to_string(),
+        time_ns: run.clock.stamp_of(again.at),
+        refused: again.refused,
+        refused_ns: again.times.iter().map(|at| run.clock.stamp_of(*at)).collect(),
+    });
     TapTotals {
         clients,
         requests: requests.collect(),
+        asked_again: asked_again.collect(),
         lost,
         why,
     }

@@ -37,7 +37,8 @@ pub use entry::{Entry, F, Mode};
 pub use error::{FormError, ReadError};
 pub use export::write_edn;
 pub use nemesis::{
-    ChurnFact, MessageCounts, NemesisFact, ObserverFact, PhaseFact, ProxyChange, RequestCount, SeenViolation, TapTotals,
+    AskedAgain, ChurnFact, MessageCounts, NemesisFact, ObserverFact, PhaseFact, ProxyChange, RequestCount,
+    SeenViolation, TapTotals,
 };
 pub use read::ReadOptions;
 pub use standstills::Standstill;

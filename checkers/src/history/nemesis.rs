@@ -143,10 +143,30 @@ pub struct TapTotals {
     /// The requests of all clients together, by name and state of the client.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub requests: Vec<RequestCount>,
+    /// What clients asked again after a reply that was dropped though its request was accepted.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub asked_again: Vec<AskedAgain>,
     /// Connections on which a tap lost its place in the protocol, so that their counts are too low.
     pub lost: u64,
     /// Where and why the first of them did.
     pub why: Option<String>,
+}
+
+/// Requests of the same name that were refused after a fault had dropped a reply which did not say that nothing was done; in the same
+/// acquire.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AskedAgain {
+    /// `c3`
+    pub client: String,
+    /// By the name of its protocol: `SET`, `create`.
+    pub message: String,
+    /// When the request passed whose reply was dropped, in nanoseconds of the history.
+    #[serde(rename = "time")]
+    pub time_ns: u64,
+    /// How many were refused.
+    pub refused: u64,
+    /// When they were refused, in nanoseconds of the history: each, or each second, fourth, … of them.
+    pub refused_ns: Vec<u64>,
 }
 
 /// How often clients in one state sent a request.

@@ -4,9 +4,10 @@ use super::{at, finding, length, many, not_watched, violated};
 use crate::context::Context;
 use crate::finding::{Because, Finding, Property, Verdict, Violation};
 use crate::grants::ServerGrant;
+use crate::history::event::Kind;
 use crate::holds::LockHold;
 use crate::limits;
-use crate::phantom::{OrphanGrant, PhantomGrants, WrongGrant};
+use crate::phantom::{OrphanGrant, PhantomGrants, Refusals, WrongGrant};
 
 /// The finding of HL007.
 pub(crate) fn tell(context: &Context<'_>, decided: &PhantomGrants<'_>) -> Finding {
@@ -57,7 +58,10 @@ fn describe(context: &Context<'_>, wrong: &WrongGrant<'_>) -> Violation {
             removed_ns,
             release,
         } => own_release(context, hold, grant, removed_ns, release),
-        WrongGrant::Orphan(orphan) => orphan_grant(context, &orphan),
+        WrongGrant::Orphan(orphan) => match orphan.refused {
+            Some(refused) => unnoticed_grant(context, &orphan, &refused),
+            None => orphan_grant(context, &orphan),
+        },
     }
 }
 
@@ -94,14 +98,7 @@ fn orphan_grant(context: &Context<'_>, orphan: &OrphanGrant<'_>) -> Violation {
         at(granted_ns)
     );
     violation.because.push(history.because(text, &[grant.granted]));
-    let text = match grant.revoked_ns(history) {
-        Some(ended_ns) => {
-            violation.events.push(history.step(grant.revoked, "its lease ended"));
-            format!("It stood until its lease ended at {}.", at(ended_ns))
-        }
-        None => "It still stood when the history ended.".to_owned(),
-    };
-    violation.because.push(history.because(text, &[grant.revoked]));
+    until_its_end(context, grant, &mut violation);
     violation.likely = Some(
         "the acquire gives up with its request or its place in the queue left behind: remove it before `fail`, and answer \
          `info` where that is not sure"
@@ -111,6 +108,81 @@ fn orphan_grant(context: &Context<'_>, orphan: &OrphanGrant<'_>) -> Violation {
         .figures
         .insert("stood_ms".into(), orphan.stood_ns as f64 / 1e6);
     violation
+}
+
+/// Until when a grant stood that no client held by.
+fn until_its_end(context: &Context<'_>, grant: &ServerGrant, violation: &mut Violation) {
+    let history = context.history;
+    let text = match grant.revoked_ns(history) {
+        Some(ended_ns) => {
+            violation.events.push(history.step(grant.revoked, "its lease ended"));
+            format!("It stood until its lease ended at {}.", at(ended_ns))
+        }
+        None => "It still stood when the history ended.".to_owned(),
+    };
+    violation.because.push(history.because(text, &[grant.revoked]));
+}
+
+fn unnoticed_grant(context: &Context<'_>, orphan: &OrphanGrant<'_>, refused: &Refusals<'_>) -> Violation {
+    let history = context.history;
+    let (call, reply) = (history.event(orphan.call), history.event(orphan.reply));
+    let grant = orphan.grant;
+    let granted_ns = grant.granted_ns(history).unwrap_or(call.time);
+    let (who, again) = (history.who(call.process), refused.again);
+    let (message, times) = (&again.message, many(refused.count, "time", "times"));
+    let least = if again.refused > again.refused_ns.len() as u64 {
+        "at least "
+    } else {
+        ""
+    };
+    let mut violation = history.violation("orphan-grant", grant.lock as usize, &[call.process], granted_ns);
+    violation.window = context.window_before(granted_ns).map(|window| window.number);
+    violation.summary = format!(
+        "{who} was refused `{}` {least}{times} while its own grant stood, whose reply was lost",
+        violation.lock
+    );
+    violation.events.push(history.step(orphan.call, "asked for the lock"));
+    violation
+        .events
+        .push(history.step(grant.granted, "the server gave the lock"));
+    let owner = history.name(grant.owner).unwrap_or("an owner");
+    let text = format!(
+        "The `{message}` of {who} at {} was accepted, and a fault lost the reply. The server gave the lock to {owner} at {}.",
+        at(again.time_ns),
+        at(granted_ns)
+    );
+    violation
+        .because
+        .push(history.because(text, &[orphan.call, grant.granted]));
+    let text = format!(
+        "{who} asked again, and was refused {least}{times} from {} to {}; no client held the lock meanwhile.",
+        at(refused.first_ns),
+        at(refused.last_ns)
+    );
+    violation
+        .because
+        .push(history.because(text, &[orphan.call, orphan.reply]));
+    until_its_end(context, grant, &mut violation);
+    if orphan.reply > grant.revoked {
+        violation.events.push(history.step(orphan.reply, answered(reply.kind)));
+    }
+    violation.likely = Some(
+        "the acquire does not look whose the lock is that it is refused: after a call without an answer, compare its value or owner \
+         with the own one"
+            .into(),
+    );
+    violation
+        .figures
+        .insert("stood_ms".into(), orphan.stood_ns as f64 / 1e6);
+    violation
+}
+
+fn answered(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Fail => "answered fail",
+        Kind::Info => "outcome unknown",
+        _ => "acquired",
+    }
 }
 
 fn foreign_release(context: &Context<'_>, hold: &LockHold, grant: &ServerGrant, removed_ns: u64) -> Violation {

@@ -1,4 +1,5 @@
-//! Orphan grants, a part of HL007: an acquire was answered `fail`, and the server gave the lock to it all the same.
+//! Orphan grants, a part of HL007: an acquire was answered `fail`, and the server gave the lock to it all the same; or its client
+//! went on asking, and was refused because of its own grant.
 //!
 //! Such a grant is held by no client and stands until its lease ends. Judged only where the contract says that the owners of
 //! grants are the server's, so that a grant without an answer is known to be one.
@@ -8,24 +9,51 @@ use crate::context::Context;
 use crate::grants::ServerGrant;
 use crate::history::event::{Kind, Origin};
 use crate::history::names::{FastMap, FastSet, NONE};
-use crate::history::{F, RevokeCause};
+use crate::history::{AskedAgain, F, NemesisFact, PhaseFact, RevokeCause};
 use crate::limits;
 use crate::model::Model;
 
 use super::ObserverSight;
 
-/// A grant to an acquire that was answered `fail`.
+/// A grant to an acquire that was answered `fail`, or that did not notice it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OrphanGrant<'a> {
     pub grant: &'a ServerGrant,
     /// The positions of the acquire and of its answer: the last one that can have been meant.
     pub call: u32,
     pub reply: u32,
-    /// For how long the grant stood after that answer, in nanoseconds.
+    /// For how long the grant stood after that answer, in nanoseconds; or, where its client went on asking, altogether.
     pub stood_ns: u64,
+    /// What its client asked while it stood.
+    pub refused: Option<Refusals<'a>>,
     /// Whether an acquire that was answered `ok` under another name may have left it: one that asks under a new name at each
     /// attempt, on a machine that has too much to do.
     doubtful: bool,
+}
+
+/// What a client asked again, and was refused because of its own grant.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Refusals<'a> {
+    pub again: &'a AskedAgain,
+    /// How many refusals are known by their times, and when the first and the last of them was.
+    pub count: u64,
+    pub first_ns: u64,
+    pub last_ns: u64,
+}
+
+impl<'a> Refusals<'a> {
+    /// Those up to a time, if there are any.
+    fn until(again: &'a AskedAgain, until_ns: u64) -> Option<Self> {
+        let mut times = again.refused_ns.iter().filter(|at| **at <= until_ns);
+        let first_ns = *times.next()?;
+        let (more, last_ns) = times.fold((0, first_ns), |(more, _), at| (more + 1, *at));
+        Some(Self {
+            again,
+            count: more + 1,
+            first_ns,
+            last_ns,
+        })
+    }
 }
 
 /// One acquire.
@@ -57,6 +85,7 @@ pub(super) fn of<'a>(context: &'a Context<'_>, sight: &ObserverSight) -> Vec<Orp
     let clients = clients_by_owner(context);
     let fresh = has_fresh_names(context);
     let calm = calm::spans(context, None);
+    let asked_again: Vec<&AskedAgain> = asked_again(context).collect();
     let mut found = Vec::new();
     for (lock, asks) in asks.iter().enumerate() {
         let grants: Vec<&ServerGrant> = context.grants.of_lock(lock).collect();
@@ -64,10 +93,7 @@ pub(super) fn of<'a>(context: &'a Context<'_>, sight: &ObserverSight) -> Vec<Orp
             let before = place.checked_sub(1).map(|before| grants[before]);
             // a request that was sent twice: it arrived again after the acquire that it was for was answered `ok`
             let again = fresh && clients.contains_key(&grant.owner);
-            if again
-                || held.contains(&grant.first())
-                || before.is_some_and(|before| is_rewritten(context, before, grant))
-            {
+            if held.contains(&grant.first()) || before.is_some_and(|before| is_rewritten(context, before, grant)) {
                 continue;
             }
             let judge = OrphanJudge {
@@ -75,14 +101,25 @@ pub(super) fn of<'a>(context: &'a Context<'_>, sight: &ObserverSight) -> Vec<Orp
                 sight,
                 calm: &calm,
                 asks,
+                asked_again: &asked_again,
                 client: clients.get(&grant.owner).copied(),
             };
-            found.extend(judge.orphan(grant));
+            let orphan = if again { None } else { judge.orphan(grant) };
+            found.extend(orphan.or_else(|| judge.unnoticed(grant)));
         }
     }
     let doubtful = found.iter().filter(|orphan| orphan.doubtful).count() as u64;
     found.retain(|orphan| !orphan.doubtful || doubtful >= limits::ORPHANS);
     found
+}
+
+/// What clients asked again after lost replies, as the end of the history has it.
+fn asked_again<'a>(context: &Context<'a>) -> impl Iterator<Item = &'a AskedAgain> {
+    let lines = context.history.nemesis().iter();
+    lines.flat_map(|line| match &line.fact {
+        NemesisFact::Phase(PhaseFact::End { wire: Some(wire), .. }) => wire.asked_again.as_slice(),
+        _ => &[],
+    })
 }
 
 /// The acquires of each lock, by the time of their calls.
@@ -158,21 +195,26 @@ struct OrphanJudge<'j, 'a> {
     calm: &'j [CalmSpan],
     /// The acquires of its lock.
     asks: &'j [Ask],
+    /// Those of the whole history.
+    asked_again: &'j [&'a AskedAgain],
     /// The client that goes by the owner's name, if any acquire named it.
     client: Option<u32>,
 }
 
-impl OrphanJudge<'_, '_> {
-    fn orphan<'g>(&self, grant: &'g ServerGrant) -> Option<OrphanGrant<'g>> {
+impl<'a> OrphanJudge<'_, 'a> {
+    /// When a grant came and when its lease ended, and how late the observer was; `None` where it did not end so, or was not seen whole.
+    fn stand(&self, grant: &ServerGrant) -> Option<(u64, u64, u64)> {
         let history = self.context.history;
         let granted_ns = grant.granted_ns(history)?;
         let ended_ns = grant.revoked_ns(history).unwrap_or(history.end_ns);
         let lag_ns = self.sight.lag_ns(granted_ns).max(self.sight.lag_ns(ended_ns));
         let by_itself = grant.revoked == NONE || grant.cause(history) == Some(RevokeCause::Expired);
         let whole = self.sight.is_whole(granted_ns.saturating_sub(lag_ns), ended_ns);
-        if grant.owner == NONE || !by_itself || !whole {
-            return None;
-        }
+        (grant.owner != NONE && by_itself && whole).then_some((granted_ns, ended_ns, lag_ns))
+    }
+
+    fn orphan(&self, grant: &'a ServerGrant) -> Option<OrphanGrant<'a>> {
+        let (granted_ns, ended_ns, lag_ns) = self.stand(grant)?;
         let own = || {
             self.asks
                 .iter()
@@ -201,7 +243,41 @@ impl OrphanJudge<'_, '_> {
             call: meant.call,
             reply: meant.reply,
             stood_ns,
+            refused: None,
             doubtful: answered,
+        })
+    }
+
+    /// A grant whose reply a fault lost, and whose client asked again for a quarter of a lease and longer, and was refused each time,
+    /// while it stood: nobody but this client had the lock.
+    fn unnoticed(&self, grant: &'a ServerGrant) -> Option<OrphanGrant<'a>> {
+        let (granted_ns, ended_ns, lag_ns) = self.stand(grant)?;
+        let (refused, ask) = self.asked_again.iter().find_map(|again| {
+            let (client, at) = (again.client.strip_prefix('c')?.parse::<u32>().ok()?, again.time_ns);
+            let asked =
+                |ask: &&Ask| ask.client == client && ask.call_ns <= at && at <= ask.reply_ns && ask.reply != NONE;
+            let ask = self.asks.iter().find(asked)?;
+            let refused = Refusals::until(again, ask.reply_ns.min(ended_ns))?;
+            let came_of_it = (at..=at.saturating_add(lag_ns)).contains(&granted_ns);
+            let long = refused.last_ns - refused.first_ns >= self.context.lease_ns / 4;
+            (came_of_it && long && refused.count >= limits::REFUSED_AGAIN).then_some((refused, ask))
+        })?;
+        // the accepted request took the lock, unless it was about something else, and another client took it at that moment
+        let may_be_of = |other: &Ask| {
+            let in_flight = other.call_ns <= granted_ns && granted_ns <= other.reply_ns.saturating_add(lag_ns);
+            other.kind == Kind::Info && in_flight && other.client != ask.client
+        };
+        let is_its_own = match self.client {
+            Some(client) => client == ask.client,
+            None => !self.asks.iter().any(may_be_of),
+        };
+        is_its_own.then_some(OrphanGrant {
+            grant,
+            call: ask.call,
+            reply: ask.reply,
+            stood_ns: ended_ns.saturating_sub(granted_ns),
+            refused: Some(refused),
+            doubtful: false,
         })
     }
 

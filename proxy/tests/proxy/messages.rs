@@ -379,3 +379,47 @@ async fn requests_that_are_never_answered_do_not_hide_one_that_is_accepted() {
     assert!(matches!(connection.reply(999, set, false, 2), Some(StopAction::End(_))));
     assert!(armed.rule().matched().is_some_and(|matched| matched.at == 0));
 }
+
+#[tokio::test]
+async fn what_is_refused_after_a_lost_reply_is_counted_until_its_client_does_something_else() {
+    let rig = TapRig::new().await;
+    let armed = rig.armed(MessageRuleSpec {
+        message: Protocol::Resp.spoken("SET").unwrap(),
+        occurrence: 1,
+        whose: ANYONE,
+        action: MessageAction::DropReply,
+        accepted: true,
+        refuse: None,
+    });
+    let (set, get) = (MessageName::new(b"SET"), MessageName::new(b"GET"));
+    rig.exchange.labels.set(1, WAITS);
+    let first = ConnectionTap::new(&rig.tap);
+    first.request(1, set, 1, 5);
+    assert!(matches!(first.reply(1, set, false, 6), Some(StopAction::End(_))));
+    first.done(armed.rule(), 6);
+    let again = ConnectionTap::new(&rig.tap);
+    for (number, (name, refused)) in [(set, true), (get, true), (set, true), (set, false)]
+        .into_iter()
+        .enumerate()
+    {
+        again.reply(number as u64, name, refused, 10 + number as u64);
+    }
+    rig.exchange.labels.set(1, WORKS);
+    again.reply(9, set, true, 99);
+    let replies = rig.exchange.lost_replies();
+    let [counted] = &replies[..] else {
+        panic!("one reply was lost: {replies:?}");
+    };
+    assert_eq!((counted.client, counted.name, counted.at), (1, set, 5));
+    assert_eq!((counted.refused, &counted.times[..]), (2, &[10, 12][..]));
+
+    first.done(armed.rule(), 6);
+    rig.exchange.labels.set(1, WAITS);
+    first.done(armed.rule(), 6);
+    (0..1000).for_each(|at| assert!(again.reply(at, set, true, at).is_none()));
+    let many = rig.exchange.lost_replies().pop().expect("the last one");
+    assert_eq!(many.refused, 1000);
+    assert!((32..=64).contains(&many.times.len()), "{:?}", many.times);
+    let steps: std::collections::BTreeSet<u64> = many.times.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert_eq!((many.times[0], steps.len()), (0, 1), "spread evenly: {:?}", many.times);
+}

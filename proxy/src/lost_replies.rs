@@ -1,0 +1,83 @@
+//! Replies that a rule dropped although their requests were accepted, and what their clients asked again.
+
+use std::sync::{Mutex, MutexGuard};
+
+use super::tap::MessageName;
+
+/// Lost replies after which is noted what their clients asked again.
+const MOST: usize = 1024;
+/// Times of refusals that are kept for each of them; a power of two.
+const REFUSALS: u64 = 64;
+
+/// What a client asked after a reply was dropped that did not say that nothing was done, as long as it did nothing else: requests of
+/// the same name that were refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LostReply {
+    pub client: u32,
+    pub name: MessageName,
+    /// When the request passed whose reply was dropped, by the clock of its link, in nanoseconds.
+    pub at: u64,
+    pub refused: u64,
+    /// When they were refused: each, or each second, fourth, … of them.
+    pub times: Vec<u64>,
+    /// How often the label of the client had changed.
+    changes: u64,
+}
+
+impl LostReply {
+    pub(super) fn new(client: u32, name: MessageName, at: u64, changes: u64) -> Self {
+        Self {
+            client,
+            name,
+            at,
+            refused: 0,
+            times: Vec::new(),
+            changes,
+        }
+    }
+
+    /// Notes a refusal; of many, those times are kept that are spread evenly.
+    fn note(&mut self, now: u64) {
+        let mut step = 1;
+        while self.refused / step >= REFUSALS {
+            step *= 2;
+        }
+        if self.refused.is_multiple_of(step) {
+            if self.refused / step == REFUSALS / 2 && step > 1 {
+                self.times = self.times.iter().copied().step_by(2).collect();
+            }
+            self.times.push(now);
+        }
+        self.refused += 1;
+    }
+}
+
+/// One for each reply that was dropped though its request was accepted.
+#[derive(Debug, Default)]
+pub(super) struct LostReplies(Mutex<Vec<LostReply>>);
+
+impl LostReplies {
+    pub fn all(&self) -> Vec<LostReply> {
+        self.locked().clone()
+    }
+
+    pub fn note_loss(&self, reply: LostReply) {
+        let mut all = self.locked();
+        if all.len() < MOST {
+            all.push(reply);
+        }
+    }
+
+    /// A request was refused, of a client whose label had changed so often.
+    pub fn note_refusal(&self, client: u32, name: MessageName, changes: u64, now: u64) {
+        let mut all = self.locked();
+        let latest = all.iter_mut().rev().find(|lost| lost.client == client);
+        if let Some(lost) = latest.filter(|lost| lost.name == name && lost.changes == changes) {
+            lost.note(now);
+        }
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Vec<LostReply>> {
+        self.0.lock().expect("no one panics while holding counts")
+    }
+}

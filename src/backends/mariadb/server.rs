@@ -82,8 +82,6 @@ fn launch(setup: &NodeSetup) -> Launch {
     args.push(format!("--bind-address={}", setup.bind));
     // no socket in a folder of all users
     args.push("--socket=".into());
-    // what is written stays when the process is killed, and no test outlives a crash of the machine
-    args.push("--debug-no-sync".into());
     Launch {
         program: "/bin/sh".into(),
         args,
@@ -112,6 +110,8 @@ fn arguments(setup: &NodeSetup) -> Vec<String> {
         "--innodb-buffer-pool-size=16M",
         "--innodb-log-file-size=8M",
         "--performance-schema=OFF",
+        // what is written stays when the process is killed, and no run outlives a crash of the machine
+        "--debug-no-sync",
         // clients that are killed or cut off do not fill the log
         "--log-warnings=1",
         // who holds which lock, for the observer

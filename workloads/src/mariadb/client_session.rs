@@ -83,11 +83,11 @@ struct MysqlClientSession {
 }
 
 /// The server's answer, or the number and text of an error that ended the statement and nothing else.
-type CallAnswer = Result<Result<MysqlAnswer, (u16, String)>, SessionError>;
+type StatementAnswer = Result<Result<MysqlAnswer, (u16, String)>, SessionError>;
 
 impl MysqlClientSession {
     /// Waits for the answer to a statement for the time of a call, and `wait`.
-    async fn call(&self, wait: Duration, statement: &str) -> CallAnswer {
+    async fn call(&self, wait: Duration, statement: &str) -> StatementAnswer {
         let mut connection = self.connection.lock().await;
         let Some(open) = connection.as_mut().filter(|_| !self.is_broken()) else {
             return Err(SessionError::Lost("the connection ended".into()));

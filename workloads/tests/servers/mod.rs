@@ -245,7 +245,7 @@ pub fn mariadb() -> Servers {
         children,
         _data: data,
     };
-    // it greets whoever connects
+    // it greets each client that connects
     until_ready(&servers, |endpoint| ask(endpoint, "").contains("MariaDB"));
     servers
 }

@@ -47,8 +47,8 @@ impl StoredData for MariadbData {
             let mut top = databases(&mut connection).await?;
             top.extend(tables.iter().cloned());
             let view = LockView::of(&mut connection).await.map_err(|error| error.to_string())?;
-            let blind = "the server does not show the locks of GET_LOCK\nhint: INSTALL SONAME 'metadata_lock_info', or an enabled \
-                         instrument wait/lock/metadata/sql/mdl in performance_schema.setup_instruments";
+            let blind = "the server does not show the locks of GET_LOCK (INSTALL SONAME 'metadata_lock_info', or on MySQL the \
+                         instrument wait/lock/metadata/sql/mdl of the performance schema)";
             Ok(StoreSurvey {
                 holds: named(&tables, "table"),
                 top,

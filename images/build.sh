@@ -2,7 +2,7 @@
 # Builds every images/*/Dockerfile from Debian packages, for machines that reach no registry of images. The images take the
 # same environment and arguments as the official ones. Idempotent: what is there is left alone.
 #
-#   images/build.sh [zk|etcd|redis|postgres ...]      SUITE=trixie JRE=21 PG=17 by default
+#   images/build.sh [zk|etcd|redis|postgres|mariadb ...]      SUITE=trixie JRE=21 PG=17 by default
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -21,16 +21,18 @@ if [ ${#missing[@]} -eq 0 ]; then
   exit 0
 fi
 
-# The file system that an image begins with, and the packages in it: one for those that need Java or little, one for databases.
+# The file system that an image begins with, and the packages in it: one for those that need Java or little, one for each database.
 base_of() {
   case "$1" in
   postgres) echo "harness-debian-sql:$suite" ;;
+  mariadb) echo "harness-debian-mariadb:$suite" ;;
   *) echo "harness-debian:$suite" ;;
   esac
 }
 packages_of() {
   case "$1" in
   *-sql:*) echo "postgresql-$pg,util-linux" ;;
+  *-mariadb:*) echo "mariadb-server,util-linux,sed,grep,hostname" ;;
   *) echo "redis-server,etcd-server,libzookeeper-java,openjdk-$jre-jre-headless,libslf4j-java" ;;
   esac
 }

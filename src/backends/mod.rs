@@ -16,6 +16,7 @@ use harness_proxy::tap::Protocol;
 pub mod described;
 mod etcd;
 pub mod lock_keys;
+mod mariadb;
 pub mod observer;
 pub mod owners;
 pub mod polled;
@@ -111,6 +112,7 @@ pub const fn of(id: BackendId) -> &'static Backend {
         BackendId::Etcd => &etcd::BACKEND,
         BackendId::Redis => &redis::BACKEND,
         BackendId::Postgres => &postgres::BACKEND,
+        BackendId::Mariadb => &mariadb::BACKEND,
     }
 }
 

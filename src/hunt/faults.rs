@@ -85,6 +85,15 @@ fn messages(protocol: Protocol) -> &'static [&'static str] {
             "advisory_lock",
             "advisory_unlock",
         ],
+        Protocol::Mysql => &[
+            "SELECT",
+            "INSERT",
+            "UPDATE",
+            "GET_LOCK",
+            "RELEASE_LOCK",
+            "BEGIN",
+            "COMMIT",
+        ],
         Protocol::Opaque => &[],
     }
 }

@@ -105,7 +105,7 @@ fn ground(world: World, spec: &RunSpec) -> (Ground, crate::cluster::Cluster) {
         Some(BackendId::Redis) => redis::ground(world, clock, spec),
         Some(BackendId::Zk) => zk::ground(world, clock, spec),
         Some(BackendId::Etcd) => etcd::ground(world, clock, spec),
-        Some(BackendId::Postgres) | None => unreachable!("it is refused before this"),
+        Some(BackendId::Postgres | BackendId::Mariadb) | None => unreachable!("it is refused before this"),
     }
 }
 

@@ -80,6 +80,8 @@ on_every_runtime! {
         |runtime| careful_holds_while_its_holder_is_cut_off(runtime, "redis");
     a_careful_postgres_lease_holds_while_its_holder_is_cut_off =>
         |runtime| careful_holds_while_its_holder_is_cut_off(runtime, "postgres");
+    a_careful_mariadb_lease_holds_while_its_holder_is_cut_off =>
+        |runtime| careful_holds_while_its_holder_is_cut_off(runtime, "mariadb");
     a_naive_zookeeper_holder_is_caught_and_tokens_would_have_saved_it => |runtime| {
         let answer = naive_is_caught(runtime, "zk", "zk-predecessor-watch", "20s");
         assert_eq!(answer.verdict("HL003"), "holds");

@@ -20,6 +20,7 @@ mod hunt;
 mod images;
 mod init;
 mod locks;
+mod mariadb;
 mod messages;
 mod metrics;
 mod postgres;

@@ -17,6 +17,8 @@ use nix::unistd::Pid;
 
 use super::command::share_the_machine;
 
+mod mysql;
+
 const SOON: Duration = Duration::from_secs(60);
 
 struct RedisServer {

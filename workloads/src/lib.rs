@@ -11,6 +11,7 @@ mod client;
 mod contract;
 pub mod etcd;
 mod host;
+pub mod mariadb;
 pub mod postgres;
 pub mod protocol;
 mod recipe;

@@ -14,13 +14,14 @@ use crate::client::{LockClient, SignalSink};
 use crate::contract::{Contract, IssuedBy};
 use crate::etcd::{EtcdConnect, EtcdServers};
 use crate::host::RecipeHost;
+use crate::mariadb::MariadbServer;
 use crate::postgres::PostgresServer;
 use crate::protocol::OpenRequest;
 use crate::redis::{RedisConnect, RedisServers};
 use crate::reentrant::Reentrant;
 use crate::sql::SqlConnect;
 use crate::zk::{ZkConnect, ZkServers};
-use crate::{etcd, postgres, redis, zk};
+use crate::{etcd, mariadb, postgres, redis, zk};
 
 /// Declares [`BackendId`]: one line for each backend, with its name and its recipes.
 macro_rules! backend_ids {
@@ -56,6 +57,7 @@ backend_ids! {
     Etcd = "etcd", etcd::recipes::RECIPES;
     Redis = "redis", redis::recipes::RECIPES;
     Postgres = "postgres", postgres::recipes::RECIPES;
+    Mariadb = "mariadb", mariadb::recipes::RECIPES;
 }
 
 impl fmt::Display for BackendId {
@@ -170,6 +172,7 @@ pub enum Constructor {
     Etcd(fn(RecipeContext<dyn EtcdConnect>) -> Box<dyn LockClient>),
     Redis(fn(RecipeContext<dyn RedisConnect>) -> Box<dyn LockClient>),
     Postgres(fn(RecipeContext<dyn SqlConnect>) -> Box<dyn LockClient>),
+    Mariadb(fn(RecipeContext<dyn SqlConnect>) -> Box<dyn LockClient>),
 }
 
 impl Constructor {
@@ -179,6 +182,7 @@ impl Constructor {
             Constructor::Etcd(_) => BackendId::Etcd,
             Constructor::Redis(_) => BackendId::Redis,
             Constructor::Postgres(_) => BackendId::Postgres,
+            Constructor::Mariadb(_) => BackendId::Mariadb,
         }
     }
 }
@@ -290,6 +294,7 @@ impl RecipeOptions {
             Constructor::Etcd(make) => self.build(make, Rc::new(EtcdServers::new(open)?), signals, lease),
             Constructor::Redis(make) => self.build(make, Rc::new(RedisServers::new(open)?), signals, lease),
             Constructor::Postgres(make) => self.build(make, Rc::new(PostgresServer::new(open)?), signals, lease),
+            Constructor::Mariadb(make) => self.build(make, Rc::new(MariadbServer::new(open)?), signals, lease),
         })
     }
 
@@ -360,6 +365,7 @@ mod tests {
             let expected = match recipe.name {
                 "redlock" => BackendId::Redis,
                 name if name.starts_with("pg-") => BackendId::Postgres,
+                name if name.starts_with("mysql-") => BackendId::Mariadb,
                 name => *BackendId::ALL
                     .iter()
                     .find(|backend| name.starts_with(backend.name()))

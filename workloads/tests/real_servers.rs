@@ -202,12 +202,25 @@ fn every_postgres_recipe_that_is_not_broken_excludes_on_a_real_server() {
 }
 
 #[test]
+fn every_mariadb_recipe_that_is_not_broken_excludes_on_a_real_server() {
+    on(servers::mariadb(), async |machine| {
+        for options in recipes(BackendId::Mariadb) {
+            if !options.recipe.summary.starts_with("broken") {
+                excludes(machine, options).await;
+                gives_up(machine, options).await;
+            }
+        }
+    });
+}
+
+#[test]
 fn a_careful_client_that_is_cut_off_raises_lost_in_time_and_a_naive_one_does_not() {
     for (start, recipe) in [
         (servers::zookeeper as fn() -> Servers, "zk-predecessor-watch"),
         (servers::etcd, "etcd-mutex"),
         (|| servers::redis(1), "redis-set-px-lua"),
         (servers::postgres, "pg-row-lease"),
+        (servers::mariadb, "mysql-row-lease"),
     ] {
         on(start(), async |machine| {
             let careful = RecipeOptions::named(recipe).unwrap();

@@ -115,10 +115,13 @@ impl History {
     }
 }
 
+/// A window is noted when its fault is on: a server that takes a moment to die was silent before.
+const STARTING_NS: u64 = 500_000_000;
+
 /// Whether a server may be silent at a time because of a window.
 fn explains(window: &Window, ns: u64) -> bool {
     let until = window.heal_ns.map_or(u64::MAX, |heal| heal.saturating_add(SERVING_NS));
-    (window.start_ns..=until).contains(&ns)
+    (window.start_ns.saturating_sub(STARTING_NS)..=until).contains(&ns)
 }
 
 #[cfg(test)]
@@ -166,6 +169,11 @@ mod tests {
         assert_eq!(found[0].server.as_deref(), Some("n1"));
         let window = r#"{"index":1,"time":15000000000,"process":"nemesis","type":"info","f":"server-kill","phase":"start","window":1,"targets":["n1"]}"#;
         assert_eq!(standstills(&[window, SILENT, SERVES]), []);
+        // the line of a window is written when its fault is on
+        for (start, silent) in [("20400000000", 0), ("20600000000", 1)] {
+            let window = window.replace("15000000000", start);
+            assert_eq!(standstills(&[SILENT, &window, SERVES]).len(), silent);
+        }
     }
 
     #[test]

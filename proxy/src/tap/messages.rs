@@ -13,6 +13,8 @@ pub enum Protocol {
     Grpc,
     /// Version 3 of PostgreSQL's own protocol.
     Postgres,
+    /// The protocol of MySQL and MariaDB.
+    Mysql,
     /// A protocol that no tap reads: its messages have no names and are not counted.
     Opaque,
 }
@@ -69,6 +71,7 @@ impl Protocol {
             Self::Resp => RESP,
             Self::Grpc => GRPC,
             Self::Postgres => POSTGRES,
+            Self::Mysql => MYSQL,
             Self::Opaque => &[],
         }
     }
@@ -105,6 +108,8 @@ const FAMILIES: &[(Protocol, &str, &[&str])] = &[
         "advisory_lock",
         &["try_advisory_lock", "advisory_xact_lock", "try_advisory_xact_lock"],
     ),
+    (Protocol::Mysql, "BEGIN", &["BEGIN", "START"]),
+    (Protocol::Mysql, "RELEASE_LOCK", &["RELEASE_LOCK", "RELEASE_ALL_LOCKS"]),
 ];
 
 /// Requests of ZooKeeper. Variants that differ in what they answer go by one name.
@@ -323,11 +328,54 @@ const POSTGRES: &[&str] = &[
     "try_advisory_xact_lock",
 ];
 
+/// The first words of MySQL's statements, the functions of locks that are called in a `SELECT` or `DO`, and other commands.
+const MYSQL: &[&str] = &[
+    "SELECT",
+    "INSERT",
+    "UPDATE",
+    "DELETE",
+    "REPLACE",
+    "WITH",
+    "BEGIN",
+    "START",
+    "COMMIT",
+    "ROLLBACK",
+    "SAVEPOINT",
+    "LOCK",
+    "UNLOCK",
+    "SET",
+    "SHOW",
+    "USE",
+    "DO",
+    "CALL",
+    "CREATE",
+    "DROP",
+    "ALTER",
+    "TRUNCATE",
+    "KILL",
+    "PREPARE",
+    "EXECUTE",
+    "GET_LOCK",
+    "RELEASE_LOCK",
+    "RELEASE_ALL_LOCKS",
+    "IS_FREE_LOCK",
+    "IS_USED_LOCK",
+    "PING",
+    "CHANGE_USER",
+    "RESET_CONNECTION",
+];
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const ALL: [Protocol; 4] = [Protocol::Zk, Protocol::Resp, Protocol::Grpc, Protocol::Postgres];
+    const ALL: [Protocol; 5] = [
+        Protocol::Zk,
+        Protocol::Resp,
+        Protocol::Grpc,
+        Protocol::Postgres,
+        Protocol::Mysql,
+    ];
 
     #[test]
     fn every_name_means_at_least_itself_and_capitals_do_not_matter() {

@@ -1,5 +1,5 @@
 //! Wire taps: they read along what passes a connection, name its messages and count. Each protocol is one file (`zk`,
-//! `resp`, `grpc`, `postgres`), with the grammar of its pieces in files next to it.
+//! `resp`, `grpc`, `postgres`, `mysql`), with the grammar of its pieces in files next to it.
 //!
 //! A tap never alters what it reads. It keeps a bounded part of what it has seen, answers the same whatever pieces a stream
 //! comes in, and panics on nothing. When a stream is not what its protocol says, the tap has lost its place: it says so
@@ -11,6 +11,8 @@ mod grpc;
 mod hpack;
 mod lines;
 mod messages;
+mod mysql;
+mod mysql_answer;
 mod postgres;
 mod refusals;
 mod replies;
@@ -109,6 +111,7 @@ enum ProtocolReader {
     Resp(resp::RespReader),
     Grpc(Box<grpc::GrpcReader>),
     Postgres(Box<postgres::PostgresReader>),
+    Mysql(Box<mysql::MysqlReader>),
     Opaque,
 }
 
@@ -129,6 +132,7 @@ impl TapParser {
                 Protocol::Resp => ProtocolReader::Resp(resp::RespReader::default()),
                 Protocol::Grpc => ProtocolReader::Grpc(Box::default()),
                 Protocol::Postgres => ProtocolReader::Postgres(Box::default()),
+                Protocol::Mysql => ProtocolReader::Mysql(Box::default()),
                 Protocol::Opaque => ProtocolReader::Opaque,
             },
             lost: None,
@@ -152,6 +156,8 @@ impl TapParser {
                 (ProtocolReader::Grpc(grpc), Sender::Server) => grpc.server(chunk, heard),
                 (ProtocolReader::Postgres(postgres), Sender::Client) => postgres.client(chunk, heard),
                 (ProtocolReader::Postgres(postgres), Sender::Server) => postgres.server(chunk, heard),
+                (ProtocolReader::Mysql(mysql), Sender::Client) => mysql.client(chunk, heard),
+                (ProtocolReader::Mysql(mysql), Sender::Server) => mysql.server(chunk, heard),
                 (ProtocolReader::Opaque, _) => Ok(()),
             };
             self.lost = if speaks_tls { Some(TLS) } else { read.err() };

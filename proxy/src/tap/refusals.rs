@@ -5,6 +5,7 @@
 //! nothing.
 
 use super::frames::{DATA, FRAME_HEAD, HEADERS};
+use super::mysql_answer::{AnswerForm, lenenc};
 
 /// RESP: an error, a nil, a false, or the integer 0.
 pub(super) fn in_resp(reply: &[u8]) -> bool {
@@ -67,6 +68,50 @@ pub(super) fn in_postgres(mut messages: &[u8]) -> bool {
         }
     }
     false
+}
+
+/// MySQL: an error, a statement that changed no row, no row, or one with a single value, which is 0 or null.
+pub(super) fn in_mysql(messages: &[u8], name: &str, form: AnswerForm) -> bool {
+    let mut rest = messages;
+    let Some(first) = packet(&mut rest) else { return false };
+    // what else is answered with an OK changes no row, and is done
+    let writes = ["INSERT", "UPDATE", "DELETE", "REPLACE"].contains(&name);
+    match first {
+        [0xff, ..] => return !first.starts_with(&[0xff, 0xff, 0xff]),
+        [0, rows, ..] => return writes && *rows == 0,
+        [0xfb | 0xfe, ..] | [] => return false,
+        _ => {}
+    }
+    let Some((columns, cached)) = lenenc(first).filter(|_| name != "PREPARE") else {
+        return false;
+    };
+    let described = if form.caches && cached == [0] { 0 } else { columns };
+    for _ in 0..described.saturating_add(u64::from(!form.without_eof)) {
+        if packet(&mut rest).is_none() {
+            return false;
+        }
+    }
+    match packet(&mut rest) {
+        Some([0xfe, end @ ..]) if end.len() < 8 || form.without_eof => true,
+        Some(row) if columns == 1 && form.binary => match row {
+            // the bits of those that are null begin with the third
+            [0, 4] => true,
+            [0, 0, value @ ..] => matches!(value.len(), 4 | 8) && value.iter().all(|byte| *byte == 0),
+            _ => false,
+        },
+        Some(row) if columns == 1 => matches!(row, [0xfb] | [1, b'0']),
+        _ => false,
+    }
+}
+
+/// The payload of the first packet, if it is whole; leaves what follows it.
+fn packet<'a>(messages: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let [a, b, c, _, rest @ ..] = *messages else {
+        return None;
+    };
+    let (payload, rest) = rest.split_at_checked(u32::from_le_bytes([*a, *b, *c, 0]) as usize)?;
+    *messages = rest;
+    Some(payload)
 }
 
 #[cfg(test)]
@@ -143,6 +188,39 @@ mod tests {
             message(b'C', b"SELECT 10\0"),
         ] {
             assert!(!in_postgres(&done));
+        }
+    }
+
+    #[test]
+    fn an_answer_of_mysql_that_did_nothing_is_told_from_one_that_did() {
+        let packet = |body: &[u8]| [&[body.len() as u8, 0, 0, 1], body].concat();
+        for (without_eof, binary) in [(false, false), (false, true), (true, false), (true, true)] {
+            let form = AnswerForm {
+                without_eof,
+                caches: false,
+                binary,
+            };
+            let end = || packet(&[0xfe, 0, 0, 2, 0]);
+            let rows = |rows: &[&[u8]]| {
+                let eof = if without_eof { Vec::new() } else { end() };
+                let rows: Vec<u8> = rows.iter().flat_map(|row| packet(row)).collect();
+                [packet(&[1]), packet(b"a column"), eof, rows, end()].concat()
+            };
+            let (zero, null, one): (&[u8], &[u8], &[u8]) = if binary {
+                (&[0, 0, 0, 0, 0, 0], &[0, 4], &[0, 0, 1, 0, 0, 0])
+            } else {
+                (b"\x010", &[0xfb], b"\x011")
+            };
+            for nothing in [rows(&[zero]), rows(&[null]), rows(&[])] {
+                assert!(in_mysql(&nothing, "GET_LOCK", form), "{form:?} {nothing:?}");
+                let cut = nothing.len() - end().len() - 1;
+                assert!(!in_mysql(&nothing[..cut], "GET_LOCK", form), "it is cut");
+            }
+            assert!(!in_mysql(&rows(&[one]), "GET_LOCK", form));
+            assert!(in_mysql(&packet(&[0, 0, 0, 2, 0, 0, 0]), "UPDATE", form));
+            assert!(!in_mysql(&packet(&[0, 1, 0, 2, 0, 0, 0]), "UPDATE", form));
+            assert!(!in_mysql(&packet(&[0, 0, 0, 2, 0, 0, 0]), "COMMIT", form));
+            assert!(in_mysql(&packet(b"\xff\x15\x04#28000no"), "INSERT", form));
         }
     }
 }

@@ -4,6 +4,8 @@ use proptest::prelude::*;
 
 use super::*;
 
+mod mysql_talk;
+
 /// What one side says at once.
 type Said = (Sender, Vec<u8>);
 
@@ -207,13 +209,15 @@ fn postgres() -> Vec<Said> {
 
 type Conversation = fn() -> Vec<Said>;
 
-const CONVERSATIONS: [(Protocol, Conversation); 6] = [
+const CONVERSATIONS: [(Protocol, Conversation); 8] = [
     (Protocol::Zk, zookeeper),
     (Protocol::Resp, redis),
     (Protocol::Resp, redis_of_old),
     (Protocol::Resp, redis_after_a_subscription),
     (Protocol::Grpc, etcd),
     (Protocol::Postgres, postgres),
+    (Protocol::Mysql, mysql_talk::conversation),
+    (Protocol::Mysql, mysql_talk::without_eof),
 ];
 
 fn listen(protocol: Protocol, said: &[Said]) -> (Vec<Observation>, Option<TapError>) {
@@ -327,6 +331,8 @@ fn what_is_not_the_protocol_is_a_lost_place_and_says_so() {
         (Protocol::Grpc, client([22, 3, 1, 2, 0])),
         (Protocol::Postgres, client("GET / HTTP/1.1\r\n")),
         (Protocol::Postgres, server(pg('Z', b"I"))),
+        (Protocol::Mysql, server("HTTP/1.1 400 Bad Request\r\n")),
+        (Protocol::Mysql, client("GET / HTTP/1.1\r\n")),
     ] {
         assert!(listen(protocol, std::slice::from_ref(&said)).1.is_some(), "{said:?}");
     }
@@ -336,7 +342,13 @@ fn what_is_not_the_protocol_is_a_lost_place_and_says_so() {
 fn tls_is_named_whatever_is_spoken_in_it() {
     // a record of version 3.1 with the first bytes of a ClientHello
     let hello = client([TLS_HANDSHAKE, 3, 1, 0, 200, 1, 0, 0, 196]);
-    for protocol in [Protocol::Zk, Protocol::Resp, Protocol::Grpc, Protocol::Postgres] {
+    for protocol in [
+        Protocol::Zk,
+        Protocol::Resp,
+        Protocol::Grpc,
+        Protocol::Postgres,
+        Protocol::Mysql,
+    ] {
         let pieces = in_pieces(std::slice::from_ref(&hello), &[1]);
         for said in [&[hello.clone()][..], &pieces] {
             assert_eq!(listen(protocol, said).1, Some(TLS), "{protocol:?}");

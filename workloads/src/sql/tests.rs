@@ -17,7 +17,7 @@ fn client_of(
     host: &Rc<dyn RecipeHost>,
 ) -> (Box<dyn LockClient>, SignalLog) {
     let options = options(recipe, policy);
-    let Constructor::Postgres(make) = options.recipe.constructor else {
+    let (Constructor::Postgres(make) | Constructor::Mariadb(make)) = options.recipe.constructor else {
         panic!("not a recipe for an SQL server")
     };
     client(options, make, sql.shared(), host)
@@ -27,11 +27,13 @@ fn careful(recipe: &str, sql: &FakeSql, host: &Rc<dyn RecipeHost>) -> (Box<dyn L
     client_of(recipe, Policy::Careful, sql, host)
 }
 
-const OF_SESSIONS: [&str; 3] = ["pg-advisory", "pg-advisory-xact", "pg-skip-locked"];
+const OF_SESSIONS: [&str; 4] = ["pg-advisory", "pg-advisory-xact", "pg-skip-locked", "mysql-get-lock"];
+const ROW_LEASES: [&str; 2] = ["pg-row-lease", "mysql-row-lease"];
 
 #[test]
 fn every_recipe_excludes_and_hands_over() {
-    for recipe in BackendId::Postgres.recipes() {
+    let all = [BackendId::Postgres, BackendId::Mariadb].map(BackendId::recipes);
+    for recipe in all.into_iter().flatten() {
         in_virtual_time(async |host| {
             let sql = FakeSql::default();
             let (mut one, signals) = careful(recipe.name, &sql, &host);
@@ -85,25 +87,28 @@ fn a_lock_whose_answer_was_lost_is_unknown_and_ends_with_its_connection() {
 
 #[test]
 fn a_lease_whose_answer_was_lost_is_unknown_and_ended_before_the_next_acquire() {
-    in_virtual_time(async |host| {
-        let sql = FakeSql::default();
-        let (mut lock, _) = careful("pg-row-lease", &sql, &host);
-        sql.fail("take_lease", SqlCallFault::LoseReply);
-        assert!(matches!(lock.acquire(&wait(0)).await, Err(LockError::Unknown(_))));
-        let left = sql.owner();
-        assert!(left.is_some());
-        let grant = lock.acquire(&wait(0)).await.unwrap();
-        assert_eq!((grant.token, grant.owner), (Some(2), sql.owner()));
-        assert_ne!(sql.owner(), left);
-    });
+    for recipe in ROW_LEASES {
+        in_virtual_time(async |host| {
+            let sql = FakeSql::default();
+            let (mut lock, _) = careful(recipe, &sql, &host);
+            sql.fail("take_lease", SqlCallFault::LoseReply);
+            assert!(matches!(lock.acquire(&wait(0)).await, Err(LockError::Unknown(_))));
+            let left = sql.owner();
+            assert!(left.is_some());
+            let grant = lock.acquire(&wait(0)).await.unwrap();
+            assert_eq!((grant.token, grant.owner), (Some(2), sql.owner()));
+            assert_ne!(sql.owner(), left);
+        });
+    }
 }
 
 #[test]
 fn a_careful_client_raises_lost_before_its_lease_ends_and_a_naive_one_does_not() {
-    for (policy, told) in [(Policy::Careful, 1), (Policy::Naive, 0)] {
+    let both = ROW_LEASES.map(|recipe| [(recipe, Policy::Careful, 1), (recipe, Policy::Naive, 0)]);
+    for (recipe, policy, told) in both.into_iter().flatten() {
         in_virtual_time(async |host| {
             let sql = FakeSql::default();
-            let (mut lock, signals) = client_of("pg-row-lease", policy, &sql, &host);
+            let (mut lock, signals) = client_of(recipe, policy, &sql, &host);
             let called = host.now();
             lock.acquire(&wait(0)).await.unwrap();
             sleep(10_000).await;
@@ -129,7 +134,12 @@ fn a_grant_that_comes_after_its_validity_is_no_grant() {
 
 #[test]
 fn a_release_without_a_comparison_frees_the_next_holders_lease() {
-    for (recipe, freed) in [("pg-row-lease", false), ("pg-row-lease-no-compare", true)] {
+    for (recipe, freed) in [
+        ("pg-row-lease", false),
+        ("pg-row-lease-no-compare", true),
+        ("mysql-row-lease", false),
+        ("mysql-row-lease-no-compare", true),
+    ] {
         in_virtual_time(async |host| {
             let sql = FakeSql::default();
             let (mut late, _) = client_of(recipe, Policy::Naive, &sql, &host);
@@ -145,7 +155,12 @@ fn a_release_without_a_comparison_frees_the_next_holders_lease() {
 
 #[test]
 fn two_who_read_that_a_lease_is_free_both_take_it_without_a_comparison() {
-    for (recipe, both) in [("pg-row-lease", false), ("pg-row-lease-read-write", true)] {
+    for (recipe, both) in [
+        ("pg-row-lease", false),
+        ("pg-row-lease-read-write", true),
+        ("mysql-row-lease", false),
+        ("mysql-row-lease-read-write", true),
+    ] {
         in_virtual_time(async |host| {
             let sql = FakeSql::default();
             let (one, _) = careful(recipe, &sql, &host);

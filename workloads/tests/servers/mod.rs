@@ -223,6 +223,33 @@ pub fn postgres() -> Servers {
     servers
 }
 
+/// Makes the data and becomes the server. MariaDB refuses to run as root, and Debian keeps it out of PATH.
+const MARIADB: &str = r#"PATH=$PATH:/usr/sbin
+as=
+if [ "$(id -u)" = 0 ]; then chown nobody .; as="setpriv --reuid=nobody --clear-groups"; fi
+$as mkdir tmp && export TMPDIR=$PWD/tmp
+$as mariadb-install-db --no-defaults --datadir="$PWD/data" --auth-root-authentication-method=normal --skip-test-db \
+  --skip-name-resolve --debug-no-sync && exec $as mariadbd --no-defaults --datadir="$PWD/data" --port="$0" \
+  --bind-address=127.0.0.1 --socket= --pid-file="$PWD/pid" --skip-name-resolve --debug-no-sync --max-connections=600
+"#;
+
+pub fn mariadb() -> Servers {
+    let data = TempDir::new().unwrap();
+    let ports = ports(1);
+    let folder = data.path().display();
+    let script = format!("cd {folder} && chmod o+x . && {MARIADB}");
+    let args = ["-c".to_owned(), script, ports[0].to_string()];
+    let children = vec![start("sh", "apt-get install mariadb-server", &args, &data)];
+    let servers = Servers {
+        endpoints: endpoints(&ports),
+        children,
+        _data: data,
+    };
+    // it greets each client that connects
+    until_ready(&servers, |endpoint| ask(endpoint, "").contains("MariaDB"));
+    servers
+}
+
 /// A link to a server that forwards bytes, or holds them back.
 #[derive(Clone)]
 pub struct StallableLinks {

@@ -1,0 +1,383 @@
+//! MySQL and MariaDB: packets of a length and a number. A request is a command: a query, the execution of a prepared statement, a
+//! ping. One with a statement is named by its first word, as `UPDATE`, or by the function of a lock in it, as `GET_LOCK`.
+//!
+//! <https://dev.mysql.com/doc/dev/mysql-server/latest/PAGE_PROTOCOL.html>. Answers come in the order of the requests. What MariaDB
+//! adds: <https://mariadb.com/docs/server/reference/clientserver-protocol>.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::mysql_answer::{AnswerReader, AnswerShape};
+use super::{MessageName, Observation, Observed, RequestDigest, TLS, TapError, refusals};
+
+/// The longest packet; a longer payload goes on in the next.
+const LONGEST: usize = 0xff_ffff;
+/// The longest packet while a client logs in, far above what is said then.
+const LONGEST_LOG_IN: usize = 1 << 16;
+const TOO_LONG: TapError = TapError("a message of impossible length");
+/// Bytes of a payload that are kept: the beginning of a statement, the description of a server.
+const KEPT: usize = 1024;
+/// Requests without an answer yet.
+const MAX_UNANSWERED: usize = 16_384;
+/// Statements that are known by number.
+const MAX_STATEMENTS: usize = 4096;
+/// The number that stands for the statement that was prepared last, in MariaDB.
+const LAST_PREPARED: u32 = u32::MAX;
+
+/// Bits of the capabilities.
+const CLIENT_MYSQL: u32 = 1;
+const CLIENT_COMPRESS: u32 = 1 << 5;
+const CLIENT_SSL: u32 = 1 << 11;
+const CLIENT_DEPRECATE_EOF: u32 = 1 << 24;
+const CLIENT_ZSTD: u32 = 1 << 26;
+/// One of MariaDB's own, which are in a field of their own.
+const CACHE_METADATA: u32 = 1 << 4;
+
+/// Functions by which a statement is named.
+const FUNCTIONS: [&str; 5] = [
+    "RELEASE_ALL_LOCKS",
+    "RELEASE_LOCK",
+    "IS_FREE_LOCK",
+    "IS_USED_LOCK",
+    "GET_LOCK",
+];
+
+/// What both sides can, as the server offered and the client chose.
+#[derive(Debug, Clone, Copy, Default)]
+struct Capabilities {
+    common: u32,
+    of_mariadb: u32,
+}
+
+/// What the client waits for.
+struct AwaitedAnswer {
+    number: u64,
+    name: MessageName,
+    /// The statement that it prepares: its name and print.
+    prepares: Option<(MessageName, u64)>,
+    reader: AnswerReader,
+}
+
+#[derive(Default)]
+pub(super) struct MysqlReader {
+    client: PacketParser,
+    server: PacketParser,
+    offered: Capabilities,
+    chosen: Capabilities,
+    /// The client has answered the greeting.
+    opened: bool,
+    /// The server has let it in.
+    admitted: bool,
+    awaited: VecDeque<AwaitedAnswer>,
+    requests: u64,
+    statements: BTreeMap<u32, (MessageName, u64)>,
+    /// The statement of the last request to prepare one.
+    prepared: Option<(MessageName, u64)>,
+    print: RequestDigest,
+}
+
+/// One side's payloads, read in pieces.
+#[derive(Default)]
+struct PacketParser {
+    head: Vec<u8>,
+    /// Bytes of the packet that are still to come.
+    left: usize,
+    /// The packet is as long as one can be: its payload goes on in the next.
+    goes_on: bool,
+    /// The number of the payload's first packet, once there is one.
+    number: Option<u8>,
+    length: usize,
+    kept: Vec<u8>,
+}
+
+impl PacketParser {
+    /// Takes one step into `chunk`; returns how far it went, which bytes of it are of a payload, and whether that is whole.
+    fn step<'a>(&mut self, chunk: &'a [u8]) -> (usize, &'a [u8], bool) {
+        if self.head.len() < 4 {
+            let part = &chunk[..chunk.len().min(4 - self.head.len())];
+            self.head.extend_from_slice(part);
+            if let [a, b, c, number] = self.head[..] {
+                self.left = u32::from_le_bytes([a, b, c, 0]) as usize;
+                self.goes_on = self.left == LONGEST;
+                self.number.get_or_insert(number);
+            }
+            let whole = self.head.len() == 4 && self.left == 0;
+            return (part.len(), &[], whole);
+        }
+        let part = &chunk[..chunk.len().min(self.left)];
+        self.left -= part.len();
+        self.length = self.length.saturating_add(part.len());
+        let room = KEPT.saturating_sub(self.kept.len());
+        self.kept.extend_from_slice(&part[..part.len().min(room)]);
+        if self.left == 0 && self.goes_on {
+            self.head.clear();
+            return (part.len(), part, false);
+        }
+        (part.len(), part, self.left == 0)
+    }
+
+    fn at_start(&self) -> bool {
+        self.number.is_none() && self.head.is_empty()
+    }
+
+    /// The payload that is whole, or its beginning; the next one begins.
+    fn take(&mut self) -> (u8, usize, Vec<u8>) {
+        let parser = std::mem::take(self);
+        (parser.number.unwrap_or_default(), parser.length, parser.kept)
+    }
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    let bytes = bytes.get(at..at + 4)?;
+    Some(u32::from_le_bytes(bytes.try_into().ok()?))
+}
+
+/// What a server's greeting offers: after its version, ten numbers in a fixed order.
+fn offered(greeting: &[u8]) -> Option<Capabilities> {
+    if greeting.first() != Some(&10) {
+        return None;
+    }
+    let version = greeting.iter().skip(1).position(|byte| *byte == 0)? + 2;
+    // the number of the connection, and a part of the challenge with its end
+    let low = version + 4 + 9;
+    let [a, b] = [*greeting.get(low)?, *greeting.get(low + 1)?];
+    let [c, d] = [low + 5, low + 6].map(|at| greeting.get(at).copied().unwrap_or_default());
+    let common = u32::from_le_bytes([a, b, c, d]);
+    let own = u32_at(greeting, low + 14).filter(|_| common & CLIENT_MYSQL == 0);
+    Some(Capabilities {
+        common,
+        of_mariadb: own.unwrap_or_default(),
+    })
+}
+
+/// The name of a statement: the function of a lock that it calls, or its first word.
+fn statement_name(statement: &[u8]) -> MessageName {
+    let upper = statement.to_ascii_uppercase();
+    let calls = |function: &&&str| {
+        let call = [function.as_bytes(), b"("].concat();
+        upper.windows(call.len()).any(|part| part == call)
+    };
+    if let Some(function) = FUNCTIONS.iter().find(calls) {
+        return MessageName::new(function.as_bytes());
+    }
+    let word = without_comments(&upper);
+    let end = word.iter().position(|byte| !byte.is_ascii_alphabetic());
+    MessageName::new(&word[..end.unwrap_or(word.len())])
+}
+
+/// What follows the comments with which libraries mark their statements: `/* ApplicationName=… */ SELECT`.
+fn without_comments(statement: &[u8]) -> &[u8] {
+    let mut rest = statement.trim_ascii_start();
+    while let Some(comment) = rest.strip_prefix(b"/*") {
+        let Some(end) = comment.windows(2).position(|part| part == b"*/") else {
+            break;
+        };
+        rest = comment[end + 2..].trim_ascii_start();
+    }
+    rest.strip_prefix(b"(").unwrap_or(rest).trim_ascii_start()
+}
+
+/// A command as a request: its name and the shape of its answer. `None`: it has none.
+fn command(code: u8) -> Result<Option<(&'static str, AnswerShape)>, TapError> {
+    use AnswerShape::{Description, Lines, Prepared, Results, Rows};
+    Ok(Some(match code {
+        0x02 => ("USE", Results),
+        0x03 => ("QUERY", Results),
+        0x04 => ("FIELD_LIST", Rows),
+        0x07 => ("REFRESH", Results),
+        0x08 => ("SHUTDOWN", Results),
+        0x09 => ("STATISTICS", Lines),
+        0x0a => ("PROCESSLIST", Results),
+        0x0c => ("KILL", Results),
+        0x0d => ("DEBUG", Results),
+        0x0e => ("PING", Results),
+        0x11 => ("CHANGE_USER", Description),
+        0x16 => ("PREPARE", Prepared),
+        0x17 | 0xfa => ("EXECUTE", Results),
+        0x1a => ("RESET_STATEMENT", Results),
+        0x1b => ("SET_OPTION", Results),
+        0x1c => ("FETCH", Rows),
+        0x1f => ("RESET_CONNECTION", Results),
+        // the end, data of a parameter, and a statement that is given up
+        0x01 | 0x18 | 0x19 => return Ok(None),
+        _ => return Err(TapError("a command of an unknown kind")),
+    }))
+}
+
+impl MysqlReader {
+    pub(super) fn client(&mut self, chunk: &[u8], heard: &mut Vec<Observed>) -> Result<(), TapError> {
+        let (mut here, mut start) = (0, 0);
+        while here < chunk.len() {
+            if self.client.at_start() {
+                start = here;
+                self.print = RequestDigest::default();
+            }
+            let (length, part, whole) = self.client.step(&chunk[here..]);
+            here += length;
+            if !self.opened && self.client.left > LONGEST_LOG_IN {
+                return Err(TOO_LONG);
+            }
+            self.print.add(part);
+            if whole {
+                self.said(start, heard)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The client has said something.
+    fn said(&mut self, at: usize, heard: &mut Vec<Observed>) -> Result<(), TapError> {
+        let (number, _, body) = self.client.take();
+        if !self.opened {
+            return self.open(number, &body);
+        }
+        if number != 0 {
+            // it goes on logging in, or sends a file that the server asked for
+            return Ok(());
+        }
+        let print = self.print.state;
+        let Some((code, rest)) = body.split_first() else {
+            return Err(TapError("a command of an unknown kind"));
+        };
+        let Some((name, shape)) = command(*code)? else {
+            if let (0x19, Some(statement)) = (*code, u32_at(rest, 0)) {
+                self.statements.remove(&statement);
+            }
+            return Ok(());
+        };
+        let mut prepares = None;
+        let (name, print) = match name {
+            "QUERY" => (statement_name(rest), print),
+            "PREPARE" => {
+                prepares = Some((statement_name(rest), print));
+                self.prepared = prepares;
+                (MessageName::new(b"PREPARE"), print)
+            }
+            "EXECUTE" => {
+                let statement = u32_at(rest, 0).unwrap_or_default();
+                let known = match statement {
+                    LAST_PREPARED => self.prepared,
+                    _ => self.statements.get(&statement).copied(),
+                };
+                let (name, of) = known.unwrap_or((MessageName::new(b"EXECUTE"), 0));
+                (name, of ^ print)
+            }
+            other => (MessageName::new(other.as_bytes()), print),
+        };
+        self.asked(at, (name, print), (shape, *code == 0x17), prepares, heard)
+    }
+
+    /// The client answers the greeting.
+    fn open(&mut self, number: u8, body: &[u8]) -> Result<(), TapError> {
+        let common = u32_at(body, 0).filter(|_| number > 0);
+        let common = common.ok_or(TapError("an answer to the greeting that cannot be read"))?;
+        if common & CLIENT_SSL != 0 && body.len() <= 32 {
+            return Err(TLS);
+        }
+        let of_mariadb = u32_at(body, 28).filter(|_| common & CLIENT_MYSQL == 0);
+        self.chosen = Capabilities {
+            common: common & self.offered.common,
+            of_mariadb: of_mariadb.unwrap_or_default() & self.offered.of_mariadb,
+        };
+        self.opened = true;
+        Ok(())
+    }
+
+    fn asked(
+        &mut self,
+        at: usize,
+        (name, print): (MessageName, u64),
+        (shape, binary): (AnswerShape, bool),
+        prepares: Option<(MessageName, u64)>,
+        heard: &mut Vec<Observed>,
+    ) -> Result<(), TapError> {
+        if self.awaited.len() >= MAX_UNANSWERED {
+            return Err(TapError("too many requests without an answer"));
+        }
+        self.requests += 1;
+        let number = self.requests;
+        let without_eof = self.chosen.common & CLIENT_DEPRECATE_EOF != 0;
+        // only the answer to a prepared statement may leave its columns out
+        let caches = binary && self.chosen.of_mariadb & CACHE_METADATA != 0;
+        self.awaited.push_back(AwaitedAnswer {
+            number,
+            name,
+            prepares,
+            reader: AnswerReader::new(shape, without_eof, caches, binary),
+        });
+        for what in [
+            Observation::Request { number, name },
+            Observation::Asked { number, print },
+        ] {
+            heard.push(Observed { at, what });
+        }
+        Ok(())
+    }
+
+    pub(super) fn server(&mut self, chunk: &[u8], heard: &mut Vec<Observed>) -> Result<(), TapError> {
+        let (mut here, mut start) = (0, 0);
+        // what began in an earlier chunk cannot be read from its beginning
+        let mut begins_here = false;
+        while here < chunk.len() {
+            if self.server.at_start() {
+                start = here;
+                begins_here = true;
+            }
+            let (length, _, whole) = self.server.step(&chunk[here..]);
+            here += length;
+            if !self.admitted && self.server.left > LONGEST_LOG_IN {
+                return Err(TOO_LONG);
+            }
+            if whole {
+                let messages = if begins_here { &chunk[start..] } else { &[] };
+                self.answered(messages, start, heard)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The server has said something: the first of `messages`, where it is whole there.
+    fn answered(&mut self, messages: &[u8], at: usize, heard: &mut Vec<Observed>) -> Result<(), TapError> {
+        let (_, length, body) = self.server.take();
+        if !self.opened {
+            // one that refuses at once says why, and closes
+            if body.first() != Some(&0xff) {
+                self.offered = offered(&body).ok_or(TapError("a greeting of an unknown version"))?;
+            }
+            return Ok(());
+        }
+        if !self.admitted {
+            self.admitted = body.first() == Some(&0);
+            if self.admitted && self.chosen.common & (CLIENT_COMPRESS | CLIENT_ZSTD) != 0 {
+                return Err(TapError("a client that compresses, which a tap cannot read"));
+            }
+            return Ok(());
+        }
+        let Some(awaited) = self.awaited.front_mut() else {
+            // unasked, it says why it ends the connection
+            return match body.first() {
+                Some(0xff) => Ok(()),
+                _ => Err(TapError("an answer to no request")),
+            };
+        };
+        let first = !awaited.reader.has_begun();
+        let over = awaited.reader.read(&body, length)?;
+        if first && awaited.reader.has_begun() {
+            let (number, name) = (awaited.number, awaited.name);
+            let refused = refusals::in_mysql(messages, name.as_str(), awaited.reader.form());
+            heard.push(Observed {
+                at,
+                what: Observation::Reply { number, name, refused },
+            });
+            if let (Some(known), Some(0), Some(statement)) = (awaited.prepares, body.first(), u32_at(&body, 1)) {
+                if self.statements.len() >= MAX_STATEMENTS {
+                    return Err(TapError("too many statements"));
+                }
+                self.statements.insert(statement, known);
+            }
+        }
+        if over {
+            self.awaited.pop_front();
+        }
+        Ok(())
+    }
+}

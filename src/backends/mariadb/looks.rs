@@ -1,0 +1,213 @@
+//! A look at the locks of a MariaDB or MySQL server: named locks of sessions among the metadata locks, and the leases in their table.
+//!
+//! <https://mariadb.com/kb/en/metadata-lock-info-plugin/>, and where the plugin is not, the table `metadata_locks`:
+//! <https://dev.mysql.com/doc/refman/8.4/en/performance-schema-metadata-locks-table.html>
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+
+use harness_workloads::mariadb::{LEASES, MysqlConnection, MysqlError, database, leases, literal};
+
+use crate::backends::lock_keys::LockKeys;
+use crate::backends::owners::Contender;
+use crate::backends::polled::{HeldLock, LockLook, LockTable};
+use crate::cluster::BoxFuture;
+
+/// Looks after which it is asked again whether there is a table of leases.
+const LOOKS: u32 = 50;
+/// The errors for a table, and for a database, that is not there.
+const MISSING: [u16; 2] = [1049, 1146];
+
+/// Milliseconds since 1970 of a time in UTC.
+const MS: &str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', {}) DIV 1000";
+
+/// Where a server shows the named locks of its sessions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LockView {
+    /// The plugin `metadata_lock_info` of MariaDB.
+    Plugin,
+    /// The performance schema.
+    PerformanceSchema,
+}
+
+impl LockView {
+    /// The view that this server has; `None` where no setting was made for one.
+    pub async fn of(connection: &mut MysqlConnection) -> Result<Option<Self>, MysqlError> {
+        let plugin = "SELECT 1 FROM information_schema.PLUGINS \
+                      WHERE PLUGIN_NAME = 'METADATA_LOCK_INFO' AND PLUGIN_STATUS = 'ACTIVE'";
+        if connection.query(plugin).await?.value().is_some() {
+            return Ok(Some(LockView::Plugin));
+        }
+        let instrument = "SELECT ENABLED FROM performance_schema.setup_instruments \
+                          WHERE NAME = 'wait/lock/metadata/sql/mdl' AND @@performance_schema = 1";
+        let answer = match connection.query(instrument).await {
+            // nobody gave it to this user
+            Err(MysqlError::Refused { .. }) => return Ok(None),
+            answer => answer?,
+        };
+        Ok((answer.value() == Some("YES")).then_some(LockView::PerformanceSchema))
+    }
+
+    /// The kind of row, the number of the connection, and the name of the lock; the rest are for leases.
+    fn statement(self) -> &'static str {
+        match self {
+            LockView::Plugin => {
+                " UNION ALL SELECT 'session', THREAD_ID, HEX(CONVERT(TABLE_SCHEMA USING utf8mb4)), NULL, NULL, NULL \
+                 FROM information_schema.METADATA_LOCK_INFO WHERE LOCK_TYPE = 'User lock'"
+            }
+            LockView::PerformanceSchema => {
+                " UNION ALL SELECT 'session', PROCESSLIST_ID, HEX(CONVERT(OBJECT_NAME USING utf8mb4)), NULL, NULL, NULL \
+                 FROM performance_schema.metadata_locks JOIN performance_schema.threads ON THREAD_ID = OWNER_THREAD_ID \
+                 WHERE OBJECT_TYPE = 'USER LEVEL LOCK' AND LOCK_STATUS = 'GRANTED'"
+            }
+        }
+    }
+}
+
+/// Opens the connection by which locks under these keys are looked at.
+pub fn open(address: SocketAddr, keys: LockKeys) -> BoxFuture<'static, Result<Box<dyn LockTable>, String>> {
+    Box::pin(async move {
+        let looks = MariadbLooks::open(address, keys).await;
+        looks
+            .map(|looks| Box::new(looks) as Box<dyn LockTable>)
+            .map_err(|error| error.to_string())
+    })
+}
+
+struct MariadbLooks {
+    connection: MysqlConnection,
+    keys: LockKeys,
+    view: Option<LockView>,
+    /// What the names of sessions begin with: the server's start.
+    start: String,
+    statement: String,
+    /// Looks until it is asked again whether there is a table of leases.
+    left: u32,
+}
+
+impl MariadbLooks {
+    async fn open(address: SocketAddr, keys: LockKeys) -> Result<Self, MysqlError> {
+        let mut connection = MysqlConnection::connect(address).await?;
+        let own = connection.session_name().await?;
+        Ok(MariadbLooks {
+            view: LockView::of(&mut connection).await?,
+            connection,
+            keys,
+            start: own.split('.').next().unwrap_or_default().to_owned(),
+            statement: String::new(),
+            left: 0,
+        })
+    }
+
+    /// Sessions are asked for after the locks: one that ends is in the list for a moment longer than its locks are.
+    async fn ask(&mut self) -> Result<LockLook, MysqlError> {
+        if self.left == 0 {
+            self.statement = self.statement().await?;
+            self.left = LOOKS;
+        }
+        self.left -= 1;
+        let locks = match self.connection.query(&self.statement).await {
+            // a client dropped a table meanwhile
+            Err(error) if error.code().is_some_and(|code| MISSING.contains(&code)) => {
+                self.statement = self.statement().await?;
+                self.connection.query(&self.statement).await?
+            }
+            answer => answer?,
+        };
+        // of the ways to ask for them, this one makes no temporary table
+        let sessions = self.connection.query("SHOW PROCESSLIST").await?.rows.into_iter();
+        let sessions = sessions.filter_map(|row| row.into_iter().next().flatten());
+        Ok(self.read(locks.rows, &sessions.collect()))
+    }
+
+    /// What is asked at each look: a statement must not name a table that is not there.
+    async fn statement(&mut self) -> Result<String, MysqlError> {
+        let there = format!(
+            "SELECT 1 FROM information_schema.TABLES WHERE TABLE_SCHEMA = {} AND TABLE_NAME = {}",
+            literal(&database()),
+            literal(LEASES)
+        );
+        let there = self.connection.query(&there).await?;
+        let mut statement = format!(
+            "SELECT 'now', NULL, NULL, NULL, NULL, {}",
+            MS.replace("{}", "UTC_TIMESTAMP(6)")
+        );
+        statement += self.view.map(LockView::statement).unwrap_or_default();
+        if there.value().is_some() {
+            statement += &format!(
+                " UNION ALL SELECT 'lease', NULL, HEX(name), HEX(owner), token, {} FROM {} \
+                 WHERE owner IS NOT NULL AND ends > UTC_TIMESTAMP(6)",
+                MS.replace("{}", "ends"),
+                leases()
+            );
+        }
+        Ok(statement)
+    }
+
+    fn read(&self, rows: Vec<Vec<Option<String>>>, sessions: &BTreeSet<String>) -> LockLook {
+        let mut look = LockLook::default();
+        for row in rows {
+            let text = |column: usize| row.get(column).cloned().flatten().unwrap_or_default();
+            let number = |column: usize| text(column).parse::<i64>().ok();
+            let (contender, ends_ms) = match text(0).as_str() {
+                "now" => {
+                    look.now_ms = number(5).unwrap_or_default();
+                    continue;
+                }
+                "lease" => {
+                    let token = number(4).and_then(|token| u64::try_from(token).ok());
+                    let owner = Some(unhex(&text(3)));
+                    (Contender { owner, token }, number(5))
+                }
+                // one whose session ends in this moment is held by nobody
+                _ if !sessions.contains(&text(1)) => continue,
+                _ => {
+                    let owner = Some(self.session(&text(1)));
+                    (Contender { owner, token: None }, None)
+                }
+            };
+            if let Some(lock) = self.plain(&unhex(&text(2))) {
+                look.held.insert(lock, HeldLock { contender, ends_ms });
+            }
+        }
+        look.sessions = sessions.iter().map(|number| self.session(number)).collect();
+        look
+    }
+
+    /// The name of the session with this number, as [`MysqlConnection::session_name`] has it.
+    fn session(&self, number: &str) -> String {
+        format!("{}.{number}", self.start)
+    }
+
+    /// The name of a lock in the run; `None` for a lock of others.
+    fn plain(&self, stored: &str) -> Option<String> {
+        let (lock, rest) = self.keys.pattern.lock_of(stored)?;
+        rest.is_empty().then(|| lock.to_owned())
+    }
+}
+
+/// A text of hexadecimal digits: parts of a statement that come from tables of the server and of clients differ in their collations,
+/// and digits do not.
+fn unhex(digits: &str) -> String {
+    let pairs = digits.as_bytes().chunks(2);
+    let bytes = pairs.filter_map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok());
+    String::from_utf8_lossy(&bytes.collect::<Vec<u8>>()).into_owned()
+}
+
+impl LockTable for MariadbLooks {
+    fn look(&mut self) -> BoxFuture<'_, Result<LockLook, String>> {
+        Box::pin(async move { self.ask().await.map_err(|error| error.to_string()) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_come_as_digits() {
+        assert_eq!(unhex("6C30"), "l0");
+        assert_eq!(unhex("C3A9"), "é");
+        assert_eq!(unhex(""), "");
+    }
+}

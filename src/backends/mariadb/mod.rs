@@ -1,0 +1,35 @@
+//! MariaDB: one server; a lock is a named lock of a session, or a lease in a row. The same recipes and observer speak to MySQL.
+
+use harness_proxy::tap::Protocol;
+use harness_workloads::BackendId;
+
+use super::polled::PolledObserver;
+use super::{Backend, BackendOptions};
+
+mod data;
+mod looks;
+mod server;
+
+pub static BACKEND: Backend = Backend {
+    id: Some(BackendId::Mariadb),
+    file: None,
+    software: &server::SOFTWARE,
+    protocol: Protocol::Mysql,
+    default_recipe: Some("mysql-row-lease"),
+    separators: &['/', ':', '.'],
+    // leases end by the time of day, which is the server's
+    wall_clock: true,
+    refuse,
+    keys: "{lock}",
+    // the observer is told of locks by their names
+    values: &[],
+    observe: Some(&|endpoints, keys| Box::pin(PolledObserver::connect(looks::open, endpoints, keys))),
+    // a lock of a session leaves nothing, and a row is one for each lock
+    sweep: None,
+    data: &data::MariadbData,
+    pooler: None,
+};
+
+fn refuse(options: &BackendOptions) -> Option<String> {
+    (options.nodes != 1).then(|| "locks on MariaDB are on one server\nhint: --nodes 1".into())
+}

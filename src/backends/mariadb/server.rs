@@ -1,0 +1,167 @@
+//! MariaDB servers: command line, container, and readiness by logging in.
+//!
+//! Options: <https://mariadb.com/docs/server/server-management/starting-and-stopping-mariadb/mariadbd-options>
+
+use std::path::PathBuf;
+
+use harness_workloads::mariadb::{MysqlConnection, MysqlError};
+use tokio::time::timeout;
+
+use crate::cluster::{
+    BoxFuture, ContainerSpec, KillSignal, Launch, NodeSetup, Peering, ProbedServer, ReadinessQuestion, ServerProbe,
+    ServerSoftware, Serving, find_program,
+};
+use crate::limits::PROBE;
+
+pub static SOFTWARE: ServerSoftware = ServerSoftware {
+    backend: "mariadb",
+    product: "MariaDB",
+    nodes: 1,
+    ports: &[3306],
+    keeps_data: true,
+    kill: KillSignal::Kill,
+    stop: None,
+    images: &[include_str!("image").trim_ascii(), "harness-mariadb:debian"],
+    install_hint: "apt-get install mariadb-server (or put mariadbd and mariadb-install-db on PATH)",
+    files: &["users.sql"],
+    peering: Peering::Direct,
+    missing: &|| {
+        let lacks = |name: &&str| program(name).is_none();
+        let wanted = ["mariadbd", "mariadb-install-db"];
+        wanted.into_iter().filter(lacks).map(str::to_owned).collect()
+    },
+    launch: &launch,
+    confined: true,
+    container: &container,
+    question: ReadinessQuestion::Probe(&MariadbProbe),
+};
+
+/// Debian keeps the server with the programs of the system.
+fn program(name: &str) -> Option<PathBuf> {
+    let system = || Some(PathBuf::from("/usr/sbin").join(name)).filter(|path| path.is_file());
+    find_program(name).or_else(system)
+}
+
+/// What the server is told at each start: clients come from any address, as `root` without a password.
+const USERS: &str = "CREATE USER IF NOT EXISTS root@'%';\nGRANT ALL PRIVILEGES ON *.* TO root@'%' WITH GRANT OPTION;\n";
+
+/// Makes the data where there are none and becomes the server. MariaDB refuses to run as root, and a change of the user
+/// would undo that the server dies with harness. Servers need a `tmp` each: one that starts removes the temporary tables of
+/// the others.
+const START: &str = r#"as=
+if [ "$(id -u)" = 0 ]; then
+  user=mysql
+  id -u "$user" >/dev/null 2>&1 || user=nobody
+  chown "$user" . && chmod o+x . .. || exit
+  as="setpriv --reuid=$user --regid=$(id -g "$user") --clear-groups --pdeathsig=KILL"
+fi
+data=$PWD/data
+server=$0
+install=$1
+shift
+if [ ! -e made ]; then
+  rm -rf data tmp
+  $as mkdir tmp || exit
+  $as "$install" --no-defaults --datadir="$data" --tmpdir="$PWD/tmp" --auth-root-authentication-method=normal --skip-test-db \
+    --skip-name-resolve --debug-no-sync --innodb-log-file-size=8M --innodb-autoextend-increment=1 || exit
+  $as touch made
+fi
+exec $as "$server" --no-defaults --datadir="$data" --tmpdir="$PWD/tmp" --init-file="$PWD/users.sql" \
+  --pid-file="$PWD/pid" "$@"
+"#;
+
+fn launch(setup: &NodeSetup) -> Launch {
+    let path = |name: &str| program(name).unwrap_or_else(|| name.into()).display().to_string();
+    let mut args = vec![
+        "-c".to_owned(),
+        START.to_owned(),
+        path("mariadbd"),
+        path("mariadb-install-db"),
+    ];
+    args.extend(arguments(setup));
+    args.push(format!("--bind-address={}", setup.bind));
+    // no socket in a folder of all users
+    args.push("--socket=".into());
+    Launch {
+        program: "/bin/sh".into(),
+        args,
+        files: vec![("users.sql".into(), USERS.into())],
+        ..Launch::default()
+    }
+}
+
+fn container(setup: &NodeSetup) -> ContainerSpec {
+    let mut command = vec!["mariadbd".to_owned()];
+    command.extend(arguments(setup));
+    ContainerSpec {
+        env: vec![("MARIADB_ALLOW_EMPTY_ROOT_PASSWORD".into(), "1".into())],
+        command,
+        ..ContainerSpec::default()
+    }
+}
+
+fn arguments(setup: &NodeSetup) -> Vec<String> {
+    let port = format!("--port={}", setup.me().ports[0]);
+    let settings = [
+        port.as_str(),
+        // for the most clients of a run, and who looks at them
+        "--max-connections=600",
+        "--skip-name-resolve",
+        "--innodb-buffer-pool-size=16M",
+        "--innodb-log-file-size=8M",
+        "--performance-schema=OFF",
+        // what is written stays when the process is killed, and no run outlives a crash of the machine
+        "--debug-no-sync",
+        // clients that are killed or cut off do not fill the log
+        "--log-warnings=1",
+        // who holds which lock, for the observer
+        "--plugin-load-add=metadata_lock_info",
+    ];
+    settings.map(str::to_owned).into()
+}
+
+/// Logs in as clients do.
+struct MariadbProbe;
+
+impl ServerProbe for MariadbProbe {
+    fn ask<'a>(&'a self, server: &'a ProbedServer) -> BoxFuture<'a, Result<Serving, String>> {
+        Box::pin(async move {
+            let connected = timeout(PROBE, MysqlConnection::connect(server.address)).await;
+            match connected.unwrap_or_else(|_| Err(MysqlError::Ended("it does not answer".into()))) {
+                Ok(connection) => Ok(serving(connection.version())),
+                // it wants another password, which it does when it serves
+                Err(MysqlError::Refused { code: DENIED, .. }) => Ok(serving("?")),
+                Err(error) => Err(error.to_string()),
+            }
+        })
+    }
+}
+
+/// The error for a user who may not log in.
+const DENIED: u16 = 1045;
+
+fn serving(version: &str) -> Serving {
+    Serving {
+        role: "primary".into(),
+        leads: true,
+        version: plain_version(version).to_owned(),
+    }
+}
+
+/// `10.11.6` of `5.5.5-10.11.6-MariaDB-0+deb12u1`: MariaDB puts a version before its own, for clients of old.
+fn plain_version(version: &str) -> &str {
+    let own = version.strip_prefix("5.5.5-").unwrap_or(version);
+    own.split('-').next().unwrap_or(own)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_the_servers_own() {
+        assert_eq!(plain_version("5.5.5-10.11.6-MariaDB-0+deb12u1"), "10.11.6");
+        assert_eq!(plain_version("11.8.3-MariaDB-ubu2404"), "11.8.3");
+        assert_eq!(plain_version("8.4.6"), "8.4.6");
+    }
+}

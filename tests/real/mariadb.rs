@@ -1,0 +1,69 @@
+//! Locks on MariaDB under each family of faults, the locks that break there, and a release that does not compare.
+
+use crate::command::{Answer, Harness};
+
+fn plays(recipe: &str, fault: &str) -> Answer {
+    let words = format!("--runtime local --backend mariadb --recipe {recipe} --fault {fault}");
+    Harness::new().run(&format!("{words} --lease 1s --time 14s --seed 5eed"))
+}
+
+/// One fault of each family that a careful client withstands.
+fn withstands(recipe: &str) {
+    for fault in ["server-kill", "server-pause", "partition", "kill-holder"] {
+        let answer = plays(recipe, fault);
+        answer.assert_exit(0);
+        assert_eq!(answer.verdict("HL001"), "holds", "{recipe} {fault}");
+        let (with_effect, all) = answer.windows_with_effect();
+        assert!(
+            with_effect == all && all > 0,
+            "{recipe} {fault}: {with_effect} of {all}"
+        );
+    }
+}
+
+#[test]
+fn a_careful_lock_of_a_session_withstands_what_happens_to_its_server_and_its_holder() {
+    withstands("mysql-get-lock");
+}
+
+#[test]
+fn a_careful_lease_withstands_what_happens_to_its_server_and_its_holder() {
+    withstands("mysql-row-lease");
+}
+
+#[test]
+fn a_release_that_does_not_compare_frees_the_next_holders_lease() {
+    let words = "--runtime local --backend mariadb --recipe mysql-row-lease-no-compare --holder naive";
+    let plan = "--fault partition=holder --clients 10 --hold 100ms --lease 1s --time 14s --seed 6";
+    let answer = Harness::new().run(&format!("{words} {plan}"));
+    answer.assert_exit(1);
+    assert_eq!(answer.verdict("HL001"), "violated");
+    assert_eq!(answer.verdict("HL003"), "holds", "tokens would have saved the data");
+}
+
+#[test]
+fn two_who_read_that_a_row_is_free_both_write_it() {
+    let words = "--runtime local --backend mariadb --recipe mysql-row-lease-read-write --clients 10";
+    let answer = Harness::new().run(&format!("{words} --fault none --lease 1s --time 8s --seed 5eed"));
+    answer.assert_exit(1);
+    assert_eq!(answer.verdict("HL001"), "violated");
+}
+
+/// A grant whose reply is lost is found among the replies that say no.
+#[test]
+fn a_reply_that_grants_is_told_from_one_that_does_not() {
+    for (recipe, message) in [("mysql-get-lock", "GET_LOCK"), ("mysql-row-lease", "INSERT")] {
+        let answer = plays(recipe, &format!("drop-reply={message}:accepted:3"));
+        answer.assert_exit(0);
+        let (with_effect, all) = answer.windows_with_effect();
+        assert!(with_effect == all && all > 0, "{recipe}: {with_effect} of {all}");
+    }
+}
+
+#[test]
+fn it_is_not_simulated_and_says_so() {
+    let output = Harness::new().output("run --runtime simulated --backend mariadb");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("models of ZooKeeper, etcd and Redis"), "{said}");
+}

@@ -51,6 +51,7 @@ pub async fn start(spec: &ClusterSpec) -> Result<StartedNodes, ClusterError> {
             bind: Ipv4Addr::LOCALHOST.to_string(),
             data: claim.folder().join(&address.name),
             lease: spec.lease,
+            syncs: !spec.disks.is_empty(),
             peer_proxy: peer_proxies.get(me).copied(),
         };
         let log = spec.logs.join(&address.name).join("server.log");
@@ -118,7 +119,15 @@ async fn run(spec: &ClusterSpec, setup: &NodeSetup, log: &Path) -> Result<Child,
         .open(log)
         .map_err(|error| failed(error.to_string()))?;
     let errors = output.try_clone().map_err(|error| failed(error.to_string()))?;
-    let mut command = Command::new(&launch.program);
+    let mut command = match spec.disks.get(setup.me) {
+        None => Command::new(&launch.program),
+        Some(disk) => {
+            let [gate, folder, name] = disk.command(disk.folder());
+            let mut command = Command::new(gate);
+            command.args([folder, name]).arg(&launch.program);
+            command
+        }
+    };
     command.args(&launch.args).envs(launch.env).current_dir(&setup.data);
     if let Some(clock) = spec.clocks.get(setup.me) {
         command.envs(clock.environment(clock.folder()));

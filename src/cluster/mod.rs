@@ -7,6 +7,8 @@
 mod attached;
 #[cfg(feature = "docker")]
 mod confinement;
+#[cfg(feature = "docker")]
+mod container_request;
 mod control;
 #[cfg(feature = "docker")]
 mod docker;
@@ -49,6 +51,7 @@ use harness_checkers::history::ServerEnd;
 use tokio::sync::{Mutex as AsyncMutex, watch};
 
 use crate::clock::{GroundClock, RunningTask};
+use crate::disks::DiskGate;
 use crate::wall_clock::WallClock;
 
 /// What to start.
@@ -68,6 +71,9 @@ pub struct ClusterSpec {
     pub start_limit: Duration,
     /// By server: the wall clock it is to have; empty where they all have the machine's.
     pub clocks: Vec<Arc<WallClock>>,
+    /// By server: what stands between it and its disk; empty where no fault is on disks. Behind a gate servers sync what they
+    /// acknowledge, as in production; without, they are as fast as they can be.
+    pub disks: Vec<Arc<DiskGate>>,
     /// The proxies between the servers. Without them servers dial each other directly. Servers of a product that replicates
     /// are a primary and its replicas with proxies, and independent of each other without.
     pub peer_proxies: Option<Arc<dyn PeerProxies>>,

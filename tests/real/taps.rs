@@ -266,6 +266,7 @@ impl OneServer {
             port_base: None,
             start_limit: SOON,
             clocks: Vec::new(),
+            disks: Vec::new(),
             peer_proxies: None,
             on_wait: Arc::new(|_| {}),
         };

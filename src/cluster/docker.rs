@@ -40,6 +40,9 @@ const ENGINE: Duration = Duration::from_secs(5);
 /// Time for an image to be pulled.
 const IMAGE_PULL: Duration = Duration::from_secs(180);
 
+const NO_POWER_CUTS: &str = "what a server did not sync can be lost only on a file system of its own, and containers have none\n\
+     hint: --runtime local";
+
 type Container = ContainerAsync<GenericImage>;
 
 /// The containers of a run, in the order of their nodes, and their network.
@@ -53,6 +56,9 @@ pub struct Containers {
 
 /// Starts every server of `spec` at the same time, since a quorum needs them all.
 pub async fn start(spec: &ClusterSpec, image: &str) -> Result<StartedNodes, ClusterError> {
+    if spec.power_cuts {
+        return Err(ClusterError::Nothing(NO_POWER_CUTS.to_owned()));
+    }
     let network = Network::create(spec).await?;
     let addresses = addresses(spec, &network.name);
     let peer_proxies = match spec.peer_proxies {

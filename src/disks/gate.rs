@@ -145,9 +145,9 @@ struct Address {
 }
 
 /// A text with a zero at its end.
-type Text = *const u8;
+type ZeroEnded = *const u8;
 
-fn length(text: Text) -> usize {
+fn length(text: ZeroEnded) -> usize {
     let mut length = 0;
     while unsafe { text.add(length).read_volatile() } != 0 {
         length += 1;
@@ -156,7 +156,7 @@ fn length(text: Text) -> usize {
 }
 
 /// Connects to the socket of this name in a folder. Paths of sockets are short, those of folders need not be.
-fn connect(folder: Text, name: Text) -> isize {
+fn connect(folder: ZeroEnded, name: ZeroEnded) -> isize {
     const HERE: isize = -100;
     const PATH_CLOSE_ON_EXEC: usize = 0o10_000_000 | 0o2_000_000;
     let folder = system(call::OPENAT, [HERE as usize, folder as usize, PATH_CLOSE_ON_EXEC, 0]);
@@ -194,17 +194,17 @@ fn connect(folder: Text, name: Text) -> isize {
 }
 
 #[repr(C)]
-struct Slice {
+struct ByteSlice {
     at: *const u8,
     length: usize,
 }
 
 /// `msghdr`.
 #[repr(C)]
-struct Message {
+struct SocketMessage {
     name: usize,
     name_length: usize,
-    slices: *const Slice,
+    slices: *const ByteSlice,
     slice_count: usize,
     control: *const Control,
     control_length: usize,
@@ -226,7 +226,7 @@ fn send(socket: isize, file: isize) -> isize {
     const SOCKET_LEVEL: u32 = 1;
     const RIGHTS: u32 = 1;
     let byte = b"g";
-    let slice = Slice {
+    let slice = ByteSlice {
         at: byte.as_ptr(),
         length: byte.len(),
     };
@@ -237,7 +237,7 @@ fn send(socket: isize, file: isize) -> isize {
         file: file as u32,
         unused: 0,
     };
-    let message = Message {
+    let message = SocketMessage {
         name: 0,
         name_length: 0,
         slices: &raw const slice,
@@ -268,7 +268,7 @@ fn fail(what: &[u8], error: isize) -> ! {
 }
 
 /// The value of `PATH` in an environment.
-fn path_in(mut environment: *const Text) -> Text {
+fn path_in(mut environment: *const ZeroEnded) -> ZeroEnded {
     let name = b"PATH=";
     unsafe {
         while !(*environment).is_null() {
@@ -283,9 +283,9 @@ fn path_in(mut environment: *const Text) -> Text {
 }
 
 /// Becomes the program, which is looked for in `PATH` unless its name has a slash. Returns the last error.
-fn become_program(arguments: *const Text, environment: *const Text) -> isize {
+fn become_program(arguments: *const ZeroEnded, environment: *const ZeroEnded) -> isize {
     let program = unsafe { *arguments };
-    let execute = |path: Text| system(call::EXECVE, [path as usize, arguments as usize, environment as usize, 0]);
+    let execute = |path: ZeroEnded| system(call::EXECVE, [path as usize, arguments as usize, environment as usize, 0]);
     let name = length(program);
     if (0..name).any(|at| unsafe { *program.add(at) } == b'/') {
         return execute(program);
@@ -314,7 +314,7 @@ fn become_program(arguments: *const Text, environment: *const Text) -> isize {
 #[unsafe(no_mangle)]
 extern "C" fn begin(stack: *const usize) -> ! {
     let count = unsafe { *stack };
-    let arguments = unsafe { stack.add(1) }.cast::<Text>();
+    let arguments = unsafe { stack.add(1) }.cast::<ZeroEnded>();
     let environment = unsafe { arguments.add(count + 1) };
     if count < 4 {
         fail(b"gate FOLDER SOCKET PROGRAM ARGUMENTS", 22);

@@ -88,6 +88,9 @@ pub trait DiskControl: Send + Sync {
 
     /// How many syncs were held back so far.
     fn delayed(&self) -> u64;
+
+    /// How many files lost something with the power so far.
+    fn lost_files(&self) -> u64;
 }
 
 /// What a gate and its supervisor share.
@@ -98,6 +101,8 @@ struct Syncs {
     /// How many were told of, and how many were held back.
     told: AtomicU64,
     delayed: AtomicU64,
+    /// How many files lost something with the power.
+    lost_files: AtomicU64,
     /// No server comes any more.
     over: AtomicBool,
 }
@@ -128,6 +133,11 @@ impl DiskGate {
         [path(&folder.join(GATE_NAME)), path(folder), self.name.clone()]
     }
 
+    /// Counts files that lost something with the power.
+    pub fn note_lost(&self, files: u64) {
+        self.syncs.lost_files.fetch_add(files, SeqCst);
+    }
+
     /// How many syncs were told of so far, held back or not.
     pub fn told(&self) -> u64 {
         self.syncs.told.load(SeqCst)
@@ -145,6 +155,10 @@ impl DiskControl for DiskGate {
 
     fn delayed(&self) -> u64 {
         self.syncs.delayed.load(SeqCst)
+    }
+
+    fn lost_files(&self) -> u64 {
+        self.syncs.lost_files.load(SeqCst)
     }
 }
 

@@ -256,6 +256,10 @@ mod tests {
         fn delayed(&self) -> u64 {
             self.delayed.load(Relaxed)
         }
+
+        fn lost_files(&self) -> u64 {
+            0
+        }
     }
 
     #[tokio::test]

@@ -267,6 +267,7 @@ impl OneServer {
             start_limit: SOON,
             clocks: Vec::new(),
             disks: Vec::new(),
+            power_cuts: false,
             peer_proxies: None,
             on_wait: Arc::new(|_| {}),
         };

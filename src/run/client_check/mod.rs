@@ -143,6 +143,7 @@ pub async fn check_client(spec: ClientCheckSpec) -> Result<Vec<CheckRemark>, Run
             peer_proxies: None,
             clocks: Vec::new(),
             disks: Vec::new(),
+            power_cuts: false,
             on_wait: Arc::new(|_| {}),
         };
         let cluster = Cluster::start(&wanted, &runtime, interrupt.clone()).await?;

@@ -47,6 +47,7 @@ impl RunServers {
             peer_proxies: peer_proxy.clone().map(|proxy| proxy as Arc<dyn PeerProxies>),
             clocks: clocks.servers.clone(),
             disks: disks.gates.clone(),
+            power_cuts: spec.plan.cuts_power,
             on_wait: {
                 let progress = spec.progress.clone();
                 Arc::new(move |what| progress.send(ProgressEvent::Waiting(what)))

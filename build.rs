@@ -1,30 +1,65 @@
-//! Builds the library that stands between a struck process and its wall clock, for harness to carry along.
+//! Builds what stands between a struck process and the kernel, for harness to carry along: the library of its wall clock, and
+//! the program of its disk.
 //!
-//! It is one file without dependencies, so the compiler at hand makes it in a moment; what it is for is told in
-//! `src/wall_clock/mod.rs`. Where it cannot be made, harness is built without it and refuses that one fault.
+//! Each is one file without dependencies, so the compiler at hand makes it in a moment; what they are for is told in
+//! `src/wall_clock/mod.rs` and `src/disks/mod.rs`. Where one cannot be made, harness is built without it and refuses that one
+//! fault.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const SOURCE: &str = "src/wall_clock/preload.rs";
+/// What is built.
+struct Carried {
+    source: &'static str,
+    /// The name of the file that is made.
+    name: &'static str,
+    arguments: &'static [&'static str],
+    fault: &'static str,
+}
+
+const CARRIED: [Carried; 2] = [
+    Carried {
+        source: "src/wall_clock/preload.rs",
+        name: "wall_clock.so",
+        arguments: &["--crate-type=cdylib", "--crate-name=wall_clock"],
+        fault: "clock",
+    },
+    Carried {
+        source: "src/disks/gate.rs",
+        name: "gate",
+        // of no C library, so that it runs in any container
+        arguments: &[
+            "--crate-type=bin",
+            "--crate-name=gate",
+            "-Crelocation-model=static",
+            "-Ctarget-feature=+crt-static",
+            "-Clink-arg=-nostdlib",
+            "-Clink-arg=-static",
+        ],
+        fault: "slow-disk",
+    },
+];
 
 fn main() {
-    println!("cargo::rerun-if-changed={SOURCE}");
-    let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo names a folder")).join("wall_clock.so");
-    if let Err(why) = build(&out) {
-        println!("cargo::warning=built without the fault `clock`: {why}");
-        std::fs::write(&out, []).expect("cargo's folder can be written");
+    let folder = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo names a folder"));
+    for carried in &CARRIED {
+        println!("cargo::rerun-if-changed={}", carried.source);
+        let out = folder.join(carried.name);
+        if let Err(why) = build(carried, &out) {
+            println!("cargo::warning=built without the fault `{}`: {why}", carried.fault);
+            std::fs::write(&out, []).expect("cargo's folder can be written");
+        }
     }
 }
 
-/// The library needs no C library and is the same for each, but a target that links statically makes no libraries.
+/// They need no C library and are the same for each, but a target that links statically makes no libraries.
 fn target(wanted: &str, host: &str) -> String {
     let machine = |triple: &str| triple.split('-').next().unwrap_or_default().to_owned();
     let of_host = wanted.ends_with("-musl") && host.contains("-linux-") && machine(wanted) == machine(host);
     if of_host { host } else { wanted }.to_owned()
 }
 
-fn build(out: &PathBuf) -> Result<(), String> {
+fn build(carried: &Carried, out: &Path) -> Result<(), String> {
     let variable = |name: &str| std::env::var(name).map_err(|_| format!("cargo does not say {name}"));
     let (system, machine) = (variable("CARGO_CFG_TARGET_OS")?, variable("CARGO_CFG_TARGET_ARCH")?);
     if system != "linux" || !["x86_64", "aarch64"].contains(&machine.as_str()) {
@@ -33,7 +68,7 @@ fn build(out: &PathBuf) -> Result<(), String> {
         ));
     }
     let mut compiler = Command::new(variable("RUSTC")?);
-    compiler.args(["--edition=2024", "--crate-type=cdylib", "--crate-name=wall_clock"]);
+    compiler.arg("--edition=2024").args(carried.arguments);
     compiler.args([
         "-Copt-level=2",
         "-Cpanic=abort",
@@ -44,7 +79,7 @@ fn build(out: &PathBuf) -> Result<(), String> {
         .args([
             "--target",
             &target(&variable("TARGET")?, &variable("HOST")?),
-            SOURCE,
+            carried.source,
             "-o",
         ])
         .arg(out);

@@ -72,6 +72,8 @@ impl Ensemble {
             port_base: None,
             start_limit: Duration::from_secs(40),
             clocks: Vec::new(),
+            disks: Vec::new(),
+            power_cuts: false,
             peer_proxies: peers.clone().map(|peers| peers as Arc<dyn PeerProxies>),
             on_wait: Arc::new(|_| {}),
         };

@@ -22,6 +22,7 @@ pub mod client_role;
 pub mod clock;
 pub mod cluster;
 pub mod config;
+pub mod disks;
 pub mod event;
 pub mod evidence;
 pub mod exit;

@@ -66,6 +66,12 @@ pub struct Plan {
     pub replicas: u32,
     /// Processes are given wall clocks that can be stepped.
     pub steps_clocks: bool,
+    /// Servers are started behind gates, which tell of their syncs, and sync as in production.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub gates_disks: bool,
+    /// Servers are on file systems of their own, whose power can be cut.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub cuts_power: bool,
 }
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -126,6 +132,8 @@ pub fn plan(config: &Config) -> Result<Plan, PlanError> {
         servers_through_proxy: needs.iter().any(|needs| needs.peer_proxy),
         replicas: needs.iter().map(|needs| needs.replicas).max().unwrap_or(0),
         steps_clocks: needs.iter().any(|needs| needs.wall_clocks),
+        gates_disks: needs.iter().any(|needs| needs.disk_gates),
+        cuts_power: needs.iter().any(|needs| needs.power_cuts),
         seed: config.seed_text(),
         phases,
         windows,

@@ -23,6 +23,8 @@ use crate::limits::{PROBE, READY_POLL};
 pub enum NodeCommand {
     /// SIGKILL; its data folder stays.
     Kill,
+    /// What a killed node did not sync is gone, as without power.
+    CutPower,
     /// With the same data, on the same ports.
     Start,
     Pause,
@@ -153,8 +155,9 @@ struct Outages {
 impl Outages {
     /// The command to carry out now; `None` while another window still wants the node as it is.
     fn count(&mut self, command: NodeCommand) -> Option<NodeCommand> {
-        use NodeCommand::{Follow, Kill, Pause, Promote, Restart, Resume, Start};
+        use NodeCommand::{CutPower, Follow, Kill, Pause, Promote, Restart, Resume, Start};
         let due = match command {
+            CutPower => self.killed > 0,
             Kill => {
                 self.killed += 1;
                 self.killed == 1
@@ -266,10 +269,11 @@ impl CommandExecutor {
         command: NodeCommand,
         running: &AsyncMutex<Box<dyn RunningNodes>>,
     ) -> Result<(), ClusterError> {
-        use NodeCommand::{Follow, Kill, Pause, Promote, Restart, Resume, Start};
+        use NodeCommand::{CutPower, Follow, Kill, Pause, Promote, Restart, Resume, Start};
         let mut running = running.lock().await;
         match command {
             Kill => running.kill(node).await,
+            CutPower => running.cut_power(node).await,
             Pause => running.pause(node).await,
             Resume => running.resume(node).await,
             Start | Restart => {
@@ -326,6 +330,15 @@ mod tests {
     fn a_server_that_two_windows_killed_starts_with_the_second_heal() {
         use NodeCommand::{Kill, Start};
         assert_eq!(due(&[Kill, Kill, Start, Start]), [true, false, false, true]);
+    }
+
+    #[test]
+    fn only_a_dead_server_loses_its_power() {
+        use NodeCommand::{CutPower, Kill, Start};
+        assert_eq!(
+            due(&[CutPower, Kill, CutPower, Start, CutPower]),
+            [false, true, true, true, false]
+        );
     }
 
     #[test]

@@ -18,7 +18,6 @@ use testcontainers::bollard::query_parameters::{
     KillContainerOptionsBuilder, ListContainersOptionsBuilder, ListNetworksOptionsBuilder,
     RemoveContainerOptionsBuilder,
 };
-use testcontainers::core::Mount;
 use testcontainers::core::client::docker_client_instance;
 use testcontainers::core::logs::LogFrame;
 use testcontainers::runners::AsyncRunner;
@@ -27,6 +26,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::confinement::confine;
+use super::container_request;
 use super::image_name::in_two_parts;
 use super::leftovers::{Found, LeftAlone, Leftover, OWNER_LABEL, RUN_LABEL, Sight};
 use super::local::IN_ORDER;
@@ -40,8 +40,8 @@ const ENGINE: Duration = Duration::from_secs(5);
 /// Time for an image to be pulled.
 const IMAGE_PULL: Duration = Duration::from_secs(180);
 
-/// Where a container finds its wall clock.
-const CLOCKS: &str = "/harness-clocks";
+const NO_POWER_CUTS: &str = "what a server did not sync can be lost only on a file system of its own, and containers have none\n\
+     hint: --runtime local";
 
 type Container = ContainerAsync<GenericImage>;
 
@@ -56,6 +56,9 @@ pub struct Containers {
 
 /// Starts every server of `spec` at the same time, since a quorum needs them all.
 pub async fn start(spec: &ClusterSpec, image: &str) -> Result<StartedNodes, ClusterError> {
+    if spec.power_cuts {
+        return Err(ClusterError::Nothing(NO_POWER_CUTS.to_owned()));
+    }
     let network = Network::create(spec).await?;
     let addresses = addresses(spec, &network.name);
     let peer_proxies = match spec.peer_proxies {
@@ -71,6 +74,7 @@ pub async fn start(spec: &ClusterSpec, image: &str) -> Result<StartedNodes, Clus
             bind: "0.0.0.0".into(),
             data: PathBuf::from("/data"),
             lease: spec.lease,
+            syncs: !spec.disks.is_empty(),
             peer_proxy: peer_proxies.get(me).copied(),
         };
         starting.spawn(start_one(spec.clone(), setup, image.to_owned(), network.name.clone()));
@@ -120,9 +124,11 @@ async fn start_one(
     let log = spec.logs.join(&node).join("server.log");
     let output = log_file(&log)?;
     let given = (spec.software.container)(&setup);
-    let (name, tag) = in_two_parts(&image);
     let confined = spec.software.confined;
-    let mut request = GenericImage::new(name, tag)
+    let (clock, disk) = (spec.clocks.get(setup.me), spec.disks.get(setup.me));
+    let request = container_request::request(&image, given, clock.map(AsRef::as_ref), disk.map(AsRef::as_ref));
+    let request = request.await.map_err(failed)?;
+    let request = request
         .with_container_name(&setup.me().host)
         .with_network(&network)
         .with_label(RUN_LABEL, &spec.run)
@@ -136,21 +142,6 @@ async fn start_one(
         .with_log_consumer(move |frame: &LogFrame| {
             let _ = output.lock().map(|mut file| file.write_all(frame.bytes()));
         });
-    for (name, value) in given.env {
-        request = request.with_env_var(name, value);
-    }
-    if let Some(clock) = spec.clocks.get(setup.me) {
-        request = request.with_mount(Mount::bind_mount(clock.folder().display().to_string(), CLOCKS));
-        for (name, value) in clock.environment(Path::new(CLOCKS)) {
-            request = request.with_env_var(name, value);
-        }
-    }
-    for (path, contents) in given.files {
-        request = request.with_copy_to(path, contents.into_bytes());
-    }
-    if !given.command.is_empty() {
-        request = request.with_cmd(given.command);
-    }
     let container = match request.start().await {
         Ok(container) => container,
         Err(error) => {

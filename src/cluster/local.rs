@@ -15,6 +15,7 @@ use tokio::time::timeout;
 
 use super::leftovers::Claim;
 use super::software::{KillSignal, NodeAddress, NodeSetup};
+use super::volumes::Volumes;
 use super::{BoxFuture, ClusterError, ClusterSpec, Node, RunningNodes, StartedNodes, process_tree};
 use crate::process;
 
@@ -32,6 +33,8 @@ pub struct Processes {
     children: Vec<Child>,
     /// By node: how it is set up, and its log.
     setups: Vec<(NodeSetup, PathBuf)>,
+    /// The file systems that they are on, where they have any of their own.
+    volumes: Option<Volumes>,
     /// Removes the temporary folder when it goes.
     claim: Claim,
 }
@@ -41,6 +44,14 @@ pub async fn start(spec: &ClusterSpec) -> Result<StartedNodes, ClusterError> {
     let claim = Claim::make(&spec.run).map_err(|(path, source)| ClusterError::Write { path, source })?;
     let addresses = addresses(spec)?;
     let peer_proxies = spec.open_peer_proxies(Ipv4Addr::LOCALHOST.into(), &addresses)?;
+    let volumes = match spec.power_cuts {
+        false => None,
+        true => {
+            let names = addresses.iter().map(|address| address.name.as_str());
+            let made = Volumes::lay_out(claim.folder(), names).await;
+            Some(made.map_err(ClusterError::Nothing)?)
+        }
+    };
     let mut nodes = Vec::new();
     let mut children = Vec::new();
     let mut setups = Vec::new();
@@ -51,11 +62,12 @@ pub async fn start(spec: &ClusterSpec) -> Result<StartedNodes, ClusterError> {
             bind: Ipv4Addr::LOCALHOST.to_string(),
             data: claim.folder().join(&address.name),
             lease: spec.lease,
+            syncs: !spec.disks.is_empty(),
             peer_proxy: peer_proxies.get(me).copied(),
         };
         let log = spec.logs.join(&address.name).join("server.log");
         spec.found(me, (Ipv4Addr::LOCALHOST, address.ports[0]).into());
-        children.push(start_one(spec, &setup, &log).await?);
+        children.push(start_one(spec, &setup, &log, volumes.as_ref()).await?);
         nodes.push(Node {
             name: address.name.clone(),
             address: (Ipv4Addr::LOCALHOST, address.ports[0]).into(),
@@ -74,6 +86,7 @@ pub async fn start(spec: &ClusterSpec) -> Result<StartedNodes, ClusterError> {
             spec: spec.clone(),
             children,
             setups,
+            volumes,
             claim,
         }),
     })
@@ -88,25 +101,35 @@ fn kept_as(spec: &ClusterSpec, path: &str) -> String {
     }
 }
 
-async fn start_one(spec: &ClusterSpec, setup: &NodeSetup, log: &Path) -> Result<Child, ClusterError> {
+async fn start_one(
+    spec: &ClusterSpec,
+    setup: &NodeSetup,
+    log: &Path,
+    volumes: Option<&Volumes>,
+) -> Result<Child, ClusterError> {
     let launch = (spec.software.launch)(setup);
+    let data = volumes.map_or(setup.data.clone(), |volumes| volumes.seen_at(&setup.data));
     for (name, contents) in &launch.files {
-        let path = setup.data.join(name);
+        let path = data.join(name);
         write(&path, contents)?;
         if let Some(folder) = log.parent() {
             write(&folder.join(kept_as(spec, name)), contents)?;
         }
     }
     write(log, "")?;
-    fs::create_dir_all(&setup.data).map_err(|source| ClusterError::Write {
-        path: setup.data.clone(),
-        source,
-    })?;
-    run(spec, setup, log).await
+    let synced = || volumes.map_or(Ok(()), |volumes| volumes.sync(&setup.data));
+    let made = fs::create_dir_all(&data).and_then(|()| synced());
+    made.map_err(|source| ClusterError::Write { path: data, source })?;
+    run(spec, setup, log, volumes).await
 }
 
 /// Starts a server whose files are there.
-async fn run(spec: &ClusterSpec, setup: &NodeSetup, log: &Path) -> Result<Child, ClusterError> {
+async fn run(
+    spec: &ClusterSpec,
+    setup: &NodeSetup,
+    log: &Path,
+    volumes: Option<&Volumes>,
+) -> Result<Child, ClusterError> {
     let failed = |why: String| ClusterError::Start {
         product: spec.software.product,
         node: setup.me().name.clone(),
@@ -118,8 +141,20 @@ async fn run(spec: &ClusterSpec, setup: &NodeSetup, log: &Path) -> Result<Child,
         .open(log)
         .map_err(|error| failed(error.to_string()))?;
     let errors = output.try_clone().map_err(|error| failed(error.to_string()))?;
-    let mut command = Command::new(&launch.program);
-    command.args(&launch.args).envs(launch.env).current_dir(&setup.data);
+    let mut command_line = Vec::new();
+    if let Some(disk) = spec.disks.get(setup.me) {
+        command_line.extend(disk.command(disk.folder()));
+    }
+    command_line.push(launch.program.display().to_string());
+    command_line.extend(launch.args);
+    let mut command = match volumes {
+        None => Command::new(&command_line[0]),
+        Some(volumes) => volumes.inside(&setup.data, Path::new(&command_line[0])),
+    };
+    command.args(&command_line[1..]).envs(launch.env);
+    if volumes.is_none() {
+        command.current_dir(&setup.data);
+    }
     if let Some(clock) = spec.clocks.get(setup.me) {
         command.envs(clock.environment(clock.folder()));
     }
@@ -219,11 +254,41 @@ impl RunningNodes for Processes {
         })
     }
 
+    /// Servers that have served for minutes have on their disks what they made when they began, also what they did not sync, such
+    /// as the first snapshot of a ZooKeeper, without which it does not start again.
+    fn have_begun(&mut self) -> Result<(), ClusterError> {
+        let Some(volumes) = &self.volumes else {
+            return Ok(());
+        };
+        let synced = self.setups.iter().map(|(setup, _)| (setup, volumes.sync(&setup.data)));
+        let failed = synced.filter_map(|(setup, synced)| Some((setup.data.clone(), synced.err()?)));
+        let mut failed = failed.map(|(path, source)| ClusterError::Write { path, source });
+        failed.next().map_or(Ok(()), Err)
+    }
+
+    fn cut_power(&mut self, node: usize) -> BoxFuture<'_, Result<(), ClusterError>> {
+        Box::pin(async move {
+            let name = &self.setups[node].0.me().name;
+            let failed = |why: String| ClusterError::Disobeyed {
+                node: name.clone(),
+                what: "lose what it did not sync",
+                why,
+            };
+            let volumes = self.volumes.as_ref();
+            let volumes = volumes.ok_or_else(|| failed("it is not on a file system of its own".to_owned()))?;
+            let lost = volumes.cut_power(name).await.map_err(failed)?;
+            if let Some(disk) = self.spec.disks.get(node) {
+                disk.note_lost(lost.files);
+            }
+            Ok(())
+        })
+    }
+
     /// On the data that it left.
     fn start(&mut self, node: usize) -> BoxFuture<'_, Result<Option<SocketAddr>, ClusterError>> {
         Box::pin(async move {
             let (setup, log) = &self.setups[node];
-            self.children[node] = run(&self.spec, setup, log).await?;
+            self.children[node] = run(&self.spec, setup, log, self.volumes.as_ref()).await?;
             self.claim
                 .note_servers(self.children.iter().filter_map(Child::id))
                 .map_err(|(path, source)| ClusterError::Write { path, source })?;

@@ -7,6 +7,8 @@
 mod attached;
 #[cfg(feature = "docker")]
 mod confinement;
+#[cfg(feature = "docker")]
+mod container_request;
 mod control;
 #[cfg(feature = "docker")]
 mod docker;
@@ -25,6 +27,7 @@ mod runtime;
 #[cfg(feature = "docker")]
 mod sidecar;
 mod software;
+mod volumes;
 
 pub use attached::{AttachedServers, NodeCommands, ServersObey, look_up};
 pub use control::{CommandOutcome, NodeCommand, NodeControl};
@@ -49,6 +52,7 @@ use harness_checkers::history::ServerEnd;
 use tokio::sync::{Mutex as AsyncMutex, watch};
 
 use crate::clock::{GroundClock, RunningTask};
+use crate::disks::DiskGate;
 use crate::wall_clock::WallClock;
 
 /// What to start.
@@ -68,6 +72,11 @@ pub struct ClusterSpec {
     pub start_limit: Duration,
     /// By server: the wall clock it is to have; empty where they all have the machine's.
     pub clocks: Vec<Arc<WallClock>>,
+    /// By server: what stands between it and its disk; empty where no fault is on disks. Behind a gate servers sync what they
+    /// acknowledge, as in production; without, they are as fast as they can be.
+    pub disks: Vec<Arc<DiskGate>>,
+    /// Each server is on a file system of its own, whose power can be cut; they have gates, too.
+    pub power_cuts: bool,
     /// The proxies between the servers. Without them servers dial each other directly. Servers of a product that replicates
     /// are a primary and its replicas with proxies, and independent of each other without.
     pub peer_proxies: Option<Arc<dyn PeerProxies>>,
@@ -170,6 +179,17 @@ pub trait RunningNodes: Send {
     fn ended(&mut self, node: usize) -> BoxFuture<'_, Option<String>>;
 
     fn kill(&mut self, node: usize) -> BoxFuture<'_, Result<(), ClusterError>>;
+
+    /// All of them serve for the first time.
+    fn have_begun(&mut self) -> Result<(), ClusterError> {
+        Ok(())
+    }
+
+    /// Takes from a server that was killed what it wrote and did not sync. Only where [`ClusterSpec::power_cuts`] asked for it.
+    fn cut_power(&mut self, _node: usize) -> BoxFuture<'_, Result<(), ClusterError>> {
+        let why = "these servers are not on file systems of their own".to_owned();
+        Box::pin(std::future::ready(Err(ClusterError::Nothing(why))))
+    }
 
     /// Starts a server again; where it serves, if that may have changed.
     fn start(&mut self, node: usize) -> BoxFuture<'_, Result<Option<SocketAddr>, ClusterError>>;
@@ -290,6 +310,7 @@ impl Cluster {
             ready = ready::wait(spec, &nodes, &servers, &mut *running) => ready,
             Ok(_) = interrupt.wait_for(|wanted| *wanted) => Err(ClusterError::Interrupted),
         };
+        let ready = ready.and_then(|version| running.have_begun().map(|()| version));
         let version = match ready {
             Ok(version) => version,
             Err(error) => {

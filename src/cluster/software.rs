@@ -39,6 +39,9 @@ pub struct NodeSetup {
     pub data: PathBuf,
     /// The lease that clients will ask for; tick and timeout settings follow from it.
     pub lease: Duration,
+    /// Whether it is to sync what it acknowledges to its disk, as in production: the disk is what the run is about. Otherwise
+    /// it is to be as fast as it can.
+    pub syncs: bool,
     /// The proxy through which it must reach its peers, if it may not dial them directly; see [`Peering`].
     pub peer_proxy: Option<SocketAddr>,
 }

@@ -58,6 +58,10 @@ pub struct Needs {
     pub replicas: u32,
     /// Processes must be given wall clocks that can be stepped.
     pub wall_clocks: bool,
+    /// Servers must be started behind gates, which tell of their syncs; then they sync as in production.
+    pub disk_gates: bool,
+    /// Servers must be on file systems of their own, whose power can be cut.
+    pub power_cuts: bool,
     /// A client must hold a lock when the fault strikes, though the target is another: it goes on working.
     pub held_lock: bool,
 }

@@ -30,6 +30,7 @@ mod pooler;
 mod reset;
 mod server;
 mod slow;
+mod slow_disk;
 
 pub use active::{ActiveFault, Affected, BoxFuture, HealOnDrop, Healed, RunningFault};
 pub use clock::NO_CONCERN as NO_CLOCK_CONCERN;
@@ -67,6 +68,7 @@ pub const FAULTS: &[&dyn Fault] = &[
     &server::OnServers::Kill,
     &server::OnServers::Pause,
     &server::OnServers::Restart,
+    &slow_disk::SlowDisk,
     &failover::Failover,
     &pooler::Pooler,
     &clock::ClockFault,

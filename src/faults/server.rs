@@ -1,6 +1,9 @@
 //! `server-kill`, `server-pause`, `server-restart`: servers are killed and started again on what they left on disk, or
 //! stopped and continued. Which one leads is asked when the window starts.
 //!
+//! A process that is killed leaves all that it wrote to the kernel, synced or not. `lost` takes away what was not synced, as
+//! a power cut does.
+//!
 //! The cluster carries out each order in turn, even if the fault that gave it is gone: so a heal can be ordered from a
 //! `Drop`.
 
@@ -9,13 +12,16 @@ use std::time::Duration;
 use rand::RngExt;
 use rand::seq::IndexedRandom;
 use rand_chacha::ChaCha8Rng;
+use tokio::sync::oneshot::error::RecvError;
 
-use super::fault::{kind_of, no_argument, server_names};
+use super::fault::{kind_of, not_attached, server_names};
 use super::{
     Acquires, ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, FaultEnv, FaultFamily, HealOnDrop, Healed,
     Inject, Injection, InjectionContext, Needs, NotInjected, Pace, RunningFault, Shape, Target, acquires_without,
+    parse_duration,
 };
-use crate::cluster::{CommandOutcome, NodeCommand};
+use crate::cluster::{ClusterError, CommandOutcome, NodeCommand};
+use crate::config::suggest::similar;
 use crate::evidence::{Evidence, EvidenceCounter, SERVERS_BACK, STOPPED_MS};
 use crate::limits::SERVER_BACK;
 
@@ -30,7 +36,12 @@ pub enum OnServers {
     Restart,
 }
 
+/// What becomes of what a server wrote and did not sync.
+const KEPT: &str = "kept";
+const LOST: &str = "lost";
 const SERVERS_KILLED: EvidenceCounter = EvidenceCounter::new("servers_killed", "server", "killed");
+/// Files of which the end of the power took something that was written and not synced.
+const FILES_SET_BACK: EvidenceCounter = EvidenceCounter::new("files_set_back", "file", "without its last writes");
 const SERVERS_PAUSED: EvidenceCounter = EvidenceCounter::new("servers_paused", "server", "paused");
 
 impl Fault for OnServers {
@@ -39,7 +50,7 @@ impl Fault for OnServers {
             Self::Kill => (
                 "server-kill",
                 "servers are killed, and started again on their data",
-                "one | leader | majority | all (default: one)",
+                "one | leader | majority | all, for how long, kept | lost: all:2s:lost loses what was not synced (default: one:kept, for the window)",
             ),
             Self::Pause => (
                 "server-pause",
@@ -49,7 +60,7 @@ impl Fault for OnServers {
             Self::Restart => (
                 "server-restart",
                 "every server is killed and started again, one after the other",
-                "",
+                "kept | lost, what was not synced to disk (default: kept)",
             ),
         };
         let killed = FaultDefinition {
@@ -59,7 +70,7 @@ impl Fault for OnServers {
             family: FaultFamily::Cluster,
             pace: Pace::Varied,
             verb: "touched",
-            counters: &[SERVERS_KILLED, SERVERS_BACK],
+            counters: &[SERVERS_KILLED, FILES_SET_BACK, SERVERS_BACK],
             trace: &[SERVERS_KILLED],
             no_effect_hint: None,
         };
@@ -77,8 +88,16 @@ impl Fault for OnServers {
         }
     }
 
-    fn applies(&self, _: Option<&str>, shape: &Shape) -> Result<(), String> {
+    fn applies(&self, argument: Option<&str>, shape: &Shape) -> Result<(), String> {
         let name = self.definition().name;
+        if argument.is_some_and(|argument| argument.split(':').any(|part| part == LOST)) {
+            let of_disks = format!("{name}={LOST}");
+            not_attached(&of_disks, "takes from a server's disk what was not synced", shape)?;
+            if shape.simulated {
+                let hint = "hint: --runtime local, or --fault server-kill, after which all is kept";
+                return Err(format!("{of_disks}: simulated servers have no disks\n{hint}"));
+            }
+        }
         let (obey, hint) = match self {
             Self::Kill | Self::Restart => (shape.attached.map(|obey| obey.kill), "--on-kill CMD and --on-start CMD"),
             Self::Pause => (
@@ -108,28 +127,98 @@ impl Fault for OnServers {
         let (known, done): (&[&str], _) = match self {
             Self::Kill => (&["one", "leader", "majority", "all"], "killed, then started again"),
             // a pause of all servers would leave nothing to see
-            Self::Pause => (&["one", "leader", "majority"], "paused"),
-            Self::Restart => {
-                no_argument(name, argument)?;
-                let target = Target::Servers((0..shape.servers).collect());
-                return Ok(Injection::new(
-                    target,
-                    *self,
-                    Acquires::GoOn,
-                    "every server, one by one",
-                ));
+            Self::Pause => {
+                let some = kind_of(name, argument, &["one", "leader", "majority"])?;
+                return Ok(injection(some, ServerFault::plain(*self), "paused", shape, rng));
+            }
+            Self::Restart => (&[], "every server, one by one"),
+        };
+        let (kind, fault) = parse(*self, argument.unwrap_or_default(), known)?;
+        let done = match (fault.lost, fault.down) {
+            (false, None) => done.to_owned(),
+            (lost, down) => {
+                let without = if lost { ", without what was not synced" } else { "" };
+                let after = down
+                    .map(|down| format!(" after {} ms", down.as_millis()))
+                    .unwrap_or_default();
+                format!("{done}{after}{without}")
             }
         };
-        let some: Vec<u32> = match kind_of(name, argument, known)? {
-            // the title begins with its name when it is known
-            "leader" => return Ok(Injection::new(Target::Leader, *self, acquires_without(1, shape), done)),
-            "one" => vec![rng.random_range(0..shape.servers)],
-            "majority" => majority(shape, rng),
-            _ => (0..shape.servers).collect(),
-        };
-        let title = format!("{}: {done}", server_names(&some));
-        let acquires = acquires_without(some.len(), shape);
-        Ok(Injection::new(Target::Servers(some), *self, acquires, title))
+        if *self == Self::Restart {
+            let target = Target::Servers((0..shape.servers).collect());
+            return Ok(Injection::new(target, fault, Acquires::GoOn, done));
+        }
+        Ok(injection(kind, fault, &done, shape, rng))
+    }
+}
+
+/// Of one of these kinds of servers.
+fn injection(kind: &str, fault: ServerFault, done: &str, shape: &Shape, rng: &mut ChaCha8Rng) -> Injection {
+    let some: Vec<u32> = match kind {
+        // the title begins with its name when it is known
+        "leader" => return Injection::new(Target::Leader, fault, acquires_without(1, shape), done),
+        "one" => vec![rng.random_range(0..shape.servers)],
+        "majority" => majority(shape, rng),
+        _ => (0..shape.servers).collect(),
+    };
+    let title = format!("{}: {done}", server_names(&some));
+    let acquires = acquires_without(some.len(), shape);
+    Injection::new(Target::Servers(some), fault, acquires, title)
+}
+
+/// Reads `leader:2s:lost`: which servers, for how long, and what becomes of what was not synced; each may be left out.
+fn parse<'a>(what: OnServers, text: &'a str, known: &[&'a str]) -> Result<(&'a str, ServerFault), String> {
+    let name = what.definition().name;
+    let mut fault = ServerFault::plain(what);
+    let mut kind = None;
+    for part in text.split(':').filter(|part| !part.is_empty()) {
+        let is_time = what == OnServers::Kill && part.starts_with(|letter: char| letter.is_ascii_digit());
+        match part {
+            LOST => fault.lost = true,
+            KEPT => fault.lost = false,
+            _ if known.contains(&part) && kind.is_none() => kind = Some(part),
+            _ if is_time && fault.down.is_none() => {
+                let down = parse_duration(part).map_err(|why| format!("{name}={text}: {why}"))?;
+                fault.down = Some(down);
+            }
+            _ => {
+                let all: Vec<&str> = known.iter().copied().chain([KEPT, LOST]).collect();
+                let hint = match similar(part, all.iter().copied()).first() {
+                    Some(nearest) if kind != Some(nearest) => format!("did you mean `{nearest}`?"),
+                    _ => format!("it takes one of {}", all.join(", ")),
+                };
+                return Err(format!("{name}={text}: `{part}` is not understood\nhint: {hint}"));
+            }
+        }
+    }
+    Ok((kind.or(known.first().copied()).unwrap_or_default(), fault))
+}
+
+/// What is done to servers in one window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct ServerFault {
+    what: OnServers,
+    /// Whether what was not synced is gone when they start again.
+    lost: bool,
+    /// After how long they start again, where that is not at the end of the window.
+    down: Option<Duration>,
+}
+
+impl ServerFault {
+    fn plain(what: OnServers) -> Self {
+        Self {
+            what,
+            lost: false,
+            down: None,
+        }
+    }
+
+    /// The orders that do it to each of them, where it is not done in turn.
+    fn order(self) -> NodeCommand {
+        match self.what {
+            OnServers::Pause => NodeCommand::Pause,
+            OnServers::Kill | OnServers::Restart => NodeCommand::Kill,
+        }
     }
 }
 
@@ -140,15 +229,21 @@ fn majority(shape: &Shape, rng: &mut ChaCha8Rng) -> Vec<u32> {
     some
 }
 
-impl Inject for OnServers {
+impl Inject for ServerFault {
     fn needs(&self) -> Needs {
-        Needs::default()
+        Needs {
+            disk_gates: self.lost,
+            power_cuts: self.lost,
+            // where nobody has a lock, none can be forgotten
+            held_lock: self.lost,
+            ..Needs::default()
+        }
     }
 
     fn heal_word(&self) -> &'static str {
-        match self {
-            Self::Kill | Self::Restart => "start",
-            Self::Pause => "continue",
+        match self.what {
+            OnServers::Kill | OnServers::Restart => "start",
+            OnServers::Pause => "continue",
         }
     }
 
@@ -162,21 +257,21 @@ impl Inject for OnServers {
             let endpoints = context.env.servers.endpoints();
             // the guard exists before the first order is given
             let mut active = HealOnDrop::new(ActiveOnServers {
-                what: *self,
+                fault: *self,
+                lost_before: lost_files(context.env),
                 env: context.env.clone(),
                 nodes: servers.iter().map(|server| endpoints.node_of(*server)).collect(),
                 servers,
                 done: 0,
                 back: 0,
+                trouble: None,
                 healed: false,
             });
-            let act = match self {
-                Self::Kill => NodeCommand::Kill,
-                Self::Pause => NodeCommand::Pause,
-                // one after the other, while the window is on
-                Self::Restart => return Ok(active.running()),
-            };
-            for done in active.order(act) {
+            // one after the other, while the window is on
+            if self.what == OnServers::Restart {
+                return Ok(active.running());
+            }
+            for done in active.order(self.order()) {
                 active.done += u64::from(matches!(done.await, Ok(Ok(()))));
             }
             Ok(active.running())
@@ -184,9 +279,16 @@ impl Inject for OnServers {
     }
 }
 
+/// How many files of all servers lost something so far.
+fn lost_files(env: &FaultEnv) -> u64 {
+    env.server_disks.iter().map(|disk| disk.lost_files()).sum()
+}
+
 /// Servers that are killed, stopped or being restarted.
 struct ActiveOnServers {
-    what: OnServers,
+    fault: ServerFault,
+    /// How many files had lost something before.
+    lost_before: u64,
     env: FaultEnv,
     /// As clients know them.
     servers: Vec<u32>,
@@ -196,13 +298,15 @@ struct ActiveOnServers {
     done: u64,
     /// How many served again.
     back: u64,
+    /// Why one kept what it should have lost, if so.
+    trouble: Option<String>,
     healed: bool,
 }
 
 impl ActiveOnServers {
     /// The order that undoes it; a restart undoes itself.
     fn opposite(&self) -> Option<NodeCommand> {
-        match self.what {
+        match self.fault.what {
             OnServers::Kill => Some(NodeCommand::Start),
             OnServers::Pause => Some(NodeCommand::Resume),
             OnServers::Restart => None,
@@ -215,7 +319,7 @@ impl ActiveOnServers {
     }
 
     fn evidence(&self, lasted: Duration) -> Evidence {
-        match self.what {
+        match self.fault.what {
             OnServers::Pause => {
                 let stopped = if self.done > 0 { lasted } else { Duration::ZERO };
                 Evidence::default()
@@ -224,7 +328,50 @@ impl ActiveOnServers {
             }
             OnServers::Kill | OnServers::Restart => Evidence::default()
                 .with(&SERVERS_KILLED, self.done)
+                .with(&FILES_SET_BACK, lost_files(&self.env).saturating_sub(self.lost_before))
                 .with(&SERVERS_BACK, self.back),
+        }
+    }
+
+    /// Takes from a killed server what it did not sync, where that is asked for.
+    async fn lose(&mut self, node: u32) {
+        if !self.fault.lost {
+            return;
+        }
+        if let Ok(Err(why)) = self.env.servers.order(node, NodeCommand::CutPower).await {
+            self.trouble = Some(why.to_string());
+        }
+    }
+
+    /// Kills a server and starts it again.
+    async fn restart(&mut self, node: u32) -> Result<Result<(), ClusterError>, RecvError> {
+        if !self.fault.lost {
+            return self.env.servers.order(node, NodeCommand::Restart).await;
+        }
+        // all of them are ordered before the first is waited for, so that the end of a run cannot fall between them
+        let [killed, cut, started] =
+            [NodeCommand::Kill, NodeCommand::CutPower, NodeCommand::Start].map(|act| self.env.servers.order(node, act));
+        let _ = killed.await;
+        if let Ok(Err(why)) = cut.await {
+            self.trouble = Some(why.to_string());
+        }
+        started.await
+    }
+
+    /// Undoes it, once.
+    async fn start_again(&mut self, patient: bool) {
+        let Some(act) = self.opposite().filter(|_| !self.healed) else {
+            return;
+        };
+        self.healed = true;
+        for done in self.order(act) {
+            let _ = done.await;
+        }
+        for node in self.nodes.clone() {
+            self.redirect(node);
+            if patient && act == NodeCommand::Start {
+                self.back += u64::from(self.serves(node).await);
+            }
         }
     }
 
@@ -253,13 +400,23 @@ impl ActiveFault for ActiveOnServers {
         }
     }
 
-    fn act(&mut self, _: u64) -> BoxFuture<'_, ()> {
+    fn act(&mut self, until: u64) -> BoxFuture<'_, ()> {
         Box::pin(async move {
-            if self.what != OnServers::Restart {
+            if self.fault.what == OnServers::Kill {
+                for node in self.nodes.clone() {
+                    self.lose(node).await;
+                }
+            }
+            if let Some(down) = self.fault.down {
+                let left = Duration::from_nanos(until.saturating_sub(self.env.clock.now_ns()));
+                self.env.clock.sleep(down.min(left)).await;
+                self.start_again(true).await;
+            }
+            if self.fault.what != OnServers::Restart {
                 return;
             }
             for node in self.nodes.clone() {
-                let restarted = self.env.servers.order(node, NodeCommand::Restart).await;
+                let restarted = self.restart(node).await;
                 self.done += u64::from(matches!(restarted, Ok(Ok(()))));
                 self.redirect(node);
                 self.back += u64::from(self.serves(node).await);
@@ -269,19 +426,11 @@ impl ActiveFault for ActiveOnServers {
 
     fn heal(&mut self, lasted: Duration, patient: bool) -> BoxFuture<'_, Healed> {
         Box::pin(async move {
-            if let Some(act) = self.opposite() {
-                self.healed = true;
-                for done in self.order(act) {
-                    let _ = done.await;
-                }
-                for node in self.nodes.clone() {
-                    self.redirect(node);
-                    if patient && act == NodeCommand::Start {
-                        self.back += u64::from(self.serves(node).await);
-                    }
-                }
+            self.start_again(patient).await;
+            Healed {
+                trouble: self.trouble.take(),
+                ..self.evidence(lasted).into()
             }
-            self.evidence(lasted).into()
         })
     }
 
@@ -348,11 +497,63 @@ mod tests {
         );
         assert_eq!(applies(OnServers::Pause, false, true), Ok(()));
         assert_eq!(OnServers::Kill.applies(None, &Shape::example()), Ok(()));
+        let attached = Shape {
+            attached: Some(ServersObey {
+                kill: true,
+                pause: true,
+            }),
+            ..Shape::example()
+        };
+        let simulated = Shape {
+            simulated: true,
+            ..Shape::example()
+        };
+        for (shape, said) in [(attached, "--servers"), (simulated, "simulated servers have no disks")] {
+            assert!(
+                OnServers::Kill
+                    .applies(Some("all:lost"), &shape)
+                    .unwrap_err()
+                    .contains(said)
+            );
+            assert_eq!(OnServers::Kill.applies(Some("all:kept"), &shape), Ok(()));
+        }
     }
 
     #[test]
     fn a_pause_of_all_servers_is_refused_since_nothing_would_be_left_to_see() {
         let refused = planned(OnServers::Pause, "all", 3, 1).unwrap_err();
         assert!(refused.contains("one, leader, majority"));
+    }
+
+    #[test]
+    fn what_becomes_of_data_and_for_how_long_are_as_they_were_typed_in_any_order() {
+        let fault = |what: OnServers, argument: &str| {
+            let injection = what.plan(Some(argument), 0, &Shape::example(), &mut ChaCha8Rng::seed_from_u64(1))?;
+            let fault = *injection.action_as::<ServerFault>();
+            let needs = injection.action.needs();
+            assert_eq!((needs.disk_gates, needs.power_cuts), (fault.lost, fault.lost));
+            Ok::<_, String>((injection.target, fault.lost, fault.down))
+        };
+        let all = Target::Servers(vec![0, 1, 2]);
+        let half = Some(Duration::from_millis(500));
+        for argument in ["all:500ms:lost", "all:lost:500ms", "lost:all:500ms"] {
+            assert_eq!(
+                fault(OnServers::Kill, argument),
+                Ok((all.clone(), true, half)),
+                "{argument}"
+            );
+        }
+        assert_eq!(fault(OnServers::Kill, "leader"), Ok((Target::Leader, false, None)));
+        assert_eq!(fault(OnServers::Kill, "leader:kept"), Ok((Target::Leader, false, None)));
+        assert_eq!(fault(OnServers::Restart, "lost"), Ok((all, true, None)));
+        for (what, wrong, said) in [
+            (OnServers::Kill, "one:losst", "did you mean `lost`?"),
+            (OnServers::Kill, "leader:one", "`one` is not understood"),
+            (OnServers::Kill, "leader:5parsecs", "is not a duration"),
+            (OnServers::Restart, "2s", "one of kept, lost"),
+        ] {
+            let refused = fault(what, wrong).unwrap_err();
+            assert!(refused.contains(said) && refused.contains(wrong), "{refused}");
+        }
     }
 }

@@ -21,6 +21,7 @@ use crate::backends::observer::Observer;
 use crate::backends::{Connect, LockSweeper};
 use crate::clock::GroundClock;
 use crate::cluster::{BoxFuture, Cluster, EndpointsReceiver, NodeControl, RoleProbe};
+use crate::disks::DiskControl;
 use crate::faults::{FaultEnv, Links, MessagePoints};
 use crate::wall_clock::WallClockControl;
 use harness_proxy::api::Api;
@@ -42,6 +43,8 @@ pub struct Ground {
     pub servers: ServersOfRun,
     /// By server: its wall clock, where the plan steps clocks.
     pub server_clocks: Vec<Arc<dyn WallClockControl>>,
+    /// By node: its disk, where the plan slows disks down.
+    pub server_disks: Vec<Arc<dyn DiskControl>>,
     /// `None` where the locks cannot be watched.
     pub observe: Option<ConnectObserver>,
     pub sweep: Option<Connect<dyn LockSweeper>>,
@@ -136,6 +139,7 @@ pub async fn play(
         servers: ground.servers.control,
         observed: run.observed.subscribe(),
         server_clocks: ground.server_clocks,
+        server_disks: ground.server_disks,
         points: Arc::new(MessagePoints::new(&run.exchange, run.spec.config.seed)),
     };
     let phases = PhaseRunner {

@@ -221,6 +221,7 @@ async fn attempt(spec: Arc<RunSpec>, outcome: &mut RunOutcome) -> Result<(), Run
         peer_links: servers.peer_links(),
         servers: ServersOfRun::of(&servers.cluster),
         server_clocks: clocks.servers.iter().map(|clock| Arc::clone(clock) as _).collect(),
+        server_disks: servers.disks(),
         observe: servers.observe(&spec.config),
         sweep: backend.sweep,
         exchange,

@@ -106,6 +106,7 @@ pub fn ground<M: ServerModel>(
         peer_links,
         servers: ServersOfRun::of(&cluster),
         server_clocks: Vec::new(),
+        server_disks: Vec::new(),
         observe: Some(model.observe()),
         sweep: None,
         exchange,

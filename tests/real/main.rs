@@ -13,6 +13,7 @@ mod client_check;
 mod clocks;
 mod command;
 mod deaths;
+mod disks;
 mod early_ends;
 mod faults;
 mod foreign;

@@ -33,7 +33,7 @@ fn store() -> &'static Path {
 }
 
 /// Removes the folder of the store when a test ends.
-struct Removed;
+pub struct Removed;
 
 impl Drop for Removed {
     fn drop(&mut self) {
@@ -42,7 +42,7 @@ impl Drop for Removed {
 }
 
 /// `harness run` of the client of the lock service.
-fn run(words: &str, switch: &str) -> Answer {
+pub fn run(words: &str, switch: &str) -> Answer {
     let harness = Harness::new();
     let backend = store().join("http-lock.toml");
     let words = format!(

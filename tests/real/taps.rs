@@ -268,6 +268,8 @@ impl OneServer {
             port_base: None,
             start_limit: SOON,
             clocks: Vec::new(),
+            disks: Vec::new(),
+            power_cuts: false,
             peer_proxies: None,
             on_wait: Arc::new(|_| {}),
         };

@@ -346,6 +346,7 @@ mod tests {
             bind: "127.0.0.1".into(),
             data: "/tmp/n2".into(),
             lease: Duration::from_secs(2),
+            syncs: false,
             peer_proxy: None,
         }
     }

@@ -75,13 +75,15 @@ fn serving(role: &str, version: Option<&str>) -> Readiness {
     })
 }
 
-/// No persistence: what a test wrote is gone with the server. Keyspace events are what the observer reads.
+/// No persistence, so that what a test wrote is gone with the server, unless the disk is what the run is about: then the log of
+/// appends, synced each second as its makers advise. Keyspace events are what the observer reads.
 fn arguments(setup: &NodeSetup, bind: &str) -> Vec<String> {
     let settings = [
         ("--port", setup.me().ports[0].to_string()),
         ("--bind", bind.to_owned()),
         ("--save", String::new()),
-        ("--appendonly", "no".into()),
+        ("--appendonly", if setup.syncs { "yes" } else { "no" }.into()),
+        ("--appendfsync", "everysec".into()),
         ("--daemonize", "no".into()),
         ("--protected-mode", "no".into()),
         ("--notify-keyspace-events", "Kg$x".into()),

@@ -120,7 +120,11 @@ fn container(setup: &NodeSetup) -> ContainerSpec {
         ("ZOO_4LW_COMMANDS_WHITELIST", "*".into()),
         (
             "ZOO_CFG_EXTRA",
-            format!("forceSync=no maxSessionTimeout={}", max_session_ms(setup.lease)),
+            format!(
+                "forceSync={} maxSessionTimeout={}",
+                force_sync(setup),
+                max_session_ms(setup.lease)
+            ),
         ),
         ("JVMFLAGS", jvm_flags(setup).join(" ")),
     ];
@@ -152,6 +156,11 @@ fn answer(bytes: &[u8], closed: bool) -> Readiness {
     }
 }
 
+/// Whether the log of transactions is synced before one is acknowledged.
+fn force_sync(setup: &NodeSetup) -> &'static str {
+    if setup.syncs { "yes" } else { "no" }
+}
+
 fn jvm_flags(setup: &NodeSetup) -> Vec<String> {
     let mut flags: Vec<String> = JVM_FLAGS.iter().map(ToString::to_string).collect();
     if let Some(proxy) = setup.peer_proxy {
@@ -173,7 +182,8 @@ fn configuration(setup: &NodeSetup) -> String {
     format!(
         "tickTime={tick}\ninitLimit={INIT_LIMIT}\nsyncLimit={SYNC_LIMIT}\ndataDir={data}\nclientPort={port}\n\
          clientPortAddress={bind}\nadmin.enableServer=false\n4lw.commands.whitelist=*\nmaxClientCnxns=0\n\
-         standaloneEnabled=false\nforceSync=no\nmaxSessionTimeout={max}\n{servers}",
+         standaloneEnabled=false\nforceSync={sync}\nmaxSessionTimeout={max}\n{servers}",
+        sync = force_sync(setup),
         max = max_session_ms(setup.lease),
         tick = tick_ms(setup.lease),
         data = setup.data.join("data").display(),

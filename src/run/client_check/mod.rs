@@ -142,6 +142,8 @@ pub async fn check_client(spec: ClientCheckSpec) -> Result<Vec<CheckRemark>, Run
             start_limit: bench.config.start_limit,
             peer_proxies: None,
             clocks: Vec::new(),
+            disks: Vec::new(),
+            power_cuts: false,
             on_wait: Arc::new(|_| {}),
         };
         let cluster = Cluster::start(&wanted, &runtime, interrupt.clone()).await?;

@@ -1,8 +1,9 @@
-//! What a run begins with, made from its [`RunSpec`]: wall clocks, servers, links through the proxy, clients, the header.
+//! What a run begins with, made from its [`RunSpec`]: wall clocks, disks, servers, links through the proxy, clients, the header.
 
 pub mod attached;
 mod clients;
 mod clocks;
+mod disks;
 mod header;
 mod links;
 mod open_files;

@@ -6,8 +6,10 @@ use tokio::time::Instant;
 
 use super::WallClocks;
 use super::attached::AttachedRun;
+use super::disks::ServerDisks;
 use crate::cluster::{Cluster, ClusterSpec, PeerProxies, Runtime};
 use crate::config::Config;
+use crate::disks::DiskControl;
 use crate::event::ProgressEvent;
 use crate::faults::Links;
 use crate::limits::SERVER_BACK;
@@ -24,6 +26,7 @@ pub struct RunServers {
     peer_proxy: Option<Arc<PeerLinks>>,
     /// What the run must know of servers that harness did not start.
     attached: Option<AttachedRun>,
+    disks: ServerDisks,
 }
 
 impl RunServers {
@@ -32,6 +35,7 @@ impl RunServers {
         let config = &spec.config;
         let attached = AttachedRun::begin(spec).await?;
         let peer_proxy = peer_proxy(spec)?;
+        let disks = ServerDisks::lay_out(spec)?;
         let wanted = ClusterSpec {
             software: config.backend.software,
             nodes: config.nodes + spec.plan.replicas,
@@ -42,6 +46,8 @@ impl RunServers {
             port_base: config.port_base,
             peer_proxies: peer_proxy.clone().map(|proxy| proxy as Arc<dyn PeerProxies>),
             clocks: clocks.servers.clone(),
+            disks: disks.gates.clone(),
+            power_cuts: spec.plan.cuts_power,
             on_wait: {
                 let progress = spec.progress.clone();
                 Arc::new(move |what| progress.send(ProgressEvent::Waiting(what)))
@@ -81,6 +87,7 @@ impl RunServers {
             cluster,
             peer_proxy,
             attached,
+            disks,
         })
     }
 
@@ -95,9 +102,10 @@ impl RunServers {
     }
 
     /// Whether the servers of a run with this plan are, after it, as they were before it. A replica that was promoted is not
-    /// what it was, and a wall clock is of one run.
+    /// what it was, and a wall clock is of one run, as are the disks of servers that sync.
     pub fn can_be_kept(config: &Config, plan: &Plan) -> bool {
-        plan.replicas == 0 && !config.attach.is_attached() && !(plan.steps_clocks && config.backend.wall_clock)
+        let of_this_run = plan.replicas > 0 || plan.gates_disks || (plan.steps_clocks && config.backend.wall_clock);
+        !of_this_run && !config.attach.is_attached()
     }
 
     /// Makes the servers as new after a run: every one serves, none has anything of the run's clients. The error says why
@@ -118,6 +126,11 @@ impl RunServers {
     /// The links between servers, by the one that dials and the one that is dialled.
     pub fn peer_links(&self) -> Links {
         self.peer_proxy.as_ref().map(|proxy| proxy.links()).unwrap_or_default()
+    }
+
+    /// By node: its disk, where the plan slows disks down.
+    pub fn disks(&self) -> Vec<Arc<dyn DiskControl>> {
+        self.disks.controls()
     }
 
     /// How the observer of this run connects; `None` where there is none.

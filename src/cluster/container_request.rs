@@ -1,0 +1,71 @@
+//! What a container of an image is asked to start: a server with its settings, its wall clock, and its gate to the disk.
+//!
+//! Where there is a gate, the container starts it, and it becomes what the image would have started.
+
+use std::path::Path;
+
+use testcontainers::core::Mount;
+use testcontainers::{ContainerRequest, GenericImage, ImageExt};
+
+use super::docker::engine;
+use super::image_name::in_two_parts;
+use super::software::ContainerSpec;
+use crate::disks::DiskGate;
+use crate::wall_clock::WallClock;
+
+/// Where a container finds its wall clock.
+const CLOCKS: &str = "/harness-clocks";
+/// Where it finds its gate.
+const GATES: &str = "/harness-disks";
+
+/// A container of `image`. The error is a sentence.
+pub async fn request(
+    image: &str,
+    given: ContainerSpec,
+    clock: Option<&WallClock>,
+    disk: Option<&DiskGate>,
+) -> Result<ContainerRequest<GenericImage>, String> {
+    let (name, tag) = in_two_parts(image);
+    let mut generic = GenericImage::new(name, tag);
+    let mut command = given.command;
+    if let Some(disk) = disk {
+        let [program, ..] = disk.command(Path::new(GATES));
+        generic = generic.with_entrypoint(&program);
+        command = behind_gate(disk, image, command).await?;
+    }
+    let mut request: ContainerRequest<GenericImage> = generic.into();
+    for (name, value) in given.env {
+        request = request.with_env_var(name, value);
+    }
+    if let Some(clock) = clock {
+        request = request.with_mount(Mount::bind_mount(clock.folder().display().to_string(), CLOCKS));
+        for (name, value) in clock.environment(Path::new(CLOCKS)) {
+            request = request.with_env_var(name, value);
+        }
+    }
+    if let Some(disk) = disk {
+        request = request.with_mount(Mount::bind_mount(disk.folder().display().to_string(), GATES));
+    }
+    for (path, contents) in given.files {
+        request = request.with_copy_to(path, contents.into_bytes());
+    }
+    if !command.is_empty() {
+        request = request.with_cmd(command);
+    }
+    Ok(request)
+}
+
+/// The arguments of the gate. `given`: the command of the container, empty where it is the image's own.
+async fn behind_gate(disk: &DiskGate, image: &str, given: Vec<String>) -> Result<Vec<String>, String> {
+    let engine = engine().await.map_err(|error| error.to_string())?;
+    let inspected = engine.inspect_image(image).await.map_err(|error| error.to_string())?;
+    let config = inspected.config.unwrap_or_default();
+    let [_, folder, socket] = disk.command(Path::new(GATES));
+    let mut command = vec![folder, socket];
+    command.extend(config.entrypoint.unwrap_or_default());
+    command.extend(match given.is_empty() {
+        true => config.cmd.unwrap_or_default(),
+        false => given,
+    });
+    Ok(command)
+}

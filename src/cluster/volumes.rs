@@ -1,0 +1,263 @@
+//! File systems of servers' own whose power can be cut: what a server wrote and did not sync is lost then, as on a machine.
+//!
+//! Each server's folder is an ext4 in a file, mounted through a loop device. A cut is the kernel's own: the file system is shut
+//! down without writing what is not on the disk yet (`FS_IOC_SHUTDOWN`, with which file systems are tested for crashes:
+//! <https://docs.kernel.org/filesystems/ext4/index.html>), and mounted again, which replays its journal. What the kernel has
+//! written by itself meanwhile stays, as it does on a machine.
+//!
+//! The mounts are in a mount namespace of a process that does nothing else and dies with harness, so that none can outlive a run:
+//! the kernel ends them, and their loop devices, with the last process in it.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::process::{Child, Command};
+use tokio::time::sleep;
+
+use super::software::find_program;
+use crate::process;
+
+/// Bytes of a file system; its file takes what is written. etcd makes logs of 64 MB.
+const SIZE: u64 = 1 << 30;
+/// What is run.
+const PROGRAMS: [&str; 5] = ["unshare", "nsenter", "mount", "umount", "mkfs.ext4"];
+/// Where distributions keep programs of the administrator, which `PATH` may lack.
+const ADMINISTRATORS: [&str; 2] = ["/usr/sbin", "/sbin"];
+/// A process that was killed may be in its last call.
+const TRIES: u32 = 50;
+const TRY: Duration = Duration::from_millis(20);
+
+/// Why there can be none on this machine, if so: a sentence with the way out.
+fn missing() -> Option<String> {
+    let hint = "hint: without `lost` servers find all that they wrote; --fault server-kill";
+    if !nix::unistd::geteuid().is_root() {
+        return Some(format!(
+            "what a server did not sync can be lost only on a file system of its own, and only root mounts one\n{hint}"
+        ));
+    }
+    let gone: Vec<&str> = PROGRAMS.into_iter().filter(|name| program(name).is_none()).collect();
+    (!gone.is_empty()).then(|| {
+        format!(
+            "what a server did not sync can be lost only on a file system of its own, and {} is not installed (util-linux, \
+             e2fsprogs)\n{hint}",
+            gone.join(", ")
+        )
+    })
+}
+
+fn program(name: &str) -> Option<PathBuf> {
+    let of_administrator = || {
+        ADMINISTRATORS
+            .iter()
+            .map(|folder| Path::new(folder).join(name))
+            .find(|path| path.is_file())
+    };
+    find_program(name).or_else(of_administrator)
+}
+
+/// The file systems of a run, by the names of their servers.
+pub struct Volumes {
+    /// The process whose mount namespace they are in.
+    keeper: Child,
+    folder: PathBuf,
+}
+
+/// What a cut did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LostFiles {
+    /// Files that are not what they were, or are not there any more.
+    pub files: u64,
+}
+
+impl Volumes {
+    /// Makes one for each name, in a folder of that name in `folder`. The error is a sentence.
+    pub async fn lay_out(folder: &Path, names: impl Iterator<Item = &str>) -> Result<Self, String> {
+        if let Some(why) = missing() {
+            return Err(why);
+        }
+        let mut keeping = Command::new(program("unshare").unwrap_or_default());
+        keeping.args(["--mount", "--propagation", "private", "sh", "-c"]);
+        keeping
+            .args(["echo; exec sleep infinity"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped());
+        let mut keeper = process::spawn(keeping)
+            .await
+            .map_err(|error| format!("unshare: {error}"))?;
+        let said = keeper.stdout.take().ok_or("unshare has no output")?;
+        let mut byte = [0];
+        let mut said = tokio::io::BufReader::new(said);
+        // it says something when it is in its namespace
+        let there = tokio::io::AsyncReadExt::read_exact(&mut said, &mut byte).await;
+        there.map_err(|_| "a mount namespace was refused: unshare ended".to_owned())?;
+        let volumes = Self {
+            keeper,
+            folder: folder.to_owned(),
+        };
+        for name in names {
+            volumes.make(name).await?;
+        }
+        Ok(volumes)
+    }
+
+    async fn make(&self, name: &str) -> Result<(), String> {
+        let image = self.image(name);
+        let failed = |error: io::Error| format!("{}: {error}", image.display());
+        File::create(&image)
+            .and_then(|file| file.set_len(SIZE))
+            .map_err(failed)?;
+        fs::create_dir_all(self.folder.join(name)).map_err(failed)?;
+        let mut making = Command::new(program("mkfs.ext4").unwrap_or_default());
+        run(making.args(["-q", "-F", "-m", "0", "-O", "^resize_inode"]).arg(&image)).await?;
+        self.mount(name).await
+    }
+
+    fn image(&self, name: &str) -> PathBuf {
+        self.folder.join(format!("{name}.ext4"))
+    }
+
+    async fn mount(&self, name: &str) -> Result<(), String> {
+        let mount = program("mount").unwrap_or_default();
+        let mut mounting = self.inside(Path::new("/"), &mount);
+        run(mounting
+            .args(["-t", "ext4", "-o", "loop"])
+            .arg(self.image(name))
+            .arg(self.folder.join(name)))
+        .await
+    }
+
+    /// `program`, where the file systems are, in a folder there.
+    pub fn inside(&self, folder: &Path, program_there: &Path) -> Command {
+        let mut command = Command::new(program("nsenter").unwrap_or_default());
+        command.arg(format!("--mount=/proc/{}/ns/mnt", self.keeper.id().unwrap_or_default()));
+        // the folder is looked up there, and not where nsenter was started
+        command.args(["--", "sh", "-c", r#"cd "$0" && exec "$@""#]);
+        command.arg(folder).arg(program_there);
+        command
+    }
+
+    /// Puts what was written there so far on the disk: what a server is started with is not its own to sync.
+    pub fn sync(&self, folder: &Path) -> io::Result<()> {
+        nix::unistd::syncfs(File::open(self.seen_at(folder))?)?;
+        Ok(())
+    }
+
+    /// Where harness finds a path that is on one of the file systems.
+    pub fn seen_at(&self, path: &Path) -> PathBuf {
+        let root = PathBuf::from(format!("/proc/{}/root", self.keeper.id().unwrap_or_default()));
+        root.join(path.strip_prefix("/").unwrap_or(path))
+    }
+
+    /// Cuts the power of a server whose processes are gone: what was not synced is lost, unless the kernel wrote it.
+    pub async fn cut_power(&self, name: &str) -> Result<LostFiles, String> {
+        let root = self.seen_at(&self.folder.join(name));
+        let failed = |error: io::Error| format!("the power of {name}: {error}");
+        let before = contents(&root).await.map_err(failed)?;
+        let disk = File::open(&root).map_err(failed)?;
+        shut_down(&disk).map_err(failed)?;
+        drop(disk);
+        let mut tries = 0;
+        loop {
+            let umount = program("umount").unwrap_or_default();
+            match run(self.inside(Path::new("/"), &umount).arg(self.folder.join(name))).await {
+                Ok(()) => break,
+                Err(why) if tries == TRIES => return Err(why),
+                Err(_) => tries += 1,
+            }
+            sleep(TRY).await;
+        }
+        self.mount(name).await?;
+        let after = contents(&root).await.map_err(failed)?;
+        let lost = before.iter().filter(|(path, was)| after.get(*path) != Some(*was));
+        Ok(LostFiles {
+            files: lost.count() as u64,
+        })
+    }
+}
+
+/// Runs a program to its end. The error is what it said.
+async fn run(command: &mut Command) -> Result<(), String> {
+    let name = command.as_std().get_program().to_string_lossy().into_owned();
+    let output = command.stdin(Stdio::null()).output().await;
+    let output = output.map_err(|error| format!("{name}: {error}"))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(format!("{name}: {}", said.trim().lines().next().unwrap_or("it failed"))),
+    }
+}
+
+/// The files below a folder, with what is in them: some ten megabytes for a server of a run.
+async fn contents(root: &Path) -> io::Result<BTreeMap<PathBuf, Vec<u8>>> {
+    let root = root.to_owned();
+    let read = tokio::task::spawn_blocking(move || {
+        let mut found = BTreeMap::new();
+        let mut folders = vec![root];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(&folder)? {
+                let entry = entry?;
+                let (path, kind) = (entry.path(), entry.file_type()?);
+                if kind.is_dir() {
+                    folders.push(path);
+                } else if kind.is_file() {
+                    let contents = fs::read(&path)?;
+                    found.insert(path, contents);
+                }
+            }
+        }
+        Ok(found)
+    });
+    read.await.unwrap_or_else(|error| Err(io::Error::other(error)))
+}
+
+/// Ends a file system at once, with nothing written that is not on its disk: `FS_IOC_SHUTDOWN`.
+#[expect(
+    unsafe_code,
+    reason = "a request to a file system is a number and a structure of the kernel's"
+)]
+fn shut_down(root: &File) -> io::Result<()> {
+    const WITHOUT_LOG: u32 = 2;
+    nix::ioctl_read!(shutdown, b'X', 125, u32);
+    let mut flags = WITHOUT_LOG;
+    // SAFETY: the kernel reads a number from where it is told to.
+    unsafe { shutdown(root.as_raw_fd(), &raw mut flags) }?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_was_synced_is_there_after_a_cut_and_what_was_not_is_lost() {
+        let folder = tempfile::tempdir().unwrap();
+        let volumes = match Volumes::lay_out(folder.path(), ["n1"].into_iter()).await {
+            Ok(volumes) => volumes,
+            Err(why) if !nix::unistd::geteuid().is_root() => {
+                eprintln!("skipped: {why}");
+                return;
+            }
+            Err(why) => panic!("{why}"),
+        };
+        let data = volumes.seen_at(&folder.path().join("n1"));
+        let mut file = File::create(data.join("log")).unwrap();
+        file.write_all(b"synced ").unwrap();
+        file.sync_all().unwrap();
+        file.write_all(b"not").unwrap();
+        fs::write(data.join("new"), "not synced either").unwrap();
+        drop(file);
+        let lost = volumes.cut_power("n1").await.unwrap();
+        assert_eq!(fs::read(data.join("log")).unwrap(), b"synced ");
+        assert!(!fs::read(data.join("new")).is_ok_and(|read| !read.is_empty()));
+        assert_eq!(lost, LostFiles { files: 2 });
+        assert!(!folder.path().join("n1/log").exists(), "nobody else sees the mount");
+        assert_eq!(volumes.cut_power("n1").await.unwrap(), LostFiles { files: 0 });
+    }
+}

@@ -1,0 +1,277 @@
+//! Disks that can be made slow for one server alone: calls that sync its files (`fsync`, `fdatasync`, …) take longer.
+//!
+//! A small program (`gate.rs`, made by `build.rs` and carried in the binary) starts the server and tells harness of each of
+//! these calls before the kernel carries it out; harness lets it go on, at once or later ([`supervisor`]). The kernel itself
+//! tells (seccomp user notification, <https://man7.org/linux/man-pages/man2/seccomp_unotify.2.html>), so it is the same for a
+//! server in C, in Java or in Go, needs no root, and works in containers. Not reached are writes that sync by themselves
+//! (`O_DSYNC`) and syncs through `io_uring`.
+
+mod supervisor;
+
+use std::fs::{File, Permissions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::time::Duration;
+
+static GATE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/gate"));
+
+const GATE_NAME: &str = "gate";
+/// The kernel's list of what filters may answer.
+const ACTIONS: &str = "/proc/sys/kernel/seccomp/actions_avail";
+
+/// Why no disk can be made slow on this machine, if so: a sentence with the way out.
+pub fn missing() -> Option<&'static str> {
+    if GATE.is_empty() {
+        return Some(
+            "this harness was built without the program that tells of syncs\nhint: build it on Linux, on x86_64 or aarch64",
+        );
+    }
+    let actions = std::fs::read_to_string(ACTIONS).unwrap_or_default();
+    (!actions.split_whitespace().any(|action| action == "user_notif")).then_some(
+        "the kernel does not tell of system calls (seccomp user notification, Linux 5.5 and later)\n\
+         hint: a newer kernel; --fault server-pause stops a server in place of its disk",
+    )
+}
+
+/// The folder with the program and the sockets of a run; it goes with this.
+#[derive(Debug)]
+pub struct DiskGates {
+    folder: PathBuf,
+}
+
+impl DiskGates {
+    /// Makes `folder`, which must not be there, and puts the program into it. A server in a container is another user and must
+    /// reach its socket, so any user who gets to the folder can: it must be in one that other users do not enter.
+    pub fn lay_out(folder: PathBuf) -> io::Result<Self> {
+        std::fs::DirBuilder::new().mode(0o711).create(&folder)?;
+        let gates = Self { folder };
+        let program = gates.folder.join(GATE_NAME);
+        std::fs::write(&program, GATE)?;
+        std::fs::set_permissions(&program, Permissions::from_mode(0o755))?;
+        Ok(gates)
+    }
+
+    /// Makes the gate of one server, and waits for that server from now on.
+    pub fn gate(&self, name: &str) -> io::Result<Arc<DiskGate>> {
+        let folder = File::open(&self.folder)?;
+        // the path of a socket is short, that of a folder need not be
+        let listener = UnixListener::bind(format!("/proc/self/fd/{}/{name}", folder.as_raw_fd()))?;
+        std::fs::set_permissions(self.folder.join(name), Permissions::from_mode(0o666))?;
+        let gate = Arc::new(DiskGate {
+            folder: self.folder.clone(),
+            name: name.to_owned(),
+            syncs: Arc::default(),
+        });
+        supervisor::start(listener, &gate.syncs)?;
+        Ok(gate)
+    }
+}
+
+impl Drop for DiskGates {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// A disk that can be made slow.
+pub trait DiskControl: Send + Sync {
+    /// From now on each sync takes longer by this, those that have begun included. Delays add up.
+    fn slow_down(&self, by: Duration);
+
+    /// Ends one such delay. Syncs that were held back by it go on at once.
+    fn speed_up(&self, by: Duration);
+
+    /// How many syncs were held back so far.
+    fn delayed(&self) -> u64;
+
+    /// How many files lost something with the power so far.
+    fn lost_files(&self) -> u64;
+}
+
+/// What a gate and its supervisor share.
+#[derive(Debug, Default)]
+struct Syncs {
+    /// How long each is held back.
+    delay_ns: AtomicU64,
+    /// How many were told of, and how many were held back.
+    told: AtomicU64,
+    delayed: AtomicU64,
+    /// How many files lost something with the power.
+    lost_files: AtomicU64,
+    /// No server comes any more.
+    over: AtomicBool,
+}
+
+impl Syncs {
+    fn delay(&self) -> Duration {
+        Duration::from_nanos(self.delay_ns.load(SeqCst))
+    }
+}
+
+/// What stands between one server, with all that it starts, and the disk.
+#[derive(Debug)]
+pub struct DiskGate {
+    folder: PathBuf,
+    name: String,
+    syncs: Arc<Syncs>,
+}
+
+impl DiskGate {
+    /// The folder that the server must be able to reach.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The beginning of a command line, before the server's own: for one that finds [`DiskGate::folder`] at `folder`.
+    pub fn command(&self, folder: &Path) -> [String; 3] {
+        let path = |path: &Path| path.display().to_string();
+        [path(&folder.join(GATE_NAME)), path(folder), self.name.clone()]
+    }
+
+    /// Counts files that lost something with the power.
+    pub fn note_lost(&self, files: u64) {
+        self.syncs.lost_files.fetch_add(files, SeqCst);
+    }
+
+    /// How many syncs were told of so far, held back or not.
+    pub fn told(&self) -> u64 {
+        self.syncs.told.load(SeqCst)
+    }
+}
+
+impl DiskControl for DiskGate {
+    fn slow_down(&self, by: Duration) {
+        self.syncs.delay_ns.fetch_add(nanoseconds(by), SeqCst);
+    }
+
+    fn speed_up(&self, by: Duration) {
+        self.syncs.delay_ns.fetch_sub(nanoseconds(by), SeqCst);
+    }
+
+    fn delayed(&self) -> u64 {
+        self.syncs.delayed.load(SeqCst)
+    }
+
+    fn lost_files(&self) -> u64 {
+        self.syncs.lost_files.load(SeqCst)
+    }
+}
+
+/// A day is as good as for ever, and many of them add up to less than the counter holds.
+fn nanoseconds(by: Duration) -> u64 {
+    const LONGEST: Duration = Duration::from_secs(24 * 3600);
+    by.min(LONGEST).as_nanos() as u64
+}
+
+impl Drop for DiskGate {
+    fn drop(&mut self) {
+        self.syncs.over.store(true, SeqCst);
+        self.syncs.delay_ns.store(0, SeqCst);
+        // its supervisor waits for a server, and looks
+        if let Ok(folder) = File::open(&self.folder) {
+            let _ = UnixStream::connect(format!("/proc/self/fd/{}/{}", folder.as_raw_fd(), self.name));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    /// A process that syncs a file three times.
+    fn syncing(gate: &DiskGate, folder: &Path) -> Command {
+        let [program, at, name] = gate.command(gate.folder());
+        let mut command = Command::new(program);
+        command.args([at, name]).arg("dd").current_dir(folder);
+        command.args([
+            "if=/dev/zero",
+            "of=file",
+            "bs=16",
+            "count=3",
+            "conv=fsync",
+            "oflag=append",
+        ]);
+        command
+    }
+
+    fn gates(folder: &Path) -> DiskGates {
+        DiskGates::lay_out(folder.join("gates")).unwrap()
+    }
+
+    #[test]
+    fn a_sync_is_told_of_and_goes_on_at_once_where_the_disk_is_not_slow() {
+        let folder = tempfile::tempdir().unwrap();
+        let gates = gates(folder.path());
+        let gate = gates.gate("n1").unwrap();
+        let output = syncing(&gate, folder.path()).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!((gate.told(), gate.delayed()), (1, 0));
+        assert_eq!(std::fs::read(folder.path().join("file")).unwrap().len(), 48);
+    }
+
+    #[test]
+    fn a_sync_on_a_slow_disk_goes_on_when_the_disk_is_well_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let gates = gates(folder.path());
+        let gate = gates.gate("n1").unwrap();
+        let hour = Duration::from_secs(3600);
+        gate.slow_down(hour);
+        let mut child = syncing(&gate, folder.path()).spawn().unwrap();
+        while gate.delayed() == 0 && child.try_wait().unwrap().is_none() {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        assert!(child.try_wait().unwrap().is_none(), "it waits for its disk");
+        gate.speed_up(hour);
+        assert!(child.wait().unwrap().success());
+        assert_eq!(gate.delayed(), 1);
+    }
+
+    #[test]
+    fn a_sync_takes_longer_by_what_was_said() {
+        let folder = tempfile::tempdir().unwrap();
+        let gates = gates(folder.path());
+        let gate = gates.gate("n1").unwrap();
+        let by = Duration::from_millis(300);
+        gate.slow_down(by);
+        let began = std::time::Instant::now();
+        assert!(syncing(&gate, folder.path()).status().unwrap().success());
+        assert!(began.elapsed() >= by, "never less than that");
+        assert_eq!(gate.delayed(), 1);
+    }
+
+    #[test]
+    fn what_a_server_starts_is_behind_its_gate_and_so_is_one_that_starts_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let gates = gates(folder.path());
+        let gate = gates.gate("n1").unwrap();
+        let [program, at, name] = gate.command(gate.folder());
+        for times in 1..=2 {
+            let mut shell = Command::new(&program);
+            shell
+                .args([&at, &name])
+                .args(["sh", "-c", "sync file; sync file & wait"]);
+            std::fs::write(folder.path().join("file"), "x").unwrap();
+            assert!(shell.current_dir(folder.path()).status().unwrap().success());
+            assert_eq!(gate.told(), times * 2);
+        }
+    }
+
+    #[test]
+    fn a_server_that_cannot_be_told_of_does_not_start() {
+        let folder = tempfile::tempdir().unwrap();
+        let gates = gates(folder.path());
+        let gate = gates.gate("n1").unwrap();
+        let [program, at, _] = gate.command(gate.folder());
+        let output = Command::new(program).args([&at, "n2", "true"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(126));
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains("could not reach harness"), "{said}");
+    }
+}

@@ -1,0 +1,306 @@
+//! `slow-disk`: the disk of one server takes its time. Each call that syncs a file returns later, or when the window heals.
+//!
+//! Nothing is lost and nobody dies. A server that stands in a sync still answers what it needs no disk for, and may believe
+//! what is no longer so: an etcd leader that stands in `fdatasync` goes on renewing leases that others have taken back
+//! (<https://github.com/etcd-io/etcd/issues/15247>).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rand::RngExt;
+use rand_chacha::ChaCha8Rng;
+
+use super::fault::not_attached;
+use super::{
+    ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, FaultFamily, HealOnDrop, Healed, Inject, Injection,
+    InjectionContext, Needs, NotInjected, Pace, RunningFault, Shape, Target, acquires_without, parse_duration,
+};
+use crate::config::suggest::similar;
+use crate::disks::{self, DiskControl};
+use crate::evidence::{Evidence, EvidenceCounter};
+
+pub struct SlowDisk;
+
+const NAME: &str = "slow-disk";
+/// Whose disk it is, the usual one first.
+const ROLES: [&str; 3] = ["leader", "one", "all"];
+/// How much longer a sync takes without an argument, in leases: whatever was promised for one is over, and so is the window.
+const LEASES: u32 = 3;
+const DISKS_SLOWED: EvidenceCounter = EvidenceCounter::new("disks_slowed", "disk", "slowed down");
+/// Calls that sync a file and were held back.
+const SYNCS_DELAYED: EvidenceCounter = EvidenceCounter::new("syncs_delayed", "sync", "delayed");
+
+impl Fault for SlowDisk {
+    fn definition(&self) -> FaultDefinition {
+        FaultDefinition {
+            name: NAME,
+            summary: "each sync of one server's files (fsync, fdatasync, ...) takes longer; its servers sync as in production",
+            argument: "leader | one | all, and by how much: leader:500ms (default: leader:3 leases)",
+            family: FaultFamily::Cluster,
+            pace: Pace::Long,
+            verb: "kept waiting for its disk",
+            counters: &[DISKS_SLOWED, SYNCS_DELAYED],
+            trace: &[SYNCS_DELAYED],
+            no_effect_hint: Some(
+                "the servers synced nothing meanwhile: they keep nothing on disk, or nothing was written; raise the load \
+                 (--clients 12), or lengthen the windows (--window 10s)",
+            ),
+        }
+    }
+
+    fn applies(&self, _: Option<&str>, shape: &Shape) -> Result<(), String> {
+        not_attached(NAME, "stands between a server and its disk from its start", shape)?;
+        if shape.simulated {
+            return Err(format!(
+                "{NAME}: simulated servers have no disks\nhint: --runtime local or docker"
+            ));
+        }
+        disks::missing().map_or(Ok(()), |why| Err(format!("{NAME}: {why}")))
+    }
+
+    fn plan(&self, argument: Option<&str>, _: u32, shape: &Shape, rng: &mut ChaCha8Rng) -> Result<Injection, String> {
+        let typed = argument.unwrap_or_default();
+        let (role, by) = parse(typed).map_err(|why| format!("{NAME}={typed}: {why}"))?;
+        let slowness = Slowness {
+            by: by.unwrap_or(shape.lease * LEASES),
+        };
+        let (target, count) = match role {
+            "leader" => (Target::Leader, 1),
+            "one" => (Target::Servers(vec![rng.random_range(0..shape.servers)]), 1),
+            _ => (Target::Servers((0..shape.servers).collect()), shape.servers as usize),
+        };
+        let done = format!("each sync takes {} ms longer", slowness.by.as_millis());
+        let title = match &target {
+            // the title begins with its name when it is known
+            Target::Servers(servers) => format!("{}: {done}", super::fault::server_names(servers)),
+            _ => done,
+        };
+        Ok(Injection::new(target, slowness, acquires_without(count, shape), title))
+    }
+}
+
+/// Reads `leader:500ms`, `leader` or `500ms`: whose disk, and by how much it is slowed down if that is said.
+fn parse(text: &str) -> Result<(&str, Option<Duration>), String> {
+    let (role, by) = match text.split_once(':') {
+        Some((role, by)) => (role, Some(by)),
+        None if text.starts_with(|letter: char| letter.is_ascii_digit()) => ("", Some(text)),
+        None => (text, None),
+    };
+    let role = if role.is_empty() { ROLES[0] } else { role };
+    if !ROLES.contains(&role) {
+        let hint = match similar(role, ROLES).first() {
+            Some(nearest) => format!("did you mean `{nearest}`?"),
+            None => format!("one of {}, and a time after a colon: leader:500ms", ROLES.join(", ")),
+        };
+        return Err(format!("no server is `{role}`\nhint: {hint}"));
+    }
+    let by = by.map(parse_duration).transpose()?;
+    if by.is_some_and(|by| by.is_zero()) {
+        return Err("a sync that takes no longer is not slow".to_owned());
+    }
+    Ok((role, by))
+}
+
+/// By how much each sync takes longer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Slowness {
+    by: Duration,
+}
+
+impl Inject for Slowness {
+    fn needs(&self) -> Needs {
+        Needs {
+            disk_gates: true,
+            ..Needs::default()
+        }
+    }
+
+    fn heal_word(&self) -> &'static str {
+        "speed up"
+    }
+
+    fn toxics(&self) -> Result<Option<String>, String> {
+        Ok(None)
+    }
+
+    fn inject<'a>(&'a self, context: InjectionContext<'a>) -> BoxFuture<'a, Result<RunningFault, NotInjected>> {
+        Box::pin(async move {
+            let servers = context.target.servers();
+            let endpoints = context.env.servers.endpoints();
+            let of_server = |server: &u32| {
+                let node = endpoints.node_of(*server) as usize;
+                context.env.server_disks.get(node).cloned()
+            };
+            let disks: Vec<_> = servers.iter().filter_map(of_server).collect();
+            if disks.is_empty() {
+                return Err(NotInjected::Missed("no server was known whose disk it could be"));
+            }
+            Ok(SlowDisks::slow_down(self.by, disks, servers).running())
+        })
+    }
+}
+
+/// Disks that are slow.
+struct SlowDisks {
+    by: Duration,
+    /// With what was delayed before.
+    disks: Vec<(Arc<dyn DiskControl>, u64)>,
+    servers: Vec<u32>,
+    healed: bool,
+}
+
+impl SlowDisks {
+    fn slow_down(by: Duration, disks: Vec<Arc<dyn DiskControl>>, servers: Vec<u32>) -> HealOnDrop<Self> {
+        let slowed = |disk: Arc<dyn DiskControl>| {
+            let before = disk.delayed();
+            disk.slow_down(by);
+            (disk, before)
+        };
+        HealOnDrop::new(Self {
+            by,
+            disks: disks.into_iter().map(slowed).collect(),
+            servers,
+            healed: false,
+        })
+    }
+}
+
+impl ActiveFault for SlowDisks {
+    fn affected(&self) -> Affected {
+        Affected {
+            servers: self.servers.clone(),
+            ..Affected::default()
+        }
+    }
+
+    fn heal(&mut self, _: Duration, _: bool) -> BoxFuture<'_, Healed> {
+        self.undo();
+        let delayed = self
+            .disks
+            .iter()
+            .map(|(disk, before)| disk.delayed().saturating_sub(*before));
+        let evidence = Evidence::default()
+            .with(&DISKS_SLOWED, self.disks.len() as u64)
+            .with(&SYNCS_DELAYED, delayed.sum());
+        Box::pin(std::future::ready(evidence.into()))
+    }
+
+    fn undo(&mut self) {
+        if !std::mem::replace(&mut self.healed, true) {
+            for (disk, _) in &self.disks {
+                disk.speed_up(self.by);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+    use rand::SeedableRng;
+
+    use super::*;
+
+    fn planned(argument: Option<&str>, seed: u64) -> Result<(Target, Duration), String> {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let injection = SlowDisk.plan(argument, 0, &Shape::example(), &mut rng)?;
+        let by = injection.action_as::<Slowness>().by;
+        Ok((injection.target, by))
+    }
+
+    #[test]
+    fn the_server_and_the_time_are_as_they_were_typed() {
+        let (leases, half) = (Duration::from_secs(6), Duration::from_millis(500));
+        for (argument, target, by) in [
+            (None, Target::Leader, leases),
+            (Some("leader"), Target::Leader, leases),
+            (Some("leader:500ms"), Target::Leader, half),
+            (Some(":500ms"), Target::Leader, half),
+            (Some("500ms"), Target::Leader, half),
+            (Some("all:500ms"), Target::Servers(vec![0, 1, 2]), half),
+        ] {
+            assert_eq!(planned(argument, 1), Ok((target, by)), "{argument:?}");
+        }
+        assert_eq!(planned(Some("one"), 7), planned(Some("one"), 7));
+    }
+
+    #[test]
+    fn a_wrong_server_or_time_is_refused_with_the_nearest() {
+        assert!(
+            planned(Some("leeder:1s"), 1)
+                .unwrap_err()
+                .contains("did you mean `leader`?")
+        );
+        assert!(planned(Some("holder"), 1).unwrap_err().contains("leader, one, all"));
+        for wrong in ["leader:soon", "one:0s", "500parsecs"] {
+            assert!(planned(Some(wrong), 1).unwrap_err().contains(wrong));
+        }
+    }
+
+    #[derive(Default)]
+    struct Disk {
+        slow_ms: AtomicU64,
+        delayed: AtomicU64,
+    }
+
+    impl DiskControl for Disk {
+        fn slow_down(&self, by: Duration) {
+            self.slow_ms.fetch_add(by.as_millis() as u64, Relaxed);
+        }
+
+        fn speed_up(&self, by: Duration) {
+            self.slow_ms.fetch_sub(by.as_millis() as u64, Relaxed);
+        }
+
+        fn delayed(&self) -> u64 {
+            self.delayed.load(Relaxed)
+        }
+
+        fn lost_files(&self) -> u64 {
+            0
+        }
+    }
+
+    #[tokio::test]
+    async fn a_disk_is_as_fast_as_before_when_its_window_is_dropped_or_healed_and_what_it_delayed_is_counted() {
+        let disk = Arc::new(Disk::default());
+        disk.delayed.store(5, Relaxed);
+        let slow = || SlowDisks::slow_down(Duration::from_secs(1), vec![Arc::clone(&disk) as _], vec![0]);
+        let trace = SlowDisk.definition().trace;
+        let (one, mut other) = (slow(), slow());
+        assert_eq!(disk.slow_ms.load(Relaxed), 2000);
+        drop(one);
+        assert_eq!(disk.slow_ms.load(Relaxed), 1000);
+        let nothing = other.heal(Duration::ZERO, true).await.evidence;
+        assert!(!nothing.has_any(trace), "no sync was delayed");
+        drop(other);
+        assert_eq!(disk.slow_ms.load(Relaxed), 0);
+        let mut slow = slow();
+        disk.delayed.fetch_add(3, Relaxed);
+        assert_eq!(slow.heal(Duration::ZERO, true).await.evidence.get("syncs_delayed"), 3);
+    }
+
+    #[test]
+    fn models_and_servers_that_run_already_have_no_disks_to_slow_down() {
+        let simulated = Shape {
+            simulated: true,
+            ..Shape::example()
+        };
+        assert!(
+            SlowDisk
+                .applies(None, &simulated)
+                .unwrap_err()
+                .contains("--runtime local")
+        );
+        let attached = Shape {
+            attached: Some(crate::cluster::ServersObey {
+                kill: true,
+                pause: true,
+            }),
+            ..Shape::example()
+        };
+        assert!(SlowDisk.applies(None, &attached).unwrap_err().contains("--servers"));
+        assert_eq!(SlowDisk.applies(None, &Shape::example()), Ok(()));
+    }
+}

@@ -110,14 +110,17 @@ fn arguments(setup: &NodeSetup) -> Vec<String> {
         "--innodb-buffer-pool-size=16M",
         "--innodb-log-file-size=8M",
         "--performance-schema=OFF",
-        // what is written stays when the process is killed, and no run outlives a crash of the machine
-        "--debug-no-sync",
         // clients that are killed or cut off do not fill the log
         "--log-warnings=1",
         // who holds which lock, for the observer
         "--plugin-load-add=metadata_lock_info",
     ];
-    settings.map(str::to_owned).into()
+    let mut arguments: Vec<String> = settings.map(str::to_owned).into();
+    if !setup.syncs {
+        // what is written stays when the process is killed, and no run outlives a crash of the machine
+        arguments.push("--debug-no-sync".into());
+    }
+    arguments
 }
 
 /// Logs in as clients do.

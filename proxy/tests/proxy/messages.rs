@@ -71,6 +71,18 @@ impl TapRig {
         })
     }
 
+    /// A rule that drops the reply to the n-th `SET` that was accepted.
+    fn drops_accepted(&self, occurrence: u32) -> ActiveRule {
+        self.armed(MessageRuleSpec {
+            message: Protocol::Resp.spoken("SET").unwrap(),
+            occurrence,
+            whose: ANYONE,
+            action: MessageAction::DropReply,
+            accepted: true,
+            refuse: None,
+        })
+    }
+
     fn armed(&self, meant: MessageRuleSpec) -> ActiveRule {
         ActiveRule::apply(vec![Arc::clone(&self.rig.link)], 1, MessageRule::new(meant))
     }
@@ -333,14 +345,7 @@ async fn a_client_that_speaks_tls_is_named_and_its_bytes_pass() {
 #[tokio::test]
 async fn a_rule_of_accepted_requests_passes_by_those_whose_replies_say_that_nothing_was_done() {
     let rig = TapRig::new().await;
-    let armed = rig.armed(MessageRuleSpec {
-        message: Protocol::Resp.spoken("SET").unwrap(),
-        occurrence: 2,
-        whose: ANYONE,
-        action: MessageAction::DropReply,
-        accepted: true,
-        refuse: None,
-    });
+    let armed = rig.drops_accepted(2);
     let (mut client, mut server) = rig.connect().await;
     for reply in ["$-1\r\n", "+OK\r\n", "_\r\n", "-ERR no\r\n"] {
         client.write_all(SET).await.unwrap();
@@ -362,14 +367,7 @@ async fn a_rule_of_accepted_requests_passes_by_those_whose_replies_say_that_noth
 #[tokio::test]
 async fn requests_that_are_never_answered_do_not_hide_one_that_is_accepted() {
     let rig = TapRig::new().await;
-    let armed = rig.armed(MessageRuleSpec {
-        message: Protocol::Resp.spoken("SET").unwrap(),
-        occurrence: 1,
-        whose: ANYONE,
-        action: MessageAction::DropReply,
-        accepted: true,
-        refuse: None,
-    });
+    let armed = rig.drops_accepted(1);
     let connection = ConnectionTap::new(&rig.tap);
     let set = MessageName::new(b"SET");
     for number in 0..1000 {
@@ -383,14 +381,7 @@ async fn requests_that_are_never_answered_do_not_hide_one_that_is_accepted() {
 #[tokio::test]
 async fn what_is_refused_after_a_lost_reply_is_counted_until_its_client_does_something_else() {
     let rig = TapRig::new().await;
-    let armed = rig.armed(MessageRuleSpec {
-        message: Protocol::Resp.spoken("SET").unwrap(),
-        occurrence: 1,
-        whose: ANYONE,
-        action: MessageAction::DropReply,
-        accepted: true,
-        refuse: None,
-    });
+    let armed = rig.drops_accepted(1);
     let (set, get) = (MessageName::new(b"SET"), MessageName::new(b"GET"));
     rig.exchange.labels.set(1, WAITS);
     let first = ConnectionTap::new(&rig.tap);

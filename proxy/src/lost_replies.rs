@@ -1,5 +1,6 @@
 //! Replies that a rule dropped although their requests were accepted, and what their clients asked again.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use super::tap::MessageName;
@@ -54,7 +55,11 @@ impl LostReply {
 
 /// One for each reply that was dropped though its request was accepted.
 #[derive(Debug, Default)]
-pub(super) struct LostReplies(Mutex<Vec<LostReply>>);
+pub(super) struct LostReplies {
+    all: Mutex<Vec<LostReply>>,
+    /// There is one, so that the refusals of a run without any take no lock.
+    any: AtomicBool,
+}
 
 impl LostReplies {
     pub fn all(&self) -> Vec<LostReply> {
@@ -65,11 +70,15 @@ impl LostReplies {
         let mut all = self.locked();
         if all.len() < MOST {
             all.push(reply);
+            self.any.store(true, Ordering::Release);
         }
     }
 
     /// A request was refused, of a client whose label had changed so often.
     pub fn note_refusal(&self, client: u32, name: MessageName, changes: u64, now: u64) {
+        if !self.any.load(Ordering::Acquire) {
+            return;
+        }
         let mut all = self.locked();
         let latest = all.iter_mut().rev().find(|lost| lost.client == client);
         if let Some(lost) = latest.filter(|lost| lost.name == name && lost.changes == changes) {
@@ -78,6 +87,6 @@ impl LostReplies {
     }
 
     fn locked(&self) -> MutexGuard<'_, Vec<LostReply>> {
-        self.0.lock().expect("no one panics while holding counts")
+        self.all.lock().expect("no one panics while holding counts")
     }
 }

@@ -3,7 +3,8 @@
 //!
 //! A grant that comes and goes between two looks is not seen, and one that is given back and taken again by the same session in
 //! between is seen as one. Both are shorter than the delay that the checkers allow an observer: where a look came later than
-//! [`BLIND`], on a machine that has too much to do, the server was out of sight.
+//! [`BLIND`], on a machine that has too much to do, the server was out of sight. Where the server's clock was set between two
+//! looks, a lease may have come and run out in between however long it is, and what happened then is not known either.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -93,14 +94,20 @@ impl PolledObserver {
     /// Looks until the connection is lost; returns when the server was last heard.
     async fn watch(&mut self, held: &mut BTreeMap<String, HeldLock>, log: &ObservationLog) -> u64 {
         let mut heard = log.clock.now_ns();
+        let mut server_ms = None;
         while let Ok(look) = self.table.look().await {
-            let late = Duration::from_nanos(log.clock.now_ns().saturating_sub(heard)) > BLIND;
+            let since = Duration::from_nanos(log.clock.now_ns().saturating_sub(heard));
+            let late = since > BLIND;
+            let was_set = server_ms.is_some_and(|before| was_set(before, look.now_ms, since));
             if late {
                 lose_sight(held, heard, log);
+            } else if was_set {
+                log.lost(SOURCE, heard);
             }
             heard = log.clock.now_ns();
+            server_ms = Some(look.now_ms);
             record(held, look, log).await;
-            if late {
+            if late || was_set {
                 log.back(SOURCE);
             }
             log.clock.sleep(EVERY).await;
@@ -132,6 +139,13 @@ fn lose_sight(held: &mut BTreeMap<String, HeldLock>, heard: u64, log: &Observati
     for (lock, HeldLock { contender, .. }) in std::mem::take(held) {
         log.lost_sight(&lock, &contender, log.clock.now_ns());
     }
+}
+
+/// Whether the server's clock went another way between two looks than the time between them: what a look is late by is less
+/// than [`BLIND`].
+fn was_set(before_ms: i64, now_ms: i64, since: Duration) -> bool {
+    let since_ms = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
+    (now_ms - before_ms).abs_diff(since_ms) > BLIND.as_millis() as u64
 }
 
 /// Records what differs from the look before.
@@ -174,7 +188,18 @@ fn first(endpoints: &EndpointsReceiver) -> SocketAddr {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+    use std::time::Instant;
+
+    use harness_checkers::history::event::Fields;
+    use harness_workloads::BackendId;
+    use tokio::sync::watch;
+
     use super::*;
+    use crate::backends;
+    use crate::backends::observer::ObservationSink;
+    use crate::clock::GroundClock;
+    use crate::cluster::Endpoints;
 
     fn held(owner: &str, ends_ms: Option<i64>) -> HeldLock {
         let contender = Contender {
@@ -182,6 +207,81 @@ mod tests {
             token: None,
         };
         HeldLock { contender, ends_ms }
+    }
+
+    /// A server whose clock goes on by an hour before its third look, and that is lost after its fourth.
+    #[derive(Default)]
+    struct SteppedServer {
+        since: Option<Instant>,
+        looks: u32,
+    }
+
+    impl LockTable for SteppedServer {
+        fn look(&mut self) -> BoxFuture<'_, Result<LockLook, String>> {
+            self.looks += 1;
+            let ran_ms = self.since.get_or_insert_with(Instant::now).elapsed().as_millis() as i64;
+            let now_ms = ran_ms + if self.looks >= 3 { 3_600_000 } else { 0 };
+            let held = match self.looks {
+                1..=3 => [("l0".to_owned(), held("a", None))].into(),
+                _ => BTreeMap::new(),
+            };
+            let look = LockLook {
+                now_ms,
+                held,
+                sessions: BTreeSet::new(),
+            };
+            let lost = self.looks > 4;
+            Box::pin(async move { if lost { Err("lost".into()) } else { Ok(look) } })
+        }
+    }
+
+    /// What was told, in its order.
+    #[derive(Default)]
+    struct Told(Mutex<Vec<&'static str>>);
+
+    impl ObservationSink for Told {
+        fn signal(&self, name: &'static str, _: Fields<'_>, _: u64) {
+            self.0.lock().unwrap().push(name);
+        }
+
+        fn lost(&self, _: &str, _: u64) {
+            self.0.lock().unwrap().push("lost");
+        }
+
+        fn back(&self, _: &str) {
+            self.0.lock().unwrap().push("back");
+        }
+
+        fn released_at(&self, _: &str, _: &Contender) -> Option<u64> {
+            None
+        }
+
+        fn watches(&self, _: SocketAddr) {}
+    }
+
+    #[tokio::test]
+    async fn what_happened_while_the_server_s_clock_was_set_is_not_known() {
+        let told = Arc::new(Told::default());
+        let (_endpoints, receiver) = watch::channel(Endpoints::new(Vec::new(), None));
+        let mut observer = PolledObserver {
+            open: |_, _| Box::pin(async { Err("closed".into()) }),
+            endpoints: receiver,
+            keys: LockKeys::default_of(backends::of(BackendId::Postgres)),
+            table: Box::new(SteppedServer::default()),
+        };
+        let log = ObservationLog::new(Arc::clone(&told) as Arc<dyn ObservationSink>, GroundClock::Real);
+        observer.watch(&mut BTreeMap::new(), &log).await;
+        // what the server showed before and after is known
+        assert_eq!(*told.0.lock().unwrap(), ["granted", "lost", "back", "revoked"]);
+    }
+
+    #[test]
+    fn a_late_look_is_no_set_clock() {
+        let since = Duration::from_millis(90);
+        assert!(!was_set(1000, 1008, since));
+        assert!(!was_set(1000, 1100, since));
+        assert!(was_set(1000, 1300, since));
+        assert!(was_set(1000, 900, since));
     }
 
     #[test]

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::backends;
 use crate::evidence::{Evidence, EvidenceCounter};
-use crate::wall_clock::WallClockControl;
+use crate::wall_clock::{self, WallClockControl};
 
 pub struct ClockFault;
 
@@ -72,7 +72,9 @@ impl Fault for ClockFault {
         if !of_a_server && shape.reads_wall_clock == Some(false) {
             return Err(NO_CONCERN.to_owned());
         }
-        Ok(())
+        // simulated processes have clocks that can be set
+        let missing = wall_clock::missing().filter(|_| !shape.simulated);
+        missing.map_or(Ok(()), |why| Err(format!("clock: {why}")))
     }
 
     fn survivable(&self, _: &Shape) -> Result<Duration, &'static str> {

@@ -18,9 +18,16 @@ const LIBRARY_NAME: &str = "wall_clock.so";
 /// The size of a clock's file: the offset and the count, in a page of memory.
 const PAGE: u64 = 4096;
 
-/// Whether this harness carries the library.
-pub fn is_available() -> bool {
-    !LIBRARY.is_empty()
+/// Why no process can be given another time of day by this harness, if so: a sentence with the way out.
+pub fn missing() -> Option<&'static str> {
+    missing_without(LIBRARY)
+}
+
+fn missing_without(library: &[u8]) -> Option<&'static str> {
+    library.is_empty().then_some(
+        "this harness was built without the library that steps clocks
+hint: build it on Linux, on x86_64 or aarch64",
+    )
 }
 
 /// The folder with the library and the clocks of a run; it goes with this.
@@ -153,6 +160,13 @@ mod tests {
 
     fn now() -> u64 {
         SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
+    }
+
+    #[test]
+    fn a_harness_without_the_library_says_so() {
+        assert!(missing_without(b"").is_some());
+        assert!(missing_without(b"ELF").is_none());
+        assert_eq!(missing(), None, "the tests are built with it");
     }
 
     #[test]

@@ -69,6 +69,19 @@ struct Ask {
     kind: Kind,
 }
 
+impl Ask {
+    /// Whether it was under way when the observer showed a grant that came at a time, by a line that is late by up to `lag_ns`.
+    fn was_in_flight(&self, granted_ns: u64, lag_ns: u64) -> bool {
+        self.call_ns <= granted_ns && granted_ns <= self.reply_ns.saturating_add(lag_ns)
+    }
+
+    /// Whether a message of the client that a tap names, as `c3`, at a time was sent for it.
+    fn sent(&self, client: &str, at_ns: u64) -> bool {
+        let client = client.strip_prefix('c').and_then(|number| number.parse().ok());
+        client == Some(self.client) && self.call_ns <= at_ns && at_ns <= self.reply_ns
+    }
+}
+
 /// The orphan grants of a history.
 pub(super) fn of<'a>(context: &'a Context<'_>, sight: &ObserverSight) -> Vec<OrphanGrant<'a>> {
     let history = context.history;
@@ -231,10 +244,9 @@ impl<'a> OrphanJudge<'_, 'a> {
         if stood_ns <= self.context.lease_ns / 2 + lag_ns {
             return None;
         }
-        let in_flight = |ask: &Ask| ask.call_ns <= granted_ns && granted_ns <= ask.reply_ns.saturating_add(lag_ns);
         let unknown = |ask: &Ask| ask.kind == Kind::Info && self.may_happen_late(ask, granted_ns, patience_ns);
         let explained = struck.is_none() && own().any(unknown);
-        let answered = struck.is_none() && own().any(|ask| ask.kind == Kind::Ok && in_flight(ask));
+        let answered = struck.is_none() && own().any(|ask| ask.kind == Kind::Ok && ask.was_in_flight(granted_ns, lag_ns));
         let calm = self.is_calm(granted_ns.saturating_sub(patience_ns), granted_ns);
         // a client whose name it is has been answered with another grant, or this one is its own
         let by_another = answered && (self.client.is_some() || !calm);
@@ -253,9 +265,8 @@ impl<'a> OrphanJudge<'_, 'a> {
     fn unnoticed(&self, grant: &'a ServerGrant) -> Option<OrphanGrant<'a>> {
         let (granted_ns, ended_ns, lag_ns) = self.stand(grant)?;
         let (refused, ask) = self.asked_again.iter().find_map(|again| {
-            let (client, at) = (again.client.strip_prefix('c')?.parse::<u32>().ok()?, again.time_ns);
-            let asked =
-                |ask: &&Ask| ask.client == client && ask.call_ns <= at && at <= ask.reply_ns && ask.reply != NONE;
+            let at = again.time_ns;
+            let asked = |ask: &&Ask| ask.reply != NONE && ask.sent(&again.client, at);
             let ask = self.asks.iter().find(asked)?;
             let refused = Refusals::until(again, ask.reply_ns.min(ended_ns))?;
             let came_of_it = (at..=at.saturating_add(lag_ns)).contains(&granted_ns);
@@ -264,8 +275,7 @@ impl<'a> OrphanJudge<'_, 'a> {
         })?;
         // the accepted request took the lock, unless it was about something else, and another client took it at that moment
         let may_be_of = |other: &Ask| {
-            let in_flight = other.call_ns <= granted_ns && granted_ns <= other.reply_ns.saturating_add(lag_ns);
-            other.kind == Kind::Info && in_flight && other.client != ask.client
+            other.kind == Kind::Info && other.client != ask.client && other.was_in_flight(granted_ns, lag_ns)
         };
         let is_its_own = match self.client {
             Some(client) => client == ask.client,
@@ -291,11 +301,11 @@ impl<'a> OrphanJudge<'_, 'a> {
             .filter(|window| window.fault == "drop-reply");
         let mut lost = lost.filter_map(|window| window.healed.as_ref()?.matched.as_ref());
         lost.find_map(|message| {
-            let (client, at) = (message.client.strip_prefix('c')?.parse::<u32>().ok()?, message.time_ns);
+            let at = message.time_ns;
             let came_of_it = message.done && message.accepted && (at..=at.saturating_add(lag_ns)).contains(&granted_ns);
-            let asked = |ask: &&Ask| ask.client == client && ask.call_ns <= at && at <= ask.reply_ns;
             let of_a_grant = |ask: &&Ask| ask.kind == Kind::Fail && self.client.is_none_or(|own| own == ask.client);
-            self.asks.iter().find(|ask| came_of_it && asked(ask) && of_a_grant(ask))
+            let mut sent = self.asks.iter().filter(|ask| ask.sent(&message.client, at));
+            sent.find(|ask| came_of_it && of_a_grant(ask))
         })
     }
 

@@ -12,10 +12,8 @@ use super::connection::{MysqlAnswer, MysqlConnection, MysqlError};
 use super::{leases, literal, tables};
 use crate::protocol::OpenRequest;
 use crate::session::SessionError;
-use crate::sql::{LeaseForm, LockScope, SqlConnect, SqlSession};
+use crate::sql::{LeaseForm, LockScope, SqlConnect, SqlServer, SqlSession};
 
-/// One call, and one attempt to connect, may take the lease divided by this.
-const CALLS_A_LEASE: u32 = 3;
 /// The pause between two questions for a lock where the server waits for whole seconds only.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
 
@@ -27,34 +25,22 @@ const CONTENDED: [u16; 3] = [1020, 1205, 1213];
 const LONG_AGO: &str = "'1000-01-01'";
 
 /// A real server.
-pub struct MariadbServer {
-    endpoint: String,
-    limit: Duration,
-}
+pub struct MariadbServer(SqlServer);
 
 impl MariadbServer {
     pub fn new(open: &OpenRequest) -> Result<Self, String> {
-        let [endpoint] = &open.endpoints[..] else {
-            return Err(format!(
-                "a lock on MariaDB is on one server, not on {:?}",
-                open.endpoints
-            ));
-        };
-        Ok(MariadbServer {
-            endpoint: endpoint.clone(),
-            limit: Duration::from_millis(open.lease_ms) / CALLS_A_LEASE,
-        })
+        SqlServer::of(open, "MariaDB").map(Self)
     }
 
     async fn dial(&self) -> Result<MysqlClientSession, MysqlError> {
-        let mut connection = MysqlConnection::connect(&self.endpoint).await?;
+        let mut connection = MysqlConnection::connect(&self.0.endpoint).await?;
         let name = connection.session_name().await?;
         Ok(MysqlClientSession {
             is_over: connection.is_over(),
             is_mariadb: connection.is_mariadb(),
             connection: Mutex::new(Some(connection)),
             name,
-            limit: self.limit,
+            limit: self.0.limit,
             given_up: Cell::new(false),
         })
     }
@@ -63,12 +49,7 @@ impl MariadbServer {
 #[async_trait(?Send)]
 impl SqlConnect for MariadbServer {
     async fn connect(&self) -> Result<Rc<dyn SqlSession>, SessionError> {
-        let why = match timeout(self.limit, self.dial()).await {
-            Ok(Ok(session)) => return Ok(Rc::new(session)),
-            Ok(Err(error)) => error.to_string(),
-            Err(_) => "it does not answer".to_owned(),
-        };
-        Err(SessionError::Definite(format!("no connection: {why}")))
+        self.0.connected(self.dial()).await
     }
 }
 

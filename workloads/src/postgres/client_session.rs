@@ -20,10 +20,7 @@ use tokio_postgres::{Client, Config, Error, NoTls, Row};
 use super::{ADVISORY_KEY, SESSION_NAME, TABLES};
 use crate::protocol::OpenRequest;
 use crate::session::SessionError;
-use crate::sql::{LeaseForm, LockScope, SqlConnect, SqlSession};
-
-/// One call, and one attempt to connect, may take the lease divided by this.
-const CALLS_A_LEASE: u32 = 3;
+use crate::sql::{LeaseForm, LockScope, SqlConnect, SqlServer, SqlSession};
 
 /// Who asks whom, as the variables of libpq say (`PGUSER`, `PGPASSWORD`, `PGDATABASE`): `postgres` and no password by default.
 pub fn config() -> Config {
@@ -39,27 +36,15 @@ pub fn config() -> Config {
 }
 
 /// A real server.
-pub struct PostgresServer {
-    endpoint: String,
-    limit: Duration,
-}
+pub struct PostgresServer(SqlServer);
 
 impl PostgresServer {
     pub fn new(open: &OpenRequest) -> Result<Self, String> {
-        let [endpoint] = &open.endpoints[..] else {
-            return Err(format!(
-                "a lock on PostgreSQL is on one server, not on {:?}",
-                open.endpoints
-            ));
-        };
-        Ok(PostgresServer {
-            endpoint: endpoint.clone(),
-            limit: Duration::from_millis(open.lease_ms) / CALLS_A_LEASE,
-        })
+        SqlServer::of(open, "PostgreSQL").map(Self)
     }
 
     async fn dial(&self) -> Result<PostgresClientSession, String> {
-        let stream = TcpStream::connect(&self.endpoint)
+        let stream = TcpStream::connect(&self.0.endpoint)
             .await
             .map_err(|error| error.to_string())?;
         stream.set_nodelay(true).map_err(|error| error.to_string())?;
@@ -73,7 +58,7 @@ impl PostgresServer {
         });
         Ok(PostgresClientSession {
             client,
-            limit: self.limit,
+            limit: self.0.limit,
             task: task.abort_handle(),
             is_over,
             given_up: Cell::new(false),
@@ -85,12 +70,7 @@ impl PostgresServer {
 #[async_trait(?Send)]
 impl SqlConnect for PostgresServer {
     async fn connect(&self) -> Result<Rc<dyn SqlSession>, SessionError> {
-        let dialled = timeout(self.limit, self.dial()).await;
-        let session = dialled.unwrap_or_else(|_| Err("it does not answer".into()));
-        match session {
-            Ok(session) => Ok(Rc::new(session)),
-            Err(why) => Err(SessionError::Definite(format!("no connection: {why}"))),
-        }
+        self.0.connected(self.dial()).await
     }
 }
 

@@ -6,12 +6,14 @@
 #[cfg(test)]
 mod fake;
 pub(crate) mod row_lease;
+mod server;
 pub mod session;
 pub(crate) mod session_lock;
 
 #[cfg(test)]
 mod tests;
 
+pub(crate) use server::SqlServer;
 pub use session::{LeaseForm, LockScope, SqlConnect, SqlSession};
 
 use std::time::Duration;

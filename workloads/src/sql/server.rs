@@ -1,0 +1,50 @@
+//! The server of an SQL lock ([`SqlServer`]).
+
+use std::fmt;
+use std::future::Future;
+use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use super::SqlSession;
+use crate::protocol::OpenRequest;
+use crate::session::SessionError;
+
+/// One call, and one attempt to connect, may take the lease divided by this.
+const CALLS_A_LEASE: u32 = 3;
+
+/// A real server, and how long a call to it may take.
+pub(crate) struct SqlServer {
+    pub endpoint: String,
+    pub limit: Duration,
+}
+
+impl SqlServer {
+    /// The only endpoint of a client; the error says that `store` has one server.
+    pub fn of(open: &OpenRequest, store: &str) -> Result<Self, String> {
+        let [endpoint] = &open.endpoints[..] else {
+            return Err(format!(
+                "a lock on {store} is on one server, not on {:?}",
+                open.endpoints
+            ));
+        };
+        Ok(Self {
+            endpoint: endpoint.clone(),
+            limit: Duration::from_millis(open.lease_ms) / CALLS_A_LEASE,
+        })
+    }
+
+    /// Waits for a session for the time of a call.
+    pub async fn connected<S: SqlSession + 'static, E: fmt::Display>(
+        &self,
+        dial: impl Future<Output = Result<S, E>>,
+    ) -> Result<Rc<dyn SqlSession>, SessionError> {
+        let why = match timeout(self.limit, dial).await {
+            Ok(Ok(session)) => return Ok(Rc::new(session)),
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "it does not answer".to_owned(),
+        };
+        Err(SessionError::Definite(format!("no connection: {why}")))
+    }
+}

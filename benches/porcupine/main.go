@@ -2,7 +2,8 @@
 // prints its times beside its own.
 //
 //	porcupine lock MODEL FILE SECONDS   a history of lines: process, kind, operation, mode, token
-//	porcupine registers SECONDS         the register logs that come with Porcupine, each by its path
+//	porcupine registers FOLDER SECONDS  the register logs that come with Porcupine, each by its path
+//	porcupine stores FOLDER SECONDS     the histories of a key-value store that come with it
 //
 // Each line of output is a verdict and the least of a few times in nanoseconds.
 package main
@@ -13,6 +14,7 @@ import (
 	"math/bits"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -229,6 +231,73 @@ func registerEvents(path string) []porcupine.Event {
 	return events
 }
 
+type storeCall struct{ f, key, value string }
+
+// One key of a store: histories are partitioned by it.
+var store = porcupine.Model{
+	PartitionEvent: func(history []porcupine.Event) [][]porcupine.Event {
+		keys := map[int]string{}
+		parts := map[string][]porcupine.Event{}
+		for _, event := range history {
+			if event.Kind == porcupine.CallEvent {
+				keys[event.Id] = event.Value.(storeCall).key
+			}
+			key := keys[event.Id]
+			parts[key] = append(parts[key], event)
+		}
+		var all [][]porcupine.Event
+		for _, part := range parts {
+			all = append(all, part)
+		}
+		return all
+	},
+	Init: func() interface{} { return "" },
+	Step: func(st, in, out interface{}) (bool, interface{}) {
+		text, call := st.(string), in.(storeCall)
+		switch call.f {
+		case ":get":
+			return out.(string) == text, text
+		case ":put":
+			return true, call.value
+		}
+		return true, text + call.value
+	},
+}
+
+var storeLine = regexp.MustCompile(`^\{:process (\d+), :type (:\w+), :f (:\w+), :key "([^"]*)", :value (?:"([^"]*)"|nil)\}$`)
+
+func storeEvents(path string) []porcupine.Event {
+	file, err := os.Open(path)
+	if err != nil {
+		panic(err)
+	}
+	defer file.Close()
+	var events []porcupine.Event
+	open := map[string]int{}
+	id := 0
+	scanner := bufio.NewScanner(file)
+	for scanner.Scan() {
+		fields := storeLine.FindStringSubmatch(scanner.Text())
+		if fields == nil {
+			panic(scanner.Text())
+		}
+		process, _ := strconv.Atoi(fields[1])
+		if fields[2] == ":invoke" {
+			call := storeCall{fields[3], fields[4], fields[5]}
+			events = append(events, porcupine.Event{ClientId: process, Kind: porcupine.CallEvent, Value: call, Id: id})
+			open[fields[1]] = id
+			id++
+		} else {
+			events = append(events, porcupine.Event{ClientId: process, Kind: porcupine.ReturnEvent, Value: fields[5], Id: open[fields[1]]})
+			delete(open, fields[1])
+		}
+	}
+	if len(open) > 0 {
+		panic("an operation without an answer")
+	}
+	return events
+}
+
 func lines(path string) [][]string {
 	file, err := os.Open(path)
 	if err != nil {
@@ -271,6 +340,11 @@ func main() {
 		paths, _ := filepath.Glob(filepath.Join(os.Args[2], "*.log"))
 		for _, path := range paths {
 			fmt.Println(path, measured(register, registerEvents(path), limit))
+		}
+	case "stores":
+		paths, _ := filepath.Glob(filepath.Join(os.Args[2], "*.txt"))
+		for _, path := range paths {
+			fmt.Println(path, measured(store, storeEvents(path), limit))
 		}
 	}
 }

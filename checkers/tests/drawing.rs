@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 use harness_checkers::linearizability::{
     Explanation, Operation, Searched, SequentialSpec, explain, search, search_by_key,
@@ -87,6 +89,36 @@ fn each_key_is_searched_by_itself() {
     let found = search_by_key(&TextStore, &operations, key, Budget::default(), Clock::still());
     assert_eq!(found["a"], Searched::NoOrder { blocked: 5 });
     assert_eq!(found["b"], Searched::Order(vec![2, 4, 6]));
+}
+
+/// A clock that goes on by a quarter of a millisecond at each look, so that it depends on nothing but the looks.
+fn by_looks() -> Clock {
+    static LOOKS: AtomicU64 = AtomicU64::new(0);
+    Clock(|| LOOKS.fetch_add(250_000, Relaxed))
+}
+
+#[test]
+fn a_key_without_an_order_is_found_behind_one_that_takes_for_ever() {
+    // 40 appends at once, and a read of what none of their orders gives: hopeless by any search
+    let mut operations: Vec<_> = (0..40).map(|_| operation(TextOp::Append("a", "x"), 0, 1000)).collect();
+    let parts: [&'static str; 4] = ["p", "q", "r", "s"];
+    operations.extend((0..40).map(|at| operation(TextOp::Append("a", parts[at % 4]), 0, 1000)));
+    operations.push(operation(TextOp::Get("a", "none"), 1001, 1002));
+    let budget = Budget {
+        time: Duration::from_secs(3600),
+        ..Budget::default()
+    };
+    let short = Budget {
+        time: Duration::from_millis(8),
+        ..budget
+    };
+    let alone = search_by_key(&TextStore, &operations, key, short, by_looks());
+    assert!(matches!(alone["a"], Searched::Unknown { .. }), "{alone:?}");
+    operations.push(operation(TextOp::Put("b", "1"), 0, 1));
+    operations.push(operation(TextOp::Get("b", "2"), 2, 3));
+    let found = search_by_key(&TextStore, &operations, key, budget, by_looks());
+    assert_eq!(found["b"], Searched::NoOrder { blocked: 82 });
+    assert!(matches!(found["a"], Searched::Unknown { .. }), "{found:?}");
 }
 
 #[test]

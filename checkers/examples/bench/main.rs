@@ -10,6 +10,7 @@ mod corners;
 mod files;
 mod monitor;
 mod porcupine;
+mod stores;
 
 use std::process::Command;
 use std::time::Instant;
@@ -73,6 +74,7 @@ fn main() {
         Some("files") => files::read_table(),
         Some("monitor") => monitor::row(&arguments[1..]),
         Some("porcupine") => porcupine::table(),
+        Some("stores") => stores::table(&arguments[1], arguments[2].as_ref()),
         _ => table(),
     }
 }

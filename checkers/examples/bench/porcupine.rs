@@ -10,10 +10,10 @@ use harness_checkers::history::event::Kind;
 use harness_checkers::linearizability::decide;
 use harness_checkers::{Budget, Clock, History, Mode, Model, ReadOptions};
 
-use super::{Case, history};
+use super::{Case, history, stores};
 
 /// Seconds that Porcupine has for a history.
-const PATIENCE: &str = "10";
+pub const PATIENCE: &str = "10";
 
 /// Operations and unknown outcomes for each model; every row once without a violation and once with one.
 const LOCKS: [(&str, u64, u64); 16] = [
@@ -36,9 +36,9 @@ const LOCKS: [(&str, u64, u64); 16] = [
 ];
 
 /// What one of the two answers, and the least time in nanoseconds.
-struct Decided {
-    verdict: String,
-    ns: f64,
+pub struct Decided {
+    pub verdict: String,
+    pub ns: f64,
 }
 
 /// Prints what each decides and needs. Limits: 500 times for locks of 100,000 operations, 30 times for register logs.
@@ -64,7 +64,11 @@ pub fn table() {
         }
     }
     match std::env::var("PORCUPINE_LOGS") {
-        Ok(folder) => registers(&program, Path::new(&folder)),
+        Ok(folder) => {
+            let folder = Path::new(&folder);
+            registers(&program, folder);
+            stores::table(&program, &folder.with_file_name("kv"));
+        }
         Err(_) => println!("Porcupine's register logs: not here"),
     }
 }
@@ -91,7 +95,7 @@ fn lock_row(program: &str, case: &Case) {
 }
 
 /// Their times and the ratio. Without an answer, the ratio is at least that of the time that was given.
-fn beside(ours: &Decided, theirs: &Decided) -> String {
+pub fn beside(ours: &Decided, theirs: &Decided) -> String {
     let ratio = theirs.ns / ours.ns;
     let (ours_ms, theirs_ms) = (ours.ns / 1e6, theirs.ns / 1e6);
     match theirs.verdict.as_str() {
@@ -138,7 +142,7 @@ fn lines(history: &History) -> String {
 }
 
 /// What the other program answers: a name, where it says one, and what it decided.
-fn run(program: &str, arguments: &[&str]) -> Vec<(String, Decided)> {
+pub fn run(program: &str, arguments: &[&str]) -> Vec<(String, Decided)> {
     let output = Command::new(program)
         .args(arguments)
         .output()

@@ -9,6 +9,7 @@
 //! one of them did *not* spend never helps to spend now.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use super::failures::FailedConfigurations;
 use super::mask::Mask;
@@ -38,6 +39,11 @@ pub enum Searched {
 /// Operations looked at between two looks at the clock: a configuration costs as many as are in flight.
 const CLOCK_EVERY: u64 = 1 << 14;
 
+/// Why a search ended that took too long.
+const TIME_ENDED: &str = "the time budget ended";
+/// The time of the first round in which many keys are searched.
+const FIRST_ROUND: Duration = Duration::from_millis(1);
+
 /// Looks for an order of the operations that their specification allows.
 ///
 /// Operations may come in any order. Needs memory for the operations that are in flight at once, for one frame at each
@@ -49,6 +55,9 @@ pub fn search<S: SequentialSpec>(spec: &S, operations: &[Operation<S::Op>], budg
 /// Searches each of many objects by itself: operations on different keys have nothing to do with each other (Herlihy and Wing's
 /// locality), so that none has to be kept in mind with those of another. Answers with the keys in order; the places of each answer are
 /// those in `operations`. `spec` is of one object.
+///
+/// The budget is that of each key. It is spent in rounds of 1 ms, 4 ms and so on, and a round that finds a key without an order is the last:
+/// of the keys of one history some are decided at once, and others not in hours.
 pub fn search_by_key<S: SequentialSpec, K: Ord>(
     spec: &S,
     operations: &[Operation<S::Op>],
@@ -59,22 +68,40 @@ pub fn search_by_key<S: SequentialSpec, K: Ord>(
 where
     S::Op: Clone,
 {
-    let mut by_key: BTreeMap<K, Vec<usize>> = BTreeMap::new();
+    let mut by_key: BTreeMap<K, (Vec<usize>, Vec<Operation<S::Op>>)> = BTreeMap::new();
     for (place, operation) in operations.iter().enumerate() {
-        by_key.entry(key(&operation.op)).or_default().push(place);
+        let (places, own) = by_key.entry(key(&operation.op)).or_default();
+        places.push(place);
+        own.push(operation.clone());
     }
-    let each = by_key.into_iter().map(|(key, places)| {
-        let own: Vec<Operation<S::Op>> = places.iter().map(|place| operations[*place].clone()).collect();
-        let found = match search(spec, &own, budget, clock) {
-            Searched::Order(order) => Searched::Order(order.into_iter().map(|own| places[own]).collect()),
-            Searched::NoOrder { blocked } => Searched::NoOrder {
-                blocked: places[blocked],
-            },
-            unknown => unknown,
-        };
-        (key, found)
-    });
-    each.collect()
+    let mut found: Vec<Option<Searched>> = vec![None; by_key.len()];
+    let mut time = FIRST_ROUND.min(budget.time);
+    loop {
+        for (found, (places, own)) in found.iter_mut().zip(by_key.values()) {
+            if found.is_none() || matches!(found, Some(Searched::Unknown { reason: TIME_ENDED, .. })) {
+                let searched = search(spec, own, Budget { time, ..budget }, clock);
+                *found = Some(in_places(searched, places));
+            }
+        }
+        let any = |of: fn(&Searched) -> bool| found.iter().flatten().any(of);
+        let goes_on = any(|found| matches!(found, Searched::Unknown { reason: TIME_ENDED, .. }));
+        let is_violated = any(|found| matches!(found, Searched::NoOrder { .. }));
+        if !goes_on || is_violated || time == budget.time {
+            return by_key.into_keys().zip(found.into_iter().flatten()).collect();
+        }
+        time = (time * 4).min(budget.time);
+    }
+}
+
+/// What was found among some of the operations, with their places among all of them.
+fn in_places(found: Searched, places: &[usize]) -> Searched {
+    match found {
+        Searched::Order(order) => Searched::Order(order.into_iter().map(|own| places[own]).collect()),
+        Searched::NoOrder { blocked } => Searched::NoOrder {
+            blocked: places[blocked],
+        },
+        unknown => unknown,
+    }
 }
 
 /// As [`search`], where some operations come after others that were answered at the very instant of their calls.
@@ -192,7 +219,7 @@ impl<'a, S: SequentialSpec, P: PlannedOperations<S::Op>, const W: usize> Search<
                 if clock.now_ns() - started > budget.time.as_nanos() as u64 {
                     let configurations = self.configurations;
                     return Searched::Unknown {
-                        reason: "the time budget ended",
+                        reason: TIME_ENDED,
                         configurations,
                     };
                 }

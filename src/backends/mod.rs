@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
@@ -48,6 +49,7 @@ pub struct Backend {
     /// The file that describes it, where one does.
     pub file: Option<&'static Path>,
     pub software: &'static ServerSoftware,
+    pub topology: Topology,
     /// What clients speak to the servers, for the taps on their links.
     pub protocol: Protocol,
     /// The recipe of a run that names none; without one a run needs a client program.
@@ -103,6 +105,37 @@ pub trait RunningPooler: Send + Sync {
 
     /// How many transactions it led to the server.
     fn transactions(&self) -> BoxFuture<'_, u64>;
+}
+
+/// How the servers of a backend stand to each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+pub enum Topology {
+    /// As the backend has them: one server, or an ensemble
+    #[default]
+    Plain,
+    /// A Redis master with two replicas, and three sentinels that choose the master
+    Sentinel,
+}
+
+impl Backend {
+    /// The backend with its servers in this topology. The error says which backends have it.
+    pub fn in_topology(&'static self, topology: Topology) -> Result<&'static Self, String> {
+        match (topology, self.id) {
+            (Topology::Plain, _) => Ok(self),
+            (Topology::Sentinel, Some(BackendId::Redis)) => Ok(&redis::SENTINEL),
+            (Topology::Sentinel, _) => Err(format!(
+                "--topology sentinel is of Redis, and {self} has no sentinels\nhint: --backend redis, or leave --topology out"
+            )),
+        }
+    }
+
+    /// The servers that clients are told of, of as many nodes: those that lead them to the others, where there are such.
+    pub fn told_of(&self, nodes: u32) -> Range<u32> {
+        match self.topology {
+            Topology::Plain => 0..nodes,
+            Topology::Sentinel => redis::SENTINEL_SERVERS..nodes,
+        }
+    }
 }
 
 /// The backend of this name.

@@ -9,7 +9,7 @@ use super::args::{OnOff, RecipeArgs, RunArgs};
 use super::run::fresh_seed;
 use super::settings::run_options;
 use crate::adapters::{self, Adapter};
-use crate::backends::{Backend, BackendOptions};
+use crate::backends::{Backend, BackendOptions, Topology};
 use crate::cluster::RuntimeRequest;
 use crate::config::heading::describes_experiment;
 use crate::config::setting::{Setting, SettingOrigin};
@@ -58,6 +58,13 @@ impl RunArgs {
             Clients::Recipe(options) => options.recipe.servers,
             Clients::Foreign { .. } => None,
         };
+        config.backend = config.backend.in_topology(config.topology)?;
+        if config.topology != Topology::Plain && config.attach.is_attached() {
+            let hint = "hint: leave --topology out, and name the master";
+            return Err(format!(
+                "--topology is of servers that harness starts, and those of --servers run already\n{hint}"
+            ));
+        }
         config.nodes = self.nodes.or(servers).unwrap_or(config.backend.software.nodes);
         if config.attach.is_attached() {
             config.nodes = config.attach.servers.len() as u32;

@@ -75,7 +75,7 @@ pub async fn start(spec: &ClusterSpec, image: &str) -> Result<StartedNodes, Clus
             data: PathBuf::from("/data"),
             lease: spec.lease,
             syncs: !spec.disks.is_empty(),
-            peer_proxy: peer_proxies.get(me).copied(),
+            peer_proxies: peer_proxies.clone(),
         };
         starting.spawn(start_one(spec.clone(), setup, image.to_owned(), network.name.clone()));
     }
@@ -161,7 +161,7 @@ async fn start_one(
             name: node,
             address,
             log,
-            peer_proxy: setup.peer_proxy,
+            peer_proxy: setup.peer_proxy(),
         },
         container,
     ))

@@ -63,7 +63,7 @@ pub async fn start(spec: &ClusterSpec) -> Result<StartedNodes, ClusterError> {
             data: claim.folder().join(&address.name),
             lease: spec.lease,
             syncs: !spec.disks.is_empty(),
-            peer_proxy: peer_proxies.get(me).copied(),
+            peer_proxies: peer_proxies.clone(),
         };
         let log = spec.logs.join(&address.name).join("server.log");
         spec.found(me, (Ipv4Addr::LOCALHOST, address.ports[0]).into());
@@ -72,7 +72,7 @@ pub async fn start(spec: &ClusterSpec) -> Result<StartedNodes, ClusterError> {
             name: address.name.clone(),
             address: (Ipv4Addr::LOCALHOST, address.ports[0]).into(),
             log: log.clone(),
-            peer_proxy: setup.peer_proxy,
+            peer_proxy: setup.peer_proxy(),
         });
         setups.push((setup, log));
     }

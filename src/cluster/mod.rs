@@ -230,7 +230,7 @@ impl ServerQueries for SocketQueries {
 
     fn replication(&self) -> Option<&dyn Replication> {
         match self.software.peering {
-            Peering::Replication(replication) => Some(replication),
+            Peering::Replication(replication) | Peering::Announced(replication) => Some(replication),
             Peering::Direct | Peering::Socks => None,
         }
     }
@@ -373,6 +373,11 @@ impl Cluster {
     /// Where its nodes serve now.
     pub fn endpoints(&self) -> EndpointsReceiver {
         self.probe.endpoints.clone()
+    }
+
+    /// By node: the address that the others and clients hear of it, where servers announce any.
+    pub fn announced(&self) -> Vec<SocketAddr> {
+        self.nodes.iter().filter_map(|node| node.peer_proxy).collect()
     }
 
     /// Stops every server and removes what they left. Commands that were not carried out yet are discarded.

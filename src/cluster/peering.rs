@@ -18,6 +18,9 @@ pub enum Peering {
     Socks,
     /// A replica dials its primary, and can be told any address to dial.
     Replication(&'static dyn Replication),
+    /// Every server tells the others an address at which they reach it, which may be any: each has a link of its own, and the
+    /// others have it in common. They agree among themselves on the primary, and clients look for it.
+    Announced(&'static dyn Replication),
 }
 
 /// A proxy for each server, through which it reaches the others. Dropping it closes them.

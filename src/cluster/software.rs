@@ -42,13 +42,18 @@ pub struct NodeSetup {
     /// Whether it is to sync what it acknowledges to its disk, as in production: the disk is what the run is about. Otherwise
     /// it is to be as fast as it can.
     pub syncs: bool,
-    /// The proxy through which it must reach its peers, if it may not dial them directly; see [`Peering`].
-    pub peer_proxy: Option<SocketAddr>,
+    /// By node: the proxies between them, if servers may not dial each other directly; see [`Peering`].
+    pub peer_proxies: Vec<SocketAddr>,
 }
 
 impl NodeSetup {
     pub fn me(&self) -> &NodeAddress {
         &self.nodes[self.me]
+    }
+
+    /// Its own proxy, if there is one.
+    pub fn peer_proxy(&self) -> Option<SocketAddr> {
+        self.peer_proxies.get(self.me).copied()
     }
 }
 

@@ -27,7 +27,7 @@ pub use demand::Demand;
 pub use duration::{duration_within, parse_duration};
 pub use load_shape::LoadShape;
 
-use crate::backends::{self, Backend};
+use crate::backends::{self, Backend, Topology};
 use crate::cluster::RuntimeRequest;
 use crate::limits::MAX_TIME;
 
@@ -253,6 +253,9 @@ pub struct Config {
     /// How servers are started
     #[arg(long, help_heading = SERVERS, value_enum, default_value_t = RuntimeRequest::Auto)]
     pub runtime: RuntimeRequest,
+    /// How the servers stand to each other
+    #[arg(long, help_heading = SERVERS, value_enum, default_value_t)]
+    pub topology: Topology,
     /// Completed by `RunArgs::config`.
     #[arg(skip)]
     pub nodes: u32,

@@ -7,6 +7,8 @@
 //! The link is held back first, while the replica has no lock and before the target is resolved: so the holder was
 //! granted a lock that the replica will never know. Then clients are stalled, the replica is promoted, the observer
 //! looks at it, and clients are led there.
+//!
+//! Where sentinels choose the master, they do it: `sentinel_failover`.
 
 use std::time::Duration;
 
@@ -14,6 +16,7 @@ use harness_checkers::history::Requirement;
 use rand_chacha::ChaCha8Rng;
 
 use super::fault::{kind_of, not_attached};
+use super::sentinel_failover::KillMaster;
 use super::{
     Acquires, ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, FaultEnv, FaultFamily, HealOnDrop, Healed,
     Inject, Injection, InjectionContext, Needs, NotInjected, Pace, Preparation, RunningFault, Shape, Target,
@@ -27,13 +30,15 @@ pub struct Failover;
 
 const KINDS: [&str; 2] = ["held-back", "clean"];
 /// The role of a server that is in step with its master.
-const REPLICA: &str = "replica";
+pub(super) const REPLICA: &str = "replica";
 /// What was on its way to the replica when its link was held back has arrived after this.
 const IN_FLIGHT: Duration = Duration::from_millis(5);
 /// Between two tries to find the replica without a lock.
-const TRY: Duration = Duration::from_millis(7);
+pub(super) const TRY: Duration = Duration::from_millis(7);
+/// In which sentinels find a master dead, elect, and promote a replica: 1.6 to 3 s, and more where a vote is divided.
+const SENTINELS_TAKE: Duration = Duration::from_secs(4);
 /// Replicas that took the place of their master.
-const SERVERS_PROMOTED: EvidenceCounter = EvidenceCounter::new("servers_promoted", "replica", "promoted");
+pub(super) const SERVERS_PROMOTED: EvidenceCounter = EvidenceCounter::new("servers_promoted", "replica", "promoted");
 
 impl Fault for Failover {
     fn definition(&self) -> FaultDefinition {
@@ -50,14 +55,27 @@ impl Fault for Failover {
         }
     }
 
-    fn applies(&self, _: Option<&str>, shape: &Shape) -> Result<(), String> {
+    fn applies(&self, argument: Option<&str>, shape: &Shape) -> Result<(), String> {
         not_attached("failover", "sets up a replica", shape)?;
-        if !matches!(shape.backend.software.peering, Peering::Replication(_)) {
+        if !matches!(
+            shape.backend.software.peering,
+            Peering::Replication(_) | Peering::Announced(_)
+        ) {
             let hint = "hint: --fault server-kill=leader or --fault partition=leader";
             return Err(format!(
                 "failover is of a master to its replica; servers of {} have none\n{hint}",
                 shape.backend
             ));
+        }
+        if matches!(shape.backend.software.peering, Peering::Announced(_)) {
+            return match shape.lease < SENTINELS_TAKE && argument != Some("clean") {
+                true => Err(format!(
+                    "failover takes sentinels up to {} s, and a lease of {} s is over before: no lock would be held by then\nhint: --lease 5s, or --fault failover=clean",
+                    SENTINELS_TAKE.as_secs(),
+                    shape.lease.as_secs_f32()
+                )),
+                false => Ok(()),
+            };
         }
         if shape.servers != 1 {
             return Err("failover is of one master to its replica, and these masters have none: --nodes 1".into());
@@ -69,14 +87,24 @@ impl Fault for Failover {
         Err("a lock that one master knows alone is lost with it")
     }
 
-    fn plan(&self, argument: Option<&str>, _: u32, _: &Shape, _: &mut ChaCha8Rng) -> Result<Injection, String> {
+    fn plan(&self, argument: Option<&str>, _: u32, shape: &Shape, _: &mut ChaCha8Rng) -> Result<Injection, String> {
         let held_back = kind_of("failover", argument, &KINDS)? == "held-back";
         let title = if held_back {
             "its master fails over to a replica that does not have the lock"
         } else {
             "its master fails over to a replica that has the lock"
         };
-        let injection = Injection::new(Target::Holder, PromoteReplica { held_back }, Acquires::GoOn, title);
+        let injection = match shape.backend.software.peering {
+            Peering::Announced(_) => {
+                let title = if held_back {
+                    "the master dies, and its replicas do not have the lock"
+                } else {
+                    "the master dies"
+                };
+                Injection::new(Target::Holder, KillMaster { held_back }, Acquires::GoOn, title)
+            }
+            _ => Injection::new(Target::Holder, PromoteReplica { held_back }, Acquires::GoOn, title),
+        };
         if !held_back {
             return Ok(injection);
         }
@@ -245,6 +273,7 @@ mod tests {
     use rand::SeedableRng;
 
     use super::*;
+    use crate::backends::Topology;
 
     #[test]
     fn a_failover_without_the_last_writes_must_break_mutual_exclusion_and_a_clean_one_need_not() {
@@ -259,6 +288,29 @@ mod tests {
         assert_eq!(required.breaks.as_deref(), Some("HL001"));
         assert!(required.even_without_lease);
         assert_eq!(requirement(Some("clean")), None);
+    }
+
+    #[test]
+    fn sentinels_need_a_lease_that_outlasts_them() {
+        let sentinels = Shape {
+            backend: Shape::one_redis().backend.in_topology(Topology::Sentinel).unwrap(),
+            servers: 6,
+            ..Shape::one_redis()
+        };
+        let longer = Shape {
+            lease: Duration::from_secs(5),
+            ..sentinels
+        };
+        assert!(Failover.applies(None, &sentinels).unwrap_err().contains("--lease 5s"));
+        assert_eq!(Failover.applies(Some("clean"), &sentinels), Ok(()));
+        assert_eq!(Failover.applies(None, &longer), Ok(()));
+        let mut rng = ChaCha8Rng::seed_from_u64(1);
+        let planned = Failover.plan(None, 0, &longer, &mut rng).unwrap();
+        assert_eq!(
+            (planned.action.needs().replicas, planned.action.needs().peer_proxy),
+            (0, true)
+        );
+        assert!(planned.title.contains("dies"), "{}", planned.title);
     }
 
     #[test]

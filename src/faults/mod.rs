@@ -28,6 +28,7 @@ mod partition;
 mod pause;
 mod pooler;
 mod reset;
+mod sentinel_failover;
 mod server;
 mod slow;
 mod slow_disk;

@@ -88,6 +88,11 @@ pub fn applies(kind: &str, shape: &Shape) -> Result<(), String> {
                 "partition={kind} parts servers that depend on each other, and {product} masters do not\nhint: --fault failover holds back what a master sends to its replica"
             ));
         }
+        Peering::Announced(_) => {
+            return Err(format!(
+                "partition={kind} needs links between each two servers, and those of {product} that sentinels watch share one to each\nhint: --fault failover cuts the master off from all others"
+            ));
+        }
         Peering::Direct => {
             return Err(format!(
                 "partition={kind} needs a proxy between the servers, and the servers of {product} take none"

@@ -21,7 +21,7 @@ pub struct PeerLinks {
 
 #[derive(Default)]
 struct OpenedLinks {
-    /// From each server to each other one.
+    /// From each server to each other one; where they announce addresses, from all others to each one, under its number twice.
     links: BTreeMap<(u32, u32), Arc<Link>>,
     directory: Option<Arc<PeerDirectory>>,
     egresses: Vec<PeerProxy>,
@@ -92,6 +92,27 @@ impl PeerLinks {
     }
 }
 
+impl PeerLinks {
+    /// A listener in front of each server, for all others.
+    fn announced(
+        &self,
+        listen: IpAddr,
+        nodes: &[NodeAddress],
+        seed: &mut impl FnMut() -> u64,
+    ) -> io::Result<Vec<SocketAddr>> {
+        let mut opened = self.opened();
+        for (number, node) in (0..).zip(nodes) {
+            // nowhere, until it is found
+            let upstream = SocketAddr::new(listen, 0);
+            let link = self
+                .proxy
+                .link_at(listen, format!("peers->{}", node.name), upstream, seed())?;
+            opened.links.insert((number, number), link);
+        }
+        Ok(opened.links.values().map(|link| link.listen()).collect())
+    }
+}
+
 impl PeerProxies for PeerLinks {
     fn open(&self, peering: Peering, listen: IpAddr, nodes: &[NodeAddress]) -> io::Result<Vec<SocketAddr>> {
         let mut seeds = ChaCha8Rng::seed_from_u64(self.seed);
@@ -99,6 +120,7 @@ impl PeerProxies for PeerLinks {
         match peering {
             Peering::Socks => self.socks(listen, nodes, &mut seed),
             Peering::Replication(_) => self.replica(listen, nodes, &mut seed),
+            Peering::Announced(_) => self.announced(listen, nodes, &mut seed),
             Peering::Direct => Err(io::ErrorKind::Unsupported.into()),
         }
     }

@@ -145,7 +145,7 @@ fn client_pool<M: ServerModel>(
         clock,
         per_process: config.per_process,
         logs: spec.folder.clients(),
-        opens: run::opens(config, |_, server| address_of(server as usize).to_string()),
+        opens: run::opens(config, &[], |_, server| address_of(server as usize).to_string()),
     })
 }
 

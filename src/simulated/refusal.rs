@@ -1,5 +1,6 @@
 //! What cannot be simulated, each with the reason and the way out.
 
+use crate::backends::Topology;
 use crate::config::{Clients, Config};
 
 /// Why a run with these options cannot be simulated, if so: a sentence with the way out. Which faults cannot, they say themselves
@@ -17,6 +18,9 @@ pub fn refusal(config: &Config) -> Option<String> {
     }
     if !super::has_model(config.backend) {
         return says("there are models of ZooKeeper, etcd and Redis, and of no other store");
+    }
+    if config.topology != Topology::Plain {
+        return says("the models of servers elect nobody by sentinels: there is one of a Redis master and its replica");
     }
     if config.churn.is_some() && config.backend.sweep.is_some() {
         return says(

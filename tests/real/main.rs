@@ -31,6 +31,7 @@ mod proxies;
 mod rifts;
 mod roles;
 mod safety;
+mod sentinels;
 mod settings;
 mod stores;
 mod strangers;

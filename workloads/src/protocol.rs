@@ -6,6 +6,7 @@
 //! Every request names its client, because one process may serve several, and carries an `id` that its one reply
 //! repeats. A client has at most one request open. Signals may come at any time.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -44,6 +45,21 @@ pub struct OpenRequest {
     pub endpoints: Vec<String>,
     /// Session timeout or time to live to ask for, in milliseconds.
     pub lease_ms: u64,
+    /// Where sentinels choose the server: `endpoints` are theirs then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sentinel: Option<SentinelEndpoints>,
+}
+
+/// What the sentinels of a Redis call the master of a run.
+pub const MASTER_NAME: &str = "harness";
+
+/// How a client finds the master that sentinels choose.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SentinelEndpoints {
+    /// The name that the client asks the sentinels for.
+    pub master: String,
+    /// `host:port` as the sentinels say it of a server or sentinel, and as this client must reach it, through its own proxied links.
+    pub addresses: BTreeMap<String, String>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -104,6 +104,7 @@ fn open(backend: &str) -> OpenRequest {
         backend: backend.into(),
         endpoints: vec!["127.0.0.1:1".into()],
         lease_ms: 1000,
+        sentinel: None,
     }
 }
 

@@ -35,6 +35,7 @@ impl Machine {
             backend: options.recipe.backend.name().into(),
             endpoints: endpoints.to_vec(),
             lease_ms: LEASE.as_millis().try_into().unwrap(),
+            sentinel: None,
         };
         options
             .client(&open, SignalSink::new(1, self.host.clone(), out))

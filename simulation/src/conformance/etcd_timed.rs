@@ -304,6 +304,7 @@ async fn on_a_real_server(proxy: &Proxy, script: &[EtcdTimedStep]) -> Option<Tim
             backend: "etcd".into(),
             endpoints: vec![endpoint],
             lease_ms: lease.as_millis() as u64,
+            sentinel: None,
         };
         Rc::new(EtcdServers::new(&open).unwrap())
     };

@@ -196,6 +196,7 @@ async fn on_a_real_server(proxy: &Proxy, script: &[TimedStep]) -> Option<TimedLi
         backend: "redis".into(),
         endpoints: vec![link.listen().to_string()],
         lease_ms: LEASE.as_millis() as u64,
+        sentinel: None,
     };
     let stage = RealStage {
         server,

@@ -175,6 +175,7 @@ async fn on_a_real_server(proxy: &Proxy, script: &[ZkTimedStep]) -> Option<Timed
         backend: "zk".into(),
         endpoints: vec![endpoint],
         lease_ms: LEASE.as_millis() as u64,
+        sentinel: None,
     };
     let host = TokioHost::shared();
     let under_test = Rc::new(ZkServers::new(&open(link.listen().to_string()), host.clone()));

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use harness_proxy::tap::Protocol;
 
-use super::Backend;
+use super::{Backend, Topology};
 use crate::cluster::{
     ContainerSpec, KillSignal, Launch, NodeAddress, NodeSetup, Peering, ReadinessQuestion, ServerSoftware, find_program,
 };
@@ -259,6 +259,7 @@ pub fn backend(description: StoreDescription) -> &'static Backend {
         id: None,
         file: Some(&store.file),
         software,
+        topology: Topology::Plain,
         protocol: Protocol::Opaque,
         default_recipe: None,
         separators: &['/', ':', '.'],
@@ -347,7 +348,7 @@ mod tests {
             data: "/tmp/n2".into(),
             lease: Duration::from_secs(2),
             syncs: false,
-            peer_proxy: None,
+            peer_proxies: Vec::new(),
         }
     }
 

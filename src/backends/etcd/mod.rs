@@ -9,7 +9,7 @@ use key_changes::{EtcdServerStore, StoreSource};
 
 use super::lock_keys::LockKeys;
 use super::observer::Observer;
-use super::{Backend, BackendOptions};
+use super::{Backend, BackendOptions, Topology};
 use crate::cluster::EndpointsReceiver;
 use harness_proxy::tap::Protocol;
 
@@ -22,6 +22,7 @@ pub static BACKEND: Backend = Backend {
     id: Some(BackendId::Etcd),
     file: None,
     software: &server::SOFTWARE,
+    topology: Topology::Plain,
     protocol: Protocol::Grpc,
     default_recipe: Some("etcd-mutex"),
     separators: &['/', ':', '.'],

@@ -115,7 +115,7 @@ impl MaintenanceStatus {
 
 /// The environment that makes it reach its peers through the peer proxy. Nothing else that it sends is plain HTTP.
 fn proxy_environment(setup: &NodeSetup) -> Vec<(String, String)> {
-    let Some(proxy) = setup.peer_proxy else {
+    let Some(proxy) = setup.peer_proxy() else {
         return Vec::new();
     };
     let variables = [
@@ -130,7 +130,7 @@ fn proxy_environment(setup: &NodeSetup) -> Vec<(String, String)> {
 /// The host by which its peers dial a node. Go's HTTP client never uses a proxy for loopback addresses; it does for names,
 /// which need not resolve.
 fn peer_host<'a>(setup: &NodeSetup, node: &'a NodeAddress) -> &'a str {
-    if setup.peer_proxy.is_some() && node.host.parse::<IpAddr>().is_ok() {
+    if setup.peer_proxy().is_some() && node.host.parse::<IpAddr>().is_ok() {
         &node.name
     } else {
         &node.host

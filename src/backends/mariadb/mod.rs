@@ -4,7 +4,7 @@ use harness_proxy::tap::Protocol;
 use harness_workloads::BackendId;
 
 use super::polled::PolledObserver;
-use super::{Backend, BackendOptions};
+use super::{Backend, BackendOptions, Topology};
 
 mod data;
 mod looks;
@@ -14,6 +14,7 @@ pub static BACKEND: Backend = Backend {
     id: Some(BackendId::Mariadb),
     file: None,
     software: &server::SOFTWARE,
+    topology: Topology::Plain,
     protocol: Protocol::Mysql,
     default_recipe: Some("mysql-row-lease"),
     separators: &['/', ':', '.'],

@@ -4,7 +4,7 @@ use harness_proxy::tap::Protocol;
 use harness_workloads::BackendId;
 
 use super::polled::PolledObserver;
-use super::{Backend, BackendOptions};
+use super::{Backend, BackendOptions, Topology};
 
 mod data;
 mod looks;
@@ -15,6 +15,7 @@ pub static BACKEND: Backend = Backend {
     id: Some(BackendId::Postgres),
     file: None,
     software: &server::SOFTWARE,
+    topology: Topology::Plain,
     protocol: Protocol::Postgres,
     default_recipe: Some("pg-row-lease"),
     separators: &['/', ':', '.'],

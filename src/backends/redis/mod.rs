@@ -1,4 +1,5 @@
-//! Redis: one server, or several independent ones for Redlock; a lock is a key. `failover` adds a replica.
+//! Redis: one server, or several independent ones for Redlock; a lock is a key. `failover` adds a replica. In the other topology
+//! sentinels watch over a master and its replicas.
 
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use keyspace::{KeyspaceSource, RedisServerKeyspaces};
 
 use super::lock_keys::LockKeys;
 use super::observer::Observer;
-use super::{Backend, BackendOptions};
+use super::{Backend, BackendOptions, Topology};
 use crate::cluster::EndpointsReceiver;
 use harness_proxy::tap::Protocol;
 
@@ -19,12 +20,29 @@ pub mod keyspace;
 mod observer;
 mod quorum;
 mod resp;
+mod sentinel;
+mod sentinel_observer;
 mod server;
 
-pub static BACKEND: Backend = Backend {
+/// How many of the nodes under sentinels are no sentinels.
+pub const SENTINEL_SERVERS: u32 = sentinel::SERVERS as u32;
+
+pub static BACKEND: Backend = PLAIN;
+
+/// A master with replicas, and the sentinels that choose it.
+pub static SENTINEL: Backend = Backend {
+    software: &sentinel::SOFTWARE,
+    topology: Topology::Sentinel,
+    refuse: sentinel::refuse,
+    observe: Some(&|endpoints, keys| Box::pin(sentinel_observer::SentinelObserver::connect(endpoints, keys))),
+    ..PLAIN
+};
+
+const PLAIN: Backend = Backend {
     id: Some(BackendId::Redis),
     file: None,
     software: &server::SOFTWARE,
+    topology: Topology::Plain,
     protocol: Protocol::Resp,
     default_recipe: Some("redis-set-px-lua"),
     separators: &[':', '.', '{', '}', '/'],
@@ -59,6 +77,6 @@ pub async fn observe(
     if servers > 1 {
         quorum::QuorumObserver::connect(source, endpoints, keys).await
     } else {
-        observer::RedisObserver::connect(source, endpoints, keys).await
+        observer::RedisObserver::connect(source, endpoints, keys, false).await
     }
 }

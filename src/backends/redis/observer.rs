@@ -33,6 +33,8 @@ pub struct RedisObserver {
     keys: LockKeys,
     source: Arc<dyn KeyspaceSource>,
     connection: Box<dyn Keyspace>,
+    /// Whether another server takes the place of a master that is gone: what became of its grants is known only then.
+    elected: bool,
     /// Whether the last answer was late.
     late: bool,
 }
@@ -63,6 +65,7 @@ impl RedisObserver {
         source: Arc<dyn KeyspaceSource>,
         endpoints: EndpointsReceiver,
         keys: LockKeys,
+        elected: bool,
     ) -> Result<Box<dyn Observer>, String> {
         let at = first(&endpoints);
         let connection = source
@@ -75,6 +78,7 @@ impl RedisObserver {
             keys,
             source,
             connection,
+            elected,
             late: false,
         }))
     }
@@ -86,13 +90,10 @@ impl RedisObserver {
             self.late = false;
             let (cause, heard) = self.watch(&mut owners, &log).await;
             log.lost(MASTER, heard);
-            for (lock, KeyOwner { name: owner, .. }) in std::mem::take(&mut owners) {
-                log.revoked(
-                    &lock,
-                    &Contender { owner, token: None },
-                    cause.clone(),
-                    log.clock.now_ns(),
-                );
+            let before = self.at;
+            let waits = self.elected && cause.is_none();
+            if !waits {
+                revoke_all(&mut owners, cause.as_ref(), &log);
             }
             if cause.is_none() {
                 log.pause().await;
@@ -105,6 +106,10 @@ impl RedisObserver {
                     break;
                 }
                 log.pause().await;
+            }
+            if waits {
+                let replaced = (self.at != before).then_some(RevokeCause::Failover);
+                revoke_all(&mut owners, replaced.as_ref(), &log);
             }
             // the next error is met by the next event
             if self.catch_up(&mut owners, &log).await.is_ok() {
@@ -237,6 +242,14 @@ impl RedisObserver {
 impl Observer for RedisObserver {
     fn run(self: Box<Self>, log: ObservationLog) -> BoxFuture<'static, ()> {
         Box::pin(self.observe(log))
+    }
+}
+
+/// Records that no owner that was known has its grant any more.
+fn revoke_all(owners: &mut KeyOwners, cause: Option<&RevokeCause>, log: &ObservationLog) {
+    for (lock, KeyOwner { name: owner, .. }) in std::mem::take(owners) {
+        let contender = Contender { owner, token: None };
+        log.revoked(&lock, &contender, cause.cloned(), log.clock.now_ns());
     }
 }
 

@@ -8,7 +8,10 @@ use crate::cluster::{
     find_program, missing_program,
 };
 
-pub static SOFTWARE: ServerSoftware = ServerSoftware {
+pub static SOFTWARE: ServerSoftware = PLAIN;
+
+/// Of which every server is for itself, or a primary with a replica.
+pub(super) const PLAIN: ServerSoftware = ServerSoftware {
     backend: "redis",
     product: "Redis",
     nodes: 1,
@@ -49,7 +52,7 @@ fn container(setup: &NodeSetup) -> ContainerSpec {
     }
 }
 
-fn answer(bytes: &[u8], closed: bool) -> Readiness {
+pub(super) fn answer(bytes: &[u8], closed: bool) -> Readiness {
     let text = String::from_utf8_lossy(bytes);
     if let Some(error) = text.strip_prefix('-') {
         return Readiness::NotYet(error.trim().to_owned());
@@ -77,8 +80,8 @@ fn serving(role: &str, version: Option<&str>) -> Readiness {
 
 /// No persistence, so that what a test wrote is gone with the server, unless the disk is what the run is about: then the log of
 /// appends, synced each second as its makers advise. Keyspace events are what the observer reads.
-fn arguments(setup: &NodeSetup, bind: &str) -> Vec<String> {
-    let settings = [
+pub(super) fn settings(setup: &NodeSetup, bind: &str) -> [(&'static str, String); 10] {
+    [
         ("--port", setup.me().ports[0].to_string()),
         ("--bind", bind.to_owned()),
         ("--save", String::new()),
@@ -90,13 +93,16 @@ fn arguments(setup: &NodeSetup, bind: &str) -> Vec<String> {
         // a replica is in step at once, not after five seconds
         ("--repl-diskless-sync-delay", "0".into()),
         ("--loglevel", "notice".into()),
-    ];
-    let mut arguments: Vec<String> = settings
+    ]
+}
+
+fn arguments(setup: &NodeSetup, bind: &str) -> Vec<String> {
+    let mut arguments: Vec<String> = settings(setup, bind)
         .into_iter()
         .flat_map(|(flag, value)| [flag.to_owned(), value])
         .collect();
     // with peer proxies the first node is the primary of the others
-    if let Some(primary) = setup.peer_proxy.filter(|_| setup.me > 0) {
+    if let Some(primary) = setup.peer_proxy().filter(|_| setup.me > 0) {
         arguments.extend([
             "--replicaof".into(),
             primary.ip().to_string(),

@@ -6,9 +6,9 @@ use harness_workloads::{BackendId, KeyValue};
 
 use ensemble::{EnsembleSource, ZkServerEnsemble};
 
-use super::Backend;
 use super::lock_keys::LockKeys;
 use super::observer::Observer;
+use super::{Backend, Topology};
 use crate::cluster::EndpointsReceiver;
 use harness_proxy::tap::Protocol;
 
@@ -24,6 +24,7 @@ pub static BACKEND: Backend = Backend {
     id: Some(BackendId::Zk),
     file: None,
     software: &server::SOFTWARE,
+    topology: Topology::Plain,
     protocol: Protocol::Zk,
     default_recipe: Some("zk-predecessor-watch"),
     separators: &['/'],

@@ -163,7 +163,7 @@ fn force_sync(setup: &NodeSetup) -> &'static str {
 
 fn jvm_flags(setup: &NodeSetup) -> Vec<String> {
     let mut flags: Vec<String> = JVM_FLAGS.iter().map(ToString::to_string).collect();
-    if let Some(proxy) = setup.peer_proxy {
+    if let Some(proxy) = setup.peer_proxy() {
         flags.push(format!("-DsocksProxyHost={}", proxy.ip()));
         flags.push(format!("-DsocksProxyPort={}", proxy.port()));
         // unset, or with any value, it would add loopback to what is dialled directly

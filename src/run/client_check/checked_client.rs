@@ -97,6 +97,7 @@ impl CheckedClient {
                 backend: bench.config.backend.name().to_owned(),
                 endpoints,
                 lease_ms: bench.config.lease.as_millis() as u64,
+                sentinel: None,
             },
             limit: bench.config.open_limit,
             patience: bench.config.patience(),

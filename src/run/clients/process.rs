@@ -400,6 +400,7 @@ mod tests {
             backend: "zk".into(),
             endpoints: Vec::new(),
             lease_ms: 1000,
+            sentinel: None,
         };
         let pool = ClientPool::new(ClientPoolSpec {
             spawner: Arc::new(ChildSpawner {

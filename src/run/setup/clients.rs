@@ -1,19 +1,26 @@
 //! The clients of a run: the command that starts them, and what each is given to open its session.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
-use harness_workloads::protocol::OpenRequest;
+use harness_workloads::protocol::{MASTER_NAME, OpenRequest, SentinelEndpoints};
 
 use super::{ClientLinks, WallClocks};
 use crate::adapters;
+use crate::backends::Topology;
 use crate::clock::GroundClock;
 use crate::config::{Clients, Config};
 use crate::run::clients::child::{ChildCommand, ChildSpawner};
 use crate::run::clients::pool::{ClientPool, ClientPoolSpec};
 use crate::run::{RunError, RunSpec};
 
-/// All clients, none of them started.
-pub fn client_pool(spec: &RunSpec, links: &ClientLinks, clocks: &WallClocks) -> Result<ClientPool, RunError> {
+/// All clients, none of them started. `announced`: by node, what the servers call each other where they choose one that clients look for.
+pub fn client_pool(
+    spec: &RunSpec,
+    links: &ClientLinks,
+    clocks: &WallClocks,
+    announced: &[SocketAddr],
+) -> Result<ClientPool, RunError> {
     let logs = spec.folder.clients();
     std::fs::create_dir_all(&logs).map_err(|error| RunError::write(&logs, &error))?;
     Ok(ClientPool::new(ClientPoolSpec {
@@ -24,25 +31,33 @@ pub fn client_pool(spec: &RunSpec, links: &ClientLinks, clocks: &WallClocks) -> 
         clock: GroundClock::Real,
         per_process: spec.config.per_process,
         logs,
-        opens: opens(&spec.config, |client, server| {
+        opens: opens(&spec.config, announced, |client, server| {
             links.address(&spec.config, client, server)
         }),
     }))
 }
 
 /// What each client is given to open its session: the addresses of its links, beginning with another server each, so that the load spreads.
-pub fn opens(config: &Config, address: impl Fn(u32, u32) -> String) -> Vec<OpenRequest> {
+pub fn opens(config: &Config, announced: &[SocketAddr], address: impl Fn(u32, u32) -> String) -> Vec<OpenRequest> {
+    let told = config.backend.told_of(config.nodes);
     let endpoints = |client: u32| {
-        let server = |offset| (client + offset) % config.nodes;
-        (0..config.nodes)
-            .map(|offset| address(client, server(offset)))
-            .collect()
+        let many = told.end - told.start;
+        let server = |offset| told.start + (client + offset) % many;
+        (0..many).map(|offset| address(client, server(offset))).collect()
+    };
+    let sentinel = |client: u32| SentinelEndpoints {
+        master: MASTER_NAME.to_owned(),
+        addresses: (0..)
+            .zip(announced)
+            .map(|(server, announced)| (announced.to_string(), address(client, server)))
+            .collect(),
     };
     let lease_ms = config.lease.as_millis() as u64;
     let open = |client| OpenRequest {
         backend: config.backend.name().to_owned(),
         endpoints: endpoints(client),
         lease_ms,
+        sentinel: (config.backend.topology == Topology::Sentinel).then(|| sentinel(client)),
     };
     (0..config.clients).map(open).collect()
 }

@@ -7,7 +7,8 @@ use tokio::time::Instant;
 use super::WallClocks;
 use super::attached::AttachedRun;
 use super::disks::ServerDisks;
-use crate::cluster::{Cluster, ClusterSpec, PeerProxies, Runtime};
+use crate::backends::Topology;
+use crate::cluster::{Cluster, ClusterSpec, PeerProxies, Peering, Runtime};
 use crate::config::Config;
 use crate::disks::DiskControl;
 use crate::event::ProgressEvent;
@@ -104,7 +105,9 @@ impl RunServers {
     /// Whether the servers of a run with this plan are, after it, as they were before it. A replica that was promoted is not
     /// what it was, and a wall clock is of one run, as are the disks of servers that sync.
     pub fn can_be_kept(config: &Config, plan: &Plan) -> bool {
-        let of_this_run = plan.replicas > 0 || plan.gates_disks || (plan.steps_clocks && config.backend.wall_clock);
+        let elected = config.backend.topology == Topology::Sentinel;
+        let of_this_run =
+            elected || plan.replicas > 0 || plan.gates_disks || (plan.steps_clocks && config.backend.wall_clock);
         !of_this_run && !config.attach.is_attached()
     }
 
@@ -173,11 +176,15 @@ fn starting(spec: &RunSpec, nodes: u32) -> String {
 }
 
 fn peer_proxy(spec: &RunSpec) -> Result<Option<Arc<PeerLinks>>, RunError> {
-    if !spec.plan.servers_through_proxy {
+    let announced = matches!(spec.config.backend.software.peering, Peering::Announced(_));
+    if !spec.plan.servers_through_proxy && !announced {
         return Ok(None);
     }
     let proxy = PeerLinks::new(spec.config.seed ^ 0xbe_7ee4)
         .map_err(|error| RunError::Proxy(format!("no thread for the proxy between servers: {error}")))?;
+    if announced {
+        return Ok(Some(proxy));
+    }
     let text = "servers reach each other through the proxy, because the plan has peer partitions";
     spec.progress.send(ProgressEvent::Note(text.into()));
     Ok(Some(proxy))

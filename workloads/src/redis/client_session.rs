@@ -18,6 +18,7 @@ use redis::{
 };
 use tokio::sync::mpsc;
 
+use super::sentinels::{Sentinels, check_role};
 use super::session::{RedisConnect, RedisSession, Subscription};
 use crate::protocol::OpenRequest;
 use crate::session::SessionError;
@@ -26,6 +27,9 @@ use crate::session::SessionError;
 const CALLS_A_LEASE: u32 = 3;
 /// A connection is closed after this number of unanswered calls in a row.
 const SILENCES: u32 = 2;
+
+/// What a server says that was a master and became a replica.
+const READ_ONLY: &str = "READONLY";
 
 static DEL_IF: LazyLock<Script> = LazyLock::new(|| {
     Script::new("if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end")
@@ -45,14 +49,18 @@ static EXPIRE_IF: LazyLock<Script> = LazyLock::new(|| {
 /// Real servers.
 pub struct RedisServers {
     servers: Vec<Client>,
+    /// Which know the one server that takes writes, where there are any.
+    sentinels: Option<Sentinels>,
     limit: Duration,
 }
 
 impl RedisServers {
     pub fn new(open: &OpenRequest) -> Result<Self, String> {
         let servers: Result<_, RedisError> = open.endpoints.iter().map(|endpoint| client(endpoint)).collect();
-        let servers = servers.map_err(|error| format!("redis endpoints {:?}: {error}", open.endpoints))?;
+        let mut servers = servers.map_err(|error| format!("redis endpoints {:?}: {error}", open.endpoints))?;
+        let sentinels = open.sentinel.as_ref();
         Ok(RedisServers {
+            sentinels: sentinels.map(|given| Sentinels::new(std::mem::take(&mut servers), given)),
             servers,
             limit: Duration::from_millis(open.lease_ms) / CALLS_A_LEASE,
         })
@@ -80,17 +88,30 @@ async fn connect(server: &Client, config: AsyncConnectionConfig) -> Result<Multi
 #[async_trait(?Send)]
 impl RedisConnect for RedisServers {
     fn servers(&self) -> usize {
-        self.servers.len()
+        // the one that sentinels name
+        self.servers.len().max(1)
     }
 
     async fn connect(&self, server: usize) -> Result<Rc<dyn RedisSession>, SessionError> {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(self.limit))
             .set_response_timeout(Some(self.limit));
-        let server = &self.servers[server];
-        let connection = connect(server, config.clone()).await?;
+        let (server, connection) = match &self.sentinels {
+            None => {
+                let server = self.servers[server].clone();
+                let connection = connect(&server, config.clone()).await?;
+                (server, connection)
+            }
+            Some(sentinels) => {
+                let at = sentinels.master().await?;
+                let master = client(&at).map_err(|error| SessionError::Definite(format!("{at}: {error}")))?;
+                let mut connection = connect(&master, config.clone()).await?;
+                check_role(&mut connection).await?;
+                (master, connection)
+            }
+        };
         Ok(Rc::new(RedisClientSession {
-            server: server.clone(),
+            server,
             config,
             connection,
             silences: Cell::new(0),
@@ -123,6 +144,9 @@ impl RedisClientSession {
             }
             Err(error) => error,
         };
+        if error.code() == Some(READ_ONLY) {
+            self.silences.set(SILENCES);
+        }
         match error.kind() {
             ErrorKind::Server(_) | ErrorKind::Extension | ErrorKind::Client | ErrorKind::UnexpectedReturnType => {
                 return Err(SessionError::Definite(error.to_string()));

@@ -10,6 +10,7 @@ mod failover_connection;
 mod fake;
 mod lease_keeper;
 pub(crate) mod recipes;
+mod sentinels;
 pub mod session;
 mod single_key;
 mod variant;

@@ -1,0 +1,247 @@
+//! Redis as Sentinel keeps it: a master, two replicas, and three sentinels that watch them, elect one of themselves when the master
+//! is silent, and have that one promote a replica.
+//!
+//! Each server and each sentinel is known to the others by its peer proxy: that is the address that it announces, and the one that
+//! clients hear. Settings: <https://redis.io/docs/latest/operate/oss_and_stack/management/sentinel/>
+
+use std::fmt::Write;
+use std::net::SocketAddr;
+
+use harness_workloads::protocol::MASTER_NAME;
+
+use super::control::RedisReplication;
+use super::server;
+use crate::backends::BackendOptions;
+use crate::cluster::{
+    ContainerSpec, Launch, NodeSetup, Peering, Readiness, ReadinessQuestion, ServerSoftware, Serving, find_program,
+};
+
+/// The master and its replicas; the nodes after them are sentinels.
+pub const SERVERS: usize = 3;
+const NODES: u32 = 6;
+/// How many sentinels must find that the master is silent.
+const QUORUM: u32 = 2;
+/// How long a master is silent before a sentinel calls it down: its makers' default is 30 s, and a run of a minute shows more with one.
+const DOWN_AFTER_MS: u32 = 1_000;
+/// The sentinels try again after twice this where a failover did not come to its end.
+const FAILOVER_MS: u32 = 3_000;
+
+/// The file that a server is started with, and rewrites when its role changes.
+const CONFIGURATION: &str = "redis.conf";
+/// Where a container has it: a folder that every image lets the server write to.
+const IN_CONTAINER: &str = "/data/redis.conf";
+
+pub static SOFTWARE: ServerSoftware = ServerSoftware {
+    nodes: NODES,
+    files: &[CONFIGURATION],
+    peering: Peering::Announced(&RedisReplication),
+    launch: &launch,
+    container: &container,
+    question: ReadinessQuestion::Bytes {
+        question: |_| b"INFO\r\n".to_vec(),
+        answer,
+    },
+    ..server::PLAIN
+};
+
+/// A lock of a majority has masters of its own, and the number of servers is that of the topology.
+pub fn refuse(options: &BackendOptions) -> Option<String> {
+    if let Some(recipe) = options.recipe.filter(|recipe| recipe.servers.is_some()) {
+        return Some(format!(
+            "{} is a lock on several masters, and sentinels watch over one\nhint: --recipe redis-set-px-lua",
+            recipe.name
+        ));
+    }
+    (options.nodes != NODES).then(|| {
+        format!(
+            "--topology sentinel is a master, two replicas and three sentinels, and --nodes is {}\nhint: leave --nodes out",
+            options.nodes
+        )
+    })
+}
+
+fn is_sentinel(setup: &NodeSetup) -> bool {
+    setup.me >= SERVERS
+}
+
+fn launch(setup: &NodeSetup) -> Launch {
+    Launch {
+        program: find_program("redis-server").unwrap_or_else(|| "redis-server".into()),
+        args: command(setup, &setup.data.join(CONFIGURATION).display().to_string()),
+        files: vec![(
+            CONFIGURATION.to_owned(),
+            configuration(setup, &setup.bind, &setup.data.display().to_string()),
+        )],
+        ..Launch::default()
+    }
+}
+
+fn container(setup: &NodeSetup) -> ContainerSpec {
+    let mut given = vec!["redis-server".to_owned()];
+    given.extend(command(setup, IN_CONTAINER));
+    ContainerSpec {
+        command: given,
+        files: vec![(IN_CONTAINER.to_owned(), configuration(setup, "0.0.0.0", "/data"))],
+        ..ContainerSpec::default()
+    }
+}
+
+fn command(setup: &NodeSetup, file: &str) -> Vec<String> {
+    let mut words = vec![file.to_owned()];
+    words.extend(is_sentinel(setup).then(|| "--sentinel".to_owned()));
+    words
+}
+
+/// Servers and sentinels know each other from their first moment: sentinels find new replicas only every ten seconds.
+fn configuration(setup: &NodeSetup, bind: &str, folder: &str) -> String {
+    if is_sentinel(setup) {
+        return sentinel_configuration(setup, bind, folder);
+    }
+    let mut lines = format!("dir {folder}\n");
+    for (flag, value) in server::settings(setup, bind) {
+        let value = if value.is_empty() { "\"\"".to_owned() } else { value };
+        let _ = writeln!(lines, "{} {value}", flag.trim_start_matches('-'));
+    }
+    if let (Some(own), Some(first)) = (setup.peer_proxy(), setup.peer_proxies.first()) {
+        let _ = writeln!(lines, "replica-announce-ip {}", own.ip());
+        let _ = writeln!(lines, "replica-announce-port {}", own.port());
+        if setup.me > 0 {
+            let _ = writeln!(lines, "replicaof {} {}", first.ip(), first.port());
+        }
+    }
+    lines
+}
+
+fn sentinel_configuration(setup: &NodeSetup, bind: &str, folder: &str) -> String {
+    let name = MASTER_NAME;
+    let at = |address: &SocketAddr| format!("{} {}", address.ip(), address.port());
+    let mut lines = format!(
+        "dir {folder}\nport {}\nbind {bind}\nprotected-mode no\ndaemonize no\nsentinel myid {}\n",
+        setup.me().ports[0],
+        id(setup.me)
+    );
+    if let Some(own) = setup.peer_proxy() {
+        let _ = writeln!(lines, "sentinel announce-ip {}", own.ip());
+        let _ = writeln!(lines, "sentinel announce-port {}", own.port());
+    }
+    for (node, address) in setup.peer_proxies.iter().enumerate() {
+        let _ = match node {
+            0 => writeln!(
+                lines,
+                "sentinel monitor {name} {} {QUORUM}\nsentinel down-after-milliseconds {name} {DOWN_AFTER_MS}\n\
+                 sentinel failover-timeout {name} {FAILOVER_MS}\nsentinel parallel-syncs {name} 2",
+                at(address)
+            ),
+            _ if node < SERVERS => writeln!(lines, "sentinel known-replica {name} {}", at(address)),
+            _ if node != setup.me => writeln!(lines, "sentinel known-sentinel {name} {} {}", at(address), id(node)),
+            _ => Ok(()),
+        };
+    }
+    lines
+}
+
+/// Forty hexadecimal digits, which tell sentinels apart.
+fn id(node: usize) -> String {
+    format!("{:040x}", node + 1)
+}
+
+/// A sentinel serves when it sees its master, both replicas and both other sentinels. A master leads while it has replicas: one that
+/// was replaced has none.
+fn answer(bytes: &[u8], closed: bool) -> Readiness {
+    let text = String::from_utf8_lossy(bytes);
+    let after = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
+    if after("redis_mode:") == Some("sentinel") {
+        let Some(master) = after("master0:") else {
+            return if closed {
+                Readiness::NotYet("it closed the connection".into())
+            } else {
+                Readiness::Unfinished
+            };
+        };
+        let has = |part: &str| master.split(',').any(|other| other == part);
+        // without the line's end its last field may be longer
+        return match text.ends_with("\n") && has("status=ok") && has("slaves=2") && has("sentinels=3") {
+            true => Readiness::Serving(Serving {
+                role: "sentinel".to_owned(),
+                leads: false,
+                version: after("redis_version:").unwrap_or("?").to_owned(),
+            }),
+            false => Readiness::NotYet(format!("as a sentinel it sees {master}")),
+        };
+    }
+    match server::answer(bytes, closed) {
+        Readiness::Serving(serving) => Readiness::Serving(Serving {
+            leads: serving.leads && after("connected_slaves:").is_some_and(|count| count != "0"),
+            ..serving
+        }),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::cluster::NodeAddress;
+
+    fn setup(me: usize) -> NodeSetup {
+        let node = |number: u32| NodeAddress {
+            name: format!("n{number}"),
+            number,
+            host: format!("run-n{number}"),
+            ports: vec![20_000 + number as u16],
+        };
+        NodeSetup {
+            nodes: (1..=NODES).map(node).collect(),
+            me,
+            bind: "127.0.0.1".into(),
+            data: "/tmp/run/n".into(),
+            lease: Duration::from_secs(2),
+            syncs: false,
+            peer_proxies: (1..=6).map(|port| ([10, 0, 0, 1], 40_000 + port).into()).collect(),
+        }
+    }
+
+    #[test]
+    fn servers_and_sentinels_announce_their_proxies_and_know_each_other_by_them() {
+        let of = |me| configuration(&setup(me), "127.0.0.1", "/tmp");
+        assert!(!of(0).contains("replicaof"), "{}", of(0));
+        assert!(of(2).contains("replicaof 10.0.0.1 40001\n"), "{}", of(2));
+        assert!(of(2).contains("replica-announce-port 40003\n") && of(2).contains("save \"\"\n"));
+        let sentinel = of(4);
+        assert!(
+            sentinel.contains("sentinel monitor harness 10.0.0.1 40001 2\n"),
+            "{sentinel}"
+        );
+        assert!(sentinel.contains("sentinel announce-port 40005\n"), "{sentinel}");
+        assert_eq!(sentinel.matches("known-replica").count(), 2, "{sentinel}");
+        assert_eq!(sentinel.matches("known-sentinel").count(), 2, "{sentinel}");
+        assert!(
+            !sentinel.contains(&format!("40005 {}", id(4))),
+            "not itself: {sentinel}"
+        );
+        assert_eq!(command(&setup(4), "x"), ["x", "--sentinel"]);
+    }
+
+    #[test]
+    fn a_sentinel_serves_once_it_sees_all_and_a_master_without_replicas_does_not_lead() {
+        let sentinel = |status: &str| {
+            let info =
+                format!("$9\r\nredis_version:7.0.15\r\nredis_mode:sentinel\r\nmaster0:name=harness,{status}\r\n");
+            answer(info.as_bytes(), false)
+        };
+        let all = "status=ok,address=10.0.0.1:40001,slaves=2,sentinels=3";
+        assert!(matches!(sentinel(all), Readiness::Serving(serving) if serving.role == "sentinel" && !serving.leads));
+        assert!(matches!(sentinel(&all.replace("ok", "sdown")), Readiness::NotYet(_)));
+        assert!(matches!(sentinel(&all.replace("s=2", "s=1")), Readiness::NotYet(_)));
+        let leads = |replicas: u32| {
+            let info = format!("redis_mode:standalone\r\nrole:master\r\nconnected_slaves:{replicas}\r\n# Keyspace\r\n");
+            match answer(info.as_bytes(), false) {
+                Readiness::Serving(serving) => serving.leads,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert!(leads(2) && leads(1) && !leads(0));
+    }
+}

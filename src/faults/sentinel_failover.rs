@@ -1,0 +1,187 @@
+//! `failover` where sentinels choose the master: it dies, and they promote one of its replicas by themselves. Nothing is led
+//! anywhere: clients ask the sentinels for the new master, and the old one becomes its replica when it is there again.
+//!
+//! Before it dies the master is cut off from all other servers, at a moment at which no replica has a lock; and then a client gets
+//! one. No replica learns of it, as of the last writes of any master that dies, since replication is asynchronous.
+
+use std::time::Duration;
+
+use super::failover::{REPLICA, SERVERS_PROMOTED, TRY};
+use super::{
+    ActiveFault, Affected, BoxFuture, FaultEnv, HealOnDrop, Healed, Inject, InjectionContext, Needs, NotInjected,
+    Preparation, RunningFault,
+};
+use crate::cluster::NodeCommand;
+use crate::evidence::{Evidence, SERVERS_BACK};
+use crate::limits::{AIM, SERVER_BACK};
+use harness_proxy::{Behaviour, LinkFault};
+
+/// What was on its way to the replicas when the master was cut off has arrived after this.
+const IN_FLIGHT: Duration = Duration::from_millis(10);
+/// Between two questions who the master is.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Kills the master, `held_back` if its replicas are to lack what it wrote last.
+#[derive(Debug)]
+pub struct KillMaster {
+    pub held_back: bool,
+}
+
+impl Inject for KillMaster {
+    fn needs(&self) -> Needs {
+        Needs {
+            peer_proxy: true,
+            ..Needs::default()
+        }
+    }
+
+    fn heal_word(&self) -> &'static str {
+        "start"
+    }
+
+    fn toxics(&self) -> Result<Option<String>, String> {
+        Ok(None)
+    }
+
+    /// Cuts the master off if asked to: at a moment at which no replica has a lock, if there is one soon.
+    fn prepare<'a>(
+        &'a self,
+        number: u32,
+        env: &'a FaultEnv,
+    ) -> BoxFuture<'a, Result<Option<Preparation>, &'static str>> {
+        Box::pin(async move {
+            if !self.held_back {
+                return Ok(None);
+            }
+            let master = env.servers.leader(AIM).await.ok_or("there is no master")?;
+            let replicas = replicas(env).await;
+            if replicas.is_empty() {
+                return Err("no replica was in step with its master");
+            }
+            let link = env.peer_links.get(&(master, master)).ok_or("its link is not proxied")?;
+            let mut preparation = Preparation::default();
+            for _ in 0..AIM.as_millis() / TRY.as_millis() {
+                // the one before is healed first
+                preparation.link_fault = None;
+                env.clock.sleep(TRY).await;
+                let stalled = LinkFault::apply(vec![link.clone()], number, Behaviour::STALL, false);
+                preparation.link_fault = Some(stalled);
+                env.clock.sleep(IN_FLIGHT).await;
+                preparation.known_keys.clear();
+                for replica in &replicas {
+                    let keys = env.servers.keys(*replica).await;
+                    preparation.known_keys.extend(keys.ok_or("a replica does not answer")?);
+                }
+                if preparation.known_keys.is_empty() {
+                    break;
+                }
+            }
+            Ok(Some(preparation))
+        })
+    }
+
+    fn inject<'a>(&'a self, context: InjectionContext<'a>) -> BoxFuture<'a, Result<RunningFault, NotInjected>> {
+        Box::pin(async move {
+            let env = context.env;
+            let cut_off = context.preparation.and_then(|preparation| preparation.link_fault);
+            // by now the sentinels may call another server the master
+            let master = match &cut_off {
+                Some(cut_off) => cut_off_from_others(env, cut_off),
+                None => env.servers.leader(AIM).await,
+            };
+            let master = master.ok_or(NotInjected::Missed("there is no master"))?;
+            let mut dead = HealOnDrop::new(DeadMaster {
+                env: env.clone(),
+                cut_off,
+                master,
+                promoted: None,
+                started: false,
+            });
+            let killed = env.servers.order(master, NodeCommand::Kill).await;
+            if matches!(killed, Ok(Ok(()))) {
+                Ok(dead.running())
+            } else {
+                dead.started = true;
+                Err(NotInjected::Missed("the master was not killed"))
+            }
+        })
+    }
+}
+
+/// The server that this fault cuts off from the others.
+fn cut_off_from_others(env: &FaultEnv, cut_off: &LinkFault) -> Option<u32> {
+    let names = cut_off.names();
+    let mut links = env.peer_links.iter();
+    links.find_map(|((_, server), link)| names.contains(&link.name().to_owned()).then_some(*server))
+}
+
+/// The servers that are replicas now.
+async fn replicas(env: &FaultEnv) -> Vec<u32> {
+    let mut replicas = Vec::new();
+    for node in 0..env.servers.endpoints().nodes().len() as u32 {
+        if env.servers.role(node).await.as_deref() == Some(REPLICA) {
+            replicas.push(node);
+        }
+    }
+    replicas
+}
+
+/// A master that was killed.
+struct DeadMaster {
+    env: FaultEnv,
+    /// Its link, where it was cut off first.
+    cut_off: Option<LinkFault>,
+    master: u32,
+    /// The replica that the sentinels promoted.
+    promoted: Option<u32>,
+    started: bool,
+}
+
+impl ActiveFault for DeadMaster {
+    fn affected(&self) -> Affected {
+        Affected {
+            clients: Vec::new(),
+            servers: std::iter::once(self.master).chain(self.promoted).collect(),
+            links: self.cut_off.as_ref().map(LinkFault::names).unwrap_or_default(),
+        }
+    }
+
+    /// Looks for the replica that is promoted.
+    fn act(&mut self, until: u64) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            let clock = self.env.clock;
+            while self.promoted.is_none() && clock.now_ns() < until {
+                clock.sleep(LOOK).await;
+                let leader = self.env.servers.leader(Duration::ZERO).await;
+                self.promoted = leader.filter(|leader| *leader != self.master);
+            }
+        })
+    }
+
+    /// Starts the old master again; the sentinels make it a replica. A `patient` heal waits until it serves.
+    fn heal(&mut self, _: Duration, patient: bool) -> BoxFuture<'_, Healed> {
+        Box::pin(async move {
+            let cut_off = self.cut_off.take();
+            let held = cut_off
+                .as_ref()
+                .map(|held| Evidence::of_links(held.names().len(), held.counts()));
+            drop(cut_off);
+            let servers = &self.env.servers;
+            let mut back = false;
+            if !std::mem::replace(&mut self.started, true) {
+                let started = servers.order(self.master, NodeCommand::Start).await;
+                back = matches!(started, Ok(Ok(()))) && patient && servers.serves(self.master, SERVER_BACK).await;
+            }
+            held.unwrap_or_default()
+                .with(&SERVERS_PROMOTED, self.promoted.is_some().into())
+                .with(&SERVERS_BACK, back.into())
+                .into()
+        })
+    }
+
+    fn undo(&mut self) {
+        if !std::mem::replace(&mut self.started, true) {
+            self.env.servers.order(self.master, NodeCommand::Start);
+        }
+    }
+}

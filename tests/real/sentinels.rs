@@ -1,0 +1,141 @@
+//! Redis with sentinels: clients find the master by them, through links of their own, and a failover is theirs.
+
+use std::net::SocketAddr;
+
+use crate::command::Harness;
+
+const SENTINEL: &str = "run --backend redis --topology sentinel";
+
+/// What the run says that is refused.
+fn refused(words: &str) -> String {
+    let output = Harness::new().output(words);
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{words}: {stderr}");
+    stderr
+}
+
+#[test]
+fn what_sentinels_cannot_do_is_refused_with_the_way_out() {
+    for (words, hint) in [
+        (
+            "run --backend zk --topology sentinel --dry-run".to_owned(),
+            "--backend redis",
+        ),
+        (format!("{SENTINEL} --recipe redlock --dry-run"), "redis-set-px-lua"),
+        (format!("{SENTINEL} --nodes 3 --dry-run"), "leave --nodes out"),
+        (
+            format!("{SENTINEL} --servers 127.0.0.1:6379 --dry-run"),
+            "leave --topology out",
+        ),
+        (
+            format!("{SENTINEL} --fault partition=leader --dry-run"),
+            "--fault failover",
+        ),
+        (
+            format!("{SENTINEL} --fault failover --lease 2s --dry-run"),
+            "--lease 5s",
+        ),
+        (format!("{SENTINEL} --runtime simulated"), "--runtime local"),
+    ] {
+        let stderr = refused(&words);
+        assert!(stderr.contains(hint), "{words}: {stderr}");
+    }
+}
+
+/// The master dies with its last grant, and the replica that the sentinels promote gives the lock to another client.
+#[test]
+fn a_master_that_dies_before_its_replicas_know_the_lock_has_two_holders() {
+    let harness = Harness::new();
+    let words = "--lease 5s --window 6s --time 22s --fault failover --seed 5eed";
+    let answer = harness.run(&format!("--runtime local --backend redis --topology sentinel {words}"));
+    answer.assert_exit(1);
+    assert_eq!(answer.verdict("HL001"), "violated");
+    assert_ne!(answer.verdict("HL007"), "violated", "{:#}", answer.finding("HL007"));
+    assert_eq!(
+        answer.window_sum("servers_promoted"),
+        1,
+        "{:#}",
+        answer.diagnosis["effect"]
+    );
+    assert_eq!(answer.window_sum("servers_back"), 1, "the old master serves again");
+    let history = history(&harness);
+    let failovers = history
+        .lines()
+        .filter(|line| line.contains("\"revoked\"") && line.contains("failover"));
+    assert_eq!(
+        failovers.count(),
+        1,
+        "the observer followed the master, and says why the grant is gone"
+    );
+    let roles = history.lines().rfind(|line| line.contains("\"n1\":\"not serving\""));
+    let roles = roles.expect("the first master was dead");
+    assert!(
+        roles.contains("\"n2\":\"master\"") || roles.contains("\"n3\":\"master\""),
+        "{roles}"
+    );
+}
+
+fn history(harness: &Harness) -> String {
+    let mut runs = std::fs::read_dir(harness.results()).unwrap().flatten();
+    let run = runs.find(|entry| entry.path().join("history.jsonl").exists()).unwrap();
+    std::fs::read_to_string(run.path().join("history.jsonl")).unwrap()
+}
+
+/// Notes what it is told when it is opened, and is a lock that every client always gets.
+const CURIOUS: &str = r#"
+import json, sys
+for line in sys.stdin:
+    request = json.loads(line)
+    if request["op"] == "open":
+        print(json.dumps({"endpoints": request["endpoints"], "sentinel": request.get("sentinel")}), file=open("told", "a"))
+    print(json.dumps({"type": "ok", "id": request["id"]}), flush=True)
+"#;
+
+#[test]
+fn a_stranger_is_told_of_the_sentinels_and_of_its_own_links_to_all() {
+    let harness = Harness::new();
+    std::fs::write(harness.folder.path().join("curious.py"), CURIOUS).unwrap();
+    let told = harness.folder.path().join("told");
+    let client = format!("cd {} && exec python3 curious.py", harness.folder.path().display());
+    let mut command = harness.command(&format!(
+        "{SENTINEL} --runtime local --clients 2 --lease 1s --time 6s --quiet --client"
+    ));
+    // that it is no lock is no part of this
+    command.arg(client).output().unwrap();
+    let told = std::fs::read_to_string(told).unwrap();
+    let told: Vec<serde_json::Value> = told.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let mut own = std::collections::BTreeSet::new();
+    for open in &told {
+        assert_eq!(open["sentinel"]["master"], "harness");
+        let addresses = open["sentinel"]["addresses"].as_object().unwrap();
+        assert_eq!(addresses.len(), 6, "three servers and three sentinels: {open}");
+        let reached: Vec<&str> = addresses.values().map(|link| link.as_str().unwrap()).collect();
+        for (announced, link) in addresses {
+            assert!(announced.parse::<SocketAddr>().is_ok(), "{announced}");
+            assert_ne!(announced, link.as_str().unwrap(), "others reach it elsewhere");
+        }
+        let endpoints = open["endpoints"].as_array().unwrap();
+        assert_eq!(endpoints.len(), 3, "the sentinels: {open}");
+        assert!(
+            endpoints
+                .iter()
+                .all(|endpoint| reached.contains(&endpoint.as_str().unwrap()))
+        );
+        own.extend(reached.into_iter().map(str::to_owned));
+    }
+    assert_eq!(own.len(), 12, "no link is of two clients: {told:#?}");
+}
+
+#[test]
+fn clients_that_find_their_master_by_slow_links_keep_the_lock_apart() {
+    let words = "--runtime local --lease 1s --time 10s --fault latency=80ms+20ms --seed 5eed";
+    let answer = Harness::new().run(&format!("--backend redis --topology sentinel {words}"));
+    answer.assert_exit(0);
+    assert_eq!(answer.verdict("HL001"), "holds");
+    assert_eq!(answer.verdict("HL007"), "holds");
+    assert!(
+        answer.window_sum("delayed_bytes") > 0,
+        "{:#}",
+        answer.diagnosis["effect"]
+    );
+}

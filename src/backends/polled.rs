@@ -6,13 +6,12 @@
 //! [`BLIND`], on a machine that has too much to do, the server was out of sight.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::lock_keys::LockKeys;
 use super::observer::{ObservationLog, Observer, Unasked};
 use super::owners::{Contender, OwnerChange};
-use crate::cluster::{BoxFuture, EndpointsReceiver};
+use crate::cluster::{BoxFuture, EndpointsReceiver, ServerAccess};
 
 /// Between two looks: far below the delay that the checkers allow, and cheap beside the load of the clients.
 const EVERY: Duration = Duration::from_millis(8);
@@ -50,7 +49,7 @@ pub trait LockTable: Send + Sync {
 }
 
 /// Opens the connection to a server.
-pub type OpenTable = fn(SocketAddr, LockKeys) -> BoxFuture<'static, Result<Box<dyn LockTable>, String>>;
+pub type OpenTable = fn(ServerAccess, LockKeys) -> BoxFuture<'static, Result<Box<dyn LockTable>, String>>;
 
 pub struct PolledObserver {
     open: OpenTable,
@@ -78,7 +77,7 @@ impl PolledObserver {
     async fn observe(mut self, log: ObservationLog) {
         let mut held = BTreeMap::new();
         loop {
-            log.watches(first(&self.endpoints));
+            log.watches(first(&self.endpoints).address);
             let heard = self.watch(&mut held, &log).await;
             lose_sight(&mut held, heard, &log);
             self.reopen(&log).await;
@@ -168,8 +167,8 @@ fn session_of(owner: &str) -> &str {
     owner.split_once('/').map_or(owner, |(session, _)| session)
 }
 
-fn first(endpoints: &EndpointsReceiver) -> SocketAddr {
-    endpoints.borrow().servers()[0]
+fn first(endpoints: &EndpointsReceiver) -> ServerAccess {
+    endpoints.borrow().first()
 }
 
 #[cfg(test)]

@@ -2,23 +2,29 @@
 
 use std::sync::Arc;
 
+use harness_workloads::Login;
 use harness_workloads::protocol::OpenRequest;
 
 use super::{ClientLinks, WallClocks};
 use crate::adapters;
 use crate::clock::GroundClock;
 use crate::config::{Clients, Config};
-use crate::run::clients::child::{ChildCommand, ChildSpawner};
+use crate::run::clients::child::{ChildCommand, ChildSpawner, ClientLogin};
 use crate::run::clients::pool::{ClientPool, ClientPoolSpec};
 use crate::run::{RunError, RunSpec};
 
 /// All clients, none of them started.
-pub fn client_pool(spec: &RunSpec, links: &ClientLinks, clocks: &WallClocks) -> Result<ClientPool, RunError> {
+pub fn client_pool(
+    spec: &RunSpec,
+    links: &ClientLinks,
+    clocks: &WallClocks,
+    login: Option<Arc<Login>>,
+) -> Result<ClientPool, RunError> {
     let logs = spec.folder.clients();
     std::fs::create_dir_all(&logs).map_err(|error| RunError::write(&logs, &error))?;
     Ok(ClientPool::new(ClientPoolSpec {
         spawner: Arc::new(ChildSpawner {
-            command: client_command(&spec.config)?,
+            command: client_command(&spec.config, login)?,
             clocks: clocks.clients.clone(),
         }),
         clock: GroundClock::Real,
@@ -47,8 +53,12 @@ pub fn opens(config: &Config, address: impl Fn(u32, u32) -> String) -> Vec<OpenR
     (0..config.clients).map(open).collect()
 }
 
-/// The command line of a client process.
-pub fn client_command(config: &Config) -> Result<ChildCommand, RunError> {
+/// The command line of a client process, and who it logs in as.
+pub fn client_command(config: &Config, login: Option<Arc<Login>>) -> Result<ChildCommand, RunError> {
+    let login = ClientLogin {
+        backend: config.backend.id,
+        login,
+    };
     let options = match &config.who {
         Clients::Foreign { command, .. } => {
             let command = adapters::shell_command(command).map_err(|error| RunError::Clients(error.to_string()))?;
@@ -56,6 +66,7 @@ pub fn client_command(config: &Config) -> Result<ChildCommand, RunError> {
                 program: "sh".into(),
                 args: vec!["-c".into(), command],
                 env: Vec::new(),
+                login,
             });
         }
         Clients::Recipe(options) => options,
@@ -73,5 +84,6 @@ pub fn client_command(config: &Config) -> Result<ChildCommand, RunError> {
         program: own,
         args,
         env: Vec::new(),
+        login,
     })
 }

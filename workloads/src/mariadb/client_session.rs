@@ -10,6 +10,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::connection::{MysqlAnswer, MysqlConnection, MysqlError};
 use super::{leases, literal, tables};
+use crate::login::Login;
 use crate::protocol::OpenRequest;
 use crate::session::SessionError;
 use crate::sql::{LeaseForm, LockScope, SqlConnect, SqlSession};
@@ -29,11 +30,12 @@ const LONG_AGO: &str = "'1000-01-01'";
 /// A real server.
 pub struct MariadbServer {
     endpoint: String,
+    login: Option<Login>,
     limit: Duration,
 }
 
 impl MariadbServer {
-    pub fn new(open: &OpenRequest) -> Result<Self, String> {
+    pub fn new(open: &OpenRequest, login: Option<&Login>) -> Result<Self, String> {
         let [endpoint] = &open.endpoints[..] else {
             return Err(format!(
                 "a lock on MariaDB is on one server, not on {:?}",
@@ -42,12 +44,13 @@ impl MariadbServer {
         };
         Ok(MariadbServer {
             endpoint: endpoint.clone(),
+            login: login.cloned(),
             limit: Duration::from_millis(open.lease_ms) / CALLS_A_LEASE,
         })
     }
 
     async fn dial(&self) -> Result<MysqlClientSession, MysqlError> {
-        let mut connection = MysqlConnection::connect(&self.endpoint).await?;
+        let mut connection = MysqlConnection::connect(&self.endpoint, self.login.as_ref()).await?;
         let name = connection.session_name().await?;
         Ok(MysqlClientSession {
             is_over: connection.is_over(),

@@ -18,6 +18,7 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Config, Error, NoTls, Row};
 
 use super::{ADVISORY_KEY, SESSION_NAME, TABLES};
+use crate::login::Login;
 use crate::protocol::OpenRequest;
 use crate::session::SessionError;
 use crate::sql::{LeaseForm, LockScope, SqlConnect, SqlSession};
@@ -25,15 +26,15 @@ use crate::sql::{LeaseForm, LockScope, SqlConnect, SqlSession};
 /// One call, and one attempt to connect, may take the lease divided by this.
 const CALLS_A_LEASE: u32 = 3;
 
-/// Who asks whom, as the variables of libpq say (`PGUSER`, `PGPASSWORD`, `PGDATABASE`): `postgres` and no password by default.
-pub fn config() -> Config {
-    let variable = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
+/// Who asks whom: `postgres` without a password, unless there is a login, and the database in `PGDATABASE`, as libpq reads it.
+pub fn config(login: Option<&Login>) -> Config {
+    let database = std::env::var("PGDATABASE").ok().filter(|text| !text.is_empty());
     let mut config = Config::new();
     config
-        .user(variable("PGUSER").unwrap_or_else(|| "postgres".into()))
-        .dbname(variable("PGDATABASE").unwrap_or_else(|| "postgres".into()));
-    if let Some(password) = variable("PGPASSWORD") {
-        config.password(password);
+        .user(login.map_or("postgres", |login| &login.user))
+        .dbname(database.unwrap_or_else(|| "postgres".into()));
+    if let Some(login) = login.filter(|login| !login.password.is_empty()) {
+        config.password(&login.password);
     }
     config
 }
@@ -41,11 +42,12 @@ pub fn config() -> Config {
 /// A real server.
 pub struct PostgresServer {
     endpoint: String,
+    login: Option<Login>,
     limit: Duration,
 }
 
 impl PostgresServer {
-    pub fn new(open: &OpenRequest) -> Result<Self, String> {
+    pub fn new(open: &OpenRequest, login: Option<&Login>) -> Result<Self, String> {
         let [endpoint] = &open.endpoints[..] else {
             return Err(format!(
                 "a lock on PostgreSQL is on one server, not on {:?}",
@@ -54,6 +56,7 @@ impl PostgresServer {
         };
         Ok(PostgresServer {
             endpoint: endpoint.clone(),
+            login: login.cloned(),
             limit: Duration::from_millis(open.lease_ms) / CALLS_A_LEASE,
         })
     }
@@ -63,7 +66,7 @@ impl PostgresServer {
             .await
             .map_err(|error| error.to_string())?;
         stream.set_nodelay(true).map_err(|error| error.to_string())?;
-        let connected = config().connect_raw(stream, NoTls).await;
+        let connected = config(self.login.as_ref()).connect_raw(stream, NoTls).await;
         let (client, connection) = connected.map_err(|error| said(&error))?;
         let (over, is_over) = watch::channel(false);
         let task = tokio::task::spawn_local(async move {

@@ -19,6 +19,7 @@ use redis::{
 use tokio::sync::mpsc;
 
 use super::session::{RedisConnect, RedisSession, Subscription};
+use crate::login::Login;
 use crate::protocol::OpenRequest;
 use crate::session::SessionError;
 
@@ -49,8 +50,9 @@ pub struct RedisServers {
 }
 
 impl RedisServers {
-    pub fn new(open: &OpenRequest) -> Result<Self, String> {
-        let servers: Result<_, RedisError> = open.endpoints.iter().map(|endpoint| client(endpoint)).collect();
+    pub fn new(open: &OpenRequest, login: Option<&Login>) -> Result<Self, String> {
+        let client = |endpoint: &String| client(endpoint, login);
+        let servers: Result<_, RedisError> = open.endpoints.iter().map(client).collect();
         let servers = servers.map_err(|error| format!("redis endpoints {:?}: {error}", open.endpoints))?;
         Ok(RedisServers {
             servers,
@@ -59,13 +61,16 @@ impl RedisServers {
     }
 }
 
-fn client(endpoint: &str) -> Result<Client, RedisError> {
+fn client(endpoint: &str, login: Option<&Login>) -> Result<Client, RedisError> {
     let info = format!("redis://{endpoint}").into_connection_info()?;
-    let settings = info
+    let mut settings = info
         .redis_settings()
         .clone()
         .set_protocol(ProtocolVersion::RESP3)
         .set_skip_set_lib_name();
+    if let Some(login) = login {
+        settings = settings.set_username(&login.user).set_password(&login.password);
+    }
     Client::open(
         info.set_redis_settings(settings)
             .set_tcp_settings(TcpSettings::default().set_nodelay(true)),

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use harness_workloads::{BackendId, KeyValue, Recipe, recipes};
 
-use crate::cluster::{BoxFuture, EndpointsReceiver, ServerSoftware};
+use crate::cluster::{BoxFuture, EndpointsReceiver, ServerAccess, ServerSoftware};
 use harness_proxy::tap::Protocol;
 
 pub mod described;
@@ -94,8 +94,8 @@ pub trait TransactionPooler: Send + Sync {
     /// Why it cannot be started on this machine, if so: a sentence with the way out.
     fn missing(&self) -> Option<&'static str>;
 
-    /// Starts one in front of a server. The error is a sentence.
-    fn start(&self, server: SocketAddr) -> BoxFuture<'static, Result<Box<dyn RunningPooler>, String>>;
+    /// Starts one in front of a server, at which clients log in as there. The error is a sentence.
+    fn start(&self, server: ServerAccess) -> BoxFuture<'static, Result<Box<dyn RunningPooler>, String>>;
 }
 
 /// A pooler that runs until it is dropped.

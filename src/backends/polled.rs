@@ -7,13 +7,12 @@
 //! looks, a lease may have come and run out in between however long it is, and what happened then is not known either.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::lock_keys::LockKeys;
 use super::observer::{ObservationLog, Observer, Unasked};
 use super::owners::{Contender, OwnerChange};
-use crate::cluster::{BoxFuture, EndpointsReceiver};
+use crate::cluster::{BoxFuture, EndpointsReceiver, ServerAccess};
 
 /// Between two looks: far below the delay that the checkers allow, and cheap beside the load of the clients.
 const EVERY: Duration = Duration::from_millis(8);
@@ -51,7 +50,7 @@ pub trait LockTable: Send + Sync {
 }
 
 /// Opens the connection to a server.
-pub type OpenTable = fn(SocketAddr, LockKeys) -> BoxFuture<'static, Result<Box<dyn LockTable>, String>>;
+pub type OpenTable = fn(ServerAccess, LockKeys) -> BoxFuture<'static, Result<Box<dyn LockTable>, String>>;
 
 pub struct PolledObserver {
     open: OpenTable,
@@ -79,7 +78,7 @@ impl PolledObserver {
     async fn observe(mut self, log: ObservationLog) {
         let mut held = BTreeMap::new();
         loop {
-            log.watches(first(&self.endpoints));
+            log.watches(first(&self.endpoints).address);
             let heard = self.watch(&mut held, &log).await;
             lose_sight(&mut held, heard, &log);
             self.reopen(&log).await;
@@ -182,12 +181,13 @@ fn session_of(owner: &str) -> &str {
     owner.split_once('/').map_or(owner, |(session, _)| session)
 }
 
-fn first(endpoints: &EndpointsReceiver) -> SocketAddr {
-    endpoints.borrow().servers()[0]
+fn first(endpoints: &EndpointsReceiver) -> ServerAccess {
+    endpoints.borrow().first()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
     use std::sync::{Arc, Mutex};
     use std::time::Instant;
 

@@ -158,6 +158,9 @@ pub struct ClientCheckArgs {
     /// Number of servers [default: the backend's]
     #[arg(long, value_name = "N")]
     pub nodes: Option<u32>,
+    /// Have the servers let in nobody but who logs in, as with `harness run --auth`
+    #[arg(long)]
+    pub auth: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

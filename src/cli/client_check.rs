@@ -64,6 +64,7 @@ fn config(args: &ClientCheckArgs) -> Result<Config, Failure> {
         format!("--runtime={}", args.runtime),
     ];
     words.extend(args.promise.iter().map(|promise| format!("--promise={promise}")));
+    words.extend(args.auth.then(|| "--auth".to_owned()));
     words.extend(args.nodes.map(|nodes| format!("--nodes={nodes}")));
     let run =
         parse_run(words).map_err(|error| Failure::usage(error.to_string().trim_start_matches("error: ").trim_end()))?;

@@ -1,6 +1,9 @@
 //! `harness doctor`: which servers this machine can run (programs, images), and what earlier runs left (processes,
 //! containers, folders).
 
+use std::sync::Arc;
+
+use harness_workloads::Login;
 use serde_json::json;
 use tokio::sync::watch;
 
@@ -76,7 +79,8 @@ async fn remove(leftover: &Leftover) -> Result<(), String> {
         let backend = parse_backend(&traces.backend)?;
         let what: RunTraces = serde_json::from_str(&traces.traces).map_err(|error| error.to_string())?;
         let addresses = look_up(&traces.servers).await?;
-        let (_sender, endpoints) = watch::channel(Endpoints::new(addresses, None));
+        let login = backend.id.and_then(Login::of_environment).map(Arc::new);
+        let (_sender, endpoints) = watch::channel(Endpoints::new(addresses, None).with_login(login));
         backend.data.remove(endpoints, what).await?;
     }
     leftovers::remove(leftover).await

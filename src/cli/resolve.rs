@@ -87,7 +87,8 @@ impl RunArgs {
             .combinations(&config)
             .into_iter()
             .chain(self.servers_and_proxy(&config))
-            .chain(config.refused_of_attach());
+            .chain(config.refused_of_attach())
+            .chain(config.refused_of_auth());
         match rules.find(|(broken, _)| *broken) {
             Some((_, sentence)) => Err(sentence),
             None => Ok(config),

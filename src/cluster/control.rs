@@ -14,7 +14,7 @@ use harness_checkers::history::ServerEnd;
 use tokio::sync::{Mutex as AsyncMutex, mpsc, oneshot, watch};
 
 use super::replication::Replication;
-use super::{ClusterError, Endpoints, Node, RoleProbe, RunningNodes};
+use super::{ClusterError, Endpoints, Node, RoleProbe, RunningNodes, ServerAccess};
 use crate::clock::{GroundClock, RunningTask};
 use crate::limits::{PROBE, READY_POLL};
 
@@ -65,6 +65,11 @@ impl NodeControl {
 
     pub fn address(&self, node: u32) -> SocketAddr {
         self.probe.addresses()[node as usize]
+    }
+
+    /// How a node is reached past all links.
+    pub fn access(&self, node: u32) -> ServerAccess {
+        self.probe.endpoints.borrow().access(self.address(node))
     }
 
     /// Where the nodes are now, and which one is the primary.
@@ -303,10 +308,10 @@ impl CommandExecutor {
         };
         let replication = self.control.replication();
         let replication = replication.ok_or_else(|| refused("servers of this product have no replicas".into()))?;
-        let address = self.control.address(node as u32);
+        let server = self.control.access(node as u32);
         let asked = match (command, self.nodes[node].peer_proxy) {
-            (NodeCommand::Promote, _) => replication.promote(address),
-            (_, Some(primary)) => replication.follow(address, primary),
+            (NodeCommand::Promote, _) => replication.promote(server),
+            (_, Some(primary)) => replication.follow(server, primary),
             (_, None) => return Ok(()),
         };
         let answer = self.control.clock().within(PROBE, asked).await;

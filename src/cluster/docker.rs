@@ -76,6 +76,7 @@ pub async fn start(spec: &ClusterSpec, image: &str) -> Result<StartedNodes, Clus
             lease: spec.lease,
             syncs: !spec.disks.is_empty(),
             peer_proxies: peer_proxies.clone(),
+            login: spec.login.clone(),
         };
         starting.spawn(start_one(spec.clone(), setup, image.to_owned(), network.name.clone()));
     }

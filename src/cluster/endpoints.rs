@@ -1,7 +1,9 @@
 //! Endpoints: where each node serves clients now, and which node is the primary where clients know only one of several.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
+use harness_workloads::Login;
 use tokio::sync::watch;
 
 /// The server that an observer watches, where it watches one of several.
@@ -10,7 +12,21 @@ pub type ObservedEndpoint = watch::Receiver<Option<SocketAddr>>;
 /// The current endpoints of a cluster; a node that was started again may have another address.
 pub type EndpointsReceiver = watch::Receiver<Endpoints>;
 
-/// Where nodes serve clients now.
+/// Where a server serves clients, and who logs in there.
+#[derive(Debug, Clone)]
+pub struct ServerAccess {
+    pub address: SocketAddr,
+    /// `None` where the server lets everyone in.
+    pub login: Option<Arc<Login>>,
+}
+
+impl ServerAccess {
+    pub fn login(&self) -> Option<&Login> {
+        self.login.as_deref()
+    }
+}
+
+/// Where nodes serve clients now, and who logs in there.
 ///
 /// Clients know *servers*. Those are all nodes, or the primary alone where the others are its replicas: then clients know one
 /// server, number 0, whichever node it is.
@@ -19,11 +35,39 @@ pub struct Endpoints {
     nodes: Vec<SocketAddr>,
     /// The node that clients reach, where the others are its replicas.
     primary: Option<usize>,
+    login: Option<Arc<Login>>,
 }
 
 impl Endpoints {
     pub fn new(nodes: Vec<SocketAddr>, primary: Option<usize>) -> Self {
-        Self { nodes, primary }
+        Self {
+            nodes,
+            primary,
+            login: None,
+        }
+    }
+
+    /// The same, of servers that want this login.
+    pub fn with_login(self, login: Option<Arc<Login>>) -> Self {
+        Self { login, ..self }
+    }
+
+    /// Who logs in; `None` where the servers let everyone in.
+    pub fn login(&self) -> Option<Arc<Login>> {
+        self.login.clone()
+    }
+
+    /// How the first server is reached, where there is only one.
+    pub fn first(&self) -> ServerAccess {
+        self.access(self.servers()[0])
+    }
+
+    /// How a server is reached past all links.
+    pub fn access(&self, address: SocketAddr) -> ServerAccess {
+        ServerAccess {
+            address,
+            login: self.login(),
+        }
     }
 
     /// By node.

@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::future::ready;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -64,6 +65,7 @@ pub async fn start(spec: &ClusterSpec) -> Result<StartedNodes, ClusterError> {
             lease: spec.lease,
             syncs: !spec.disks.is_empty(),
             peer_proxies: peer_proxies.clone(),
+            login: spec.login.clone(),
         };
         let log = spec.logs.join(&address.name).join("server.log");
         spec.found(me, (Ipv4Addr::LOCALHOST, address.ports[0]).into());
@@ -115,6 +117,9 @@ async fn start_one(
         if let Some(folder) = log.parent() {
             write(&folder.join(kept_as(spec, name)), contents)?;
         }
+    }
+    for (name, contents) in &launch.secrets {
+        write_secret(&data.join(name), contents)?;
     }
     write(log, "")?;
     let synced = || volumes.map_or(Ok(()), |volumes| volumes.sync(&setup.data));
@@ -173,6 +178,17 @@ fn write(path: &Path, contents: &str) -> Result<(), ClusterError> {
         fs::create_dir_all(folder).map_err(failed)?;
     }
     fs::write(path, contents).map_err(failed)
+}
+
+/// Writes a file that only its owner may read.
+fn write_secret(path: &Path, contents: &str) -> Result<(), ClusterError> {
+    write(path, "")?;
+    let hidden = fs::set_permissions(path, fs::Permissions::from_mode(0o600));
+    hidden.map_err(|source| ClusterError::Write {
+        path: path.to_owned(),
+        source,
+    })?;
+    write(path, contents)
 }
 
 fn addresses(spec: &ClusterSpec) -> Result<Vec<NodeAddress>, ClusterError> {

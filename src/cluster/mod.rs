@@ -31,7 +31,7 @@ mod volumes;
 
 pub use attached::{AttachedServers, NodeCommands, ServersObey, look_up};
 pub use control::{CommandOutcome, NodeCommand, NodeControl};
-pub use endpoints::{Endpoints, EndpointsReceiver, ObservedEndpoint};
+pub use endpoints::{Endpoints, EndpointsReceiver, ObservedEndpoint, ServerAccess};
 pub use local::CONFIGURATION;
 pub use peering::{PeerProxies, Peering};
 pub use replication::{BoxFuture, Replication};
@@ -39,8 +39,8 @@ pub use runtime::{Runtime, RuntimeChoice, RuntimeRequest, choose, image_present}
 #[cfg(feature = "docker")]
 pub use sidecar::Sidecar;
 pub use software::{
-    ContainerSpec, KillSignal, Launch, NodeAddress, NodeSetup, ProbedServer, Readiness, ReadinessQuestion, ServerProbe,
-    ServerSoftware, Serving, find_program, missing_program,
+    ContainerSpec, KillSignal, Launch, LoginGuard, NodeAddress, NodeSetup, ProbedServer, Readiness, ReadinessQuestion,
+    ServerProbe, ServerSoftware, Serving, find_program, missing_program,
 };
 
 use std::net::{IpAddr, SocketAddr};
@@ -49,6 +49,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use harness_checkers::history::ServerEnd;
+use harness_workloads::Login;
 use tokio::sync::{Mutex as AsyncMutex, watch};
 
 use crate::clock::{GroundClock, RunningTask};
@@ -80,6 +81,8 @@ pub struct ClusterSpec {
     /// The proxies between the servers. Without them servers dial each other directly. Servers of a product that replicates
     /// are a primary and its replicas with proxies, and independent of each other without.
     pub peer_proxies: Option<Arc<dyn PeerProxies>>,
+    /// Who may log in to the servers; `None`: everyone may do everything.
+    pub login: Option<Arc<Login>>,
     /// Hears what is waited for while the servers start, in words.
     pub on_wait: Arc<dyn Fn(String) + Send + Sync>,
 }
@@ -99,6 +102,28 @@ impl ClusterSpec {
         if let Some(proxies) = &self.peer_proxies {
             proxies.found(node, address);
         }
+    }
+
+    /// Who asks servers that have just started whether they serve.
+    fn first_login(&self, runtime: &Runtime) -> Option<Arc<Login>> {
+        let told_later = matches!(self.software.guard, LoginGuard::Told(_)) && !matches!(runtime, Runtime::Attached(_));
+        self.login.clone().filter(|_| !told_later)
+    }
+
+    /// Has servers that serve let in nobody but who logs in, where they must be told.
+    async fn guard(&self, nodes: &[Node], runtime: &Runtime) -> Result<(), ClusterError> {
+        let LoginGuard::Told(tell) = self.software.guard else {
+            return Ok(());
+        };
+        if self.login.is_none() || matches!(runtime, Runtime::Attached(_)) {
+            return Ok(());
+        }
+        let addresses = nodes.iter().map(|node| node.address).collect();
+        let told = tell(Endpoints::new(addresses, self.primary()).with_login(self.login.clone())).await;
+        told.map_err(|why| ClusterError::Unguarded {
+            product: self.software.product,
+            why,
+        })
     }
 
     /// The node that is the primary at first, where the others are its replicas.
@@ -151,6 +176,8 @@ pub enum ClusterError {
         "could not open proxies between the servers at {listen}: {why}\nhint: partitions between servers need an address of this machine that they can dial; --runtime local has one"
     )]
     PeerProxies { listen: IpAddr, why: std::io::Error },
+    #[error("{product} could not be told who may log in: {why}")]
+    Unguarded { product: &'static str, why: String },
     #[error("{node} refused to {what}: {why}")]
     Disobeyed {
         node: String,
@@ -242,6 +269,8 @@ pub struct ClusterParts {
     pub version: String,
     /// The node that is the primary at first, where the others are its replicas.
     pub primary: Option<usize>,
+    /// Who logs in; `None` where the servers let everyone in.
+    pub login: Option<Arc<Login>>,
     pub running: Box<dyn RunningNodes>,
     pub queries: Arc<dyn ServerQueries>,
     pub clock: GroundClock,
@@ -256,12 +285,13 @@ struct StartedNodes {
 }
 
 /// The nodes, as they are asked for the first time whether they serve.
-fn probed(nodes: &[Node], members: &[NodeAddress]) -> Vec<ProbedServer> {
+fn probed(nodes: &[Node], members: &[NodeAddress], login: Option<&Arc<Login>>) -> Vec<ProbedServer> {
     let members: Arc<[NodeAddress]> = members.into();
     let server = |(me, node): (usize, &Node)| ProbedServer {
         nodes: Arc::clone(&members),
         me,
         address: node.address,
+        login: login.cloned(),
         log: node.log.clone(),
         first: true,
     };
@@ -304,11 +334,15 @@ impl Cluster {
             #[cfg(not(feature = "docker"))]
             Runtime::Docker { .. } => return Err(ClusterError::Engine("this harness was built without docker".into())),
         };
-        let servers = probed(&nodes, &members);
+        let servers = probed(&nodes, &members, spec.first_login(runtime).as_ref());
         let ready = tokio::select! {
             biased;
             ready = ready::wait(spec, &nodes, &servers, &mut *running) => ready,
             Ok(_) = interrupt.wait_for(|wanted| *wanted) => Err(ClusterError::Interrupted),
+        };
+        let ready = match ready {
+            Ok(version) => spec.guard(&nodes, runtime).await.map(|()| version),
+            error => error,
         };
         let ready = ready.and_then(|version| running.have_begun().map(|()| version));
         let version = match ready {
@@ -318,10 +352,12 @@ impl Cluster {
                 return Err(error);
             }
         };
+        let servers = probed(&nodes, &members, spec.login.as_ref());
         Ok(Self::assemble(ClusterParts {
             nodes,
             version,
             primary: spec.primary(),
+            login: spec.login.clone(),
             running,
             queries: Arc::new(SocketQueries {
                 software: spec.software,
@@ -335,7 +371,7 @@ impl Cluster {
     pub fn assemble(parts: ClusterParts) -> Self {
         let nodes = parts.nodes;
         let addresses = nodes.iter().map(|node| node.address).collect();
-        let (sender, endpoints) = watch::channel(Endpoints::new(addresses, parts.primary));
+        let (sender, endpoints) = watch::channel(Endpoints::new(addresses, parts.primary).with_login(parts.login));
         let probe = RoleProbe {
             queries: parts.queries,
             names: nodes.iter().map(|node| node.name.clone()).collect(),
@@ -378,6 +414,11 @@ impl Cluster {
     /// By node: the address that the others and clients hear of it, where servers announce any.
     pub fn announced(&self) -> Vec<SocketAddr> {
         self.nodes.iter().filter_map(|node| node.peer_proxy).collect()
+    }
+
+    /// Who logs in to them; `None` where they let everyone in.
+    pub fn login(&self) -> Option<Arc<Login>> {
+        self.probe.endpoints.borrow().login()
     }
 
     /// Stops every server and removes what they left. Commands that were not carried out yet are discarded.

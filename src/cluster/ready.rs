@@ -66,7 +66,7 @@ pub async fn ask(software: &ServerSoftware, server: &ProbedServer) -> Result<Ser
 }
 
 async fn converse(
-    question: fn(&str) -> Vec<u8>,
+    question: fn(&ProbedServer) -> Vec<u8>,
     answer: fn(&[u8], bool) -> Readiness,
     server: &ProbedServer,
 ) -> Result<Serving, String> {
@@ -74,7 +74,7 @@ async fn converse(
         .await
         .map_err(|error| error.to_string())?;
     stream
-        .write_all(&question(&server.address.to_string()))
+        .write_all(&question(server))
         .await
         .map_err(|error| error.to_string())?;
     let mut bytes = Vec::new();

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::time::Duration;
 
-use super::NodeControl;
+use super::{NodeControl, ServerAccess};
 use crate::limits::{PROBE, READY_POLL};
 
 /// The future of a method of a trait object.
@@ -14,19 +14,19 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// callers bound its time. The error of each call is a sentence.
 pub trait Replication: Sync {
     /// Makes a replica the primary.
-    fn promote(&self, server: SocketAddr) -> BoxFuture<'_, Result<(), String>>;
+    fn promote(&self, server: ServerAccess) -> BoxFuture<'_, Result<(), String>>;
 
     /// Makes a server a replica of `primary`. What it has and its primary does not have is deleted.
-    fn follow(&self, server: SocketAddr, primary: SocketAddr) -> BoxFuture<'_, Result<(), String>>;
+    fn follow(&self, server: ServerAccess, primary: SocketAddr) -> BoxFuture<'_, Result<(), String>>;
 
     /// The keys that a server has.
-    fn keys(&self, server: SocketAddr) -> BoxFuture<'_, Result<Vec<String>, String>>;
+    fn keys(&self, server: ServerAccess) -> BoxFuture<'_, Result<Vec<String>, String>>;
 
     /// How far the primary's log of writes goes, in bytes.
-    fn written(&self, primary: SocketAddr) -> BoxFuture<'_, Result<u64, String>>;
+    fn written(&self, primary: ServerAccess) -> BoxFuture<'_, Result<u64, String>>;
 
     /// How far a replica has read that log, in bytes.
-    fn applied(&self, replica: SocketAddr) -> BoxFuture<'_, Result<u64, String>>;
+    fn applied(&self, replica: ServerAccess) -> BoxFuture<'_, Result<u64, String>>;
 }
 
 impl NodeControl {
@@ -39,7 +39,7 @@ impl NodeControl {
 
     /// The keys that a node has; `None` when it does not answer.
     pub async fn keys(&self, node: u32) -> Option<Vec<String>> {
-        let asked = self.replication()?.keys(self.address(node));
+        let asked = self.replication()?.keys(self.access(node));
         self.clock().within(PROBE, asked).await?.ok()
     }
 
@@ -50,10 +50,10 @@ impl NodeControl {
         };
         let clock = self.clock();
         let deadline = clock.after(within);
-        let written = clock.within(PROBE, replication.written(self.address(primary))).await;
+        let written = clock.within(PROBE, replication.written(self.access(primary))).await;
         let Some(Ok(written)) = written else { return false };
         loop {
-            let applied = clock.within(PROBE, replication.applied(self.address(replica))).await;
+            let applied = clock.within(PROBE, replication.applied(self.access(replica))).await;
             if matches!(applied, Some(Ok(applied)) if applied >= written) {
                 return true;
             }

@@ -8,10 +8,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use harness_workloads::Login;
 use nix::sys::signal::Signal;
 
-use super::BoxFuture;
 use super::peering::Peering;
+use super::{BoxFuture, Endpoints};
 
 /// One node as its own and its peers' configuration name it.
 #[derive(Debug, Clone)]
@@ -44,6 +45,8 @@ pub struct NodeSetup {
     pub syncs: bool,
     /// By node: the proxies between them, if servers may not dial each other directly; see [`Peering`].
     pub peer_proxies: Vec<SocketAddr>,
+    /// Who may log in; `None`: everyone may do everything.
+    pub login: Option<Arc<Login>>,
 }
 
 impl NodeSetup {
@@ -65,6 +68,8 @@ pub struct Launch {
     pub env: Vec<(String, String)>,
     /// Paths inside the data folder, and contents. Their file names belong in [`ServerSoftware::files`].
     pub files: Vec<(String, String)>,
+    /// The same of files that no other user and no folder of a run may have.
+    pub secrets: Vec<(String, String)>,
 }
 
 /// What a container of the official image is given in place of a configuration file.
@@ -133,6 +138,18 @@ pub struct ServerSoftware {
     /// The container of a node.
     pub container: &'static (dyn Fn(&NodeSetup) -> ContainerSpec + Sync),
     pub question: ReadinessQuestion,
+    pub guard: LoginGuard,
+}
+
+/// How servers come to let in nobody but who logs in.
+pub enum LoginGuard {
+    /// It is not known how.
+    Unknown,
+    /// They start with it: [`NodeSetup::login`].
+    FromStart,
+    /// They are told once, when they serve and before anyone else is led to them. What they are told outlasts their end. The error is
+    /// a sentence.
+    Told(&'static (dyn Fn(Endpoints) -> BoxFuture<'static, Result<(), String>> + Sync)),
 }
 
 /// The signal that kills a server.
@@ -148,8 +165,8 @@ pub enum KillSignal {
 pub enum ReadinessQuestion {
     /// By bytes, over its client port.
     Bytes {
-        /// The bytes to send to `HOST:PORT`.
-        question: fn(at: &str) -> Vec<u8>,
+        /// The bytes to send to it.
+        question: fn(server: &ProbedServer) -> Vec<u8>,
         /// Reads all bytes answered so far, and whether the server has closed the connection.
         answer: fn(bytes: &[u8], closed: bool) -> Readiness,
     },
@@ -171,6 +188,8 @@ pub struct ProbedServer {
     pub me: usize,
     /// Where it serves clients.
     pub address: SocketAddr,
+    /// Who logs in to ask; `None` where everyone may.
+    pub login: Option<Arc<Login>>,
     pub log: PathBuf,
     /// Whether it was started for the first time, so that its log has no lines of an earlier start.
     pub first: bool,

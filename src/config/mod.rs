@@ -9,6 +9,7 @@ pub mod attach;
 pub mod demand;
 pub mod duration;
 pub mod load_shape;
+mod login;
 pub mod setting;
 pub mod store_file;
 pub mod suggest;
@@ -264,6 +265,11 @@ pub struct Config {
     pub image: Option<String>,
     #[command(flatten)]
     pub attach: Attach,
+    /// Have the servers let in nobody but who logs in, with a user and a password made for the run
+    ///
+    /// Clients are given both in variables of their environment (docs/authentication.md). No output of the run has the password.
+    #[arg(long, help_heading = SERVERS)]
+    pub auth: bool,
     /// Time for the servers to serve
     #[arg(long, help_heading = SERVERS, value_name = "TIME", default_value = "40s", value_parser = duration_within(Duration::from_secs(1), MAX_TIME))]
     pub start_limit: Duration,

@@ -271,7 +271,7 @@ mod tests {
     #[test]
     fn a_stepped_clock_is_stepped_back_when_its_window_is_dropped() {
         let folder = tempfile::tempdir().unwrap();
-        let clocks = crate::wall_clock::Clocks::lay_out(folder.path().join("clocks")).unwrap();
+        let clocks = wall_clock::Clocks::lay_out(folder.path().join("clocks")).unwrap();
         let clock = clocks.clock("c0").unwrap();
         let step = ClockStep {
             back: true,

@@ -92,7 +92,7 @@ impl Inject for LeadThrough {
 
     fn inject<'a>(&'a self, context: InjectionContext<'a>) -> BoxFuture<'a, Result<RunningFault, NotInjected>> {
         Box::pin(async move {
-            let server = context.env.servers.address(0);
+            let server = context.env.servers.access(0);
             let pooler = self.0.start(server).await;
             let pooler = pooler.map_err(|_| NotInjected::Missed("the pooler did not start"))?;
             let led = LedThrough {

@@ -166,7 +166,9 @@ async fn settle(spec: &RunSpec, clients: &ClientPool, interrupted: &mut bool) ->
     let mut interrupt = spec.interrupt.clone();
     let answered = tokio::select! {
         biased;
-        answered = clients.processes[0].contract(spec.config.open_limit) => answered.map_err(RunError::Clients)?,
+        answered = clients.processes[0].contract(spec.config.open_limit) => {
+            answered.map_err(|why| RunError::Clients(spec.config.with_login_hint(why)))?
+        }
         _ = interrupt.wait_for(|wanted| *wanted) => {
             *interrupted = true;
             return Ok(None);

@@ -216,7 +216,7 @@ async fn attempt(spec: Arc<RunSpec>, outcome: &mut RunOutcome) -> Result<(), Run
     let backend = spec.config.backend;
     let ground = Ground {
         clock: GroundClock::Real,
-        clients: setup::client_pool(&spec, links, &clocks, &servers.cluster.announced())?,
+        clients: setup::client_pool(&spec, links, &clocks, &servers.cluster)?,
         links: links.any(),
         peer_links: servers.peer_links(),
         servers: ServersOfRun::of(&servers.cluster),

@@ -15,7 +15,7 @@ use super::keyspaces::ModelKeyspaces;
 use super::links::FaultableLink;
 use crate::backends;
 use crate::clock::GroundClock;
-use crate::cluster::{BoxFuture, Cluster, Replication};
+use crate::cluster::{BoxFuture, Cluster, Replication, ServerAccess};
 use crate::faults::Links;
 use crate::run::{ConnectObserver, Ground, RunSpec};
 
@@ -119,23 +119,23 @@ impl RedisServersOfRun {
 }
 
 impl Replication for RedisServersOfRun {
-    fn promote(&self, server: SocketAddr) -> BoxFuture<'_, Result<(), String>> {
-        self.tell(server, SimulatedRedis::promote)
+    fn promote(&self, server: ServerAccess) -> BoxFuture<'_, Result<(), String>> {
+        self.tell(server.address, SimulatedRedis::promote)
     }
 
-    fn follow(&self, server: SocketAddr, primary: SocketAddr) -> BoxFuture<'_, Result<(), String>> {
-        self.tell(server, |redis, server| redis.follow(server, server_at(primary)))
+    fn follow(&self, server: ServerAccess, primary: SocketAddr) -> BoxFuture<'_, Result<(), String>> {
+        self.tell(server.address, |redis, server| redis.follow(server, server_at(primary)))
     }
 
-    fn keys(&self, server: SocketAddr) -> BoxFuture<'_, Result<Vec<String>, String>> {
-        self.tell(server, SimulatedRedis::keys)
+    fn keys(&self, server: ServerAccess) -> BoxFuture<'_, Result<Vec<String>, String>> {
+        self.tell(server.address, SimulatedRedis::keys)
     }
 
-    fn written(&self, primary: SocketAddr) -> BoxFuture<'_, Result<u64, String>> {
-        self.tell(primary, SimulatedRedis::offset)
+    fn written(&self, primary: ServerAccess) -> BoxFuture<'_, Result<u64, String>> {
+        self.tell(primary.address, SimulatedRedis::offset)
     }
 
-    fn applied(&self, replica: SocketAddr) -> BoxFuture<'_, Result<u64, String>> {
-        self.tell(replica, SimulatedRedis::offset)
+    fn applied(&self, replica: ServerAccess) -> BoxFuture<'_, Result<u64, String>> {
+        self.tell(replica.address, SimulatedRedis::offset)
     }
 }

@@ -27,6 +27,9 @@ pub fn refusal(config: &Config) -> Option<String> {
             "--churn removes what remains of locks over a connection of its own, and there is nothing to connect to",
         );
     }
+    if config.auth {
+        return says("--auth has servers ask for a password, and the models of servers let everyone in");
+    }
     if config.proxy.is_toxiproxy() {
         return says(
             "a Toxiproxy carries bytes between sockets, and there are none: the simulated network obeys the faults itself",

@@ -5,6 +5,7 @@
 mod accidents;
 mod adapters;
 mod attached;
+mod authentication;
 mod bisect;
 #[path = "../page/chromium.rs"]
 #[expect(dead_code, reason = "the tests of the page itself use the rest")]

@@ -270,6 +270,7 @@ impl OneServer {
             clocks: Vec::new(),
             disks: Vec::new(),
             power_cuts: false,
+            login: None,
             peer_proxies: None,
             on_wait: Arc::new(|_| {}),
         };

@@ -14,6 +14,7 @@ use crate::client::{LockClient, SignalSink};
 use crate::contract::{Contract, IssuedBy};
 use crate::etcd::{EtcdConnect, EtcdServers};
 use crate::host::RecipeHost;
+use crate::login::Login;
 use crate::mariadb::MariadbServer;
 use crate::postgres::PostgresServer;
 use crate::protocol::OpenRequest;
@@ -271,7 +272,7 @@ impl RecipeOptions {
         }
     }
 
-    /// A client of this recipe for real servers, not yet connected.
+    /// A client of this recipe for real servers, not yet connected. It logs in as the environment says.
     ///
     /// # Errors
     ///
@@ -289,12 +290,14 @@ impl RecipeOptions {
         }
         let lease = Duration::from_millis(open.lease_ms);
         let host = signals.host().clone();
+        let login = Login::of_environment(backend);
+        let login = login.as_ref();
         Ok(match self.recipe.constructor {
-            Constructor::Zk(make) => self.build(make, Rc::new(ZkServers::new(open, host)), signals, lease),
-            Constructor::Etcd(make) => self.build(make, Rc::new(EtcdServers::new(open)?), signals, lease),
-            Constructor::Redis(make) => self.build(make, Rc::new(RedisServers::new(open)?), signals, lease),
-            Constructor::Postgres(make) => self.build(make, Rc::new(PostgresServer::new(open)?), signals, lease),
-            Constructor::Mariadb(make) => self.build(make, Rc::new(MariadbServer::new(open)?), signals, lease),
+            Constructor::Zk(make) => self.build(make, Rc::new(ZkServers::new(open, login, host)), signals, lease),
+            Constructor::Etcd(make) => self.build(make, Rc::new(EtcdServers::new(open, login)?), signals, lease),
+            Constructor::Redis(make) => self.build(make, Rc::new(RedisServers::new(open, login)?), signals, lease),
+            Constructor::Postgres(make) => self.build(make, Rc::new(PostgresServer::new(open, login)?), signals, lease),
+            Constructor::Mariadb(make) => self.build(make, Rc::new(MariadbServer::new(open, login)?), signals, lease),
         })
     }
 

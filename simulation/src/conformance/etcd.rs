@@ -382,7 +382,7 @@ fn on_a_real_server(numbers: &[u64]) -> Option<Vec<Vec<String>>> {
         };
         let host = TokioHost::shared();
         let run = |number| {
-            let (store, host) = (Rc::new(EtcdServers::new(&open).unwrap()), host.clone());
+            let (store, host) = (Rc::new(EtcdServers::new(&open, None).unwrap()), host.clone());
             async move {
                 let mut stand = EtcdStand::new(host, store, number).await;
                 stand.run(&script(number)).await

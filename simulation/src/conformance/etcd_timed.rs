@@ -306,7 +306,7 @@ async fn on_a_real_server(proxy: &Proxy, script: &[EtcdTimedStep]) -> Option<Tim
             lease_ms: lease.as_millis() as u64,
             sentinel: None,
         };
-        Rc::new(EtcdServers::new(&open).unwrap())
+        Rc::new(EtcdServers::new(&open, None).unwrap())
     };
     let under_test = open(link.listen().to_string(), LEASE);
     let other = open(server.address.to_string(), LONG);

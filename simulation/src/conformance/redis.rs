@@ -224,7 +224,7 @@ fn on_real_servers(numbers: &[u64]) -> Option<Vec<Vec<String>>> {
         };
         let host = TokioHost::shared();
         let run = |number| {
-            let (store, host) = (Rc::new(RedisServers::new(&open).unwrap()), host.clone());
+            let (store, host) = (Rc::new(RedisServers::new(&open, None).unwrap()), host.clone());
             async move {
                 let mut stand = Stand::new(host, store, number).await;
                 stand.run(&script(number)).await

@@ -203,7 +203,7 @@ async fn on_a_real_server(proxy: &Proxy, script: &[TimedStep]) -> Option<TimedLi
         link,
         host: TokioHost::shared(),
     };
-    let store = Rc::new(RedisServers::new(&open).unwrap());
+    let store = Rc::new(RedisServers::new(&open, None).unwrap());
     Some(perform(&stage, store, script, "k").await)
 }
 

@@ -269,7 +269,7 @@ fn on_a_real_server(numbers: &[u64]) -> Option<Vec<Vec<String>>> {
         };
         let host = TokioHost::shared();
         let run = |number| {
-            let (store, host) = (Rc::new(ZkServers::new(&open, host.clone())), host.clone());
+            let (store, host) = (Rc::new(ZkServers::new(&open, None, host.clone())), host.clone());
             async move {
                 let mut stand = ZkStand::new(host, store, number).await;
                 stand.run(&script(number)).await

@@ -178,8 +178,8 @@ async fn on_a_real_server(proxy: &Proxy, script: &[ZkTimedStep]) -> Option<Timed
         sentinel: None,
     };
     let host = TokioHost::shared();
-    let under_test = Rc::new(ZkServers::new(&open(link.listen().to_string()), host.clone()));
-    let other = Rc::new(ZkServers::new(&open(server.address.to_string()), host.clone()));
+    let under_test = Rc::new(ZkServers::new(&open(link.listen().to_string()), None, host.clone()));
+    let other = Rc::new(ZkServers::new(&open(server.address.to_string()), None, host.clone()));
     let stage = RealStage { server, link, host };
     Some(perform(&stage, under_test, other, script).await)
 }

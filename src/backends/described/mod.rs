@@ -11,7 +11,8 @@ use harness_proxy::tap::Protocol;
 
 use super::{Backend, Topology};
 use crate::cluster::{
-    ContainerSpec, KillSignal, Launch, NodeAddress, NodeSetup, Peering, ReadinessQuestion, ServerSoftware, find_program,
+    ContainerSpec, KillSignal, Launch, LoginGuard, NodeAddress, NodeSetup, Peering, ReadinessQuestion, ServerSoftware,
+    find_program,
 };
 
 mod commands;
@@ -170,6 +171,7 @@ impl StoreDescription {
             args: words.collect(),
             env: self.env(&values),
             files: self.files(&values),
+            secrets: Vec::new(),
         }
     }
 
@@ -254,6 +256,7 @@ pub fn backend(description: StoreDescription) -> &'static Backend {
         confined: false,
         container: leaked(|setup: &NodeSetup| store.container(setup)),
         question: ReadinessQuestion::Probe(leaked(DescribedProbe(store))),
+        guard: LoginGuard::Unknown,
     });
     leaked(Backend {
         id: None,
@@ -349,6 +352,7 @@ mod tests {
             lease: Duration::from_secs(2),
             syncs: false,
             peer_proxies: Vec::new(),
+            login: None,
         }
     }
 

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use harness_workloads::etcd::EtcdChannel;
 use harness_workloads::etcd::wire::etcdserverpb::kv_client::KvClient;
 use harness_workloads::etcd::wire::etcdserverpb::lease_client::LeaseClient;
 use harness_workloads::etcd::wire::etcdserverpb::{
@@ -10,9 +11,8 @@ use harness_workloads::etcd::wire::etcdserverpb::{
 };
 use tokio::time::timeout;
 use tonic::Status;
-use tonic::transport::Channel;
 
-use super::key_changes::channel;
+use super::key_changes::StoreEntrance;
 use crate::backends::stored_data::{RunTraces, StoreSurvey, StoredData, counted};
 use crate::cluster::{BoxFuture, EndpointsReceiver};
 use crate::limits::SERVER_BACK;
@@ -24,18 +24,26 @@ pub struct EtcdData;
 
 impl StoredData for EtcdData {
     fn wipe(&self, endpoints: EndpointsReceiver) -> BoxFuture<'static, Result<(), String>> {
-        let channel = channel(&endpoints);
-        Box::pin(within(async move { wipe(channel).await.map_err(said) }))
+        let entrance = StoreEntrance::of(&endpoints);
+        Box::pin(within(async move {
+            wipe(entrance.enter().await.map_err(said)?).await.map_err(said)
+        }))
     }
 
     fn survey(&self, endpoints: EndpointsReceiver, lease: Duration) -> BoxFuture<'static, Result<StoreSurvey, String>> {
-        let channel = channel(&endpoints);
-        Box::pin(within(survey(channel, lease)))
+        let entrance = StoreEntrance::of(&endpoints);
+        Box::pin(within(async move {
+            survey(entrance.enter().await.map_err(said)?, lease).await
+        }))
     }
 
     fn remove(&self, endpoints: EndpointsReceiver, traces: RunTraces) -> BoxFuture<'static, Result<u64, String>> {
-        let channel = channel(&endpoints);
-        Box::pin(within(async move { remove(channel, &traces).await.map_err(said) }))
+        let entrance = StoreEntrance::of(&endpoints);
+        Box::pin(within(async move {
+            remove(entrance.enter().await.map_err(said)?, &traces)
+                .await
+                .map_err(said)
+        }))
     }
 }
 
@@ -49,7 +57,7 @@ fn said(status: Status) -> String {
     status.message().to_owned()
 }
 
-async fn wipe(channel: Channel) -> Result<(), Status> {
+async fn wipe(channel: EtcdChannel) -> Result<(), Status> {
     // from the first key to the last: <https://etcd.io/docs/latest/learning/api/#key-ranges>
     let all = DeleteRangeRequest {
         key: vec![0],
@@ -59,7 +67,7 @@ async fn wipe(channel: Channel) -> Result<(), Status> {
     KvClient::new(channel).delete_range(all).await.map(drop)
 }
 
-async fn survey(channel: Channel, lease: Duration) -> Result<StoreSurvey, String> {
+async fn survey(channel: EtcdChannel, lease: Duration) -> Result<StoreSurvey, String> {
     let count = RangeRequest {
         key: vec![0],
         range_end: vec![0],
@@ -87,7 +95,7 @@ async fn survey(channel: Channel, lease: Duration) -> Result<StoreSurvey, String
 }
 
 /// Removes the run's keys, one by one, so that no range has a key of others.
-async fn remove(channel: Channel, traces: &RunTraces) -> Result<u64, Status> {
+async fn remove(channel: EtcdChannel, traces: &RunTraces) -> Result<u64, Status> {
     let mut keys = KvClient::new(channel);
     let mut removed = 0;
     let mut from = vec![0];

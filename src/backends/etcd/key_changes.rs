@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use harness_workloads::etcd::prefix_end;
+use harness_workloads::Login;
 use harness_workloads::etcd::wire::etcdserverpb::event::EventType;
 use harness_workloads::etcd::wire::etcdserverpb::kv_client::KvClient;
 use harness_workloads::etcd::wire::etcdserverpb::lease_client::LeaseClient;
@@ -14,6 +14,7 @@ use harness_workloads::etcd::wire::etcdserverpb::watch_request::RequestUnion;
 use harness_workloads::etcd::wire::etcdserverpb::{
     Event, LeaseTimeToLiveRequest, RangeRequest, WatchCreateRequest, WatchRequest, WatchResponse,
 };
+use harness_workloads::etcd::{EtcdChannel, LoginToken, log_in, prefix_end};
 use tokio_stream::StreamExt;
 use tonic::metadata::MetadataValue;
 use tonic::transport::{Channel, Endpoint};
@@ -22,6 +23,9 @@ use tonic::{Request, Status, Streaming};
 use crate::backends::observer::Unasked;
 use crate::cluster::{BoxFuture, EndpointsReceiver};
 use crate::limits::PROBE;
+
+/// Time for a server to answer.
+const ANSWER: Duration = Duration::from_secs(5);
 
 /// A change of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,9 +82,10 @@ impl StoreSource for EtcdServerStore {
         prefix: &str,
         from_revision: Option<i64>,
     ) -> BoxFuture<'static, Result<OpenedStore, String>> {
-        let (channel, prefix) = (channel(endpoints), prefix.to_owned());
+        let (entrance, prefix) = (StoreEntrance::of(endpoints), prefix.to_owned());
         Box::pin(async move {
             let opened = async {
+                let channel = entrance.enter().await?;
                 let from_revision = match from_revision {
                     Some(revision) => revision,
                     None => revision(&channel).await? + 1,
@@ -91,7 +96,7 @@ impl StoreSource for EtcdServerStore {
             let (from_revision, events) = opened.await.map_err(|error: Status| error.message().to_owned())?;
             Ok(OpenedStore {
                 from_revision,
-                queries: Arc::new(LeasesOfServers(channel)),
+                queries: Arc::new(LeasesOfServers(entrance)),
                 changes: Box::new(WatchedKeys(events)),
             })
         })
@@ -121,13 +126,18 @@ fn change(event: Event) -> Option<EtcdKeyChange> {
     })
 }
 
-struct LeasesOfServers(Channel);
+struct LeasesOfServers(StoreEntrance);
 
 impl LeaseQueries for LeasesOfServers {
     fn why(&self, lease: i64) -> BoxFuture<'static, Unasked> {
-        let mut leases = LeaseClient::new(self.0.clone());
+        let entrance = self.0.clone();
         Box::pin(async move {
-            let asked = leases.lease_time_to_live(LeaseTimeToLiveRequest { id: lease, keys: false });
+            let asked = async {
+                let mut leases = LeaseClient::new(entrance.enter().await?);
+                leases
+                    .lease_time_to_live(LeaseTimeToLiveRequest { id: lease, keys: false })
+                    .await
+            };
             match tokio::time::timeout(PROBE, asked).await {
                 Ok(Ok(answer)) if answer.get_ref().ttl < 0 => Unasked::Expired,
                 Ok(Ok(_)) => Unasked::Deleted,
@@ -138,7 +148,7 @@ impl LeaseQueries for LeasesOfServers {
 }
 
 /// The revision of the store before the clients of this run begin.
-async fn revision(channel: &Channel) -> Result<i64, Status> {
+async fn revision(channel: &EtcdChannel) -> Result<i64, Status> {
     let nothing = RangeRequest {
         key: vec![0],
         count_only: true,
@@ -148,8 +158,36 @@ async fn revision(channel: &Channel) -> Result<i64, Status> {
     Ok(asked.into_inner().header.map_or(0, |header| header.revision))
 }
 
+/// Logs in to servers, where they want that, once for each use: a member may have forgotten an older token.
+#[derive(Clone)]
+pub struct StoreEntrance {
+    channel: Channel,
+    login: Option<Arc<Login>>,
+}
+
+impl StoreEntrance {
+    /// To the servers at their current endpoints.
+    pub fn of(endpoints: &EndpointsReceiver) -> Self {
+        Self {
+            channel: plain_channel(endpoints),
+            login: endpoints.borrow().login(),
+        }
+    }
+
+    pub async fn enter(&self) -> Result<EtcdChannel, Status> {
+        let token = match &self.login {
+            None => LoginToken::default(),
+            Some(login) => {
+                let asked = tokio::time::timeout(ANSWER, log_in(self.channel.clone(), login)).await;
+                asked.map_err(|_| Status::deadline_exceeded("no answer to a login"))??
+            }
+        };
+        Ok(token.on(self.channel.clone()))
+    }
+}
+
 /// A channel to the servers that answer, at their current endpoints. It leaves one that is silent.
-pub fn channel(endpoints: &EndpointsReceiver) -> Channel {
+pub fn plain_channel(endpoints: &EndpointsReceiver) -> Channel {
     let endpoint = |address: &SocketAddr| {
         let endpoint = Endpoint::from_shared(format!("http://{address}")).expect("an address makes an endpoint");
         endpoint
@@ -162,7 +200,7 @@ pub fn channel(endpoints: &EndpointsReceiver) -> Channel {
     Channel::balance_list(endpoints.borrow().servers().iter().map(endpoint))
 }
 
-async fn watch(channel: &Channel, prefix: &str, start_revision: i64) -> Result<Streaming<WatchResponse>, Status> {
+async fn watch(channel: &EtcdChannel, prefix: &str, start_revision: i64) -> Result<Streaming<WatchResponse>, Status> {
     let (key, range_end) = match prefix {
         // from the first key to the last: <https://etcd.io/docs/latest/learning/api/#key-ranges>
         "" => (vec![0], vec![0]),
@@ -186,8 +224,7 @@ async fn watch(channel: &Channel, prefix: &str, start_revision: i64) -> Result<S
         .metadata_mut()
         .insert("hasleader", MetadataValue::from_static("true"));
     let asked = client.watch(requests);
-    let limit = Duration::from_secs(5);
-    let answer = tokio::time::timeout(limit, asked)
+    let answer = tokio::time::timeout(ANSWER, asked)
         .await
         .map_err(|_| Status::deadline_exceeded("no answer to a watch"))?;
     Ok(answer?.into_inner())

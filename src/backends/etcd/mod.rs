@@ -14,6 +14,7 @@ use crate::cluster::EndpointsReceiver;
 use harness_proxy::tap::Protocol;
 
 mod data;
+mod guard;
 pub mod key_changes;
 mod observer;
 mod server;

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use super::guard::guard;
 use crate::cluster::{
-    ContainerSpec, KillSignal, Launch, NodeAddress, NodeSetup, Peering, Readiness, ReadinessQuestion, ServerSoftware,
-    Serving, find_program, missing_program,
+    ContainerSpec, KillSignal, Launch, LoginGuard, NodeAddress, NodeSetup, Peering, ProbedServer, Readiness,
+    ReadinessQuestion, ServerSoftware, Serving, find_program, missing_program,
 };
 
 const HEARTBEAT: Duration = Duration::from_millis(100);
@@ -32,6 +33,7 @@ pub static SOFTWARE: ServerSoftware = ServerSoftware {
     confined: true,
     container: &container,
     question: ReadinessQuestion::Bytes { question, answer },
+    guard: LoginGuard::Told(&|servers| Box::pin(guard(servers))),
 };
 
 fn launch(setup: &NodeSetup) -> Launch {
@@ -43,7 +45,7 @@ fn launch(setup: &NodeSetup) -> Launch {
         program: find_program("etcd").unwrap_or_else(|| "etcd".into()),
         args: arguments(setup, &setup.bind, &data),
         env,
-        files: Vec::new(),
+        ..Launch::default()
     }
 }
 
@@ -57,7 +59,8 @@ fn container(setup: &NodeSetup) -> ContainerSpec {
     }
 }
 
-fn question(at: &str) -> Vec<u8> {
+fn question(server: &ProbedServer) -> Vec<u8> {
+    let at = server.address;
     format!(
         "POST /v3/maintenance/status HTTP/1.1\r\nHost: {at}\r\nContent-Type: application/json\r\n\
          Content-Length: 2\r\nConnection: close\r\n\r\n{{}}"
@@ -159,8 +162,11 @@ fn arguments(setup: &NodeSetup, bind: &str, data: &str) -> Vec<String> {
         ("--log-level", "warn".into()),
         ("--logger", "zap".into()),
     ];
+    // a password made by chance needs no slow hash
+    let login = setup.login.iter().map(|_| ("--bcrypt-cost", "4".to_owned()));
     settings
         .into_iter()
+        .chain(login)
         .flat_map(|(flag, value)| [flag.to_owned(), value])
         .collect()
 }

@@ -1,6 +1,5 @@
 //! What is stored on MariaDB and MySQL servers: databases that are not the server's own, and their tables.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use harness_workloads::mariadb::{LEASES, MysqlConnection, MysqlError, database, identifier, leases, literal};
@@ -92,15 +91,20 @@ fn on_first<T: Send + 'static, F: Future<Output = Result<T, String>> + Send + 's
     endpoints: EndpointsReceiver,
     work: impl FnOnce(MysqlConnection) -> F + Send + 'static,
 ) -> BoxFuture<'static, Result<T, String>> {
-    let address: SocketAddr = endpoints.borrow().servers()[0];
+    let server = endpoints.borrow().first();
     Box::pin(async move {
         let connected = |error: MysqlError| error.to_string();
         let done = timeout(SERVER_BACK, async {
-            work(MysqlConnection::connect(address).await.map_err(connected)?).await
+            work(
+                MysqlConnection::connect(server.address, server.login())
+                    .await
+                    .map_err(connected)?,
+            )
+            .await
         });
         done.await
             .unwrap_or_else(|_| Err("it does not answer".into()))
-            .map_err(|error| format!("{address}: {error}"))
+            .map_err(|error| format!("{}: {error}", server.address))
     })
 }
 

@@ -4,14 +4,13 @@
 //! <https://dev.mysql.com/doc/refman/8.4/en/performance-schema-metadata-locks-table.html>
 
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
 
 use harness_workloads::mariadb::{LEASES, MysqlConnection, MysqlError, database, leases, literal};
 
 use crate::backends::lock_keys::LockKeys;
 use crate::backends::owners::Contender;
 use crate::backends::polled::{HeldLock, LockLook, LockTable};
-use crate::cluster::BoxFuture;
+use crate::cluster::{BoxFuture, ServerAccess};
 
 /// Looks after which it is asked again whether there is a table of leases.
 const LOOKS: u32 = 50;
@@ -65,9 +64,9 @@ impl LockView {
 }
 
 /// Opens the connection by which locks under these keys are looked at.
-pub fn open(address: SocketAddr, keys: LockKeys) -> BoxFuture<'static, Result<Box<dyn LockTable>, String>> {
+pub fn open(server: ServerAccess, keys: LockKeys) -> BoxFuture<'static, Result<Box<dyn LockTable>, String>> {
     Box::pin(async move {
-        let looks = MariadbLooks::open(address, keys).await;
+        let looks = MariadbLooks::open(&server, keys).await;
         looks
             .map(|looks| Box::new(looks) as Box<dyn LockTable>)
             .map_err(|error| error.to_string())
@@ -86,8 +85,8 @@ struct MariadbLooks {
 }
 
 impl MariadbLooks {
-    async fn open(address: SocketAddr, keys: LockKeys) -> Result<Self, MysqlError> {
-        let mut connection = MysqlConnection::connect(address).await?;
+    async fn open(server: &ServerAccess, keys: LockKeys) -> Result<Self, MysqlError> {
+        let mut connection = MysqlConnection::connect(server.address, server.login()).await?;
         let own = connection.session_name().await?;
         Ok(MariadbLooks {
             view: LockView::of(&mut connection).await?,

@@ -2,16 +2,18 @@
 //!
 //! Options: <https://mariadb.com/docs/server/server-management/starting-and-stopping-mariadb/mariadbd-options>
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use harness_workloads::mariadb::{MysqlConnection, MysqlError};
+use harness_workloads::Login;
+use harness_workloads::mariadb::{MysqlConnection, MysqlError, literal};
 use tokio::time::timeout;
 
 use crate::cluster::{
-    BoxFuture, ContainerSpec, KillSignal, Launch, NodeSetup, Peering, ProbedServer, ReadinessQuestion, ServerProbe,
-    ServerSoftware, Serving, find_program,
+    BoxFuture, ContainerSpec, Endpoints, KillSignal, Launch, LoginGuard, NodeSetup, Peering, ProbedServer,
+    ReadinessQuestion, ServerProbe, ServerSoftware, Serving, find_program,
 };
-use crate::limits::PROBE;
+use crate::limits::{PROBE, SERVER_BACK};
 
 pub static SOFTWARE: ServerSoftware = ServerSoftware {
     backend: "mariadb",
@@ -34,6 +36,7 @@ pub static SOFTWARE: ServerSoftware = ServerSoftware {
     confined: true,
     container: &container,
     question: ReadinessQuestion::Probe(&MariadbProbe),
+    guard: LoginGuard::Told(&|servers| Box::pin(guard(servers))),
 };
 
 /// Debian keeps the server with the programs of the system.
@@ -129,7 +132,7 @@ struct MariadbProbe;
 impl ServerProbe for MariadbProbe {
     fn ask<'a>(&'a self, server: &'a ProbedServer) -> BoxFuture<'a, Result<Serving, String>> {
         Box::pin(async move {
-            let connected = timeout(PROBE, MysqlConnection::connect(server.address)).await;
+            let connected = timeout(PROBE, MysqlConnection::connect(server.address, server.login.as_deref())).await;
             match connected.unwrap_or_else(|_| Err(MysqlError::Ended("it does not answer".into()))) {
                 Ok(connection) => Ok(serving(connection.version())),
                 // it wants another password, which it does when it serves
@@ -140,6 +143,43 @@ impl ServerProbe for MariadbProbe {
     }
 }
 
+/// Makes the one user who may log in, with all rights. `root` stays, since every start makes it where it is not, and is locked.
+async fn guard(servers: Endpoints) -> Result<(), String> {
+    let Some(login) = servers.login() else { return Ok(()) };
+    for address in servers.nodes() {
+        let told = timeout(SERVER_BACK, tell(*address, &login)).await;
+        let told = told.unwrap_or_else(|_| Err(MysqlError::Ended("it does not answer".into())));
+        told.map_err(|error| error.to_string())?;
+    }
+    Ok(())
+}
+
+async fn tell(address: SocketAddr, login: &Login) -> Result<(), MysqlError> {
+    let mut connection = MysqlConnection::connect(address, None).await?;
+    let user = format!("{}@'%'", literal(&login.user));
+    let (password, own) = (literal(&login.password), literal(&login.user));
+    for statement in [
+        format!("CREATE USER {user} IDENTIFIED BY {password}"),
+        format!("GRANT ALL PRIVILEGES ON *.* TO {user} WITH GRANT OPTION"),
+    ] {
+        connection.query(&statement).await?;
+    }
+    let others = format!(
+        "SELECT CONCAT(QUOTE(User), '@', QUOTE(Host)) FROM mysql.user WHERE User NOT IN ({own}, 'mariadb.sys') AND Host <> ''"
+    );
+    for row in connection.query(&others).await?.rows {
+        let [Some(other)] = &row[..] else { continue };
+        match connection.query(&format!("ALTER USER {other} ACCOUNT LOCK")).await {
+            // at the name of a host, which no client has where names are not looked up
+            Err(MysqlError::Refused { code: ABSENT, .. }) => {}
+            locked => drop(locked?),
+        }
+    }
+    Ok(())
+}
+
+/// The error for a user whom the server does not know.
+const ABSENT: u16 = 1396;
 /// The error for a user who may not log in.
 const DENIED: u16 = 1045;
 

@@ -1,6 +1,5 @@
 //! What is stored on PostgreSQL servers: tables of the schema `public`.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use tokio::time::timeout;
@@ -75,11 +74,11 @@ fn on_first<T: Send + 'static, F: Future<Output = Result<T, String>> + Send + 's
     endpoints: EndpointsReceiver,
     work: impl FnOnce(PostgresConnection) -> F + Send + 'static,
 ) -> BoxFuture<'static, Result<T, String>> {
-    let address: SocketAddr = endpoints.borrow().servers()[0];
+    let server = endpoints.borrow().first();
     Box::pin(async move {
-        let done = timeout(SERVER_BACK, async { work(connect(address).await?).await }).await;
+        let done = timeout(SERVER_BACK, async { work(connect(&server).await?).await }).await;
         done.unwrap_or_else(|_| Err("it does not answer".into()))
-            .map_err(|error| format!("{address}: {error}"))
+            .map_err(|error| format!("{}: {error}", server.address))
     })
 }
 

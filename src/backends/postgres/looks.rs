@@ -3,7 +3,6 @@
 //! <https://www.postgresql.org/docs/current/view-pg-locks.html>
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 
 use harness_workloads::postgres::{self, ADVISORY_KEY, SESSION_NAME};
 use tokio::net::TcpStream;
@@ -15,7 +14,7 @@ use tokio_postgres::{Client, Error, NoTls, SimpleQueryMessage, SimpleQueryRow};
 use crate::backends::lock_keys::LockKeys;
 use crate::backends::owners::Contender;
 use crate::backends::polled::{HeldLock, LockLook, LockTable};
-use crate::cluster::BoxFuture;
+use crate::cluster::{BoxFuture, ServerAccess};
 
 /// The most locks of a run: the keys of advisory locks are computed from their names, and never the other way.
 const LOCKS: i64 = 10_000;
@@ -48,10 +47,12 @@ impl Drop for PostgresConnection {
 }
 
 /// Connects to a server. The error is a sentence.
-pub async fn connect(address: SocketAddr) -> Result<PostgresConnection, String> {
-    let stream = TcpStream::connect(address).await.map_err(|error| error.to_string())?;
+pub async fn connect(server: &ServerAccess) -> Result<PostgresConnection, String> {
+    let stream = TcpStream::connect(server.address)
+        .await
+        .map_err(|error| error.to_string())?;
     stream.set_nodelay(true).map_err(|error| error.to_string())?;
-    let connected = postgres::config().connect_raw(stream, NoTls).await;
+    let connected = postgres::config(server.login()).connect_raw(stream, NoTls).await;
     let (client, connection) = connected.map_err(|error| said(&error))?;
     let task = tokio::spawn(async move { drop(connection.await) }).abort_handle();
     Ok(PostgresConnection { client, task })
@@ -66,9 +67,9 @@ pub fn said(error: &Error) -> String {
 }
 
 /// Opens the connection by which locks under these keys are looked at.
-pub fn open(address: SocketAddr, keys: LockKeys) -> BoxFuture<'static, Result<Box<dyn LockTable>, String>> {
+pub fn open(server: ServerAccess, keys: LockKeys) -> BoxFuture<'static, Result<Box<dyn LockTable>, String>> {
     Box::pin(async move {
-        let connection = connect(address).await?;
+        let connection = connect(&server).await?;
         let names = names(&connection.client, &keys).await.map_err(|error| said(&error))?;
         let looks = PostgresLooks {
             connection,

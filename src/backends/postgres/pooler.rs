@@ -2,18 +2,23 @@
 //!
 //! <https://www.pgbouncer.org/features.html>: what belongs to a session, as an advisory lock does, is not its client's there.
 
+use std::fs::File;
+use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::path::PathBuf;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::Duration;
 
+use harness_workloads::Login;
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
 use tokio_postgres::{NoTls, SimpleQueryMessage};
 
 use crate::backends::{RunningPooler, TransactionPooler};
-use crate::cluster::{BoxFuture, find_program};
+use crate::cluster::{BoxFuture, ServerAccess, find_program};
 use crate::limits::PROBE;
 use crate::process;
 
@@ -25,6 +30,7 @@ const START: &str = r#"as=
 if [ "$(id -u)" = 0 ]; then
   user=postgres
   id -u "$user" >/dev/null 2>&1 || user=nobody
+  chown "$user" "$1" ${2:+"$2"} || exit
   as="setpriv --reuid=$user --regid=$(id -g "$user") --clear-groups --pdeathsig=KILL"
 fi
 exec $as "$0" "$1"
@@ -38,9 +44,9 @@ impl TransactionPooler for PgBouncer {
         program().is_none().then_some(hint)
     }
 
-    fn start(&self, server: SocketAddr) -> BoxFuture<'static, Result<Box<dyn RunningPooler>, String>> {
+    fn start(&self, server: ServerAccess) -> BoxFuture<'static, Result<Box<dyn RunningPooler>, String>> {
         Box::pin(async move {
-            let started = start(server).await;
+            let started = start(&server).await;
             started.map(|pooler| Box::new(pooler) as Box<dyn RunningPooler>)
         })
     }
@@ -51,8 +57,17 @@ fn program() -> Option<PathBuf> {
     find_program("pgbouncer").or_else(|| Some(PathBuf::from("/usr/sbin/pgbouncer")).filter(|path| path.is_file()))
 }
 
-/// Its configuration, which it reads once.
+/// Its configuration, or its users, which it reads once and nobody else may read.
 struct ConfigFile(PathBuf);
+
+impl ConfigFile {
+    fn write(path: PathBuf, text: &str) -> Result<Self, String> {
+        let file = ConfigFile(path);
+        let opened = File::options().write(true).create_new(true).mode(0o600).open(&file.0);
+        let written = opened.and_then(|mut opened| opened.write_all(text.as_bytes()));
+        written.map(|()| file).map_err(|error| error.to_string())
+    }
+}
 
 impl Drop for ConfigFile {
     fn drop(&mut self) {
@@ -60,28 +75,56 @@ impl Drop for ConfigFile {
     }
 }
 
-async fn start(server: SocketAddr) -> Result<PoolerProcess, String> {
+/// The users of a pooler and how they log in, and what it is for its own questions.
+fn users(file: &Path, login: Option<&Login>) -> (String, String) {
+    match login {
+        None => ("auth_type=any".to_owned(), String::new()),
+        Some(Login { user, password }) => (
+            format!(
+                "auth_type=scram-sha-256\nauth_file={}\nstats_users={user}",
+                file.display()
+            ),
+            format!("\"{user}\" \"{password}\"\n"),
+        ),
+    }
+}
+
+async fn start(server: &ServerAccess) -> Result<PoolerProcess, String> {
     let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
     let address = free.map_err(|error| error.to_string())?;
     let file = std::env::temp_dir().join(format!("harness-pooler-{}-{}", std::process::id(), address.port()));
+    let users_file = file.with_extension("users");
+    let (log_in, users) = users(&users_file, server.login());
+    let (ip, port) = (server.address.ip(), server.address.port());
+    let user = server
+        .login()
+        .map_or("user=postgres".to_owned(), |Login { user, password }| {
+            format!("user={user} password={password}")
+        });
     let text = format!(
-        "[databases]\n* = host={} port={} user=postgres\n[pgbouncer]\nlisten_addr={}\nlisten_port={}\nunix_socket_dir=\n\
-         auth_type=any\npool_mode=transaction\nmax_client_conn=1000\nignore_startup_parameters=extra_float_digits\n",
-        server.ip(),
-        server.port(),
+        "[databases]\n* = host={ip} port={port} {user}\n[pgbouncer]\nlisten_addr={}\nlisten_port={}\nunix_socket_dir=\n\
+         {log_in}\npool_mode=transaction\nmax_client_conn=1000\nignore_startup_parameters=extra_float_digits\n",
         address.ip(),
         address.port()
     );
-    let file = ConfigFile(file);
-    std::fs::write(&file.0, text).map_err(|error| error.to_string())?;
+    let file = ConfigFile::write(file, &text)?;
+    let users = match users.is_empty() {
+        true => None,
+        false => Some(ConfigFile::write(users_file, &users)?),
+    };
     let mut command = Command::new("/bin/sh");
     command
         .args(["-c", START])
         .arg(program().unwrap_or_default())
-        .arg(&file.0);
+        .arg(&file.0)
+        .args(users.iter().map(|users| &users.0));
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let child = process::spawn(command).await.map_err(|error| error.to_string())?;
-    let pooler = PoolerProcess { address, _child: child };
+    let pooler = PoolerProcess {
+        address,
+        login: server.login.clone(),
+        _child: child,
+    };
     let listens = async {
         while TcpStream::connect(address).await.is_err() {
             sleep(LOOK).await;
@@ -94,6 +137,8 @@ async fn start(server: SocketAddr) -> Result<PoolerProcess, String> {
 /// A PgBouncer that runs until this is dropped.
 struct PoolerProcess {
     address: SocketAddr,
+    /// Whose login it takes and has.
+    login: Option<Arc<Login>>,
     _child: Child,
 }
 
@@ -103,15 +148,24 @@ impl RunningPooler for PoolerProcess {
     }
 
     fn transactions(&self) -> BoxFuture<'_, u64> {
-        Box::pin(async move { timeout(PROBE, pooled(self.address)).await.ok().flatten().unwrap_or(0) })
+        Box::pin(async move {
+            timeout(PROBE, pooled(self.address, self.login.as_deref()))
+                .await
+                .ok()
+                .flatten()
+                .unwrap_or(0)
+        })
     }
 }
 
 /// How many transactions it led to the server, as its console says.
-async fn pooled(address: SocketAddr) -> Option<u64> {
+async fn pooled(address: SocketAddr, login: Option<&Login>) -> Option<u64> {
     let stream = TcpStream::connect(address).await.ok()?;
     let mut config = tokio_postgres::Config::new();
     config.user("pgbouncer").dbname("pgbouncer");
+    if let Some(Login { user, password }) = login {
+        config.user(user).password(password);
+    }
     let (client, connection) = config.connect_raw(stream, NoTls).await.ok()?;
     let task = tokio::spawn(connection);
     let rows = client.simple_query("SHOW STATS_TOTALS").await;

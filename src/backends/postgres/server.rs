@@ -4,12 +4,17 @@
 
 use std::path::PathBuf;
 
+use harness_workloads::Login;
 use nix::sys::signal::Signal;
+use tokio::time::{sleep, timeout};
+use tokio_postgres::SimpleQueryMessage;
 
+use super::looks::{connect, said};
 use crate::cluster::{
-    ContainerSpec, KillSignal, Launch, NodeSetup, Peering, Readiness, ReadinessQuestion, ServerSoftware, Serving,
-    find_program,
+    ContainerSpec, Endpoints, KillSignal, Launch, LoginGuard, NodeSetup, Peering, ProbedServer, Readiness,
+    ReadinessQuestion, ServerAccess, ServerSoftware, Serving, find_program,
 };
+use crate::limits::{READY_POLL, SERVER_BACK};
 
 pub static SOFTWARE: ServerSoftware = ServerSoftware {
     backend: "postgres",
@@ -35,6 +40,7 @@ pub static SOFTWARE: ServerSoftware = ServerSoftware {
     confined: true,
     container: &container,
     question: ReadinessQuestion::Bytes { question, answer },
+    guard: LoginGuard::Told(&|servers| Box::pin(guard(servers))),
 };
 
 /// The folder with the programs of the server: Debian keeps them out of PATH, a folder for each version.
@@ -105,8 +111,46 @@ fn arguments(setup: &NodeSetup, bind: &str) -> Vec<String> {
         .collect()
 }
 
+/// Makes the one user who may log in, with all rights, and has the server ask everyone for a password.
+async fn guard(servers: Endpoints) -> Result<(), String> {
+    let Some(login) = servers.login() else { return Ok(()) };
+    let server = ServerAccess {
+        login: None,
+        ..servers.first()
+    };
+    let told = timeout(SERVER_BACK, tell(server, &login)).await;
+    told.unwrap_or_else(|_| Err("it does not answer".into()))
+}
+
+async fn tell(server: ServerAccess, login: &Login) -> Result<(), String> {
+    let connection = connect(&server).await?;
+    // neither has a character that would end its quotes
+    let Login { user, password } = login;
+    let rows = connection.client.simple_query("SHOW hba_file").await;
+    let rows = rows.map_err(|error| said(&error))?;
+    let file = rows.iter().find_map(|message| match message {
+        SimpleQueryMessage::Row(row) => row.get(0),
+        _ => None,
+    });
+    let file = file.unwrap_or_default().replace('\'', "''");
+    let statements = [
+        format!("CREATE ROLE \"{user}\" SUPERUSER LOGIN PASSWORD '{password}'"),
+        format!("COPY (SELECT 'host all all all scram-sha-256') TO '{file}'"),
+        "SELECT pg_reload_conf()".to_owned(),
+    ];
+    for statement in statements {
+        let told = connection.client.simple_query(&statement).await;
+        told.map_err(|error| said(&error))?;
+    }
+    // it reads the file when it comes to it
+    while connect(&server).await.is_ok() {
+        sleep(READY_POLL).await;
+    }
+    Ok(())
+}
+
 /// A start-up message of protocol 3.0.
-fn question(_: &str) -> Vec<u8> {
+fn question(_: &ProbedServer) -> Vec<u8> {
     let parameters = b"user\0postgres\0database\0postgres\0\0";
     let mut message = (8 + parameters.len() as u32).to_be_bytes().to_vec();
     message.extend(196_608_u32.to_be_bytes());

@@ -1,13 +1,13 @@
 //! One RESP3 connection to a Redis server, read in the order in which the server sent: replies and pushes.
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
 
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::resp::{self, RespValue};
+use crate::cluster::ServerAccess;
 
 /// Keys that a server looks at for one answer.
 const PORTION: &str = "1000";
@@ -22,8 +22,11 @@ pub struct RespConnection {
 }
 
 impl RespConnection {
-    pub async fn open(address: SocketAddr) -> Result<Self, String> {
-        let stream = TcpStream::connect(address).await.map_err(|error| error.to_string())?;
+    /// Opens a connection and logs in, where the server wants that.
+    pub async fn open(server: &ServerAccess) -> Result<Self, String> {
+        let stream = TcpStream::connect(server.address)
+            .await
+            .map_err(|error| error.to_string())?;
         let _ = stream.set_nodelay(true);
         let mut connection = Self {
             stream,
@@ -31,7 +34,13 @@ impl RespConnection {
             unsent: BytesMut::new(),
             pushes: VecDeque::new(),
         };
-        connection.ask(&["HELLO", "3"]).await?;
+        match server.login() {
+            None => connection.ask(&["HELLO", "3"]).await?,
+            Some(login) => {
+                let hello = ["HELLO", "3", "AUTH", &login.user, &login.password];
+                connection.ask(&hello).await?
+            }
+        };
         Ok(connection)
     }
 

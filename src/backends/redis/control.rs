@@ -6,42 +6,42 @@ use std::net::SocketAddr;
 
 use super::connection::RespConnection;
 use super::resp::RespValue;
-use crate::cluster::{BoxFuture, Replication};
+use crate::cluster::{BoxFuture, Replication, ServerAccess};
 
 pub struct RedisReplication;
 
 impl Replication for RedisReplication {
-    fn promote(&self, server: SocketAddr) -> BoxFuture<'_, Result<(), String>> {
+    fn promote(&self, server: ServerAccess) -> BoxFuture<'_, Result<(), String>> {
         Box::pin(replica_of(server, "NO".to_owned(), "ONE".to_owned()))
     }
 
-    fn follow(&self, server: SocketAddr, primary: SocketAddr) -> BoxFuture<'_, Result<(), String>> {
+    fn follow(&self, server: ServerAccess, primary: SocketAddr) -> BoxFuture<'_, Result<(), String>> {
         Box::pin(replica_of(server, primary.ip().to_string(), primary.port().to_string()))
     }
 
-    fn keys(&self, server: SocketAddr) -> BoxFuture<'_, Result<Vec<String>, String>> {
-        Box::pin(async move { Ok(RespConnection::open(server).await?.ask(&["KEYS", "*"]).await?.texts()) })
+    fn keys(&self, server: ServerAccess) -> BoxFuture<'_, Result<Vec<String>, String>> {
+        Box::pin(async move { Ok(RespConnection::open(&server).await?.ask(&["KEYS", "*"]).await?.texts()) })
     }
 
-    fn written(&self, primary: SocketAddr) -> BoxFuture<'_, Result<u64, String>> {
+    fn written(&self, primary: ServerAccess) -> BoxFuture<'_, Result<u64, String>> {
         Box::pin(offset(primary, "master_repl_offset:"))
     }
 
-    fn applied(&self, replica: SocketAddr) -> BoxFuture<'_, Result<u64, String>> {
+    fn applied(&self, replica: ServerAccess) -> BoxFuture<'_, Result<u64, String>> {
         Box::pin(offset(replica, "slave_repl_offset:"))
     }
 }
 
-async fn replica_of(server: SocketAddr, host: String, port: String) -> Result<(), String> {
-    let mut connection = RespConnection::open(server).await?;
+async fn replica_of(server: ServerAccess, host: String, port: String) -> Result<(), String> {
+    let mut connection = RespConnection::open(&server).await?;
     match connection.ask(&["REPLICAOF", &host, &port]).await? {
         RespValue::Text(text) if text.starts_with("OK") => Ok(()),
         other => Err(format!("it answered {other:?}")),
     }
 }
 
-async fn offset(server: SocketAddr, field: &str) -> Result<u64, String> {
-    let mut connection = RespConnection::open(server).await?;
+async fn offset(server: ServerAccess, field: &str) -> Result<u64, String> {
+    let mut connection = RespConnection::open(&server).await?;
     let RespValue::Text(text) = connection.ask(&["INFO", "replication"]).await? else {
         return Err("INFO is no text".to_owned());
     };

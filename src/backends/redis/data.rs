@@ -9,7 +9,7 @@ use super::connection::RespConnection;
 use super::keyspace::{EVENTS, tells_events};
 use super::resp::RespValue;
 use crate::backends::stored_data::{RunTraces, StoreSurvey, StoredData, counted};
-use crate::cluster::{BoxFuture, EndpointsReceiver};
+use crate::cluster::{BoxFuture, EndpointsReceiver, ServerAccess};
 use crate::limits::{PROBE, SERVER_BACK};
 
 const NO_TEXT: &str = "its answer to INFO is no text";
@@ -18,22 +18,22 @@ pub struct RedisData;
 
 impl StoredData for RedisData {
     fn wipe(&self, endpoints: EndpointsReceiver) -> BoxFuture<'static, Result<(), String>> {
-        let servers = endpoints.borrow().nodes().to_vec();
+        let servers = accesses(&endpoints);
         Box::pin(async move {
-            for address in servers {
-                within(PROBE, address, wipe(address)).await?;
+            for server in servers {
+                within(PROBE, server.address, wipe(&server)).await?;
             }
             Ok(())
         })
     }
 
     fn survey(&self, endpoints: EndpointsReceiver, _: Duration) -> BoxFuture<'static, Result<StoreSurvey, String>> {
-        let servers = endpoints.borrow().nodes().to_vec();
+        let servers = accesses(&endpoints);
         Box::pin(async move {
             let mut keys = 0;
             let mut found = StoreSurvey::default();
-            for address in servers {
-                let (held, blind) = within(SERVER_BACK, address, survey(address)).await?;
+            for server in servers {
+                let (held, blind) = within(SERVER_BACK, server.address, survey(&server)).await?;
                 keys += held;
                 found.blind = found.blind.or(blind);
             }
@@ -43,15 +43,21 @@ impl StoredData for RedisData {
     }
 
     fn remove(&self, endpoints: EndpointsReceiver, traces: RunTraces) -> BoxFuture<'static, Result<u64, String>> {
-        let servers = endpoints.borrow().nodes().to_vec();
+        let servers = accesses(&endpoints);
         Box::pin(async move {
             let mut removed = 0;
-            for address in servers {
-                removed += within(SERVER_BACK, address, remove(address, &traces)).await?;
+            for server in servers {
+                removed += within(SERVER_BACK, server.address, remove(&server, &traces)).await?;
             }
             Ok(removed)
         })
     }
+}
+
+fn accesses(endpoints: &EndpointsReceiver) -> Vec<ServerAccess> {
+    let endpoints = endpoints.borrow();
+    let nodes = endpoints.nodes().iter();
+    nodes.map(|address| endpoints.access(*address)).collect()
 }
 
 async fn within<T>(
@@ -65,16 +71,17 @@ async fn within<T>(
         .map_err(|error| format!("{address}: {error}"))
 }
 
-async fn wipe(address: SocketAddr) -> Result<(), String> {
-    let mut connection = RespConnection::open(address).await?;
+async fn wipe(server: &ServerAccess) -> Result<(), String> {
+    let mut connection = RespConnection::open(server).await?;
     connection.ask(&["FLUSHALL"]).await?;
     // a script that one client loaded would be there for the clients of the next run
     connection.ask(&["SCRIPT", "FLUSH"]).await.map(drop)
 }
 
 /// The keys of all databases, and why no observer can watch them, if so.
-async fn survey(address: SocketAddr) -> Result<(u64, Option<String>), String> {
-    let mut connection = RespConnection::open(address).await?;
+async fn survey(server: &ServerAccess) -> Result<(u64, Option<String>), String> {
+    let mut connection = RespConnection::open(server).await?;
+    let address = server.address;
     refuse_role(&mut connection).await?;
     let keys = databases(&mut connection)
         .await?
@@ -126,8 +133,8 @@ async fn databases(connection: &mut RespConnection) -> Result<Vec<(String, u64)>
 }
 
 /// Removes the run's keys of one server. It asks for the keys in portions, so that no other client waits long for the server.
-async fn remove(address: SocketAddr, traces: &RunTraces) -> Result<u64, String> {
-    let mut connection = RespConnection::open(address).await?;
+async fn remove(server: &ServerAccess, traces: &RunTraces) -> Result<u64, String> {
+    let mut connection = RespConnection::open(server).await?;
     let mut removed = 0;
     for (database, _) in databases(&mut connection).await? {
         connection.ask(&["SELECT", &database]).await?;

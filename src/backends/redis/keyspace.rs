@@ -7,14 +7,15 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
-use harness_workloads::KeyValue;
+use harness_workloads::{KeyValue, Login};
 
 use super::connection::RespConnection;
 use super::resp::RespValue;
 use crate::backends::lock_keys::LockKeys;
 use crate::backends::observer::Unasked;
-use crate::cluster::BoxFuture;
+use crate::cluster::{BoxFuture, ServerAccess};
 
 /// Keyspace events, `K`, of general commands, strings, hashes and lists, and of expired keys.
 pub const EVENTS: &str = "Kg$hlx";
@@ -45,13 +46,20 @@ pub trait KeyspaceSource: Send + Sync {
 }
 
 /// Opens connections to Redis servers.
-pub struct RedisServerKeyspaces;
+pub struct RedisServerKeyspaces {
+    /// `None` where they let everyone in.
+    pub login: Option<Arc<Login>>,
+}
 
 impl KeyspaceSource for RedisServerKeyspaces {
     fn open(&self, server: SocketAddr, keys: &LockKeys) -> BoxFuture<'static, Result<Box<dyn Keyspace>, String>> {
         let keys = keys.clone();
+        let server = ServerAccess {
+            address: server,
+            login: self.login.clone(),
+        };
         Box::pin(async move {
-            let connection = KeyspaceConnection::open(server, keys).await?;
+            let connection = KeyspaceConnection::open(&server, keys).await?;
             Ok(Box::new(connection) as Box<dyn Keyspace>)
         })
     }
@@ -98,8 +106,8 @@ pub enum KeyChange {
 }
 
 impl KeyspaceConnection {
-    async fn open(address: SocketAddr, keys: LockKeys) -> Result<Self, String> {
-        let mut connection = RespConnection::open(address).await?;
+    async fn open(server: &ServerAccess, keys: LockKeys) -> Result<Self, String> {
+        let mut connection = RespConnection::open(server).await?;
         if keys.mark.is_none() {
             connection
                 .ask(&["CONFIG", "SET", "notify-keyspace-events", EVENTS])

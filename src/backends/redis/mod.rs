@@ -50,7 +50,10 @@ const PLAIN: Backend = Backend {
     refuse,
     keys: "harness:{lock}",
     values: &[KeyValue::String, KeyValue::Hash, KeyValue::List],
-    observe: Some(&|endpoints, keys| Box::pin(observe(Arc::new(RedisServerKeyspaces), endpoints, keys))),
+    observe: Some(&|endpoints, keys| {
+        let login = endpoints.borrow().login();
+        Box::pin(observe(Arc::new(RedisServerKeyspaces { login }), endpoints, keys))
+    }),
     // a key goes with its holder
     sweep: None,
     data: &data::RedisData,

@@ -199,6 +199,7 @@ mod tests {
             data: "/tmp/run/n".into(),
             lease: Duration::from_secs(2),
             syncs: false,
+            login: None,
             peer_proxies: (1..=6).map(|port| ([10, 0, 0, 1], 40_000 + port).into()).collect(),
         }
     }

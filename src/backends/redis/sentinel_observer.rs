@@ -14,7 +14,7 @@ use super::resp::RespValue;
 use super::sentinel::SERVERS;
 use crate::backends::lock_keys::LockKeys;
 use crate::backends::observer::{ObservationLog, Observer};
-use crate::cluster::{BoxFuture, Endpoints, EndpointsReceiver};
+use crate::cluster::{BoxFuture, Endpoints, EndpointsReceiver, ServerAccess};
 
 /// Between two questions to all servers.
 const EVERY: Duration = Duration::from_millis(40);
@@ -123,26 +123,33 @@ impl ServerStates {
 
     /// By server; `None` of one that is silent.
     async fn ask(&mut self) -> Vec<Option<ServerState>> {
-        let addresses = self.addresses();
+        let servers: Vec<ServerAccess> = {
+            let endpoints = self.endpoints.borrow();
+            endpoints
+                .nodes()
+                .iter()
+                .map(|address| endpoints.access(*address))
+                .collect()
+        };
         let [first, second, third] = &mut self.connections[..] else {
             return vec![None; SERVERS];
         };
         let (first, second, third) = tokio::join!(
-            ask(first, addresses[0]),
-            ask(second, addresses[1]),
-            ask(third, addresses[2])
+            ask(first, &servers[0]),
+            ask(second, &servers[1]),
+            ask(third, &servers[2])
         );
         vec![first, second, third]
     }
 }
 
 /// Asks one server, over the connection that there is to it, or a new one.
-async fn ask(kept: &mut Option<(SocketAddr, RespConnection)>, address: SocketAddr) -> Option<ServerState> {
-    let open = kept.take().filter(|(to, _)| *to == address);
+async fn ask(kept: &mut Option<(SocketAddr, RespConnection)>, server: &ServerAccess) -> Option<ServerState> {
+    let open = kept.take().filter(|(to, _)| *to == server.address);
     let asked = async {
         let mut connection = match open {
             Some((_, connection)) => connection,
-            None => match RespConnection::open(address).await {
+            None => match RespConnection::open(server).await {
                 Ok(connection) => connection,
                 Err(error) if error.contains("refused") => return Some(ServerState::Gone),
                 Err(_) => return None,
@@ -151,7 +158,7 @@ async fn ask(kept: &mut Option<(SocketAddr, RespConnection)>, address: SocketAdd
         let Ok(RespValue::Text(info)) = connection.ask(&["INFO"]).await else {
             return None;
         };
-        *kept = Some((address, connection));
+        *kept = Some((server.address, connection));
         ServerState::of(&info)
     };
     tokio::time::timeout(SILENT, asked).await.ok().flatten()
@@ -173,7 +180,9 @@ impl SentinelObserver {
         let choice = MasterChoice::new(&answers, now).ok_or("the observer: no server says that it is the master")?;
         let at_first = Endpoints::new(states.addresses(), Some(choice.watched));
         let (master, of_master) = watch::channel(at_first);
-        let observer = RedisObserver::connect(Arc::new(RedisServerKeyspaces), of_master, keys, true).await?;
+        let login = states.endpoints.borrow().login();
+        let keyspaces = Arc::new(RedisServerKeyspaces { login });
+        let observer = RedisObserver::connect(keyspaces, of_master, keys, true).await?;
         Ok(Box::new(Self {
             observer,
             states,

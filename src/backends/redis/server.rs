@@ -2,10 +2,12 @@
 //!
 //! Settings: <https://redis.io/docs/latest/operate/oss_and_stack/management/config-file/>
 
+use harness_workloads::Login;
+
 use super::control::RedisReplication;
 use crate::cluster::{
-    ContainerSpec, KillSignal, Launch, NodeSetup, Peering, Readiness, ReadinessQuestion, ServerSoftware, Serving,
-    find_program, missing_program,
+    ContainerSpec, KillSignal, Launch, LoginGuard, NodeSetup, Peering, ProbedServer, Readiness, ReadinessQuestion,
+    ServerSoftware, Serving, find_program, missing_program,
 };
 
 pub static SOFTWARE: ServerSoftware = PLAIN;
@@ -27,34 +29,67 @@ pub(super) const PLAIN: ServerSoftware = ServerSoftware {
     launch: &launch,
     confined: true,
     container: &container,
-    question: ReadinessQuestion::Bytes {
-        question: |_| b"INFO\r\n".to_vec(),
-        answer,
-    },
+    question: ReadinessQuestion::Bytes { question, answer },
+    guard: LoginGuard::FromStart,
 };
 
+/// The file with its users, where it has any.
+const USERS: &str = "users.conf";
+/// Where a container finds it.
+const CONTAINER_USERS: &str = "/harness/users.conf";
+
 fn launch(setup: &NodeSetup) -> Launch {
-    let mut args = arguments(setup, &setup.bind);
+    let users = users(setup);
+    // a file of settings comes before the others
+    let file = users.as_ref().map(|_| setup.data.join(USERS).display().to_string());
+    let mut args: Vec<String> = file.into_iter().collect();
+    args.extend(arguments(setup, &setup.bind));
     args.extend(["--dir".to_owned(), setup.data.display().to_string()]);
     Launch {
         program: find_program("redis-server").unwrap_or_else(|| "redis-server".into()),
         args,
+        secrets: users.map(|users| (USERS.to_owned(), users)).into_iter().collect(),
         ..Launch::default()
     }
 }
 
 fn container(setup: &NodeSetup) -> ContainerSpec {
+    let users = users(setup);
     let mut command = vec!["redis-server".to_owned()];
+    command.extend(users.as_ref().map(|_| CONTAINER_USERS.to_owned()));
     command.extend(arguments(setup, "0.0.0.0"));
     ContainerSpec {
         command,
+        files: users
+            .map(|users| (CONTAINER_USERS.to_owned(), users))
+            .into_iter()
+            .collect(),
         ..ContainerSpec::default()
     }
 }
 
+/// The users of a server with a login, which is also that of its replicas.
+/// <https://redis.io/docs/latest/operate/oss_and_stack/management/security/acl/>
+fn users(setup: &NodeSetup) -> Option<String> {
+    let Login { user, password } = setup.login.as_deref()?;
+    Some(format!(
+        "user default off\nuser {user} on >{password} ~* &* +@all\nmasteruser {user}\nmasterauth {password}\n"
+    ))
+}
+
+fn question(server: &ProbedServer) -> Vec<u8> {
+    let log_in = server.login.as_deref().map(|Login { user, password }| {
+        let words = [user.as_str(), password];
+        let [user, password] = words.map(|word| format!("${}\r\n{word}\r\n", word.len()));
+        format!("*3\r\n$4\r\nAUTH\r\n{user}{password}")
+    });
+    (log_in.unwrap_or_default() + "INFO\r\n").into_bytes()
+}
+
 pub(super) fn answer(bytes: &[u8], closed: bool) -> Readiness {
     let text = String::from_utf8_lossy(bytes);
-    if let Some(error) = text.strip_prefix('-') {
+    // of one that logs in, the second
+    if let Some(error) = text.trim_start_matches("+OK\r\n").strip_prefix('-') {
         return Readiness::NotYet(error.trim().to_owned());
     }
     let after = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
@@ -122,6 +157,11 @@ mod tests {
             answer(b"-LOADING Redis is loading\r\n", false),
             Readiness::NotYet(_)
         ));
+        let loads = b"+OK\r\n-LOADING Redis is loading\r\n";
+        assert!(matches!(answer(loads, false), Readiness::NotYet(why) if why.starts_with("LOADING")));
+        let refused =
+            b"-WRONGPASS invalid username-password pair or user is disabled.\r\n-NOAUTH Authentication required.\r\n";
+        assert!(matches!(answer(refused, false), Readiness::NotYet(why) if why.starts_with("WRONGPASS")));
         let late = b"$9\r\n# Server\r\nrole:slave\r\nmaster_link_status:down\r\n# Keyspace\r\n";
         assert!(matches!(answer(late, false), Readiness::NotYet(why) if why.contains("in step")));
         let info = b"$9\r\n# Server\r\nredis_version:7.0.15\r\nrole:master\r\n# Keyspace\r\n";

@@ -3,12 +3,13 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tokio::time::timeout;
-use zookeeper_client::{Client, Error};
+use zookeeper_client::{Acls, Client, Error};
 
+use super::ensemble;
 use crate::backends::stored_data::{RunTraces, StoreSurvey, StoredData, named};
-use crate::cluster::{BoxFuture, EndpointsReceiver};
-use crate::limits::PROBE;
+use crate::cluster::{BoxFuture, Endpoints, EndpointsReceiver};
 
 /// The session with which nodes are removed; it owns nothing.
 const SESSION: Duration = Duration::from_secs(10);
@@ -64,13 +65,19 @@ async fn within<T>(asked: impl Future<Output = Result<T, String>>) -> Result<T, 
 }
 
 async fn connect(endpoints: &EndpointsReceiver, session: Duration) -> Result<Client, String> {
-    let servers: Vec<String> = endpoints.borrow().servers().iter().map(ToString::to_string).collect();
-    let connecting = Client::connector()
-        .with_session_timeout(session)
-        .with_connection_timeout(PROBE)
-        .connect(&servers.join(","))
-        .await;
+    let connecting = ensemble::connect(endpoints, session).await;
     connecting.map_err(|error| error.to_string())
+}
+
+/// Gives the root to the login of `servers`: nobody else can make a node, and the nodes that its owner makes below it are the owner's.
+pub async fn guard(servers: Endpoints) -> Result<(), String> {
+    let (_sender, endpoints) = watch::channel(servers);
+    within(async move {
+        let client = connect(&endpoints, SESSION).await?;
+        let given = client.set_acl("/", &Acls::creator_all(), None).await;
+        given.map(drop).map_err(|error| error.to_string())
+    })
+    .await
 }
 
 /// The nodes below `/` but the servers' own.

@@ -9,13 +9,13 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-use zookeeper_client::{Acls, AddWatchMode, Client, CreateMode, EventType, PersistentWatcher};
+use zookeeper_client::{AddWatchMode, Client, CreateMode, EventType, PersistentWatcher};
 
 use crate::backends::lock_keys::LockKeys;
 use crate::backends::observer::Unasked;
 use crate::cluster::{BoxFuture, EndpointsReceiver};
 use crate::limits::PROBE;
-use harness_workloads::zk::owner_name;
+use harness_workloads::zk::{access_list, connector, owner_name};
 
 /// A node that is written again and again: only a majority accepts a write, and the server that answers one has reported all
 /// changes before it. A read would also be answered by a server that is cut off from the others.
@@ -116,18 +116,28 @@ impl EnsembleSource for ZkServerEnsemble {
     }
 }
 
+/// A session of the observer, or of what looks after the nodes.
+pub async fn connect(endpoints: &EndpointsReceiver, session: Duration) -> Result<Client, zookeeper_client::Error> {
+    let (servers, login) = {
+        let endpoints = endpoints.borrow();
+        (endpoints.servers(), endpoints.login())
+    };
+    let servers: Vec<String> = servers.iter().map(ToString::to_string).collect();
+    connector(login.as_deref())
+        .with_session_timeout(session)
+        .with_connection_timeout(PROBE)
+        .connect(&servers.join(","))
+        .await
+}
+
 async fn open(
     endpoints: &EndpointsReceiver,
     root: &str,
     proof: &str,
 ) -> Result<(Client, PersistentWatcher), zookeeper_client::Error> {
-    let cluster: Vec<String> = endpoints.borrow().servers().iter().map(ToString::to_string).collect();
-    let client = Client::connector()
-        .with_session_timeout(SESSION)
-        .with_connection_timeout(PROBE)
-        .connect(&cluster.join(","))
-        .await?;
-    let persistent = CreateMode::Persistent.with_acls(Acls::anyone_all());
+    let login = endpoints.borrow().login();
+    let client = connect(endpoints, SESSION).await?;
+    let persistent = CreateMode::Persistent.with_acls(access_list(login.as_deref()));
     client.mkdir(root, &persistent).await?;
     client.mkdir(proof, &persistent).await?;
     let watcher = client.watch(root, AddWatchMode::PersistentRecursive).await?;

@@ -5,9 +5,10 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::data::guard;
 use crate::cluster::{
-    ContainerSpec, KillSignal, Launch, NodeSetup, Peering, Readiness, ReadinessQuestion, ServerSoftware, Serving,
-    find_program,
+    ContainerSpec, KillSignal, Launch, LoginGuard, NodeSetup, Peering, Readiness, ReadinessQuestion, ServerSoftware,
+    Serving, find_program,
 };
 
 /// Where distributions put ZooKeeper's jars: Debian's package, and a release unpacked under `ZOOKEEPER_HOME`.
@@ -66,6 +67,7 @@ pub static SOFTWARE: ServerSoftware = ServerSoftware {
         question: |_| b"srvr".to_vec(),
         answer,
     },
+    guard: LoginGuard::Told(&|servers| Box::pin(guard(servers))),
 };
 
 fn missing() -> Vec<String> {
@@ -89,11 +91,11 @@ fn launch(setup: &NodeSetup) -> Launch {
     Launch {
         program: find_program("java").unwrap_or_else(|| "java".into()),
         args,
-        env: Vec::new(),
         files: vec![
             ("zoo.cfg".into(), configuration(setup)),
             ("data/myid".into(), format!("{}\n", setup.me().number)),
         ],
+        ..Launch::default()
     }
 }
 

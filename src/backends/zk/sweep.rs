@@ -6,6 +6,7 @@ use harness_workloads::zk::lock_path;
 use tokio::time::timeout;
 use zookeeper_client::{Client, Error};
 
+use super::ensemble;
 use crate::backends::LockSweeper;
 use crate::cluster::{BoxFuture, EndpointsReceiver};
 use crate::limits::PROBE;
@@ -19,12 +20,7 @@ pub struct ZkSweeper {
 
 impl ZkSweeper {
     pub async fn connect(endpoints: EndpointsReceiver) -> Result<Box<dyn LockSweeper>, String> {
-        let servers: Vec<String> = endpoints.borrow().servers().iter().map(ToString::to_string).collect();
-        let connecting = Client::connector()
-            .with_session_timeout(SESSION)
-            .with_connection_timeout(PROBE)
-            .connect(&servers.join(","))
-            .await;
+        let connecting = ensemble::connect(&endpoints, SESSION).await;
         let client = connecting.map_err(|error| error.to_string())?;
         Ok(Box::new(Self { client }))
     }

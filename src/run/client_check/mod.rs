@@ -122,8 +122,9 @@ pub async fn check_client(spec: ClientCheckSpec) -> Result<Vec<CheckRemark>, Run
         on_remark,
     } = spec;
     std::fs::create_dir_all(&folder).map_err(|error| RunError::write(&folder, &error))?;
+    let login = config.login();
     let bench = CheckBench {
-        command: setup::client_command(&config)?,
+        command: setup::client_command(&config, login.clone())?,
         log: folder.join("client.log"),
         remarks: CheckRemarks {
             made: Mutex::default(),
@@ -144,6 +145,7 @@ pub async fn check_client(spec: ClientCheckSpec) -> Result<Vec<CheckRemark>, Run
             clocks: Vec::new(),
             disks: Vec::new(),
             power_cuts: false,
+            login: login.clone(),
             on_wait: Arc::new(|_| {}),
         };
         let cluster = Cluster::start(&wanted, &runtime, interrupt.clone()).await?;

@@ -55,7 +55,7 @@ impl ProcessControl for ProcessHandle {
 mod tests {
     use nix::sys::signal::Signal;
 
-    use super::super::child::{ChildCommand, ChildEvent, ChildProcess, OnChildEvent};
+    use super::super::child::{ChildCommand, ChildEvent, ChildProcess, ClientLogin, OnChildEvent};
     use super::*;
 
     #[tokio::test]
@@ -64,6 +64,7 @@ mod tests {
         let start = ChildCommand {
             program: "sh".into(),
             env: Vec::new(),
+            login: ClientLogin::default(),
             args: vec!["-c".into(), r#"read x; echo '{"type":"ok","id":1}'; cat"#.into()],
         };
         let deaf: OnChildEvent = Arc::new(|_: ChildEvent| {});

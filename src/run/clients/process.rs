@@ -383,7 +383,7 @@ mod tests {
     use harness_workloads::protocol::OpenRequest;
 
     use super::*;
-    use crate::run::clients::child::{ChildCommand, ChildSpawner};
+    use crate::run::clients::child::{ChildCommand, ChildSpawner, ClientLogin};
     use crate::run::clients::pool::{ClientPool, ClientPoolSpec};
     use crate::run::testing::context_of;
 
@@ -408,6 +408,7 @@ mod tests {
                     program: "sh".into(),
                     args: vec!["-c".into(), script],
                     env: Vec::new(),
+                    login: ClientLogin::default(),
                 },
                 clocks: Vec::new(),
             }),

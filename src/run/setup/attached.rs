@@ -26,10 +26,10 @@ pub struct AttachedRun {
 /// Looks at the servers of `--servers` and changes nothing there; the error is a sentence.
 pub async fn survey(config: &Config) -> Result<StoreSurvey, String> {
     let addresses = look_up(&config.attach.servers).await?;
-    let (_sender, endpoints) = watch::channel(Endpoints::new(addresses, None));
+    let (_sender, endpoints) = watch::channel(Endpoints::new(addresses, None).with_login(config.login()));
     let servers = config.attach.servers.join(", ");
     let found = config.backend.data.survey(endpoints, config.lease).await;
-    found.map_err(|why| format!("{} at {servers}: {why}", config.backend.product()))
+    found.map_err(|why| config.with_login_hint(format!("{} at {servers}: {why}", config.backend.product())))
 }
 
 /// What a user must agree to before anything is done, if so.

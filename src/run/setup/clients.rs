@@ -3,35 +3,37 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use harness_workloads::Login;
 use harness_workloads::protocol::{MASTER_NAME, OpenRequest, SentinelEndpoints};
 
 use super::{ClientLinks, WallClocks};
 use crate::adapters;
 use crate::backends::Topology;
 use crate::clock::GroundClock;
+use crate::cluster::Cluster;
 use crate::config::{Clients, Config};
-use crate::run::clients::child::{ChildCommand, ChildSpawner};
+use crate::run::clients::child::{ChildCommand, ChildSpawner, ClientLogin};
 use crate::run::clients::pool::{ClientPool, ClientPoolSpec};
 use crate::run::{RunError, RunSpec};
 
-/// All clients, none of them started. `announced`: by node, what the servers call each other where they choose one that clients look for.
+/// All clients of these servers, none of them started.
 pub fn client_pool(
     spec: &RunSpec,
     links: &ClientLinks,
     clocks: &WallClocks,
-    announced: &[SocketAddr],
+    servers: &Cluster,
 ) -> Result<ClientPool, RunError> {
     let logs = spec.folder.clients();
     std::fs::create_dir_all(&logs).map_err(|error| RunError::write(&logs, &error))?;
     Ok(ClientPool::new(ClientPoolSpec {
         spawner: Arc::new(ChildSpawner {
-            command: client_command(&spec.config)?,
+            command: client_command(&spec.config, servers.login())?,
             clocks: clocks.clients.clone(),
         }),
         clock: GroundClock::Real,
         per_process: spec.config.per_process,
         logs,
-        opens: opens(&spec.config, announced, |client, server| {
+        opens: opens(&spec.config, &servers.announced(), |client, server| {
             links.address(&spec.config, client, server)
         }),
     }))
@@ -62,8 +64,12 @@ pub fn opens(config: &Config, announced: &[SocketAddr], address: impl Fn(u32, u3
     (0..config.clients).map(open).collect()
 }
 
-/// The command line of a client process.
-pub fn client_command(config: &Config) -> Result<ChildCommand, RunError> {
+/// The command line of a client process, and who it logs in as.
+pub fn client_command(config: &Config, login: Option<Arc<Login>>) -> Result<ChildCommand, RunError> {
+    let login = ClientLogin {
+        backend: config.backend.id,
+        login,
+    };
     let options = match &config.who {
         Clients::Foreign { command, .. } => {
             let command = adapters::shell_command(command).map_err(|error| RunError::Clients(error.to_string()))?;
@@ -71,6 +77,7 @@ pub fn client_command(config: &Config) -> Result<ChildCommand, RunError> {
                 program: "sh".into(),
                 args: vec!["-c".into(), command],
                 env: Vec::new(),
+                login,
             });
         }
         Clients::Recipe(options) => options,
@@ -88,5 +95,6 @@ pub fn client_command(config: &Config) -> Result<ChildCommand, RunError> {
         program: own,
         args,
         env: Vec::new(),
+        login,
     })
 }

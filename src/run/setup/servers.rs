@@ -49,6 +49,7 @@ impl RunServers {
             clocks: clocks.servers.clone(),
             disks: disks.gates.clone(),
             power_cuts: spec.plan.cuts_power,
+            login: config.login(),
             on_wait: {
                 let progress = spec.progress.clone();
                 Arc::new(move |what| progress.send(ProgressEvent::Waiting(what)))

@@ -70,7 +70,7 @@ fn speak_in_packets(connection: &mut PacketConnection) {
 /// What the server counted, by the name of its counter.
 fn counters(server: &OneServer) -> BTreeMap<String, u64> {
     let rows = server.runtime.block_on(async {
-        let mut asking = MysqlConnection::connect(server.address).await.expect("it serves");
+        let mut asking = MysqlConnection::connect(server.address, None).await.expect("it serves");
         let statement = "SHOW GLOBAL STATUS WHERE Variable_name LIKE 'Com\\_%' OR Variable_name = 'Questions'";
         asking.query(statement).await.expect("counters").rows
     });
@@ -107,7 +107,9 @@ fn a_tap_counts_the_statements_that_mariadb_counts() {
     client.arg(format!("--port={}", tapped.link.listen().port()));
     succeeds(&mut client);
     let own = server.runtime.block_on(async {
-        let mut own = MysqlConnection::connect(tapped.link.listen()).await.expect("it serves");
+        let mut own = MysqlConnection::connect(tapped.link.listen(), None)
+            .await
+            .expect("it serves");
         let mut answers = Vec::new();
         for statement in [
             "BEGIN",

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 import json
+import os
 import secrets
 import socket
 import sys
@@ -30,6 +31,8 @@ class Redis:
         self.socket = socket.create_connection((host, int(port)), timeout=timeout)
         self.socket.settimeout(timeout)
         self.stream = self.socket.makefile("rb")
+        if "REDISCLI_AUTH" in os.environ:  # the servers want a login
+            self.call("AUTH", os.environ.get("REDIS_USER", "default"), os.environ["REDISCLI_AUTH"])
 
     def call(self, *words):
         words = [str(word).encode() for word in words]

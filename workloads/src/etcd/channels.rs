@@ -2,9 +2,9 @@
 //!
 //! There is one channel a server, and calls go to the one that answered last. A call that was never sent (no
 //! connection) goes to the next server at once; one that may have been sent is answered as indefinite, and only the
-//! next call goes elsewhere. The library sets no time limits, so each call and each connection gets one here.
+//! next call goes elsewhere. One that was refused because its token is not known is sent once more, with a new one. The library sets no time limits, so each call and each connection gets one here.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::error::Error;
 use std::future::Future;
 use std::time::Duration;
@@ -13,6 +13,8 @@ use tonic::metadata::MetadataValue;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, ConnectError, Request, Status};
 
+use super::login::{EtcdChannel, LoginToken, is_stale, log_in};
+use crate::login::Login;
 use crate::protocol::OpenRequest;
 use crate::session::SessionError;
 
@@ -26,6 +28,9 @@ const PINGS_A_LEASE: u32 = 6;
 #[derive(Clone)]
 pub(super) struct Channels {
     servers: Vec<Channel>,
+    login: Option<Login>,
+    /// By server: what it gave for the login.
+    tokens: RefCell<Vec<Option<LoginToken>>>,
     /// The number of the server that calls go to.
     current: Cell<usize>,
     limit: Duration,
@@ -33,19 +38,21 @@ pub(super) struct Channels {
 
 impl Channels {
     /// Wants to be called inside a tokio runtime. Connects when first used.
-    pub(super) fn new(open: &OpenRequest) -> Result<Self, String> {
+    pub(super) fn new(open: &OpenRequest, login: Option<&Login>) -> Result<Self, String> {
         let lease = Duration::from_millis(open.lease_ms);
-        let servers: Result<_, _> = open.endpoints.iter().map(|endpoint| channel(endpoint, lease)).collect();
+        let servers: Result<Vec<_>, _> = open.endpoints.iter().map(|endpoint| channel(endpoint, lease)).collect();
         let servers = servers.map_err(|error| format!("etcd endpoints {:?}: {error}", open.endpoints))?;
         Ok(Channels {
+            tokens: RefCell::new(vec![None; servers.len()]),
             servers,
+            login: login.cloned(),
             current: Cell::new(0),
             limit: lease / CALLS_A_LEASE,
         })
     }
 
     /// Makes one call within the usual time limit.
-    pub(super) async fn call<T, F>(&self, what: &str, send: impl Fn(Channel) -> F) -> Result<T, SessionError>
+    pub(super) async fn call<T, F>(&self, what: &str, send: impl Fn(EtcdChannel) -> F) -> Result<T, SessionError>
     where
         F: Future<Output = Result<T, Status>>,
     {
@@ -57,7 +64,7 @@ impl Channels {
         &self,
         what: &str,
         limit: Duration,
-        send: impl Fn(Channel) -> F,
+        send: impl Fn(EtcdChannel) -> F,
     ) -> Result<T, SessionError>
     where
         F: Future<Output = Result<T, Status>>,
@@ -68,7 +75,7 @@ impl Channels {
             for _ in &self.servers {
                 let server = self.current.get();
                 asked.set(server);
-                match send(self.servers[server].clone()).await {
+                match self.sent(server, &send).await {
                     Ok(answer) => return Ok(answer),
                     Err(status) if was_not_sent(&status) => last = format!("{what}: {}", status.message()),
                     Err(status) => return Err(self.judge(what, server, &status)),
@@ -84,6 +91,27 @@ impl Channels {
                 limit.as_millis()
             )))
         })
+    }
+
+    /// Sends a call to a server with its token.
+    async fn sent<T, F>(&self, server: usize, send: impl Fn(EtcdChannel) -> F) -> Result<T, Status>
+    where
+        F: Future<Output = Result<T, Status>>,
+    {
+        let channel = || self.servers[server].clone();
+        let Some(login) = &self.login else {
+            return send(LoginToken::default().on(channel())).await;
+        };
+        let known = self.tokens.borrow()[server].clone();
+        if let Some(token) = known {
+            match send(token.on(channel())).await {
+                Err(status) if is_stale(&status) => {}
+                answer => return answer,
+            }
+        }
+        let token = log_in(channel(), login).await?;
+        self.tokens.borrow_mut()[server] = Some(token.clone());
+        send(token.on(channel())).await
     }
 
     /// Turns to the next server, unless another call did so already.

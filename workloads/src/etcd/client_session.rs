@@ -21,6 +21,7 @@ use super::wire::etcdserverpb::{
 };
 use super::wire::v3electionpb::{CampaignRequest, LeaderKey, ResignRequest, election_client::ElectionClient};
 use super::wire::v3lockpb::{LockRequest, UnlockRequest, lock_client::LockClient};
+use crate::login::Login;
 use crate::protocol::OpenRequest;
 use crate::session::SessionError;
 
@@ -31,9 +32,9 @@ pub struct EtcdServers {
 
 impl EtcdServers {
     /// Wants to be called inside a tokio runtime. Connects when first used.
-    pub fn new(open: &OpenRequest) -> Result<Self, String> {
+    pub fn new(open: &OpenRequest, login: Option<&Login>) -> Result<Self, String> {
         Ok(EtcdServers {
-            channels: Channels::new(open)?,
+            channels: Channels::new(open, login)?,
         })
     }
 }

@@ -10,6 +10,7 @@ mod client_session;
 mod fake;
 mod lease_keeper;
 mod lease_session;
+mod login;
 pub(crate) mod recipes;
 mod server_wait;
 pub mod session;
@@ -19,6 +20,7 @@ pub mod wire;
 mod tests;
 
 pub use client_session::EtcdServers;
+pub use login::{EtcdChannel, LoginToken, is_stale, log_in};
 pub use session::{Created, EtcdConnect, EtcdKey, EtcdSession, EtcdWatch, KeyEvent, Leader, Lease, Listing};
 
 use crate::recipe::RecipeContext;

@@ -10,6 +10,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::connection::{MysqlAnswer, MysqlConnection, MysqlError};
 use super::{leases, literal, tables};
+use crate::login::Login;
 use crate::protocol::OpenRequest;
 use crate::session::SessionError;
 use crate::sql::{LeaseForm, LockScope, SqlConnect, SqlServer, SqlSession};
@@ -28,12 +29,12 @@ const LONG_AGO: &str = "'1000-01-01'";
 pub struct MariadbServer(SqlServer);
 
 impl MariadbServer {
-    pub fn new(open: &OpenRequest) -> Result<Self, String> {
-        SqlServer::of(open, "MariaDB").map(Self)
+    pub fn new(open: &OpenRequest, login: Option<&Login>) -> Result<Self, String> {
+        SqlServer::of(open, login, "MariaDB").map(Self)
     }
 
     async fn dial(&self) -> Result<MysqlClientSession, MysqlError> {
-        let mut connection = MysqlConnection::connect(&self.0.endpoint).await?;
+        let mut connection = MysqlConnection::connect(&self.0.endpoint, self.0.login.as_ref()).await?;
         let name = connection.session_name().await?;
         Ok(MysqlClientSession {
             is_over: connection.is_over(),

@@ -21,7 +21,7 @@ use tokio::net::{TcpStream, ToSocketAddrs};
 use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 
-use super::variable;
+use crate::login::Login;
 
 /// The longest packet; a longer payload goes on in the next.
 const LONGEST: usize = 0xff_ffff;
@@ -104,12 +104,12 @@ impl Drop for MysqlConnection {
 }
 
 /// A password, and what the server sent to hide it with.
-struct Login<'a> {
+struct Challenge<'a> {
     password: &'a [u8],
     nonce: &'a [u8],
 }
 
-impl Context for &Login<'_> {
+impl Context for &Challenge<'_> {
     fn pass(&self) -> &[u8] {
         self.password
     }
@@ -132,11 +132,11 @@ impl Context for &Login<'_> {
 }
 
 impl MysqlConnection {
-    /// Connects as the variables of the environment say (`MYSQL_USER`, `MYSQL_PWD`): `root` and no password by default.
-    pub async fn connect(address: impl ToSocketAddrs) -> Result<Self, MysqlError> {
+    /// Connects as `root` without a password, unless there is a login.
+    pub async fn connect(address: impl ToSocketAddrs, login: Option<&Login>) -> Result<Self, MysqlError> {
         let mut stream = TcpStream::connect(address).await.map_err(MysqlError::ended)?;
         stream.set_nodelay(true).map_err(MysqlError::ended)?;
-        let version = log_in(&mut stream).await?;
+        let version = log_in(&mut stream, login).await?;
         let (mut from_server, writer) = stream.into_split();
         let (sender, packets) = mpsc::unbounded_channel();
         let (over, is_over) = watch::channel(false);
@@ -254,9 +254,8 @@ impl MysqlConnection {
 }
 
 /// Logs in; answers the server's version.
-async fn log_in(stream: &mut TcpStream) -> Result<String, MysqlError> {
-    let (user, password) = (variable("MYSQL_USER"), variable("MYSQL_PWD"));
-    let password = password.unwrap_or_default();
+async fn log_in(stream: &mut TcpStream, login: Option<&Login>) -> Result<String, MysqlError> {
+    let (user, password) = login.map_or(("root", ""), |login| (&login.user, &login.password));
     let (mut number, greeting) = read_packet(stream).await.map_err(MysqlError::ended)?;
     if greeting.first() == Some(&0xff) {
         return Err(refused(&greeting, CapabilityFlags::empty()));
@@ -268,7 +267,7 @@ async fn log_in(stream: &mut TcpStream) -> Result<String, MysqlError> {
     let response = HandshakeResponse::new(
         first.map(Cow::Owned),
         (5, 7, 0),
-        Some(user.unwrap_or_else(|| "root".into()).into_bytes()),
+        Some(user.as_bytes()),
         None::<Vec<u8>>,
         Some(plugin),
         CAPABILITIES & greeting.capabilities(),
@@ -309,14 +308,9 @@ fn begin(plugin: &AuthPlugin<'_>, password: &[u8], nonce: &[u8]) -> Result<(Auth
     Ok((method, answer))
 }
 
-fn answer_to(
-    method: &mut AuthProc,
-    password: &[u8],
-    nonce: &[u8],
-    challenge: &[u8],
-) -> Result<Option<Vec<u8>>, MysqlError> {
-    let login = Login { password, nonce };
-    let answer = method.run(&login, challenge).map_err(MysqlError::ended)?;
+fn answer_to(method: &mut AuthProc, password: &[u8], nonce: &[u8], sent: &[u8]) -> Result<Option<Vec<u8>>, MysqlError> {
+    let challenge = Challenge { password, nonce };
+    let answer = method.run(&challenge, sent).map_err(MysqlError::ended)?;
     Ok(answer.data().map(<[u8]>::to_vec))
 }
 

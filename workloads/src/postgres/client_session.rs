@@ -18,19 +18,20 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Config, Error, NoTls, Row};
 
 use super::{ADVISORY_KEY, SESSION_NAME, TABLES};
+use crate::login::Login;
 use crate::protocol::OpenRequest;
 use crate::session::SessionError;
 use crate::sql::{LeaseForm, LockScope, SqlConnect, SqlServer, SqlSession};
 
-/// Who asks whom, as the variables of libpq say (`PGUSER`, `PGPASSWORD`, `PGDATABASE`): `postgres` and no password by default.
-pub fn config() -> Config {
-    let variable = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
+/// Who asks whom: `postgres` without a password, unless there is a login, and the database in `PGDATABASE`, as libpq reads it.
+pub fn config(login: Option<&Login>) -> Config {
+    let database = std::env::var("PGDATABASE").ok().filter(|text| !text.is_empty());
     let mut config = Config::new();
     config
-        .user(variable("PGUSER").unwrap_or_else(|| "postgres".into()))
-        .dbname(variable("PGDATABASE").unwrap_or_else(|| "postgres".into()));
-    if let Some(password) = variable("PGPASSWORD") {
-        config.password(password);
+        .user(login.map_or("postgres", |login| &login.user))
+        .dbname(database.unwrap_or_else(|| "postgres".into()));
+    if let Some(login) = login.filter(|login| !login.password.is_empty()) {
+        config.password(&login.password);
     }
     config
 }
@@ -39,8 +40,8 @@ pub fn config() -> Config {
 pub struct PostgresServer(SqlServer);
 
 impl PostgresServer {
-    pub fn new(open: &OpenRequest) -> Result<Self, String> {
-        SqlServer::of(open, "PostgreSQL").map(Self)
+    pub fn new(open: &OpenRequest, login: Option<&Login>) -> Result<Self, String> {
+        SqlServer::of(open, login, "PostgreSQL").map(Self)
     }
 
     async fn dial(&self) -> Result<PostgresClientSession, String> {
@@ -48,7 +49,7 @@ impl PostgresServer {
             .await
             .map_err(|error| error.to_string())?;
         stream.set_nodelay(true).map_err(|error| error.to_string())?;
-        let connected = config().connect_raw(stream, NoTls).await;
+        let connected = config(self.0.login.as_ref()).connect_raw(stream, NoTls).await;
         let (client, connection) = connected.map_err(|error| said(&error))?;
         let (over, is_over) = watch::channel(false);
         let task = tokio::task::spawn_local(async move {

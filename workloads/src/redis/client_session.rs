@@ -20,6 +20,7 @@ use tokio::sync::mpsc;
 
 use super::sentinels::{Sentinels, check_role};
 use super::session::{RedisConnect, RedisSession, Subscription};
+use crate::login::Login;
 use crate::protocol::OpenRequest;
 use crate::session::SessionError;
 
@@ -55,8 +56,9 @@ pub struct RedisServers {
 }
 
 impl RedisServers {
-    pub fn new(open: &OpenRequest) -> Result<Self, String> {
-        let servers: Result<_, RedisError> = open.endpoints.iter().map(|endpoint| client(endpoint)).collect();
+    pub fn new(open: &OpenRequest, login: Option<&Login>) -> Result<Self, String> {
+        let client = |endpoint: &String| client(endpoint, login);
+        let servers: Result<_, RedisError> = open.endpoints.iter().map(client).collect();
         let mut servers = servers.map_err(|error| format!("redis endpoints {:?}: {error}", open.endpoints))?;
         let sentinels = open.sentinel.as_ref();
         Ok(RedisServers {
@@ -67,13 +69,16 @@ impl RedisServers {
     }
 }
 
-fn client(endpoint: &str) -> Result<Client, RedisError> {
+fn client(endpoint: &str, login: Option<&Login>) -> Result<Client, RedisError> {
     let info = format!("redis://{endpoint}").into_connection_info()?;
-    let settings = info
+    let mut settings = info
         .redis_settings()
         .clone()
         .set_protocol(ProtocolVersion::RESP3)
         .set_skip_set_lib_name();
+    if let Some(login) = login {
+        settings = settings.set_username(&login.user).set_password(&login.password);
+    }
     Client::open(
         info.set_redis_settings(settings)
             .set_tcp_settings(TcpSettings::default().set_nodelay(true)),
@@ -104,7 +109,8 @@ impl RedisConnect for RedisServers {
             }
             Some(sentinels) => {
                 let at = sentinels.master().await?;
-                let master = client(&at).map_err(|error| SessionError::Definite(format!("{at}: {error}")))?;
+                // sentinels are for servers that let everyone in
+                let master = client(&at, None).map_err(|error| SessionError::Definite(format!("{at}: {error}")))?;
                 let mut connection = connect(&master, config.clone()).await?;
                 check_role(&mut connection).await?;
                 (master, connection)

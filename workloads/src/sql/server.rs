@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::SqlSession;
+use crate::login::Login;
 use crate::protocol::OpenRequest;
 use crate::session::SessionError;
 
@@ -17,12 +18,14 @@ const CALLS_A_LEASE: u32 = 3;
 /// A real server, and how long a call to it may take.
 pub(crate) struct SqlServer {
     pub endpoint: String,
+    /// Who logs in, where the server does not let everyone in.
+    pub login: Option<Login>,
     pub limit: Duration,
 }
 
 impl SqlServer {
     /// The only endpoint of a client; the error says that `store` has one server.
-    pub fn of(open: &OpenRequest, store: &str) -> Result<Self, String> {
+    pub fn of(open: &OpenRequest, login: Option<&Login>, store: &str) -> Result<Self, String> {
         let [endpoint] = &open.endpoints[..] else {
             return Err(format!(
                 "a lock on {store} is on one server, not on {:?}",
@@ -31,6 +34,7 @@ impl SqlServer {
         };
         Ok(Self {
             endpoint: endpoint.clone(),
+            login: login.cloned(),
             limit: Duration::from_millis(open.lease_ms) / CALLS_A_LEASE,
         })
     }

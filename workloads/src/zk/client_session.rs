@@ -11,12 +11,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::watch;
 use zookeeper_client::{
-    Acls, Client, CreateMode, CreateOptions, Error, EventType, LockOptions, LockPrefix, OneshotWatcher, SessionState,
-    Stat, StateWatcher, WatchedEvent,
+    Acls, Client, Connector, CreateMode, CreateOptions, Error, EventType, LockOptions, LockPrefix, OneshotWatcher,
+    SessionState, Stat, StateWatcher, WatchedEvent,
 };
 
 use super::session::{ConnectionState, ConnectionStatus, WatchEvent, ZkConnect, ZkSession, ZkWatch, Znode};
 use crate::host::{RecipeHost, Task, within};
+use crate::login::Login;
 use crate::protocol::OpenRequest;
 use crate::session::SessionError;
 
@@ -31,29 +32,41 @@ const PARENTS: usize = 10;
 const LOOKS: u32 = 20;
 const LOOK_PAUSE: Duration = Duration::from_millis(5);
 
-const EPHEMERAL: CreateOptions<'static> = CreateMode::Ephemeral.with_acls(Acls::anyone_all());
-const EPHEMERAL_SEQUENTIAL: CreateOptions<'static> = CreateMode::EphemeralSequential.with_acls(Acls::anyone_all());
-const PERSISTENT: CreateOptions<'static> = CreateMode::Persistent.with_acls(Acls::anyone_all());
+/// Who may use the nodes of a client: those with the same login where there is one, else everyone.
+pub fn access_list(login: Option<&Login>) -> Acls<'static> {
+    login.map_or(Acls::anyone_all(), |_| Acls::creator_all())
+}
+
+/// How clients connect.
+pub fn connector(login: Option<&Login>) -> Connector {
+    let connector = Client::connector();
+    match login {
+        Some(login) => connector.with_auth("digest", login.digest().as_bytes()),
+        None => connector,
+    }
+}
 
 /// A real ensemble.
 pub struct ZkServers {
     cluster: String,
     lease: Duration,
+    login: Option<Login>,
     host: Rc<dyn RecipeHost>,
 }
 
 impl ZkServers {
-    pub fn new(open: &OpenRequest, host: Rc<dyn RecipeHost>) -> Self {
+    pub fn new(open: &OpenRequest, login: Option<&Login>, host: Rc<dyn RecipeHost>) -> Self {
         ZkServers {
             cluster: open.endpoints.join(","),
             lease: Duration::from_millis(open.lease_ms),
+            login: login.cloned(),
             host,
         }
     }
 
     /// A client of the crate, for the recipe that brings its own lock.
     pub(crate) async fn client(&self) -> Result<Client, SessionError> {
-        let connecting = Client::connector()
+        let connecting = connector(self.login.as_ref())
             .with_session_timeout(self.lease)
             .with_connection_timeout(self.lease * CONNECTION_SHARE / 10)
             .connect(&self.cluster);
@@ -79,6 +92,7 @@ impl ZkConnect for ZkServers {
         Ok(Rc::new(ZkClientSession {
             id: client.session_id().0,
             timeout: client.session_timeout(),
+            acls: access_list(self.login.as_ref()),
             client: RefCell::new(Some(client)),
             connection,
             host: self.host.clone(),
@@ -90,6 +104,8 @@ impl ZkConnect for ZkServers {
 struct ZkClientSession {
     id: i64,
     timeout: Duration,
+    /// Of the nodes that it makes.
+    acls: Acls<'static>,
     /// `None` once closed: the crate closes the session when its last client is dropped.
     client: RefCell<Option<Client>>,
     connection: watch::Receiver<ConnectionStatus>,
@@ -127,6 +143,11 @@ impl ZkClientSession {
         }
     }
 
+    /// How it makes the parents of its nodes.
+    fn persistent(&self) -> CreateOptions<'static> {
+        CreateMode::Persistent.with_acls(self.acls)
+    }
+
     /// Whether this session has no nodes under `parent`, or soon has none: the library deletes in the background.
     async fn is_gone(&self, parent: &str) -> bool {
         for _ in 0..LOOKS {
@@ -144,8 +165,9 @@ impl ZkClientSession {
 
     /// Creates the node; and again where its parents had to be made first, since it surely was not created then. They may
     /// be gone by the next try: a sweep of locks that are out of use may find this one empty.
-    async fn create_node(&self, path: &str, options: &CreateOptions<'_>) -> Result<(Stat, String), CallFailure> {
-        let create = async |client: &Client| client.create(path, b"", options).await;
+    async fn create_node(&self, path: &str, mode: CreateMode) -> Result<(Stat, String), CallFailure> {
+        let options = mode.with_acls(self.acls);
+        let create = async |client: &Client| client.create(path, b"", &options).await;
         let parent = path.rsplit_once('/').map_or("/", |(parent, _)| parent);
         let mut created = self.call("create", create).await;
         for _ in 0..PARENTS {
@@ -156,7 +178,7 @@ impl ZkClientSession {
             else {
                 break;
             };
-            self.call("mkdir", async |client| client.mkdir(parent, &PERSISTENT).await)
+            self.call("mkdir", async |client| client.mkdir(parent, &self.persistent()).await)
                 .await?;
             created = self.call("create", create).await;
         }
@@ -179,12 +201,12 @@ impl ZkSession for ZkClientSession {
     }
 
     async fn create_sequential(&self, prefix: &str) -> Result<Znode, SessionError> {
-        let (stat, path) = self.create_node(prefix, &EPHEMERAL_SEQUENTIAL).await?;
+        let (stat, path) = self.create_node(prefix, CreateMode::EphemeralSequential).await?;
         Ok(node(path, &stat))
     }
 
     async fn create(&self, path: &str) -> Result<Option<Znode>, SessionError> {
-        match self.create_node(path, &EPHEMERAL).await {
+        match self.create_node(path, CreateMode::Ephemeral).await {
             Ok((stat, _)) => Ok(Some(node(path.to_owned(), &stat))),
             Err(CallFailure {
                 error: Some(Error::NodeExists),
@@ -246,7 +268,7 @@ impl ZkSession for ZkClientSession {
     async fn library_lock(&self, parent: &str, wait: Duration) -> Result<Option<String>, SessionError> {
         let prefix = LockPrefix::new_curator(parent, "lock-")
             .map_err(|error| SessionError::Definite(format!("lock {parent}: {error}")))?;
-        let options = LockOptions::new(Acls::anyone_all()).with_ancestor_options(PERSISTENT.clone());
+        let options = LockOptions::new(self.acls).with_ancestor_options(self.persistent());
         let options = options.map_err(|error| SessionError::Definite(format!("lock {parent}: {error}")))?;
         let lock = async |client: &Client| {
             let held = client.lock(prefix, b"", options).await?;

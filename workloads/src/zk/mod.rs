@@ -15,7 +15,7 @@ mod queue_lock;
 pub(crate) mod recipes;
 pub mod session;
 
-pub use client_session::ZkServers;
+pub use client_session::{ZkServers, access_list, connector};
 pub use session::{ConnectionState, ConnectionStatus, WatchEvent, ZkConnect, ZkSession, ZkWatch, Znode};
 
 use crate::recipe::RecipeContext;

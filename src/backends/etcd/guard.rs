@@ -1,0 +1,62 @@
+//! Has etcd let in nobody but who logs in: a user with a role over all keys, and `root`, without which etcd does not.
+//!
+//! <https://etcd.io/docs/v3.5/op-guide/authentication/rbac/>
+
+use harness_workloads::Login;
+use harness_workloads::etcd::wire::etcdserverpb::auth_client::AuthClient;
+use harness_workloads::etcd::wire::etcdserverpb::permission::Type;
+use harness_workloads::etcd::wire::etcdserverpb::{
+    AuthEnableRequest, AuthRoleAddRequest, AuthRoleGrantPermissionRequest, AuthUserAddRequest,
+    AuthUserGrantRoleRequest, Permission,
+};
+use tokio::sync::watch;
+use tokio::time::timeout;
+use tonic::Status;
+use tonic::transport::Channel;
+
+use super::key_changes::plain_channel;
+use crate::cluster::Endpoints;
+use crate::limits::SERVER_BACK;
+
+/// The user and the role that may do everything.
+const ROOT: &str = "root";
+
+pub async fn guard(servers: Endpoints) -> Result<(), String> {
+    let Some(login) = servers.login() else { return Ok(()) };
+    let (_sender, endpoints) = watch::channel(servers);
+    let told = timeout(SERVER_BACK, tell(plain_channel(&endpoints), &login)).await;
+    match told {
+        Ok(told) => told.map_err(|status| status.message().to_owned()),
+        Err(_) => Err("it does not answer".into()),
+    }
+}
+
+async fn tell(channel: Channel, login: &Login) -> Result<(), Status> {
+    let mut auth = AuthClient::new(channel);
+    for name in [ROOT, &login.user] {
+        let role = AuthRoleAddRequest { name: name.to_owned() };
+        auth.role_add(role).await?;
+        let user = AuthUserAddRequest {
+            name: name.to_owned(),
+            password: login.password.clone(),
+        };
+        auth.user_add(user).await?;
+        let granted = AuthUserGrantRoleRequest {
+            user: name.to_owned(),
+            role: name.to_owned(),
+        };
+        auth.user_grant_role(granted).await?;
+    }
+    // from the first key to the last: <https://etcd.io/docs/latest/learning/api/#key-ranges>
+    let all = Permission {
+        perm_type: Type::Readwrite.into(),
+        key: vec![0],
+        range_end: vec![0],
+    };
+    let role = AuthRoleGrantPermissionRequest {
+        name: login.user.clone(),
+        perm: Some(all),
+    };
+    auth.role_grant_permission(role).await?;
+    auth.auth_enable(AuthEnableRequest {}).await.map(drop)
+}

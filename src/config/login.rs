@@ -1,0 +1,107 @@
+//! Who logs in to the servers of a run: a login made for the run, or the one in the environment for servers that were running before.
+
+use std::sync::Arc;
+
+use harness_workloads::Login;
+
+use super::Config;
+use crate::backends::Topology;
+use crate::cluster::LoginGuard;
+
+/// What servers and client libraries say of a login that is missing or wrong.
+const REFUSALS: [&str; 9] = [
+    "NOAUTH",
+    "WRONGPASS",
+    "Authentication",
+    "authentication failed",
+    "user name is empty",
+    "password missing",
+    "Access denied",
+    "NoAuth",
+    "not authorized",
+];
+
+impl Config {
+    /// Who logs in to the servers of a run; `None` where these let everyone in. Another one at each call with `--auth`.
+    pub fn login(&self) -> Option<Arc<Login>> {
+        let login = match self.attach.is_attached() {
+            true => Login::of_environment(self.backend.id?),
+            false => self.auth.then(Login::random),
+        };
+        login.map(Arc::new)
+    }
+
+    /// What went wrong, with where the login comes from if that is what the servers refused.
+    pub fn with_login_hint(&self, why: String) -> String {
+        let Some(id) = self
+            .backend
+            .id
+            .filter(|_| REFUSALS.iter().any(|refusal| why.contains(refusal)))
+        else {
+            return why;
+        };
+        let variables = id.login_variables();
+        format!(
+            "{why}\nhint: {} and {} in the environment of a client say who logs in (docs/authentication.md)",
+            variables.user, variables.password
+        )
+    }
+
+    /// What cannot be combined with `--auth`, each with what to do.
+    pub fn refused_of_auth(&self) -> Vec<(bool, String)> {
+        let unknown = matches!(self.backend.software.guard, LoginGuard::Unknown);
+        let variables = self.backend.id.map_or(String::new(), |id| {
+            let variables = id.login_variables();
+            format!(
+                "\nhint: leave --auth out, and set {} and {}",
+                variables.user, variables.password
+            )
+        });
+        vec![
+            (
+                self.auth && self.attach.is_attached(),
+                format!("--auth is for servers that harness starts; those of --servers know who may log in{variables}"),
+            ),
+            (
+                self.auth && self.topology == Topology::Sentinel,
+                "--auth is not for --topology sentinel yet: sentinels would let everyone in\nhint: leave one of the two out".to_owned(),
+            ),
+            (
+                self.auth && !self.attach.is_attached() && unknown,
+                format!(
+                    "--auth is for the stores of harness, and {} is described in a file, which does not say how it is told who may log in",
+                    self.backend
+                ),
+            ),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_refused_login_has_the_hint() {
+        let config = Config::example();
+        let hint = config.with_login_hint("client c0 could not open its session: create: not authorized".into());
+        assert!(hint.contains("ZK_USER and ZK_PASSWORD"), "{hint}");
+        let other = "client c0 could not open its session: connection refused";
+        assert_eq!(config.with_login_hint(other.into()), other);
+    }
+
+    #[test]
+    fn a_login_is_made_only_where_it_is_asked_for() {
+        let mut config = Config::example();
+        assert_eq!(config.login(), None);
+        config.auth = true;
+        assert!(config.login().is_some() && config.login() != config.login());
+        config.attach.servers = vec!["h:1".into()];
+        let refused: Vec<String> = config
+            .refused_of_auth()
+            .into_iter()
+            .filter_map(|(is, why)| is.then_some(why))
+            .collect();
+        assert!(refused.len() == 1 && refused[0].contains("ZK_PASSWORD"), "{refused:?}");
+    }
+}

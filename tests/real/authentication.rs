@@ -1,0 +1,401 @@
+//! Servers that let in nobody but who logs in (`--auth`): the same verdicts, strangers refused, and the password nowhere to be read.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use harness_workloads::mariadb::{MysqlConnection, MysqlError};
+use zookeeper_client::{Acls, Client, CreateMode};
+
+use crate::command::{Answer, Harness};
+use crate::foreign::page_client;
+
+/// What servers say to who is not logged in (any more).
+const REFUSALS: [&str; 5] = [
+    "NOAUTH",
+    "auth token",
+    "not authorized",
+    "password authentication",
+    "Access denied",
+];
+
+/// A run on servers with a login, looked at from outside while it goes on.
+struct GuardedRun {
+    harness: Harness,
+    child: Child,
+    password: String,
+}
+
+/// The processes below this one: their command lines, and their environments.
+fn offspring(of: u32) -> Vec<(String, String)> {
+    let read = |pid: u32, name: &str| fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
+    let text = |pid: u32, name: &str| String::from_utf8_lossy(&read(pid, name)).into_owned();
+    let entries = fs::read_dir("/proc").expect("Linux has /proc").flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let parents: BTreeMap<u32, u32> = pids
+        .filter_map(|pid| {
+            let stat = text(pid, "stat");
+            let (_, rest) = stat.rsplit_once(") ")?;
+            Some((pid, rest.split(' ').nth(1)?.parse().ok()?))
+        })
+        .collect();
+    let is_below = |pid: &&u32| {
+        let mut at = **pid;
+        while at != of {
+            match parents.get(&at) {
+                Some(parent) => at = *parent,
+                None => return false,
+            }
+        }
+        true
+    };
+    let below = parents.keys().filter(is_below);
+    below
+        .map(|pid| (text(*pid, "cmdline"), text(*pid, "environ")))
+        .collect()
+}
+
+impl GuardedRun {
+    /// Starts a run and waits for its first client; `variable` is the one with the password.
+    fn start(words: &str, client: Option<&dyn Fn(&Harness) -> String>, variable: &str) -> Self {
+        let harness = Harness::new();
+        let output = |name: &str| File::create(harness.folder.path().join(name)).unwrap();
+        let mut command = harness.command(&format!("run --json --auth --runtime local {words}"));
+        if let Some(client) = client {
+            command.arg("--client").arg(client(&harness));
+        }
+        // a login in the environment of harness is not the one of the run
+        command.env(variable, "not-of-the-run");
+        command
+            .stdin(Stdio::null())
+            .stdout(output("stdout"))
+            .stderr(output("stderr"));
+        let child = command.spawn().expect("harness starts");
+        let mut run = Self {
+            harness,
+            child,
+            password: String::new(),
+        };
+        let begun = Instant::now();
+        while run.password.is_empty() {
+            assert!(begun.elapsed() < Duration::from_secs(60), "no client:\n{}", run.said());
+            assert!(run.child.try_wait().unwrap().is_none(), "it ended:\n{}", run.said());
+            std::thread::sleep(Duration::from_millis(20));
+            run.password = run.given(variable).unwrap_or_default();
+        }
+        run
+    }
+
+    /// The password that a client of the run was given.
+    fn given(&self, variable: &str) -> Option<String> {
+        let before = format!("{variable}=");
+        let values = |environment: String| {
+            let value = environment
+                .split('\0')
+                .find_map(|line| line.strip_prefix(&before).map(str::to_owned));
+            value.filter(|value| value != "not-of-the-run")
+        };
+        offspring(self.child.id())
+            .into_iter()
+            .find_map(|(_, environment)| values(environment))
+    }
+
+    /// Waits until the history has as many acquires that were answered `ok`.
+    fn wait_for_grants(&self, wanted: usize) {
+        let begun = Instant::now();
+        let mut grants = 0;
+        while grants < wanted {
+            assert!(
+                begun.elapsed() < Duration::from_secs(60),
+                "{grants} grants:\n{}",
+                self.said()
+            );
+            std::thread::sleep(Duration::from_millis(50));
+            each_file(&self.harness.results(), &mut |path, bytes| {
+                if path.ends_with("history.jsonl") {
+                    let text = String::from_utf8_lossy(bytes);
+                    let is_grant = |line: &&str| line.contains(r#""acquire""#) && line.contains(r#""ok""#);
+                    grants = text.lines().filter(is_grant).count();
+                }
+            });
+        }
+    }
+
+    fn said(&self) -> String {
+        fs::read_to_string(self.harness.folder.path().join("stderr")).unwrap_or_default()
+    }
+
+    /// The number that follows a text in the command line of a server, or in a file that it was started with.
+    fn port(&self, after: &str) -> SocketAddr {
+        let mut texts: Vec<String> = offspring(self.child.id()).into_iter().map(|(line, _)| line).collect();
+        each_file(&self.harness.results(), &mut |path, bytes| {
+            if path.ends_with("zoo.cfg") {
+                texts.push(String::from_utf8_lossy(bytes).into_owned());
+            }
+        });
+        let found = texts.iter().find_map(|text| {
+            let (_, rest) = text.split_once(after)?;
+            rest.split(|letter: char| !letter.is_ascii_digit()).next()?.parse().ok()
+        });
+        (
+            Ipv4Addr::LOCALHOST,
+            found.unwrap_or_else(|| panic!("no {after} in {texts:#?}")),
+        )
+            .into()
+    }
+
+    /// Looks at all processes until the run is over; then at everything that it wrote.
+    fn end(mut self) -> Answer {
+        let mut looks = 0;
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            for (line, _) in offspring(self.child.id()) {
+                assert!(!line.contains(&self.password), "{line}");
+                looks += 1;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        };
+        assert!(looks > 0);
+        let mut files = 0;
+        each_file(self.harness.folder.path(), &mut |path, bytes| {
+            let password = self.password.as_bytes();
+            let is_there = bytes.windows(password.len()).any(|window| window == password);
+            assert!(!is_there, "{} has the password", path.display());
+            if path.ends_with("history.jsonl") {
+                let history = String::from_utf8_lossy(bytes);
+                let refused = REFUSALS.iter().find(|refusal| history.contains(*refusal));
+                assert_eq!(refused, None, "a client of the run was refused");
+            }
+            files += 1;
+        });
+        assert!(files > 5, "a run has a history, reports and logs");
+        let stdout = fs::read(self.harness.folder.path().join("stdout")).unwrap();
+        Answer {
+            exit: status.code().unwrap_or(-1),
+            diagnosis: serde_json::from_slice(&stdout).unwrap_or_default(),
+            stderr: self.said(),
+        }
+    }
+}
+
+fn each_file(folder: &Path, look: &mut dyn FnMut(&Path, &[u8])) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() => each_file(&path, look),
+            Ok(kind) if kind.is_file() => look(&path, &fs::read(&path).unwrap_or_default()),
+            _ => {}
+        }
+    }
+}
+
+/// What a server answers to these bytes within a moment.
+fn answer(server: SocketAddr, bytes: &[u8]) -> String {
+    let mut stream = TcpStream::connect(server).expect("it serves");
+    stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    stream.write_all(bytes).unwrap();
+    let mut said = [0; 1024];
+    let length = stream.read(&mut said).expect("it answers");
+    String::from_utf8_lossy(&said[..length]).into_owned()
+}
+
+fn wait<T>(work: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        tokio::time::timeout(Duration::from_secs(20), work)
+            .await
+            .expect("it answers")
+    })
+}
+
+/// The client of the protocol's page logs in, and the reply that is lost is the one to its first `SET`, whatever it asked before.
+#[test]
+fn redis_refuses_a_stranger_and_a_log_in_is_not_the_message_of_a_fault() {
+    let once = "--clients 1 --fault drop-reply=SET:1 --lease 1s --window 1s --time 7s --seed 1";
+    let run = GuardedRun::start(
+        &format!("--backend redis {once}"),
+        Some(&|harness| page_client(harness, &[])),
+        "REDISCLI_AUTH",
+    );
+    let server = run.port("redis-server 127.0.0.1:");
+    assert!(answer(server, b"GET harness:l0\r\n").starts_with("-NOAUTH"));
+    assert!(answer(server, b"AUTH default x\r\n").starts_with("-WRONGPASS"));
+    let run = run.end();
+    run.assert_exit(0);
+    assert_eq!(run.windows_with_effect(), (1, 1));
+}
+
+/// The whole answer to a request of etcd's gateway.
+fn gateway(server: SocketAddr, path: &str, token: Option<&str>, body: &str) -> String {
+    let mut stream = TcpStream::connect(server).expect("it serves");
+    let token = token.map_or(String::new(), |token| format!("Authorization: {token}\r\n"));
+    let request = format!(
+        "POST /v3/{path} HTTP/1.1\r\nHost: {server}\r\n{token}Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        body.len()
+    );
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut said = String::new();
+    stream.read_to_string(&mut said).expect("it answers");
+    said
+}
+
+/// Tokens are forgotten when authentication is switched off, and when they were not used for long.
+#[test]
+fn etcd_refuses_a_stranger_and_clients_log_in_again_when_their_tokens_are_forgotten() {
+    let run = GuardedRun::start(
+        "--backend etcd --recipe etcd-mutex --time 8s --seed 1",
+        None,
+        "ETCDCTL_PASSWORD",
+    );
+    let server = run.port("--listen-client-urls\0http://127.0.0.1:");
+    // a client that opens while nobody can log in would end the run
+    run.wait_for_grants(20);
+    let said = gateway(server, "kv/range", None, r#"{"key":"bDA="}"#);
+    assert!(said.contains("user name is empty"), "{said}");
+    let login = format!(r#"{{"name":"root","password":"{}"}}"#, run.password);
+    let entered = gateway(server, "auth/authenticate", None, &login);
+    let token = entered
+        .split_once(r#""token":""#)
+        .and_then(|(_, rest)| rest.split('"').next());
+    let token = token.unwrap_or_else(|| panic!("{entered}"));
+    for (path, token) in [("auth/disable", Some(token)), ("auth/enable", None)] {
+        let said = gateway(server, path, token, "{}");
+        assert!(said.starts_with("HTTP/1.1 200"), "{path}: {said}");
+    }
+    let said = gateway(server, "kv/range", Some(token), r#"{"key":"bDA="}"#);
+    assert!(said.contains("invalid auth token"), "{said}");
+    run.end().assert_exit(0);
+}
+
+#[test]
+fn zookeeper_refuses_a_stranger_and_the_nodes_are_the_runs() {
+    let words = "--backend zk --lease 1s --time 6s --seed 1";
+    let run = GuardedRun::start(words, None, "ZK_PASSWORD");
+    let server = run.port("clientPort=");
+    wait(async {
+        let stranger = Client::connect(&server.to_string())
+            .await
+            .expect("a session is nobody's");
+        let open = CreateMode::Persistent.with_acls(Acls::anyone_all());
+        for path in ["/stranger", "/harness/l0/stranger"] {
+            let made = stranger.create(path, b"", &open).await;
+            assert!(
+                matches!(
+                    made,
+                    Err(zookeeper_client::Error::NoAuth | zookeeper_client::Error::NoNode)
+                ),
+                "{path}: {made:?}"
+            );
+        }
+        let made = stranger.create("/stranger", b"", &open).await;
+        assert_eq!(made.map(drop), Err(zookeeper_client::Error::NoAuth));
+    });
+    let run = run.end();
+    run.assert_exit(0);
+    assert_eq!(run.verdict("HL007"), "holds", "the observer reads them");
+}
+
+#[test]
+fn postgres_refuses_a_stranger_and_a_broken_lease_is_still_caught() {
+    let words = "--backend postgres --recipe pg-row-lease-read-write --clients 10 --lease 1s --time 6s --seed 5eed";
+    let run = GuardedRun::start(words, None, "PGPASSWORD");
+    let server = run.port("port=");
+    // a start-up message of protocol 3.0, and the answer that wants no password: `R` with a zero
+    let parameters = b"user\0postgres\0database\0postgres\0\0";
+    let head = [(8 + parameters.len() as u32).to_be_bytes(), 196_608_u32.to_be_bytes()].concat();
+    let said = answer(server, &[&head[..], parameters].concat());
+    assert!(
+        said.starts_with("R\0\0\0") && said.contains("SCRAM-SHA-256"),
+        "{said:?}"
+    );
+    let run = run.end();
+    run.assert_exit(1);
+    assert_eq!(run.verdict("HL001"), "violated");
+}
+
+#[test]
+fn mariadb_refuses_a_stranger_and_a_broken_lease_is_still_caught() {
+    let words = "--backend mariadb --recipe mysql-row-lease-read-write --clients 10 --lease 1s --time 6s --seed 5eed";
+    let run = GuardedRun::start(words, None, "MYSQL_PWD");
+    let server = run.port("--port=");
+    let entered = wait(MysqlConnection::connect(server, None));
+    assert!(matches!(entered, Err(MysqlError::Refused { .. })));
+    let run = run.end();
+    run.assert_exit(1);
+    assert_eq!(run.verdict("HL001"), "violated");
+}
+
+#[test]
+fn a_client_with_a_wrong_password_ends_the_run_with_the_servers_words() {
+    let harness = Harness::new();
+    let client = page_client(&harness, &[(r#"os.environ["REDISCLI_AUTH"]"#, r#""wrong""#)]);
+    let mut command = harness.command("run --auth --runtime local --backend redis --time 8s --client");
+    let output = command.arg(client).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(4), "{said}");
+    assert!(
+        said.contains("WRONGPASS") && said.contains("REDIS_USER and REDISCLI_AUTH"),
+        "{said}"
+    );
+}
+
+/// A server of the test itself.
+struct KilledAtEnd(Child);
+
+impl Drop for KilledAtEnd {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Servers that were running before ask the one who looks at them, too.
+#[test]
+fn servers_that_were_running_before_are_entered_with_the_login_of_the_environment() {
+    let harness = Harness::new();
+    let free = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let port = free.port().to_string();
+    let server = Command::new("redis-server")
+        .args(["--port", &port, "--save", "", "--requirepass", "sesame"])
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("redis-server starts");
+    let _server = KilledAtEnd(server);
+    let begun = Instant::now();
+    while TcpStream::connect(free).is_err() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "it does not serve");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(answer(free, b"AUTH sesame\r\nSET mine 1\r\n").starts_with("+OK"));
+    let asked = |password: Option<&str>| {
+        let mut command = harness.command(&format!("run --backend redis --servers {free} --time 8s"));
+        command.env_remove("REDISCLI_AUTH").stdin(Stdio::null());
+        let output = command
+            .envs(password.map(|password| ("REDISCLI_AUTH", password)))
+            .output()
+            .unwrap();
+        assert!(matches!(output.status.code(), Some(2 | 4)), "{output:?}");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let said = [None, Some("wrong"), Some("sesame")].map(asked);
+    assert!(
+        said[0].contains("NOAUTH") && said[0].contains("REDIS_USER and REDISCLI_AUTH"),
+        "{}",
+        said[0]
+    );
+    assert!(
+        said[1].contains("WRONGPASS") && said[1].contains("REDIS_USER and REDISCLI_AUTH"),
+        "{}",
+        said[1]
+    );
+    assert!(said[2].contains("holds 1 key"), "it came in: {}", said[2]);
+}

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use super::pump::Direction;
 use crate::clock::monotonic_ns;
-use crate::limits::{BUSY_POLL, LOADAVG_READ, QUICK_REPLY};
+use crate::limits::{BUSY_POLL, CROWDED, LOADAVG_READ, QUICK_REPLY};
 
 /// The runtime of the proxy's thread.
 #[derive(Debug, Clone)]
@@ -105,9 +105,10 @@ impl ProcessorWatch {
         }
     }
 
-    /// Whether no task waits for a processor, as it was within the last [`LOADAVG_READ`].
+    /// Whether no task waits for a processor, as it was within the last [`LOADAVG_READ`], or [`CROWDED`] where one waited.
     fn is_free(&mut self, now: Instant) -> bool {
-        if self.read_at.is_none_or(|read_at| now - read_at >= LOADAVG_READ) {
+        let holds_for = if self.is_free { LOADAVG_READ } else { CROWDED };
+        if self.read_at.is_none_or(|read_at| now - read_at >= holds_for) {
             self.read_at = Some(now);
             self.is_free = self.runnable().is_some_and(|runnable| runnable <= self.processors);
         }

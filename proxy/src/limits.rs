@@ -20,6 +20,8 @@ pub const BUSY_POLL: Duration = Duration::from_micros(100);
 pub const QUICK_REPLY: Duration = Duration::from_micros(150);
 /// How often the thread asks the kernel, while it polls, whether tasks wait for a processor: the answer costs 1.5 µs.
 pub const LOADAVG_READ: Duration = Duration::from_micros(250);
+/// How long it does not ask again after a task waited: a machine that is busy stays so for longer, and each answer delays a chunk.
+pub const CROWDED: Duration = Duration::from_millis(2);
 /// Time for the proxy to reach a server. On loopback and bridges a connect is answered at once or never.
 pub const DIAL: Duration = Duration::from_secs(3);
 /// Time for a server to say which peer it wants: it is a child process on the same machine.

@@ -200,6 +200,13 @@ fn notes(context: &Context<'_>) -> Vec<String> {
             "the history is partial: {reason}; verdicts are about what was recorded"
         ));
     }
+    if history.is_renewed {
+        notes.push(
+            "processes renew leases (`refresh`): a hold is known until the call of its last renewal or release that was answered ok, and \
+             may have ended at any time after it"
+                .to_owned(),
+        );
+    }
     let error_ns = limits::at_most_a_length(context.options.clock_error);
     if error_ns > 0 {
         notes.push(match context.clock_error_ns {

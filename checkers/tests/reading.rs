@@ -542,24 +542,87 @@ fn the_initial_value_is_read_as_the_values_are() {
     assert!(History::read(text.as_bytes(), &options).is_err());
 }
 
+/// Jepsen's lines of one lock after the other: process, type, f.
+fn jepsen(of: &[(u32, &str, &str)]) -> History {
+    let line = |(process, kind, f)| format!("{{:type :{kind}, :f :{f}, :process {process}}}\n");
+    let text: String = of.iter().copied().map(line).collect();
+    read(&text).unwrap()
+}
+
 #[test]
-fn a_refresh_that_fails_ends_the_hold() {
-    let text = |answer: &str| {
-        format!(
-            "{{:type :invoke, :f :lock, :process 0}}\n{{:type :ok, :f :lock, :process 0}}\n\
-             {{:type :invoke, :f :refresh, :process 0}}\n{{:type :{answer}, :f :refresh, :process 0}}\n\
-             {{:type :invoke, :f :lock, :process 1}}\n{{:type :ok, :f :lock, :process 1}}\n\
-             {{:type :invoke, :f :unlock, :process 1}}\n{{:type :ok, :f :unlock, :process 1}}\n"
-        )
+fn a_hold_is_known_until_its_last_renewal() {
+    let locked = [(0, "invoke", "lock"), (0, "ok", "lock")];
+    let by_another = [(1, "invoke", "lock"), (1, "ok", "lock")];
+    let renewed = |answer| [(0, "invoke", "refresh"), (0, answer, "refresh")];
+    let hl001 = |parts: &[&[(u32, &'static str, &'static str)]]| {
+        let found = check(&jepsen(&parts.concat()), &Options::default());
+        let said = found.notes.iter().any(|note| note.contains("renew leases"));
+        let renews = parts.concat().iter().any(|(_, _, f)| *f == "refresh");
+        assert_eq!(said, renews, "{:?}", found.notes);
+        found.of(Property::Hl001).verdict
     };
-    for (answer, verdict) in [
-        ("ok", Verdict::Violated),
-        ("fail", Verdict::Holds),
-        ("info", Verdict::Holds),
-    ] {
-        let found = check(&read(&text(answer)).unwrap(), &Options::default());
-        assert_eq!(found.of(Property::Hl001).verdict, verdict, "{answer}");
+    assert_eq!(hl001(&[&locked, &by_another]), Verdict::Violated, "nobody renews");
+    for answer in ["ok", "fail", "info"] {
+        let before = hl001(&[&locked, &renewed(answer), &by_another]);
+        assert_eq!(before, Verdict::Holds, "a lease may end after {answer}");
+        let released = [(1, "invoke", "unlock"), (1, "ok", "unlock")];
+        let after = hl001(&[&locked, &by_another, &released, &renewed(answer)]);
+        let expected = if answer == "ok" {
+            Verdict::Violated
+        } else {
+            Verdict::Holds
+        };
+        assert_eq!(after, expected, "{answer}");
     }
+    let both = [(1, "invoke", "refresh"), (1, "ok", "refresh")];
+    assert_eq!(hl001(&[&locked, &by_another, &both, &renewed("ok")]), Verdict::Violated);
+    assert_eq!(hl001(&[&locked, &by_another, &both, &renewed("fail")]), Verdict::Holds);
+    let unlocked = [(0, "invoke", "unlock"), (0, "ok", "unlock")];
+    assert_eq!(hl001(&[&locked, &by_another, &both, &unlocked]), Verdict::Violated);
+}
+
+/// Recordings of TimeLock answer every request with ok, and say what came of it by its value.
+#[test]
+fn an_answer_without_a_token_or_of_false_is_a_refusal() {
+    let text = |of: &[(u32, &str, &str, &str)]| {
+        let line = |(process, kind, f, value): &(u32, &str, &str, &str)| {
+            format!(r#"{{"type":"{kind}","f":"{f}","value":"{value}","process":{process}}}"#)
+        };
+        let lines: Vec<String> = of.iter().map(line).collect();
+        format!("[{}]", lines.join(","))
+    };
+    let of = [
+        (0, "invoke", "lock", "a"),
+        (0, "ok", "lock", "token 1"),
+        (1, "invoke", "unlock", "a"),
+        (1, "ok", "unlock", "false"),
+        (1, "invoke", "lock", "b"),
+        (1, "ok", "lock", ""),
+        (1, "invoke", "refresh", "b"),
+        (1, "ok", "refresh", ""),
+        (0, "invoke", "refresh", "a"),
+        (0, "ok", "refresh", "token 1"),
+        (0, "invoke", "lock", "b"),
+        (0, "ok", "lock", "token 2"),
+        (0, "invoke", "refresh", "a"),
+        (0, "ok", "refresh", "token 1"),
+        (1, "invoke", "lock", "a"),
+        (1, "ok", "lock", "token 3"),
+        (0, "invoke", "unlock", "b"),
+        (0, "ok", "unlock", "true"),
+    ];
+    let verdicts = |text: &str| {
+        let found = check(&read(text).unwrap(), &Options::default());
+        [Property::Hl001, Property::Hl002].map(|property| found.of(property).verdict)
+    };
+    let history = read(&text(&of)).unwrap();
+    let refused = history.entries().filter(|entry| entry.kind == Kind::Fail).count();
+    assert_eq!(refused, 2, "an unlock and a lock");
+    assert_eq!(verdicts(&text(&of)), [Verdict::Holds; 2]);
+    let last = (0, "invoke", "refresh", "a");
+    let renewed = [&of[..], &[last, (0, "ok", "refresh", "token 1")]].concat();
+    let verdict = verdicts(&text(&renewed))[0];
+    assert_eq!(verdict, Verdict::Violated, "it was granted while the first one held it");
 }
 
 #[test]

@@ -14,6 +14,7 @@ use super::entry::{Entry, F, Mode};
 use super::error::ReadError;
 use super::event::{Header, Kind, Process};
 use super::read::ReadOptions;
+use super::renewals::{Renewals, SignalPlace};
 use super::{History, NAMED_VALUE};
 
 /// The lock of histories that name none.
@@ -27,6 +28,7 @@ pub(super) fn read(input: impl BufRead, json: bool, options: &ReadOptions) -> Re
         builder: HistoryBuilder::new(Header::of_locks([THE_LOCK])).in_order_of_position(),
         options,
         open: BTreeMap::new(),
+        renewals: Renewals::default(),
         fault: None,
         locks: false,
     };
@@ -44,7 +46,8 @@ pub(super) fn read(input: impl BufRead, json: bool, options: &ReadOptions) -> Re
         .as_deref()
         .map(|text| reading.initial(text))
         .transpose()?;
-    let mut history = reading.builder.finish();
+    let known = reading.renewals.known(reading.builder.finish());
+    let mut history = known.map_err(|fault| ReadError::NotWellFormed { line: data.line, fault })?;
     history.named_values = true;
     history.initial = initial.flatten();
     if !locks && history.counts.reads + history.counts.writes + history.counts.compared > 0 {
@@ -58,6 +61,7 @@ struct JepsenReading<'a> {
     options: &'a ReadOptions,
     /// The lock and mode of each process's open call: replies need not name them again.
     open: BTreeMap<u32, (String, Mode)>,
+    renewals: Renewals,
     /// The fault that is on.
     fault: Option<String>,
     locks: bool,
@@ -119,7 +123,8 @@ impl JepsenReading<'_> {
                 let process = u32::try_from(*number);
                 let process = process.map_err(|_| wrong(format!("the process {number}"), "a process below 2^32"))?;
                 if name == "refresh" {
-                    return self.refresh(kind, (index, time), process, line);
+                    self.refresh(operation, kind, (index, time), process);
+                    return Ok(());
                 }
                 let f = operation_of(name).ok_or_else(|| wrong(format!("the f `{name}`"), OPERATIONS))?;
                 let entry = Entry::new(index, time, Process::Client(process), kind, f);
@@ -134,16 +139,8 @@ impl JepsenReading<'_> {
         // The entry borrows from here on, too.
         let mut entry = entry;
         self.locks |= matches!(entry.f, F::Acquire | F::Release);
-        let value = map.get("value").unwrap_or(&Datum::Nil);
-        let (key, value) = split(value, entry.f);
-        let named = match self.options.lock_key.as_deref() {
-            Some("value") | None => key.and_then(text).or_else(|| {
-                let by_value = matches!(entry.f, F::Acquire | F::Release)
-                    && (self.options.lock_key.is_some() || value.word().is_some());
-                by_value.then(|| text(value)).flatten()
-            }),
-            Some(other) => map.get(other).and_then(text),
-        };
+        let (key, value) = split(map.get("value").unwrap_or(&Datum::Nil), entry.f);
+        let named = self.named_lock(map, key, value, matches!(entry.f, F::Acquire | F::Release));
         let mode = map.get("mode").and_then(Datum::word).map(Mode::parse);
         if entry.kind == Kind::Invoke {
             let lock = named.unwrap_or_else(|| THE_LOCK.to_owned());
@@ -151,6 +148,9 @@ impl JepsenReading<'_> {
         }
         (entry.expected, entry.value) = self.register_values(entry.f, entry.kind, value, line)?;
         let open = self.open.get(&process);
+        if entry.kind == Kind::Ok && is_refusal(entry.f, value, open) {
+            entry.kind = Kind::Fail;
+        }
         entry.lock = open.map(|(lock, _)| lock.as_str());
         entry.mode = open.map(|(_, mode)| *mode).unwrap_or_default();
         let field = |name: &str| map.get(name).or_else(|| value.get(name)).and_then(Datum::number);
@@ -164,7 +164,28 @@ impl JepsenReading<'_> {
         entry.owner = map.get("owner").and_then(Datum::word);
         self.builder
             .push(&entry)
-            .map_err(|fault| ReadError::NotWellFormed { line, fault })
+            .map_err(|fault| ReadError::NotWellFormed { line, fault })?;
+        if let Some((lock, _)) = open {
+            let events = self.builder.len();
+            match (entry.f, entry.kind) {
+                (F::Acquire, Kind::Ok) => self.renewals.acquired(process, lock, place(&entry, events)),
+                (F::Release, Kind::Ok) => self.renewals.released(process, lock, true),
+                (F::Release, Kind::Fail) => self.renewals.released(process, lock, false),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The lock that an operation names.
+    fn named_lock(&self, map: &Datum, key: Option<&Datum>, value: &Datum, is_of_lock: bool) -> Option<String> {
+        match self.options.lock_key.as_deref() {
+            Some("value") | None => key.and_then(text).or_else(|| {
+                let by_value = is_of_lock && (self.options.lock_key.is_some() || value.word().is_some());
+                by_value.then(|| text(value)).flatten()
+            }),
+            Some(other) => map.get(other).and_then(text),
+        }
     }
 
     /// What an operation on a register expects, and what it reads or writes.
@@ -220,17 +241,27 @@ impl JepsenReading<'_> {
         }
     }
 
-    /// A holder that renews its lease, as Palantir's recordings of TimeLock have it. What is answered ok says what the hold says
-    /// already. Otherwise the process knows from here on that it may have lost its lock, and says so by a signal.
-    fn refresh(&mut self, kind: Kind, at: (u64, u64), process: u32, line: u64) -> Result<(), ReadError> {
+    /// A holder renews its lease.
+    fn refresh(&mut self, map: &Datum, kind: Kind, (index, time_ns): (u64, u64), process: u32) {
+        let (key, value) = split(map.get("value").unwrap_or(&Datum::Nil), F::Acquire);
         let open = self.open.get(&process);
-        if matches!(kind, Kind::Invoke | Kind::Ok) || open.is_none() {
-            return Ok(());
+        match kind {
+            Kind::Invoke => {
+                let named = self.named_lock(map, key, value, true);
+                let lock = named.or_else(|| open.map(|(lock, _)| lock.clone()));
+                let events = self.builder.len();
+                let place = SignalPlace { events, index, time_ns };
+                let lock = lock.unwrap_or_else(|| THE_LOCK.to_owned());
+                self.renewals.called(process, &lock, place);
+                self.open.insert(process, (lock, Mode::default()));
+            }
+            Kind::Ok => {
+                let is_ok = !is_refusal(F::Acquire, value, open);
+                self.renewals.answered(process, is_ok);
+            }
+            Kind::Fail => self.renewals.answered(process, false),
+            _ => {}
         }
-        let mut entry = Entry::new(at.0, at.1, Process::Client(process), Kind::Signal, F::Lost);
-        entry.lock = open.map(|(lock, _)| lock.as_str());
-        let added = self.builder.push(&entry);
-        added.map_err(|fault| ReadError::NotWellFormed { line, fault })
     }
 
     /// Signals and lines of our own that were exported come back; everything else of the nemesis is a fault that starts or
@@ -300,6 +331,25 @@ fn operation_of(name: &str) -> Option<F> {
         "lock" => Some(F::Acquire),
         "unlock" => Some(F::Release),
         _ => F::parse(name).filter(|f| f.is_operation()),
+    }
+}
+
+/// Whether an ok of a lock says no: by `false`, or by no token where the call named its lock by a word.
+fn is_refusal(f: F, value: &Datum, call: Option<&(String, Mode)>) -> bool {
+    let says_no = match value {
+        Datum::Word(word) => matches!(word.as_str(), "" | "false") && call.is_none_or(|(lock, _)| lock != word),
+        Datum::Other(other) => other == "false",
+        _ => false,
+    };
+    says_no && matches!(f, F::Acquire | F::Release)
+}
+
+/// The place after an event that was added, of which there are then so many.
+fn place(entry: &Entry<'_>, events: usize) -> SignalPlace {
+    SignalPlace {
+        events,
+        index: entry.index,
+        time_ns: entry.time_ns,
     }
 }
 

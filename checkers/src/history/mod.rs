@@ -22,6 +22,7 @@ mod nemesis;
 pub(crate) mod packed;
 mod read;
 mod recorded;
+mod renewals;
 mod scan;
 mod standstills;
 mod stream;
@@ -86,6 +87,8 @@ pub struct History {
     pub(crate) order: OrderBasis,
     /// Values of registers with [`NAMED_VALUE`] are names.
     pub(crate) named_values: bool,
+    /// Processes renewed leases: a hold is known until its last renewal or release.
+    pub(crate) is_renewed: bool,
     /// What registers have before the first write.
     pub(crate) initial: Option<u64>,
     /// No line of a client has a time before that of a client's line above it.
@@ -153,6 +156,7 @@ impl History {
             lock_of_name: Vec::new(),
             order: OrderBasis::Time,
             named_values: false,
+            is_renewed: false,
             initial: None,
             in_order: true,
             distinct_times: true,

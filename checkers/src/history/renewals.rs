@@ -1,0 +1,119 @@
+//! Holds of recordings whose processes renew a lease (`refresh`), as Palantir's of
+//! [TimeLock](https://github.com/palantir/atlasdb/tree/0.1155.0/atlasdb-jepsen-tests) have them.
+//!
+//! A lease ends by itself, and no process is told. What such a recording shows of a hold therefore ends with the call of the last
+//! renewal or release that was answered ok: from there on another process may have the lock. A signal says so at that call.
+
+use std::collections::BTreeMap;
+
+use super::History;
+use super::builder::HistoryBuilder;
+use super::entry::{Entry, F};
+use super::error::FormError;
+use super::event::{Kind, Process};
+
+/// A place between two events.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SignalPlace {
+    /// The events before it.
+    pub events: usize,
+    /// What a signal that is put there carries.
+    pub index: u64,
+    pub time_ns: u64,
+}
+
+/// The last place at which a process surely held a lock.
+#[derive(Debug)]
+struct LastKnown {
+    process: u32,
+    lock: String,
+    place: SignalPlace,
+}
+
+/// What is known of the holds of a history that is read.
+#[derive(Debug, Default)]
+pub(super) struct Renewals {
+    /// Holds that are on, by process and lock.
+    holds: BTreeMap<(u32, String), SignalPlace>,
+    /// Each process's renewal that is not answered yet.
+    calls: BTreeMap<u32, (String, SignalPlace)>,
+    /// Holds that were not seen to be released.
+    ended: Vec<LastKnown>,
+    /// Some process renewed.
+    pub any: bool,
+}
+
+impl Renewals {
+    /// An acquire was answered ok. A hold of the same process on the lock was over by then, or goes on as this one.
+    pub fn acquired(&mut self, process: u32, lock: &str, place: SignalPlace) {
+        self.ends(process, lock);
+        self.holds.insert((process, lock.to_owned()), place);
+    }
+
+    /// A release was answered ok, which says that the hold went on until its call, or refused.
+    pub fn released(&mut self, process: u32, lock: &str, is_ok: bool) {
+        if is_ok {
+            self.holds.remove(&(process, lock.to_owned()));
+        } else {
+            self.ends(process, lock);
+        }
+    }
+
+    /// A process asks for its lease to be renewed.
+    pub fn called(&mut self, process: u32, lock: &str, place: SignalPlace) {
+        self.any = true;
+        self.calls.insert(process, (lock.to_owned(), place));
+    }
+
+    /// The renewal was answered ok or refused.
+    pub fn answered(&mut self, process: u32, is_ok: bool) {
+        let Some((lock, called)) = self.calls.remove(&process) else {
+            return;
+        };
+        if !is_ok {
+            return self.ends(process, &lock);
+        }
+        if let Some(known) = self.holds.get_mut(&(process, lock)) {
+            *known = called;
+        }
+    }
+
+    fn ends(&mut self, process: u32, lock: &str) {
+        if let Some(((process, lock), place)) = self.holds.remove_entry(&(process, lock.to_owned())) {
+            self.ended.push(LastKnown { process, lock, place });
+        }
+    }
+
+    /// The history with a signal where each hold was known for the last time. Without renewals it stays as it is.
+    pub fn known(mut self, history: History) -> Result<History, FormError> {
+        if !self.any {
+            return Ok(history);
+        }
+        let still: Vec<(u32, String)> = self.holds.keys().cloned().collect();
+        for (process, lock) in still {
+            self.ends(process, &lock);
+        }
+        self.ended.sort_by_key(|hold| hold.place.events);
+        let mut signals = self.ended.iter().peekable();
+        let mut builder = HistoryBuilder::new(history.header.clone()).in_order_of_position();
+        // values of registers are numbers of these names
+        builder.names().clone_from(&history.names);
+        if let Some(reason) = history.partial() {
+            builder.partial(reason);
+        }
+        for position in 0..=history.len() {
+            while let Some(hold) = signals.next_if(|hold| hold.place.events == position) {
+                let process = Process::Client(hold.process);
+                let lost = Entry::new(hold.place.index, hold.place.time_ns, process, Kind::Signal, F::Lost);
+                let lock = Some(hold.lock.as_str());
+                builder.push(&Entry { lock, ..lost })?;
+            }
+            if position < history.len() {
+                builder.push(&history.entry(position))?;
+            }
+        }
+        let mut history = builder.finish();
+        history.is_renewed = true;
+        Ok(history)
+    }
+}

@@ -1,7 +1,9 @@
 //! The house rules that a machine can check, each with the way out.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// What stands on what in `src/`: a module may import only from those named behind it.
@@ -440,6 +442,24 @@ fn the_crates_form_a_star() {
             assert!(!manifest(name).contains(other), "{name} must not know {other}");
         }
     }
+}
+
+/// What was built or downloaded is not kept, what a fuzzer found is. Where the source was unpacked from an archive, git knows nothing of it.
+#[test]
+fn only_text_is_committed() {
+    let mut git = std::process::Command::new("git");
+    let listed = git
+        .args(["ls-files", "-z"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output();
+    let names = listed.map(|output| output.stdout).unwrap_or_default();
+    let names = names
+        .split(|byte| *byte == 0)
+        .filter(|name| !name.is_empty() && !name.starts_with(b"checkers/fuzz/corpus/"));
+    let path = |name: &[u8]| Path::new(env!("CARGO_MANIFEST_DIR")).join(OsStr::from_bytes(name));
+    let is_text = |path: &PathBuf| fs::read(path).map_or(true, |bytes| std::str::from_utf8(&bytes).is_ok());
+    let others = names.map(path).filter(|path| !is_text(path));
+    assert_none(others.map(|path| format!("{}: `git rm` it", path.display())).collect());
 }
 
 #[test]

@@ -64,6 +64,8 @@ pub struct Needs {
     pub power_cuts: bool,
     /// A client must hold a lock when the fault strikes, though the target is another: it goes on working.
     pub held_lock: bool,
+    /// That client must still work when the fault is healed, however short the window is.
+    pub works_past_heal: bool,
 }
 
 /// What was prepared before the target was resolved. The holder that the target is resolved to was granted its lock after

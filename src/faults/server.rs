@@ -36,6 +36,8 @@ pub enum OnServers {
     Restart,
 }
 
+/// Which servers `server-kill` kills, window by window, where nobody says. A lock that most servers know is lost only with most of them.
+const KILLED_BY_TURNS: [&str; 2] = ["one", "majority"];
 /// What becomes of what a server wrote and did not sync.
 const KEPT: &str = "kept";
 const LOST: &str = "lost";
@@ -50,7 +52,7 @@ impl Fault for OnServers {
             Self::Kill => (
                 "server-kill",
                 "servers are killed, and started again on their data",
-                "one | leader | majority | all, for how long, kept | lost: all:2s:lost loses what was not synced (default: one:kept, for the window)",
+                "one | leader | majority | all, for how long, kept | lost: all:2s:lost loses what was not synced (default: one and a majority by turns, kept, for the window)",
             ),
             Self::Pause => (
                 "server-pause",
@@ -122,7 +124,13 @@ impl Fault for OnServers {
         }
     }
 
-    fn plan(&self, argument: Option<&str>, _: u32, shape: &Shape, rng: &mut ChaCha8Rng) -> Result<Injection, String> {
+    fn plan(
+        &self,
+        argument: Option<&str>,
+        number: u32,
+        shape: &Shape,
+        rng: &mut ChaCha8Rng,
+    ) -> Result<Injection, String> {
         let name = self.definition().name;
         let (known, done): (&[&str], _) = match self {
             Self::Kill => (&["one", "leader", "majority", "all"], "killed, then started again"),
@@ -133,7 +141,8 @@ impl Fault for OnServers {
             }
             Self::Restart => (&[], "every server, one by one"),
         };
-        let (kind, fault) = parse(*self, argument.unwrap_or_default(), known)?;
+        let (kind, mut fault) = parse(*self, argument.unwrap_or_default(), known)?;
+        let kind = kind.unwrap_or(KILLED_BY_TURNS[number as usize % KILLED_BY_TURNS.len()]);
         let done = match (fault.lost, fault.down) {
             (false, None) => done.to_owned(),
             (lost, down) => {
@@ -144,6 +153,9 @@ impl Fault for OnServers {
                 format!("{done}{after}{without}")
             }
         };
+        // a lock that most servers know goes with most of them
+        let most = !matches!(kind, "one" | "leader") || shape.servers == 1;
+        fault.forgets = fault.lost || (*self == Self::Kill && most && !shape.backend.software.keeps_data);
         if *self == Self::Restart {
             let target = Target::Servers((0..shape.servers).collect());
             return Ok(Injection::new(target, fault, Acquires::GoOn, done));
@@ -167,7 +179,7 @@ fn injection(kind: &str, fault: ServerFault, done: &str, shape: &Shape, rng: &mu
 }
 
 /// Reads `leader:2s:lost`: which servers, for how long, and what becomes of what was not synced; each may be left out.
-fn parse<'a>(what: OnServers, text: &'a str, known: &[&'a str]) -> Result<(&'a str, ServerFault), String> {
+fn parse<'a>(what: OnServers, text: &'a str, known: &[&'a str]) -> Result<(Option<&'a str>, ServerFault), String> {
     let name = what.definition().name;
     let mut fault = ServerFault::plain(what);
     let mut kind = None;
@@ -191,7 +203,7 @@ fn parse<'a>(what: OnServers, text: &'a str, known: &[&'a str]) -> Result<(&'a s
             }
         }
     }
-    Ok((kind.or(known.first().copied()).unwrap_or_default(), fault))
+    Ok((kind, fault))
 }
 
 /// What is done to servers in one window.
@@ -200,6 +212,8 @@ struct ServerFault {
     what: OnServers,
     /// Whether what was not synced is gone when they start again.
     lost: bool,
+    /// Whether a lock may be forgotten by it, so that one must be held when it strikes.
+    forgets: bool,
     /// After how long they start again, where that is not at the end of the window.
     down: Option<Duration>,
 }
@@ -209,6 +223,7 @@ impl ServerFault {
         Self {
             what,
             lost: false,
+            forgets: false,
             down: None,
         }
     }
@@ -234,8 +249,8 @@ impl Inject for ServerFault {
         Needs {
             disk_gates: self.lost,
             power_cuts: self.lost,
-            // where nobody has a lock, none can be forgotten
-            held_lock: self.lost,
+            held_lock: self.forgets,
+            works_past_heal: self.forgets,
             ..Needs::default()
         }
     }
@@ -468,6 +483,25 @@ mod tests {
                 assert_eq!(some.len(), more_than_half);
                 assert!(some.iter().all(|server| *server < servers));
             }
+        }
+    }
+
+    #[test]
+    fn one_and_a_majority_are_killed_by_turns_where_nobody_says_which() {
+        let of_five = Shape {
+            servers: 5,
+            ..Shape::example()
+        };
+        for argument in [None, Some(":lost"), Some("2s")] {
+            let killed = |number| {
+                let mut rng = ChaCha8Rng::seed_from_u64(1);
+                let injection = OnServers::Kill.plan(argument, number, &of_five, &mut rng).unwrap();
+                match injection.target {
+                    Target::Servers(servers) => servers.len(),
+                    other => panic!("{other:?}"),
+                }
+            };
+            assert_eq!([0, 1, 2, 3].map(killed), [1, 3, 1, 3], "{argument:?}");
         }
     }
 

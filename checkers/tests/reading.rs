@@ -623,6 +623,10 @@ fn an_answer_without_a_token_or_of_false_is_a_refusal() {
     let renewed = [&of[..], &[last, (0, "ok", "refresh", "token 1")]].concat();
     let verdict = verdicts(&text(&renewed))[0];
     assert_eq!(verdict, Verdict::Violated, "it was granted while the first one held it");
+    // an answer that is empty says nothing where the call named no lock
+    let unnamed = text(&[(0, "invoke", "lock", ""), (0, "ok", "lock", "")])
+        .replace(r#""value":"","process":0},"#, r#""process":0},"#);
+    assert_eq!(read(&unnamed).unwrap().entry(1).kind, Kind::Ok, "{unnamed}");
 }
 
 #[test]

@@ -148,7 +148,7 @@ impl JepsenReading<'_> {
         }
         (entry.expected, entry.value) = self.register_values(entry.f, entry.kind, value, line)?;
         let open = self.open.get(&process);
-        if entry.kind == Kind::Ok && is_refusal(entry.f, value, open) {
+        if entry.kind == Kind::Ok && is_refusal(entry.f, value, open, self.names_by_value()) {
             entry.kind = Kind::Fail;
         }
         entry.lock = open.map(|(lock, _)| lock.as_str());
@@ -175,6 +175,11 @@ impl JepsenReading<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Whether a lock may be named by the value of its call.
+    fn names_by_value(&self) -> bool {
+        matches!(self.options.lock_key.as_deref(), None | Some("value"))
     }
 
     /// The lock that an operation names.
@@ -256,7 +261,7 @@ impl JepsenReading<'_> {
                 self.open.insert(process, (lock, Mode::default()));
             }
             Kind::Ok => {
-                let is_ok = !is_refusal(F::Acquire, value, open);
+                let is_ok = !is_refusal(F::Acquire, value, open, self.names_by_value());
                 self.renewals.answered(process, is_ok);
             }
             Kind::Fail => self.renewals.answered(process, false),
@@ -334,10 +339,12 @@ fn operation_of(name: &str) -> Option<F> {
     }
 }
 
-/// Whether an ok of a lock says no: by `false`, or by no token where the call named its lock by a word.
-fn is_refusal(f: F, value: &Datum, call: Option<&(String, Mode)>) -> bool {
+/// Whether an ok of a lock says no: by `false`, or by an empty value, which is no token, where the value of the call was the lock's name.
+fn is_refusal(f: F, value: &Datum, call: Option<&(String, Mode)>, by_value: bool) -> bool {
+    let named = call.map(|(lock, _)| lock.as_str());
     let says_no = match value {
-        Datum::Word(word) => matches!(word.as_str(), "" | "false") && call.is_none_or(|(lock, _)| lock != word),
+        Datum::Word(word) if word.is_empty() => by_value && named.is_some_and(|lock| ![THE_LOCK, ""].contains(&lock)),
+        Datum::Word(word) => word == "false" && named != Some("false"),
         Datum::Other(other) => other == "false",
         _ => false,
     };

@@ -64,7 +64,7 @@ pub struct Needs {
     pub power_cuts: bool,
     /// A client must hold a lock when the fault strikes, though the target is another: it goes on working.
     pub held_lock: bool,
-    /// That client must still work when the fault is healed, however short the window is.
+    /// That client must still work when the fault is healed.
     pub works_past_heal: bool,
 }
 

@@ -63,6 +63,8 @@ impl Fault for SlowDisk {
         let (role, by) = parse(typed).map_err(|why| format!("{NAME}={typed}: {why}"))?;
         let slowness = Slowness {
             by: by.unwrap_or(shape.lease * LEASES),
+            // what a leader believes while it stands in a sync shows where a client that is connected to it relies on it
+            while_held: role == "leader",
         };
         let (target, count) = match role {
             "leader" => (Target::Leader, 1),
@@ -101,16 +103,21 @@ fn parse(text: &str) -> Result<(&str, Option<Duration>), String> {
     Ok((role, by))
 }
 
-/// By how much each sync takes longer.
+/// How the syncs of a server are slowed down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Slowness {
+    /// Each one takes longer by this.
     by: Duration,
+    /// Whether a client that is connected to the server holds a lock meanwhile.
+    while_held: bool,
 }
 
 impl Inject for Slowness {
     fn needs(&self) -> Needs {
         Needs {
             disk_gates: true,
+            held_lock: self.while_held,
+            works_past_heal: self.while_held,
             ..Needs::default()
         }
     }

@@ -142,8 +142,9 @@ impl Lane<'_> {
             let typed = typed.is_some_and(|typed| typed == length);
             // in a shorter window its release falls into it, too: else it may never meet the fault
             let released_in_it = (length / 2).max(length.saturating_sub(self.config.lease / 2));
-            let past = injection.action.needs().works_past_heal;
-            let holder_works = if typed || past || length >= full {
+            let holder_works = if injection.action.needs().works_past_heal {
+                full.max(length + self.config.lease / 2)
+            } else if typed || length >= full {
                 full
             } else {
                 released_in_it

@@ -47,21 +47,28 @@ pub async fn resolve(
 ) -> Result<Resolution, &'static str> {
     let mut targeted = None;
     let planned = &window.injection.title;
-    let holder = async || {
-        let fits = |holding: &Holding| since.as_ref().is_none_or(|since| since.includes(holding));
+    let holder = async |connected_to: Option<u32>| {
+        let fits = |client: u32, holding: &Holding| {
+            // a client of which it is not known may be connected to this server, too
+            let is_elsewhere = || {
+                let server = format!("n{}", connected_to? + 1);
+                Some(run.routes.node_of(client)? != server)
+            };
+            since.as_ref().is_none_or(|since| since.includes(holding)) && is_elsewhere() != Some(true)
+        };
         let longest = run.terms.longest_hold(run.spec.config.lease);
         let holder = run.holders.target(window.holder_works, longest, fits);
         run.clock.within(AIM, holder).await.ok_or("nobody held a lock")
     };
     let (target, title) = match &window.injection.target {
         Target::Holder => {
-            let (client, holding, works) = holder().await?;
+            let (client, holding, works) = holder(None).await?;
             targeted = Some((client, works));
             let title = format!("c{client} (holder of {}): {planned}", holding.lock);
             (ResolvedTarget::Clients(vec![client]), title)
         }
         Target::Servers(servers) if window.injection.action.needs().held_lock => {
-            let (client, holding, works) = holder().await?;
+            let (client, holding, works) = holder(None).await?;
             targeted = Some((client, works));
             let title = format!("{planned}, while c{client} holds {}", holding.lock);
             (ResolvedTarget::Servers(servers.clone()), title)
@@ -77,7 +84,14 @@ pub async fn resolve(
         }
         Target::Leader => {
             let server = leader.await.ok_or("no server leads")?;
-            let title = format!("n{} (leader): {planned}", server + 1);
+            let mut title = format!("n{} (leader): {planned}", server + 1);
+            if window.injection.action.needs().held_lock {
+                // of the clients of one server few may hold a lock: without one the fault strikes all the same
+                if let Ok((client, holding, works)) = holder(Some(server)).await {
+                    targeted = Some((client, works));
+                    title += &format!(", while c{client} holds {}", holding.lock);
+                }
+            }
             (ResolvedTarget::Servers(vec![server]), title)
         }
         Target::Clients(clients) => (ResolvedTarget::Clients(clients.clone()), planned.clone()),

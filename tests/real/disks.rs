@@ -26,8 +26,9 @@ fn a_queue_stands_a_leader_that_waits_for_its_disk(runtime: &str, backend: &str)
     } else {
         "--lease 1s --time 14s"
     };
+    // one lock is held all the while by a client of that leader
     let answer = run(&format!(
-        "--runtime {runtime} --backend {backend} --fault slow-disk --seed 5eed {plan}"
+        "--runtime {runtime} --backend {backend} --locks 4 --fault slow-disk --seed 5eed {plan}"
     ));
     answer.assert_exit(0);
     assert_every_window_delayed_syncs(&answer);

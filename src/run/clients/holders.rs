@@ -168,7 +168,7 @@ impl Holders {
         &self,
         works: Duration,
         at_most: Duration,
-        fits: impl Fn(&Holding) -> bool,
+        fits: impl Fn(u32, &Holding) -> bool,
     ) -> (u32, Holding, Duration) {
         loop {
             let changed = self.changed.notified();
@@ -183,10 +183,10 @@ impl Holders {
         &self,
         works: Duration,
         at_most: Duration,
-        fits: impl Fn(&Holding) -> bool,
+        fits: impl Fn(u32, &Holding) -> bool,
     ) -> Option<(u32, Holding, Duration)> {
         let mut table = self.table();
-        let fitting = table.now.iter_mut().filter(|(_, holding)| fits(holding));
+        let fitting = table.now.iter_mut().filter(|(client, holding)| fits(**client, holding));
         let (client, holding) = fitting.max_by_key(|(_, holding)| holding.since)?;
         let now = self.clock.now();
         let longer = (now + works).min(holding.since.saturating_add(at_most));
@@ -220,7 +220,7 @@ mod tests {
         holders.begin(1, "l0", None, Duration::from_millis(10), false);
         holders.begin(2, "l1", None, Duration::from_millis(10), false);
         tokio::time::advance(Duration::from_millis(5)).await;
-        let (targeted, ..) = holders.target(Duration::from_secs(5), Duration::MAX, |_| true).await;
+        let (targeted, ..) = holders.target(Duration::from_secs(5), Duration::MAX, |_, _| true).await;
         tokio::time::advance(Duration::from_millis(10)).await;
         assert!(holders.works_until(targeted).is_some());
         assert!(holders.works_until(3 - targeted).is_none());
@@ -234,7 +234,7 @@ mod tests {
         holders.begin(1, "l0", None, Duration::from_millis(10), false);
         tokio::time::advance(Duration::from_millis(5)).await;
         let (targeted, _, works) = holders
-            .target(Duration::from_secs(5), Duration::from_millis(500), |_| true)
+            .target(Duration::from_secs(5), Duration::from_millis(500), |_, _| true)
             .await;
         assert_eq!(works, Duration::from_millis(495));
         tokio::time::advance(Duration::from_millis(490)).await;
@@ -294,10 +294,13 @@ mod tests {
     #[tokio::test]
     async fn a_target_is_waited_for_until_a_client_holds() {
         let holders = Holders::new(RunClock::start(GroundClock::Real));
-        let (target, ()) = tokio::join!(holders.target(Duration::from_secs(1), Duration::MAX, |_| true), async {
-            tokio::task::yield_now().await;
-            holders.begin(7, "l0", Some(3), Duration::from_secs(1), false);
-        });
+        let (target, ()) = tokio::join!(
+            holders.target(Duration::from_secs(1), Duration::MAX, |_, _| true),
+            async {
+                tokio::task::yield_now().await;
+                holders.begin(7, "l0", Some(3), Duration::from_secs(1), false);
+            }
+        );
         assert_eq!(target.0, 7);
     }
 

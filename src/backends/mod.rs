@@ -115,6 +115,8 @@ pub enum Topology {
     Plain,
     /// A Redis master with two replicas, and three sentinels that choose the master
     Sentinel,
+    /// A Redis Cluster: three masters that have a third of the keys each, with a replica each
+    Cluster,
 }
 
 impl Backend {
@@ -123,8 +125,12 @@ impl Backend {
         match (topology, self.id) {
             (Topology::Plain, _) => Ok(self),
             (Topology::Sentinel, Some(BackendId::Redis)) => Ok(&redis::SENTINEL),
+            (Topology::Cluster, Some(BackendId::Redis)) => Ok(&redis::CLUSTER),
             (Topology::Sentinel, _) => Err(format!(
                 "--topology sentinel is of Redis, and {self} has no sentinels\nhint: --backend redis, or leave --topology out"
+            )),
+            (Topology::Cluster, _) => Err(format!(
+                "--topology cluster is a Redis Cluster, and {self} is none\nhint: --backend redis, or leave --topology out"
             )),
         }
     }
@@ -132,7 +138,7 @@ impl Backend {
     /// The servers that clients are told of, of as many nodes: those that lead them to the others, where there are such.
     pub fn told_of(&self, nodes: u32) -> Range<u32> {
         match self.topology {
-            Topology::Plain => 0..nodes,
+            Topology::Plain | Topology::Cluster => 0..nodes,
             Topology::Sentinel => redis::SENTINEL_SERVERS..nodes,
         }
     }

@@ -159,7 +159,7 @@ fn local(software: &ServerSoftware) -> Result<RuntimeChoice, String> {
 
 #[cfg(feature = "docker")]
 fn no_container(software: &ServerSoftware) -> String {
-    format!("{} has no container", software.product)
+    format!("{} has no container\nhint: --runtime local", software.product)
 }
 
 #[cfg(feature = "docker")]

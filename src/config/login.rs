@@ -63,8 +63,8 @@ impl Config {
                 format!("--auth is for servers that harness starts; those of --servers know who may log in{variables}"),
             ),
             (
-                self.auth && self.topology == Topology::Sentinel,
-                "--auth is not for --topology sentinel yet: sentinels would let everyone in\nhint: leave one of the two out".to_owned(),
+                self.auth && self.topology != Topology::Plain,
+                "--auth is not for --topology sentinel and cluster yet: sentinels and replicas would not log in\nhint: leave one of the two out".to_owned(),
             ),
             (
                 self.auth && !self.attach.is_attached() && unknown,

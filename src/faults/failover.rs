@@ -8,19 +8,20 @@
 //! granted a lock that the replica will never know. Then clients are stalled, the replica is promoted, the observer
 //! looks at it, and clients are led there.
 //!
-//! Where sentinels choose the master, they do it: `sentinel_failover`.
+//! Where the servers elect their master, they do it: `elected_failover`.
 
 use std::time::Duration;
 
 use harness_checkers::history::Requirement;
 use rand_chacha::ChaCha8Rng;
 
+use super::elected_failover::KillMaster;
 use super::fault::{kind_of, not_attached};
-use super::sentinel_failover::KillMaster;
 use super::{
     Acquires, ActiveFault, Affected, BoxFuture, Fault, FaultDefinition, FaultEnv, FaultFamily, HealOnDrop, Healed,
     Inject, Injection, InjectionContext, Needs, NotInjected, Pace, Preparation, RunningFault, Shape, Target,
 };
+use crate::backends::Topology;
 use crate::cluster::{NodeCommand, Peering};
 use crate::evidence::{Evidence, EvidenceCounter, SERVERS_BACK};
 use crate::limits::{AIM, PROBE, SERVER_BACK};
@@ -35,8 +36,9 @@ pub(super) const REPLICA: &str = "replica";
 const IN_FLIGHT: Duration = Duration::from_millis(5);
 /// Between two tries to find the replica without a lock.
 pub(super) const TRY: Duration = Duration::from_millis(7);
-/// In which sentinels find a master dead, elect, and promote a replica: 1.6 to 3 s, and more where a vote is divided.
-const SENTINELS_TAKE: Duration = Duration::from_secs(4);
+/// In which sentinels, or the masters of a cluster, find a master dead and have a replica take its place: 1.6 to 3 s, and more where a
+/// vote is divided.
+const ELECTION_TAKES: Duration = Duration::from_secs(4);
 /// Replicas that took the place of their master.
 pub(super) const SERVERS_PROMOTED: EvidenceCounter = EvidenceCounter::new("servers_promoted", "replica", "promoted");
 
@@ -68,10 +70,20 @@ impl Fault for Failover {
             ));
         }
         if matches!(shape.backend.software.peering, Peering::Announced(_)) {
-            return match shape.lease < SENTINELS_TAKE && argument != Some("clean") {
+            if argument == Some("clean") {
+                return Ok(());
+            }
+            if shape.backend.topology == Topology::Cluster && shape.locks > 1 {
+                let hint = "hint: --locks 1, or --fault failover=clean";
+                return Err(format!(
+                    "failover is of one master, and in a cluster {} locks are on several\n{hint}",
+                    shape.locks
+                ));
+            }
+            return match shape.lease < ELECTION_TAKES {
                 true => Err(format!(
-                    "failover takes sentinels up to {} s, and a lease of {} s is over before: no lock would be held by then\nhint: --lease 5s, or --fault failover=clean",
-                    SENTINELS_TAKE.as_secs(),
+                    "an election takes up to {} s, and a lease of {} s is over before: no lock would be held by then\nhint: --lease 5s, or --fault failover=clean",
+                    ELECTION_TAKES.as_secs(),
                     shape.lease.as_secs_f32()
                 )),
                 false => Ok(()),
@@ -273,7 +285,6 @@ mod tests {
     use rand::SeedableRng;
 
     use super::*;
-    use crate::backends::Topology;
 
     #[test]
     fn a_failover_without_the_last_writes_must_break_mutual_exclusion_and_a_clean_one_need_not() {
@@ -291,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn sentinels_need_a_lease_that_outlasts_them() {
+    fn an_election_needs_a_lease_that_outlasts_it() {
         let sentinels = Shape {
             backend: Shape::one_redis().backend.in_topology(Topology::Sentinel).unwrap(),
             servers: 6,
@@ -303,6 +314,13 @@ mod tests {
         };
         assert!(Failover.applies(None, &sentinels).unwrap_err().contains("--lease 5s"));
         assert_eq!(Failover.applies(Some("clean"), &sentinels), Ok(()));
+        let cluster = |locks| Shape {
+            backend: Shape::one_redis().backend.in_topology(Topology::Cluster).unwrap(),
+            locks,
+            ..longer
+        };
+        assert_eq!(Failover.applies(None, &cluster(1)), Ok(()));
+        assert!(Failover.applies(None, &cluster(2)).unwrap_err().contains("--locks 1"));
         assert_eq!(Failover.applies(None, &longer), Ok(()));
         let mut rng = ChaCha8Rng::seed_from_u64(1);
         let planned = Failover.plan(None, 0, &longer, &mut rng).unwrap();

@@ -18,6 +18,7 @@ pub struct Shape {
     pub backend: &'static Backend,
     pub clients: u32,
     pub servers: u32,
+    pub locks: u32,
     pub lease: Duration,
     /// What is spoken on the links between clients and servers.
     pub protocol: Protocol,
@@ -36,6 +37,7 @@ impl Shape {
             backend: config.backend,
             clients: config.clients,
             servers: config.nodes,
+            locks: config.locks,
             lease: config.lease,
             protocol: config.backend.protocol,
             reads_wall_clock: match &config.who {
@@ -183,6 +185,7 @@ impl Shape {
             backend: backends::of(BackendId::Zk),
             clients: 5,
             servers: 3,
+            locks: 1,
             lease: Duration::from_secs(2),
             protocol: Protocol::Zk,
             reads_wall_clock: None,
@@ -199,6 +202,7 @@ impl Shape {
         Self {
             backend: backends::of(BackendId::Redis),
             servers: 1,
+            locks: 1,
             protocol: Protocol::Resp,
             ..Self::example()
         }

@@ -90,7 +90,7 @@ pub fn applies(kind: &str, shape: &Shape) -> Result<(), String> {
         }
         Peering::Announced(_) => {
             return Err(format!(
-                "partition={kind} needs links between each two servers, and those of {product} that sentinels watch share one to each\nhint: --fault failover cuts the master off from all others"
+                "partition={kind} needs links between each two servers, and those of {product} that elect a master share one to each\nhint: --fault failover cuts the master off from all others"
             ));
         }
         Peering::Direct => {

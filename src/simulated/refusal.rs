@@ -20,7 +20,7 @@ pub fn refusal(config: &Config) -> Option<String> {
         return says("there are models of ZooKeeper, etcd and Redis, and of no other store");
     }
     if config.topology != Topology::Plain {
-        return says("the models of servers elect nobody by sentinels: there is one of a Redis master and its replica");
+        return says("the models of servers elect no master: there is one of a Redis master and its replica");
     }
     if config.churn.is_some() && config.backend.sweep.is_some() {
         return says(

@@ -29,10 +29,11 @@ mod postgres;
 mod processes;
 #[cfg(feature = "toxiproxy")]
 mod proxies;
+mod redis_topologies;
 mod rifts;
 mod roles;
 mod safety;
-mod sentinels;
+
 mod settings;
 mod stores;
 mod strangers;

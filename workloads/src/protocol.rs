@@ -48,6 +48,9 @@ pub struct OpenRequest {
     /// Where sentinels choose the server: `endpoints` are theirs then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sentinel: Option<SentinelEndpoints>,
+    /// Where each server has a part of the keys, and names the one that has another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<ClusterEndpoints>,
 }
 
 /// What the sentinels of a Redis call the master of a run.
@@ -59,6 +62,13 @@ pub struct SentinelEndpoints {
     /// The name that the client asks the sentinels for.
     pub master: String,
     /// `host:port` as the sentinels say it of a server or sentinel, and as this client must reach it, through its own proxied links.
+    pub addresses: BTreeMap<String, String>,
+}
+
+/// How a client follows the servers of a Redis Cluster to one another.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClusterEndpoints {
+    /// `host:port` as the servers name one another, and as this client must reach it, through its own proxied links.
     pub addresses: BTreeMap<String, String>,
 }
 

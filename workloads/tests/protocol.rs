@@ -105,6 +105,7 @@ fn open(backend: &str) -> OpenRequest {
         endpoints: vec!["127.0.0.1:1".into()],
         lease_ms: 1000,
         sentinel: None,
+        cluster: None,
     }
 }
 

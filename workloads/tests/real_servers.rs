@@ -36,6 +36,7 @@ impl Machine {
             endpoints: endpoints.to_vec(),
             lease_ms: LEASE.as_millis().try_into().unwrap(),
             sentinel: None,
+            cluster: None,
         };
         options
             .client(&open, SignalSink::new(1, self.host.clone(), out))

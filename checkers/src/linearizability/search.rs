@@ -52,6 +52,9 @@ pub fn search<S: SequentialSpec>(spec: &S, operations: &[Operation<S::Op>], budg
     search_in_turn(spec, operations, &[], budget, clock)
 }
 
+/// Some of the operations, and their places among all of them.
+type Placed<Op> = (Vec<usize>, Vec<Operation<Op>>);
+
 /// Searches each of many objects by itself: operations on different keys have nothing to do with each other (Herlihy and Wing's
 /// locality), so that none has to be kept in mind with those of another. Answers with the keys in order; the places of each answer are
 /// those in `operations`. `spec` is of one object.
@@ -68,7 +71,7 @@ pub fn search_by_key<S: SequentialSpec, K: Ord>(
 where
     S::Op: Clone,
 {
-    let mut by_key: BTreeMap<K, (Vec<usize>, Vec<Operation<S::Op>>)> = BTreeMap::new();
+    let mut by_key: BTreeMap<K, Placed<S::Op>> = BTreeMap::new();
     for (place, operation) in operations.iter().enumerate() {
         let (places, own) = by_key.entry(key(&operation.op)).or_default();
         places.push(place);

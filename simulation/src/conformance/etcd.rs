@@ -379,6 +379,7 @@ fn on_a_real_server(numbers: &[u64]) -> Option<Vec<Vec<String>>> {
             endpoints: vec![server.address.to_string()],
             lease_ms: LEASE.as_millis() as u64,
             sentinel: None,
+            cluster: None,
         };
         let host = TokioHost::shared();
         let run = |number| {

@@ -305,6 +305,7 @@ async fn on_a_real_server(proxy: &Proxy, script: &[EtcdTimedStep]) -> Option<Tim
             endpoints: vec![endpoint],
             lease_ms: lease.as_millis() as u64,
             sentinel: None,
+            cluster: None,
         };
         Rc::new(EtcdServers::new(&open, None).unwrap())
     };

@@ -221,6 +221,7 @@ fn on_real_servers(numbers: &[u64]) -> Option<Vec<Vec<String>>> {
             endpoints: vec![master.address.to_string(), replica.address.to_string()],
             lease_ms: LEASE.as_millis() as u64,
             sentinel: None,
+            cluster: None,
         };
         let host = TokioHost::shared();
         let run = |number| {

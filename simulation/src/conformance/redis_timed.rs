@@ -197,6 +197,7 @@ async fn on_a_real_server(proxy: &Proxy, script: &[TimedStep]) -> Option<TimedLi
         endpoints: vec![link.listen().to_string()],
         lease_ms: LEASE.as_millis() as u64,
         sentinel: None,
+        cluster: None,
     };
     let stage = RealStage {
         server,

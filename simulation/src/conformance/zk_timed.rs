@@ -176,6 +176,7 @@ async fn on_a_real_server(proxy: &Proxy, script: &[ZkTimedStep]) -> Option<Timed
         endpoints: vec![endpoint],
         lease_ms: LEASE.as_millis() as u64,
         sentinel: None,
+        cluster: None,
     };
     let host = TokioHost::shared();
     let under_test = Rc::new(ZkServers::new(&open(link.listen().to_string()), None, host.clone()));

@@ -1,10 +1,11 @@
 //! Redis: one server, or several independent ones for Redlock; a lock is a key. `failover` adds a replica. In the other topology
-//! sentinels watch over a master and its replicas.
+//! sentinels watch over a master and its replicas, or the keys are spread over the masters of a cluster.
 
 use std::sync::Arc;
 
 use harness_workloads::{BackendId, KeyValue};
 
+use elected_observer::ElectedObserver;
 use keyspace::{KeyspaceSource, RedisServerKeyspaces};
 
 use super::lock_keys::LockKeys;
@@ -13,15 +14,16 @@ use super::{Backend, BackendOptions, Topology};
 use crate::cluster::EndpointsReceiver;
 use harness_proxy::tap::Protocol;
 
+mod cluster;
 mod connection;
 mod control;
 mod data;
+mod elected_observer;
 pub mod keyspace;
 mod observer;
 mod quorum;
 mod resp;
 mod sentinel;
-mod sentinel_observer;
 mod server;
 
 /// How many of the nodes under sentinels are no sentinels.
@@ -34,7 +36,21 @@ pub static SENTINEL: Backend = Backend {
     software: &sentinel::SOFTWARE,
     topology: Topology::Sentinel,
     refuse: sentinel::refuse,
-    observe: Some(&|endpoints, keys| Box::pin(sentinel_observer::SentinelObserver::connect(endpoints, keys))),
+    observe: Some(&|endpoints, keys| {
+        let groups = [(0..sentinel::SERVERS).collect()];
+        Box::pin(async move { ElectedObserver::connect(endpoints, keys, &groups).await })
+    }),
+    ..PLAIN
+};
+
+/// Masters that have a part of the keys each, and a replica each.
+pub static CLUSTER: Backend = Backend {
+    software: &cluster::SOFTWARE,
+    topology: Topology::Cluster,
+    refuse: cluster::refuse,
+    observe: Some(&|endpoints, keys| {
+        Box::pin(async move { ElectedObserver::connect(endpoints, keys, &cluster::groups()).await })
+    }),
     ..PLAIN
 };
 
@@ -80,6 +96,6 @@ pub async fn observe(
     if servers > 1 {
         quorum::QuorumObserver::connect(source, endpoints, keys).await
     } else {
-        observer::RedisObserver::connect(source, endpoints, keys, false).await
+        observer::RedisObserver::connect(source, endpoints, keys, observer::OneMaster::fixed()).await
     }
 }

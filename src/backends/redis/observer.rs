@@ -24,8 +24,23 @@ const LATE: Duration = Duration::from_millis(100);
 
 const A_DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// The source it hears, in the history.
-const MASTER: &str = "master";
+/// Which master an observer watches.
+pub struct OneMaster {
+    /// What it is called as a source, in the history.
+    pub source: String,
+    /// Whether another server takes the place of a master that is gone: what became of its grants is known only then.
+    pub elected: bool,
+}
+
+impl OneMaster {
+    /// The only one there is.
+    pub fn fixed() -> Self {
+        Self {
+            source: "master".to_owned(),
+            elected: false,
+        }
+    }
+}
 
 pub struct RedisObserver {
     endpoints: EndpointsReceiver,
@@ -33,8 +48,7 @@ pub struct RedisObserver {
     keys: LockKeys,
     source: Arc<dyn KeyspaceSource>,
     connection: Box<dyn Keyspace>,
-    /// Whether another server takes the place of a master that is gone: what became of its grants is known only then.
-    elected: bool,
+    master: OneMaster,
     /// Whether the last answer was late.
     late: bool,
 }
@@ -65,7 +79,7 @@ impl RedisObserver {
         source: Arc<dyn KeyspaceSource>,
         endpoints: EndpointsReceiver,
         keys: LockKeys,
-        elected: bool,
+        master: OneMaster,
     ) -> Result<Box<dyn Observer>, String> {
         let at = first(&endpoints);
         let connection = source
@@ -78,7 +92,7 @@ impl RedisObserver {
             keys,
             source,
             connection,
-            elected,
+            master,
             late: false,
         }))
     }
@@ -89,9 +103,9 @@ impl RedisObserver {
             log.watches(self.at);
             self.late = false;
             let (cause, heard) = self.watch(&mut owners, &log).await;
-            log.lost(MASTER, heard);
+            log.lost(&self.master.source, heard);
             let before = self.at;
-            let waits = self.elected && cause.is_none();
+            let waits = self.master.elected && cause.is_none();
             if !waits {
                 revoke_all(&mut owners, cause.as_ref(), &log);
             }
@@ -113,7 +127,7 @@ impl RedisObserver {
             }
             // the next error is met by the next event
             if self.catch_up(&mut owners, &log).await.is_ok() {
-                log.back(MASTER);
+                log.back(&self.master.source);
             }
         }
     }
@@ -211,8 +225,8 @@ impl RedisObserver {
     fn note_delay(&mut self, at: u64, log: &ObservationLog) {
         let late = log.clock.now_ns().saturating_sub(at) > LATE.as_nanos() as u64;
         match (self.late, late) {
-            (false, true) => log.lost(MASTER, at),
-            (true, false) => log.back(MASTER),
+            (false, true) => log.lost(&self.master.source, at),
+            (true, false) => log.back(&self.master.source),
             _ => {}
         }
         self.late = late;

@@ -98,6 +98,7 @@ impl CheckedClient {
                 endpoints,
                 lease_ms: bench.config.lease.as_millis() as u64,
                 sentinel: None,
+                cluster: None,
             },
             limit: bench.config.open_limit,
             patience: bench.config.patience(),

@@ -401,6 +401,7 @@ mod tests {
             endpoints: Vec::new(),
             lease_ms: 1000,
             sentinel: None,
+            cluster: None,
         };
         let pool = ClientPool::new(ClientPoolSpec {
             spawner: Arc::new(ChildSpawner {

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use harness_workloads::Login;
-use harness_workloads::protocol::{MASTER_NAME, OpenRequest, SentinelEndpoints};
+use harness_workloads::protocol::{ClusterEndpoints, MASTER_NAME, OpenRequest, SentinelEndpoints};
 
 use super::{ClientLinks, WallClocks};
 use crate::adapters;
@@ -47,19 +47,26 @@ pub fn opens(config: &Config, announced: &[SocketAddr], address: impl Fn(u32, u3
         let server = |offset| told.start + (client + offset) % many;
         (0..many).map(|offset| address(client, server(offset))).collect()
     };
-    let sentinel = |client: u32| SentinelEndpoints {
-        master: MASTER_NAME.to_owned(),
-        addresses: (0..)
-            .zip(announced)
-            .map(|(server, announced)| (announced.to_string(), address(client, server)))
-            .collect(),
+    let addresses = |client: u32| {
+        let servers = (0..).zip(announced);
+        let reached = servers.map(|(server, announced)| (announced.to_string(), address(client, server)));
+        reached.collect()
     };
+    let sentinel = |client| SentinelEndpoints {
+        master: MASTER_NAME.to_owned(),
+        addresses: addresses(client),
+    };
+    let cluster = |client| ClusterEndpoints {
+        addresses: addresses(client),
+    };
+    let topology = config.backend.topology;
     let lease_ms = config.lease.as_millis() as u64;
     let open = |client| OpenRequest {
         backend: config.backend.name().to_owned(),
         endpoints: endpoints(client),
         lease_ms,
-        sentinel: (config.backend.topology == Topology::Sentinel).then(|| sentinel(client)),
+        sentinel: (topology == Topology::Sentinel).then(|| sentinel(client)),
+        cluster: (topology == Topology::Cluster).then(|| cluster(client)),
     };
     (0..config.clients).map(open).collect()
 }

@@ -106,7 +106,7 @@ impl RunServers {
     /// Whether the servers of a run with this plan are, after it, as they were before it. A replica that was promoted is not
     /// what it was, and a wall clock is of one run, as are the disks of servers that sync.
     pub fn can_be_kept(config: &Config, plan: &Plan) -> bool {
-        let elected = config.backend.topology == Topology::Sentinel;
+        let elected = config.backend.topology != Topology::Plain;
         let of_this_run =
             elected || plan.replicas > 0 || plan.gates_disks || (plan.steps_clocks && config.backend.wall_clock);
         !of_this_run && !config.attach.is_attached()

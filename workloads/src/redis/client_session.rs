@@ -5,6 +5,7 @@
 //! so the answer to the next question on it settles what became of the last. Only [`SILENCES`] in a row end it.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -18,6 +19,7 @@ use redis::{
 };
 use tokio::sync::mpsc;
 
+use super::cluster_routes::{ClusterRoutes, REDIRECTIONS, moved_to};
 use super::sentinels::{Sentinels, check_role};
 use super::session::{RedisConnect, RedisSession, Subscription};
 use crate::login::Login;
@@ -52,6 +54,8 @@ pub struct RedisServers {
     servers: Vec<Client>,
     /// Which know the one server that takes writes, where there are any.
     sentinels: Option<Sentinels>,
+    /// What the servers of a cluster call each other, and where this client reaches them; `None` where one server has all keys.
+    cluster: Option<BTreeMap<String, String>>,
     limit: Duration,
 }
 
@@ -64,6 +68,7 @@ impl RedisServers {
         Ok(RedisServers {
             sentinels: sentinels.map(|given| Sentinels::new(std::mem::take(&mut servers), given)),
             servers,
+            cluster: open.cluster.as_ref().map(|cluster| cluster.addresses.clone()),
             limit: Duration::from_millis(open.lease_ms) / CALLS_A_LEASE,
         })
     }
@@ -101,45 +106,48 @@ impl RedisConnect for RedisServers {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(self.limit))
             .set_response_timeout(Some(self.limit));
-        let (server, connection) = match &self.sentinels {
-            None => {
-                let server = self.servers[server].clone();
-                let connection = connect(&server, config.clone()).await?;
-                (server, connection)
-            }
+        let first = match &self.sentinels {
+            None => NodeConnection::open(self.servers[server].clone(), &config).await?,
             Some(sentinels) => {
-                let at = sentinels.master().await?;
-                // sentinels are for servers that let everyone in
-                let master = client(&at, None).map_err(|error| SessionError::Definite(format!("{at}: {error}")))?;
-                let mut connection = connect(&master, config.clone()).await?;
-                check_role(&mut connection).await?;
-                (master, connection)
+                let mut master = NodeConnection::open_at(&sentinels.master().await?, &config).await?;
+                check_role(&mut master.connection).await?;
+                master
             }
         };
+        let routes = |addresses: &BTreeMap<_, _>| ClusterRoutes::new(addresses.clone(), config.clone());
         Ok(Rc::new(RedisClientSession {
-            server,
+            first: Rc::new(first),
+            cluster: self.cluster.as_ref().map(routes),
             config,
-            connection,
-            silences: Cell::new(0),
         }))
     }
 }
 
-struct RedisClientSession {
+/// A connection to one server.
+pub(super) struct NodeConnection {
     server: Client,
-    config: AsyncConnectionConfig,
     connection: MultiplexedConnection,
     /// Unanswered calls in a row.
     silences: Cell<u32>,
 }
 
-impl RedisClientSession {
-    async fn call<T: FromRedisValue>(&self, command: Cmd) -> Result<T, SessionError> {
-        self.judge(command.query_async(&mut self.connection.clone()).await)
+impl NodeConnection {
+    async fn open(server: Client, config: &AsyncConnectionConfig) -> Result<Self, SessionError> {
+        Ok(Self {
+            connection: connect(&server, config.clone()).await?,
+            server,
+            silences: Cell::new(0),
+        })
     }
 
-    async fn script(&self, script: &mut ScriptInvocation<'_>) -> Result<bool, SessionError> {
-        self.judge(script.invoke_async(&mut self.connection.clone()).await)
+    /// To a server that another one named: those that do let everyone in.
+    pub(super) async fn open_at(address: &str, config: &AsyncConnectionConfig) -> Result<Self, SessionError> {
+        let server = client(address, None).map_err(|error| SessionError::Definite(format!("{address}: {error}")))?;
+        Self::open(server, config).await
+    }
+
+    pub(super) fn is_broken(&self) -> bool {
+        self.silences.get() >= SILENCES
     }
 
     fn judge<T>(&self, answer: Result<T, RedisError>) -> Result<T, SessionError> {
@@ -164,6 +172,46 @@ impl RedisClientSession {
     }
 }
 
+struct RedisClientSession {
+    /// To the server that has all keys, or, of a cluster, the one that is asked for a key first.
+    first: Rc<NodeConnection>,
+    cluster: Option<ClusterRoutes>,
+    config: AsyncConnectionConfig,
+}
+
+impl RedisClientSession {
+    async fn call<T: FromRedisValue>(&self, key: &str, command: Cmd) -> Result<T, SessionError> {
+        self.ask(key, async |mut connection| command.query_async(&mut connection).await)
+            .await
+    }
+
+    async fn script(&self, key: &str, script: &ScriptInvocation<'_>) -> Result<bool, SessionError> {
+        self.ask(key, async |mut connection| script.invoke_async(&mut connection).await)
+            .await
+    }
+
+    /// Asks the server that has the key. Only a request that was refused is sent to another one.
+    async fn ask<T>(
+        &self,
+        key: &str,
+        request: impl AsyncFn(MultiplexedConnection) -> Result<T, RedisError>,
+    ) -> Result<T, SessionError> {
+        let Some(cluster) = &self.cluster else {
+            return self.first.judge(request(self.first.connection.clone()).await);
+        };
+        let mut master = cluster.master_of(key, &self.first);
+        for _ in 0..REDIRECTIONS {
+            let answer = request(master.connection.clone()).await;
+            match answer.as_ref().err().and_then(moved_to) {
+                None => return master.judge(answer),
+                Some(to) => master = cluster.moved(key, to).await?,
+            }
+        }
+        let why = format!("the servers of the cluster sent a request on {REDIRECTIONS} times");
+        Err(SessionError::Definite(why))
+    }
+}
+
 fn command(name: &str, key: &str) -> Cmd {
     let mut command = Cmd::new();
     command.arg(name).arg(key);
@@ -177,7 +225,11 @@ fn ms(time: Duration) -> u64 {
 #[async_trait(?Send)]
 impl RedisSession for RedisClientSession {
     fn is_broken(&self) -> bool {
-        self.silences.get() >= SILENCES
+        match &self.cluster {
+            // which may have none of the keys that were asked for
+            Some(cluster) if cluster.know_a_key() => cluster.are_broken(),
+            _ => self.first.is_broken(),
+        }
     }
 
     async fn set_nx(&self, key: &str, value: &str, ttl: Option<Duration>) -> Result<bool, SessionError> {
@@ -186,45 +238,46 @@ impl RedisSession for RedisClientSession {
         if let Some(ttl) = ttl {
             set.arg("PX").arg(ms(ttl));
         }
-        let answer: Option<String> = self.call(set).await?;
+        let answer: Option<String> = self.call(key, set).await?;
         Ok(answer.is_some())
     }
 
     async fn get(&self, key: &str) -> Result<Option<String>, SessionError> {
-        self.call(command("GET", key)).await
+        self.call(key, command("GET", key)).await
     }
 
     async fn get_set(&self, key: &str, value: &str) -> Result<Option<String>, SessionError> {
         let mut get_set = command("GETSET", key);
         get_set.arg(value);
-        self.call(get_set).await
+        self.call(key, get_set).await
     }
 
     async fn expire(&self, key: &str, ttl: Duration) -> Result<bool, SessionError> {
         let mut expire = command("PEXPIRE", key);
         expire.arg(ms(ttl));
-        self.call(expire).await
+        self.call(key, expire).await
     }
 
     async fn del(&self, key: &str) -> Result<bool, SessionError> {
-        self.call(command("DEL", key)).await
+        self.call(key, command("DEL", key)).await
     }
 
     async fn del_if(&self, key: &str, value: &str) -> Result<bool, SessionError> {
-        self.script(DEL_IF.key(key).arg(value)).await
+        self.script(key, DEL_IF.key(key).arg(value)).await
     }
 
     async fn del_if_and_publish(&self, key: &str, value: &str, channel: &str) -> Result<bool, SessionError> {
-        self.script(DEL_IF_AND_PUBLISH.key(key).arg(value).arg(channel)).await
+        self.script(key, DEL_IF_AND_PUBLISH.key(key).arg(value).arg(channel))
+            .await
     }
 
     async fn expire_if(&self, key: &str, value: &str, ttl: Duration) -> Result<bool, SessionError> {
-        self.script(EXPIRE_IF.key(key).arg(value).arg(ms(ttl))).await
+        self.script(key, EXPIRE_IF.key(key).arg(value).arg(ms(ttl))).await
     }
 
     async fn subscribe(&self, channel: &str) -> Result<Box<dyn Subscription>, SessionError> {
         let (sender, pushes) = mpsc::unbounded_channel();
-        let mut connection = connect(&self.server, self.config.clone().set_push_sender(sender)).await?;
+        let mut connection = connect(&self.first.server, self.config.clone().set_push_sender(sender)).await?;
         match connection.subscribe(channel).await {
             Ok(()) => Ok(Box::new(RedisClientSubscription {
                 pushes,

@@ -5,6 +5,7 @@
 //! `lease_keeper` renews a lease, or raises `lost` when it ends.
 
 mod client_session;
+mod cluster_routes;
 mod failover_connection;
 #[cfg(test)]
 mod fake;

@@ -1,17 +1,18 @@
-//! Observes the master that sentinels chose, whichever server that is, by [`RedisObserver`]; and says when a grant may have been
-//! given elsewhere: a master that was cut off or stopped goes on granting until the sentinels reach it.
+//! Observes the master that was elected of each group of servers, whichever server that is, by [`RedisObserver`]; and says when a
+//! grant may have been given elsewhere: a master that was cut off or stopped goes on granting until it hears of the election. Under
+//! sentinels there is one group; a cluster has one for each part of the keys.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use tokio::sync::watch;
 
 use super::connection::RespConnection;
 use super::keyspace::RedisServerKeyspaces;
-use super::observer::RedisObserver;
+use super::observer::{OneMaster, RedisObserver};
 use super::resp::RespValue;
-use super::sentinel::SERVERS;
 use crate::backends::lock_keys::LockKeys;
 use crate::backends::observer::{ObservationLog, Observer};
 use crate::cluster::{BoxFuture, Endpoints, EndpointsReceiver, ServerAccess};
@@ -20,8 +21,6 @@ use crate::cluster::{BoxFuture, Endpoints, EndpointsReceiver, ServerAccess};
 const EVERY: Duration = Duration::from_millis(40);
 /// A server that takes longer to answer is silent.
 const SILENT: Duration = Duration::from_millis(150);
-/// The source that is out of sight where a grant may have been given elsewhere, in the history.
-const ROLES: &str = "roles";
 
 /// What a server says of itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,46 +104,39 @@ impl MasterChoice {
     }
 }
 
-/// Asks all servers what they are.
+/// A connection to a server, if there is one.
+type KeptConnection = Option<(SocketAddr, RespConnection)>;
+
+/// Asks the servers of a group what they are.
 struct ServerStates {
     endpoints: EndpointsReceiver,
-    connections: Vec<Option<(SocketAddr, RespConnection)>>,
+    /// The nodes of the group, each with the connection to it.
+    servers: Vec<(usize, KeptConnection)>,
 }
 
 impl ServerStates {
-    fn new(endpoints: EndpointsReceiver) -> Self {
-        let connections = (0..SERVERS).map(|_| None).collect();
-        Self { endpoints, connections }
+    fn new(endpoints: EndpointsReceiver, group: &[usize]) -> Self {
+        let servers = group.iter().map(|node| (*node, None)).collect();
+        Self { endpoints, servers }
     }
 
     fn addresses(&self) -> Vec<SocketAddr> {
-        self.endpoints.borrow().nodes().to_vec()
+        let endpoints = self.endpoints.borrow();
+        self.servers.iter().map(|(node, _)| endpoints.nodes()[*node]).collect()
     }
 
     /// By server; `None` of one that is silent.
     async fn ask(&mut self) -> Vec<Option<ServerState>> {
-        let servers: Vec<ServerAccess> = {
-            let endpoints = self.endpoints.borrow();
-            endpoints
-                .nodes()
-                .iter()
-                .map(|address| endpoints.access(*address))
-                .collect()
-        };
-        let [first, second, third] = &mut self.connections[..] else {
-            return vec![None; SERVERS];
-        };
-        let (first, second, third) = tokio::join!(
-            ask(first, &servers[0]),
-            ask(second, &servers[1]),
-            ask(third, &servers[2])
-        );
-        vec![first, second, third]
+        let addresses = self.addresses();
+        let access = |address| self.endpoints.borrow().access(address);
+        let accesses: Vec<ServerAccess> = addresses.into_iter().map(access).collect();
+        let servers = self.servers.iter_mut().zip(&accesses);
+        join_all(servers.map(|((_, kept), server)| ask(kept, server))).await
     }
 }
 
 /// Asks one server, over the connection that there is to it, or a new one.
-async fn ask(kept: &mut Option<(SocketAddr, RespConnection)>, server: &ServerAccess) -> Option<ServerState> {
+async fn ask(kept: &mut KeptConnection, server: &ServerAccess) -> Option<ServerState> {
     let open = kept.take().filter(|(to, _)| *to == server.address);
     let asked = async {
         let mut connection = match open {
@@ -164,17 +156,61 @@ async fn ask(kept: &mut Option<(SocketAddr, RespConnection)>, server: &ServerAcc
     tokio::time::timeout(SILENT, asked).await.ok().flatten()
 }
 
-pub struct SentinelObserver {
+pub struct ElectedObserver {
+    groups: Vec<ElectedMaster>,
+}
+
+impl ElectedObserver {
+    /// `groups`: the nodes of which one is a master at a time.
+    pub async fn connect(
+        endpoints: EndpointsReceiver,
+        keys: LockKeys,
+        groups: &[Vec<usize>],
+    ) -> Result<Box<dyn Observer>, String> {
+        let mut masters = Vec::new();
+        for (number, group) in (1..).zip(groups) {
+            // one of several has a number in the history
+            let source = |name: &str| match groups.len() {
+                1 => name.to_owned(),
+                _ => format!("{name} {number}"),
+            };
+            let master = OneMaster {
+                source: source("master"),
+                elected: true,
+            };
+            let states = ServerStates::new(endpoints.clone(), group);
+            masters.push(ElectedMaster::connect(states, keys.clone(), master, source("roles")).await?);
+        }
+        Ok(Box::new(Self { groups: masters }))
+    }
+}
+
+impl Observer for ElectedObserver {
+    fn run(self: Box<Self>, log: ObservationLog) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            join_all(self.groups.into_iter().map(|group| group.watch(log.clone()))).await;
+        })
+    }
+}
+
+/// The master of one group.
+struct ElectedMaster {
     observer: Box<dyn Observer>,
     states: ServerStates,
     choice: MasterChoice,
     /// The nodes with the one that is watched as the primary, which the observer of one master follows.
     master: watch::Sender<Endpoints>,
+    /// The source that is out of sight where a grant may have been given elsewhere, in the history.
+    roles: String,
 }
 
-impl SentinelObserver {
-    pub async fn connect(endpoints: EndpointsReceiver, keys: LockKeys) -> Result<Box<dyn Observer>, String> {
-        let mut states = ServerStates::new(endpoints);
+impl ElectedMaster {
+    async fn connect(
+        mut states: ServerStates,
+        keys: LockKeys,
+        watched: OneMaster,
+        roles: String,
+    ) -> Result<Self, String> {
         let answers = states.ask().await;
         let now = crate::clock::monotonic_ns();
         let choice = MasterChoice::new(&answers, now).ok_or("the observer: no server says that it is the master")?;
@@ -182,13 +218,27 @@ impl SentinelObserver {
         let (master, of_master) = watch::channel(at_first);
         let login = states.endpoints.borrow().login();
         let keyspaces = Arc::new(RedisServerKeyspaces { login });
-        let observer = RedisObserver::connect(keyspaces, of_master, keys, true).await?;
-        Ok(Box::new(Self {
+        Ok(Self {
+            observer: RedisObserver::connect(keyspaces, of_master, keys, watched).await?,
+            states,
+            choice,
+            master,
+            roles,
+        })
+    }
+
+    async fn watch(self, log: ObservationLog) {
+        let Self {
             observer,
             states,
             choice,
             master,
-        }))
+            roles,
+        } = self;
+        tokio::join!(
+            observer.run(log.clone()),
+            Self::follow(states, choice, master, &roles, log)
+        );
     }
 
     /// Follows the master from server to server, until it is dropped.
@@ -196,6 +246,7 @@ impl SentinelObserver {
         mut states: ServerStates,
         mut choice: MasterChoice,
         master: watch::Sender<Endpoints>,
+        roles: &str,
         log: ObservationLog,
     ) {
         let mut out_of_sight = false;
@@ -207,7 +258,7 @@ impl SentinelObserver {
             let now = Endpoints::new(states.addresses(), Some(choice.watched));
             // before anything is called in sight again
             if let (Some(since), false) = (since, out_of_sight) {
-                log.lost(ROLES, since);
+                log.lost(roles, since);
             }
             master.send_if_modified(|before| {
                 let other = *before != now;
@@ -215,24 +266,10 @@ impl SentinelObserver {
                 other
             });
             if since.is_none() && out_of_sight {
-                log.back(ROLES);
+                log.back(roles);
             }
             out_of_sight = since.is_some();
         }
-    }
-}
-
-impl Observer for SentinelObserver {
-    fn run(self: Box<Self>, log: ObservationLog) -> BoxFuture<'static, ()> {
-        let Self {
-            observer,
-            states,
-            choice,
-            master,
-        } = *self;
-        Box::pin(async move {
-            tokio::join!(observer.run(log.clone()), Self::follow(states, choice, master, log));
-        })
     }
 }
 

@@ -1,10 +1,12 @@
-//! Redis with sentinels: clients find the master by them, through links of their own, and a failover is theirs.
+//! Redis whose servers elect their masters, by sentinels or as a cluster: clients find them through links of their own, and a failover
+//! is the servers'.
 
 use std::net::SocketAddr;
 
 use crate::command::Harness;
 
 const SENTINEL: &str = "run --backend redis --topology sentinel";
+const CLUSTER: &str = "run --backend redis --topology cluster";
 
 /// What the run says that is refused.
 fn refused(words: &str) -> String {
@@ -15,11 +17,22 @@ fn refused(words: &str) -> String {
 }
 
 #[test]
-fn what_sentinels_cannot_do_is_refused_with_the_way_out() {
+fn what_a_topology_cannot_do_is_refused_with_the_way_out() {
     for (words, hint) in [
         (
             "run --backend zk --topology sentinel --dry-run".to_owned(),
             "--backend redis",
+        ),
+        (
+            "run --backend etcd --topology cluster --dry-run".to_owned(),
+            "--backend redis",
+        ),
+        (format!("{CLUSTER} --recipe redlock --dry-run"), "redis-set-px-lua"),
+        (format!("{CLUSTER} --nodes 3 --dry-run"), "leave --nodes out"),
+        (format!("{CLUSTER} --auth --dry-run"), "leave one of the two out"),
+        (
+            format!("{CLUSTER} --locks 2 --lease 5s --fault failover --dry-run"),
+            "--locks 1",
         ),
         (format!("{SENTINEL} --recipe redlock --dry-run"), "redis-set-px-lua"),
         (format!("{SENTINEL} --nodes 3 --dry-run"), "leave --nodes out"),
@@ -43,11 +56,12 @@ fn what_sentinels_cannot_do_is_refused_with_the_way_out() {
 }
 
 /// The master dies with its last grant, and the replica that the sentinels promote gives the lock to another client.
-#[test]
-fn a_master_that_dies_before_its_replicas_know_the_lock_has_two_holders() {
+fn a_master_that_dies_before_its_replicas_know_the_lock_has_two_holders(topology: &str, master: &str) -> String {
     let harness = Harness::new();
     let words = "--lease 5s --window 6s --time 22s --fault failover --seed 5eed";
-    let answer = harness.run(&format!("--runtime local --backend redis --topology sentinel {words}"));
+    let answer = harness.run(&format!(
+        "--runtime local --backend redis --topology {topology} {words}"
+    ));
     answer.assert_exit(1);
     assert_eq!(answer.verdict("HL001"), "violated");
     assert_ne!(answer.verdict("HL007"), "violated", "{:#}", answer.finding("HL007"));
@@ -67,12 +81,50 @@ fn a_master_that_dies_before_its_replicas_know_the_lock_has_two_holders() {
         1,
         "the observer followed the master, and says why the grant is gone"
     );
-    let roles = history.lines().rfind(|line| line.contains("\"n1\":\"not serving\""));
-    let roles = roles.expect("the first master was dead");
+    let dead = format!("\"{master}\":\"not serving\"");
+    let roles = history.lines().rfind(|line| line.contains(&dead));
+    roles.expect("the first master of the lock was dead").to_owned()
+}
+
+#[test]
+fn sentinels_promote_a_replica_that_does_not_know_the_lock() {
+    let roles = a_master_that_dies_before_its_replicas_know_the_lock_has_two_holders("sentinel", "n1");
     assert!(
         roles.contains("\"n2\":\"master\"") || roles.contains("\"n3\":\"master\""),
         "{roles}"
     );
+}
+
+/// The part of the keys in which the lock falls is that of `n2`, and `n5` is its replica.
+#[test]
+fn the_masters_of_a_cluster_promote_a_replica_that_does_not_know_the_lock() {
+    let roles = a_master_that_dies_before_its_replicas_know_the_lock_has_two_holders("cluster", "n2");
+    assert!(roles.contains("\"n5\":\"master\""), "{roles}");
+}
+
+#[test]
+fn a_cluster_has_no_containers() {
+    let output = Harness::new().output(&format!("{CLUSTER} --runtime docker --time 20s"));
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(4), "{stderr}");
+    assert!(
+        stderr.contains("Redis Cluster has no container") && stderr.contains("--runtime local"),
+        "{stderr}"
+    );
+}
+
+/// Locks are on all three masters, and each client goes from one to another of them.
+#[test]
+fn a_cluster_goes_on_when_one_of_its_masters_dies() {
+    let words = "--recipe redis-watchdog --locks 6 --lease 1s --window 6s --time 24s --fault server-kill=leader";
+    let answer = Harness::new().run(&format!(
+        "--runtime local --backend redis --topology cluster {words} --seed 5eed"
+    ));
+    answer.assert_exit(0);
+    assert_eq!(answer.verdict("HL001"), "holds");
+    assert_ne!(answer.verdict("HL006"), "violated");
+    assert_eq!(answer.verdict("HL007"), "holds");
+    assert!(answer.acquires_under_faults() > 0);
 }
 
 fn history(harness: &Harness) -> String {
@@ -87,37 +139,40 @@ import json, sys
 for line in sys.stdin:
     request = json.loads(line)
     if request["op"] == "open":
-        print(json.dumps({"endpoints": request["endpoints"], "sentinel": request.get("sentinel")}), file=open("told", "a"))
+        print(json.dumps(request), file=open("told", "a"))
     print(json.dumps({"type": "ok", "id": request["id"]}), flush=True)
 "#;
 
-#[test]
-fn a_stranger_is_told_of_the_sentinels_and_of_its_own_links_to_all() {
+/// What each of two clients is given to open its session.
+fn told(topology: &str) -> Vec<serde_json::Value> {
     let harness = Harness::new();
     std::fs::write(harness.folder.path().join("curious.py"), CURIOUS).unwrap();
     let told = harness.folder.path().join("told");
     let client = format!("cd {} && exec python3 curious.py", harness.folder.path().display());
     let mut command = harness.command(&format!(
-        "{SENTINEL} --runtime local --clients 2 --lease 1s --time 6s --quiet --client"
+        "{topology} --runtime local --clients 2 --lease 1s --time 6s --quiet --client"
     ));
     // that it is no lock is no part of this
     command.arg(client).output().unwrap();
     let told = std::fs::read_to_string(told).unwrap();
-    let told: Vec<serde_json::Value> = told.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    told.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// The addresses of servers are translated to links that are of one client each.
+fn assert_led_by_own_links(told: &[serde_json::Value], topology: &str, endpoints: usize) {
     let mut own = std::collections::BTreeSet::new();
-    for open in &told {
-        assert_eq!(open["sentinel"]["master"], "harness");
-        let addresses = open["sentinel"]["addresses"].as_object().unwrap();
-        assert_eq!(addresses.len(), 6, "three servers and three sentinels: {open}");
+    for open in told {
+        let addresses = open[topology]["addresses"].as_object().unwrap();
+        assert_eq!(addresses.len(), 6, "{open}");
         let reached: Vec<&str> = addresses.values().map(|link| link.as_str().unwrap()).collect();
         for (announced, link) in addresses {
             assert!(announced.parse::<SocketAddr>().is_ok(), "{announced}");
             assert_ne!(announced, link.as_str().unwrap(), "others reach it elsewhere");
         }
-        let endpoints = open["endpoints"].as_array().unwrap();
-        assert_eq!(endpoints.len(), 3, "the sentinels: {open}");
+        let given = open["endpoints"].as_array().unwrap();
+        assert_eq!(given.len(), endpoints, "{open}");
         assert!(
-            endpoints
+            given
                 .iter()
                 .all(|endpoint| reached.contains(&endpoint.as_str().unwrap()))
         );
@@ -127,9 +182,33 @@ fn a_stranger_is_told_of_the_sentinels_and_of_its_own_links_to_all() {
 }
 
 #[test]
+fn a_stranger_is_told_of_the_sentinels_and_of_its_own_links_to_all() {
+    let told = told(SENTINEL);
+    assert_led_by_own_links(&told, "sentinel", 3);
+    assert!(told.iter().all(|open| open["sentinel"]["master"] == "harness"));
+    assert!(told.iter().all(|open| open.get("cluster").is_none()));
+}
+
+#[test]
+fn a_stranger_is_told_of_the_servers_of_a_cluster_and_of_its_own_links_to_all() {
+    let told = told(CLUSTER);
+    assert_led_by_own_links(&told, "cluster", 6);
+    assert!(told.iter().all(|open| open.get("sentinel").is_none()));
+}
+
+#[test]
 fn clients_that_find_their_master_by_slow_links_keep_the_lock_apart() {
+    keeps_the_lock_apart_on_slow_links("sentinel");
+}
+
+#[test]
+fn clients_that_are_sent_on_by_slow_links_keep_the_lock_apart() {
+    keeps_the_lock_apart_on_slow_links("cluster");
+}
+
+fn keeps_the_lock_apart_on_slow_links(topology: &str) {
     let words = "--runtime local --lease 1s --time 10s --fault latency=80ms+20ms --seed 5eed";
-    let answer = Harness::new().run(&format!("--backend redis --topology sentinel {words}"));
+    let answer = Harness::new().run(&format!("--backend redis --topology {topology} {words}"));
     answer.assert_exit(0);
     assert_eq!(answer.verdict("HL001"), "holds");
     assert_eq!(answer.verdict("HL007"), "holds");

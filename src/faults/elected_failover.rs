@@ -1,5 +1,5 @@
-//! `failover` where sentinels choose the master: it dies, and they promote one of its replicas by themselves. Nothing is led
-//! anywhere: clients ask the sentinels for the new master, and the old one becomes its replica when it is there again.
+//! `failover` where the servers elect the master: it dies, and sentinels, or the other masters of a cluster, have one of its replicas
+//! take its place. Nothing is led anywhere: clients ask for the new master, and the old one becomes its replica when it is there again.
 //!
 //! Before it dies the master is cut off from all other servers, at a moment at which no replica has a lock; and then a client gets
 //! one. No replica learns of it, as of the last writes of any master that dies, since replication is asynchronous.
@@ -84,7 +84,7 @@ impl Inject for KillMaster {
         Box::pin(async move {
             let env = context.env;
             let cut_off = context.preparation.and_then(|preparation| preparation.link_fault);
-            // by now the sentinels may call another server the master
+            // by now another server may be the master
             let master = match &cut_off {
                 Some(cut_off) => cut_off_from_others(env, cut_off),
                 None => env.servers.leader(AIM).await,
@@ -132,7 +132,7 @@ struct DeadMaster {
     /// Its link, where it was cut off first.
     cut_off: Option<LinkFault>,
     master: u32,
-    /// The replica that the sentinels promoted.
+    /// The replica that took its place.
     promoted: Option<u32>,
     started: bool,
 }
@@ -158,7 +158,7 @@ impl ActiveFault for DeadMaster {
         })
     }
 
-    /// Starts the old master again; the sentinels make it a replica. A `patient` heal waits until it serves.
+    /// Starts the old master again, which becomes a replica. A `patient` heal waits until it serves.
     fn heal(&mut self, _: Duration, patient: bool) -> BoxFuture<'_, Healed> {
         Box::pin(async move {
             let cut_off = self.cut_off.take();

@@ -1,0 +1,207 @@
+//! Redis Cluster: three masters, each with a third of the keys and a replica. The masters find one of them dead by a vote, and its
+//! replica takes its place.
+//!
+//! Who has which part is written into `nodes.conf` before a server starts, so that a cluster is whole from its first moment. Each server
+//! is known to the others and to clients by its peer proxy, and its cluster bus by its own port: so a replica can be cut off from what
+//! its master writes, and still votes. Settings: <https://redis.io/docs/latest/operate/oss_and_stack/management/scaling/>, the file:
+//! `clusterSaveConfig` in <https://github.com/redis/redis/blob/7.0/src/cluster.c>
+
+use std::fmt::Write;
+
+use super::control::RedisReplication;
+use super::server;
+use crate::backends::BackendOptions;
+use crate::cluster::{
+    Launch, LoginGuard, NodeSetup, Peering, Readiness, ReadinessQuestion, ServerSoftware, Serving, find_program,
+};
+
+/// The nodes after these are their replicas, in the same order.
+const MASTERS: usize = 3;
+const NODES: u32 = 6;
+/// Into which keys fall.
+const SLOTS: usize = 16_384;
+/// How long a master is silent before the others call it dead: its makers' default is 15 s, and a run of a minute shows more with one.
+const NODE_TIMEOUT_MS: u32 = 1_000;
+
+/// The file with who has which keys, which a server rewrites when that changes.
+const NODES_FILE: &str = "nodes.conf";
+
+pub static SOFTWARE: ServerSoftware = ServerSoftware {
+    product: "Redis Cluster",
+    nodes: NODES,
+    // the second one is that of the cluster bus
+    ports: &[6379, 16379],
+    files: &[NODES_FILE],
+    // the bus has no proxy, and a container has it at another address than it says
+    images: &[],
+    peering: Peering::Announced(&RedisReplication),
+    launch: &launch,
+    question: ReadinessQuestion::Bytes {
+        question: |_| b"CLUSTER INFO\r\nINFO\r\n".to_vec(),
+        answer,
+    },
+    guard: LoginGuard::Unknown,
+    ..server::PLAIN
+};
+
+/// The nodes with the same keys, by part.
+pub fn groups() -> [Vec<usize>; MASTERS] {
+    std::array::from_fn(|master| vec![master, master + MASTERS])
+}
+
+/// A lock of a majority has masters of its own, and the number of servers is that of the topology.
+pub fn refuse(options: &BackendOptions) -> Option<String> {
+    if let Some(recipe) = options.recipe.filter(|recipe| recipe.servers.is_some()) {
+        return Some(format!(
+            "{} is a lock on several masters, and in a cluster one master has each key\nhint: --recipe redis-set-px-lua",
+            recipe.name
+        ));
+    }
+    (options.nodes != NODES).then(|| {
+        format!(
+            "--topology cluster is three masters and a replica of each, and --nodes is {}\nhint: leave --nodes out",
+            options.nodes
+        )
+    })
+}
+
+fn launch(setup: &NodeSetup) -> Launch {
+    let settings = server::settings(setup, &setup.bind);
+    let mut args: Vec<String> = settings
+        .into_iter()
+        .flat_map(|(flag, value)| [flag.to_owned(), value])
+        .collect();
+    args.extend(["--dir".to_owned(), setup.data.display().to_string()]);
+    let mut set = |name: &str, value: String| args.extend([format!("--cluster-{name}"), value]);
+    set("enabled", "yes".into());
+    set("config-file", NODES_FILE.into());
+    set("node-timeout", NODE_TIMEOUT_MS.to_string());
+    set("port", bus(setup, setup.me).to_string());
+    // the parts whose master lives are served on
+    set("require-full-coverage", "no".into());
+    // a replica takes its master's place however long ago it last heard of it, and stays with that one master
+    set("replica-validity-factor", "0".into());
+    set("allow-replica-migration", "no".into());
+    if let Some(own) = setup.peer_proxy() {
+        set("announce-ip", own.ip().to_string());
+        set("announce-port", own.port().to_string());
+        set("announce-bus-port", bus(setup, setup.me).to_string());
+    }
+    Launch {
+        program: find_program("redis-server").unwrap_or_else(|| "redis-server".into()),
+        args,
+        files: vec![(NODES_FILE.to_owned(), nodes_file(setup))],
+        ..Launch::default()
+    }
+}
+
+fn bus(setup: &NodeSetup, node: usize) -> u16 {
+    setup.nodes[node].ports[1]
+}
+
+/// Who has which slots, as the servers write it down themselves.
+fn nodes_file(setup: &NodeSetup) -> String {
+    let mut lines = String::new();
+    for (node, address) in setup.peer_proxies.iter().enumerate() {
+        let part = node % MASTERS;
+        let (own, id, bus) = (
+            if node == setup.me { "myself," } else { "" },
+            id(node),
+            bus(setup, node),
+        );
+        let epoch = part + 1;
+        let _ = if node < MASTERS {
+            let (first, next) = (SLOTS * part / MASTERS, SLOTS * (part + 1) / MASTERS);
+            let slots = format!("{first}-{}", next - 1);
+            writeln!(
+                lines,
+                "{id} {address}@{bus} {own}master - 0 0 {epoch} connected {slots}"
+            )
+        } else {
+            let master = self::id(part);
+            writeln!(lines, "{id} {address}@{bus} {own}slave {master} 0 0 {epoch} connected")
+        };
+    }
+    let _ = writeln!(lines, "vars currentEpoch {MASTERS} lastVoteEpoch 0");
+    lines
+}
+
+/// Forty hexadecimal digits, which tell servers apart.
+fn id(node: usize) -> String {
+    format!("{:040x}", node + 1)
+}
+
+/// A server serves when the cluster does. A master leads when it has written: of three masters that is one that has a lock.
+fn answer(bytes: &[u8], closed: bool) -> Readiness {
+    let text = String::from_utf8_lossy(bytes);
+    let has = |line: &str| text.lines().any(|other| other.trim() == line);
+    match server::answer(bytes, closed) {
+        Readiness::Serving(_) if !has("cluster_state:ok") => Readiness::NotYet("its cluster is not whole".to_owned()),
+        Readiness::Serving(serving) => Readiness::Serving(Serving {
+            leads: serving.leads && !has("rdb_changes_since_last_save:0"),
+            ..serving
+        }),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::cluster::NodeAddress;
+
+    fn setup(me: usize) -> NodeSetup {
+        let node = |number: u32| NodeAddress {
+            name: format!("n{number}"),
+            number,
+            host: "127.0.0.1".into(),
+            ports: vec![20_000 + number as u16, 30_000 + number as u16],
+        };
+        NodeSetup {
+            nodes: (1..=NODES).map(node).collect(),
+            me,
+            bind: "127.0.0.1".into(),
+            data: "/tmp/run/n".into(),
+            lease: Duration::from_secs(2),
+            syncs: false,
+            login: None,
+            peer_proxies: (1..=6).map(|port| ([127, 0, 0, 1], 40_000 + port).into()).collect(),
+        }
+    }
+
+    #[test]
+    fn every_slot_has_one_master_and_every_master_a_replica() {
+        let file = nodes_file(&setup(4));
+        let lines: Vec<Vec<&str>> = file.lines().map(|line| line.split(' ').collect()).collect();
+        let mut next = 0;
+        for master in &lines[..MASTERS] {
+            let (first, last) = master[8].split_once('-').unwrap();
+            assert_eq!(first.parse(), Ok(next), "{file}");
+            next = last.parse::<usize>().unwrap() + 1;
+        }
+        assert_eq!(next, 16_384);
+        assert!(lines[4][2] == "myself,slave" && lines[4][3] == lines[1][0], "{file}");
+        assert_eq!(lines[4][1], "127.0.0.1:40005@30005", "its proxy, and its own bus");
+        assert_eq!(file.matches("myself").count(), 1);
+        assert_eq!(groups()[1], [1, 4]);
+    }
+
+    #[test]
+    fn a_master_serves_with_its_cluster_and_leads_once_it_has_written() {
+        let of = |state: &str, changes: u32| {
+            let info = format!(
+                "$9\r\ncluster_state:{state}\r\n$9\r\nredis_version:7.0.15\r\nrdb_changes_since_last_save:{changes}\r\nrole:master\r\n# Keyspace\r\n"
+            );
+            answer(info.as_bytes(), false)
+        };
+        let leads = |readiness| match readiness {
+            Readiness::Serving(serving) => serving.leads,
+            other => panic!("{other:?}"),
+        };
+        assert!(matches!(of("fail", 1), Readiness::NotYet(_)));
+        assert!(leads(of("ok", 10)) && !leads(of("ok", 0)));
+        assert_eq!(answer(b"$9\r\ncluster_state:ok\r\n", false), Readiness::Unfinished);
+    }
+}

@@ -113,7 +113,7 @@ async fn refuse_role(connection: &mut RespConnection) -> Result<(), String> {
             Err("it is a replica, which takes no writes\nhint: name its master".into())
         }
         () if text.contains("cluster_enabled:1") => {
-            Err("it is one of a Redis Cluster, and the recipes do not follow its MOVED".into())
+            Err("it is one of a Redis Cluster, whose servers have a part of the keys each\nhint: --topology cluster starts one, and a server that has all keys can be attached".into())
         }
         () => Ok(()),
     }

@@ -30,6 +30,8 @@ pub(crate) struct Grants {
     pub by_lock: Vec<Vec<u32>>,
     by_token: FastMap<(u32, u64), u32>,
     by_owner: FastMap<(u32, u32), Vec<u32>>,
+    /// Owners whom several holds name: two grants of one may look like one, and one of them may have been too short to be seen.
+    repeated: FastSet<(u32, u32)>,
     /// What of a hold is compared with them.
     watched: Comparable,
     sharing: Sharing,
@@ -71,6 +73,12 @@ impl Grants {
         grants.join_rewritten(history, holds);
         grants.index();
         grants.watched = Comparable::of(history, holds, &grants);
+        let mut named = FastSet::default();
+        let owners = holds
+            .iter()
+            .filter_map(|hold| Some((hold.lock, grants.owner_of(history, hold)?)));
+        let repeated = owners.filter(|owner| !named.insert(*owner)).collect();
+        grants.repeated = repeated;
         grants
     }
 
@@ -113,7 +121,11 @@ impl Grants {
         if let Some(token) = self.token_of(history, hold)
             && let Some(place) = self.by_token.get(&(hold.lock, token))
         {
-            return Some(&self.all[*place as usize]);
+            let named = &self.all[*place as usize];
+            // a server that lost its last writes gives their tokens again, to others
+            let other = self.owner_of(history, hold).filter(|owner| *owner != named.owner);
+            let own = other.and_then(|owner| self.nearest(history, hold, owner, |grant| grant.token != Some(token)));
+            return own.or(Some(named));
         }
         let token = self.token_of(history, hold);
         let differs = |grant: &ServerGrant| matches!((grant.token, token), (Some(a), Some(b)) if a != b);
@@ -153,12 +165,13 @@ impl Grants {
             .min_by_key(|grant| (is_the_next(history, grant, hold), near(grant)))
     }
 
-    /// Whether the server knows exactly one grant of the hold's owner on its lock.
+    /// Whether the server showed exactly one grant of the hold's owner on its lock, and no other hold names that owner.
     pub(crate) fn is_single(&self, history: &History, hold: &LockHold) -> bool {
-        let places = self
-            .owner_of(history, hold)
-            .and_then(|owner| self.by_owner.get(&(hold.lock, owner)));
-        places.is_some_and(|places| places.len() == 1)
+        self.owner_of(history, hold).is_some_and(|owner| {
+            let key = (hold.lock, owner);
+            let places = self.by_owner.get(&key);
+            places.is_some_and(|places| places.len() == 1) && !self.repeated.contains(&key)
+        })
     }
 
     /// The grants of the hold's owner that may be the one it rests on, in order.

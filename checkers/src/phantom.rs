@@ -157,14 +157,18 @@ impl ObserverSight {
 
     /// How late it may have been about a time: twice as late as it is seen to have been near it.
     pub(crate) fn lag_ns(&self, ns: u64) -> u64 {
+        limits::OBSERVER_LAG_NS.max(self.measured_ns(ns).unwrap_or(0))
+    }
+
+    /// The same, by nothing but what the history shows; `None` where it shows nothing near that time.
+    fn measured_ns(&self, ns: u64) -> Option<u64> {
         let from = self
             .delays
             .partition_point(|at_ns| at_ns + limits::OBSERVER_GAP_NS < ns);
         let to = self
             .delays
             .partition_point(|at_ns| *at_ns < ns + limits::OBSERVER_GAP_NS);
-        let latest = self.by_ns.within(from..to);
-        limits::OBSERVER_LAG_NS.max(latest * 2)
+        (from < to).then(|| self.by_ns.within(from..to) * 2)
     }
 }
 

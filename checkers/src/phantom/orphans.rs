@@ -10,6 +10,7 @@ use crate::grants::ServerGrant;
 use crate::history::event::{Kind, Origin};
 use crate::history::names::{FastMap, FastSet, NONE};
 use crate::history::{AskedAgain, F, NemesisFact, PhaseFact, RevokeCause};
+use crate::holds::{Ended, LockHold};
 use crate::limits;
 use crate::model::Model;
 
@@ -89,10 +90,11 @@ pub(super) fn of<'a>(context: &'a Context<'_>, sight: &ObserverSight) -> Vec<Orp
     if history.header.promises.owner != Some(Origin::Server) || !exclusive {
         return Vec::new();
     }
-    let held: FastSet<u32> = context
+    let held: FastMap<u32, u64> = context
         .holds
         .iter()
-        .filter_map(|hold| Some(context.grants.of_hold(history, hold)?.first()))
+        .filter_map(|hold| Some((context.grants.of_hold(history, hold)?, hold)))
+        .map(|(grant, hold)| (grant.first(), next_not_before(context, grant, hold)))
         .collect();
     let asks = asks(context);
     let clients = clients_by_owner(context);
@@ -102,11 +104,21 @@ pub(super) fn of<'a>(context: &'a Context<'_>, sight: &ObserverSight) -> Vec<Orp
     let mut found = Vec::new();
     for (lock, asks) in asks.iter().enumerate() {
         let grants: Vec<&ServerGrant> = context.grants.of_lock(lock).collect();
+        let mut not_before_ns = 0;
         for (place, grant) in grants.iter().enumerate() {
+            if let Some(ns) = held.get(&grant.first()) {
+                not_before_ns = not_before_ns.max(*ns);
+                continue;
+            }
             let before = place.checked_sub(1).map(|before| grants[before]);
+            not_before_ns = not_before_ns.max(
+                before
+                    .and_then(|before| seen_to_end(context, sight, before))
+                    .unwrap_or(0),
+            );
             // a request that was sent twice: it arrived again after the acquire that it was for was answered `ok`
             let again = fresh && clients.contains_key(&grant.owner);
-            if held.contains(&grant.first()) || before.is_some_and(|before| is_rewritten(context, before, grant)) {
+            if before.is_some_and(|before| is_rewritten(context, before, grant)) {
                 continue;
             }
             let judge = OrphanJudge {
@@ -116,6 +128,7 @@ pub(super) fn of<'a>(context: &'a Context<'_>, sight: &ObserverSight) -> Vec<Orp
                 asks,
                 asked_again: &asked_again,
                 client: clients.get(&grant.owner).copied(),
+                not_before_ns,
             };
             let orphan = if again { None } else { judge.orphan(grant) };
             found.extend(orphan.or_else(|| judge.unnoticed(grant)));
@@ -201,6 +214,25 @@ fn is_rewritten(context: &Context<'_>, before: &ServerGrant, grant: &ServerGrant
         && began.saturating_sub(ended) <= limits::OBSERVER_LAG_NS
 }
 
+/// When the server can have given the next grant at the earliest: after the call of the acquire that this one was answered to, and
+/// after that of the release which ended it.
+fn next_not_before(context: &Context<'_>, grant: &ServerGrant, hold: &LockHold) -> u64 {
+    let history = context.history;
+    let released = hold.ended == Ended::Released && grant.cause(history).is_some_and(|cause| cause.is_release());
+    match released {
+        true => history.ns(hold.to),
+        false => hold.asked_ns(history),
+    }
+}
+
+/// When a grant ended at the earliest, by the line that showed its end and by how late lines are about then.
+fn seen_to_end(context: &Context<'_>, sight: &ObserverSight, grant: &ServerGrant) -> Option<u64> {
+    let shown_ns = grant
+        .revoked_ns(context.history)
+        .filter(|_| !grant.is_out_of_sight(context.history))?;
+    Some(shown_ns.saturating_sub(sight.measured_ns(shown_ns)?))
+}
+
 /// What is asked of one grant.
 struct OrphanJudge<'j, 'a> {
     context: &'j Context<'a>,
@@ -212,6 +244,8 @@ struct OrphanJudge<'j, 'a> {
     asked_again: &'j [&'a AskedAgain],
     /// The client that goes by the owner's name, if any acquire named it.
     client: Option<u32>,
+    /// The server gave the lock no earlier than this, by what clients did with the grants before and by when the last of them ended.
+    not_before_ns: u64,
 }
 
 impl<'a> OrphanJudge<'_, 'a> {
@@ -303,7 +337,10 @@ impl<'a> OrphanJudge<'_, 'a> {
         let mut lost = lost.filter_map(|window| window.healed.as_ref()?.matched.as_ref());
         lost.find_map(|message| {
             let at = message.time_ns;
-            let came_of_it = message.done && message.accepted && (at..=at.saturating_add(lag_ns)).contains(&granted_ns);
+            let came_of_it = message.done
+                && message.accepted
+                && self.not_before_ns <= at
+                && (at..=at.saturating_add(lag_ns)).contains(&granted_ns);
             let of_a_grant = |ask: &&Ask| ask.kind == Kind::Fail && self.client.is_none_or(|own| own == ask.client);
             let mut sent = self.asks.iter().filter(|ask| ask.sent(&message.client, at));
             sent.find(|ask| came_of_it && of_a_grant(ask))

@@ -232,6 +232,8 @@ impl LeaseSession {
             self.note(&answer);
             match answer {
                 Err(SessionError::Indefinite(_)) if self.now() < limit => again = true,
+                // it may be an earlier attempt that is done, and still to come
+                Err(SessionError::Definite(reason)) if again => return Err(SessionError::Indefinite(reason)),
                 answer => return answer.map(|answer| Retried { answer, again }),
             }
             self.context.host.sleep(RETRY_PAUSE).await;
@@ -246,8 +248,13 @@ impl LeaseSession {
         refused: LockError,
         limit: Duration,
     ) -> LockError {
-        match self.retry(limit, || self.delete(session, &own)).await {
-            Ok(_) => refused,
+        let deleted = self.retry(limit, || self.delete(session, &own)).await;
+        let gone = match deleted {
+            Ok(_) if self.context.is_careful() && self.unanswered.get() => self.end_lease(session, limit).await,
+            deleted => deleted.map(drop),
+        };
+        match gone {
+            Ok(()) => refused,
             Err(error) => {
                 self.add_leftover(own);
                 LockError::Unknown(error.to_string())
@@ -271,6 +278,22 @@ impl LeaseSession {
                 Err(error.on_release())
             }
         }
+    }
+
+    /// Revokes a lease under which a call was not answered. A create that is still on its way would make its key again after the
+    /// delete; under a lease that is gone it is refused.
+    async fn end_lease(&mut self, session: &dyn EtcdSession, limit: Duration) -> Result<(), SessionError> {
+        let Some(keeper) = self.keeper.clone() else {
+            return Ok(());
+        };
+        if !self.held.is_empty() {
+            return Err(SessionError::Indefinite(
+                "a call under the lease was not answered".into(),
+            ));
+        }
+        self.retry(limit, || session.revoke_lease(keeper.lease)).await?;
+        self.drop_lease();
+        Ok(())
     }
 
     /// Deletes the client's own key to release the lock.

@@ -111,6 +111,46 @@ fn what_a_release_that_was_surely_not_done_leaves_is_not_granted_again() {
     }
 }
 
+/// The first create is done late: the client may not answer that it has no key on the server because the second was refused.
+#[test]
+fn a_create_without_an_answer_stays_unknown_when_the_next_is_refused() {
+    for recipe in ["etcd-mutex", "etcd-queue"] {
+        in_virtual_time(async |host| {
+            let etcd = FakeEtcd::new();
+            let (mut lock, _) = careful(recipe, &etcd, &host);
+            etcd.fail("create", EtcdCallFault::LoseReply);
+            etcd.fail("create", EtcdCallFault::Refuse);
+            let answer = lock.acquire(&wait(500)).await;
+            assert!(matches!(answer, Err(LockError::Unknown(_))), "{recipe}: {answer:?}");
+            lock.acquire(&wait(500)).await.unwrap();
+            assert_eq!(etcd.keys().len(), 1, "{recipe}: the key of the unknown acquire is gone");
+        });
+    }
+}
+
+/// A create that was sent twice may be done once more after the key was deleted.
+#[test]
+fn a_client_that_gives_up_after_a_call_without_an_answer_ends_its_lease() {
+    in_virtual_time(async |host| {
+        let etcd = FakeEtcd::new();
+        let (mut holder, _) = careful("etcd-mutex", &etcd, &host);
+        holder.acquire(&wait(0)).await.unwrap();
+        let (mut waiter, _) = careful("etcd-mutex", &etcd, &host);
+        etcd.fail("create", EtcdCallFault::LoseReply);
+        assert_eq!(waiter.acquire(&wait(300)).await, Err(LockError::TIMEOUT));
+        assert_eq!(
+            (etcd.leases(), etcd.keys().len()),
+            (1, 1),
+            "what is left is the holder's"
+        );
+        etcd.fail("create", EtcdCallFault::LoseReply);
+        etcd.fail("revoke", EtcdCallFault::LoseRequest);
+        etcd.fail("revoke", EtcdCallFault::Refuse);
+        let answer = waiter.acquire(&wait(300)).await;
+        assert!(matches!(answer, Err(LockError::Unknown(_))), "{answer:?}");
+    });
+}
+
 #[test]
 fn a_waiter_whose_key_went_with_its_lease_is_refused_by_the_mutex_and_granted_by_an_old_server() {
     for (recipe, granted) in [("etcd-mutex", false), ("etcd-lock-rpc", true)] {

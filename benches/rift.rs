@@ -75,6 +75,7 @@ impl Ensemble {
             disks: Vec::new(),
             power_cuts: false,
             login: None,
+            tls: None,
             peer_proxies: peers.clone().map(|peers| peers as Arc<dyn PeerProxies>),
             on_wait: Arc::new(|_| {}),
         };

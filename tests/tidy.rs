@@ -437,6 +437,7 @@ fn the_crates_form_a_star() {
         ("workloads", ["harness-checkers", "harness-proxy", "testcontainers"]),
         ("proxy", ["harness-checkers", "harness-workloads", "testcontainers"]),
         ("simulation", ["harness-checkers", "testcontainers", "zookeeper-client"]),
+        ("tls", ["harness-proxy", "harness-workloads", "testcontainers"]),
     ] {
         for other in others {
             assert!(!manifest(name).contains(other), "{name} must not know {other}");

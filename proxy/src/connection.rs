@@ -3,8 +3,8 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
 
+use harness_tls::{TlsServer, reset};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use tokio::net::TcpStream;
@@ -38,6 +38,8 @@ pub(super) struct LinkShared {
     pub counters: Arc<LinkCounters>,
     pub side: MeterSide,
     pub tap: Option<Arc<LinkTap>>,
+    /// Ends the TLS of clients; `None`: what they write is plain text, or passes as it is.
+    pub tls: Option<TlsServer>,
     pub busy_poll: Arc<BusyPoll>,
     /// How a connection ends that the server does not take.
     pub refusal: EndMode,
@@ -72,9 +74,21 @@ impl Connection {
         }
         let meter = self.meter();
         match self.connect().await {
-            Ok(server) => self.pass(client, server, meter).await,
+            Ok(server) => {
+                if let Ok(client) = self.plain(client).await {
+                    self.pass(client, server, meter).await;
+                }
+            }
             Err(DialError::Refused | DialError::Silent) if self.shared.refusal == EndMode::Close => {}
             Err(_) => reset(&client),
+        }
+    }
+
+    /// The client's connection in plain text. A handshake begins when the server has taken the connection, as it does without a link.
+    async fn plain(&self, client: TcpStream) -> io::Result<TcpStream> {
+        match &self.shared.tls {
+            None => Ok(client),
+            Some(tls) => tls.end(client).await,
         }
     }
 
@@ -209,9 +223,4 @@ async fn cut(
             () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => return Disconnect::Cut,
         }
     }
-}
-
-/// Makes the close of this socket a reset instead of an end of stream.
-pub(super) fn reset(stream: &TcpStream) {
-    let _ = socket2::SockRef::from(stream).set_linger(Some(Duration::ZERO));
 }

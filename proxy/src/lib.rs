@@ -61,13 +61,15 @@ use std::sync::Arc;
 
 use busy_poll::ProxyRuntime;
 use byte_meter::MeterSide;
-use link::Route;
+use harness_tls::TlsServer;
+use link::{ClientEnd, Route};
 use tokio::sync::oneshot;
 
 /// The thread that carries bytes. Dropping it ends every connection.
 #[derive(Debug)]
 pub struct Proxy {
     on: ProxyRuntime,
+    tls: Option<TlsServer>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
@@ -83,9 +85,15 @@ impl Proxy {
         })?;
         Ok(Self {
             on,
+            tls: None,
             stop: Some(stop),
             thread: Some(thread),
         })
+    }
+
+    /// From now on, links for clients end their TLS. They lead to where plain text is read.
+    pub fn end_tls(&mut self, tls: TlsServer) {
+        self.tls = Some(tls);
     }
 
     /// Opens a link to `upstream`; see [`Link::open`].
@@ -99,7 +107,7 @@ impl Proxy {
             listen: SocketAddr::new(listen, 0),
             upstream: upstream.into(),
         };
-        Link::open(name, route, seed, None, &self.on).map(Arc::new)
+        self.open(name, route, seed, None)
     }
 
     /// Opens the way out of the server `name` at the address `listen`. Returns it with its links to the peers of
@@ -143,7 +151,8 @@ impl Proxy {
                 listen,
                 upstream: upstream.into(),
             };
-            Link::meter(name.to_owned(), route, side, &self.on).map_err(failed)
+            let tls = self.tls.clone().filter(|_| side == MeterSide::Front);
+            Link::meter(name.to_owned(), route, side, tls, &self.on).map_err(failed)
         };
         let mut backs = Vec::new();
         for (name, upstream) in wanted {
@@ -190,7 +199,12 @@ impl Proxy {
             listen: SocketAddr::new(listen, 0),
             upstream: upstream.into(),
         };
-        Link::open(name, route, seed, Some(tap), &self.on).map(Arc::new)
+        self.open(name, route, seed, Some(tap))
+    }
+
+    fn open(&self, name: String, route: Route, seed: u64, tap: Option<Arc<LinkTap>>) -> io::Result<Arc<Link>> {
+        let tls = self.tls.clone();
+        Link::open(name, route, seed, ClientEnd { tap, tls }, &self.on).map(Arc::new)
     }
 }
 

@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use harness_tls::TlsServer;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use tokio::net::TcpListener;
@@ -79,6 +80,15 @@ impl fmt::Display for Upstream {
     }
 }
 
+/// What a link does with what clients write.
+#[derive(Debug)]
+pub(super) struct ClientEnd {
+    /// Reads along.
+    pub tap: Option<Arc<LinkTap>>,
+    /// Makes plain text of it.
+    pub tls: Option<TlsServer>,
+}
+
 /// Where a link listens and where it leads.
 #[derive(Debug, Clone)]
 pub(super) struct Route {
@@ -137,23 +147,25 @@ struct ListenerState {
 
 impl Link {
     /// A link of the built-in proxy that listens; see [`Link::closed`].
-    pub(super) fn open(
-        name: String,
-        route: Route,
-        seed: u64,
-        tap: Option<Arc<LinkTap>>,
-        on: &ProxyRuntime,
-    ) -> io::Result<Self> {
+    pub(super) fn open(name: String, route: Route, seed: u64, end: ClientEnd, on: &ProxyRuntime) -> io::Result<Self> {
         let mut link = Self::closed(name, route, seed, MeterSide::Own, on);
-        link.shared.tap = tap;
+        link.shared.tap = end.tap;
+        link.shared.tls = end.tls;
         link.start_accepting()?;
         Ok(link)
     }
 
     /// A link on one side of an external proxy: it counts what that does, and obeys nothing itself.
     #[cfg(feature = "toxiproxy")]
-    pub(super) fn meter(name: String, route: Route, side: MeterSide, on: &ProxyRuntime) -> io::Result<Self> {
-        let link = Self::closed(name, route, 0, side, on);
+    pub(super) fn meter(
+        name: String,
+        route: Route,
+        side: MeterSide,
+        tls: Option<TlsServer>,
+        on: &ProxyRuntime,
+    ) -> io::Result<Self> {
+        let mut link = Self::closed(name, route, 0, side, on);
+        link.shared.tls = tls;
         link.start_accepting()?;
         Ok(link)
     }
@@ -179,6 +191,7 @@ impl Link {
                 counters: Arc::default(),
                 side,
                 tap: None,
+                tls: None,
                 busy_poll: Arc::clone(&on.busy_poll),
                 refusal: EndMode::Reset,
             },

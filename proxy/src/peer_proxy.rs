@@ -9,13 +9,14 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
+use harness_tls::reset;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::connection::{Connection, DialError, reset};
+use super::connection::{Connection, DialError};
 use super::link::Link;
 use super::socks::{self, SocksError, SocksHost, SocksReply, SocksRequest};
 use crate::limits::SOCKS_HANDSHAKE;

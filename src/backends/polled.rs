@@ -7,6 +7,7 @@
 //! looks, a lease may have come and run out in between however long it is, and what happened then is not known either.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::lock_keys::LockKeys;
@@ -78,8 +79,9 @@ impl PolledObserver {
     async fn observe(mut self, log: ObservationLog) {
         let mut held = BTreeMap::new();
         loop {
-            log.watches(first(&self.endpoints).address);
-            let heard = self.watch(&mut held, &log).await;
+            let server = first(&self.endpoints).address;
+            log.watches(server);
+            let heard = self.watch(server, &mut held, &log).await;
             lose_sight(&mut held, heard, &log);
             self.reopen(&log).await;
             // the next error is met by the next look
@@ -90,11 +92,12 @@ impl PolledObserver {
         }
     }
 
-    /// Looks until the connection is lost; returns when the server was last heard.
-    async fn watch(&mut self, held: &mut BTreeMap<String, HeldLock>, log: &ObservationLog) -> u64 {
+    /// Looks until the connection is lost, or another server has the locks; returns when the server was last heard.
+    async fn watch(&mut self, server: SocketAddr, held: &mut BTreeMap<String, HeldLock>, log: &ObservationLog) -> u64 {
         let mut heard = log.clock.now_ns();
         let mut server_ms = None;
-        while let Ok(look) = self.table.look().await {
+        while first(&self.endpoints).address == server {
+            let Ok(look) = self.table.look().await else { break };
             let since = Duration::from_nanos(log.clock.now_ns().saturating_sub(heard));
             let late = since > BLIND;
             let was_set = server_ms.is_some_and(|before| was_set(before, look.now_ms, since));
@@ -262,7 +265,7 @@ mod tests {
     #[tokio::test]
     async fn what_happened_while_the_server_s_clock_was_set_is_not_known() {
         let told = Arc::new(Told::default());
-        let (_endpoints, receiver) = watch::channel(Endpoints::new(Vec::new(), None));
+        let (_endpoints, receiver) = watch::channel(Endpoints::new(vec![([127, 0, 0, 1], 1).into()], None));
         let mut observer = PolledObserver {
             open: |_, _| Box::pin(async { Err("closed".into()) }),
             endpoints: receiver,
@@ -270,7 +273,8 @@ mod tests {
             table: Box::new(SteppedServer::default()),
         };
         let log = ObservationLog::new(Arc::clone(&told) as Arc<dyn ObservationSink>, GroundClock::Real);
-        observer.watch(&mut BTreeMap::new(), &log).await;
+        let server = first(&observer.endpoints).address;
+        observer.watch(server, &mut BTreeMap::new(), &log).await;
         // what the server showed before and after is known
         assert_eq!(*told.0.lock().unwrap(), ["granted", "lost", "back", "revoked"]);
     }

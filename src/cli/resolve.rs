@@ -88,7 +88,8 @@ impl RunArgs {
             .into_iter()
             .chain(self.servers_and_proxy(&config))
             .chain(config.refused_of_attach())
-            .chain(config.refused_of_auth());
+            .chain(config.refused_of_auth())
+            .chain(config.refused_of_tls());
         match rules.find(|(broken, _)| *broken) {
             Some((_, sentence)) => Err(sentence),
             None => Ok(config),

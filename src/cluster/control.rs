@@ -11,6 +11,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use harness_checkers::history::ServerEnd;
+use harness_tls::TlsRelay;
 use tokio::sync::{Mutex as AsyncMutex, mpsc, oneshot, watch};
 
 use super::replication::Replication;
@@ -125,18 +126,6 @@ impl NodeControl {
         Some(leader as u32)
     }
 
-    /// Waits until a node has this role; returns whether it does.
-    pub async fn becomes(&self, node: u32, role: &str, within: Duration) -> bool {
-        let deadline = self.clock().after(within);
-        while self.role(node).await.as_deref() != Some(role) {
-            if self.clock().now_ns() >= deadline {
-                return false;
-            }
-            self.clock().sleep(READY_POLL).await;
-        }
-        true
-    }
-
     /// Waits until a node serves again; returns whether it does.
     pub async fn serves(&self, node: u32, within: Duration) -> bool {
         let deadline = self.clock().after(within);
@@ -191,6 +180,7 @@ pub(super) fn spawn(
     endpoints: watch::Sender<Endpoints>,
     probe: RoleProbe,
     nodes: Vec<Node>,
+    relays: Vec<TlsRelay>,
 ) -> (NodeControl, watch::Receiver<Option<ServerEnd>>, RunningTask) {
     let (queue, queued) = mpsc::unbounded_channel();
     let control = NodeControl {
@@ -202,6 +192,7 @@ pub(super) fn spawn(
         running: Arc::downgrade(running),
         control: control.clone(),
         nodes,
+        relays,
         ended: watch::channel(None).0,
     };
     let ended = executor.ended.subscribe();
@@ -213,6 +204,8 @@ struct CommandExecutor {
     running: Weak<AsyncMutex<Box<dyn RunningNodes>>>,
     control: NodeControl,
     nodes: Vec<Node>,
+    /// By node: what stands before it; empty where clients reach servers themselves.
+    relays: Vec<TlsRelay>,
     /// The first server that ended by itself.
     ended: watch::Sender<Option<ServerEnd>>,
 }
@@ -287,7 +280,10 @@ impl CommandExecutor {
                 }
                 if let Some(address) = running.start(node).await? {
                     let endpoints = &self.control.endpoints;
-                    endpoints.send_modify(|endpoints| endpoints.set_address(node, address));
+                    match self.relays.get(node) {
+                        Some(relay) => relay.lead_to(address),
+                        None => endpoints.send_modify(|endpoints| endpoints.set_address(node, address)),
+                    }
                 }
                 Ok(())
             }

@@ -77,6 +77,7 @@ pub async fn start(spec: &ClusterSpec, image: &str) -> Result<StartedNodes, Clus
             syncs: !spec.disks.is_empty(),
             peer_proxies: peer_proxies.clone(),
             login: spec.login.clone(),
+            tls: spec.tls.as_ref().map(|tls| tls.authority()),
         };
         starting.spawn(start_one(spec.clone(), setup, image.to_owned(), network.name.clone()));
     }

@@ -66,6 +66,7 @@ pub async fn start(spec: &ClusterSpec) -> Result<StartedNodes, ClusterError> {
             syncs: !spec.disks.is_empty(),
             peer_proxies: peer_proxies.clone(),
             login: spec.login.clone(),
+            tls: spec.tls.as_ref().map(|tls| tls.authority()),
         };
         let log = spec.logs.join(&address.name).join("server.log");
         spec.found(me, (Ipv4Addr::LOCALHOST, address.ports[0]).into());
@@ -181,7 +182,7 @@ fn write(path: &Path, contents: &str) -> Result<(), ClusterError> {
 }
 
 /// Writes a file that only its owner may read.
-fn write_secret(path: &Path, contents: &str) -> Result<(), ClusterError> {
+pub(super) fn write_secret(path: &Path, contents: &str) -> Result<(), ClusterError> {
     write(path, "")?;
     let hidden = fs::set_permissions(path, fs::Permissions::from_mode(0o600));
     hidden.map_err(|source| ClusterError::Write {

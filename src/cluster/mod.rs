@@ -27,6 +27,7 @@ mod runtime;
 #[cfg(feature = "docker")]
 mod sidecar;
 mod software;
+mod tls;
 mod volumes;
 
 pub use attached::{AttachedServers, NodeCommands, ServersObey, look_up};
@@ -42,6 +43,7 @@ pub use software::{
     ContainerSpec, KillSignal, Launch, LoginGuard, NodeAddress, NodeSetup, ProbedServer, Readiness, ReadinessQuestion,
     ServerProbe, ServerSoftware, Serving, find_program, missing_program,
 };
+pub use tls::{CONTAINER_FOLDER, RunTls, ServerTlsPaths};
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -49,6 +51,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use harness_checkers::history::ServerEnd;
+use harness_tls::TlsRelay;
 use harness_workloads::Login;
 use tokio::sync::{Mutex as AsyncMutex, watch};
 
@@ -83,6 +86,8 @@ pub struct ClusterSpec {
     pub peer_proxies: Option<Arc<dyn PeerProxies>>,
     /// Who may log in to the servers; `None`: everyone may do everything.
     pub login: Option<Arc<Login>>,
+    /// With what servers and clients speak TLS; `None`: they write plain text.
+    pub tls: Option<Arc<RunTls>>,
     /// Hears what is waited for while the servers start, in words.
     pub on_wait: Arc<dyn Fn(String) + Send + Sync>,
 }
@@ -271,6 +276,10 @@ pub struct ClusterParts {
     pub primary: Option<usize>,
     /// Who logs in; `None` where the servers let everyone in.
     pub login: Option<Arc<Login>>,
+    /// With what they speak TLS.
+    pub tls: Option<Arc<RunTls>>,
+    /// By node: what stands before it, and is its address; empty where servers read plain text.
+    pub relays: Vec<TlsRelay>,
     pub running: Box<dyn RunningNodes>,
     pub queries: Arc<dyn ServerQueries>,
     pub clock: GroundClock,
@@ -310,6 +319,7 @@ pub struct Cluster {
     running: Arc<AsyncMutex<Box<dyn RunningNodes>>>,
     control: NodeControl,
     ended: watch::Receiver<Option<ServerEnd>>,
+    tls: Option<Arc<RunTls>>,
     executor: RunningTask,
 }
 
@@ -321,8 +331,9 @@ impl Cluster {
         runtime: &Runtime,
         mut interrupt: watch::Receiver<bool>,
     ) -> Result<Self, ClusterError> {
+        spec.refuse_replicas(runtime)?;
         let StartedNodes {
-            nodes,
+            mut nodes,
             members,
             mut running,
         } = match runtime {
@@ -333,6 +344,14 @@ impl Cluster {
             Runtime::Docker { image } => docker::start(spec, image).await?,
             #[cfg(not(feature = "docker"))]
             Runtime::Docker { .. } => return Err(ClusterError::Engine("this harness was built without docker".into())),
+        };
+        let tls = spec.tls.as_ref();
+        let relays = match tls.map_or(Ok(Vec::new()), |tls| tls.stand_before(&mut nodes)) {
+            Ok(relays) => relays,
+            Err(why) => {
+                running.stop().await;
+                return Err(ClusterError::Nothing(why));
+            }
         };
         let servers = probed(&nodes, &members, spec.first_login(runtime).as_ref());
         let ready = tokio::select! {
@@ -358,6 +377,8 @@ impl Cluster {
             version,
             primary: spec.primary(),
             login: spec.login.clone(),
+            tls: spec.tls.clone(),
+            relays,
             running,
             queries: Arc::new(SocketQueries {
                 software: spec.software,
@@ -379,7 +400,7 @@ impl Cluster {
             clock: parts.clock,
         };
         let running = Arc::new(AsyncMutex::new(parts.running));
-        let (control, ended, executor) = control::spawn(&running, sender, probe.clone(), nodes.clone());
+        let (control, ended, executor) = control::spawn(&running, sender, probe.clone(), nodes.clone(), parts.relays);
         Self {
             nodes,
             version: parts.version,
@@ -387,6 +408,7 @@ impl Cluster {
             running,
             control,
             ended,
+            tls: parts.tls,
             executor,
         }
     }
@@ -419,6 +441,11 @@ impl Cluster {
     /// Who logs in to them; `None` where they let everyone in.
     pub fn login(&self) -> Option<Arc<Login>> {
         self.probe.endpoints.borrow().login()
+    }
+
+    /// With what they speak TLS; `None` where they read plain text.
+    pub fn tls(&self) -> Option<&RunTls> {
+        self.tls.as_deref()
     }
 
     /// Stops every server and removes what they left. Commands that were not carried out yet are discarded.

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::time::Duration;
 
-use super::{NodeControl, ServerAccess};
+use super::{ClusterError, ClusterSpec, LoginGuard, NodeControl, Peering, Runtime, ServerAccess};
 use crate::limits::{PROBE, READY_POLL};
 
 /// The future of a method of a trait object.
@@ -13,6 +13,14 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// What can be told to and asked of servers that replicate from a primary. Each call opens a connection to the server;
 /// callers bound its time. The error of each call is a sentence.
 pub trait Replication: Sync {
+    /// What a server that follows a primary calls itself when it is asked for its role.
+    fn role_of_replica(&self) -> &'static str;
+
+    /// Why containers of the product cannot replicate; `None` where they can.
+    fn not_in_containers(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Makes a replica the primary.
     fn promote(&self, server: ServerAccess) -> BoxFuture<'_, Result<(), String>>;
 
@@ -29,12 +37,50 @@ pub trait Replication: Sync {
     fn applied(&self, replica: ServerAccess) -> BoxFuture<'_, Result<u64, String>>;
 }
 
+impl ClusterSpec {
+    /// Refuses a primary with replicas where it is known that they would not work.
+    pub(super) fn refuse_replicas(&self, runtime: &Runtime) -> Result<(), ClusterError> {
+        let Peering::Replication(replication) = self.software.peering else {
+            return Ok(());
+        };
+        let contained = matches!(runtime, Runtime::Docker { .. });
+        let told = self.login.is_some() && matches!(self.software.guard, LoginGuard::Told(_));
+        let why = match replication.not_in_containers().filter(|_| contained) {
+            Some(why) => why,
+            None if told => "a standby would have no login at its primary\nhint: leave --auth out",
+            None => return Ok(()),
+        };
+        match self.primary() {
+            None => Ok(()),
+            Some(_) => Err(ClusterError::Nothing(why.to_owned())),
+        }
+    }
+}
+
 impl NodeControl {
     /// The node that clients do not reach: the replica.
     pub fn replica(&self) -> Option<u32> {
         let endpoints = self.endpoints();
         let primary = endpoints.primary()?;
         (0..endpoints.nodes().len() as u32).find(|node| *node != primary)
+    }
+
+    /// Whether a node follows a primary now.
+    pub async fn is_replica(&self, node: u32) -> bool {
+        let role = self.replication().map(Replication::role_of_replica);
+        role.is_some() && self.role(node).await.as_deref() == role
+    }
+
+    /// Waits until a node follows a primary; returns whether it does.
+    pub async fn follows(&self, node: u32, within: Duration) -> bool {
+        let deadline = self.clock().after(within);
+        while !self.is_replica(node).await {
+            if self.clock().now_ns() >= deadline {
+                return false;
+            }
+            self.clock().sleep(READY_POLL).await;
+        }
+        true
     }
 
     /// The keys that a node has; `None` when it does not answer.

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use harness_tls::Authority;
 use harness_workloads::Login;
 use nix::sys::signal::Signal;
 
@@ -47,9 +48,27 @@ pub struct NodeSetup {
     pub peer_proxies: Vec<SocketAddr>,
     /// Who may log in; `None`: everyone may do everything.
     pub login: Option<Arc<Login>>,
+    /// With what it serves clients by TLS, and nobody else; `None`: in plain text.
+    pub tls: Option<Arc<Authority>>,
 }
 
 impl NodeSetup {
+    /// One of these nodes, in a test: with no proxies, no login and no TLS.
+    #[cfg(test)]
+    pub fn of_test(nodes: Vec<NodeAddress>, me: usize) -> Self {
+        Self {
+            nodes,
+            me,
+            bind: "127.0.0.1".into(),
+            data: "/tmp/run/n".into(),
+            lease: Duration::from_secs(2),
+            syncs: false,
+            peer_proxies: Vec::new(),
+            login: None,
+            tls: None,
+        }
+    }
+
     pub fn me(&self) -> &NodeAddress {
         &self.nodes[self.me]
     }
@@ -139,6 +158,8 @@ pub struct ServerSoftware {
     pub container: &'static (dyn Fn(&NodeSetup) -> ContainerSpec + Sync),
     pub question: ReadinessQuestion,
     pub guard: LoginGuard,
+    /// Whether [`NodeSetup::tls`] is known to its configuration.
+    pub speaks_tls: bool,
 }
 
 /// How servers come to let in nobody but who logs in.

@@ -47,6 +47,24 @@ impl Config {
         )
     }
 
+    /// What cannot be combined with `--tls`, each with what to do.
+    pub fn refused_of_tls(&self) -> Vec<(bool, String)> {
+        vec![
+            (
+                self.tls && self.attach.is_attached(),
+                "--tls is for servers that harness starts: it has no certificates for those of --servers\nhint: leave --tls out, and have clients speak TLS through the links (their messages are then not read)".to_owned(),
+            ),
+            (
+                self.tls && self.topology != Topology::Plain,
+                "--tls is not for --topology sentinel and cluster yet: sentinels and replicas would not speak it\nhint: leave one of the two out".to_owned(),
+            ),
+            (
+                self.tls && !self.attach.is_attached() && !self.backend.software.speaks_tls,
+                format!("--tls is for zk, etcd and redis, and not for {} yet", self.backend),
+            ),
+        ]
+    }
+
     /// What cannot be combined with `--auth`, each with what to do.
     pub fn refused_of_auth(&self) -> Vec<(bool, String)> {
         let unknown = matches!(self.backend.software.guard, LoginGuard::Unknown);

@@ -270,6 +270,12 @@ pub struct Config {
     /// Clients are given both in variables of their environment (docs/authentication.md). No output of the run has the password.
     #[arg(long, help_heading = SERVERS)]
     pub auth: bool,
+    /// Have servers and clients speak TLS, with certificates made for the run, and refuse a peer that has none
+    ///
+    /// Links end it and begin it again, so that faults find messages. Clients are given their files in variables of their environment
+    /// (docs/authentication.md).
+    #[arg(long, help_heading = SERVERS)]
+    pub tls: bool,
     /// Time for the servers to serve
     #[arg(long, help_heading = SERVERS, value_name = "TIME", default_value = "40s", value_parser = duration_within(Duration::from_secs(1), MAX_TIME))]
     pub start_limit: Duration,

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use super::failover::{REPLICA, SERVERS_PROMOTED, TRY};
+use super::failover::{SERVERS_PROMOTED, hold_back};
 use super::{
     ActiveFault, Affected, BoxFuture, FaultEnv, HealOnDrop, Healed, Inject, InjectionContext, Needs, NotInjected,
     Preparation, RunningFault,
@@ -14,7 +14,7 @@ use super::{
 use crate::cluster::NodeCommand;
 use crate::evidence::{Evidence, SERVERS_BACK};
 use crate::limits::{AIM, SERVER_BACK};
-use harness_proxy::{Behaviour, LinkFault};
+use harness_proxy::LinkFault;
 
 /// What was on its way to the replicas when the master was cut off has arrived after this.
 const IN_FLIGHT: Duration = Duration::from_millis(10);
@@ -59,24 +59,8 @@ impl Inject for KillMaster {
                 return Err("no replica was in step with its master");
             }
             let link = env.peer_links.get(&(master, master)).ok_or("its link is not proxied")?;
-            let mut preparation = Preparation::default();
-            for _ in 0..AIM.as_millis() / TRY.as_millis() {
-                // the one before is healed first
-                preparation.link_fault = None;
-                env.clock.sleep(TRY).await;
-                let stalled = LinkFault::apply(vec![link.clone()], number, Behaviour::STALL, false);
-                preparation.link_fault = Some(stalled);
-                env.clock.sleep(IN_FLIGHT).await;
-                preparation.known_keys.clear();
-                for replica in &replicas {
-                    let keys = env.servers.keys(*replica).await;
-                    preparation.known_keys.extend(keys.ok_or("a replica does not answer")?);
-                }
-                if preparation.known_keys.is_empty() {
-                    break;
-                }
-            }
-            Ok(Some(preparation))
+            let held_back = hold_back(link, IN_FLIGHT, &replicas, number, env).await;
+            held_back.map(Some).ok_or("a replica does not answer")
         })
     }
 
@@ -119,7 +103,7 @@ fn cut_off_from_others(env: &FaultEnv, cut_off: &LinkFault) -> Option<u32> {
 async fn replicas(env: &FaultEnv) -> Vec<u32> {
     let mut replicas = Vec::new();
     for node in 0..env.servers.endpoints().nodes().len() as u32 {
-        if env.servers.role(node).await.as_deref() == Some(REPLICA) {
+        if env.servers.is_replica(node).await {
             replicas.push(node);
         }
     }

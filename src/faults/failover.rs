@@ -1,4 +1,5 @@
-//! `failover`: the replica of a Redis master is promoted, and clients are led to it, as a proxy in front of both would.
+//! `failover`: the replica of a Redis master, or the standby of a PostgreSQL primary, is promoted, and clients are led to it, as a proxy
+//! in front of both would.
 //!
 //! Replication is asynchronous: a lock that was granted after the link to the replica was held back is unknown to the new
 //! master, which grants it again. The old master is fenced off: it lives, and no client reaches it any more. With the
@@ -25,17 +26,15 @@ use crate::backends::Topology;
 use crate::cluster::{NodeCommand, Peering};
 use crate::evidence::{Evidence, EvidenceCounter, SERVERS_BACK};
 use crate::limits::{AIM, PROBE, SERVER_BACK};
-use harness_proxy::{Behaviour, LinkFault};
+use harness_proxy::{AnyLink, Behaviour, LinkFault};
 
 pub struct Failover;
 
 const KINDS: [&str; 2] = ["held-back", "clean"];
-/// The role of a server that is in step with its master.
-pub(super) const REPLICA: &str = "replica";
 /// What was on its way to the replica when its link was held back has arrived after this.
 const IN_FLIGHT: Duration = Duration::from_millis(5);
 /// Between two tries to find the replica without a lock.
-pub(super) const TRY: Duration = Duration::from_millis(7);
+const TRY: Duration = Duration::from_millis(7);
 /// In which sentinels, or the masters of a cluster, find a master dead and have a replica take its place: 1.6 to 3 s, and more where a
 /// vote is divided.
 const ELECTION_TAKES: Duration = Duration::from_secs(4);
@@ -46,7 +45,7 @@ impl Fault for Failover {
     fn definition(&self) -> FaultDefinition {
         FaultDefinition {
             name: "failover",
-            summary: "the replica of a Redis master is promoted without its last writes; a pass means that it missed",
+            summary: "the replica of a master (Redis, PostgreSQL) is promoted without its last writes; a pass means that it missed",
             argument: "held-back | clean, when it has them all (default: held-back)",
             family: FaultFamily::Cluster,
             pace: Pace::Long,
@@ -160,7 +159,7 @@ impl Inject for PromoteReplica {
     ) -> BoxFuture<'a, Result<Option<Preparation>, &'static str>> {
         Box::pin(async move {
             let replica = env.servers.replica().ok_or("there is no replica")?;
-            if env.servers.role(replica).await.as_deref() != Some(REPLICA) {
+            if !env.servers.is_replica(replica).await {
                 return Err("the replica was not in step with its master");
             }
             let mut preparation = Preparation::default();
@@ -170,19 +169,8 @@ impl Inject for PromoteReplica {
                     .peer_links
                     .get(&(replica, master))
                     .ok_or("its link is not proxied")?;
-                for _ in 0..AIM.as_millis() / TRY.as_millis() {
-                    // the one before is healed first
-                    preparation.link_fault = None;
-                    env.clock.sleep(TRY).await;
-                    let stalled = LinkFault::apply(vec![link.clone()], number, Behaviour::STALL, false);
-                    preparation.link_fault = Some(stalled);
-                    env.clock.sleep(IN_FLIGHT).await;
-                    let keys = env.servers.keys(replica).await;
-                    preparation.known_keys = keys.ok_or("the replica does not answer")?;
-                    if preparation.known_keys.is_empty() {
-                        break;
-                    }
-                }
+                let held_back = hold_back(link, IN_FLIGHT, &[replica], number, env).await;
+                preparation = held_back.ok_or("the replica does not answer")?;
             }
             Ok(Some(preparation))
         })
@@ -207,6 +195,34 @@ impl Inject for PromoteReplica {
             }
         })
     }
+}
+
+/// Holds a link back, at a moment at which none of these replicas has a lock, if there is one soon; what was on its way has arrived
+/// after `in_flight`. `None`: a replica does not answer.
+pub(super) async fn hold_back(
+    link: &AnyLink,
+    in_flight: Duration,
+    replicas: &[u32],
+    number: u32,
+    env: &FaultEnv,
+) -> Option<Preparation> {
+    let mut preparation = Preparation::default();
+    for _ in 0..AIM.as_millis() / TRY.as_millis() {
+        // the one before is healed first
+        preparation.link_fault = None;
+        env.clock.sleep(TRY).await;
+        let stalled = LinkFault::apply(vec![link.clone()], number, Behaviour::STALL, false);
+        preparation.link_fault = Some(stalled);
+        env.clock.sleep(in_flight).await;
+        preparation.known_keys.clear();
+        for replica in replicas {
+            preparation.known_keys.extend(env.servers.keys(*replica).await?);
+        }
+        if preparation.known_keys.is_empty() {
+            break;
+        }
+    }
+    Some(preparation)
 }
 
 /// A replica in the place of its master.
@@ -262,7 +278,7 @@ impl ActiveFault for PromotedReplica {
             if !std::mem::replace(&mut self.follows, true) {
                 let servers = &self.env.servers;
                 let _ = servers.order(self.old, NodeCommand::Follow).await;
-                self.in_step = patient && servers.becomes(self.old, REPLICA, SERVER_BACK).await;
+                self.in_step = patient && servers.follows(self.old, SERVER_BACK).await;
             }
             let replication = self.replication.as_ref();
             let held = replication.map(|held| Evidence::of_links(held.names().len(), held.counts()));

@@ -159,6 +159,8 @@ fn cluster<M: ServerModel>(model: &M, clock: GroundClock, spec: &RunSpec) -> Clu
         peer_proxy: (replicated && server < 2).then(|| address_of(1 - server as usize)),
     };
     Cluster::assemble(ClusterParts {
+        tls: None,
+        relays: Vec::new(),
         login: None,
         nodes: (0..spec.config.nodes + spec.plan.replicas).map(node).collect(),
         version: model.version().to_owned(),

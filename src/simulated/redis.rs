@@ -119,6 +119,10 @@ impl RedisServersOfRun {
 }
 
 impl Replication for RedisServersOfRun {
+    fn role_of_replica(&self) -> &'static str {
+        "replica"
+    }
+
     fn promote(&self, server: ServerAccess) -> BoxFuture<'_, Result<(), String>> {
         self.tell(server.address, SimulatedRedis::promote)
     }

@@ -30,6 +30,9 @@ pub fn refusal(config: &Config) -> Option<String> {
     if config.auth {
         return says("--auth has servers ask for a password, and the models of servers let everyone in");
     }
+    if config.tls {
+        return says("--tls encrypts what sockets carry, and there are none");
+    }
     if config.proxy.is_toxiproxy() {
         return says(
             "a Toxiproxy carries bytes between sockets, and there are none: the simulated network obeys the faults itself",

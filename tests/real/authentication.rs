@@ -24,10 +24,10 @@ const REFUSALS: [&str; 5] = [
 ];
 
 /// A run on servers with a login, looked at from outside while it goes on.
-struct GuardedRun {
-    harness: Harness,
+pub struct GuardedRun {
+    pub harness: Harness,
     child: Child,
-    password: String,
+    pub password: String,
 }
 
 /// The processes below this one: their command lines, and their environments.
@@ -61,7 +61,7 @@ fn offspring(of: u32) -> Vec<(String, String)> {
 
 impl GuardedRun {
     /// Starts a run and waits for its first client; `variable` is the one with the password.
-    fn start(words: &str, client: Option<&dyn Fn(&Harness) -> String>, variable: &str) -> Self {
+    pub fn start(words: &str, client: Option<&dyn Fn(&Harness) -> String>, variable: &str) -> Self {
         let harness = Harness::new();
         let output = |name: &str| File::create(harness.folder.path().join(name)).unwrap();
         let mut command = harness.command(&format!("run --json --auth --runtime local {words}"));
@@ -91,7 +91,7 @@ impl GuardedRun {
     }
 
     /// The password that a client of the run was given.
-    fn given(&self, variable: &str) -> Option<String> {
+    pub fn given(&self, variable: &str) -> Option<String> {
         let before = format!("{variable}=");
         let values = |environment: String| {
             let value = environment
@@ -105,7 +105,7 @@ impl GuardedRun {
     }
 
     /// Waits until the history has as many acquires that were answered `ok`.
-    fn wait_for_grants(&self, wanted: usize) {
+    pub fn wait_for_grants(&self, wanted: usize) {
         let begun = Instant::now();
         let mut grants = 0;
         while grants < wanted {
@@ -130,7 +130,7 @@ impl GuardedRun {
     }
 
     /// The number that follows a text in the command line of a server, or in a file that it was started with.
-    fn port(&self, after: &str) -> SocketAddr {
+    pub fn port(&self, after: &str) -> SocketAddr {
         let mut texts: Vec<String> = offspring(self.child.id()).into_iter().map(|(line, _)| line).collect();
         each_file(&self.harness.results(), &mut |path, bytes| {
             if path.ends_with("zoo.cfg") {
@@ -149,7 +149,7 @@ impl GuardedRun {
     }
 
     /// Looks at all processes until the run is over; then at everything that it wrote.
-    fn end(mut self) -> Answer {
+    pub fn end(mut self) -> Answer {
         let mut looks = 0;
         let status = loop {
             if let Some(status) = self.child.try_wait().unwrap() {
@@ -184,7 +184,7 @@ impl GuardedRun {
     }
 }
 
-fn each_file(folder: &Path, look: &mut dyn FnMut(&Path, &[u8])) {
+pub fn each_file(folder: &Path, look: &mut dyn FnMut(&Path, &[u8])) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();
         match entry.file_type() {

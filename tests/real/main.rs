@@ -16,6 +16,7 @@ mod command;
 mod deaths;
 mod disks;
 mod early_ends;
+mod encryption;
 mod faults;
 mod foreign;
 mod hunt;

@@ -35,3 +35,37 @@ fn a_release_that_does_not_compare_frees_the_next_holders_lease() {
     assert_eq!(answer.verdict("HL001"), "violated");
     assert_eq!(answer.verdict("HL003"), "holds", "tokens would have saved the data");
 }
+
+/// A standby without the last writes grants the lease of a holder that works on, and may give its token again.
+#[test]
+fn a_postgres_that_fails_over_without_its_last_writes_has_two_holders() {
+    let words = "--runtime local --backend postgres --fault failover --hold 100ms --lease 1s --time 14s --seed 5eed";
+    let answer = Harness::new().run(words);
+    answer.assert_exit(1);
+    assert_eq!(answer.verdict("HL001"), "violated");
+    assert_ne!(answer.verdict("HL007"), "violated", "{:#}", answer.finding("HL007"));
+    assert!(answer.window_sum("servers_promoted") > 0);
+    assert!(answer.window_sum("held_bytes") > 0, "the standby missed something");
+    assert!(answer.window_sum("servers_back") > 0, "the old primary follows");
+}
+
+#[test]
+fn a_postgres_that_fails_over_with_all_its_writes_keeps_its_leases() {
+    let words = "--runtime local --backend postgres --fault failover=clean --lease 1s --time 14s --seed 5eed";
+    let answer = Harness::new().run(words);
+    answer.assert_exit(0);
+    assert!(answer.window_sum("servers_promoted") > 0);
+    assert!(answer.window_sum("servers_back") > 0, "the old primary follows");
+}
+
+#[test]
+fn a_postgres_that_could_not_fail_over_says_so() {
+    for (words, hint) in [
+        ("--runtime local --auth", "leave --auth out"),
+        ("--runtime docker", "--runtime local"),
+    ] {
+        let answer = Harness::new().run(&format!("{words} --backend postgres --fault failover --time 20s"));
+        answer.assert_exit(4);
+        assert!(answer.stderr.contains(hint), "{}", answer.stderr);
+    }
+}

@@ -153,9 +153,13 @@ fn told(topology: &str) -> Vec<serde_json::Value> {
         "{topology} --runtime local --clients 2 --lease 1s --time 6s --quiet --client"
     ));
     // that it is no lock is no part of this
-    command.arg(client).output().unwrap();
-    let told = std::fs::read_to_string(told).unwrap();
-    told.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    let run = command.arg(client).output().unwrap();
+    let told = std::fs::read_to_string(told).unwrap_or_default();
+    let opens: Vec<serde_json::Value> = told.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    // one is opened before the run as well
+    let said = String::from_utf8_lossy(&run.stderr);
+    assert!(opens.len() > 2, "{} opens, and then:\n{said}", opens.len());
+    opens
 }
 
 /// The addresses of servers are translated to links that are of one client each.

@@ -271,6 +271,7 @@ impl OneServer {
             disks: Vec::new(),
             power_cuts: false,
             login: None,
+            tls: None,
             peer_proxies: None,
             on_wait: Arc::new(|_| {}),
         };

@@ -18,6 +18,7 @@ pub mod protocol;
 mod recipe;
 pub mod redis;
 mod reentrant;
+mod relays;
 mod serve;
 mod session;
 pub mod sql;

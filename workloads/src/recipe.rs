@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::str::FromStr;
 use std::time::Duration;
 
+use harness_tls::TlsFiles;
 use serde::{Deserialize, Serialize};
 
 use crate::client::{LockClient, SignalSink};
@@ -20,6 +21,7 @@ use crate::postgres::PostgresServer;
 use crate::protocol::OpenRequest;
 use crate::redis::{RedisConnect, RedisServers};
 use crate::reentrant::Reentrant;
+use crate::relays::Relays;
 use crate::sql::SqlConnect;
 use crate::zk::{ZkConnect, ZkServers};
 use crate::{etcd, mariadb, postgres, redis, zk};
@@ -288,16 +290,24 @@ impl RecipeOptions {
         if open.endpoints.is_empty() || open.lease_ms == 0 {
             return Err("an open needs at least one endpoint and a lease above 0 ms".into());
         }
+        let tls = TlsFiles::of_environment()
+            .map(|files| Relays::before(open, &files))
+            .transpose()?;
+        let open = tls.as_ref().map_or(open, |(_, open)| open);
         let lease = Duration::from_millis(open.lease_ms);
         let host = signals.host().clone();
         let login = Login::of_environment(backend);
         let login = login.as_ref();
-        Ok(match self.recipe.constructor {
+        let client = match self.recipe.constructor {
             Constructor::Zk(make) => self.build(make, Rc::new(ZkServers::new(open, login, host)), signals, lease),
             Constructor::Etcd(make) => self.build(make, Rc::new(EtcdServers::new(open, login)?), signals, lease),
             Constructor::Redis(make) => self.build(make, Rc::new(RedisServers::new(open, login)?), signals, lease),
             Constructor::Postgres(make) => self.build(make, Rc::new(PostgresServer::new(open, login)?), signals, lease),
             Constructor::Mariadb(make) => self.build(make, Rc::new(MariadbServer::new(open, login)?), signals, lease),
+        };
+        Ok(match tls {
+            None => client,
+            Some((relays, _)) => relays.with(client),
         })
     }
 

@@ -257,6 +257,7 @@ pub fn backend(description: StoreDescription) -> &'static Backend {
         container: leaked(|setup: &NodeSetup| store.container(setup)),
         question: ReadinessQuestion::Probe(leaked(DescribedProbe(store))),
         guard: LoginGuard::Unknown,
+        speaks_tls: false,
     });
     leaked(Backend {
         id: None,
@@ -345,14 +346,8 @@ mod tests {
             ports: vec![8000 + number as u16, 9000 + number as u16],
         };
         NodeSetup {
-            nodes: (1..=3).map(node).collect(),
-            me: 1,
-            bind: "127.0.0.1".into(),
             data: "/tmp/n2".into(),
-            lease: Duration::from_secs(2),
-            syncs: false,
-            peer_proxies: Vec::new(),
-            login: None,
+            ..NodeSetup::of_test((1..=3).map(node).collect(), 1)
         }
     }
 

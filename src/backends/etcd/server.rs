@@ -3,14 +3,15 @@
 //! Settings: <https://etcd.io/docs/v3.5/op-guide/configuration/>
 
 use std::net::IpAddr;
+use std::path::Path;
 use std::time::Duration;
 
 use serde::Deserialize;
 
 use super::guard::guard;
 use crate::cluster::{
-    ContainerSpec, KillSignal, Launch, LoginGuard, NodeAddress, NodeSetup, Peering, ProbedServer, Readiness,
-    ReadinessQuestion, ServerSoftware, Serving, find_program, missing_program,
+    CONTAINER_FOLDER, ContainerSpec, KillSignal, Launch, LoginGuard, NodeAddress, NodeSetup, Peering, ProbedServer,
+    Readiness, ReadinessQuestion, ServerSoftware, Serving, find_program, missing_program,
 };
 
 const HEARTBEAT: Duration = Duration::from_millis(100);
@@ -34,6 +35,7 @@ pub static SOFTWARE: ServerSoftware = ServerSoftware {
     container: &container,
     question: ReadinessQuestion::Bytes { question, answer },
     guard: LoginGuard::Told(&|servers| Box::pin(guard(servers))),
+    speaks_tls: true,
 };
 
 fn launch(setup: &NodeSetup) -> Launch {
@@ -43,19 +45,25 @@ fn launch(setup: &NodeSetup) -> Launch {
     let data = setup.data.join("data").display().to_string();
     Launch {
         program: find_program("etcd").unwrap_or_else(|| "etcd".into()),
-        args: arguments(setup, &setup.bind, &data),
+        args: arguments(setup, &setup.bind, &data, &setup.data),
         env,
+        secrets: setup.tls_files(),
         ..Launch::default()
     }
 }
 
 fn container(setup: &NodeSetup) -> ContainerSpec {
     let mut command = vec!["etcd".to_owned()];
-    command.extend(arguments(setup, "0.0.0.0", "/tmp/etcd-data"));
+    command.extend(arguments(
+        setup,
+        "0.0.0.0",
+        "/tmp/etcd-data",
+        Path::new(CONTAINER_FOLDER),
+    ));
     ContainerSpec {
         env: proxy_environment(setup),
         command,
-        ..ContainerSpec::default()
+        files: setup.tls_files_of_container(),
     }
 }
 
@@ -140,8 +148,10 @@ fn peer_host<'a>(setup: &NodeSetup, node: &'a NodeAddress) -> &'a str {
     }
 }
 
-fn arguments(setup: &NodeSetup, bind: &str, data: &str) -> Vec<String> {
+/// `folder` has the files of TLS, which is for clients alone: between each other servers speak as without.
+fn arguments(setup: &NodeSetup, bind: &str, data: &str, folder: &Path) -> Vec<String> {
     let me = setup.me();
+    let scheme = if setup.tls.is_some() { "https" } else { "http" };
     let peer = |node: &NodeAddress| format!("http://{}:{}", peer_host(setup, node), node.ports[1]);
     let cluster: Vec<String> = setup
         .nodes
@@ -151,8 +161,11 @@ fn arguments(setup: &NodeSetup, bind: &str, data: &str) -> Vec<String> {
     let settings = [
         ("--name", me.name.clone()),
         ("--data-dir", data.to_owned()),
-        ("--listen-client-urls", format!("http://{bind}:{}", me.ports[0])),
-        ("--advertise-client-urls", format!("http://{}:{}", me.host, me.ports[0])),
+        ("--listen-client-urls", format!("{scheme}://{bind}:{}", me.ports[0])),
+        (
+            "--advertise-client-urls",
+            format!("{scheme}://{}:{}", me.host, me.ports[0]),
+        ),
         ("--listen-peer-urls", format!("http://{bind}:{}", me.ports[1])),
         ("--initial-advertise-peer-urls", peer(me)),
         ("--initial-cluster", cluster.join(",")),
@@ -164,10 +177,19 @@ fn arguments(setup: &NodeSetup, bind: &str, data: &str) -> Vec<String> {
     ];
     // a password made by chance needs no slow hash
     let login = setup.login.iter().map(|_| ("--bcrypt-cost", "4".to_owned()));
+    let tls = setup.tls_paths(folder).into_iter().flat_map(|paths| {
+        [
+            ("--cert-file", paths.certificate),
+            ("--key-file", paths.key),
+            ("--trusted-ca-file", paths.ca),
+        ]
+    });
     settings
         .into_iter()
         .chain(login)
+        .chain(tls)
         .flat_map(|(flag, value)| [flag.to_owned(), value])
+        .chain(setup.tls.iter().map(|_| "--client-cert-auth".to_owned()))
         .collect()
 }
 

@@ -6,6 +6,7 @@ use harness_workloads::BackendId;
 use super::polled::PolledObserver;
 use super::{Backend, BackendOptions, Topology};
 
+mod control;
 mod data;
 mod looks;
 mod pooler;

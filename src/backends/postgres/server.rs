@@ -9,6 +9,7 @@ use nix::sys::signal::Signal;
 use tokio::time::{sleep, timeout};
 use tokio_postgres::SimpleQueryMessage;
 
+use super::control::PostgresReplication;
 use super::looks::{connect, said};
 use crate::cluster::{
     ContainerSpec, Endpoints, KillSignal, Launch, LoginGuard, NodeSetup, Peering, ProbedServer, Readiness,
@@ -28,7 +29,7 @@ pub static SOFTWARE: ServerSoftware = ServerSoftware {
     images: &[include_str!("image").trim_ascii(), "harness-postgres:debian"],
     install_hint: "apt-get install postgresql (or put initdb and postgres on PATH)",
     files: &[],
-    peering: Peering::Direct,
+    peering: Peering::Replication(&PostgresReplication),
     missing: &|| {
         programs()
             .is_none()
@@ -41,11 +42,13 @@ pub static SOFTWARE: ServerSoftware = ServerSoftware {
     container: &container,
     question: ReadinessQuestion::Bytes { question, answer },
     guard: LoginGuard::Told(&|servers| Box::pin(guard(servers))),
+    speaks_tls: false,
 };
 
 /// The folder with the programs of the server: Debian keeps them out of PATH, a folder for each version.
 fn programs() -> Option<PathBuf> {
-    if let Some(program) = find_program("postgres") {
+    // the others are where it really is
+    if let Some(program) = find_program("postgres").and_then(|program| program.canonicalize().ok()) {
         return program.parent().map(PathBuf::from);
     }
     let versions = std::fs::read_dir("/usr/lib/postgresql").ok()?.flatten();
@@ -57,29 +60,70 @@ fn programs() -> Option<PathBuf> {
     newest.max().map(|(_, folder)| folder)
 }
 
-/// Makes the data where there are none and becomes the server. PostgreSQL refuses to run as root, and a change of the user
-/// would undo that the server dies with harness.
-const START: &str = r#"as=
+/// As whom the programs are started. PostgreSQL refuses to run as root, and a change of the user would undo that the server dies with
+/// harness.
+const AS_USER: &str = r#"as="setpriv --pdeathsig=KILL"
 if [ "$(id -u)" = 0 ]; then
   user=postgres
   id -u "$user" >/dev/null 2>&1 || user=nobody
   chown "$user" . && chmod o+x . .. || exit
-  as="setpriv --reuid=$user --regid=$(id -g "$user") --clear-groups --pdeathsig=KILL"
+  as="$as --reuid=$user --regid=$(id -g "$user") --clear-groups"
 fi
-[ -s data/PG_VERSION ] ||
+"#;
+
+/// Makes the data where there are none.
+const MAKE: &str = r#"[ -s data/PG_VERSION ] ||
   $as "$0/initdb" --auth=trust --username=postgres --encoding=UTF8 --no-locale --no-sync -D data || exit
-exec $as "$0/postgres" -D data "$@"
+"#;
+
+/// Becomes the server.
+const START: &str = r#"exec $as "$0/postgres" -D data "$@"
+"#;
+
+/// Before that, of a server that begins as a standby: a copy of the data of the primary at the host and port in `FOLLOW`.
+const COPY: &str = r#"copy() {
+  while rm -rf data; do
+    $as "$0/pg_basebackup" --host="$1" --port="$2" --username=postgres --pgdata=data --wal-method=stream \
+      --checkpoint=fast --write-recovery-conf --no-sync --no-password && return
+    sleep 0.1
+  done
+}
+[ -z "$FOLLOW" ] || [ -s data/PG_VERSION ] || copy $FOLLOW
+"#;
+
+/// Runs the server, and when it ends and there is a file that names another primary, again on a copy of that one's data.
+const START_REPLICATED: &str = r#"while true; do
+  $as "$0/postgres" -D data "$@" &
+  server=$!
+  trap 'kill -QUIT $server' QUIT
+  while kill -0 $server 2>/dev/null; do
+    wait $server
+    status=$?
+  done
+  [ -s follow ] || exit $status
+  read -r host port <follow
+  rm follow
+  copy "$host" "$port"
+done
 "#;
 
 fn launch(setup: &NodeSetup) -> Launch {
     let folder = programs().unwrap_or_default().display().to_string();
-    let mut args = vec!["-c".to_owned(), START.to_owned(), folder];
+    let primary = setup.peer_proxy();
+    let script = match primary {
+        None => [AS_USER, MAKE, START].concat(),
+        Some(_) => [AS_USER, COPY, MAKE, START_REPLICATED].concat(),
+    };
+    let follow = primary.filter(|_| setup.me > 0);
+    let env = follow.map(|primary| ("FOLLOW".to_owned(), format!("{} {}", primary.ip(), primary.port())));
+    let mut args = vec!["-c".to_owned(), script, folder];
     args.extend(arguments(setup, &setup.bind));
     // no socket in a folder of all users
     args.extend(["-c".to_owned(), "unix_socket_directories=".to_owned()]);
     Launch {
         program: "/bin/sh".into(),
         args,
+        env: env.into_iter().collect(),
         ..Launch::default()
     }
 }
@@ -100,6 +144,8 @@ fn arguments(setup: &NodeSetup, bind: &str) -> Vec<String> {
         ("port", setup.me().ports[0].to_string()),
         // for the most clients of a run, and who looks at them
         ("max_connections", "600".into()),
+        // a standby whose link was cut asks again at once
+        ("wal_retrieve_retry_interval", "100ms".into()),
         // in its own folder, which goes with it
         ("dynamic_shared_memory_type", "mmap".into()),
         // with the session's name, which clients and the observer call its owner

@@ -106,7 +106,7 @@ fn nodes_file(setup: &NodeSetup) -> String {
         let part = node % MASTERS;
         let (own, id, bus) = (
             if node == setup.me { "myself," } else { "" },
-            id(node),
+            server::id(node),
             bus(setup, node),
         );
         let epoch = part + 1;
@@ -118,17 +118,12 @@ fn nodes_file(setup: &NodeSetup) -> String {
                 "{id} {address}@{bus} {own}master - 0 0 {epoch} connected {slots}"
             )
         } else {
-            let master = self::id(part);
+            let master = server::id(part);
             writeln!(lines, "{id} {address}@{bus} {own}slave {master} 0 0 {epoch} connected")
         };
     }
     let _ = writeln!(lines, "vars currentEpoch {MASTERS} lastVoteEpoch 0");
     lines
-}
-
-/// Forty hexadecimal digits, which tell servers apart.
-fn id(node: usize) -> String {
-    format!("{:040x}", node + 1)
 }
 
 /// A server serves when the cluster does. A master leads when it has written: of three masters that is one that has a lock.
@@ -147,8 +142,6 @@ fn answer(bytes: &[u8], closed: bool) -> Readiness {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::cluster::NodeAddress;
 
@@ -160,14 +153,8 @@ mod tests {
             ports: vec![20_000 + number as u16, 30_000 + number as u16],
         };
         NodeSetup {
-            nodes: (1..=NODES).map(node).collect(),
-            me,
-            bind: "127.0.0.1".into(),
-            data: "/tmp/run/n".into(),
-            lease: Duration::from_secs(2),
-            syncs: false,
-            login: None,
             peer_proxies: (1..=6).map(|port| ([127, 0, 0, 1], 40_000 + port).into()).collect(),
+            ..NodeSetup::of_test((1..=NODES).map(node).collect(), me)
         }
     }
 

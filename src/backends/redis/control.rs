@@ -11,6 +11,10 @@ use crate::cluster::{BoxFuture, Replication, ServerAccess};
 pub struct RedisReplication;
 
 impl Replication for RedisReplication {
+    fn role_of_replica(&self) -> &'static str {
+        "replica"
+    }
+
     fn promote(&self, server: ServerAccess) -> BoxFuture<'_, Result<(), String>> {
         Box::pin(replica_of(server, "NO".to_owned(), "ONE".to_owned()))
     }

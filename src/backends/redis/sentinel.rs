@@ -118,7 +118,7 @@ fn sentinel_configuration(setup: &NodeSetup, bind: &str, folder: &str) -> String
     let mut lines = format!(
         "dir {folder}\nport {}\nbind {bind}\nprotected-mode no\ndaemonize no\nsentinel myid {}\n",
         setup.me().ports[0],
-        id(setup.me)
+        server::id(setup.me)
     );
     if let Some(own) = setup.peer_proxy() {
         let _ = writeln!(lines, "sentinel announce-ip {}", own.ip());
@@ -133,16 +133,16 @@ fn sentinel_configuration(setup: &NodeSetup, bind: &str, folder: &str) -> String
                 at(address)
             ),
             _ if node < SERVERS => writeln!(lines, "sentinel known-replica {name} {}", at(address)),
-            _ if node != setup.me => writeln!(lines, "sentinel known-sentinel {name} {} {}", at(address), id(node)),
+            _ if node != setup.me => writeln!(
+                lines,
+                "sentinel known-sentinel {name} {} {}",
+                at(address),
+                server::id(node)
+            ),
             _ => Ok(()),
         };
     }
     lines
-}
-
-/// Forty hexadecimal digits, which tell sentinels apart.
-fn id(node: usize) -> String {
-    format!("{:040x}", node + 1)
 }
 
 /// A sentinel serves when it sees its master, both replicas and both other sentinels. A master leads while it has replicas: one that
@@ -180,8 +180,6 @@ fn answer(bytes: &[u8], closed: bool) -> Readiness {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::cluster::NodeAddress;
 
@@ -193,14 +191,8 @@ mod tests {
             ports: vec![20_000 + number as u16],
         };
         NodeSetup {
-            nodes: (1..=NODES).map(node).collect(),
-            me,
-            bind: "127.0.0.1".into(),
-            data: "/tmp/run/n".into(),
-            lease: Duration::from_secs(2),
-            syncs: false,
-            login: None,
             peer_proxies: (1..=6).map(|port| ([10, 0, 0, 1], 40_000 + port).into()).collect(),
+            ..NodeSetup::of_test((1..=NODES).map(node).collect(), me)
         }
     }
 
@@ -219,7 +211,7 @@ mod tests {
         assert_eq!(sentinel.matches("known-replica").count(), 2, "{sentinel}");
         assert_eq!(sentinel.matches("known-sentinel").count(), 2, "{sentinel}");
         assert!(
-            !sentinel.contains(&format!("40005 {}", id(4))),
+            !sentinel.contains(&format!("40005 {}", server::id(4))),
             "not itself: {sentinel}"
         );
         assert_eq!(command(&setup(4), "x"), ["x", "--sentinel"]);

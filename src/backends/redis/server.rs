@@ -2,12 +2,14 @@
 //!
 //! Settings: <https://redis.io/docs/latest/operate/oss_and_stack/management/config-file/>
 
+use std::path::Path;
+
 use harness_workloads::Login;
 
 use super::control::RedisReplication;
 use crate::cluster::{
-    ContainerSpec, KillSignal, Launch, LoginGuard, NodeSetup, Peering, ProbedServer, Readiness, ReadinessQuestion,
-    ServerSoftware, Serving, find_program, missing_program,
+    CONTAINER_FOLDER, ContainerSpec, KillSignal, Launch, LoginGuard, NodeSetup, Peering, ProbedServer, Readiness,
+    ReadinessQuestion, ServerSoftware, ServerTlsPaths, Serving, find_program, missing_program,
 };
 
 pub static SOFTWARE: ServerSoftware = PLAIN;
@@ -31,6 +33,7 @@ pub(super) const PLAIN: ServerSoftware = ServerSoftware {
     container: &container,
     question: ReadinessQuestion::Bytes { question, answer },
     guard: LoginGuard::FromStart,
+    speaks_tls: true,
 };
 
 /// The file with its users, where it has any.
@@ -43,12 +46,16 @@ fn launch(setup: &NodeSetup) -> Launch {
     // a file of settings comes before the others
     let file = users.as_ref().map(|_| setup.data.join(USERS).display().to_string());
     let mut args: Vec<String> = file.into_iter().collect();
-    args.extend(arguments(setup, &setup.bind));
+    args.extend(arguments(setup, &setup.bind, &setup.data));
     args.extend(["--dir".to_owned(), setup.data.display().to_string()]);
     Launch {
         program: find_program("redis-server").unwrap_or_else(|| "redis-server".into()),
         args,
-        secrets: users.map(|users| (USERS.to_owned(), users)).into_iter().collect(),
+        secrets: users
+            .map(|users| (USERS.to_owned(), users))
+            .into_iter()
+            .chain(setup.tls_files())
+            .collect(),
         ..Launch::default()
     }
 }
@@ -57,12 +64,13 @@ fn container(setup: &NodeSetup) -> ContainerSpec {
     let users = users(setup);
     let mut command = vec!["redis-server".to_owned()];
     command.extend(users.as_ref().map(|_| CONTAINER_USERS.to_owned()));
-    command.extend(arguments(setup, "0.0.0.0"));
+    command.extend(arguments(setup, "0.0.0.0", Path::new(CONTAINER_FOLDER)));
     ContainerSpec {
         command,
         files: users
             .map(|users| (CONTAINER_USERS.to_owned(), users))
             .into_iter()
+            .chain(setup.tls_files_of_container())
             .collect(),
         ..ContainerSpec::default()
     }
@@ -105,6 +113,11 @@ pub(super) fn answer(bytes: &[u8], closed: bool) -> Readiness {
     }
 }
 
+/// Forty hexadecimal digits, by which sentinels and the servers of a cluster tell each other apart.
+pub(super) fn id(node: usize) -> String {
+    format!("{:040x}", node + 1)
+}
+
 fn serving(role: &str, version: Option<&str>) -> Readiness {
     Readiness::Serving(Serving {
         role: role.to_owned(),
@@ -131,11 +144,30 @@ pub(super) fn settings(setup: &NodeSetup, bind: &str) -> [(&'static str, String)
     ]
 }
 
-fn arguments(setup: &NodeSetup, bind: &str) -> Vec<String> {
+/// The port for TLS in place of the other one, also between a primary and its replicas.
+/// <https://redis.io/docs/latest/operate/oss_and_stack/management/security/encryption/>
+fn tls_settings(setup: &NodeSetup, paths: ServerTlsPaths) -> [(&'static str, String); 7] {
+    [
+        ("--port", "0".to_owned()),
+        ("--tls-port", setup.me().ports[0].to_string()),
+        ("--tls-cert-file", paths.certificate),
+        ("--tls-key-file", paths.key),
+        ("--tls-ca-cert-file", paths.ca),
+        ("--tls-auth-clients", "yes".to_owned()),
+        ("--tls-replication", "yes".to_owned()),
+    ]
+}
+
+/// `folder` has the files of TLS.
+fn arguments(setup: &NodeSetup, bind: &str, folder: &Path) -> Vec<String> {
     let mut arguments: Vec<String> = settings(setup, bind)
         .into_iter()
         .flat_map(|(flag, value)| [flag.to_owned(), value])
         .collect();
+    if let Some(tls) = setup.tls_paths(folder) {
+        let settings = tls_settings(setup, tls).into_iter();
+        arguments.extend(settings.flat_map(|(flag, value)| [flag.to_owned(), value]));
+    }
     // with peer proxies the first node is the primary of the others
     if let Some(primary) = setup.peer_proxy().filter(|_| setup.me > 0) {
         arguments.extend([

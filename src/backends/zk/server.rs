@@ -7,14 +7,16 @@ use std::time::Duration;
 
 use super::data::guard;
 use crate::cluster::{
-    ContainerSpec, KillSignal, Launch, LoginGuard, NodeSetup, Peering, Readiness, ReadinessQuestion, ServerSoftware,
-    Serving, find_program,
+    CONTAINER_FOLDER, ContainerSpec, KillSignal, Launch, LoginGuard, NodeSetup, Peering, Readiness, ReadinessQuestion,
+    ServerSoftware, Serving, find_program,
 };
 
 /// Where distributions put ZooKeeper's jars: Debian's package, and a release unpacked under `ZOOKEEPER_HOME`.
 const DEBIAN_JAR: &str = "/usr/share/java/zookeeper.jar";
 /// Without a logging backend on the class path ZooKeeper is silent.
 const DEBIAN_LOGGER: &str = "/usr/share/java/slf4j-simple.jar";
+/// What TLS needs, and Debian's `zookeeper.jar` does not name.
+const DEBIAN_NETTY_CODEC: &str = "/usr/share/java/netty-codec.jar";
 /// A test server is small and must start quickly.
 const JVM_FLAGS: &[&str] = &[
     "-Xms16m",
@@ -68,6 +70,7 @@ pub static SOFTWARE: ServerSoftware = ServerSoftware {
         answer,
     },
     guard: LoginGuard::Told(&|servers| Box::pin(guard(servers))),
+    speaks_tls: true,
 };
 
 fn missing() -> Vec<String> {
@@ -95,6 +98,7 @@ fn launch(setup: &NodeSetup) -> Launch {
             ("zoo.cfg".into(), configuration(setup)),
             ("data/myid".into(), format!("{}\n", setup.me().number)),
         ],
+        secrets: setup.tls_files(),
         ..Launch::default()
     }
 }
@@ -104,10 +108,12 @@ fn container(setup: &NodeSetup) -> ContainerSpec {
         .nodes
         .iter()
         .map(|m| {
-            format!(
-                "server.{}={}:{}:{};{}",
-                m.number, m.host, m.ports[1], m.ports[2], m.ports[0]
-            )
+            let plain = if setup.tls.is_some() {
+                String::new()
+            } else {
+                format!(";{}", m.ports[0])
+            };
+            format!("server.{}={}:{}:{}{plain}", m.number, m.host, m.ports[1], m.ports[2])
         })
         .collect();
     let env = [
@@ -123,15 +129,17 @@ fn container(setup: &NodeSetup) -> ContainerSpec {
         (
             "ZOO_CFG_EXTRA",
             format!(
-                "forceSync={} maxSessionTimeout={}",
+                "forceSync={} maxSessionTimeout={} {}",
                 force_sync(setup),
-                max_session_ms(setup.lease)
+                max_session_ms(setup.lease),
+                tls_settings(setup, Path::new(CONTAINER_FOLDER)).join(" ")
             ),
         ),
         ("JVMFLAGS", jvm_flags(setup).join(" ")),
     ];
     ContainerSpec {
         env: env.map(|(name, value)| (name.to_owned(), value)).into(),
+        files: setup.tls_files_of_container(),
         ..ContainerSpec::default()
     }
 }
@@ -174,6 +182,22 @@ fn jvm_flags(setup: &NodeSetup) -> Vec<String> {
     flags
 }
 
+/// The port for TLS in place of the other one; none without TLS. Between each other servers speak as without.
+/// <https://zookeeper.apache.org/doc/current/zookeeperAdmin.html#Quorum+TLS>
+fn tls_settings(setup: &NodeSetup, folder: &Path) -> Vec<String> {
+    let Some(paths) = setup.tls_paths(folder) else {
+        return Vec::new();
+    };
+    vec![
+        format!("secureClientPort={}", setup.me().ports[0]),
+        "serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory".to_owned(),
+        format!("ssl.keyStore.location={}", paths.key_and_certificate),
+        "ssl.keyStore.type=PEM".to_owned(),
+        format!("ssl.trustStore.location={}", paths.ca),
+        "ssl.trustStore.type=PEM".to_owned(),
+    ]
+}
+
 fn configuration(setup: &NodeSetup) -> String {
     let me = setup.me();
     let servers: String = setup
@@ -181,16 +205,19 @@ fn configuration(setup: &NodeSetup) -> String {
         .iter()
         .map(|m| format!("server.{}={}:{}:{}\n", m.number, m.host, m.ports[1], m.ports[2]))
         .collect();
+    let plain = format!("clientPort={}\nclientPortAddress={}", me.ports[0], setup.bind);
+    let clients = match setup.tls {
+        None => plain,
+        Some(_) => tls_settings(setup, &setup.data).join("\n"),
+    };
     format!(
-        "tickTime={tick}\ninitLimit={INIT_LIMIT}\nsyncLimit={SYNC_LIMIT}\ndataDir={data}\nclientPort={port}\n\
-         clientPortAddress={bind}\nadmin.enableServer=false\n4lw.commands.whitelist=*\nmaxClientCnxns=0\n\
+        "tickTime={tick}\ninitLimit={INIT_LIMIT}\nsyncLimit={SYNC_LIMIT}\ndataDir={data}\n{clients}\n\
+         admin.enableServer=false\n4lw.commands.whitelist=*\nmaxClientCnxns=0\n\
          standaloneEnabled=false\nforceSync={sync}\nmaxSessionTimeout={max}\n{servers}",
         sync = force_sync(setup),
         max = max_session_ms(setup.lease),
         tick = tick_ms(setup.lease),
         data = setup.data.join("data").display(),
-        port = me.ports[0],
-        bind = setup.bind,
     )
 }
 
@@ -200,12 +227,9 @@ fn class_path() -> Option<String> {
     {
         return Some(format!("{0}/lib/*:{0}/*", home.display()));
     }
-    let logger = if Path::new(DEBIAN_LOGGER).is_file() {
-        format!(":{DEBIAN_LOGGER}")
-    } else {
-        String::new()
-    };
-    Path::new(DEBIAN_JAR).is_file().then(|| format!("{DEBIAN_JAR}{logger}"))
+    let there = [DEBIAN_JAR, DEBIAN_LOGGER, DEBIAN_NETTY_CODEC].into_iter();
+    let there: Vec<&str> = there.filter(|jar| Path::new(jar).is_file()).collect();
+    there.contains(&DEBIAN_JAR).then(|| there.join(":"))
 }
 
 #[cfg(test)]

@@ -124,7 +124,7 @@ pub async fn check_client(spec: ClientCheckSpec) -> Result<Vec<CheckRemark>, Run
     std::fs::create_dir_all(&folder).map_err(|error| RunError::write(&folder, &error))?;
     let login = config.login();
     let bench = CheckBench {
-        command: setup::client_command(&config, login.clone())?,
+        command: setup::client_command(&config, login.clone(), None)?,
         log: folder.join("client.log"),
         remarks: CheckRemarks {
             made: Mutex::default(),
@@ -146,6 +146,7 @@ pub async fn check_client(spec: ClientCheckSpec) -> Result<Vec<CheckRemark>, Run
             disks: Vec::new(),
             power_cuts: false,
             login: login.clone(),
+            tls: None,
             on_wait: Arc::new(|_| {}),
         };
         let cluster = Cluster::start(&wanted, &runtime, interrupt.clone()).await?;

@@ -11,7 +11,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use harness_workloads::protocol::{self, ClientOp, Message, Request};
-use harness_workloads::{BackendId, Login};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -19,6 +18,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::timeout;
 
+use super::access::ClientAccess;
 use super::pending::PendingRequests;
 use crate::clock::monotonic_ns;
 use crate::cluster::BoxFuture;
@@ -132,29 +132,7 @@ pub struct ChildCommand {
     pub args: Vec<String>,
     /// In addition to the environment of harness.
     pub env: Vec<(String, String)>,
-    pub login: ClientLogin,
-}
-
-/// Who a child logs in as, which its environment says.
-#[derive(Debug, Clone, Default)]
-pub struct ClientLogin {
-    /// The store, where it is one whose variables are known.
-    pub backend: Option<BackendId>,
-    /// `None` where its servers let everyone in; the child then gets no login of harness's own environment either, but the name of a
-    /// user whom they know, where a client library would take that of the system's.
-    pub login: Option<Arc<Login>>,
-}
-
-impl ClientLogin {
-    fn say(&self, command: &mut Command) {
-        let Some(backend) = self.backend else { return };
-        let variables = backend.login_variables();
-        command.env_remove(variables.user).env_remove(variables.password);
-        match &self.login {
-            Some(login) => drop(command.envs(login.environment(backend))),
-            None => drop(command.envs(variables.open_user.map(|user| (variables.user, user)))),
-        }
-    }
+    pub access: ClientAccess,
 }
 
 /// Starts child processes, all with one command.
@@ -246,7 +224,7 @@ impl ChildProcess {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(errors);
-        start.login.say(&mut command);
+        start.access.say(&mut command);
         let mut process = process::spawn(command)
             .await
             .map_err(|error| failed(error.to_string()))?;
@@ -500,7 +478,7 @@ mod tests {
             program: "sh".into(),
             args: vec!["-c".into(), script.into()],
             env: Vec::new(),
-            login: ClientLogin::default(),
+            access: ClientAccess::default(),
         };
         let (over, mut ended) = tokio::sync::mpsc::unbounded_channel();
         let on_event: OnChildEvent = Arc::new(move |news| {
@@ -534,7 +512,7 @@ mod tests {
             program: "sh".into(),
             args: vec!["-c".into(), "echo hello; cat >/dev/null".into()],
             env: Vec::new(),
-            login: ClientLogin::default(),
+            access: ClientAccess::default(),
         };
         let (over, mut ended) = watch::channel(false);
         let on_event: OnChildEvent = Arc::new(move |_| {
@@ -580,7 +558,7 @@ mod tests {
             program: "python3".into(),
             args: vec!["-c".into(), script.into()],
             env: Vec::new(),
-            login: ClientLogin::default(),
+            access: ClientAccess::default(),
         };
         let (over, mut ended) = tokio::sync::mpsc::unbounded_channel();
         let on_event: OnChildEvent = Arc::new(move |event| {

@@ -55,7 +55,8 @@ impl ProcessControl for ProcessHandle {
 mod tests {
     use nix::sys::signal::Signal;
 
-    use super::super::child::{ChildCommand, ChildEvent, ChildProcess, ClientLogin, OnChildEvent};
+    use super::super::access::ClientAccess;
+    use super::super::child::{ChildCommand, ChildEvent, ChildProcess, OnChildEvent};
     use super::*;
 
     #[tokio::test]
@@ -64,7 +65,7 @@ mod tests {
         let start = ChildCommand {
             program: "sh".into(),
             env: Vec::new(),
-            login: ClientLogin::default(),
+            access: ClientAccess::default(),
             args: vec!["-c".into(), r#"read x; echo '{"type":"ok","id":1}'; cat"#.into()],
         };
         let deaf: OnChildEvent = Arc::new(|_: ChildEvent| {});

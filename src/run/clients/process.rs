@@ -383,7 +383,8 @@ mod tests {
     use harness_workloads::protocol::OpenRequest;
 
     use super::*;
-    use crate::run::clients::child::{ChildCommand, ChildSpawner, ClientLogin};
+    use crate::run::clients::access::ClientAccess;
+    use crate::run::clients::child::{ChildCommand, ChildSpawner};
     use crate::run::clients::pool::{ClientPool, ClientPoolSpec};
     use crate::run::testing::context_of;
 
@@ -409,7 +410,7 @@ mod tests {
                     program: "sh".into(),
                     args: vec!["-c".into(), script],
                     env: Vec::new(),
-                    login: ClientLogin::default(),
+                    access: ClientAccess::default(),
                 },
                 clocks: Vec::new(),
             }),

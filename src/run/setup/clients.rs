@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use harness_tls::TlsFiles;
 use harness_workloads::Login;
 use harness_workloads::protocol::{ClusterEndpoints, MASTER_NAME, OpenRequest, SentinelEndpoints};
 
@@ -10,9 +11,10 @@ use super::{ClientLinks, WallClocks};
 use crate::adapters;
 use crate::backends::Topology;
 use crate::clock::GroundClock;
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, RunTls};
 use crate::config::{Clients, Config};
-use crate::run::clients::child::{ChildCommand, ChildSpawner, ClientLogin};
+use crate::run::clients::access::ClientAccess;
+use crate::run::clients::child::{ChildCommand, ChildSpawner};
 use crate::run::clients::pool::{ClientPool, ClientPoolSpec};
 use crate::run::{RunError, RunSpec};
 
@@ -27,7 +29,7 @@ pub fn client_pool(
     std::fs::create_dir_all(&logs).map_err(|error| RunError::write(&logs, &error))?;
     Ok(ClientPool::new(ClientPoolSpec {
         spawner: Arc::new(ChildSpawner {
-            command: client_command(&spec.config, servers.login())?,
+            command: client_command(&spec.config, servers.login(), servers.tls().map(RunTls::files))?,
             clocks: clocks.clients.clone(),
         }),
         clock: GroundClock::Real,
@@ -71,11 +73,16 @@ pub fn opens(config: &Config, announced: &[SocketAddr], address: impl Fn(u32, u3
     (0..config.clients).map(open).collect()
 }
 
-/// The command line of a client process, and who it logs in as.
-pub fn client_command(config: &Config, login: Option<Arc<Login>>) -> Result<ChildCommand, RunError> {
-    let login = ClientLogin {
+/// The command line of a client process, and how it is let in.
+pub fn client_command(
+    config: &Config,
+    login: Option<Arc<Login>>,
+    tls: Option<&TlsFiles>,
+) -> Result<ChildCommand, RunError> {
+    let access = ClientAccess {
         backend: config.backend.id,
         login,
+        tls: tls.cloned(),
     };
     let options = match &config.who {
         Clients::Foreign { command, .. } => {
@@ -84,7 +91,7 @@ pub fn client_command(config: &Config, login: Option<Arc<Login>>) -> Result<Chil
                 program: "sh".into(),
                 args: vec!["-c".into(), command],
                 env: Vec::new(),
-                login,
+                access,
             });
         }
         Clients::Recipe(options) => options,
@@ -102,6 +109,6 @@ pub fn client_command(config: &Config, login: Option<Arc<Login>>) -> Result<Chil
         program: own,
         args,
         env: Vec::new(),
-        login,
+        access,
     })
 }

@@ -42,7 +42,10 @@ impl ClientLinks {
     /// One link for each client and server, in the order of both, with no fault on.
     pub async fn open(spec: &RunSpec, cluster: &Cluster, exchange: &Arc<TapHub>) -> Result<Self, RunError> {
         open_files::make_room(&spec.config).map_err(RunError::Proxy)?;
-        let proxy = Proxy::start().map_err(|error| RunError::Proxy(format!("no thread for the proxy: {error}")))?;
+        let mut proxy = Proxy::start().map_err(|error| RunError::Proxy(format!("no thread for the proxy: {error}")))?;
+        if let Some(tls) = cluster.tls() {
+            proxy.end_tls(tls.server().map_err(RunError::Proxy)?);
+        }
         let mut links = Self {
             links: BTreeMap::new(),
             proxy,

@@ -1,4 +1,4 @@
-//! The servers of a run, and the peer proxy between them where the plan has peer partitions.
+//! The servers of a run, and the peer proxy between them where the plan has faults between them.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::WallClocks;
 use super::attached::AttachedRun;
 use super::disks::ServerDisks;
 use crate::backends::Topology;
-use crate::cluster::{Cluster, ClusterSpec, PeerProxies, Peering, Runtime};
+use crate::cluster::{Cluster, ClusterError, ClusterSpec, PeerProxies, Peering, RunTls, Runtime};
 use crate::config::Config;
 use crate::disks::DiskControl;
 use crate::event::ProgressEvent;
@@ -50,6 +50,7 @@ impl RunServers {
             disks: disks.gates.clone(),
             power_cuts: spec.plan.cuts_power,
             login: config.login(),
+            tls: tls(spec)?,
             on_wait: {
                 let progress = spec.progress.clone();
                 Arc::new(move |what| progress.send(ProgressEvent::Waiting(what)))
@@ -159,6 +160,12 @@ impl RunServers {
     }
 }
 
+/// Certificates of this run, where its servers are to speak TLS.
+fn tls(spec: &RunSpec) -> Result<Option<Arc<RunTls>>, RunError> {
+    let made = spec.config.tls.then(|| RunTls::make(&spec.name)).transpose();
+    made.map_err(|why| RunError::Cluster(ClusterError::Nothing(why)))
+}
+
 /// What is started, and for how long it is waited for.
 fn starting(spec: &RunSpec, nodes: u32) -> String {
     let product = spec.config.backend.product();
@@ -186,7 +193,7 @@ fn peer_proxy(spec: &RunSpec) -> Result<Option<Arc<PeerLinks>>, RunError> {
     if announced {
         return Ok(Some(proxy));
     }
-    let text = "servers reach each other through the proxy, because the plan has peer partitions";
+    let text = "servers reach each other through the proxy, because the plan has faults between them";
     spec.progress.send(ProgressEvent::Note(text.into()));
     Ok(Some(proxy))
 }

@@ -3,6 +3,7 @@ import json
 import os
 import secrets
 import socket
+import ssl
 import sys
 import threading
 import time
@@ -30,6 +31,10 @@ class Redis:
         host, port = endpoint.rsplit(":", 1)
         self.socket = socket.create_connection((host, int(port)), timeout=timeout)
         self.socket.settimeout(timeout)
+        if "HARNESS_TLS_CA" in os.environ:  # the servers speak TLS
+            tls = ssl.create_default_context(cafile=os.environ["HARNESS_TLS_CA"])
+            tls.load_cert_chain(os.environ["HARNESS_TLS_CERT"], os.environ["HARNESS_TLS_KEY"])
+            self.socket = tls.wrap_socket(self.socket, server_hostname=host)
         self.stream = self.socket.makefile("rb")
         if "REDISCLI_AUTH" in os.environ:  # the servers want a login
             self.call("AUTH", os.environ.get("REDIS_USER", "default"), os.environ["REDISCLI_AUTH"])

@@ -1,0 +1,90 @@
+//! Commands to PostgreSQL servers that replicate: promotion, a copy of another primary, and how far their logs go.
+//!
+//! <https://www.postgresql.org/docs/current/warm-standby.html>
+
+use std::net::SocketAddr;
+
+use tokio_postgres::SimpleQueryMessage;
+use tokio_postgres::error::SqlState;
+
+use super::looks::{connect, said};
+use crate::cluster::{BoxFuture, Replication, ServerAccess};
+
+pub struct PostgresReplication;
+
+/// The leases that a server knows, which go with the rows; an advisory lock is known to its own server alone.
+const LEASES: &str = "SELECT name FROM harness_leases WHERE owner IS NOT NULL AND ends > clock_timestamp()";
+
+impl Replication for PostgresReplication {
+    fn role_of_replica(&self) -> &'static str {
+        "standby"
+    }
+
+    fn not_in_containers(&self) -> Option<&'static str> {
+        Some("a standby of PostgreSQL is a local process\nhint: --runtime local")
+    }
+
+    fn promote(&self, server: ServerAccess) -> BoxFuture<'_, Result<(), String>> {
+        Box::pin(async move {
+            match first(&server, "SELECT pg_promote()").await?.as_deref() {
+                Some("t") => Ok(()),
+                _ => Err("it did not become the primary".to_owned()),
+            }
+        })
+    }
+
+    /// A server that has written what the new primary does not have can follow it with a copy of its data alone. The script that
+    /// started the server makes one, once the server has ended and left word of whom to follow.
+    fn follow(&self, server: ServerAccess, primary: SocketAddr) -> BoxFuture<'_, Result<(), String>> {
+        Box::pin(async move {
+            let leave_word = format!(
+                "echo {} {} >../follow.new && mv ../follow.new ../follow",
+                primary.ip(),
+                primary.port()
+            );
+            let end = "(sleep 0.05; kill -QUIT $(head -n 1 postmaster.pid)) </dev/null >/dev/null 2>&1 &";
+            let statement = format!("COPY (SELECT 1) TO PROGRAM '{leave_word} && {end}'");
+            first(&server, &statement).await.map(drop)
+        })
+    }
+
+    fn keys(&self, server: ServerAccess) -> BoxFuture<'_, Result<Vec<String>, String>> {
+        Box::pin(async move {
+            let connection = connect(&server).await?;
+            match connection.client.simple_query(LEASES).await {
+                Ok(messages) => Ok(messages.iter().filter_map(value).collect()),
+                Err(error) if error.code() == Some(&SqlState::UNDEFINED_TABLE) => Ok(Vec::new()),
+                Err(error) => Err(said(&error)),
+            }
+        })
+    }
+
+    fn written(&self, primary: ServerAccess) -> BoxFuture<'_, Result<u64, String>> {
+        Box::pin(position(primary, "pg_current_wal_lsn()"))
+    }
+
+    fn applied(&self, replica: ServerAccess) -> BoxFuture<'_, Result<u64, String>> {
+        Box::pin(position(replica, "pg_last_wal_replay_lsn()"))
+    }
+}
+
+/// How far a log goes, in bytes.
+async fn position(server: ServerAccess, of: &str) -> Result<u64, String> {
+    let answer = first(&server, &format!("SELECT ({of} - '0/0')::bigint")).await?;
+    let position = answer.and_then(|bytes| bytes.parse().ok());
+    position.ok_or_else(|| format!("it does not know {of}"))
+}
+
+/// The first value that a statement answers.
+async fn first(server: &ServerAccess, statement: &str) -> Result<Option<String>, String> {
+    let connection = connect(server).await?;
+    let messages = connection.client.simple_query(statement).await;
+    Ok(messages.map_err(|error| said(&error))?.iter().find_map(value))
+}
+
+fn value(message: &SimpleQueryMessage) -> Option<String> {
+    match message {
+        SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
+        _ => None,
+    }
+}

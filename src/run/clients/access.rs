@@ -1,0 +1,48 @@
+//! How a client process is let in to the servers: its login, and with what it speaks TLS.
+
+use std::sync::Arc;
+
+use harness_tls::TlsFiles;
+use harness_workloads::{BackendId, Login};
+use tokio::process::Command;
+
+/// How a child is let in, which its environment says.
+#[derive(Debug, Clone, Default)]
+pub struct ClientAccess {
+    /// The store, where it is one whose variables are known.
+    pub backend: Option<BackendId>,
+    /// `None` where its servers let everyone in; the child then gets no login of harness's own environment either, but the name of a
+    /// user whom they know, where a client library would take that of the system's.
+    pub login: Option<Arc<Login>>,
+    /// With what it speaks TLS; `None` where its links read plain text. The child then gets no files of harness's own environment either.
+    pub tls: Option<TlsFiles>,
+}
+
+impl ClientAccess {
+    /// Sets the variables of a command, and takes away those that are not the run's.
+    pub(super) fn say(&self, command: &mut Command) {
+        let Some(backend) = self.backend else { return };
+        self.say_tls(backend, command);
+        let variables = backend.login_variables();
+        command.env_remove(variables.user).env_remove(variables.password);
+        match &self.login {
+            Some(login) => drop(command.envs(login.environment(backend))),
+            None => drop(command.envs(variables.open_user.map(|user| (variables.user, user)))),
+        }
+    }
+
+    fn say_tls(&self, backend: BackendId, command: &mut Command) {
+        let of_product = match backend {
+            BackendId::Etcd => Some(["ETCDCTL_CACERT", "ETCDCTL_CERT", "ETCDCTL_KEY"]),
+            _ => None,
+        };
+        for names in [Some(TlsFiles::VARIABLES), of_product].into_iter().flatten() {
+            for (place, name) in names.into_iter().enumerate() {
+                match &self.tls {
+                    Some(files) => command.env(name, files.paths()[place]),
+                    None => command.env_remove(name),
+                };
+            }
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! Clients of recipes where servers speak TLS: the libraries of stores write plain text to relays in the client's process.
+
+use async_trait::async_trait;
+use harness_tls::{TlsClient, TlsFiles, TlsRelay};
+
+use crate::client::{LockClient, LockGrant, LockResult};
+use crate::protocol::{AcquireRequest, OpenRequest};
+
+/// What a client's connections go through, one for each server.
+pub(crate) struct Relays {
+    _before_servers: Vec<TlsRelay>,
+}
+
+impl Relays {
+    /// Opens a relay before each server that a client is told of, and says what it is to be told instead.
+    pub(crate) fn before(open: &OpenRequest, files: &TlsFiles) -> Result<(Self, OpenRequest), String> {
+        let tls = TlsClient::read(files)?;
+        let relay = |endpoint: &String| {
+            let server = endpoint.parse();
+            let server = server.map_err(|_| format!("`{endpoint}` is not the address of a server that speaks TLS"))?;
+            TlsRelay::open(server, tls.clone()).map_err(|error| format!("no relay before {endpoint}: {error}"))
+        };
+        let relays: Vec<TlsRelay> = open.endpoints.iter().map(relay).collect::<Result<_, String>>()?;
+        let endpoints = relays.iter().map(|relay| relay.listen().to_string()).collect();
+        let told = OpenRequest {
+            endpoints,
+            ..open.clone()
+        };
+        let relays = Self {
+            _before_servers: relays,
+        };
+        Ok((relays, told))
+    }
+
+    /// The client that was told of these.
+    pub(crate) fn with(self, client: Box<dyn LockClient>) -> Box<dyn LockClient> {
+        Box::new(RelayedClient { client, _relays: self })
+    }
+}
+
+struct RelayedClient {
+    client: Box<dyn LockClient>,
+    _relays: Relays,
+}
+
+#[async_trait(?Send)]
+impl LockClient for RelayedClient {
+    async fn open(&mut self) -> LockResult<LockGrant> {
+        self.client.open().await
+    }
+
+    async fn acquire(&mut self, request: &AcquireRequest) -> LockResult<LockGrant> {
+        self.client.acquire(request).await
+    }
+
+    async fn release(&mut self, lock: &str) -> LockResult<()> {
+        self.client.release(lock).await
+    }
+
+    async fn close(&mut self) {
+        self.client.close().await;
+    }
+}

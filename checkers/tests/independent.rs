@@ -62,7 +62,7 @@ fn decided(lines: &Lines, model: Model) -> DecisionCounts {
 /// The numbers of illegal locks; a verdict that is not reached is a failure.
 fn illegal(lines: &Lines, model: Model) -> usize {
     let counts = decided(lines, model);
-    assert_eq!(counts.unknown, 0);
+    assert_eq!(counts.unknown, 0, "{model} decides nothing\n{}", show(lines));
     counts.illegal
 }
 

@@ -74,6 +74,7 @@ fn widening(history: &History, model: &Model, error_ns: u64) -> Widening {
              instant,
              position,
              lock,
+             ..
          },
          event| {
             let hold = all.entry((lock, event.process)).or_default();

@@ -42,7 +42,7 @@ impl Parked {
 }
 
 /// Acquires in flight: each may be what another one saw that was told busy.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Contenders {
     /// How many acquires were called, in all.
     calls: u64,
@@ -52,7 +52,27 @@ pub(super) struct Contenders {
     forever: bool,
 }
 
+/// What follows depends on who is in flight and has met another, and not on when each was called.
+impl PartialEq for Contenders {
+    fn eq(&self, other: &Self) -> bool {
+        let same = |(process, flight)| {
+            other
+                .in_flight
+                .get(process)
+                .is_some_and(|own| other.met(own) == self.met(flight))
+        };
+        self.forever == other.forever
+            && self.in_flight.len() == other.in_flight.len()
+            && self.in_flight.iter().all(same)
+    }
+}
+
 impl Contenders {
+    /// Whether another acquire was in flight at some instant since the call of one that is.
+    fn met(&self, (calls, met): &(u64, bool)) -> bool {
+        *met || self.calls > *calls
+    }
+
     pub(super) fn called(&mut self, process: u32) {
         let met = self.forever || !self.in_flight.is_empty();
         self.calls += 1;
@@ -62,7 +82,7 @@ impl Contenders {
     /// Whether another acquire was in flight at some instant between the call of a process and its answer, which is now.
     pub(super) fn answered(&mut self, process: u32) -> bool {
         let own = self.in_flight.remove(&process);
-        own.is_some_and(|(calls, met)| (met || self.calls > calls) && !mutated(Mutant::ContendersAreBlind))
+        own.is_some_and(|own| self.met(&own) && !mutated(Mutant::ContendersAreBlind))
     }
 
     pub(super) fn never_answered(&mut self, process: u32) {

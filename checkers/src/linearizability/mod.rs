@@ -21,6 +21,7 @@ mod finder;
 mod granted;
 mod interleave;
 mod lock;
+mod losses;
 mod mask;
 mod minimal;
 mod monitor;
@@ -34,6 +35,7 @@ mod plan;
 mod possible;
 #[cfg(test)]
 mod proofs;
+mod queued;
 #[cfg(test)]
 mod random;
 mod readings;

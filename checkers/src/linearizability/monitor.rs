@@ -12,6 +12,7 @@ use super::granted::GrantedLocks;
 use super::lock::Lock;
 use super::order::OrderedEvent;
 use super::possible::PossibleLocks;
+use super::queued::{QueuedEvent, make_void};
 use super::sweep::{Sweep, changes_something};
 use crate::context::Context;
 use crate::finding::Violation;
@@ -80,15 +81,6 @@ pub struct Monitor {
     same: Vec<OrderedEvent>,
     /// The lock of the last event, with the number of its name.
     named: Option<(String, Symbol)>,
-}
-
-/// An event in its place: by instant, then by rank.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct QueuedEvent {
-    instant: u64,
-    rank: u64,
-    position: u32,
-    lock: u32,
 }
 
 impl Monitor {
@@ -258,6 +250,7 @@ impl Monitor {
                 rank,
                 position,
                 lock,
+                void: false,
             });
         }
         Ok(())
@@ -294,7 +287,12 @@ impl Monitor {
         ended.sort_unstable();
         for (lock, began) in ended {
             let (instant, rank) = match began {
-                Some((began, rank)) if began >= event.time => (began, rank + 1),
+                Some((began, rank)) if began >= event.time => {
+                    if event.f == F::Lost {
+                        make_void(&mut self.queue, began, rank);
+                    }
+                    (began, rank + 1)
+                }
                 _ => (event.time, 0),
             };
             self.wait(QueuedEvent {
@@ -302,6 +300,7 @@ impl Monitor {
                 rank,
                 position,
                 lock,
+                void: false,
             });
         }
     }
@@ -485,16 +484,6 @@ impl Monitor {
             .iter()
             .flat_map(|active| finder.parts(active, (self.passed.saturating_sub(1), u32::MAX)));
         parts.flat_map(|part| part.positions).collect()
-    }
-}
-
-impl QueuedEvent {
-    fn ordered(&self) -> OrderedEvent {
-        OrderedEvent {
-            instant: self.instant,
-            position: self.position,
-            lock: self.lock,
-        }
     }
 }
 

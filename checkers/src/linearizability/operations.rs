@@ -210,35 +210,35 @@ fn contenders(history: &History, model: &Model) -> Vec<ContenderTimes> {
 
 /// One process's own view of one lock.
 #[derive(Debug, Clone, Copy, Default)]
-struct Own {
-    depth: u32,
-    permits: u64,
-    mode: Mode,
+pub(super) struct Own {
+    pub depth: u32,
+    pub permits: u64,
+    pub mode: Mode,
     /// What it lost and has not given back since; the server may still accept a release for each of them.
-    lapsed: u64,
+    pub lapsed: u64,
     /// When it got what it holds, and the position of that reply.
-    got: u64,
-    got_at: u32,
+    pub got: u64,
+    pub got_at: u32,
     /// One more than the instant of its last loss.
     lost: u64,
     /// One more than the place of the operation that ended the last hold in a way that nobody answered ok.
     ending: usize,
     /// One more than the place of the acquire that is in flight and will be answered ok.
-    asked: usize,
+    pub asked: usize,
     /// One more than the place of a release that will be answered "not held" although it is held.
     denied: usize,
 }
 
 /// A process that never holds: the release of a process that does not hold is not legal by the hold of another.
-const NOBODY: u32 = u32::MAX - 1;
+pub(super) const NOBODY: u32 = u32::MAX - 1;
 
-struct OperationReader<'a> {
-    history: &'a History,
-    model: &'a Model,
-    all: Vec<Operations<LockOp>>,
+pub(super) struct OperationReader<'a> {
+    pub history: &'a History,
+    pub model: &'a Model,
+    pub all: Vec<Operations<LockOp>>,
     /// By lock, where an acquire in flight explains a busy answer.
     contenders: Vec<ContenderTimes>,
-    held: FastMap<(u32, u32), Own>,
+    pub held: FastMap<(u32, u32), Own>,
 }
 
 impl OperationReader<'_> {
@@ -248,6 +248,7 @@ impl OperationReader<'_> {
             instant,
             position,
             lock,
+            void,
         }: OrderedEvent,
         event: PackedEvent,
     ) {
@@ -260,6 +261,7 @@ impl OperationReader<'_> {
         }
         match (event.f, event.kind) {
             (F::Acquire, Kind::Invoke) => self.acquire(lock, event, instant, position),
+            (F::Acquire, Kind::Ok) if void && !self.model.judges_busy() => self.got_in_vain(lock, event),
             (F::Acquire, Kind::Ok) => self.got(lock, event, instant, position),
             (F::Release, Kind::Invoke) => self.release(lock, event, instant, position),
             (F::Release, Kind::Fail) => {

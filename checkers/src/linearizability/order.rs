@@ -3,6 +3,9 @@
 //! A lost signal may be older than the lines above it; it moves to its own time, though never before the reply that
 //! began the hold it ends. Of one time, it comes first among what its process did at that time: no line of the recorder
 //! says which came first, and a loss that came earlier is never less legal.
+//!
+//! A grant that was lost before it was told, or at that instant, is void: its process never had the lock by what it was told. That
+//! of a process that died then is none: it was told.
 
 use crate::history::event::Kind;
 use crate::history::names::{FastMap, FastSet, NONE};
@@ -25,6 +28,8 @@ pub(crate) struct OrderedEvent {
     pub position: u32,
     /// Dense; `NONE` for an event without a lock.
     pub lock: u32,
+    /// A grant that was lost by the time at which this answer told its process of it.
+    pub void: bool,
 }
 
 /// The events of a history's clients in order. `None` stands for the order of the file.
@@ -79,6 +84,7 @@ impl EventOrder {
             instant: if timed { event.time } else { position as u64 },
             position: position as u32,
             lock: history.lock_number(event).map_or(NONE, |lock| lock as u32),
+            void: false,
         };
         let mut same = Vec::new();
         let mut rest = events
@@ -118,6 +124,7 @@ pub(super) fn each_in_file(
             instant: if timed { event.time } else { position.into() },
             position,
             lock: history.lock_number(event).map_or(NONE, |lock| lock as u32),
+            void: false,
         };
         see(ordered, event);
     });
@@ -152,6 +159,7 @@ fn keys(history: &History, widening: &Widening) -> Vec<(u64, OrderedEvent)> {
     let mut acquired = AcquiredLocks::of(history);
     let mut got: FastMap<(u32, u32), u32> = FastMap::default();
     let mut keyed = Vec::with_capacity(history.events.len());
+    let mut void: FastSet<u32> = FastSet::default();
     for (position, event) in history.events.iter().enumerate() {
         if event.process as usize >= history.processes.len() {
             continue;
@@ -169,6 +177,7 @@ fn keys(history: &History, widening: &Widening) -> Vec<(u64, OrderedEvent)> {
                     instant,
                     position,
                     lock,
+                    void: false,
                 },
             ));
         };
@@ -189,9 +198,19 @@ fn keys(history: &History, widening: &Widening) -> Vec<(u64, OrderedEvent)> {
             let began = got.get(&(event.process, lock));
             let counts = |position: u32| widening.instant(history, history.event(position), history.instant(position));
             match began.map(|position| (counts(*position), *position)) {
-                Some((began, reply)) if began >= instant => add(u64::from(reply) * 2 + 3, began, lock),
+                Some((began, reply)) if began >= instant => {
+                    if event.f == F::Lost {
+                        void.insert(reply);
+                    }
+                    add(u64::from(reply) * 2 + 3, began, lock);
+                }
                 _ => add(0, instant, lock),
             }
+        }
+    }
+    if !void.is_empty() {
+        for (_, event) in &mut keyed {
+            event.void = void.contains(&event.position);
         }
     }
     keyed

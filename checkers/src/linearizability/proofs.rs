@@ -216,8 +216,16 @@ fn the_order_that_proves_an_owner_mutex_is_one_for_a_validator_of_ten_lines() {
             let told = format!("seed {seed}: {:?}", certificate.order);
             assert!(accepts(&events, &replies, &certificate.order), "{told}");
             let of_lock = |entry: &&Entry<'_>| entry.lock == Some(&certificate.lock) && entry.kind == Kind::Invoke;
+            let lost = |told: &Entry<'_>| {
+                let mut later = events.range(told.index..).map(|(_, line)| line);
+                let own = |line: &Entry<'_>| line.f == F::Lost && line.process == told.process;
+                later.any(|line| {
+                    own(line) && line.lock.is_none_or(|lock| lock == certificate.lock) && line.time_ns <= told.time_ns
+                })
+            };
             for call in events.values().filter(of_lock).filter(|call| call.f == F::Acquire) {
-                let ok = replies.get(&call.index).is_some_and(|reply| reply.kind == Kind::Ok);
+                let reply = replies.get(&call.index);
+                let ok = reply.is_some_and(|reply| reply.kind == Kind::Ok && !lost(reply));
                 assert!(
                     !ok || certificate.order.contains(&call.index),
                     "{told}: {} is missing",

@@ -118,6 +118,7 @@ impl<'a> Sweep<'a> {
             instant,
             position,
             lock,
+            void,
         }: OrderedEvent,
         event: PackedEvent,
     ) {
@@ -127,6 +128,9 @@ impl<'a> Sweep<'a> {
         }
         if matches!(event.f, F::Lost | F::Died) {
             return self.lost(lock, event);
+        }
+        if self.is_void(void) {
+            return self.got_in_vain(lock, event);
         }
         let fault = match (event.f, event.kind) {
             (F::Acquire, Kind::Ok) => self.got(lock, event, position),
@@ -187,7 +191,7 @@ impl<'a> Sweep<'a> {
     }
 
     /// The permits that an event takes or gives back; only semaphores have several.
-    fn permits(&self, event: PackedEvent) -> u64 {
+    pub(super) fn permits(&self, event: PackedEvent) -> u64 {
         match self.model {
             Model::Semaphore { .. } => u64::from(self.history.permits(event)),
             _ => 1,
@@ -478,22 +482,5 @@ impl<'a> Sweep<'a> {
         }
         state.park(event.process, instant, position);
         None
-    }
-
-    fn lost(&mut self, lock: usize, event: PackedEvent) {
-        if mutated(Mutant::LostIgnored) {
-            return;
-        }
-        let lock = &mut self.locks[lock];
-        lock.denied.retain(|(process, _)| *process != event.process);
-        lock.unanswered
-            .retain(|(process, got)| *process != event.process || *got == NONE);
-        if let Some(place) = lock.own(event.process) {
-            let active = lock.active[place];
-            lock.end(place);
-            lock.free_after = None;
-            lock.lapsed
-                .insert(event.process, u64::from(active.depth).max(active.permits));
-        }
     }
 }

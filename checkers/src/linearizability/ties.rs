@@ -92,7 +92,8 @@ pub(super) fn see(sweep: &mut Sweep<'_>, same: &[OrderedEvent]) {
 fn waits(sweep: &Sweep<'_>, ordered: &OrderedEvent) -> bool {
     let event = sweep.history.event(ordered.position);
     let refused = *sweep.model == Model::TryLock && is_refusal(event);
-    event.is_ok(F::Acquire) || refused && sweep.locks[ordered.lock as usize].own(event.process).is_none()
+    event.is_ok(F::Acquire) && !sweep.is_void(ordered.void)
+        || refused && sweep.locks[ordered.lock as usize].own(event.process).is_none()
 }
 
 fn is_refusal(event: PackedEvent) -> bool {
@@ -162,7 +163,6 @@ fn freed_at(sweep: &Sweep<'_>, chain: &[OrderedEvent]) -> u64 {
 fn next(sweep: &Sweep<'_>, chain: &[OrderedEvent]) -> Option<Next> {
     let history = sweep.history;
     let lock = &sweep.locks[chain[0].lock as usize];
-    let events = || chain.iter().map(|event| history.event(event.position));
     let process = history.event(chain[0].position).process;
     if is_refusal(history.event(chain[0].position)) {
         let again = is_answered_again(sweep, chain);
@@ -180,13 +180,14 @@ fn next(sweep: &Sweep<'_>, chain: &[OrderedEvent]) -> Option<Next> {
         return Some((if upgrades { Turn::Upgrades } else { Turn::Holds }, 1));
     }
     let (mut depth, mut token, mut writes, mut ends) = (0u32, None, false, false);
-    for event in events() {
-        if event.is_ok(F::Acquire) {
+    for ordered in chain {
+        let event = history.event(ordered.position);
+        if ends_all(sweep, ordered, event) {
+            depth = 0;
+        } else if event.is_ok(F::Acquire) {
             depth = if sweep.model.is_reentrant() { depth + 1 } else { 1 };
             token = token.or(sweep.history.token(event));
             writes |= event.mode == Mode::Write;
-        } else if ends_all(sweep, event) {
-            depth = 0;
         } else if event.is_call(F::Release) {
             depth = depth.saturating_sub(1);
         }
@@ -210,12 +211,12 @@ fn next(sweep: &Sweep<'_>, chain: &[OrderedEvent]) -> Option<Next> {
 }
 
 /// Whether a process has nothing of the lock after an event.
-fn ends_all(sweep: &Sweep<'_>, event: PackedEvent) -> bool {
+fn ends_all(sweep: &Sweep<'_>, ordered: &OrderedEvent, event: PackedEvent) -> bool {
     let denied = || {
         let reply = sweep.history.events.get(event.mate as usize);
         !sweep.leased && reply.is_some_and(|reply| denies(sweep.history, reply))
     };
-    matches!(event.f, F::Lost | F::Died) || event.is_call(F::Release) && denied()
+    sweep.is_void(ordered.void) || matches!(event.f, F::Lost | F::Died) || event.is_call(F::Release) && denied()
 }
 
 /// How many more permits a process has after each of its events than before the first.
@@ -228,10 +229,10 @@ fn levels(sweep: &Sweep<'_>, chain: &[OrderedEvent]) -> Vec<i64> {
     let after = chain.iter().map(|ordered| {
         let event = history.event(ordered.position);
         let permits = i64::from(history.permits(event));
-        if event.is_ok(F::Acquire) {
-            own += permits;
-        } else if ends_all(sweep, event) {
+        if ends_all(sweep, ordered, event) {
             own = 0;
+        } else if event.is_ok(F::Acquire) {
+            own += permits;
         } else if event.is_call(F::Release) && permits <= own {
             own -= permits;
         }

@@ -72,6 +72,26 @@ fn own_lines(of: &Lines, process: u32, lock: u32) -> Vec<(u64, usize)> {
     order
 }
 
+/// Answers "you have it" of which a signal of a loss that is written after them says that it was no longer so by then.
+fn lost_before_told(of: &Lines, process: u32, lock: u32) -> Vec<usize> {
+    if of.by_place {
+        return Vec::new();
+    }
+    let own: Vec<(usize, &RandomLine)> = (of.lines.iter().enumerate())
+        .filter(|(_, line)| line.process == process && line.lock.is_none_or(|of| of == lock))
+        .collect();
+    let mut void = Vec::new();
+    let mut told = None;
+    for (at, line) in own {
+        if line.f == F::Lost {
+            void.extend(told.filter(|told: &usize| of.lines[*told].time >= line.time));
+        } else if line.f == F::Acquire && line.kind == Kind::Ok {
+            told = Some(at);
+        }
+    }
+    void
+}
+
 fn reply_of(lines: &[RandomLine], call: usize) -> Option<usize> {
     let own = |at: &usize| lines[*at].process == lines[call].process && lines[*at].kind != Kind::Signal;
     (call + 1..lines.len()).find(own)
@@ -96,6 +116,9 @@ struct Teller<'a> {
     denied: bool,
     /// Ends of its hold that may come as late as its next grant.
     ending: Vec<usize>,
+    /// Answers to acquires of what was lost before they came, and the step of such an acquire whose loss is the next line.
+    void: Vec<usize>,
+    in_vain: Option<usize>,
 }
 
 impl Teller<'_> {
@@ -139,6 +162,10 @@ impl Teller<'_> {
             _ => {
                 self.denied = false;
                 if let Some(step) = self.open.take() {
+                    if self.void.contains(&at) && !self.tries() {
+                        self.gets_nothing(said, step);
+                        return;
+                    }
                     if self.steps[step].must {
                         self.over.push(step);
                     }
@@ -243,6 +270,24 @@ impl Teller<'_> {
         Some(self.add(deed, now, until))
     }
 
+    /// It may have had the lock for a while before it was told, and has nothing after the loss, which comes next; what it gives back may
+    /// be accepted. Where it had nothing before, that while allows no order that having nothing does not, unless locks have no
+    /// owners: there it may have been ended by another's release, and what ended it may have been another's end.
+    fn gets_nothing(&mut self, said: RandomLine, step: usize) {
+        (self.steps[step].must, self.steps[step].until) = (false, None);
+        let parts = match self.model {
+            Model::Semaphore { .. } => said.permits,
+            _ => 1,
+        };
+        if self.model == Model::Mutex {
+            (self.grant, self.has) = (Some(step), 1);
+        } else if self.has > 0 {
+            (self.in_vain, self.has) = (Some(step), self.has + parts);
+        } else {
+            (self.steps[step].deed, self.lapsed) = (Deed::Impossible, parts);
+        }
+    }
+
     fn gets(&mut self, now: u64, said: RandomLine, step: usize) {
         for ends in self.ending.drain(..) {
             let end = &mut self.steps[ends];
@@ -268,8 +313,12 @@ impl Teller<'_> {
         if self.model == Model::Mutex {
             let lost = self.add(Deed::Give { permits: 1 }, 0, None);
             let grant = self.grant.expect("a process that has it was granted it");
-            self.steps[lost].from = self.steps[grant].until.expect("a grant was answered");
-            self.steps[lost].after = vec![grant];
+            let told = self.steps[grant].until;
+            self.steps[lost].from = told.unwrap_or(self.steps[grant].from);
+            self.steps[lost].after = match told {
+                Some(_) => vec![grant],
+                None => self.steps[grant].after.clone(),
+            };
             return;
         }
         let late = self.tries();
@@ -285,6 +334,9 @@ impl Teller<'_> {
         } else {
             self.add(Deed::GiveAll, now, until)
         };
+        if let Some(step) = self.in_vain.take() {
+            self.steps[step].not_after = Some(lost);
+        }
         if late {
             self.ending.push(lost);
         } else {
@@ -446,6 +498,8 @@ pub fn is_legal(of: &Lines, model: Model, lock: u32) -> bool {
             open: None,
             denied: false,
             ending: Vec::new(),
+            void: lost_before_told(of, process, lock),
+            in_vain: None,
         };
         own_lines(of, process, lock)
             .into_iter()

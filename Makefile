@@ -67,6 +67,9 @@ bench: ## what things cost: proxy, recording, checkers; beside a peer or a limit
 wheel: ## the checkers as a Python wheel with a pytest fixture, in target/wheels, and its tests
 	@scripts/wheel
 
+check-page: ## a page that checks a history which is dropped on it, target/page/check.html, and its tests
+	@scripts/check-page
+
 kubernetes: ## validates docs/kubernetes against the schemas of two versions
 	@scripts/kubernetes
 
@@ -83,4 +86,4 @@ lint: ## rustfmt and clippy
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 
-.PHONY: help can-build build dist run servers images test adapters libraries strangers no-fault canaries catches nightly soak kills bench conformance wheel kubernetes workflows fmt lint
+.PHONY: help can-build build dist run servers images test adapters libraries strangers no-fault canaries catches nightly soak kills bench conformance wheel check-page kubernetes workflows fmt lint

@@ -35,6 +35,7 @@ pub mod shrink;
 mod silent_loss;
 mod standstill;
 mod starvation;
+mod text_drawing;
 mod tickets;
 mod watched;
 
@@ -51,3 +52,4 @@ pub use linearizability::certificate::Certificate;
 pub use model::{MODEL_NAMES, Model, NotOnline, UnknownModel};
 pub use options::{Budget, Clock, Options};
 pub use order_drawing::{DrawnOperation, OrderDrawing};
+pub use text_drawing::draw_as_text;

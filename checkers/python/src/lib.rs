@@ -1,10 +1,8 @@
 //! The Python module: a path in, findings as JSON and a drawing of each violation out. `harness_checkers` in Python gives them types.
 
-mod drawing;
-
 use std::path::PathBuf;
 
-use harness_checkers::{History, Model, Options, OrderDrawing, ReadOptions, check as decide};
+use harness_checkers::{History, Model, Options, OrderDrawing, ReadOptions, check as decide, draw_as_text};
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 
@@ -37,7 +35,7 @@ fn check(
         );
         let holds = history.certain_holds();
         let violations = findings.findings.iter().flat_map(|finding| &finding.violations);
-        let drawings = violations.map(|violation| (violation.id.clone(), drawing::text(&history, &holds, violation)));
+        let drawings = violations.map(|violation| (violation.id.clone(), draw_as_text(&history, &holds, violation)));
         let drawings = drawings.collect();
         let judged_by: Model = findings.model.parse().map_err(wrong)?;
         let violations = findings.findings.iter().flat_map(|finding| &finding.violations);

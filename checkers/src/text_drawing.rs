@@ -2,13 +2,16 @@
 
 use std::fmt::Write as _;
 
-use harness_checkers::{CertainHold, History, Violation};
+use crate::finding::Violation;
+use crate::history::History;
+use crate::holds::CertainHold;
 
 /// Characters that time has.
 const WIDTH: usize = 64;
 
-/// Draws one violation.
-pub fn text(history: &History, holds: &[CertainHold<'_>], violation: &Violation) -> String {
+/// Draws a violation of a history as text, for a console or the message of a test that fails. The holds are the
+/// history's [`certain_holds`](History::certain_holds).
+pub fn draw_as_text(history: &History, holds: &[CertainHold<'_>], violation: &Violation) -> String {
     let mut text = format!("{}  {}\n", violation.id, violation.summary);
     let times = violation.events.iter().map(|event| event.time_ns);
     if let (Some(first), Some(last)) = (times.clone().min(), times.max()) {
@@ -20,7 +23,9 @@ pub fn text(history: &History, holds: &[CertainHold<'_>], violation: &Violation)
         lanes(&mut text, holds, violation, (from.saturating_sub(more), to + more));
     }
     for event in &violation.events {
-        let process = event.process.map_or("server".to_owned(), |process| format!("p{process}"));
+        let process = event
+            .process
+            .map_or("server".to_owned(), |process| format!("p{process}"));
         let _ = writeln!(
             text,
             "  {:>14.6}s  {process:<8} {} (event {})",
@@ -49,9 +54,9 @@ fn lanes(text: &mut String, holds: &[CertainHold<'_>], violation: &Violation, (f
     processes.dedup();
     for process in processes {
         let mut lane = [' '; WIDTH];
-        let own = holds
-            .iter()
-            .filter(|hold| hold.process == process && hold.lock == violation.lock && hold.asked_ns < to && hold.to_ns > from);
+        let own = holds.iter().filter(|hold| {
+            hold.process == process && hold.lock == violation.lock && hold.asked_ns < to && hold.to_ns > from
+        });
         for hold in own {
             lane[column(hold.asked_ns)..=column(hold.from_ns)].fill('=');
             lane[column(hold.from_ns)..=column(hold.to_ns)].fill('#');
@@ -61,6 +66,12 @@ fn lanes(text: &mut String, holds: &[CertainHold<'_>], violation: &Violation, (f
     }
     if let Some((from, to)) = violation.overlap_ns {
         let (start, end) = (column(from), column(to));
-        let _ = writeln!(text, "  {:<8}  {}{}", "", " ".repeat(start), "^".repeat(end - start + 1));
+        let _ = writeln!(
+            text,
+            "  {:<8}  {}{}",
+            "",
+            " ".repeat(start),
+            "^".repeat(end - start + 1)
+        );
     }
 }

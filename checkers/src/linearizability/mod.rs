@@ -9,6 +9,7 @@
 mod anonymous;
 pub mod certificate;
 mod clock_error;
+mod collections;
 mod counterexample;
 mod dead_end;
 mod distinct;
@@ -44,9 +45,11 @@ mod replies;
 mod search;
 mod spec;
 mod specs;
+mod stack;
 mod sweep;
 mod ties;
 
+pub use collections::{Collected, CollectionOp, decide_queue, decide_set, decide_stack};
 pub use explanation::{Explanation, explain};
 pub use monitor::Monitor;
 pub use register::{Register, RegisterOp};

@@ -1,0 +1,276 @@
+//! Sets, queues and stacks to which each value is added once: decided in the time that sorting takes, without a search.
+//!
+//! A value is certainly inside between the answer of its addition and the call of its removal; a removal that found nothing needs
+//! an instant at which no value is. Beside that:
+//!
+//! - A set is one object for each value.
+//! - A queue has an order exactly when no value is taken before it is there, and no value is overtaken: T. Henzinger, A. Sezgin and
+//!   V. Vafeiadis, "Aspect-Oriented Linearizability Proofs" (2013), <https://doi.org/10.1007/978-3-642-40184-8_18>.
+//! - A stack is taken apart from below: [`super::stack`].
+
+use std::collections::HashMap;
+use std::hash::Hash;
+
+use super::spec::Operation;
+use super::stack::without_a_bottom;
+
+/// What is asked of a set, a queue or a stack, and what it answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CollectionOp<V> {
+    /// A value is added.
+    Add(V),
+    /// A value is taken: of a queue the oldest one, of a stack the latest one, of a set the one that is named. `None` where there was none;
+    /// a set says of which value that was by [`Self::Contains`].
+    Take(Option<V>),
+    /// Whether a set has a value. Queues and stacks are not asked that.
+    Contains(V, bool),
+}
+
+/// Whether operations have an order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Collected {
+    /// They have one.
+    Legal,
+    /// They have none, by these of them alone: their places, sorted. Without them it may still have none.
+    Illegal(Vec<usize>),
+    /// A value is added or taken twice, it is not known what was taken, or the object is not asked such a thing: the general
+    /// [`search`](super::search()) may decide it.
+    NotApplicable,
+}
+
+/// One value from its addition to its removal.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Stay {
+    pub added: (u64, u64),
+    pub taken: (u64, u64),
+    /// The places of both operations; the second is `NEVER` where it was not taken.
+    places: (usize, usize),
+}
+
+const NEVER: usize = usize::MAX;
+const FOREVER: (u64, u64) = (u64::MAX, u64::MAX);
+
+impl Stay {
+    /// When it is certainly inside: after the first instant and before the second, if that is later.
+    fn certain(&self) -> Option<(u64, u64)> {
+        let (from, to) = (self.added.1, self.taken.0);
+        (from < to).then_some((from, to))
+    }
+
+    fn places(&self) -> impl Iterator<Item = usize> {
+        [self.places.0, self.places.1]
+            .into_iter()
+            .filter(|place| *place != NEVER)
+    }
+}
+
+/// The operations of a queue or a stack by value, and the removals that found nothing.
+struct Stays {
+    stays: Vec<Stay>,
+    empty: Vec<usize>,
+}
+
+/// What the operations are, or the answer, where that says enough.
+enum Read {
+    Stays(Stays),
+    Answer(Collected),
+}
+
+fn read<V: Eq + Hash + Copy>(operations: &[Operation<CollectionOp<V>>]) -> Read {
+    let mut added: HashMap<V, usize> = HashMap::new();
+    let mut taken: HashMap<V, usize> = HashMap::new();
+    let mut empty = Vec::new();
+    for (place, operation) in operations.iter().enumerate() {
+        let unfit = match operation.op {
+            CollectionOp::Add(value) => added.insert(value, place).is_some(),
+            CollectionOp::Take(Some(value)) if operation.reply.is_some() => taken.insert(value, place).is_some(),
+            CollectionOp::Take(None) if operation.reply.is_some() => {
+                empty.push(place);
+                false
+            }
+            CollectionOp::Take(_) | CollectionOp::Contains(..) => true,
+        };
+        if unfit {
+            return Read::Answer(Collected::NotApplicable);
+        }
+    }
+    let mut stays = Vec::with_capacity(added.len());
+    for (value, place) in added {
+        let add = &operations[place];
+        match (taken.remove(&value), add.reply) {
+            // Nobody was told that it is there, and nobody has seen it.
+            (None, None) => {}
+            (None, Some(reply)) => stays.push(Stay {
+                added: (add.call, reply),
+                taken: FOREVER,
+                places: (place, NEVER),
+            }),
+            (Some(by), _) => {
+                let take = &operations[by];
+                let until = take.reply.unwrap_or(u64::MAX);
+                if until < add.call {
+                    return Read::Answer(illegal([place, by]));
+                }
+                stays.push(Stay {
+                    added: (add.call, add.reply.unwrap_or(until).min(until)),
+                    taken: (take.call.max(add.call), until),
+                    places: (place, by),
+                });
+            }
+        }
+    }
+    // What was taken and never added.
+    if let Some(by) = taken.into_values().min() {
+        return Read::Answer(illegal([by]));
+    }
+    stays.sort_unstable_by_key(|stay| stay.places);
+    Read::Stays(Stays { stays, empty })
+}
+
+fn illegal(places: impl IntoIterator<Item = usize>) -> Collected {
+    let mut places: Vec<usize> = places.into_iter().collect();
+    places.sort_unstable();
+    places.dedup();
+    Collected::Illegal(places)
+}
+
+/// Decides a queue, first in, first out.
+pub fn decide_queue<V: Eq + Hash + Copy>(operations: &[Operation<CollectionOp<V>>]) -> Collected {
+    let Stays { stays, empty } = match read(operations) {
+        Read::Stays(stays) => stays,
+        Read::Answer(answer) => return answer,
+    };
+    // By the answer of their addition, the one so far that is taken the latest.
+    let mut early: Vec<&Stay> = stays.iter().collect();
+    early.sort_unstable_by_key(|stay| stay.added.1);
+    let mut late: Vec<&Stay> = stays.iter().filter(|stay| stay.taken != FOREVER).collect();
+    late.sort_unstable_by_key(|stay| stay.added.0);
+    let (mut rest, mut latest) = (early.into_iter().peekable(), None::<&Stay>);
+    for stay in late {
+        while let Some(before) = rest.next_if(|before| before.added.1 < stay.added.0) {
+            latest = latest.filter(|other| other.taken.0 >= before.taken.0).or(Some(before));
+        }
+        if let Some(before) = latest.filter(|before| before.taken.0 > stay.taken.1) {
+            return illegal(before.places().chain(stay.places()));
+        }
+    }
+    found_nothing(operations, &stays, &empty)
+}
+
+/// Decides a stack, last in, first out.
+pub fn decide_stack<V: Eq + Hash + Copy>(operations: &[Operation<CollectionOp<V>>]) -> Collected {
+    let Stays { stays, empty } = match read(operations) {
+        Read::Stays(stays) => stays,
+        Read::Answer(answer) => return answer,
+    };
+    // The others can be pushed and popped at one instant.
+    let certain = stays.iter().copied().filter(|stay| stay.certain().is_some()).collect();
+    match without_a_bottom(certain) {
+        Some(values) => illegal(values.iter().flat_map(|stay| stay.places())),
+        None => found_nothing(operations, &stays, &empty),
+    }
+}
+
+/// Whether each removal that found nothing has an instant at which nothing is certainly inside.
+fn found_nothing<V>(operations: &[Operation<CollectionOp<V>>], stays: &[Stay], empty: &[usize]) -> Collected {
+    let mut certain: Vec<&Stay> = stays.iter().filter(|stay| stay.certain().is_some()).collect();
+    certain.sort_unstable_by_key(|stay| stay.added.1);
+    // Times without a gap, each with the first of its values.
+    let mut full: Vec<(u64, u64, usize)> = Vec::new();
+    for (at, stay) in certain.iter().enumerate() {
+        let (from, to) = (stay.added.1, stay.taken.0);
+        match full.last_mut() {
+            Some((_, until, _)) if from < *until => *until = to.max(*until),
+            _ => full.push((from, to, at)),
+        }
+    }
+    for place in empty {
+        let operation = &operations[*place];
+        let (call, reply) = (operation.call, operation.reply.unwrap_or(u64::MAX));
+        let next = full.partition_point(|(from, ..)| *from < call);
+        let Some(&(_, until, first)) = next.checked_sub(1).map(|before| &full[before]) else {
+            continue;
+        };
+        if reply < until {
+            let end = full.get(next).map_or(certain.len(), |(_, _, first)| *first);
+            let meets = |stay: &&&Stay| stay.taken.0 > call && stay.added.1 < reply;
+            let those = certain[first..end].iter().filter(meets);
+            return illegal(those.flat_map(|stay| stay.places()).chain([*place]));
+        }
+    }
+    Collected::Legal
+}
+
+/// Decides a set: each value by itself.
+pub fn decide_set<V: Eq + Hash + Copy>(operations: &[Operation<CollectionOp<V>>]) -> Collected {
+    let mut by_value: HashMap<V, Vec<usize>> = HashMap::new();
+    for (place, operation) in operations.iter().enumerate() {
+        let value = match operation.op {
+            CollectionOp::Add(value) | CollectionOp::Take(Some(value)) | CollectionOp::Contains(value, _) => value,
+            CollectionOp::Take(None) => return Collected::NotApplicable,
+        };
+        by_value.entry(value).or_default().push(place);
+    }
+    let mut values: Vec<Vec<usize>> = by_value.into_values().collect();
+    values.sort_unstable();
+    let answers = values.iter().map(|places| decide_value(operations, places));
+    let mut all = Collected::Legal;
+    for answer in answers.filter(|answer| *answer != Collected::Legal) {
+        let proven = matches!(answer, Collected::Illegal(_));
+        all = answer;
+        if proven {
+            break;
+        }
+    }
+    all
+}
+
+/// One value of a set: absent, then there, then absent again. Who saw it wants it added early and taken late, who did not the
+/// other way round.
+fn decide_value<V>(operations: &[Operation<CollectionOp<V>>], places: &[usize]) -> Collected {
+    let (mut add, mut take) = (None, None);
+    let (mut seen, mut unseen) = (Vec::new(), Vec::new());
+    for place in places {
+        let operation = &operations[*place];
+        // What was never answered may come as late as can be: so late that it harms nobody.
+        let span = (operation.call, operation.reply.unwrap_or(u64::MAX));
+        let before = match operation.op {
+            CollectionOp::Add(_) => add.replace(span),
+            CollectionOp::Take(_) if operation.reply.is_none() && take.is_none() => {
+                take = Some(span);
+                None
+            }
+            CollectionOp::Take(_) => {
+                seen.push(span);
+                take.replace(span)
+            }
+            CollectionOp::Contains(..) if operation.reply.is_none() => None,
+            CollectionOp::Contains(_, there) => {
+                if there { &mut seen } else { &mut unseen }.push(span);
+                None
+            }
+        };
+        if before.is_some() {
+            return Collected::NotApplicable;
+        }
+    }
+    let Some(added) = add else {
+        return match seen.is_empty() {
+            true => Collected::Legal,
+            false => illegal(places.iter().copied()),
+        };
+    };
+    let taken = take.unwrap_or(FOREVER);
+    let first_seen = seen.iter().map(|(_, reply)| *reply).min().unwrap_or(u64::MAX);
+    let last_seen = seen.iter().map(|(call, _)| *call).max().unwrap_or(0);
+    let latest_add = added.1.min(first_seen);
+    let earliest_take = taken.0.max(last_seen).max(added.0);
+    let fits = latest_add >= added.0 && earliest_take <= taken.1;
+    let missed = |(call, reply): &(u64, u64)| *call > latest_add && *reply < earliest_take;
+    if fits && !unseen.iter().any(missed) {
+        Collected::Legal
+    } else {
+        illegal(places.iter().copied())
+    }
+}

@@ -1,0 +1,189 @@
+//! A stack taken apart from below, in the time that sorting takes.
+//!
+//! Where values are certainly inside without a gap, the stack is never empty, so one of them lies below the others all the time. Any
+//! that can may: pushed first and popped last, it changes nothing for the others, and they are decided without it. At a gap everything
+//! that belongs to the left can be moved to the left of it, and the same to the right, since orders stay legal when some of their
+//! values are left out. So each value is removed once, and what remains falls into parts; if no value of a part can lie below, there is
+//! no order.
+//!
+//! Removing values that make no difference is the way of Z. Lee and U. Mathur, "Efficient Decrease-and-Conquer Linearizability
+//! Monitoring" (2025), <https://doi.org/10.1145/3763123>, where it is shown for more objects.
+
+use std::ops::Range;
+
+use super::collections::Stay;
+use crate::range_max::RangeMax;
+
+/// Of values that are certainly inside for a while: those of a part of which none can lie below the others.
+pub(super) fn without_a_bottom(mut values: Vec<Stay>) -> Option<Vec<Stay>> {
+    values.sort_unstable_by_key(|stay| stay.added.1);
+    let mut stack = StackParts::of(&values);
+    let mut parts: Vec<Range<usize>> = std::iter::once(0..values.len()).collect();
+    while let Some(part) = parts.pop() {
+        let first = stack.left(part.start);
+        let part = first..part.end;
+        if part.is_empty() {
+            continue;
+        }
+        let (from, until) = (values[first].added.1, stack.popped.within(part.clone()).0);
+        if let Some(gap) = stack.gap(from, until) {
+            let middle = values.partition_point(|stay| stay.added.1 < gap);
+            parts.extend([middle..part.end, first..middle]);
+            continue;
+        }
+        while let (early, at) = stack.early.within(part.clone())
+            && early >= u64::MAX - from
+        {
+            stack.early.set(at, (0, at));
+            stack.late.set(at, (values[at].taken.1, at));
+        }
+        let (late, bottom) = stack.late.within(part.clone());
+        if late < until {
+            let left = part.filter(|at| stack.left(*at) == *at);
+            return Some(left.map(|at| values[at]).collect());
+        }
+        stack.remove(&values[bottom], bottom);
+        parts.push(part);
+    }
+    None
+}
+
+/// The most of a range of numbers, with its place.
+type MostByPlace = RangeMax<(u64, usize)>;
+
+fn most(values: &[Stay], number: impl Fn(&Stay) -> u64) -> MostByPlace {
+    RangeMax::of(values.iter().enumerate().map(|(place, stay)| (number(stay), place)))
+}
+
+/// What is left of a stack, by the places of its values.
+struct StackParts {
+    /// When pops were called.
+    popped: MostByPlace,
+    /// Of values that could not lie below when it was tried last, how early they can be pushed: the most is the earliest.
+    early: MostByPlace,
+    /// Of the others, until when they can stay.
+    late: MostByPlace,
+    /// The instants of answers to pushes and of calls of pops, and how many values are certainly inside at each and after each.
+    instants: Vec<u64>,
+    inside: InsideCounts,
+    /// A place that is left, at or after each place; itself, where that is left.
+    next: Vec<usize>,
+}
+
+impl StackParts {
+    fn of(values: &[Stay]) -> Self {
+        let mut instants: Vec<u64> = values.iter().flat_map(|stay| [stay.added.1, stay.taken.0]).collect();
+        instants.sort_unstable();
+        instants.dedup();
+        let mut parts = Self {
+            popped: most(values, |stay| stay.taken.0),
+            early: most(values, |stay| u64::MAX - stay.added.0),
+            late: most(values, |_| 0),
+            inside: InsideCounts::new(instants.len() * 2),
+            instants,
+            next: (0..=values.len()).collect(),
+        };
+        for stay in values {
+            let span = parts.span(stay.added.1, stay.taken.0);
+            parts.inside.add(span, 1);
+        }
+        parts
+    }
+
+    /// What lies between two instants, without them: even numbers are instants, odd ones the time after them.
+    fn span(&self, from: u64, until: u64) -> Range<usize> {
+        let place = |instant: u64| self.instants.partition_point(|other| *other < instant);
+        place(from) * 2 + 1..place(until) * 2
+    }
+
+    /// An instant between two at which none is certainly inside, if there is one.
+    fn gap(&self, from: u64, until: u64) -> Option<u64> {
+        let (count, at) = self.inside.least(self.span(from, until));
+        (count == 0).then(|| self.instants[at.div_ceil(2)])
+    }
+
+    fn left(&mut self, place: usize) -> usize {
+        let mut end = place;
+        while self.next[end] != end {
+            end = self.next[end];
+        }
+        let mut at = place;
+        while at != end {
+            at = std::mem::replace(&mut self.next[at], end);
+        }
+        end
+    }
+
+    fn remove(&mut self, stay: &Stay, place: usize) {
+        for most in [&mut self.popped, &mut self.early, &mut self.late] {
+            most.set(place, (0, place));
+        }
+        let span = self.span(stay.added.1, stay.taken.0);
+        self.inside.add(span, -1);
+        self.next[place] = place + 1;
+    }
+}
+
+/// Counts by place that rise and fall over ranges, and the least in a range.
+struct InsideCounts {
+    /// The least below a node, with its place, and what was added to all of it since.
+    nodes: Vec<(i64, usize, i64)>,
+    places: usize,
+}
+
+impl InsideCounts {
+    fn new(places: usize) -> Self {
+        let mut counts = Self {
+            nodes: vec![(0, 0, 0); places.next_power_of_two() * 2],
+            places: places.next_power_of_two(),
+        };
+        for node in (1..counts.nodes.len()).rev() {
+            counts.nodes[node].1 = match node.checked_sub(counts.places) {
+                Some(place) => place,
+                None => counts.nodes[node * 2].1,
+            };
+        }
+        counts
+    }
+
+    fn add(&mut self, range: Range<usize>, by: i64) {
+        self.add_below(1, 0..self.places, &range, by);
+    }
+
+    fn add_below(&mut self, node: usize, own: Range<usize>, range: &Range<usize>, by: i64) {
+        if range.end <= own.start || own.end <= range.start {
+            return;
+        }
+        if range.start <= own.start && own.end <= range.end {
+            self.nodes[node].0 += by;
+            self.nodes[node].2 += by;
+            return;
+        }
+        let middle = own.start.midpoint(own.end);
+        self.add_below(node * 2, own.start..middle, range, by);
+        self.add_below(node * 2 + 1, middle..own.end, range, by);
+        let (left, right) = (self.nodes[node * 2], self.nodes[node * 2 + 1]);
+        let (least, place) = (left.0, left.1).min((right.0, right.1));
+        (self.nodes[node].0, self.nodes[node].1) = (least + self.nodes[node].2, place);
+    }
+
+    /// The least count in a range and its first place.
+    fn least(&self, range: Range<usize>) -> (i64, usize) {
+        self.least_below(1, 0..self.places, &range)
+    }
+
+    fn least_below(&self, node: usize, own: Range<usize>, range: &Range<usize>) -> (i64, usize) {
+        if range.end <= own.start || own.end <= range.start {
+            return (i64::MAX, range.start);
+        }
+        let (least, place, added) = self.nodes[node];
+        if range.start <= own.start && own.end <= range.end {
+            return (least, place);
+        }
+        let middle = own.start.midpoint(own.end);
+        let left = self.least_below(node * 2, own.start..middle, range);
+        let right = self.least_below(node * 2 + 1, middle..own.end, range);
+        let (least, place) = left.min(right);
+        (least.saturating_add(added), place)
+    }
+}

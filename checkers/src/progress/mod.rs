@@ -129,7 +129,7 @@ pub(crate) fn decide(context: &Context<'_>) -> ProgressOutcome {
             stuck.extend(new);
         }
         if let Some(healed_ns) = healed_ns.filter(|_| stuck.len() == before) {
-            stuck.extend(owners.ghost(context, lock, healed_ns, bound_ns + retransmission_ns));
+            stuck.extend(owners.ghost(lock, healed_ns, bound_ns + retransmission_ns));
         }
         if stuck.len() == before {
             stuck.extend(long_holds.deadlock(&waits, lock));
@@ -161,7 +161,7 @@ pub(crate) fn decide(context: &Context<'_>) -> ProgressOutcome {
 /// Where one lock stood still in a calm span.
 fn stuck_in(
     context: &Context<'_>,
-    owners: &OwnerNames,
+    owners: &OwnerNames<'_>,
     waits: &Waits<'_>,
     holds: &HoldsInOrder<'_>,
     span: &CalmSpan,
@@ -189,14 +189,14 @@ fn last_heal(context: &Context<'_>) -> Option<u64> {
 /// What kind of stall it is; `None` when the owner's lease may still explain it.
 fn blame(
     context: &Context<'_>,
-    owners: &OwnerNames,
+    owners: &OwnerNames<'_>,
     waits: &Waits<'_>,
     holds: &HoldsInOrder<'_>,
     stall: &Stall,
     bound_ns: u64,
 ) -> Option<Stuck> {
     let lock = holds.lock;
-    let owner = owners.during(context, holds, stall);
+    let owner = owners.during(holds, stall);
     let class = match &owner {
         StuckOwner::Dead { .. } | StuckOwner::Unsure { .. } => StuckClass::DeadHolder,
         StuckOwner::Ghost { .. } => StuckClass::Ghost,

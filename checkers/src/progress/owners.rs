@@ -1,12 +1,14 @@
 //! The owner that the server shows of a lock that does not move, and what that owner is doing.
 
+use std::cell::OnceCell;
+
 use super::waits::{HoldsInOrder, Stall};
 use super::{Stuck, StuckClass};
 use crate::context::Context;
 use crate::grants::ServerGrant;
 use crate::history::names::{FastMap, NONE};
 use crate::history::{F, PackedEvent};
-use crate::holds::Ended;
+use crate::holds::{Ended, LockHold};
 
 /// The owner of a lock that does not move. Positions are of the events that say so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,18 +56,26 @@ impl StuckOwner {
     }
 }
 
-/// Which processes go by which owner's name.
-pub(super) struct OwnerNames {
+/// Which processes go by which owner's name, and what is asked of them again and again.
+pub(super) struct OwnerNames<'a> {
+    context: &'a Context<'a>,
     process: FastMap<u32, u32>,
     died: FastMap<u32, u32>,
+    /// By process and lock, the earliest call of an acquire that was not answered before the end.
+    asks: FastMap<(u32, u32), u64>,
+    /// By lock and grant, the last hold that it was for.
+    holds: OnceCell<FastMap<(usize, u32), &'a LockHold>>,
 }
 
-impl OwnerNames {
-    pub(super) fn of(context: &Context<'_>) -> Self {
+impl<'a> OwnerNames<'a> {
+    pub(super) fn of(context: &'a Context<'a>) -> Self {
         let history = context.history;
         let mut owners = Self {
+            context,
             process: FastMap::default(),
             died: FastMap::default(),
+            asks: FastMap::default(),
+            holds: OnceCell::new(),
         };
         // nobody asks for a name where the server was not watched
         if context.not_watched.is_some() {
@@ -80,14 +90,35 @@ impl OwnerNames {
             if owner != NONE {
                 owners.process.insert(owner, event.process);
             }
+            let answered = || history.events.answer(event.mate).map_or(u64::MAX, |(_, at)| at);
+            if event.is_call(F::Acquire) && answered() >= history.end_ns {
+                let earliest = owners.asks.entry((event.process, event.lock)).or_insert(event.time);
+                *earliest = event.time.min(*earliest);
+            }
         };
         history.events.each_of(|f, _| matches!(f, F::Acquire | F::Died), see);
         owners
     }
 
+    /// The last hold that a grant of a lock was for.
+    fn hold_of(&self, lock: usize, granted: u32) -> Option<&'a LockHold> {
+        let context = self.context;
+        let find = || {
+            let all = context.holds.by_lock.iter().enumerate();
+            let all = all.flat_map(|(lock, holds)| holds.iter().map(move |hold| (lock, hold)));
+            let known = all.filter_map(|(lock, hold)| {
+                let grant = context.grants.of_hold(context.history, hold)?;
+                Some(((lock, grant.granted), hold))
+            });
+            known.collect()
+        };
+        self.holds.get_or_init(find).get(&(lock, granted)).copied()
+    }
+
     /// The owner of the lock while it did not move.
-    pub(super) fn during(&self, context: &Context<'_>, holds: &HoldsInOrder<'_>, stall: &Stall) -> StuckOwner {
-        let (history, lock) = (context.history, holds.lock);
+    pub(super) fn during(&self, holds: &HoldsInOrder<'_>, stall: &Stall) -> StuckOwner {
+        let (context, lock) = (self.context, holds.lock);
+        let history = context.history;
         if context.not_watched.is_some() {
             return last_holder(context, holds, stall);
         }
@@ -104,14 +135,15 @@ impl OwnerNames {
             .rev()
             .find(|grant| stood_ns(grant) > half_ns);
         match standing {
-            Some(grant) => self.owner(context, lock, grant, stall.from_ns),
+            Some(grant) => self.owner(lock, grant, stall.from_ns),
             None if context.grants.of_lock(lock).next().is_some() => StuckOwner::Nobody,
             None => last_holder(context, holds, stall),
         }
     }
 
     /// A grant that is not removed although its live owner neither holds nor asks.
-    pub(super) fn ghost(&self, context: &Context<'_>, lock: usize, healed_ns: u64, bound_ns: u64) -> Option<Stuck> {
+    pub(super) fn ghost(&self, lock: usize, healed_ns: u64, bound_ns: u64) -> Option<Stuck> {
+        let context = self.context;
         let history = context.history;
         if context.not_watched.is_some() {
             return None;
@@ -135,7 +167,7 @@ impl OwnerNames {
             });
             let held_until = held.map(|hold| history.ns(hold.to)).max().unwrap_or(0);
             let from_ns = grant.granted_ns(history)?.max(healed_ns).max(held_until);
-            let owner = self.owner(context, lock, grant, from_ns);
+            let owner = self.owner(lock, grant, from_ns);
             let ghost = matches!(owner, StuckOwner::Ghost { process: Some(_), .. });
             let long = lasted_ns(from_ns, to_ns) > bound_ns;
             (ghost && long).then_some(Stuck {
@@ -149,15 +181,10 @@ impl OwnerNames {
         })
     }
 
-    fn owner(&self, context: &Context<'_>, lock: usize, grant: &ServerGrant, from_ns: u64) -> StuckOwner {
-        let history = context.history;
+    fn owner(&self, lock: usize, grant: &ServerGrant, from_ns: u64) -> StuckOwner {
+        let history = self.context.history;
         let granted = grant.granted;
-        let hold = context.holds.by_lock[lock].iter().rev().find(|hold| {
-            context
-                .grants
-                .of_hold(history, hold)
-                .is_some_and(|of| of.granted == granted)
-        });
+        let hold = self.hold_of(lock, granted);
         if let Some(hold) = hold.filter(|hold| matches!(hold.ended, Ended::Died | Ended::Lost)) {
             return StuckOwner::Dead {
                 process: hold.process,
@@ -178,15 +205,8 @@ impl OwnerNames {
                 end: *end,
             };
         }
-        let asks = history.events.iter().any(|event| {
-            let here =
-                event.process == process && event.is_call(F::Acquire) && history.lock_number(event) == Some(lock);
-            let until = history
-                .events
-                .get(event.mate as usize)
-                .map_or(u64::MAX, |reply| reply.time);
-            here && event.time <= from_ns.max(grant.granted_ns(history).unwrap_or(0)) && until >= history.end_ns
-        });
+        let called = self.asks.get(&(process, history.locks[lock])).copied();
+        let asks = called.is_some_and(|called| called <= from_ns.max(grant.granted_ns(history).unwrap_or(0)));
         if asks {
             StuckOwner::Waiting { process, granted }
         } else {

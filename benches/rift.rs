@@ -74,6 +74,7 @@ impl Ensemble {
             clocks: Vec::new(),
             disks: Vec::new(),
             power_cuts: false,
+            replaceable: false,
             login: None,
             tls: None,
             peer_proxies: peers.clone().map(|peers| peers as Arc<dyn PeerProxies>),

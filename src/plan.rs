@@ -72,6 +72,9 @@ pub struct Plan {
     /// Servers are on file systems of their own, whose power can be cut.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub cuts_power: bool,
+    /// Servers leave their cluster for good, and new ones join.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub replaces_servers: bool,
 }
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -134,6 +137,7 @@ pub fn plan(config: &Config) -> Result<Plan, PlanError> {
         steps_clocks: needs.iter().any(|needs| needs.wall_clocks),
         gates_disks: needs.iter().any(|needs| needs.disk_gates),
         cuts_power: needs.iter().any(|needs| needs.power_cuts),
+        replaces_servers: needs.iter().any(|needs| needs.replaceable_servers),
         seed: config.seed_text(),
         phases,
         windows,

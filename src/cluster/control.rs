@@ -14,6 +14,7 @@ use harness_checkers::history::ServerEnd;
 use harness_tls::TlsRelay;
 use tokio::sync::{Mutex as AsyncMutex, mpsc, oneshot, watch};
 
+use super::membership::{ClusterMember, Membership};
 use super::replication::Replication;
 use super::{ClusterError, Endpoints, Node, RoleProbe, RunningNodes, ServerAccess};
 use crate::clock::{GroundClock, RunningTask};
@@ -34,6 +35,10 @@ pub enum NodeCommand {
     Restart,
     /// A replica becomes the primary.
     Promote,
+    /// It leaves its cluster for good: the others are told so, and it is killed.
+    Leave,
+    /// A new server without data joins in the place of one that left, if it left.
+    Join,
     /// A node becomes a replica of the node at the far end of its peer proxy, and loses what that node does not have.
     Follow,
 }
@@ -87,6 +92,11 @@ impl NodeControl {
     /// The commands for replication, where the product replicates from a primary.
     pub(super) fn replication(&self) -> Option<&dyn Replication> {
         self.probe.queries.replication()
+    }
+
+    /// How a node is replaced, where the product can replace members of a cluster.
+    pub(super) fn member(&self, node: usize) -> Option<(&'static dyn Membership, ClusterMember)> {
+        self.probe.queries.member(node, &self.endpoints())
     }
 
     /// The clock by which the cluster and those who wait for it wait.
@@ -144,13 +154,25 @@ impl NodeControl {
 struct Outages {
     killed: u32,
     paused: u32,
+    /// It left its cluster, which counts as a kill, too.
+    left: bool,
 }
 
 impl Outages {
     /// The command to carry out now; `None` while another window still wants the node as it is.
     fn count(&mut self, command: NodeCommand) -> Option<NodeCommand> {
-        use NodeCommand::{CutPower, Follow, Kill, Pause, Promote, Restart, Resume, Start};
+        use NodeCommand::{CutPower, Follow, Join, Kill, Leave, Pause, Promote, Restart, Resume, Start};
         let due = match command {
+            Leave => {
+                self.killed += 1;
+                self.left = true;
+                true
+            }
+            Join => {
+                let left = std::mem::take(&mut self.left);
+                self.killed = self.killed.saturating_sub(left.into());
+                left
+            }
             CutPower => self.killed > 0,
             Kill => {
                 self.killed += 1;
@@ -171,6 +193,19 @@ impl Outages {
             Restart | Promote | Follow => self.killed == 0,
         };
         due.then_some(command)
+    }
+}
+
+/// Why the members of the cluster cannot change in this way now, if so.
+fn unfit(command: NodeCommand, outages: &[Outages], node: usize) -> Option<&'static str> {
+    let Outages { killed, paused, left } = outages[node];
+    match command {
+        NodeCommand::Leave if outages.iter().any(|other| other.left) => {
+            Some("a server has left and is not replaced yet")
+        }
+        NodeCommand::Leave if killed > 0 || paused > 0 => Some("another fault has stopped it"),
+        NodeCommand::Join if left && killed > 1 => Some("another fault has stopped it"),
+        _ => None,
     }
 }
 
@@ -200,9 +235,9 @@ pub(super) fn spawn(
     (control, ended, running)
 }
 
-struct CommandExecutor {
+pub(super) struct CommandExecutor {
     running: Weak<AsyncMutex<Box<dyn RunningNodes>>>,
-    control: NodeControl,
+    pub(super) control: NodeControl,
     nodes: Vec<Node>,
     /// By node: what stands before it; empty where clients reach servers themselves.
     relays: Vec<TlsRelay>,
@@ -224,9 +259,12 @@ impl CommandExecutor {
             };
             let Some(running) = self.running.upgrade() else { return };
             let before = outages[node];
-            let outcome = match outages[node].count(command) {
-                None => Ok(()),
-                Some(command) => self.carry_out(node, command, &running).await,
+            let outcome = match unfit(command, &outages, node) {
+                Some(why) => Err(self.refused(node, command, why.to_owned())),
+                None => match outages[node].count(command) {
+                    None => Ok(()),
+                    Some(command) => self.carry_out(node, command, &running).await,
+                },
             };
             if outcome.is_err() {
                 outages[node] = before;
@@ -267,7 +305,10 @@ impl CommandExecutor {
         command: NodeCommand,
         running: &AsyncMutex<Box<dyn RunningNodes>>,
     ) -> Result<(), ClusterError> {
-        use NodeCommand::{CutPower, Follow, Kill, Pause, Promote, Restart, Resume, Start};
+        use NodeCommand::{CutPower, Follow, Join, Kill, Leave, Pause, Promote, Restart, Resume, Start};
+        if matches!(command, Leave | Join) {
+            return self.replace(node, command, running).await;
+        }
         let mut running = running.lock().await;
         match command {
             Kill => running.kill(node).await,
@@ -278,16 +319,24 @@ impl CommandExecutor {
                 if command == Restart {
                     running.kill(node).await?;
                 }
-                if let Some(address) = running.start(node).await? {
-                    let endpoints = &self.control.endpoints;
-                    match self.relays.get(node) {
-                        Some(relay) => relay.lead_to(address),
-                        None => endpoints.send_modify(|endpoints| endpoints.set_address(node, address)),
-                    }
-                }
+                let started = running.start(node).await?;
+                self.serves_at(node, started);
                 Ok(())
             }
             Promote | Follow => self.replicate(node, command).await,
+            Leave | Join => Ok(()),
+        }
+    }
+
+    /// A node was started and serves there, if that may have changed.
+    pub(super) fn serves_at(&self, node: usize, started: Option<SocketAddr>) {
+        let Some(address) = started else { return };
+        match self.relays.get(node) {
+            Some(relay) => relay.lead_to(address),
+            None => self
+                .control
+                .endpoints
+                .send_modify(|endpoints| endpoints.set_address(node, address)),
         }
     }
 
@@ -347,5 +396,26 @@ mod tests {
         use NodeCommand::{Kill, Pause, Restart, Resume, Start};
         let commands = [Kill, Pause, Restart, Resume, Start, Restart];
         assert_eq!(due(&commands), [true, false, false, false, true, true]);
+    }
+
+    #[test]
+    fn one_server_at_a_time_is_replaced_and_its_end_is_no_accident_until_a_new_one_has_joined() {
+        use NodeCommand::{Join, Kill, Leave, Start};
+        assert_eq!(
+            due(&[Join, Leave, Kill, Start, Join, Join]),
+            [false, true, false, false, true, false]
+        );
+        let mut outages = [Outages::default(); 2];
+        assert!(unfit(Leave, &outages, 0).is_none() && unfit(Join, &outages, 0).is_none());
+        outages[1].count(Leave);
+        assert!(unfit(Leave, &outages, 0).is_some(), "the other one is not back");
+        assert!(unfit(Join, &outages, 1).is_none());
+        outages[1].count(Kill);
+        assert!(unfit(Join, &outages, 1).is_some(), "another window wants it dead");
+        outages[1].count(Start);
+        outages[1].count(Join);
+        outages[0].count(Kill);
+        assert!(unfit(Leave, &outages, 0).is_some(), "it is dead");
+        assert!(unfit(Leave, &outages, 1).is_none());
     }
 }

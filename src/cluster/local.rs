@@ -67,6 +67,8 @@ pub async fn start(spec: &ClusterSpec) -> Result<StartedNodes, ClusterError> {
             peer_proxies: peer_proxies.clone(),
             login: spec.login.clone(),
             tls: spec.tls.as_ref().map(|tls| tls.authority()),
+            replaceable: spec.replaceable,
+            joins: false,
         };
         let log = spec.logs.join(&address.name).join("server.log");
         spec.found(me, (Ipv4Addr::LOCALHOST, address.ports[0]).into());
@@ -110,8 +112,20 @@ async fn start_one(
     log: &Path,
     volumes: Option<&Volumes>,
 ) -> Result<Child, ClusterError> {
+    write(log, "")?;
+    lay_out(spec, setup, log, volumes)?;
+    run(spec, setup, log, volumes).await
+}
+
+/// Where harness finds the folder of a server.
+fn data_folder(setup: &NodeSetup, volumes: Option<&Volumes>) -> PathBuf {
+    volumes.map_or(setup.data.clone(), |volumes| volumes.seen_at(&setup.data))
+}
+
+/// Writes the files that a server wants to find.
+fn lay_out(spec: &ClusterSpec, setup: &NodeSetup, log: &Path, volumes: Option<&Volumes>) -> Result<(), ClusterError> {
     let launch = (spec.software.launch)(setup);
-    let data = volumes.map_or(setup.data.clone(), |volumes| volumes.seen_at(&setup.data));
+    let data = data_folder(setup, volumes);
     for (name, contents) in &launch.files {
         let path = data.join(name);
         write(&path, contents)?;
@@ -122,11 +136,21 @@ async fn start_one(
     for (name, contents) in &launch.secrets {
         write_secret(&data.join(name), contents)?;
     }
-    write(log, "")?;
     let synced = || volumes.map_or(Ok(()), |volumes| volumes.sync(&setup.data));
     let made = fs::create_dir_all(&data).and_then(|()| synced());
-    made.map_err(|source| ClusterError::Write { path: data, source })?;
-    run(spec, setup, log, volumes).await
+    made.map_err(|source| ClusterError::Write { path: data, source })
+}
+
+/// Removes all that is in a folder.
+fn empty(folder: &Path) -> std::io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        match entry.file_type()?.is_dir() {
+            true => fs::remove_dir_all(entry.path())?,
+            false => fs::remove_file(entry.path())?,
+        }
+    }
+    Ok(())
 }
 
 /// Starts a server whose files are there.
@@ -298,6 +322,18 @@ impl RunningNodes for Processes {
                 disk.note_lost(lost.files);
             }
             Ok(())
+        })
+    }
+
+    /// In the folder of the one before, emptied.
+    fn start_new(&mut self, node: usize) -> BoxFuture<'_, Result<Option<SocketAddr>, ClusterError>> {
+        Box::pin(async move {
+            let (setup, log) = &mut self.setups[node];
+            setup.joins = true;
+            let data = data_folder(setup, self.volumes.as_ref());
+            empty(&data).map_err(|source| ClusterError::Write { path: data, source })?;
+            lay_out(&self.spec, setup, log, self.volumes.as_ref())?;
+            self.start(node).await
         })
     }
 

@@ -30,6 +30,7 @@ mod pause;
 mod pooler;
 mod reset;
 mod server;
+mod server_replace;
 mod slow;
 mod slow_disk;
 
@@ -69,6 +70,7 @@ pub const FAULTS: &[&dyn Fault] = &[
     &server::OnServers::Kill,
     &server::OnServers::Pause,
     &server::OnServers::Restart,
+    &server_replace::ServerReplace,
     &slow_disk::SlowDisk,
     &failover::Failover,
     &pooler::Pooler,

@@ -383,7 +383,7 @@ impl ActiveOnServers {
             let _ = done.await;
         }
         for node in self.nodes.clone() {
-            self.redirect(node);
+            self.env.redirect(node);
             if patient && act == NodeCommand::Start {
                 self.back += u64::from(self.serves(node).await);
             }
@@ -392,18 +392,6 @@ impl ActiveOnServers {
 
     async fn serves(&self, node: u32) -> bool {
         self.env.servers.serves(node, SERVER_BACK).await
-    }
-
-    /// Points the links at where the node serves now, if clients are led to it: a container may come back with another
-    /// address.
-    fn redirect(&self, node: u32) {
-        let Some(server) = self.env.servers.endpoints().server_of(node) else {
-            return;
-        };
-        let address = self.env.servers.address(node);
-        for (_, link) in self.env.links.iter().filter(|((_, to), _)| *to == server) {
-            link.redirect(address.into());
-        }
     }
 }
 
@@ -433,7 +421,7 @@ impl ActiveFault for ActiveOnServers {
             for node in self.nodes.clone() {
                 let restarted = self.restart(node).await;
                 self.done += u64::from(matches!(restarted, Ok(Ok(()))));
-                self.redirect(node);
+                self.env.redirect(node);
                 self.back += u64::from(self.serves(node).await);
             }
         })

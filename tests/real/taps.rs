@@ -270,6 +270,7 @@ impl OneServer {
             clocks: Vec::new(),
             disks: Vec::new(),
             power_cuts: false,
+            replaceable: false,
             login: None,
             tls: None,
             peer_proxies: None,

@@ -145,6 +145,7 @@ pub async fn check_client(spec: ClientCheckSpec) -> Result<Vec<CheckRemark>, Run
             clocks: Vec::new(),
             disks: Vec::new(),
             power_cuts: false,
+            replaceable: false,
             login: login.clone(),
             tls: None,
             on_wait: Arc::new(|_| {}),

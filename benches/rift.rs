@@ -73,7 +73,7 @@ impl Ensemble {
             start_limit: Duration::from_secs(40),
             clocks: Vec::new(),
             disks: Vec::new(),
-            power_cuts: false,
+            own_disks: false,
             replaceable: false,
             login: None,
             tls: None,

@@ -27,6 +27,12 @@ pub enum NodeCommand {
     Kill,
     /// What a killed node did not sync is gone, as without power.
     CutPower,
+    /// Its disk has no free block from now on; that it ends then is no accident.
+    FillDisk,
+    /// Its disk has space again.
+    FreeDisk,
+    /// One that ended because it had no space starts again; from now on its end is an accident.
+    Recover,
     /// With the same data, on the same ports.
     Start,
     Pause,
@@ -39,6 +45,8 @@ pub enum NodeCommand {
     Leave,
     /// A new server without data joins in the place of one that left, if it left.
     Join,
+    /// The new server is a member as all others are. Until then other faults leave it alone: it could not start again.
+    Joined,
     /// A node becomes a replica of the node at the far end of its peer proxy, and loses what that node does not have.
     Follow,
 }
@@ -154,15 +162,32 @@ impl NodeControl {
 struct Outages {
     killed: u32,
     paused: u32,
+    /// Windows in which it has no space.
+    full: u32,
     /// It left its cluster, which counts as a kill, too.
     left: bool,
+    /// It is new and no member yet.
+    joins: bool,
 }
 
 impl Outages {
     /// The command to carry out now; `None` while another window still wants the node as it is.
     fn count(&mut self, command: NodeCommand) -> Option<NodeCommand> {
-        use NodeCommand::{CutPower, Follow, Join, Kill, Leave, Pause, Promote, Restart, Resume, Start};
+        use NodeCommand::{
+            CutPower, FillDisk, Follow, FreeDisk, Join, Joined, Kill, Leave, Pause, Promote, Recover, Restart, Resume,
+            Start,
+        };
         let due = match command {
+            FillDisk => {
+                self.full += 1;
+                self.full == 1
+            }
+            FreeDisk => self.full == 1,
+            Recover => {
+                let had_none = self.full > 0;
+                self.full = self.full.saturating_sub(1);
+                had_none && self.full == 0 && self.killed == 0
+            }
             Leave => {
                 self.killed += 1;
                 self.left = true;
@@ -171,16 +196,20 @@ impl Outages {
             Join => {
                 let left = std::mem::take(&mut self.left);
                 self.killed = self.killed.saturating_sub(left.into());
+                self.joins |= left;
                 left
             }
+            Joined => std::mem::take(&mut self.joins),
             CutPower => self.killed > 0,
             Kill => {
                 self.killed += 1;
                 self.killed == 1
             }
             Start => {
+                // one that was not killed, since that was refused, runs
+                let killed = self.killed > 0;
                 self.killed = self.killed.saturating_sub(1);
-                self.killed == 0
+                killed && self.killed == 0
             }
             Pause => {
                 self.paused += 1;
@@ -198,8 +227,17 @@ impl Outages {
 
 /// Why the members of the cluster cannot change in this way now, if so.
 fn unfit(command: NodeCommand, outages: &[Outages], node: usize) -> Option<&'static str> {
-    let Outages { killed, paused, left } = outages[node];
+    let Outages {
+        killed,
+        paused,
+        left,
+        joins,
+        ..
+    } = outages[node];
     match command {
+        NodeCommand::Kill | NodeCommand::Restart | NodeCommand::Pause | NodeCommand::Leave if joins => {
+            Some("it is new and no member yet")
+        }
         NodeCommand::Leave if outages.iter().any(|other| other.left) => {
             Some("a server has left and is not replaced yet")
         }
@@ -286,7 +324,9 @@ impl CommandExecutor {
             let Some(running) = self.running.upgrade() else { break };
             let mut running = running.lock().await;
             for (number, node) in self.nodes.iter().enumerate() {
-                if outages[number].killed == 0
+                let Outages { killed, full, .. } = outages[number];
+                if killed == 0
+                    && full == 0
                     && let Some(how) = running.ended(number).await
                 {
                     let server = node.name.clone();
@@ -305,7 +345,10 @@ impl CommandExecutor {
         command: NodeCommand,
         running: &AsyncMutex<Box<dyn RunningNodes>>,
     ) -> Result<(), ClusterError> {
-        use NodeCommand::{CutPower, Follow, Join, Kill, Leave, Pause, Promote, Restart, Resume, Start};
+        use NodeCommand::{
+            CutPower, FillDisk, Follow, FreeDisk, Join, Joined, Kill, Leave, Pause, Promote, Recover, Restart, Resume,
+            Start,
+        };
         if matches!(command, Leave | Join) {
             return self.replace(node, command, running).await;
         }
@@ -313,6 +356,9 @@ impl CommandExecutor {
         match command {
             Kill => running.kill(node).await,
             CutPower => running.cut_power(node).await,
+            FillDisk => running.fill_disk(node).await,
+            FreeDisk => running.free_disk(node).await,
+            Recover => running.recover(node).await,
             Pause => running.pause(node).await,
             Resume => running.resume(node).await,
             Start | Restart => {
@@ -324,7 +370,7 @@ impl CommandExecutor {
                 Ok(())
             }
             Promote | Follow => self.replicate(node, command).await,
-            Leave | Join => Ok(()),
+            Leave | Join | Joined => Ok(()),
         }
     }
 
@@ -400,10 +446,10 @@ mod tests {
 
     #[test]
     fn one_server_at_a_time_is_replaced_and_its_end_is_no_accident_until_a_new_one_has_joined() {
-        use NodeCommand::{Join, Kill, Leave, Start};
+        use NodeCommand::{Join, Joined, Kill, Leave, Start};
         assert_eq!(
-            due(&[Join, Leave, Kill, Start, Join, Join]),
-            [false, true, false, false, true, false]
+            due(&[Join, Leave, Kill, Start, Join, Join, Joined, Joined]),
+            [false, true, false, false, true, false, true, false]
         );
         let mut outages = [Outages::default(); 2];
         assert!(unfit(Leave, &outages, 0).is_none() && unfit(Join, &outages, 0).is_none());
@@ -414,8 +460,27 @@ mod tests {
         assert!(unfit(Join, &outages, 1).is_some(), "another window wants it dead");
         outages[1].count(Start);
         outages[1].count(Join);
+        for command in [Kill, Leave] {
+            assert!(unfit(command, &outages, 1).is_some(), "it is not a member yet");
+        }
+        assert!(outages[1].count(Start).is_none(), "it runs");
+        outages[1].count(Joined);
         outages[0].count(Kill);
         assert!(unfit(Leave, &outages, 0).is_some(), "it is dead");
         assert!(unfit(Leave, &outages, 1).is_none());
+    }
+
+    #[test]
+    fn a_full_disk_is_freed_by_the_last_window_and_its_server_starts_again_unless_another_wants_it_dead() {
+        use NodeCommand::{FillDisk, FreeDisk, Kill, Recover, Start};
+        let (fill, free) = (FillDisk, FreeDisk);
+        assert_eq!(
+            due(&[fill, fill, free, Recover, free, Recover, Recover]),
+            [true, false, false, false, true, true, false]
+        );
+        assert_eq!(
+            due(&[fill, Kill, free, Recover, Start]),
+            [true, true, true, false, true]
+        );
     }
 }

@@ -40,8 +40,8 @@ const ENGINE: Duration = Duration::from_secs(5);
 /// Time for an image to be pulled.
 const IMAGE_PULL: Duration = Duration::from_secs(180);
 
-const NO_POWER_CUTS: &str = "what a server did not sync can be lost only on a file system of its own, and containers have none\n\
-     hint: --runtime local";
+const NO_DISKS: &str = "the disk of a server can be filled, or lose what was not synced, only where it is a file system of its own, and containers \
+     have none\nhint: --runtime local";
 
 type Container = ContainerAsync<GenericImage>;
 
@@ -59,8 +59,8 @@ pub struct Containers {
 
 /// Starts every server of `spec` at the same time, since a quorum needs them all.
 pub async fn start(spec: &ClusterSpec, image: &str) -> Result<StartedNodes, ClusterError> {
-    if spec.power_cuts {
-        return Err(ClusterError::Nothing(NO_POWER_CUTS.to_owned()));
+    if spec.own_disks {
+        return Err(ClusterError::Nothing(NO_DISKS.to_owned()));
     }
     let network = Network::create(spec).await?;
     let addresses = addresses(spec, &network.name);

@@ -66,13 +66,16 @@ pub trait Membership: Sync {
     fn settle(&self, member: ClusterMember) -> BoxFuture<'static, Result<(), String>>;
 }
 
+const NO_MEMBERSHIP: &str = "members of this cluster cannot be replaced";
+
 impl NodeControl {
     /// Has the new server in a node's place become a member as all others are. The error says what it lacks; then it is asked again.
     pub async fn settle(&self, node: u32) -> Result<(), String> {
-        match self.member(node as usize) {
-            Some((membership, member)) => membership.settle(member).await,
-            None => Err("members of this cluster cannot be replaced".to_owned()),
-        }
+        let member = self.member(node as usize);
+        let (membership, member) = member.ok_or_else(|| NO_MEMBERSHIP.to_owned())?;
+        membership.settle(member).await?;
+        let _ = self.order(node, NodeCommand::Joined).await;
+        Ok(())
     }
 }
 
@@ -86,8 +89,7 @@ impl CommandExecutor {
     ) -> Result<(), ClusterError> {
         let refused = |why: String| self.refused(node, command, why);
         let member = self.control.member(node);
-        let (membership, member) =
-            member.ok_or_else(|| refused("members of this cluster cannot be replaced".into()))?;
+        let (membership, member) = member.ok_or_else(|| refused(NO_MEMBERSHIP.to_owned()))?;
         if command == NodeCommand::Leave {
             match membership.remove(member).await {
                 Err(NotRemoved::Refused(why)) => return Err(refused(why)),
@@ -105,7 +107,8 @@ impl CommandExecutor {
     pub(super) fn refused(&self, node: usize, command: NodeCommand, why: String) -> ClusterError {
         let what = match command {
             NodeCommand::Leave => "leave its cluster",
-            _ => "join its cluster",
+            NodeCommand::Join => "join its cluster",
+            _ => "be stopped",
         };
         ClusterError::Unchanged {
             node: self.control.name(node as u32).to_owned(),

@@ -86,8 +86,8 @@ pub struct ClusterSpec {
     /// By server: what stands between it and its disk; empty where no fault is on disks. Behind a gate servers sync what they
     /// acknowledge, as in production; without, they are as fast as they can be.
     pub disks: Vec<Arc<DiskGate>>,
-    /// Each server is on a file system of its own, whose power can be cut; they have gates, too.
-    pub power_cuts: bool,
+    /// Each server is on a file system of its own, whose power can be cut and which can be filled; they have gates, too.
+    pub own_disks: bool,
     /// Servers may leave the cluster and join it while it runs.
     pub replaceable: bool,
     /// The proxies between the servers. Without them servers dial each other directly. Servers of a product that replicates
@@ -217,6 +217,8 @@ pub enum ClusterError {
     Nothing(String),
 }
 
+const NO_DISKS: &str = "these servers are not on file systems of their own";
+
 /// The nodes of a cluster that runs, as the runtime that started them acts on them. Nodes are numbered from 0.
 pub trait RunningNodes: Send {
     /// Time between two looks whether the servers still run; the container engine has to be asked.
@@ -232,10 +234,24 @@ pub trait RunningNodes: Send {
         Ok(())
     }
 
-    /// Takes from a server that was killed what it wrote and did not sync. Only where [`ClusterSpec::power_cuts`] asked for it.
+    /// Takes from a server that was killed what it wrote and did not sync. Only where [`ClusterSpec::own_disks`] asked for it.
     fn cut_power(&mut self, _node: usize) -> BoxFuture<'_, Result<(), ClusterError>> {
-        let why = "these servers are not on file systems of their own".to_owned();
-        Box::pin(std::future::ready(Err(ClusterError::Nothing(why))))
+        Box::pin(std::future::ready(Err(ClusterError::Nothing(NO_DISKS.to_owned()))))
+    }
+
+    /// Leaves no free block on the file system of a server. Only where [`ClusterSpec::own_disks`] asked for it.
+    fn fill_disk(&mut self, _node: usize) -> BoxFuture<'_, Result<(), ClusterError>> {
+        Box::pin(std::future::ready(Err(ClusterError::Nothing(NO_DISKS.to_owned()))))
+    }
+
+    /// Takes back what filled it, and notes what the server said meanwhile of writes that were refused.
+    fn free_disk(&mut self, _node: usize) -> BoxFuture<'_, Result<(), ClusterError>> {
+        Box::pin(std::future::ready(Err(ClusterError::Nothing(NO_DISKS.to_owned()))))
+    }
+
+    /// Starts a server again that ended because it had no space, and notes that it did; nothing to one that runs.
+    fn recover(&mut self, _node: usize) -> BoxFuture<'_, Result<(), ClusterError>> {
+        Box::pin(std::future::ready(Ok(())))
     }
 
     /// Starts a server again; where it serves, if that may have changed.

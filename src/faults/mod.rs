@@ -16,6 +16,7 @@ mod target;
 mod bottleneck;
 mod bursts;
 mod clock;
+mod disk_full;
 mod elected_failover;
 mod failover;
 mod flaky;
@@ -72,6 +73,7 @@ pub const FAULTS: &[&dyn Fault] = &[
     &server::OnServers::Restart,
     &server_replace::ServerReplace,
     &slow_disk::SlowDisk,
+    &disk_full::DiskFull,
     &failover::Failover,
     &pooler::Pooler,
     &clock::ClockFault,

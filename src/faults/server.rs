@@ -248,7 +248,7 @@ impl Inject for ServerFault {
     fn needs(&self) -> Needs {
         Needs {
             disk_gates: self.lost,
-            power_cuts: self.lost,
+            own_disks: self.lost,
             held_lock: self.forgets,
             works_past_heal: self.forgets,
             ..Needs::default()
@@ -553,7 +553,7 @@ mod tests {
             let injection = what.plan(Some(argument), 0, &Shape::example(), &mut ChaCha8Rng::seed_from_u64(1))?;
             let fault = *injection.action_as::<ServerFault>();
             let needs = injection.action.needs();
-            assert_eq!((needs.disk_gates, needs.power_cuts), (fault.lost, fault.lost));
+            assert_eq!((needs.disk_gates, needs.own_disks), (fault.lost, fault.lost));
             Ok::<_, String>((injection.target, fault.lost, fault.down))
         };
         let all = Target::Servers(vec![0, 1, 2]);

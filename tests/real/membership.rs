@@ -67,7 +67,7 @@ fn the_new_member_of_an_etcd_cluster_is_another_one_and_has_what_the_others_have
         start_limit: SOON,
         clocks: Vec::new(),
         disks: Vec::new(),
-        power_cuts: false,
+        own_disks: false,
         replaceable: true,
         login: None,
         tls: None,
@@ -99,19 +99,20 @@ fn the_new_member_of_an_etcd_cluster_is_another_one_and_has_what_the_others_have
     });
 }
 
-fn a_zookeeper_queue_stands_servers_that_are_replaced(runtime: &str) {
+fn a_zookeeper_queue_stands_a_leader_that_is_replaced(runtime: &str) {
     let words =
-        format!("--runtime {runtime} --backend zk --locks 2 --fault server-replace --lease 1s --time 18s --seed 5eed");
+        format!("--runtime {runtime} --backend zk --locks 2 --fault server-replace --lease 1s --time 14s --seed 5eed");
     let answer = Harness::new().run(&words);
     answer.assert_exit(0);
     let (with_effect, all) = answer.windows_with_effect();
     assert!(with_effect == all && all >= 1, "{with_effect} of {all}");
     assert_eq!(answer.window_sum("servers_replaced"), all as u64);
     assert_eq!(answer.window_sum("servers_back"), all as u64);
-    let windows = answer.diagnosis["effect"]["windows"].as_array().unwrap();
-    for (window, role) in windows.iter().zip(["(leader)", "(follower)"]) {
-        assert!(window["title"].as_str().unwrap().contains(role), "{window:#}");
-    }
+    let title = &answer.diagnosis["effect"]["windows"][0]["title"];
+    assert!(
+        title.as_str().is_some_and(|title| title.contains("(leader)")),
+        "{title}"
+    );
     assert!(answer.acquires_under_faults() > 0, "the others go on");
 }
 
@@ -139,7 +140,7 @@ fn what_cannot_be_replaced_is_refused_with_what_can_be_done_instead() {
 
 mod docker {
     #[test]
-    fn a_zookeeper_queue_stands_servers_that_are_replaced() {
-        super::a_zookeeper_queue_stands_servers_that_are_replaced("docker");
+    fn a_zookeeper_queue_stands_a_leader_that_is_replaced() {
+        super::a_zookeeper_queue_stands_a_leader_that_is_replaced("docker");
     }
 }

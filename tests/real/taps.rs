@@ -269,7 +269,7 @@ impl OneServer {
             start_limit: SOON,
             clocks: Vec::new(),
             disks: Vec::new(),
-            power_cuts: false,
+            own_disks: false,
             replaceable: false,
             login: None,
             tls: None,

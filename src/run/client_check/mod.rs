@@ -144,7 +144,7 @@ pub async fn check_client(spec: ClientCheckSpec) -> Result<Vec<CheckRemark>, Run
             peer_proxies: None,
             clocks: Vec::new(),
             disks: Vec::new(),
-            power_cuts: false,
+            own_disks: false,
             replaceable: false,
             login: login.clone(),
             tls: None,

@@ -48,7 +48,7 @@ impl RunServers {
             peer_proxies: peer_proxy.clone().map(|proxy| proxy as Arc<dyn PeerProxies>),
             clocks: clocks.servers.clone(),
             disks: disks.gates.clone(),
-            power_cuts: spec.plan.cuts_power,
+            own_disks: spec.plan.own_disks,
             replaceable: spec.plan.replaces_servers,
             login: config.login(),
             tls: tls(spec)?,
